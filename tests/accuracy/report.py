@@ -101,7 +101,7 @@ def _head(judged: Sequence[Judged], made: str, digest: str) -> Iterator[str]:
         "  often the monitor is right on a fault that it was not made for. They flatter a little: what each family",
         "  is, and the table below, were read when it was chosen what to mend. On 2026-11-25 33 of 46 families went",
         "  from kept back to known, by digits of a hash of their names, and 17 new ones were played in their place;",
-        "  on 2026-11-26 another 14 went, and 15 came: figures of before are of other recordings.",
+        "  on 2026-11-26 another 14 went, and 15 came, and then 12 went: figures of before are of other recordings.",
         "- **Right**: the cause that the script made is given as a primary one with at least 55 %, and no other",
         "  harmful cause is. *Right, a wrong one beside*: another is claimed too. *Wrong*: only another is claimed, or",
         "  a harmless cause for the rebalance that the fault made. *Hinted*: only something below 55 % is said.",

@@ -7,18 +7,16 @@ from typing import Any
 
 import pytest
 
-from detect.departing import LOST_MS, B, gone, losing, said, who
+from detect.departing import LOST_MS, A, B, gone, losing, said, who
 from detect.looks import asked
 from detect.standing_histories import departed
-from histories import (
-    MINUTE,
-    member,
-)
+from histories import MINUTE, SECOND, Event, member, rebalance
 from rebalance_contract import UNDETERMINED
 from rebalance_streaming.detect.rules.circumstances import is_busy, missing_reports, same_slot, say_lost
 from rebalance_streaming.detect.rules.heartbeats import frozen_or_starved, unknown_loss
 from rebalance_streaming.observed.confidence import HINT, PLAUSIBLE, STRONG
 from rebalance_streaming.observed.departures import CLEAN, FENCED, POLL_TIMEOUT, SESSION_EXPIRED, UNKNOWN, Departure
+from rebalance_streaming.observed.fingerprints import fingerprint
 from rebalance_streaming.observed.liveness import GONE
 
 
@@ -27,7 +25,8 @@ from rebalance_streaming.observed.liveness import GONE
     [
         (gone(replace(B, client_id="kgo"), back_s=2, silence_ms=40_000), ("process_pause", HINT)),
         (gone(replace(B, client_id="kgo"), back_s=10, silence_ms=40_000), ("process_pause", HINT)),
-        (gone(replace(B, client_id="kgo"), back_s=11, silence_ms=40_000), (UNDETERMINED, 0.4)),
+        (gone(replace(B, client_id="kgo"), back_s=13, silence_ms=40_000), ("process_pause", HINT)),
+        (gone(replace(B, client_id="kgo"), back_s=14, silence_ms=40_000), (UNDETERMINED, 0.4)),
         (gone(replace(B, client_id="kafka-python-2.3.0"), back_s=2), (UNDETERMINED, 0.4)),
         (gone(back_s=2), (UNDETERMINED, 0.4)),
         (gone(), (UNDETERMINED, 0.4)),
@@ -46,6 +45,52 @@ def test_what_came_back_at_once_stood_still_if_it_cannot_starve(of: Departure, e
         assert found.missing == ("client metrics of /host-b: reports on time, late or missing would separate these",)
     elif found is not None:
         assert found.advice[0].proposed == "83000"
+
+
+BACK = gone(replace(B, client_id="kgo", host=A.host), back_s=5, silence_ms=12_000)
+AGAIN_MS = LOST_MS + 20 * SECOND
+
+
+@pytest.mark.parametrize(
+    ("of", "events", "after_s", "expected"),
+    [
+        (BACK, (), 35, PLAUSIBLE),
+        (BACK, (), 34, HINT),
+        (replace(BACK, member=replace(BACK.member, session_timeout_ms=45_000)), (), 94, HINT),
+        (replace(BACK, member=replace(BACK.member, session_timeout_ms=45_000)), (), 95, PLAUSIBLE),
+        (replace(BACK, member=replace(BACK.member, host="/alone")), (), 60, HINT),
+        (replace(BACK, in_barrier=True), (), 60, HINT),
+        (BACK, (rebalance(AGAIN_MS, [A, member("b-2", [2, 3])], [A]),), 60, HINT),
+        (replace(BACK, client=fingerprint(replace(BACK.member, client_id="rdkafka"))), (), 60, PLAUSIBLE),
+        (replace(BACK, silence_ms=298_000, client=fingerprint(replace(B, client_id="rdkafka"))), (), 60, HINT),
+    ],
+    ids=[
+        "it stays",
+        "not for long yet",
+        "nor by its session",
+        "for two sessions",
+        "nobody else of its host",
+        "its ghost was awaited",
+        "lost again",
+        "far from its poll limit",
+        "near to it",
+    ],
+)
+def test_one_alone_that_is_back_to_stay_stood_still(
+    of: Departure, events: tuple[Event, ...], after_s: int, expected: float
+):
+    """Its host was not cut off, as another member went on; what died comes beside its ghost, or dies again."""
+    found = asked(frozen_or_starved, losing(of, events=events, after_s=after_s), of)
+    assert said(found) == ("process_pause", expected)
+    assert found is not None
+    assert ("others of its host went on" in found.summary) == (expected == PLAUSIBLE)
+
+
+def test_one_that_is_lost_again_and_again_may_as_well_die():
+    """The third loss in a row is what a loop of deaths looks like, however long it was there in between."""
+    earlier = [departed(LOST_MS - minute * MINUTE, BACK.member, SESSION_EXPIRED) for minute in (2, 4)]
+    assert said(asked(frozen_or_starved, losing(BACK, past=earlier[:1]), BACK)) == ("process_pause", PLAUSIBLE)
+    assert said(asked(frozen_or_starved, losing(BACK, past=earlier), BACK)) == ("process_pause", HINT)
 
 
 @pytest.mark.parametrize("likely", [POLL_TIMEOUT, SESSION_EXPIRED, FENCED, CLEAN])

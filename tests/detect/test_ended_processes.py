@@ -23,11 +23,12 @@ from histories import (
     rebalance_id,
     report,
 )
-from rebalance_contract import UNDETERMINED, Generation
+from rebalance_contract import UNDETERMINED, CoordinatorAct, Generation, Member
 from rebalance_contract.clients import HEARTBEAT_AGE
 from rebalance_streaming.detect.rules.ended_processes import crash, static_absence, static_ghost, ungraceful
 from rebalance_streaming.detect.rules.heartbeats import frozen_or_starved
 from rebalance_streaming.observed.confidence import CERTAIN, HINT, PLAUSIBLE, STRONG
+from rebalance_streaming.observed.coordinator_log import Exit
 from rebalance_streaming.observed.departures import CLEAN, POLL_TIMEOUT, SESSION_EXPIRED, UNKNOWN, Departure
 from rebalance_streaming.observed.fingerprints import fingerprint
 from rebalance_streaming.observed.liveness import GONE, HEALTHY, PAUSED, RESTARTED, STARVED, UNREACHABLE
@@ -188,6 +189,55 @@ def test_how_sure_a_crash_is(of: Departure, after_s: int, expected: float | None
     if found is not None:
         assert ("has not come back" in found.summary) == (of.back_ms is None)
         assert (found.missing == ()) == (of.liveness is not None or of.confidence >= STRONG)
+
+
+@pytest.mark.parametrize(
+    ("changes", "library", "expected"),
+    [
+        ({"life_s": 10}, "rdkafka", PLAUSIBLE),
+        ({"life_s": 10, "back_s": 2}, "kgo", PLAUSIBLE),
+        ({"life_s": 11, "back_s": 2}, "rdkafka", None),
+        ({"life_s": 10, "back_s": 2}, "kafka-python-1.4.6", None),
+        ({"life_s": 10, "back_s": 2, "member": replace(B, partitions=None)}, "rdkafka", None),
+        ({"life_s": 10, "back_s": 2, "member": replace(B, rebalance_timeout_ms=11_000)}, "rdkafka", None),
+    ],
+    ids=[
+        "at once",
+        "and back at once",
+        "a heartbeat later",
+        "it may have starved",
+        "it has no records",
+        "at its limit",
+    ],
+)
+def test_who_sends_no_heartbeat_with_its_partitions_died_of_its_first_records(
+    changes: dict[str, Any], library: str, expected: float | None
+):
+    """A client with a heartbeat thread is removed a session after its join only where its process ended in between."""
+    member_, life_s = changes.pop("member", B), changes.pop("life_s")
+    of = gone(replace(member_, client_id=library), joined_ms=LOST_MS - life_s * SECOND, silence_ms=None, **changes)
+    found = asked(crash, losing(of, after_s=20), of)
+    assert said(found) == (None if expected is None else ("member_crash", expected))
+
+
+@pytest.mark.parametrize(("in_barrier", "expected"), [(True, ("ungraceful_shutdown", PLAUSIBLE)), (False, None)])
+def test_a_ghost_is_awaited_as_its_coordinator_writes(in_barrier: bool, expected: tuple[str, float] | None):
+    """Where no rebalance was being prepared when its session ran out, nobody had come beside it."""
+    old = replace(B, client_id="rdkafka")
+    came = joined(LOST_MS - 8_000, replace(old, member_id="b-2"), [A, old])
+    of = gone(old, in_barrier=in_barrier, told=Exit(LOST_MS, CoordinatorAct.EXPIRED, None, in_barrier))
+    assert said(asked(ungraceful, losing(of, events=(came,)), of)) == expected
+
+
+@pytest.mark.parametrize(("others", "expected"), [((), HINT), ((replace(A, member_id="a-2"),), PLAUSIBLE)])
+def test_where_nobody_was_spared_a_kill_is_a_hint(others: tuple[Member, ...], expected: float):
+    """That all clients of a group were replaced beside their ghosts may be their coordinator's doing."""
+    both = [replace(each, client_id=name) for each, name in ((A, "rdkafka"), (B, "kgo"))]
+    came = joined(LOST_MS - 8_000, replace(both[1], member_id="b-2"), [*both, *others])
+    of = rebalance(LOST_MS, [*both, *others], others)
+    departures = tuple(gone(each) for each in both)
+    found = asked(ungraceful, replace(episode(of, came), departures=departures), departures[1])
+    assert said(found) == ("ungraceful_shutdown", expected)
 
 
 @pytest.mark.parametrize(

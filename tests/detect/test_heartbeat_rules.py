@@ -344,6 +344,14 @@ def test_a_host_that_thaws_at_once_stood_still(changes: dict[str, Any], expected
     assert (None if found is None else found.confidence) == expected
 
 
+def test_one_that_is_lost_twice_is_no_host_that_stood_still():
+    """What probes see as one rebalance may have several losses of one client, which were not in the group together."""
+    one = gone(replace(B, client_id="kgo"), back_s=2)
+    again = replace(one, member=replace(one.member, member_id="b-2"))
+    passed = replace(episode(one), departures=(one, again))
+    assert asked(pause, passed, one) is None
+
+
 def test_a_host_that_thaws_bit_by_bit_did_not_stand_still():
     """A minute between the returns: nothing stopped both, and one that is not back tells nothing."""
     one = gone(replace(B, client_id="kgo"), back_s=1)

@@ -169,11 +169,13 @@ def test_a_poisoned_partition_that_stands_still_for_long_is_a_page():
     assert list(asked(poison_record, look(known, T0 + 40 * MINUTE, past=deaths(*P)))) == []
 
 
-def test_without_end_offsets_only_sure_deaths_tell_of_a_record():
+def test_without_end_offsets_only_deaths_that_are_mostly_sure_tell_of_a_record():
     """Nobody knows whether records waited; members of an idle group whose heartbeats starve are lost like this, too."""
     sure = deaths(*P)
     (found,) = asked(poison_record, look(poisoned(ends=None), T0 + 4 * MINUTE, past=sure))
     assert (found.rule, found.confidence) == ("poison_record", PLAUSIBLE)
+    one_open = (*sure[:2], replace(sure[2], confidence=HINT))
+    assert len(list(asked(poison_record, look(poisoned(ends=None), T0 + 4 * MINUTE, past=one_open)))) == 1
     hints = tuple(replace(each, confidence=HINT) for each in sure)
     assert list(asked(poison_record, look(poisoned(ends=None), T0 + 4 * MINUTE, past=hints))) == []
 

@@ -381,7 +381,8 @@ def scaled(
         pytest.param(scaled(3, 6, 4, 6), False, id="two turns"),
         pytest.param(scaled(3, 4, 5, 6, 8), False, id="growing"),
         pytest.param(scaled(3, 6, 3, 6, 3, likely=SESSION_EXPIRED), False, id="lost, not asked to stop"),
-        pytest.param(scaled(3, 6, 3, 6, 3, every_ms=20 * SECOND), False, id="too quick for a scaler"),
+        pytest.param(scaled(3, 6, 3, 6, 3, every_ms=20 * SECOND), True, id="in haste"),
+        pytest.param(scaled(3, 6, 3, 6, 3, every_ms=15 * SECOND), False, id="too quick for a scaler"),
         pytest.param(scaled(3, 6, 3, 6, 3, every_ms=HOUR), False, id="once in an hour"),
     ],
 )

@@ -10,7 +10,7 @@ import pytest
 from detect.looks import asked, look
 from detect.standing_histories import departed
 from histories import MINUTE, SECOND, T0, Event, history, member, picture, probe, rebalance, report
-from rebalance_contract import Evidence, EvidenceSource, Member
+from rebalance_contract import Evidence, EvidenceSource, Generation, Member
 from rebalance_contract.clients import POLL_GAP_MAX
 from rebalance_streaming.detect.episode import Episode, EpisodeContext, look_at
 from rebalance_streaming.detect.judging_time import JudgingTime
@@ -213,6 +213,11 @@ def test_without_probes_a_newcomer_makes_it_plausible():
     assert found is not None
     assert found.missing == ("probes of the group's state while it rebalanced",)
     assert "the others waited until it was out" in found.summary
+    later = replace(
+        episode(of).rebalance,
+        generations=(Generation(2, "departure", left=("b-1",)), Generation(3, "join", joined=("n-1",))),
+    )
+    assert asked(barrier_holder, replace(episode(of), rebalance=later), of) is None  # nobody waited
     unmoved = rebalance(LOST_MS, [A, B], [A])
     alone = look_at(history(unmoved), unmoved, Thresholds(), JudgingTime(LOST_MS + MINUTE), EpisodeContext())
     assert asked(barrier_holder, replace(alone, departures=(of,)), of) is None

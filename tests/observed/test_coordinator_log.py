@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
+from dataclasses import replace
 from typing import Any
 
 import pytest
@@ -100,6 +101,17 @@ def test_a_leave_without_a_reason_at_the_poll_limit_is_one():
     events = pulse(T0, LOST_MS - 301 * SECOND, [2, 3])
     found = judged(left(), [wrote(LOST_MS - 100, Act.LEFT, member_id="b-1")], *events)
     assert found.likely == POLL_TIMEOUT
+
+
+@pytest.mark.parametrize(
+    ("silence_s", "limit_s", "expected"), [(10, 15, UNKNOWN), (15, 19, POLL_TIMEOUT), (10, 30, CLEAN)]
+)
+def test_commits_that_ended_before_a_leave_tell_of_an_overrun(silence_s: int, limit_s: int, expected: str):
+    """Every five seconds until then: whoever closes has worked up to it, and commits once more."""
+    short = replace(B, client_id="rdkafka", rebalance_timeout_ms=limit_s * SECOND)
+    events = pulse(T0, LOST_MS - silence_s * SECOND + 1, [2, 3])
+    found = judged(lost(LOST_MS, short, [STAYS, short]), [wrote(LOST_MS, Act.LEFT, member_id="b-1")], *events)
+    assert found.likely == expected
 
 
 @pytest.mark.parametrize(

@@ -100,6 +100,7 @@ def test_the_library_decides_what_can_have_happened(
         (0, 0, None, {}, (None, None, False)),
         (0, None, "range", {}, (None, None, False)),
         (None, None, "range", {}, (None, None, False)),
+        (None, None, "sessioned", {}, (JAVA, False, False)),
         (None, None, "uniform", {"epoch": 3, "session_timeout_ms": None}, (None, False, False)),
     ],
 )

@@ -90,6 +90,11 @@ class Episode:
         name = departure.member.member_id
         return next((each for each in self.barriers if name in each.left), None)
 
+    def came_with_loss_of(self, departure: Departure) -> frozenset[str]:
+        """Return who joined with the generation that went on without a member: it may have been awaited by them."""
+        name = departure.member.member_id
+        return frozenset(new for each in self.rebalance.rounds if name in each.left for new in each.joined)
+
     @property
     def is_probed(self) -> bool:
         """Whether probes looked at the group while it rebalanced."""

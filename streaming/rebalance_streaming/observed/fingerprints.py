@@ -22,6 +22,8 @@ _ROUND_ROBIN = "roundrobin"
 #: Assignors that have no data of their own in a subscription.
 _WITHOUT_DATA = ("range", _ROUND_ROBIN)
 _COOPERATIVE_STICKY = "cooperative-sticky"
+#: What workers of Kafka Connect agree on instead of an assignor (ConnectProtocolCompatibility); they are Java.
+_CONNECT = ("default", "compatible", "sessioned")
 #: From this version of a subscription on, all libraries that send it have a heartbeat thread that nothing holds up.
 _WITH_GENERATION = 2
 #: What Java's CooperativeStickyAssignor adds is a generation; other libraries put the partitions owned before it.
@@ -153,6 +155,8 @@ def _by_subscription(member: Member, assignor: str | None) -> str | None:
     heartbeats are no more prone to starve, and librdkafka an empty text
     (rd_kafka_consumer_protocol_member_metadata_new).
     """
+    if member.subscription_version is None and assignor in _CONNECT:
+        return JAVA
     if (member.subscription_version or 0) < _WITH_GENERATION:
         return None
     if member.user_data_bytes is None:

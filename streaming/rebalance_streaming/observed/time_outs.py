@@ -34,6 +34,8 @@ _CLEARLY = 2.0
 #: All libraries that commit on a timer commit once more when they are closed, and who commits each batch has done so: a
 #: silence longer than this seldom goes before a clean leave.
 _CLOSED_MS, _WITHOUT_LAST_COMMIT = 1_000, 0.2
+#: Commits on a timer have ended when none came for so many of their intervals.
+_BROKEN_RHYTHM = 2
 
 
 def by_silence(of: Departure) -> LikelyClasses | None:
@@ -149,15 +151,24 @@ def by_own_leave(of: Departure) -> LikelyClasses | None:
     if not of.client.enforces_poll or (life is not None and of.poll_ms is not None and life < of.poll_ms - 500):
         # It polled to get its partitions, so its limit was not over.
         return LikelyClasses((CLEAN,), STRONG, told)
-    life_classes = by_life(of)
-    if of.rhythm.last_ms is None and POLL_TIMEOUT in life_classes.classes:
-        return LikelyClasses((POLL_TIMEOUT, CLEAN), PLAUSIBLE, (*told, *life_classes.evidence))
-    if of.silence_ms is not None and of.poll_ms is not None and of.silence_ms >= of.poll_ms - _POLL_TIGHT_MS:
-        return LikelyClasses((POLL_TIMEOUT, CLEAN), PLAUSIBLE, told)
-    if (at_limit := _left_at_its_limit(of)) is not None:
-        return LikelyClasses((POLL_TIMEOUT, CLEAN), PLAUSIBLE, (*told, at_limit))
+    if (overran := _overran(of)) is not None:
+        return LikelyClasses((POLL_TIMEOUT, CLEAN), PLAUSIBLE, (*told, *overran))
     classes, sure = ((UNKNOWN, CLEAN, POLL_TIMEOUT), HINT) if _limit_may_be_over(of) else ((CLEAN,), PLAUSIBLE)
     return LikelyClasses(classes, sure, told)
+
+
+def _overran(of: Departure) -> tuple[Evidence, ...] | None:
+    """Return what tells that a member that left by itself had overrun its poll limit; null: nothing does."""
+    life_classes, silence = by_life(of), of.silence_ms or 0
+    if of.rhythm.last_ms is None and POLL_TIMEOUT in life_classes.classes:
+        return life_classes.evidence
+    if of.poll_ms is not None and silence >= of.poll_ms - _POLL_TIGHT_MS:
+        return _silence_evidence(of)
+    if (at_limit := _left_at_its_limit(of)) is not None:
+        return (at_limit,)
+    # Whoever closes has worked until then: its commits went on as they did.
+    ended = of.rhythm.gap_ms is not None and silence > _BROKEN_RHYTHM * of.rhythm.gap_ms
+    return _silence_evidence(of) if ended and _limit_may_be_over(of) else None
 
 
 def _left_at_its_limit(of: Departure) -> Evidence | None:
@@ -181,6 +192,14 @@ def _limit_evidence(of: Departure, life_ms: int) -> Evidence:
     text = f"left {seconds(life_ms)} after it got its partitions, with a limit of {seconds(of.poll_ms or 0)}"
     span = (of.joined_ms, of.to_ms)
     return observe(EvidenceSource.LOG, "rebalance_timeout", text, "one poll, no other", span=span)
+
+
+def may_have_overrun(of: Departure) -> bool:
+    """Whether a member may have left at its poll limit, as far as its silence tells and no coordinator does."""
+    poll, slack = of.poll_ms if of.client.enforces_poll else None, (of.to_ms - of.from_ms) // 2
+    if of.told is not None or poll is None or POLL_TIMEOUT in dict(of.struck):
+        return POLL_TIMEOUT in of.classes
+    return of.silence_ms is None or of.silence_ms + _commit_gap_ms(of) + slack >= poll - _POLL_TIGHT_MS
 
 
 def _limit_may_be_over(of: Departure) -> bool:

@@ -6,15 +6,18 @@ from typing import Any
 
 from rebalance_contract import Evidence, Subject
 from rebalance_streaming.detect.episode import Episode
+from rebalance_streaming.detect.judging_time import JudgingTime
 from rebalance_streaming.detect.verdict import Verdict, subject_of
 from rebalance_streaming.detect.wording import say
 from rebalance_streaming.observed.confidence import STRONG
-from rebalance_streaming.observed.departures import Departure, slot_of
+from rebalance_streaming.observed.departures import SESSION_EXPIRED, Departure, slot_of
 
 #: How soon a frozen process is back after its session ended; a new process takes longer to start and join.
 THAW_MS = 5_000
 #: Of pauses and cuts that outlast a session few last so many sessions more, or so long.
 _AWAY_SESSIONS, _AWAY_MS = 3, 30_000
+#: Of what dies again and again few live so many sessions, or `_AWAY_MS`.
+_STAYS_SESSIONS = 2
 #: Sooner than this nobody can tell a process that was started again from one that stood still.
 _RESTART_MS = 15_000
 
@@ -89,8 +92,29 @@ def patience_ms(departure: Departure) -> int:
 
 
 def is_back_soon(departure: Departure) -> bool:
-    """Whether a member came back within another session, as whoever stood still or was cut off mostly does."""
-    return departure.back_ms is not None and departure.back_ms - departure.to_ms <= max(THAW_MS, departure.session_ms)
+    """Whether a member came back within another session, as whoever stood still or was cut off mostly does.
+
+    It is let in a heartbeat after it asked, when the others have heard of it.
+    """
+    soon_ms = max(THAW_MS, departure.session_ms) + departure.client.heartbeat_ms
+    return departure.back_ms is not None and departure.back_ms - departure.to_ms <= soon_ms
+
+
+def stays(episode: Episode, time: JudgingTime, departure: Departure) -> bool:
+    """Whether a member came back after its group had gone on without it, and has been there since for long.
+
+    One that died may join while its ghost is awaited, and whatever ended it may end it again, as it did before.
+    """
+    back, back_ms = departure.back_as, departure.back_ms
+    lost = sum(each.likely == SESSION_EXPIRED for each in same_slot(episode, departure))
+    again = lost + 1 >= episode.thresholds.crash_loop_cycles
+    if back is None or back_ms is None or again or episode.rebalance.is_at_least:
+        return False
+    if departure.in_barrier or back.member_id in episode.came_with_loss_of(departure):
+        return False
+    until_ms = back_ms + max(_STAYS_SESSIONS * departure.session_ms, _AWAY_MS)
+    later = (each for each in episode.history.after(episode.rebalance) if each.started_before_ms <= until_ms)
+    return time.lasted(until_ms, 0) and not any(back.member_id in each.left for each in later)
 
 
 def is_restarted(episode: Episode, departure: Departure) -> bool:

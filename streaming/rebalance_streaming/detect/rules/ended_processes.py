@@ -5,7 +5,7 @@ Static members that stand are judged in `static_members`.
 
 from __future__ import annotations
 
-from rebalance_contract import Evidence, EvidenceSource
+from rebalance_contract import Evidence, EvidenceSource, GroupType
 from rebalance_streaming.detect.advice import (
     graceful_stop_advice,
     session_for_absence,
@@ -23,11 +23,19 @@ from rebalance_streaming.detect.rules.circumstances import (
 )
 from rebalance_streaming.detect.verdict import Verdict, subject_of
 from rebalance_streaming.observed.confidence import HINT, PLAUSIBLE, STRONG
-from rebalance_streaming.observed.departures import POLL_TIMEOUT, SESSION_EXPIRED, UNKNOWN, Departure, slot_of
+from rebalance_streaming.observed.departures import (
+    POLL_TIMEOUT,
+    SESSION_EXPIRED,
+    TIMER_SLACK_MS,
+    UNKNOWN,
+    Departure,
+    slot_of,
+)
 from rebalance_streaming.observed.evidence import DECISIVE, MODERATE, observe, seconds
 from rebalance_streaming.observed.evidence import STRONG as STRONG_EVIDENCE
 from rebalance_streaming.observed.history import GroupHistory, partition_names
 from rebalance_streaming.observed.liveness import ALIVE, GONE, HEALTHY, PAUSED, RESTARTED, STARVED, UNREACHABLE
+from rebalance_streaming.observed.time_outs import may_have_overrun
 
 #: In the client ids that Kafka Streams gives its consumers (StreamThread.getConsumerClientId).
 _STREAM_THREAD = "-StreamThread-"
@@ -68,13 +76,15 @@ def ungraceful(episode: Episode, _time: JudgingTime, departure: Departure) -> Ve
         return None
     if departure.likely != SESSION_EXPIRED and not _ended_with_barrier(episode, departure):
         return None
-    successor = _successor_before_loss(episode, departure)
+    # A classic group waits for a ghost: its coordinator would have written so.
+    alone = departure.told is not None and not departure.in_barrier and episode.rebalance.type == GroupType.CLASSIC
+    successor = None if alone else _successor_before_loss(episode, departure)
     if successor is None:
         return _closed_by_design(departure)
     return say_lost(
         "ungraceful_shutdown.ghost",
         departure,
-        confidence=_ghost_confidence(departure),
+        confidence=HINT if _nobody_was_spared(episode) else _ghost_confidence(departure),
         advice=graceful_stop_advice(departure),
         successor=successor,
         reported=departure.liveness is not None,
@@ -186,8 +196,8 @@ def _crash_evidence(episode: Episode, time: JudgingTime, departure: Departure) -
     if departure.liveness == RESTARTED or (departure.liveness == GONE and waited):
         return [_reports_ended(departure)]
     known = departure.client.may_starve is False
-    if known and slot_of(departure.member) in episode.died:
-        return [_died_before()]
+    if known and (alone := _died_before(episode, departure) or _died_at_once(episode, departure)) is not None:
+        return [alone]
     if departure.back_ms is not None:
         if is_back_soon(departure) or not (known or is_busy(departure)):
             return None
@@ -239,8 +249,21 @@ def _reports_ended(departure: Departure) -> Evidence:
     return observe(EvidenceSource.CLIENT_METRICS, "reports", value, rule, DECISIVE, span=(since_ms, None))
 
 
-def _died_before() -> Evidence:
+def _died_before(episode: Episode, departure: Departure) -> Evidence | None:
+    if slot_of(departure.member) not in episode.died:
+        return None
     return observe(EvidenceSource.LOG, "earlier loss", "its process had ended", "one that dies, dies again", MODERATE)
+
+
+def _died_at_once(episode: Episode, departure: Departure) -> Evidence | None:
+    """Return that a member was removed a session after it got partitions: it sent no heartbeat with them."""
+    began_ms, session = departure.joined_ms, departure.session_ms
+    if began_ms is None or not departure.member.partitions or episode.rebalance.is_at_least:
+        return None
+    if departure.to_ms - began_ms > session + TIMER_SLACK_MS or may_have_overrun(departure):
+        return None
+    text, rule = f"none in its session of {seconds(session)}", "it ended with its first records"
+    return observe(EvidenceSource.LOG, "heartbeats", text, rule, MODERATE, span=(began_ms, departure.to_ms))
 
 
 def _cannot_starve(departure: Departure) -> Evidence:

@@ -25,6 +25,7 @@ from rebalance_streaming.detect.rules.circumstances import (
     same_slot,
     say_lost,
     spared_on_host,
+    stays,
     whole_host_lost,
 )
 from rebalance_streaming.detect.verdict import Verdict, subject_of
@@ -33,6 +34,7 @@ from rebalance_streaming.observed.departures import POLL_TIMEOUT, SESSION_EXPIRE
 from rebalance_streaming.observed.evidence import MODERATE, observe
 from rebalance_streaming.observed.fingerprints import AIOKAFKA, KAFKA_PYTHON, KAFKAJS
 from rebalance_streaming.observed.liveness import ALIVE, GONE, HEALTHY, PAUSED, RESTARTED, STARVED, UNREACHABLE
+from rebalance_streaming.observed.time_outs import may_have_overrun
 
 #: kafka-python versions whose heartbeats starve: behind an idle poll, after a dead-lock, behind a busy loop.
 _STARVATION = (
@@ -180,7 +182,7 @@ def pause(episode: Episode, _time: JudgingTime, departure: Departure) -> Verdict
     if departure.likely != SESSION_EXPIRED:
         return None
     together = _lost_together(episode, departure)
-    if departure.liveness != PAUSED and not _stood_still_together(departure, together):
+    if departure.liveness != PAUSED and not _stood_still_together(episode, departure, together):
         return None
     session, host = departure.session_ms, departure.member.host
     silence = max((each.silence_ms or session) for each in together)
@@ -199,11 +201,14 @@ def pause(episode: Episode, _time: JudgingTime, departure: Departure) -> Verdict
     )
 
 
-def _stood_still_together(departure: Departure, together: list[Departure]) -> bool:
+def _stood_still_together(episode: Episode, departure: Departure, together: list[Departure]) -> bool:
     """Whether others of its host stood still, or seem to have as it may have itself."""
     if departure.liveness in (None, GONE) and any(each.liveness == PAUSED for each in together):
         return True
-    return departure.liveness is None and len(together) > 1 and _thawed_together(together)
+    # One that is lost twice in a rebalance is no other.
+    there = {each.member_id for each in episode.rebalance.members_before}
+    several = sum(each.member.member_id in there for each in together) > 1
+    return departure.liveness is None and several and _thawed_together(together)
 
 
 def _thawed_together(together: list[Departure]) -> bool:
@@ -289,7 +294,7 @@ def refused(episode: Episode, time: JudgingTime, departure: Departure) -> Verdic
     )
 
 
-def frozen_or_starved(episode: Episode, _time: JudgingTime, departure: Departure) -> Verdict | None:
+def frozen_or_starved(episode: Episode, time: JudgingTime, departure: Departure) -> Verdict | None:
     """It was lost by its session, came back, and nothing separates what may have happened."""
     if departure.likely != SESSION_EXPIRED:
         return None
@@ -299,12 +304,14 @@ def frozen_or_starved(episode: Episode, _time: JudgingTime, departure: Departure
     returned = departure.back_ms is not None
     if departure.client.may_starve is False and (is_back_soon(departure) or departure.kept_id):
         pause_ms, heartbeat_ms = departure.silence_ms or departure.session_ms, departure.client.heartbeat_ms
-        alone = departure.kept_id and spared_on_host(episode, departure)
+        same = departure.kept_id or (not may_have_overrun(departure) and stays(episode, time, departure))
+        alone = same and spared_on_host(episode, departure)
         return say_lost(
             "process_pause.back_soon",
             departure,
             confidence=PLAUSIBLE if alone else HINT,
             kept=departure.kept_id,
+            alone=alone,
             subject=subject_of(departure.member, hosts=(departure.member.host,)),
             advice=(longer_session(departure.session_ms, heartbeat_ms, pause_ms=pause_ms),),
         )

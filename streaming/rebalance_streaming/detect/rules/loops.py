@@ -245,9 +245,9 @@ def _is_poisoned(look: GroupView, frozen: _Frozen, deaths: Sequence[ExplainedDep
 
 
 def _had_records(look: GroupView, frozen: _Frozen, victims: Sequence[ExplainedDeparture]) -> bool:
-    """Whether records waited; where no end was probed, whether the owners surely died: what starves is idle."""
+    """Whether records waited; where no end was probed, whether most owners surely died: what starves is idle."""
     waited = _waited(look, frozen, victims)
-    return all(each.confidence >= CLAIMED for each in victims) if waited is None else waited
+    return 2 * sum(each.confidence >= CLAIMED for each in victims) > len(victims) if waited is None else waited
 
 
 def _are_several(look: GroupView, victims: Sequence[ExplainedDeparture]) -> bool:

@@ -24,7 +24,9 @@ from rebalance_streaming.observed.departures import CLEAN, slot_of
 _WEEK_MS = 7 * DAY_MS
 _RESTARTS = with_trait("restart")
 #: A number of members that lasted shorter is on the way to another one.
-_PLATEAU_MS = 60_000
+_PLATEAU_MS = 15_000
+#: Whose changes of the number of members are no scaler's.
+_OTHER_HANDS = ("rolling_deploy", "short_lived_consumers")
 #: Of this share of departures a scaler must be the author.
 _MOSTLY = 0.8
 
@@ -72,7 +74,7 @@ def _absence(look: GroupView, past: ExplainedDeparture) -> int | None:
 def autoscaler_flapping(look: GroupView, time: JudgingTime) -> Iterator[Verdict]:
     """The number of members goes up and down without end: a scaler answers its own rebalances (kedacore/keda#1556)."""
     window = look.thresholds.autoscaler_window_ms
-    moves = [each for each in look.recent(window, time) if look.causes.get(each.rebalance_id) != "rolling_deploy"]
+    moves = [each for each in look.recent(window, time) if look.causes.get(each.rebalance_id) not in _OTHER_HANDS]
     turns = _turns(look, time, moves)
     if len(turns) - 2 < look.thresholds.autoscaler_turns:
         return

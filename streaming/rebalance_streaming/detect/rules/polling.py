@@ -69,8 +69,9 @@ def barrier_holder(episode: Episode, _time: JudgingTime, departure: Departure) -
 def _held_barrier(episode: Episode, departure: Departure, barrier: Barrier | None) -> float | None:
     """Return how sure it is that the others waited for this member; null if something else was the matter."""
     if not departure.in_barrier:
-        slot, came = slot_of(departure.member), (each for each in episode.arrivals if each.returned_from is None)
-        newcomer = any(slot_of(each.member) != slot for each in came)
+        slot, waited = slot_of(departure.member), episode.came_with_loss_of(departure)
+        came = (each.member for each in episode.arrivals if each.returned_from is None)
+        newcomer = any(each.member_id in waited and slot_of(each) != slot for each in came)
         unseen = newcomer and not episode.is_probed and departure.told is None and departure.likely == POLL_TIMEOUT
         return PLAUSIBLE if unseen else None
     if barrier is None or barrier.waited_ms < episode.long_barrier_ms:
