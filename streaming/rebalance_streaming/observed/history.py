@@ -9,7 +9,7 @@ from __future__ import annotations
 from bisect import bisect_left
 from collections import deque
 from collections.abc import Iterable, Iterator
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 
 from rebalance_contract import (
     UNSETTLED_STATES,
@@ -32,6 +32,8 @@ from rebalance_streaming.observed.coordinator_log import CoordinatorLog
 from rebalance_streaming.observed.progress import Progress
 
 _KEPT_REBALANCES, _KEPT_PROBES, _KEPT_OWNERSHIP = 300, 400, 120
+#: For so long all probes are kept, as many as a start reads; then of a time at rest only the first and the last.
+_ALL_PROBES_MS = 900_000
 #: A probe shows a state for so long: two that are further apart do not show one and the same.
 SEEN_FOR_MS = 90_000
 
@@ -43,6 +45,12 @@ class Sighting:
     at_ms: int
     state: str | None
     members: tuple[ProbedMember, ...] | None
+
+    def tells_nothing_between(self, before: Sighting, after: Sighting) -> bool:
+        """Whether a probe saw a group at rest that two others saw as it was then."""
+        if self.state in UNSETTLED_STATES or not before.state == self.state == after.state:
+            return False
+        return self.members is None or before.members == self.members == after.members
 
 
 @dataclass(frozen=True, slots=True)
@@ -88,6 +96,7 @@ class GroupHistory:
     #: Members that kept partitions which others were to get (KIP-848), as they were then, and until when they did.
     released: deque[tuple[Member, int]] = field(default_factory=lambda: deque(maxlen=50))
     _ordered: list[Rebalance] | None = None
+    _listed: tuple[ProbedMember, ...] | None = None
 
     def take_group(self, picture: GroupSnapshot, at_ms: int) -> None:
         """Take up a present picture; an older one than is known changes nothing."""
@@ -98,7 +107,7 @@ class GroupHistory:
             self._note_released(known, picture, at_ms)
         self.picture = picture
         self._note_age(picture.first_seen_ms if picture.first_seen_ms is not None else at_ms)
-        self._remember(picture.members)
+        self._shared(picture.members)
         if picture.members:
             self.had_members_ms = max(picture.updated_at_ms or at_ms, self.had_members_ms or 0)
         if picture.protocol and (not self.protocols or self.protocols[-1][1] != picture.protocol):
@@ -113,10 +122,14 @@ class GroupHistory:
 
     def take_rebalance(self, rebalance: Rebalance) -> None:
         """Take up a version of a rebalance; the latest replaces the ones before."""
-        self.rebalances[rebalance.rebalance_id] = rebalance
+        self.rebalances[rebalance.rebalance_id] = replace(
+            rebalance,
+            members_before=self._shared(rebalance.members_before),
+            members_after=self._shared(rebalance.members_after),
+            passing=self._shared(rebalance.passing),
+        )
         self._ordered = None
         self._note_age(rebalance.started_before_ms)
-        self._remember((*rebalance.members_before, *rebalance.members_after, *rebalance.passing))
         if len(self.rebalances) > _KEPT_REBALANCES:
             oldest = min(self.rebalances, key=lambda each: self.rebalances[each].started_before_ms)
             del self.rebalances[oldest]
@@ -169,9 +182,18 @@ class GroupHistory:
             return inputs.NOTHING
         state = (read_state(probe.state) or probe.state) if isinstance(probe.state, str) else None
         members = probe.members if isinstance(probe.members, tuple) else None
+        if members is not None:
+            # Of a group at rest each probe lists the same ones.
+            self._listed = members = self._listed if members == self._listed else members
         self.sightings.append(Sighting(probe.probed_at_ms, state, members))
+        self._thin_out(probe.probed_at_ms - _ALL_PROBES_MS)
         same = last is not None and last.state == state and state not in UNSETTLED_STATES and last.members == members
         return inputs.NOTHING if same else inputs.STATES
+
+    def _thin_out(self, until_ms: int) -> None:
+        seen = self.sightings
+        while len(seen) > 2 and seen[2].at_ms < until_ms and seen[1].tells_nothing_between(seen[0], seen[2]):
+            del seen[1]
 
     def _note_coordinator(self, broker: int, at_ms: int) -> int:
         if self.coordinators and self.coordinators[-1].broker == broker:
@@ -194,8 +216,11 @@ class GroupHistory:
     def _note_age(self, at_ms: int) -> None:
         self.first_ms = at_ms if self.first_ms is None else min(self.first_ms, at_ms)
 
-    def _remember(self, members: Iterable[Member]) -> None:
-        self.members.update({member.member_id: member for member in members})
+    def _shared(self, members: Iterable[Member]) -> tuple[Member, ...]:
+        """Remember members; returns them, as the objects that are kept already where nothing has changed."""
+        shared = tuple(each if (known := self.members.get(each.member_id)) != each else known for each in members)
+        self.members.update({member.member_id: member for member in shared})
+        return shared
 
     # --- Questions ---
 

@@ -1,0 +1,51 @@
+"""What is remembered of a group costs little while nothing happens to it, and of members what changes."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+
+from histories import CLUSTER, GROUP, MINUTE, T0, member, probe, rebalance
+from rebalance_contract import GroupState, Probe, Rebalance, decode, encode
+from rebalance_streaming.observed.history import GroupHistory
+
+A, B = member("a-1", [0, 1]), member("b-1", [2, 3])
+AT_REST, JOINING = GroupState.STABLE, GroupState.PREPARING_REBALANCE
+
+
+def probed(*states: str) -> GroupHistory:
+    """Probe a group once a minute, in these states and always with the same members."""
+    history = GroupHistory(CLUSTER, GROUP)
+    for number, state in enumerate(states):
+        history.take_probe(decode(encode(probe(T0 + number * MINUTE, state, [A, B])), Probe))
+    return history
+
+
+def minutes(history: GroupHistory) -> Sequence[int]:
+    """Return in which minutes the probes that are kept were made."""
+    return [(each.at_ms - T0) // MINUTE for each in history.sightings]
+
+
+def test_a_group_at_rest_is_remembered_by_its_first_probe_and_those_of_the_last_minutes():
+    """All have one list of members, for each probe tells the same again."""
+    history = probed(*[AT_REST] * 300)
+    assert minutes(history) == [0, *range(283, 300)]
+    assert len({id(each.members) for each in history.sightings}) == 1
+
+
+def test_probes_of_a_group_that_is_not_at_rest_are_all_kept():
+    """Between two of them it may have been at rest."""
+    history = probed(*[AT_REST] * 20, JOINING, JOINING, *[AT_REST] * 20)
+    assert minutes(history) == [0, *range(19, 42)]
+
+
+def test_members_that_did_not_change_are_one_object_in_all_rebalances():
+    """Each row tells all of them anew."""
+    history, changed = GroupHistory(CLUSTER, GROUP), member("a-1", [0, 1, 2, 3])
+    rows = [rebalance(T0, [A], [A, B]), rebalance(T0 + MINUTE, [A, B], [changed])]
+    for row in rows:
+        history.take_rebalance(decode(encode(row), Rebalance))
+    first, second = history.in_order()
+    assert (first, second) == tuple(rows)
+    assert first.members_before[0] is first.members_after[0] is second.members_before[0]
+    assert first.members_after[1] is second.members_before[1]
+    assert second.members_after[0] == changed
