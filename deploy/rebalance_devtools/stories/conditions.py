@@ -33,6 +33,7 @@ from rebalance_devtools.stories.acting import (
     open_static,
     session_seconds,
     stand_still,
+    swing,
     take_broker_away,
 )
 from rebalance_devtools.stories.forms import (
@@ -97,13 +98,7 @@ def upgrade(play: Play) -> None:
 def autoscaler_swings(play: Play) -> None:
     """From two members to four and back, twice, each size for a minute."""
     open_group(play, "m1", "m2")
-    for turn in range(2):
-        names = (f"m{3 + 2 * turn}", f"m{4 + 2 * turn}")
-        join(play, *names)
-        play.await_seconds(_PLATEAU_SECONDS)
-        for name in names:
-            play.leave(name)
-        play.await_seconds(_PLATEAU_SECONDS)
+    swing(play, turns=2, plateau_seconds=_PLATEAU_SECONDS, settle_seconds=0)
     afterwards(play)
 
 
