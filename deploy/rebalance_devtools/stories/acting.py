@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import os
 import signal
 from collections.abc import Callable, Mapping, Sequence
 from types import MappingProxyType
@@ -85,6 +86,19 @@ def take_broker_away(play: Play, node: int, stop: Callable[[EmbeddedKafka, int],
     play.await_seconds(seconds)
     kafka.start(node)
     play.tell("", "broker_started", node=node)
+
+
+def freeze_broker(play: Play, seconds: float) -> None:
+    """Let the process of the only broker stand still for so many seconds."""
+    kafka = play.stage.kafka
+    assert kafka is not None
+    (pid,) = kafka.pids
+    os.kill(pid, signal.SIGSTOP)
+    play.tell("", "broker_paused")
+    try:
+        play.await_seconds(seconds)
+    finally:
+        os.kill(pid, signal.SIGCONT)
 
 
 #: Until a rebalance is judged, and the verdict has had time to be late.

@@ -11,7 +11,6 @@ get tasks (KIP-415), quotas (KAFKA-9677). A play in which the fault did not come
 
 from __future__ import annotations
 
-import os
 import signal
 from collections.abc import Mapping
 from functools import partial
@@ -30,6 +29,7 @@ from rebalance_devtools.stories.acting import (
     calm,
     deploy_in_turn,
     extra_seconds,
+    freeze_broker,
     hosts_of,
     join,
     leave_in_turn,
@@ -44,6 +44,7 @@ from rebalance_devtools.stories.forms import (
     COOPERATIVE,
     NEW,
     ROUND_ROBIN,
+    THREE_BROKERS,
     confluent,
     connect,
     draw_long,
@@ -289,16 +290,7 @@ def broker_frozen(play: Play) -> None:
     """The broker's machine stands still for longer than the members' session, as while it is moved to another host."""
     names = ("m1", "m2", "m3")
     open_group(play, *names, hosts=hosts_of(play, *names))
-    kafka = play.stage.kafka
-    assert kafka is not None
-    (pid,) = kafka.pids
-    os.kill(pid, signal.SIGSTOP)
-    play.tell("", "broker_paused")
-    try:
-        play.await_seconds(session_seconds(play) + 6 + extra_seconds(play))
-    finally:
-        os.kill(pid, signal.SIGCONT)
-    play.tell("", "broker_resumed")
+    freeze_broker(play, session_seconds(play) + 6 + extra_seconds(play))
     play.await_seconds(20)
     afterwards(play)
 
@@ -343,16 +335,6 @@ def _kip848_java(parameters: Parameters) -> ClientSpec:
 
 
 _quick = partial(family, draw=draw_quick)
-_THREE: Mapping[str, Any] = {
-    "brokers": 3,
-    "broker_config": {
-        "offsets.topic.replication.factor": "3",
-        "offsets.topic.num.partitions": "12",
-        "offsets.topic.min.insync.replicas": "1",
-    },
-    "moves_coordinator": True,
-    "shared": False,
-}
 _FULL: Mapping[str, Any] = {"broker_config": {"group.max.size": str(_GROUP_SIZE)}, "shared": False}
 
 OPERATIONS = (
@@ -397,12 +379,14 @@ OPERATIONS = (
         shared=False,
         networked=True,
     ),
-    family(brokers_rolled, expecting("coordinator_failover"), form=python(KAFKA_PYTHON), draw=draw_long, **_THREE),
+    family(
+        brokers_rolled, expecting("coordinator_failover"), form=python(KAFKA_PYTHON), draw=draw_long, **THREE_BROKERS
+    ),
     family(
         broker_and_client_lost,
         expecting("member_crash", "m2", also=("coordinator_failover",)),
         form=ROUND_ROBIN,
         draw=draw_long,
-        **_THREE,
+        **THREE_BROKERS,
     ),
 )
