@@ -68,8 +68,8 @@ _FENCED_SECONDS = 150.0
 _FENCED = "fenced from the group because"
 #: What static members have, so that a restart of their host does not cost them their partitions.
 _STATIC_SESSION_MS = 300_000
-#: Each of two clients may read a tenth of what it would have to.
-_QUOTA_BYTES, _RECORD_BYTES, _RECORDS_PER_SECOND = 2_000, 2_000, 20
+#: Each of two clients may read less than half of what it would have to.
+_QUOTA_BYTES, _RECORD_BYTES, _RECORDS_PER_SECOND = 8_000, 2_000, 20
 _GROUP_SIZE = 3
 
 
