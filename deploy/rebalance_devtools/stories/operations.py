@@ -160,12 +160,14 @@ def serverless_jobs(play: Play) -> None:
 
 def replay_on_assignment(play: Play) -> None:
     """Three kafka-python clients seek to the beginning in their callback, as they must not; a fourth one comes."""
-    names = ("m1", "m2", "m3")
-    play.create_topic(play.parameters["partitions"])
-    play.fill(3_000, partitions=play.parameters["partitions"])
-    play.start_all(names, "records", replays=True)
-    play.await_seconds(10 + 2 * play.parameters["commit_ms"] / 1000)
-    join(play, "m4", replays=True, patience_seconds=PATIENCE_SECONDS)
+    names, partitions = ("m1", "m2", "m3"), play.parameters["partitions"]
+    play.create_topic(partitions)
+    play.fill(3_000, partitions=partitions)
+    play.traffic(per_second=play.parameters["records_per_second"], partitions=partitions)
+    program: dict[str, Any] = {"replays": True, "hold_ms": 8}
+    play.start_all(names, "records", **program)
+    play.await_seconds(20 + 2 * play.parameters["commit_ms"] / 1000)
+    join(play, "m4", patience_seconds=PATIENCE_SECONDS, **program)
     afterwards(play)
 
 
