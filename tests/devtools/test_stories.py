@@ -133,6 +133,20 @@ def test_thinning_keeps_the_ends_of_runs():
     ]
 
 
+def test_thinning_sees_through_events_that_alternate():
+    """Who tells of each record that it came and that it was worked on fills no file."""
+    events = [told(event, t_ms=n) for n in range(9) for event in ("records", "processed")]
+    kept = thin([told("assigned"), *events, told("lost", t_ms=9)])
+    assert [(each["event"], each["t_ms"]) for each in kept] == [
+        ("assigned", 0),
+        ("records", 0),
+        ("processed", 0),
+        ("records", 8),
+        ("processed", 8),
+        ("lost", 9),
+    ]
+
+
 def test_truth_is_json_with_the_members():
     """What is written can be read, and says which ids each client had."""
     run = StoryRun(

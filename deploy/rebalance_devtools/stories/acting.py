@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import os
 import signal
 from collections.abc import Callable, Mapping, Sequence
 from types import MappingProxyType
@@ -66,6 +67,16 @@ def leave_in_turn(play: Play, *names: str, settle_seconds: float) -> None:
         play.await_seconds(settle_seconds)
 
 
+def swing(play: Play, *, turns: int, plateau_seconds: float, settle_seconds: float) -> None:
+    """Let two more members come and leave in order again, as an autoscaler does, and stay at each size for a while."""
+    for turn in range(turns):
+        names = (f"m{3 + 2 * turn}", f"m{4 + 2 * turn}")
+        join(play, *names)
+        play.await_seconds(plateau_seconds)
+        leave_in_turn(play, *names, settle_seconds=settle_seconds)
+        play.await_seconds(plateau_seconds)
+
+
 def take_broker_away(play: Play, node: int, stop: Callable[[EmbeddedKafka, int], None], seconds: float) -> None:
     """Stop one of several brokers, as `stop` does, and start it again after so many seconds."""
     kafka = play.stage.kafka
@@ -75,6 +86,19 @@ def take_broker_away(play: Play, node: int, stop: Callable[[EmbeddedKafka, int],
     play.await_seconds(seconds)
     kafka.start(node)
     play.tell("", "broker_started", node=node)
+
+
+def freeze_broker(play: Play, seconds: float) -> None:
+    """Let the process of the only broker stand still for so many seconds."""
+    kafka = play.stage.kafka
+    assert kafka is not None
+    (pid,) = kafka.pids
+    os.kill(pid, signal.SIGSTOP)
+    play.tell("", "broker_paused")
+    try:
+        play.await_seconds(seconds)
+    finally:
+        os.kill(pid, signal.SIGCONT)
 
 
 #: Until a rebalance is judged, and the verdict has had time to be late.
@@ -140,6 +164,30 @@ def _lose_for_a_while(
 def await_return(play: Play, name: str, before: int) -> None:
     """Wait until a client was assigned something once more than `before`."""
     play.await_told(name, "assigned", times=before + 1, seconds=session_seconds(play) + 2 * PATIENCE_SECONDS)
+
+
+def overrun(play: Play, *names: str) -> None:
+    """Let clients that take signals work for their `stall_ms`, and wait until each was assigned something since."""
+    before = {name: assignments(play, name) for name in names}
+    for name in names:
+        play.signal(name, signal.SIGUSR1)
+    for name, count in before.items():
+        await_return(play, name, count)
+
+
+def let_die_in_turn(play: Play, names: Sequence[str], *, deaths: int, seconds: float, **program: Any) -> None:
+    """Wait until clients that may end have died so often in all, each started again after the time that was drawn.
+
+    `seconds` is how long the next death may take.
+    """
+    died = 0
+    while died < deaths:
+        dead = play.wait(lambda: [name for name in names if not play.is_running(name)], "the next one to die", seconds)
+        died += len(dead)
+        play.await_seconds(extra_seconds(play))
+        for name in dead:
+            play.start(name, **program)
+            play.expect_end(name)
 
 
 def assignments(play: Play, name: str) -> int:

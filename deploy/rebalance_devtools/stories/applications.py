@@ -178,12 +178,18 @@ def start_connectors(play: Play, *, first: int = 0, count: int = 3) -> None:
         }
         wanted = {"name": f"source-{number}", "config": config}
         play.wait(partial(ask_connect, play, "/connectors", wanted), "Connect to take it", 120)
+    for number in numbers:
+        await_tasks(play, f"source-{number}")
+
+
+def await_tasks(play: Play, connector: str, *, count: int = 1) -> None:
+    """Wait until so many tasks of a connector run."""
 
     def running() -> bool:
-        found = [ask_connect(play, f"/connectors/source-{number}/status") for number in numbers]
-        return all(each and each["tasks"] and each["tasks"][0]["state"] == "RUNNING" for each in found)
+        found = ask_connect(play, f"/connectors/{connector}/status")
+        return bool(found) and [each["state"] for each in found["tasks"]] == ["RUNNING"] * count
 
-    play.wait(running, "all tasks to run", 120)
+    play.wait(running, f"the tasks of {connector} to run", 120)
 
 
 def connect_worker_lost(play: Play) -> None:

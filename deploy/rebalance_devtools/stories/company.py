@@ -5,7 +5,6 @@ Families as those of families.py, chosen on 2026-11-25 in the place of those tha
 
 from __future__ import annotations
 
-import signal
 from functools import partial
 
 from rebalance_devtools.stories.acting import (
@@ -23,6 +22,7 @@ from rebalance_devtools.stories.acting import (
     leave_in_turn,
     lose,
     open_group,
+    overrun,
     stand_still,
 )
 from rebalance_devtools.stories.forms import (
@@ -67,10 +67,7 @@ def host_crash(play: Play) -> None:
 def cooperative_overrun(play: Play) -> None:
     """One client whose assignor moves partitions in two rounds works on a batch for longer than it may."""
     open_group(play, "m1", "m2", "m3", stall_ms=play.parameters["max_poll_ms"] + 9_000)
-    before = assignments(play, "m2")
-    play.signal("m2", signal.SIGUSR1)
-    play.await_told("m2", "stalls")
-    await_return(play, "m2", before)
+    overrun(play, "m2")
     afterwards(play)
 
 

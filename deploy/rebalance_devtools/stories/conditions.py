@@ -5,7 +5,6 @@ Families as those of families.py. Those that need brokers of their own are not s
 
 from __future__ import annotations
 
-import os
 import signal
 from collections.abc import Mapping
 from contextlib import closing
@@ -25,6 +24,7 @@ from rebalance_devtools.stories.acting import (
     calm,
     deploy_in_turn,
     extra_seconds,
+    freeze_broker,
     host_of,
     hosts_of,
     join,
@@ -33,10 +33,12 @@ from rebalance_devtools.stories.acting import (
     open_static,
     session_seconds,
     stand_still,
+    swing,
     take_broker_away,
 )
 from rebalance_devtools.stories.forms import (
     NEW,
+    THREE_BROKERS,
     Form,
     confluent,
     draw_long,
@@ -97,13 +99,7 @@ def upgrade(play: Play) -> None:
 def autoscaler_swings(play: Play) -> None:
     """From two members to four and back, twice, each size for a minute."""
     open_group(play, "m1", "m2")
-    for turn in range(2):
-        names = (f"m{3 + 2 * turn}", f"m{4 + 2 * turn}")
-        join(play, *names)
-        play.await_seconds(_PLATEAU_SECONDS)
-        for name in names:
-            play.leave(name)
-        play.await_seconds(_PLATEAU_SECONDS)
+    swing(play, turns=2, plateau_seconds=_PLATEAU_SECONDS, settle_seconds=0)
     afterwards(play)
 
 
@@ -328,16 +324,8 @@ def coordinator_pulses(play: Play) -> None:
     One host alone could not tell it from its own network: the clients are on three.
     """
     open_group(play, "m1", "m2", "m3", hosts=hosts_of(play, "m1", "m2", "m3"))
-    kafka = play.stage.kafka
-    assert kafka is not None
-    (pid,) = kafka.pids
     for _ in range(15):
-        os.kill(pid, signal.SIGSTOP)
-        play.tell("", "broker_paused")
-        try:
-            play.await_seconds(2.5)
-        finally:
-            os.kill(pid, signal.SIGCONT)
+        freeze_broker(play, 2.5)
         play.await_seconds(3.5)
     afterwards(play)
 
@@ -384,12 +372,6 @@ def offsets_gone(play: Play) -> None:
     play.await_seconds(60 + _WATCHED_SECONDS)
 
 
-_THREE: Mapping[str, Any] = {
-    "brokers": 3,
-    "broker_config": {"offsets.topic.replication.factor": "3", "offsets.topic.num.partitions": "12"},
-    "moves_coordinator": True,
-    "shared": False,
-}
 _ZOOKEEPER: Mapping[str, Any] = {
     "zookeeper": True,
     "group_type": "zookeeper",
@@ -452,7 +434,7 @@ CONDITIONS = (
     _quick(crash_during_scale_out, expecting("member_crash", "m2", beside=("scale_out",)), form=java),
     _quick(deploy_and_pause, expecting("process_pause", "m4", beside=("rolling_deploy",))),
     family(coordinator_pulses, expecting("coordinator_overload"), draw=draw_long, shared=False, networked=True),
-    family(offsets_without_replicas, expecting("offsets_topic_unhealthy"), draw=draw_long, **_THREE),
+    family(offsets_without_replicas, expecting("offsets_topic_unhealthy"), draw=draw_long, **THREE_BROKERS),
     family(zookeeper_flaps, expecting("zk_session_flap"), form=_in_zookeeper, **_ZOOKEEPER),
     family(offsets_gone, expecting("offsets_expired", beside=("scale_in",)), **_FORGETTING),
 )

@@ -26,9 +26,11 @@ from rebalance_devtools.stories.acting import (
     hosts_of,
     join,
     leave_in_turn,
+    let_die_in_turn,
     lose,
     open_group,
     open_static,
+    overrun,
     session_seconds,
     stand_still,
     start_static,
@@ -167,18 +169,8 @@ def poison(play: Play) -> None:
     for name in names:
         play.expect_end(name)
     play.write(b"poison", partition=0)
-    deaths = 0
-    while deaths < 5:
-        dead = play.wait(
-            lambda: [name for name in names if not play.is_running(name)],
-            "the next one to die",
-            2 * session_seconds(play) + PATIENCE_SECONDS,
-        )
-        deaths += len(dead)
-        play.await_seconds(extra_seconds(play))
-        for name in dead:
-            play.start(name, dies_of="poison")
-            play.expect_end(name)
+    patience_seconds = 2 * session_seconds(play) + PATIENCE_SECONDS
+    let_die_in_turn(play, names, deaths=5, seconds=patience_seconds, dies_of="poison")
     afterwards(play)
 
 
@@ -191,9 +183,7 @@ def overrun_for_long(play: Play) -> None:
     play.await_told("m2", "records")
     calm(play)
     for _ in range(7):
-        before = assignments(play, "m2")
-        play.signal("m2", signal.SIGUSR1)
-        await_return(play, "m2", before)
+        overrun(play, "m2")
         play.await_seconds(4)
     afterwards(play)
 
@@ -205,9 +195,7 @@ def event_loop_blocked(play: Play) -> None:
     join(play, "aio", form=python(AIOKAFKA)(play.parameters), stall_ms=stall_ms)
     calm(play)
     for _ in range(3):
-        before = assignments(play, "aio")
-        play.signal("aio", signal.SIGUSR1)
-        await_return(play, "aio", before)
+        overrun(play, "aio")
         calm(play)
     afterwards(play)
 
@@ -406,9 +394,7 @@ def two_culprits(play: Play) -> None:
     open_group(play, "m1", "m2", "m3", form=form, stall_ms=stall_ms)
     lose(play, "m1")
     play.await_seconds(30)
-    before = assignments(play, "m2")
-    play.signal("m2", signal.SIGUSR1)
-    await_return(play, "m2", before)
+    overrun(play, "m2")
     afterwards(play)
 
 

@@ -147,6 +147,14 @@ WATCHFUL = confluent(topic_metadata_refresh_interval_ms=3_000)
 
 NEW: Mapping[str, Any] = {"group_type": "consumer", "versions": ("4.3.1",)}
 
+#: Brokers of a play's own, of which any but the first, the controller, may go.
+THREE_BROKERS: Mapping[str, Any] = {
+    "brokers": 3,
+    "broker_config": {"offsets.topic.replication.factor": "3", "offsets.topic.num.partitions": "12"},
+    "moves_coordinator": True,
+    "shared": False,
+}
+
 
 def family(
     perform: Callable[[Play], None],

@@ -60,7 +60,7 @@ _AT_ONCE = 7
 _REMOVED = re.compile(r"[Mm]ember (\S+) (?:in group \S+ )?(?:has failed|fenced from the group because)")
 #: Events of clients after which they may be lost.
 _DONE_TO_CLIENTS = ("killed", "signal", "network", "dies", "disk_full")
-#: Events of which only the first and the last of an uninterrupted run are kept.
+#: Frequent events, of which only the first and the last between two others of a client are kept.
 _THINNED = ("records", "committed", "processed")
 
 
@@ -354,17 +354,18 @@ def _index_row(truth: dict[str, Any]) -> tuple[str, ...]:
 
 
 def thin(events: Iterable[Event]) -> list[Event]:
-    """Return events without the middle of a client's runs of one frequent event."""
+    """Return events without the middle of a client's runs of frequent events, each kind for itself."""
     all_events = list(events)
     middle: set[int] = set()
-    last: dict[str, list[int]] = {}
+    runs: dict[str, dict[str, list[int]]] = {}
     for number, event in enumerate(all_events):
-        run = last.setdefault(event["name"], [])
-        if run and all_events[run[-1]]["event"] != event["event"]:
-            run.clear()
+        of_client = runs.setdefault(event["name"], {})
+        if event["event"] not in _THINNED:
+            of_client.clear()
+            continue
+        run = of_client.setdefault(event["event"], [])
         run.append(number)
-        if event["event"] in _THINNED:
-            middle.update(run[1:-1][-1:])
+        middle.update(run[1:-1][-1:])
     return [event for number, event in enumerate(all_events) if number not in middle]
 
 

@@ -23,13 +23,14 @@ from rebalance_devtools.stories.acting import (
     host_of,
     hosts_of,
     join,
-    leave_in_turn,
     open_group,
     open_static,
+    overrun,
     replace_in_turn,
     session_seconds,
     stand_still,
     start_static,
+    swing,
 )
 from rebalance_devtools.stories.forms import (
     NEW,
@@ -121,9 +122,7 @@ def kip848_pause(play: Play) -> None:
 def kip848_overrun(play: Play) -> None:
     """One of three members of the newer protocol works on a batch for longer than it may, and leaves by itself."""
     open_group(play, "m1", "m2", "m3", stall_ms=play.parameters["max_poll_ms"] + 9_000)
-    before = assignments(play, "m2")
-    play.signal("m2", signal.SIGUSR1)
-    await_return(play, "m2", before)
+    overrun(play, "m2")
     afterwards(play)
 
 
@@ -131,11 +130,7 @@ def downstream_hangs(play: Play) -> None:
     """What all three clients write to hangs for longer than each may stay away from poll; then all go on."""
     names = ("m1", "m2", "m3")
     open_group(play, *names, stall_ms=play.parameters["max_poll_ms"] + 9_000)
-    before = {name: assignments(play, name) for name in names}
-    for name in names:
-        play.signal(name, signal.SIGUSR1)
-    for name, count in before.items():
-        await_return(play, name, count)
+    overrun(play, *names)
     afterwards(play)
 
 
@@ -192,12 +187,7 @@ def static_deploy(play: Play) -> None:
 def hasty_autoscaler(play: Play) -> None:
     """From two members to four and back, three times, each size for some twenty seconds."""
     open_group(play, "m1", "m2")
-    for turn in range(3):
-        names = (f"m{3 + 2 * turn}", f"m{4 + 2 * turn}")
-        join(play, *names)
-        play.await_seconds(20)
-        leave_in_turn(play, *names, settle_seconds=1)
-        play.await_seconds(20)
+    swing(play, turns=3, plateau_seconds=20, settle_seconds=1)
     afterwards(play)
 
 

@@ -13,6 +13,7 @@ from typing import Any
 
 from rebalance_deploy.embedded.kafka import EmbeddedKafka
 from rebalance_devtools.stories.acting import calm, join, leave_in_turn, open_group, replace_in_turn, take_broker_away
+from rebalance_devtools.stories.forms import THREE_BROKERS
 from rebalance_devtools.stories.play import Play
 from rebalance_devtools.stories.script import CONFLUENT, KAFKA_PYTHON, ClientSpec, Event, Expected, Parameters
 from rebalance_devtools.stories.story import Story
@@ -284,15 +285,6 @@ def healthy(play: Play) -> None:
     play.await_seconds(60)
 
 
-_THREE: Mapping[str, Any] = {
-    "brokers": 3,
-    "broker_config": {
-        "offsets.topic.replication.factor": "3",
-        "offsets.topic.num.partitions": "12",
-    },
-    "moves_coordinator": True,
-}
-
 _COOPERATIVE = _confluent(partition_assignment_strategy="cooperative-sticky")
 _PATIENT = _confluent(session_timeout_ms=30_000)
 _WATCHFUL = _confluent(topic_metadata_refresh_interval_ms=3_000)
@@ -310,8 +302,8 @@ SCENES = (
     _scene("static_id_conflict", "static_id_conflict", static_id_conflict, culprits=("host-a", "host-b")),
     _scene("ungraceful_shutdown", "ungraceful_shutdown", ungraceful_shutdown, culprits=("m1", "m2", "m3")),
     _scene("poll_overrun", "poll_overrun", poll_overrun, culprits=("m2",)),
-    _scene("coordinator_restart", "coordinator_failover", coordinator_restart, form=_PATIENT, **_THREE),
-    _scene("coordinator_crash", "coordinator_failover", coordinator_crash, **_THREE),
+    _scene("coordinator_restart", "coordinator_failover", coordinator_restart, form=_PATIENT, **THREE_BROKERS),
+    _scene("coordinator_crash", "coordinator_failover", coordinator_crash, **THREE_BROKERS),
     _scene(
         "reconciliation_stuck",
         "reconciliation_stuck",

@@ -12,7 +12,7 @@ import socket
 import struct
 import threading
 import time
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass, replace
 from pathlib import Path
@@ -22,7 +22,7 @@ from rebalance_deploy.embedded.kafka import DEFAULT_VERSION, SHORT_SESSION, Embe
 from rebalance_deploy.errors import UserError
 from rebalance_devtools.stories.network import Network, open_network
 
-_FIND_COORDINATOR = 10
+_FIND_COORDINATOR, _ALTER_QUOTAS = 10, 49
 #: While the offsets topic is being made, or its leader is away.
 _LATER = (14, 15, 16)
 _FOUND_SECONDS = 180.0
@@ -112,13 +112,40 @@ def find_coordinator(bootstrap: str, group: str) -> int:
 
 def _ask_coordinator(address: str, group: str) -> tuple[int, int]:
     """Return the error code and the node id of a FindCoordinator answer, version 0."""
+    error, node = struct.unpack(">hi", _ask(address, _FIND_COORDINATOR, _string(group))[:6])
+    return error, node
+
+
+def limit_consumers(bootstrap: str, client_ids: Sequence[str], bytes_per_second: float) -> None:
+    """Give clients a quota of what they may read from each broker, as kafka-configs.sh does. Raises UserError."""
+    entries = [
+        struct.pack(">i", 1)
+        + _string("client-id")
+        + _string(client_id)
+        + struct.pack(">i", 1)
+        + _string("consumer_byte_rate")
+        + struct.pack(">d?", bytes_per_second, False)
+        for client_id in client_ids
+    ]
+    body = struct.pack(">i", len(entries)) + b"".join(entries) + struct.pack(">?", False)
+    # Throttle time, number of entries, error of the first one: they are altered together or not at all.
+    _, _, error = struct.unpack(">iih", _ask(bootstrap.partition(",")[0], _ALTER_QUOTAS, body)[:10])
+    if error:
+        raise UserError(f"the quota was not taken: error code {error}")
+
+
+def _ask(address: str, api_key: int, body: bytes) -> bytes:
+    """Return the body of a broker's answer to a request of version 0. Raises OSError."""
     host, _, port = address.partition(":")
-    name = group.encode()
-    request = struct.pack(">hhihh", _FIND_COORDINATOR, 0, 1, -1, len(name)) + name
+    request = struct.pack(">hhih", api_key, 0, 1, -1) + body
     with socket.create_connection((host, int(port)), timeout=5) as connection, connection.makefile("rb") as answer:
         connection.sendall(struct.pack(">i", len(request)) + request)
-        head = answer.read(14)
-    if len(head) < 14:
+        head = answer.read(8)
+        rest = answer.read(struct.unpack(">i", head[:4])[0] - 4) if len(head) == 8 else b""
+    if not rest:
         raise ConnectionError(f"{address} closed the connection")
-    _, _, error, node = struct.unpack(">iihi", head)
-    return error, node
+    return rest
+
+
+def _string(text: str) -> bytes:
+    return struct.pack(">h", len(text.encode())) + text.encode()

@@ -3,6 +3,7 @@ import java.io.UncheckedIOException;
 import java.nio.file.Files;
 import java.nio.file.Path;
 import java.time.Duration;
+import java.util.Arrays;
 import java.util.HashMap;
 import java.util.List;
 import java.util.Map;
@@ -23,8 +24,9 @@ import org.apache.kafka.streams.state.Stores;
  *
  * <p>java -cp JARS StreamsApp.java NAME TOPIC program.key=value... key=value...; keys that begin with "program." are for
  * this program: stall_ms (work on the next record, once for each file stall_file that it finds), stateful (true: it
- * keeps the last record, which needs a topic for its changes). All others are those of Streams and its consumers. SIGTERM closes it as its own
- * shutdown does: in the classic protocol without leaving the group.
+ * keeps the last record, which needs a topic for its changes), dies_of (it throws at a record of that value, and the
+ * process ends as soon as Streams has given up). All others are those of Streams and its consumers. SIGTERM closes it
+ * as its own shutdown does: in the classic protocol without leaving the group.
  */
 public class StreamsApp {
     public static void main(String[] arguments) throws Exception {
@@ -43,6 +45,7 @@ public class StreamsApp {
         }
         Path stallFile = program.containsKey("stall_file") ? Path.of(program.get("stall_file")) : null;
         long stallMs = Long.parseLong(program.getOrDefault("stall_ms", "0"));
+        byte[] fatal = program.containsKey("dies_of") ? program.get("dies_of").getBytes() : null;
         StreamsBuilder builder = new StreamsBuilder();
         CountDownLatch first = new CountDownLatch(1);
         KStream<byte[], byte[]> records = builder.<byte[], byte[]>stream(arguments[1]).peek((key, value) -> {
@@ -54,6 +57,9 @@ public class StreamsApp {
                 tell(name, "stalls");
                 work(stallMs);
             }
+            if (fatal != null && Arrays.equals(value, fatal)) {
+                throw new IllegalStateException("cannot work on this record");
+            }
         });
         if (program.containsKey("stateful")) {
             builder.addStateStore(Stores.keyValueStoreBuilder(
@@ -64,6 +70,9 @@ public class StreamsApp {
         streams.setStateListener((now, before) -> {
             if (now == KafkaStreams.State.RUNNING) {
                 tell(name, "assigned");
+            } else if (now == KafkaStreams.State.ERROR) {
+                tell(name, "dies");
+                Runtime.getRuntime().halt(1);
             }
         });
         CountDownLatch closed = new CountDownLatch(1);

@@ -25,13 +25,14 @@ from rebalance_devtools.stories.programs.telling import Stopped, Teller, on_sign
 class Spec:
     """What to run.
 
-    `work_ms` is spent on each record, `revoke_ms` in the callback that gives partitions up. With `commit` each record
-    is committed after it. SIGUSR1 makes the program stand still for `stall_ms`. SIGUSR2 makes it subscribe to
-    `later_topics` or, if there are none, pause its partitions: it goes on polling and gets nothing more. `members`
-    consumers run in this one process, polled in turn. After `exit_after_ms` it dies without closing, with exit code 1,
-    and so it does of a record whose value is `dies_of`. Each record is written to the file `output`, in `record_bytes`;
-    the disk is full at `disk_bytes`, and then the program dies or, with `waits_for_room`, tries again for ever.
-    `metrics_topic` is where the project's reporter sends the clients' metrics; null for clients without it.
+    `work_ms` is spent on each record, `revoke_ms` in the callback that gives partitions up, `take_ms` in the one that
+    takes them. With `commit` each record is committed after it. SIGUSR1 makes the program stand still for `stall_ms`.
+    SIGUSR2 makes it subscribe to `later_topics` or, if there are none, pause its partitions: it goes on polling and
+    gets nothing more. `members` consumers run in this one process, polled in turn. After `exit_after_ms` it dies
+    without closing, with exit code 1, and so it does of a record whose value is `dies_of`. Each record is written to
+    the file `output`, in `record_bytes`; the disk is full at `disk_bytes`, and then the program dies or, with
+    `waits_for_room`, tries again for ever. `metrics_topic` is where the project's reporter sends the clients' metrics;
+    null for clients without it.
     """
 
     name: str
@@ -39,6 +40,7 @@ class Spec:
     settings: dict[str, Any]
     work_ms: int = 0
     revoke_ms: int = 0
+    take_ms: int = 0
     stall_ms: int = 0
     commit: bool = False
     members: int = 1
@@ -131,6 +133,8 @@ class Member:
     def _assigned(self, _: Any, partitions: list[Any]) -> None:
         places = sorted([each.topic, each.partition] for each in partitions)
         self._teller.tell("assigned", partitions=places, member_id=self.consumer.memberid())
+        if places:
+            time.sleep(self._spec.take_ms / 1000)
 
     def _revoked(self, _: Any, partitions: list[Any]) -> None:
         time.sleep(self._spec.revoke_ms / 1000)

@@ -28,7 +28,8 @@ class Spec:
     `loop` is `iterate` (for message in consumer) or `poll`. `hold_ms` is spent on each record, by `hold`: in a C call
     that keeps the interpreter (`gil`), in one that gives it up (`sleep`), or in another process (`process`);
     `hold_marked` spares all records but those whose value is `hold`, and of those the ones this process had before.
-    With `commit` each record is committed after it. `poll_for_ms` after the first assignment the program stops polling.
+    With `commit` each record is committed after it, with `replays` all is read anew after each assignment.
+    `poll_for_ms` after the first assignment the program stops polling.
     `metrics_topic` is where the project's reporter sends the client's metrics; null for a client without it.
     """
 
@@ -40,6 +41,7 @@ class Spec:
     hold_ms: int = 0
     hold_marked: bool = False
     commit: bool = False
+    replays: bool = False
     poll_for_ms: int | None = None
     metrics_topic: str | None = None
 
@@ -47,9 +49,9 @@ class Spec:
 class Listener(ConsumerRebalanceListener):
     """Tells what is assigned, and as whom."""
 
-    def __init__(self, teller: Teller) -> None:
+    def __init__(self, teller: Teller, *, replays: bool = False) -> None:
         """Speak through `teller`."""
-        self.teller = teller
+        self.teller, self._replays = teller, replays
         self.consumer: Any = None
         self.assigned_at: float | None = None
 
@@ -59,6 +61,8 @@ class Listener(ConsumerRebalanceListener):
         generation, member_id = read_identity(self.consumer)
         places = sorted([each.topic, each.partition] for each in assigned)
         self.teller.tell("assigned", partitions=places, generation=generation, member_id=member_id)
+        if self._replays and assigned:
+            self.consumer.seek_to_beginning(*assigned)
 
     def on_partitions_revoked(self, revoked: Any) -> None:
         """Tell it."""
@@ -169,7 +173,7 @@ def main(text: str) -> None:
     logging.basicConfig(level=logging.WARNING, format="%(asctime)s %(name)s %(message)s")
     teller = Teller(spec.name)
     stop_on_sigterm()
-    listener = Listener(teller)
+    listener = Listener(teller, replays=spec.replays)
     consumer = listener.consumer = open_consumer(spec)
     consumer.subscribe([spec.topic], listener=listener)
     teller.tell("started")
