@@ -4,6 +4,8 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 
+import pytest
+
 from histories import CLUSTER, GROUP, MINUTE, T0, member, probe, rebalance
 from rebalance_contract import GroupState, Probe, Rebalance, decode, encode
 from rebalance_streaming.observed.history import GroupHistory
@@ -12,11 +14,12 @@ A, B = member("a-1", [0, 1]), member("b-1", [2, 3])
 AT_REST, JOINING = GroupState.STABLE, GroupState.PREPARING_REBALANCE
 
 
-def probed(*states: str) -> GroupHistory:
-    """Probe a group once a minute, in these states and always with the same members."""
+def probed(*states: str, asked_every: int = 1) -> GroupHistory:
+    """Probe a group once a minute, in these states; its members, always the same, are asked every so many minutes."""
     history = GroupHistory(CLUSTER, GROUP)
     for number, state in enumerate(states):
-        history.take_probe(decode(encode(probe(T0 + number * MINUTE, state, [A, B])), Probe))
+        members = [A, B] if number % asked_every == 0 else None
+        history.take_probe(decode(encode(probe(T0 + number * MINUTE, state, members)), Probe))
     return history
 
 
@@ -25,11 +28,12 @@ def minutes(history: GroupHistory) -> Sequence[int]:
     return [(each.at_ms - T0) // MINUTE for each in history.sightings]
 
 
-def test_a_group_at_rest_is_remembered_by_its_first_probe_and_those_of_the_last_minutes():
-    """All have one list of members, for each probe tells the same again."""
-    history = probed(*[AT_REST] * 300)
+@pytest.mark.parametrize("asked_every", [1, 2, 3])
+def test_a_group_at_rest_is_remembered_by_its_first_probe_and_those_of_the_last_minutes(asked_every: int):
+    """All have one list of members, for each probe tells the same again, or none."""
+    history = probed(*[AT_REST] * 300, asked_every=asked_every)
     assert minutes(history) == [0, *range(283, 300)]
-    assert len({id(each.members) for each in history.sightings}) == 1
+    assert len({id(each.members) for each in history.sightings if each.members is not None}) == 1
 
 
 def test_probes_of_a_group_that_is_not_at_rest_are_all_kept():

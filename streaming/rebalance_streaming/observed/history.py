@@ -50,7 +50,9 @@ class Sighting:
         """Whether a probe saw a group at rest that two others saw as it was then."""
         if self.state in UNSETTLED_STATES or not before.state == self.state == after.state:
             return False
-        return self.members is None or before.members == self.members == after.members
+        if self.members is None:
+            return True
+        return before.members == self.members and after.members in (None, self.members)
 
 
 @dataclass(frozen=True, slots=True)
