@@ -11,6 +11,7 @@ from collections.abc import Iterable, Iterator, Sequence
 from rebalance_contract import (
     CommitActivity,
     CoordinatorActivity,
+    CountActivity,
     GroupSnapshot,
     OffsetActivity,
     Probe,
@@ -26,6 +27,10 @@ LARGEST_OFFSET = 2**48
 #: Clocks differ, by hours at worst; and a row may tell of a time-out that is still to come.
 _AHEAD_MS = 24 * 3_600_000
 _LARGEST_LOG_OFFSET = 2**62
+#: More records than a task reads in a batch; totals of a million such rows fit 64 bits.
+_LARGEST_COUNT = 2**40
+#: Types and versions of records are numbers of 16 bits.
+_LARGEST_VERSION = 2**15
 #: How far beyond what is known of a topic the partitions may lie that a probe tells of.
 _ALWAYS_PARTITIONS, _AHEAD_FACTOR = 64, 4
 
@@ -52,6 +57,8 @@ def check(row: object, now_ms: int) -> None:
             check_probe(row.probe, now_ms)
         case CoordinatorActivity():
             check_events(row, now_ms)
+        case CountActivity():
+            check_counts(row)
 
 
 def check_group(picture: GroupSnapshot, now_ms: int) -> None:
@@ -83,6 +90,16 @@ def check_commits(row: CommitActivity, now_ms: int) -> None:
         _check_partitions((min(each.partitions), max(each.partitions)))
         _check_times((min(each.committed_at_ms), max(each.committed_at_ms)), now_ms)
         _check_offsets(each.offsets)
+
+
+def check_counts(row: CountActivity) -> None:
+    """Raise ImplausibleError for counts that no task can have made."""
+    if not 0 <= row.partition <= MOST_PARTITIONS or not -1 <= row.last_offset <= _LARGEST_LOG_OFFSET:
+        raise ImplausibleError("a position in a topic that cannot be")
+    if not 0 <= row.log_era <= _LARGEST_COUNT or not all(0 <= count <= _LARGEST_COUNT for *_, count in row.counts):
+        raise ImplausibleError("a number of records, or of eras, that cannot be")
+    if not all(number is None or abs(number) <= _LARGEST_VERSION for *kind, _, _ in row.counts for number in kind):
+        raise ImplausibleError("a type or version that no record has")
 
 
 def check_events(row: CoordinatorActivity, now_ms: int) -> None:

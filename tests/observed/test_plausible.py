@@ -1,0 +1,38 @@
+"""What cannot be true is refused before anything is taken up of it."""
+
+from __future__ import annotations
+
+from dataclasses import replace
+
+import pytest
+
+from histories import CLUSTER, T0
+from rebalance_contract import CountActivity
+from rebalance_streaming.observed.plausible import ImplausibleError, check
+
+COUNTED = CountActivity(CLUSTER, "__consumer_offsets", 7, 5, ((1, 4, "decoded", 6),))
+
+
+def test_what_a_task_counted_can_be_true():
+    """Of a partition of which nothing was read it tells no position."""
+    check(COUNTED, T0)
+    check(replace(COUNTED, last_offset=-1, counts=()), T0)
+
+
+@pytest.mark.parametrize(
+    "row",
+    [
+        replace(COUNTED, counts=((1, 4, "decoded", 2**62),)),
+        replace(COUNTED, counts=((1, 4, "decoded", -1),)),
+        replace(COUNTED, counts=((1, 2**64, "decoded", 6),)),
+        replace(COUNTED, counts=((2**64, None, "decoded", 6),)),
+        replace(COUNTED, log_era=2**64),
+        replace(COUNTED, partition=-1),
+        replace(COUNTED, partition=2**31),
+        replace(COUNTED, last_offset=2**63 - 1),
+    ],
+)
+def test_numbers_that_no_task_can_have_counted_are_refused(row: CountActivity):
+    """Else totals need more than 64 bits, and no exporter reads them any more."""
+    with pytest.raises(ImplausibleError):
+        check(row, T0)
