@@ -6,8 +6,8 @@ from dataclasses import replace
 
 import pytest
 
-from histories import CLUSTER, T0
-from rebalance_contract import CountActivity
+from histories import CLUSTER, T0, commits, picture, probe
+from rebalance_contract import CountActivity, ProbeActivity
 from rebalance_streaming.observed.plausible import ImplausibleError, check
 
 COUNTED = CountActivity(CLUSTER, "__consumer_offsets", 7, 5, ((1, 4, "decoded", 6),))
@@ -36,3 +36,22 @@ def test_numbers_that_no_task_can_have_counted_are_refused(row: CountActivity):
     """Else totals need more than 64 bits, and no exporter reads them any more."""
     with pytest.raises(ImplausibleError):
         check(row, T0)
+
+
+@pytest.mark.parametrize("group", ["g" * 32_767, "\u00e9" * 16_383])
+def test_a_group_id_is_no_longer_than_kafka_can_write_it(group: str):
+    """A longer one would be the key of a row that no exporter takes."""
+
+    def named(group_id: str) -> list[object]:
+        asked = replace(probe(T0, "Stable", []), group=group_id)
+        return [
+            replace(commits(T0, {0: 1}), group=group_id),
+            replace(picture(T0), group=group_id),
+            ProbeActivity(asked),
+        ]
+
+    for row in named(group):
+        check(row, T0)
+    for row in named(group + "gg"):
+        with pytest.raises(ImplausibleError):
+            check(row, T0)

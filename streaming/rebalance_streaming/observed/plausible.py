@@ -31,6 +31,8 @@ _LARGEST_LOG_OFFSET = 2**62
 _LARGEST_COUNT = 2**40
 #: Types and versions of records are numbers of 16 bits.
 _LARGEST_VERSION = 2**15
+#: Kafka's records give the length of a text in 16 bits.
+_LONGEST_ID_BYTES = 32_767
 #: How far beyond what is known of a topic the partitions may lie that a probe tells of.
 _ALWAYS_PARTITIONS, _AHEAD_FACTOR = 64, 4
 
@@ -44,6 +46,7 @@ def check(row: object, now_ms: int) -> None:
 
     Nothing may be taken up of such a row: what is kept of one group's rows is in part shared by all groups.
     """
+    _check_group_id(row.probe.group if isinstance(row, ProbeActivity) else getattr(row, "group", ""))
     match row:
         case GroupSnapshot():
             check_group(row, now_ms)
@@ -59,6 +62,12 @@ def check(row: object, now_ms: int) -> None:
             check_events(row, now_ms)
         case CountActivity():
             check_counts(row)
+
+
+def _check_group_id(group: str) -> None:
+    # No character has more than four bytes.
+    if len(group) > _LONGEST_ID_BYTES // 4 and len(group.encode(errors="replace")) > _LONGEST_ID_BYTES:
+        raise ImplausibleError("a group id longer than Kafka's records can have")
 
 
 def check_group(picture: GroupSnapshot, now_ms: int) -> None:
