@@ -25,7 +25,7 @@ from rebalance_contract import (
     decode_status,
 )
 from rebalance_streaming.config import StreamConfig
-from rebalance_streaming.spark.checkpoint import LAYOUT
+from rebalance_streaming.spark.checkpoint import query_path
 from waiting import wait_for
 
 CONFIG = StreamConfig()
@@ -196,7 +196,7 @@ def await_first_row(rig: Rig, topic: str) -> None:
 
 def running_batch(rig: Rig, query: str) -> int | None:
     """Return the batch that a query has begun and not committed, null between two batches."""
-    home = rig.directory / "checkpoint" / LAYOUT / query
+    home = Path(query_path(str(rig.directory / "checkpoint"), query))
     # In this order: a batch that is committed in between is not taken for one that runs.
     begun, done = _last_batch(home / "offsets"), _last_batch(home / "commits")
     return begun if begun > done else None
