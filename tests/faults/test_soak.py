@@ -115,9 +115,6 @@ def _size_of(directory: Path) -> int:
 def test_memory_and_checkpoint_do_not_grow_under_load(rig: Rig, rounds: int, figures: Figures):
     """5,000 commits a second of 1,250 groups, and one that rebalances, for so many minutes after a warm-up.
 
-    That one ends each of its rebalances. The state of a rebalance without end grows with its generations, and the
-    checkpoint with it.
-
     Ten minutes cannot resolve 1 % an hour: a heap that is filled up to its limit, and a collection more or less, are
     more than the 0.2 % that it would be. So the slope of each process is told in the page, and what is asserted of a
     short run is that not even the lower end of the 95 % interval of any slope is above 50 % and 10 MiB an hour. That

@@ -175,18 +175,19 @@ def overrun(play: Play, *names: str) -> None:
         await_return(play, name, count)
 
 
-def let_die_in_turn(play: Play, names: Sequence[str], *, deaths: int, seconds: float, **program: Any) -> None:
-    """Wait until clients that may end have died so often in all, each started again after the time that was drawn.
-
-    `seconds` is how long the next death may take.
-    """
-    died = 0
-    while died < deaths:
+def let_poison_kill(play: Play, *names: str) -> None:
+    """Let one record kill whoever reads it, five times in all; each is started again after the time that was drawn."""
+    open_group(play, *names, dies_of="poison")
+    for name in names:
+        play.expect_end(name)
+    play.write(b"poison", partition=0)
+    seconds, died = 2 * session_seconds(play) + PATIENCE_SECONDS, 0
+    while died < 5:
         dead = play.wait(lambda: [name for name in names if not play.is_running(name)], "the next one to die", seconds)
         died += len(dead)
         play.await_seconds(extra_seconds(play))
         for name in dead:
-            play.start(name, **program)
+            play.start(name, dies_of="poison")
             play.expect_end(name)
 
 

@@ -26,7 +26,7 @@ from rebalance_devtools.stories.acting import (
     hosts_of,
     join,
     leave_in_turn,
-    let_die_in_turn,
+    let_poison_kill,
     lose,
     open_group,
     open_static,
@@ -164,13 +164,7 @@ def crash_of_java(play: Play) -> None:
 
 def poison(play: Play) -> None:
     """One record kills whoever reads it, five times; each is started again after a few seconds."""
-    names = ("m1", "m2", "m3")
-    open_group(play, *names, dies_of="poison")
-    for name in names:
-        play.expect_end(name)
-    play.write(b"poison", partition=0)
-    patience_seconds = 2 * session_seconds(play) + PATIENCE_SECONDS
-    let_die_in_turn(play, names, deaths=5, seconds=patience_seconds, dies_of="poison")
+    let_poison_kill(play, "m1", "m2", "m3")
     afterwards(play)
 
 

@@ -33,7 +33,7 @@ from rebalance_devtools.stories.acting import (
     hosts_of,
     join,
     leave_in_turn,
-    let_die_in_turn,
+    let_poison_kill,
     open_group,
     open_static,
     session_seconds,
@@ -134,13 +134,7 @@ def worker_deadlock(play: Play) -> None:
 
 def streams_cascade(play: Play) -> None:
     """One record ends the instance of Kafka Streams that gets it, five times; each is started again."""
-    names = ("s1", "s2", "s3")
-    open_group(play, *names, dies_of="poison")
-    for name in names:
-        play.expect_end(name)
-    play.write(b"poison", partition=0)
-    patience_seconds = 2 * session_seconds(play) + PATIENCE_SECONDS
-    let_die_in_turn(play, names, deaths=5, seconds=patience_seconds, dies_of="poison")
+    let_poison_kill(play, "s1", "s2", "s3")
     afterwards(play)
 
 
