@@ -13,16 +13,16 @@ _ASK_AGAIN_SECONDS = 0.05
 _CREATED_SECONDS = 120
 
 
-def create_topics(bootstrap: str, partitions: Mapping[str, int], **settings: str) -> None:
-    """Create topics of one replica, given as name and number of partitions, and wait until all can be written.
+def create_topics(bootstrap: str, partitions: Mapping[str, int], *, replicas: int = 1, **settings: str) -> None:
+    """Create topics, given as name and number of partitions, and wait until all can be written.
 
-    `settings` are those of each topic, under Kafka's names.
+    `replicas` each partition has, as many brokers there must be; `settings` are of each topic, under Kafka's names.
     A broker confirms a topic a moment before it tells of it and of its leaders. Raises KafkaException for one that
     cannot be created, TimeoutError when the broker does not tell of all within two minutes.
     """
     # The client must outlive its futures.
     admin = AdminClient({"bootstrap.servers": bootstrap, "log_level": 0})
-    topics = [NewTopic(name, count, 1, config=settings) for name, count in partitions.items()]
+    topics = [NewTopic(name, count, replicas, config=settings) for name, count in partitions.items()]
     for future in admin.create_topics(topics).values():
         future.result(_CREATED_SECONDS)
     ends, pause = time.monotonic() + _CREATED_SECONDS, threading.Event()

@@ -265,9 +265,21 @@ def test_a_rebalance_before_the_last_answer_of_the_old_coordinator_is_another_st
 
 
 def test_a_failover_with_a_rebalance_is_told_by_the_rebalance():
-    """The condition is silent where the cause of the rebalance says the same."""
-    known = history(picture(T0, A, B), *moved(), rebalance(NOW - 90 * SECOND, [A, B], [B]))
+    """The condition is silent where the cause of the rebalance says the same, and until that is known."""
+    change = rebalance(NOW - 90 * SECOND, [A, B], [B])
+    known = history(picture(T0, A, B), *moved(), change)
     assert not list(asked(coordinator_failover, look(known, NOW)))
+    causes = {change.rebalance_id: "coordinator_failover"}
+    assert not list(asked(coordinator_failover, look(known, NOW, causes=causes)))
+
+
+def test_a_failover_beside_a_rebalance_with_another_cause_is_a_note():
+    """Whoever looks for what happened sees both."""
+    change = rebalance(NOW - 90 * SECOND, [A, B], [B])
+    known = history(picture(T0, A, B), *moved(), change)
+    (found,) = asked(coordinator_failover, look(known, NOW, causes={change.rebalance_id: "member_crash"}))
+    assert (found.confidence, found.rebalance_ids) == (CERTAIN, (change.rebalance_id,))
+    assert "a cause of its own" in found.summary
 
 
 @pytest.mark.parametrize(

@@ -164,11 +164,12 @@ def turned_away(*, until_s: int = 30, **values: float) -> list[Event]:
     ("events", "expected"),
     [
         (turned_away(), ("join_rejected", STRONG)),
-        (turned_away(until_s=10), ("undetermined", HINT)),
+        (turned_away(until_s=15), ("join_rejected", STRONG)),
+        (turned_away(until_s=9), ("undetermined", HINT)),
         ([*turned_away(), back()], ("undetermined", HINT)),
         (turned_away(**{ASSIGNED: 0.0}), ("undetermined", HINT)),
     ],
-    ids=["goes on", "not known yet", "back", "closed its consumer"],
+    ids=["goes on", "three heartbeats later", "not known yet", "back", "closed its consumer"],
 )
 def test_who_beats_and_is_removed_and_not_let_in_was_turned_away(events: list[Event], expected: tuple[str, float]):
     """A coordinator that takes its heartbeats keeps it, one that does not know it any more lets it join at once."""

@@ -82,6 +82,10 @@ JUMPS = {
         ),
         ("offset_rewind", "stale_commit", PLAUSIBLE, Severity.TICKET, 1),
     ),
+    "seek back, of one that had caught up fast": (
+        jumped(commits(T0 - 5 * SECOND, dict.fromkeys(range(4), 9_500)), *working(step=20), offsets={0: 9_400}),
+        ("offset_rewind", None, PLAUSIBLE, Severity.TICKET, 1),
+    ),
     "skip of a backlog": (
         jumped(*working(backlog=90_000), offsets={0: 100_500}),
         ("offset_skip", None, PLAUSIBLE, Severity.PAGE, 1),

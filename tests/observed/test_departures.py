@@ -502,6 +502,17 @@ def test_members_that_lived_at_the_same_time_are_two():
     assert found.back_as is None
 
 
+def test_one_client_that_had_both_ids_is_back_although_its_former_one_is_still_listed():
+    """It gave itself up and joined anew, while its coordinator waits for the id that it had."""
+    again = replace(B, member_id="b-2")
+    gone = lost(LOST_MS, B, [STAYS, B, again])
+    seen = probe(LOST_MS - 5 * SECOND, "PreparingRebalance", [STAYS, B, again])
+    events = [seen, joined(LOST_MS + MINUTE, again, [STAYS])]
+    one_client = [report(LOST_MS - MINUTE, B, pid=7), report(LOST_MS - 5 * SECOND, again, pid=7)]
+    assert judged(gone, *events, *one_client[1:]).back_as is None
+    assert judged(gone, *events, *one_client).back_as == again
+
+
 def test_static_members_are_known_by_their_name():
     """Host and client may change with a rescheduled pod; the instance id stays."""
     one, other = member("x-1", group_instance_id="i"), member("y-1", group_instance_id="i")

@@ -236,9 +236,9 @@ def _record_on(stage: Stage, wanted: Wanted, directory: Path) -> StoryRun:
 
 
 def _prepare(stage: Stage, topics: Iterable[str]) -> None:
-    """Make the topics that the recorder looks for when it starts."""
+    """Make the topics that the recorder looks for when it starts; they outlive a broker, as in production."""
     names = (*topics, StreamConfig().groups_topic, StreamConfig().activity_topic)
-    create_topics(stage.bootstrap, dict.fromkeys(names, 1))
+    create_topics(stage.bootstrap, dict.fromkeys(names, 1), replicas=len(stage.broker_logs))
 
 
 def tell_interest(bootstrap: str, story: Story, group: str) -> None:

@@ -13,7 +13,7 @@ from rebalance_streaming.detect.thresholds import Thresholds
 from rebalance_streaming.detect.verdict import Verdict
 from rebalance_streaming.observed.barriers import Barrier, barriers, longest_of
 from rebalance_streaming.observed.confidence import CLAIMED
-from rebalance_streaming.observed.departed_members import find_departures
+from rebalance_streaming.observed.departed_members import find_departures, may_be_back
 from rebalance_streaming.observed.departures import Departure, slot_of
 from rebalance_streaming.observed.history import GroupHistory
 from rebalance_streaming.observed.liveness import reports_end_ms
@@ -226,6 +226,6 @@ def _returned_from(
             continue
         same_id = each.member.member_id == member.member_id
         same_slot = slot_of(each.member) == slot_of(member)
-        if same_id or (same_slot and not history.seen_together(each.member.member_id, member.member_id)):
+        if same_id or (same_slot and may_be_back(history, each.member, member)):
             return each
     return None

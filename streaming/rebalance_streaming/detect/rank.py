@@ -14,7 +14,7 @@ from rebalance_streaming.detect.episode import Episode
 from rebalance_streaming.detect.judging_time import JudgingTime
 from rebalance_streaming.detect.rules.barrier import explain_barrier, explain_late_round
 from rebalance_streaming.detect.rules.benign import BENIGN_RULES, called_within, unexplained
-from rebalance_streaming.detect.rules.coordinator import find_failover, find_store_failure
+from rebalance_streaming.detect.rules.coordinator import find_failover, find_standstill, find_store_failure
 from rebalance_streaming.detect.rules.losses import explain_loss
 from rebalance_streaming.detect.verdict import Verdict, from_probes
 from rebalance_streaming.observed.confidence import CERTAIN
@@ -28,7 +28,11 @@ def explain(episode: Episode, time: JudgingTime) -> tuple[Verdict, ...]:
     held = next(iter(episode.held), None)
     barrier = explain_barrier(episode) or held or explain_late_round(episode) if episode.knows_who_waited else None
     benign = next((verdict for rule in BENIGN_RULES if (verdict := rule(episode, time)) is not None), None)
-    of_coordinator = (find_store_failure(episode), None if _is_sure(known) else failover)
+    standstill = find_standstill(episode)
+    if standstill is not None:
+        # What is told of each member is what came of it.
+        known = losses = []
+    of_coordinator = (find_store_failure(episode), None if _is_sure(known) else failover or standstill)
     ranked = [each for each in of_coordinator if each is not None]
     ranked += known
     if not known and barrier is not None:

@@ -180,6 +180,10 @@ class ClientHistory:
         """Return the newest report."""
         return self.reports[-1] if self.reports else None
 
+    def had(self, member_id: str) -> bool:
+        """Whether it reported under a member id, in the reports that are kept."""
+        return any(each.member_id == member_id for each in self.reports)
+
     def before(self, lost_ms: int, length_ms: int, surely_ms: int | None = None) -> Stretch | None:
         """Return what was reported about the time before a loss; null when there is no report before it.
 

@@ -80,13 +80,20 @@ def _return_of(history: GroupHistory, rebalance: Rebalance, member: Member) -> t
         for other in each.members_after:
             if other.member_id == member.member_id:
                 return other, _let_in_at(each, other)
-            if (
-                other.member_id not in before
-                and slot_of(other) == slot
-                and not history.seen_together(member.member_id, other.member_id)
-            ):
+            if other.member_id not in before and slot_of(other) == slot and may_be_back(history, member, other):
                 return other, _let_in_at(each, other)
     return None, None
+
+
+def may_be_back(history: GroupHistory, gone: Member, other: Member) -> bool:
+    """Whether a member may be another of its slot come back: probes never saw both, or one client had both ids.
+
+    A client that gave itself up joins anew while its former id is still waited for.
+    """
+    if not history.seen_together(gone.member_id, other.member_id):
+        return True
+    client = history.clients.of(other)
+    return client is not None and client.had(gone.member_id) and client.had(other.member_id)
 
 
 def _let_in_at(rebalance: Rebalance, member: Member) -> int | None:

@@ -121,8 +121,16 @@ def _by_delivery(lost: Lost) -> str | None:
 
 def is_unanswered(seen: Stretch) -> bool:
     """Whether a client said itself, and not of a time before, that its coordinator did not answer for a session."""
-    reason = seen.reason or ""
-    return reason.startswith(_UNANSWERED_REASON) and _ANSWERED not in reason and reason != seen.reason_before
+    return _is_unanswered(seen.reason) and seen.reason != seen.reason_before
+
+
+def gave_up(seen: Stretch) -> bool:
+    """Whether a client said in a stretch, or when it began, that its coordinator had not answered for a session."""
+    return _is_unanswered(seen.reason) or _is_unanswered(seen.reason_before)
+
+
+def _is_unanswered(reason: str | None) -> bool:
+    return (reason or "").startswith(_UNANSWERED_REASON) and _ANSWERED not in (reason or "")
 
 
 def _by_running(lost: Lost) -> str | None:

@@ -329,7 +329,7 @@ CONDITIONS: tuple[Condition, ...] = (
     Condition(session_timeout_too_short, inputs.CLIENTS, grown=True),
     Condition(rebalance_timeout_excessive, inputs.CLIENTS, grown=True),
     Condition(initial_delay_too_short, grown=True),
-    Condition(join_rejected, inputs.CLIENTS | inputs.STATES | inputs.COMMITS | inputs.ENDS, grown=True),
+    Condition(join_rejected, inputs.CLIENTS | inputs.STATES | inputs.COMMITS | inputs.ENDS),
     *polling.CONDITIONS,
     *assignors.CONDITIONS,
 )

@@ -29,14 +29,15 @@ from rebalance_streaming.detect.judging_time import JudgingTime
 from rebalance_streaming.detect.rules import leader
 from rebalance_streaming.detect.rules.standing import client_of, is_reporting
 from rebalance_streaming.detect.thresholds import Thresholds
-from rebalance_streaming.detect.verdict import Verdict
+from rebalance_streaming.detect.verdict import Verdict, subject_of
 from rebalance_streaming.detect.wording import say
 from rebalance_streaming.groups.identity import client_stem
 from rebalance_streaming.observed import inputs
 from rebalance_streaming.observed.clients import ClientHistory, ClientReport
 from rebalance_streaming.observed.confidence import CERTAIN, HINT, PLAUSIBLE, STRONG
-from rebalance_streaming.observed.departures import SESSION_EXPIRED, UNKNOWN, session_of
+from rebalance_streaming.observed.departures import CLEAN, SESSION_EXPIRED, UNKNOWN, session_of
 from rebalance_streaming.observed.history import SEEN_FOR_MS, GroupHistory, Sighting
+from rebalance_streaming.observed.liveness import ALIVE, HEALTHY, UNREACHABLE, gave_up
 
 #: A failover is over at most this long before a probe sees the new coordinator (AWS quotes 2 min of client errors).
 _UNSEEN_MS = 150_000
@@ -55,6 +56,10 @@ _MINUTE_MS = 60_000
 _SLOW_CLIENTS = 2
 #: A reporting thread that wakes this late says that its own process was slow.
 _LATE_TICK_MS = 1_000
+#: What reports tell of a process that went on, and of a loop that did.
+_RAN_ON = (ALIVE, HEALTHY, UNREACHABLE)
+#: A probe that waits at a coordinator is answered when that goes on.
+_THAW_MS = 1_000
 _HOPS, _HOPPING_MS = 2, 30_000
 _ABORTED = 2
 _LEAST_HOSTS, _LEAST_COORDINATORS = 2, 2
@@ -117,14 +122,22 @@ def _trailing_run(look: GroupView, time: JudgingTime) -> list[Sighting]:
 
 
 def coordinator_failover(look: GroupView, time: JudgingTime) -> Iterator[Verdict]:
-    """The group's coordinator moved to another broker, and the group did not notice: as it should be (F14)."""
+    """The group's coordinator moved to another broker, and no rebalance came of it: as it should be (F14)."""
     for before, after in [*pairwise(look.history.coordinators)][-1:]:
         if not time.is_within(after.at_ms, look.thresholds.resolve_after_ms):
             return
         reach = after.at_ms + _longest_session(look.members) + look.thresholds.failover_window_ms
-        near = look.history.since_ms(_answered_ms(look.history, after.at_ms))
-        if not any(each.started_before_ms <= reach for each in near):
-            yield say("coordinator_failover.harmless", after.at_ms, before=before.broker, after=after.broker)
+        since = look.history.since_ms(_answered_ms(look.history, after.at_ms))
+        near = [each.rebalance_id for each in since if each.started_before_ms <= reach]
+        causes = {look.causes.get(each) for each in near}
+        if None not in causes and "coordinator_failover" not in causes:
+            yield say(
+                "coordinator_failover.beside" if near else "coordinator_failover.harmless",
+                after.at_ms,
+                rebalance_ids=tuple(near),
+                before=before.broker,
+                after=after.broker,
+            )
 
 
 def _answered_ms(history: GroupHistory, moved_ms: int) -> int:
@@ -174,7 +187,55 @@ def find_failover(episode: Episode) -> Verdict | None:
     )
 
 
-# --- Slow ---
+# --- Slow, or standing still ---
+
+
+def find_standstill(episode: Episode) -> Verdict | None:
+    """Return that a group's coordinator answered nobody for a session, because of which all members joined anew.
+
+    A coordinator that stands still removes nobody meanwhile: all are lost, and back under other ids, in one rebalance.
+    One that works removes members that are cut off or stand still after their session, and its group is empty then.
+    Null unless the clients that report, two at least, ran all the time, and one of them says that nobody answered, or
+    commits stopped for a session. What waits at the coordinator is done when it goes on: a commit, or a heartbeat that
+    keeps a member.
+    """
+    lost = episode.departures
+    told = [(each, each.stretch) for each in lost if each.stretch is not None]
+    ran_on = all(each.lived and each.liveness in _RAN_ON for each, _ in told)
+    if not ran_on or len(told) < _SLOW_CLIENTS or not _all_joined_anew(episode):
+        return None
+    session = max(each.session_ms for each in lost)
+    unanswered, silence = sum(gave_up(each) for _, each in told), max(each.silence_ms or 0 for each in lost)
+    left_in_order = 2 * sum(each.likely == CLEAN for each in lost) > len(lost)
+    if not unanswered and (left_in_order or silence < session):
+        return None
+    began_ms = episode.rebalance.started_before_ms
+    seen = episode.history.sightings_between(began_ms - session, began_ms - _THAW_MS)
+    if any(each.state is not None for each in seen):
+        return None
+    return say(
+        "coordinator_overload.standstill",
+        began_ms - session,
+        subject_of(*(each.member for each in lost)),
+        confidence=STRONG if unanswered == len(told) else PLAUSIBLE,
+        members=len(lost),
+        told=len(told),
+        unanswered=unanswered or None,
+        session=session,
+        silence=silence if silence >= session else None,
+    )
+
+
+def _all_joined_anew(episode: Episode) -> bool:
+    """Whether all members were lost, and joined at once in the very generation that went on without them."""
+    rebalance, lost, barrier = episode.rebalance, episode.departures, episode.longest_barrier
+    if rebalance.is_at_least or len(lost) < len(rebalance.members_before):
+        return False
+    if barrier is not None and barrier.waited_ms >= episode.long_barrier_ms:
+        return False
+    came = {each.member_id for each in rebalance.members_after}
+    backs = (each.back_as.member_id if each.back_as is not None else None for each in lost)
+    return all(back in came for back in backs) and all(map(episode.came_with_loss_of, lost))
 
 
 def coordinator_overload(look: GroupView, time: JudgingTime) -> Iterator[Verdict]:
@@ -229,7 +290,7 @@ def _overloaded(look: GroupView, slow: list[tuple[Member, float]], told: int) ->
     since_ms = look.now_ms - look.thresholds.resolve_after_ms
     evicted = any(each.departure.likely == SESSION_EXPIRED and each.left_ms >= since_ms for each in look.past)
     return say(
-        "coordinator_overload",
+        "coordinator_overload.slow",
         look.now_ms - _MINUTE_MS,
         # Whoever is answered at once by the same broker says that it is the others' network.
         confidence=PLAUSIBLE if len(hosts) > 1 and len(slow) == told else HINT,

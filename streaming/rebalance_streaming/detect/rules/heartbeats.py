@@ -44,7 +44,7 @@ _STARVATION = (
 )
 _BLOCKED_LOOP = "event_loop_blocked"
 #: Whoever is let in has joined again after so many heartbeat intervals.
-_REJOINS = 5
+_REJOINS = 3
 #: What reports tell of a member that was lost for another reason than its way to the coordinator.
 _NOT_CUT_OFF = (GONE, RESTARTED, PAUSED, STARVED)
 

@@ -39,6 +39,8 @@ _RESTS_ON = {
     SESSION_EXPIRED: ("member_crash", "ungraceful_shutdown", "heartbeat_starvation", "process_pause"),
     POLL_TIMEOUT: ("poll_overrun", "static_stalled_member"),
 }
+#: Whoever is kept out reports that it is, however it left.
+_TOLD_AFTERWARDS = ("join_rejected",)
 #: Deaths of a process.
 _DEATHS = with_trait("death")
 _TOLD_IMPOSSIBLE = 3
@@ -54,8 +56,9 @@ def explain_loss(episode: Episode, time: JudgingTime, departure: Departure) -> V
     best = next((each for each in possible if each.confidence > HINT), possible[0])
     kept = [each for each in best.alternatives if each.rule not in struck]
     impossible = [each for name, each in struck.items() if name != best.rule][:_TOLD_IMPOSSIBLE]
-    # A cause of a session that ran out is no surer than that it did.
-    limit = departure.confidence if departure.likely == SESSION_EXPIRED else best.confidence
+    # A cause of a session that ran out is no surer than that it did, unless what came afterwards tells it.
+    rests = departure.likely == SESSION_EXPIRED and best.rule not in _TOLD_AFTERWARDS
+    limit = departure.confidence if rests else best.confidence
     return replace(best, confidence=min(best.confidence, limit), alternatives=(*kept, *impossible))
 
 

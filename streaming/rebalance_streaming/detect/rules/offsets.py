@@ -9,6 +9,7 @@ from __future__ import annotations
 from collections.abc import Iterator, Sequence
 from dataclasses import replace
 from itertools import pairwise
+from statistics import median
 
 from rebalance_contract import GroupState, Severity, Subject
 from rebalance_streaming.detect.group_view import Condition, GroupView
@@ -76,8 +77,10 @@ def _is_jump(look: GroupView, jump: Jump) -> bool:
     """
     place, progress = (jump.topic, jump.partition), look.history.progress
     steps = list(commit_steps(progress, place, jump.at_ms - 1))
-    usual = max((step for _, step, _ in steps), default=1)
-    if abs(jump.after - jump.before) <= look.thresholds.jump_factor * max(1, usual):
+    sizes, factor = [step for _, step, _ in steps if step > 0] or [1], look.thresholds.jump_factor
+    # How fast it once caught up is how far it may go ahead again; what is committed late is behind by a usual step.
+    most = max(*sizes, factor * median(sizes)) if jump.after < jump.before else factor * max(sizes)
+    if abs(jump.after - jump.before) <= most:
         return False
     end = progress.position(*place).end
     if end is not None and end < jump.before:
