@@ -9,7 +9,7 @@ from typing import Any
 import msgspec
 
 from goldens import data_records
-from histories import rebalance_id, take
+from histories import SECOND, T0, Event, probe, rebalance_id, take
 from rebalance_contract import CommitActivity, GroupSnapshot, Member, Rebalance
 from rebalance_streaming.detect.episode import ExplainedDeparture
 from rebalance_streaming.observed.confidence import STRONG
@@ -82,3 +82,9 @@ _KINDS: dict[str, type[GroupSnapshot | Rebalance | CommitActivity]] = {
     "rebalance": Rebalance,
     "commits": CommitActivity,
 }
+
+
+def moved(at_ms: int) -> list[Event]:
+    """Let the coordinator answer until half a minute before another one does."""
+    answers = [probe(at, "Stable", coordinator_id=1) for at in (T0, at_ms - 30 * SECOND)]
+    return [*answers, probe(at_ms, "Stable", coordinator_id=2)]

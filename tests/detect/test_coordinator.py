@@ -8,7 +8,7 @@ from typing import Any
 import pytest
 
 from detect.looks import asked, look
-from detect.standing_histories import departed, replayed
+from detect.standing_histories import departed, moved, replayed
 from histories import (
     HOUR,
     MINUTE,
@@ -40,16 +40,14 @@ from rebalance_streaming.detect.judging_time import JudgingTime
 from rebalance_streaming.detect.rank import explain
 from rebalance_streaming.detect.rules.coordinator import (
     CONDITIONS,
-    coordinator_failover,
     coordinator_overload,
     coordinator_stuck_rebalance,
-    find_failover,
     offsets_topic_unhealthy,
 )
 from rebalance_streaming.detect.rules.leader import assignor_slow_or_failing, leader_rejoin_loop
 from rebalance_streaming.detect.thresholds import Thresholds
 from rebalance_streaming.observed.confidence import CERTAIN, HINT, PLAUSIBLE, STRONG
-from rebalance_streaming.observed.departures import CLEAN, POLL_TIMEOUT, SESSION_EXPIRED, UNKNOWN
+from rebalance_streaming.observed.departures import SESSION_EXPIRED
 
 A, B, C = member("a-1", [0, 1]), member("b-1", [2, 3]), member("c-1", [4])
 NOW = T0 + HOUR
@@ -239,78 +237,6 @@ def test_a_record_in_between_shows_that_it_goes_on():
     assert not list(asked(coordinator_stuck_rebalance, look(known, NOW)))
 
 
-# --- Moved ---
-
-
-def moved(at_ms: int = NOW - 2 * MINUTE) -> list[Event]:
-    """Let the coordinator answer until half a minute before another one does."""
-    answers = [probe(at, "Stable", coordinator_id=1) for at in (T0, at_ms - 30 * SECOND)]
-    return [*answers, probe(at_ms, "Stable", coordinator_id=2)]
-
-
-def test_a_failover_that_nobody_noticed_is_a_note():
-    """The coordinator moved and no rebalance followed: known, counted, and over after a while."""
-    known = history(picture(T0, A, B), *moved())
-    (found,) = asked(coordinator_failover, look(known, NOW))
-    assert (found.confidence, found.advice) == (CERTAIN, ())
-    assert "broker 1 to broker 2" in found.summary
-    assert not list(asked(coordinator_failover, look(known, NOW + 10 * MINUTE)))
-    assert not list(asked(coordinator_failover, look(history(picture(T0, A, B), moved()[0]), NOW)))
-
-
-def test_a_rebalance_before_the_last_answer_of_the_old_coordinator_is_another_story():
-    """The group formed, the coordinator answered once more and was gone then."""
-    known = history(picture(T0, A, B), rebalance(NOW - 152 * SECOND, [A], [A, B]), *moved())
-    assert list(asked(coordinator_failover, look(known, NOW)))
-
-
-def test_a_failover_with_a_rebalance_is_told_by_the_rebalance():
-    """The condition is silent where the cause of the rebalance says the same, and until that is known."""
-    change = rebalance(NOW - 90 * SECOND, [A, B], [B])
-    known = history(picture(T0, A, B), *moved(), change)
-    assert not list(asked(coordinator_failover, look(known, NOW)))
-    causes = {change.rebalance_id: "coordinator_failover"}
-    assert not list(asked(coordinator_failover, look(known, NOW, causes=causes)))
-
-
-def test_a_failover_beside_a_rebalance_with_another_cause_is_a_note():
-    """Whoever looks for what happened sees both."""
-    change = rebalance(NOW - 90 * SECOND, [A, B], [B])
-    known = history(picture(T0, A, B), *moved(), change)
-    (found,) = asked(coordinator_failover, look(known, NOW, causes={change.rebalance_id: "member_crash"}))
-    assert (found.confidence, found.rebalance_ids) == (CERTAIN, (change.rebalance_id,))
-    assert "a cause of its own" in found.summary
-
-
-@pytest.mark.parametrize(
-    ("after_s", "likely", "reason", "confidence"),
-    [
-        (20, SESSION_EXPIRED, "departure", STRONG),
-        (20, UNKNOWN, "departure", PLAUSIBLE),
-        (-20, SESSION_EXPIRED, "departure", STRONG),
-        (71, SESSION_EXPIRED, "departure", None),
-        (-60, SESSION_EXPIRED, "departure", None),
-        (20, CLEAN, "departure", None),
-        (20, POLL_TIMEOUT, "departure", None),
-        (20, SESSION_EXPIRED, "join", None),
-    ],
-    ids=["expired", "unknown", "seen late", "too late", "before", "in order", "no poll", "a newcomer"],
-)
-def test_a_rebalance_right_after_a_failover_is_its_effect(
-    after_s: int, likely: str, reason: str, confidence: float | None
-):
-    """Within session and a minute, of members that were lost: not of those that came, left or did not poll."""
-    at_ms = NOW + after_s * SECOND
-    change = rebalance(at_ms, [A, B], [B], reason=reason)
-    known = history(picture(T0, A, B), *moved(NOW), change)
-    gone = (departed(at_ms, A, likely, rule="undetermined").departure,)
-    episode = look_at(known, change, Thresholds(), JudgingTime(NOW + HOUR), EpisodeContext())
-    found = find_failover(replace(episode, departures=gone))
-    assert (None if found is None else found.confidence) == confidence
-    if found is not None:
-        assert (found.rebalance_ids, found.advice[0].proposed) == ((change.rebalance_id,), "45000")
-
-
 # --- Slow, or unable to store ---
 
 
@@ -333,7 +259,12 @@ def answered(
         pytest.param(answered(1_500, 1_500, 20, 20, 20), None, id="a minority"),
         pytest.param(answered(30, 20), None, id="healthy"),
         pytest.param(answered(1_500, 3_000, tick_late_ms=4_000), None, id="slow themselves"),
-        pytest.param([*moved(), *answered(1_500, 3_000)], None, id="it just moved"),
+        pytest.param([*moved(NOW - 2 * MINUTE), *answered(1_500, 3_000)], None, id="it just moved"),
+        pytest.param(
+            [*moved(NOW - 2 * MINUTE), probe(NOW - MINUTE, "Stable", coordinator_id=1), *answered(1_500, 3_000, 20)],
+            PLAUSIBLE,
+            id="it moves again and again",
+        ),
         pytest.param([picture(T0, A, B)], None, id="nothing told"),
         pytest.param(answered(1_500, 3_000, metric=ANY_RESPONSE_MAX), PLAUSIBLE, id="any request"),
         pytest.param(
@@ -401,6 +332,6 @@ def test_an_assignment_that_its_coordinator_could_not_store_is_the_cause(trigger
 def test_a_healthy_group_has_no_finding():
     """Quick syncs, a stable coordinator, answers in time, a deploy with interrupted rounds: silence."""
     arrivals = [aborted(2, minutes_ago=i, joined=("d-1", "e-1")) for i in (9, 7, 5, 3)]
-    events = [synced(900), *arrivals, *seen("Stable", 10), *answered(20, 30), moved()[0]]
+    events = [synced(900), *arrivals, *seen("Stable", 10), *answered(20, 30), moved(NOW)[0]]
     known = history(picture(T0, A, B), *events)
     assert [each.rule for rule in CONDITIONS for each in asked(rule, look(known, NOW))] == []

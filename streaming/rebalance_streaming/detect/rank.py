@@ -14,7 +14,8 @@ from rebalance_streaming.detect.episode import Episode
 from rebalance_streaming.detect.judging_time import JudgingTime
 from rebalance_streaming.detect.rules.barrier import explain_barrier, explain_late_round
 from rebalance_streaming.detect.rules.benign import BENIGN_RULES, called_within, unexplained
-from rebalance_streaming.detect.rules.coordinator import find_failover, find_standstill, find_store_failure
+from rebalance_streaming.detect.rules.coordinator import find_standstill, find_store_failure
+from rebalance_streaming.detect.rules.failover import find_failover
 from rebalance_streaming.detect.rules.losses import explain_loss
 from rebalance_streaming.detect.verdict import Verdict, from_probes
 from rebalance_streaming.observed.confidence import CERTAIN

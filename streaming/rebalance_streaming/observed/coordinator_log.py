@@ -134,6 +134,10 @@ class CoordinatorLog:
         begun = self._preparing(rebalance.started_before_ms - _SAME_MS, until_ms)
         return next((each.at_ms for each in begun if each.trigger == CoordinatorTrigger.STORE_FAILED), None)
 
+    def loaded_at(self) -> list[int]:
+        """Return when brokers wrote that they loaded the group from the log, oldest first."""
+        return [each.at_ms for each in self._events if each.act == CoordinatorAct.LOADED]
+
     def settled_after(self, seen_ms: int, until_ms: int | None) -> int | None:
         """Return when the coordinator first wrote that a join phase seen then was over; null: no line tells."""
         until_ms = seen_ms if until_ms is None else until_ms

@@ -1,8 +1,8 @@
-"""The coordinator (catalogue §4.5): stuck in a rebalance, moved to another broker, slow, or unable to store.
+"""The coordinator (catalogue §4.5): stuck in a rebalance, slow, standing still, or unable to store.
 
 Receives one group's history with its probes: the log does not tell where a group's coordinator is, nor what state it
 is in between two records. One group cannot separate its broker from what lies between them: that one is slow, or cannot
-store, is plausible at most. Leaders are judged in `leader`.
+store, is plausible at most. One that moved is told in `failover`, leaders are judged in `leader`.
 """
 
 from __future__ import annotations
@@ -17,16 +17,15 @@ from rebalance_contract import (
     Member,
     ProbedMember,
     Rebalance,
-    RebalanceReason,
     Severity,
     Subject,
 )
 from rebalance_contract.clients import ANY_RESPONSE_MAX, RESPONSE_MAX
-from rebalance_streaming.detect.advice import session_for_failover
 from rebalance_streaming.detect.episode import Episode, ExplainedDeparture
 from rebalance_streaming.detect.group_view import Condition, GroupView
 from rebalance_streaming.detect.judging_time import JudgingTime
-from rebalance_streaming.detect.rules import leader
+from rebalance_streaming.detect.rules import failover, leader
+from rebalance_streaming.detect.rules.failover import moved_lately
 from rebalance_streaming.detect.rules.standing import client_of, is_reporting
 from rebalance_streaming.detect.thresholds import Thresholds
 from rebalance_streaming.detect.verdict import Verdict, subject_of
@@ -35,22 +34,10 @@ from rebalance_streaming.groups.identity import client_stem
 from rebalance_streaming.observed import inputs
 from rebalance_streaming.observed.clients import ClientHistory, ClientReport
 from rebalance_streaming.observed.confidence import CERTAIN, HINT, PLAUSIBLE, STRONG
-from rebalance_streaming.observed.departures import CLEAN, SESSION_EXPIRED, UNKNOWN, session_of
-from rebalance_streaming.observed.history import SEEN_FOR_MS, GroupHistory, Sighting
+from rebalance_streaming.observed.departures import CLEAN, SESSION_EXPIRED, session_of
+from rebalance_streaming.observed.history import SEEN_FOR_MS, Sighting
 from rebalance_streaming.observed.liveness import ALIVE, HEALTHY, UNREACHABLE, gave_up
 
-#: A failover is over at most this long before a probe sees the new coordinator (AWS quotes 2 min of client errors).
-_UNSEEN_MS = 150_000
-_AFTER_FAILOVER = frozenset(
-    {
-        RebalanceReason.DEPARTURE,
-        RebalanceReason.REPLACEMENT,
-        RebalanceReason.SWAP,
-        RebalanceReason.GROUP_EMPTIED,
-        RebalanceReason.LEADER_REJOIN,
-        RebalanceReason.OTHER,
-    }
-)
 _REBALANCING = (GroupState.PREPARING_REBALANCE, GroupState.COMPLETING_REBALANCE)
 _MINUTE_MS = 60_000
 _SLOW_CLIENTS = 2
@@ -121,72 +108,6 @@ def _trailing_run(look: GroupView, time: JudgingTime) -> list[Sighting]:
     return run if run and time.is_within(run[-1].at_ms, SEEN_FOR_MS) else []
 
 
-def coordinator_failover(look: GroupView, time: JudgingTime) -> Iterator[Verdict]:
-    """The group's coordinator moved to another broker, and no rebalance came of it: as it should be (F14)."""
-    for before, after in [*pairwise(look.history.coordinators)][-1:]:
-        if not time.is_within(after.at_ms, look.thresholds.resolve_after_ms):
-            return
-        reach = after.at_ms + _longest_session(look.members) + look.thresholds.failover_window_ms
-        since = look.history.since_ms(_answered_ms(look.history, after.at_ms))
-        near = [each.rebalance_id for each in since if each.started_before_ms <= reach]
-        causes = {look.causes.get(each) for each in near}
-        if None not in causes and "coordinator_failover" not in causes:
-            yield say(
-                "coordinator_failover.beside" if near else "coordinator_failover.harmless",
-                after.at_ms,
-                rebalance_ids=tuple(near),
-                before=before.broker,
-                after=after.broker,
-            )
-
-
-def _answered_ms(history: GroupHistory, moved_ms: int) -> int:
-    """Return when the former coordinator answered last: the failover came after that."""
-    answers = (each.at_ms for each in history.sightings if each.state is not None and each.at_ms < moved_ms)
-    return max((moved_ms - _UNSEEN_MS, *answers))
-
-
-def _longest_session(members: Sequence[Member]) -> int:
-    return max((session_of(each) for each in members), default=0)
-
-
-def find_failover(episode: Episode) -> Verdict | None:
-    """Return the failover that a rebalance followed, because clients did not find the new coordinator in time (F14).
-
-    Null when the coordinator did not move shortly before it, or when the rebalance has a reason of its own: members
-    that came, left in order or stopped polling, or topics that changed.
-    """
-    rebalance, history = episode.rebalance, episode.history
-    if rebalance.reason not in _AFTER_FAILOVER:
-        return None
-    session = _longest_session(rebalance.members_before)
-    moves = [
-        (before, after)
-        for before, after in pairwise(history.coordinators)
-        if _answered_ms(history, after.at_ms)
-        <= rebalance.started_before_ms
-        <= after.at_ms + session + episode.thresholds.failover_window_ms
-    ]
-    if not moves:
-        return None
-    classes = {each.likely for each in episode.departures}
-    if classes and not classes & {SESSION_EXPIRED, UNKNOWN}:
-        return None
-    (before, after), sure = moves[-1], not classes or SESSION_EXPIRED in classes
-    return say(
-        "coordinator_failover.cause",
-        after.at_ms,
-        confidence=STRONG if sure else PLAUSIBLE,
-        rebalance_ids=(rebalance.rebalance_id,),
-        before=before.broker,
-        after=after.broker,
-        later=max(0, rebalance.started_before_ms - after.at_ms),
-        sure=sure,
-        session=session,
-        proposed=session_for_failover(session),
-    )
-
-
 # --- Slow, or standing still ---
 
 
@@ -240,7 +161,8 @@ def _all_joined_anew(episode: Episode) -> bool:
 
 def coordinator_overload(look: GroupView, time: JudgingTime) -> Iterator[Verdict]:
     """Several clients at once wait long for the answers to their requests: the coordinator is slow."""
-    if _just_moved(look, time):
+    moves = moved_lately(look, time)
+    if moves == 1:
         return
     names = (RESPONSE_MAX,) if _joined_lately(look, time) else (RESPONSE_MAX, ANY_RESPONSE_MAX)
     limit = look.thresholds.overload_response_ms
@@ -251,13 +173,7 @@ def coordinator_overload(look: GroupView, time: JudgingTime) -> Iterator[Verdict
     told = [(each, ms) for each, client in reporting if (ms := _response_ms(look, client, names)) is not None]
     slow = [(each, ms) for each, ms in told if ms > limit]
     if len(slow) >= _SLOW_CLIENTS and 2 * len(slow) >= len(told):
-        yield _overloaded(look, slow, len(told))
-
-
-def _just_moved(look: GroupView, time: JudgingTime) -> bool:
-    """Whether the coordinator moved so lately that clients' one-minute maxima still show it."""
-    moved = list(look.history.coordinators)[1:]
-    return bool(moved) and time.is_within(moved[-1].at_ms, look.thresholds.failover_window_ms + 2 * _MINUTE_MS)
+        yield _overloaded(look, slow, len(told), moves)
 
 
 def _joined_lately(look: GroupView, time: JudgingTime) -> bool:
@@ -284,7 +200,7 @@ def _ran_on_time(look: GroupView, time: JudgingTime, client: ClientHistory) -> b
     return on_time and is_reporting(look, time, client) and time.is_within(client.reports[-1].emitted_ms, _MINUTE_MS)
 
 
-def _overloaded(look: GroupView, slow: list[tuple[Member, float]], told: int) -> Verdict:
+def _overloaded(look: GroupView, slow: list[tuple[Member, float]], told: int, moves: int) -> Verdict:
     worst, hosts = max(ms for _, ms in slow), sorted({each.host for each, _ in slow})
     session = min((session_of(each) for each in look.members), default=0)
     since_ms = look.now_ms - look.thresholds.resolve_after_ms
@@ -292,13 +208,15 @@ def _overloaded(look: GroupView, slow: list[tuple[Member, float]], told: int) ->
     return say(
         "coordinator_overload.slow",
         look.now_ms - _MINUTE_MS,
-        # Whoever is answered at once by the same broker says that it is the others' network.
-        confidence=PLAUSIBLE if len(hosts) > 1 and len(slow) == told else HINT,
+        # Whoever is answered at once by the same broker says that it is the others' network; one that loses the group
+        # again and again is slow for others, too.
+        confidence=PLAUSIBLE if moves or (len(hosts) > 1 and len(slow) == told) else HINT,
         severity=Severity.PAGE if evicted and 2 * worst > session else Severity.TICKET,
         slow=len(slow),
         told=told,
         worst=worst,
         hosts=", ".join(hosts),
+        moves=moves or None,
         limits=look.thresholds,
     )
 
@@ -396,7 +314,7 @@ def cluster_wide(
 CONDITIONS: tuple[Condition, ...] = (
     *leader.CONDITIONS,
     Condition(coordinator_stuck_rebalance, inputs.STATES),
-    Condition(coordinator_failover, inputs.STATES),
+    *failover.CONDITIONS,
     Condition(coordinator_overload, inputs.CLIENTS | inputs.STATES, grown=True),
     Condition(offsets_topic_unhealthy, inputs.STATES | inputs.COMMITS, grown=True),
 )

@@ -1,0 +1,120 @@
+"""A coordinator that moved: with a rebalance that came of it, beside one, or unnoticed."""
+
+from __future__ import annotations
+
+from dataclasses import replace
+
+import pytest
+
+from detect.looks import asked, look
+from detect.standing_histories import departed, moved
+from histories import HOUR, MINUTE, SECOND, T0, history, member, picture, rebalance
+from rebalance_contract import CoordinatorAct, CoordinatorEvent
+from rebalance_streaming.detect.episode import EpisodeContext, look_at
+from rebalance_streaming.detect.judging_time import JudgingTime
+from rebalance_streaming.detect.rules.failover import coordinator_failover, find_failover
+from rebalance_streaming.detect.thresholds import Thresholds
+from rebalance_streaming.observed.confidence import CERTAIN, PLAUSIBLE, STRONG
+from rebalance_streaming.observed.departures import CLEAN, POLL_TIMEOUT, SESSION_EXPIRED, UNKNOWN
+from rebalance_streaming.observed.history import GroupHistory
+
+A, B = member("a-1", [0, 1]), member("b-1", [2, 3])
+NOW = T0 + HOUR
+MOVED_MS = NOW - 2 * MINUTE
+
+
+def test_a_failover_that_nobody_noticed_is_a_note():
+    """The coordinator moved and no rebalance followed: known, counted, and over after a while."""
+    known = history(picture(T0, A, B), *moved(MOVED_MS))
+    (found,) = asked(coordinator_failover, look(known, NOW))
+    assert (found.confidence, found.advice) == (CERTAIN, ())
+    assert "broker 1 to broker 2" in found.summary
+    assert not list(asked(coordinator_failover, look(known, NOW + 10 * MINUTE)))
+    assert not list(asked(coordinator_failover, look(history(picture(T0, A, B), moved(MOVED_MS)[0]), NOW)))
+
+
+def test_a_rebalance_before_the_last_answer_of_the_old_coordinator_is_another_story():
+    """The group formed, the coordinator answered once more and was gone then."""
+    known = history(picture(T0, A, B), rebalance(NOW - 152 * SECOND, [A], [A, B]), *moved(MOVED_MS))
+    assert list(asked(coordinator_failover, look(known, NOW)))
+
+
+def test_a_failover_with_a_rebalance_is_told_by_the_rebalance():
+    """The condition is silent where the cause of the rebalance says the same, and until that is known."""
+    change = rebalance(NOW - 90 * SECOND, [A, B], [B])
+    known = history(picture(T0, A, B), *moved(MOVED_MS), change)
+    assert not list(asked(coordinator_failover, look(known, NOW)))
+    causes = {change.rebalance_id: "coordinator_failover"}
+    assert not list(asked(coordinator_failover, look(known, NOW, causes=causes)))
+
+
+def test_a_failover_beside_a_rebalance_with_another_cause_is_a_note():
+    """Whoever looks for what happened sees both."""
+    change = rebalance(NOW - 90 * SECOND, [A, B], [B])
+    known = history(picture(T0, A, B), *moved(MOVED_MS), change)
+    (found,) = asked(coordinator_failover, look(known, NOW, causes={change.rebalance_id: "member_crash"}))
+    assert (found.confidence, found.rebalance_ids) == (CERTAIN, (change.rebalance_id,))
+    assert "a cause of its own" in found.summary
+
+
+@pytest.mark.parametrize(
+    ("after_s", "likely", "reason", "confidence"),
+    [
+        (20, SESSION_EXPIRED, "departure", STRONG),
+        (20, UNKNOWN, "departure", PLAUSIBLE),
+        (-20, SESSION_EXPIRED, "departure", STRONG),
+        (71, SESSION_EXPIRED, "departure", None),
+        (-60, SESSION_EXPIRED, "departure", None),
+        (20, CLEAN, "departure", None),
+        (20, POLL_TIMEOUT, "departure", None),
+        (20, SESSION_EXPIRED, "join", None),
+    ],
+    ids=["expired", "unknown", "seen late", "too late", "before", "in order", "no poll", "a newcomer"],
+)
+def test_a_rebalance_right_after_a_failover_is_its_effect(
+    after_s: int, likely: str, reason: str, confidence: float | None
+):
+    """Within session and a minute, of members that were lost: not of those that came, left or did not poll."""
+    at_ms = NOW + after_s * SECOND
+    change = rebalance(at_ms, [A, B], [B], reason=reason)
+    known = history(picture(T0, A, B), *moved(NOW), change)
+    gone = (departed(at_ms, A, likely, rule="undetermined").departure,)
+    episode = look_at(known, change, Thresholds(), JudgingTime(NOW + HOUR), EpisodeContext())
+    found = find_failover(replace(episode, departures=gone))
+    assert (None if found is None else found.confidence) == confidence
+    if found is not None:
+        assert (found.rebalance_ids, found.advice[0].proposed) == ((change.rebalance_id,), "45000")
+
+
+# --- Told by a broker's log ---
+
+
+def loaded(known: GroupHistory, *times: int) -> GroupHistory:
+    """Let brokers write that they loaded the group."""
+    known.coordinator_log.take(CoordinatorEvent(at, CoordinatorAct.LOADED, members=2) for at in times)
+    return known
+
+
+def test_a_broker_that_loaded_the_group_took_over():
+    """Nobody probes: its log tells, to the millisecond, but not whether it is another broker than before."""
+    change = rebalance(NOW - 90 * SECOND, [A, B], [B])
+    quiet = loaded(history(picture(T0, A, B)), MOVED_MS)
+    (found,) = asked(coordinator_failover, look(quiet, NOW))
+    assert (found.started_at_ms, [each.source for each in found.evidence]) == (MOVED_MS, ["broker_log"])
+    assert "moved to another, or was started again" in found.summary
+    known = loaded(history(picture(T0, A, B), change), MOVED_MS)
+    gone = (departed(change.started_before_ms, B, SESSION_EXPIRED, rule="undetermined").departure,)
+    episode = look_at(known, change, Thresholds(), JudgingTime(NOW + HOUR), EpisodeContext())
+    cause = find_failover(replace(episode, departures=gone))
+    assert cause is not None
+    assert cause.started_at_ms == MOVED_MS
+
+
+def test_probes_and_a_log_tell_of_one_move():
+    """The log gives the moment, probes the brokers; a second load is a move of its own."""
+    known = loaded(history(picture(T0, A, B), *moved(MOVED_MS)), MOVED_MS - 20 * SECOND)
+    (found,) = asked(coordinator_failover, look(known, NOW))
+    assert [each.source for each in found.evidence] == ["probes", "broker_log"]
+    assert "broker 1 to broker 2" in found.summary
+    (later,) = asked(coordinator_failover, look(loaded(known, NOW - SECOND), NOW))
+    assert "moved to another" in later.summary
