@@ -82,7 +82,8 @@ class OffsetActivity:
     """Where the partitions of a group's topics end, and what its coordinator holds as committed, as last probed.
 
     `ends` is the high watermark, `stable_ends` the last stable offset. Topics and partitions that are absent were not
-    asked, or have not changed since they were told last.
+    asked, or have not changed since they were told last. `is_all_committed`: what is absent in `committed`, in all rows
+    of one probe, the coordinator does not hold.
     """
 
     cluster: str
@@ -91,6 +92,7 @@ class OffsetActivity:
     ends: dict[str, TopicOffsets] = field(default_factory=dict)
     stable_ends: dict[str, TopicOffsets] = field(default_factory=dict)
     committed: dict[str, TopicOffsets] = field(default_factory=dict)
+    is_all_committed: bool = False
     kind: Literal["offsets"] = "offsets"
     schema_version: int = SCHEMA_VERSION
 

@@ -7,6 +7,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from rebalance_contract import CommitActivity, GroupLag, OffsetActivity, TopicCommits, TopicOffsets
+from rebalance_streaming.activity.offsets import FEW
 from rebalance_streaming.engine.lag import LagTable
 
 T0 = 1_790_000_000_000
@@ -135,6 +136,67 @@ def test_offsets_nobody_saw_committed_come_from_the_coordinator():
     table.take_offsets(OffsetActivity("c", "g", T0, committed=told))
     probe(table, {0: 60, 1: 10, 2: 10})
     assert lag_of(table).topics["orders"].lags == [10, 3]
+
+
+def held(table: LagTable, offsets: dict[int, int], *, at_ms: int, is_all: bool = True) -> None:
+    """Let g's coordinator tell what it holds of the topic orders."""
+    told = {"orders": TopicOffsets(list(offsets), list(offsets.values()))} if offsets else {}
+    table.take_offsets(OffsetActivity("c", "g", at_ms, committed=told, is_all_committed=is_all))
+
+
+@pytest.mark.parametrize("others", [0, FEW])
+def test_what_a_coordinator_holds_no_more_is_forgotten(others: int):
+    """Two probes later, as one comes in several rows; what an earlier run told, too, and never what was read."""
+    more = dict.fromkeys(range(10, 10 + others), 1)
+    table = LagTable()
+    commit(table, {9: 50})
+    held(table, {0: 40, 1: 7, **more}, at_ms=T0 + 1)
+    held(table, {0: 41}, at_ms=T0 + 2)
+    held(table, dict(more), at_ms=T0 + 2)
+    held(table, {0: 41, **more}, at_ms=T0 + 3)
+    assert lag_of(table).topics["orders"].partitions == [0, 9, *more]
+    restarted = LagTable()
+    restarted.restore(lag_of(table, T0 + 3))
+    for passed in (4, 5, 6):
+        held(restarted, {}, at_ms=T0 + passed)
+    assert restarted.lag("g", T0 + 6) is None
+
+
+def test_a_probe_that_tells_of_some_offsets_forgets_none():
+    """Rows of earlier versions do not say whether they are all."""
+    table = LagTable()
+    for passed, partition in enumerate((0, 1, 2), start=1):
+        held(table, {partition: 5}, at_ms=T0 + passed, is_all=False)
+    assert lag_of(table).topics["orders"].partitions == [0, 1, 2]
+
+
+@pytest.mark.parametrize("others", [0, FEW])
+def test_an_end_that_nobody_can_tell_just_now_stays_what_it_was(others: int):
+    """A partition without a leader for one probe: neither its lag nor how old it is becomes another."""
+    ends = dict.fromkeys(range(2, 2 + others), 3)
+    table = LagTable()
+    for passed in range(0, 600, 5):
+        probe(table, {0: passed, 1: 100_000 + passed, **ends}, at_ms=T0 + passed * 1_000)
+    commit(table, {0: 595, 1: 100_100}, at_ms=T0 + 595_000)
+    before = lag_of(table, T0 + 600_000)
+    probe(table, {0: 600, 1: None, **ends}, at_ms=T0 + 600_000)
+    lag = lag_of(table, T0 + 600_000)
+    assert (before.total, lag.total) == (495, 500)
+    assert (lag.oldest_unread_ms, lag.oldest_unread_error_ms) == (
+        before.oldest_unread_ms,
+        before.oldest_unread_error_ms,
+    )
+
+
+def test_a_probe_that_is_older_than_what_is_known_changes_nothing():
+    """Of a second prober, or of a backlog: it is no topic that was recreated."""
+    table = LagTable()
+    fill(table, 100)
+    commit(table, {0: 900}, at_ms=T0 + 100_000)
+    before = lag_of(table, T0 + 100_000)
+    for passed in range(0, 100, 5):
+        probe(table, {0: 10 * passed}, at_ms=T0 + passed * 1_000 + 500)
+    assert lag_of(table, T0 + 100_000) == before
 
 
 def fill(table: LagTable, seconds: int, rate: int = 10) -> None:

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import random
 import tracemalloc
+from dataclasses import replace
 from itertools import combinations
 
 import pytest
@@ -77,6 +78,15 @@ def test_commits_have_a_rhythm_and_a_longest_gap():
     assert known.committed_before(("orders", 9), T0) is None
 
 
+def test_a_later_era_of_the_log_is_read_at_lower_positions():
+    """The watched topic was recreated: its offsets begin at 0 again."""
+    known = progress(commits(T0, {0: 10}))
+    later = replace(commits(T0 + 5_000, {0: 12}), log_era=1, first_log_offset=0, last_log_offset=0)
+    known.take_commits(later)
+    known.take_commits(commits(T0 + 6_000, {0: 99}))
+    assert known.committed_before(("orders", 0), T0 + 9_000) == (T0 + 5_000, 12)
+
+
 def test_ends_have_a_history():
     """As last probed before a moment; growth needs two probes within the stretch; a probe may leave partitions out."""
     known = progress(
@@ -85,7 +95,8 @@ def test_ends_have_a_history():
         probe(T0 + 40_000, ends={0: 30, 1: None, 2: 4}),
     )
     assert [known.end_at("orders", 0, T0 + at) for at in (-1, 0, 30_000, 90_000)] == [None, 10, 15, 30]
-    assert [known.end_at("orders", 1, T0 + at) for at in (30_000, 40_000)] == [10, None]
+    # Nobody could tell it just then.
+    assert [known.end_at("orders", 1, T0 + at) for at in (30_000, 40_000)] == [10, 10]
     assert [known.end_at("orders", 2, T0 + at) for at in (30_000, 40_000)] == [None, 4]
     assert known.end_growth("orders", 0, T0) == 20
     assert known.end_growth("orders", 0, T0 + 30_000) is None

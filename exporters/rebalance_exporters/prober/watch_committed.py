@@ -51,7 +51,7 @@ class CommittedWatch:
             self._complaints.note(WHAT, error)
         for group, offsets in found.offsets.items():
             self._interests.note_held(group, offsets)
-            if offsets and self._is_news(group, offsets, now):
+            if self._is_news(group, offsets, now):
                 self._publish(Probe(probed_at_ms=now_ms, cluster=self._cluster, group=group, committed_offsets=offsets))
 
     def _is_news(self, group: str, offsets: Offsets, now: float) -> bool:

@@ -54,19 +54,23 @@ def widened(columns: Ints, known: Ints, partitions: Ints) -> Ints:
 
 
 def put(offsets: Ints, told: TopicOffsets) -> tuple[bool, bool]:
-    """Write offsets into their places; returns whether one is another than before, and whether one is lower."""
+    """Write offsets into their places; returns whether one is another than before, and whether one is lower.
+
+    One that nobody could tell just now, as of a partition without a leader, stays what it was.
+    """
     if len(told.partitions) <= FEW:
         return _put_few(offsets, told)
     before, now = offsets[told.partitions], as_array(told.offsets)
+    now = np.where(now == UNKNOWN, before, now)
     offsets[told.partitions] = now
-    return bool((now != before).any()), bool(((now < before) & (now != UNKNOWN)).any())
+    return bool((now != before).any()), bool((now < before).any())
 
 
 def _put_few(offsets: Ints, told: TopicOffsets) -> tuple[bool, bool]:
     is_changed = is_lower = False
     for partition, offset in zip(told.partitions, told.offsets, strict=True):
-        before, now = offsets[partition], UNKNOWN if offset is None else offset
-        if now != before:
-            offsets[partition] = now
-            is_changed, is_lower = True, is_lower or UNKNOWN != now < before
+        before = offsets[partition]
+        if offset is not None and offset not in (UNKNOWN, before):
+            offsets[partition] = offset
+            is_changed, is_lower = True, is_lower or offset < before
     return is_changed, bool(is_lower)

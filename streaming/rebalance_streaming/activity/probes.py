@@ -56,7 +56,9 @@ def _offsets(probe: Probe) -> Iterator[OffsetActivity]:
     if isinstance(probe.stable_offsets, dict):
         yield from (replace(row, stable_ends=part) for part in _parts(probe.stable_offsets))
     if isinstance(probe.committed_offsets, dict):
-        yield from (replace(row, committed=part) for part in _parts(probe.committed_offsets))
+        # That a coordinator holds nothing is an answer, too.
+        held = [*_parts(probe.committed_offsets)] or [{}]
+        yield from (replace(row, committed=part, is_all_committed=True) for part in held)
 
 
 def _parts(told: Told) -> Iterator[dict[str, TopicOffsets]]:

@@ -34,7 +34,7 @@ from rebalance_contract import (
 )
 from rebalance_streaming.activity.offsets import UNKNOWN, Ints, filled, grown, put
 from rebalance_streaming.engine.ends import Oldest, TopicEnds, lags_of, older, oldest_unread, sample
-from rebalance_streaming.engine.positions import TopicPositions, is_as_told, learn_committed, move
+from rebalance_streaming.engine.positions import TopicPositions, forget_released, is_as_told, learn_committed, move
 from rebalance_streaming.observed.plausible import may_grow
 
 #: Where a row of commits ends: partition of the log, its era, offset.
@@ -135,10 +135,13 @@ class LagTable:
         is_news = False
         if group.earlier is not None and row.probed_at_ms > group.earlier.until_ms:
             group.earlier = None
-        if row.committed and row.probed_at_ms >= group.held_ms:
+        if (row.committed or row.is_all_committed) and row.probed_at_ms >= group.held_ms:
+            if row.is_all_committed and row.probed_at_ms > group.held_ms:
+                # A probe comes in several rows: what is gone is what the one before did not tell of.
+                is_news = forget_released(group.topics, group.held_ms)
             group.held_ms = row.probed_at_ms
             for topic, committed in row.committed.items():
-                is_news = learn_committed(group.topics, topic, committed) or is_news
+                is_news = learn_committed(group.topics, topic, committed, row.probed_at_ms) or is_news
         nothing = TopicOffsets([], [])
         for topic in {*row.ends, *row.stable_ends}:
             self._see_ends(topic, row.ends.get(topic, nothing), row.stable_ends.get(topic, nothing), row.probed_at_ms)
@@ -165,7 +168,8 @@ class LagTable:
                 group.topics[name] = TopicPositions(
                     np.asarray(topic.partitions, dtype=np.int64),
                     np.asarray(topic.committed, dtype=np.int64),
-                    np.full(len(topic.partitions), UNKNOWN, dtype=np.int64),
+                    filled(len(topic.partitions)),
+                    np.full(len(topic.partitions), row.at_ms, dtype=np.int64),
                 )
         group.earlier = _EarlierPositions(dict(group.topics), row.last_commit_ms or 0, row.at_ms)
 
@@ -254,6 +258,9 @@ class LagTable:
         if not told.partitions and not stable.partitions:
             return
         known = self._ends.get(topic)
+        if known is not None and at_ms < known.probed_ms:
+            # Of another prober, or of a backlog: ends of that time would look like a topic that was recreated.
+            return
         size = 0 if known is None else len(known.end)
         partitions = told.partitions + stable.partitions
         if not may_grow(size, partitions):
@@ -266,6 +273,7 @@ class LagTable:
             known.end, known.stable, known.samples = (
                 grown(each, size) for each in (known.end, known.stable, known.samples)
             )
+        known.probed_ms = at_ms
         has_new_stable, _ = put(known.stable, stable)
         has_new_end, is_lower = put(known.end, told)
         known.version += has_new_stable or has_new_end
@@ -274,7 +282,6 @@ class LagTable:
         if is_lower:
             # Ends only grow: the topic was deleted and made anew, and its past is another topic's.
             known.times, known.samples = known.times[:0], known.samples[:0]
-        known.probed_ms = max(at_ms, known.probed_ms)
         sample(known, at_ms)
 
     def _make_room(self) -> None:

@@ -15,71 +15,95 @@ from rebalance_streaming.activity.offsets import FEW, UNKNOWN, Ints, as_array
 
 @dataclass(slots=True)
 class TopicPositions:
-    """What a group has committed on one topic: arrays by place in `partitions`, sorted."""
+    """What a group has committed on one topic: arrays by place in `partitions`, sorted.
+
+    `committed_ms` is -1 for an offset of which no commit was read; `held_ms` is when it was told otherwise, by the
+    group's coordinator or an earlier run, and -1 where a commit was read.
+    """
 
     partitions: Ints
     committed: Ints
     committed_ms: Ints
+    held_ms: Ints
+
+    def at(self, places: Ints) -> TopicPositions:
+        """Return those at some places."""
+        return TopicPositions(
+            self.partitions[places], self.committed[places], self.committed_ms[places], self.held_ms[places]
+        )
 
 
 def move(topics: dict[str, TopicPositions], topic: str, commits: TopicCommits) -> None:
     """Move a group on a topic to a pane's last commits; a topic without any position is dropped."""
-    positions = _with_commits(topics.get(topic), commits)
+    _put(topics, topic, _with_commits(topics.get(topic), commits))
+
+
+def _put(topics: dict[str, TopicPositions], topic: str, positions: TopicPositions) -> None:
     if len(positions.partitions):
         topics[topic] = positions
     else:
         topics.pop(topic, None)
 
 
-def _with_commits(known: TopicPositions | None, commits: TopicCommits) -> TopicPositions:
+def _with_commits(known: TopicPositions | None, commits: TopicCommits, held_ms: int = UNKNOWN) -> TopicPositions:
     """Return the positions with a pane's last commits; a deleted offset removes its partition."""
     if len(commits.partitions) <= FEW and (known is None or len(known.partitions) <= FEW):
-        return _with_few_commits(known, commits)
+        return _with_few_commits(known, commits, held_ms)
     new = np.asarray(commits.partitions, dtype=np.int64)
     offsets = as_array(commits.offsets)
     times = np.asarray(commits.committed_at_ms, dtype=np.int64)
-    if known is None or np.array_equal(known.partitions, new):
-        merged = TopicPositions(new, offsets, times)
-    else:
-        kept = ~np.isin(known.partitions, new)
+    merged = TopicPositions(new, offsets, times, np.full(len(new), held_ms, dtype=np.int64))
+    if known is not None and not np.array_equal(known.partitions, new):
+        kept = known.at(np.flatnonzero(~np.isin(known.partitions, new)))
         merged = TopicPositions(
-            np.concatenate((known.partitions[kept], new)),
-            np.concatenate((known.committed[kept], offsets)),
-            np.concatenate((known.committed_ms[kept], times)),
+            np.concatenate((kept.partitions, merged.partitions)),
+            np.concatenate((kept.committed, merged.committed)),
+            np.concatenate((kept.committed_ms, merged.committed_ms)),
+            np.concatenate((kept.held_ms, merged.held_ms)),
         )
     order = np.argsort(merged.partitions, kind="stable")
-    order = order[merged.committed[order] != UNKNOWN]
-    return TopicPositions(merged.partitions[order], merged.committed[order], merged.committed_ms[order])
+    return merged.at(order[merged.committed[order] != UNKNOWN])
 
 
-def _with_few_commits(known: TopicPositions | None, commits: TopicCommits) -> TopicPositions:
-    merged: dict[int, tuple[int, int | None, int]] = {}
+def _with_few_commits(known: TopicPositions | None, commits: TopicCommits, held_ms: int) -> TopicPositions:
+    merged: dict[int, tuple[int, int | None, int, int]] = {}
     if known is not None:
-        before = zip(known.partitions.tolist(), known.committed.tolist(), known.committed_ms.tolist(), strict=True)
-        merged.update((row[0], row) for row in before)
+        columns = (known.partitions, known.committed, known.committed_ms, known.held_ms)
+        merged.update((row[0], row) for row in zip(*(each.tolist() for each in columns), strict=True))
     rows = zip(commits.partitions, commits.offsets, commits.committed_at_ms, strict=True)
-    merged.update((row[0], row) for row in rows)
+    merged.update((row[0], (*row, held_ms)) for row in rows)
     kept = sorted(row for row in merged.values() if row[1] is not None and row[1] != UNKNOWN)
-    return TopicPositions(*(np.array([row[i] for row in kept], dtype=np.int64) for i in range(3)))
+    return TopicPositions(*(np.array([row[i] for row in kept], dtype=np.int64) for i in range(4)))
 
 
-def learn_committed(topics: dict[str, TopicPositions], topic: str, committed: TopicOffsets) -> bool:
-    """Learn what a coordinator holds of partitions of which no commit was read; whether any of it is new.
+def learn_committed(topics: dict[str, TopicPositions], topic: str, committed: TopicOffsets, at_ms: int) -> bool:
+    """Learn what a coordinator held at a time of partitions of which no commit was read; whether any of it is new.
 
     A commit that was read is newer, or the same.
     """
     known, pairs = topics.get(topic), zip(committed.partitions, committed.offsets, strict=True)
     read: set[int] = set()
-    held: dict[int, int] = {}
+    before: dict[int, int] = {}
     if known is not None:
         read = set(known.partitions[known.committed_ms != UNKNOWN].tolist())
-        held = dict(zip(known.partitions.tolist(), known.committed.tolist(), strict=True))
-    new = {p: offset for p, offset in pairs if p not in read and offset is not None and held.get(p) != offset}
-    if new:
-        unknown = [UNKNOWN] * len(new)
-        row = TopicCommits(list(new), list(new.values()), unknown, unknown, [], [])
-        topics[topic] = _with_commits(known, row)
-    return bool(new)
+        before = dict(zip(known.partitions.tolist(), known.committed.tolist(), strict=True))
+    held = {partition: offset for partition, offset in pairs if partition not in read and offset is not None}
+    if held:
+        unknown = [UNKNOWN] * len(held)
+        row = TopicCommits(list(held), list(held.values()), unknown, unknown, [], [])
+        topics[topic] = _with_commits(known, row, at_ms)
+    return any(before.get(partition) != offset for partition, offset in held.items())
+
+
+def forget_released(topics: dict[str, TopicPositions], held_ms: int) -> bool:
+    """Forget what a coordinator held before a time and not any more at that time; whether there was any."""
+    found = False
+    for topic, known in list(topics.items()):
+        gone = (known.committed_ms == UNKNOWN) & (known.held_ms < held_ms)
+        if gone.any():
+            found = True
+            _put(topics, topic, known.at(np.flatnonzero(~gone)))
+    return found
 
 
 def is_as_told(read: TopicPositions, told: TopicPositions | None) -> bool:

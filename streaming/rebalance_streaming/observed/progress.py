@@ -101,16 +101,18 @@ class Progress:
     def __init__(self) -> None:
         self._topics: dict[str, CommitRings] = {}
         self._ends: dict[str, _Ends] = {}
-        self._read_to: dict[int, int] = {}
+        #: Per partition of the log, its era and the offset up to which rows of commits were taken.
+        self._read_to: dict[int, tuple[int, int]] = {}
         self.first_commit_ms: int | None = None
         self.last_commit_ms: int | None = None
         self.jumps: list[Jump] = []
 
     def take_commits(self, summary: CommitActivity) -> None:
         """Take up a summary; a repetition changes nothing."""
-        if summary.last_log_offset <= self._read_to.get(summary.log_partition, UNKNOWN):
+        at = (summary.log_era, summary.last_log_offset)
+        if at <= self._read_to.get(summary.log_partition, (0, UNKNOWN)):
             return
-        self._read_to[summary.log_partition] = summary.last_log_offset
+        self._read_to[summary.log_partition] = at
         for name, commits in summary.topics.items():
             self._take_topic(name, commits)
             newest = max(commits.committed_at_ms)

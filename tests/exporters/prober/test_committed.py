@@ -1,5 +1,6 @@
 """Committed offsets asked of the coordinator, for readers that did not see the commits."""
 
+from collections.abc import Iterable
 from types import SimpleNamespace
 from typing import Any
 
@@ -11,7 +12,13 @@ from coordinators import commit_offsets
 from exporters.prober.probing import make_config, probing
 from exporters.prober.test_probe_broker import name, publish_group  # noqa: F401
 from making_topics import create_topic
-from rebalance_exporters.prober.committed import AGAIN_SECONDS, PATIENCE_SECONDS, CommittedAsker
+from rebalance_contract import GroupSnapshot, Probe, encode
+from rebalance_exporters.prober.committed import AGAIN_SECONDS, PATIENCE_SECONDS, CommittedAsker, CommittedRound
+from rebalance_exporters.prober.config import ProbeConfig
+from rebalance_exporters.prober.interests import Interests
+from rebalance_exporters.prober.metrics import ProbeMetrics
+from rebalance_exporters.prober.tasks import Complaints
+from rebalance_exporters.prober.watch_committed import CommittedWatch
 from waiting import wait_for
 
 
@@ -97,6 +104,33 @@ def test_a_group_whose_coordinator_is_moving_is_asked_again_soon_and_a_forbidden
     assert any("kafka-acls" in each for each in first.errors)
     brokers.errors.clear()
     assert list(asker.ask(["g0", "g1", "g2"], 5.0).offsets) == ["g1"]
+
+
+class _Asker:
+    """Answers for one group with what it is given."""
+
+    def __init__(self) -> None:
+        self.held: dict[str, dict[str, int | None]] = {}
+
+    def ask(self, groups: Iterable[str], _now: float) -> CommittedRound:
+        return CommittedRound(dict.fromkeys(groups, self.held))
+
+
+def test_that_a_coordinator_holds_nothing_is_told_once_and_when_it_changes():
+    """Else offsets that expired would be lag for ever."""
+    asker, told, interests = _Asker(), list[Probe](), Interests("c")
+    interests.apply_group(b"c/g0", encode(GroupSnapshot("c", "g0", "classic", "Empty")))
+    watch = CommittedWatch(
+        ProbeConfig(cluster="c", reads_log=False),
+        asker=asker,
+        interests=interests,
+        publish=told.append,
+        complaints=Complaints(ProbeMetrics(), lambda _: None),
+    )
+    for held in ({}, {}, {"orders": {"0": 7}}, {"orders": {"0": 7}}, {}):
+        asker.held = held
+        watch.cycle()
+    assert [each.committed_offsets for each in told] == [{}, {"orders": {"0": 7}}, {}]
 
 
 @pytest.mark.broker
