@@ -17,7 +17,8 @@ class CoordinatorEvent:
     group epoch of KIP-848. `member_id` is the member that did it or that it happened to, of `preparing` the one that
     set it off where it names one, of `assigned` the leader; `replaced_id` the id that a static member had before.
     `members` counts the group's. `trigger` is told by `preparing` only. `reason`: what the client gave as its own
-    (KIP-800), or the coordinator where it has words of its own; null: none.
+    (KIP-800), or the coordinator where it has words of its own; null: none. `broker` wrote the line; null: it does not
+    say.
     """
 
     at_ms: int
@@ -30,6 +31,7 @@ class CoordinatorEvent:
     trigger: AnyTrigger | None = None
     reason: str | None = None
     exact: bool = True
+    broker: int | None = None
 
 
 @dataclass(frozen=True, slots=True)

@@ -12,6 +12,7 @@ from histories import HOUR, MINUTE, SECOND, T0, history, member, picture, rebala
 from rebalance_contract import CoordinatorAct, CoordinatorEvent
 from rebalance_streaming.detect.episode import EpisodeContext, look_at
 from rebalance_streaming.detect.judging_time import JudgingTime
+from rebalance_streaming.detect.rules.coordinator import coordinator_overload
 from rebalance_streaming.detect.rules.failover import coordinator_failover, find_failover
 from rebalance_streaming.detect.thresholds import Thresholds
 from rebalance_streaming.observed.confidence import CERTAIN, PLAUSIBLE, STRONG
@@ -89,9 +90,9 @@ def test_a_rebalance_right_after_a_failover_is_its_effect(
 # --- Told by a broker's log ---
 
 
-def loaded(known: GroupHistory, *times: int) -> GroupHistory:
-    """Let brokers write that they loaded the group."""
-    known.coordinator_log.take(CoordinatorEvent(at, CoordinatorAct.LOADED, members=2) for at in times)
+def loaded(known: GroupHistory, *times: int, broker: int | None = None) -> GroupHistory:
+    """Let a broker write that it loaded the group."""
+    known.coordinator_log.take(CoordinatorEvent(at, CoordinatorAct.LOADED, broker=broker) for at in times)
     return known
 
 
@@ -118,3 +119,24 @@ def test_probes_and_a_log_tell_of_one_move():
     assert "broker 1 to broker 2" in found.summary
     (later,) = asked(coordinator_failover, look(loaded(known, NOW - SECOND), NOW))
     assert "moved to another" in later.summary
+
+
+def test_a_log_that_names_its_broker_tells_from_which_to_which():
+    """The broker that wrote of the group before, and the one that loaded it."""
+    known = loaded(loaded(history(picture(T0, A, B)), T0, broker=3), MOVED_MS, broker=2)
+    (found,) = asked(coordinator_failover, look(known, NOW))
+    assert "moved from broker 3 to broker 2" in found.summary
+
+
+def test_a_broker_that_has_the_group_again_was_started_again_or_is_not_well():
+    """Once it may have been restarted; more often it stands still at times, and is no failover."""
+    known = loaded(loaded(history(picture(T0, A, B)), T0, broker=1), MOVED_MS, broker=1)
+    (once,) = asked(coordinator_failover, look(known, NOW))
+    assert "or was started again" in once.summary
+    assert not list(asked(coordinator_overload, look(known, NOW)))
+    loaded(known, MOVED_MS + 30 * SECOND, broker=1)
+    assert not list(asked(coordinator_failover, look(known, NOW)))
+    (found,) = asked(coordinator_overload, look(known, NOW))
+    assert (found.confidence, found.started_at_ms) == (PLAUSIBLE, MOVED_MS)
+    assert "Broker 1 lost the group and had it again 2 times within 30.0 s" in found.summary
+    assert not list(asked(coordinator_overload, look(known, NOW + 10 * MINUTE)))

@@ -94,11 +94,18 @@ def emptied_and_joined() -> Rebalance:
     return anew(generations=steps)
 
 
+def in_several_rounds() -> Rebalance:
+    """Make two generations: in the first all were replaced, the second could not be stored, say."""
+    (first,) = anew().generations
+    return anew(generations=(first, Generation(3, "other", assigned_at_ms=BACK_MS + 5 * SECOND)))
+
+
 @pytest.mark.parametrize(
     "of",
     [
         pytest.param(emptied_and_joined(), id="it removed them after their session"),
         pytest.param(anew(took_ms=MINUTE), id="they waited for each other"),
+        pytest.param(in_several_rounds(), id="it took several rounds"),
         pytest.param(rebalance(BACK_MS, [A, B], [A, NEW_B], reason="replacement"), id="one stayed"),
         pytest.param(rebalance(BACK_MS, [A, B], [NEW_A]), id="one is not back"),
     ],

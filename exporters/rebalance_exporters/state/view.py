@@ -343,7 +343,7 @@ class View:
         expect_room(self._lags, identity, self._max_groups)
         known = self._lags.get(identity)
         if known is not None and replace(known, at_ms=lag.at_ms) == lag:
-            # Told again, as quiet groups are every minute: who shows it need not write it again.
+            # Told again, as each group is once a day: who shows it need not write it again.
             return
         self._weights.put((LAG, identity), len(value))
         self._lags[identity] = lag

@@ -38,6 +38,7 @@ from rebalance_contract import (
     SilenceKind,
 )
 from rebalance_contract.clients import ClientActivity
+from rebalance_contract.turns import next_turn
 from rebalance_streaming.detect.config import DetectConfig
 from rebalance_streaming.detect.detector import Detector
 from rebalance_streaming.detect.findings import topic_key
@@ -57,6 +58,8 @@ _FIRST_KINDS = tuple((topic.name, NOT_UNDERSTOOD) for topic in DIAGNOSED)
 #: Reports of groups of which neither the log nor a probe tells.
 DROPPED_REPORT = ("client report", "group not known")
 _TIMING_MS, _STATUS_MS = 10_000, 2_000
+#: What stands is published again once in so long, a group at a time: topics drop what nobody renews for a week.
+_RENEWAL_MS, _RENEWALS_EVERY_MS = 86_400_000, 60_000
 #: Errors told in the log, per stage and reason; the rest is counted.
 _TOLD = 3
 
@@ -104,6 +107,7 @@ class Engine:
         self._quarantined: Counter[tuple[str, str]] = Counter(dict.fromkeys(_FIRST_KINDS, 0))
         self._probed_ms: int | None = None
         self._timed_ms = self._status_ms = 0
+        self._renewed_ms: int | None = None
 
     # --- What happens ---
 
@@ -240,6 +244,7 @@ class Engine:
         rows = self._take_judgement(self._detector.advance(judged_ms, most))
         rows += self._due_lags(now_ms)
         rows += {**impacts, **self._take_impacts()}.values()
+        rows += self._renewals(now_ms)
         if now_ms - self._timed_ms >= _TIMING_MS:
             self._timed_ms = now_ms
             rows += self._detector.timings(now_ms)
@@ -307,6 +312,20 @@ class Engine:
             if known is None or _APART_FROM_TIME(row) != _APART_FROM_TIME(known):
                 self._published[group] = row
                 yield row
+
+    def _renewals(self, now_ms: int) -> Iterator[Output]:
+        """Yield what stands of the groups whose turn of the day came since the last call, as it was published last."""
+        since_ms = now_ms if self._renewed_ms is None else self._renewed_ms
+        if self._renewed_ms is not None and now_ms - since_ms < _RENEWALS_EVERY_MS:
+            return
+        self._renewed_ms = now_ms
+        for group, lag in self._published.items():
+            if next_turn(group, since_ms, _RENEWAL_MS) <= now_ms:
+                yield lag
+                totals = self._impact.totals(group)
+                if totals is not None:
+                    yield totals
+                yield from self._detector.findings.firing(group)
 
     def _lag_row(self, group: str, now_ms: int) -> GroupLag:
         """Return a group's lag with its windows that end at a time in epoch milliseconds."""

@@ -158,6 +158,11 @@ class ImpactTracker:
         rows, self._changed = list(self._changed.values()), {}
         return rows
 
+    def totals(self, group: str) -> GroupImpact | None:
+        """Return a group's totals; null where nothing was ever counted of it."""
+        known = self._groups.get(group)
+        return None if known is None or known.totals == GroupImpact(self._cluster, group) else known.totals
+
     def lost_ms(self, group: str, from_ms: int) -> int:
         """Return the partition-milliseconds lost after a moment."""
         costs = self._groups.get(group)

@@ -83,6 +83,15 @@ _RULES: Mapping[str, str] = {
 }
 
 
+@dataclass(frozen=True, slots=True)
+class Load:
+    """That a broker loaded the group. `before` wrote of it until then; null: not known."""
+
+    at_ms: int
+    before: int | None
+    broker: int | None
+
+
 @dataclass(slots=True)
 class CoordinatorLog:
     """The events of one group, in the order of their times."""
@@ -134,9 +143,15 @@ class CoordinatorLog:
         begun = self._preparing(rebalance.started_before_ms - _SAME_MS, until_ms)
         return next((each.at_ms for each in begun if each.trigger == CoordinatorTrigger.STORE_FAILED), None)
 
-    def loaded_at(self) -> list[int]:
+    def loads(self) -> list[Load]:
         """Return when brokers wrote that they loaded the group from the log, oldest first."""
-        return [each.at_ms for each in self._events if each.act == CoordinatorAct.LOADED]
+        found: list[Load] = []
+        before: int | None = None
+        for each in self._events:
+            if each.act == CoordinatorAct.LOADED:
+                found.append(Load(each.at_ms, before, each.broker))
+            before = before if each.broker is None else each.broker
+        return found
 
     def settled_after(self, seen_ms: int, until_ms: int | None) -> int | None:
         """Return when the coordinator first wrote that a join phase seen then was over; null: no line tells."""

@@ -1,6 +1,7 @@
 """Each line that a coordinator of some version writes becomes the event that it tells of, and nothing else does."""
 
 from collections import Counter
+from dataclasses import replace
 
 import pytest
 
@@ -17,9 +18,9 @@ from wire.broker_logs.lines import JAVA, LINES, SCALA, A, B, java, scala
     ("version", "line", "expected"), LINES, ids=lambda each: each if isinstance(each, str) and len(each) < 9 else ""
 )
 def test_a_line_is_the_event_that_it_tells_of(version: str, line: str, expected: CoordinatorEvent):
-    """Group, members, generation, trigger and reason are taken from the line, and its own time."""
+    """Group, members, generation, trigger and reason are taken from the line, its own time, and who wrote it."""
     lines = decode_record(line.encode(), None)
-    assert lines.events == [("g", expected)]
+    assert lines.events == [("g", replace(expected, broker=1))]
     assert lines.counts == {LineOutcome.DECODED: 1}
 
 

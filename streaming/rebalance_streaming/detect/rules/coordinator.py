@@ -25,7 +25,7 @@ from rebalance_streaming.detect.episode import Episode, ExplainedDeparture
 from rebalance_streaming.detect.group_view import Condition, GroupView
 from rebalance_streaming.detect.judging_time import JudgingTime
 from rebalance_streaming.detect.rules import failover, leader
-from rebalance_streaming.detect.rules.failover import moved_lately
+from rebalance_streaming.detect.rules.failover import OFTEN, moved_lately, regained
 from rebalance_streaming.detect.rules.standing import client_of, is_reporting
 from rebalance_streaming.detect.thresholds import Thresholds
 from rebalance_streaming.detect.verdict import Verdict, subject_of
@@ -150,9 +150,11 @@ def find_standstill(episode: Episode) -> Verdict | None:
 def _all_joined_anew(episode: Episode) -> bool:
     """Whether all members were lost, and joined at once in the very generation that went on without them."""
     rebalance, lost, barrier = episode.rebalance, episode.departures, episode.longest_barrier
-    if rebalance.is_at_least or len(lost) < len(rebalance.members_before):
+    if rebalance.is_at_least or len(rebalance.generations) > 1 or len(lost) < len(rebalance.members_before):
         return False
-    if barrier is not None and barrier.waited_ms >= episode.long_barrier_ms:
+    # Their former ids are waited for until a session is over, which begins when the coordinator goes on.
+    longest_ms = max(episode.long_barrier_ms, max(each.session_ms for each in lost) + _THAW_MS)
+    if barrier is not None and barrier.waited_ms > longest_ms:
         return False
     came = {each.member_id for each in rebalance.members_after}
     backs = (each.back_as.member_id if each.back_as is not None else None for each in lost)
@@ -160,20 +162,31 @@ def _all_joined_anew(episode: Episode) -> bool:
 
 
 def coordinator_overload(look: GroupView, time: JudgingTime) -> Iterator[Verdict]:
-    """Several clients at once wait long for the answers to their requests: the coordinator is slow."""
-    moves = moved_lately(look, time)
-    if moves == 1:
-        return
+    """Several clients at once wait long for the coordinator's answers, or its broker loses the group repeatedly."""
+    told, moves, back = _waiting_clients(look, time), moved_lately(look, time), regained(look, time)
+    slow = [(each, ms) for each, ms in told if ms > look.thresholds.overload_response_ms]
+    # Whoever waits for one that just moved does not wait for a slow one.
+    if moves != 1 and len(slow) >= _SLOW_CLIENTS and 2 * len(slow) >= len(told):
+        yield _overloaded(look, slow, len(told), moves)
+    elif len(back) >= OFTEN:
+        yield say(
+            "coordinator_overload.regained",
+            back[0].at_ms,
+            broker=back[-1].after,
+            times=len(back),
+            span=back[-1].at_ms - back[0].at_ms,
+        )
+
+
+def _waiting_clients(look: GroupView, time: JudgingTime) -> list[tuple[Member, float]]:
+    """Return how long members that ran on time waited for an answer at most, in ms; empty where none waited long."""
     names = (RESPONSE_MAX,) if _joined_lately(look, time) else (RESPONSE_MAX, ANY_RESPONSE_MAX)
     limit = look.thresholds.overload_response_ms
     if not any((_response_ms(look, each, names) or 0) > limit for each in look.history.clients):
-        return
+        return []
     pairs = ((each, client_of(look, each)) for each in look.members)
     reporting = [(each, client) for each, client in pairs if client is not None and _ran_on_time(look, time, client)]
-    told = [(each, ms) for each, client in reporting if (ms := _response_ms(look, client, names)) is not None]
-    slow = [(each, ms) for each, ms in told if ms > limit]
-    if len(slow) >= _SLOW_CLIENTS and 2 * len(slow) >= len(told):
-        yield _overloaded(look, slow, len(told), moves)
+    return [(each, ms) for each, client in reporting if (ms := _response_ms(look, client, names)) is not None]
 
 
 def _joined_lately(look: GroupView, time: JudgingTime) -> bool:

@@ -25,6 +25,8 @@ from rebalance_streaming.observed.history import GroupHistory
 #: A failover is over at most this long before a probe sees the new coordinator (AWS quotes 2 min of client errors).
 _UNSEEN_MS = 150_000
 _MINUTE_MS = 60_000
+#: A broker that loses a group and has it again so often is not well; once it may have been started again.
+OFTEN = 2
 _AFTER_FAILOVER = frozenset(
     {
         RebalanceReason.DEPARTURE,
@@ -38,8 +40,11 @@ _AFTER_FAILOVER = frozenset(
 
 
 @dataclass(frozen=True, slots=True)
-class _Move:
-    """A coordinator took over between `from_ms` and `at_ms`, and wrote so at `loaded_ms`; null: not known."""
+class Move:
+    """A coordinator took over between `from_ms` and `at_ms`, and wrote so at `loaded_ms`; null: not known.
+
+    `before` and `after` are brokers; `is_back`: it is the same one, which had lost the group and has it again.
+    """
 
     from_ms: int
     at_ms: int
@@ -47,20 +52,30 @@ class _Move:
     after: int | None = None
     loaded_ms: int | None = None
 
+    @property
+    def is_back(self) -> bool:
+        """Whether a broker has again what it had before."""
+        return self.before is not None and self.before == self.after
 
-def _moves(history: GroupHistory) -> list[_Move]:
+    @property
+    def is_named(self) -> bool:
+        """Whether it is known to have gone from one broker to another."""
+        return self.before is not None and self.after is not None and not self.is_back
+
+
+def _moves(history: GroupHistory) -> list[Move]:
     """Return when coordinators took over, oldest first: as probes saw it, to the moment where a broker's log tells."""
     seen = [
-        _Move(_answered_ms(history, after.at_ms), after.at_ms, before.broker, after.broker)
+        Move(_answered_ms(history, after.at_ms), after.at_ms, before.broker, after.broker)
         for before, after in pairwise(history.coordinators)
     ]
-    for loaded_ms in history.coordinator_log.loaded_at():
-        place = bisect_left(seen, loaded_ms, key=lambda each: each.at_ms)
-        same = seen[place] if place < len(seen) and seen[place].from_ms <= loaded_ms else None
+    for load in history.coordinator_log.loads():
+        place = bisect_left(seen, load.at_ms, key=lambda each: each.at_ms)
+        same = seen[place] if place < len(seen) and seen[place].from_ms <= load.at_ms else None
         if same is None:
-            seen.insert(place, _Move(loaded_ms, loaded_ms, loaded_ms=loaded_ms))
+            seen.insert(place, Move(load.at_ms, load.at_ms, load.before, load.broker, load.at_ms))
         elif same.loaded_ms is None:
-            seen[place] = replace(same, from_ms=loaded_ms, loaded_ms=loaded_ms)
+            seen[place] = replace(same, from_ms=load.at_ms, loaded_ms=load.at_ms)
     return seen
 
 
@@ -73,7 +88,8 @@ def _answered_ms(history: GroupHistory, moved_ms: int) -> int:
 def coordinator_failover(look: GroupView, time: JudgingTime) -> Iterator[Verdict]:
     """The group's coordinator moved to another broker, and no rebalance came of it: as it should be (F14)."""
     for move in _moves(look.history)[-1:]:
-        if not time.is_within(move.at_ms, look.thresholds.resolve_after_ms):
+        lost_again = move.is_back and len(regained(look, time)) >= OFTEN
+        if lost_again or not time.is_within(move.at_ms, look.thresholds.resolve_after_ms):
             return
         reach = move.at_ms + _longest_session(look.members) + look.thresholds.failover_window_ms
         since = look.history.since_ms(move.from_ms)
@@ -84,11 +100,17 @@ def coordinator_failover(look: GroupView, time: JudgingTime) -> Iterator[Verdict
                 "coordinator_failover.beside" if near else "coordinator_failover.harmless",
                 move.at_ms,
                 rebalance_ids=tuple(near),
-                named=move.before is not None,
-                before=move.before,
+                named=move.is_named,
+                before=move.before if move.is_named else None,
                 after=move.after,
                 loaded=move.loaded_ms is not None,
             )
+
+
+def regained(look: GroupView, time: JudgingTime) -> list[Move]:
+    """Return when brokers had again what they had lost, within the time that findings stand."""
+    moves = (each for each in _moves(look.history) if each.is_back)
+    return [each for each in moves if time.is_within(each.at_ms, look.thresholds.resolve_after_ms)]
 
 
 def moved_lately(look: GroupView, time: JudgingTime) -> int:
@@ -125,8 +147,8 @@ def find_failover(episode: Episode) -> Verdict | None:
         move.at_ms,
         confidence=STRONG if sure else PLAUSIBLE,
         rebalance_ids=(rebalance.rebalance_id,),
-        named=move.before is not None,
-        before=move.before,
+        named=move.is_named,
+        before=move.before if move.is_named else None,
         after=move.after,
         loaded=move.loaded_ms is not None,
         later=max(0, began_ms - move.at_ms),

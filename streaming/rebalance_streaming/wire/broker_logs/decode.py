@@ -6,6 +6,7 @@ which outcome. Whatever a line is, it ends in one; only a record in which no lin
 
 from __future__ import annotations
 
+import re
 from collections import Counter
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass, field, replace
@@ -28,6 +29,8 @@ AHEAD_MS = 120_000
 #: What the coordinators write before each line (`logIdent`; LogContext of the runtime).
 _MARKS = ("[GroupCoordinator ", "[GroupMetadataManager ")
 _MARK_END = "] "
+#: `[GroupCoordinator 1]`, `[GroupCoordinator id=1 topic=…]`, `[GroupMetadataManager brokerId=1]`.
+_BROKER = re.compile(r"\[Group\w+ (?:id=|brokerId=)?(\d{1,9})[\] ]")
 #: Loggers in brackets behind the line, as Kafka's own pattern puts them.
 _LOGGERS = ("GroupCoordinator", "GroupMetadataManager", "ClassicGroup", "GroupCoordinatorShard", "CoordinatorRuntime")
 _CRI_STREAMS = (" stdout ", " stderr ")
@@ -94,7 +97,11 @@ def read_line(
     for each in TEXTS:
         values = each.template.match(body)
         if values is not None:
-            return _events(each, values, _time(line, text[:begin], observed_ms, to_utc), observed_ms)
+            broker = _BROKER.match(message)
+            found = _events(each, values, _time(line, text[:begin], observed_ms, to_utc), observed_ms)
+            if broker is None or isinstance(found, LineOutcome):
+                return found
+            return [(group, replace(event, broker=int(broker[1]))) for group, event in found]
     return LineOutcome.OTHER if _says_nothing(body) else LineOutcome.UNKNOWN_TEXT
 
 
