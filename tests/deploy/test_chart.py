@@ -39,6 +39,8 @@ from rebalance_streaming.config import StreamConfig
 pytestmark = pytest.mark.tools
 
 PORTS = {"stream": StreamConfig().listen_port, "export": ExportConfig().listen_port, "probe": ProbeConfig().listen_port}
+#: Digests of two images.
+ONE, OTHER = f"sha256:{'1' * 64}", f"sha256:{'2' * 64}"
 #: Kinds without a published schema among the tools.
 UNCHECKED = ("SparkApplication",)
 
@@ -264,6 +266,28 @@ def test_a_spark_application_runs_the_same(tmp_path: Path) -> None:
 
 
 @pytest.mark.parametrize(
+    ("digests", "image", "spark_image"),
+    [
+        ({}, f"rebalance-monitor:{__version__}", f"rebalance-monitor-spark:{__version__}"),
+        ({"image": ONE}, f"rebalance-monitor@{ONE}", f"rebalance-monitor-spark:{__version__}"),
+        ({"image": ONE, "spark": OTHER}, f"rebalance-monitor@{ONE}", f"rebalance-monitor-spark@{OTHER}"),
+        ({"spark": OTHER}, f"rebalance-monitor:{__version__}", f"rebalance-monitor-spark@{OTHER}"),
+    ],
+    ids=["none", "one", "both", "that of Spark"],
+)
+def test_each_image_has_a_digest_of_its_own(
+    digests: Mapping[str, str], image: str, spark_image: str, tmp_path: Path
+) -> None:
+    """No repository has an image under the digest of another one."""
+    spark = {**SPARK["stream"]["sparkApplication"], "digest": digests.get("spark", "")}
+    stream = {**SPARK["stream"], "sparkApplication": spark}
+    documents = render({**SPARK, "image": {"digest": digests.get("image", "")}, "stream": stream}, tmp_path)
+    (application,) = of_kind(documents, "SparkApplication")
+    assert application["spec"]["image"] == spark_image
+    assert {each["spec"]["containers"][0]["image"] for each in pods(documents)} == {image}
+
+
+@pytest.mark.parametrize(
     ("values", "sentence"),
     [
         ({}, "/kafka/bootstrapServers"),
@@ -277,6 +301,10 @@ def test_a_spark_application_runs_the_same(tmp_path: Path) -> None:
         ),
         ({"kafka": {"bootstrapServers": "b:1"}, "stream": {"kind": "sparkApplication"}}, "must be a URI"),
         ({"kafka": {"bootstrapServers": "b:1"}, "image": {"digest": "latest"}}, "/image/digest"),
+        (
+            {"kafka": {"bootstrapServers": "b:1"}, "stream": {"sparkApplication": {"digest": "latest"}}},
+            "/stream/sparkApplication/digest",
+        ),
     ],
 )
 def test_wrong_values_are_refused(values: Mapping[str, Any], sentence: str, tmp_path: Path) -> None:
