@@ -84,7 +84,7 @@ def test_the_chart_has_the_versions_of_the_package() -> None:
 
 @pytest.mark.parametrize(
     ("values", "count"),
-    [({}, 10), (SPLIT, 14), (EVERYTHING, 19), (SPARK, 18)],
+    [({}, 10), (SPLIT, 14), (EVERYTHING, 19), (SPARK, 19)],
     ids=["default", "split", "all", "spark"],
 )
 def test_kubernetes_takes_it(values: Mapping[str, Any], count: int, schemas: Path, tmp_path: Path) -> None:
@@ -236,6 +236,29 @@ def test_services_and_policies_choose_the_pods(everything: list[dict[str, Any]])
     for monitor in monitors:
         wanted = monitor["spec"]["selector"]["matchLabels"]
         assert len([each for each in services if wanted.items() <= each["metadata"]["labels"].items()]) == 1
+
+
+@pytest.mark.parametrize("servers", [[], [{"ipBlock": {"cidr": "10.0.0.1/32"}}]], ids=["everywhere", "there"])
+def test_a_driver_reaches_what_makes_its_executors(servers: list[Any], tmp_path: Path) -> None:
+    """The API server from drivers alone, and driver and executors each other; without executors nobody needs either."""
+    allowed = {**SPARK["networkPolicy"], "extraEgress": [], "apiServerTo": servers}
+    documents = render({**SPARK, "networkPolicy": allowed}, tmp_path)
+    of_all, of_drivers = (each["spec"] for each in of_kind(documents, "NetworkPolicy"))
+    (application,) = of_kind(documents, "SparkApplication")
+    driver, executor = (application["spec"][part]["labels"] for part in ("driver", "executor"))
+    chosen = of_drivers["podSelector"]["matchLabels"]
+    assert chosen.items() <= driver.items()
+    others = [executor, *(pod["metadata"]["labels"] for pod in pods(documents))]
+    assert not any(chosen.items() <= labels.items() for labels in others)
+    (rule,) = of_drivers["egress"]
+    assert [each["port"] for each in rule["ports"]] == [443, 6443]
+    assert rule.get("to", []) == servers
+    own = [{"podSelector": of_all["podSelector"]}]
+    assert of_all["podSelector"]["matchLabels"].items() <= executor.items() & driver.items()
+    assert [each for each in of_all["ingress"] if each.get("from") == own] == [{"from": own}]
+    assert [each for each in of_all["egress"] if each.get("to") == own] == [{"to": own}]
+    (alone,) = of_kind(render(EVERYTHING, tmp_path), "NetworkPolicy")
+    assert 6443 not in [each["port"] for rule in alone["spec"]["egress"] for each in rule.get("ports", ())]
 
 
 def test_jobs_have_the_names_that_alerts_look_for(everything: list[dict[str, Any]]) -> None:
