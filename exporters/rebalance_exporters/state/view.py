@@ -132,7 +132,6 @@ class View:
         self._apply_to: Mapping[str, Callable[[bytes, bytes | None], None]] = {
             REBALANCES: self._apply_rebalance,
             STATUS: self._apply_status,
-            FINDINGS: self._apply_finding,
             HEARTBEATS: self._apply_timing,
             LAG: self._apply_lag,
             IMPACT: self._apply_impact,
@@ -163,6 +162,8 @@ class View:
             row.value.decode()
         if row.topic == GROUPS:
             self._apply_group(row.key, row)
+        elif row.topic == FINDINGS:
+            self._apply_finding(row.key, row.value, is_new=not row.was_there)
         else:
             self._apply_to[row.topic](row.key, row.value)
 
@@ -375,7 +376,7 @@ class View:
         if self._rebalances.put_impact(identity, impact.rebalance_id, KeptImpact(value, impact.lost_partition_ms)):
             self._note("rebalance", identity, impact.rebalance_id)
 
-    def _apply_finding(self, key: bytes, value: bytes | None) -> None:
+    def _apply_finding(self, key: bytes, value: bytes | None, *, is_new: bool) -> None:
         name = key.decode(errors="backslashreplace")
         if value is None:
             gone = self._findings.drop(name)
@@ -391,7 +392,7 @@ class View:
         known = self._findings.get(identity, name)
         self._weights.put((FINDINGS, name), len(value))
         try:
-            self._findings.put(name, finding)
+            self._findings.put(name, finding, is_new=is_new)
         except RefusedError:
             if known is None:
                 self._weights.drop((FINDINGS, name))
