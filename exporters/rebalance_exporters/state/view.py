@@ -29,6 +29,7 @@ from rebalance_exporters.state.kept import (
     KeptRebalances,
     keep_rebalance,
 )
+from rebalance_exporters.state.late_events import LateEvents
 from rebalance_exporters.state.picture import Changes, Picture, RebalanceHistory
 from rebalance_exporters.state.rows import (
     REFUSALS,
@@ -117,6 +118,7 @@ class View:
         self._rebalances = KeptRebalances(keep_rebalances)
         self._causes = Causes(_CAUSES_PER_KEPT * keep_rebalances)
         self._findings = KeptFindings()
+        self._late_events = LateEvents()
         self._status: dict[bytes, contract.Status] = {}
         self._caught_up_until: dict[tuple[str, str], tuple[int, int]] = {}
         self._timings: dict[GroupKey, contract.GroupTiming] = {}
@@ -216,6 +218,7 @@ class View:
                 lags=dict(self._lags),
                 costs=dict(self._costs),
                 findings=dict(self._findings.by_group),
+                late_events=dict(self._late_events.totals),
                 timings=dict(self._timings),
                 examples=dict(self._rebalances.examples),
                 reports=tuple(s for s in status if isinstance(s, contract.ReportTotals)),
@@ -283,6 +286,7 @@ class View:
         expect_room(self._snapshots, identity, self._max_groups)
         self._weights.put((GROUPS, identity), len(row.value))
         self._states[identity] = fold_state(self._states.get(identity), snapshot.state, _state_at_ms(row, snapshot))
+        self._late_events.note(known, snapshot, is_new=not row.was_there)
         self._snapshots[identity] = snapshot
         self._show(identity)
         self._note("group", identity)
