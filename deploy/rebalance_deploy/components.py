@@ -50,7 +50,16 @@ def detect_config(sources: Sources) -> DetectConfig:
 
 def export_config(sources: Sources) -> ExportConfig:
     """Return the exporter's settings. Raises UserError naming everything that is wrong with them."""
-    return _accepted(load(ExportConfig, "export", sources, SECTIONS))
+    config = _accepted(load(ExportConfig, "export", sources, SECTIONS))
+    problems = [
+        f"export.further_clusters, {name!r}: {text}"
+        for name, kafka, _ in config.each_cluster()
+        if name
+        for text in refused_by_librdkafka(kafka)
+    ]
+    if problems:
+        raise UserError("; ".join(problems))
+    return config
 
 
 def probe_config(sources: Sources) -> ProbeConfig:
@@ -130,7 +139,7 @@ def run_stream(
 def run_export(sources: Sources, stop: threading.Event) -> None:
     """Run the exporter in this process until `stop` is set."""
     config = export_config(sources)
-    log = configure(log_config(sources), "export", config.kafka)
+    log = configure(log_config(sources), "export", *(kafka for _, kafka, _ in config.each_cluster()))
     limit_stop(stop, log.warn, "export")
     from rebalance_exporters import server  # noqa: PLC0415
     from rebalance_exporters.web.config import load_web_config  # noqa: PLC0415

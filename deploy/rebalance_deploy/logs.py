@@ -87,12 +87,13 @@ class _JsonLines(_Lines):
         return json.dumps({**fields, **more}, ensure_ascii=False)
 
 
-def configure(config: LogConfig, process: str, kafka: Mapping[str, str]) -> Log:
-    """Send everything that this process logs to standard error; `kafka` are its client properties.
+def configure(config: LogConfig, process: str, *kafka: Mapping[str, str]) -> Log:
+    """Send everything that this process logs to standard error; `kafka` are its client properties, of each cluster.
 
     What `say` and `warn` get may begin with the name of the process, which every line has.
     """
-    formatter = (_JsonLines if config.format == "json" else _Lines)(process, secrets_of(kafka))
+    secrets = [secret for each in kafka for secret in secrets_of(each)]
+    formatter = (_JsonLines if config.format == "json" else _Lines)(process, secrets)
     handler = logging.StreamHandler(sys.stderr)
     handler.setFormatter(formatter)
     level = logging.getLevelNamesMapping()[config.level.upper()]

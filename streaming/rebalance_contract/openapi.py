@@ -27,7 +27,8 @@ that something cannot be known, never zero. A reader ignores fields that it does
 new version. Names in paths are percent-encoded, and a slash in a name is written as %2F."""
 
 _WHOLE_NUMBER = Annotated[int, msgspec.Meta(ge=0)]
-_SHORT = Annotated[int, msgspec.Meta(ge=0, le=api.LONGEST_REPORT)]
+_LIMIT = Annotated[int, msgspec.Meta(ge=1)]
+_SHORT = Annotated[int, msgspec.Meta(ge=1, le=api.LONGEST_REPORT)]
 
 
 @dataclass(frozen=True, slots=True)
@@ -84,10 +85,10 @@ OPERATIONS = (
         answer=api.GroupsAnswer,
         parameters=(
             _CLUSTER,
-            Parameter("limit", "At most so many.", _WHOLE_NUMBER),
+            Parameter("limit", "At most so many.", _LIMIT),
             Parameter("after", "Those that come after: `next` of the answer before."),
         ),
-        refusals={400: "A number is none."},
+        refusals={400: "A number is none, or a limit is 0."},
     ),
     Operation(
         name="group",
@@ -104,11 +105,11 @@ OPERATIONS = (
         answer=api.RebalancesAnswer,
         parameters=(
             *_OF_GROUP,
-            Parameter("limit", "At most so many.", _WHOLE_NUMBER),
+            Parameter("limit", "At most so many.", _LIMIT),
             Parameter("since_ms", "Those that go on, or ended at this time or later.", _WHOLE_NUMBER),
             Parameter("until_ms", "Those that began before this time.", _WHOLE_NUMBER),
         ),
-        refusals={400: "A number is none.", **_NO_GROUP},
+        refusals={400: "A number is none, or a limit is 0.", **_NO_GROUP},
     ),
     Operation(
         name="rebalance",
@@ -153,7 +154,7 @@ OPERATIONS = (
             Parameter("until_ms", "When it ended; now where it is not given.", _WHOLE_NUMBER),
             Parameter("limit", "At most so many groups, causes and settings each; 20 where it is not given.", _SHORT),
         ),
-        refusals={400: "A number is none or too large, or the period ends before it begins."},
+        refusals={400: "A number is none, or out of its range, or the period ends before it begins."},
     ),
     Operation(
         name="stream",

@@ -84,6 +84,11 @@ class Positions:
         self._readings = kept | begun
         return {place: each.position for place, each in self._readings.items()}
 
+    def was_there(self, place: Place, offset: int) -> bool:
+        """Whether a record was in its partition already when reading that began; false of one that was let go."""
+        reading = self._readings.get(place)
+        return reading is not None and offset < reading.end
+
     def pass_record(self, place: Place, offset: int) -> bool:
         """Note that a record was read; false of a partition that was let go."""
         return self._move(place, offset + 1, at_end=False)

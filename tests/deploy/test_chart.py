@@ -39,6 +39,8 @@ from rebalance_streaming.config import StreamConfig
 pytestmark = pytest.mark.tools
 
 PORTS = {"stream": StreamConfig().listen_port, "export": ExportConfig().listen_port, "probe": ProbeConfig().listen_port}
+#: Digests of two images.
+ONE, OTHER = f"sha256:{'1' * 64}", f"sha256:{'2' * 64}"
 #: Kinds without a published schema among the tools.
 UNCHECKED = ("SparkApplication",)
 
@@ -82,7 +84,7 @@ def test_the_chart_has_the_versions_of_the_package() -> None:
 
 @pytest.mark.parametrize(
     ("values", "count"),
-    [({}, 10), (SPLIT, 14), (EVERYTHING, 19), (SPARK, 18)],
+    [({}, 10), (SPLIT, 14), (EVERYTHING, 19), (SPARK, 19)],
     ids=["default", "split", "all", "spark"],
 )
 def test_kubernetes_takes_it(values: Mapping[str, Any], count: int, schemas: Path, tmp_path: Path) -> None:
@@ -236,6 +238,29 @@ def test_services_and_policies_choose_the_pods(everything: list[dict[str, Any]])
         assert len([each for each in services if wanted.items() <= each["metadata"]["labels"].items()]) == 1
 
 
+@pytest.mark.parametrize("servers", [[], [{"ipBlock": {"cidr": "10.0.0.1/32"}}]], ids=["everywhere", "there"])
+def test_a_driver_reaches_what_makes_its_executors(servers: list[Any], tmp_path: Path) -> None:
+    """The API server from drivers alone, and driver and executors each other; without executors nobody needs either."""
+    allowed = {**SPARK["networkPolicy"], "extraEgress": [], "apiServerTo": servers}
+    documents = render({**SPARK, "networkPolicy": allowed}, tmp_path)
+    of_all, of_drivers = (each["spec"] for each in of_kind(documents, "NetworkPolicy"))
+    (application,) = of_kind(documents, "SparkApplication")
+    driver, executor = (application["spec"][part]["labels"] for part in ("driver", "executor"))
+    chosen = of_drivers["podSelector"]["matchLabels"]
+    assert chosen.items() <= driver.items()
+    others = [executor, *(pod["metadata"]["labels"] for pod in pods(documents))]
+    assert not any(chosen.items() <= labels.items() for labels in others)
+    (rule,) = of_drivers["egress"]
+    assert [each["port"] for each in rule["ports"]] == [443, 6443]
+    assert rule.get("to", []) == servers
+    own = [{"podSelector": of_all["podSelector"]}]
+    assert of_all["podSelector"]["matchLabels"].items() <= executor.items() & driver.items()
+    assert [each for each in of_all["ingress"] if each.get("from") == own] == [{"from": own}]
+    assert [each for each in of_all["egress"] if each.get("to") == own] == [{"to": own}]
+    (alone,) = of_kind(render(EVERYTHING, tmp_path), "NetworkPolicy")
+    assert 6443 not in [each["port"] for rule in alone["spec"]["egress"] for each in rule.get("ports", ())]
+
+
 def test_jobs_have_the_names_that_alerts_look_for(everything: list[dict[str, Any]]) -> None:
     """The same as in the shipped configuration of Prometheus."""
     relabelled = [
@@ -264,6 +289,28 @@ def test_a_spark_application_runs_the_same(tmp_path: Path) -> None:
 
 
 @pytest.mark.parametrize(
+    ("digests", "image", "spark_image"),
+    [
+        ({}, f"rebalance-monitor:{__version__}", f"rebalance-monitor-spark:{__version__}"),
+        ({"image": ONE}, f"rebalance-monitor@{ONE}", f"rebalance-monitor-spark:{__version__}"),
+        ({"image": ONE, "spark": OTHER}, f"rebalance-monitor@{ONE}", f"rebalance-monitor-spark@{OTHER}"),
+        ({"spark": OTHER}, f"rebalance-monitor:{__version__}", f"rebalance-monitor-spark@{OTHER}"),
+    ],
+    ids=["none", "one", "both", "that of Spark"],
+)
+def test_each_image_has_a_digest_of_its_own(
+    digests: Mapping[str, str], image: str, spark_image: str, tmp_path: Path
+) -> None:
+    """No repository has an image under the digest of another one."""
+    spark = {**SPARK["stream"]["sparkApplication"], "digest": digests.get("spark", "")}
+    stream = {**SPARK["stream"], "sparkApplication": spark}
+    documents = render({**SPARK, "image": {"digest": digests.get("image", "")}, "stream": stream}, tmp_path)
+    (application,) = of_kind(documents, "SparkApplication")
+    assert application["spec"]["image"] == spark_image
+    assert {each["spec"]["containers"][0]["image"] for each in pods(documents)} == {image}
+
+
+@pytest.mark.parametrize(
     ("values", "sentence"),
     [
         ({}, "/kafka/bootstrapServers"),
@@ -277,6 +324,10 @@ def test_a_spark_application_runs_the_same(tmp_path: Path) -> None:
         ),
         ({"kafka": {"bootstrapServers": "b:1"}, "stream": {"kind": "sparkApplication"}}, "must be a URI"),
         ({"kafka": {"bootstrapServers": "b:1"}, "image": {"digest": "latest"}}, "/image/digest"),
+        (
+            {"kafka": {"bootstrapServers": "b:1"}, "stream": {"sparkApplication": {"digest": "latest"}}},
+            "/stream/sparkApplication/digest",
+        ),
     ],
 )
 def test_wrong_values_are_refused(values: Mapping[str, Any], sentence: str, tmp_path: Path) -> None:

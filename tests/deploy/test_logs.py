@@ -10,20 +10,22 @@ import os
 import re
 import subprocess
 import sys
+import threading
 import urllib.request
 import warnings
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
 import pytest
 
-from rebalance_deploy import logs
+from rebalance_deploy import components, logs
 from rebalance_deploy.errors import UserError
 from rebalance_deploy.log_settings import FORMATS, LogConfig
 from rebalance_deploy.logs import configure, hide_secrets, secrets_of, tell_failure
 from rebalance_deploy.settings import Sources
+from rebalance_exporters import server
 
 CANARY = "canary-Xy7pQ2"
 TIME = r"\d{4}-\d\d-\d\dT\d\d:\d\d:\d\d\.\d{3}Z"
@@ -132,6 +134,51 @@ def test_secrets_are_replaced_wherever_they_would_be_printed(form: str, printed:
     assert hide_secrets(f"x {CANARY}") == "x (hidden)"
 
 
+@pytest.fixture
+def two_clusters(tmp_path: Path) -> Callable[[str], Sources]:
+    """Makes settings of an exporter that shows a second cluster, whose client has these properties more."""
+
+    def make(properties: str) -> Sources:
+        file = tmp_path / "m.toml"
+        file.write_text(
+            f"""
+[kafka]
+"bootstrap.servers" = "127.0.0.1:1"
+"sasl.password" = "{CANARY}-own"
+"sasl.username" = "monitor"
+"sasl.mechanism" = "PLAIN"
+"security.protocol" = "SASL_PLAINTEXT"
+[[export.further_clusters]]
+cluster = "west"
+[export.further_clusters.kafka]
+"bootstrap.servers" = "127.0.0.1:2"
+"sasl.password" = "{CANARY}-west"
+{properties}
+"""
+        )
+        return Sources(file)
+
+    return make
+
+
+def test_secrets_of_further_clusters_are_replaced_too(
+    two_clusters: Callable[[str], Sources], printed: Printed, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """An exporter has client properties per cluster, each with secrets of its own."""
+    monkeypatch.setattr(components, "limit_stop", lambda *_: None)
+    monkeypatch.setattr(server, "run", lambda *_, **__: logging.getLogger("rebalance").warning("%s-west", CANARY))
+    components.run_export(two_clusters(""), threading.Event())
+    assert "WARNING export: (hidden)" in printed.getvalue()
+    assert hide_secrets(f"{CANARY}-own, {CANARY}-west") == "(hidden), (hidden)"
+
+
+def test_properties_of_further_clusters_are_tried(two_clusters: Callable[[str], Sources]) -> None:
+    """What librdkafka refuses is told before anything starts, by the cluster's name and without its secrets."""
+    with pytest.raises(UserError, match=r"^export\.further_clusters, 'west': .*socket\.timeout\.ms") as error:
+        components.export_config(two_clusters('"socket.timeout.ms" = "soon"'))
+    assert CANARY not in str(error.value)
+
+
 def test_a_short_secret_hides_no_ordinary_text() -> None:
     """Else an empty or tiny one would make every line unreadable."""
     assert secrets_of({"sasl.password": "", "bootstrap.servers": "b:1"}) == [""]
@@ -170,8 +217,6 @@ WRONG: dict[str, dict[str, str]] = {
 @pytest.mark.parametrize("process", ["stream", "probe", "export"])
 def test_no_sentence_about_settings_holds_a_secret(process: str, case: str) -> None:
     """Whatever else is wrong with them."""
-    from rebalance_deploy import components  # noqa: PLC0415
-
     load = {"stream": components.stream_config, "probe": components.probe_config, "export": components.export_config}
     names = {"BOOTSTRAP_SERVERS": "127.0.0.1:1", **WRONG[case]}
     environment = {f"REBALANCE_MONITOR_KAFKA_{name}": value for name, value in names.items()}
@@ -210,8 +255,6 @@ def test_no_sentence_about_a_file_quotes_it(name: str, text: str, tmp_path: Path
 
 def test_a_secret_in_a_flag_is_not_repeated() -> None:
     """Nor is it taken."""
-    from rebalance_deploy import components  # noqa: PLC0415
-
     for key in ("kafka.sasl.password", "kafka.SASL.PASSWORD", "kafka.java.sasl.jaas.config"):
         with pytest.raises(UserError) as error:
             components.export_config(Sources(flags=(f"{key}={CANARY}",)))

@@ -9,9 +9,12 @@ import subprocess
 from pathlib import Path
 
 import pytest
+from prometheus_client import ProcessCollector
 
 from rebalance_deploy.cli import cli
 from rebalance_deploy.stopping import STOP_SECONDS
+from rebalance_exporters.prober.metrics import ProbeMetrics
+from rebalance_exporters.stream_health import StreamHealth
 
 pytestmark = pytest.mark.tools
 
@@ -104,3 +107,14 @@ def test_it_runs_a_command_and_stops_it_in_order(name: str) -> None:
     seconds = re.fullmatch(r"(\d+)s", unit["TimeoutStopSec"])
     assert seconds is not None
     assert int(seconds[1]) > STOP_SECONDS
+
+
+@pytest.mark.parametrize(("command", "metrics"), [("stream", StreamHealth), ("probe", ProbeMetrics)])
+def test_who_serves_metrics_of_its_process_sees_when_the_machine_started(
+    command: str, metrics: type[StreamHealth | ProbeMetrics], tmp_path: Path
+) -> None:
+    """prometheus-client has none of them without /proc/stat, which is hidden from those who see processes alone."""
+    (tmp_path / "self").symlink_to("/proc/self")
+    assert list(ProcessCollector(proc=str(tmp_path), registry=None).collect()) == []
+    assert any(family.name == "process_start_time_seconds" for family in metrics().registry.collect())
+    assert service(f"rebalance-monitor-{command}.service")["ProcSubset"] == "all"

@@ -128,6 +128,22 @@ def test_firing_is_counted_when_it_begins():
     assert fired(view) == {("poll_overrun", "ticket"): 1, ("poll_overrun", "page"): 1}
 
 
+def test_what_was_there_at_the_start_counts_nothing():
+    """A former exporter has counted it: 0 is a reset that Prometheus knows, and its next spell is one more."""
+    view = make_view(
+        finding_row()._replace(was_there=True),
+        over(rule="member_crash")._replace(was_there=True),
+        over(rule="crash_loop")._replace(was_there=True),
+        finding_row(rule="crash_loop")._replace(was_there=True),
+    )
+    kinds = [(rule, "ticket") for rule in ("poll_overrun", "member_crash", "crash_loop")]
+    assert fired(view) == dict.fromkeys(kinds, 0)
+    view.apply([finding_row(confidence=0.95), finding_row(rule="member_crash")])
+    assert fired(view) == dict(zip(kinds, (0, 1, 0), strict=True)), "one goes on, the other one began"
+    view.apply([over(), finding_row()])
+    assert fired(view) == dict(zip(kinds, (1, 1, 0), strict=True))
+
+
 def test_a_resolved_finding_first_seen_so_never_fired():
     """After a start the last version may be the end: nothing began as far as was read."""
     assert fired(make_view(over())) == {}

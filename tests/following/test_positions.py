@@ -71,6 +71,15 @@ def test_it_tells_how_far_it_is(half_read):
     assert (half_read.read, half_read.wanted, half_read.at_end) == (4, 4, True)
 
 
+def test_it_tells_what_was_there_from_what_came_since(half_read):
+    """By the end that was found when reading began; a partition that is read anew begins anew, too."""
+    assert [half_read.was_there(*each) for each in ((A0, 8), (A0, 9), (B0, 3), (A1, 0))] == [True, False, False, False]
+    half_read.update([B0], {})
+    assert not half_read.was_there(A0, 8)
+    half_read.update([A0, B0], {A0: Bounds(0, 20)})
+    assert half_read.was_there(A0, 19)
+
+
 def test_an_end_without_a_record_is_an_end(half_read):
     """Kafka says that a partition ends; the last offsets may be markers of transactions, or not to be read yet."""
     half_read.reach_end(A0, 8)

@@ -29,9 +29,10 @@ generated from the tables in `exporters/rebalance_exporters/metrics`; change the
 
 All names begin with `{prefix}`. Units are base units. Where a value cannot be known its series is absent; it is never 0
 for that reason. Rebalances, generations and members are counted by the stream, at the source, and every child of those
-counters exists at 0 from the first scrape of a group on. No label holds a member id, a generation, an offset or the id
-of a rebalance: with OpenMetrics, `rebalances_total` and `duration_seconds` carry the latest rebalance's id as exemplar,
-and the API has the rest.
+counters exists at 0 from the first scrape of a group on. The time in states, findings and events at wrong times are
+counted by the exporter: these begin at 0 at each of its starts, so that two exporters differ in them. No label holds a
+member id, a generation, an offset or the id of a rebalance: with OpenMetrics, `rebalances_total` and
+`duration_seconds` carry the latest rebalance's id as exemplar, and the API has the rest.
 
 A deleted group keeps its counters for `export.group_expiry_seconds` and then vanishes. `export.limit_groups` and
 `export.limit_members_per_group` bound the number of series; what they leave out is counted in

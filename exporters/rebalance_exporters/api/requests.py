@@ -60,14 +60,20 @@ def read_target(request: Request) -> Target:
     return Target("/".join(parts))
 
 
-def read_number(request: Request, name: str) -> int | None:
+def read_number(request: Request, name: str, least: int = 0) -> int | None:
     """Return a number of the query string, null where it is not given."""
     text = request.query_params.get(name)
     if text is None:
         return None
-    if not (text.isascii() and text.isdigit()) or len(text) > len(str(2**63)):
-        raise RequestError(HTTPStatus.BAD_REQUEST, f"{name} is {text!r}: it must be a whole number, 0 or more")
+    is_number = text.isascii() and text.isdigit() and len(text) <= len(str(2**63))
+    if not is_number or int(text) < least:
+        raise RequestError(HTTPStatus.BAD_REQUEST, f"{name} is {text!r}: it must be a whole number, {least} or more")
     return int(text)
+
+
+def read_limit(request: Request) -> int | None:
+    """Return how many rows are asked for at most, null where it is not said: none at all would lead nowhere."""
+    return read_number(request, "limit", least=1)
 
 
 def read_advised_since_ms(request: Request, now_ms: int) -> int:
@@ -84,7 +90,7 @@ def read_period(request: Request, now_ms: int) -> Period:
     since_ms = max(0, until_ms - _WEEK_MS) if since_ms is None else since_ms
     if since_ms >= until_ms:
         raise RequestError(HTTPStatus.BAD_REQUEST, f"since_ms is {since_ms}: it must be less than until_ms, {until_ms}")
-    limit = read_number(request, "limit")
+    limit = read_limit(request)
     if limit is not None and limit > LONGEST_REPORT:
         raise RequestError(HTTPStatus.BAD_REQUEST, f"limit is {limit}: at most {LONGEST_REPORT} are told")
     return Period(since_ms, until_ms, request.query_params.get("cluster"), _REPORT_LIMIT if limit is None else limit)

@@ -40,6 +40,7 @@ from rebalance_exporters.api.requests import (
     find_group,
     read_advised_since_ms,
     read_key,
+    read_limit,
     read_number,
     read_period,
     read_target,
@@ -102,7 +103,7 @@ class _Api:
         return json_response(overview)
 
     def list_groups(self, request: Request) -> Response:
-        cluster, limit = request.query_params.get("cluster"), read_number(request, "limit")
+        cluster, limit = request.query_params.get("cluster"), read_limit(request)
         picture = self._view.picture()
         read_until = read_until_ms(picture)
         keys = sorted(key for key in picture.groups if cluster in {None, key[0]})
@@ -163,7 +164,7 @@ class _Api:
         return _Events(followers, followed, headers)
 
     def _list_rebalances(self, picture: Picture, key: GroupKey, request: Request) -> Response:
-        limit, since_ms = read_number(request, "limit"), read_number(request, "since_ms")
+        limit, since_ms = read_limit(request), read_number(request, "since_ms")
         until_ms = read_number(request, "until_ms")
         found = [
             picture.document(kept)

@@ -54,6 +54,7 @@ class TopicReader:
         self._topics = {source.topic_prefix + topic: topic for topic in TOPICS}
         self._servers = source.kafka.get("bootstrap.servers", "")
         self._foreign = 0
+        self._since_ms: int | None = None
         self._kafka_errors = 0
         self._logged: dict[int, float] = {}
         self._failure: str | None = None
@@ -109,6 +110,8 @@ class TopicReader:
         while not self._stopping.is_set():
             records, now_ms = self._follower.poll(), self._clock_ms()
             if records:
+                if self._since_ms is None:
+                    self._since_ms = now_ms
                 self._view.apply([self._row(record, now_ms) for record in records if self._is_own(record)])
             if time.monotonic() >= next_expiry:
                 next_expiry = time.monotonic() + _EXPIRE_SECONDS
@@ -128,7 +131,9 @@ class TopicReader:
         # Its writer's clock may be ahead, which must not outlast the record.
         written_ms = None if record.timestamp_ms is None else min(record.timestamp_ms, now_ms)
         writer = find_writer(record.headers)
-        return Row(self._topics[record.topic], record.key, record.value, written_ms, writer)
+        was_there = self._follower.positions.was_there((record.topic, record.partition), record.offset)
+        topic = self._topics[record.topic]
+        return Row(topic, record.key, record.value, written_ms, writer, self._since_ms, was_there)
 
     def _note_error(self, error: KafkaError, _topic: str | None) -> None:
         self._kafka_errors += 1

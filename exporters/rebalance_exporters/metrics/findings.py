@@ -76,7 +76,8 @@ FINDING_METRICS: tuple[Metric[GroupFindings], ...] = (
     Metric(
         "findings_total",
         "counter",
-        "How often a finding of this diagnosis began to fire, as far as the exporter has read.",
+        "How often a finding of this diagnosis began to fire, counted by each exporter from its own start: what fired "
+        "before counts 0.",
         _FINDING,
         lambda of: sorted(of.fired.items()),
     ),

@@ -346,8 +346,8 @@ GROUP_METRICS: tuple[Metric[GroupFacts], ...] = (
 STATE_SECONDS: Metric[Mapping[str, float]] = Metric(
     "state_seconds_total",
     "counter",
-    "Time spent per group state, from the states the stream publishes, since the exporter first read of the group. "
-    "Of a classic group only `rebalance-monitor probe` sees the states between Empty and Stable. For the share of "
+    "Time spent per group state, from the states the stream publishes, counted by each exporter from its own start. Of "
+    "a classic group only `rebalance-monitor probe` sees the states between Empty and Stable. For the share of "
     "time lost to rebalances take kafka_rebalance_window_rebalancing_ratio, which needs no probe.",
     ("state",),
     _read_state_seconds,

@@ -3,10 +3,10 @@
 from __future__ import annotations
 
 from collections import Counter
-from collections.abc import Callable, Iterable, Mapping
+from collections.abc import Callable, Mapping
 from dataclasses import dataclass
 
-from rebalance_contract import DiagnosisStatus, GroupSnapshot, QuarantineTotals, QueryStatus, WatchedTopic
+from rebalance_contract import DiagnosisStatus, QuarantineTotals, QueryStatus, WatchedTopic
 from rebalance_contract.api import Readiness
 from rebalance_exporters.metrics.series import Metric, Samples, in_seconds, one_sample
 from rebalance_exporters.state.health import ReadProgress, read_share, status_age_seconds
@@ -146,14 +146,6 @@ def _read_reports(state: MonitorState) -> Samples:
     for row in state.picture.reports:
         for each in row.reports:
             totals[row.cluster, each.topic, each.outcome] += each.count
-    return sorted(totals.items())
-
-
-def _read_late(groups: Iterable[GroupSnapshot]) -> Samples:
-    totals: Counter[tuple[str, ...]] = Counter()
-    for group in groups:
-        totals[group.cluster, "late"] += group.windows.late
-        totals[group.cluster, "future"] += group.windows.future
     return sorted(totals.items())
 
 
@@ -346,9 +338,10 @@ MONITOR_METRICS: tuple[Metric[MonitorState], ...] = (
         "monitor_late_events_total",
         "counter",
         "Rebalances and generations whose records carry a time too far in the past (late) or ahead (future) for the "
-        "sliding windows; future ones count as of now. Rising: a broker's clock is wrong.",
+        "sliding windows; future ones count as of now. Counted by each exporter from its own start. Rising: a broker's "
+        "clock is wrong.",
         ("cluster", "kind"),
-        lambda state: _read_late(state.picture.groups.values()),
+        lambda state: sorted(state.picture.late_events.items()),
     ),
     Metric(
         "monitor_rows_total",

@@ -105,7 +105,10 @@ class Examples:
 
 @dataclass(frozen=True, slots=True)
 class GroupFindings:
-    """Findings of one group, open ones and those resolved lately, and how often each (rule, severity) has fired."""
+    """Findings of one group, open ones and those resolved lately, and how often each (rule, severity) began to fire.
+
+    A finding that was there when the reading began counts 0.
+    """
 
     findings: tuple[Finding, ...]
     fired: Mapping[tuple[str, str], int]
@@ -277,8 +280,11 @@ class KeptFindings:
         self._groups: dict[str, GroupKey] = {}
         self.by_group: dict[GroupKey, GroupFindings] = {}
 
-    def put(self, key: str, finding: Finding) -> None:
-        """Take up a finding; it counts as fired when it was not firing before. Raises RefusedError for too many."""
+    def put(self, key: str, finding: Finding, *, is_new: bool) -> None:
+        """Take up a finding; it counts as fired when it was not firing before. Raises RefusedError for too many.
+
+        One that is not `is_new` was there when the reading began, and counts 0: another exporter has counted it.
+        """
         group = (finding.cluster, finding.group)
         if self._groups.get(key, group) != group:
             raise RefusedError("key", f"the key {key[:200]!r} is that of another group's finding")
@@ -289,8 +295,9 @@ class KeptFindings:
         known = of_group.get(key)
         of_group[key] = finding
         self._groups[key] = group
-        fires = finding.state == FindingState.FIRING and (known is None or known.state != FindingState.FIRING)
-        self._put_together(group, (finding.rule, finding.severity) if fires else None)
+        begins = finding.state == FindingState.FIRING and (known is None or known.state != FindingState.FIRING)
+        kind = (finding.rule, finding.severity)
+        self._put_together(group, {kind: int(is_new)} if begins or not is_new else {})
 
     def drop(self, key: str) -> Finding | None:
         """Forget a finding; returns it if it was known."""
@@ -298,7 +305,7 @@ class KeptFindings:
         if group is None:
             return None
         gone = self._findings[group].pop(key)
-        self._put_together(group)
+        self._put_together(group, {})
         return gone
 
     def get(self, group: GroupKey, key: str) -> Finding | None:
@@ -320,10 +327,11 @@ class KeptFindings:
             del self._groups[key]
         self.by_group.pop(group, None)
 
-    def _put_together(self, group: GroupKey, fired: tuple[str, str] | None = None) -> None:
+    def _put_together(self, group: GroupKey, fired: Mapping[tuple[str, str], int]) -> None:
         before = self.by_group.get(group)
         counts = dict(before.fired) if before else {}
-        if fired is not None and (fired in counts or len(counts) < _MAX_KINDS):
-            counts[fired] = counts.get(fired, 0) + 1
+        for kind, times in fired.items():
+            if kind in counts or len(counts) < _MAX_KINDS:
+                counts[kind] = counts.get(kind, 0) + times
         ordered = sorted(self._findings[group].values(), key=lambda each: (each.started_at_ms, each.finding_id))
         self.by_group[group] = GroupFindings(tuple(ordered), counts)

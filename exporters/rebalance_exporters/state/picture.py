@@ -21,7 +21,8 @@ class Picture:
     """All that is known at one moment. `groups` is the same object for as long as no group changed.
 
     `lags` are as they were published last; what may be shown of them now is for `live_lag` to say. `caught_up_until`
-    has, by cluster and query, up to where a query had read when it was first seen caught up.
+    has, by cluster and query, up to where a query had read when it was first seen caught up. `late_events` are counted
+    by cluster and kind, late or future.
     """
 
     groups: Mapping[GroupKey, contract.GroupSnapshot]
@@ -29,6 +30,7 @@ class Picture:
     lags: Mapping[GroupKey, contract.GroupLag]
     costs: Mapping[GroupKey, contract.CountedImpact]
     findings: Mapping[GroupKey, GroupFindings]
+    late_events: Mapping[tuple[str, str], int]
     timings: Mapping[GroupKey, contract.GroupTiming]
     examples: Mapping[GroupKey, Examples]
     reports: tuple[contract.ReportTotals, ...]

@@ -1,7 +1,8 @@
 """How long a group was in each state, told from the snapshots that the stream publishes.
 
-Receives states with the time at which they were published, in the order of the group's log; hands on totals. The
-stream's contract has no such totals: a state that came and went between two snapshots is not seen.
+Receives states with the time from which they count, in the order of the group's log; hands on totals. The stream's
+contract has no such totals: a state that came and went between two snapshots is not seen, and each exporter counts from
+its own start.
 """
 
 from __future__ import annotations
@@ -20,7 +21,7 @@ class StateTimes:
 
 
 def fold_state(times: StateTimes | None, state: str | None, at_ms: int) -> StateTimes:
-    """Take up the state published at `at_ms`; the same object comes back while the state lasts.
+    """Take up the state that counts from `at_ms` on; the same object comes back while the state lasts.
 
     A time before the last one counts as the last one: clocks of two brokers may differ.
     """

@@ -1,7 +1,8 @@
 """The picture in memory: receives rows of the stream's topics, hands out immutable pictures of all groups.
 
 It knows the output contract and nothing of Kafka clients, HTTP or the clock: `now` is an argument. What it holds
-depends on the rows only, not on how they were batched, so two exporters that read the same topics show the same.
+depends on the rows only, not on how they were batched, so two exporters that read the same topics show the same. What
+it counts by itself, as the time in states, begins with each: rows that were there before add nothing to it.
 Whoever may write to the topics may write anything: no row gets out of `View.apply` as an exception, and what is held
 of each kind is bounded.
 """
@@ -28,6 +29,7 @@ from rebalance_exporters.state.kept import (
     KeptRebalances,
     keep_rebalance,
 )
+from rebalance_exporters.state.late_events import LateEvents
 from rebalance_exporters.state.picture import Changes, Picture, RebalanceHistory
 from rebalance_exporters.state.rows import (
     REFUSALS,
@@ -76,7 +78,8 @@ class Row(NamedTuple):
     """One record of an output topic; `topic` is a member of TOPICS, a null value is a tombstone.
 
     `at_ms` is when the record was written, by its own timestamp; null where it has none. `writer` is the query that
-    wrote it, null where the row does not say.
+    wrote it, null where the row does not say. `read_since_ms` is when the reading of the topics began, null where
+    that is not known; `was_there`: the row stood in its topic by then.
     """
 
     topic: str
@@ -84,6 +87,8 @@ class Row(NamedTuple):
     value: bytes | None
     at_ms: int | None = None
     writer: RowWriter | None = None
+    read_since_ms: int | None = None
+    was_there: bool = False
 
 
 class View:
@@ -113,6 +118,7 @@ class View:
         self._rebalances = KeptRebalances(keep_rebalances)
         self._causes = Causes(_CAUSES_PER_KEPT * keep_rebalances)
         self._findings = KeptFindings()
+        self._late_events = LateEvents()
         self._status: dict[bytes, contract.Status] = {}
         self._caught_up_until: dict[tuple[str, str], tuple[int, int]] = {}
         self._timings: dict[GroupKey, contract.GroupTiming] = {}
@@ -128,7 +134,6 @@ class View:
         self._apply_to: Mapping[str, Callable[[bytes, bytes | None], None]] = {
             REBALANCES: self._apply_rebalance,
             STATUS: self._apply_status,
-            FINDINGS: self._apply_finding,
             HEARTBEATS: self._apply_timing,
             LAG: self._apply_lag,
             IMPACT: self._apply_impact,
@@ -158,7 +163,9 @@ class View:
             # The decoder skips fields it does not know, so it does not notice what would break the API's JSON there.
             row.value.decode()
         if row.topic == GROUPS:
-            self._apply_group(row.key, row.value, row.at_ms)
+            self._apply_group(row.key, row)
+        elif row.topic == FINDINGS:
+            self._apply_finding(row.key, row.value, is_new=not row.was_there)
         else:
             self._apply_to[row.topic](row.key, row.value)
 
@@ -211,6 +218,7 @@ class View:
                 lags=dict(self._lags),
                 costs=dict(self._costs),
                 findings=dict(self._findings.by_group),
+                late_events=dict(self._late_events.totals),
                 timings=dict(self._timings),
                 examples=dict(self._rebalances.examples),
                 reports=tuple(s for s in status if isinstance(s, contract.ReportTotals)),
@@ -264,20 +272,21 @@ class View:
 
     # --- Row by row ---
 
-    def _apply_group(self, key: bytes, value: bytes | None, at_ms: int | None) -> None:
-        if value is None:
+    def _apply_group(self, key: bytes, row: Row) -> None:
+        if row.value is None:
             self._forget_group(_split(key))
             return
-        snapshot = read_row(value, contract.GroupSnapshot)
+        snapshot = read_row(row.value, contract.GroupSnapshot)
         check_key(key, snapshot.cluster, snapshot.group)
         identity = (snapshot.cluster, snapshot.group)
         self._truncated[GROUPS] += snapshot.is_truncated
-        if self._snapshots.get(identity) == snapshot:
+        known = self._snapshots.get(identity)
+        if known == snapshot:
             return
         expect_room(self._snapshots, identity, self._max_groups)
-        self._weights.put((GROUPS, identity), len(value))
-        told_ms = at_ms if at_ms is not None else max(snapshot.updated_at_ms or 0, snapshot.rebalancing_since_ms or 0)
-        self._states[identity] = fold_state(self._states.get(identity), snapshot.state, told_ms)
+        self._weights.put((GROUPS, identity), len(row.value))
+        self._states[identity] = fold_state(self._states.get(identity), snapshot.state, _state_at_ms(row, snapshot))
+        self._late_events.note(known, snapshot, is_new=not row.was_there)
         self._snapshots[identity] = snapshot
         self._show(identity)
         self._note("group", identity)
@@ -371,7 +380,7 @@ class View:
         if self._rebalances.put_impact(identity, impact.rebalance_id, KeptImpact(value, impact.lost_partition_ms)):
             self._note("rebalance", identity, impact.rebalance_id)
 
-    def _apply_finding(self, key: bytes, value: bytes | None) -> None:
+    def _apply_finding(self, key: bytes, value: bytes | None, *, is_new: bool) -> None:
         name = key.decode(errors="backslashreplace")
         if value is None:
             gone = self._findings.drop(name)
@@ -387,7 +396,7 @@ class View:
         known = self._findings.get(identity, name)
         self._weights.put((FINDINGS, name), len(value))
         try:
-            self._findings.put(name, finding)
+            self._findings.put(name, finding, is_new=is_new)
         except RefusedError:
             if known is None:
                 self._weights.drop((FINDINGS, name))
@@ -461,6 +470,14 @@ class View:
             self._caught_up_until.pop(query, None)
         elif self._caught_up_until.get(query, (None, 0))[0] != status.started_at_ms:
             self._caught_up_until[query] = (status.started_at_ms, status.read_until_ms)
+
+
+def _state_at_ms(row: Row, snapshot: contract.GroupSnapshot) -> int:
+    """Return from when on a group's state counts: not before the reading began, whatever the row says."""
+    told_ms = row.at_ms
+    if told_ms is None:
+        told_ms = max(snapshot.updated_at_ms or 0, snapshot.rebalancing_since_ms or 0)
+    return max(told_ms, row.read_since_ms or 0)
 
 
 def _split(key: bytes) -> GroupKey:

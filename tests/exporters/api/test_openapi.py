@@ -80,6 +80,7 @@ ASKED = {
 }
 REFUSED = (
     ("groups", "/api/v1/groups?limit=some", 400),
+    ("groups", "/api/v1/groups?limit=0", 400),
     ("group", "/api/v1/groups/nobody", 404),
     ("group", "/api/v1/groups/audit", 409),
     ("rebalances", "/api/v1/groups/nobody/rebalances", 404),

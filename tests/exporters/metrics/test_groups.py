@@ -237,6 +237,32 @@ def test_time_in_states_grows_and_never_goes_back() -> None:
     assert seconds(99_000) == [15, 5, 0]
 
 
+def test_time_before_the_exporter_read_is_not_counted() -> None:
+    """After a restart the counter begins at 0: what a former exporter counted would be added up once more."""
+    hours = [group_row(state=state)._replace(at_ms=at) for state, at in (("Empty", 0), ("Stable", 3_600_000))]
+    there = [row._replace(at_ms=NOW_MS - 7_200_000 + (row.at_ms or 0), was_there=True) for row in hours]
+    view = make_view(*(row._replace(read_since_ms=NOW_MS) for row in there))
+
+    def seconds(passed_ms: int) -> list[float | None]:
+        text = expose(view, now_ms=NOW_MS + passed_ms)
+        return [
+            value_of(text, "kafka_rebalance_state_seconds_total", state=each)
+            for each in ("Empty", "Stable", "PreparingRebalance")
+        ]
+
+    assert seconds(0) == [0, 0, 0]
+    assert seconds(15_000) == [0, 15, 0]
+    change = group_row(state="PreparingRebalance")._replace(at_ms=NOW_MS + 20_000, read_since_ms=NOW_MS)
+    view.apply([change, group_row(group="new", state="Empty")._replace(at_ms=NOW_MS + 20_000, read_since_ms=NOW_MS)])
+    text = expose(view, now_ms=NOW_MS + 22_000)
+    told = {(s.labels["group"], s.labels["state"]): s.value for s in samples_of(parse(text)) if "state" in s.labels}
+    assert {each: value for each, value in told.items() if value} == {
+        ("payments", "Stable"): 20,
+        ("payments", "PreparingRebalance"): 2,
+        ("new", "Empty"): 2,
+    }
+
+
 def test_states_of_a_type_exist_at_zero() -> None:
     """rate() sees the first second in a state because its series was there before; no group has another type's."""
     text = expose(make_view(group_row(type="consumer", state="Assigning")))

@@ -1,8 +1,12 @@
 """What the exposition tells of the monitor itself: records, queries, inputs, what was set aside."""
 
+from dataclasses import replace
+
 from exporters.contract_rows import (
     NOW_MS,
+    PAYMENTS,
     diagnosis_row,
+    group_row,
     log_row,
     make_view,
     quarantine_row,
@@ -11,10 +15,13 @@ from exporters.contract_rows import (
 )
 from exporters.rendering import expose, parse, samples_of, value_of
 from rebalance_contract import (
+    Panes,
     QuarantineCount,
     RecordCount,
     WatchedTopic,
 )
+from rebalance_exporters.state.late_events import LateEvents
+from rebalance_exporters.state.view import GROUPS, Row, View
 
 
 def test_records_are_counted_under_readable_names() -> None:
@@ -145,3 +152,39 @@ def test_a_query_in_trouble_is_told_of() -> None:
     told = {name: value_of(text, f"kafka_rebalance_monitor_{name}") for name in ("failed", "stalled", "read_ratio")}
     assert told == {"failed": 1, "stalled": 1, "read_ratio": 0.75}
     assert value_of(text, "kafka_rebalance_monitor_restarts_total", query="membership") == 4
+
+
+def late_row(late: int, future: int, group: str = "payments", **fields: bool) -> Row:
+    """A snapshot of a group that has had so many events with a wrong time."""
+    return group_row(group=group, windows=Panes(late=late, future=future))._replace(**fields)
+
+
+def late_events(view: View) -> list[float | None]:
+    text = expose(view)
+    return [value_of(text, "kafka_rebalance_monitor_late_events_total", kind=kind) for kind in ("late", "future")]
+
+
+def test_events_at_wrong_times_stay_counted_when_their_group_is_gone() -> None:
+    """A counter that falls would be taken for a restart, and all that is left of it added once more."""
+    view = make_view(late_row(3, 1), late_row(2, 0, "other"))
+    assert late_events(view) == [5, 1]
+    view.apply([late_row(4, 1), Row(GROUPS, b"prod/payments", None)])
+    assert late_events(view) == [6, 1]
+    view.apply([late_row(1, 0), late_row(0, 0, "other"), late_row(1, 2, "other")])
+    assert late_events(view) == [8, 3], "groups that were made anew, or whose windows were"
+
+
+def test_events_of_before_the_start_are_not_counted() -> None:
+    """The exporter that ran then has counted them."""
+    view = make_view(late_row(3, 1, was_there=True), late_row(5, 1, was_there=True))
+    assert late_events(view) == [0, 0]
+    view.apply([late_row(6, 1)])
+    assert late_events(view) == [1, 0]
+
+
+def test_clusters_without_end_fill_no_memory() -> None:
+    """Whoever may write to the topics names what they like."""
+    events = LateEvents()
+    for number in range(1_500):
+        events.note(None, replace(PAYMENTS, cluster=str(number)), is_new=True)
+    assert len(events.totals) == 2_000

@@ -36,13 +36,12 @@ app.kubernetes.io/version: {{ .Chart.AppVersion | quote }}
 app.kubernetes.io/managed-by: {{ .Release.Service }}
 {{- end -}}
 
-{{/* Image of a repository. */}}
+{{/* Image of a repository: by its own digest, which no other image has, or by the tag that all have. */}}
 {{- define "rebalance-monitor.image" -}}
-{{- $image := .root.Values.image -}}
-{{- if $image.digest -}}
-{{- printf "%s@%s" .repository $image.digest -}}
+{{- if .digest -}}
+{{- printf "%s@%s" .repository .digest -}}
 {{- else -}}
-{{- printf "%s:%s" .repository (default .root.Chart.AppVersion $image.tag) -}}
+{{- printf "%s:%s" .repository (default .root.Chart.AppVersion .root.Values.image.tag) -}}
 {{- end -}}
 {{- end -}}
 
@@ -166,7 +165,8 @@ spec:
     {{- toYaml .root.Values.podSecurityContext | nindent 4 }}
   containers:
     - name: {{ .component }}
-      image: {{ include "rebalance-monitor.image" (dict "root" .root "repository" .root.Values.image.repository) | quote }}
+      {{- $image := .root.Values.image }}
+      image: {{ include "rebalance-monitor.image" (dict "root" .root "repository" $image.repository "digest" $image.digest) | quote }}
       imagePullPolicy: {{ .root.Values.image.pullPolicy }}
       args: {{ toJson .command }}
       env:

@@ -1,0 +1,52 @@
+"""The exporter's reader without a broker: what it says of each row beside what stands in it."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable
+
+import pytest
+from confluent_kafka import Message
+
+from exporters.contract_rows import NOW_MS, group_row
+from following.test_follower import ScriptedClient
+from rebalance_exporters.kafka.consumer import Source, TopicReader
+from rebalance_exporters.state.view import GROUPS, Row, View
+from rebalance_kafka import follower
+from waiting import wait_for
+
+
+class Noted(View):
+    """A view that keeps what it was given."""
+
+    def __init__(self) -> None:
+        super().__init__(group_expiry_seconds=3600, keep_rebalances=0)
+        self.given: list[Row] = []
+
+    def apply(self, rows: Iterable[Row]) -> None:
+        """Note the rows beside taking them over."""
+        noted = list(rows)
+        self.given += noted
+        super().apply(noted)
+
+
+def test_rows_say_whether_they_were_there_when_the_reading_began(monkeypatch: pytest.MonkeyPatch) -> None:
+    """By their place in the log, whatever times they carry; and all say since when the topics are read."""
+    row = group_row()
+    assert row.key is not None
+    assert row.value is not None
+    records = [Message(f"m.{GROUPS}", 0, offset, key=row.key, value=row.value) for offset in range(4)]
+    # Its partitions end at offset 2.
+    client = ScriptedClient({f"m.{GROUPS}": [0]}, [[], records[:1], records[1:3], records[3:]])
+    monkeypatch.setattr(follower, "Consumer", client)
+    times = iter(range(NOW_MS, NOW_MS + 1_000_000))
+    view = Noted()
+    reader = TopicReader(Source({"bootstrap.servers": "unused:9092"}, "m."), view, lambda: next(times))
+    reader.start()
+    try:
+        wait_for(lambda: len(view.given) == len(records), lambda: f"all records, beyond {view.given}")
+    finally:
+        reader.stop()
+    assert [each.was_there for each in view.given] == [True, True, False, False]
+    (since_ms,) = {each.read_since_ms for each in view.given}
+    assert since_ms is not None
+    assert NOW_MS < since_ms <= NOW_MS + 3, "the first records, not the start, when brokers may have been away"
