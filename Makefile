@@ -66,10 +66,10 @@ test-all: tools lint type ## The same plus the slow matrices; writes docs/accura
 	ACCURACY_REPORT=1 $(PYTEST)
 	$(MAKE) accuracy
 
-accuracy: setup ## Judge every recording anew (about a minute); writes docs/accuracy.md and what docs/without-the-log.md repeats. PLAY="zombie:played:9 ...": play new ones first
+accuracy: setup ## Judge every recording anew (about a minute); writes docs/accuracy.md and what docs/without-the-log.md and README repeat. PLAY="zombie:played:9 ...": play new ones first
 	$(if $(PLAY),$(BIN)/python -m rebalance_devtools.stories.record tests/golden/families $(PLAY))
 	PYTHONPATH="tests:$$PYTHONPATH" $(BIN)/python -m accuracy.report docs/accuracy.md
-	PYTHONPATH="tests:$$PYTHONPATH" $(BIN)/python -m accuracy.without_log docs/accuracy.md docs/without-the-log.md
+	PYTHONPATH="tests:$$PYTHONPATH" $(BIN)/python -m accuracy.without_log docs/accuracy.md docs/without-the-log.md README.md
 
 faults fuzz: WORKERS = 0
 faults: setup tools ## Every fault with all its rounds, about an hour; writes docs/reliability.md. ONLY=broker: of such names

@@ -120,6 +120,13 @@ def with_part(page: str, name: str, lines: Iterable[str]) -> str:
     return f"{before}{begin}{chr(10).join(lines)}\n{end}{rest.partition(end)[2]}"
 
 
+def with_summary(readme: str, report: str) -> str:
+    """Return README with what it says of a report, in the place of what it said of another one."""
+    shares = r"\d+ of \d+"
+    old = rf"right in {shares} recorded faults that the rules know, and in {shares} [a-z ]+ \(wrong in {shares}\)"
+    return re.sub(old, summary(report), readme)
+
+
 def summary(report: str) -> str:
     """Return what README says of a report, with all sources."""
     shares = {split: (right, wrong) for split, right, wrong in _SHARES.findall(report)}

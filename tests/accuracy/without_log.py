@@ -1,6 +1,6 @@
-"""Writes what is lost without the log into its page: what is counted and what is explained, on the recordings.
+"""Writes what is lost without the log into its page, and into README how often the monitor is right.
 
-    python -m accuracy.without_log docs/accuracy.md docs/without-the-log.md
+    python -m accuracy.without_log docs/accuracy.md docs/without-the-log.md README.md
 
 What is counted is replayed here; what is explained is taken from the report.
 """
@@ -13,7 +13,7 @@ from concurrent.futures import ProcessPoolExecutor
 from dataclasses import dataclass
 from pathlib import Path
 
-from accuracy.freshness import with_part, without_log_lines
+from accuracy.freshness import with_part, with_summary, without_log_lines
 from accuracy.recordings import FAMILIES, FOLDER, Recording, recordings
 from rebalance_contract import Rebalance
 from rebalance_streaming.line_reader import PROBES_SUFFIX
@@ -67,13 +67,14 @@ def counted_lines(counted: Iterable[Counted]) -> Iterator[str]:
         yield f"| {kind} | {len(own)} | {there} | {share.replace('%', ' %')} | {right} | {too_many} |"
 
 
-def write(report: Path, page: Path) -> None:
-    """Write both tables into the page."""
+def write(report: Path, page: Path, readme: Path) -> None:
+    """Write both tables into the page, and what README says of the report."""
     with ProcessPoolExecutor(_PROCESSES) as pool:
         counted = [each for each in pool.map(count, recordings(FOLDER) + recordings(FAMILIES)) if each is not None]
     text = with_part(page.read_text(), "counted", counted_lines(counted))
     page.write_text(with_part(text, "explained", without_log_lines(report.read_text())))
+    readme.write_text(with_summary(readme.read_text(), report.read_text()))
 
 
 if __name__ == "__main__":
-    write(*map(Path, sys.argv[1:3]))
+    write(*map(Path, sys.argv[1:4]))
