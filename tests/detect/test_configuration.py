@@ -258,6 +258,33 @@ def test_commits_tell_a_poll_gap_only_of_busy_clients_that_commit_in_poll(events
     assert not found or found[0].missing
 
 
+def stalling(stall_s: int) -> list[Event]:
+    """Commit every second, told in panes of 5 s, with one stall; it works off what arrives."""
+    events: list[Event] = [picture(T0, A, B)]
+    start_ms = NOW - 3 * MINUTE
+    for second in range(0, 100, 5):
+        at_ms = start_ms + second * SECOND + (stall_s * SECOND if second >= 50 else 0)
+        done = 10 * (second + 4)
+        pane = commits(at_ms + 4 * SECOND, {0: done, 1: done})
+        first = replace(pane.topics["orders"], first_at_ms=[at_ms, at_ms])
+        events += [
+            replace(pane, topics={"orders": first}),
+            probe(at_ms + 4 * SECOND, ends=dict.fromkeys((0, 1), done + 1)),
+        ]
+    for passed in range(0, stall_s, 10):
+        ends = 10 * 49 + 10 * passed
+        events.append(probe(start_ms + (50 + passed) * SECOND, ends=dict.fromkeys((0, 1), ends)))
+    return sorted(events, key=lambda each: getattr(each, "last_commit_ms", None) or getattr(each, "probed_at_ms", T0))
+
+
+@pytest.mark.parametrize(("stall_s", "fires"), [(145, False), (160, True)])
+def test_a_poll_gap_is_told_from_the_first_commit_after_it(stall_s: int, fires: bool):
+    """Rows tell the first and the last commit of a pane; of the time between two a commit interval may be polled."""
+    found = list(asked(poll_overrun_risk, look(history(*stalling(stall_s)), NOW + MINUTE)))
+    took = [int(each.summary.partition("once took ")[2].partition(" s")[0]) for each in found]
+    assert [0.94 * stall_s <= each <= stall_s for each in took] == ([True] if fires else [])
+
+
 def test_commits_once_in_minutes_are_a_habit():
     """A member that always commits each 200 s may poll all the time: nothing is said."""
     events: list[Event] = [picture(T0 - HOUR, A, B)]

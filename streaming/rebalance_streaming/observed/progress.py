@@ -417,6 +417,24 @@ class Progress:
         gaps = (b - a for a, b in itertools.pairwise(sorted(moves)))
         return max((gap for gap in gaps if gap > _SAME_REQUEST_MS), default=None)
 
+    def commit_gaps(self, partitions: Partitions) -> list[tuple[int, int]]:
+        """Return the stretches without a commit of these partitions between commits that are remembered, in order.
+
+        Of a pane the first and the last commit are known, and nothing is said of the time between them.
+        """
+        spans: set[tuple[int, int]] = set()
+        for name, numbers in partitions.items():
+            last, _, first = self._rings(name, numbers)
+            known = last != UNKNOWN
+            spans.update(zip(first[known].tolist(), last[known].tolist(), strict=True))
+        gaps: list[tuple[int, int]] = []
+        until_ms: int | None = None
+        for first_ms, last_ms in sorted(spans):
+            if until_ms is not None and first_ms - until_ms > _SAME_REQUEST_MS:
+                gaps.append((until_ms, first_ms))
+            until_ms = max(last_ms, until_ms or last_ms)
+        return gaps
+
     def commits_between(self, partitions: Partitions, from_ms: int, to_ms: int) -> int:
         """Return how many commits of these partitions are remembered in a stretch of time."""
         count = 0

@@ -8,7 +8,7 @@ from __future__ import annotations
 
 from collections.abc import Iterator
 from dataclasses import dataclass
-from itertools import pairwise
+from statistics import median
 
 from rebalance_contract import Advice, Member, Severity
 from rebalance_contract.clients import POLL_AGE, POLL_GAP_MAX, POLL_IDLE
@@ -29,7 +29,6 @@ from rebalance_streaming.detect.wording import advise, say
 from rebalance_streaming.observed import inputs
 from rebalance_streaming.observed.barriers import Barrier
 from rebalance_streaming.observed.clients import ClientHistory
-from rebalance_streaming.observed.commit_rings import KEPT
 from rebalance_streaming.observed.confidence import PLAUSIBLE, STRONG
 from rebalance_streaming.observed.departure_times import awaited_evidence
 from rebalance_streaming.observed.departures import CLEAN, POLL_TIMEOUT, SESSION_EXPIRED, UNKNOWN, Departure, slot_of
@@ -40,8 +39,10 @@ from rebalance_streaming.observed.history import places
 _AUTO_COMMIT_MS = 10_000
 #: Of a poll that waits for records the idle ratio is near 1, whatever its length.
 _WAITING = 0.5
-#: Commits of one request reach the log within this of each other.
-_SAME_COMMIT_MS = 51
+#: Fewer gaps between commits tell no interval.
+_FEW_GAPS = 3
+#: At so many moments of a gap it is looked whether records waited.
+_LOOKS = 20
 
 
 def barrier_holder(episode: Episode, _time: JudgingTime, departure: Departure) -> Verdict | None:
@@ -197,40 +198,41 @@ def _told_gap(look: GroupView, member: Member, client: ClientHistory | None) -> 
 
 
 def _gap_by_commits(look: GroupView, member: Member, limit: int) -> _Gap | None:
-    """Return the longest busy time between two commits of a client that commits inside poll()."""
+    """Return the longest busy time between two polls at least, of a client that commits inside poll().
+
+    It commits with the first poll after its interval: so much of the time between two commits it may have polled.
+    """
     progress, partitions, since = look.history.progress, member.partitions or {}, look.stable_since_ms()
     longest = progress.longest_gap_ms(partitions) if _may_be_late(look, member, limit) else None
     if longest is None or since is None or longest < look.thresholds.poll_risk_warn * limit:
         return None
-    rhythm = progress.rhythm(partitions, look.now_ms)
+    rhythm, gaps = progress.rhythm(partitions, look.now_ms), progress.commit_gaps(partitions)
     usual = rhythm.gap_ms is not None and rhythm.gap_ms <= _AUTO_COMMIT_MS
     library = fingerprint(member, client_of(look, member)).library
-    if library == LIBRDKAFKA or not (rhythm.pulse or usual):
+    if library == LIBRDKAFKA or not (rhythm.pulse or usual) or len(gaps) < _FEW_GAPS:
         return None
-    times = _commit_times(look, member)
-    gaps = [(b - a, b) for a, b in pairwise(times) if a >= since and _had_work(look, member, a)]
-    return _Gap(*max(gaps), None) if gaps else None
+    interval = median(until_ms - from_ms for from_ms, until_ms in gaps)
+    found = [
+        (until_ms - waited_ms - interval, until_ms)
+        for from_ms, until_ms in gaps
+        if from_ms >= since
+        and until_ms - from_ms >= look.thresholds.poll_risk_warn * limit
+        and (waited_ms := _waited_since(look, member, from_ms, until_ms)) is not None
+    ]
+    return _Gap(*max(found), None) if found else None
 
 
-def _commit_times(look: GroupView, member: Member) -> list[int]:
-    times: list[int] = []
-    before_ms: int | None = look.now_ms
-    while before_ms is not None and len(times) < KEPT:
-        last_ms = look.history.progress.rhythm(member.partitions or {}, before_ms).last_ms
-        if last_ms is not None:
-            times.append(last_ms)
-        before_ms = None if last_ms is None else last_ms - _SAME_COMMIT_MS
-    return times[::-1]
-
-
-def _had_work(look: GroupView, member: Member, at_ms: int) -> bool:
-    """Whether records were waiting in the member's partitions right after a commit."""
+def _waited_since(look: GroupView, member: Member, from_ms: int, until_ms: int) -> int | None:
+    """Return since when records waited in the member's partitions in a gap between commits; null: none is known to."""
     progress = look.history.progress
-    for place in places(member.partitions):
-        end, committed = progress.end_at(*place, at_ms), progress.committed_before(place, at_ms)
-        if end is not None and committed is not None and end > committed[1]:
-            return True
-    return False
+    committed = {
+        place: known[1] for place in places(member.partitions) if (known := progress.committed_before(place, from_ms))
+    }
+    for at_ms in range(from_ms, until_ms, max(1, (until_ms - from_ms) // _LOOKS)):
+        ends = ((progress.estimated_end_at(*place, at_ms), offset) for place, offset in committed.items())
+        if any(end is not None and end > offset for end, offset in ends):
+            return at_ms
+    return None
 
 
 def _at_risk(look: GroupView, member: Member, client: ClientHistory | None, limit: int, gap: _Gap) -> Verdict:
