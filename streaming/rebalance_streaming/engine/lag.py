@@ -15,13 +15,12 @@ bound only.
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass, field
 
 import numpy as np
 
 from rebalance_contract import (
-    KEPT_PANES,
     PANE_MS,
     WINDOWS_MS,
     CommitActivity,
@@ -34,6 +33,7 @@ from rebalance_contract import (
 )
 from rebalance_streaming.activity.offsets import UNKNOWN, Ints, filled, grown, put
 from rebalance_streaming.engine.ends import Oldest, TopicEnds, lags_of, older, oldest_unread, sample
+from rebalance_streaming.engine.panes import PaneRing
 from rebalance_streaming.engine.positions import TopicPositions, forget_released, is_as_told, learn_committed, move
 from rebalance_streaming.observed.plausible import may_grow
 
@@ -90,9 +90,10 @@ class _Group:
     first_commit_ms: int | None = None
     last_commit_ms: int | None = None
     told: dict[str, int] = field(default_factory=dict)
-    commits: dict[int, int] = field(default_factory=dict)
-    lag_max: dict[int, int] = field(default_factory=dict)
-    lag_seen: dict[int, tuple[int, int]] = field(default_factory=dict)
+    commits: PaneRing = field(default_factory=PaneRing)
+    lag_max: PaneRing = field(default_factory=PaneRing)
+    lag_seen: PaneRing = field(default_factory=PaneRing)
+    seen_ms: PaneRing = field(default_factory=PaneRing)
     held_ms: int = 0
     earlier: _EarlierPositions | None = None
 
@@ -122,8 +123,7 @@ class LagTable:
                 _count_commits(group, name, commits)
         for start_ms, count in row.pane_counts:
             pane = start_ms // PANE_MS
-            group.commits[pane] = group.commits.get(pane, 0) + count
-        _forget_old(group.commits)
+            group.commits[pane] = (group.commits[pane] or 0) + count
         return True
 
     def take_offsets(self, row: OffsetActivity) -> bool:
@@ -188,10 +188,8 @@ class LagTable:
             return None
         total = sum(int(each[each != UNKNOWN].sum()) for each in lags)
         pane = now_ms // PANE_MS
-        known.lag_max[pane] = max(total, known.lag_max.get(pane, 0))
-        known.lag_seen[pane] = (now_ms, total)
-        _forget_old(known.lag_max)
-        _forget_old(known.lag_seen)
+        known.lag_max[pane] = max(total, known.lag_max[pane] or 0)
+        known.lag_seen[pane], known.seen_ms[pane] = total, now_ms
         return total
 
     def lag(
@@ -243,12 +241,13 @@ class LagTable:
     def windows(self, group: str, now_ms: int) -> dict[str, LagWindow]:
         """Return the group's sliding windows that end at `now_ms`, by name."""
         known = self._groups.get(group, _Group())
-        return {name: _window(known, now_ms, length) for name, length in WINDOWS_MS.items()}
+        rings = tuple(each.items() for each in (known.commits, known.lag_max, known.lag_seen, known.seen_ms))
+        return {name: _window(rings, now_ms, length) for name, length in WINDOWS_MS.items()}
 
     def pane_times(self, group: str) -> list[int]:
         """Return when the panes of the group that have anything began, in no order."""
         known = self._groups.get(group, _Group())
-        return [pane * PANE_MS for pane in {*known.commits, *known.lag_seen}]
+        return [pane * PANE_MS for pane in {*known.commits.panes(), *known.lag_seen.panes()}]
 
     def forget_group(self, group: str) -> None:
         """Drop a group that is gone."""
@@ -332,16 +331,17 @@ def _topic_lag(positions: TopicPositions, lags: Ints) -> TopicLag:
     return TopicLag(positions.partitions.tolist(), positions.committed.tolist(), told, total)
 
 
-def _window(ring: _Group, now_ms: int, length_ms: int) -> LagWindow:
+def _window(rings: Sequence[tuple[Ints, Ints]], now_ms: int, length_ms: int) -> LagWindow:
+    """Return a window from panes and numbers of commits, largest lags, lags last seen, and when they were seen."""
     oldest = (now_ms - length_ms) // PANE_MS
-    seen = [value for pane, value in ring.lag_seen.items() if pane > oldest]
-    largest = [lag for pane, lag in ring.lag_max.items() if pane > oldest]
+    begins = [int(panes.searchsorted(oldest, side="right")) for panes, _ in rings]
+    commits, largest, seen, times = (numbers[begin:] for (_, numbers), begin in zip(rings, begins, strict=True))
     # The lag that was last measured before the window began held on into it.
-    before = max((value for pane, value in ring.lag_seen.items() if pane <= oldest), default=None)
+    before = rings[2][1][begins[2] - 1 : begins[2]] if begins[2] else seen[:0]
     return LagWindow(
-        commits=sum(count for pane, count in ring.commits.items() if pane > oldest),
-        lag_max=max([*largest, *(() if before is None else (before[1],))], default=None),
-        lag_slope=_slope(seen),
+        commits=int(commits.sum()),
+        lag_max=max([*largest.tolist(), *before.tolist()], default=None),
+        lag_slope=_slope(list(zip(times.tolist(), seen.tolist(), strict=True))),
     )
 
 
@@ -355,11 +355,3 @@ def _slope(seen: list[tuple[int, int]]) -> float | None:
     spread = sum((at - middle) ** 2 for at in times)
     together = sum((at - middle) * (lag - usual) for at, (_, lag) in zip(times, seen, strict=True))
     return together / spread if spread > 0 else None
-
-
-def _forget_old(panes: dict[int, int] | dict[int, tuple[int, int]]) -> None:
-    if len(panes) <= KEPT_PANES:
-        return
-    newest = max(panes)
-    for pane in [pane for pane in panes if pane <= newest - KEPT_PANES]:
-        del panes[pane]

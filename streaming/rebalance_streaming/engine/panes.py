@@ -1,0 +1,58 @@
+"""One number per pane of the last quarter of an hour: what sliding windows are made of.
+
+A ring by the pane's number, because a group has four of these, and ten thousand groups have them at once.
+"""
+
+from __future__ import annotations
+
+import numpy as np
+
+from rebalance_contract import KEPT_PANES
+from rebalance_streaming.activity.offsets import UNKNOWN, Ints, filled
+
+_LARGEST = 2**63 - 1
+_NOTHING = filled(0)
+
+
+class PaneRing:
+    """Numbers of 0 or more by pane; those of panes that are a quarter of an hour older than the newest are dropped."""
+
+    __slots__ = ("_newest", "_values")
+
+    def __init__(self) -> None:
+        self._newest = UNKNOWN
+        #: By the pane's number modulo their count; null until the first one.
+        self._values: Ints | None = None
+
+    def __getitem__(self, pane: int) -> int | None:
+        """Return the number of a pane; null where there is none."""
+        if self._values is None or not self._newest - KEPT_PANES < pane <= self._newest:
+            return None
+        value = int(self._values[pane % KEPT_PANES])
+        return None if value == UNKNOWN else value
+
+    def __setitem__(self, pane: int, value: int) -> None:
+        """Set the number of a pane; one that is too old is passed over."""
+        if self._values is None:
+            self._values, self._newest = filled(KEPT_PANES), pane
+        if pane <= self._newest - KEPT_PANES:
+            return
+        for passed in range(max(self._newest, pane - KEPT_PANES) + 1, pane + 1):
+            self._values[passed % KEPT_PANES] = UNKNOWN
+        self._newest = max(self._newest, pane)
+        self._values[pane % KEPT_PANES] = min(value, _LARGEST)
+
+    def panes(self) -> list[int]:
+        """Return the panes that have a number, oldest first."""
+        found: list[int] = self.items()[0].tolist()
+        return found
+
+    def items(self) -> tuple[Ints, Ints]:
+        """Return the panes that have a number, oldest first, and their numbers."""
+        if self._values is None:
+            return _NOTHING, _NOTHING
+        first = max(0, self._newest - KEPT_PANES + 1)
+        panes = np.arange(first, self._newest + 1, dtype=np.int64)
+        values = self._values[panes % KEPT_PANES]
+        known = values != UNKNOWN
+        return panes[known], values[known]
