@@ -19,11 +19,11 @@ from rebalance_kafka.properties import librdkafka_properties
 from rebalance_streaming.cluster import QUIET
 from rebalance_streaming.config import StreamConfig
 from rebalance_streaming.diagnosis.frames import Done, Failed, InputRow, Rows, Start, Tick, receive, send
-from rebalance_streaming.diagnosis.publisher import Publisher
 from rebalance_streaming.diagnosis.restoring import read_restored
 from rebalance_streaming.engine.engine import NOT_UNDERSTOOD, Engine, EngineConfig
 from rebalance_streaming.engine.rows import Output, address, decode_input
 from rebalance_streaming.errors import StreamError
+from rebalance_streaming.publisher import Publisher
 
 #: Groups judged per tick, a quarter of a second's work: at a start all are due, and their lag is not to wait for that.
 _JUDGED_AT_ONCE = 250
@@ -110,7 +110,7 @@ def run(connection: socket.socket) -> None:
     said: list[str] = []
     properties = {**librdkafka_properties(start.config.kafka), **QUIET}
     writer = RowWriter(start.config.cluster, Party.DIAGNOSIS, start.epoch)
-    publisher = Publisher(properties, writer, said.append)
+    publisher = Publisher(properties, said.append, writer)
     worker = DiagnosisWorker(start, publisher, said.append)
     try:
         for row in read_restored(start.config):
