@@ -11,6 +11,7 @@ import socket
 import sys
 import time
 from collections.abc import Callable, Iterable
+from functools import partial
 from typing import Protocol
 
 from rebalance_contract import ContractError, Party
@@ -18,6 +19,7 @@ from rebalance_contract.epochs import Fence, RowWriter, decode_writer
 from rebalance_kafka.properties import librdkafka_properties
 from rebalance_streaming.cluster import QUIET
 from rebalance_streaming.config import StreamConfig
+from rebalance_streaming.detect.detector import Detector
 from rebalance_streaming.diagnosis.frames import Done, Failed, InputRow, Rows, Start, Tick, receive, send
 from rebalance_streaming.diagnosis.restoring import read_restored
 from rebalance_streaming.engine.engine import NOT_UNDERSTOOD, Engine, EngineConfig
@@ -53,6 +55,8 @@ class DiagnosisWorker:
                 reads_committed=reads_committed(start.config),
             ),
             say,
+            # Nobody reads a list at its end: it may run for months.
+            partial(Detector, lists_all=False),
         )
         for stage, reason, count in start.set_aside:
             self._engine.quarantine(stage, reason, "it stopped an earlier run", count)
