@@ -1,5 +1,6 @@
 from __future__ import annotations
 
+import threading
 import uuid
 from collections.abc import Iterable, Iterator
 from contextlib import closing
@@ -10,6 +11,7 @@ import pytest
 from confluent_kafka import KafkaError, KafkaException, Message, Producer, TopicPartition
 from confluent_kafka.admin import AdminClient, NewPartitions
 
+from mock_cluster import MockCluster
 from rebalance_deploy.topics import create_topics
 from rebalance_kafka import follower as module
 from rebalance_kafka.follower import Follower, Record, UnreadError, read_latest, read_to_end
@@ -253,6 +255,27 @@ def test_what_the_client_complains_of_is_in_the_error(monkeypatch):
     Clock(monkeypatch, client, 5)
     with pytest.raises(UnreadError, match=r"a-0 could not be read to the end.*\(.*uthoriz"):
         read_latest({}, ["a"], name="test")
+
+
+@pytest.mark.waits
+def test_a_real_client_waits_for_a_leader_and_says_where_none_came(monkeypatch):
+    """What stands in a partition that lost its leader is read once it has one again, and is never taken for nothing."""
+    cluster = MockCluster()
+    cluster.create("a")
+    produce(cluster, "a", b"1")
+    kafka, found = {"bootstrap.servers": cluster.bootstrap}, dict[tuple[str, bytes], bytes]()
+    cluster.take_leader("a")
+    reading = threading.Thread(target=lambda: found.update(read_latest(kafka, ["a"], name="test")))
+    reading.start()
+    reading.join(0.5)
+    assert reading.is_alive()
+    cluster.give_leader("a")
+    reading.join(DEADLINE_SECONDS)
+    assert found == {("a", b"k"): b"1"}
+    monkeypatch.setattr(module, "_PATIENCE_SECONDS", 0.5)
+    cluster.take_leader("a")
+    with pytest.raises(UnreadError, match="a-0 could not be read to the end"):
+        read_latest(kafka, ["a"], name="test")
 
 
 def test_of_many_partitions_some_are_named(monkeypatch):
