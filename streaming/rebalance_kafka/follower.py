@@ -28,7 +28,10 @@ _LOOK_AGAIN_SECONDS = 1.0
 _LOOK_FOR_GROWTH_SECONDS = 30.0
 #: What is read to its end is not waited for: the last batch is seldom full.
 _BRIEFLY_SECONDS = 0.1
-_SILENT_SECONDS = 10.0
+#: Of partitions that are read to their end nothing may come for so long: longer than the election of a leader takes.
+_PATIENCE_SECONDS = 30.0
+#: Partitions that an error names.
+_NAMED = 10
 
 #: A partition of which a broker says one of these has no leader that it knows of just now: one is elected, or the
 #: client's metadata are of before an election or the topic's creation.
@@ -46,6 +49,11 @@ LEADER_IS_AWAITED = frozenset(
 )
 
 _log = logging.getLogger(__name__)
+
+
+class UnreadError(Exception):
+    """Topics could not be read to their end; the text names the partitions and says what to do."""
+
 
 #: Gets what the client complains of, with the topic where it is about one.
 OnError = Callable[[KafkaError, str | None], None]
@@ -87,7 +95,9 @@ class Follower:
         self._on_error = on_error
         self._positions = Positions(start)
         self._missing = self._topics
-        self._has_all = False
+        #: What was found at the latest look and cannot be read yet: partitions without a leader, and topics of which
+        #: brokers cannot tell the partitions. Null before the first look.
+        self._awaited: tuple[str, ...] | None = None
         self._next_look = 0.0
         self._error: KafkaError | None = None
         properties = {
@@ -110,7 +120,12 @@ class Follower:
     @property
     def at_end(self) -> bool:
         """Whether every topic that exists was read up once to its end."""
-        return self._has_all and self._positions.at_end
+        return self._awaited == () and self._positions.at_end
+
+    @property
+    def unread(self) -> tuple[str, ...]:
+        """What exists and was not read up to its end yet: partitions as `topic-number`, or a whole topic."""
+        return (*(self._awaited or ()), *(f"{topic}-{number}" for topic, number in self._positions.unread))
 
     @property
     def error(self) -> KafkaError | None:
@@ -171,8 +186,11 @@ class Follower:
             self._consumer.assign([TopicPartition(*place, offset) for place, offset in positions.items()])
         topics = {topic for topic, _ in found}
         self._missing = tuple(topic for topic in self._topics if topic not in topics)
-        self._has_all = self._positions.places == found.keys()
-        return self._has_all and not self._missing
+        self._awaited = (
+            *(topic for topic in self._missing if topic in known),
+            *(f"{topic}-{number}" for topic, number in sorted(found.keys() - self._positions.places)),
+        )
+        return not self._awaited and not self._missing
 
     def _bounds(self, place: Place, timeout_seconds: float) -> Bounds | None:
         """Return where a partition begins and ends, null while it has no leader. Raises KafkaException otherwise."""
@@ -227,21 +245,35 @@ def groupless(librdkafka: Mapping[str, Any], name: str) -> dict[str, Any]:
 def read_to_end(kafka: Mapping[str, str], topics: Iterable[str], *, name: str) -> Iterator[Record]:
     """Yield the records of topics, up to where they end now; of those that do not exist, none.
 
-    Ends early when nothing comes for 10 s. Raises KafkaException when no broker answers.
+    Raises KafkaException when no broker answers, and UnreadError when nothing comes for 30 s before the end is reached:
+    what was yielded until then is not all that there is.
     """
     with closing(Follower(kafka, topics, name=name)) as follower:
         follower.look()
-        heard = time.monotonic()
-        while not follower.at_end and time.monotonic() - heard < _SILENT_SECONDS:
+        left, heard = len(follower.unread), time.monotonic()
+        while not follower.at_end:
             records = follower.poll(_BRIEFLY_SECONDS)
             yield from records
-            if records:
+            before, left = left, len(follower.unread)
+            if records or left < before:
                 # After they were taken: how long that takes is no silence.
                 heard = time.monotonic()
+            elif time.monotonic() - heard >= _PATIENCE_SECONDS:
+                raise UnreadError(_say_unread(follower))
+
+
+def _say_unread(follower: Follower) -> str:
+    unread, error = follower.unread, follower.error
+    named = ", ".join(unread[:_NAMED]) + (f" and {len(unread) - _NAMED} more" if len(unread) > _NAMED else "")
+    reason = "" if error is None else f" ({error.str()})"
+    return (
+        f"{named} could not be read to the end: nothing came for {_PATIENCE_SECONDS:.0f} s{reason}; check that every "
+        "partition has a leader (kafka-topics --describe --unavailable-partitions) and that this client may read it"
+    )
 
 
 def read_latest(kafka: Mapping[str, str], topics: Iterable[str], *, name: str) -> dict[tuple[str, bytes], bytes]:
-    """Return the last value of each (topic, key) of compacted topics, tombstones left out; raises KafkaException."""
+    """Return the last value of each (topic, key) of compacted topics, tombstones left out; raises as `read_to_end`."""
     latest: dict[tuple[str, bytes], bytes] = {}
     for record in read_to_end(kafka, topics, name=name):
         place = record.topic, record.key or b""

@@ -74,6 +74,11 @@ class Positions:
         """Whether each partition was read up once to where it ended, then or at the start; it stays so."""
         return all(each.at_end for each in self._readings.values())
 
+    @property
+    def unread(self) -> list[Place]:
+        """The partitions that were not read up to where they ended, in order."""
+        return sorted(place for place, each in self._readings.items() if not each.at_end)
+
     def update(self, found: Collection[Place], new: Mapping[Place, Bounds]) -> dict[Place, int]:
         """Take up `new` partitions, let go of those that are not `found`; return the next offset of each."""
         if self._at_first is None:

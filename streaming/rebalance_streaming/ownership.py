@@ -17,10 +17,11 @@ from contextlib import closing
 from confluent_kafka import KafkaException
 
 from rebalance_contract import ContractError, QueryStatus, Status, decode_status
-from rebalance_kafka.follower import Follower, Record, read_latest
+from rebalance_kafka.follower import Follower, Record
 from rebalance_kafka.positions import Bounds, Place
 from rebalance_streaming.config import StreamConfig
 from rebalance_streaming.errors import SupersededError
+from rebalance_streaming.own_topics import read_latest_rows
 
 #: Records before the end of the status topic that are read at a start: minutes of statuses, so that of two processes
 #: that start at the same time each sees the other's.
@@ -32,9 +33,12 @@ _STOP_SECONDS = 1.0
 
 
 def read_statuses(config: StreamConfig) -> list[Status]:
-    """Return what the status topic tells of this cluster, the last row of each key; odd rows are passed over."""
+    """Return what the status topic tells of this cluster, the last row of each key; odd rows are passed over.
+
+    Raises StreamError when the topic cannot be read to its end.
+    """
     found = []
-    for value in read_latest(config.kafka, [config.status_topic], name="status").values():
+    for value in read_latest_rows(config, [config.status_topic], name="status").values():
         try:
             status = decode_status(value)
         except ContractError:

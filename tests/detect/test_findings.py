@@ -202,6 +202,83 @@ def test_a_cause_that_is_forgotten_after_its_end_stays_in_the_history():
     assert [each.state for each in findings.all()] == ["resolved"]
 
 
+DAY_MS = 24 * HOUR_MS
+
+
+def test_a_finding_that_is_over_for_two_days_is_forgotten():
+    """What a nightly job does each night is one finding, though a night is late; after two days it is another."""
+    findings = Findings(CLUSTER, lists_all=False)
+    (first,) = told(findings, T0, stands(A))
+    told(findings, T0 + MINUTE)
+    night_ms = T0 + DAY_MS + HOUR_MS
+    (again,) = told(findings, night_ms, stands(A, started_at_ms=night_ms))
+    assert again.finding_id == first.finding_id
+    told(findings, night_ms + MINUTE)
+    told(findings, night_ms + MINUTE + 2 * DAY_MS - 1)
+    assert [each.state for each in findings.all()] == ["resolved"]
+    told(findings, night_ms + MINUTE + 2 * DAY_MS)
+    assert findings.all() == []
+    (other,) = told(findings, night_ms + 3 * DAY_MS, stands(A, started_at_ms=night_ms + 3 * DAY_MS))
+    assert (other.finding_id != first.finding_id, other.detected_at_ms) == (True, night_ms + 3 * DAY_MS)
+
+
+@pytest.mark.parametrize("looks", [(), (1,), (1, 2, 3, 4)])
+@pytest.mark.parametrize("began_ms", [T0 - MINUTE, T0 + 5 * 24 * 60 * MINUTE])
+def test_it_is_another_one_whether_somebody_looked_meanwhile_or_not(looks: tuple[int, ...], began_ms: int):
+    """A group at rest is not judged for days; what a rule says of a condition's beginning may be of before."""
+    findings = Findings(CLUSTER)
+    (first,) = told(findings, T0, stands(A))
+    told(findings, T0 + MINUTE)
+    for day in looks:
+        told(findings, T0 + day * DAY_MS)
+    later_ms = T0 + 5 * DAY_MS
+    (found,) = told(findings, later_ms, stands(A, started_at_ms=began_ms))
+    assert (found.detected_at_ms, findings.all()) == (later_ms, [found])
+    assert (found.finding_id == first.finding_id) is (began_ms == first.started_at_ms)
+
+
+def test_what_is_still_told_of_is_not_forgotten():
+    """A quiet group's rebalances are kept for long: their findings are not told anew, and open again as one."""
+    findings = Findings(CLUSTER, lists_all=False)
+    (first,) = told(findings, T0, happened(T0, A))
+    (over,) = told(findings, T0 + AFTER_MS, happened(T0, A))
+    later_ms = T0 + 9 * DAY_MS
+    assert told(findings, later_ms, happened(T0, A)) == []
+    assert findings.all() == [over]
+    (again,) = told(findings, later_ms, happened(T0, A), happened(later_ms, A))
+    assert (again.finding_id, again.state) == (first.finding_id, "firing")
+
+
+def test_of_pods_that_come_and_go_the_latest_are_remembered():
+    """Fifty of a group, those that were over last; what is open, and what is still told of, is not counted."""
+    findings, stay, past = Findings(CLUSTER, lists_all=False), stands(B), happened(T0, A, rule="member_crash")
+    told(findings, T0 + AFTER_MS, stay, past)
+    for number in range(1_000):
+        pod = stands(member(f"p{number}-1", host=f"/10.0.0.{number}"))
+        told(findings, T0 + AFTER_MS + number * SECOND, stay, past, pod)
+    told(findings, T0 + HOUR_MS, stay, past)
+    found = [each.subject.members[0].client_id for each in findings.all()]
+    assert sorted(found) == sorted(["a", "b", *(f"p{number}" for number in range(950, 1_000))])
+
+
+def test_whoever_reads_the_list_at_the_end_gets_all():
+    """A replay lists what a stream has forgotten, each as it stood last, and says the same of everything else."""
+    listing, live = Findings(CLUSTER), Findings(CLUSTER, lists_all=False)
+    for day in range(9):
+        now_ms = T0 + day * DAY_MS
+        verdicts = [stands(member(f"p{day}-{n}", host=f"/{n}"), started_at_ms=now_ms) for n in range(60)]
+        verdicts += [stands(B, started_at_ms=now_ms)] if day % 4 == 0 else []
+        for at_ms, stated in ((now_ms, verdicts), (now_ms + HOUR_MS, [])):
+            assert listing.update("g", stated, at_ms, AFTER_MS) == live.update("g", stated, at_ms, AFTER_MS)
+    assert len(live.all()) == 50
+    assert len(listing.all()) == 9 * 60 + 1
+    (latest,) = [each for each in listing.all() if each.subject.members[0].client_id == "b"]
+    assert latest.started_at_ms == T0 + 8 * DAY_MS
+    for findings in (listing, live):
+        findings.forget_group("g")
+        assert findings.all() == []
+
+
 def test_groups_do_not_touch_each_other():
     """What holds of one group says nothing of another's findings."""
     findings = Findings(CLUSTER)

@@ -135,7 +135,7 @@ def test_the_end_of_the_process_is_noticed_by_a_tick_too(driver: Driver):
     with pytest.raises(DiagnosisError):
         driver.process.tick(1, 1, caught_up=True)
     driver.process.tick(2, 2, caught_up=True)
-    assert not driver.process.is_running
+    take_and_fail(driver, b"a")
 
 
 def test_a_process_that_hangs_is_ended(strict_driver: Driver):
@@ -180,7 +180,6 @@ def test_ticks_come_between_the_parts_of_a_batch(driver: Driver):
         driver.process.tick(second, second, caught_up=True)
     taking.join(LONG_SECONDS)
     assert not taking.is_alive()
-    assert driver.process.is_running
     assert len(driver.taken()) == len(rows)
 
 
@@ -208,7 +207,7 @@ def test_a_stop_does_not_wait_for_a_process_that_hangs(monkeypatch: pytest.Monke
 
     feeding = threading.Thread(target=feed)
     feeding.start()
-    wait_for(lambda: driver.process.is_busy, "it to be fed")
+    wait_for(driver.process._lock.locked, "it to be fed")
     driver.process.stop()
     feeding.join(LONG_SECONDS)
     assert len(told) == 1
@@ -219,3 +218,11 @@ def test_a_process_that_cannot_start_is_said():
     """Whatever keeps it from starting, the reason is an error that the supervision knows."""
     with pytest.raises(DiagnosisError, match="its process"):
         Driver(worker="no_such_module").process.start(0)
+
+
+def test_a_process_that_says_why_it_cannot_start_is_quoted():
+    """The supervision tells its sentence, and nothing is left of it."""
+    driver = Driver(worker="diagnosis.unable_worker")
+    with pytest.raises(DiagnosisError, match="status-0 could not be read"):
+        driver.process.start(0)
+    take_and_fail(driver, b"a")

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import copy
 import resource
+import socket
 import time
 from collections.abc import Iterator
 from dataclasses import replace
@@ -35,10 +36,12 @@ from rebalance_contract.epochs import RowWriter, encode_writer
 from rebalance_streaming.activity.clients import pack_reports
 from rebalance_streaming.config import StreamConfig
 from rebalance_streaming.detect.config import DetectConfig
-from rebalance_streaming.diagnosis.frames import InputRow, Start, Tick
+from rebalance_streaming.diagnosis import worker as module
+from rebalance_streaming.diagnosis.frames import Failed, InputRow, Start, Tick, receive, send
 from rebalance_streaming.diagnosis.worker import DiagnosisWorker
 from rebalance_streaming.engine.engine import DROPPED_REPORT, Engine
 from rebalance_streaming.engine.rows import Output
+from rebalance_streaming.errors import StreamError
 
 CONFIG = StreamConfig(cluster=CLUSTER)
 A, B = member("a-1", [0, 1]), member("b-1", [2, 3])
@@ -264,6 +267,22 @@ def test_a_row_of_an_earlier_run_that_fails_is_set_aside():
     assert sum(each.count for each in worker.status().quarantined) == 1
     assert len(worker.said) == 1
     assert worker.rows("lag", GroupLag)[f"{CLUSTER}/{GROUP}"].commits == 2
+
+
+def test_with_a_part_of_the_past_it_does_not_start(monkeypatch: pytest.MonkeyPatch):
+    """It would publish smaller totals over larger ones: it says why, and ends."""
+
+    def read(_: StreamConfig) -> Iterator[GroupLag]:
+        yield GroupLag(CLUSTER, GROUP, T0, topics={})
+        raise StreamError("impact-0 could not be read to the end")
+
+    monkeypatch.setattr(module, "read_restored", read)
+    monkeypatch.setattr(module, "Publisher", lambda *_: Published())
+    ours, theirs = socket.socketpair()
+    with ours, theirs:
+        send(ours, Start(CONFIG, DetectConfig(), 0, epoch=1))
+        module.run(theirs)
+        assert receive(ours) == Failed("impact-0 could not be read to the end")
 
 
 # --- Whatever stands in the topics ---

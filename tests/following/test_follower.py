@@ -1,5 +1,6 @@
 from __future__ import annotations
 
+import threading
 import uuid
 from collections.abc import Iterable, Iterator
 from contextlib import closing
@@ -10,9 +11,10 @@ import pytest
 from confluent_kafka import KafkaError, KafkaException, Message, Producer, TopicPartition
 from confluent_kafka.admin import AdminClient, NewPartitions
 
+from mock_cluster import MockCluster
 from rebalance_deploy.topics import create_topics
 from rebalance_kafka import follower as module
-from rebalance_kafka.follower import Follower, Record, read_latest, read_to_end
+from rebalance_kafka.follower import Follower, Record, UnreadError, read_latest, read_to_end
 from rebalance_kafka.positions import start_at_end
 from waiting import wait_for
 
@@ -169,6 +171,119 @@ def test_a_partition_whose_leader_is_just_elected_is_awaited(monkeypatch):
     monkeypatch.setattr(client, "get_watermark_offsets", bounds)
     follower.look()
     assert client.assigned == {("a", 0): 0, ("a", 1): 0}
+
+
+# --- Up to the end, or not at all ---
+
+
+class Clock:
+    """A clock that moves as far as polls of a scripted client take, `seconds` each."""
+
+    def __init__(self, monkeypatch: pytest.MonkeyPatch, client: ScriptedClient, seconds: float) -> None:
+        self.now, self._seconds, self._consume = 1_000.0, seconds, client.consume
+        monkeypatch.setattr(module, "Consumer", client)
+        monkeypatch.setattr(module.time, "monotonic", lambda: self.now)
+        monkeypatch.setattr(client, "consume", self._wait)
+
+    def _wait(self, limit: int, timeout: float) -> list[Message]:
+        self.now += self._seconds
+        return self._consume(limit, timeout)
+
+
+def read(client: ScriptedClient) -> list[int]:
+    """Read the topics of a client to their ends; returns the offsets."""
+    return [each.offset for each in read_to_end({}, sorted(client.topics), name="test")]
+
+
+def test_a_partition_without_a_leader_is_no_end(monkeypatch):
+    """What was read of the others is not all: the error names what is left, and what to look for."""
+    client = ScriptedClient({"a": [1, -1], "b": [1]}, [[message(0), message(1)]])
+    Clock(monkeypatch, client, 5)
+    with pytest.raises(
+        UnreadError, match=r"^a-1, b-0 could not be read to the end: nothing came for 30 s.*has a leader"
+    ):
+        read(client)
+
+
+def test_a_leader_that_is_elected_meanwhile_is_waited_for(monkeypatch):
+    """Elections take seconds, and the reading begins only then."""
+    client = ScriptedClient({"a": [-1]}, [[]] * 9)
+    clock = Clock(monkeypatch, client, 3)
+
+    def elect(now: float = clock.now + 25) -> SimpleNamespace:
+        if clock.now > now and not client.batches:
+            client.topics["a"], client.batches = [1], [[message(0)], [message(1)]]
+        return SimpleNamespace(topics=listed(timeout=1).topics)
+
+    listed = client.list_topics
+    monkeypatch.setattr(client, "list_topics", lambda timeout: elect())
+    assert read(client) == [0, 1]
+
+
+def test_a_topic_that_brokers_cannot_tell_of_is_no_empty_one(monkeypatch):
+    """It exists, so something may stand in it; one that nobody names has no records."""
+    client = ScriptedClient({"a": []})
+    Clock(monkeypatch, client, 5)
+    with pytest.raises(UnreadError, match=r"^a could not be read"):
+        read(client)
+    del client.topics["a"]
+    assert list(read_to_end({}, ["a"], name="test")) == []
+
+
+def test_slow_brokers_are_not_given_up(monkeypatch):
+    """Each record, and each end that is reached, starts the patience anew; what the reader does is no silence."""
+    ends = [Message("a", n, 2, error=KafkaError(-191)) for n in (1, 2)]
+    client = ScriptedClient({"a": [1, 1, 1]}, [[], [ends[0]], [], [ends[1]], [], [message(0)], [], [message(1)]])
+    clock = Clock(monkeypatch, client, 20)
+    found = []
+    for record in read_to_end({}, ["a"], name="test"):
+        found.append(record.offset)
+        clock.now += 600
+    assert found == [0, 1]
+
+
+def test_an_end_without_a_record_is_one(monkeypatch):
+    """Where compaction or a transaction left none: the last record is below the end that the broker tells."""
+    client = ScriptedClient({"a": [1]}, [[message(0)], [message(2, -191)]])
+    Clock(monkeypatch, client, 5)
+    assert read(client) == [0]
+
+
+def test_what_the_client_complains_of_is_in_the_error(monkeypatch):
+    """A reader without the permission gets nothing but that."""
+    client = ScriptedClient({"a": [1]}, [[message(0, KafkaError.TOPIC_AUTHORIZATION_FAILED)]])
+    Clock(monkeypatch, client, 5)
+    with pytest.raises(UnreadError, match=r"a-0 could not be read to the end.*\(.*uthoriz"):
+        read_latest({}, ["a"], name="test")
+
+
+@pytest.mark.waits
+def test_a_real_client_waits_for_a_leader_and_says_where_none_came(monkeypatch):
+    """What stands in a partition that lost its leader is read once it has one again, and is never taken for nothing."""
+    cluster = MockCluster()
+    cluster.create("a")
+    produce(cluster, "a", b"1")
+    kafka, found = {"bootstrap.servers": cluster.bootstrap}, dict[tuple[str, bytes], bytes]()
+    cluster.take_leader("a")
+    reading = threading.Thread(target=lambda: found.update(read_latest(kafka, ["a"], name="test")))
+    reading.start()
+    reading.join(0.5)
+    assert reading.is_alive()
+    cluster.give_leader("a")
+    reading.join(DEADLINE_SECONDS)
+    assert found == {("a", b"k"): b"1"}
+    monkeypatch.setattr(module, "_PATIENCE_SECONDS", 0.5)
+    cluster.take_leader("a")
+    with pytest.raises(UnreadError, match="a-0 could not be read to the end"):
+        read_latest(kafka, ["a"], name="test")
+
+
+def test_of_many_partitions_some_are_named(monkeypatch):
+    """A line for people stays one."""
+    client = ScriptedClient({"a": [-1] * 12})
+    Clock(monkeypatch, client, 5)
+    with pytest.raises(UnreadError, match=r"^a-0, .*, a-9 and 2 more could not"):
+        read(client)
 
 
 def test_what_makes_it_leave_traces_cannot_be_set(monkeypatch):

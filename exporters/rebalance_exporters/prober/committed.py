@@ -29,6 +29,8 @@ AGAIN_SECONDS = 600.0
 #: A group is first asked about when it has been known for so long without a commit: its row in the groups topic comes
 #: before those of its commits.
 PATIENCE_SECONDS = 30.0
+#: A group that got no answer is asked about again after the first of these, and each time after twice as long.
+FIRST_PAUSE_SECONDS, LONGEST_PAUSE_SECONDS = 5.0, 120.0
 #: Groups asked about in one round, and where no commit of any group is read.
 _AT_ONCE, _ALL_AT_ONCE = 200, 1_000
 #: From these versions on one request takes many groups (KIP-699, KIP-709; brokers from 3.0 on).
@@ -45,6 +47,23 @@ class CommittedRound:
     errors: list[str] = field(default_factory=list)
 
 
+@dataclass(slots=True)
+class _Turn:
+    """When a group is asked about next, and the pause since it last got no answer; 0 after one that it got."""
+
+    at: float
+    pause_seconds: float = 0.0
+
+    def put_off(self, now: float) -> None:
+        """Let the others go first: a coordinator that is away for long has many groups."""
+        self.pause_seconds = min(LONGEST_PAUSE_SECONDS, max(FIRST_PAUSE_SECONDS, 2 * self.pause_seconds))
+        self.at = now + self.pause_seconds
+
+    def pass_on(self, at: float) -> None:
+        """Note an answer."""
+        self.pause_seconds, self.at = 0.0, at
+
+
 class CommittedAsker:
     """Asks for the committed offsets of groups, a few in each round; remembers when each has its turn.
 
@@ -56,21 +75,23 @@ class CommittedAsker:
         self._brokers = brokers
         self._again_seconds, self._patience_seconds = (AGAIN_SECONDS, PATIENCE_SECONDS) if reads_log else (0.0, 0.0)
         self._at_once = _AT_ONCE if reads_log else _ALL_AT_ONCE
-        self._due: dict[str, float] = {}
+        self._turns: dict[str, _Turn] = {}
 
     def ask(self, groups: Iterable[str], now: float) -> CommittedRound:
         """Ask about those of the groups whose turn it is; `now` in seconds of a steady clock.
 
-        A group whose coordinator cannot answer now has its turn again in the next round.
+        A group whose coordinator cannot answer now has its turn again soon, behind those that are due before.
         """
         first = now + self._patience_seconds
-        self._due = {group: self._due.get(group, first) for group in groups}
-        due = sorted((at, group) for group, at in self._due.items() if at <= now)[: self._at_once]
+        self._turns = {group: self._turns.get(group) or _Turn(first) for group in groups}
+        due = sorted((turn.at, group) for group, turn in self._turns.items() if turn.at <= now)[: self._at_once]
         found = CommittedRound()
         for group, answer in self._fetch(self._coordinators([group for _, group in due])):
             error = answer if isinstance(answer, Exception) else _error_of(answer)
             if error is None or isinstance(error, GroupAuthorizationFailedError):
-                self._due[group] = now + self._again_seconds
+                self._turns[group].pass_on(now + self._again_seconds)
+            else:
+                self._turns[group].put_off(now)
             if error is None:
                 found.offsets[group] = _read(answer)
             else:

@@ -60,6 +60,7 @@ class Detector:
     """Judges all groups of one cluster. Rebalances that ended before `judge_from_ms` are history only.
 
     `quarantined` counts what was set aside because it raised, by stage and reason; `on_quarantine` is told each time.
+    `lists_all`: findings that are over for long are still listed, for whoever reads the list at an end.
     """
 
     def __init__(
@@ -68,6 +69,8 @@ class Detector:
         config: DetectConfig | None = None,
         judge_from_ms: int = 0,
         on_quarantine: OnQuarantine | None = None,
+        *,
+        lists_all: bool = True,
     ) -> None:
         self._cluster, self._config = cluster, config or DetectConfig()
         self._limits = self._config.thresholds.scaled(self._config.window_scale)
@@ -83,7 +86,7 @@ class Detector:
         #: Groups whose members were lost in what the whole cluster suffered.
         self._disturbed: set[str] = set()
         self._unpublished = Unpublished()
-        self.findings = Findings(cluster)
+        self.findings = Findings(cluster, lists_all=lists_all)
         self.now_ms = 0
         explainer = Explainer(
             quarantine=self._quarantine,

@@ -1,6 +1,6 @@
 """From verdicts to findings: one per group, rule and subject, from its first sight to its end.
 
-Receives what holds now; remembers what held before. A finding about rebalances is over when none has followed for a
+Receives what holds now; remembers what held lately. A finding about rebalances is over when none has followed for a
 while, one about a condition when the condition is. A finding that a better explanation replaced is withdrawn. One that
 is a part of something larger names that as its parent and leaves it to it to wake people.
 """
@@ -21,6 +21,9 @@ from rebalance_streaming.groups.identity import client_stem
 _T = TypeVar("_T")
 
 _KEPT_IDS, _ANNOUNCED = 200, 10
+#: A finding that is over, and of whose time no verdict tells any more, is the same one when it comes back within this
+#: time, as what a nightly job does each night; of one group the latest so many.
+_REMEMBERED_MS, _REMEMBERED = 2 * 24 * 3_600_000, 50
 #: Of these one finding per group, and variant, is enough, whoever comes or goes.
 _ONE_PER_GROUP = frozenset({"benign", "undetermined"})
 #: Said of a rebalance, these are right or wrong; they do not pass.
@@ -50,11 +53,12 @@ def _member_key(member: SubjectMember) -> str:
 
 
 class Findings:
-    """All findings of one cluster."""
+    """All findings of one cluster. `lists_all`: those that are over for long stay in the list, for whoever reads it."""
 
-    def __init__(self, cluster: str) -> None:
+    def __init__(self, cluster: str, *, lists_all: bool = True) -> None:
         self._cluster = cluster
         self._groups: dict[str, dict[Key, Finding]] = {}
+        self._forgotten: dict[str, dict[Key, Finding]] | None = {} if lists_all else None
         #: Of an earlier run, and not stated since.
         self._restored: set[str] = set()
 
@@ -64,9 +68,12 @@ class Findings:
         self._restored.add(finding.finding_id)
 
     def all(self) -> list[Finding]:
-        """Return every finding that was not withdrawn, oldest first."""
-        found = [finding for group in self._groups.values() for finding in group.values()]
-        return sorted(found, key=lambda each: (each.started_at_ms, each.finding_id))
+        """Return every finding that was not withdrawn, oldest first; of each key the latest."""
+        found: dict[Key, Finding] = {}
+        for groups in (self._forgotten or {}, self._groups):
+            for group in groups.values():
+                found |= group
+        return sorted(found.values(), key=lambda each: (each.started_at_ms, each.finding_id))
 
     def firing(self, group: str) -> list[Finding]:
         """Return what is firing of one group."""
@@ -74,7 +81,8 @@ class Findings:
 
     def forget_group(self, group: str) -> None:
         """Drop the findings of a group that is gone."""
-        self._groups.pop(group, None)
+        for groups in (self._groups, self._forgotten or {}):
+            groups.pop(group, None)
 
     def update(
         self, group: str, verdicts: Sequence[Verdict], now_ms: int, resolve_after_ms: int
@@ -84,6 +92,7 @@ class Findings:
         for each in verdicts:
             stated.setdefault((group, each.rule, subject_key(each)), []).append(each)
         changed, known = [], self._groups.setdefault(group, {})
+        self._forget(group, [key for key, each in known.items() if _is_long_over(each, stated.get(key, ()), now_ms)])
         for key, several in sorted(stated.items(), key=lambda item: item[0][1] not in _PARENTS):
             finding = self._placed(self._written(key, several, now_ms, resolve_after_ms))
             self._restored.discard(finding.finding_id)
@@ -91,7 +100,18 @@ class Findings:
                 known[key] = finding
                 changed.append(finding)
         ended, withdrawn = self._close(known, stated.keys(), now_ms, resolve_after_ms)
+        over = [key for key, each in known.items() if each.resolved_at_ms is not None and key not in stated]
+        if len(over) > _REMEMBERED:
+            over.sort(key=lambda key: (known[key].resolved_at_ms or 0, key))
+            self._forget(group, over[:-_REMEMBERED])
         return [*changed, *ended], withdrawn
+
+    def _forget(self, group: str, keys: Collection[Key]) -> None:
+        """Drop findings that are over."""
+        for key in keys:
+            finding = self._groups[group].pop(key)
+            if self._forgotten is not None:
+                self._forgotten.setdefault(group, {})[key] = finding
 
     def _written(self, key: Key, several: list[Verdict], now_ms: int, resolve_after_ms: int) -> Finding:
         alike = _of_usual_variant(several)
@@ -157,6 +177,7 @@ class Findings:
             until_ms = finding.updated_at_ms + resolve_after_ms * stands
             if finding.state != FindingState.FIRING or now_ms < until_ms:
                 continue  # the latter: of an earlier run, while the recent past is read again
+            self._restored.discard(finding.finding_id)
             done = replace(finding, state=FindingState.RESOLVED, resolved_at_ms=now_ms, updated_at_ms=now_ms)
             if finding.rebalance_ids and (finding.primary or family_of(finding.rule) in _CAUSES_OF_LOSSES):
                 withdrawn.append(done)
@@ -165,6 +186,14 @@ class Findings:
                 known[key] = done
                 ended.append(done)
         return ended, withdrawn
+
+
+def _is_long_over(finding: Finding, stated: Collection[Verdict], now_ms: int) -> bool:
+    """Whether a finding is to be forgotten: what is stated of it now, if anything is, is another spell."""
+    over_ms = finding.resolved_at_ms
+    if over_ms is None or now_ms < over_ms + _REMEMBERED_MS:
+        return False
+    return all(each.last_ms is None or each.last_ms > over_ms for each in stated)
 
 
 def _of_usual_variant(several: Sequence[Verdict]) -> list[Verdict]:

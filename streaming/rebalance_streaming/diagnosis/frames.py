@@ -1,7 +1,7 @@
 """What the driver and the diagnosis say to each other over a socket: frames of msgpack behind their length.
 
-The driver sends `Start` once, then `Rows` and `Tick` in any order; each is answered by one `Done`. Either side's end of
-the connection is the other's word to stop.
+The driver sends `Start` once, then `Rows` and `Tick` in any order; each is answered by one `Done`, a `Start` that
+cannot be followed by one `Failed`. Either side's end of the connection is the other's word to stop.
 """
 
 from __future__ import annotations
@@ -66,7 +66,13 @@ class Done(msgspec.Struct, frozen=True, tag="done"):
     waiting: int = 0
 
 
-Frame = Start | Rows | Tick | Done
+class Failed(msgspec.Struct, frozen=True, tag="failed"):
+    """The process cannot start, and ends. `reason` is for people."""
+
+    reason: str
+
+
+Frame = Start | Rows | Tick | Done | Failed
 _encoder = msgspec.msgpack.Encoder()
 _decoder: msgspec.msgpack.Decoder[Frame] = msgspec.msgpack.Decoder(Frame)
 

@@ -17,7 +17,7 @@ from collections.abc import Callable, Iterator, Sequence
 
 from rebalance_streaming.config import StreamConfig
 from rebalance_streaming.detect.config import DetectConfig
-from rebalance_streaming.diagnosis.frames import Done, Frame, InputRow, Rows, Start, Tick, receive, send
+from rebalance_streaming.diagnosis.frames import Done, Failed, Frame, InputRow, Rows, Start, Tick, receive, send
 
 #: Its end takes the 5 s that brokers have to take the last rows.
 _START_SECONDS, _END_SECONDS = 120.0, 7.0
@@ -57,16 +57,6 @@ class DiagnosisProcess:
         self._taken_ms: int | None = None
         self._has_taken = threading.Event()
         self.waiting = 0
-
-    @property
-    def is_busy(self) -> bool:
-        """Whether rows or a tick are being dealt with."""
-        return self._lock.locked()
-
-    @property
-    def is_running(self) -> bool:
-        """Whether there is a process that can be fed; false after one ended or hung, until the next start."""
-        return self._connection is not None
 
     def start(self, judge_from_ms: int) -> None:
         """Start the process anew; returns when it has taken up what earlier runs published. Raises DiagnosisError."""
@@ -175,6 +165,9 @@ class DiagnosisProcess:
         except OSError as error:
             self._kill()
             raise DiagnosisError(f"its process is gone ({error.strerror})") from None
+        if isinstance(answer, Failed):
+            self._kill()
+            raise DiagnosisError(answer.reason)
         if not isinstance(answer, Done):
             self._kill()
             raise DiagnosisError("its process ended")

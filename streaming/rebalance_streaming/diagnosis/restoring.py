@@ -18,16 +18,19 @@ from rebalance_contract import (
     decode_status,
     topics,
 )
-from rebalance_kafka.follower import read_latest
 from rebalance_streaming.config import StreamConfig
 from rebalance_streaming.engine.engine import Restored
+from rebalance_streaming.own_topics import read_latest_rows
 
 
 def read_restored(config: StreamConfig) -> Iterator[Restored]:
-    """Yield the latest version of every row that the diagnosis takes up again; odd rows are passed over."""
+    """Yield the latest version of every row that the diagnosis takes up again; odd rows are passed over.
+
+    Raises StreamError when a topic cannot be read to its end.
+    """
     wanted = (topics.FINDINGS, topics.LAG, topics.IMPACT, topics.STATUS)
     names = {each.full_name(config.topic_prefix): each.name for each in wanted}
-    for (topic, _), value in read_latest(config.kafka, names, name="restore").items():
+    for (topic, _), value in read_latest_rows(config, names, name="restore").items():
         try:
             row = _decode(names[topic], value)
         except ContractError:

@@ -11,6 +11,7 @@ import socket
 import sys
 import time
 from collections.abc import Callable, Iterable
+from functools import partial
 from typing import Protocol
 
 from rebalance_contract import ContractError, Party
@@ -18,11 +19,13 @@ from rebalance_contract.epochs import Fence, RowWriter, decode_writer
 from rebalance_kafka.properties import librdkafka_properties
 from rebalance_streaming.cluster import QUIET
 from rebalance_streaming.config import StreamConfig
-from rebalance_streaming.diagnosis.frames import Done, InputRow, Rows, Start, Tick, receive, send
-from rebalance_streaming.diagnosis.publisher import Publisher
+from rebalance_streaming.detect.detector import Detector
+from rebalance_streaming.diagnosis.frames import Done, Failed, InputRow, Rows, Start, Tick, receive, send
 from rebalance_streaming.diagnosis.restoring import read_restored
 from rebalance_streaming.engine.engine import NOT_UNDERSTOOD, Engine, EngineConfig
 from rebalance_streaming.engine.rows import Output, address, decode_input
+from rebalance_streaming.errors import StreamError
+from rebalance_streaming.publisher import Publisher
 
 #: Groups judged per tick, a quarter of a second's work: at a start all are due, and their lag is not to wait for that.
 _JUDGED_AT_ONCE = 250
@@ -52,6 +55,8 @@ class DiagnosisWorker:
                 reads_committed=reads_committed(start.config),
             ),
             say,
+            # Nobody reads a list at its end: it may run for months.
+            partial(Detector, lists_all=False),
         )
         for stage, reason, count in start.set_aside:
             self._engine.quarantine(stage, reason, "it stopped an earlier run", count)
@@ -109,10 +114,15 @@ def run(connection: socket.socket) -> None:
     said: list[str] = []
     properties = {**librdkafka_properties(start.config.kafka), **QUIET}
     writer = RowWriter(start.config.cluster, Party.DIAGNOSIS, start.epoch)
-    publisher = Publisher(properties, writer, said.append)
+    publisher = Publisher(properties, said.append, writer)
     worker = DiagnosisWorker(start, publisher, said.append)
-    for row in read_restored(start.config):
-        worker.engine.restore(row)
+    try:
+        for row in read_restored(start.config):
+            worker.engine.restore(row)
+    except StreamError as error:
+        # With a part of what was published, it would publish smaller totals over larger ones.
+        send(connection, Failed(str(error)))
+        return
     send(connection, Done())
     while (frame := receive(connection)) is not None:
         if isinstance(frame, Rows):

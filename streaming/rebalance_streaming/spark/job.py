@@ -14,14 +14,13 @@ from contextlib import contextmanager, suppress
 from dataclasses import dataclass, replace
 from pathlib import Path
 
-from confluent_kafka import Producer
 from py4j.protocol import Py4JError, Py4JJavaError
 from pyspark.errors import PySparkException
 from pyspark.sql import SparkSession
 from pyspark.sql.streaming.query import StreamingQuery
 
 import rebalance_contract as contract
-from rebalance_contract.epochs import RowWriter, writer_headers
+from rebalance_contract.epochs import RowWriter
 from rebalance_kafka.properties import java_properties, librdkafka_properties
 from rebalance_streaming.cluster import QUIET, Cluster, LogEnds
 from rebalance_streaming.config import StreamConfig
@@ -30,6 +29,7 @@ from rebalance_streaming.diagnosis.inputs import StatusReader
 from rebalance_streaming.diagnosis.process import DiagnosisError, DiagnosisProcess
 from rebalance_streaming.errors import StreamError
 from rebalance_streaming.ownership import QueryOwnership, read_statuses
+from rebalance_streaming.publisher import Publisher
 from rebalance_streaming.spark.activity import ACTIVITY
 from rebalance_streaming.spark.checkpoint import (
     LAYOUT,
@@ -293,7 +293,7 @@ def _run_queries(
     listeners: _Listeners,
     archive: ClassArchive | None,
 ) -> None:
-    producer = Producer({**librdkafka_properties(config.kafka), **QUIET, "linger.ms": 50, "enable.idempotence": True})
+    publisher = Publisher({**librdkafka_properties(config.kafka), **QUIET}, listeners.warn)
     ownership = inputs.ownership
     process = DiagnosisProcess(config, inputs.detect, ownership.epoch, listeners.warn)
     queries = _queries(
@@ -304,10 +304,10 @@ def _run_queries(
         if archive is not None:
             archive.write_later(spark, stop)
 
-    to = _Publishing(config, producer, listeners, ownership.epoch)
+    to = _Publishing(config, publisher, listeners, ownership.epoch)
     for query in queries:
         to.publish(query.status)
-    producer.flush(_FLUSH_SECONDS)
+    publisher.flush(_FLUSH_SECONDS)
     if ownership.await_handover(stop):
         listeners.notify("took over from another stream")
     _resume(spark, config, inputs, to)
@@ -323,7 +323,7 @@ def _run_queries(
             # Nobody reads what it has not delivered yet, and the other stream waits for its end.
             process.end_now()
         process.stop()
-        producer.flush(_FLUSH_SECONDS)
+        publisher.flush(_FLUSH_SECONDS)
 
 
 def _resume(spark: SparkSession, config: StreamConfig, inputs: QueryInputs, to: _Publishing) -> None:
@@ -388,24 +388,23 @@ class _Publishing:
     """Where the health of the queries goes, in the epoch of this process."""
 
     config: StreamConfig
-    producer: Producer
+    publisher: Publisher
     listeners: _Listeners
     epoch: int
 
     def publish(self, status: contract.QueryStatus | contract.LogTotals) -> None:
-        """Queue a status; a full queue means the broker is away, and the next status replaces this one anyway."""
-        with suppress(BufferError):
-            key = f"{self.config.cluster}/{status.kind}/{status.query}"
-            headers = writer_headers(RowWriter(self.config.cluster, status.query, self.epoch))
-            self.producer.produce(self.config.status_topic, key=key, value=contract.encode(status), headers=headers)
-        self.producer.poll(0)
+        """Send a status; while brokers are away the next one of the query replaces it."""
+        key = f"{self.config.cluster}/{status.kind}/{status.query}"
+        writer = RowWriter(self.config.cluster, status.query, self.epoch)
+        self.publisher.put(self.config.status_topic, key, contract.encode(status), writer)
+        self.publisher.send()
 
     def publish_totals(self, rows: Sequence[contract.LogTotals]) -> None:
         """Publish eras before a query is started with them: at the next start they are known from here only."""
         for row in rows:
             self.publish(row)
         if rows:
-            self.producer.flush(_FLUSH_SECONDS)
+            self.publisher.flush(_FLUSH_SECONDS)
 
 
 def _watch(

@@ -20,27 +20,27 @@ from rebalance_contract import (
     Status,
     decode,
 )
-from rebalance_kafka.follower import read_latest, read_to_end
 from rebalance_streaming.config import StreamConfig
 from rebalance_streaming.groups import counts
 from rebalance_streaming.groups.model import dump_state
 from rebalance_streaming.groups.rebuilt import rebuild_state
+from rebalance_streaming.own_topics import read_latest_rows, read_rows
 from rebalance_streaming.spark.membership import PublishedBucket, PublishedRows, bucket_of, pack_bucket
 
 
 def has_rows(config: StreamConfig) -> bool:
-    """Return whether groups of this cluster were published. Raises KafkaException when no broker answers."""
+    """Return whether groups of this cluster were published. Raises StreamError when that cannot be read."""
     prefix = f"{config.cluster}/".encode()
     return any(
         record.value is not None and (record.key or b"").startswith(prefix)
-        for record in read_to_end(config.kafka, [config.groups_topic], name="look")
+        for record in read_rows(config, [config.groups_topic], name="look")
     )
 
 
 def read_published(config: StreamConfig, statuses: Iterable[Status]) -> PublishedRows:
-    """Read groups and rebalances to their end; odd rows are passed over. Raises KafkaException when no broker answers.
+    """Read groups and rebalances to their end; odd rows are passed over.
 
-    `statuses` are the last ones of this cluster.
+    `statuses` are the last ones of this cluster. Raises StreamError when an end cannot be reached.
     """
     pictures = _read_pictures(config)
     latest = _read_latest_rebalances(config, pictures)
@@ -76,7 +76,7 @@ def first_live(found: Mapping[int, int], published: PublishedRows, topic: str) -
 
 def _read_pictures(config: StreamConfig) -> dict[str, GroupSnapshot]:
     pictures: dict[str, GroupSnapshot] = {}
-    for value in read_latest(config.kafka, [config.groups_topic], name="rebuild").values():
+    for value in read_latest_rows(config, [config.groups_topic], name="rebuild").values():
         try:
             picture = decode(value, GroupSnapshot)
         except ContractError:
@@ -94,7 +94,7 @@ def _read_latest_rebalances(config: StreamConfig, pictures: Mapping[str, GroupSn
         if each.last_rebalance_id is not None
     }
     found: dict[str, Rebalance] = {}
-    for record in read_to_end(config.kafka, [config.rebalances_topic], name="rebuild"):
+    for record in read_rows(config, [config.rebalances_topic], name="rebuild"):
         group = wanted.get(record.key or b"")
         if group is None or record.value is None:
             continue

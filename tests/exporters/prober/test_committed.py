@@ -5,7 +5,7 @@ from types import SimpleNamespace
 from typing import Any
 
 import pytest
-from kafka.errors import GroupAuthorizationFailedError, NotCoordinatorError
+from kafka.errors import CoordinatorNotAvailableError, GroupAuthorizationFailedError, NotCoordinatorError
 from kafka.protocol.metadata import FindCoordinatorRequest
 
 from coordinators import commit_offsets
@@ -131,6 +131,33 @@ def test_that_a_coordinator_holds_nothing_is_told_once_and_when_it_changes():
         asker.held = held
         watch.cycle()
     assert [each.committed_offsets for each in told] == [{}, {"orders": {"0": 7}}, {}]
+
+
+@pytest.mark.parametrize("reads_log", [True, False], ids=["with the log", "without"])
+def test_groups_of_an_unreachable_coordinator_hold_up_no_others(reads_log: bool):
+    """A thousand that come first by name and fail each time: the two thousand others are all asked about meanwhile."""
+    failing, healthy = [f"g0{n:04d}" for n in range(1_000)], [f"g1{n:04d}" for n in range(2_000)]
+    brokers = _Brokers(8, dict.fromkeys(failing, CoordinatorNotAvailableError.errno))
+    asker, answered = CommittedAsker(brokers, reads_log=reads_log), set[str]()
+    asker.ask(failing + healthy, -PATIENCE_SECONDS)
+    for number in range(20):
+        answered |= asker.ask(failing + healthy, number * 5.0).offsets.keys()
+    assert answered == set(healthy)
+
+
+def test_the_pauses_of_a_group_without_an_answer_grow():
+    """Up to two minutes; with an answer they begin anew."""
+    brokers = _Brokers(8, {"g1": CoordinatorNotAvailableError.errno})
+    asker, asked = CommittedAsker(brokers, reads_log=False), list[int]()
+    for second in range(500):
+        brokers.asked.clear()
+        asker.ask(["g1"], float(second))
+        asked += [second] * len(brokers.asked)
+    assert asked == [0, 5, 15, 35, 75, 155, 275, 395]
+    brokers.errors.clear()
+    assert asker.ask(["g1"], 600.0).offsets
+    brokers.errors["g1"] = CoordinatorNotAvailableError.errno
+    assert [len(asker.ask(["g1"], at).errors) for at in (601.0, 605.0, 606.0)] == [1, 0, 1]
 
 
 @pytest.mark.broker

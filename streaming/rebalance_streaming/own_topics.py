@@ -1,0 +1,43 @@
+"""Reads what was published to the monitor's own topics, all of it or not at all: totals go on from there.
+
+A part of the rows would be taken for everything, and counters would fall for good.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Collection, Iterator
+from contextlib import contextmanager
+
+from confluent_kafka import KafkaException
+
+from rebalance_kafka.follower import Record, UnreadError, read_latest, read_to_end
+from rebalance_streaming.config import StreamConfig
+from rebalance_streaming.errors import StreamError
+
+
+def read_rows(config: StreamConfig, topics: Collection[str], *, name: str) -> Iterator[Record]:
+    """Yield the records of topics up to their ends. Raises StreamError when these cannot be reached."""
+    with _told(topics):
+        yield from read_to_end(config.kafka, topics, name=name)
+
+
+def read_latest_rows(config: StreamConfig, topics: Collection[str], *, name: str) -> dict[tuple[str, bytes], bytes]:
+    """Return the last value of each (topic, key), tombstones left out. Raises StreamError as `read_rows` does."""
+    with _told(topics):
+        return read_latest(config.kafka, topics, name=name)
+
+
+@contextmanager
+def _told(topics: Collection[str]) -> Iterator[None]:
+    try:
+        yield
+    except KafkaException as error:
+        names = ", ".join(sorted(topics))
+        raise StreamError(
+            f"{names} cannot be read ({error.args[0].str()}); what was published there is needed before the stream "
+            "starts: start it again when the brokers answer"
+        ) from None
+    except UnreadError as error:
+        raise StreamError(
+            f"{error}; what was published there is needed before the stream starts: start it again then"
+        ) from None

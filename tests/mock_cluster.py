@@ -1,0 +1,83 @@
+"""A cluster that librdkafka plays in this process: no broker is started, and answers can be chosen.
+
+What is chosen goes past the Python client, to functions of librdkafka that its own tests use.
+"""
+
+from __future__ import annotations
+
+import ctypes
+import re
+from collections.abc import Mapping
+from pathlib import Path
+from typing import Any
+
+from confluent_kafka import Consumer, Producer, TopicPartition
+
+_PRODUCE = 0
+_DEADLINE_SECONDS = 30.0
+
+
+class MockCluster:
+    """One broker, and the client that owns it."""
+
+    def __init__(self) -> None:
+        self._owner = Producer({"test.mock.num.brokers": 1, "log_level": 0})
+        self._library = _library()
+        self._library.rd_kafka_handle_mock_cluster.restype = ctypes.c_void_p
+        self._handle = ctypes.c_void_p(self._library.rd_kafka_handle_mock_cluster(_client(self._owner)))
+        self._library.rd_kafka_mock_cluster_bootstraps.restype = ctypes.c_char_p
+        self.bootstrap = self._library.rd_kafka_mock_cluster_bootstraps(self._handle).decode()
+
+    def create(self, topic: str) -> None:
+        """Make a topic of one partition."""
+        assert not self._library.rd_kafka_mock_topic_create(self._handle, topic.encode(), 1, 1)
+
+    def refuse(self, *errors: int) -> None:
+        """Answer the next requests to store records with these errors, 0 for none."""
+        codes = (ctypes.c_int * len(errors))(*errors)
+        count = ctypes.c_size_t(len(errors))
+        self._library.rd_kafka_mock_push_request_errors_array(self._handle, ctypes.c_int16(_PRODUCE), count, codes)
+
+    def relent(self) -> None:
+        """Take back the errors that nobody got yet."""
+        self._library.rd_kafka_mock_clear_request_errors(self._handle, ctypes.c_int16(_PRODUCE))
+
+    def take_leader(self, topic: str) -> None:
+        """Leave partition 0 of a topic without a leader."""
+        self._lead(topic, -1)
+
+    def give_leader(self, topic: str) -> None:
+        """Let the broker lead partition 0 of a topic again."""
+        self._lead(topic, 1)
+
+    def _lead(self, topic: str, broker: int) -> None:
+        self._library.rd_kafka_mock_partition_set_leader(
+            self._handle, topic.encode(), ctypes.c_int32(0), ctypes.c_int32(broker)
+        )
+
+    def records(self, topic: str) -> list[tuple[bytes | None, bytes | None, Mapping[str, bytes | None]]]:
+        """Return key, value and headers of all records of a topic."""
+        found = []
+        consumer = Consumer({"bootstrap.servers": self.bootstrap, "group.id": "test", "enable.partition.eof": True})
+        consumer.assign([TopicPartition(topic, 0, 0)])
+        while (message := consumer.poll(_DEADLINE_SECONDS)) is not None and message.error() is None:
+            headers: Any = message.headers() or ()
+            found.append((message.key(), message.value(), dict(headers)))
+        consumer.close()
+        return found
+
+
+def break_down(producer: Producer) -> None:
+    """Put a client into the state in which it takes nothing any more, as some answers of brokers do."""
+    _library().rd_kafka_test_fatal_error(_client(producer), ctypes.c_int(45), b"by the test")
+
+
+def _client(producer: Producer) -> ctypes.c_void_p:
+    # The first field of the object, behind its reference count and type.
+    return ctypes.c_void_p.from_address(id(producer) + object.__basicsize__)
+
+
+def _library() -> ctypes.CDLL:
+    found = re.search(r"/\S*librdkafka\S*\.so\S*", Path("/proc/self/maps").read_text())
+    assert found is not None
+    return ctypes.CDLL(found.group())

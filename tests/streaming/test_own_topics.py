@@ -1,0 +1,51 @@
+"""What was published is read up to its end, or a start fails with a sentence."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from typing import Any
+
+import pytest
+from confluent_kafka import KafkaError, KafkaException
+
+from rebalance_kafka.follower import Record, UnreadError
+from rebalance_streaming import own_topics
+from rebalance_streaming.config import StreamConfig
+from rebalance_streaming.diagnosis.restoring import read_restored
+from rebalance_streaming.errors import StreamError
+from rebalance_streaming.ownership import read_statuses
+
+CONFIG = StreamConfig(kafka={"bootstrap.servers": "unused:9092"})
+FAILURES = [UnreadError("t-1 could not be read to the end"), KafkaException(KafkaError(KafkaError._TRANSPORT))]
+
+
+@pytest.fixture(params=FAILURES, ids=["no end", "no broker"])
+def failing(request: Any, monkeypatch: pytest.MonkeyPatch) -> None:
+    """Topics of which one record comes, and then no more."""
+
+    def read(*_: object, name: str) -> Iterator[Record]:
+        yield Record("t", 0, 0, 1, b"k", b"{}", ((name, None),))
+        raise request.param
+
+    monkeypatch.setattr(own_topics, "read_to_end", read)
+    monkeypatch.setattr(own_topics, "read_latest", lambda *_, name: dict.fromkeys(read(name=name)))
+
+
+@pytest.mark.usefixtures("failing")
+def test_a_part_of_the_rows_is_no_answer():
+    """Neither of the latest rows, nor of all: what is missing would count as nothing."""
+    with pytest.raises(StreamError, match="start it again"):
+        own_topics.read_latest_rows(CONFIG, ["t"], name="x")
+    rows = own_topics.read_rows(CONFIG, ["t"], name="x")
+    assert next(rows).offset == 0
+    with pytest.raises(StreamError, match=r"^t(-1 could not be read| cannot be read)"):
+        next(rows)
+
+
+@pytest.mark.usefixtures("failing")
+def test_a_start_fails_without_what_was_published():
+    """Eras, epochs and totals are taken up from all that was told of them."""
+    with pytest.raises(StreamError):
+        read_statuses(CONFIG)
+    with pytest.raises(StreamError):
+        list(read_restored(CONFIG))
