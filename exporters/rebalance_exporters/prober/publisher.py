@@ -81,8 +81,9 @@ class ProbePublisher:
         elif error.code() == KafkaError.TOPIC_AUTHORIZATION_FAILED:
             self._complaints.note(
                 _WHAT,
-                f"writing to {self._topic} is not allowed for this client; grant it: kafka-acls --add --operation "
-                f"Write --operation Describe --topic {self._topic} --allow-principal User:...",
+                f"writing to {self._topic} is not allowed for this client; grant it: kafka-acls "
+                f"--bootstrap-server HOST:PORT --add --operation Write --operation Describe --topic {self._topic} "
+                "--allow-principal User:...",
             )
         else:
             self._complaints.note(_WHAT, f"a probe was not published: {error.str()}")
