@@ -46,7 +46,11 @@ class DetectConfig:
     """How the diagnosis judges."""
 
     window_scale: float = setting(1.0, "Multiplies every window and hold time longer than a minute.")
-    probe_interval_ms: int = setting(5_000, "How often the prober looks, which bounds what probes can tell.")
+    probe_interval_ms: int = setting(
+        5_000,
+        "Interval between probes that the rules assume. Set it if you change `probe.period_seconds` or "
+        "`probe.offsets_seconds`; it does not change the prober.",
+    )
     settle_ms: int = setting(
         20_000,
         "How long after its end a rebalance is judged: late generations, commits and probes have arrived by then.",

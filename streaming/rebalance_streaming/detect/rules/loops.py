@@ -126,7 +126,7 @@ def _has(member: Member, place: Place) -> bool:
 def _is_loop(look: GroupView, frozen: _Frozen, lost: Sequence[ExplainedDeparture], changes: Sequence[str]) -> bool:
     """Whether owners were lost while records waited.
 
-    Where that is not known, or nothing was ever committed (offsets may be kept elsewhere), only poll time-outs count:
+    Where that is not known, or nothing was ever committed (offsets may be kept elsewhere), only poll timeouts count:
     who runs into one has work.
     """
     losses = [each for each in _losses(frozen, lost) if each.rebalance_id in changes]
