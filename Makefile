@@ -57,7 +57,7 @@ demo: setup jdk ## Start a real Kafka, the monitor and a sick consumer; DURATION
 	$(BIN)/rebalance-monitor demo $(if $(DURATION),--duration $(DURATION)) $(if $(CURE_AFTER),--cure-after $(CURE_AFTER)) $(if $(STORY),--story $(STORY)) $(if $(YES),--yes)
 
 # Tests that start JVMs wait for much: sessions that expire, rounds of probes, pages. What only takes the processor runs
-# beside them, at a lower priority; its time-outs are longer, for it may get little of the processor for minutes.
+# beside them, at a lower priority; its timeouts are longer, for it may get little of the processor for minutes.
 test: setup tools ## Everything CI runs: lint, types, unit, Spark, real broker and end-to-end tests
 	@$(BIN)/python .ci/beside.py "$(MAKE) jvm-test" "$(MAKE) lint" "$(MAKE) type" "$(MAKE) unit" "$(MAKE) component-test"
 

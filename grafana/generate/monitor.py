@@ -188,13 +188,13 @@ def _show_inputs() -> dashboard.Panel:
     return show_lines(
         "Inputs that changed",
         About(
-            "Partitions of an input that were cut, came or went, and topics made anew. The stream goes on by itself.",
+            "Partitions of an input that were cut, came or went, and recreated topics. The stream goes on by itself.",
             "nothing but a flat line; partitions that somebody added.",
-            "cut: an election took a replica that lacked records. made anew, went: somebody deleted the topic.",
+            "cut: an election took a replica that lacked records. recreated, went: somebody deleted the topic.",
         ),
         (
             _grown_per_input("rewinds", "cut"),
-            _grown_per_input("recreations", "made anew"),
+            _grown_per_input("recreations", "recreated"),
             _grown_per_input("partitions_added", "came"),
             _grown_per_input("partitions_removed", "went"),
         ),

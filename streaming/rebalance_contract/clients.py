@@ -98,7 +98,7 @@ class ClientActivity:
     rows, and one that is split over micro-batches too: rows of a client are put together by the times of their
     samples, so that a row that arrives twice changes nothing. `app_offsets` are, by topic and partition, the positions
     up to which librdkafka handed records to the application, the last of the pane. `implausible` counts values that
-    were taken out because nothing can have them: zero time-outs, numbers that are not finite, times far from the
+    were taken out because nothing can have them: zero timeouts, numbers that are not finite, times far from the
     record's. `truncated`: there was more than rows may hold, and samples in between or partitions were left out.
     """
 

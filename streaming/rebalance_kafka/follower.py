@@ -219,7 +219,7 @@ def groupless(librdkafka: Mapping[str, Any], name: str) -> dict[str, Any]:
         **librdkafka,
         "enable.auto.commit": False,
         "enable.auto.offset.store": False,
-        # Where an offset is gone that was asked for, by retention or because the topic was made anew.
+        # Where an offset is gone that was asked for, by retention or because the topic was recreated.
         "auto.offset.reset": "earliest",
     }
 

@@ -180,7 +180,7 @@ def _way(each: Seen, name: str) -> Way:
         return Way.EXPIRED
     if impact is not None and name in (impact.poll_timeout or ()):
         return Way.POLL_LIMIT
-    # Time-outs are told of a rebalance that had any; one with a cause was judged.
+    # Timeouts are told of a rebalance that had any; one with a cause was judged.
     is_judged = each.rule not in NO_CAUSE or (impact is not None and impact.expired is not None)
     return Way.LEFT if is_judged else Way.UNKNOWN
 

@@ -316,7 +316,7 @@ MONITOR_METRICS: tuple[Metric[MonitorState], ...] = (
     Metric(
         "monitor_log_recreations_total",
         "counter",
-        "How often an input was deleted and made anew. The query reads it from its beginning.",
+        "How often an input was deleted and recreated. The query reads it from its beginning.",
         _INPUT,
         _per_input(lambda topic: topic.recreations),
     ),
@@ -330,7 +330,7 @@ MONITOR_METRICS: tuple[Metric[MonitorState], ...] = (
     Metric(
         "monitor_log_partitions_removed_total",
         "counter",
-        "Partitions that an input lost: it was deleted, or made anew with fewer.",
+        "Partitions that an input lost: it was deleted, or recreated with fewer.",
         _INPUT,
         _per_input(lambda topic: topic.removed_partitions),
     ),

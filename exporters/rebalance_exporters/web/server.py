@@ -117,7 +117,7 @@ class _Protocol(H11Protocol):
             return self.transport.get_write_buffer_size()
         except AttributeError:
             # asyncio's TLS transport forgets its connection when it is closed a second time, as uvicorn does where an
-            # answer ends after the connection was given up. What waits there ends with asyncio's own time-out.
+            # answer ends after the connection was given up. What waits there ends with asyncio's own timeout.
             return 0
 
     def look(self) -> None:
