@@ -94,6 +94,7 @@ class DetectConfig:
         problems = []
         if not self.window_scale > 0:
             problems.append(f"detect.window_scale must be above 0, got {self.window_scale}")
+        problems += _negative({"settle_ms": self.settle_ms, "probe_interval_ms": self.probe_interval_ms}, "detect.")
         for pattern in (
             *self.ignore,
             *(each.group for each in self.overrides),
