@@ -22,6 +22,7 @@ from rebalance_exporters.terminal.options import (
     JSON,
     LOGS,
     MARKDOWN,
+    NO_INPUT,
     SINCE,
     TIME_ZONE,
     ZONE,
@@ -152,9 +153,10 @@ def why(*, where: Where, message: str | None, path: Path | None, group: str | No
       0  at least one message is known
       1  none is
     """
-    from_pipe = message is None and path is None and not sys.stdin.isatty()
-    if (message is None) == (path is None) and not from_pipe:
-        raise click.UsageError("say which message, or name a log with --file FILE")
+    if message is not None and path is not None:
+        raise click.UsageError("pass a MESSAGE or --file FILE, not both")
+    if message is None and path is None and sys.stdin.isatty():
+        raise click.UsageError(NO_INPUT)
     with needing_libraries():
         from rebalance_exporters.terminal import asking_why  # noqa: PLC0415
 
