@@ -44,9 +44,9 @@ def measure() -> Iterator[str]:
     yield "| what | value |"
     yield "|---|---:|"
     yield f"| from the first record written to all groups on /metrics | {caught_up:,.0f} s |"
-    for name, megabytes in peak.items():
-        yield f"| memory of {name}, highest of {_SETTLE_SECONDS} s | {megabytes:,.0f} MB |"
-    yield f"| memory of the whole monitor | {sum(peak.values()):,.0f} MB |"
+    for name, mebibytes in peak.items():
+        yield f"| memory of {name}, highest of {_SETTLE_SECONDS} s | {mebibytes:,.0f} MiB |"
+    yield f"| memory of the whole monitor | {sum(peak.values()):,.0f} MiB |"
     yield f"| one scrape of /metrics | {scrape_seconds:.2f} s, {size / 1e6:,.0f} MB |"
 
 
