@@ -91,7 +91,7 @@ def _play(
     if duration is not None or cure_after is not None:
         raise click.UsageError("a story ends by itself: neither --duration nor --cure-after goes with --story")
     if yes:
-        raise click.UsageError("a story shows no pages: --yes does not go with --story")
+        raise click.UsageError("a story shows no notifications: --yes does not go with --story")
     from rebalance_devtools.demo import story  # noqa: PLC0415
 
     _interrupt_on_signals()

@@ -1,4 +1,4 @@
-"""Whether the demo's headline stays right: whom the monitor blames for what, looked at every ten seconds.
+"""Whether the demo's primary finding stays right: whom the monitor blames for what, checked every 10 s.
 
 Receives the findings that the stream publishes, in order; knows which consumer is sick, and when it is cured.
 """
@@ -64,7 +64,9 @@ class Headline:
         """Return how often it was right, as a sentence."""
         right = self.looks - self.wrong
         excused = f"; not counted after a standstill of the machine: {self.excused}" if self.excused else ""
-        return f"the headline was right in {right} of {self.looks} looks, one every {LOOK_SECONDS:.0f} s{excused}"
+        return (
+            f"the primary finding was right in {right} of {self.looks} checks, one every {LOOK_SECONDS:.0f} s{excused}"
+        )
 
     def _trouble(self, *, is_cured: bool) -> str | None:
         causes = [each for each in self._open.values() if each.primary]

@@ -148,7 +148,8 @@ def _say_what_to_try(url: str, servers: Alerting | None, say: Say) -> None:
     group = workload.SICK.group
     if servers is not None:
         say(
-            f"Prometheus: {servers.prometheus.url}/alerts  Alertmanager: {servers.alertmanager.url}; pages show up here"
+            f"Prometheus: {servers.prometheus.url}/alerts  Alertmanager: {servers.alertmanager.url}; "
+            "notifications appear here"
         )
     say("three things to try in the meantime:")
     say(f"  1. open {url}/#/groups/{StreamConfig().cluster}/{group}")
