@@ -30,7 +30,7 @@ class FurtherCluster:
 
 @dataclass(frozen=True, slots=True)
 class ExportConfig:
-    """Everything `rebalance-monitor export` can be told."""
+    """All settings of `rebalance-monitor export`."""
 
     kafka: Mapping[str, str] = table(
         "Client properties under librdkafka's names; `bootstrap.servers` is required. `group.id` may be set "

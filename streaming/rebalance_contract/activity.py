@@ -82,7 +82,7 @@ class OffsetActivity:
     """Where the partitions of a group's topics end, and what its coordinator holds as committed, as last probed.
 
     `ends` is the high watermark, `stable_ends` the last stable offset. Topics and partitions that are absent were not
-    asked, or have not changed since they were told last.
+    asked, or have not changed since they were reported last.
     """
 
     cluster: str

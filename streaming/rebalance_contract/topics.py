@@ -134,7 +134,7 @@ REBALANCES = Topic(
 )
 ACTIVITY = Topic(
     name="activity",
-    content="what a group committed, and its clients and coordinators told, in one pane",
+    content="what a group committed, and its clients and coordinators reported, in one pane",
     key="group",
     writers=(Party.ACTIVITY,),
     readers=(Party.DIAGNOSIS, Party.PROBER),

@@ -324,7 +324,7 @@ class Cluster:
 
 
 def _topic_of(future: Future[Any]) -> TopicLook | None:
-    """Return what was told of a topic, its ends left to be looked up; null when nothing was."""
+    """Return what was reported of a topic, its ends left to be looked up; null when nothing was."""
     try:
         topic = future.result()
     except KafkaException as error:

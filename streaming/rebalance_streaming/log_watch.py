@@ -46,7 +46,7 @@ class Ends:
 
 @dataclass(frozen=True, slots=True)
 class TopicLook:
-    """A topic at one moment. `partition_count` is 0 when it does not exist; `topic_id` is null where none is told.
+    """A topic at one moment. `partition_count` is 0 when it does not exist; `topic_id` is null where none is reported.
 
     `ends` has the partitions whose ends could be looked up: one without a leader is left out, and is not compared.
     """

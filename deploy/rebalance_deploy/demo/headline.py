@@ -14,7 +14,7 @@ from rebalance_deploy.demo.workload import ConsumerSpec
 Say = Callable[[str], None]
 
 LOOK_SECONDS = 10.0
-#: What a machine that stood still does to all groups is told for so long.
+#: What a machine that stood still does to all groups is reported for so long.
 EXCUSED_SECONDS = 300.0
 
 
@@ -44,7 +44,7 @@ class Headline:
         """Look if it is time to, by `now` in seconds. Nothing is expected before the first right diagnosis.
 
         `stood_still_at` is when the machine last went on after it stood still, null for never: members that it put out
-        of the group are told for what they are, which is not the consumer's sickness.
+        of the group are reported for what they are, which is not the consumer's sickness.
         """
         if not self._is_known or (self._next_look is not None and now < self._next_look):
             return

@@ -94,7 +94,7 @@ class SilenceWriter:
             properties: dict[str, str | int | float | bool] = {
                 **self._properties(),
                 "message.timeout.ms": int(_DELIVERY_SECONDS * 1000),
-                # A topic that is not there is to be told of before that time is over.
+                # A topic that is not there is to be reported before that time is over.
                 "topic.metadata.propagation.max.ms": 3_000,
             }
             try:

@@ -424,7 +424,7 @@ MONITOR_METRICS: tuple[Metric[MonitorState], ...] = (
         "monitor_diagnosis_groups",
         "gauge",
         "Groups in the diagnosis: all that are `known`, those `committing`, those of them `with_lag`, and those "
-        "`awaiting_ends`, some of whose topics no probe has told the ends of yet.",
+        "`awaiting_ends`, some of whose topics have no probed end offsets yet.",
         ("cluster", "kind"),
         _read_diagnosed,
     ),

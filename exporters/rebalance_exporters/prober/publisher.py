@@ -53,7 +53,7 @@ class ProbePublisher:
     def publish(self, probe: Probe) -> None:
         """Send a probe, in parts if it is too large for a record; never waits.
 
-        Where too many wait already it is counted as an error and dropped: all is told again after a while.
+        Where too many wait already it is counted as an error and dropped: all is reported again after a while.
         """
         for text in encode_bounded(probe):
             try:

@@ -126,7 +126,7 @@ class TopicRegistry:
         found = []
         for answer in self._brokers.ask({None: requests})[None]:
             if isinstance(answer, Exception):
-                failures.append(f"no broker told about topics ({describe(answer)})")
+                failures.append(f"no broker described the topics ({describe(answer)})")
             else:
                 found += [read_topic(row) for row in answer.topics]
         return found

@@ -255,7 +255,7 @@ def report(
     """Sum up what rebalances cost: groups by time lost, their causes, what changed, and which settings to change.
 
     LOST is the time that partitions were without commits because of rebalances, added up over the partitions.
-    What changed is told against the period of the same length before, where the exporter keeps rebalances since then.
+    What changed is compared with the period of the same length before, where the exporter keeps rebalances since then.
     How many it keeps is its setting export.keep_rebalances.
     """
     if (html_file is not None) + markdown + as_json > 1:

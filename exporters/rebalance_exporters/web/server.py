@@ -83,7 +83,7 @@ class _Protocol(H11Protocol):
 
     @property
     def _socket(self) -> socket.socket | None:
-        """The connection's socket; null between the end of a TLS connection and the moment its protocol is told."""
+        """The connection's socket; null between the end of a TLS connection and the moment its protocol is known."""
         try:
             found: socket.socket | None = self.transport.get_extra_info("socket")
         except AttributeError:  # as for `unread_bytes`

@@ -98,7 +98,7 @@ class Explainer:
     ) -> frozenset[str]:
         """Tell of members that a timeout removed, each once: what a later look makes of one does not count.
 
-        Returns all that were told.
+        Returns all that were reported.
         """
         new = {name: each.likely for name, each in departures.items() if name not in told}
         expired, poll_timeout = (

@@ -156,7 +156,7 @@ def test_what_is_not_known_is_not_claimed():
     assert "BEFORE" not in {column.heading for grid in report.grids for column in grid.columns}
     known = "the period before is not compared: of the rebalances that the exporter keeps, the earliest began "
     assert notes(ALONE)[0] == f"{known}2026-09-18 02:13:20 UTC"
-    assert notes(WEEKLY) == ("of 1 rebalance it is not told what was lost",)
+    assert notes(WEEKLY) == ("of 1 rebalance it is not known what was lost",)
     told = page(ALONE)
     assert "The period before is not known: see below." in told.text
     assert f"T{known[1:]}2026-09-18 02:13:20 UTC." in told.text

@@ -89,7 +89,7 @@ def session_heartbeat_ratio(look: GroupView, _time: JudgingTime) -> Iterator[Ver
 
 
 def _heartbeat_of(look: GroupView, member: Member) -> tuple[float, bool] | None:
-    """Return (heartbeat interval in ms, whether it was told) of a member whose interval is too long for its session."""
+    """Return (heartbeat interval in ms, whether reported) of a member with too long an interval for its session."""
     session, client = member.session_timeout_ms, client_of(look, member)
     if not session or client is None:
         return None

@@ -2,7 +2,7 @@
 
 Receives one group's history with its probes: the log does not tell where a group's coordinator is, nor what state it
 is in between two records. One group cannot separate its broker from what lies between them: that one is slow, or cannot
-store, is plausible at most. One that moved is told in `failover`, leaders are judged in `leader`.
+store, is plausible at most. One that moved is reported in `failover`, leaders are judged in `leader`.
 """
 
 from __future__ import annotations
