@@ -188,8 +188,8 @@ class DiagnosisStatus:
     """What the diagnosis has in hand: topic `…status`, key `cluster/diagnosis`, every few seconds.
 
     `groups` are all groups it knows, `committing_groups` those with committed offsets, `groups_with_lag` those of them
-    whose lag is known, `groups_awaiting_ends` those with topics whose end offsets no probe has reported yet (a topic that
-    the prober asked for in vain is not awaited). `probed_at_ms` is the time of the probe read last, null: none was.
+    whose lag is known, `groups_awaiting_ends` those with topics without probed end offsets yet (a topic that the
+    prober asked for in vain is not awaited). `probed_at_ms` is the time of the probe read last, null: none was.
     `activity_positions` is how far it has read the activity topic, by partition.
     """
 
