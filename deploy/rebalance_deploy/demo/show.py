@@ -91,8 +91,8 @@ class _Show:
 def run(options: DemoOptions, stop: threading.Event, say: Say) -> int:
     """Run the demo until `stop`, or for the duration chosen; return the process's exit code.
 
-    With a duration the code is 0 only if every rebalance the broker's log knows of was counted, and the headline was
-    right whenever it was looked at.
+    With a duration the code is 0 only if every rebalance the broker's log knows of was counted, and the primary
+    finding was right in every check.
     """
     directory = Path(tempfile.mkdtemp(prefix="rebalance-monitor-demo-"))
     say(f"logs and data in {directory}, removed at the end if all goes well")
