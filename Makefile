@@ -53,11 +53,11 @@ jdk: # What starts a JVM needs
 tools: # What tests start: a JVM, Prometheus, Alertmanager, Chromium, openssl
 	@.ci/prerequisites "$(PYTHON)" tests
 
-demo: setup jdk ## Start a real Kafka, the monitor and a sick consumer; DURATION=60 ends by itself; CURE_AFTER=3600: stays sick so long; STORY=a to e plays an incident; YES=1 installs what shows pages
+demo: setup jdk ## Start a real Kafka, the monitor and a sick consumer; DURATION=60 ends by itself; CURE_AFTER=3600: stays sick so long; STORY=a to e plays an incident; YES=1 installs what shows notifications
 	$(BIN)/rebalance-monitor demo $(if $(DURATION),--duration $(DURATION)) $(if $(CURE_AFTER),--cure-after $(CURE_AFTER)) $(if $(STORY),--story $(STORY)) $(if $(YES),--yes)
 
 # Tests that start JVMs wait for much: sessions that expire, rounds of probes, pages. What only takes the processor runs
-# beside them, at a lower priority; its time-outs are longer, for it may get little of the processor for minutes.
+# beside them, at a lower priority; its timeouts are longer, for it may get little of the processor for minutes.
 test: setup tools ## Everything CI runs: lint, types, unit, Spark, real broker and end-to-end tests
 	@$(BIN)/python .ci/beside.py "$(MAKE) jvm-test" "$(MAKE) lint" "$(MAKE) type" "$(MAKE) unit" "$(MAKE) component-test"
 

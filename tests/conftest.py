@@ -22,7 +22,7 @@ _LONG = ("e2e", "broker", "spark")
 _STARTING = ("e2e", "broker", "spark", "tools", "processes")
 
 # How long an example takes, or its making, says something of the machine and its load; what hangs meets the tests'
-# time-out.
+# timeout.
 settings.register_profile("here", deadline=None, suppress_health_check=[HealthCheck.too_slow])
 settings.load_profile("here")
 

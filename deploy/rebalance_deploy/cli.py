@@ -36,9 +36,14 @@ _CLUSTER_FLAG = click.option("--bootstrap-server", metavar="HOST:PORT", help="Br
 
 #: Exporters' users know these; each is a setting of `export` under another name.
 _EXPORT_FLAGS = {
-    "limit_groups": click.option("--limit.groups", "limit_groups", type=int, help="Most groups with series."),
+    "limit_groups": click.option(
+        "--limit.groups", "limit_groups", type=int, help="Maximum number of groups that get series."
+    ),
     "limit_members_per_group": click.option(
-        "--limit.members-per-group", "limit_members_per_group", type=int, help="Most members with series per group."
+        "--limit.members-per-group",
+        "limit_members_per_group",
+        type=int,
+        help="Maximum number of members per group that get series.",
     ),
     "collect_partitions": click.option(
         "--collect.partitions", "collect_partitions", is_flag=True, help="Lag per partition too."

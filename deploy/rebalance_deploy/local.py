@@ -34,10 +34,10 @@ _RAN_WELL_SECONDS = 60.0
 _LONGEST_PAUSE_SECONDS = 30.0
 #: More than the stream's own wait for its last batch.
 _STOP_SECONDS = 45.0
-#: A machine that is busy with other things takes minutes for what takes one otherwise; a process that ended is told.
+#: A machine that is busy with other things takes minutes for what takes one otherwise; one that ended is reported.
 _READY_SECONDS = 300.0
 _OK = 200
-#: How often it is told how far the catch-up is, and how long the page is waited for meanwhile.
+#: How often the progress of the catch-up is reported, and how long the page is waited for meanwhile.
 _TELL_SECONDS, _ANSWER_SECONDS = 5.0, 1.0
 #: Where a server answers that listens on every interface.
 _LOOPBACK = {"0.0.0.0": "127.0.0.1", "::": "::1", "": "127.0.0.1"}  # noqa: S104
@@ -98,7 +98,7 @@ def run(sources: Sources, stop: threading.Event, reload: threading.Event) -> Non
 
     Whenever `reload` is set all are told to read their settings files again.
     """
-    # Wrong settings, and brokers that do not answer, are told once, here, and not by every child.
+    # Wrong settings, and brokers that do not answer, are reported once, here, and not by every child.
     stream = components.stream_config(sources)
     log = configure(components.log_config(sources), "up", stream.kafka)
     components.probe_config(sources)

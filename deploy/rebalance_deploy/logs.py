@@ -25,7 +25,7 @@ from typing import TYPE_CHECKING
 from rebalance_kafka.checks import SECRET_WORDS
 
 if TYPE_CHECKING:
-    # Failures are told of by commands that need no library, too.
+    # Failures are reported by commands that need no library, too.
     from rebalance_deploy.log_settings import LogConfig
 
 #: Loggers that are heard from the level of the settings on; `spark` has what the JVM and its Python workers print.

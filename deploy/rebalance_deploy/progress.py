@@ -29,7 +29,7 @@ _EVERY_SECONDS = 0.25
 _TELL_SECONDS = 5.0
 #: What is done sooner needs no bar.
 _SILENT_SECONDS = 1.0
-#: Rates are those of so long a time, and none is told of a shorter one than the second.
+#: Rates are those of so long a time, and none is reported of a shorter one than the second.
 _PACE_SECONDS, _SHORTEST_SECONDS = 20.0, 1.0
 _BYTES = "bytes"
 
@@ -177,7 +177,7 @@ class Bar:
             self._thread.join()
 
     def _log(self) -> None:
-        """Tell it now and then, and once more at the end of what took so long that it was told before."""
+        """Tell it now and then, and once more at the end of what took so long that it was reported before."""
         self._take()
         is_over = self._stop.wait(_SILENT_SECONDS)
         if is_over:

@@ -17,7 +17,7 @@ import difflib
 import re
 import tomllib
 from collections.abc import Iterable, Iterator, Mapping
-from dataclasses import dataclass, fields, is_dataclass
+from dataclasses import MISSING, dataclass, fields, is_dataclass
 from pathlib import Path
 from types import UnionType
 from typing import Any, Protocol, TypeVar, Union, get_args, get_origin, get_type_hints
@@ -46,8 +46,20 @@ _SERVICE_VARIABLE = re.compile(
 _SERVICE_ADDRESS = re.compile(r"(tcp|udp|sctp)://")
 #: More names than these help nobody.
 _LISTED_NAMES = 12
-#: What values of a type are, in a sentence.
-_IN_WORDS: Mapping[Any, str] = {int: "a whole number", float: "a number", bool: "true or false", str: "text"}
+#: From this likeness on (0 to 1) a key is proposed for an unknown one.
+_ALIKE = 0.6
+#: What values of a type are, in a sentence, by msgspec's name of the type.
+_IN_WORDS: Mapping[str, str] = {
+    "int": "a whole number",
+    "float": "a number",
+    "bool": "true or false",
+    "str": "text",
+    "array": "a list",
+    "object": "a table",
+}
+_WRONG_TYPE = re.compile(r"Expected `([^`]+)`, got `[^`]+`")
+_STEP = re.compile(r"\.(\w+)|\[(\d+)\]")
+_UNITS: Mapping[str, str] = {"_ms": "milliseconds", "_seconds": "seconds", "_bytes": "bytes"}
 _ALL_SETTINGS = "docs/configuration.md lists all"
 
 
@@ -230,14 +242,23 @@ def _nearest(name: str, names: list[str], form: str = "{!r}") -> str:
 
 
 def _nearest_key(key: str, names: list[str]) -> str:
-    """Return the hint for a key that has sections: what stands last says more than what they have in common."""
+    """Return the hint for a key that has sections: what stands last says more than what they have in common.
+
+    A key of the same section goes before those of others, unless one of them has the very name.
+    """
+    section, _, wanted = key.rpartition(".")
 
     def likeness(name: str) -> tuple[float, float]:
-        last = difflib.SequenceMatcher(None, key.rpartition(".")[2], name.rpartition(".")[2]).ratio()
+        last = difflib.SequenceMatcher(None, wanted, name.rpartition(".")[2]).ratio()
         return last, difflib.SequenceMatcher(None, key, name).ratio()
 
-    best = max(names, key=likeness, default="")
-    return f"; did you mean {best!r}?" if best and max(likeness(best)) >= 0.6 else f"; {_ALL_SETTINGS}"
+    namesakes = [name for name in names if name.rpartition(".")[2] == wanted]
+    own = [name for name in names if section and name.startswith(f"{section}.")]
+    for candidates in (namesakes, own, names):
+        best = max(candidates, key=likeness, default="")
+        if best and max(likeness(best)) >= _ALIKE:
+            return f"; did you mean {best!r}?"
+    return f"; {_ALL_SETTINGS}"
 
 
 def _listed(value: Any, hint: Any) -> Any:
@@ -264,7 +285,7 @@ def _build(component: type[_C], section: str, values: Mapping[str, Any]) -> _C:
             try:
                 own[name] = msgspec.convert(_listed(values.get(key, inside), hints[name]), hints[name], strict=False)
             except msgspec.ValidationError as error:
-                problems.append(_wrong(key, values.get(key), hints[name], error))
+                problems.append(_wrong(key, values.get(key, inside), _default(component, name), error))
     if problems:
         raise UserError("; ".join(problems))
     built = msgspec.convert(own, component)
@@ -274,9 +295,36 @@ def _build(component: type[_C], section: str, values: Mapping[str, Any]) -> _C:
     return built
 
 
-def _wrong(key: str, value: Any, hint: Any, error: msgspec.ValidationError) -> str:
+def _wrong(key: str, value: Any, default: Any, error: msgspec.ValidationError) -> str:
     """Say what a value must be; of what has parts, which part is wrong, as `stream.queries[0]`."""
-    if hint in _IN_WORDS:
-        return f"{key} must be {_IN_WORDS[hint]}, got {value!r}"
-    reason, _, place = str(error).partition(" - at ")
-    return f"{place.strip('`').replace('$', key, 1) or key} cannot be used: {reason}"
+    reason, _, path = str(error).partition(" - at ")
+    path = path.strip("`").removeprefix("$")
+    place, expected = key + path, _WRONG_TYPE.fullmatch(reason)
+    if expected is None:
+        return f"{place} cannot be used: {reason}"
+    types = [each for each in expected[1].split(" | ") if each != "null"]
+    words = " or ".join(_IN_WORDS.get(each, each) for each in types)
+    if {"int", "float"} & set(types):
+        words += "".join(f" of {unit}" for suffix, unit in _UNITS.items() if place.endswith(suffix))
+    got, usual = _part(value, path), _part(default, path)
+    example = f", for example {usual!r}" if isinstance(usual, int | float) and not isinstance(usual, bool) else ""
+    return f"{place}{'' if got is None else f' is {got!r}'}: use {words}{example}"
+
+
+def _default(component: type[Any], name: str) -> Any:
+    """Return a field's default; null where it has none."""
+    field = next(each for each in fields(component) if each.name == name)
+    if field.default_factory is not MISSING:
+        return field.default_factory()
+    return None if field.default is MISSING else field.default
+
+
+def _part(value: Any, path: str) -> Any:
+    """Return the part of a value at a path as msgspec writes it, as `[0].name`; null where there is none."""
+    for step in _STEP.finditer(path):
+        name, index = step.groups()
+        if index is not None:
+            value = value[int(index)] if isinstance(value, list) and int(index) < len(value) else None
+        else:
+            value = value.get(name) if isinstance(value, dict) else getattr(value, name, None)
+    return None if "[...]" in path else value

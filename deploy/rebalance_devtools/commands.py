@@ -36,12 +36,14 @@ _COLD_START_FLAGS = (
     click.option("--partitions", type=int, help="Partitions that each group reads."),
     click.option("--commits", type=int, help="Commits in that log."),
     click.option("--source-partitions", type=int, help="Partitions of that log."),
-    click.option("--seed", type=int, help="Of that log."),
+    click.option("--seed", type=int, help="Random seed of the generated log."),
     click.option("--keep", type=click.Path(path_type=Path), help="Keep filled brokers here for the next time."),
     click.option("--json", "json_file", type=click.Path(path_type=Path), help="Write the figures here too."),
     click.option("--logs", type=click.Path(path_type=Path), help="Leave the logs of what was measured here."),
     click.option("--peer", envvar="PEER", metavar="kminion:PATH", help="Measure this beside it (environment: PEER)."),
-    click.option("--deadline", "deadline_seconds", type=float, help="Most seconds until ready and right."),
+    click.option(
+        "--deadline", "deadline_seconds", type=float, help="Maximum seconds until all lag values are correct."
+    ),
     click.option("--settle", "settle_seconds", type=float, help="Seconds between right and idle."),
     click.option("--idle", "idle_seconds", type=float, help="Seconds of idling that are measured."),
     click.option("--live", "live_seconds", type=float, help="Seconds of commits at the end."),
@@ -89,7 +91,7 @@ def _play(
     if duration is not None or cure_after is not None:
         raise click.UsageError("a story ends by itself: neither --duration nor --cure-after goes with --story")
     if yes:
-        raise click.UsageError("a story shows no pages: --yes does not go with --story")
+        raise click.UsageError("a story shows no notifications: --yes does not go with --story")
     from rebalance_devtools.demo import story  # noqa: PLC0415
 
     _interrupt_on_signals()

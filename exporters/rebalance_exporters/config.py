@@ -30,7 +30,7 @@ class FurtherCluster:
 
 @dataclass(frozen=True, slots=True)
 class ExportConfig:
-    """Everything `rebalance-monitor export` can be told."""
+    """All settings of `rebalance-monitor export`."""
 
     kafka: Mapping[str, str] = table(
         "Client properties under librdkafka's names; `bootstrap.servers` is required. `group.id` may be set "
@@ -139,7 +139,7 @@ def kafka_problems(kafka: Mapping[str, str], process: str) -> list[str]:
     """Return what is wrong with the client properties of a process that reads topics without a group."""
     problems = []
     if not kafka.get("bootstrap.servers", "").strip():
-        problems.append("kafka.bootstrap.servers is missing: name at least one broker, as in localhost:9092")
+        problems.append("kafka.bootstrap.servers is not set: pass --bootstrap-server HOST:PORT")
     problems += [
         f"kafka.{name} is set by the {process} itself: leave it out"
         for name in RESERVED_PROPERTIES

@@ -43,7 +43,7 @@ def _show_quantiles() -> dashboard.Panel:
             "Mean, median and p95 of the durations of rebalances within 30 min, start to stable. Dots are single "
             "rebalances with their id, where Prometheus stores exemplars.",
             "seconds.",
-            "about max.poll.interval.ms: everybody waits for a member that does not poll. About the session time-out: "
+            "about max.poll.interval.ms: everybody waits for a member that does not poll. About the session timeout: "
             "for one that is gone.",
         ),
         (
@@ -63,7 +63,7 @@ def _show_durations() -> dashboard.Panel:
         About(
             "How long rebalances took; what stands out most is where most were. Counted 20 s after their end.",
             "seconds.",
-            "bands tell causes: one at the session time-out, one at max.poll.interval.ms.",
+            "bands tell causes: one at the session timeout, one at max.poll.interval.ms.",
         ),
         f"sum by (le) ({increase('duration_seconds_bucket', 'le', over='$__interval')})",
         unit=units.Seconds,

@@ -1,4 +1,4 @@
-"""Rows of the dashboard of a group: what rebalances cost, what is left of time-outs, what to change."""
+"""Rows of the dashboard of a group: what rebalances cost, what is left of timeouts, what to change."""
 
 from __future__ import annotations
 
@@ -139,7 +139,7 @@ def _show_headroom() -> dashboard.Panel:
     return show_lines(
         "What is left of session and poll interval",
         About(
-            "Smallest share of the session time-out and of max.poll.interval.ms that any member had left within 1 min; "
+            "Smallest share of the session timeout and of max.poll.interval.ms that any member had left within 1 min; "
             "below 0 it is overdue. Clients that do not tell the ages, such as librdkafka, are not in it.",
             "heartbeats near 100 %, polls above 50 %.",
             "heartbeats below 33 %: something holds up the heartbeat thread or the host. Polls below 20 %: smaller "
@@ -179,7 +179,7 @@ def _show_settings() -> dashboard.Panel:
     return show_table(
         "Settings and what to change",
         About(
-            "What the group agreed on, what its members have left of their time-outs in 15 min, and the slowest "
+            "What the group agreed on, what its members have left of their timeouts in 15 min, and the slowest "
             "rebalance of the time shown (p99).",
             "nothing to gain by another assignor; session left above 67 %, poll interval left above 50 %.",
             "little session left: session.timeout.ms=45000, heartbeat.interval.ms=3000. Little poll interval left: "

@@ -113,7 +113,7 @@ def _show_ages() -> dashboard.Panel:
     return show_lines(
         "Time since the last batch and the last sign of life",
         About(
-            "How long ago a query last finished a batch or found nothing to read, and last told anything at all.",
+            "How long ago a query last finished a batch or found nothing to read, and last reported anything at all.",
             "below three triggers.",
             "batches age but signs do not: a query hangs, restart the stream. Both age: the stream is down.",
         ),
@@ -188,13 +188,13 @@ def _show_inputs() -> dashboard.Panel:
     return show_lines(
         "Inputs that changed",
         About(
-            "Partitions of an input that were cut, came or went, and topics made anew. The stream goes on by itself.",
+            "Partitions of an input that were cut, came or went, and recreated topics. The stream goes on by itself.",
             "nothing but a flat line; partitions that somebody added.",
-            "cut: an election took a replica that lacked records. made anew, went: somebody deleted the topic.",
+            "cut: an election took a replica that lacked records. recreated, went: somebody deleted the topic.",
         ),
         (
             _grown_per_input("rewinds", "cut"),
-            _grown_per_input("recreations", "made anew"),
+            _grown_per_input("recreations", "recreated"),
             _grown_per_input("partitions_added", "came"),
             _grown_per_input("partitions_removed", "went"),
         ),
@@ -209,7 +209,7 @@ def _show_diagnosed() -> dashboard.Panel:
         "Groups in the diagnosis",
         About(
             "Groups that the diagnosis knows, those that commit, those of them whose lag is known, and those whose "
-            "topics no probe has told the ends of yet.",
+            "topics have no probed end offsets yet.",
             "with_lag meets committing; nobody awaits ends for long.",
             "groups await ends: see the prober's log and its own metrics.",
         ),

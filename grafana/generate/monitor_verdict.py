@@ -52,7 +52,7 @@ def _show_alive() -> dashboard.Panel:
     return show_stat(
         "Sign of life",
         About(
-            "Time since the quietest query last told anything.",
+            "Time since the quietest query last reported anything.",
             "a few times its trigger at most.",
             "it grows: the stream is down; see the end of its log.",
         ),

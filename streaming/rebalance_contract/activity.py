@@ -39,7 +39,7 @@ class CommitActivity:
 
     Only commits that a read-committed consumer would see. A pane may be split over several rows (one per micro-batch,
     or because it is large); within a log partition rows arrive in order, and one whose (`log_era`, `last_log_offset`)
-    was seen before is a repetition. `log_era` counts how often the log partition was cut or made anew.
+    was seen before is a repetition. `log_era` counts how often the log partition was cut or recreated.
     `pane_counts` has (start of a pane in ms, commits in it), oldest first, of the last 15 minutes only; what was
     committed before is in `topics` and nowhere else. `is_history`: the records were in the log before the monitor
     first looked at it, where compaction had thinned them: they tell a position and nothing of a rhythm.
@@ -82,7 +82,7 @@ class OffsetActivity:
     """Where the partitions of a group's topics end, and what its coordinator holds as committed, as last probed.
 
     `ends` is the high watermark, `stable_ends` the last stable offset. Topics and partitions that are absent were not
-    asked, or have not changed since they were told last. `is_all_committed`: what is absent in `committed`, in all rows
+    asked, or have not changed since they were reported last. `is_all_committed`: what is absent in `committed`, in all rows
     of one probe, the coordinator does not hold.
     """
 

@@ -36,7 +36,7 @@ class PeriodSums:
 
     `rebalancing_ms` adds up durations, the lower bounds where the log does not tell more; those that go on count for
     nothing. `lost_partition_ms` is the time that partitions were without commits, added up over partitions, of those
-    rebalances of which it was told; of `uncosted` it was not.
+    rebalances for which it was reported; for `uncosted` it was not.
     """
 
     rebalances: int = 0

@@ -94,11 +94,11 @@ class ClientActivity:
     """What one client said in one pane: topic `…activity`, key group id, else client id, else empty.
 
     A client is what has the same identity, settings and format throughout; null: not told. `samples` are in the order
-    of `emitted_ms`, at least one. A pane holds records by their own time; a pane of many samples is told in several
+    of `emitted_ms`, at least one. A pane holds records by their own time; a pane of many samples is reported in several
     rows, and one that is split over micro-batches too: rows of a client are put together by the times of their
     samples, so that a row that arrives twice changes nothing. `app_offsets` are, by topic and partition, the positions
     up to which librdkafka handed records to the application, the last of the pane. `implausible` counts values that
-    were taken out because nothing can have them: zero time-outs, numbers that are not finite, times far from the
+    were taken out because nothing can have them: zero timeouts, numbers that are not finite, times far from the
     record's. `truncated`: there was more than rows may hold, and samples in between or partitions were left out.
     """
 

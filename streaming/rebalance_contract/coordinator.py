@@ -16,7 +16,7 @@ class CoordinatorEvent:
     shipped the line, or a whole second. `generation` is the one before for `preparing`, the new one otherwise, and the
     group epoch of KIP-848. `member_id` is the member that did it or that it happened to, of `preparing` the one that
     set it off where it names one, of `assigned` the leader; `replaced_id` the id that a static member had before.
-    `members` counts the group's. `trigger` is told by `preparing` only. `reason`: what the client gave as its own
+    `members` counts the group's. `trigger` is reported by `preparing` only. `reason`: what the client gave as its own
     (KIP-800), or the coordinator where it has words of its own; null: none. `broker` wrote the line; null: it does not
     say.
     """
@@ -38,7 +38,7 @@ class CoordinatorEvent:
 class CoordinatorActivity:
     """What a group's coordinators wrote in one pane: topic `…activity`, key group.
 
-    `events` are in the order of their times. A pane holds events by their own times; one of many is told in several
+    `events` are in the order of their times. A pane holds events by their own times; one of many is reported in several
     rows, and one that is split over micro-batches too. An event that arrives twice is the same event. `truncated`:
     there were more than rows may hold.
     """

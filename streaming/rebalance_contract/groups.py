@@ -163,7 +163,7 @@ class GroupSnapshot:
     the latest ones, oldest first. `settlement` is null while a rebalance goes on and once it is in `counters`.
     `is_truncated`: members or partitions were left out so that the row fits; `member_count` counts all members.
     `log_offset` is the position of the last record folded, and holds within `log_era` only: how often the partition was
-    cut or made anew.
+    cut or recreated.
     `counted_from` is `probes` where the log cannot be read: rebalances and members in `counters` and `windows` are then
     at least so many, generations are not counted, and `updated_at_ms` is the time of the last probe that told news.
     """

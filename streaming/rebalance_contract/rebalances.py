@@ -63,7 +63,7 @@ class Rebalance:
 
     `generation_from` is the generation before (null when none was known), `generation_to` the one it ended with.
     `generations` are all of its own, or of more than 200 the first and the last ones; `generation_count` counts all,
-    and is null in rows of an earlier version and where no generation is told.
+    and is null in rows of an earlier version and where no generation is reported.
     `join_ended_at_ms`, `sync_ms` belong to its first generation of a classic group; `assigning_ms` (until the target
     assignment was there) and `reconciling_ms` (from there until every member had it) to the newer kinds.
     A classic rebalance's start is not in the log, so it is bounded: it lies between `started_after_ms` and

@@ -1,9 +1,9 @@
 """Silences of alerts: groups that nobody is to be called for, from when until when, who wants that, and why.
 
 A deploy that its pipeline announces is a row of the kind `deploy`: to the diagnosis it is evidence of why members came
-and went within it, and whatever else is found of the group is told as ever. Of the other kinds nothing depends that is
-counted, timed or found: they decide only who is told. (The silences of `impact` are something else: partitions without
-commits.)
+and went within it, and whatever else is found of the group is reported unchanged. Of the other kinds nothing depends
+that is counted, timed or found: they decide only who is notified. (The silences of `impact` are something else:
+partitions without commits.)
 """
 
 from __future__ import annotations
@@ -35,7 +35,7 @@ class AlertSilence:
     everything about the cluster. It is in force from `starts_at_ms` up to `ends_at_ms`, and needs nobody to end it.
     `created_by` is the user who asked for it, as the exporter let them in; `on_behalf_of` is whom that user named, null
     for themselves; `expired_by` is who ended it early, null if nobody did. `version` is what is deployed, null where
-    that is not told, and of other kinds.
+    that is not reported, and of other kinds.
     """
 
     cluster: str
@@ -140,12 +140,12 @@ def _problems_of_texts(silence: AlertSilence) -> Iterator[str]:
     if not silence.created_by or len(silence.created_by) > MAX_WHO:
         yield f"who it is of must be known, in {MAX_WHO} characters at most"
     if silence.on_behalf_of is not None and not 1 <= len(silence.on_behalf_of.strip()) <= MAX_WHO:
-        yield f"for whom it is must be told in 1 to {MAX_WHO} characters, or not at all"
+        yield f"for whom it is must have 1 to {MAX_WHO} characters, or be left out"
     if len(silence.expired_by or "") > MAX_WHO:
-        yield f"who ended it must be told in {MAX_WHO} characters at most"
+        yield f"who ended it must have {MAX_WHO} characters at most"
     if len(silence.kind) > _MAX_KIND:
         yield f"its kind has {len(silence.kind)} characters: the known ones are {', '.join(SilenceKind)}"
     if silence.version is not None and not 1 <= len(silence.version.strip()) <= MAX_VERSION:
-        yield f"a version must be told in 1 to {MAX_VERSION} characters, or not at all"
+        yield f"a version must have 1 to {MAX_VERSION} characters, or be left out"
     if silence.version is not None and silence.kind == SilenceKind.SILENCE:
         yield "a silence has no version: only a deploy has"

@@ -113,7 +113,7 @@ class ReportTotals:
 class WatchedPartition:
     """What is to be remembered of one partition of an input; left out while all of it is as at the beginning.
 
-    `era` counts how often the partition was cut or made anew: an offset means a record only together with it.
+    `era` counts how often the partition was cut or recreated: an offset means a record only together with it.
     `skipped_to`: up to here, records that were gone before they were read are counted. `awaited_from`: the partition
     was cut, and from here on the query has read nothing of the new era; null once it is known where it goes on.
     """
@@ -131,7 +131,7 @@ class WatchedTopic:
     `partition_count` and `topic_id` (Kafka's, null from brokers older than 2.8) are those seen last.
     `skipped_records` counts log positions that retention or a truncation took before they were read (an upper bound of
     records, as for every count of positions). `rewinds` counts how often partitions were cut below what was read,
-    `recreations` how often the topic was made anew, `added_partitions` and `removed_partitions` its growth and, where
+    `recreations` how often the topic was recreated, `added_partitions` and `removed_partitions` its growth and, where
     it was deleted, its end. `lost_positions` are those that were read and later cut from the log.
     """
 
@@ -188,8 +188,8 @@ class DiagnosisStatus:
     """What the diagnosis has in hand: topic `…status`, key `cluster/diagnosis`, every few seconds.
 
     `groups` are all groups it knows, `committing_groups` those with committed offsets, `groups_with_lag` those of them
-    whose lag is known, `groups_awaiting_ends` those with topics that no probe has told the ends of yet (a topic that
-    the prober asked for in vain is not awaited). `probed_at_ms` is the time of the probe read last, null: none was.
+    whose lag is known, `groups_awaiting_ends` those with topics without probed end offsets yet (a topic that the
+    prober asked for in vain is not awaited). `probed_at_ms` is the time of the probe read last, null: none was.
     `activity_positions` is how far it has read the activity topic, by partition.
     """
 

@@ -107,7 +107,10 @@ class Topic:
     def create_command(self, prefix: str) -> str:
         """Return the command that creates the topic by hand."""
         options = " ".join(f"--config {name}={value}" for name, value in self.settings.items())
-        return f"kafka-topics --create --topic {self.full_name(prefix)} --partitions {self.partitions} {options}"
+        return (
+            f"kafka-topics --bootstrap-server HOST:PORT --create --topic {self.full_name(prefix)} "
+            f"--partitions {self.partitions} {options}"
+        )
 
 
 GROUPS = Topic(
@@ -131,7 +134,7 @@ REBALANCES = Topic(
 )
 ACTIVITY = Topic(
     name="activity",
-    content="what a group committed, and its clients and coordinators told, in one pane",
+    content="what a group committed, and its clients and coordinators reported, in one pane",
     key="group",
     writers=(Party.ACTIVITY,),
     readers=(Party.DIAGNOSIS, Party.PROBER),

@@ -1,6 +1,6 @@
 """What is wrong with client properties, found before anything connects: sentences without secrets.
 
-They are told under the names that a user would write, `kafka.` in front. Files that they name are read.
+They are reported under the names that a user would write, `kafka.` in front. Files that they name are read.
 """
 
 from __future__ import annotations
@@ -118,7 +118,7 @@ def java_problems(kafka: Mapping[str, str]) -> list[str]:
 
 
 def _logs_in_its_own_way(view: Mapping[str, str]) -> bool:
-    """Whether a login is none of those that are translated; what they lack is told elsewhere."""
+    """Whether a login is none of those that are translated; what they lack is reported elsewhere."""
     if not _uses_sasl(view):
         return False
     if view.get("sasl.mechanism", "PLAIN") == "OAUTHBEARER":
@@ -128,7 +128,7 @@ def _logs_in_its_own_way(view: Mapping[str, str]) -> bool:
 
 def refused_by_librdkafka(kafka: Mapping[str, str]) -> list[str]:
     """Return the sentence with which librdkafka itself refuses the properties, if it does. Connects to nothing."""
-    from confluent_kafka import KafkaException  # noqa: PLC0415  settings are told about where no client is installed
+    from confluent_kafka import KafkaException  # noqa: PLC0415  settings errors are reported where no client is installed
     from confluent_kafka.admin import AdminClient  # noqa: PLC0415
 
     # Without an address, and without a place to fetch tokens from, it has nowhere to go.
@@ -169,7 +169,7 @@ def _java_names(shared: Mapping[str, str]) -> Iterator[str]:
     for name in shared:
         if name in JAVA_NAMES:
             yield (
-                f"kafka.{name} is a name of the Java client: set kafka.{JAVA_NAMES[name]}, which all clients are told, "
+                f"kafka.{name} is a name of the Java client: set kafka.{JAVA_NAMES[name]}, which all clients get, "
                 "or put it under [kafka.java]"
             )
 
@@ -279,7 +279,7 @@ def _ca_problems(view: Mapping[str, str]) -> list[str]:
 
 
 def _pair_problems(view: Mapping[str, str]) -> list[str]:
-    """Open certificate and key as a client would: a wrong password or a foreign key is told before one connects."""
+    """Open certificate and key as a client would: a wrong password or a foreign key is reported before one connects."""
     if not ("ssl.certificate.location" in view and "ssl.key.location" in view):
         return []
     files = view["ssl.certificate.location"], view["ssl.key.location"]

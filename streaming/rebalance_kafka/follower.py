@@ -177,7 +177,7 @@ class Follower:
             for number, partition in known[topic].partitions.items()
         }
         here = self._positions.places
-        # A topic that cannot be told of just now is not gone: taken up again, it would be read twice.
+        # A topic that cannot be described just now is not gone: taken up again, it would be read twice.
         found |= {place: False for place in here if place[0] in known and known[place[0]].error is not None}
         new = sorted(place for place, has_leader in found.items() if has_leader and place not in here)
         bounds = {place: self._bounds(place, timeout_seconds) for place in new}
@@ -237,7 +237,7 @@ def groupless(librdkafka: Mapping[str, Any], name: str) -> dict[str, Any]:
         **librdkafka,
         "enable.auto.commit": False,
         "enable.auto.offset.store": False,
-        # Where an offset is gone that was asked for, by retention or because the topic was made anew.
+        # Where an offset is gone that was asked for, by retention or because the topic was recreated.
         "auto.offset.reset": "earliest",
     }
 

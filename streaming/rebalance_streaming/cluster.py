@@ -132,9 +132,9 @@ class Cluster:
         error = None if message is None else message.error()
         if error is not None and error.code() in _DENIED:
             raise StreamError(
-                f"reading {self.source_topic} is not allowed for this client; grant it: kafka-acls --add --operation "
-                f"Read --operation Describe --topic {self.source_topic} --allow-principal User:...; where nobody "
-                "may have that, --set sources.log=false goes by probes alone"
+                f"reading {self.source_topic} is not allowed for this client; grant it: kafka-acls "
+                f"--bootstrap-server HOST:PORT --add --operation Read --operation Describe --topic {self.source_topic} "
+                "--allow-principal User:...; where nobody may have that, --set sources.log=false goes by probes alone"
             )
 
     def has_record(self, partition: int, positions: range) -> bool:
@@ -266,7 +266,7 @@ class Cluster:
             error = next(iter(failures.values()))
             notify(
                 f"the settings of {', '.join(sorted(failures))} cannot be checked ({_text(error)}); to have that done, "
-                "grant it: kafka-acls --add --operation DescribeConfigs --topic "
+                "grant it: kafka-acls --bootstrap-server HOST:PORT --add --operation DescribeConfigs --topic "
                 f"{self._config.topic_prefix} --resource-pattern-type prefixed --allow-principal User:..."
             )
         wrong = [each for name, settings in found.items() if (each := check_topic(name, own[name], settings))]
@@ -324,7 +324,7 @@ class Cluster:
 
 
 def _topic_of(future: Future[Any]) -> TopicLook | None:
-    """Return what was told of a topic, its ends left to be looked up; null when nothing was."""
+    """Return what was reported of a topic, its ends left to be looked up; null when nothing was."""
     try:
         topic = future.result()
     except KafkaException as error:
@@ -349,7 +349,7 @@ def _failure(future: Future[Any]) -> KafkaError | None:
 
 def _text(error: KafkaException) -> str:
     kafka_error: KafkaError = error.args[0]
-    return "time-out" if kafka_error.code() in _UNREACHABLE else str(kafka_error.str())
+    return "timeout" if kafka_error.code() in _UNREACHABLE else str(kafka_error.str())
 
 
 def own_topics(config: StreamConfig) -> dict[str, Topic]:

@@ -218,7 +218,7 @@ class StreamConfig:
         """Return every problem of these settings as a sentence; none means usable."""
         problems = []
         if not self.kafka.get("bootstrap.servers"):
-            problems.append("kafka.bootstrap.servers is not set; pass --bootstrap-server HOST:PORT")
+            problems.append("kafka.bootstrap.servers is not set: pass --bootstrap-server HOST:PORT")
         problems += [*librdkafka_problems(self.kafka), *java_problems(self.kafka)]
         problems += [
             f"stream.extra_jars names {jar}, which is no file: check the path"

@@ -84,7 +84,7 @@ class InputWatcher:
             return self._watches[query].eras(topic)
 
     def unread(self, query: str) -> dict[str, dict[int, Unread]]:
-        """Return what the query has not read of partitions that were cut or made anew (`LogWatch.unread`)."""
+        """Return what the query has not read of partitions that were cut or recreated (`LogWatch.unread`)."""
         with self._lock:
             return self._watches[query].unread()
 

@@ -1,13 +1,13 @@
 """Whether the inputs of a query are still what it has read: pure, one comparison per look at the brokers.
 
 A log loses records before they are read (retention, an administrator), is cut below what was read (an unclean
-election), is made anew, and grows. Spark's source goes on after each of these without a word, or never notices. So
+election), is recreated, and grows. Spark's source goes on after each of these without a word, or never notices. So
 every few seconds the launcher looks up where the partitions begin and end (`Cluster.look_at`), and this module compares
 that with the look before and with the query's positions. What it finds are incidents, said in a sentence each and added
 to totals that outlive a restart.
 
 An offset names a record only together with the partition's *era*: it begins at 0 and goes up by 1 whenever the
-partition is cut below what was read, or made anew. Folds take a record of a higher era for new, whatever its offset.
+partition is cut below what was read, or recreated. Folds take a record of a higher era for new, whatever its offset.
 """
 
 from __future__ import annotations
@@ -46,7 +46,7 @@ class Ends:
 
 @dataclass(frozen=True, slots=True)
 class TopicLook:
-    """A topic at one moment. `partition_count` is 0 when it does not exist; `topic_id` is null where none is told.
+    """A topic at one moment. `partition_count` is 0 when it does not exist; `topic_id` is null where none is reported.
 
     `ends` has the partitions whose ends could be looked up: one without a leader is left out, and is not compared.
     """
@@ -82,7 +82,7 @@ _SENTENCES: dict[IncidentKind, str] = {
         "{topic} has {count} more partitions ({places}), which the {query} query does not read yet"
     ),
     IncidentKind.PARTITIONS_REMOVED: (
-        "{topic} has lost {count} partitions ({places}): it was deleted, or made anew with fewer"
+        "{topic} has lost {count} partitions ({places}): it was deleted, or recreated with fewer"
     ),
     IncidentKind.SKIPPED: (
         "{topic} lost {count} positions before the {query} query had read them ({places}): retention, or "
@@ -90,9 +90,9 @@ _SENTENCES: dict[IncidentKind, str] = {
     ),
     IncidentKind.REWOUND: (
         "{topic} was cut, and {count} positions that the {query} query had read are gone ({places}): an "
-        "election took a replica that lacked them, or the topic was made anew"
+        "election took a replica that lacked them, or the topic was recreated"
     ),
-    IncidentKind.MADE_ANEW: "{topic}, which the {query} query reads, was deleted and made anew ({places})",
+    IncidentKind.MADE_ANEW: "{topic}, which the {query} query reads, was deleted and recreated ({places})",
 }
 
 
@@ -117,7 +117,7 @@ class Unread:
 class TopicWatch:
     """One input: its totals, what was seen last, and the partitions that were missing from the look before.
 
-    `partitions` has those of the totals by number, `unread` what the query has to read of those cut or made anew.
+    `partitions` has those of the totals by number, `unread` what the query has to read of those cut or recreated.
     """
 
     totals: WatchedTopic
@@ -127,7 +127,7 @@ class TopicWatch:
     unread: Mapping[int, Unread] = field(default_factory=dict)
 
     def era(self, partition: int) -> int:
-        """Return how often a partition was cut or made anew."""
+        """Return how often a partition was cut or recreated."""
         return self.partitions.get(partition, WatchedPartition(partition)).era
 
 
@@ -328,7 +328,7 @@ def _compare_partition(known: WatchedPartition, was: _Was, now: Ends, found: _Fo
 
 
 def _add(totals: WatchedTopic, incidents: Sequence[Incident]) -> WatchedTopic:
-    """Add incidents to the totals; a rewind counts once per partition, a topic made anew once."""
+    """Add incidents to the totals; a rewind counts once per partition, a recreated topic once."""
     count: dict[IncidentKind, int] = {each.kind: each.count for each in incidents}
     return replace(
         totals,

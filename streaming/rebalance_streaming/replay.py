@@ -252,7 +252,8 @@ class Replay:
     def summary(self) -> str:
         """Say in one line how much was replayed."""
         lines, groups, skipped = self.progress.lines, len(self._groups.states), self._reader.skipped
-        return f"replayed {lines} lines, {groups} groups, {skipped} lines that tell nothing here"
+        left_out = f"{_number(skipped, 'line')} skipped (not needed for this output)"
+        return f"replayed {_number(lines, 'line')}, {_number(groups, 'group')}, {left_out}"
 
     def _keep(self, line: RecordedLine) -> None:
         rows = self._reader.log_rows(line)
@@ -266,6 +267,10 @@ class Replay:
         for row in self._groups.fold(each) if isinstance(each, ToFold) else (each,):
             if self._driver is not None:
                 self._driver.engine.apply(row, at_ms)
+
+
+def _number(count: int, noun: str) -> str:
+    return f"{count} {noun}{'' if count == 1 else 's'}"
 
 
 def _chunks(lines: Iterable[RecordedLine]) -> Iterator[list[RecordedLine]]:

@@ -42,7 +42,8 @@ class WrongTopic:
         wanted = ",".join(f"{each.name}={_as_list(each.wanted)}" for each in self.settings)
         return (
             f"topic {self.name} {' and '.join(each.sentence for each in self.settings)}; mend it: kafka-configs "
-            f"--alter --entity-type topics --entity-name {self.name} --add-config '{wanted}'"
+            f"--bootstrap-server HOST:PORT --alter --entity-type topics --entity-name {self.name} "
+            f"--add-config '{wanted}'"
         )
 
 

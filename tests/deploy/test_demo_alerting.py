@@ -11,14 +11,14 @@ from rebalance_deploy.demo import alerting
 
 
 def test_a_demo_without_the_rules_goes_on(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    """A wheel has no rules: with Prometheus on the machine its demo runs and says why it shows no pages."""
+    """A wheel has no rules: with Prometheus on the machine its demo runs and says why it shows no notifications."""
     monkeypatch.setattr(alerting, "find_tool", lambda _: Path("/usr/bin/true"))
     monkeypatch.setattr(observability, "_SHIPPED", tmp_path / "site-packages")
     said: list[str] = []
     with alerting.pages_told(tmp_path, "http://127.0.0.1:1", said.append) as servers:
         assert servers is None
     (line,) = said
-    assert line.startswith("no pages are shown: ")
+    assert line.startswith("no notifications are shown: ")
     assert line.endswith("run this from a checkout of the project")
 
 
@@ -29,5 +29,5 @@ def test_a_demo_without_the_programs_says_what_to_install(tmp_path: Path, monkey
     with alerting.pages_told(tmp_path, "http://127.0.0.1:1", said.append) as servers:
         assert servers is None
     (line,) = said
-    assert line.startswith("no pages are shown: ")
+    assert line.startswith("no notifications are shown: ")
     assert "apt-get install" in line

@@ -31,7 +31,7 @@ def test_a_right_headline_is_counted_at_each_look() -> None:
     """And what follows from the cause may stand beside it, whatever other groups have."""
     beside = replace(RIGHT, finding_id="storm", rule="rebalance_storm", primary=False, severity=Severity.PAGE)
     headline, said = looked(RIGHT, beside, replace(GRAVER, group="another"))
-    assert headline.total() == "the headline was right in 3 of 3 looks, one every 10 s"
+    assert headline.total() == "the primary finding was right in 3 of 3 checks, one every 10 s"
     assert said == []
 
 
@@ -78,7 +78,8 @@ def test_what_a_standstill_of_the_machine_does_is_not_held_against_the_headline(
     headline.look(110.0, is_cured=False, stood_still_at=99.0)
     assert said == []
     assert headline.total() == (
-        "the headline was right in 1 of 1 looks, one every 10 s; not counted after a standstill of the machine: 1"
+        "the primary finding was right in 1 of 1 checks, one every 10 s; not counted after a standstill of the "
+        "machine: 1"
     )
     headline.hear(GRAVER)
     headline.look(99.0 + EXCUSED_SECONDS, is_cured=False, stood_still_at=99.0)

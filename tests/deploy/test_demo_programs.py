@@ -1,4 +1,4 @@
-"""The demo offers to install what shows pages: who is asked, what is done, what is said."""
+"""The demo offers to install what shows notifications: who is asked, what is done, what is said."""
 
 from __future__ import annotations
 
@@ -43,7 +43,7 @@ def test_without_a_terminal_it_says_how(bare: Path, said: list[str]) -> None:
     """Nobody can be asked, so nothing is installed."""
     offer_programs(said.append, None, installer=installer(bare))
     assert said == [
-        "the demo shows the pages of a phone too where prometheus and prometheus-alertmanager are installed: start it"
+        "the demo also shows alert notifications where prometheus and prometheus-alertmanager are installed: start it"
         " with --yes to install them"
     ]
     assert not (bare / "arguments").exists()
@@ -74,7 +74,7 @@ def test_a_yes_installs_what_is_missing(bare: Path, said: list[str]) -> None:
 def test_an_installation_that_fails_is_told(bare: Path, said: list[str]) -> None:
     """The demo goes on."""
     offer_programs(said.append, lambda _: True, installer=installer(bare, exit_code=100))
-    assert said[-1].endswith("could not be installed: the demo goes on without pages")
+    assert said[-1].endswith("could not be installed: the demo goes on without notifications")
 
 
 @pytest.mark.parametrize("lacking", ["apt-get", "root", "checkout"])

@@ -73,13 +73,28 @@ def test_an_unknown_key_is_answered_with_the_nearest_one():
         load_engine(environment={"REBALANCE_MONITOR_CLUSTR": "x"})
 
 
+@pytest.mark.parametrize(
+    ("key", "hint"),
+    [
+        ("probe.interval_seconds", "did you mean 'probe.period_seconds'?"),
+        ("export.checkpoint", "did you mean 'stream.checkpoint'?"),
+        ("foo", "docs/configuration.md lists all"),
+    ],
+)
+def test_a_key_of_the_same_section_is_nearer_than_one_of_another(key: str, hint: str):
+    """Unless another section has the very name; what is like nothing gets no proposal."""
+    with pytest.raises(UserError) as caught:
+        stream_config(Sources(flags=(f"{key}=1",)))
+    assert str(caught.value) == f"unknown setting {key!r}; {hint}"
+
+
 def test_values_of_the_wrong_type_are_named_at_once():
     """The message says which settings, what was given, and what is expected."""
     with pytest.raises(UserError) as caught:
         load_engine(flags=("engine.speed_ms=fast", "engine.factor=x", "engine.is_loud=maybe"))
     assert str(caught.value) == (
-        "engine.speed_ms must be a whole number, got 'fast'; engine.factor must be a number, got 'x'; "
-        "engine.is_loud must be true or false, got 'maybe'"
+        "engine.speed_ms is 'fast': use a whole number of milliseconds, for example 500; "
+        "engine.factor is 'x': use a number, for example 1.0; engine.is_loud is 'maybe': use true or false"
     )
 
 
@@ -90,8 +105,35 @@ def test_what_is_wrong_inside_a_value_is_named(tmp_path: Path):
     with pytest.raises(UserError, match=r"^stream\.metric_topics\[1\] cannot be used: .*missing.*`name`$"):
         stream_config(Sources(file))
     file.write_text('[detect.thresholds]\nbarrier_ms = "long"\n')
-    with pytest.raises(UserError, match=r"^detect\.thresholds\.barrier_ms cannot be used: Expected `int`"):
+    with pytest.raises(UserError) as caught:
         detect_config(Sources(file))
+    assert str(caught.value) == (
+        "detect.thresholds.barrier_ms is 'long': use a whole number of milliseconds, for example 10000"
+    )
+
+
+@pytest.mark.parametrize(
+    ("text", "told"),
+    [
+        ("[detect]\nignore = 5", "detect.ignore is 5: use a list"),
+        ("[detect]\nignore = [5]", "detect.ignore[0] is 5: use text"),
+        (
+            "[[detect.silences]]\nuntil_ms = 'x'",
+            "detect.silences[0].until_ms is 'x': use a whole number of milliseconds",
+        ),
+        (
+            "[[detect.overrides]]\ngroup = 'a'\nthresholds = { stalled_ms = 'x' }",
+            "detect.overrides[0].thresholds[...]: use a number",
+        ),
+    ],
+)
+def test_a_part_of_the_wrong_type_is_named_with_its_value(tmp_path: Path, text: str, told: str):
+    """Of lists and tables too, in words of the settings file and not of the library that reads it."""
+    file = tmp_path / "m.toml"
+    file.write_text(text)
+    with pytest.raises(UserError) as caught:
+        detect_config(Sources(file))
+    assert str(caught.value) == told
 
 
 def test_a_components_own_checks_are_reported():

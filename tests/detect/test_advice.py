@@ -131,7 +131,7 @@ def test_librdkafka_has_no_batches_to_shorten():
 
 @pytest.mark.parametrize("client_id", ["b", "rdkafka"])
 def test_without_a_limit_there_is_no_number(client_id: str):
-    """Records of old brokers carry no rebalance time-out: the client's own word counts, else only code can change."""
+    """Records of old brokers carry no rebalance timeout: the client's own word counts, else only code can change."""
     of = gone(replace(B, client_id=client_id, rebalance_timeout_ms=None), back_s=450)
     assert poll_limit(of, None) is None
     assert [each.parameter for each in poll_overrun_advice(of, None)] == ["code"]

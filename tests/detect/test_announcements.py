@@ -1,4 +1,4 @@
-"""Deploys that somebody announced: what they explain of a group's rebalances, and what is told as ever."""
+"""Deploys that somebody announced: what they explain of a group's rebalances, and what is reported unchanged."""
 
 from __future__ import annotations
 

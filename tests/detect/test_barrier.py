@@ -198,7 +198,7 @@ def test_nobody_is_accused_on_a_guess(last_ms: Mapping[int, int]):
     assert found is not None
     assert (found.rule, found.confidence, who(found)) == ("stalled_member_join_barrier", PLAUSIBLE, [])
     assert found.missing == ("client metrics: age of the last poll per member",)
-    assert "which one cannot be told" in found.summary
+    assert "which one is unknown" in found.summary
 
 
 # --- Callbacks ---

@@ -1,4 +1,4 @@
-"""Settings that are wrong without any incident: sessions, time-outs, joins, time between polls."""
+"""Settings that are wrong without any incident: sessions, timeouts, joins, time between polls."""
 
 from __future__ import annotations
 
@@ -116,12 +116,12 @@ def evicted(
         pytest.param(
             [departed(NOW - MINUTE * i, A, POLL_TIMEOUT, rule="poll_overrun") for i in (5, 9)],
             False,
-            id="poll time-outs",
+            id="poll timeouts",
         ),
     ],
 )
 def test_a_session_is_too_short_if_it_ends_for_a_moment(departures: list[ExplainedDeparture], expected: bool):
-    """Only repeated losses that a longer session outlasts count, never a poll time-out, a crash or a starved client."""
+    """Only repeated losses that a longer session outlasts count, never a poll timeout, a crash or a starved client."""
     found = list(asked(session_timeout_too_short, look(history(picture(T0, A, B)), NOW, past=tuple(departures))))
     assert [(each.severity, each.confidence) for each in found] == ([(Severity.INFO, HINT)] if expected else [])
     if found:

@@ -40,6 +40,13 @@ def test_windows_longer_than_a_minute_are_scaled_and_nothing_else(factor: float)
             assert now == was, each.name
 
 
+@pytest.mark.parametrize("name", ["settle_ms", "probe_interval_ms"])
+def test_negative_times_are_refused(name: str):
+    """A rebalance is judged at or after its end, and probes come one after the other."""
+    assert DetectConfig(**{name: -1}).validate() == [f"detect.{name} must not be negative, got -1"]
+    assert DetectConfig(**{name: 0}).validate() == []
+
+
 def test_a_scale_never_makes_a_window_nothing():
     """However small it is, there is time in which something can happen."""
     assert Thresholds().scaled(1e-9).storm_window_ms == 1

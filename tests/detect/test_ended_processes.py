@@ -74,7 +74,7 @@ def test_an_idle_partitions_last_commit_does_not_date_an_absence():
         (gone(STATIC), None),
         (gone(STATIC, liveness=HEALTHY, back_s=60), None),
     ],
-    ids=["dynamic", "another time-out", "not back", "it ran all the while"],
+    ids=["dynamic", "another timeout", "not back", "it ran all the while"],
 )
 def test_other_returns_prove_no_short_session(of: Departure, expected: None):
     """Only a static member whose session ran out and that came back."""

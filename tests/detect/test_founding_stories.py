@@ -85,7 +85,7 @@ def test_story_b_is_told_while_it_lasts():
     ids=["a static member", "a client that enforces no limit"],
 )
 def test_story_b_of_a_member_that_does_not_leave_by_itself(wait_s: int, changes: dict[str, Any]):
-    """Nobody but the group's own time-out ends the wait, 360 s into the story."""
+    """Nobody but the group's own timeout ends the wait, 360 s into the story."""
     run = story_b(wait_s, old=replace(C1, **changes))
     assert run.finding("stalled_member_join_barrier").primary
 

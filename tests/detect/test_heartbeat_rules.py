@@ -77,7 +77,7 @@ def kafka_python(version: str, **changes: Any) -> Member:
 @pytest.mark.parametrize("likely", [POLL_TIMEOUT, CLEAN, "unknown"])
 @pytest.mark.parametrize("liveness", [None, STARVED, PAUSED, UNREACHABLE])
 def test_only_an_expired_session_is_their_matter(rule: Any, likely: str, liveness: str | None):
-    """Who left by its poll time-out or in order was not thrown out for its heartbeats."""
+    """Who left by its poll timeout or in order was not thrown out for its heartbeats."""
     of = gone(replace(B, client_id="kafkajs"), likely, liveness=liveness)
     assert asked(rule, episode(of, elsewhere=OtherGroups(("other",), ("/host-b",))), of) is None
 
@@ -168,7 +168,7 @@ def test_without_reports_version_idleness_and_return_tell(
 def test_without_reports_work_and_return_tell_of_a_blocked_loop(
     client_id: str, changes: dict[str, Any], earlier: bool, expected: tuple[str, float] | None
 ):
-    """aiokafka, by its name or by a rebalance time-out as long as its session: what it works on blocks its loop."""
+    """aiokafka, by its name or by a rebalance timeout as long as its session: what it works on blocks its loop."""
     who = replace(B, client_id=client_id, session_timeout_ms=10_000, rebalance_timeout_ms=10_000)
     of = gone(who, client=fingerprint(who, None, "roundrobin"), **changes)
     past = departed(LOST_MS - 6 * MINUTE, who, SESSION_EXPIRED, rule="heartbeat_starvation")

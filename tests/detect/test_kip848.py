@@ -68,7 +68,7 @@ def group(*members: Member, **changes: Any) -> GroupSnapshot:
     ids=str,
 )
 def test_a_member_that_keeps_partitions_is_named(held_s: float, severity: str | None):
-    """After three heartbeats a note, after half its time-out a ticket: the holder, its partitions, its victims."""
+    """After three heartbeats a note, after half its timeout a ticket: the holder, its partitions, its victims."""
     known = history(group(holder(held_s), victim(), stable("c-1", 2)))
     found = list(asked(reconciliation_stuck, look(known, NOW)))
     assert [(each.severity, each.confidence) for each in found] == ([] if severity is None else [(severity, CERTAIN)])
@@ -129,7 +129,7 @@ def test_a_version_with_a_known_fault_is_to_be_upgraded():
 
 
 def test_a_recorded_fencing_is_explained():
-    """Recorded: a Java member keeps partitions beyond its time-out and is fenced; the two that waited are victims."""
+    """Recorded: a Java member keeps partitions beyond its timeout and is fenced; the two that waited are victims."""
     known = replayed("new-java-fenced-in-revocation")
     (change,) = [each for each in known.in_order() if any(g.fenced for g in each.generations)]
     departures = {each.member.member_id: each for each in find_departures(known, change, {}, NOW)}

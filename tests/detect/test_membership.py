@@ -185,7 +185,7 @@ def test_a_static_member_away_for_longer_than_its_session(gone: ExplainedDepartu
 
 
 def test_an_expiry_that_is_not_sure_makes_a_plausible_absence():
-    """Its silence fits another time-out as well."""
+    """Its silence fits another timeout as well."""
     unsure = away(30, confidence=0.6)
     (found,) = asked(static_session_too_short, look(history(picture(T0, SA, SB)), NOW, past=(unsure,)))
     assert found.confidence == PLAUSIBLE

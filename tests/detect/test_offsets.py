@@ -106,7 +106,7 @@ QUIET = {
     "a burst is consumed": jumped(*working(), offsets=dict.fromkeys(range(4), 90_000)),
     "a backlog is caught up after a standstill": jumped(*working(step=0, backlog=90_000), offsets={0: 100_000}),
     "a batch again after a rebalance": jumped(*working(), offsets={0: 9_800}),
-    "the topic was made anew": jumped(
+    "the topic was recreated": jumped(
         *working(), probe(T0 + 50 * SECOND, ends=dict.fromkeys(range(4), 7)), offsets={0: 5}
     ),
 }

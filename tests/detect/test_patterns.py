@@ -469,7 +469,7 @@ def test_a_storm_carries_the_cause_that_most_have():
         Severity.TICKET,
         False,
     )
-    assert found.summary == "5 rebalances in 600 s, 4% of the time not consuming; 3 of 5 by poll overrun."
+    assert found.summary == "5 rebalances in 600 s, 4% of the time rebalancing; 3 of 5 by poll overrun."
     assert found.started_at_ms == NOW - 5 * MINUTE
     assert len(found.rebalance_ids) == 5
 

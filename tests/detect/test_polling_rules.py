@@ -59,7 +59,7 @@ def said(found: Verdict | None) -> tuple[str, float] | None:
 
 @pytest.mark.parametrize("likely", [SESSION_EXPIRED, CLEAN, UNKNOWN])
 def test_other_departures_are_no_overruns(likely: str):
-    """Only who left by the poll time-out ran over it."""
+    """Only who left by the poll timeout ran over it."""
     of = gone(likely=likely)
     assert asked(poll_overrun, episode(of), of) is None
 
@@ -82,7 +82,7 @@ def test_an_overrun_is_told_with_limit_return_and_batch():
 
 
 def test_time_outs_that_are_alike_are_told_apart_by_nobody():
-    """aiokafka's session is as long as its rebalance time-out: crash and starvation stay possible, and are named."""
+    """aiokafka's session is as long as its rebalance timeout: crash and starvation stay possible, and are named."""
     who = member("b-1", [2, 3], client_id="aiokafka-0.8.1", rebalance_timeout_ms=10_000)
     of = gone(who, classes=(POLL_TIMEOUT, SESSION_EXPIRED), confidence=PLAUSIBLE)
     found = asked(poll_overrun, episode(of), of)
@@ -180,7 +180,7 @@ def test_who_was_out_at_the_end_held_the_others(likely: str, wait_s: int, expect
 
 
 def test_a_limit_below_the_session_is_what_ended_the_wait():
-    """Nothing was due from it, but its limit is the shorter time-out: less sure."""
+    """Nothing was due from it, but its limit is the shorter timeout: less sure."""
     who = replace(B, session_timeout_ms=45_000, rebalance_timeout_ms=20_000)
     of = gone(who, UNKNOWN, in_barrier=True)
     found = asked(barrier_holder, episode(of, events=listed(20, A, who, NEW), wait_s=20), of)
@@ -273,6 +273,6 @@ def test_no_limit_no_risk(who: Member):
 
 
 def test_the_longest_gap_told_is_known_to_others():
-    """Rules that size a time-out ask for it; without reports it is not known."""
+    """Rules that size a timeout ask for it; without reports it is not known."""
     known = look(history(picture(T0, A, B), report(NOW, A, {POLL_GAP_MAX: 90_500.0})), NOW)
     assert (longest_told_gap(known, A), longest_told_gap(known, B)) == (90_500, None)

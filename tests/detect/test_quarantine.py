@@ -153,7 +153,7 @@ def test_timing_that_cannot_be_worked_out_is_set_aside_for_its_group():
 
 
 def test_a_rebalance_that_cannot_be_judged_has_a_cause_nobody_can_tell():
-    """A member that is gone in no generation: undetermined, once; the next rebalance is judged as ever."""
+    """A member that is gone in no generation: undetermined, once; the next rebalance is judged as usual."""
     odd = rebalance(T0 + MINUTE, [A, B], [A], generations=())
     run = Run().live(T0 + 2 * MINUTE, picture(T0, A, B), odd)
     run.live(T0 + 6 * MINUTE, rebalance(T0 + 3 * MINUTE, [A], [A, member("c-1", [4])]))

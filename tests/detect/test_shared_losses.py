@@ -18,7 +18,7 @@ def lost(of: SharedLosses, group: str, at_ms: int, who: Member, likely: str = SE
 
 
 def test_groups_that_lose_members_at_the_same_time_shed_light_on_each_other():
-    """Within seconds, not minutes, and only where sessions ended: a poll time-out is the member's own doing."""
+    """Within seconds, not minutes, and only where sessions ended: a poll timeout is the member's own doing."""
     losses = SharedLosses(BROKERS.get)
     assert not losses
     assert lost(losses, "one", T0, A) == set()

@@ -22,7 +22,7 @@ Place = tuple[str, int]
 
 
 def hold_lag_is_what_the_brokers_say(rig: Watched) -> None:
-    """1,000 partitions with commits anywhere; transactions, aborted and open; a topic deleted and made anew."""
+    """1,000 partitions with commits anywhere; transactions, aborted and open; a topic deleted and recreated."""
     admin = AdminClient({"bootstrap.servers": rig.broker.bootstrap, "log_level": 0})
     names = [f"lag-{number}" for number in range(TOPICS)]
     create(admin, names)
@@ -36,7 +36,7 @@ def hold_lag_is_what_the_brokers_say(rig: Watched) -> None:
 
     transactions_do_not_deceive(rig, names[2])
 
-    # A topic is deleted and made anew: what was committed lies beyond its end, and lag is not negative.
+    # A topic is deleted and recreated: what was committed lies beyond its end, and lag is not negative.
     for future in admin.delete_topics([names[3]]).values():
         future.result()
     wait_for(lambda: names[3] not in admin.list_topics(timeout=60).topics, "the topic to be gone")

@@ -100,7 +100,9 @@ def test_missing_permissions_are_named(make_broker: MakeBroker, tmp_path: Path):
     # The right to create topics anywhere would do as well.
     deny(broker, "kafka-cluster", AclOperation.CREATE, ResourceType.BROKER)
     deny(broker, "rebalance-monitor.groups", AclOperation.CREATE)
-    assert_one_sentence(run_stream(broker, tmp_path), "rebalance-monitor.groups", "kafka-topics --create")
+    assert_one_sentence(
+        run_stream(broker, tmp_path), "rebalance-monitor.groups", "kafka-topics --bootstrap-server HOST:PORT --create"
+    )
     deny(broker, "__consumer_offsets", AclOperation.READ)
     assert_one_sentence(run_stream(broker, tmp_path), "reading __consumer_offsets is not allowed", "kafka-acls")
 

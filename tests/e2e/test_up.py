@@ -77,7 +77,7 @@ def traces(said: str) -> list[str]:
 
 
 def test_lag_is_what_the_brokers_say(up: Up):
-    """1,000 partitions with commits anywhere; transactions, aborted and open; a topic deleted and made anew."""
+    """1,000 partitions with commits anywhere; transactions, aborted and open; a topic deleted and recreated."""
     lags.hold_lag_is_what_the_brokers_say(up)
 
 

@@ -55,7 +55,7 @@ def test_totals_survive_the_state_store():
 
 
 def test_a_later_era_counts_at_lower_positions():
-    """The watched topic was made anew: its offsets begin at 0 again, and totals go on."""
+    """The watched topic was recreated: its offsets begin at 0 again, and totals go on."""
     totals = fold_counts(CountTotals(), [counts(0, 900, 10), counts(0, 3, 4, era=1), counts(0, 901, 7)])
     assert totals_of(totals) == {"decoded": 21}
     again = fold_counts(totals, [counts(0, 950, 5)])

@@ -1,4 +1,4 @@
-"""A log that was cut or made anew: what happens in its next era is counted, and what happened before stays counted."""
+"""A log that was cut or recreated: what happens in its next era is counted, and what happened before stays counted."""
 
 import dataclasses
 
@@ -18,7 +18,7 @@ PAUSE_MS = 3_600_000
 
 
 def in_era(era: int, records: list[GroupRecord]) -> list[GroupRecord]:
-    """The same records, as if the log had been cut or made anew so often before them."""
+    """The same records, as if the log had been cut or recreated so often before them."""
     return [later(dataclasses.replace(each, log_era=era), era * PAUSE_MS) for each in records]
 
 
@@ -31,7 +31,7 @@ def later(record: GroupRecord, by_ms: int) -> GroupRecord:
 
 
 def test_five_generations_at_lower_offsets_are_five_rebalances():
-    """The topic was made anew after the group had come far: everything there is new, and totals go on."""
+    """The topic was recreated after the group had come far: everything there is new, and totals go on."""
     old = Log().write(1, A).write(2, A, B).write(3, A).write(4, A, B).write(5, A).write(6, A, B).write(7, A)
     new = in_era(1, Log().write(1, A).write(2, A, B).write(3, A).write(4, A, B).write(5, A).records)
     state, _ = run(old.records)

@@ -60,7 +60,7 @@ def webhook_receiver() -> Iterator[Inbox]:
 def run_tool(name: str, *arguments: str | Path, text: str | None = None) -> subprocess.CompletedProcess[str]:
     """Run promtool or amtool to its end, with `text` as its input; its exit code is for the test to judge."""
     command = [str(find_tool(name)), *map(str, arguments)]
-    # The time-out of the test comes first, unless it runs beside others that have all of the processor.
+    # The timeout of the test comes first, unless it runs beside others that have all of the processor.
     return subprocess.run(command, input=text, capture_output=True, text=True, timeout=1_000, check=False)
 
 

@@ -151,7 +151,7 @@ def test_the_page_in_teams(tmp_path: Path) -> None:
     assert title == f"[FIRING] {PAGE['summary']}"
     lines = [line for line in text.splitlines() if line]
     assert "**Who** consumer-7@10.4.2.19" in lines
-    assert r"**Change** session.timeout.ms: 10000 -\> 45000" in lines
+    assert f"**Change** {PAGE['change'].replace('>', chr(92) + '>')}" in lines
     assert [line.split("**")[1] for line in lines[:-1]] == [word.strip() for word in WORDS[:-1]]
     assert lines[-1].startswith(f"[explain page]({PAGE['explain_url']}) [group dashboard](")
     [hostile] = [each for title, each in cards.items() if "hostile" in title]

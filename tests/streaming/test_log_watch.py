@@ -159,7 +159,7 @@ def test_a_topic_made_anew_is_told_by_its_id(end: int):
     story.look(a_look((0, 100), (0, 100)), {0: 100, 1: 70})
     (told,) = story.look(a_look((0, end), (0, end), topic_id=NEW), {0: 100, 1: 70})
     assert (told.kind, told.partitions) == ("made_anew", (0, 1))
-    assert "was deleted and made anew (partitions 0, 1)" in told.sentence
+    assert "was deleted and recreated (partitions 0, 1)" in told.sentence
     assert story.watch.eras(TOPIC) == {0: 1, 1: 1}
     read_on = story.look(a_look((0, end), (0, end), topic_id=NEW), {0: 0, 1: 0})
     assert read_on == []

@@ -1,4 +1,4 @@
-"""What a real broker tells of a log that loses records, is made anew or grows, and what is made of that."""
+"""What a real broker tells of a log that loses records, is recreated or grows, and what is made of that."""
 
 import uuid
 
@@ -64,7 +64,7 @@ def log(any_broker) -> Log:
 
 
 def test_each_story_of_a_log_is_told(log: Log):
-    """Records deleted before they were read, partitions added, the topic made anew: each once, with its figures."""
+    """Records deleted before they were read, partitions added, a recreated topic: each once, with its figures."""
     log.write(10)
     log.admin.delete_records([TopicPartition(log.topic, 0, 15)])[TopicPartition(log.topic, 0)].result(120)
     log.wait_for_ends({0: Ends(15, 20), 1: Ends(0, 0)})

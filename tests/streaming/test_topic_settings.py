@@ -47,7 +47,7 @@ def test_one_sentence_says_all_and_how_to_mend_it():
     assert not wrong.is_fatal
     assert wrong.sentence.startswith("topic rm.rebalances has cleanup.policy=compact instead of compact,delete")
     assert wrong.sentence.endswith(
-        "mend it: kafka-configs --alter --entity-type topics --entity-name rm.rebalances "
+        "mend it: kafka-configs --bootstrap-server HOST:PORT --alter --entity-type topics --entity-name rm.rebalances "
         f"--add-config 'cleanup.policy=[compact,delete],max.message.bytes={REBALANCES.max_message_bytes}'"
     )
 

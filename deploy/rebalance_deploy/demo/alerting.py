@@ -51,7 +51,7 @@ def pages_told(directory: Path, exporter_url: str, say: Say) -> Iterator[Alertin
             find_tool(name)
         shipped("prometheus/rules")
     except UserError as reason:
-        say(f"no pages are shown: {reason}")
+        say(f"no notifications are shown: {reason}")
         yield None
         return
 
@@ -101,7 +101,7 @@ def render_page(alert: Mapping[str, Any]) -> str:
     told = {key: safe(" ".join(str(value).split())) for key, value in alert["annotations"].items()}
     severity = safe(str(alert["labels"].get("severity", "")))
     name = safe(str(alert["labels"].get("alertname", "")))
-    head = f"PAGE  [{safe(str(alert['status'])).upper()}] {told.get('summary', name)}  ({severity}, {name})"
+    head = f"ALERT [{safe(str(alert['status'])).upper()}] {told.get('summary', name)}  ({severity}, {name})"
     if alert["status"] != "firing":
         return head
     return "\n".join([head, *(f"      {word:<8}{told[key]}" for key, word in _LINES.items() if told.get(key))])

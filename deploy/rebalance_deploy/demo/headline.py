@@ -1,4 +1,4 @@
-"""Whether the demo's headline stays right: whom the monitor blames for what, looked at every ten seconds.
+"""Whether the demo's primary finding stays right: whom the monitor blames for what, checked every 10 s.
 
 Receives the findings that the stream publishes, in order; knows which consumer is sick, and when it is cured.
 """
@@ -14,7 +14,7 @@ from rebalance_deploy.demo.workload import ConsumerSpec
 Say = Callable[[str], None]
 
 LOOK_SECONDS = 10.0
-#: What a machine that stood still does to all groups is told for so long.
+#: What a machine that stood still does to all groups is reported for so long.
 EXCUSED_SECONDS = 300.0
 
 
@@ -44,7 +44,7 @@ class Headline:
         """Look if it is time to, by `now` in seconds. Nothing is expected before the first right diagnosis.
 
         `stood_still_at` is when the machine last went on after it stood still, null for never: members that it put out
-        of the group are told for what they are, which is not the consumer's sickness.
+        of the group are reported for what they are, which is not the consumer's sickness.
         """
         if not self._is_known or (self._next_look is not None and now < self._next_look):
             return
@@ -64,7 +64,9 @@ class Headline:
         """Return how often it was right, as a sentence."""
         right = self.looks - self.wrong
         excused = f"; not counted after a standstill of the machine: {self.excused}" if self.excused else ""
-        return f"the headline was right in {right} of {self.looks} looks, one every {LOOK_SECONDS:.0f} s{excused}"
+        return (
+            f"the primary finding was right in {right} of {self.looks} checks, one every {LOOK_SECONDS:.0f} s{excused}"
+        )
 
     def _trouble(self, *, is_cured: bool) -> str | None:
         causes = [each for each in self._open.values() if each.primary]

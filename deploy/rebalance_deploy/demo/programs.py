@@ -33,14 +33,14 @@ def offer_programs(say: Say, confirm: Callable[[str], bool] | None, *, installer
         return
     names = " and ".join(missing)
     if confirm is None:
-        say(f"the demo shows the pages of a phone too where {names} are installed: start it with --yes to install them")
+        say(f"the demo also shows alert notifications where {names} are installed: start it with --yes to install them")
         return
-    if not confirm(f"Install {names} (apt-get), so that the demo shows the pages of a phone too?"):
+    if not confirm(f"Install {names} (apt-get), so that the demo also shows alert notifications?"):
         return
     say(f"installing {names}; their services are not started")
     done = subprocess.run([*become_root, str(installer), sys.executable, "pages"], check=False)
     if done.returncode:
-        say(f"{names} could not be installed: the demo goes on without pages")
+        say(f"{names} could not be installed: the demo goes on without notifications")
 
 
 def _missing() -> list[str]:

@@ -91,8 +91,8 @@ class _Show:
 def run(options: DemoOptions, stop: threading.Event, say: Say) -> int:
     """Run the demo until `stop`, or for the duration chosen; return the process's exit code.
 
-    With a duration the code is 0 only if every rebalance the broker's log knows of was counted, and the headline was
-    right whenever it was looked at.
+    With a duration the code is 0 only if every rebalance the broker's log knows of was counted, and the primary
+    finding was right in every check.
     """
     directory = Path(tempfile.mkdtemp(prefix="rebalance-monitor-demo-"))
     say(f"logs and data in {directory}, removed at the end if all goes well")
@@ -148,7 +148,8 @@ def _say_what_to_try(url: str, servers: Alerting | None, say: Say) -> None:
     group = workload.SICK.group
     if servers is not None:
         say(
-            f"Prometheus: {servers.prometheus.url}/alerts  Alertmanager: {servers.alertmanager.url}; pages show up here"
+            f"Prometheus: {servers.prometheus.url}/alerts  Alertmanager: {servers.alertmanager.url}; "
+            "notifications appear here"
         )
     say("three things to try in the meantime:")
     say(f"  1. open {url}/#/groups/{StreamConfig().cluster}/{group}")

@@ -59,7 +59,7 @@ def measure() -> Iterator[str]:
     memory = resource.getrusage(resource.RUSAGE_SELF).ru_maxrss / 1024
     yield f"{_GROUPS:,} groups x {_PARTITIONS} partitions, {_MEMBERS} members that report every {_STEP} s;"
     often = f"every {_STEP} s each group commits and is probed, and {_GROUPS // _REBALANCING} rebalance"
-    yield f"{often}; {memory:,.0f} MB in all"
+    yield f"{often}; {memory:,.0f} MiB in all"
     yield ""
     yield "| what | share of a core |"
     yield "|---|---:|"

@@ -44,9 +44,9 @@ def measure() -> Iterator[str]:
     yield "| what | value |"
     yield "|---|---:|"
     yield f"| from the first record written to all groups on /metrics | {caught_up:,.0f} s |"
-    for name, megabytes in peak.items():
-        yield f"| memory of {name}, highest of {_SETTLE_SECONDS} s | {megabytes:,.0f} MB |"
-    yield f"| memory of the whole monitor | {sum(peak.values()):,.0f} MB |"
+    for name, mebibytes in peak.items():
+        yield f"| memory of {name}, highest of {_SETTLE_SECONDS} s | {mebibytes:,.0f} MiB |"
+    yield f"| memory of the whole monitor | {sum(peak.values()):,.0f} MiB |"
     yield f"| one scrape of /metrics | {scrape_seconds:.2f} s, {size / 1e6:,.0f} MB |"
 
 
@@ -78,7 +78,7 @@ def _await_groups(monitor: local.Monitor) -> None:
 
 
 def _peak_memory(monitor: local.Monitor, seconds: float) -> dict[str, float]:
-    """Return the highest memory of each process tree while looking, in MB."""
+    """Return the highest memory of each process tree while looking, in MiB."""
     peak: dict[str, float] = {}
     deadline = time.monotonic() + seconds
     while time.monotonic() < deadline:
@@ -89,7 +89,7 @@ def _peak_memory(monitor: local.Monitor, seconds: float) -> dict[str, float]:
 
 
 def _tree_memory(root: int) -> float:
-    """Return the memory of a process and its descendants in MB; what they share counts once."""
+    """Return the memory of a process and its descendants in MiB; what they share counts once."""
     parents = {}
     for entry in Path("/proc").iterdir():
         if entry.name.isdigit():

@@ -13,11 +13,11 @@ from types import MappingProxyType
 
 from rebalance_devtools.stories.script import JAVA, ClientSpec, Event
 
-#: A client that reads again after this had a pause worth telling, once; one that reads all the time is told of once.
+#: A client that reads again after this had a pause worth telling, once; one that reads all the time is reported once.
 _PAUSE_MS = 5_000
 #: Work this long is what the story is about; shorter work is routine.
 _LONG_WORK_MS = 2_000
-#: Work is worth telling again when it is so much longer than what was told.
+#: Work is worth telling again when it is so much longer than what was reported.
 _LONGER = 1.5
 #: A healthy join takes a heartbeat interval of 3 s and the coordinator's initial delay of 3 s.
 _LONG_JOIN_MS = 10_000
@@ -52,7 +52,7 @@ class _Client:
 
 @dataclass(slots=True)
 class Narrator:
-    """Remembers what was told of every client, so that it says only what is new.
+    """Remembers what was reported of every client, so that it says only what is new.
 
     `handed_out` counts the records that all clients were given, also what is not worth a line.
     """
@@ -120,7 +120,7 @@ def _tell_assigned(event: Event, client: _Client) -> str | None:
 
 
 def _tell_work(event: Event, client: _Client) -> str | None:
-    """Say how long a client worked without polling, if that was long, and longer than was told before."""
+    """Say how long a client worked without polling, if that was long, and longer than was reported before."""
     if client.read_at_ms is None:
         return None
     worked_ms = event["t_ms"] - client.read_at_ms
@@ -151,7 +151,7 @@ def count(number: int, noun: str) -> str:
 
 
 def at(time_ms: int) -> str:
-    """Return a time of day as rebalances and findings are told with."""
+    """Return a time of day as rebalances and findings are reported with."""
     return datetime.fromtimestamp(time_ms / 1000, UTC).strftime("%H:%M:%S")
 
 

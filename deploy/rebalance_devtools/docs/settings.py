@@ -52,8 +52,8 @@ Outside the sections, because they mean one thing for the whole deployment.
 
 _KAFKA = f"""
 `[kafka]` holds client properties under librdkafka's names (`security.protocol`, `ssl.ca.location`, `sasl.mechanism`,
-…), which are translated for the other clients; `[kafka.java]` and `[kafka.librdkafka]` hold what only one of them is to
-be told. In the environment `{ENV_PREFIX}KAFKA_SASL_PASSWORD` is `sasl.password`. Properties that would make a process
+…), which are translated for the other clients; `[kafka.java]` and `[kafka.librdkafka]` hold what only one of them
+gets. In the environment `{ENV_PREFIX}KAFKA_SASL_PASSWORD` is `sasl.password`. Properties that would make a process
 wrong, such as `enable.auto.commit`, and those that cannot work are refused with a sentence that says so. TLS, SASL,
 OAUTHBEARER and MSK IAM, each with an example: [authentication.md](authentication.md).
 """
@@ -70,7 +70,7 @@ _THRESHOLDS = """
 ## [detect.thresholds]
 
 What the rules of the diagnosis compare with. Which of them matter to which diagnosis, and what values for some groups
-only look like, is told in [diagnoses.md](diagnoses.md). `[[detect.overrides]]` replaces them group by group.
+only look like, is described in [diagnoses.md](diagnoses.md). `[[detect.overrides]]` replaces them group by group.
 
 | key | default | what it decides |
 |---|---|---|

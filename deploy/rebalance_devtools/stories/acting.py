@@ -109,7 +109,7 @@ PATIENCE_SECONDS = 60.0
 
 
 def session_seconds(play: Play) -> float:
-    """Return the session time-out that was drawn, in seconds."""
+    """Return the session timeout that was drawn, in seconds."""
     return play.parameters["session_ms"] / 1000
 
 

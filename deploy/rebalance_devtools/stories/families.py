@@ -1,6 +1,6 @@
 """Faults that no rule was written after, and healthy groups that look busy: what the judgement is measured on.
 
-Each is a family of plays that differ by what is drawn: session time-outs of 6, 10 and 45 s, intervals of heartbeats and
+Each is a family of plays that differ by what is drawn: session timeouts of 6, 10 and 45 s, intervals of heartbeats and
 commits between 1 and 10 s, sizes and traffic. All are shared: they play as groups of one broker, side by side. Which of
 them the rules may be tuned to is declared in tests/accuracy/families.toml, not here.
 """

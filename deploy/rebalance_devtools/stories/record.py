@@ -76,7 +76,7 @@ class Wanted:
 
     @property
     def group(self) -> str:
-        """The group's name: the same every time, so that a recording made anew differs in little."""
+        """The group's name: the same every time, so that a second recording differs in little."""
         form = "cured" if self.cured else "sick" if self.story.cured else "played"
         return f"{self.story.id.replace('_', '-')}-{form}-{self.seed}"
 

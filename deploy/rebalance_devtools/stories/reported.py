@@ -226,7 +226,7 @@ def topics_appear(play: Play) -> None:
 
 
 def nat_resets(play: Play) -> None:
-    """All connections of the group end every 15 s and can be made anew after a second; nobody is lost."""
+    """All connections of the group end every 15 s and can be recreated after a second; nobody is lost."""
     names = ("m1", "m2", "m3")
     open_group(play, *names, hosts=hosts_of(play, *names))
     generation = play.generation

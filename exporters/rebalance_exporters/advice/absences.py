@@ -144,7 +144,7 @@ class _Waiting:
 
 
 def find_absences(seen: Sequence[Seen], until_ms: int) -> list[Absence]:
-    """Return the absences in rebalances that are sorted by their start; those that last are told as of `until_ms`."""
+    """Return the absences in rebalances sorted by their start; those that last are reported as of `until_ms`."""
     found: list[Absence] = []
     waiting = _Waiting()
     for place, each in enumerate(seen):
@@ -180,7 +180,7 @@ def _way(each: Seen, name: str) -> Way:
         return Way.EXPIRED
     if impact is not None and name in (impact.poll_timeout or ()):
         return Way.POLL_LIMIT
-    # Time-outs are told of a rebalance that had any; one with a cause was judged.
+    # Timeouts are reported of a rebalance that had any; one with a cause was judged.
     is_judged = each.rule not in NO_CAUSE or (impact is not None and impact.expired is not None)
     return Way.LEFT if is_judged else Way.UNKNOWN
 

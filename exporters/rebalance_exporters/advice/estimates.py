@@ -13,7 +13,7 @@ from rebalance_exporters.advice.absences import Seen
 
 
 class Setting(StrEnum):
-    """The settings that are estimated, in the order in which those of equal worth are told."""
+    """The settings that are estimated, in the order in which those of equal worth are reported."""
 
     MAX_POLL_RECORDS = "max.poll.records"
     MAX_POLL_INTERVAL = "max.poll.interval.ms"

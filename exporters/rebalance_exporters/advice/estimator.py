@@ -3,7 +3,7 @@
 Receives rebalances with their impacts and causes; hands on estimates. Pure: no clock, no I/O. A rebalance counts as
 avoided by a value if every member that came or went in it did so because of an absence that the value would have
 covered: certainly so where the whole range of the absence lies below the value and the diagnosis agrees, at most so
-where the row leaves that open. What a value would have caused (a death that is noticed later) is told as its cost.
+where the row leaves that open. What a value would have caused (a death that is noticed later) is reported as its cost.
 """
 
 from __future__ import annotations

@@ -18,7 +18,7 @@ def read_ms(advice: Advice) -> int | None:
 
 
 def read_share(advice: Advice) -> int | None:
-    """Return how many percent of what it is a setting should be; null where neither that nor both numbers are told."""
+    """Return how many percent of what it is a setting should be; null where neither that nor both numbers are given."""
     if (share := _SHARE.match(advice.proposed)) is not None:
         return max(1, int(share[1]))
     most, now = _MOST.match(advice.proposed), _NUMBER.fullmatch(advice.current or "")

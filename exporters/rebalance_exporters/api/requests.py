@@ -92,7 +92,7 @@ def read_period(request: Request, now_ms: int) -> Period:
         raise RequestError(HTTPStatus.BAD_REQUEST, f"since_ms is {since_ms}: it must be less than until_ms, {until_ms}")
     limit = read_limit(request)
     if limit is not None and limit > LONGEST_REPORT:
-        raise RequestError(HTTPStatus.BAD_REQUEST, f"limit is {limit}: at most {LONGEST_REPORT} are told")
+        raise RequestError(HTTPStatus.BAD_REQUEST, f"limit is {limit}: at most {LONGEST_REPORT} are returned")
     return Period(since_ms, until_ms, request.query_params.get("cluster"), _REPORT_LIMIT if limit is None else limit)
 
 

@@ -23,7 +23,7 @@ from rebalance_exporters.state.changes import ChangedItem
 from rebalance_exporters.state.picture import Picture
 from rebalance_exporters.state.view import View
 
-#: How often changes are looked for: below what a person notices, and changes in between are told together.
+#: How often changes are looked for: below what a person notices, and changes in between are reported together.
 LOOK_SECONDS = 0.5
 #: Without a status for this long a follower may take the connection for dead.
 STATUS_SECONDS = 5.0
@@ -32,7 +32,7 @@ _UNKNOWN = -1
 #: As many as versions can have, counted a million a second for ever.
 _ID_DIGITS = 18
 #: So many changes are made ready for a follower at a time: one that reads slowly, or not at all, holds no more of them,
-#: and what changed again meanwhile it is told once.
+#: and what changed again meanwhile it is reported once.
 _TOLD_AT_ONCE = 200
 #: Of all events together that are kept for whoever else follows: those of some thousand groups.
 _KEPT_BYTES = 8 * 1024 * 1024
@@ -48,7 +48,7 @@ class Filter:
     group: str | None = None
 
     def wants(self, item: ChangedItem) -> bool:
-        """Tell whether a change is to be told."""
+        """Tell whether a change is to be reported."""
         return self.cluster in {None, item.cluster} and self.group in {None, item.group}
 
 

@@ -18,7 +18,7 @@ from rebalance_exporters.errors import ExporterError
 from rebalance_kafka.properties import librdkafka_properties
 
 _DELIVERY_SECONDS = 10.0
-#: What the client needs beyond its own time-out to say what became of a message.
+#: What the client needs beyond its own timeout to say what became of a message.
 _REPORT_SECONDS = 5.0
 #: How long the brokers' word on whether the exporter may write holds; it is asked for with each list of silences.
 _ALLOWED_SECONDS, _ASK_SECONDS = 60.0, 5.0
@@ -94,7 +94,7 @@ class SilenceWriter:
             properties: dict[str, str | int | float | bool] = {
                 **self._properties(),
                 "message.timeout.ms": int(_DELIVERY_SECONDS * 1000),
-                # A topic that is not there is to be told of before that time is over.
+                # A topic that is not there is to be reported before that time is over.
                 "topic.metadata.propagation.max.ms": 3_000,
             }
             try:
@@ -108,8 +108,8 @@ class SilenceWriter:
 
     def _not_allowed(self) -> str:
         return (
-            f"the exporter may not write to {self._topic}; grant it: kafka-acls --add --operation Write "
-            f"--topic {self._topic} --allow-principal User:..."
+            f"the exporter may not write to {self._topic}; grant it: kafka-acls --bootstrap-server HOST:PORT "
+            f"--add --operation Write --topic {self._topic} --allow-principal User:..."
         )
 
     def _explain(self, error: KafkaError) -> str:

@@ -131,8 +131,8 @@ SILENCE_METRICS: tuple[Metric[AlertSilence], ...] = (
         "group_silenced",
         "gauge",
         "1 while somebody has silenced the group's alerts (`kind` silence): finding_active is 0 then, and no alert of "
-        "the rules fires; or while a deploy of it is announced (`kind` deploy): findings fire as ever, and alerts do "
-        "where one asks for somebody. Counts and lag are as ever. Absent otherwise. Group is empty for what is about "
+        "the rules fires; or while a deploy of it is announced (`kind` deploy): findings fire unchanged, and alerts do "
+        "where one asks for somebody. Counts and lag are unchanged. Absent otherwise. Group is empty for what is about "
         "the cluster; /api/v1/silences says who, why and until when.",
         ("kind",),
         lambda silence: [((silence.kind,), 1)],

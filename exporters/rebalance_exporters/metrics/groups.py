@@ -289,7 +289,7 @@ GROUP_METRICS: tuple[Metric[GroupFacts], ...] = (
     Metric(
         "group_generation",
         "gauge",
-        "The group's present generation. It starts again when a group is deleted and made anew: do not take rates.",
+        "The group's present generation. It starts again when a group is deleted and recreated: do not take rates.",
         (),
         lambda group: one_sample(group.snapshot.generation),
     ),

@@ -308,7 +308,7 @@ MONITOR_METRICS: tuple[Metric[MonitorState], ...] = (
     Metric(
         "monitor_log_recreations_total",
         "counter",
-        "How often an input was deleted and made anew. The query reads it from its beginning.",
+        "How often an input was deleted and recreated. The query reads it from its beginning.",
         _INPUT,
         _per_input(lambda topic: topic.recreations),
     ),
@@ -322,7 +322,7 @@ MONITOR_METRICS: tuple[Metric[MonitorState], ...] = (
     Metric(
         "monitor_log_partitions_removed_total",
         "counter",
-        "Partitions that an input lost: it was deleted, or made anew with fewer.",
+        "Partitions that an input lost: it was deleted, or recreated with fewer.",
         _INPUT,
         _per_input(lambda topic: topic.removed_partitions),
     ),
@@ -417,7 +417,7 @@ MONITOR_METRICS: tuple[Metric[MonitorState], ...] = (
         "monitor_diagnosis_groups",
         "gauge",
         "Groups in the diagnosis: all that are `known`, those `committing`, those of them `with_lag`, and those "
-        "`awaiting_ends`, some of whose topics no probe has told the ends of yet.",
+        "`awaiting_ends`, some of whose topics have no probed end offsets yet.",
         ("cluster", "kind"),
         _read_diagnosed,
     ),

@@ -43,7 +43,7 @@ TIMING_METRICS: tuple[Metric[GroupTiming], ...] = (
     Metric(
         "window_heartbeat_headroom_ratio",
         "gauge",
-        "Smallest share of the session time-out that was left when a member reported, 1 to 0; at 0 it is removed. "
+        "Smallest share of the session timeout that was left when a member reported, 1 to 0; at 0 it is removed. "
         "Below a third for long: heartbeats are late.",
         WINDOW,
         _per_timing_window(lambda window: window.heartbeat_headroom),
@@ -80,7 +80,7 @@ MEMBER_METRICS: tuple[Metric[GroupTiming], ...] = (
     Metric(
         "member_heartbeat_headroom_ratio",
         "gauge",
-        "Share of the member's session time-out that was left when it last reported.",
+        "Share of the member's session timeout that was left when it last reported.",
         _MEMBER,
         _per_member(lambda member: member.heartbeat_headroom),
     ),

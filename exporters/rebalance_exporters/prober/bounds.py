@@ -1,4 +1,4 @@
-"""Probes that are too large for a record: offsets go into several, of everything else as much is told as fits.
+"""Probes that are too large for a record: offsets go into several, of everything else as much is reported as fits.
 
 A reader takes offsets and ids of several probes together, for each tells only what it names. Members and owners it
 takes as the whole, so what is left out of them is said in the probe's errors.
@@ -104,7 +104,7 @@ def _cut_members(probe: Probe) -> Probe:
     if _fits(bare):
         return bare
     kept = _kept_members(members)
-    said = f"{len(kept)} of its {len(probe.members)} members are told because they are too many for one probe"
+    said = f"{len(kept)} of its {len(probe.members)} members are reported because they are too many for one probe"
     return replace(_with_error(bare, said), members=kept)
 
 

@@ -80,7 +80,7 @@ class Brokers:
         for request in requests:
             try:
                 future = self._manager.send(request, node_id=node)
-                # The client's own time-out begins only when it is connected.
+                # The client's own timeout begins only when it is connected.
                 answers.append(await self._manager.wait_for(future, 1000 * REQUEST_SECONDS))
             except Exception as error:  # whatever it is, other brokers still get asked
                 return answers + [error] * (len(requests) - len(answers))

@@ -188,6 +188,6 @@ def _sentence(group: str, error: Exception) -> str:
     if isinstance(error, GroupAuthorizationFailedError):
         return (
             f"committed offsets of group {group} may not be asked; grant it: "
-            "kafka-acls --add --operation Describe --group '*' --allow-principal User:..."
+            "kafka-acls --bootstrap-server HOST:PORT --add --operation Describe --group '*' --allow-principal User:..."
         )
     return f"committed offsets of group {group} are unknown ({describe(error)})"

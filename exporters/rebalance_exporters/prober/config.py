@@ -16,7 +16,7 @@ _MECHANISMS = (*MECHANISMS, "GSSAPI")
 
 @dataclass(frozen=True, slots=True)
 class ProbeConfig:
-    """Everything `rebalance-monitor probe` can be told."""
+    """All settings of `rebalance-monitor probe`."""
 
     kafka: Mapping[str, str] = table("Client properties under librdkafka's names; `bootstrap.servers` is required.")
     cluster: str = setting("default", "The same as the stream's.")

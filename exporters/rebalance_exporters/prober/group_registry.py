@@ -21,7 +21,7 @@ class _Entry:
     described_at: float | None = None
     changed: bool = True
     settled_ms: int | None = None
-    #: When its coordinator listed its groups without it, until that was told; null: that is not known.
+    #: When its coordinator listed its groups without it, until that was reported; null: that is not known.
     unlisted_ms: int | None = None
     #: When it was last described as settled.
     rested_ms: int | None = None

@@ -97,7 +97,7 @@ class _GroupTopics:
     def note_commits(self, row: _TopicsRow) -> bool:
         """Take in up to where commits are known; false where the group was deleted since.
 
-        Positions in a log partition that was made anew say nothing of that.
+        Positions in a log partition that was recreated say nothing of that.
         """
         last = row.last_log_offset
         if last is None or row.log_era:

@@ -179,6 +179,7 @@ def _sentence(topic: str, error: type[Exception]) -> str:
     if error is TopicAuthorizationFailedError:
         return (
             f"offsets of topic {topic} may not be asked; grant it: "
-            f"kafka-acls --add --operation Describe --topic {topic} --allow-principal User:..."
+            f"kafka-acls --bootstrap-server HOST:PORT --add --operation Describe --topic {topic} "
+            "--allow-principal User:..."
         )
     return f"offsets of topic {topic} are unknown ({error.__name__})"

@@ -53,7 +53,7 @@ class ProbePublisher:
     def publish(self, probe: Probe) -> None:
         """Send a probe, in parts if it is too large for a record; never waits.
 
-        Where too many wait already it is counted as an error and dropped: all is told again after a while.
+        Where too many wait already it is counted as an error and dropped: all is reported again after a while.
         """
         for text in encode_bounded(probe):
             try:
@@ -81,8 +81,9 @@ class ProbePublisher:
         elif error.code() == KafkaError.TOPIC_AUTHORIZATION_FAILED:
             self._complaints.note(
                 _WHAT,
-                f"writing to {self._topic} is not allowed for this client; grant it: kafka-acls --add --operation "
-                f"Write --operation Describe --topic {self._topic} --allow-principal User:...",
+                f"writing to {self._topic} is not allowed for this client; grant it: kafka-acls "
+                f"--bootstrap-server HOST:PORT --add --operation Write --operation Describe --topic {self._topic} "
+                "--allow-principal User:...",
             )
         else:
             self._complaints.note(_WHAT, f"a probe was not published: {error.str()}")

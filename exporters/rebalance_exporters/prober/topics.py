@@ -126,7 +126,7 @@ class TopicRegistry:
         found = []
         for answer in self._brokers.ask({None: requests})[None]:
             if isinstance(answer, Exception):
-                failures.append(f"no broker told about topics ({describe(answer)})")
+                failures.append(f"no broker described the topics ({describe(answer)})")
             else:
                 found += [read_topic(row) for row in answer.topics]
         return found
@@ -164,7 +164,8 @@ def _topic_error(name: str, code: int) -> str | None:
     if error is TopicAuthorizationFailedError:
         return (
             f"topic {name} may not be described, so its offsets are unknown; grant it: "
-            f"kafka-acls --add --operation Describe --topic {name} --allow-principal User:..."
+            f"kafka-acls --bootstrap-server HOST:PORT --add --operation Describe --topic {name} "
+            "--allow-principal User:..."
         )
     return f"topic {name} cannot be described ({error.__name__})"
 

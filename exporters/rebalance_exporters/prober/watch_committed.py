@@ -36,7 +36,7 @@ class CommittedWatch:
         self._interests = interests
         self._publish = publish
         self._complaints = complaints
-        #: What was told of each group last, as a hash: a coordinator may hold a million offsets.
+        #: What was reported of each group last, as a hash: a coordinator may hold a million offsets.
         self._told: dict[str, int] = {}
         self._repeats = Repeats()
 
@@ -55,7 +55,7 @@ class CommittedWatch:
                 self._publish(Probe(probed_at_ms=now_ms, cluster=self._cluster, group=group, committed_offsets=offsets))
 
     def _is_news(self, group: str, offsets: Offsets, now: float) -> bool:
-        """Whether a group's offsets are others than those that were told, or are due to be told again."""
+        """Whether a group's offsets are others than those that were reported, or are due to be reported again."""
         held, is_due = hash(encode(offsets)), self._repeats.take_turn(group, now)
         changed = self._told.get(group) != held
         self._told[group] = held

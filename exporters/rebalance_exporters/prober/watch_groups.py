@@ -117,8 +117,9 @@ class GroupWatch:
         if self._hidden_lists >= _HIDDEN_LISTS:
             self._complaints.note(
                 WHAT,
-                f"the brokers list none of the {len(known)} groups that the log knows; grant it: kafka-acls --add "
-                "--operation Describe --group '*' --allow-principal User:... (or --operation Describe --cluster)",
+                f"the brokers list none of the {len(known)} groups that the log knows; grant it: kafka-acls "
+                "--bootstrap-server HOST:PORT --add --operation Describe --group '*' --allow-principal User:... "
+                "(or --operation Describe --cluster)",
             )
 
     def _describe(self, now: float) -> None:
@@ -138,7 +139,7 @@ class GroupWatch:
             self._complaints.note(
                 WHAT,
                 f"group {described.group} may not be described, so its members are unknown; grant it: kafka-acls "
-                "--add --operation Describe --group '*' --allow-principal User:...",
+                "--bootstrap-server HOST:PORT --add --operation Describe --group '*' --allow-principal User:...",
             )
         elif described.error:
             self._complaints.note(WHAT, f"group {described.group}: {described.error}")

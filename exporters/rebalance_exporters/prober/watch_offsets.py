@@ -99,7 +99,7 @@ class OffsetWatch:
         for error in found.failures or found.errors.values():
             self._complaints.note(WHAT, error)
         if found.end and not any(offset is not None for offsets in found.end.values() for offset in offsets):
-            raise ExporterError("no leader told where its partitions end")
+            raise ExporterError("no leader reported the end offsets of its partitions")
         self._topics.doubt(found.moved)
         self._offsets.note(found.end, found.stable)
         return found
@@ -115,7 +115,7 @@ class OffsetWatch:
     def _publish_group(
         self, group: str, facts: dict[str, Any], used: list[ProbedTopic], times: tuple[float, int]
     ) -> None:
-        """Publish what is due of a group's offsets, and its facts if they are new or were told long ago."""
+        """Publish what is due of a group's offsets, and its facts if they are new or were reported long ago."""
         now, now_ms = times
         is_due = self._repeats.take_turn(group, now)
         partitions = {topic.name: topic.partitions for topic in used}
@@ -136,7 +136,7 @@ class OffsetWatch:
 
 
 def _read_facts(interest: Interest, used: list[ProbedTopic], errors: Mapping[str, str]) -> dict[str, Any]:
-    """Return what else is told of a group's topics: problems, and ids where its records name topics by id."""
+    """Return what else is reported of a group's topics: problems, and ids where its records name topics by id."""
     problems = sorted({problem for topic in used if (problem := topic.error or errors.get(topic.name)) is not None})
     if len(problems) > _MOST_ERRORS:
         problems[_MOST_ERRORS:] = [f"and {len(problems) - _MOST_ERRORS} more topics with errors"]

@@ -59,7 +59,7 @@ class Zookeeper:
         self._client.close()
 
     def read(self) -> list[ZookeeperGroup]:
-        """Return all groups. Raises KazooException or its time-out while the ensemble is away."""
+        """Return all groups. Raises KazooException or its timeout while the ensemble is away."""
         return [self._read_group(group) for group in self._children(_ROOT)]
 
     def _read_group(self, group: str) -> ZookeeperGroup:

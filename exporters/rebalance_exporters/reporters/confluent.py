@@ -153,7 +153,7 @@ class _Watch:
         try:
             self._member_id = consumer.memberid() or None
         except Exception as error:
-            self._complaints.note("the member's id is not told", error)
+            self._complaints.note("the member's id is not reported", error)
 
     def compose(self, tick: DueReport) -> OutgoingReport:
         """Return a report as this module describes it."""

@@ -32,7 +32,7 @@ class PrimaryCause:
 
 
 class Causes:
-    """The causes of rebalances of all groups, no more than `limit`; those that were told first go first."""
+    """The causes of rebalances of all groups, no more than `limit`; those that were reported first go first."""
 
     def __init__(self, limit: int) -> None:
         self._limit = limit

@@ -15,7 +15,7 @@ _READERS = (Party.MEMBERSHIP, Party.ACTIVITY)
 
 _IS_IT_RUNNING = "is `rebalance-monitor stream` running?"
 _TRIGGERS_WITHOUT_BATCH = 3
-#: A batch that reads the log up may take long, but not for ever: from then on it is told for how long it does.
+#: A batch that reads the log up may take long, but not for ever: from then on it is reported for how long it does.
 _LONG_BATCH_MS = 60_000
 #: The diagnosis may be that far behind the queries it reads from: it runs after they did.
 _BEHIND_MS = 5_000
@@ -184,7 +184,7 @@ class Judge:
         return differs if all(queries[name].caught_up for name in _READERS) else None
 
     def _judge_clock(self, cluster: str, whose: str, told_ms: int, now_ms: int, usual_ms: int) -> _Awaited | None:
-        """Judge whether a time that somebody tells again and again is far from now; it is told this late at most."""
+        """Judge whether a time that somebody tells again and again is far from now; reported this late at most."""
         known = self._heard.get((cluster, whose))
         if known is None or known[0] != told_ms:
             is_news = known is not None and told_ms > known[0]
@@ -231,7 +231,7 @@ def read_until_ms(picture: Picture) -> dict[str, int]:
 
 
 def read_share(status: QueryStatus) -> float | None:
-    """Return how much of what was in the log at the start a query has processed, 0 to 1; null while it is not told.
+    """Return how much of what was in the log at the start a query has processed, 0 to 1; null while it is not reported.
 
     Of an empty log everything has been read once the query has looked.
     """
@@ -354,5 +354,7 @@ def _has_nothing(picture: Picture, cluster: str) -> bool:
 
 def _await_ends(diagnosis: DiagnosisStatus) -> _Awaited:
     groups, awaiting = max(diagnosis.committing_groups, diagnosis.groups_awaiting_ends), diagnosis.groups_awaiting_ends
-    text = f"lag is known of {groups - awaiting:,} of {groups:,} groups: the prober has not told all ends yet"
+    text = (
+        f"lag is known of {groups - awaiting:,} of {groups:,} groups: the prober has not reported all end offsets yet"
+    )
     return _Awaited(text, (groups - awaiting) / groups)

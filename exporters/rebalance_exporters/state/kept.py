@@ -193,7 +193,7 @@ class KeptRebalances:
         self.dropped_until_ms: int | None = None
 
     def put(self, kept: KeptRebalance) -> None:
-        """Take up a rebalance, or the newer form of one, which leaves what it cost as it was told."""
+        """Take up a rebalance, or the newer form of one, which leaves what it cost as it was reported."""
         self.examples[kept.group] = fold_example(self.examples.get(kept.group, Examples()), kept)
         known = self.get(kept.group, kept.rebalance_id)
         waiting = self._waiting.take(kept.group, kept.rebalance_id) if known is None else known.impact

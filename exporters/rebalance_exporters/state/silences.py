@@ -99,7 +99,7 @@ class Muted:
         self._muted: dict[GroupKey, tuple[GroupFindings, GroupFindings]] = {}
 
     def findings(self, key: GroupKey, found: GroupFindings, silence: AlertSilence | None) -> GroupFindings:
-        """Return the findings as they are to be told."""
+        """Return the findings as they are to be reported."""
         if silence is None or not silence.holds_alerts:
             self._muted.pop(key, None)
             return found

@@ -78,7 +78,7 @@ def _notes(answer: AdviceAnswer, clock: Clock) -> Iterator[str]:
             f"{clock.moment(answer.dropped_until_ms)}; raise export.keep_rebalances"
         )
     if answer.sums.uncosted:
-        yield f"of {plural(answer.sums.uncosted, 'rebalance')} it is not told what was lost"
+        yield f"of {plural(answer.sums.uncosted, 'rebalance')} it is not known what was lost"
 
 
 def _grids(answer: AdviceAnswer) -> Iterator[Grid]:

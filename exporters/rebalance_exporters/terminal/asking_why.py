@@ -18,6 +18,7 @@ from rebalance_exporters.terminal.access import Access
 from rebalance_exporters.terminal.client import Api
 from rebalance_exporters.terminal.escaping import safe_json
 from rebalance_exporters.terminal.figures import Clock
+from rebalance_exporters.terminal.options import NO_INPUT
 from rebalance_exporters.terminal.screen import Screen
 from rebalance_exporters.terminal.why import (
     MonitoredGroup,
@@ -60,6 +61,8 @@ def read(question: WhyQuestion, path: Path | None) -> bool:
     """Write which messages are in a log, or what the one line of it means; return whether any is known."""
     lines = _lines(path)
     first = list(itertools.islice(lines, 2))
+    if path is None and not first:
+        raise click.UsageError(NO_INPUT)
     if len(first) == 1 and first[0].strip():
         return answer(question, first[0])
     counted = tally(itertools.chain(first, lines), read_matcher())

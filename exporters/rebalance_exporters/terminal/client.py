@@ -6,6 +6,7 @@ Receives where the exporter is; hands on answers and the bytes of its event stre
 from __future__ import annotations
 
 import contextlib
+import re
 import ssl
 from collections.abc import Generator, Iterator
 from http import HTTPStatus
@@ -36,11 +37,16 @@ from rebalance_contract.api import (
 )
 from rebalance_contract.api_reports import AdviceAnswer, PeriodReport
 from rebalance_exporters.errors import ExporterError
-from rebalance_exporters.terminal.access import DEFAULT_URL, Access
+from rebalance_exporters.terminal.access import Access
 from rebalance_exporters.terminal.escaping import safe
 
 _T = TypeVar("_T")
 
+#: What helps where the exporter is not at its address.
+_OTHER = "pass the address of a running exporter: `--url http://HOST:9642`"
+
+#: What the operating system's number adds to its words helps nobody.
+_ERRNO = re.compile(r"^\[Errno -?\d+\] ")
 #: The stream says something every 5 s; a longer silence is a broken connection.
 _STREAM_SILENCE_SECONDS = 20.0
 
@@ -209,7 +215,7 @@ class Api:
             raise self._explain_connect(error) from error
         except (httpx.TransportError, httpx.InvalidURL) as error:
             raise UnreachableError(
-                f"the connection to {self._where} broke ({_reason(error)}): try again, or {self._other()}"
+                f"the connection to {self._where} broke ({_reason(error)}): try again, or {_OTHER}"
             ) from error
 
     def _explain_connect(self, error: httpx.ConnectError) -> ApiError:
@@ -220,12 +226,9 @@ class Api:
                 "name the CA with --ca-file FILE"
             )
         return UnreachableError(
-            f"no answer from {self._where} ({reason}): start the exporter with `rebalance-monitor export`, "
-            f"or {self._other()}"
+            f"no answer from {self._where} ({reason}): start it with `rebalance-monitor export "
+            f"--bootstrap-server HOST:PORT`, or {_OTHER}"
         )
-
-    def _other(self) -> str:
-        return f"name another with --url, as in `rebalance-monitor {self._access.command} --url {DEFAULT_URL}`"
 
     def _refusal(self, answer: httpx.Response) -> ApiError:
         if answer.status_code == HTTPStatus.UNAUTHORIZED:
@@ -258,7 +261,7 @@ class Api:
     def _explain_stranger(self, answer: httpx.Response) -> ApiError:
         return _kind(answer)(
             f"{self._where} answers {answer.status_code} and not as a rebalance-monitor does: "
-            f"see what it is with `curl {self._where}/`, or {self._other()}"
+            f"see what it is with `curl {self._where}/`, or {_OTHER}"
         )
 
 
@@ -288,4 +291,4 @@ def _read_ca(access: Access) -> ssl.SSLContext:
 
 
 def _reason(error: Exception) -> str:
-    return safe(str(error)) or type(error).__name__
+    return safe(_ERRNO.sub("", str(error))) or type(error).__name__

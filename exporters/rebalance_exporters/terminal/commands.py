@@ -22,6 +22,7 @@ from rebalance_exporters.terminal.options import (
     JSON,
     LOGS,
     MARKDOWN,
+    NO_INPUT,
     SINCE,
     TIME_ZONE,
     ZONE,
@@ -152,9 +153,10 @@ def why(*, where: Where, message: str | None, path: Path | None, group: str | No
       0  at least one message is known
       1  none is
     """
-    from_pipe = message is None and path is None and not sys.stdin.isatty()
-    if (message is None) == (path is None) and not from_pipe:
-        raise click.UsageError("say which message, or name a log with --file FILE")
+    if message is not None and path is not None:
+        raise click.UsageError("pass a MESSAGE or --file FILE, not both")
+    if message is None and path is None and sys.stdin.isatty():
+        raise click.UsageError(NO_INPUT)
     with needing_libraries():
         from rebalance_exporters.terminal import asking_why  # noqa: PLC0415
 
@@ -253,7 +255,7 @@ def report(
     """Sum up what rebalances cost: groups by time lost, their causes, what changed, and which settings to change.
 
     LOST is the time that partitions were without commits because of rebalances, added up over the partitions.
-    What changed is told against the period of the same length before, where the exporter keeps rebalances since then.
+    What changed is compared with the period of the same length before, where the exporter keeps rebalances since then.
     How many it keeps is its setting export.keep_rebalances.
     """
     if (html_file is not None) + markdown + as_json > 1:

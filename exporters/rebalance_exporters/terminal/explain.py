@@ -32,7 +32,7 @@ from rebalance_exporters.text.figures import TIGHT_MS, amount, plural, span
 from rebalance_exporters.text.rebalances import ABORTED, JUDGED_AFTER_MS, NO_CAUSE, name, tell_rebalance
 
 _WINDOW, _WINDOW_MS = "15m", 900_000
-COUNTED_FROM_PROBES = "counted from probes: the log is not read, so there may have been more rebalances than are told"
+COUNTED_FROM_PROBES = "counted from probes: the log is not read, so more rebalances may have happened than are reported"
 _NAMED = 3
 
 
@@ -299,7 +299,7 @@ def _tell_other(facts: Facts, finding: Finding) -> str:
 
 
 def _others(facts: Facts, cause: Finding | None) -> list[Finding]:
-    """Return what else is to be told: about the rebalance, and what fires for the group and is to be acted on."""
+    """Return what else is to be reported: about the rebalance, and what fires for the group and is to be acted on."""
     known = {None if cause is None else cause.finding_id}
     found = []
     for each in (*facts.findings, *(each for each in facts.standing if gravity(each.severity) > 0)):

@@ -45,7 +45,7 @@ class Clock:
             return self._read_time(dt.time.fromisoformat(text), now_ms) if ":" in text[:3] else self._read_date(text)
         except (ValueError, OverflowError) as error:
             raise ValueError(
-                f"cannot read the time {text!r}: type it as 2026-03-01T14:05, 14:05, or 90m for 90 minutes ago"
+                f"cannot read the time {text!r}: use a duration (90m, 24h, 7d) or a time (2026-03-01T14:05, 14:05)"
             ) from error
 
     def read_ahead(self, text: str, now_ms: int) -> int:

@@ -28,6 +28,9 @@ if TYPE_CHECKING:
 
 F = TypeVar("F", bound=Callable[..., Any])
 
+#: What `why` says without a message and a log.
+NO_INPUT = "no input: pass a MESSAGE, --file FILE, or pipe a log"
+
 _LIBRARIES = frozenset({"httpx", "rich", "msgspec"})
 
 _ACCESS_OPTIONS = (

@@ -76,7 +76,7 @@ def dates(report: PeriodReport, clock: Clock) -> str:
 
 
 def lost(sums: PeriodSums) -> str:
-    """Return the time that partitions were without commits, as far as it was told."""
+    """Return the time that partitions were without commits, as far as it was reported."""
     if sums.rebalances and sums.uncosted == sums.rebalances:
         return UNKNOWN
     return length(sums.lost_partition_ms)
@@ -141,7 +141,7 @@ def notes(report: PeriodReport, clock: Clock) -> Iterator[str]:
         known = "none" if report.kept_since_ms is None else f"the earliest began {clock.moment(report.kept_since_ms)}"
         yield f"the period before is not compared: of the rebalances that the exporter keeps, {known}"
     if report.sums.uncosted:
-        yield f"of {plural(report.sums.uncosted, 'rebalance')} it is not told what was lost"
+        yield f"of {plural(report.sums.uncosted, 'rebalance')} it is not known what was lost"
 
 
 def other_settings(report: PeriodReport) -> tuple[PeriodSetting, ...]:

@@ -118,8 +118,8 @@ def announce(
 ) -> None:
     """Announce a deploy of GROUPS, from the pipeline that makes it, before it begins.
 
-    Rebalances in that time whose members come and go as in a deploy are told to be one. Whatever else is found is told
-    as ever. Ended sooner: `silence expire` with the id that --json prints.
+    Rebalances in that time whose members come and go as in a deploy are attributed to it. Other findings are reported
+    unchanged. Ended sooner: `silence expire` with the id that --json prints.
     """
     with asking(where) as api:
         from rebalance_contract import SilenceKind  # noqa: PLC0415

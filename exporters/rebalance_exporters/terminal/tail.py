@@ -23,7 +23,7 @@ from rebalance_exporters.terminal.sse import ServerEvent, read_events
 from rebalance_exporters.terminal.words import describe, headline
 
 _FIRST_PAUSE_SECONDS, _LONGEST_PAUSE_SECONDS = 1.0, 15.0
-#: More things than change at once; older ones may be told again if they do.
+#: More things than change at once; older ones may be reported again if they do.
 _REMEMBERED = 20_000
 
 _MISSED = "some events were missed: the exporter no longer had them; `rebalance-monitor top` shows the present"
@@ -86,7 +86,7 @@ class EventTeller:
         return safe(f"{self.clock.time(status.at_ms)}  {what}")
 
     def _note(self, key: Hashable, value: Hashable) -> bool:
-        """Remember what is told of something; returns whether it is new."""
+        """Remember what is reported of something; returns whether it is new."""
         new = self._told.get(key, _NOTHING) != value
         self._told[key] = value
         self._told.move_to_end(key)

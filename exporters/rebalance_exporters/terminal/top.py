@@ -132,7 +132,7 @@ COLUMNS = (
 
 #: Before a number that is counted from probes.
 AT_LEAST = ">="
-#: A group's name is told by so many characters, most of the time.
+#: A group's name is recognised by so many characters, most of the time.
 _NAME_WIDTH, _FINDING_WIDTH = 16, 24
 
 

@@ -105,6 +105,7 @@ def _not_known(answer: MessagesAnswer) -> TextReport:
     passages = (
         Passage("Known", ("no message of the index has this text, whole or in part; docs/messages.md lists all",)),
         Passage("Nearest", near),
+        Passage("Next", ("try a shorter part of the line, without names and numbers",)),
     )
     return TextReport("not known", None, tuple(each for each in passages if each.lines))
 

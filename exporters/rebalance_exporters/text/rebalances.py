@@ -144,7 +144,7 @@ def _partitions(moves: Moves | None) -> str:
 
 def _without_commits(impact: RebalanceImpact | None) -> str:
     if impact is None:
-        return "not known yet, the diagnosis has not told"
+        return "not known yet, the diagnosis has not reported"
     if not impact.silences and not impact.lost_partition_ms:
         return "none for unusually long"
     more = " or more" if impact.is_truncated else ""

@@ -83,7 +83,7 @@ class _Protocol(H11Protocol):
 
     @property
     def _socket(self) -> socket.socket | None:
-        """The connection's socket; null between the end of a TLS connection and the moment its protocol is told."""
+        """The connection's socket; null between the end of a TLS connection and the moment its protocol is known."""
         try:
             found: socket.socket | None = self.transport.get_extra_info("socket")
         except AttributeError:  # as for `unread_bytes`
@@ -117,7 +117,7 @@ class _Protocol(H11Protocol):
             return self.transport.get_write_buffer_size()
         except AttributeError:
             # asyncio's TLS transport forgets its connection when it is closed a second time, as uvicorn does where an
-            # answer ends after the connection was given up. What waits there ends with asyncio's own time-out.
+            # answer ends after the connection was given up. What waits there ends with asyncio's own timeout.
             return 0
 
     def look(self) -> None:

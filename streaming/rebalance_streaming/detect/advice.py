@@ -108,7 +108,7 @@ def longer_session(
     request_timeout_ms: int | None = None,
     of_client: bool = True,
 ) -> Advice:
-    """Return the session time-out that holds three heartbeats, an unanswered request and twice the longest pause.
+    """Return the session timeout that holds three heartbeats, an unanswered request and twice the longest pause.
 
     Null for the latter two: not told, or not what is to be outlasted. A KIP-848 group's session is not its clients'.
     """
@@ -127,7 +127,7 @@ def session_for_absence(session_ms: int | None, absence_ms: float, *, of_client:
 
 
 def _session_for(times: dict[str, int], session_ms: int | None, *, of_client: bool = True) -> Advice:
-    """Return the session time-out for the longest of some times, never below the usual one nor above brokers' limit."""
+    """Return the session timeout for the longest of some times, never below the usual one nor above brokers' limit."""
     proposed = min(LONGEST_SESSION_MS, max(*times.values(), USUAL_SESSION_MS))
     return advise(
         "session",
@@ -139,7 +139,7 @@ def _session_for(times: dict[str, int], session_ms: int | None, *, of_client: bo
 
 
 def session_for_failover(session_ms: int) -> int:
-    """Return the session time-out in milliseconds with which a group outlasts the restart of a broker."""
+    """Return the session timeout in milliseconds with which a group outlasts the restart of a broker."""
     return max(USUAL_SESSION_MS, session_ms)
 
 
@@ -149,7 +149,7 @@ def heartbeat_for(session_ms: int) -> int:
 
 
 def starvation_advice(departure: Departure, variant: str | None, upgrade: Advice | None) -> tuple[Advice, ...]:
-    """Return what to change for a client whose heartbeats starve; never a larger session time-out alone."""
+    """Return what to change for a client whose heartbeats starve; never a larger session timeout alone."""
     advice = [] if upgrade is None else [upgrade]
     if departure.client.library in (KAFKA_PYTHON, None) and variant == "idle_lock":
         advice.append(advise("idle_lock", heartbeat=departure.client.heartbeat_ms))

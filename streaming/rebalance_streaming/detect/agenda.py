@@ -15,7 +15,7 @@ from rebalance_streaming.observed.inputs import BULK, EVERYTHING, NOTHING
 
 #: How long after the first bulky row a group is judged, and where a standing finding rests on such rows.
 _BULK_MS, _BULK_STANDING_MS = 30_000, 5_000
-#: A group in its join phase is looked at this often: how long it waits is told.
+#: A group in its join phase is looked at this often: how long it waits is reported.
 WAITING_MS = 5_000
 #: Everything is asked again this often, in case a rule declared too little.
 _SWEEP_MS = 600_000

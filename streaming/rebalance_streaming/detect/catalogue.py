@@ -117,7 +117,7 @@ def read_table(*path: str) -> dict[str, Any]:
 _TEXTS = ("title", "meaning", "told_by", "escalates", "action")
 _DATA = read_table("catalogue.toml")
 
-#: Families in the order in which they are told, with their headings.
+#: Families in the order in which they are reported, with their headings.
 FAMILIES: Mapping[str, str] = MappingProxyType(_DATA["families"])
 
 #: How other rules and the detector treat a diagnosis.

@@ -46,7 +46,11 @@ class DetectConfig:
     """How the diagnosis judges."""
 
     window_scale: float = setting(1.0, "Multiplies every window and hold time longer than a minute.")
-    probe_interval_ms: int = setting(5_000, "How often the prober looks, which bounds what probes can tell.")
+    probe_interval_ms: int = setting(
+        5_000,
+        "Interval between probes that the rules assume. Set it if you change `probe.period_seconds` or "
+        "`probe.offsets_seconds`; it does not change the prober.",
+    )
     settle_ms: int = setting(
         20_000,
         "How long after its end a rebalance is judged: late generations, commits and probes have arrived by then.",
@@ -90,6 +94,7 @@ class DetectConfig:
         problems = []
         if not self.window_scale > 0:
             problems.append(f"detect.window_scale must be above 0, got {self.window_scale}")
+        problems += _negative({"settle_ms": self.settle_ms, "probe_interval_ms": self.probe_interval_ms}, "detect.")
         for pattern in (
             *self.ignore,
             *(each.group for each in self.overrides),

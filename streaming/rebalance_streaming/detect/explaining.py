@@ -34,7 +34,7 @@ HORIZON_SLACK_MS = 60_000
 class Explainer:
     """Finds causes of rebalances. `losses` are those of the whole cluster, `probe_ms` is how often probes come.
 
-    `on_time_outs` is told of the members that a rebalance lost to a time-out, `on_shared_losses` of the other groups
+    `on_time_outs` is told of the members that a rebalance lost to a timeout, `on_shared_losses` of the other groups
     that lost members at the same time as one: their causes may be others now.
     """
 
@@ -96,9 +96,9 @@ class Explainer:
     def _tell_timed_out(
         self, rebalance: Rebalance, departures: Mapping[str, Departure], told: frozenset[str]
     ) -> frozenset[str]:
-        """Tell of members that a time-out removed, each once: what a later look makes of one does not count.
+        """Tell of members that a timeout removed, each once: what a later look makes of one does not count.
 
-        Returns all that were told.
+        Returns all that were reported.
         """
         new = {name: each.likely for name, each in departures.items() if name not in told}
         expired, poll_timeout = (

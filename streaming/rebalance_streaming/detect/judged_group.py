@@ -35,7 +35,7 @@ _SINGLE_CAUSES = frozenset(name for name, each in DIAGNOSES.items() if not each.
 class JudgedRebalance:
     """A rebalance's verdicts, the primary first, and how its members left, by member id.
 
-    `told` are the departures that were told to be a time-out's.
+    `told` are the departures that were told to be a timeout's.
     """
 
     rebalance: Rebalance

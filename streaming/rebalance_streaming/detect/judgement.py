@@ -10,7 +10,7 @@ from rebalance_contract import Finding
 
 @dataclass(frozen=True, slots=True)
 class TimedOut:
-    """Members, by id, that left a group in one rebalance because a time-out was over: the session, or max.poll.
+    """Members, by id, that left a group in one rebalance because a timeout was over: the session, or max.poll.
 
     `at_ms` is when the rebalance ended.
     """
@@ -27,7 +27,7 @@ class Judgement:
     """Everything that changed.
 
     `findings`: each that is new, another or over, those of the whole cluster under the group "". `withdrawn`: those
-    that a better explanation replaced, or whose group is gone. `timed_out`: members that left because a time-out was
+    that a better explanation replaced, or whose group is gone. `timed_out`: members that left because a timeout was
     over.
     """
 

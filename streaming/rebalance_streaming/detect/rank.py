@@ -31,7 +31,7 @@ def explain(episode: Episode, time: JudgingTime) -> tuple[Verdict, ...]:
     benign = next((verdict for rule in BENIGN_RULES if (verdict := rule(episode, time)) is not None), None)
     standstill = find_standstill(episode)
     if standstill is not None:
-        # What is told of each member is what came of it.
+        # What is reported of each member is what came of it.
         known = losses = []
     of_coordinator = (find_store_failure(episode), None if _is_sure(known) else failover or standstill)
     ranked = [each for each in of_coordinator if each is not None]

@@ -2,7 +2,7 @@
 
 A text holds facts as `{name}`, `{name.attribute}` or with a format, `{name:format}`: one of Python's, or `time` (a
 duration in milliseconds), `words` (an id without underscores), `host` (of a member), `yes|no` (which of two, by whether
-the fact is so), `one/many` (which of two, by number). A member is told by its name, several names as a list of the
+the fact is so), `one/many` (which of two, by number). A member is given by its name, several names as a list of the
 first. What stands in `[ ]` is left out when a fact in it is null or empty, and so is a whole line of evidence, advice
 or the like. The last column of a line may be `if name` or `unless name`.
 
@@ -30,7 +30,7 @@ from rebalance_streaming.observed.evidence import seconds, weigh
 Facts = Mapping[str, object]
 T = TypeVar("T")
 
-#: Of names in a list so many are told: those of members are long.
+#: Of names in a list so many are shown: those of members are long.
 _MEMBERS_TOLD, _NAMES_TOLD = 3, 5
 _NOBODY = Subject()
 _MAY_BE_EMPTY = (str, list, tuple)
@@ -153,9 +153,10 @@ def _names(source: str) -> Iterator[str]:
 
 
 class Line(Generic[T]):
-    """A line of texts, one per column, and when it is told. `names` are the facts it holds or depends on.
+    """A line of texts, one per column, and when it is reported. `names` are the facts it holds or depends on.
 
-    `make` makes of the columns what is told, `lacks` is the column that may be null; a line without facts is made once.
+    `make` makes of the columns what is reported, `lacks` is the column that may be null; a line without facts is made
+    once.
     """
 
     __slots__ = ("_if", "_lacks", "_made", "_make", "_unless", "columns", "names")
@@ -171,7 +172,7 @@ class Line(Generic[T]):
         self._made = None if self.names else self._filled({})
 
     def fill(self, facts: Facts) -> T | None:
-        """Return what is told with these facts; null if it is not to be told, or lacks one."""
+        """Return what is reported with these facts; null if it is not to be reported, or lacks one."""
         if self._made is not None:
             return self._made
         if (self._if and not facts[self._if]) or (self._unless and facts[self._unless]):
@@ -199,7 +200,7 @@ def _advice_line(source: Sequence[str]) -> Line[Advice]:
 
 @dataclass(frozen=True, slots=True)
 class Wording:
-    """How one diagnosis is told, or one form of it. Columns of lines: of evidence source, field, value and rule; of
+    """How one diagnosis is reported, or one form of it. Columns of lines: of evidence source, field, value and rule; of
     alternatives rule and why not; of advice parameter, current value (empty: not known), proposal and formula.
     """
 
@@ -293,5 +294,5 @@ def _wording(rule: str, entry: Mapping[str, Any]) -> Wording:
 ADVICE: Mapping[str, Line[Advice]] = MappingProxyType(
     {name: _advice_line(columns) for name, columns in read_table("advice.toml").items()}
 )
-#: By the diagnosis' id, or `id.form` where it is told in several ways.
+#: By the diagnosis' id, or `id.form` where it is detected in several ways.
 WORDINGS: Mapping[str, Wording] = MappingProxyType(dict(_wordings()))

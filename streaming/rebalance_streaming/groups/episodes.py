@@ -181,7 +181,7 @@ def _opened(draft: FoldDraft, record: GroupRecord, step: Step) -> Rebalance:
 def _id_at(record: GroupRecord) -> str:
     """Return the position of a rebalance's first record: the same at every replay, and never used again.
 
-    In a log that was cut or made anew, an offset is used again in the next era.
+    In a log that was cut or recreated, an offset is used again in the next era.
     """
     era = f"-e{record.log_era}" if record.log_era else ""
     return f"{record.partition}-{record.offset}{era}"

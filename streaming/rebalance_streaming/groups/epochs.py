@@ -3,7 +3,7 @@
 Their whole history is in the log. A group epoch (types 3, 11, 17) is raised when a new assignment is needed and says to
 the millisecond when a rebalance began; the target assignment (6, 12, 20) is computed for an epoch; every member (8, 14,
 22) then moves to it on its own. The group's state is a function of these records (Kafka:
-ConsumerGroup.maybeUpdateGroupState). What was behind a new epoch is told by the records since the one before it:
+ConsumerGroup.maybeUpdateGroupState). What was behind a new epoch is given by the records since the one before it:
 member records (5, 10, 19), their tombstones, a resolved pattern (16).
 """
 

@@ -1,4 +1,4 @@
-"""What a group's state is still worth when its log partition was cut or made anew: a new era of the log begins.
+"""What a group's state is still worth when its log partition was cut or recreated: a new era of the log begins.
 
 Totals, windows and the latest rebalance stay. The rest holds as long as the group's last record may still be in the
 log; one that lies at or behind the position of a new record is gone, and with it what the coordinator had stored there.

@@ -2,7 +2,7 @@
 
 Pure: no clock, no Spark. Records of one group arrive in log order, possibly again after a restart; a record at or
 before the position already folded changes nothing. Positions are compared within an era of the log partition only: in a
-log that was cut or made anew the same offset names another record. A record of a higher era is new, one of a lower era
+log that was cut or recreated the same offset names another record. A record of a higher era is new, one of a lower era
 a repetition.
 """
 

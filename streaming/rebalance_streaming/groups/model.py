@@ -23,7 +23,7 @@ class GroupRecord:
     `value` is null for a tombstone, `member_id` null for records that belong to no member. `live` is false for records
     that were in the log before the monitor first looked at it: compaction has thinned those, so they describe a state
     and not a history. `received_at_ms` is the reader's clock, null when it is to be taken for that of the record.
-    `log_era` counts how often the log partition was cut or made anew before this record was read.
+    `log_era` counts how often the log partition was cut or recreated before this record was read.
     """
 
     partition: int

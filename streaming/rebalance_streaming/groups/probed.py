@@ -55,7 +55,7 @@ Place = tuple[str, int]
 
 @dataclass(frozen=True, slots=True)
 class _ProbedGroup:
-    """What one probe says of a group. `members`, `epoch` and `protocol` are null where they were not told."""
+    """What one probe says of a group. `members`, `epoch` and `protocol` are null where they were not reported."""
 
     at_ms: int
     type: str
@@ -118,7 +118,7 @@ def _read(probe: Probe, state: FoldState) -> _ProbedGroup | None:
 
 
 def _members(told: Iterable[ProbedMember], known: Sequence[Member]) -> tuple[Member, ...]:
-    """Return members as they were told; one whose partitions are not told now keeps those it had.
+    """Return members as they were reported; one whose partitions are not reported now keeps those it had.
 
     Brokers before 4.0 tell no assignment while a group rebalances (Kafka: ClassicGroup.describe).
     """

@@ -47,7 +47,7 @@ def open_checkpoint(spark: SparkSession, path: str, found_now: Baseline) -> Base
     file = f"{_absolute(path)}/{LAYOUT}/monitor.json"
     try:
         if not hadoop_files.exists(spark, file):
-            # Made anew beside what the queries keep it would take for history what they have not read yet.
+            # Recreated beside what the queries keep it would take for history what they have not read yet.
             if any(hadoop_files.exists(spark, query_path(path, each)) for each in QUERIES):
                 raise damaged(path, file)
             hadoop_files.write(spark, file, msgspec.json.encode(found_now))

@@ -20,7 +20,7 @@ from typing import Any
 import pyspark
 from pyspark.sql import SparkSession
 
-#: What the JVM has to say of an archive that does not fit is of use to nobody: it is made anew under another name.
+#: What the JVM has to say of an archive that does not fit is of use to nobody: it is recreated under another name.
 _SILENT = ("-Xshare:auto", "-Xlog:cds=off", "-Xlog:cds+dynamic=off", "-Xlog:class+path=off")
 #: An archive has about 200 MB; more of them are of installations that are gone.
 _KEPT_ARCHIVES = 3

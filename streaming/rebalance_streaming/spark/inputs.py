@@ -1,6 +1,6 @@
 """What befalls the inputs of the queries while they run: noticed, said, counted, and acted upon.
 
-Spark's source goes on silently when records are gone before they were read, when a log is cut or made anew, and when
+Spark's source goes on silently when records are gone before they were read, when a log is cut or recreated, and when
 partitions are added. The watcher tells; a query that has to know is started again, with the partitions and the eras of
 the log that hold now.
 """
@@ -74,7 +74,7 @@ class WatchedInputs:
         return {**eras, **{partition: LogEra(0, era) for partition, era in later.items()}}
 
     def unread(self, query: str) -> dict[str, dict[int, Unread]]:
-        """Return what a query that is to be started has not read of partitions that were cut or made anew."""
+        """Return what a query that is to be started has not read of partitions that were cut or recreated."""
         return self._watcher.unread(query)
 
     def resume(self, positions: Mapping[str, Mapping[str, Positions]], notify: Callable[[str], None]) -> None:
@@ -109,7 +109,7 @@ class WatchedInputs:
                 by_name[incident.query].renew()
 
     def changed_totals(self, now_ms: int) -> list[LogTotals]:
-        """Return the rows that changed since the last call, and once a minute all: the topic may be made anew."""
+        """Return the rows that changed since the last call, and once a minute all: the topic may be recreated."""
         changed = []
         if now_ms - self._told_at_ms >= _TELL_AGAIN_MS:
             self._told_at_ms, self._told = now_ms, {}

@@ -63,7 +63,7 @@ class QueryWatch:
         self._is_first, self.positions = True, {}
 
     def take_resumed(self) -> Positions | None:
-        """Return, once, from where a query that was started goes on; null until its first batch has been told."""
+        """Return, once, from where a query that was started goes on; null until its first batch has been reported."""
         resumed, self._resumed = self._resumed, None
         return resumed
 

@@ -155,7 +155,7 @@ def stop_between_batches(query: SupervisedQuery, deadline: float) -> None:
 def told_damage(text: str) -> str | None:
     """Return what to do about a checkpoint that Spark cannot read; null if the error is another.
 
-    Not every damage is told so: a file without any content may show as an internal error of Spark.
+    Not every damage is reported so: a file without any content may show as an internal error of Spark.
     """
     if _DAMAGED.search(text) is None:
         return None
@@ -166,7 +166,7 @@ def told_damage(text: str) -> str | None:
 
 
 def told_room(text: str, places: Sequence[str]) -> str | None:
-    """Return which of these directories have no room, all where that cannot be told; null if the error is another."""
+    """Return which of these directories have no room, all where that is unknown; null if the error is another."""
     is_told = _NO_ROOM.search(text) is not None
     if not places or not (is_told or _STATE_NOT_WRITTEN in text):
         return None

@@ -92,7 +92,7 @@ class OffsetCommitValue:
 
 @dataclass(frozen=True, slots=True)
 class GroupMetadataMember:
-    """A member of a classic group. Time-outs in ms; `rebalance_timeout` is -1 in version 0.
+    """A member of a classic group. Timeouts in ms; `rebalance_timeout` is -1 in version 0.
 
     `subscription` and `assignment` are in the form of the group's protocol type: see assignment.py.
     """

@@ -112,7 +112,10 @@ def test_whether_the_exporter_may_write_is_known_before(make_broker: Callable[..
         made.result(120)
     kafka = {"bootstrap.servers": broker.bootstrap}
     guarded = wait_for(lambda: SilenceWriter(kafka, "guarded").refusal(), "the right to be missing")
-    assert guarded.startswith("the exporter may not write to guarded; grant it: kafka-acls --add --operation Write")
+    assert guarded.startswith(
+        "the exporter may not write to guarded; grant it: "
+        "kafka-acls --bootstrap-server HOST:PORT --add --operation Write"
+    )
     assert SilenceWriter(kafka, "free").refusal() is None
     writer = SilenceWriter(kafka, "missing")
     assert "is missing" in (writer.refusal() or "")

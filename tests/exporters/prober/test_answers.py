@@ -76,7 +76,7 @@ def test_a_topics_error_says_what_to_grant():
     fields = {"name": "t", "partitions": [], "topic_id": None}
     denied = read_topic(SimpleNamespace(error_code=29, **fields))
     assert denied.is_denied
-    assert "kafka-acls --add --operation Describe --topic t" in (denied.error or "")
+    assert "kafka-acls --bootstrap-server HOST:PORT --add --operation Describe --topic t" in (denied.error or "")
     assert not read_topic(SimpleNamespace(error_code=3, **fields)).is_denied
 
 

@@ -424,7 +424,7 @@ def test_a_broker_that_goes_and_comes_back(make_broker, name):
             wait_for(lambda: any(p.end_offsets for p in probed.of(name)), lambda: probed.of(name))
             broker.kill()
             wait_for(lambda: [line for line in probed.said if "did not list its groups" in line], lambda: probed.said)
-            wait_for(lambda: [line for line in probed.said if "no leader told" in line], lambda: probed.said)
+            wait_for(lambda: [line for line in probed.said if "no leader reported" in line], lambda: probed.said)
             broker.start()
         count = len(probed.of(name))
         with GroupMember(broker.bootstrap, name, name, "back"):

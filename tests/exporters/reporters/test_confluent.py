@@ -198,7 +198,7 @@ def test_a_members_id_that_cannot_be_told_is_no_error(sent, caplog):
     consumer.memberid = lambda: 1 / 0
     consumer.poll(0)
     assert sent.last["client"]["member_id"] is None
-    assert "the member's id is not told" in caplog.text
+    assert "the member's id is not reported" in caplog.text
     consumer.close()
 
 

@@ -395,7 +395,7 @@ def test_closing_the_consumer_ends_the_reporter_at_once(played, name):
     (started,), (closed,) = client.told("started"), client.told("closed")
     assert len(started["threads"]) == 2
     assert closed["threads"] == []
-    assert closed["reporter_seconds"] < 30, "it did not wait for its time-outs, which client.py makes longer"
+    assert closed["reporter_seconds"] < 30, "it did not wait for its timeouts, which client.py makes longer"
     assert played.reports(name)[-1]["closing"] is True
 
 

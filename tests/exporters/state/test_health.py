@@ -131,7 +131,7 @@ CASES = [
     Case("the diagnosis is a little behind", "ready", with_diagnosis(read_until_ms=NOW_MS - 6_500)),
     Case(
         "the ends of some topics are not told yet",
-        "lag is known of 4,000 of 5,000 groups: the prober has not told all ends yet",
+        "lag is known of 4,000 of 5,000 groups: the prober has not reported all end offsets yet",
         with_diagnosis(committing_groups=5_000, groups_awaiting_ends=1_000),
         share=0.8,
     ),

@@ -129,7 +129,7 @@ def test_findings_of_a_silenced_group_do_not_fire():
 
 
 def test_findings_fire_while_a_deploy_is_announced():
-    """What a deploy explains is told as one by the diagnosis; whatever else is found calls people as ever."""
+    """What a deploy explains is told as one by the diagnosis; whatever else is found notifies people as usual."""
     rows = [group_row(), group_row(group="orders"), finding_row("a"), finding_row("c", group="")]
     found = samples(make_view(*rows, silence_row(groups=("*",), kind="deploy")), exposition())
     assert {key[2]: value for key, value in found.items() if key[0] == ACTIVE} == {"payments": 1, "": 1}

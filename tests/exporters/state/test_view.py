@@ -166,7 +166,7 @@ def test_a_rebalance_is_shown_with_what_it_cost_in_whatever_order_they_come() ->
         assert document["text"]["without_commits"] == "1 partition, 8 s in all at most"
     (alone,) = documents(make_view(rebalance))
     assert (alone["impact"], alone["rebalance_id"]) == (None, "0-1")
-    assert alone["text"]["without_commits"] == "not known yet, the diagnosis has not told"
+    assert alone["text"]["without_commits"] == "not known yet, the diagnosis has not reported"
     (withdrawn,) = documents(make_view(rebalance, impact, Row(IMPACT, impact.key, None)))
     assert withdrawn["impact"] is None
 

@@ -46,7 +46,7 @@ def refused(exporter, status, body):
             502,
             b"<html>",
             "URL answers 502 and not as a rebalance-monitor does: see what it is with `curl URL/`, "
-            "or name another with --url, as in `rebalance-monitor explain --url http://127.0.0.1:9642`",
+            "or pass the address of a running exporter: `--url http://HOST:9642`",
         ),
         (
             200,
@@ -106,7 +106,8 @@ def test_nobody_there_is_one_sentence(monitor, command):
     outcome = monitor(*command, "--url", "http://127.0.0.1:1")
     assert outcome.code == 1
     assert re.search(
-        r"no answer from http://127.0.0.1:1 \(.*\): start the exporter with `rebalance-monitor export`, or name",
+        r"no answer from http://127.0.0.1:1 \(Connection refused\): start it with `rebalance-monitor export "
+        r"--bootstrap-server HOST:PORT`, or pass the address of a running exporter: `--url http://HOST:9642`",
         outcome.err,
     )
     assert "Traceback" not in outcome.err

@@ -219,7 +219,7 @@ def test_lag_tells_when_it_was_back():
 def test_what_a_rebalance_cost_may_not_be_known():
     """Until the diagnosis has told, nothing is claimed; where a row had no room, the sums are complete."""
     assert passages(replace(FACTS, rebalance=replace(LOSS, impact=None)))["Impact"][1:] == (
-        "without commits: not known yet, the diagnosis has not told",
+        "without commits: not known yet, the diagnosis has not reported",
     )
     cut = replace(LOSS, impact=replace(COST, is_truncated=True), members_before_count=900, members_after_count=800)
     told = passages(replace(FACTS, rebalance=cut))

@@ -73,5 +73,5 @@ def test_a_time_that_cannot_be_read(monitor):
     assert outcome.code == 1
     assert outcome.err == (
         "rebalance-monitor: cannot read the time 'yesterday': "
-        "type it as 2026-03-01T14:05, 14:05, or 90m for 90 minutes ago\n"
+        "use a duration (90m, 24h, 7d) or a time (2026-03-01T14:05, 14:05)\n"
     )

@@ -122,7 +122,7 @@ def test_a_page_is_written(monitor, tmp_path):
     ("words", "said"),
     [
         (["--html", "{}/none/report.html"], "cannot write --html {}/none/report.html: No such file or directory"),
-        (["--since", "yesterday"], "cannot read the time 'yesterday': type it as"),
+        (["--since", "yesterday"], "cannot read the time 'yesterday': use a duration"),
         (["--json", "--markdown"], "--html, --markdown and --json do not go together"),
     ],
 )
@@ -138,7 +138,7 @@ def test_without_an_exporter_it_says_what_to_do(monitor):
     """As the other commands do."""
     outcome = monitor("report", "--url", "http://127.0.0.1:9")
     assert outcome.code == 1
-    assert "start the exporter with `rebalance-monitor export`" in outcome.err
+    assert "start it with `rebalance-monitor export --bootstrap-server HOST:PORT`" in outcome.err
 
 
 def test_an_exporter_without_reports_is_told_apart(monitor, exporter):
@@ -156,7 +156,7 @@ def test_what_is_not_known_is_not_claimed():
     assert "BEFORE" not in {column.heading for grid in report.grids for column in grid.columns}
     known = "the period before is not compared: of the rebalances that the exporter keeps, the earliest began "
     assert notes(ALONE)[0] == f"{known}2026-09-18 02:13:20 UTC"
-    assert notes(WEEKLY) == ("of 1 rebalance it is not told what was lost",)
+    assert notes(WEEKLY) == ("of 1 rebalance it is not known what was lost",)
     told = page(ALONE)
     assert "The period before is not known: see below." in told.text
     assert f"T{known[1:]}2026-09-18 02:13:20 UTC." in told.text

@@ -89,7 +89,7 @@ def test_a_deploy_is_announced(monitor: Run, view: View) -> None:
 
 
 def test_what_is_found_during_a_deploy_is_told(monitor: Run, view: View) -> None:
-    """A deploy costs rebalances, which are not counted then; a finding above what is allowed is one as ever."""
+    """A deploy costs rebalances, which are not counted then; a finding above what is allowed is one as usual."""
     view.apply([lag_row(group="orders")])
     assert monitor("check", "orders", "--max-rebalances", "0").code == 1
     assert monitor("announce", "payments", "orders", "--for", "10m").code == 0

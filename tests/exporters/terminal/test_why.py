@@ -104,6 +104,7 @@ def test_what_is_not_known_is_said_so(monitor):
     assert "Heartbeat thread failed due to unexpected error" in near.out
     far = monitor("why", "connection refused")
     assert (far.code, "Nearest" in far.out) == (1, False)
+    assert "try a shorter part of the line, without names and numbers" in far.out
 
 
 def test_a_log_is_counted_and_explained(monitor, log):
@@ -157,13 +158,27 @@ def test_a_monitor_that_is_away_is_asked_once(monitor, log):
     assert monitor("why", "--file", str(log), *NOWHERE).out.count("no answer from") == 1
 
 
-@pytest.mark.parametrize("words", [["--file", "x", "text"], []])
-def test_either_a_message_or_a_log(monitor, monkeypatch, words):
+@pytest.mark.parametrize(
+    ("words", "told"),
+    [
+        (["--file", "x", "text"], "pass a MESSAGE or --file FILE, not both"),
+        ([], "no input: pass a MESSAGE, --file FILE, or pipe a log"),
+    ],
+)
+def test_either_a_message_or_a_log(monitor, monkeypatch, words, told):
     """Both, or neither at a terminal, is wrong use."""
     monkeypatch.setattr(sys.stdin, "isatty", lambda: True, raising=False)
     outcome = monitor("why", *words)
     assert outcome.code == 2
-    assert "say which message, or name a log with --file FILE" in outcome.err
+    assert told in outcome.err
+
+
+def test_a_pipe_without_a_line_is_no_log(monitor, monkeypatch):
+    """As from `</dev/null`, where nobody meant to give an empty log."""
+    monkeypatch.setattr(sys, "stdin", io.TextIOWrapper(io.BytesIO()))
+    outcome = monitor("why")
+    assert (outcome.code, outcome.out) == (2, "")
+    assert "no input: pass a MESSAGE, --file FILE, or pipe a log" in outcome.err
 
 
 def test_a_log_that_cannot_be_read(monitor, tmp_path):

@@ -118,7 +118,7 @@ class Member:
                 time.sleep(1)
 
     def _note_error(self, error: KafkaError) -> None:
-        # A fence that a commit ran into is told here only.
+        # A fence that a commit ran into is reported here only.
         if is_fatal(error):
             self._fatal = error
 

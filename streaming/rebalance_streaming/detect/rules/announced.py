@@ -2,7 +2,7 @@
 
 An announcement is somebody's word for why members come and go in a stretch of time. It explains rebalances whose
 members do so as in a deploy: each client at most once, by leaving or by being killed, and whoever was killed is
-replaced before the time is over. What has another cause that is known, and who goes twice, is told as it would be.
+replaced before the time is over. What has another cause that is known, and who goes twice, is reported as it would be.
 """
 
 from __future__ import annotations

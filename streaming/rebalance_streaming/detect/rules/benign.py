@@ -173,7 +173,7 @@ def topic_metadata_change(episode: Episode, _time: JudgingTime) -> Verdict | Non
             Evidence(EvidenceSource.PROBES, "partitions", f"{t}: {a} -> {b}", "changed shortly before")
             for _, t, a, b in seen
         ),
-        changes=told or "others, or more partitions",
+        changes=told,
     )
 
 

@@ -1,4 +1,4 @@
-"""Time-outs that are wrong without any incident, and members that are not let in (catalogue §4.4).
+"""Timeouts that are wrong without any incident, and members that are not let in (catalogue §4.4).
 
 Receives a group as it stands; says which setting is wrong, by how much, and what it should be. A client that was
 refused leaves no record in the log, so only its own reports show it. What else is in that section is judged in
@@ -53,7 +53,7 @@ from rebalance_streaming.observed.liveness import GONE, RESTARTED
 
 #: Kafka's windowed rates cover a minute, and count late by the answers' travel time: only a clear excess counts.
 _RATE_AGE_MS, _RATE_SLACK = 60_000, 1.25
-#: A longer request time-out is not meant for heartbeats (kafka-python's is 305 s).
+#: A longer request timeout is not meant for heartbeats (kafka-python's is 305 s).
 _LONGEST_REQUEST_MS = 60_000
 _EVICTIONS = 2
 #: Causes of a lost session that a longer one would have outlasted.
@@ -89,7 +89,7 @@ def session_heartbeat_ratio(look: GroupView, _time: JudgingTime) -> Iterator[Ver
 
 
 def _heartbeat_of(look: GroupView, member: Member) -> tuple[float, bool] | None:
-    """Return (heartbeat interval in ms, whether it was told) of a member whose interval is too long for its session."""
+    """Return (heartbeat interval in ms, whether reported) of a member with too long an interval for its session."""
     session, client = member.session_timeout_ms, client_of(look, member)
     if not session or client is None:
         return None
@@ -193,9 +193,9 @@ def _longer_session(look: GroupView, member: Member) -> Advice:
     return longer_session(session, heartbeat_ms, request_timeout_ms=request, of_client=session is not None)
 
 
-# --- Rebalance time-out ---
+# --- Rebalance timeout ---
 def rebalance_timeout_excessive(look: GroupView, _time: JudgingTime) -> Iterator[Verdict]:
-    """One member that stalls freezes the group for the largest rebalance time-out (fasten-project/fasten#183)."""
+    """One member that stalls freezes the group for the largest rebalance timeout (fasten-project/fasten#183)."""
     timeouts = [(each.rebalance_timeout_ms or 0, each) for each in look.members]
     limit = look.thresholds.rebalance_timeout_ms
     wrong = [(timeout, each) for timeout, each in timeouts if timeout > limit]

@@ -2,7 +2,7 @@
 
 Receives one group's history with its probes: the log does not tell where a group's coordinator is, nor what state it
 is in between two records. One group cannot separate its broker from what lies between them: that one is slow, or cannot
-store, is plausible at most. One that moved is told in `failover`, leaders are judged in `leader`.
+store, is plausible at most. One that moved is reported in `failover`, leaders are judged in `leader`.
 """
 
 from __future__ import annotations
@@ -53,7 +53,7 @@ _LEAST_HOSTS, _LEAST_COORDINATORS = 2, 2
 
 
 def coordinator_stuck_rebalance(look: GroupView, time: JudgingTime) -> Iterator[Verdict]:
-    """The coordinator exceeds the rebalance's own time-out, which it must not (KAFKA-9752, KAFKA-12890)."""
+    """The coordinator exceeds the rebalance's own timeout, which it must not (KAFKA-9752, KAFKA-12890)."""
     run = _trailing_run(look, time)
     limit = max((each.rebalance_timeout_ms or 0 for each in look.members), default=0)
     if len(run) < 2 or not limit or run[-1].at_ms - run[0].at_ms <= limit + look.thresholds.stuck_slack_ms:
@@ -64,7 +64,7 @@ def coordinator_stuck_rebalance(look: GroupView, time: JudgingTime) -> Iterator[
 
 
 def _are_strangers(look: GroupView, listed: Sequence[ProbedMember]) -> bool:
-    """Whether somebody waits of another client: its rebalance time-out may be longer than those known."""
+    """Whether somebody waits of another client: its rebalance timeout may be longer than those known."""
     known = {client_stem(each.client_id) for each in look.members}
     return any(client_stem(each.client_id) not in known for each in listed)
 
@@ -112,7 +112,7 @@ def _trailing_run(look: GroupView, time: JudgingTime) -> list[Sighting]:
 
 
 def find_standstill(episode: Episode) -> Verdict | None:
-    """Return that a group's coordinator answered nobody for a session, because of which all members joined anew.
+    """Return that a group's coordinator answered nobody for a session, because of which all members rejoined.
 
     A coordinator that stands still removes nobody meanwhile: all are lost, and back under other ids, in one rebalance.
     One that works removes members that are cut off or stand still after their session, and its group is empty then.

@@ -1,7 +1,7 @@
 """Groups of the newer protocol (catalogue §4.6): members that do not let go, targets that do not come, too many epochs.
 
 Receives one KIP-848 group's history. There is no barrier: a member that keeps partitions holds up exactly those that
-are to get them, and the log names both. Time-outs of session and heartbeat are settings of the group, not the clients.
+are to get them, and the log names both. Timeouts of session and heartbeat are settings of the group, not the clients.
 """
 
 from __future__ import annotations
@@ -24,7 +24,7 @@ from rebalance_streaming.observed.history import partition_names, places
 
 #: What a heartbeat of the newer protocol takes at most to carry a revocation to the member and back.
 _HEARTBEATS, _HEARTBEAT_MS = 3, 5_000
-#: Share of its rebalance time-out after which a member that keeps partitions is likely to be thrown out.
+#: Share of its rebalance timeout after which a member that keeps partitions is likely to be thrown out.
 _LATE = 0.5
 _CALM = of_family("benign") | with_trait("orderly")
 _MEMBER_REASONS = frozenset(
@@ -57,7 +57,7 @@ def held_up(look: GroupView, time: JudgingTime, rebalance: Rebalance) -> Iterato
 
 
 def _patience_ms(look: GroupView, member: Member) -> float:
-    """Return how long a member may take: three heartbeats, or half of a time-out that would be over before."""
+    """Return how long a member may take: three heartbeats, or half of a timeout that would be over before."""
     usual = max(look.thresholds.reconciliation_ms, _HEARTBEATS * _HEARTBEAT_MS)
     limit = member.rebalance_timeout_ms
     return usual if limit is None else min(usual, max(_LATE * limit, 1.5 * _HEARTBEAT_MS))

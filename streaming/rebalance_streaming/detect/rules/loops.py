@@ -126,7 +126,7 @@ def _has(member: Member, place: Place) -> bool:
 def _is_loop(look: GroupView, frozen: _Frozen, lost: Sequence[ExplainedDeparture], changes: Sequence[str]) -> bool:
     """Whether owners were lost while records waited.
 
-    Where that is not known, or nothing was ever committed (offsets may be kept elsewhere), only poll time-outs count:
+    Where that is not known, or nothing was ever committed (offsets may be kept elsewhere), only poll timeouts count:
     who runs into one has work.
     """
     losses = [each for each in _losses(frozen, lost) if each.rebalance_id in changes]
@@ -145,7 +145,7 @@ def _losses(frozen: _Frozen, lost: Sequence[ExplainedDeparture]) -> list[Explain
 def _waited(look: GroupView, frozen: _Frozen, losses: Sequence[ExplainedDeparture]) -> bool | None:
     """Whether the partition had records to read whenever an owner was lost; null when its end was never probed.
 
-    An end before what is committed was told before that: it says nothing.
+    An end before what is committed was reported before that: it says nothing.
     """
     ends = [look.history.progress.end_at(*frozen.place, each.left_ms) for each in losses]
     known = [end for end in ends if end is not None and end >= (frozen.offset or 0)]

@@ -1,7 +1,7 @@
 """Why a member was lost: the candidate causes of one departure, weighed against each other.
 
 A candidate that cannot be, by arithmetic or because the process lived, is struck out first and stays as an alternative
-with the reason. Of the others that are more than a hint the first in `LOSS_RULES` is told, whose order is that of
+with the reason. Of the others that are more than a hint the first in `LOSS_RULES` is reported, whose order is that of
 how directly they are known: the coordinator's or the client's own word, then what the liveness matrix separates, then
 what commits, client library and return make likely. What stays is undetermined.
 """

@@ -84,7 +84,7 @@ def _is_jump(look: GroupView, jump: Jump) -> bool:
         return False
     end = progress.position(*place).end
     if end is not None and end < jump.before:
-        # The topic was deleted and made anew: its offsets begin again.
+        # The topic was deleted and recreated: its offsets begin again.
         return False
     if jump.after < jump.before or _was_empty(look.history, jump.at_ms):
         return True

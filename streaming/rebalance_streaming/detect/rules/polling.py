@@ -46,7 +46,7 @@ _LOOKS = 20
 
 
 def barrier_holder(episode: Episode, _time: JudgingTime, departure: Departure) -> Verdict | None:
-    """A rebalance that had begun for another reason waited for this member until its time-out (story B)."""
+    """A rebalance that had begun for another reason waited for this member until its timeout (story B)."""
     barrier = episode.barrier_of(departure)
     confidence = _held_barrier(episode, departure, barrier)
     if confidence is None:

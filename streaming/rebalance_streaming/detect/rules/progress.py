@@ -368,7 +368,7 @@ def _failing_verdict(look: GroupView, member: Member, rebalance: Rebalance, *, t
         rebalance_ids=(rebalance.rebalance_id,),
         member=member,
         lasted=look.now_ms - done_ms,
-        told={True: "go on, and none is stored", False: "stopped", None: "not told"}[tried],
+        told={True: "go on, and none is stored", False: "stopped", None: "not reported"}[tried],
         known=tried is not None,
     )
 

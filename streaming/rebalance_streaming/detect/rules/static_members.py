@@ -37,7 +37,7 @@ from rebalance_streaming.observed.history import partition_names, places
 _UNPOLLED = with_trait("unpolled")
 #: The earliest that a member without commits is asked about, while the others go on.
 _SILENT_MS = 60_000
-#: A join barrier that ended by its own time-out, allowing for the clocks.
+#: A join barrier that ended by its own timeout, allowing for the clocks.
 _WHOLE_BARRIER = 0.9
 _SLACK_MS = 10_000
 #: Replacements of one instance that a quick restart, or two, do not explain.
@@ -197,7 +197,7 @@ def _stalled_by_report(look: GroupView, time: JudgingTime, member: Member) -> Ve
 
 
 def _barrier_that_ran_out(look: GroupView) -> Barrier | None:
-    """Return the longest barrier of the latest rebalance if it ended by its time-out."""
+    """Return the longest barrier of the latest rebalance if it ended by its timeout."""
     latest = look.history.latest()
     barrier = None if latest is None else longest_barrier(look.history, latest)
     limit = max((each.rebalance_timeout_ms or 0 for each in look.members), default=0)
@@ -206,7 +206,7 @@ def _barrier_that_ran_out(look: GroupView) -> Barrier | None:
 
 
 def _stalled_by_barrier(look: GroupView, time: JudgingTime, member: Member, barrier: Barrier) -> Verdict | None:
-    """Judge a static member for which a barrier ran into its time-out, and that has not committed since."""
+    """Judge a static member for which a barrier ran into its timeout, and that has not committed since."""
     progress = look.history.progress
     known = any(each.member_id == member.member_id for each in barrier.stayed)
     committed = progress.commits_between(member.partitions or {}, barrier.from_ms, look.now_ms)

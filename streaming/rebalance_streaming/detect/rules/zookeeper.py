@@ -1,7 +1,7 @@
 """Consumers that keep their membership in ZooKeeper (catalogue §4.8): pykafka's BalancedConsumer, old high-level ones.
 
-Receives looks at a group's ids and owners; each stands until the next one, because only changes are told. Nothing of
-such a group is in Kafka but its commits.
+Receives looks at a group's ids and owners; each stands until the next one, because only changes are reported. Nothing
+of such a group is in Kafka but its commits.
 """
 
 from __future__ import annotations
@@ -22,7 +22,7 @@ from rebalance_streaming.observed import inputs
 from rebalance_streaming.observed.confidence import CERTAIN, PLAUSIBLE, STRONG
 from rebalance_streaming.observed.history import Ownership
 
-#: Everything is told again after a minute; without a word for longer than this nobody looks any more.
+#: Everything is reported again after a minute; without a word for longer than this nobody looks any more.
 _STALE_MS = 90_000
 
 

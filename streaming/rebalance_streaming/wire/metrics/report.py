@@ -49,7 +49,7 @@ class Report:
     client, since `waiting_since_ms`; `records_in_last_poll` how many it got, `records_done` how many of them are done.
     `reason` is librdkafka's text of why it last rebalanced and
     `join_state` its own state, both verbatim. `statistics_age_ms` says how old the metrics were when sent.
-    `implausible` counts what was told and taken out because nothing can have such a value.
+    `implausible` counts what was reported and taken out because nothing can have such a value.
     """
 
     format: str

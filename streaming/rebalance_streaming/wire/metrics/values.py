@@ -88,7 +88,7 @@ def make_point(
 
     No value: NaN and infinities, which is how windows without events say so. Never: ages of -1 (Java), of +infinity
     (kafka-python) and ages since 1970. An average of 0.0 stays: kafka-python's windows without events have it, and only
-    the rate beside it tells. A missing temporality is told by the name.
+    the rate beside it tells. A missing temporality is given by the name.
     """
     number = as_number(raw)
     if number is None or not metric:
