@@ -82,8 +82,8 @@ class OffsetActivity:
     """Where the partitions of a group's topics end, and what its coordinator holds as committed, as last probed.
 
     `ends` is the high watermark, `stable_ends` the last stable offset. Topics and partitions that are absent were not
-    asked, or have not changed since they were reported last. `is_all_committed`: what is absent in `committed`, in all rows
-    of one probe, the coordinator does not hold.
+    asked, or have not changed since they were reported last. `is_all_committed`: what is absent in `committed`, in all
+    rows of one probe, the coordinator does not hold.
     """
 
     cluster: str

@@ -79,7 +79,7 @@ def recorded(name: str, target: Path) -> Recording:
     """Return the recording that lies in a directory, or make it.
 
     A cured form in which a client was lost or gave up all the same was no cure: the machine was too busy for its
-    time-outs. It is played again.
+    timeouts. It is played again.
     """
     for again in range(_CURED_AGAIN, -1, -1):
         if not list(target.glob("*.truth.json")):

@@ -81,7 +81,7 @@ def test_an_overrun_is_told_with_limit_return_and_batch():
     assert (found.evidence, found.missing) == (SEEN, ())
 
 
-def test_time_outs_that_are_alike_are_told_apart_by_nobody():
+def test_timeouts_that_are_alike_are_told_apart_by_nobody():
     """aiokafka's session is as long as its rebalance timeout: crash and starvation stay possible, and are named."""
     who = member("b-1", [2, 3], client_id="aiokafka-0.8.1", rebalance_timeout_ms=10_000)
     of = gone(who, classes=(POLL_TIMEOUT, SESSION_EXPIRED), confidence=PLAUSIBLE)

@@ -76,15 +76,15 @@ def test_a_rebalance_that_is_judged_again_replaces_what_it_added():
     tracker = ImpactTracker("prod")
     for each in (FIRST, LATER):
         tracker.take_rebalance(each)
-    tracker.take_time_outs(FIRST.group, FIRST.rebalance_id, ["x"], [])
-    tracker.take_time_outs(LATER.group, LATER.rebalance_id, [], ["b-1"])
-    tracker.take_time_outs(FIRST.group, FIRST.rebalance_id, ["x", "y"], [])
+    tracker.take_timeouts(FIRST.group, FIRST.rebalance_id, ["x"], [])
+    tracker.take_timeouts(LATER.group, LATER.rebalance_id, [], ["b-1"])
+    tracker.take_timeouts(FIRST.group, FIRST.rebalance_id, ["x", "y"], [])
     (totals,) = [row for row in tracker.changed() if isinstance(row, GroupImpact)]
     assert totals.totals() == CountedImpact(2, 1, 0)
     again = ImpactTracker("prod")
     again.restore(totals)
     again.take_rebalance(FIRST)
-    again.take_time_outs(FIRST.group, FIRST.rebalance_id, ["x", "y"], [])
+    again.take_timeouts(FIRST.group, FIRST.rebalance_id, ["x", "y"], [])
     assert not [row for row in again.changed() if isinstance(row, GroupImpact)]
 
 
@@ -93,7 +93,7 @@ def test_how_a_member_left_is_counted_as_it_was_told_first():
     tracker = ImpactTracker("prod")
     tracker.restore(RebalanceImpact("prod", FIRST.group, FIRST.rebalance_id, expired=("x",), poll_timeout=()))
     tracker.take_rebalance(FIRST)
-    tracker.take_time_outs(FIRST.group, FIRST.rebalance_id, ["y"], ["x", "z"])
+    tracker.take_timeouts(FIRST.group, FIRST.rebalance_id, ["y"], ["x", "z"])
     known = rows_of(tracker)[FIRST.rebalance_id]
     assert (known.expired, known.poll_timeout) == (("x", "y"), ("z",))
 
@@ -104,7 +104,7 @@ def test_totals_never_go_back_and_stay_bounded():
     for number in range(250):
         each: Rebalance = rebalance(T0 + number * 60 * SECOND, [A, B], [A])
         tracker.take_rebalance(each)
-        tracker.take_time_outs(each.group, each.rebalance_id, ["b-1"], [])
+        tracker.take_timeouts(each.group, each.rebalance_id, ["b-1"], [])
     (totals,) = [row for row in tracker.changed() if isinstance(row, GroupImpact)]
     assert totals.totals().members_expired == 250
     assert len(totals.counted) <= 100
@@ -112,7 +112,7 @@ def test_totals_never_go_back_and_stay_bounded():
     again.restore(totals)
     old = rebalance(T0, [A, B], [A])
     again.take_rebalance(old)
-    again.take_time_outs(old.group, old.rebalance_id, ["b-1"], [])
+    again.take_timeouts(old.group, old.rebalance_id, ["b-1"], [])
     assert not [row for row in again.changed() if isinstance(row, GroupImpact)]
 
 

@@ -22,9 +22,9 @@ TOO_LARGE: dict[str, tuple[str, object, tuple[str | int, ...]]] = {
         packed(report(T0, A, {POLL_AGE: 1})),
         ("samples", 0, "poll_age_ms"),
     ),
-    "a client's session time-out": ("activity", packed(report(T0, A)), ("config", "session_timeout_ms")),
+    "a client's session timeout": ("activity", packed(report(T0, A)), ("config", "session_timeout_ms")),
     "a probe's time": ("activity", ProbeActivity(probe(T0, "Stable")), ("probe", "probed_at_ms")),
-    "a member's session time-out": ("groups", picture(T0, A), ("members", 0, "session_timeout_ms")),
+    "a member's session timeout": ("groups", picture(T0, A), ("members", 0, "session_timeout_ms")),
     "a rebalance's end": ("rebalances", rebalance(T0, [A], [A]), ("completed_at_ms",)),
 }
 

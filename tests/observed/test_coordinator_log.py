@@ -154,7 +154,7 @@ def test_a_join_older_than_kip_394_is_told_by_how_it_was_answered(lines: list[Co
 
 
 def test_the_session_is_struck_out_of_two_readings():
-    """Where nothing but the member's life told, either time-out fitted."""
+    """Where nothing but the member's life told, either timeout fitted."""
     who = member("b-1", [2, 3], session_timeout_ms=6_000, rebalance_timeout_ms=5_000)
     gone, came = lost(LOST_MS, who, [STAYS, who]), joined(LOST_MS - 10_500, who, [STAYS])
     assert judged(gone, (), came).classes == (SESSION_EXPIRED, POLL_TIMEOUT)

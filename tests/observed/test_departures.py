@@ -93,10 +93,10 @@ def left(who: Member = B, **changes: Any) -> Rebalance:
         (46.0, {"session_timeout_ms": None}, (SESSION_EXPIRED,), STRONG),
     ],
 )
-def test_a_silence_is_compared_with_both_time_outs(
+def test_a_silence_is_compared_with_both_timeouts(
     silence_s: float, changes: dict[str, Any], classes: tuple[str, ...], confidence: float
 ):
-    """Of a member that commits every five seconds anyway; what fits both time-outs is said of both, less surely."""
+    """Of a member that commits every five seconds anyway; what fits both timeouts is said of both, less surely."""
     who, last_ms = replace(B, **changes), LOST_MS - round(silence_s * SECOND)
     beats = pulse(last_ms - MINUTE, last_ms + 1, [2, 3])
     found = judged(left(who), *beats)
@@ -147,8 +147,8 @@ def test_a_silence_longer_than_closing_takes_is_seldom_that_of_a_clean_leave():
         (9.0, "roundrobin", POLL_TIMEOUT),
     ],
 )
-def test_time_outs_and_assignor_of_aiokafka_stand_for_its_name(silence_s: float, assignor: str, likely: str):
-    """Its rebalance time-out is its session; what arithmetic rules out it cannot have done all the same."""
+def test_timeouts_and_assignor_of_aiokafka_stand_for_its_name(silence_s: float, assignor: str, likely: str):
+    """Its rebalance timeout is its session; what arithmetic rules out it cannot have done all the same."""
     who, last_ms = replace(B, rebalance_timeout_ms=10_000), LOST_MS - round(silence_s * SECOND)
     beats = pulse(last_ms - MINUTE, last_ms + 1, [2, 3])
     assert judged(left(who, protocol=assignor), *beats).likely == likely

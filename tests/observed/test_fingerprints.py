@@ -117,8 +117,8 @@ def test_the_form_of_a_subscription_tells_the_library(
     assert (found.library, found.may_starve, found.is_guessed) == expected
 
 
-def test_equal_time_outs_are_those_of_an_old_java_only_in_an_old_subscription():
-    """Java 0.10.0 had one time-out for both; a subscription with a generation is years younger."""
+def test_equal_timeouts_are_those_of_an_old_java_only_in_an_old_subscription():
+    """Java 0.10.0 had one timeout for both; a subscription with a generation is years younger."""
     changes = {"session_timeout_ms": 30_000, "rebalance_timeout_ms": 30_000, "client_id": "consumer-1"}
     assert not fingerprint(member("b-1", subscription_version=0, **changes)).own_heartbeats
     assert fingerprint(member("b-1", subscription_version=3, **changes)).own_heartbeats

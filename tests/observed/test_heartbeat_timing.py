@@ -120,7 +120,7 @@ def test_the_session_is_the_groups_word(changes: dict[str, Any], config: ClientC
         ({"client_id": "aiokafka-0.8.1", "rebalance_timeout_ms": 10_000}, ClientConfig(), None),
         ({"rebalance_timeout_ms": None}, ClientConfig(), None),
     ],
-    ids=["record", "told", "another time-out in the record", "no record"],
+    ids=["record", "told", "another timeout in the record", "no record"],
 )
 def test_the_poll_limit_is_the_clients_word(changes: dict[str, Any], config: ClientConfig, expected: float | None):
     """Records carry it for most clients; aiokafka writes its session there."""

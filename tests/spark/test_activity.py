@@ -267,7 +267,7 @@ def test_lines_of_brokers_logs_become_rows_of_their_groups():
     ((key, told),) = packed.rows
     assert (key, type(told)) == ("g", CoordinatorActivity)
     assert told == CoordinatorActivity(
-        "prod", "g", T0, (CoordinatorEvent(T0 + 123, CoordinatorAct.EMPTIED, generation=6),)
+        "prod", "g", T0, (CoordinatorEvent(T0 + 123, CoordinatorAct.EMPTIED, generation=6, broker=1),)
     )
     outcomes = {outcome: count for (topic, outcome), count in packed.counts.items() if topic == LOGS.name}
     assert outcomes == {"decoded": 2, "other": 1, "empty": 1, "too_large": 1}

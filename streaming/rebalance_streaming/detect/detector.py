@@ -92,7 +92,7 @@ class Detector:
             quarantine=self._quarantine,
             losses=self._losses,
             probe_ms=self._config.probe_interval_ms,
-            on_time_outs=self._unpublished.timed_out.append,
+            on_timeouts=self._unpublished.timed_out.append,
             on_shared_losses=lambda groups: self._agenda.plan_groups(groups, self.now_ms + 1),
         )
         self._judge = GroupJudge(

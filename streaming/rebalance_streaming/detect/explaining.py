@@ -34,14 +34,14 @@ HORIZON_SLACK_MS = 60_000
 class Explainer:
     """Finds causes of rebalances. `losses` are those of the whole cluster, `probe_ms` is how often probes come.
 
-    `on_time_outs` is told of the members that a rebalance lost to a timeout, `on_shared_losses` of the other groups
+    `on_timeouts` is told of the members that a rebalance lost to a timeout, `on_shared_losses` of the other groups
     that lost members at the same time as one: their causes may be others now.
     """
 
     quarantine: Quarantine
     losses: SharedLosses
     probe_ms: int
-    on_time_outs: Callable[[TimedOut], None]
+    on_timeouts: Callable[[TimedOut], None]
     on_shared_losses: Callable[[Iterable[str]], None]
 
     def explain(self, judged_group: JudgedGroup, due: set[str], now_ms: int) -> None:
@@ -107,7 +107,7 @@ class Explainer:
         )
         if expired or poll_timeout:
             at_ms = rebalance.last_known_ms
-            self.on_time_outs(TimedOut(rebalance.group, rebalance.rebalance_id, at_ms, expired, poll_timeout))
+            self.on_timeouts(TimedOut(rebalance.group, rebalance.rebalance_id, at_ms, expired, poll_timeout))
         return told.union(expired, poll_timeout)
 
 

@@ -270,9 +270,9 @@ class Engine:
         ]
 
     def _take_judgement(self, judgement: Judgement) -> list[Output]:
-        """Count whom time-outs removed; returns the findings that changed, each as it is now."""
+        """Count whom timeouts removed; returns the findings that changed, each as it is now."""
         for left in judgement.timed_out:
-            self._impact.take_time_outs(left.group, left.rebalance_id, left.expired, left.poll_timeout)
+            self._impact.take_timeouts(left.group, left.rebalance_id, left.expired, left.poll_timeout)
         return list({topic_key(each): each for each in (*judgement.findings, *judgement.withdrawn)}.values())
 
     def _take_impacts(self) -> dict[tuple[str, str], RebalanceImpact | GroupImpact]:

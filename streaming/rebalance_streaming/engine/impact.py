@@ -121,9 +121,7 @@ class ImpactTracker:
         )
         self._put(costs, known, told)
 
-    def take_time_outs(
-        self, group: str, rebalance_id: str, expired: Iterable[str], poll_timeout: Iterable[str]
-    ) -> None:
+    def take_timeouts(self, group: str, rebalance_id: str, expired: Iterable[str], poll_timeout: Iterable[str]) -> None:
         """Take up which members a judged rebalance lost to their session, or to their poll limit.
 
         As what a member is told of first it counts, also where an earlier run told it.

@@ -84,7 +84,7 @@ _RULES: Mapping[str, str] = {
 
 
 @dataclass(frozen=True, slots=True)
-class Load:
+class GroupLoad:
     """That a broker loaded the group. `before` wrote of it until then; null: not known."""
 
     at_ms: int
@@ -143,13 +143,13 @@ class CoordinatorLog:
         begun = self._preparing(rebalance.started_before_ms - _SAME_MS, until_ms)
         return next((each.at_ms for each in begun if each.trigger == CoordinatorTrigger.STORE_FAILED), None)
 
-    def loads(self) -> list[Load]:
+    def loads(self) -> list[GroupLoad]:
         """Return when brokers wrote that they loaded the group from the log, oldest first."""
-        found: list[Load] = []
+        found: list[GroupLoad] = []
         before: int | None = None
         for each in self._events:
             if each.act == CoordinatorAct.LOADED:
-                found.append(Load(each.at_ms, before, each.broker))
+                found.append(GroupLoad(each.at_ms, before, each.broker))
             before = before if each.broker is None else each.broker
         return found
 

@@ -63,7 +63,7 @@ def _departure(
 
 
 def _as_configured(member: Member, client: ClientHistory) -> Member:
-    """Return a member with the time-outs that its client told, which no coordinator tells of a member."""
+    """Return a member with the timeouts that its client told, which no coordinator tells of a member."""
     told = client.config
     return replace(
         member,

@@ -35,7 +35,7 @@ from rebalance_streaming.observed.liveness import (
     is_poll_reason,
     is_unanswered,
 )
-from rebalance_streaming.observed.time_outs import by_life, by_own_leave, by_silence
+from rebalance_streaming.observed.timeouts import by_life, by_own_leave, by_silence
 
 #: Two looks of a prober that are further apart do not tell when a member left.
 _SEEN_MS = 5_000
@@ -66,7 +66,7 @@ def classify(of: Departure, rebalance: Rebalance) -> Departure:
     sources: tuple[LikelyClasses | None, ...] = (_by_coordinator(of),)
     unread = rebalance.is_at_least and not _knows_session(of, rebalance)
     if sources[0] is None and unread:
-        # Of commits, and of the time-outs to hold them against, nothing is known.
+        # Of commits, and of the timeouts to hold them against, nothing is known.
         sources = (_by_reports(of), _by_unread_leave(of))
     elif sources[0] is None:
         ended = None if rebalance.is_at_least and of.to_ms - of.from_ms > _SEEN_MS else _by_end(of)
@@ -90,7 +90,7 @@ def classify(of: Departure, rebalance: Rebalance) -> Departure:
 
 
 def _knows_session(of: Departure, rebalance: Rebalance) -> bool:
-    """Whether a member's session time-out is known: that of a classic member is in the log, or its client tells it."""
+    """Whether a member's session timeout is known: that of a classic member is in the log, or its client tells it."""
     return of.member.session_timeout_ms is not None or rebalance.type != GroupType.CLASSIC
 
 

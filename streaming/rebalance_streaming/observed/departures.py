@@ -101,17 +101,17 @@ class Departure:
 
     @property
     def session_ms(self) -> int:
-        """Its session time-out; the broker's default where records do not carry it."""
+        """Its session timeout; the broker's default where records do not carry it."""
         return session_of(self.member)
 
     @property
     def poll_ms(self) -> int | None:
-        """Its rebalance time-out, which is max.poll.interval of clients that enforce one; null where it is not."""
+        """Its rebalance timeout, which is max.poll.interval of clients that enforce one; null where it is not."""
         return poll_limit_ms(self.member, self.client)
 
 
 def session_of(member: Member) -> int:
-    """Return a member's session time-out in milliseconds."""
+    """Return a member's session timeout in milliseconds."""
     return member.session_timeout_ms or USUAL_SESSION_MS
 
 

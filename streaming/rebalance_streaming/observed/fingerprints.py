@@ -1,6 +1,6 @@
 """Which client library a member runs, as far as its records and its own reports tell.
 
-The default client id, the form of the subscription, the session and rebalance time-outs together narrow it down
+The default client id, the form of the subscription, the session and rebalance timeouts together narrow it down
 (catalogue §1.7); a report that names library and version decides. What follows from it is data, so that rules ask for
 a property and not for a name.
 """
@@ -37,7 +37,7 @@ class Fingerprint:
     `enforces_poll`: it leaves by itself when max.poll.interval passes without a poll. `own_heartbeats`: heartbeats
     do not depend on the application's loop. `may_starve`: yet they can fail while the application is well, because
     they share a lock, an interpreter or an event loop with it; null where that is not known. `is_guessed`: the library
-    is the likeliest of several by time-outs, assignor and subscription.
+    is the likeliest of several by timeouts, assignor and subscription.
     """
 
     library: str | None
@@ -109,7 +109,7 @@ def fingerprint(member: Member, client: ClientHistory | None = None, assignor: s
         return replace(found, enforces_poll=False)
     old = (member.subscription_version or 0) < _WITH_GENERATION
     if library == JAVA and old and session is not None and session == poll and session <= 30_000:
-        # Before KIP-62 there was one time-out and no heartbeat thread.
+        # Before KIP-62 there was one timeout and no heartbeat thread.
         return replace(found, enforces_poll=False, own_heartbeats=False)
     return found
 

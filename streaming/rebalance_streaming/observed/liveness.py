@@ -39,7 +39,7 @@ _UNANSWERED_REASON, _ANSWERED = "Consumer group session timed out", "last error 
 
 @dataclass(frozen=True, slots=True)
 class Lost:
-    """A client as far as it reported by `now_ms`, the time-outs it had, and when it was lost.
+    """A client as far as it reported by `now_ms`, the timeouts it had, and when it was lost.
 
     `joined_ms` is when it got its partitions, null where that is not known.
     """

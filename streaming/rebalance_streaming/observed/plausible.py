@@ -24,7 +24,7 @@ MOST_PARTITIONS = 20_000
 MOST_TOPICS = 10_000
 #: More records than a partition gets in nine years at a million a second; sums over all partitions fit 64 bits.
 LARGEST_OFFSET = 2**48
-#: Clocks differ, by hours at worst; and a row may tell of a time-out that is still to come.
+#: Clocks differ, by hours at worst; and a row may tell of a timeout that is still to come.
 _AHEAD_MS = 24 * 3_600_000
 _LARGEST_LOG_OFFSET = 2**62
 #: More records than a task reads in a batch; totals of a million such rows fit 64 bits.

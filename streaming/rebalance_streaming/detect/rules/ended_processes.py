@@ -35,7 +35,7 @@ from rebalance_streaming.observed.evidence import DECISIVE, MODERATE, observe, s
 from rebalance_streaming.observed.evidence import STRONG as STRONG_EVIDENCE
 from rebalance_streaming.observed.history import GroupHistory, partition_names
 from rebalance_streaming.observed.liveness import ALIVE, GONE, HEALTHY, PAUSED, RESTARTED, STARVED, UNREACHABLE
-from rebalance_streaming.observed.time_outs import may_have_overrun
+from rebalance_streaming.observed.timeouts import may_have_overrun
 
 #: In the client ids that Kafka Streams gives its consumers (StreamThread.getConsumerClientId).
 _STREAM_THREAD = "-StreamThread-"

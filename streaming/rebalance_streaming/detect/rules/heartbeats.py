@@ -34,7 +34,7 @@ from rebalance_streaming.observed.departures import POLL_TIMEOUT, SESSION_EXPIRE
 from rebalance_streaming.observed.evidence import MODERATE, observe
 from rebalance_streaming.observed.fingerprints import AIOKAFKA, KAFKA_PYTHON, KAFKAJS
 from rebalance_streaming.observed.liveness import ALIVE, GONE, HEALTHY, PAUSED, RESTARTED, STARVED, UNREACHABLE
-from rebalance_streaming.observed.time_outs import may_have_overrun
+from rebalance_streaming.observed.timeouts import may_have_overrun
 
 #: kafka-python versions whose heartbeats starve: behind an idle poll, after a dead-lock, behind a busy loop.
 _STARVATION = (

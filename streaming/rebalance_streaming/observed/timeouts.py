@@ -1,7 +1,7 @@
-"""Which time-out a member's silence, or its life in the group, matches: its session, or max.poll.interval.
+"""Which timeout a member's silence, or its life in the group, matches: its session, or max.poll.interval.
 
 Receives a departure that is measured; hands on the classes that fit, with how sure the first is. A silence that is
-shorter than both time-outs is that of a member that left in order.
+shorter than both timeouts is that of a member that left in order.
 """
 
 from __future__ import annotations
@@ -21,7 +21,7 @@ from rebalance_streaming.observed.departures import (
 from rebalance_streaming.observed.evidence import observe, seconds
 from rebalance_streaming.observed.fingerprints import LIBRDKAFKA
 
-#: A commit interval longer than this is no part of a time-out.
+#: A commit interval longer than this is no part of a timeout.
 _LONGEST_GAP_MS = 15_000
 #: A client notices late that max.poll.interval has passed (measured: up to 3.8 s).
 _LATE_LEAVE_MS = 4_500
@@ -39,7 +39,7 @@ _BROKEN_RHYTHM = 2
 
 
 def by_silence(of: Departure) -> LikelyClasses | None:
-    """Compare how long a member had not committed with its time-outs; null where no commit was due."""
+    """Compare how long a member had not committed with its timeouts; null where no commit was due."""
     if of.silence_ms is None:
         return None
     classes, evidence = _classes_of(of, of.silence_ms), _silence_evidence(of)
@@ -58,7 +58,7 @@ def by_silence(of: Departure) -> LikelyClasses | None:
 
 
 def _classes_of(of: Departure, silence: int) -> tuple[str, ...]:
-    """Return the time-outs that a silence matches; a clean leave when it is shorter than both.
+    """Return the timeouts that a silence matches; a clean leave when it is shorter than both.
 
     Where the moment of the departure is not known well enough to tell a session that ran out from a leave between two
     commits, how much of the time in question each takes decides.
@@ -121,7 +121,7 @@ def _silence_evidence(of: Departure) -> tuple[Evidence, ...]:
 
 
 def by_life(of: Departure) -> LikelyClasses:
-    """Compare how long a member that never committed was in the group with its time-outs."""
+    """Compare how long a member that never committed was in the group with its timeouts."""
     life, session, poll = None if of.joined_ms is None else of.to_ms - of.joined_ms, of.session_ms, of.poll_ms
     evidence = _silence_evidence(of)
     if life is None:
