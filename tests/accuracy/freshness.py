@@ -53,6 +53,7 @@ _JUDGED_BY = (
     "deploy/rebalance_devtools/stories/judging.py",
     "deploy/rebalance_devtools/stories/operations.py",
     "deploy/rebalance_devtools/stories/polyglot.py",
+    "deploy/rebalance_devtools/stories/production.py",
     "deploy/rebalance_devtools/stories/reported.py",
     "deploy/rebalance_devtools/stories/scenes.py",
 )

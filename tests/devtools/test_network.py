@@ -118,6 +118,23 @@ def test_a_cut_ends_connections_and_refuses_others(line: Line):
 
 
 @pytest.mark.waits
+def test_a_forgotten_connection_stays_mute(line: Line):
+    """It neither ends nor carries anything, even afterwards; one that is opened meanwhile works."""
+    with line.connect("orders-1") as connection:
+        receive(connection, len(first_request("orders-1")))
+        line.network.set_fault("orders-1", Fault.FORGOTTEN)
+        connection.sendall(b"a" * 10)
+        with line.connect("orders-1") as again:
+            assert receive(again, len(first_request("orders-1"))) == first_request("orders-1")
+            line.network.set_fault("orders-1", Fault.NONE)
+            again.sendall(b"b" * 10)
+            assert receive(again, 10) == b"b" * 10
+        connection.settimeout(0.3)
+        with pytest.raises(TimeoutError):
+            connection.recv(1)
+
+
+@pytest.mark.waits
 def test_delay_is_of_both_ways(line: Line):
     """What goes there and back is late by twice the delay."""
     with line.connect("orders-1") as connection:

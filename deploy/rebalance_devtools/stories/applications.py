@@ -182,14 +182,38 @@ def start_connectors(play: Play, *, first: int = 0, count: int = 3) -> None:
         await_tasks(play, f"source-{number}")
 
 
-def await_tasks(play: Play, connector: str, *, count: int = 1) -> None:
-    """Wait until so many tasks of a connector run."""
+def await_tasks(play: Play, connector: str, *, count: int = 1, state: str = "RUNNING") -> None:
+    """Wait until a connector has so many tasks, all of them in one state."""
 
-    def running() -> bool:
+    def reached() -> bool:
         found = ask_connect(play, f"/connectors/{connector}/status")
-        return bool(found) and [each["state"] for each in found["tasks"]] == ["RUNNING"] * count
+        return bool(found) and [each["state"] for each in found["tasks"]] == [state] * count
 
-    play.wait(running, f"the tasks of {connector} to run", 120)
+    play.wait(reached, f"the tasks of {connector} to be {state}", 120)
+
+
+def start_sink(play: Play, name: str, **settings: str) -> dict[str, str]:
+    """Start a worker with a sink connector of one task, which is a member of the play's group, and return its settings.
+
+    Keys of `settings`, which go over the usual ones, have underscores for dots. The worker's own group is another one.
+    """
+    play.start("w1", group=f"{play.group}-workers")
+    parameters = play.parameters
+    config = {
+        "connector.class": "org.apache.kafka.connect.file.FileStreamSinkConnector",
+        "tasks.max": "1",
+        "file": str(play.directory / "sink.txt"),
+        "topics": play.topic,
+        "consumer.override.group.id": play.group,
+        "consumer.override.session.timeout.ms": str(parameters["session_ms"]),
+        "consumer.override.heartbeat.interval.ms": str(parameters["heartbeat_ms"]),
+        **{key.replace("_", "."): value for key, value in settings.items()},
+    }
+    wanted = {"name": name, "config": config}
+    play.wait(partial(ask_connect, play, "/connectors", wanted), "Connect to take the sink", 120)
+    await_tasks(play, name)
+    play.wait(lambda: play.generation > 0, "the sink to have its partitions", 60)
+    return config
 
 
 def connect_worker_lost(play: Play) -> None:

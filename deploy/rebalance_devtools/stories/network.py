@@ -33,23 +33,32 @@ _MOST_RETRANSMITS = 6
 
 
 class Fault(StrEnum):
-    """What a network does to a client: `SILENT` holds everything back, `CUT` ends connections and refuses new ones."""
+    """What a network does to a client: `SILENT` holds everything back, `CUT` ends connections and refuses new ones.
+
+    `FORGOTTEN` holds back for ever what goes over connections that are open, as a firewall that lost its state does;
+    new ones work.
+    """
 
     NONE = "none"
     SILENT = "silent"
     CUT = "cut"
     DELAY = "delay"
     LOSS = "loss"
+    FORGOTTEN = "forgotten"
 
 
 @dataclass(slots=True)
 class Route:
-    """One client's way to the broker. `delay_seconds` belongs to `DELAY` (each way), `loss` (0 to 1) to `LOSS`."""
+    """One client's way to the broker. `delay_seconds` belongs to `DELAY` (each way), `loss` (0 to 1) to `LOSS`.
+
+    `forgotten` is how often its connections were.
+    """
 
     host: str
     fault: Fault = Fault.NONE
     delay_seconds: float = 0.0
     loss: float = 0.0
+    forgotten: int = 0
     changed: asyncio.Event = field(default_factory=asyncio.Event)
 
 
@@ -98,6 +107,7 @@ class Network:
         def change() -> None:
             route = self._routes[client_id]
             route.fault, route.delay_seconds, route.loss = fault, delay_seconds, loss
+            route.forgotten += fault == Fault.FORGOTTEN
             route.changed.set()
             route.changed = asyncio.Event()
 
@@ -159,12 +169,13 @@ class Network:
     ) -> None:
         """Carry one direction: what is late keeps its order, and what comes behind it waits."""
         late: asyncio.Queue[tuple[float, bytes]] = asyncio.Queue()
+        opened = route.forgotten
 
         async def deliver() -> None:
             while True:
                 at, chunk = await late.get()
                 await asyncio.sleep(at - self._loop.time())
-                await _while_silent(route)
+                await _while_silent(route, opened)
                 if not chunk:
                     return
                 writer.write(chunk)
@@ -203,8 +214,9 @@ async def _read_client_id(reader: asyncio.StreamReader) -> tuple[bytes, str]:
     return head + name, name.decode(errors="replace")
 
 
-async def _while_silent(route: Route) -> None:
-    while route.fault == Fault.SILENT:
+async def _while_silent(route: Route, opened: int) -> None:
+    """Wait while nothing is carried over a connection that was opened when the route was forgotten so often."""
+    while route.fault == Fault.SILENT or route.forgotten > opened:
         await route.changed.wait()
 
 

@@ -39,7 +39,7 @@ from rebalance_devtools.stories.acting import (
     session_seconds,
     take_broker_away,
 )
-from rebalance_devtools.stories.applications import ask_connect, await_tasks
+from rebalance_devtools.stories.applications import ask_connect, await_tasks, start_sink
 from rebalance_devtools.stories.forms import (
     COOPERATIVE,
     NEW,
@@ -228,20 +228,7 @@ def sink_grows(play: Play) -> None:
     partitions, name = play.parameters["partitions"], f"sink-{play.seed}"
     play.create_topic(partitions)
     play.traffic(per_second=play.parameters["records_per_second"], partitions=partitions)
-    play.start("w1", group=f"{play.group}-workers")
-    config = {
-        "connector.class": "org.apache.kafka.connect.file.FileStreamSinkConnector",
-        "tasks.max": "1",
-        "file": str(play.directory / "sink.txt"),
-        "topics": play.topic,
-        "consumer.override.group.id": play.group,
-        **{f"consumer.override.{key}": str(value) for key, value in _member(play.parameters).items()},
-    }
-    play.wait(
-        lambda: ask_connect(play, "/connectors", {"name": name, "config": config}), "Connect to take the sink", 120
-    )
-    await_tasks(play, name)
-    play.wait(lambda: play.generation > 0, "the sink to have its partitions", 60)
+    config = start_sink(play, name)
     calm(play)
     generation = play.generation
     ask_connect(play, f"/connectors/{name}/config", {**config, "tasks.max": "3"}, method="PUT")
@@ -312,13 +299,6 @@ def broker_and_client_lost(play: Play) -> None:
     play.tell("", "broker_stopped", node=node)
     await_loss(play, generation)
     afterwards(play)
-
-
-def _member(parameters: Parameters) -> dict[str, int]:
-    return {
-        "session.timeout.ms": parameters["session_ms"],
-        "heartbeat.interval.ms": parameters["heartbeat_ms"],
-    }
 
 
 def _kip848_java(parameters: Parameters) -> ClientSpec:

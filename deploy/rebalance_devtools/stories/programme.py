@@ -11,6 +11,7 @@ from rebalance_devtools.stories.conditions import CONDITIONS
 from rebalance_devtools.stories.families import FAMILIES
 from rebalance_devtools.stories.operations import OPERATIONS
 from rebalance_devtools.stories.polyglot import POLYGLOT
+from rebalance_devtools.stories.production import PRODUCTION
 from rebalance_devtools.stories.reported import REPORTED
 from rebalance_devtools.stories.scenes import SCENES
 from rebalance_devtools.stories.story import Story
@@ -22,7 +23,7 @@ FOUNDING = (idle_lock.FAST, join_barrier.STORY, long_batches.STORY, held_interpr
 VARIANTS = (idle_lock.UPGRADED, idle_lock.REAL, owner_lock.UPGRADED)
 
 #: What the judgement is measured on, see tests/accuracy/families.toml.
-MEASURED = (*FAMILIES, *APPLICATIONS, *POLYGLOT, *CONDITIONS, *COMPANY, *REPORTED, *OPERATIONS)
+MEASURED = (*FAMILIES, *APPLICATIONS, *POLYGLOT, *CONDITIONS, *COMPANY, *REPORTED, *OPERATIONS, *PRODUCTION)
 
 STORIES = {story.id: story for story in (*FOUNDING, *VARIANTS, *SCENES, *MEASURED, *PAIRS)}
 

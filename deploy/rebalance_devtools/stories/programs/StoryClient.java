@@ -1,6 +1,7 @@
 import java.nio.file.Files;
 import java.nio.file.Path;
 import java.time.Duration;
+import java.util.Arrays;
 import java.util.Collection;
 import java.util.HashMap;
 import java.util.List;
@@ -25,12 +26,13 @@ import org.apache.kafka.common.serialization.ByteArrayDeserializer;
  * for this program: poll_for_ms (after the first assignment it polls so long, then never again), record_ms (work on
  * each record), revoke_ms (work when partitions are given up), quick_batches and quick_record_ms (how many batches are quick at first, and how quick), commit (true:
  * commitSync after each batch), stall_ms (work on the next records, once for each file
- * stall_file that it finds), assign_ms (what SlowAssignor takes),
- * enforce_ms (ask for a rebalance this often). All others are the client's. SIGTERM closes it in order.
+ * stall_file that it finds), assign_ms (what SlowAssignor takes), fails_of (go back to a record of that value and try
+ * again a second later, for ever), enforce_ms (ask for a rebalance this often). All others are the client's. SIGTERM closes it in order.
  */
 public class StoryClient {
     private static final Map<String, String> program = new HashMap<>();
     private static volatile boolean stopping;
+    private static boolean failing;
     private static String name;
     private static long assignedAtMs;
     private static long enforcedAtMs;
@@ -71,6 +73,7 @@ public class StoryClient {
             if (!records.isEmpty()) {
                 tell("records", ",\"count\":" + records.count() + ",\"ranges\":" + ranges(records));
                 stall();
+                retry(records);
                 process(records.count(), batch++);
                 if (program.containsKey("record_ms")) {
                     tell("processed", ",\"count\":" + records.count());
@@ -92,6 +95,21 @@ public class StoryClient {
         if (program.containsKey("stall_file") && Files.deleteIfExists(Path.of(program.get("stall_file")))) {
             tell("stalls", ",\"milliseconds\":" + number("stall_ms", 0));
             work(number("stall_ms", 0));
+        }
+    }
+
+    /** Goes back to a record that it fails on, as an error handler does that tries for ever. */
+    private static void retry(ConsumerRecords<byte[], byte[]> records) throws Exception {
+        byte[] failed = program.containsKey("fails_of") ? program.get("fails_of").getBytes() : null;
+        for (ConsumerRecord<byte[], byte[]> record : records) {
+            if (failed != null && Arrays.equals(record.value(), failed)) {
+                consumer.seek(new TopicPartition(record.topic(), record.partition()), record.offset());
+                if (!failing) {
+                    tell("fails", ",\"partition\":" + record.partition() + ",\"offset\":" + record.offset());
+                }
+                failing = true;
+                work(1_000);
+            }
         }
     }
 

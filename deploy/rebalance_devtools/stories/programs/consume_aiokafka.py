@@ -21,12 +21,17 @@ from rebalance_devtools.stories.programs.telling import Teller
 
 @dataclass
 class Spec:
-    """What to run. SIGUSR1 makes the program compute for `stall_ms` without giving the event loop back."""
+    """What to run.
+
+    SIGUSR1 makes the program compute for `stall_ms` without giving the event loop back or, with `stall_awaits`, wait
+    that long for something else before it asks for records again.
+    """
 
     name: str
     topic: str
     settings: dict[str, Any]
     stall_ms: int = 0
+    stall_awaits: bool = False
 
 
 class Listener(ConsumerRebalanceListener):
@@ -58,9 +63,12 @@ def stall(spec: Spec, teller: Teller) -> None:
 
 async def consume(spec: Spec, teller: Teller) -> None:
     """Consume until SIGTERM."""
-    loop, stopped = asyncio.get_running_loop(), asyncio.Event()
+    loop, stopped, awaited = asyncio.get_running_loop(), asyncio.Event(), asyncio.Event()
     loop.add_signal_handler(signal.SIGTERM, stopped.set)
-    loop.add_signal_handler(signal.SIGUSR1, stall, spec, teller)
+    if spec.stall_awaits:
+        loop.add_signal_handler(signal.SIGUSR1, awaited.set)
+    else:
+        loop.add_signal_handler(signal.SIGUSR1, stall, spec, teller)
     consumer = AIOKafkaConsumer(**spec.settings)
     consumer.subscribe([spec.topic], listener=Listener(teller, consumer))
     await consumer.start()
@@ -68,6 +76,10 @@ async def consume(spec: Spec, teller: Teller) -> None:
     while not stopped.is_set():
         found = await consumer.getmany(timeout_ms=200)
         teller.tell_records((each.topic, each.partition, each.offset) for batch in found.values() for each in batch)
+        if awaited.is_set():
+            awaited.clear()
+            teller.tell("stalls", milliseconds=spec.stall_ms)
+            await asyncio.sleep(spec.stall_ms / 1000)
     await consumer.stop()
     teller.tell("closed")
 

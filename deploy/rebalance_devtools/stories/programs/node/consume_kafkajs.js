@@ -3,7 +3,8 @@
 //   node consume_kafkajs.js '{"name": …, "topic": …, "group": …, "bootstrap": …, …}'
 //
 // SIGTERM closes it in order. SIGUSR1 makes it work on the next record for stall_ms: without blocking the event loop,
-// and without a heartbeat, because KafkaJS sends those between records.
+// and without a heartbeat, because KafkaJS sends those between records. Its handler throws at a record whose value is
+// fails_of, every time.
 'use strict'
 
 const { Kafka, logLevel } = require('kafkajs')
@@ -63,6 +64,9 @@ async function main() {
         const offset = Number(message.offset)
         tell('records', { count: 1, ranges: [[topic, partition, offset, offset]] })
         await work()
+        if (wanted.fails_of !== undefined && String(message.value) === wanted.fails_of) {
+          throw new Error('cannot work on this record')
+        }
       },
     }),
   )
