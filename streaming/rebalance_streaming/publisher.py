@@ -176,16 +176,13 @@ class Publisher:
             topic, error, f"rows of {topic} are refused, and sent again later: {error.str()}{_advice(topic, error)}"
         )
 
-    def _serve(self, flush_seconds: float | None = None) -> None:
-        """Let the client tell what became of rows, of all of them if there is time for that (null: there is none).
+    def _serve(self, seconds: float = 0.0) -> None:
+        """Let the client tell what became of rows, in so long at most; it may raise, once, that it cannot go on.
 
-        What it raises then, once, is that it cannot go on.
+        Its `flush` would go on with callbacks after that, which fail within the interpreter.
         """
         try:
-            if flush_seconds is None:
-                self._producer.poll(0)
-            else:
-                self._producer.flush(flush_seconds)
+            self._producer.poll(seconds)
         except KafkaException as error:
             self._is_broken = True
             self._renewal.begin(self._clock())
