@@ -203,9 +203,14 @@ def test_a_static_members_upgrade_is_a_replacement():
 
 
 def test_static_restarts_of_a_consumer_group_are_replacements():
-    """-2, then the same instance under a new id: no epoch."""
+    """-2, then the same instance under a new id: no epoch. Who replaced whom is kept, as of classic groups."""
     states, _ = fold_all("new-java-static-restarts")
-    assert [state.picture.counters.members_replaced for state in states.values()] == [1]
+    (picture,) = (state.picture for state in states.values())
+    assert picture.counters.members_replaced == 1
+    (replaced,) = picture.replacements
+    assert replaced.group_instance_id
+    assert replaced.old_member_id != replaced.new_member_id
+    assert replaced.old_host == replaced.new_host != ""
 
 
 def test_topics_of_a_consumer_group_have_names():

@@ -14,6 +14,7 @@ from dataclasses import dataclass, replace
 from typing import Any
 
 from rebalance_contract import (
+    KEPT_REPLACEMENTS,
     Generation,
     GroupSnapshot,
     GroupState,
@@ -23,6 +24,7 @@ from rebalance_contract import (
     Partitions,
     RebalanceOutcome,
     RebalanceReason,
+    Replacement,
 )
 from rebalance_streaming.groups import episodes
 from rebalance_streaming.groups.classic import member_change
@@ -93,7 +95,7 @@ def _on_member(draft: FoldDraft, record: GroupRecord, kind: _Kind) -> None:
         return
     described = _describe(known, member_id, record.value, kind)
     if known is None or not known.client_id:
-        _arrive(draft, described)
+        _arrive(draft, described, record.timestamp_ms)
     elif (known.topics, known.topic_regex) != (described.topics, described.topic_regex):
         changes = draft.changes
         draft.changes = replace(
@@ -120,15 +122,18 @@ def _describe(known: Member | None, member_id: str, value: Any, kind: _Kind) -> 
     )
 
 
-def _arrive(draft: FoldDraft, member: Member) -> None:
+def _arrive(draft: FoldDraft, member: Member, at_ms: int) -> None:
     """Note a new member; one with the instance id of a member just removed is that one, restarted."""
     changes = draft.changes
     instance = member.group_instance_id
     same = [old for old in changes.departed if instance and old.group_instance_id == instance]
-    if same:
-        counters = draft.picture.counters
+    if instance and same:
+        counters, old = draft.picture.counters, same[-1]
+        replaced = Replacement(at_ms, instance, old.member_id, member.member_id, old.host, member.host)
         draft.picture = replace(
-            draft.picture, counters=replace(counters, members_replaced=counters.members_replaced + 1)
+            draft.picture,
+            counters=replace(counters, members_replaced=counters.members_replaced + 1),
+            replacements=(*draft.picture.replacements, replaced)[-KEPT_REPLACEMENTS:],
         )
         draft.changes = replace(changes, departed=tuple(old for old in changes.departed if old not in same))
         return

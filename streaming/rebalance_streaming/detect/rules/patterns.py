@@ -340,12 +340,12 @@ def _is_back_later(look: GroupView, past: ExplainedDeparture) -> bool:
 
 
 def _replaced_once(left: list[ExplainedDeparture], came: list[Member], width: dict[Slot, int]) -> bool:
-    """Whether as many of the same kind came as left, and nobody went twice."""
+    """Whether as many of the same kind came as left, but for the one whose turn it is, and nobody went twice."""
     slots = Counter(slot_of(each.member) for each in left)
     again = {each.member.member_id for each in left} & {member.member_id for member in came}
     twice = any(count > width.get(slot, 1) for slot, count in slots.items())
     alike = {each.member.topics for each in left} == {member.topics for member in came}
-    return alike and not again and not twice and len(left) - 1 <= len(came) <= len(left)
+    return alike and not again and not twice and max(2, len(left) - 1) <= len(came) <= len(left)
 
 
 def _arrived(rebalance: Rebalance, member: Member) -> bool:
