@@ -14,7 +14,7 @@ TEXT = (ROOT / "CONTRIBUTING.md").read_text()
 WRITTEN = {".py", ".toml", ".yml", ".js"}
 #: Name of an example -> the places that adding it took.
 EXAMPLES = {
-    "epoch_churn": {
+    "assigning_stuck": {
         "streaming/rebalance_streaming/detect/diagnoses/kip848.toml",
         "streaming/rebalance_streaming/detect/rules/kip848.py",
         "tests/detect/test_kip848.py",
