@@ -101,6 +101,40 @@ def test_a_jump_is_told_with_what_did_it(story):
     assert (found.rule, found.variant, found.confidence, found.severity, len(found.subject.partitions)) == expected
 
 
+def deleted(*events: Event, offsets: dict[int, int]) -> GroupHistory:
+    """Delete a stopped group's offsets, let 400 records come, start it again, and let it commit."""
+    gone = commits(T0 + 40 * SECOND, dict.fromkeys(range(4), None))
+    back_ms = T0 + 60 * SECOND
+    return history(
+        *events,
+        *emptied(),
+        gone,
+        probe(T0 + 55 * SECOND, ends=dict.fromkeys(range(4), 10_900)),
+        rebalance(back_ms, [], [A, B]),
+        picture(back_ms, A, B),
+        commits(back_ms + 10 * SECOND, offsets),
+    )
+
+
+@pytest.mark.parametrize(
+    ("offsets", "rule", "records"),
+    [
+        (dict.fromkeys(range(4), 10_950), "offset_skip", 4 * 400),
+        (dict.fromkeys(range(4), 20), "offset_rewind", 4 * (10_500 - 20)),
+        ({0: 10_500}, None, 0),
+    ],
+    ids=["from the end", "from the beginning", "where it was"],
+)
+def test_where_a_group_begins_whose_offsets_were_deleted_is_told(
+    offsets: dict[int, int], rule: str | None, records: int
+):
+    """However few they are, the records between what was deleted and the end at its return were read by nobody."""
+    known = deleted(*working(), offsets=offsets)
+    found = [*verdicts(offset_rewind, known, 2 * MINUTE), *verdicts(offset_skip, known, 2 * MINUTE)]
+    assert [(each.rule, each.variant) for each in found] == ([(rule, "after_expiry")] if rule else [])
+    assert not found or f"by {records:,}".replace(",", "") in found[0].summary.replace(",", "")
+
+
 QUIET = {
     "working": history(*working()),
     "a burst is consumed": jumped(*working(), offsets=dict.fromkeys(range(4), 90_000)),

@@ -86,13 +86,17 @@ class Rhythm:
 
 @dataclass(frozen=True, slots=True)
 class Jump:
-    """A committed offset that went back, or ahead by far more than its usual step."""
+    """A committed offset that went back, or ahead by far more than its usual step, or is another than was forgotten.
+
+    `deleted_ms`: when its coordinator had forgotten the one before; null: it had not.
+    """
 
     topic: str
     partition: int
     at_ms: int
     before: int
     after: int
+    deleted_ms: int | None = None
 
 
 class Progress:
@@ -138,13 +142,15 @@ class Progress:
         for place, partition, offset, at_ms, from_ms in zip(
             at.tolist(), commits.partitions, commits.offsets, *times, strict=True
         ):
+            deleted_ms = _known(topic.deleted_ms[place])
             topic.deleted_ms[place] = UNKNOWN if offset is not None else at_ms
             if offset is None:
                 continue
             bounded = min(offset, LARGEST_OFFSET)
             before = int(topic.offsets[-1, place])
-            if before != UNKNOWN and (bounded < before or _is_jump_ahead(topic.offsets[:, place], bounded)):
-                self.jumps.append(Jump(name, partition, at_ms, before, bounded))
+            ahead = deleted_ms is not None and bounded > before
+            if before != UNKNOWN and (bounded < before or ahead or _is_jump_ahead(topic.offsets[:, place], bounded)):
+                self.jumps.append(Jump(name, partition, at_ms, before, bounded, deleted_ms))
             if bounded != before:
                 topic.advanced_ms[place] = at_ms
             if topic.first_ms[place] == UNKNOWN:
@@ -157,27 +163,31 @@ class Progress:
         times, earlier = (np.asarray(each, dtype=np.int64) for each in (commits.committed_at_ms, commits.first_at_ms))
         deleted = np.array([offset is None for offset in commits.offsets])
         offsets = _bounded(as_array(commits.offsets))
-        topic.deleted_ms[at] = np.where(deleted, times, UNKNOWN)
         kept = at[~deleted]
+        deleted_before = topic.deleted_ms[kept]
+        topic.deleted_ms[at] = np.where(deleted, times, UNKNOWN)
         times, earlier, offsets = times[~deleted], earlier[~deleted], offsets[~deleted]
         moved = topic.offsets[-1, kept] != offsets
-        self._note_jumps(name, topic, kept, times, offsets)
+        self._note_jumps(name, topic, kept, (times, offsets, deleted_before))
         topic.advanced_ms[kept] = np.where(moved, times, topic.advanced_ms[kept])
         topic.first_ms[kept] = np.where(topic.first_ms[kept] == UNKNOWN, times, topic.first_ms[kept])
         for ring, newest in ((topic.times, times), (topic.earlier, earlier), (topic.offsets, offsets)):
             ring[:-1, kept] = ring[1:, kept]
             ring[-1, kept] = newest
 
-    def _note_jumps(self, name: str, topic: CommitRings, kept: Ints, times: Ints, offsets: Ints) -> None:
+    def _note_jumps(self, name: str, topic: CommitRings, kept: Ints, committed: tuple[Ints, Ints, Ints]) -> None:
+        """Note jumps of columns; `committed` are times, offsets, and when the offsets before were deleted (-1: not)."""
+        times, offsets, deleted_ms = committed
         third, second, before = topic.offsets[-3:, kept]
         step = offsets - before
-        back = (before != UNKNOWN) & (step < 0)
+        # What was forgotten is committed anew wherever its members began.
+        sure = (before != UNKNOWN) & ((step < 0) | ((deleted_ms != UNKNOWN) & (step > 0)))
         # A jump is many times longer than every step before it, so than the last one: few are looked at one by one.
         ahead = (third != UNKNOWN) & (step > _SMALLEST_JUMP) & (step > _UNUSUAL_STEP * np.abs(before - second))
-        for i in np.flatnonzero(back | ahead).tolist():
-            if back[i] or _is_jump_ahead(topic.offsets[:, kept[i]], int(offsets[i])):
-                partition = int(topic.partitions[kept[i]])
-                self.jumps.append(Jump(name, partition, int(times[i]), int(before[i]), int(offsets[i])))
+        for i in np.flatnonzero(sure | ahead).tolist():
+            if sure[i] or _is_jump_ahead(topic.offsets[:, kept[i]], int(offsets[i])):
+                place, deleted = int(topic.partitions[kept[i]]), _known(deleted_ms[i])
+                self.jumps.append(Jump(name, place, int(times[i]), int(before[i]), int(offsets[i]), deleted))
 
     def take_ends(self, ends: Mapping[str, TopicOffsets], stable: Mapping[str, TopicOffsets], at_ms: int) -> bool:
         """Take up probed end offsets, of a topic only newer ones; returns whether any is another than before."""

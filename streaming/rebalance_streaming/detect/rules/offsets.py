@@ -76,6 +76,8 @@ def _is_jump(look: GroupView, jump: Jump) -> bool:
     it is.
     """
     place, progress = (jump.topic, jump.partition), look.history.progress
+    if jump.deleted_ms is not None:
+        return _moved_by(look, jump) > 0
     steps = list(commit_steps(progress, place, jump.at_ms - 1))
     sizes, factor = [step for _, step, _ in steps if step > 0] or [1], look.thresholds.jump_factor
     # How fast it once caught up is how far it may go ahead again; what is committed late is behind by a usual step.
@@ -91,6 +93,20 @@ def _is_jump(look: GroupView, jump: Jump) -> bool:
     # Whether more than it did in one step still waited behind some of them.
     ends = ((step, offset, progress.end_at(*place, at_ms)) for at_ms, step, offset in steps if step > 0)
     return any(end is not None and end - offset > step for step, offset, end in ends)
+
+
+def _moved_by(look: GroupView, jump: Jump) -> int:
+    """Return how many records a jump leaves out, or repeats.
+
+    Ahead of an offset that was forgotten it is what had come until the group's members were back; the rest they read.
+    """
+    if jump.deleted_ms is None or jump.after < jump.before:
+        return abs(jump.after - jump.before)
+    back = (
+        each.started_before_ms for each in reversed(look.history.in_order()) if each.started_before_ms <= jump.at_ms
+    )
+    end = look.history.progress.estimated_end_at(jump.topic, jump.partition, next(back, jump.at_ms))
+    return max(0, min(jump.after, jump.after if end is None else end) - jump.before)
 
 
 def _was_empty(history: GroupHistory, at_ms: int) -> bool:
@@ -118,7 +134,7 @@ def _jump_verdict(look: GroupView, burst: Sequence[Jump], *, ahead: bool) -> Ver
         severity=None if not meant else Severity.TICKET if ahead else Severity.INFO,
         variant=variant,
         partitions=names,
-        records=sum(abs(each.after - each.before) for each in burst),
+        records=sum(_moved_by(look, each) for each in burst),
         why=why,
         place=f"{first.topic}-{first.partition}",
         jump=first,
@@ -134,6 +150,8 @@ def _jump_verdict(look: GroupView, burst: Sequence[Jump], *, ahead: bool) -> Ver
 def _mechanism(look: GroupView, burst: Sequence[Jump]) -> tuple[str | None, float, str]:
     """Return (variant, confidence, what probably did it) of jumps of one moment."""
     history, at_ms = look.history, burst[0].at_ms
+    if any(each.deleted_ms is not None for each in burst):
+        return AFTER_EXPIRY, STRONG, "its offsets were deleted, or expired, so auto.offset.reset decided where it began"
     if _absence_before(history, at_ms) >= _NEARLY * look.thresholds.retention_ms:
         return AFTER_EXPIRY, PLAUSIBLE, "its offsets had expired, so auto.offset.reset decided where it began"
     if _was_empty(history, at_ms):
