@@ -48,6 +48,7 @@ _JUDGED_BY = (
     "deploy/rebalance_devtools/stories/applications.py",
     "deploy/rebalance_devtools/stories/company.py",
     "deploy/rebalance_devtools/stories/conditions.py",
+    "deploy/rebalance_devtools/stories/everyday.py",
     "deploy/rebalance_devtools/stories/families.py",
     "deploy/rebalance_devtools/stories/forms.py",
     "deploy/rebalance_devtools/stories/judging.py",
