@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import pytest
+
 from mock_cluster import MockCluster, break_down
 from rebalance_contract import LogTotals, QueryStatus, decode_status
 from rebalance_contract.epochs import WRITER_HEADER
@@ -10,6 +12,7 @@ from rebalance_streaming.publisher import Publisher
 from rebalance_streaming.spark import job
 
 
+@pytest.mark.waits
 def test_a_client_that_cannot_go_on_ends_no_stream():
     """Statuses and eras that it was given are published by the next one, the latest of each key."""
     cluster, said, now = MockCluster(), list[str](), [1_000.0]

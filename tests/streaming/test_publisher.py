@@ -12,6 +12,9 @@ from rebalance_contract.epochs import WRITER_HEADER, RowWriter
 from rebalance_streaming import publisher as module
 from rebalance_streaming.publisher import Publisher
 
+#: The client of each test looks for its topic first.
+pytestmark = pytest.mark.waits
+
 LONG_SECONDS = 60.0
 DENIED = KafkaError.TOPIC_AUTHORIZATION_FAILED
 #: After this one the client does not look for the topic anew, which takes a moment.
@@ -71,7 +74,7 @@ def test_a_refused_row_is_sent_again(published: Published):
 
 def test_one_topic_is_paused_and_one_line_says_so(published: Published):
     """Whatever the number of keys; others go on, and after minutes it is said again."""
-    published.cluster.refuse(*[DENIED] * 50)
+    published.cluster.refuse(*[DENIED] * 1_000)
     for number in range(20):
         published.put(str(number), b"1")
     assert published.flush() == 20
@@ -104,11 +107,14 @@ def test_pauses_grow_until_something_is_delivered(published: Published):
 def test_a_newer_row_is_not_replaced_by_a_refused_one(published: Published):
     """It waits while the older one is under way, and is sent instead of it once that was refused."""
     published.cluster.refuse(REFUSED)
+    # So that it is under way until the newer one waits.
+    published.cluster.take_leader("a")
     published.put("k", b"1")
     published.publisher.send()
     published.put("k", b"2")
     published.publisher.send()
     assert published.publisher.waiting() == 2
+    published.cluster.give_leader("a")
     assert [published.flush(), published.flush(later=1)] == [1, 0]
     assert published.rows() == [(b"k", b"2")]
 
@@ -141,6 +147,8 @@ def test_what_nobody_can_deliver_is_dropped(published: Published):
 
 def test_a_client_that_cannot_go_on_is_replaced(published: Published):
     """What it held, and what was refused since, comes with the next one, the newer row of a key before the older."""
+    # So that nothing of it is delivered before.
+    published.cluster.take_leader("a")
     published.put("k", b"1")
     published.put("l", b"1")
     published.publisher.send()
@@ -149,6 +157,7 @@ def test_a_client_that_cannot_go_on_is_replaced(published: Published):
     published.put("m", b"1")
     published.publisher.send()
     assert published.flush() == 3
+    published.cluster.give_leader("a")
     assert published.flush(later=1) == 0
     assert sorted(published.rows()) == [(b"k", b"2"), (b"l", b"1"), (b"m", b"1")]
     (line,) = published.said
