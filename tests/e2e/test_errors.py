@@ -18,6 +18,7 @@ from confluent_kafka.admin import (
     ResourceType,
 )
 
+from authorized import AUTHORIZED
 from rebalance_deploy.embedded.kafka import EmbeddedKafka
 from rebalance_streaming.spark.checkpoint import LAYOUT, Baseline
 from waiting import wait_for
@@ -91,12 +92,7 @@ def test_a_port_in_use_is_named(broker: EmbeddedKafka):
 
 def test_missing_permissions_are_named(make_broker: MakeBroker, tmp_path: Path):
     """Reading the offsets topic, and creating the monitor's own, need rights: the sentence says which."""
-    broker = make_broker(
-        **{
-            "authorizer.class.name": "org.apache.kafka.metadata.authorizer.StandardAuthorizer",
-            "allow.everyone.if.no.acl.found": "true",
-        }
-    )
+    broker = make_broker(**AUTHORIZED)
     # The right to create topics anywhere would do as well.
     deny(broker, "kafka-cluster", AclOperation.CREATE, ResourceType.BROKER)
     deny(broker, "rebalance-monitor.groups", AclOperation.CREATE)

@@ -12,6 +12,7 @@ from confluent_kafka.admin import (
     ResourceType,
 )
 
+from authorized import AUTHORIZED
 from making_topics import create_topic
 from rebalance_contract.topics import TOPICS
 from rebalance_deploy.embedded.kafka import EmbeddedKafka
@@ -21,11 +22,6 @@ from rebalance_streaming.errors import StreamError
 from waiting import wait_for
 
 pytestmark = pytest.mark.broker
-
-AUTHORIZED = {
-    "authorizer.class.name": "org.apache.kafka.metadata.authorizer.StandardAuthorizer",
-    "allow.everyone.if.no.acl.found": "true",
-}
 
 
 def config_for(broker: EmbeddedKafka) -> StreamConfig:

@@ -13,6 +13,7 @@ from confluent_kafka.admin import (
     ResourceType,
 )
 
+from authorized import AUTHORIZED
 from making_topics import create_topic
 from rebalance_kafka.follower import read_to_end
 from rebalance_streaming.cluster import QUIET
@@ -21,10 +22,6 @@ from waiting import wait_for
 
 pytestmark = pytest.mark.broker
 
-AUTHORIZED = {
-    "authorizer.class.name": "org.apache.kafka.metadata.authorizer.StandardAuthorizer",
-    "allow.everyone.if.no.acl.found": "true",
-}
 TOPIC, CLUSTER = (ResourceType.TOPIC, "*"), (ResourceType.BROKER, "kafka-cluster")
 PLACES, LITERAL, DENY = (TOPIC, CLUSTER), ResourcePatternType.LITERAL, AclPermissionType.DENY
 

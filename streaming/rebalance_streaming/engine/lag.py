@@ -15,7 +15,7 @@ bound only.
 
 from __future__ import annotations
 
-from collections.abc import Callable, Sequence
+from collections.abc import Callable
 from dataclasses import dataclass, field
 
 import numpy as np
@@ -33,7 +33,7 @@ from rebalance_contract import (
 )
 from rebalance_streaming.activity.offsets import UNKNOWN, Ints, filled, grown, put
 from rebalance_streaming.engine.ends import Oldest, TopicEnds, lags_of, older, oldest_unread, sample
-from rebalance_streaming.engine.panes import PaneRing
+from rebalance_streaming.engine.panes import PaneNumbers, PaneRing
 from rebalance_streaming.engine.positions import TopicPositions, forget_released, is_as_told, learn_committed, move
 from rebalance_streaming.observed.plausible import may_grow
 
@@ -241,8 +241,8 @@ class LagTable:
     def windows(self, group: str, now_ms: int) -> dict[str, LagWindow]:
         """Return the group's sliding windows that end at `now_ms`, by name."""
         known = self._groups.get(group, _Group())
-        rings = tuple(each.items() for each in (known.commits, known.lag_max, known.lag_seen, known.seen_ms))
-        return {name: _window(rings, now_ms, length) for name, length in WINDOWS_MS.items()}
+        rings = [each.items() for each in (known.commits, known.lag_max, known.lag_seen, known.seen_ms)]
+        return {name: _window(*rings, now_ms=now_ms, length_ms=length) for name, length in WINDOWS_MS.items()}
 
     def pane_times(self, group: str) -> list[int]:
         """Return when the panes of the group that have anything began, in no order."""
@@ -331,18 +331,30 @@ def _topic_lag(positions: TopicPositions, lags: Ints) -> TopicLag:
     return TopicLag(positions.partitions.tolist(), positions.committed.tolist(), told, total)
 
 
-def _window(rings: Sequence[tuple[Ints, Ints]], now_ms: int, length_ms: int) -> LagWindow:
-    """Return a window from panes and numbers of commits, largest lags, lags last seen, and when they were seen."""
+def _window(
+    commits: PaneNumbers,
+    lag_max: PaneNumbers,
+    lag_seen: PaneNumbers,
+    seen_ms: PaneNumbers,
+    *,
+    now_ms: int,
+    length_ms: int,
+) -> LagWindow:
     oldest = (now_ms - length_ms) // PANE_MS
-    begins = [int(panes.searchsorted(oldest, side="right")) for panes, _ in rings]
-    commits, largest, seen, times = (numbers[begin:] for (_, numbers), begin in zip(rings, begins, strict=True))
     # The lag that was last measured before the window began held on into it.
-    before = rings[2][1][begins[2] - 1 : begins[2]] if begins[2] else seen[:0]
+    panes, lags = lag_seen
+    before = lags[panes <= oldest][-1:]
+    seen = zip(_after(oldest, seen_ms).tolist(), _after(oldest, lag_seen).tolist(), strict=True)
     return LagWindow(
-        commits=int(commits.sum()),
-        lag_max=max([*largest.tolist(), *before.tolist()], default=None),
-        lag_slope=_slope(list(zip(times.tolist(), seen.tolist(), strict=True))),
+        commits=int(_after(oldest, commits).sum()),
+        lag_max=max([*_after(oldest, lag_max).tolist(), *before.tolist()], default=None),
+        lag_slope=_slope(list(seen)),
     )
+
+
+def _after(pane: int, ring: PaneNumbers) -> Ints:
+    panes, numbers = ring
+    return numbers[panes > pane]
 
 
 def _slope(seen: list[tuple[int, int]]) -> float | None:

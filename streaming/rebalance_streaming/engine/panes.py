@@ -10,6 +10,9 @@ import numpy as np
 from rebalance_contract import KEPT_PANES
 from rebalance_streaming.activity.offsets import UNKNOWN, Ints, filled
 
+#: Panes, and the number of each.
+PaneNumbers = tuple[Ints, Ints]
+
 _LARGEST = 2**63 - 1
 _NOTHING = filled(0)
 
@@ -47,7 +50,7 @@ class PaneRing:
         found: list[int] = self.items()[0].tolist()
         return found
 
-    def items(self) -> tuple[Ints, Ints]:
+    def items(self) -> PaneNumbers:
         """Return the panes that have a number, oldest first, and their numbers."""
         if self._values is None:
             return _NOTHING, _NOTHING

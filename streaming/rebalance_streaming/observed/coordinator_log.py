@@ -98,6 +98,8 @@ class CoordinatorLog:
 
     _events: list[CoordinatorEvent] = field(default_factory=list)
     _known: set[CoordinatorEvent] = field(default_factory=set)
+    #: Rules ask for them all the time, and few of thousands of events are loads; null: to be looked for.
+    _loads: tuple[GroupLoad, ...] | None = None
 
     def take(self, events: Iterable[CoordinatorEvent]) -> bool:
         """Take up events; returns whether any was new."""
@@ -105,6 +107,7 @@ class CoordinatorLog:
         for each in new:
             self._known.add(each)
             insort(self._events, each, key=_at)
+            self._loads = None
         if len(self._events) > _KEPT:
             self._known.difference_update(self._events[:-_KEPT])
             del self._events[:-_KEPT]
@@ -143,15 +146,18 @@ class CoordinatorLog:
         begun = self._preparing(rebalance.started_before_ms - _SAME_MS, until_ms)
         return next((each.at_ms for each in begun if each.trigger == CoordinatorTrigger.STORE_FAILED), None)
 
-    def loads(self) -> list[GroupLoad]:
+    def loads(self) -> tuple[GroupLoad, ...]:
         """Return when brokers wrote that they loaded the group from the log, oldest first."""
-        found: list[GroupLoad] = []
+        if self._loads is None:
+            self._loads = tuple(self._find_loads())
+        return self._loads
+
+    def _find_loads(self) -> Iterator[GroupLoad]:
         before: int | None = None
         for each in self._events:
             if each.act == CoordinatorAct.LOADED:
-                found.append(GroupLoad(each.at_ms, before, each.broker))
+                yield GroupLoad(each.at_ms, before, each.broker)
             before = before if each.broker is None else each.broker
-        return found
 
     def settled_after(self, seen_ms: int, until_ms: int | None) -> int | None:
         """Return when the coordinator first wrote that a join phase seen then was over; null: no line tells."""

@@ -17,6 +17,7 @@ from confluent_kafka.admin import (
     ResourceType,
 )
 
+from authorized import AUTHORIZED
 from exporters.contract_rows import SILENCE
 from making_topics import create_topic
 from rebalance_contract import topics
@@ -92,12 +93,7 @@ def test_an_exporter_does_without_the_topic(broker: EmbeddedKafka) -> None:
 @pytest.mark.usefixtures("patient")
 def test_whether_the_exporter_may_write_is_known_before(make_broker: Callable[..., EmbeddedKafka]) -> None:
     """Of a topic that it may write to, one that it may not, and one that is missing; the brokers are asked once."""
-    broker = make_broker(
-        **{
-            "authorizer.class.name": "org.apache.kafka.metadata.authorizer.StandardAuthorizer",
-            "allow.everyone.if.no.acl.found": "true",
-        }
-    )
+    broker = make_broker(**AUTHORIZED)
     for name in ("free", "guarded"):
         create_topic(broker.bootstrap, name)
     admin = AdminClient({"bootstrap.servers": broker.bootstrap})

@@ -27,8 +27,9 @@ from kafka import KafkaAdminClient, TopicPartition
 from kafka.errors import KafkaError, NoError
 from kafka.structs import OffsetAndMetadata
 
+from authorized import AUTHORIZED
 from exporters.prober.probing import Probed, make_config, probing
-from exporters.prober.test_probe_broker import AUTHORIZED, create_topic, produce, publish_commit
+from exporters.prober.test_probe_broker import create_topic, produce, publish_commit
 from rebalance_contract import QUERIES, topics
 from rebalance_exporters.config import ExportConfig
 from rebalance_exporters.kafka.consumer import Source, TopicReader

@@ -25,6 +25,7 @@ from confluent_kafka.admin import (
     ResourceType,
 )
 
+from authorized import AUTHORIZED
 from exporters.prober.probing import DEADLINE_SECONDS, Probed, make_config, probing
 from making_topics import create_topic
 from rebalance_contract import CommitActivity, GroupLag, GroupSnapshot, Member, Probe, TopicCommits, TopicLag, encode
@@ -457,12 +458,6 @@ def is_secret(bootstrap: str, group: str) -> bool:
     except KafkaException as error:
         return error.args[0].code() == KafkaError.GROUP_AUTHORIZATION_FAILED
     return False
-
-
-AUTHORIZED = {
-    "authorizer.class.name": "org.apache.kafka.metadata.authorizer.StandardAuthorizer",
-    "allow.everyone.if.no.acl.found": "true",
-}
 
 
 def test_a_missing_permission_is_named_and_the_rest_works(make_broker, name):

@@ -1,0 +1,13 @@
+"""Settings of a broker that asks for permissions, of those whom a rule names only."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from types import MappingProxyType
+
+AUTHORIZED: Mapping[str, str] = MappingProxyType(
+    {
+        "authorizer.class.name": "org.apache.kafka.metadata.authorizer.StandardAuthorizer",
+        "allow.everyone.if.no.acl.found": "true",
+    }
+)
