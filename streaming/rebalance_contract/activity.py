@@ -1,7 +1,7 @@
 """What groups did, packed on the executors: offset commits, end offsets, probes, and what was counted on the way.
 
-Rows of the topic `…activity`, told apart by `kind`; the key is the group, or what was counted. A row stays below
-`MAX_ACTIVITY_BYTES`: what is larger is cut into several rows that mean the same together.
+Rows of the topic `…activity`, told apart by `kind`; the key is the group, for counts `topic/partition`. A row stays
+below `MAX_ACTIVITY_BYTES`: what is larger is cut into several rows that mean the same together.
 """
 
 from __future__ import annotations

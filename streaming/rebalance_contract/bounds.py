@@ -55,7 +55,7 @@ def encode_impact(row: RebalanceImpact) -> bytes:
 
 def encode_timing(row: GroupTiming) -> bytes:
     """Return a row of heartbeat timing, cut if it has to be."""
-    return _encode_within(row, lambda timing, keep: replace(timing, members=timing.members[:keep]))
+    return _encode_within(row, _cut_timing)
 
 
 def _encode_within(row: _R, cut: Callable[[_R, int], _R]) -> bytes:
@@ -132,7 +132,12 @@ def _cut_finding(row: Finding, keep: int) -> Finding:
         alternatives=row.alternatives[:keep],
         missing=tuple(each[: 8 * keep] for each in row.missing[:keep]),
         advice=row.advice[:keep],
+        is_truncated=True,
     )
+
+
+def _cut_timing(row: GroupTiming, keep: int) -> GroupTiming:
+    return replace(row, members=row.members[:keep], is_truncated=True)
 
 
 def _cut_lag(row: GroupLag, keep: int) -> GroupLag:

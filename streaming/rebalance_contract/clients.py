@@ -26,7 +26,7 @@ FAILED_REBALANCES = "coordinator_failed_rebalance_total"
 REVOKED_LATENCY = "coordinator_partition_revoked_latency_max"
 ASSIGNED_LATENCY = "coordinator_partition_assigned_latency_max"
 
-#: Canonical names (see client metrics §1.1) of all metrics that a sample may carry.
+#: Canonical names of all metrics that a sample may carry.
 CLIENT_VALUES = frozenset(
     (
         *(HEARTBEAT_AGE, HEARTBEAT_RATE, HEARTBEAT_TOTAL, RESPONSE_MAX, ANY_RESPONSE_MAX, POLL_AGE, POLL_GAP_MAX),
@@ -99,7 +99,7 @@ class ClientActivity:
     samples, so that a row that arrives twice changes nothing. `app_offsets` are, by topic and partition, the positions
     up to which librdkafka handed records to the application, the last of the pane. `implausible` counts values that
     were taken out because nothing can have them: zero timeouts, numbers that are not finite, times far from the
-    record's. `truncated`: there was more than rows may hold, and samples in between or partitions were left out.
+    record's. `is_truncated`: there was more than rows may hold, and samples in between or partitions were left out.
     """
 
     cluster: str
@@ -118,6 +118,6 @@ class ClientActivity:
     config: ClientConfig = field(default_factory=ClientConfig)
     app_offsets: dict[str, dict[str, int]] = field(default_factory=dict)
     implausible: int = 0
-    truncated: bool = False
+    is_truncated: bool = False
     kind: str = "clients"
     schema_version: int = SCHEMA_VERSION

@@ -39,7 +39,7 @@ class CoordinatorActivity:
     """What a group's coordinators wrote in one pane: topic `…activity`, key group.
 
     `events` are in the order of their times. A pane holds events by their own times; one of many is reported in several
-    rows, and one that is split over micro-batches too. An event that arrives twice is the same event. `truncated`:
+    rows, and one that is split over micro-batches too. An event that arrives twice is the same event. `is_truncated`:
     there were more than rows may hold.
     """
 
@@ -47,6 +47,6 @@ class CoordinatorActivity:
     group: str
     pane_start_ms: int
     events: tuple[CoordinatorEvent, ...]
-    truncated: bool = False
+    is_truncated: bool = False
     kind: str = "coordinator"
     schema_version: int = SCHEMA_VERSION

@@ -82,7 +82,8 @@ class Finding:
     `variant` names the mechanism where a diagnosis has several. `confidence` is the probability, 0 to 1, that the
     diagnosis is right. `parent` is the finding that this one is a part of. `group` is empty for findings about a
     whole cluster. `experimental`: the diagnosis is not known from any real client yet; it is information whatever it
-    would be otherwise, and its summary says so.
+    would be otherwise, and its summary says so. `is_truncated`: members, partitions, evidence or the ends of texts were
+    left out so that the row fits.
     """
 
     finding_id: str
@@ -108,4 +109,5 @@ class Finding:
     advice: tuple[Advice, ...] = ()
     parent: str | None = None
     experimental: bool = False
+    is_truncated: bool = False
     schema_version: int = SCHEMA_VERSION

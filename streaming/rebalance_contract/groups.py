@@ -79,6 +79,7 @@ class Counters:
     `rebalances` counts logical rebalances by reason and has one entry for every `RebalanceReason`, zero included.
     `generations_completed` are generations (KIP-848: group epochs) that got an assignment, `generations_aborted`
     those that never did. `resets` counts how often numbering began anew: the group was deleted and came back.
+    `conversions` counts how often it changed between the classic and the newer protocol.
     `durations` counts ended rebalances per bucket of `DURATION_BUCKETS_MS` (not cumulative) and `duration_ms` is
     their sum; where only bounds of a duration are known, the lower one counts.
     A member that came back under a new id within its rebalance is in `members_replaced`, not in `members_left`.

@@ -31,7 +31,8 @@ class RebalanceImpact:
     left because their session, or their poll limit, was over; null while the rebalance has not been judged.
     `prepared_at_ms` is when the coordinator began to prepare it, by its own line in its broker's log, `trigger` why,
     `trigger_member` the member it names and `trigger_reason` that client's words; null without that log, and of groups
-    whose coordinator assigns.
+    whose coordinator assigns. `is_truncated`: silences or members were left out so that the row fits;
+    `lost_partition_ms` counts them.
     """
 
     cluster: str

@@ -19,7 +19,8 @@ KEPT_FIRST_GENERATIONS, KEPT_LAST_GENERATIONS = 20, 180
 class Generation:
     """One generation, or group epoch, of a rebalance.
 
-    `aborted_before` counts generations since the one before it that never got an assignment. `started_at_ms` is null
+    `aborted_before` counts generations since the one before it that never got an assignment. `joined`, `left`,
+    `replaced` (old id, new id) and `fenced` are member ids. `started_at_ms` is null
     where the log does not show it (classic groups). `join_ended_at_ms` is when the join barrier was released (classic
     only, null when the record's version does not carry it); `assigned_at_ms` when the assignment was stored, null
     while there is none. `fenced` are members removed because they did not give up partitions within their rebalance
@@ -63,19 +64,24 @@ class Rebalance:
 
     `generation_from` is the generation before (null when none was known), `generation_to` the one it ended with.
     `generations` are all of its own, or of more than 200 the first and the last ones; `generation_count` counts all,
-    and is null in rows of an earlier version and where no generation is reported.
-    `join_ended_at_ms`, `sync_ms` belong to its first generation of a classic group; `assigning_ms` (until the target
-    assignment was there) and `reconciling_ms` (from there until every member had it) to the newer kinds.
+    and is null in rows of an earlier version and where no generation is reported. `generations_aborted` counts those
+    that never got an assignment.
+    `join_ended_at_ms` and `sync_ms` (from there until the leader's assignment was stored) belong to its first
+    generation of a classic group; `assigning_ms` (until the target assignment was there) and `reconciling_ms` (from
+    there until every member had it) to the newer kinds. Each is null for the others, and while it lasts.
+    `protocol` is the assignor's name, `leader` the member that computed the assignment: null where the log, or a group
+    whose coordinator assigns, names none.
     A classic rebalance's start is not in the log, so it is bounded: it lies between `started_after_ms` and
     `started_before_ms`, and its duration between `duration_min_ms` and `duration_max_ms`. Where the start is known
     (the first join of a group new to the coordinator, every KIP-848 group) both bounds coincide; a probe that saw it
     narrows them. Durations and `completed_at_ms` are null while it is ongoing.
-    `joined`, `left` and `replaced` are the net change over all generations; `passing` are members that came and went
-    in between. `first_offender` is the member whose
-    arrival, departure or change set it off, null when several came into question. `moves` is null when assignments
-    are not in a known form.
+    `joined`, `left` and `replaced` (old id, new id) are the net change over all generations, as member ids; `passing`
+    are members that came and went in between, the first fifty. `first_offender` is the member whose arrival, departure
+    or change set it off, null when several came into question. `moves` is null when assignments are not in a known
+    form.
     What it cost is in `RebalanceImpact`. `is_truncated`: members, generations or partitions were left out so that the
-    row fits; `members_before_count` and `members_after_count` count all members.
+    row fits; `members_before_count` and `members_after_count` count all members, and are null in rows of an earlier
+    version.
 
     Where `counted_from` is `probes`, the log could not be read: `generations` is empty, `generation_from` and
     `generation_to` are group epochs, null for classic groups, whose generation no request tells. `completed_at_ms` is

@@ -48,14 +48,16 @@ class QueryStatus:
     stays true. `source_lag_records` counts log positions between the last processed batch and the log end (an upper
     bound of records: transaction markers and compacted records leave holes). `event_delay_ms` is the time from the
     newest processed record to the end of its batch, null while there was none. `last_batch_at_ms` is when the query
-    last finished a batch or found nothing new to read. `read_until_ms`: everything that was written to its inputs
-    before this time has been processed; 0 while that is not known. `read_records` of `wanted_records` log positions
-    that were there at the start have been processed. `restarts` counts how often the query ended and was started again
-    since the process started; `error` says why it does not run now, null while it does. `is_stalled`: a batch makes no
-    progress. `counted_from`: `probes` where the log is not read (`sources.log = false`); what is said of the log here
-    is then meant of the topic of probes. `epoch`, `host` and `pid` are those of the process, which owns what the query
-    writes unless there is a status with a higher epoch (`rebalance_contract.epochs`); 0, empty and null from a version
-    that takes no epoch.
+    last finished a batch or found nothing new to read; `batch_ms` is how long that batch took, `input_rows` how
+    many records it read. `state_rows` and `state_bytes` are the size of the query's state, null for a query without
+    one. `read_until_ms`: everything that was written to its inputs before this time has been processed; 0 while
+    that is not known. `read_records` of `wanted_records` log positions that were there at the start have been
+    processed. `restarts` counts how often the query ended and was started again since the process started; `error`
+    says why it does not run now, null while it does. `is_stalled`: a batch makes no progress. `counted_from`:
+    `probes` where the log is not read (`sources.log = false`); what is said of the log here is then meant of the
+    topic of probes. `epoch`, `host` and `pid` are those of the process, which owns what the query writes unless
+    there is a status with a higher epoch (`rebalance_contract.epochs`); 0, empty and null from a version that takes
+    no epoch.
     """
 
     cluster: str
@@ -231,7 +233,11 @@ def decode_status(text: bytes) -> Status:
 
 
 def status_key(row: Status) -> str:
-    """Return the key of a row of the status topic: `cluster/kind`, of a query `cluster/kind/query`."""
+    """Return the key of a row of the status topic.
+
+    `cluster/kind`, of a query `cluster/kind/query`, of what a part of its state set aside
+    `cluster/kind/query/part`.
+    """
     parts = [row.cluster, row.kind]
     if isinstance(row, DecodeTotals | QueryStatus | LogTotals | QuarantineTotals):
         parts.append(row.query)

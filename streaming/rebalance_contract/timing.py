@@ -12,8 +12,8 @@ class MemberTiming:
     """Heartbeat and poll timing of one client as it last reported. Times in milliseconds; null: not told.
 
     `heartbeat_headroom` is the share of the session that is left, 1 to 0 and below when it has passed;
-    `poll_headroom` that of max.poll.interval. `delivery_ms` is how late the report came, `tick_late_ms` how late its
-    own thread woke.
+    `poll_headroom` that of max.poll.interval. `heartbeat_rate` is in heartbeats per second. `delivery_ms` is how
+    late the report came, `tick_late_ms` how late its own thread woke.
     """
 
     member_id: str | None
@@ -33,7 +33,10 @@ class MemberTiming:
 
 @dataclass(frozen=True, slots=True)
 class TimingWindow:
-    """The worst that any member of a group reported in one sliding window; null where nobody told."""
+    """The worst that any member of a group reported in one sliding window; null where nobody told.
+
+    Headrooms as in `MemberTiming`. `reports` counts the reports of all members.
+    """
 
     heartbeat_age_max_ms: float | None = None
     heartbeat_headroom: float | None = None
@@ -44,11 +47,16 @@ class TimingWindow:
 
 @dataclass(frozen=True, slots=True)
 class GroupTiming:
-    """Heartbeat timing of one group: topic `…heartbeats`, key `cluster/group`. `windows` are named 1m, 5m and 15m."""
+    """Heartbeat timing of one group: topic `…heartbeats`, key `cluster/group`.
+
+    `windows` are named as in `WINDOWS_MS` and are over all members. `is_truncated`: members were left out of `members`
+    so that the row fits.
+    """
 
     cluster: str
     group: str
     at_ms: int
     windows: dict[str, TimingWindow]
     members: tuple[MemberTiming, ...]
+    is_truncated: bool = False
     schema_version: int = SCHEMA_VERSION

@@ -119,7 +119,7 @@ class LineReader:
         return ()
 
     def _report(self, line: RecordedLine) -> Iterable[Input]:
-        message = MetricRecord(line.topic, line.key, line.value, line.timestamp_ms, line.named_headers())
+        message = MetricRecord(line.topic, line.value, line.timestamp_ms, line.named_headers())
         packed = pack_messages([message], {}, cluster=self.cluster, pane_ms=self.pane_ms, seconds=None)
         return (row for _, row in packed.rows)
 

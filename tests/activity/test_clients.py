@@ -43,7 +43,7 @@ def native(at_ms: int = T0, **client: Any) -> bytes:
 
 
 def packed(*values: bytes | None, **changes: Any) -> Packed:
-    messages = [MetricRecord("metrics", None, value, T0) for value in values]
+    messages = [MetricRecord("metrics", value, T0) for value in values]
     return pack_messages(messages, {}, **{"cluster": "prod", "pane_ms": PANE, **changes})
 
 
@@ -115,7 +115,7 @@ def test_a_burst_is_told_in_rows_of_bounded_length(count: int):
     found = rows(*(replace(each, observed_ms=T0) for each in said))
     assert sum(len(row.samples) for row in found) == count
     assert all(len(encode(row)) <= MAX_ROW_BYTES for row in found)
-    assert not any(row.truncated for row in found)
+    assert not any(row.is_truncated for row in found)
 
 
 def test_of_too_many_moments_some_are_left_out():
@@ -129,7 +129,7 @@ def test_of_too_many_moments_some_are_left_out():
     assert MAX_MOMENTS // 2 <= len(samples) <= MAX_MOMENTS
     assert max(sample.emitted_ms for sample in samples) == T0
     assert sum(sample.increments[HEARTBEAT_TOTAL] for sample in samples) == 10_000
-    assert all(row.truncated for row in found)
+    assert all(row.is_truncated for row in found)
 
 
 def test_the_worst_row_is_bounded():
@@ -155,7 +155,7 @@ def test_the_worst_row_is_bounded():
     )
     (row,) = rows(said)
     assert len(encode(row)) <= MAX_ROW_BYTES
-    assert row.truncated
+    assert row.is_truncated
 
 
 # --- Messages ---
@@ -214,7 +214,7 @@ def test_many_messages_of_one_client_are_sampled():
 @pytest.mark.parametrize("at_ms", [-1, 0, T0 + 10**9, 200 * T0])
 def test_a_time_that_cannot_be_is_now(at_ms: int):
     """Producers set the time of a record; one far in the future would hide what comes later."""
-    message = MetricRecord("metrics", None, native(at_ms if at_ms > 0 else T0), at_ms)
+    message = MetricRecord("metrics", native(at_ms if at_ms > 0 else T0), at_ms)
     found = pack_messages([message], {}, cluster="prod", pane_ms=PANE, now_ms=T0)
     ((_, row),) = found.rows
     assert (row.samples[0].observed_ms, row.samples[0].emitted_ms) == (T0, T0)
@@ -224,10 +224,10 @@ def test_settings_of_a_topic_hold():
     """Its format is pinned, and its defaults fill in."""
     value = native(group_id=None)
     topic = {"metrics": MetricsTopic("native", {"group_id": "other"})}
-    found = pack_messages([MetricRecord("metrics", None, value, T0)], topic, cluster="prod", pane_ms=PANE)
+    found = pack_messages([MetricRecord("metrics", value, T0)], topic, cluster="prod", pane_ms=PANE)
     assert [key for key, _ in found.rows] == ["other"]
     pinned = {"metrics": MetricsTopic("otlp_json")}
-    counts = pack_messages([MetricRecord("metrics", None, value, T0)], pinned, cluster="prod", pane_ms=PANE).counts
+    counts = pack_messages([MetricRecord("metrics", value, T0)], pinned, cluster="prod", pane_ms=PANE).counts
     assert counts == {("metrics", "unknown_format"): 1}
 
 

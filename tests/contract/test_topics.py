@@ -53,7 +53,7 @@ def test_every_topic_is_read_by_somebody():
 
 
 def test_no_query_reads_what_a_later_one_writes():
-    """Data flow one way. Of the status topic each query reads its own rows only, at a start."""
+    """Data flow one way. The status topic is no data: there a query learns who owns it, and how far inputs are read."""
     order = {query: at for at, query in enumerate(QUERIES)}
     for topic in (each for each in topics.TOPICS if each != topics.STATUS):
         for writer in order.keys() & set(topic.writers):

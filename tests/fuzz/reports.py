@@ -127,7 +127,7 @@ def check_decoding(chance: random.Random) -> float:
 
 def _decode(value: bytes, pinned: str | None) -> None:
     try:
-        for each in decode_metrics(None, value, T0, pinned=pinned):
+        for each in decode_metrics(value, T0, pinned=pinned):
             assert all(point.value is None or 0 <= point.value < 1e20 for point in each.points)
     except UndecodableError as error:
         assert error.reason  # noqa: PT017 - both outcomes are right
@@ -169,7 +169,7 @@ def publish(view: View, rows: Iterable[Output]) -> None:
 def _rows(chance: random.Random, at_ms: int) -> Iterator[ClientActivity]:
     values = [report(chance, at_ms, who) for who in range(len(MEMBERS))]
     values.append(any_value(chance))
-    sent = [MetricRecord("m", None, value, chance.choice((at_ms, at_ms, -1, 2**62))) for value in values]
+    sent = [MetricRecord("m", value, chance.choice((at_ms, at_ms, -1, 2**62))) for value in values]
     packed = pack_messages(sent, {}, cluster=CLUSTER, pane_ms=5 * SECOND, now_ms=at_ms)
     assert sum(packed.counts.values()) == len(values)
     assert not {outcome for _, outcome in packed.counts} & {FAILED, TOO_SLOW}, packed.counts

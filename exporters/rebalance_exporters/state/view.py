@@ -57,7 +57,7 @@ SILENCES: Final = contract.topics.SILENCES.name
 #: The topics read, without their prefix.
 TOPICS: Final = (GROUPS, REBALANCES, STATUS, FINDINGS, HEARTBEATS, LAG, IMPACT, SILENCES)
 #: Those whose rows may have been cut so that they fit.
-CUT_TOPICS: Final = (GROUPS, REBALANCES, LAG, IMPACT)
+CUT_TOPICS: Final = (GROUPS, REBALANCES, LAG, IMPACT, FINDINGS, HEARTBEATS)
 
 #: As many withdrawn findings are remembered; who has not asked by then learns from the group's row.
 _KEPT_WITHDRAWN = 1_000
@@ -392,6 +392,7 @@ class View:
         finding = read_row(value, contract.Finding)
         if not key.startswith(f"{finding.cluster}/{finding.group}/{finding.rule}/".encode()):
             raise RefusedError("key", f"the key {key!r} is not that of a {finding.rule} of group {finding.group!r}")
+        self._truncated[FINDINGS] += finding.is_truncated
         identity = (finding.cluster, finding.group)
         known = self._findings.get(identity, name)
         self._weights.put((FINDINGS, name), len(value))
@@ -425,6 +426,7 @@ class View:
         timing = read_row(value, contract.GroupTiming)
         check_key(key, timing.cluster, timing.group)
         identity = (timing.cluster, timing.group)
+        self._truncated[HEARTBEATS] += timing.is_truncated
         if self._timings.get(identity) != timing:
             expect_room(self._timings, identity, self._max_groups)
             self._weights.put((HEARTBEATS, identity), len(value))

@@ -23,13 +23,13 @@ MAX_EVENTS = 5_000
 class _Pane:
     #: A shipper that starts anew tells what it told before.
     events: dict[CoordinatorEvent, None] = field(default_factory=dict)
-    truncated: bool = False
+    is_truncated: bool = False
 
     def take(self, event: CoordinatorEvent) -> None:
         if len(self.events) < MAX_EVENTS:
             self.events[event] = None
         else:
-            self.truncated = self.truncated or event not in self.events
+            self.is_truncated = self.is_truncated or event not in self.events
 
 
 @dataclass(slots=True)
@@ -66,7 +66,7 @@ class LogPacking:
 
 
 def _rows(empty: CoordinatorActivity, pane: _Pane) -> Iterator[CoordinatorActivity]:
-    row = replace(empty, truncated=pane.truncated)
+    row = replace(empty, is_truncated=pane.is_truncated)
     free = left = MAX_ROW_BYTES - len(encode(row))
     events: list[CoordinatorEvent] = []
     # Lines of one moment keep the order in which they were written.

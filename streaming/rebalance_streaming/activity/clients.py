@@ -51,7 +51,6 @@ class MetricRecord:
     """One record of a client metric topic. `timestamp_ms` is its own time; a value that is `too_large` is not here."""
 
     topic: str
-    key: bytes | None
     value: bytes | None
     timestamp_ms: int
     headers: Mapping[str, bytes | None] = field(default_factory=dict)
@@ -101,7 +100,7 @@ class _Pane:
     moments: dict[int, _Moment] = field(default_factory=dict)
     offsets: dict[tuple[str, int], int] = field(default_factory=dict)
     implausible: int = 0
-    truncated: bool = False
+    is_truncated: bool = False
 
     def take(self, report: Report, counts: Counter[tuple[str, str]], topic: str | None) -> None:
         """Take up a report; `topic` is that of a message with no other report."""
@@ -151,13 +150,13 @@ class _Pane:
             return
         place = (topic, int(partition))
         if place not in self.offsets and len(self.offsets) >= MAX_PARTITIONS:
-            self.truncated = True
+            self.is_truncated = True
             return
         self.offsets[place] = int(value)
 
     def _thin(self, counts: Counter[tuple[str, str]]) -> None:
         """Leave out every second moment; what was counted in one goes to the next, and the last stays."""
-        self.truncated = True
+        self.is_truncated = True
         order = sorted(self.moments)
         for gone, kept in zip(order[-2::-2], order[-1::-2], strict=False):
             left, stays = self.moments.pop(gone), self.moments[kept]
@@ -210,7 +209,7 @@ def pack_batch(
     now_ms: int | None = None,
     seconds: float | None = MAX_SECONDS,
 ) -> Packed:
-    """Pack a batch with the columns topic, key, value, timestamp_ms and headers, as Spark's source has them.
+    """Pack a batch with the columns topic, value, timestamp_ms and headers, as Spark's source has them.
 
     See `pack_messages`. Values are taken out of the batch one by one, those that are too large not at all.
     """
@@ -247,7 +246,6 @@ def _take(packing: _Packing, message: MetricRecord, topic: MetricsTopic, now_ms:
     try:
         with limit.running():
             reports = decode_metrics(
-                message.key,
                 message.value,
                 _observed_ms(message.timestamp_ms, now_ms),
                 message.headers,
@@ -286,14 +284,13 @@ def _headers(text: str | None) -> dict[str, bytes | None]:
 
 
 def _messages(batch: pa.RecordBatch) -> Iterator[MetricRecord]:
-    names = ("topic", "key", "value", "timestamp_ms", "headers")
-    topics, keys, values, times, headers = (batch.column(batch.schema.get_field_index(name)) for name in names)
+    names = ("topic", "value", "timestamp_ms", "headers")
+    topics, values, times, headers = (batch.column(batch.schema.get_field_index(name)) for name in names)
     for row in range(batch.num_rows):
         value = values[row]
         too_large = value.is_valid and len(value.as_buffer()) > MAX_BYTES
         yield MetricRecord(
             topics[row].as_py(),
-            keys[row].as_py(),
             None if too_large else value.as_py(),
             times[row].as_py(),
             _headers(headers[row].as_py()),
@@ -367,7 +364,7 @@ def _rows(cluster: str, client: _Client, start_ms: int, pane: _Pane) -> Iterator
         **client._asdict(),
         app_offsets=offsets,
         implausible=pane.implausible,
-        truncated=pane.truncated or not all_fit,
+        is_truncated=pane.is_truncated or not all_fit,
     )
     samples: list[ClientSample] = []
     left = free = MAX_ROW_BYTES - len(encode(row))

@@ -256,7 +256,7 @@ def _complete(draft: FoldDraft, probed: _ProbedGroup) -> None:
     lasted_ms = max(0, began_ms if still_ms is None else still_ms)
     rebalance = replace(
         rebalance,
-        reason=rebalance.reason if episode.counted else _reason(rebalance, probed, due=due),
+        reason=rebalance.reason if episode.counted else _reason(rebalance, due=due),
         outcome=RebalanceOutcome.COMPLETED,
         generation_to=probed.epoch or rebalance.generation_to,
         protocol=probed.protocol or rebalance.protocol,
@@ -286,7 +286,7 @@ def _only(names: Sequence[str]) -> str | None:
     return names[0] if len(names) == 1 else None
 
 
-def _reason(rebalance: Rebalance, probed: _ProbedGroup, *, due: bool) -> str:
+def _reason(rebalance: Rebalance, *, due: bool) -> str:
     """Classify what started a rebalance by what it changed; the first match wins, as where the log is read.
 
     No answer carries subscriptions, so that other topics may have been subscribed to or deleted.

@@ -30,7 +30,7 @@ def blocks(language: str) -> list[str]:
 def test_every_example_record_is_understood():
     """Each by its own format: none of the formats that people can read is without an example."""
     examples = [*blocks("json"), *blocks("influx")]
-    formats = [report.format for text in examples for report in decode_metrics(None, text.encode(), 1)]
+    formats = [report.format for text in examples for report in decode_metrics(text.encode(), 1)]
     assert sorted(formats) == sorted(set(FORMATS) - {"otlp_proto"})
 
 

@@ -422,7 +422,7 @@ def test_the_monitor_understands_every_report(played, name):
     group = f"group-{name}"
     heartbeats = {}
     for at, value in played.topic.records[group]:
-        (report,) = decode_metrics(group.encode(), value, at)
+        (report,) = decode_metrics(value, at)
         said = json.loads(value)
         assert (report.format, report.group_id, report.seq) == ("native", group, said["seq"])
         assert report.member_id == said["client"]["member_id"]

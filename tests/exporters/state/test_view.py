@@ -27,6 +27,7 @@ from rebalance_contract import (
     CountedImpact,
     GroupLag,
     GroupSnapshot,
+    GroupTiming,
     QueryStatus,
     Rebalance,
     RebalanceImpact,
@@ -34,13 +35,25 @@ from rebalance_contract import (
     Silence,
     TopicLag,
     decode,
+    encode,
 )
 from rebalance_contract.api import Readiness
 from rebalance_contract.epochs import RowWriter
 from rebalance_exporters.metrics.formats import Style
 from rebalance_exporters.metrics.render import Exposition
 from rebalance_exporters.state.health import ReadProgress
-from rebalance_exporters.state.view import FINDINGS, GROUPS, IMPACT, LAG, REBALANCES, STATUS, TOPICS, Row, View
+from rebalance_exporters.state.view import (
+    FINDINGS,
+    GROUPS,
+    HEARTBEATS,
+    IMPACT,
+    LAG,
+    REBALANCES,
+    STATUS,
+    TOPICS,
+    Row,
+    View,
+)
 
 KEY = ("prod", "payments")
 HOUR_MS = 3_600_000
@@ -379,8 +392,13 @@ def test_anything_at_all_can_be_read(topic: str, key: bytes, value: bytes) -> No
 def test_truncated_rows_are_counted() -> None:
     """A row that was cut so that it fits is taken up and told of; members that were left out still count."""
     cut = TopicLag([0], [5], [1], 900, is_truncated=True)
-    view = make_view(group_row(is_truncated=True, member_count=10_000), lag_row(topics={"orders": cut}))
-    assert view.picture().truncated == {GROUPS: 1, REBALANCES: 0, LAG: 1, IMPACT: 0}
+    view = make_view(
+        group_row(is_truncated=True, member_count=10_000),
+        lag_row(topics={"orders": cut}),
+        finding_row(is_truncated=True),
+        Row(HEARTBEATS, b"prod/payments", encode(GroupTiming("prod", "payments", NOW_MS, {}, (), is_truncated=True))),
+    )
+    assert view.picture().truncated == {GROUPS: 1, REBALANCES: 0, LAG: 1, IMPACT: 0, FINDINGS: 1, HEARTBEATS: 1}
 
 
 def test_lag_that_is_told_again_is_no_news() -> None:

@@ -26,7 +26,7 @@ def golden(name: str) -> bytes:
 
 def decode_one(value: bytes, **more: Any) -> Report:
     """Decode a value that makes one report."""
-    (report,) = decode_metrics(None, value, OBSERVED_MS, **more)
+    (report,) = decode_metrics(value, OBSERVED_MS, **more)
     return report
 
 

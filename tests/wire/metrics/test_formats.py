@@ -40,7 +40,7 @@ EXPECTED = {
 def outcome(value: bytes | None, **more: Any) -> tuple[Report, ...] | Reason:
     """Decode: reports, at least one of them, or a reason with a sentence."""
     try:
-        reports = decode_metrics(None, value, OBSERVED_MS, **more)
+        reports = decode_metrics(value, OBSERVED_MS, **more)
     except UndecodableError as error:
         return error.reason if str(error).endswith(".") else pytest.fail(f"no sentence: {error}")
     assert reports
@@ -204,7 +204,7 @@ def test_identity_comes_from_the_payload_then_headers_then_defaults() -> None:
 def test_a_format_that_does_not_exist_cannot_be_pinned() -> None:
     """That is a fault of the configuration, not of a record."""
     with pytest.raises(ValueError, match="there are native") as refused:
-        decode_metrics(None, b"{}", OBSERVED_MS, pinned="line_protocol")
+        decode_metrics(b"{}", OBSERVED_MS, pinned="line_protocol")
     assert not isinstance(refused.value, UndecodableError)
 
 

@@ -96,7 +96,7 @@ def test_time_grows_with_the_length_only(value: bytes):
 
     def decode() -> None:
         try:
-            decode_metrics(None, value, OBSERVED_MS)
+            decode_metrics(value, OBSERVED_MS)
         except UndecodableError as error:
             assert error.reason  # noqa: PT017 - both outcomes are right
 
@@ -109,6 +109,6 @@ def test_what_is_nearly_line_protocol_costs_nothing():
 
     def decode() -> None:
         with pytest.raises(UndecodableError):
-            decode_metrics(None, VALUES["line protocol, nearly"], OBSERVED_MS)
+            decode_metrics(VALUES["line protocol, nearly"], OBSERVED_MS)
 
     assert least_time(decode) <= (0.01 if IS_FULL else 1.0)

@@ -30,7 +30,7 @@ def with_partition(**changed: Any) -> Report:
 def test_a_real_classic_members_statistics_become_canonical_points() -> None:
     """Counters, sizes and times of the group and its coordinator have Kafka's names and base units."""
     arrived_ms = CLASSIC["time"] * 1_000 + 400
-    (report,) = decode_metrics(None, golden("librdkafka-classic.json"), arrived_ms)
+    (report,) = decode_metrics(golden("librdkafka-classic.json"), arrived_ms)
     assert (report.client_id, report.library, report.join_state) == ("orders-1", "librdkafka", "steady")
     assert (report.group_id, report.member_id, report.reason) == (None, None, None)
     assert (report.observed_ms, report.emitted_ms) == (arrived_ms, CLASSIC["time"] * 1_000)

@@ -41,7 +41,7 @@ def export(*metrics: dict[str, Any], scope: str = "", **attributes: str) -> dict
 
 def decode(document: dict[str, Any]) -> tuple[Report, ...]:
     """Decode a JSON export."""
-    return decode_metrics(None, json.dumps(document).encode(), OBSERVED_MS)
+    return decode_metrics(json.dumps(document).encode(), OBSERVED_MS)
 
 
 def as_json_report(report: Report) -> Report:
@@ -139,7 +139,7 @@ def test_protobuf_and_json_of_any_content_agree(told: list[dict[str, Any]]) -> N
     outcomes: list[object] = []
     for value, pinned in ((json.dumps(document).encode(), "otlp_json"), (export_bytes(document), "otlp_proto")):
         try:
-            found = decode_metrics(None, value, OBSERVED_MS, pinned=pinned)
+            found = decode_metrics(value, OBSERVED_MS, pinned=pinned)
             outcomes.append([as_json_report(report) for report in found])
         except UndecodableError as error:
             outcomes.append(error.reason)
@@ -197,7 +197,7 @@ def test_snake_case_is_read_too() -> None:
         ("stringValue", "string_value"),
     ):
         text = text.replace(name, other)
-    assert decode_metrics(None, text.encode(), OBSERVED_MS) == decode(camel)
+    assert decode_metrics(text.encode(), OBSERVED_MS) == decode(camel)
 
 
 def test_what_one_client_said_at_once_is_one_report() -> None:

@@ -84,7 +84,7 @@ def test_topic_and_partition_are_labels() -> None:
 def test_a_list_of_samples_is_read() -> None:
     """Other writers of the same form batch; what one client said at once goes together."""
     several = [EXAMPLE, EXAMPLE | {"name": "kafka_consumer_coordinator_heartbeat_rate", "value": "0.3"}]
-    (report,) = decode_metrics(None, json.dumps(several).encode(), OBSERVED_MS)
+    (report,) = decode_metrics(json.dumps(several).encode(), OBSERVED_MS)
     assert [point.value for point in report.points] == [2.0, 0.3]
 
 

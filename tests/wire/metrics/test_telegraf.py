@@ -55,7 +55,7 @@ def test_a_batch_holds_many_clients() -> None:
         metric("kafka_consumer_coordinator", {"client-id": "b"}, **{"heartbeat-rate": 2}),
         metric("kafka_consumer", {"client_id": "a"}, **{"last-poll-seconds-ago": -1}),
     ]
-    first, second = decode_metrics(None, json.dumps(batch).encode(), OBSERVED_MS)
+    first, second = decode_metrics(json.dumps(batch).encode(), OBSERVED_MS)
     assert (first.client_id, second.client_id) == ("a", "b")
     assert first.points == (
         Point("coordinator_heartbeat_rate", 1.0),

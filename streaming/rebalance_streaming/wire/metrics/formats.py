@@ -51,7 +51,6 @@ _NOTHING: Mapping[str, Any] = MappingProxyType({})
 
 
 def decode_metrics(
-    key: bytes | None,
     value: bytes | None,
     observed_ms: int,
     headers: Mapping[str, bytes | None] = _NOTHING,
@@ -61,7 +60,7 @@ def decode_metrics(
 ) -> tuple[Report, ...]:
     """Decode a record. Raises UndecodableError with a reason; ValueError only for a `pinned` that is no format.
 
-    `key` is not looked at: what it says needs the clients to be known. `observed_ms` is the record's timestamp.
+    `observed_ms` is the record's timestamp.
     Identity that the value leaves open comes from `headers` named like the fields, then from `defaults`; in both, `-`
     and `.` stand for `_` too. Values that nothing can have are null and counted.
     """
