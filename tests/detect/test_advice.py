@@ -1,4 +1,4 @@
-"""The numbers that are proposed, held against the catalogue's formulas (§5)."""
+"""The numbers that are proposed, held against the catalogue's formulas."""
 
 from __future__ import annotations
 

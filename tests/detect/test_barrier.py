@@ -1,4 +1,4 @@
-"""Who kept a rebalance waiting although everybody came in the end, and who does so now (catalogue §4.2)."""
+"""Who kept a rebalance waiting although everybody came in the end, and who does so now."""
 
 from __future__ import annotations
 

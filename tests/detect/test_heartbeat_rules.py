@@ -1,4 +1,4 @@
-"""Members lost by their session although their process was there: which of the mechanisms it was (catalogue §4.3)."""
+"""Members lost by their session although their process was there: which of the mechanisms it was."""
 
 from __future__ import annotations
 

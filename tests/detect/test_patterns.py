@@ -1,4 +1,4 @@
-"""What several rebalances of a group have in common (catalogue §4.1, §4.3, §4.9)."""
+"""What several rebalances of a group have in common."""
 
 from __future__ import annotations
 
@@ -520,7 +520,7 @@ def test_a_storm_that_harms_pages():
     ids=["harm", "nothing waits", "nothing arrives", "not for long", "no probes", "nothing known"],
 )
 def test_harm_is_standstill_with_growing_lag(events: list[Event], grows: bool):
-    """A partition with lag, without progress for five minutes, whose lag still grows (§2)."""
+    """A partition with lag, without progress for five minutes, whose lag still grows."""
     assert lag_grows(look(history(picture(T0, A), *events), NOW)) == grows
 
 

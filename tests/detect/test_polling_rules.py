@@ -1,4 +1,4 @@
-"""Members lost because they did not poll, and those that came close to it (catalogue §4.2)."""
+"""Members lost because they did not poll, and those that came close to it."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Which diagnosis is a rebalance's primary cause, and what stands beside it (catalogue §1.6)."""
+"""Which diagnosis is a rebalance's primary cause, and what stands beside it."""
 
 from __future__ import annotations
 

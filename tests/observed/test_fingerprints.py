@@ -1,4 +1,4 @@
-"""Which client a member runs, from its records and from its own reports (catalogue §1.7)."""
+"""Which client a member runs, from its records and from its own reports."""
 
 from __future__ import annotations
 

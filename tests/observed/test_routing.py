@@ -1,4 +1,4 @@
-"""Whose reports are whose: by what a report says, else by who is in which group (client metrics §1.3)."""
+"""Whose reports are whose: by what a report says, else by who is in which group."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Settings to change, with numbers: the catalogue's formulas (§5) in one place, one per setting and purpose."""
+"""Settings to change, with numbers: the catalogue's formulas in one place, one per setting and purpose."""
 
 from __future__ import annotations
 

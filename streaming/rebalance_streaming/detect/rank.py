@@ -1,4 +1,4 @@
-"""Which diagnosis is the primary cause of one rebalance; exactly one, if only `undetermined` (catalogue §1.6).
+"""Which diagnosis is the primary cause of one rebalance; exactly one, if only `undetermined`.
 
 A loss that started the rebalance is its cause, and what held up the others is secondary. A rebalance that somebody
 wanted has the cause of its wait, if it waited for long.

@@ -1,4 +1,4 @@
-"""How one member left its group, and the departure classes (catalogue §1.5) that say how.
+"""How one member left its group, and the departure classes that say how.
 
 A departure is measured in `departure_times`, classed in `departure_classes`, and found for all members that are gone
 after a rebalance in `departed_members`. Causes are the rules' business.

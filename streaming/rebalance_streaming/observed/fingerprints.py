@@ -1,8 +1,8 @@
 """Which client library a member runs, as far as its records and its own reports tell.
 
-The default client id, the form of the subscription, the session and rebalance timeouts together narrow it down
-(catalogue §1.7); a report that names library and version decides. What follows from it is data, so that rules ask for
-a property and not for a name.
+The default client id, the form of the subscription, the session and rebalance timeouts together narrow it down; a
+report that names library and version decides. What follows from it is data, so that rules ask for a property and not
+for a name.
 """
 
 from __future__ import annotations

@@ -1,4 +1,4 @@
-"""What a client's own reports say of it while its group lost it: the liveness matrix (catalogue §1.4, §5.3 of metrics).
+"""What a client's own reports say of it while its group lost it: the liveness matrix.
 
 Heartbeats and polls may each go on or stop, and so may the process as a whole; what its reports show of the three, and
 whether they came in time, separates causes that look alike from outside.

@@ -1,4 +1,4 @@
-"""Which group a client's row belongs to (client-metrics §1.3): by what it says, else by who is in which group."""
+"""Which group a client's row belongs to: by what it says, else by who is in which group."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Deploys that their pipelines announced: which of a group's rebalances they explain (catalogue §4.1).
+"""Deploys that their pipelines announced: which of a group's rebalances they explain.
 
 An announcement is somebody's word for why members come and go in a stretch of time. It explains rebalances whose
 members do so as in a deploy: each client at most once, by leaving or by being killed, and whoever was killed is

@@ -1,4 +1,4 @@
-"""How partitions are dealt out, and to whom (catalogue §4.4): assignors, idle members, strangers in one group.
+"""How partitions are dealt out, and to whom: assignors, idle members, strangers in one group.
 
 Receives a group as it stands with what its rebalances did to partitions. All of it is in the log.
 """

@@ -1,4 +1,4 @@
-"""What held up a rebalance that began for a harmless reason (catalogue §4.2): somebody did not rejoin for long."""
+"""What held up a rebalance that began for a harmless reason: somebody did not rejoin for long."""
 
 from __future__ import annotations
 

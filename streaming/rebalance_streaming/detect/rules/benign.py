@@ -1,4 +1,4 @@
-"""Rebalances that somebody wanted, or that a topic, a subscription or a protocol called for (catalogue §4.1).
+"""Rebalances that somebody wanted, or that a topic, a subscription or a protocol called for.
 
 Kafka Streams and Kafka Connect announce a later rebalance inside an assignment that the log does not explain; its
 distance from the one before tells. These two receive a group's rebalances and claim those that they explain.

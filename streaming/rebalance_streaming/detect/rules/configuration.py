@@ -1,4 +1,4 @@
-"""Timeouts that are wrong without any incident, and members that are not let in (catalogue §4.4).
+"""Timeouts that are wrong without any incident, and members that are not let in.
 
 Receives a group as it stands; says which setting is wrong, by how much, and what it should be. A client that was
 refused leaves no record in the log, so only its own reports show it. What else is in that section is judged in

@@ -1,4 +1,4 @@
-"""The coordinator (catalogue §4.5): stuck in a rebalance, slow, standing still, or unable to store.
+"""The coordinator: stuck in a rebalance, slow, standing still, or unable to store.
 
 Receives one group's history with its probes: the log does not tell where a group's coordinator is, nor what state it
 is in between two records. One group cannot separate its broker from what lies between them: that one is slow, or cannot

@@ -1,4 +1,4 @@
-"""How many records were processed twice after a rebalance (catalogue §4.7), counted by the best source there is.
+"""How many records were processed twice after a rebalance, counted by the best source there is.
 
 Receives a group's history and the partitions that members lost before they could commit. Counted soon after each
 rebalance, because commits are forgotten within a minute; the counts are remembered.

@@ -1,4 +1,4 @@
-"""Members lost with their process (catalogue §4.3, §4.4): it died, was replaced, or a static member was away too long.
+"""Members lost with their process: it died, was replaced, or a static member was away too long.
 
 Static members that stand are judged in `static_members`.
 """

@@ -1,4 +1,4 @@
-"""The coordinator moved to another broker, or was loaded anew (catalogue §4.5): with rebalances, or without.
+"""The coordinator moved to another broker, or was loaded anew: with rebalances, or without.
 
 Receives one group's history: probes name the broker that coordinates it, and brokers' logs tell when one loaded it.
 """

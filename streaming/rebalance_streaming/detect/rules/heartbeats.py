@@ -1,4 +1,4 @@
-"""Members whose heartbeats stopped (catalogue §4.3): starved, blocked, frozen, cut off or refused.
+"""Members whose heartbeats stopped: starved, blocked, frozen, cut off or refused.
 
 Members that were lost with their process are judged in `ended_processes`.
 """

@@ -1,4 +1,4 @@
-"""Groups of the newer protocol (catalogue §4.6): members that do not let go, targets that do not come, too many epochs.
+"""Groups of the newer protocol: members that do not let go, targets that do not come, too many epochs.
 
 Receives one KIP-848 group's history. There is no barrier: a member that keeps partitions holds up exactly those that
 are to get them, and the log names both. Timeouts of session and heartbeat are settings of the group, not the clients.

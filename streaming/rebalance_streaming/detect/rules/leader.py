@@ -1,8 +1,8 @@
-"""What the group's leader does (catalogue §4.5): it rejoins without need, is slow to assign or fails, never settles.
+"""What the group's leader does: it rejoins without need, is slow to assign or fails, never settles.
 
 Receives one group's rebalances; all of this is in the log: the leader's sync phase, and rounds that got no record. A
 cooperative assignor needs one follow-up to hand out what was revoked; a longer series means that what one round revokes
-the next does not settle (§4.4).
+the next does not settle.
 """
 
 from __future__ import annotations

@@ -1,4 +1,4 @@
-"""Partitions that take their owners down with them (catalogue §4.2): a whole batch again and again, or one record.
+"""Partitions that take their owners down with them: a whole batch again and again, or one record.
 
 Receives departures that were explained, and what became of the partitions that were lost; says what they have in
 common. Why a single member left is not judged here.

@@ -1,4 +1,4 @@
-"""How members come and go (catalogue §4.4): deploys that static membership would spare, scalers.
+"""How members come and go: deploys that static membership would spare, scalers.
 
 Receives a group as it stands with its past departures. What static members do wrong is judged in
 `static_members`.

@@ -1,4 +1,4 @@
-"""Committed offsets that jump or vanish (catalogue §4.7).
+"""Committed offsets that jump or vanish.
 
 Receives what commits and end offsets tell of a group. What was judged once, from commits that are forgotten within a
 minute, is remembered for as long as it stands.

@@ -1,4 +1,4 @@
-"""What several rebalances of a group have in common (catalogue §4.1, §4.3, §4.9).
+"""What several rebalances of a group have in common.
 
 Each pattern explains a series better than its parts: a restart of every instance is a deploy, the same instance going
 down again and again is a crash loop. A pattern claims the rebalances it explains.

@@ -1,4 +1,4 @@
-"""Members that did not call poll(), or came close to that (catalogue §4.2).
+"""Members that did not call poll(), or came close to that.
 
 A client's own metrics tell the time between polls; commits tell it only of clients that commit inside poll(), and only
 while records were waiting: time without work is no batch.

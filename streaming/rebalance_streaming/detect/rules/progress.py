@@ -1,4 +1,4 @@
-"""Partitions that do not advance, or not fast enough, and clients that go on without the group (catalogue §4.7).
+"""Partitions that do not advance, or not fast enough, and clients that go on without the group.
 
 Receives a group that is settled; compares what it committed with where its partitions end. Without probed end offsets
 nothing is said: nobody knows then whether records wait.

@@ -1,4 +1,4 @@
-"""Static members (KIP-345): late, gone for good, standing still, or wrongly named (catalogue §4.4).
+"""Static members (KIP-345): late, gone for good, standing still, or wrongly named.
 
 Receives a group as it stands. A static member says no good-bye: the broker keeps its place, and its partitions, until
 its session ends, so what is wrong with one shows late or not at all. Of KIP-848 groups the log tells no replacements,

@@ -1,4 +1,4 @@
-"""Partitions that nobody reads: left out of every assignment, or of a group that lost all its members (catalogue §4.7).
+"""Partitions that nobody reads: left out of every assignment, or of a group that lost all its members.
 
 Receives a group's members, assignments and end offsets. Groups that never had members are told apart first.
 """

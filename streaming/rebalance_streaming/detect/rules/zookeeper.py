@@ -1,4 +1,4 @@
-"""Consumers that keep their membership in ZooKeeper (catalogue §4.8): pykafka's BalancedConsumer, old high-level ones.
+"""Consumers that keep their membership in ZooKeeper: pykafka's BalancedConsumer, old high-level ones.
 
 Receives looks at a group's ids and owners; each stands until the next one, because only changes are reported. Nothing
 of such a group is in Kafka but its commits.
