@@ -25,6 +25,8 @@ JOIN_RATE = "coordinator_join_rate"
 FAILED_REBALANCES = "coordinator_failed_rebalance_total"
 REVOKED_LATENCY = "coordinator_partition_revoked_latency_max"
 ASSIGNED_LATENCY = "coordinator_partition_assigned_latency_max"
+#: Of a partition, in librdkafka's statistics: the position up to which records were handed to the application.
+APP_OFFSET = "app_offset"
 
 #: Canonical names of all metrics that a sample may carry.
 CLIENT_VALUES = frozenset(

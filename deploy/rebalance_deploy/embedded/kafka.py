@@ -7,6 +7,7 @@ knows nothing of what is written to it.
 from __future__ import annotations
 
 import contextlib
+import os
 import shutil
 import tempfile
 import time
@@ -20,6 +21,7 @@ from typing import Any, Self
 from confluent_kafka import KafkaException
 from confluent_kafka.admin import AdminClient
 
+from rebalance_deploy import jars
 from rebalance_deploy.embedded.server import QUICK_START, JavaServer
 from rebalance_deploy.embedded.zookeeper import ZooKeeper
 from rebalance_deploy.errors import UserError
@@ -33,6 +35,8 @@ VERSIONS = (DEFAULT_VERSION, "3.9.2")
 SHORT_SESSION = MappingProxyType({"broker.session.timeout.ms": "3000"})
 _CONTROLLER = 1
 _PORT_ATTEMPTS = 3
+#: What a formatted data directory holds: who it belongs to, and the levels that features begin with.
+_IDENTITY, _FIRST_FEATURES = "meta.properties", "bootstrap.checkpoint"
 #: By a broker, and by this module.
 _PORT_TAKEN = ("Address already in use", "is in use: stop what listens")
 _STOP_SECONDS = 20.0
@@ -86,7 +90,7 @@ class EmbeddedKafka:
         self.kafka_version = kafka_version
         self._config = dict(config or {})
         self._start_deadline_seconds = start_deadline_seconds
-        self._cluster_id = urlsafe_b64encode(uuid.uuid4().bytes).decode().rstrip("=")
+        self._cluster_id = _random_id()
         self._controller_port = 0
         self._ports: dict[int, int] = {}
         self._temporary = directory is None
@@ -236,22 +240,30 @@ class EmbeddedKafka:
         self._properties(node).write_text(text)
 
     def _format(self, nodes: Sequence[int]) -> None:
-        """Give every empty data directory the cluster's identity, as Kafka asks before the first start."""
+        """Give every empty data directory the cluster's identity, as Kafka asks before the first start.
+
+        `kafka-storage format` writes two files (org.apache.kafka.metadata.storage.Formatter): the first levels of all
+        features, which are those of the version, and who the directory belongs to (KIP-858). A JVM for the first one
+        takes half as long as the broker's start: it is kept, and the tool runs once per version.
+        """
+        for node in nodes:
+            data = self._data(node)
+            if (data / _IDENTITY).exists():
+                continue
+            kept = jars.cache_directory() / "brokers" / self.kafka_version / _FIRST_FEATURES
+            if kept.exists():
+                shutil.copyfile(kept, data / _FIRST_FEATURES)
+                (data / _IDENTITY).write_text(_identity(self._cluster_id, node))
+            else:
+                self._run_format_tool(node)
+                _keep(data / _FIRST_FEATURES, kept)
+
+    def _run_format_tool(self, node: int) -> None:
         # One argument, for one in 64 identities begins with a dash.
-        identity = f"--cluster-id={self._cluster_id}"
-        with contextlib.ExitStack() as stack:
-            tools = {
-                node: stack.enter_context(
-                    self._servers[node].run(
-                        "kafka.tools.StorageTool", "format", identity, "--config", self._properties(node)
-                    )
-                )
-                for node in nodes
-                if not (self._data(node) / "meta.properties").exists()
-            }
-            for node, tool in tools.items():
-                if tool.wait(self._start_deadline_seconds) != 0:
-                    raise self._servers[node].failure("could not format its data directory")
+        arguments = ("format", f"--cluster-id={self._cluster_id}", "--config", self._properties(node))
+        with self._servers[node].run("kafka.tools.StorageTool", *arguments) as tool:
+            if tool.wait(self._start_deadline_seconds) != 0:
+                raise self._servers[node].failure("could not format its data directory")
 
     def _await_brokers(self) -> None:
         """Return when each running broker names all of them to a client, the first proof that clients can use them."""
@@ -297,6 +309,25 @@ def render_properties(node: int, port: int, controller_port: int, data: Path, co
         "log.dirs": str(data),
     }
     return "".join(f"{key}={value}\n" for key, value in settings.items())
+
+
+def _random_id() -> str:
+    """Return a new id in the form that Kafka writes (org.apache.kafka.common.Uuid)."""
+    return urlsafe_b64encode(uuid.uuid4().bytes).decode().rstrip("=")
+
+
+def _identity(cluster_id: str, node: int) -> str:
+    """Return the properties that say which broker of which cluster a data directory belongs to."""
+    return f"version=1\ncluster.id={cluster_id}\nnode.id={node}\ndirectory.id={_random_id()}\n"
+
+
+def _keep(file: Path, kept: Path) -> None:
+    """Copy a file to the cache, whole or not at all; without a cache it is made anew each time."""
+    with contextlib.suppress(OSError):
+        kept.parent.mkdir(parents=True, exist_ok=True)
+        partial = kept.with_name(f"{kept.name}.{os.getpid()}")
+        shutil.copyfile(file, partial)
+        partial.replace(kept)
 
 
 def _tells_of_port(error: UserError) -> bool:

@@ -14,7 +14,6 @@ from rebalance_devtools.stories.acting import (
     await_loss,
     await_return,
     deploy_in_turn,
-    disturb_for_a_while,
     extra_seconds,
     host_of,
     hosts_of,
@@ -25,6 +24,7 @@ from rebalance_devtools.stories.acting import (
     overrun,
     stand_still,
 )
+from rebalance_devtools.stories.families import network_cut
 from rebalance_devtools.stories.forms import (
     COOPERATIVE,
     NEW,
@@ -159,9 +159,7 @@ def java_scale_in(play: Play) -> None:
 
 def java_cut(play: Play) -> None:
     """The connections of one of Kafka's own clients end for longer than its session."""
-    open_group(play, "m1", "m2", "m3", hosts=hosts_of(play, "m1", "m2", "m3"))
-    disturb_for_a_while(play, ("m2",), Fault.CUT)
-    afterwards(play)
+    network_cut(play)
 
 
 def mixed_pause(play: Play) -> None:

@@ -16,7 +16,7 @@ import msgspec
 import pyarrow as pa
 
 from rebalance_contract import CLIENT_VALUES, ClientActivity, ClientConfig, ClientSample, ProcessFigures, encode
-from rebalance_contract.clients import HEARTBEAT_AGE
+from rebalance_contract.clients import APP_OFFSET, HEARTBEAT_AGE
 from rebalance_streaming.activity.limit import TimeLimit, TooSlow
 from rebalance_streaming.wire.metrics.errors import Reason, UndecodableError
 from rebalance_streaming.wire.metrics.formats import MAX_BYTES, decode_metrics
@@ -34,7 +34,6 @@ MAX_PARTITIONS, _OFFSET_BYTES = 2_000, 24_000
 #: Processor time that one message may take.
 MAX_SECONDS = 2.0
 
-_APP_OFFSET = "app_offset"
 _LARGEST_PARTITION = 2**31
 
 
@@ -122,7 +121,7 @@ class _Pane:
         never = False
         for point in report.points:
             if point.labels:
-                if point.metric == _APP_OFFSET and point.value is not None:
+                if point.metric == APP_OFFSET and point.value is not None:
                     self._take_offset(point.labels, point.value)
             elif point.metric not in CLIENT_VALUES:
                 continue

@@ -16,6 +16,7 @@ import numpy.typing as npt
 from rebalance_contract import KEPT_PANES, MAX_ACTIVITY_BYTES, PANE_MS, CommitActivity, TopicCommits
 from rebalance_streaming.wire.commits import CommitBatch
 from rebalance_streaming.wire.decode import Outcome
+from rebalance_streaming.wire.records import LONGEST_TOPIC
 
 Ints = npt.NDArray[np.int64]
 
@@ -23,8 +24,6 @@ Ints = npt.NDArray[np.int64]
 _HISTORY = -(2**62)
 #: What a partition takes at most in a row: six numbers, and its topic's name.
 _BYTES_PER_PARTITION = 90
-#: Kafka refuses longer names of topics (org.apache.kafka.common.internals.Topic); a key that has one is a forgery.
-_LONGEST_TOPIC = 249
 
 
 @dataclass(frozen=True, slots=True)
@@ -75,7 +74,7 @@ def pack_commits(
     """
     name_bytes = _topic_sizes(batch)
     usable = np.flatnonzero((batch.key_code >= 0) & (batch.outcome <= Outcome.TOMBSTONE))
-    usable = usable[name_bytes[batch.keys.topic_code[batch.key_code[usable]]] <= _LONGEST_TOPIC]
+    usable = usable[name_bytes[batch.keys.topic_code[batch.key_code[usable]]] <= LONGEST_TOPIC]
     last = _last_per_key_and_pane(batch, log, usable, pane_ms, era)
     counts = _pane_counts(batch, log, usable, last)
     for start, end in _runs(last.group, last.pane):

@@ -20,13 +20,13 @@ from rebalance_contract import (
     TopicOffsets,
     decode,
 )
+from rebalance_streaming.wire.records import LONGEST_TOPIC
 
 #: No broker keeps more partitions of one topic; a number above is a mistake or an attack, and costs memory by its size.
 MAX_PARTITION = 20_000
 MAX_OFFSET = 2**62
 #: What a partition takes at most in JSON: its number and its offset.
 _BYTES_PER_PARTITION = 32
-_LONGEST_TOPIC = 249
 
 Told = dict[str, dict[str, int | None]]
 
@@ -66,7 +66,7 @@ def _parts(told: Told) -> Iterator[dict[str, TopicOffsets]]:
     part: dict[str, TopicOffsets] = {}
     size, limit = 0, MAX_ACTIVITY_BYTES // 2
     for topic, offsets in told.items():
-        if len(topic) > _LONGEST_TOPIC:
+        if len(topic) > LONGEST_TOPIC:
             raise ContractError("a topic's name has more than 249 characters, which Kafka does not allow")
         rows = sorted((_partition(name), _offset(offset)) for name, offset in offsets.items())
         at_once = limit // _BYTES_PER_PARTITION

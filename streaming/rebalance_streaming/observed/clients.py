@@ -13,7 +13,15 @@ from collections.abc import Iterable, Iterator, Mapping
 from dataclasses import dataclass, field, replace
 
 from rebalance_contract import ClientActivity, ClientConfig, ClientSample, Member, ProcessFigures
-from rebalance_contract.clients import ASSIGNED, FETCH_RATE, HEARTBEAT_AGE, HEARTBEAT_RATE, HEARTBEAT_TOTAL, POLL_AGE
+from rebalance_contract.clients import (
+    APP_OFFSET,
+    ASSIGNED,
+    FETCH_RATE,
+    HEARTBEAT_AGE,
+    HEARTBEAT_RATE,
+    HEARTBEAT_TOTAL,
+    POLL_AGE,
+)
 
 _KEPT = 180
 #: Bounds for clients that are invented, or that get new names all the time: per group, and per process.
@@ -24,7 +32,6 @@ _STATISTICS = "librdkafka_stats"
 _DELIVERY_MS, _LATE_REPORT = 1_000, 1.6
 _START_SLACK_MS = 3_000
 _DEFAULT_INTERVAL_MS = 5_000
-_APP_OFFSET = "app_offset"
 _LONGEST_PARTITION = 10
 _NO_FIGURES = ProcessFigures()
 
@@ -172,7 +179,7 @@ class ClientHistory:
         for topic, told in offsets.items():
             for partition, offset in told.items():
                 if partition.isascii() and partition.isdecimal() and len(partition) <= _LONGEST_PARTITION:
-                    self.lag[topic, int(partition)] = {_APP_OFFSET: float(offset)}
+                    self.lag[topic, int(partition)] = {APP_OFFSET: float(offset)}
         while len(self.lag) > _KEPT_PLACES:
             del self.lag[next(iter(self.lag))]
 

@@ -485,6 +485,8 @@ RECORD_TYPES: dict[int, RecordType] = {each.number: each for each in _TYPES}
 
 #: The log itself (Kafka: Topic.GROUP_METADATA_TOPIC_NAME).
 OFFSETS_TOPIC = "__consumer_offsets"
+#: Kafka refuses longer names of topics (org.apache.kafka.common.internals.Topic); who names one made it up.
+LONGEST_TOPIC = 249
 #: How the keys of offset commits begin: their types as the wire has them.
 OFFSET_COMMIT_PREFIXES = tuple(
     each.number.to_bytes(2, "big") for each in RECORD_TYPES.values() if each.key is OffsetCommitKey

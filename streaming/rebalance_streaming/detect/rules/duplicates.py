@@ -10,7 +10,7 @@ from collections.abc import Callable, Iterable, Iterator
 from dataclasses import dataclass, replace
 
 from rebalance_contract import EvidenceSource, Partitions, Rebalance
-from rebalance_contract.clients import CONSUMED_TOTAL
+from rebalance_contract.clients import APP_OFFSET, CONSUMED_TOTAL
 from rebalance_streaming.detect.episode import ExplainedDeparture
 from rebalance_streaming.detect.group_view import GroupView
 from rebalance_streaming.detect.judging_time import JudgingTime
@@ -49,9 +49,9 @@ def _by_application_offsets(history: GroupHistory, rebalance: Rebalance, lost: s
         client = _former_owner(history, rebalance, place)
         committed = history.progress.committed_before(place, rebalance.started_before_ms)
         told = {} if client is None else client.lag.get(place, {})
-        if committed is None or "app_offset" not in told:
+        if committed is None or APP_OFFSET not in told:
             return None
-        total += max(0, int(told["app_offset"]) - committed[1])
+        total += max(0, int(told[APP_OFFSET]) - committed[1])
     return total
 
 

@@ -12,6 +12,7 @@ from types import MappingProxyType
 from typing import Any
 
 from rebalance_streaming.wire.metrics.report import ClientConfig, Point, Report
+from rebalance_streaming.wire.records import LONGEST_TOPIC
 
 #: A client's clock may be ahead of the record's time by so much, and a report on its way for so long.
 CLOCK_AHEAD_MS, LATE_MS = 300_000, 7 * 86_400_000
@@ -26,7 +27,7 @@ _SMALLEST = 1e-9
 
 _LONGEST_ID = 1_000
 # Kafka holds them against the rules for names of topics.
-_LONGEST_TOPIC = _LONGEST_INSTANCE = 249
+_LONGEST_INSTANCE = LONGEST_TOPIC
 _LONGEST_HOST = 255
 _LONGEST_REASON = 512
 _LONGEST_WORD = 100
@@ -38,7 +39,7 @@ _LONGEST_TEXTS: Mapping[str, int] = MappingProxyType(
         **dict.fromkeys(("library", "library_version", "state", "join_state"), _LONGEST_WORD),
     }
 )
-_LONGEST_LABELS: Mapping[str, int] = MappingProxyType({"topic": _LONGEST_TOPIC, "partition": 10, "node_id": 64})
+_LONGEST_LABELS: Mapping[str, int] = MappingProxyType({"topic": LONGEST_TOPIC, "partition": 10, "node_id": 64})
 
 _NUMBERS: Mapping[str, tuple[float, float]] = MappingProxyType(
     {
