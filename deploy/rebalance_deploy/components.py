@@ -5,7 +5,7 @@ from __future__ import annotations
 import os
 import threading
 import time
-from collections.abc import Iterable, Iterator
+from collections.abc import Iterable, Iterator, Sequence
 from pathlib import Path
 from typing import TYPE_CHECKING, TypeVar
 
@@ -16,6 +16,7 @@ from rebalance_deploy.log_settings import LogConfig
 from rebalance_deploy.logs import configure
 from rebalance_deploy.settings import Sources, load
 from rebalance_deploy.stopping import STOP_SECONDS, limit_stop
+from rebalance_deploy.stream_progress import StreamProgress
 from rebalance_exporters.config import ExportConfig
 from rebalance_exporters.prober.config import ProbeConfig
 from rebalance_kafka.checks import refused_by_librdkafka
@@ -23,6 +24,7 @@ from rebalance_streaming.config import StreamConfig
 from rebalance_streaming.detect.config import DetectConfig
 
 if TYPE_CHECKING:
+    from rebalance_contract import QueryStatus
     from rebalance_streaming.record import RecordProgress
 
 SECTIONS = {
@@ -118,7 +120,12 @@ def run_stream(
     from rebalance_exporters.web.own_pages import Web, serving_pages  # noqa: PLC0415
     from rebalance_streaming.spark import job  # noqa: PLC0415
 
-    health = StreamHealth()
+    health, progress = StreamHealth(), StreamProgress()
+
+    def look(statuses: Sequence[QueryStatus]) -> None:
+        health.look(statuses)
+        progress.look(statuses)
+
     web = Web("stream", config.listen_host, config.listen_port, config.web_config_file, config.health_without_password)
     with serving_pages(web, health, health.registry, _now_ms, reload) as url:
         log.say(f"serving on {url}/metrics")
@@ -130,7 +137,7 @@ def run_stream(
             stop=stop,
             notify=log.say,
             warn=log.warn,
-            on_look=health.look,
+            on_look=look,
             rebuild=rebuild,
             may_set_aside=may_set_aside,
         )

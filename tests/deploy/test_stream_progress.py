@@ -1,0 +1,85 @@
+"""What `stream` shows until it has read its log up."""
+
+import io
+from collections.abc import Callable
+
+from exporters.contract_rows import query_row
+from rebalance_contract import QueryStatus, decode
+from rebalance_deploy.progress import Bar, StepProgress
+from rebalance_deploy.stream_progress import StreamProgress
+
+
+class Recorded(Bar):
+    """A bar that draws nothing, and remembers what it was told to do."""
+
+    def __init__(self, measure: Callable[[], StepProgress], stream: io.StringIO) -> None:
+        super().__init__(measure, stream)
+        self.calls: list[str] = []
+
+    def start(self) -> None:
+        self.calls.append("start")
+
+    def stop(self) -> None:
+        self.calls.append("stop")
+
+
+def status(query: str, read: int, wanted: int) -> QueryStatus:
+    """How far a query is."""
+    row = query_row(query, read_records=read, wanted_records=wanted, caught_up=read == wanted)
+    return decode(row.value or b"", QueryStatus)
+
+
+def test_it_is_shown_from_the_first_look_until_all_queries_caught_up() -> None:
+    """Once: a query that falls behind later is not what a start waits for."""
+    bars: list[Recorded] = []
+
+    def make_bar(measure: Callable[[], StepProgress], stream: io.StringIO) -> Bar:
+        bars.append(Recorded(measure, stream))
+        return bars[-1]
+
+    progress = StreamProgress(io.StringIO(), make_bar)
+    for membership, activity in ((0, 0), (50, 100), (100, 100), (0, 100)):
+        progress.look([status("membership", membership, 100), status("activity", activity, 100)])
+    progress.stop()
+    (bar,) = bars
+    assert bar.calls == ["start", "stop"]
+
+
+def test_it_counts_the_records_of_all_queries() -> None:
+    """Of all that was in their inputs at the start."""
+    progress = StreamProgress(io.StringIO())
+    progress.look([])
+    assert progress.reading() == StepProgress("reading the log up", 0, "records", 0, None)
+    progress.look([status("membership", 60, 100), status("activity", 90, 200)])
+    assert progress.reading() == StepProgress("reading the log up", 150, "records", 300, 0.5)
+    progress.stop()
+
+
+def test_a_stream_that_starts_where_it_stopped_shows_nothing() -> None:
+    """Whoever has caught up at the first look has nothing to wait for."""
+    bars: list[Recorded] = []
+
+    def make_bar(measure: Callable[[], StepProgress], stream: io.StringIO) -> Bar:
+        bars.append(Recorded(measure, stream))
+        return bars[-1]
+
+    StreamProgress(io.StringIO(), make_bar).look([status("membership", 5, 5)])
+    assert bars[0].calls == ["stop"]
+
+
+class Terminal(io.StringIO):
+    """A terminal that is not the one of this process."""
+
+    def isatty(self) -> bool:
+        return True
+
+
+def test_nothing_is_drawn_on_a_terminal_of_others() -> None:
+    """As by the stream that `up` starts."""
+
+    def refuse(*_: object) -> Bar:
+        raise AssertionError("a bar was made")
+
+    progress = StreamProgress(Terminal(), refuse)
+    progress.look([status("membership", 0, 5)])
+    progress.stop()
