@@ -391,7 +391,7 @@ def _say(line: str) -> None:
 def _fail(error: Exception) -> NoReturn:
     from rebalance_deploy import logs  # noqa: PLC0415
 
-    if not logs.tell_failure(error):
+    if not logs.report_failure(error):
         click.echo(logs.hide_secrets(f"rebalance-monitor: {error}"), err=True)
     sys.exit(getattr(error, "exit_code", 1))
 

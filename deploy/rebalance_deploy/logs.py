@@ -132,7 +132,7 @@ def say_progress(text: str, figures: Mapping[str, object]) -> None:
     _log.info("%s", text, extra={_PROGRESS: dict(figures)})
 
 
-def tell_failure(error: Exception) -> bool:
+def report_failure(error: Exception) -> bool:
     """Log why the process ends, if it logs JSON; false where a person is to be told in another way."""
     if not logs_json():
         return False

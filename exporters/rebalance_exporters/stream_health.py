@@ -14,7 +14,7 @@ from prometheus_client.core import CounterMetricFamily, GaugeMetricFamily, Metri
 from prometheus_client.registry import Collector
 
 from rebalance_contract import QueryStatus
-from rebalance_exporters.state.health import tell_long_batch
+from rebalance_exporters.state.health import describe_long_batch
 
 _PREFIX = "kafka_rebalance_monitor_stream_"
 #: The stream looks at its queries twice a second, but starting three of them while brokers are away takes minutes.
@@ -61,12 +61,12 @@ class StreamHealth(Collector):
                 return f"a batch of the {status.query} query makes no progress"
         for status in self._statuses:
             if not status.caught_up:
-                long = tell_long_batch(status)
+                long = describe_long_batch(status)
                 return (
                     f"the {status.query} query reads the log up: "
                     f"{status.read_records:,} of {status.wanted_records:,} records" + (f"; {long}" if long else "")
                 )
-        return next(filter(None, map(tell_long_batch, self._statuses)), None) or self.unhealthy()
+        return next(filter(None, map(describe_long_batch, self._statuses)), None) or self.unhealthy()
 
     def collect(self) -> Iterator[Metric]:
         """Yield the metrics as they are now."""

@@ -165,14 +165,14 @@ class Publisher:
         """Keep a row for later unless a newer one waits; one that nobody can deliver is dropped."""
         topic, key = place
         if error.code() in _UNDELIVERABLE:
-            self._tell(topic, error, f"a row of {topic} with key {key[:200]} was refused: {error.str()}")
+            self._report(topic, error, f"a row of {topic} with key {key[:200]} was refused: {error.str()}")
             return
         self._waiting.setdefault(place, row)
         if error.code() in _GIVEN_UP:
             self._is_broken = self._is_broken or error.code() == KafkaError._FATAL
             return
         self._pauses.setdefault(topic, _Pause()).begin(self._clock())
-        self._tell(
+        self._report(
             topic, error, f"rows of {topic} are refused, and sent again later: {error.str()}{_advice(topic, error)}"
         )
 
@@ -186,7 +186,9 @@ class Publisher:
         except KafkaException as error:
             self._is_broken = True
             self._renewal.begin(self._clock())
-            self._tell("", error.args[0], f"the Kafka client cannot go on, and another is made: {error.args[0].str()}")
+            self._report(
+                "", error.args[0], f"the Kafka client cannot go on, and another is made: {error.args[0].str()}"
+            )
 
     def _renew(self, now: float) -> bool:
         """Make another producer in the place of one that cannot go on; return whether there is one."""
@@ -201,12 +203,12 @@ class Publisher:
         try:
             self._producer = Producer(self._properties)
         except KafkaException as error:
-            self._tell("", error.args[0], f"no other Kafka client can be made: {error.args[0].str()}")
+            self._report("", error.args[0], f"no other Kafka client can be made: {error.args[0].str()}")
             return False
         self._is_broken = False
         return True
 
-    def _tell(self, topic: str, error: KafkaError, line: str) -> None:
+    def _report(self, topic: str, error: KafkaError, line: str) -> None:
         now, told = self._clock(), self._told.get((topic, error.code()))
         if told is None or now - told >= _TELL_AGAIN_SECONDS:
             self._told[topic, error.code()] = now

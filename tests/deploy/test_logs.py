@@ -23,7 +23,7 @@ import pytest
 from rebalance_deploy import components, logs
 from rebalance_deploy.errors import UserError
 from rebalance_deploy.log_settings import FORMATS, LogConfig
-from rebalance_deploy.logs import configure, hide_secrets, secrets_of, tell_failure
+from rebalance_deploy.logs import configure, hide_secrets, report_failure, secrets_of
 from rebalance_deploy.settings import Sources
 from rebalance_exporters import server
 
@@ -105,10 +105,10 @@ def test_the_level_is_the_least_that_is_printed(level: str, count: int, printed:
 def test_a_failure_is_an_object_where_json_is_read(printed: Printed) -> None:
     """Where a person reads it is one sentence, which the command line prints."""
     configure(LogConfig(), "probe", {})
-    assert not tell_failure(UserError("no"))
+    assert not report_failure(UserError("no"))
     assert printed.getvalue() == ""
     configure(LogConfig(format="json"), "probe", {})
-    assert tell_failure(UserError("no"))
+    assert report_failure(UserError("no"))
     assert json.loads(printed.getvalue())["message"] == "no"
 
 

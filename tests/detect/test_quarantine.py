@@ -121,7 +121,7 @@ def test_a_rule_that_raises_is_set_aside_for_its_group(monkeypatch: pytest.Monke
     monkeypatch.setattr(answers, "CONDITIONS", conditions)
     answers._rules.cache_clear()
     run = Run()
-    run.detector._quarantine._tell = lambda stage, group, _: heard.append((stage, group))
+    run.detector._quarantine._report = lambda stage, group, _: heard.append((stage, group))
     five = [member(f"{letter}-1", [at]) for at, letter in enumerate("abcde")]
     for group in ("odd", "sound"):
         run.detector.take_group(replace(picture(T0, *five), group=group))

@@ -163,7 +163,7 @@ def _record_shared(stage: Stage, wanted: Wanted, directory: Path, target: Path, 
             directory=directory / wanted.file_name,
             metrics_topic=METRICS_TOPIC if wanted.metrics else None,
             group=wanted.group,
-            prepare=lambda play: tell_interest(stage.bootstrap, wanted.story, play.group),
+            prepare=lambda play: report_interest(stage.bootstrap, wanted.story, play.group),
         ) as play:
             play.await_seconds(_LINGER_SECONDS)
             run = play.run()
@@ -228,7 +228,7 @@ def _record_on(stage: Stage, wanted: Wanted, directory: Path) -> StoryRun:
             directory=directory / "clients",
             metrics_topic=METRICS_TOPIC if wanted.metrics else None,
             group=wanted.group,
-            prepare=lambda play: tell_interest(stage.bootstrap, wanted.story, play.group),
+            prepare=lambda play: report_interest(stage.bootstrap, wanted.story, play.group),
         ) as play,
     ):
         play.await_seconds(_LINGER_SECONDS)
@@ -241,7 +241,7 @@ def _prepare(stage: Stage, topics: Iterable[str]) -> None:
     create_topics(stage.bootstrap, dict.fromkeys(names, 1), replicas=len(stage.broker_logs))
 
 
-def tell_interest(bootstrap: str, story: Story, group: str) -> None:
+def report_interest(bootstrap: str, story: Story, group: str) -> None:
     """Tell the prober, in the stream's name, which topic a group uses: without it no end offsets are asked for."""
     config, topic, now_ms = StreamConfig(), f"t-{group}", int(time.time() * 1000)
     producer = Producer({"bootstrap.servers": bootstrap, "log_level": 0})

@@ -50,7 +50,7 @@ def make_answer(
     )
 
 
-def tell_findings(
+def describe_findings(
     findings: Iterable[Finding], past: RebalanceHistory, since_ms: int, now_ms: int
 ) -> tuple[FindingRow, ...]:
     """Return findings of one group with what their advice would have avoided since a time. `past` is the group's."""
@@ -76,7 +76,7 @@ def find_worth(
         for each in estimate(look_back(seen, since_ms, until_ms)):
             if avoids_something(each):
                 found[each.setting][key] = each
-    told = (_tell(setting, of_groups) for setting, of_groups in found.items())
+    told = (_describe(setting, of_groups) for setting, of_groups in found.items())
     return tuple(sorted(told, key=lambda each: (worth_of(each.avoided), each.setting))[:limit])
 
 
@@ -87,17 +87,17 @@ def _read(kept: KeptRebalance, cause: PrimaryCause | None) -> Seen:
     return see(rebalance, impact, cause.rule, cause.confidence, cause.advice)
 
 
-def _tell(setting: str, of_groups: Mapping[GroupKey, SettingEstimate]) -> PeriodWorth:
+def _describe(setting: str, of_groups: Mapping[GroupKey, SettingEstimate]) -> PeriodWorth:
     first = sorted(of_groups, key=lambda key: (worth_of(of_groups[key].avoided), key))[:_GROUPS_OF_SETTING]
     return PeriodWorth(
         setting=setting,
         avoided=_sum(each.avoided for each in of_groups.values()),
-        groups=tuple(_tell_group(key, of_groups[key]) for key in first),
+        groups=tuple(_describe_group(key, of_groups[key]) for key in first),
         group_count=len(of_groups),
     )
 
 
-def _tell_group(key: GroupKey, of: SettingEstimate) -> GroupEstimate:
+def _describe_group(key: GroupKey, of: SettingEstimate) -> GroupEstimate:
     return GroupEstimate(*key, of.current, of.proposed, of.avoided, of.cost)
 
 

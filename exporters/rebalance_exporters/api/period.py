@@ -131,7 +131,7 @@ def make_report(
         before.add_all(of_group.before)
 
     def tell(key: GroupKey) -> PeriodGroup:
-        return _tell_group(key, groups[key], owners, is_compared=is_compared)
+        return _describe_group(key, groups[key], owners, is_compared=is_compared)
 
     rebalanced = [key for key, each in groups.items() if each.now.rebalances]
     worst = _first(rebalanced, period.limit, lambda key: (groups[key].now.weight, key))
@@ -152,9 +152,9 @@ def make_report(
         before=before.told() if is_compared else None,
         groups=tuple(map(tell, worst)),
         changed=tuple(map(tell, _first(changed, period.limit, lambda key: (_change(groups[key]), key)))),
-        causes=_tell_causes(groups.values(), period.limit, is_compared=is_compared),
+        causes=_describe_causes(groups.values(), period.limit, is_compared=is_compared),
         unexplained=unexplained.told(),
-        settings=_tell_settings(groups, period.limit),
+        settings=_describe_settings(groups, period.limit),
         parts=tuple(PeriodPart(from_ms, sums.told()) for from_ms, sums in parts),
         worth=find_worth(_of_cluster(past, period.cluster), period.since_ms, period.until_ms, period.limit),
     )
@@ -214,7 +214,7 @@ def _change(of_group: _OfGroup) -> tuple[int, ...]:
     return tuple(-abs(now - before) for now, before in pairs)
 
 
-def _tell_group(key: GroupKey, of_group: _OfGroup, owners: Owners, *, is_compared: bool) -> PeriodGroup:
+def _describe_group(key: GroupKey, of_group: _OfGroup, owners: Owners, *, is_compared: bool) -> PeriodGroup:
     rules = _first(of_group.causes, _CAUSES_OF_GROUP, lambda rule: (of_group.causes[rule].weight, rule))
     slowest = of_group.slowest
     return PeriodGroup(
@@ -236,7 +236,7 @@ def _tell_group(key: GroupKey, of_group: _OfGroup, owners: Owners, *, is_compare
     )
 
 
-def _tell_causes(groups: Iterable[_OfGroup], limit: int, *, is_compared: bool) -> tuple[PeriodCause, ...]:
+def _describe_causes(groups: Iterable[_OfGroup], limit: int, *, is_compared: bool) -> tuple[PeriodCause, ...]:
     found: dict[str, _Sums] = defaultdict(_Sums)
     before: dict[str, _Sums] = defaultdict(_Sums)
     concerned: dict[str, int] = defaultdict(int)
@@ -252,7 +252,7 @@ def _tell_causes(groups: Iterable[_OfGroup], limit: int, *, is_compared: bool) -
     )
 
 
-def _tell_settings(groups: Mapping[GroupKey, _OfGroup], limit: int) -> tuple[PeriodSetting, ...]:
+def _describe_settings(groups: Mapping[GroupKey, _OfGroup], limit: int) -> tuple[PeriodSetting, ...]:
     found: dict[tuple[str, str | None, str], _OfSetting] = defaultdict(_OfSetting)
     for key, of_group in groups.items():
         for (rule, parameter), advised in of_group.settings.items():
@@ -261,10 +261,10 @@ def _tell_settings(groups: Mapping[GroupKey, _OfGroup], limit: int) -> tuple[Per
             setting.groups[key].add_all(advised.sums)
             setting.sums.add_all(advised.sums)
     chosen = _first(found, limit, lambda each: (found[each].sums.weight, each[0], each[1] or "", each[2]))
-    return tuple(_tell_setting(each, found[each]) for each in chosen)
+    return tuple(_describe_setting(each, found[each]) for each in chosen)
 
 
-def _tell_setting(advice: tuple[str, str | None, str], setting: _OfSetting) -> PeriodSetting:
+def _describe_setting(advice: tuple[str, str | None, str], setting: _OfSetting) -> PeriodSetting:
     groups = _first(setting.groups, _GROUPS_OF_SETTING, lambda key: (setting.groups[key].weight, key))
     return PeriodSetting(
         *advice,

@@ -32,7 +32,7 @@ from rebalance_contract.api import (
     Readiness,
 )
 from rebalance_exporters.advice.advised import without_avoided
-from rebalance_exporters.advice.answers import make_answer, tell_findings
+from rebalance_exporters.advice.answers import describe_findings, make_answer
 from rebalance_exporters.api.overview import make_overview
 from rebalance_exporters.api.period import make_report
 from rebalance_exporters.api.requests import (
@@ -135,7 +135,7 @@ class _Api:
                 if all(value in {None, getattr(finding, name)} for name, value in wanted.items())
             ]
             # To look through the past of all groups takes too long for one answer.
-            found += map(without_avoided, chosen) if wanted["group"] is None else self._tell(key, chosen)
+            found += map(without_avoided, chosen) if wanted["group"] is None else self._describe(key, chosen)
         found.sort(key=lambda each: (each.started_at_ms, each.finding_id), reverse=True)
         return json_response(FindingsAnswer(tuple(found)))
 
@@ -184,15 +184,15 @@ class _Api:
         of_group = picture.findings.get(key)
         found = [each for each in (of_group.findings if of_group else ()) if rebalance_id in each.rebalance_ids]
         found.sort(key=lambda each: not each.primary)
-        told = contract.encode(self._tell(key, found))
+        told = contract.encode(self._describe(key, found))
         return raw_json(b'{"rebalance":%s,"findings":%s}' % (picture.document(kept), told))
 
-    def _tell(self, key: GroupKey, findings: Sequence[contract.Finding]) -> tuple[FindingRow, ...]:
+    def _describe(self, key: GroupKey, findings: Sequence[contract.Finding]) -> tuple[FindingRow, ...]:
         """Return findings of one group with what their advice would have avoided in the last day."""
         if not findings:
             return ()
         now_ms = self._sources.clock_ms()
-        return tell_findings(findings, self._view.past(key), max(0, now_ms - DAY_MS), now_ms)
+        return describe_findings(findings, self._view.past(key), max(0, now_ms - DAY_MS), now_ms)
 
     def _advise(self, key: GroupKey, request: Request) -> Response:
         now_ms = self._sources.clock_ms()

@@ -240,7 +240,7 @@ def read_share(status: QueryStatus) -> float | None:
     return 1.0 if status.caught_up else None
 
 
-def tell_long_batch(status: QueryStatus) -> str | None:
+def describe_long_batch(status: QueryStatus) -> str | None:
     """Say for how long a query has ended no batch, by the stream's own clock; null while that is not long.
 
     So it may hang, as where Kafka does not tell it what it waits for, before the stream ends such a batch.
@@ -280,7 +280,7 @@ def _judge_queries(queries: Mapping[str, QueryStatus]) -> _Awaited | None:
         return None
     shares = {name: 1.0 if queries[name].caught_up else read_share(queries[name]) for name in _READERS}
     told = {name: share for name, share in shares.items() if share is not None}
-    long = next((f"; {text}" for name in _READERS if (text := tell_long_batch(queries[name]))), "")
+    long = next((f"; {text}" for name in _READERS if (text := describe_long_batch(queries[name]))), "")
     if len(told) < len(shares):
         return _Awaited(f"stream not caught up{_behind(queries)}{long}")
     slowest = min(_READERS, key=lambda name: told[name])

@@ -24,7 +24,7 @@ from rebalance_contract import (
     gravity,
 )
 from rebalance_exporters.state.rows import RefusedError, expect_room
-from rebalance_exporters.text.rebalances import tell_rebalance
+from rebalance_exporters.text.rebalances import describe_rebalance
 
 GroupKey = tuple[str, str]
 
@@ -71,7 +71,7 @@ class KeptRebalance:
         """
         fields = self.text.rstrip(_BLANKS)[:-1]
         told = b"null" if self.impact is None else self.impact.text
-        text = encode(tell_rebalance(*self.read(), deploys))
+        text = encode(describe_rebalance(*self.read(), deploys))
         return b'%s,"impact":%s,"deploys":%s,"text":%s}' % (fields, told, encode(deploys), text)
 
     def read(self) -> tuple[Rebalance, RebalanceImpact | None]:

@@ -25,7 +25,7 @@ _HOW_TO_READ = (
 )
 
 
-def tell_advice(answer: AdviceAnswer, clock: Clock, access: Access) -> TextReport:
+def describe_advice(answer: AdviceAnswer, clock: Clock, access: Access) -> TextReport:
     """Return the report."""
     best = next(iter(answer.estimates), None)
     shown = None if best is None else next(iter(best.rebalance_ids), None)
@@ -51,7 +51,7 @@ def verdict(answer: AdviceAnswer, clock: Clock) -> str:
 
 def _passages(answer: AdviceAnswer, clock: Clock) -> Iterator[Passage]:
     if answer.sums.rebalances:
-        yield Passage("Happened", (_tell_sums(answer.sums),))
+        yield Passage("Happened", (_describe_sums(answer.sums),))
     if answer.estimates:
         yield Passage("Costs", tuple(f"{each.setting}: {each.cost}" for each in answer.estimates))
         yield Passage("Basis", tuple(f"{each.setting}: {each.basis}" for each in answer.estimates))
@@ -62,7 +62,7 @@ def _passages(answer: AdviceAnswer, clock: Clock) -> Iterator[Passage]:
         yield Passage("Note", found)
 
 
-def _tell_sums(sums: PeriodSums) -> str:
+def _describe_sums(sums: PeriodSums) -> str:
     lost = UNKNOWN if sums.uncosted == sums.rebalances else length(sums.lost_partition_ms)
     return f"{plural(sums.rebalances, 'rebalance')}, {lost} lost, {length(sums.rebalancing_ms)} rebalancing"
 
@@ -83,10 +83,10 @@ def _notes(answer: AdviceAnswer, clock: Clock) -> Iterator[str]:
 
 def _grids(answer: AdviceAnswer) -> Iterator[Grid]:
     if answer.estimates:
-        yield Grid("What would have been avoided", _COLUMNS, tuple(map(_tell, answer.estimates)))
+        yield Grid("What would have been avoided", _COLUMNS, tuple(map(_describe, answer.estimates)))
 
 
-def _tell(of: SettingEstimate) -> tuple[str, ...]:
+def _describe(of: SettingEstimate) -> tuple[str, ...]:
     avoided = of.avoided
     return (
         of.setting,

@@ -32,7 +32,7 @@ def compare_assignments(rebalance: Rebalance) -> Grid:
     changed = [pair for pair in pairs if _has_changed(pair)]
     shown = pairs if len(pairs) <= _ALL_ROWS else changed
     columns = (*_WHO, *([_STATIC] if static else []), _PARTITIONS, *_CHANGES)
-    rows = tuple((*_tell_who(pair, static), *_tell_share(pair)) for pair in shown)
+    rows = tuple((*_describe_who(pair, static), *_describe_share(pair)) for pair in shown)
     hidden = len(pairs) - len(shown)
     return Grid("Assignment", columns, rows, f"and {hidden} members whose partitions did not change" if hidden else "")
 
@@ -41,7 +41,7 @@ def list_members(members: Sequence[Member]) -> Grid:
     """Return one row per member with what it has."""
     static = any(member.group_instance_id for member in members)
     columns = (*_WHO, *([_STATIC] if static else []), _PARTITIONS, Column("ASSIGNMENT", may_shrink=True))
-    rows = ((*_tell_who((each, each), static), _count(each), _list_partitions(each.partitions)) for each in members)
+    rows = ((*_describe_who((each, each), static), _count(each), _list_partitions(each.partitions)) for each in members)
     return Grid("Members", columns, tuple(rows))
 
 
@@ -66,7 +66,7 @@ def _order(pair: _Pair) -> tuple[str, str, str]:
     return member.client_id, member.host, member.member_id
 
 
-def _tell_who(pair: _Pair, static: bool) -> Iterator[str]:
+def _describe_who(pair: _Pair, static: bool) -> Iterator[str]:
     before, after = pair
     member = after or before
     assert member is not None
@@ -78,7 +78,7 @@ def _tell_who(pair: _Pair, static: bool) -> Iterator[str]:
         yield member.group_instance_id or UNKNOWN
 
 
-def _tell_share(pair: _Pair) -> Iterator[str]:
+def _describe_share(pair: _Pair) -> Iterator[str]:
     before, after = pair
     yield f"{'joined' if before is None else _count(before)} -> {'gone' if after is None else _count(after)}"
     had, has = _owned(before), _owned(after)

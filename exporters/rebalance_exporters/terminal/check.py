@@ -92,7 +92,7 @@ def judge(
     judged += [_judge_missing(group, overview) for group in dict.fromkeys(groups) if group not in known]
     judged.sort(key=lambda each: (_WORST_FIRST.index(each.status), each.group or "", each.cluster or ""))
     status = judged[0].status if judged else Status.OK
-    text, figures = _tell(judged, rows, limits, access), _figures(rows, limits)
+    text, figures = _describe(judged, rows, limits, access), _figures(rows, limits)
     if not overview.ready:
         # What is known is old: neither good nor bad news can be believed.
         text, status = (
@@ -111,7 +111,9 @@ def judge_group(row: OverviewRow, limits: Limits) -> GroupCheck:
         return GroupCheck(row.cluster, row.group, Status.OK, ())
     beyond = [each for each in row.findings if gravity(each.severity) > gravity(limits.max_severity)]
     statuses = [_SEVERITY_STATUS.get(each.severity, Status.CRITICAL) for each in beyond]
-    reasons = [_tell_finding(each) for each in beyond[:1]] + [f"{each.rule} ({each.severity})" for each in beyond[1:]]
+    reasons = [_describe_finding(each) for each in beyond[:1]] + [
+        f"{each.rule} ({each.severity})" for each in beyond[1:]
+    ]
     count = row.rebalances_in(limits.window) if row.silence is None else None
     if limits.max_rebalances is not None and count is not None and count > limits.max_rebalances:
         statuses.append(Status.WARNING)
@@ -119,14 +121,14 @@ def judge_group(row: OverviewRow, limits: Limits) -> GroupCheck:
     return GroupCheck(row.cluster, row.group, max(statuses, default=Status.OK), tuple(reasons))
 
 
-def _tell_finding(finding: FindingMark | Finding) -> str:
+def _describe_finding(finding: FindingMark | Finding) -> str:
     return f"{finding.rule} ({finding.severity}): {finding.summary.rstrip('.')}"
 
 
 def _judge_cluster(finding: Finding, limits: Limits) -> GroupCheck:
     beyond = gravity(finding.severity) > gravity(limits.max_severity)
     status = _SEVERITY_STATUS.get(finding.severity, Status.CRITICAL) if beyond else Status.OK
-    reasons = (_tell_finding(finding),) if beyond else ()
+    reasons = (_describe_finding(finding),) if beyond else ()
     return GroupCheck(finding.cluster, None, status, reasons)
 
 
@@ -136,7 +138,7 @@ def _judge_missing(group: str, overview: Overview) -> GroupCheck:
     return GroupCheck(None, group, Status.UNKNOWN, (f"no such group{hint}",))
 
 
-def _tell(judged: Sequence[GroupCheck], rows: Sequence[OverviewRow], limits: Limits, access: Access) -> str:
+def _describe(judged: Sequence[GroupCheck], rows: Sequence[OverviewRow], limits: Limits, access: Access) -> str:
     bad = [each for each in judged if each.status is not Status.OK]
     if not bad:
         total = sum(_rebalances(rows, limits))

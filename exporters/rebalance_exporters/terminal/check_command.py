@@ -31,7 +31,7 @@ class _CheckCommand(click.Command):
             return super().make_context(*arguments, **options)
         except click.UsageError as error:
             # Who runs checks looks at standard output only.
-            click.echo(_tell_unknown(f"wrong use: {error.format_message()}", as_json=False))
+            click.echo(_describe_unknown(f"wrong use: {error.format_message()}", as_json=False))
             raise _WrongUse(error.format_message(), error.ctx) from error
 
 
@@ -71,11 +71,14 @@ def check(
     try:
         code, text = _judge(where, groups, (max_rebalances, window, max_severity), as_json)
     except ExporterError as error:
-        code, text = _UNKNOWN, _tell_unknown(str(error), as_json)
+        code, text = _UNKNOWN, _describe_unknown(str(error), as_json)
     except Exception as error:
         # An exit code of 1 would call a bug of this program a ticket about a group.
         traceback.print_exc()
-        code, text = _UNKNOWN, _tell_unknown(f"a bug in rebalance-monitor: {type(error).__name__}: {error}", as_json)
+        code, text = (
+            _UNKNOWN,
+            _describe_unknown(f"a bug in rebalance-monitor: {type(error).__name__}: {error}", as_json),
+        )
     click.echo(text)
     sys.exit(code)
 
@@ -95,7 +98,7 @@ def _judge(
         return verdict.status, safe_json(verdict.as_json()) if as_json else verdict.line
 
 
-def _tell_unknown(text: str, as_json: bool) -> str:
+def _describe_unknown(text: str, as_json: bool) -> str:
     """Return the line when there is nothing to judge; needs no library, for one may be what is missing."""
     if as_json:
         return json.dumps({"status": "UNKNOWN", "exit_code": _UNKNOWN, "text": text, "judgements": []})

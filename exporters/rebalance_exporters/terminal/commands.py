@@ -194,9 +194,9 @@ def history(*, where: Where, group: str, since: str, as_json: bool, utc: bool) -
                 screen.line(f"{group}: no rebalance since {clock.moment(since_ms)}")
                 screen.line(f"the latest one that is kept: {where.access.suggest('explain', group)}", "dim")
                 return
-            screen.grid(past.tell_history(rebalances, causes, clock))
+            screen.grid(past.describe_history(rebalances, causes, clock))
             screen.line()
-            for line in past.tell_totals(totals):
+            for line in past.describe_totals(totals):
                 screen.line(line)
             screen.line(
                 f"why: {where.access.suggest('explain', group, '--rebalance', rebalances[0].rebalance_id)}", "dim"
@@ -221,11 +221,11 @@ def advise(*, where: Where, group: str, since: str, markdown: bool, as_json: boo
         raise click.UsageError("--markdown and --json do not go together")
     clock = clock_of(utc)
     with asking(where) as api:
-        from rebalance_exporters.terminal.advise import tell_advice  # noqa: PLC0415
+        from rebalance_exporters.terminal.advise import describe_advice  # noqa: PLC0415
         from rebalance_exporters.terminal.gather import read_time  # noqa: PLC0415
 
         answer = api.advice(group, where.cluster, since_ms=read_time(since, read_now_ms(), clock))
-        _write(answer, tell_advice(answer, clock, where.access), as_json=as_json, markdown=markdown)
+        _write(answer, describe_advice(answer, clock, where.access), as_json=as_json, markdown=markdown)
 
 
 @click.command(short_help="Sum up a period: time lost by group, causes, what changed, what to set.")
@@ -271,7 +271,7 @@ def report(
         if html_file is not None:
             _write_file(html_file, period_html.write_html(told, clock, where.access))
         else:
-            _write(told, period.tell_period(told, clock, where.access), as_json=as_json, markdown=markdown)
+            _write(told, period.describe_period(told, clock, where.access), as_json=as_json, markdown=markdown)
 
 
 def _write(answer: object, report: TextReport, *, as_json: bool, markdown: bool) -> None:
@@ -309,10 +309,10 @@ def tail(*, where: Where, group: str | None, as_json: bool, utc: bool) -> None:
         if group is not None:
             # A name that does not exist would be followed in silence for ever.
             api.group(group, where.cluster)
-        narrator = following.EventTeller(clock_of(utc))
+        narrator = following.EventNarrator(clock_of(utc))
         if not as_json:
             narrator.learn(api.overview(where.cluster).groups)
-        write = following.as_json if as_json else narrator.tell
+        write = following.as_json if as_json else narrator.describe
         aside(f"following {where.access.url}; {'times in UTC; ' if utc else ''}Ctrl-C ends")
         whom = following.Following(where.cluster, group, _say, aside)
         following.follow(api, whom, write, threading.Event())

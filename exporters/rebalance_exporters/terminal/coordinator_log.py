@@ -44,13 +44,13 @@ def around(events: Sequence[CoordinatorEvent], rebalance: RebalanceRow | None) -
     return [each for each in events if from_ms <= each.at_ms and (end_ms is None or each.at_ms <= end_ms + _AFTER_MS)]
 
 
-def tell(events: Sequence[CoordinatorEvent], rebalance: RebalanceRow | None, clock: Clock) -> Iterator[str]:
+def describe(events: Sequence[CoordinatorEvent], rebalance: RebalanceRow | None, clock: Clock) -> Iterator[str]:
     """Yield a line for each event of a rebalance; one that says so where there is none."""
     found = around(events, rebalance)
     if not found:
         yield _nothing(events, clock)
     for each in found[:_SHOWN]:
-        yield f"{_time(clock, each)} {_tell_one(each)}"
+        yield f"{_time(clock, each)} {_describe_one(each)}"
     if len(found) > _SHOWN:
         yield f"and {len(found) - _SHOWN} more; --json has all"
 
@@ -66,7 +66,7 @@ def _time(clock: Clock, event: CoordinatorEvent) -> str:
     return f"{clock.time(event.at_ms)}.{event.at_ms % 1000:03}" if event.exact else f"about {clock.time(event.at_ms)}"
 
 
-def _tell_one(event: CoordinatorEvent) -> str:
+def _describe_one(event: CoordinatorEvent) -> str:
     words = _WORDS.get(CoordinatorAct(event.act), event.act) if event.act in set(CoordinatorAct) else event.act
     if event.act == CoordinatorAct.PREPARING:
         who = "" if event.member_id is None else f" of {event.member_id}"

@@ -24,12 +24,12 @@ from rebalance_exporters.terminal import coordinator_log
 from rebalance_exporters.terminal.access import Access
 from rebalance_exporters.terminal.assignments import compare_assignments, list_members
 from rebalance_exporters.terminal.figures import Clock
-from rebalance_exporters.terminal.phases import tell_phases
+from rebalance_exporters.terminal.phases import describe_phases
 from rebalance_exporters.terminal.report import Grid, Hint, Passage, TextReport
-from rebalance_exporters.terminal.silences import tell_mark
+from rebalance_exporters.terminal.silences import describe_mark
 from rebalance_exporters.terminal.words import because, change, verdict, why, why_not
 from rebalance_exporters.text.figures import TIGHT_MS, amount, plural, span
-from rebalance_exporters.text.rebalances import ABORTED, JUDGED_AFTER_MS, NO_CAUSE, name, tell_rebalance
+from rebalance_exporters.text.rebalances import ABORTED, JUDGED_AFTER_MS, NO_CAUSE, describe_rebalance, name
 
 _WINDOW, _WINDOW_MS = "15m", 900_000
 COUNTED_FROM_PROBES = "counted from probes: the log is not read, so more rebalances may have happened than are reported"
@@ -87,14 +87,14 @@ def explain(facts: Facts, access: Access) -> TextReport:
     leading = cause or _cause_before(facts)
     passages = (
         *_note(facts),
-        *_tell_silence(facts),
-        *_tell_cause(facts, cause, leading),
-        *_tell_rebalance(facts),
-        *_tell_lines(facts),
-        *_tell_advice(facts, leading),
-        Passage("State", (_tell_state(facts),)),
-        *_tell_reasons(leading),
-        *_tell_others(facts, leading),
+        *_describe_silence(facts),
+        *_describe_cause(facts, cause, leading),
+        *_describe_rebalance(facts),
+        *_describe_lines(facts),
+        *_describe_advice(facts, leading),
+        Passage("State", (_describe_state(facts),)),
+        *_describe_reasons(leading),
+        *_describe_others(facts, leading),
     )
     return TextReport(
         _title(facts),
@@ -105,10 +105,10 @@ def explain(facts: Facts, access: Access) -> TextReport:
     )
 
 
-def _tell_silence(facts: Facts) -> Iterator[Passage]:
+def _describe_silence(facts: Facts) -> Iterator[Passage]:
     row = facts.row
     if row is not None and row.silence is not None:
-        yield Passage("Silenced" if row.is_silenced else "Deploy", (tell_mark(row.silence, facts.clock),))
+        yield Passage("Silenced" if row.is_silenced else "Deploy", (describe_mark(row.silence, facts.clock),))
 
 
 def _cause_of(facts: Facts) -> Finding | None:
@@ -143,7 +143,7 @@ def _title(facts: Facts) -> str:
         return f"{group}: {took}, {span(max(0, facts.now_ms - began_ms(rebalance)))} so far"
     ended = facts.clock.moment(rebalance.completed_at_ms)
     aborted = f", {ABORTED}" if rebalance.outcome == RebalanceOutcome.ABORTED else ""
-    return f"{group}: rebalance of {ended}, took {tell_rebalance(rebalance, rebalance.impact).took}{aborted}"
+    return f"{group}: rebalance of {ended}, took {describe_rebalance(rebalance, rebalance.impact).took}{aborted}"
 
 
 def _since_when(facts: Facts) -> str:
@@ -160,7 +160,7 @@ def _note(facts: Facts) -> Iterator[Passage]:
     yield Passage("Note", tuple(filter(None, (facts.trouble, facts.choice, counted))))
 
 
-def _tell_cause(facts: Facts, cause: Finding | None, leading: Finding | None) -> Iterator[Passage]:
+def _describe_cause(facts: Facts, cause: Finding | None, leading: Finding | None) -> Iterator[Passage]:
     if cause is None:
         if facts.rebalance is not None:
             before = () if leading is None else (f"of those before it: {leading.summary}", verdict(leading))
@@ -178,23 +178,23 @@ def _unjudged(facts: Facts, rebalance: RebalanceRow) -> str:
     return NO_CAUSE["none_kept"]
 
 
-def _tell_rebalance(facts: Facts) -> Iterator[Passage]:
+def _describe_rebalance(facts: Facts) -> Iterator[Passage]:
     rebalance = facts.rebalance
     if rebalance is None:
         return
-    text = tell_rebalance(rebalance, rebalance.impact, rebalance.deploys)
+    text = describe_rebalance(rebalance, rebalance.impact, rebalance.deploys)
     steps = "" if text.steps is None else f" ({text.steps})"
     since = f"{_since(rebalance, facts.clock)}: {why(text)}"
     yield Passage("Since", (since, f"members {text.members}; generation {text.generations}{steps}"))
     lag = () if text.lag is None else (f"lag {text.lag}",)
     yield Passage("Impact", (f"partitions: {text.partitions}", f"without commits: {text.without_commits}", *lag))
     if rebalance.completed_at_ms is None or facts.now_ms - rebalance.completed_at_ms <= _WINDOW_MS:
-        yield Passage("Scope", tuple(filter(None, [_tell_scope(facts)])))
+        yield Passage("Scope", tuple(filter(None, [_describe_scope(facts)])))
 
 
-def _tell_lines(facts: Facts) -> Iterator[Passage]:
+def _describe_lines(facts: Facts) -> Iterator[Passage]:
     if facts.lines is not None:
-        yield Passage("Broker log", tuple(coordinator_log.tell(facts.lines, facts.rebalance, facts.clock)))
+        yield Passage("Broker log", tuple(coordinator_log.describe(facts.lines, facts.rebalance, facts.clock)))
 
 
 def _since(rebalance: RebalanceRow, clock: Clock) -> str:
@@ -208,7 +208,7 @@ def _since(rebalance: RebalanceRow, clock: Clock) -> str:
     return f"between {clock.moment(earliest)} and {clock.time(latest)}"
 
 
-def _tell_scope(facts: Facts) -> str | None:
+def _describe_scope(facts: Facts) -> str | None:
     row = facts.row
     if row is None or row.coordinator is None:
         return None
@@ -223,7 +223,7 @@ def _tell_scope(facts: Facts) -> str | None:
     return f"{len(restless)} of {len(beside)} more groups of {broker} rebalanced in the last 15 min: {named}"
 
 
-def _tell_advice(facts: Facts, cause: Finding | None) -> Iterator[Passage]:
+def _describe_advice(facts: Facts, cause: Finding | None) -> Iterator[Passage]:
     # What else fires has causes and rebalances of its own: its advice would not have spared the group this one.
     about = facts.standing if facts.rebalance is None else facts.findings
     advice = [advice for each in dict.fromkeys(filter(None, (cause, *about))) for advice in each.advice]
@@ -238,7 +238,7 @@ def _advise(advice: Advice) -> str:
     return told if not isinstance(advice, AdviceRow) or advice.text is None else f"{told}; {advice.text}"
 
 
-def _tell_state(facts: Facts) -> str:
+def _describe_state(facts: Facts) -> str:
     row, snapshot = facts.row, facts.snapshot
     parts = [_state(facts), f"generation {'-' if snapshot.generation is None else snapshot.generation}"]
     counted = snapshot.member_count
@@ -272,7 +272,7 @@ def _last_quarter(row: OverviewRow) -> str:
     return f"{plural(window.rebalances, 'rebalance')} in the last 15 min{share}"
 
 
-def _tell_reasons(cause: Finding | None) -> Iterator[Passage]:
+def _describe_reasons(cause: Finding | None) -> Iterator[Passage]:
     if cause is None:
         return
     yield Passage(
@@ -287,12 +287,12 @@ def _tell_reasons(cause: Finding | None) -> Iterator[Passage]:
         yield Passage("Who", (", ".join(dict.fromkeys(named)),))
 
 
-def _tell_others(facts: Facts, cause: Finding | None) -> Iterator[Passage]:
+def _describe_others(facts: Facts, cause: Finding | None) -> Iterator[Passage]:
     found = sorted(_others(facts, cause), key=lambda each: -gravity(each.severity))
-    yield Passage("Also", tuple(_tell_other(facts, each) for each in found))
+    yield Passage("Also", tuple(_describe_other(facts, each) for each in found))
 
 
-def _tell_other(facts: Facts, finding: Finding) -> str:
+def _describe_other(facts: Facts, finding: Finding) -> str:
     elsewhere = finding not in facts.findings and finding.rebalance_ids
     where = f" (see rebalance {finding.rebalance_ids[-1]})" if elsewhere else ""
     return f"[{finding.severity.upper()}] {finding.rule}: {finding.summary}{where}"
@@ -314,7 +314,7 @@ def _grids(facts: Facts) -> Iterator[Grid]:
         if facts.snapshot.members:
             yield list_members(facts.snapshot.members)
         return
-    yield tell_phases(tell_rebalance(facts.rebalance, facts.rebalance.impact).phases, facts.clock)
+    yield describe_phases(describe_rebalance(facts.rebalance, facts.rebalance.impact).phases, facts.clock)
     yield compare_assignments(facts.rebalance)
 
 

@@ -11,7 +11,7 @@ from rebalance_contract.api import RebalanceRow
 from rebalance_exporters.terminal.figures import Clock
 from rebalance_exporters.terminal.report import Column, Grid
 from rebalance_exporters.text.figures import UNKNOWN, plural, span
-from rebalance_exporters.text.rebalances import tell_rebalance
+from rebalance_exporters.text.rebalances import describe_rebalance
 
 _COLUMNS = (
     Column("START"),
@@ -66,14 +66,14 @@ def add_up(rebalances: Sequence[RebalanceRow], causes: Mapping[str, Finding]) ->
     )
 
 
-def tell_history(rebalances: Iterable[RebalanceRow], causes: Mapping[str, Finding], clock: Clock) -> Grid:
+def describe_history(rebalances: Iterable[RebalanceRow], causes: Mapping[str, Finding], clock: Clock) -> Grid:
     """Return the table, oldest first, so that the newest stands where the eye ends."""
     ordered = sorted(rebalances, key=lambda each: each.started_before_ms)
-    return Grid("", _COLUMNS, tuple(_tell(each, causes.get(each.rebalance_id), clock) for each in ordered))
+    return Grid("", _COLUMNS, tuple(_describe(each, causes.get(each.rebalance_id), clock) for each in ordered))
 
 
-def _tell(rebalance: RebalanceRow, cause: Finding | None, clock: Clock) -> tuple[str, ...]:
-    text = tell_rebalance(rebalance, rebalance.impact)
+def _describe(rebalance: RebalanceRow, cause: Finding | None, clock: Clock) -> tuple[str, ...]:
+    text = describe_rebalance(rebalance, rebalance.impact)
     return (
         clock.moment(rebalance.started_before_ms),
         text.took.replace("at least", ">="),
@@ -85,7 +85,7 @@ def _tell(rebalance: RebalanceRow, cause: Finding | None, clock: Clock) -> tuple
     )
 
 
-def tell_totals(totals: Totals) -> tuple[str, ...]:
+def describe_totals(totals: Totals) -> tuple[str, ...]:
     """Say the totals in lines."""
     aborted = f" and {totals.generations_aborted} without an assignment" if totals.generations_aborted else ""
     lines = [

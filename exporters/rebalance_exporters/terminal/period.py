@@ -49,7 +49,7 @@ _BEFORE = "BEFORE"
 _NAMED_CAUSES, _NAMED_GROUPS, _NAMED_WITH_VALUE = 3, 3, 2
 
 
-def tell_period(report: PeriodReport, clock: Clock, access: Access) -> TextReport:
+def describe_period(report: PeriodReport, clock: Clock, access: Access) -> TextReport:
     """Return the report."""
     worst = next(iter(report.groups), None)
     hints = () if worst is None else (Hint("why", access.command_line("explain", worst.group)),)
@@ -171,7 +171,7 @@ def explained_by(setting: PeriodSetting) -> str:
 def _passages(report: PeriodReport, clock: Clock) -> Iterator[Passage]:
     yield Passage("When", (dates(report, clock),))
     if report.before is not None:
-        yield Passage("Before", (_tell_before(report.sums, report.before),))
+        yield Passage("Before", (_describe_before(report.sums, report.before),))
     if report.sums.rebalances:
         yield Passage("Why", (", ".join(_shares(report)),))
     busiest = max(report.parts, key=lambda each: each.sums.lost_partition_ms, default=None)
@@ -180,7 +180,7 @@ def _passages(report: PeriodReport, clock: Clock) -> Iterator[Passage]:
         at = f"the {span(part_ms)} from {clock.moment(busiest.from_ms)}"
         yield Passage("Worst", (f"{lost(busiest.sums)} lost in {at}",))
     if report.worth:
-        yield Passage("Set", tuple(map(_tell_worth, report.worth[:SHOWN_WORTH])), numbered=True)
+        yield Passage("Set", tuple(map(_describe_worth, report.worth[:SHOWN_WORTH])), numbered=True)
     others = other_settings(report)
     if others:
         lines = (f"{setting_title(each)}; in {groups_of(each)} ({explained_by(each)})" for each in others)
@@ -204,11 +204,11 @@ def worth_groups(worth: PeriodWorth) -> str:
     return f"{', '.join(names)}{f' and {more} more' if more else ''}"
 
 
-def _tell_worth(worth: PeriodWorth) -> str:
+def _describe_worth(worth: PeriodWorth) -> str:
     return f"{worth_title(worth)}; in {worth_groups(worth)}: would have avoided {saved(worth.avoided)}"
 
 
-def _tell_before(now: PeriodSums, before: PeriodSums) -> str:
+def _describe_before(now: PeriodSums, before: PeriodSums) -> str:
     lost_more = change(now.lost_partition_ms, before.lost_partition_ms)
     more = change_of_count(now.rebalances, before.rebalances)
     return f"{plural(before.rebalances, 'rebalance')} ({more}), {lost(before)} lost ({lost_more})"
@@ -223,14 +223,14 @@ def _shares(report: PeriodReport) -> Iterator[str]:
 
 def _grids(report: PeriodReport) -> Iterator[Grid]:
     if report.groups:
-        rows = tuple(map(_tell_group, report.groups[:SHOWN_GROUPS]))
+        rows = tuple(map(_describe_group, report.groups[:SHOWN_GROUPS]))
         more = report.rebalanced_groups - len(rows)
         note = f"and {plural(more, 'group')} more that rebalanced" if more else ""
         yield _grid(report, "Groups by time lost", _GROUP, rows, note)
     if report.causes:
-        yield _grid(report, "Causes", _CAUSE, tuple(map(_tell_cause, report.causes[:SHOWN_CAUSES])))
+        yield _grid(report, "Causes", _CAUSE, tuple(map(_describe_cause, report.causes[:SHOWN_CAUSES])))
     if report.changed:
-        yield _grid(report, "What changed most", _CHANGE, tuple(map(_tell_change, report.changed[:SHOWN_CHANGES])))
+        yield _grid(report, "What changed most", _CHANGE, tuple(map(_describe_change, report.changed[:SHOWN_CHANGES])))
 
 
 def _grid(
@@ -242,7 +242,7 @@ def _grid(
     return Grid(title, tuple(columns[place] for place in kept), cells, note)
 
 
-def _tell_group(group: PeriodGroup) -> tuple[str, ...]:
+def _describe_group(group: PeriodGroup) -> tuple[str, ...]:
     return (
         group.group,
         lost(group.sums),
@@ -253,12 +253,12 @@ def _tell_group(group: PeriodGroup) -> tuple[str, ...]:
     )
 
 
-def _tell_cause(cause: PeriodCause) -> tuple[str, ...]:
+def _describe_cause(cause: PeriodCause) -> tuple[str, ...]:
     counts = (amount(cause.sums.rebalances), amount(cause.groups))
     return (cause.rule, lost(cause.sums), _lost_before(cause.before), *counts)
 
 
-def _tell_change(group: PeriodGroup) -> tuple[str, ...]:
+def _describe_change(group: PeriodGroup) -> tuple[str, ...]:
     before = group.before or PeriodSums()
     return (
         group.group,

@@ -12,7 +12,7 @@ from rebalance_exporters.text.figures import UNKNOWN
 _COLUMNS = (Column("PHASE"), Column("DURATION", right=True), Column("UNTIL"))
 
 
-def tell_phases(phases: Iterable[PhaseText], clock: Clock) -> Grid:
+def describe_phases(phases: Iterable[PhaseText], clock: Clock) -> Grid:
     """Return one row per phase, in order of time."""
     rows = ((each.what, each.took, UNKNOWN if each.until_ms is None else clock.time(each.until_ms)) for each in phases)
     return Grid("Phases", _COLUMNS, tuple(rows))

@@ -72,13 +72,13 @@ def list_silences(*, where: Where, ended: bool, as_json: bool, utc: bool) -> Non
     with asking(where) as api:
         from rebalance_exporters.terminal.escaping import safe_json  # noqa: PLC0415
         from rebalance_exporters.terminal.screen import Screen  # noqa: PLC0415
-        from rebalance_exporters.terminal.silences import tell_all  # noqa: PLC0415
+        from rebalance_exporters.terminal.silences import describe_all  # noqa: PLC0415
 
         answer = api.silences(where.cluster)
         if as_json:
             click.echo(safe_json(answer, indent=2))
             return
-        grid = tell_all(answer, clock_of(utc), ended=ended)
+        grid = describe_all(answer, clock_of(utc), ended=ended)
         if grid.rows:
             Screen().grid(grid)
         else:
@@ -93,7 +93,7 @@ def list_silences(*, where: Where, ended: bool, as_json: bool, utc: bool) -> Non
 def expire_silence(*, where: Where, silence_id: str, as_json: bool, utc: bool) -> None:
     """End the silence ID now; `silence list` shows ids."""
     with asking(where) as api:
-        _tell_silence(where, api.expire(silence_id, where.cluster), as_json=as_json, clock=clock_of(utc))
+        _describe_silence(where, api.expire(silence_id, where.cluster), as_json=as_json, clock=clock_of(utc))
 
 
 @click.command(short_help="Announce a deploy, for pipelines.")
@@ -134,15 +134,15 @@ def _ask_for(where: Where, api: Api, wish: Wish, *, as_json: bool, clock: Clock)
     from rebalance_exporters.terminal.silences import request  # noqa: PLC0415
 
     wanted = request(wish, cluster=where.cluster, now_ms=read_now_ms(), clock=clock)
-    _tell_silence(where, api.silence(wanted), as_json=as_json, clock=clock)
+    _describe_silence(where, api.silence(wanted), as_json=as_json, clock=clock)
 
 
-def _tell_silence(where: Where, made: AlertSilence, *, as_json: bool, clock: Clock) -> None:
+def _describe_silence(where: Where, made: AlertSilence, *, as_json: bool, clock: Clock) -> None:
     from rebalance_exporters.terminal.escaping import safe_json  # noqa: PLC0415
-    from rebalance_exporters.terminal.silences import tell_made  # noqa: PLC0415
+    from rebalance_exporters.terminal.silences import describe_made  # noqa: PLC0415
 
     if as_json:
         click.echo(safe_json(made, indent=2))
         return
-    for line in tell_made(made, read_now_ms(), clock, where.access):
+    for line in describe_made(made, read_now_ms(), clock, where.access):
         click.echo(safe(line))

@@ -43,7 +43,7 @@ def request(wish: Wish, *, cluster: str | None, now_ms: int, clock: Clock) -> Si
     )
 
 
-def tell_made(silence: AlertSilence, now_ms: int, clock: Clock, access: Access) -> Iterator[str]:
+def describe_made(silence: AlertSilence, now_ms: int, clock: Clock, access: Access) -> Iterator[str]:
     """Yield what there is now, and how it is ended sooner."""
     start = "" if silence.starts_at_ms <= now_ms else f"from {clock.moment(silence.starts_at_ms)} "
     end = clock.moment(silence.ends_at_ms)
@@ -52,7 +52,7 @@ def tell_made(silence: AlertSilence, now_ms: int, clock: Clock, access: Access) 
         yield f"end it sooner: {access.suggest('silence expire', silence.silence_id)}"
 
 
-def tell_all(answer: SilencesAnswer, clock: Clock, *, ended: bool) -> Grid:
+def describe_all(answer: SilencesAnswer, clock: Clock, *, ended: bool) -> Grid:
     """Return the table of silences in force and to come, and of those that ended if they are wanted, too."""
     shown = [each for each in answer.silences if ended or each.ends_at_ms > answer.at_ms]
     several = len({each.cluster for each in shown}) > 1
@@ -72,7 +72,7 @@ def tell_all(answer: SilencesAnswer, clock: Clock, *, ended: bool) -> Grid:
     return Grid("", tuple(Column(head, may_shrink=head in {"GROUPS", "WHY"}) for head in heads), rows)
 
 
-def tell_mark(mark: SilenceMark, clock: Clock) -> str:
+def describe_mark(mark: SilenceMark, clock: Clock) -> str:
     """Say in one line why nobody is called for a group, or what is being deployed."""
     by = asked_by(mark.created_by, mark.on_behalf_of)
     return f"{silence_word(mark.kind)} until {clock.moment(mark.ends_at_ms)} by {by}: {mark.reason}"

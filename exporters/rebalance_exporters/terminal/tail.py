@@ -30,7 +30,7 @@ _MISSED = "some events were missed: the exporter no longer had them; `rebalance-
 
 
 @dataclass(slots=True)
-class EventTeller:
+class EventNarrator:
     """Turns events into lines; silent where nothing is new."""
 
     clock: Clock
@@ -41,7 +41,7 @@ class EventTeller:
         for row in rows:
             self._note(("group", row.cluster, row.group), row.state)
 
-    def tell(self, event: ServerEvent) -> str | None:
+    def describe(self, event: ServerEvent) -> str | None:
         """Return the line for an event, null when there is nothing new to say. Raises ContractError."""
         if event.event == EventName.RESET:
             return _MISSED
@@ -50,25 +50,25 @@ class EventTeller:
 
     def _kinds(self) -> Mapping[str, Callable[[bytes], str | None]]:
         return {
-            EventName.REBALANCE: lambda data: self._tell_rebalance(decode(data, RebalanceRow)),
-            EventName.FINDING: lambda data: self._tell_finding(decode(data, Finding)),
-            EventName.GROUP: lambda data: self._tell_group(decode(data, OverviewRow)),
-            EventName.GONE: lambda data: _tell_gone(decode(data, Gone)),
-            EventName.STATUS: lambda data: self._tell_status(decode(data, StatusNow)),
+            EventName.REBALANCE: lambda data: self._describe_rebalance(decode(data, RebalanceRow)),
+            EventName.FINDING: lambda data: self._describe_finding(decode(data, Finding)),
+            EventName.GROUP: lambda data: self._describe_group(decode(data, OverviewRow)),
+            EventName.GONE: lambda data: _describe_gone(decode(data, Gone)),
+            EventName.STATUS: lambda data: self._describe_status(decode(data, StatusNow)),
         }
 
-    def _tell_rebalance(self, rebalance: RebalanceRow) -> str | None:
+    def _describe_rebalance(self, rebalance: RebalanceRow) -> str | None:
         key = ("rebalance", rebalance.cluster, rebalance.group, rebalance.rebalance_id)
         news = self._note(key, (rebalance.outcome, rebalance.generation_to))
         return describe(rebalance, self.clock, rebalance.deploys) if news else None
 
-    def _tell_finding(self, finding: Finding) -> str | None:
+    def _describe_finding(self, finding: Finding) -> str | None:
         known = (finding.state, finding.severity, finding.rule, finding.primary)
         if not self._note(("finding", finding.finding_id), known):
             return None
         return safe(f"{headline(finding, self.clock)}: {finding.summary}")
 
-    def _tell_group(self, row: OverviewRow) -> str | None:
+    def _describe_group(self, row: OverviewRow) -> str | None:
         """Say that a state changed."""
         key = ("group", row.cluster, row.group)
         before = self._told.get(key)
@@ -78,7 +78,7 @@ class EventTeller:
         generation = "" if row.generation is None else f", generation {row.generation}"
         return safe(f"{at}  {row.group}  {before} -> {row.state} ({row.members or 0} members{generation})")
 
-    def _tell_status(self, status: StatusNow) -> str | None:
+    def _describe_status(self, status: StatusNow) -> str | None:
         before = self._told.get("status")
         if not self._note("status", status.ready) or (before is None and status.ready):
             return None
@@ -98,7 +98,7 @@ class EventTeller:
 _NOTHING = object()
 
 
-def _tell_gone(gone: Gone) -> str:
+def _describe_gone(gone: Gone) -> str:
     return safe(f"{'':8}  {gone.group}  is gone: deleted or expired (cluster {gone.cluster})")
 
 

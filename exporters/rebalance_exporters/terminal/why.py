@@ -67,10 +67,10 @@ def explain_message(answer: MessagesAnswer, known: MonitoredGroup | None, access
     row, *others = answer.messages
     causes = [each.diagnosis for each in row.causes]
     passages = (
-        Passage("Message", (row.text, f"printed by {_tell_printers(row)}")),
+        Passage("Message", (row.text, f"printed by {_describe_printers(row)}")),
         Passage("Means", (row.meaning, *(["Healthy groups print it too."] if row.ordinary else []))),
-        *_tell_known(known, causes),
-        Passage("May be", tuple(_tell_causes(row, known))),
+        *_describe_known(known, causes),
+        Passage("May be", tuple(_describe_causes(row, known))),
         Passage("Look at", row.look_at),
         Passage("Change", tuple(f"{' or '.join(each.names)}: {each.proposed}" for each in row.settings), numbered=True),
         Passage(
@@ -93,7 +93,7 @@ def _ambiguous(answer: MessagesAnswer, known: MonitoredGroup | None, access: Acc
         )
         for number, row in enumerate(answer.messages, 1)
     ]
-    passages += _tell_known(known, causes)
+    passages += _describe_known(known, causes)
     passages.append(Passage("Next", ("paste more of the line, to see which it is and how its causes are told apart",)))
     return TextReport(
         "part of several messages, the likeliest first", None, tuple(passages), hints=tuple(_hints(known, access))
@@ -110,28 +110,28 @@ def _not_known(answer: MessagesAnswer) -> TextReport:
     return TextReport("not known", None, tuple(each for each in passages if each.lines))
 
 
-def _tell_printers(row: MessageRow) -> str:
+def _describe_printers(row: MessageRow) -> str:
     return "; ".join(f"{each.name} {each.versions} ({each.source})" for each in row.printed)
 
 
-def _tell_causes(row: MessageRow, known: MonitoredGroup | None) -> Iterator[str]:
+def _describe_causes(row: MessageRow, known: MonitoredGroup | None) -> Iterator[str]:
     found = set() if known is None else {each.rule for each in known.findings}
     for cause in sorted(row.causes, key=lambda each: each.diagnosis not in found):
         mark = "" if known is None or cause.diagnosis not in found else f" [found for {known.group}]"
         yield f"{cause.diagnosis}{mark}: {cause.when}"
 
 
-def _tell_known(known: MonitoredGroup | None, causes: Sequence[str]) -> Iterator[Passage]:
+def _describe_known(known: MonitoredGroup | None, causes: Sequence[str]) -> Iterator[Passage]:
     if known is None:
         return
     if known.trouble is not None:
         yield Passage("Monitor", (known.trouble,))
         return
-    told = [_tell_finding(each, known.clock) for each in known.about(causes)[:_FINDINGS]]
+    told = [_describe_finding(each, known.clock) for each in known.about(causes)[:_FINDINGS]]
     yield Passage("Monitor", (f"of {known.group}:", *told) if told else (f"nothing is found about {known.group} now",))
 
 
-def _tell_finding(finding: Finding, clock: Clock) -> str:
+def _describe_finding(finding: Finding, clock: Clock) -> str:
     since = f"{finding.state} since {clock.moment(finding.started_at_ms)}"
     return f"[{finding.severity.upper()}] {verdict(finding)}, {since}: {finding.summary}"
 
@@ -154,9 +154,9 @@ def explain_log(tally: LineTally, knowns: Sequence[MonitoredGroup], access: Acce
     """Make the report that says what the messages of a log mean, those that matter first."""
     meanings = _meanings(tally.entries)
     told = [each for each in meanings if not each[0].ordinary][:_EXPLAINED] or meanings[:1]
-    passages = [Passage(f"{amount(number)} x", tuple(_tell_meaning(each))) for each, number in told]
+    passages = [Passage(f"{amount(number)} x", tuple(_describe_meaning(each))) for each, number in told]
     causes = [each.diagnosis for meaning, _ in told for each in meaning.causes]
-    passages += [passage for known in knowns for passage in _tell_known(known, causes)]
+    passages += [passage for known in knowns for passage in _describe_known(known, causes)]
     hints = [hint for known in knowns for hint in _hints(known, access)]
     return TextReport("What they mean", None, tuple(passages), hints=tuple(hints))
 
@@ -210,7 +210,7 @@ def _meanings(entries: Sequence[Entry]) -> list[tuple[Meaning, int]]:
     return [(each, counts[each.id]) for each in ranked]
 
 
-def _tell_meaning(meaning: Meaning) -> Iterator[str]:
+def _describe_meaning(meaning: Meaning) -> Iterator[str]:
     yield f"{meaning.title}. {meaning.meaning}"
     for cause in meaning.causes:
         yield f"  {cause.diagnosis}: {cause.when}"

@@ -8,7 +8,7 @@ from rebalance_contract import Advice, AlertSilence, Alternative, Evidence, Find
 from rebalance_contract.api import RebalanceText
 from rebalance_exporters.terminal.escaping import safe
 from rebalance_exporters.terminal.figures import Clock
-from rebalance_exporters.text.rebalances import tell_rebalance
+from rebalance_exporters.text.rebalances import describe_rebalance
 
 UTC_CLOCK = Clock()
 
@@ -18,7 +18,7 @@ def describe(rebalance: Rebalance, clock: Clock = UTC_CLOCK, deploys: Sequence[A
 
     `deploys` were announced for its time.
     """
-    text = tell_rebalance(rebalance, None, deploys)
+    text = describe_rebalance(rebalance, None, deploys)
     took = text.took if rebalance.duration_min_ms is None else f"took {text.took}"
     unseen = " (the log does not show its start)" if text.took.startswith("at least") else ""
     parts = (

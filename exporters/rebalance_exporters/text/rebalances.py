@@ -38,7 +38,7 @@ ABORTED = "ended by the group's deletion"
 _NAMED = 5
 
 
-def tell_rebalance(
+def describe_rebalance(
     rebalance: Rebalance, impact: RebalanceImpact | None, deploys: Sequence[AlertSilence] = ()
 ) -> RebalanceText:
     """Return what there is to say of a rebalance; an impact of null: the diagnosis has told nothing yet.

@@ -183,7 +183,7 @@ class _Server(uvicorn.Server):
         if counter % _LOOK_TICKS == 0:
             self._look_at_connections()
         if counter % _LOG_TICKS == 0:
-            self._tell_of_connections()
+            self._describe_of_connections()
         return self._signals.stop.is_set() or await super().on_tick(counter)
 
     def _look_at_connections(self) -> None:
@@ -192,7 +192,7 @@ class _Server(uvicorn.Server):
             if isinstance(each, _Protocol):
                 each.look()
 
-    def _tell_of_connections(self) -> None:
+    def _describe_of_connections(self) -> None:
         turned_away = self.config.connections.turned_away
         if turned_away > self._told:
             _log.warning("%d connections gave way to others in a minute: no room", turned_away - self._told)

@@ -23,7 +23,7 @@ class Quarantine:
 
     def __init__(self, on_quarantine: OnQuarantine | None = None) -> None:
         self.counts: Counter[tuple[str, str]] = Counter()
-        self._tell = on_quarantine
+        self._report = on_quarantine
         self._until_ms: dict[tuple[str, str, str], int] = {}
 
     def attempt(self, stage: str, group: str, act: Callable[[], _T], otherwise: _T) -> _T:
@@ -56,8 +56,8 @@ class Quarantine:
     def put(self, stage: str, group: str, error: Exception) -> None:
         """Count what was set aside, and tell of it."""
         self.counts[stage, type(error).__name__] += 1
-        if self._tell is not None:
-            self._tell(stage, group, error)
+        if self._report is not None:
+            self._report(stage, group, error)
 
     def forget(self, group: str) -> None:
         """Drop what is remembered of a group; counts stay."""

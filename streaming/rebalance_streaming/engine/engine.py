@@ -93,7 +93,7 @@ class Engine:
         """`on_quarantine` is told what was set aside; `make_detector` has the parameters of `Detector`."""
         self._config, self._on_quarantine = config, on_quarantine
         self._cluster = config.cluster
-        self._detector = make_detector(config.cluster, config.detect, config.judge_from_ms, self._tell_quarantine)
+        self._detector = make_detector(config.cluster, config.detect, config.judge_from_ms, self._report_quarantine)
         self._lag = LagTable(config.reads_committed)
         self._impact = ImpactTracker(config.cluster)
         self._schedule = Schedule()
@@ -292,7 +292,7 @@ class Engine:
         if self._quarantined[stage, reason] <= _TOLD:
             self._on_quarantine(f"diagnosis: a {stage} is set aside ({reason}): {text[:300]}")
 
-    def _tell_quarantine(self, stage: str, group: str, error: Exception) -> None:
+    def _report_quarantine(self, stage: str, group: str, error: Exception) -> None:
         kind = (stage, type(error).__name__)
         if self._detector.quarantined.get(kind, 0) <= _TOLD:
             self._on_quarantine(

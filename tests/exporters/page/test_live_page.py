@@ -27,7 +27,7 @@ from rebalance_contract import (
 from rebalance_exporters.api import stream_events
 from rebalance_exporters.state.view import FINDINGS, GROUPS, Row
 from rebalance_exporters.terminal.words import why
-from rebalance_exporters.text.rebalances import tell_rebalance
+from rebalance_exporters.text.rebalances import describe_rebalance
 
 pytestmark = [pytest.mark.e2e, pytest.mark.timeout(900)]
 
@@ -173,7 +173,7 @@ def test_a_rebalance_is_told_in_the_same_words_as_in_the_terminal(browser: Brows
     """What both say of one rebalance is written once; the page draws the arrows only."""
     rebalance = make_rebalance("1", left=("c-9", "c-10"), moves=None, generation_from=3)
     impact = replace(decode(impact_row("1").value or b"", RebalanceImpact), lag_before=3, lag_peak=40)
-    text = tell_rebalance(rebalance, impact)
+    text = describe_rebalance(rebalance, impact)
     view = make_view(group_row(), put(rebalance), impact_row("1", lag_before=3, lag_peak=40))
     with showing(browser, view, "#/groups/prod/payments/rebalances/1"):
         said = {"Why": why(text), "Took": text.took, "Partitions": text.partitions, "Lag": text.lag}

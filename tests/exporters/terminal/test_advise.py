@@ -9,7 +9,7 @@ from exporters.terminal.pictures import ADVISED, HOSTILE, MINUTE_MS, NOW_MS
 from exporters.terminal.running import hold_to_golden
 from rebalance_contract.api_reports import Avoided, EstimateRange, PeriodSums
 from rebalance_exporters.terminal.access import Access
-from rebalance_exporters.terminal.advise import saved, tell_advice
+from rebalance_exporters.terminal.advise import describe_advice, saved
 from rebalance_exporters.terminal.figures import Clock
 
 ME = "payments-enricher"
@@ -51,7 +51,7 @@ def test_a_calm_group_is_one_sentence(monitor, exporter):
 
 def test_rebalances_that_no_setting_avoids():
     """It says so, and names what was looked at."""
-    told = tell_advice(replace(ADVISED, estimates=(), useless=("session.timeout.ms",)), Clock(), Access("advise"))
+    told = describe_advice(replace(ADVISED, estimates=(), useless=("session.timeout.ms",)), Clock(), Access("advise"))
     assert told.headline.endswith(
         "14 rebalances since 2026-09-20 14:13:20 UTC, and no setting that would have avoided any"
     )
@@ -61,7 +61,7 @@ def test_rebalances_that_no_setting_avoids():
 def test_what_makes_the_numbers_wrong_is_said():
     """Old data, and rebalances for which there was no room."""
     late = replace(ADVISED, ready=False, ready_text="no batch for 75 s", dropped_until_ms=NOW_MS)
-    notes = {each.label: each.lines for each in tell_advice(late, Clock(), Access("advise")).passages}["Note"]
+    notes = {each.label: each.lines for each in describe_advice(late, Clock(), Access("advise")).passages}["Note"]
     assert "the data is not up to date: no batch for 75 s" in notes
     assert any(each.startswith("incomplete: the exporter had no room") for each in notes)
 

@@ -93,6 +93,6 @@ def test_the_exact_start_is_told_where_the_stream_knows_it():
 def test_many_lines_are_cut_and_counted():
     """A restart of a large group fills pages."""
     events = [CoordinatorEvent(AT_MS + n, CoordinatorAct.JOINED, member_id=f"c-{n}") for n in range(50)]
-    lines = list(coordinator_log.tell(events, LOSS, CLOCK))
+    lines = list(coordinator_log.describe(events, LOSS, CLOCK))
     assert len(lines) == 21
     assert lines[-1] == "and 30 more; --json has all"

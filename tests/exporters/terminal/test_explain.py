@@ -30,8 +30,8 @@ from rebalance_exporters.terminal.access import Access
 from rebalance_exporters.terminal.assignments import compare_assignments
 from rebalance_exporters.terminal.explain import Facts, choose_rebalance, explain
 from rebalance_exporters.terminal.figures import Clock
-from rebalance_exporters.terminal.phases import tell_phases
-from rebalance_exporters.text.rebalances import tell_rebalance
+from rebalance_exporters.terminal.phases import describe_phases
+from rebalance_exporters.text.rebalances import describe_rebalance
 
 ME = "payments-enricher"
 FACTS = Facts(NOW_MS, ENRICHER, OVERVIEW.groups, LOSS, (STARVED, TWICE))
@@ -161,7 +161,7 @@ def test_a_rebalance_that_goes_on_says_since_when():
     ongoing = replace(LOSS, outcome="ongoing", completed_at_ms=None, duration_min_ms=None, duration_max_ms=None)
     report = explain(replace(FACTS, rebalance=ongoing, findings=()), Access("explain"))
     assert report.headline == f"{ME}: rebalancing since 2026-09-21 14:10:08 UTC, 3.2 min so far"
-    assert tell_phases(tell_rebalance(ongoing, None).phases, Clock()).rows[-1] == ("still going on", "-", "-")
+    assert describe_phases(describe_rebalance(ongoing, None).phases, Clock()).rows[-1] == ("still going on", "-", "-")
 
 
 def test_the_same_advice_is_given_once():
@@ -274,7 +274,7 @@ def test_an_unreadable_assignment_is_not_taken_for_none():
 def test_phases_of_the_newer_protocols():
     """The coordinator decides, then the members move."""
     rebalance = replace(LOSS, type="consumer", sync_ms=None, assigning_ms=120, reconciling_ms=5_200)
-    assert [(each.what, each.took) for each in tell_rebalance(rebalance, None).phases] == [
+    assert [(each.what, each.took) for each in describe_rebalance(rebalance, None).phases] == [
         ("assigning: the coordinator decides", "120 ms"),
         ("reconciling: members hand over and take up", "5.2 s"),
     ]
@@ -283,7 +283,7 @@ def test_phases_of_the_newer_protocols():
 def test_a_group_that_emptied_has_no_join():
     """Nobody was waited for."""
     rebalance = replace(LOSS, members_after=(), generations=(Generation(826, "group_emptied"),), sync_ms=0)
-    assert [each.what for each in tell_rebalance(rebalance, None).phases] == ["until nobody was left"]
+    assert [each.what for each in describe_rebalance(rebalance, None).phases] == ["until nobody was left"]
 
 
 @pytest.mark.parametrize("options", [[], ["--markdown"], ["--json"]])

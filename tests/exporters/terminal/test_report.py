@@ -15,7 +15,7 @@ from rebalance_contract.api_reports import EstimateRange, GroupName, PeriodRepor
 from rebalance_exporters.terminal.access import Access
 from rebalance_exporters.terminal.figures import Clock
 from rebalance_exporters.terminal.markup import element, join
-from rebalance_exporters.terminal.period import explained, gravest_change, tell_period, verdict
+from rebalance_exporters.terminal.period import describe_period, explained, gravest_change, verdict
 from rebalance_exporters.terminal.period_html import write_html
 from rebalance_exporters.terminal.screen import Screen
 
@@ -62,7 +62,7 @@ def page(report: PeriodReport, url: str = "http://127.0.0.1:9642") -> Reader:
 
 def notes(report: PeriodReport) -> tuple[str, ...]:
     """What is said about how the numbers are to be read."""
-    passages = {each.label: each.lines for each in tell_period(report, Clock(), Access("report")).passages}
+    passages = {each.label: each.lines for each in describe_period(report, Clock(), Access("report")).passages}
     return passages.get("Note", ())
 
 
@@ -82,7 +82,7 @@ def test_it_fits_the_terminal(width):
     screen.console = Console(
         file=written, width=width, force_terminal=True, color_system=None, highlight=False, markup=False
     )
-    screen.report(tell_period(WEEKLY, Clock(), Access("report")))
+    screen.report(describe_period(WEEKLY, Clock(), Access("report")))
     lines = written.getvalue().splitlines()
     assert max(map(len, lines)) <= width
     (row,) = (line.split() for line in lines if line.startswith("payments-enricher") and " heart" in line)
@@ -151,7 +151,7 @@ def test_an_exporter_without_reports_is_told_apart(monitor, exporter):
 
 def test_what_is_not_known_is_not_claimed():
     """Without the period before there is no comparison, and it is said since when is known."""
-    report = tell_period(ALONE, Clock(), Access("report"))
+    report = describe_period(ALONE, Clock(), Access("report"))
     assert "Before" not in {each.label for each in report.passages}
     assert "BEFORE" not in {column.heading for grid in report.grids for column in grid.columns}
     known = "the period before is not compared: of the rebalances that the exporter keeps, the earliest began "
@@ -174,7 +174,7 @@ def test_what_makes_the_numbers_wrong_is_said_first():
 
 def test_nothing_is_said_of_nothing():
     """A calm period is a sentence, and no empty table."""
-    report = tell_period(NOTHING, Clock(), Access("report"))
+    report = describe_period(NOTHING, Clock(), Access("report"))
     assert (report.headline, report.grids, report.hints) == ("no rebalance in 7 d", (), ())
     assert verdict(replace(NOTHING, cluster="prod")) == "prod: no rebalance in 7 d"
     told = page(NOTHING)

@@ -27,7 +27,7 @@ from rebalance_exporters.state.view import View
 from rebalance_exporters.terminal import silence_commands
 from rebalance_exporters.terminal.access import Access
 from rebalance_exporters.terminal.figures import Clock
-from rebalance_exporters.terminal.silences import tell_all, tell_made
+from rebalance_exporters.terminal.silences import describe_all, describe_made
 
 Run = Callable[..., Outcome]
 PAYMENTS = ("prod", "payments")
@@ -150,13 +150,13 @@ def test_every_state_of_a_silence_has_its_words() -> None:
         replace(SILENCE, silence_id="d", ends_at_ms=NOW_MS - 60_000, expired_by="bob"),
     )
     answer = SilencesAnswer(NOW_MS, rows)
-    told = {row[0]: (row[1], row[3], row[4]) for row in tell_all(answer, Clock(), ended=True).rows}
+    told = {row[0]: (row[1], row[3], row[4]) for row in describe_all(answer, Clock(), ended=True).rows}
     assert told == {
         "a": ("prod", "from 2026-09-21 14:14:20 UTC for 2 min", "silenced"),
         "b": ("test", "until 2026-09-21 15:12:20 UTC", "holiday"),
         "c": ("prod", "ended 2026-09-21 14:12:20 UTC", "silenced"),
         "d": ("prod", "ended 2026-09-21 14:12:20 UTC by bob", "silenced"),
     }
-    assert [row[0] for row in tell_all(answer, Clock(), ended=False).rows] == ["a", "b"]
-    (only,) = tell_made(rows[2], NOW_MS, Clock(), Access("silence expire"))
+    assert [row[0] for row in describe_all(answer, Clock(), ended=False).rows] == ["a", "b"]
+    (only,) = describe_made(rows[2], NOW_MS, Clock(), Access("silence expire"))
     assert only.startswith("silenced until")

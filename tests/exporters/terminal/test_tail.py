@@ -37,7 +37,7 @@ def follow(exporter, lines, write=None, **whom):
 
     following = tail.Following(whom.get("cluster"), whom.get("group"), say, aside.append)
     with Api(Access("tail", exporter.url)) as api:
-        tail.follow(api, following, write or tail.EventTeller(Clock()).tell, stop)
+        tail.follow(api, following, write or tail.EventNarrator(Clock()).describe, stop)
     return said, aside
 
 
@@ -115,7 +115,7 @@ def test_a_refusal_after_a_break_is_tried_again_while_it_may_pass(exporter, monk
             stop.set()
 
     with Api(Access("tail", exporter.url)) as api:
-        tail.follow(api, tail.Following(None, None, say, aside), tail.EventTeller(Clock()).tell, stop)
+        tail.follow(api, tail.Following(None, None, say, aside), tail.EventNarrator(Clock()).describe, stop)
     assert any("answers 503: too many listeners" in line for line in refusals)
 
 
@@ -142,11 +142,11 @@ def test_json_lines_hold_every_event(exporter):
 
 def test_hostile_names_do_nothing():
     """Each event stays one line."""
-    narrator = tail.EventTeller(Clock())
+    narrator = tail.EventNarrator(Clock())
     evil = replace(CALM_ROW, group=HOSTILE)
-    narrator.tell(ServerEvent("group", encode(evil).decode(), None))
+    narrator.describe(ServerEvent("group", encode(evil).decode(), None))
     lines = [
-        narrator.tell(ServerEvent(kind, encode(data).decode(), None))
+        narrator.describe(ServerEvent(kind, encode(data).decode(), None))
         for kind, data in (
             ("group", replace(evil, state=HOSTILE)),
             ("rebalance", replace(LOSS, group=HOSTILE, reason=HOSTILE)),
@@ -160,19 +160,19 @@ def test_hostile_names_do_nothing():
 
 def test_the_first_change_of_a_group_is_told():
     """Against the state it had when the following began; of a new group there is none to compare with."""
-    narrator = tail.EventTeller(Clock())
+    narrator = tail.EventNarrator(Clock())
     narrator.learn([CALM_ROW])
     changed, new = replace(CALM_ROW, state="Assigning"), replace(CALM_ROW, group="new")
-    lines = [narrator.tell(ServerEvent("group", encode(row).decode(), None)) for row in (changed, new)]
+    lines = [narrator.describe(ServerEvent("group", encode(row).decode(), None)) for row in (changed, new)]
     assert lines == ["04:13:20  billing  Stable -> Assigning (3 members, generation 12)", None]
 
 
 def test_memory_is_bounded(monkeypatch):
     """However many groups come and go."""
     monkeypatch.setattr(tail, "_REMEMBERED", 10)
-    narrator = tail.EventTeller(Clock())
+    narrator = tail.EventNarrator(Clock())
     for number in range(50):
-        narrator.tell(ServerEvent("group", encode(replace(CALM_ROW, group=str(number))).decode(), None))
+        narrator.describe(ServerEvent("group", encode(replace(CALM_ROW, group=str(number))).decode(), None))
     assert len(narrator._told) == 10
 
 
