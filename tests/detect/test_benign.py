@@ -7,7 +7,7 @@ from typing import Any
 
 import pytest
 
-from detect.departing import LOST_MS, A, B, episode, said, who
+from detect.departing import LOST_MS, A, B, episode, gone, losing, said, who
 from detect.looks import asked
 from detect.standing_histories import departed
 from histories import (
@@ -26,10 +26,11 @@ from histories import (
 )
 from rebalance_contract import Rebalance, Severity, Silence
 from rebalance_streaming.detect.episode import ExplainedDeparture
-from rebalance_streaming.detect.rules.benign import BENIGN_RULES, FOLLOWS, aftermath
+from rebalance_streaming.detect.judging_time import JudgingTime
+from rebalance_streaming.detect.rules.benign import BENIGN_RULES, FOLLOWS, aftermath, restart, scale_in
 from rebalance_streaming.detect.verdict import Verdict
 from rebalance_streaming.observed.confidence import CERTAIN, HINT, PLAUSIBLE, STRONG
-from rebalance_streaming.observed.departures import CLEAN, POLL_TIMEOUT
+from rebalance_streaming.observed.departures import CLEAN, POLL_TIMEOUT, SESSION_EXPIRED
 
 
 def benign(
@@ -106,6 +107,18 @@ def test_a_restart_in_order_is_part_of_a_deploy():
     past = departed(LOST_MS, B, CLEAN, rule="rolling_deploy")
     back = benign(again, *beats, gone_then, past=(past,))
     assert said(back) == ("rolling_deploy", PLAUSIBLE)
+
+
+def test_what_rests_on_an_orderly_leave_is_no_surer_than_that():
+    """Its session may as well have run out: neither a smaller group nor a deploy is claimed."""
+    unsure = gone(likely=CLEAN, classes=(CLEAN, SESSION_EXPIRED), confidence=HINT)
+    late = JudgingTime(LOST_MS + 20 * MINUTE)
+    assert said(scale_in(losing(unsure, after_s=20 * 60), late)) == ("scale_in", HINT)
+    back = replace(unsure, back_as=replace(B, member_id="b-2"), back_ms=LOST_MS + 20 * SECOND)
+    assert said(restart(losing(back), late)) == ("rolling_deploy", HINT)
+    past = departed(LOST_MS, B, CLEAN, rule="rolling_deploy", confidence=HINT)
+    again = benign(joined(LOST_MS + 20_000, member("b-2", [2, 3]), [A]), past=(past,))
+    assert said(again) == ("rolling_deploy", HINT)
 
 
 def test_a_return_has_the_cause_of_the_loss():

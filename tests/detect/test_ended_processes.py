@@ -153,6 +153,15 @@ def test_a_starved_client_joins_beside_its_old_id_as_well(
         assert ("heartbeat_starvation" in {each.rule for each in found.alternatives}) == (not changes)
 
 
+@pytest.mark.parametrize(("liveness", "expected"), [(None, HINT), (GONE, STRONG)])
+def test_a_ghost_of_unknown_end_is_a_hint_unless_its_reports_ended(liveness: str | None, expected: float):
+    """librdkafka joins under another id, too, when its coordinator was away for longer than its session."""
+    old = replace(B, client_id="rdkafka")
+    came = joined(LOST_MS - 8_000, replace(old, member_id="b-2"), [A, old])
+    of = gone(old, UNKNOWN, in_barrier=True, liveness=liveness)
+    assert said(asked(ungraceful, losing(of, events=(came,)), of)) == ("ungraceful_shutdown", expected)
+
+
 # --- Crashes ---
 
 

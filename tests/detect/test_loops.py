@@ -220,6 +220,35 @@ def test_owners_that_die_at_once_are_told_by_those_that_live():
     assert list(asked(poison_record, look(known, T0 + 6 * MINUTE, past=gone))) == []
 
 
+def handing_on(*, turns: int = 5, others: int = 0) -> tuple[GroupHistory, tuple[ExplainedDeparture, ...]]:
+    """Tell of owners of partition 0 that go on with others of theirs and leave in order, and of `others` that leave."""
+    known = poisoned()
+    found = []
+    for minute in range(1, turns + others + 1):
+        owner = member(f"{'ad'[minute % 2]}-{minute}", [0, 1])
+        spare, stays = member(f"b-{minute}", [2]), member(f"c-{minute}", [3])
+        leaves, at_ms = owner if minute <= turns else spare, T0 + minute * MINUTE
+        known.take_rebalance(rebalance(at_ms, [owner, spare, stays], [m for m in (owner, spare, stays) if m != leaves]))
+        known.progress.take_commits(commits(at_ms - 20 * SECOND, {1: 50 + minute, 2: 50 + minute, 3: 50 + minute}))
+        joined_ms = at_ms - 40 * SECOND
+        found.append(departed(at_ms, leaves, CLEAN, rule="rolling_deploy", joined_ms=joined_ms))
+    return known, tuple(found)
+
+
+def test_owners_that_leave_in_order_one_after_the_other_are_picked_by_a_record():
+    """An error that is caught ends a consumer in order, with its other partitions worked on: kafkajs does so."""
+    known, left = handing_on()
+    (found,) = asked(poison_record, look(known, T0 + 6 * MINUTE, past=left))
+    assert (found.rule, found.confidence, found.subject.partitions) == ("poison_record", PLAUSIBLE, ("orders-0",))
+
+
+@pytest.mark.parametrize("changes", [{"turns": 4}, {"turns": 5, "others": 1}], ids=["by chance", "another as well"])
+def test_owners_that_leave_in_order_by_chance_are_no_victims(changes):
+    """One of three each time: four in a row are seen every eighty-first time; and who stops all stops any."""
+    known, left = handing_on(**changes)
+    assert list(asked(poison_record, look(known, T0 + 7 * MINUTE, past=left))) == []
+
+
 def test_an_instance_that_dies_of_a_record_is_in_no_loop_of_its_own():
     """The record explains its deaths and those of others."""
     one = [member(f"a-{number}", [0, 1]) for number in range(3)]

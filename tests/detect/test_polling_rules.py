@@ -23,7 +23,7 @@ from rebalance_streaming.detect.rules.polling import (
 )
 from rebalance_streaming.detect.thresholds import Thresholds
 from rebalance_streaming.detect.verdict import Verdict
-from rebalance_streaming.observed.confidence import CERTAIN, PLAUSIBLE, STRONG
+from rebalance_streaming.observed.confidence import CERTAIN, HINT, PLAUSIBLE, STRONG
 from rebalance_streaming.observed.departures import CLEAN, POLL_TIMEOUT, SESSION_EXPIRED, UNKNOWN, Departure
 from rebalance_streaming.wire.metrics.report import ClientConfig
 
@@ -84,7 +84,7 @@ def test_an_overrun_is_told_with_limit_return_and_batch():
 def test_timeouts_that_are_alike_are_told_apart_by_nobody():
     """aiokafka's session is as long as its rebalance timeout: crash and starvation stay possible, and are named."""
     who = member("b-1", [2, 3], client_id="aiokafka-0.8.1", rebalance_timeout_ms=10_000)
-    of = gone(who, classes=(POLL_TIMEOUT, SESSION_EXPIRED), confidence=PLAUSIBLE)
+    of = gone(who, classes=(POLL_TIMEOUT, SESSION_EXPIRED), confidence=PLAUSIBLE, back_s=20)
     found = asked(poll_overrun, episode(of), of)
     assert said(found) == ("poll_overrun", PLAUSIBLE)
     assert found is not None
@@ -92,6 +92,14 @@ def test_timeouts_that_are_alike_are_told_apart_by_nobody():
     assert found.missing == ("client metrics of /host-b: reports on time, late or missing would separate these",)
     assert "within max.poll.interval and left" in found.summary
     assert [each.parameter for each in found.advice] == ["code"]
+
+
+def test_an_overrun_that_may_be_a_session_is_a_hint_until_it_is_back():
+    """Whoever overran its limit joins again with its next poll; what died, or is kept out, does not."""
+    alike = gone(classes=(POLL_TIMEOUT, SESSION_EXPIRED), confidence=PLAUSIBLE)
+    assert said(asked(poll_overrun, episode(alike), alike)) == ("poll_overrun", HINT)
+    alone = gone(confidence=PLAUSIBLE)
+    assert said(asked(poll_overrun, episode(alone), alone)) == ("poll_overrun", PLAUSIBLE)
 
 
 def test_a_leave_that_only_looks_orderly_is_named_as_the_alternative():

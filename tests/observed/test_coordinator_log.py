@@ -9,7 +9,7 @@ from typing import Any
 import pytest
 
 from detect.looks import asked
-from histories import MINUTE, SECOND, T0, Event, history, joined, lost, member, picture, pulse, rebalance
+from histories import MINUTE, SECOND, T0, Event, commits, history, joined, lost, member, picture, pulse, rebalance
 from rebalance_contract import CoordinatorAct as Act
 from rebalance_contract import CoordinatorActivity, CoordinatorEvent, EvidenceSource, Rebalance, RebalanceImpact
 from rebalance_contract import CoordinatorTrigger as Trigger
@@ -111,6 +111,16 @@ def test_commits_that_ended_before_a_leave_tell_of_an_overrun(silence_s: int, li
     short = replace(B, client_id="rdkafka", rebalance_timeout_ms=limit_s * SECOND)
     events = pulse(T0, LOST_MS - silence_s * SECOND + 1, [2, 3])
     found = judged(lost(LOST_MS, short, [STAYS, short]), [wrote(LOST_MS, Act.LEFT, member_id="b-1")], *events)
+    assert found.likely == expected
+
+
+@pytest.mark.parametrize(("last_s", "expected"), [(12, UNKNOWN), (3, CLEAN)])
+def test_a_limit_may_be_over_where_nobody_knows_of_records_either(last_s: float, expected: str):
+    """No prober tells whether a commit was due; the last one is as old all the same."""
+    who = member("b-1", [2, 3], client_id="rdkafka", session_timeout_ms=10_000, rebalance_timeout_ms=14_000)
+    gone, came = lost(LOST_MS, who, [STAYS, who]), joined(LOST_MS - 5 * MINUTE, who, [STAYS])
+    once = commits(LOST_MS - round(last_s * SECOND), {2: 7, 3: 7})
+    found = judged(gone, [wrote(LOST_MS, Act.LEFT, member_id="b-1")], came, once)
     assert found.likely == expected
 
 

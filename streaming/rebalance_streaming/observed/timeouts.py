@@ -19,7 +19,7 @@ from rebalance_streaming.observed.departures import (
     LikelyClasses,
 )
 from rebalance_streaming.observed.evidence import observe, seconds
-from rebalance_streaming.observed.fingerprints import LIBRDKAFKA
+from rebalance_streaming.observed.fingerprints import AIOKAFKA, LIBRDKAFKA
 
 #: A commit interval longer than this is no part of a timeout.
 _LONGEST_GAP_MS = 15_000
@@ -29,8 +29,9 @@ _LATE_LEAVE_MS = 4_500
 _LIFE_SLACK_MS = 2_500
 #: Most notice within this, and a session that happens to run out just then is the less likely one.
 _POLL_TIGHT_MS = 1_000
-#: Of two ways to leave one must fit so many times better than the other.
-_CLEARLY = 2.0
+#: Of two ways to leave one must fit so many times better than the other. A leave in order has no rival that fits so
+#: many times worse: these are the odds of what is plausible.
+_CLEARLY, _BY_FAR = 2.0, 6.0
 #: All libraries that commit on a timer commit once more when they are closed, and who commits each batch has done so: a
 #: silence longer than this seldom goes before a clean leave.
 _CLOSED_MS, _WITHOUT_LAST_COMMIT = 1_000, 0.2
@@ -98,16 +99,22 @@ def _commit_gap_ms(of: Departure) -> int:
 def _expired_or_left(of: Departure, silence: int, expires: int, gap: int) -> tuple[str, ...]:
     """Return which of the two a silence fits clearly better, the other after it; unknown where neither."""
     middle = (of.from_ms + of.to_ms) // 2
-    shortest, longest = silence - (middle - of.from_ms), silence + (of.latest_ms - middle)
+    shortest = silence - (middle - of.from_ms)
+    # A moment that is known to the millisecond is a stretch of one.
+    longest = max(silence + (of.latest_ms - middle), shortest + 1)
     expired = max(0, longest - max(expires, shortest))
     closed, late = max(0, min(_CLOSED_MS, longest) - shortest), max(0, min(gap, longest) - max(_CLOSED_MS, shortest))
     # What it owned since a further round is not known, nor is whether that was committed.
     owned_others = of.renewed_ms is not None and of.joined_ms is not None and of.renewed_ms > of.joined_ms
     left = closed + late * (1 if owned_others else _WITHOUT_LAST_COMMIT)
+    at_the_edge = not left and _BY_FAR * expired < longest - shortest
+    if at_the_edge and of.client.library == AIOKAFKA:
+        # It leaves when a limit is over that no record carries.
+        return (UNKNOWN, SESSION_EXPIRED, POLL_TIMEOUT)
     if expired > _CLEARLY * left:
         return (SESSION_EXPIRED, CLEAN) if left else (SESSION_EXPIRED,)
     if left >= _CLEARLY * expired:
-        return (CLEAN, SESSION_EXPIRED) if expired else (CLEAN,)
+        return (CLEAN, SESSION_EXPIRED) if left < _BY_FAR * expired else (CLEAN,)
     return (UNKNOWN, SESSION_EXPIRED, CLEAN)
 
 
@@ -207,7 +214,15 @@ def _limit_may_be_over(of: Departure) -> bool:
 
     What was polled last is committed up to an interval later. A commit just before it left is that of its closing.
     """
-    if of.silence_ms is None or of.poll_ms is None or of.client.library not in (None, LIBRDKAFKA):
+    quiet_ms = _uncommitted_ms(of)
+    if quiet_ms is None or of.poll_ms is None or of.client.library not in (None, LIBRDKAFKA):
         return False
-    unpolled_ms = of.silence_ms + _commit_gap_ms(of)
-    return of.silence_ms > _CLOSED_MS and unpolled_ms >= of.poll_ms - _POLL_TIGHT_MS
+    return quiet_ms > _CLOSED_MS and quiet_ms + _commit_gap_ms(of) >= of.poll_ms - _POLL_TIGHT_MS
+
+
+def _uncommitted_ms(of: Departure) -> int | None:
+    """Return how long a member had committed nothing since it had its partitions, due or not; null: it never did."""
+    last_ms = of.rhythm.last_ms
+    if of.silence_ms is not None or last_ms is None or last_ms < (of.joined_ms or 0):
+        return of.silence_ms
+    return max(0, (of.from_ms + of.to_ms) // 2 - last_ms)

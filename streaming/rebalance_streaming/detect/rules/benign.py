@@ -6,7 +6,7 @@ distance from the one before tells. These two receive a group's rebalances and c
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass, replace
 from itertools import pairwise
 
@@ -27,7 +27,7 @@ from rebalance_streaming.detect.judging_time import JudgingTime
 from rebalance_streaming.detect.verdict import MOST_MEMBERS, Verdict, subject_of
 from rebalance_streaming.detect.wording import say
 from rebalance_streaming.observed.confidence import CERTAIN, HINT, PLAUSIBLE, STRONG
-from rebalance_streaming.observed.departures import CLEAN, COMMIT_GAP_MS
+from rebalance_streaming.observed.departures import CLEAN, COMMIT_GAP_MS, Departure
 from rebalance_streaming.observed.evidence import seconds
 from rebalance_streaming.observed.history import places
 
@@ -232,7 +232,7 @@ def scale_in(episode: Episode, time: JudgingTime) -> Verdict | None:
         "scale_in",
         rebalance.started_before_ms,
         subject_of(*(each.member for each in left[:MOST_MEMBERS])),
-        confidence=STRONG if waited else PLAUSIBLE,
+        confidence=min(STRONG if waited else PLAUSIBLE, _surely_in_order(left)),
         evidence=evidence,
         told=bool(evidence),
         before=len(rebalance.members_before),
@@ -240,22 +240,30 @@ def scale_in(episode: Episode, time: JudgingTime) -> Verdict | None:
     )
 
 
+def _surely_in_order(left: Sequence[Departure]) -> float:
+    """Return how sure it is that members left in order: whatever rests on that is no surer."""
+    return min((each.confidence for each in left), default=CERTAIN)
+
+
 def restart(episode: Episode, _time: JudgingTime) -> Verdict | None:
     """An instance left in order and came back: part of a deploy, of which this may be the only one."""
     left = [each for each in episode.departures if each.likely == CLEAN and each.back_as is not None]
-    back = [
-        each
-        for each in episode.arrivals
-        if each.returned_from is not None and each.returned_from.departure.likely == CLEAN
-    ]
-    members = [*(each.member for each in left), *(each.member for each in back)]
+    back = [(each.member, each.returned_from.departure) for each in episode.arrivals if each.returned_from is not None]
+    back = [(member, gone) for member, gone in back if gone.likely == CLEAN]
+    members = [*(each.member for each in left), *(member for member, _ in back)]
     if not members or len(left) < len(episode.departures):
         return None
     away = [each.back_ms - each.to_ms for each in left if each.back_ms is not None]
     text = f"back after {seconds(max(0, *away))}" if away else "came back under a new id"
-    subject = subject_of(*members)
-    since_ms = episode.rebalance.started_before_ms
-    return say("rolling_deploy.restart", since_ms, subject, member=members[0], back=text)
+    sure = _surely_in_order((*left, *(gone for _, gone in back)))
+    return say(
+        "rolling_deploy.restart",
+        episode.rebalance.started_before_ms,
+        subject_of(*members),
+        confidence=min(PLAUSIBLE, sure),
+        member=members[0],
+        back=text,
+    )
 
 
 def aftermath(episode: Episode, _time: JudgingTime) -> Verdict | None:

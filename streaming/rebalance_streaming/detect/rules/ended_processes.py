@@ -84,7 +84,7 @@ def ungraceful(episode: Episode, _time: JudgingTime, departure: Departure) -> Ve
     return say_lost(
         "ungraceful_shutdown.ghost",
         departure,
-        confidence=HINT if _nobody_was_spared(episode) else _ghost_confidence(departure),
+        confidence=_ghost_confidence(episode, departure),
         advice=graceful_stop_advice(departure),
         successor=successor,
         reported=departure.liveness is not None,
@@ -109,8 +109,14 @@ def _closed_by_design(departure: Departure) -> Verdict | None:
     return say_lost("ungraceful_shutdown.by_design", departure, away=away_ms)
 
 
-def _ghost_confidence(departure: Departure) -> float:
-    """A starved client, too, joins anew while its old id is still there, so without reports its library decides."""
+def _ghost_confidence(episode: Episode, departure: Departure) -> float:
+    """A starved client, too, joins anew while its old id is still there, so without reports its library decides.
+
+    So does one whose coordinator answers nobody: where nothing tells how the ghost ended, that is as likely.
+    """
+    untold = departure.likely == UNKNOWN and departure.liveness is None
+    if untold or _nobody_was_spared(episode):
+        return HINT
     if departure.liveness in (GONE, RESTARTED):
         return STRONG
     return PLAUSIBLE if departure.client.may_starve is False else HINT

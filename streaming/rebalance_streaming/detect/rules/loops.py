@@ -28,6 +28,8 @@ from rebalance_streaming.observed.progress import Place
 
 #: Rebalances that are searched for a loop, and departures without which an owner change is no fault.
 _SEARCHED, _LOSSES = 20, 2
+#: What happens by chance as seldom as this has another reason.
+_NO_CHANCE = 0.01
 #: A deploy or a smaller group takes members away in order.
 _ORDERLY = with_trait("orderly")
 #: Mechanisms that no record can set off, where they are sure.
@@ -202,7 +204,7 @@ def _growth(client: ClientHistory, since_ms: int) -> float:
 def poison_record(look: GroupView, time: JudgingTime) -> Iterator[Verdict]:
     """One record takes down each owner of its partition (Walmart and Uber on poison pills)."""
     window = look.thresholds.poison_window_ms
-    deaths = [each for each in look.past if time.is_within(each.left_ms, window) and _may_be_poisoned(look, each)]
+    deaths = [each for each in look.past if time.is_within(each.left_ms, window) and _may_be_poisoned(each)]
     if len(deaths) < look.thresholds.poison_departures:
         return
     coverage = Counter(place for each in deaths for place in places(each.member.partitions))
@@ -216,12 +218,32 @@ def poison_record(look: GroupView, time: JudgingTime) -> Iterator[Verdict]:
         yield _poison_verdict(look, time, sorted(found[max(found)], key=lambda each: each.place), deaths)
 
 
-def _may_be_poisoned(look: GroupView, death: ExplainedDeparture) -> bool:
-    """Whether a record may have ended a member: what an error ends says good-bye, too, with nothing done."""
+def _may_be_poisoned(death: ExplainedDeparture) -> bool:
+    """Whether a record may have ended a member: what an error ends says good-bye, too."""
     if death.rule in _ORDERLY:
-        joined_ms = death.departure.joined_ms
-        return joined_ms is not None and not death.departure.lived and did_nothing(look, death, joined_ms) is True
+        return death.departure.joined_ms is not None and not death.departure.lived
     return not (death.rule in _NOT_OF_RECORDS and death.confidence >= STRONG)
+
+
+def _is_death(look: GroupView, past: ExplainedDeparture) -> bool:
+    """Whether a departure was not in order, or in order with nothing done of what waited."""
+    joined_ms = past.departure.joined_ms
+    return past.rule not in _ORDERLY or (joined_ms is not None and did_nothing(look, past, joined_ms) is True)
+
+
+def _are_picked(look: GroupView, frozen: _Frozen) -> bool:
+    """Whether owners of a partition alone left since it froze, so often that it is no chance.
+
+    Whoever stops members for another reason stops each of them as often as the others.
+    """
+    gone = [each for each in look.past if each.left_ms >= frozen.since_ms]
+    chance = 1.0
+    for each in gone:
+        lost_in = look.history.rebalances.get(each.rebalance_id)
+        if lost_in is not None and _has(each.member, frozen.place):
+            chance /= max(1, len(lost_in.members_before))
+    owners = sum(_has(each.member, frozen.place) for each in gone)
+    return owners == len(gone) and chance <= _NO_CHANCE
 
 
 def did_nothing(look: GroupView, past: ExplainedDeparture, joined_ms: int) -> bool | None:
@@ -235,9 +257,10 @@ def did_nothing(look: GroupView, past: ExplainedDeparture, joined_ms: int) -> bo
 
 
 def _is_poisoned(look: GroupView, frozen: _Frozen, deaths: Sequence[ExplainedDeparture]) -> bool:
-    victims = _losses(frozen, deaths)
+    victims, least = _losses(frozen, deaths), look.thresholds.poison_departures
     return (
-        len(victims) >= look.thresholds.poison_departures
+        len(victims) >= least
+        and (sum(_is_death(look, each) for each in victims) >= least or _are_picked(look, frozen))
         and _had_records(look, frozen, victims)
         and _are_several(look, victims)
         and (_others_advanced(look, frozen, victims) or _others_survived(look, frozen, victims))

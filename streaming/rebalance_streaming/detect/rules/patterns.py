@@ -71,9 +71,8 @@ def crash_loop(look: GroupView, time: JudgingTime) -> Iterator[Verdict]:
         lengths = [each.length_ms for each in series if each.length_ms is not None]
         if not lengths or median(lengths) > look.thresholds.short_life_ms:
             continue
-        deaths = {each.past.rebalance_id for each in series}
-        if any(deaths <= set(each.rebalance_ids) for each in loops.poison_record(look, time)):
-            continue  # it dies of a record, as others do
+        if _are_ended_by_record(look, time, series):
+            continue
         member, first_ms = series[-1].member, series[0].past.left_ms
         yield say(
             "crash_loop",
@@ -86,6 +85,12 @@ def crash_loop(look: GroupView, time: JudgingTime) -> Iterator[Verdict]:
             lasted=series[-1].past.left_ms - first_ms,
             life=median(lengths),
         )
+
+
+def _are_ended_by_record(look: GroupView, time: JudgingTime, lives: list[Life]) -> bool:
+    """Whether one record ended all these lives, and those of others that had its partition."""
+    ends = {each.past.rebalance_id for each in lives}
+    return any(ends <= set(each.rebalance_ids) for each in loops.poison_record(look, time))
 
 
 def _deaths_to_see(look: GroupView, slot: Slot, lives: list[Life]) -> tuple[int, Sequence[int]]:
@@ -188,7 +193,7 @@ def _gaps_grow(look: GroupView, slot: Slot, lives: list[Life]) -> bool:
     return len(gaps) >= 3 and all(b >= _BACK_OFF * a for a, b in itertools.pairwise(gaps))
 
 
-def short_lived_consumers(look: GroupView, _time: JudgingTime) -> Iterator[Verdict]:
+def short_lived_consumers(look: GroupView, time: JudgingTime) -> Iterator[Verdict]:
     """An application makes a consumer per job or request: each joins, leaves in order, and shakes the group."""
     limits = look.thresholds
     lives = sorted(
@@ -206,6 +211,8 @@ def short_lived_consumers(look: GroupView, _time: JudgingTime) -> Iterator[Verdi
     # Members that come and go together are one arrival: an application that was started and stopped.
     arrivals = min(len({each.joined_ms for each in brief}), len({each.past.left_ms for each in brief}))
     if arrivals < limits.short_lived_arrivals or orderly * 2 < len(brief) or others > len(brief) // 3:
+        return
+    if _are_ended_by_record(look, time, brief):
         return
     slots = dict.fromkeys(slot_of(each.member) for each in brief)
     yield say(

@@ -29,7 +29,7 @@ from rebalance_streaming.detect.wording import advise, say
 from rebalance_streaming.observed import inputs
 from rebalance_streaming.observed.barriers import Barrier
 from rebalance_streaming.observed.clients import ClientHistory
-from rebalance_streaming.observed.confidence import PLAUSIBLE, STRONG
+from rebalance_streaming.observed.confidence import HINT, PLAUSIBLE, STRONG
 from rebalance_streaming.observed.departure_times import awaited_evidence
 from rebalance_streaming.observed.departures import CLEAN, POLL_TIMEOUT, SESSION_EXPIRED, UNKNOWN, Departure, slot_of
 from rebalance_streaming.observed.fingerprints import LIBRDKAFKA, fingerprint, poll_limit_ms
@@ -111,11 +111,13 @@ def poll_overrun(episode: Episode, _time: JudgingTime, departure: Departure) -> 
         return None
     client = episode.history.clients.of(departure.member)
     limit, classes = poll_limit(departure, client), departure.classes
+    # Whoever overran its limit joins again with its next poll; one that stays away may as well have lost its session.
+    open_still = SESSION_EXPIRED in classes and departure.back_as is None
     return say_lost(
         "poll_overrun",
         departure,
         departure.to_ms - (limit or 0),
-        confidence=departure.confidence,
+        confidence=HINT if open_still else departure.confidence,
         advice=poll_overrun_advice(departure, client),
         limit=limit,
         away=None if departure.back_ms is None else departure.back_ms - departure.to_ms,
