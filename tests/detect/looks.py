@@ -10,7 +10,7 @@ from rebalance_streaming.detect.episode import Episode
 from rebalance_streaming.detect.group_view import GroupView
 from rebalance_streaming.detect.judging_time import JudgingTime
 from rebalance_streaming.detect.memory import Memory
-from rebalance_streaming.detect.rules.registry import RECOLLECTIONS
+from rebalance_streaming.detect.rules.registry import MEMORY_UPDATES
 from rebalance_streaming.detect.thresholds import Thresholds
 from rebalance_streaming.observed.history import GroupHistory
 
@@ -23,8 +23,8 @@ _memories: dict[int, tuple[GroupHistory, Memory]] = {}
 def look(known: GroupHistory, now_ms: int, **changes: Any) -> GroupView:
     """Look at a group with the default thresholds; what is to be remembered is, from one look to the next."""
     seen = GroupView(known, **{"thresholds": Thresholds(), "now_ms": now_ms, "memory": memory_of(known), **changes})
-    for each in RECOLLECTIONS:
-        seen = replace(seen, memory=asked(each.recollect, seen))
+    for each in MEMORY_UPDATES:
+        seen = replace(seen, memory=asked(each.update, seen))
     _memories[id(known)] = known, seen.memory
     return seen
 

@@ -17,7 +17,7 @@ from rebalance_streaming.detect.group_view import GroupView
 from rebalance_streaming.detect.judging_time import JudgingTime
 from rebalance_streaming.detect.memory import Memory
 from rebalance_streaming.detect.quarantine import Quarantine
-from rebalance_streaming.detect.rules.registry import CONDITIONS, RECOLLECTIONS
+from rebalance_streaming.detect.rules.registry import CONDITIONS, MEMORY_UPDATES
 from rebalance_streaming.detect.verdict import Verdict
 from rebalance_streaming.observed.inputs import GROUP, NOTHING
 
@@ -54,7 +54,7 @@ class Answers:
         #: By the rule's place in `CONDITIONS`; rules that say nothing are left out.
         self._answers: dict[int, tuple[Verdict, ...]] = {}
         self._clocks: dict[int, Clocks] = {}
-        #: Deadlines likewise; those of recollections count downwards from -1.
+        #: Deadlines likewise; those of updates of the memory count downwards from -1.
         self._due: dict[int, int] = {}
 
     def due_ms(self) -> int | None:
@@ -78,16 +78,16 @@ class Answers:
         """Ask the rules that look at what changed, and those that are due; returns whether any answer is another."""
         time = JudgingTime(look.now_ms)
         due = {place for place, at_ms in self._due.items() if at_ms <= look.now_ms}
-        for place in sorted({*_recollections(changed), *(each for each in due if each < 0)}, reverse=True):
-            self._recollect(place, look, time, quarantine)
+        for place in sorted({*_memory_updates(changed), *(each for each in due if each < 0)}, reverse=True):
+            self._update_memory(place, look, time, quarantine)
         look = replace(look, memory=self.memory)
         rules = sorted({*_rules(changed), *(each for each in due if each >= 0)})
         return sum(self._ask_one(place, look, time, quarantine) for place in rules) > 0
 
-    def _recollect(self, place: int, look: GroupView, time: JudgingTime, quarantine: Quarantine) -> None:
-        each, look = RECOLLECTIONS[-1 - place], replace(look, memory=self.memory)
+    def _update_memory(self, place: int, look: GroupView, time: JudgingTime, quarantine: Quarantine) -> None:
+        each, look = MEMORY_UPDATES[-1 - place], replace(look, memory=self.memory)
         group, now_ms = look.history.group, look.now_ms
-        self.memory = quarantine.ask(each.name, group, now_ms, lambda: each.recollect(look, time), self.memory)
+        self.memory = quarantine.ask(each.name, group, now_ms, lambda: each.update(look, time), self.memory)
         self._note(place, time.take_due())
 
     def _ask_one(self, place: int, look: GroupView, time: JudgingTime, quarantine: Quarantine) -> bool:
@@ -130,5 +130,5 @@ def _rules(changed: int) -> tuple[int, ...]:
 
 
 @cache
-def _recollections(changed: int) -> tuple[int, ...]:
-    return tuple(-1 - place for place, each in enumerate(RECOLLECTIONS) if (each.looks_at | GROUP) & changed)
+def _memory_updates(changed: int) -> tuple[int, ...]:
+    return tuple(-1 - place for place, each in enumerate(MEMORY_UPDATES) if (each.looks_at | GROUP) & changed)

@@ -143,13 +143,13 @@ class Condition:
 
 
 @dataclass(frozen=True, slots=True)
-class Recollection:
+class MemoryUpdate:
     """Works out what is to be remembered of a group now, from what was remembered before."""
 
-    recollect: Callable[[GroupView, JudgingTime], Memory]
+    update: Callable[[GroupView, JudgingTime], Memory]
     looks_at: int = GROUP
 
     @property
     def name(self) -> str:
         """Its function's name."""
-        return getattr(self.recollect, "__name__", "recollection")
+        return getattr(self.update, "__name__", "memory update")

@@ -287,7 +287,7 @@ def _lets_members_in(look: GroupView, time: JudgingTime) -> bool:
 
 def _is_kept_out(look: GroupView, time: JudgingTime, client: ClientHistory) -> bool:
     """Whether all recent reports tell of attempts to join and none of partitions."""
-    if not is_reporting(look, time, client) or client.group_id not in (None, look.history.group):
+    if not is_reporting(time, client) or client.group_id not in (None, look.history.group):
         return False
     if client.member_id is not None and any(each.member_id == client.member_id for each in look.members):
         return False

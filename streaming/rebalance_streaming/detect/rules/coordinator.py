@@ -210,7 +210,7 @@ def _response_ms(look: GroupView, client: ClientHistory, names: Sequence[str]) -
 def _ran_on_time(look: GroupView, time: JudgingTime, client: ClientHistory) -> bool:
     """Whether a client that reports was not slow itself; judged anew when its last report is a minute old."""
     on_time = not any((each.tick_late_ms or 0) > _LATE_TICK_MS for each in _recent(look, client))
-    return on_time and is_reporting(look, time, client) and time.is_within(client.reports[-1].emitted_ms, _MINUTE_MS)
+    return on_time and is_reporting(time, client) and time.is_within(client.reports[-1].emitted_ms, _MINUTE_MS)
 
 
 def _overloaded(look: GroupView, slow: list[tuple[Member, float]], told: int, moves: int) -> Verdict:

@@ -181,7 +181,7 @@ def duplicate_processing(look: GroupView, time: JudgingTime) -> Iterator[Verdict
         yield _duplicates_verdict(look, counts, total, volume, since)
 
 
-def recollect_duplicates(look: GroupView, time: JudgingTime) -> Memory:
+def update_duplicates(look: GroupView, time: JudgingTime) -> Memory:
     """Count the duplicates of rebalances that lost members and were not counted yet; forget those long gone."""
     known = {name: each for name, each in look.memory.duplicates.items() if name in look.history.rebalances}
     lost: dict[str, set[Place]] = {}

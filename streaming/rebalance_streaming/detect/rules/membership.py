@@ -75,7 +75,7 @@ def autoscaler_flapping(look: GroupView, time: JudgingTime) -> Iterator[Verdict]
     """The number of members goes up and down without end: a scaler answers its own rebalances (kedacore/keda#1556)."""
     window = look.thresholds.autoscaler_window_ms
     moves = [each for each in look.recent(window, time) if look.causes.get(each.rebalance_id) not in _OTHER_HANDS]
-    turns = _turns(look, time, moves)
+    turns = _turns(time, moves)
     if len(turns) - 2 < look.thresholds.autoscaler_turns:
         return
     came = {m.member_id: m for each in moves for m in each.members_after if m.member_id in each.joined}
@@ -89,7 +89,7 @@ def autoscaler_flapping(look: GroupView, time: JudgingTime) -> Iterator[Verdict]
     yield _flapping(look, moves, turns, left, list(came.values()))
 
 
-def _turns(look: GroupView, time: JudgingTime, moves: list[Rebalance]) -> list[int]:
+def _turns(time: JudgingTime, moves: list[Rebalance]) -> list[int]:
     """Return the extremes of the number of members, first and last included; what did not last is left out."""
     if not moves:
         return []

@@ -62,7 +62,7 @@ def _bursts(look: GroupView, *, ahead: bool) -> list[list[Jump]]:
     return found
 
 
-def recollect_jumps(look: GroupView, time: JudgingTime) -> Memory:
+def update_jumps(look: GroupView, time: JudgingTime) -> Memory:
     """Remember of recent changes whether they were jumps, as found while the commits before them were still known."""
     known, stands_ms = look.memory.jumps, look.thresholds.resolve_after_ms
     recent = [each for each in look.history.progress.jumps if time.is_within(each.at_ms, stands_ms)]

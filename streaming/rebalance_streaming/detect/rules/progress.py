@@ -64,7 +64,7 @@ def stalled_consumer(look: GroupView, time: JudgingTime) -> Iterator[Verdict]:
             yield _stalled_verdict(look, time, member, stuck, max(stable, *(each.advanced_ms or 0 for each in stuck)))
 
 
-def recollect_waiting(look: GroupView, time: JudgingTime) -> Memory:
+def update_waiting(look: GroupView, time: JudgingTime) -> Memory:
     """Remember since when records are seen waiting in partitions that are not committed any further.
 
     A rebalance makes the time begin anew, for its new owners.

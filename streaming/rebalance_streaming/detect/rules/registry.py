@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from rebalance_streaming.detect.group_view import Condition, Recollection
+from rebalance_streaming.detect.group_view import Condition, MemoryUpdate
 from rebalance_streaming.detect.rules import (
     announced,
     benign,
@@ -16,16 +16,16 @@ from rebalance_streaming.detect.rules import (
     progress,
     zookeeper,
 )
-from rebalance_streaming.detect.rules.duplicates import recollect_duplicates
-from rebalance_streaming.detect.rules.offsets import recollect_jumps
-from rebalance_streaming.detect.rules.progress import recollect_waiting
+from rebalance_streaming.detect.rules.duplicates import update_duplicates
+from rebalance_streaming.detect.rules.offsets import update_jumps
+from rebalance_streaming.detect.rules.progress import update_waiting
 from rebalance_streaming.observed import inputs
 
 #: What is to be remembered before rules are asked.
-RECOLLECTIONS: tuple[Recollection, ...] = (
-    Recollection(recollect_waiting, inputs.COMMITS | inputs.ENDS),
-    Recollection(recollect_jumps, inputs.COMMITS | inputs.ENDS),
-    Recollection(recollect_duplicates, inputs.COMMITS | inputs.ENDS | inputs.CLIENTS),
+MEMORY_UPDATES: tuple[MemoryUpdate, ...] = (
+    MemoryUpdate(update_waiting, inputs.COMMITS | inputs.ENDS),
+    MemoryUpdate(update_jumps, inputs.COMMITS | inputs.ENDS),
+    MemoryUpdate(update_duplicates, inputs.COMMITS | inputs.ENDS | inputs.CLIENTS),
 )
 #: What several rebalances have in common, and what stands, rebalance or not.
 CONDITIONS: tuple[Condition, ...] = (

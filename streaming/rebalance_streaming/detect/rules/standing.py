@@ -132,7 +132,7 @@ def is_harmed(look: GroupView, time: JudgingTime, partitions: Iterable[Partition
     return False
 
 
-def is_reporting(look: GroupView, time: JudgingTime, client: ClientHistory) -> bool:
+def is_reporting(time: JudgingTime, client: ClientHistory) -> bool:
     """Whether a client's reports go on: the latest is at most three intervals old."""
     latest = client.latest()
     return latest is not None and time.is_within(latest.emitted_ms, max(15_000, 3 * client.interval_ms))

@@ -112,7 +112,7 @@ def _gone_unseen(look: GroupView, time: JudgingTime, member: Member) -> Verdict 
     """Judge a static member that is still listed: silent with work to do, while the others go on."""
     silent = _silence_with_work(look, time, member)
     client = None if silent is None else client_of(look, member)
-    if silent is None or (client is not None and is_reporting(look, time, client)):
+    if silent is None or (client is not None and is_reporting(time, client)):
         return None
     session = session_of(member)
     harmed = session > look.thresholds.stalled_ms and is_harmed(look, time, [member.partitions])
@@ -191,7 +191,7 @@ def _stalled_by_report(look: GroupView, time: JudgingTime, member: Member) -> Ve
     age = None if latest is None else latest.poll_age_ms
     if client is None or latest is None or age is None or limit is None:
         return None
-    if age < limit or not is_reporting(look, time, client):
+    if age < limit or not is_reporting(time, client):
         return None
     return _stalled(look, time, member, round(latest.emitted_ms - age), poll_age=age)
 
@@ -269,7 +269,7 @@ def _replacements(look: GroupView, time: JudgingTime, instance: str) -> list[Rep
 def _rivals(look: GroupView, time: JudgingTime, instance: str) -> list[ClientHistory]:
     """Return the processes that report under one instance id at the same time; fewer than two are no rivals."""
     processes = [each for each in _processes(look, time, instance) if len(each.reports) > 1]
-    live = [each for each in processes if is_reporting(look, time, each)] if len(processes) >= _REPLACEMENTS else []
+    live = [each for each in processes if is_reporting(time, each)] if len(processes) >= _REPLACEMENTS else []
     if len(live) < _REPLACEMENTS:
         return []
     latest_start = max(each.reports[0].emitted_ms for each in live)

@@ -45,7 +45,7 @@ class _Conflict:
 def zk_partition_owner_conflict(look: GroupView, time: JudgingTime) -> Iterator[Verdict]:
     """An owner does not let go of partitions that are another's by now (Parsely/pykafka#701, #619, #606)."""
     looks = list(look.history.ownership)
-    if not looks or _is_stale(look, time, looks):
+    if not looks or _is_stale(time, looks):
         return
     found: dict[tuple[str, ...], list[_Conflict]] = {}
     for conflict in (*_given_up(look, time, looks), *_waiting(look, time, looks)):
@@ -54,7 +54,7 @@ def zk_partition_owner_conflict(look: GroupView, time: JudgingTime) -> Iterator[
         yield _conflict_verdict(look, time, looks[-1], conflicts)
 
 
-def _is_stale(look: GroupView, time: JudgingTime, looks: list[Ownership]) -> bool:
+def _is_stale(time: JudgingTime, looks: list[Ownership]) -> bool:
     return time.outlasted(looks[-1].at_ms, _STALE_MS)
 
 
@@ -224,7 +224,7 @@ def _host(member_id: str) -> str:
 def zk_orphan_partition(look: GroupView, time: JudgingTime) -> Iterator[Verdict]:
     """Members are there, and yet nobody owns a partition (pykafka#565; wvanbergen/kafka#102)."""
     looks = list(look.history.ownership)
-    if not looks or _is_stale(look, time, looks) or not looks[-1].members:
+    if not looks or _is_stale(time, looks) or not looks[-1].members:
         return
     wait = max(look.thresholds.zk_orphan_ms, look.thresholds.zk_idle_ms)
     for topic in sorted({name for each in looks for name in each.owners}):
