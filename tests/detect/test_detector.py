@@ -363,6 +363,18 @@ def test_a_cause_is_not_lost_with_what_it_rested_on():
     assert after.withdrawn == []
 
 
+def test_rebalances_of_before_a_start_keep_their_cause():
+    """Those that ended before what is read again are not judged: what an earlier run found of them stays."""
+    published = Run().live(T0 + 4 * MINUTE, *overrun()).finding("poll_overrun")
+    (judged,) = published.rebalance_ids
+    after = Run(judge_from_ms=T0)
+    after.detector.findings.restore(replace(published, rebalance_ids=("long-ago", judged)))
+    earlier = lost(T0 - 20 * MINUTE, B, [A, B], rebalance_id="long-ago")
+    after.live(T0 + 5 * MINUTE, earlier, *overrun())
+    assert after.causes() == dict.fromkeys(("long-ago", judged), "poll_overrun")
+    assert after.finding("poll_overrun").rebalances == 2
+
+
 def test_a_group_that_only_probes_named_before_the_time_was_known_stays():
     """At a start rows are taken up before the first look: nobody knows how long ago these were written."""
     detector = Detector("prod")

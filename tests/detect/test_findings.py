@@ -367,6 +367,23 @@ def test_a_restored_finding_goes_on():
     assert found.started_at_ms == published.started_at_ms
 
 
+def test_a_restored_finding_keeps_the_rebalances_that_are_not_judged_again():
+    """Their cause is known from nowhere else; one that this run judges, or has forgotten, is its own matter."""
+    findings = Findings(CLUSTER)
+    told(findings, T0, happened(T0 - 3 * MINUTE, A), happened(T0 - 2 * MINUTE, A), happened(T0, A))
+    (published,) = findings.all()
+    gone, earlier, latest = published.rebalance_ids
+    again = Findings(CLUSTER)
+    again.restore(published)
+    again.update("g", [happened(T0, A)], T0 + SECOND, AFTER_MS, lambda: {earlier})
+    (found,) = again.all()
+    assert (found.rebalance_ids, found.rebalances) == ((earlier, latest), 2)
+    again.update("g", [happened(T0, A)], T0 + MINUTE, AFTER_MS, set)
+    (found,) = again.all()
+    assert found.rebalance_ids == (latest,)
+    assert gone not in found.rebalance_ids
+
+
 def test_a_restored_finding_does_not_replace_what_is_known():
     """It comes from the past: what was found since stays."""
     findings = Findings(CLUSTER)

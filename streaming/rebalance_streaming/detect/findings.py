@@ -9,7 +9,7 @@ from __future__ import annotations
 
 import hashlib
 from collections import Counter
-from collections.abc import Collection, Sequence
+from collections.abc import Callable, Collection, Sequence
 from dataclasses import replace
 from typing import TypeVar
 
@@ -61,11 +61,15 @@ class Findings:
         self._forgotten: dict[str, dict[Key, Finding]] | None = {} if lists_all else None
         #: Of an earlier run, and not stated since.
         self._restored: set[str] = set()
+        #: Of groups, by finding: the rebalances that an earlier run found it to be the cause of.
+        self._caused: dict[str, dict[str, tuple[str, ...]]] = {}
 
     def restore(self, finding: Finding) -> None:
         """Take up a finding that an earlier run published; one of a rule that is no more ends at the next look."""
         self._groups.setdefault(finding.group, {}).setdefault(_key_of(finding), finding)
         self._restored.add(finding.finding_id)
+        if finding.primary and finding.rebalance_ids:
+            self._caused.setdefault(finding.group, {})[finding.finding_id] = finding.rebalance_ids
 
     def all(self) -> list[Finding]:
         """Return every finding that was not withdrawn, oldest first; of each key the latest."""
@@ -83,11 +87,22 @@ class Findings:
         """Drop the findings of a group that is gone."""
         for groups in (self._groups, self._forgotten or {}):
             groups.pop(group, None)
+        self._caused.pop(group, None)
 
     def update(
-        self, group: str, verdicts: Sequence[Verdict], now_ms: int, resolve_after_ms: int
+        self,
+        group: str,
+        verdicts: Sequence[Verdict],
+        now_ms: int,
+        resolve_after_ms: int,
+        unjudged: Callable[[], Collection[str]] = frozenset,
     ) -> tuple[list[Finding], list[Finding]]:
-        """Take up everything that holds of a group now; returns (findings that changed, findings withdrawn)."""
+        """Take up everything that holds of a group now; returns (findings that changed, findings withdrawn).
+
+        `unjudged` returns the ids of rebalances that are remembered and that this run does not judge, or not yet: their
+        causes are those that an earlier run found.
+        """
+        self._keep_caused(group, unjudged)
         stated: dict[Key, list[Verdict]] = {}
         for each in verdicts:
             stated.setdefault((group, each.rule, subject_key(each)), []).append(each)
@@ -106,6 +121,14 @@ class Findings:
             self._forget(group, over[:-_REMEMBERED])
         return [*changed, *ended], withdrawn
 
+    def _keep_caused(self, group: str, unjudged: Callable[[], Collection[str]]) -> None:
+        """Drop what an earlier run found of rebalances that this run judges, or that are long ago."""
+        if caused := self._caused.pop(group, None):
+            names = unjudged()
+            kept = {finding: tuple(each for each in ids if each in names) for finding, ids in caused.items()}
+            if kept := {finding: ids for finding, ids in kept.items() if ids}:
+                self._caused[group] = kept
+
     def _forget(self, group: str, keys: Collection[Key]) -> None:
         """Drop findings that are over."""
         for key in keys:
@@ -121,6 +144,8 @@ class Findings:
         known = self._groups[key[0]].get(key)
         primary = [each for each in several if each.primary]
         ids = tuple(dict.fromkeys(name for each in primary or several for name in each.rebalance_ids))
+        if primary and known is not None:
+            ids = (*self._caused.get(key[0], {}).get(known.finding_id, ()), *ids)
         stands = any(each.last_ms is None for each in several)
         last_ms = None if stands else max(each.last_ms or 0 for each in several)
         over_ms = None if last_ms is None else last_ms + resolve_after_ms

@@ -95,7 +95,7 @@ class GroupJudge:
     ) -> list[Finding]:
         weighed = with_severities(stated, look, time, self.config, harmed=harmed)
         group, resolve_after_ms = judged_group.history.group, judged_group.thresholds.resolve_after_ms
-        changed, withdrawn = self.findings.update(group, weighed, look.now_ms, resolve_after_ms)
+        changed, withdrawn = self.findings.update(group, weighed, look.now_ms, resolve_after_ms, judged_group.unjudged)
         self.withdrawn.extend(withdrawn)
         judged_group.minds_harm = any(each.primary or "gathers" in diagnosis(each.rule).traits for each in weighed)
         judged_group.timetable.restate_ms = self._restate_ms(judged_group, time, weighed)

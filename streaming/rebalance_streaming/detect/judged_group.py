@@ -6,7 +6,7 @@ when it is judged is in its timetable.
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Iterator, Sequence
+from collections.abc import Iterable, Iterator, Sequence, Set
 from dataclasses import dataclass, field, replace
 
 from rebalance_contract import UNDETERMINED, Finding, GroupState, Rebalance
@@ -94,6 +94,10 @@ class JudgedGroup:
     def causes(self) -> dict[str, str]:
         """Return the primary cause of every judged rebalance, by rebalance id."""
         return {name: each.verdicts[0].rule for name, each in self.judged.items()}
+
+    def unjudged(self) -> Set[str]:
+        """Return the ids of rebalances that are remembered and not judged: of before a start, or not due yet."""
+        return self.history.rebalances.keys() - self.judged.keys()
 
     def view(self, now_ms: int, probe_ms: int) -> GroupView:
         """Return the group as rules see it now; `probe_ms` is how often probes come."""
