@@ -128,36 +128,6 @@ def test_a_callback_inside_poll_overruns_the_limit_of_a_static_member(
     assert found.classes == classes
 
 
-def test_a_silence_longer_than_closing_takes_is_seldom_that_of_a_clean_leave():
-    """Libraries that commit on a timer do so once more when they are closed; a clean leave stays second."""
-    who = replace(B, client_id="kgo", session_timeout_ms=6_000, rebalance_timeout_ms=60_000)
-    of = lost(LOST_MS, who, [STAYS, who], took_ms=20, started_after_ms=T0)
-    last_ms = LOST_MS - 8 * SECOND
-    told = [commits(at, {2: at // 100, 3: at // 100}) for at in (last_ms - 10 * SECOND, last_ms)]
-    ends = dict.fromkeys((2, 3), LOST_MS // 100)
-    found = judged(of, *told, *(probe(at, ends=ends) for at in (last_ms, LOST_MS)))
-    assert (found.silence_ms, found.classes) == (5_250, (SESSION_EXPIRED, CLEAN))
-
-
-def test_a_moment_known_to_the_millisecond_tells_as_much_as_a_longer_one():
-    """A newcomer waited for it, so it went as the others were released: silent for longer than its session."""
-    who = replace(B, client_id="kgo", session_timeout_ms=6_000, rebalance_timeout_ms=60_000)
-    of = rebalance(LOST_MS, [STAYS, who], [STAYS, member("n-1", [2, 3])], took_ms=0, started_after_ms=T0)
-    found = judged(of, *moving(LOST_MS - 38 * SECOND, LOST_MS - 8 * SECOND, [2, 3], every_ms=15 * SECOND))
-    assert found.from_ms == found.latest_ms
-    assert found.likely == SESSION_EXPIRED
-
-
-def test_a_leave_whose_rival_hardly_fits_has_none():
-    """Of the time in question nearly all is too early for its session to have run out."""
-    who = replace(B, client_id="kgo", session_timeout_ms=6_000, rebalance_timeout_ms=60_000)
-    of = lost(LOST_MS, who, [STAYS, who], took_ms=20, started_after_ms=T0)
-    near = judged(of, *moving(LOST_MS - 36 * SECOND, LOST_MS - 6 * SECOND, [2, 3], every_ms=10 * SECOND))
-    assert (near.classes, near.confidence) == ((CLEAN, SESSION_EXPIRED), HINT)
-    far = judged(of, *moving(LOST_MS - 35_800, LOST_MS - 5_800, [2, 3], every_ms=10 * SECOND))
-    assert (far.classes, far.confidence) == ((CLEAN,), PLAUSIBLE)
-
-
 @pytest.mark.parametrize(
     ("silence_s", "assignor", "likely"),
     [
@@ -171,17 +141,6 @@ def test_timeouts_and_assignor_of_aiokafka_stand_for_its_name(silence_s: float, 
     who, last_ms = replace(B, rebalance_timeout_ms=10_000), LOST_MS - round(silence_s * SECOND)
     beats = pulse(last_ms - MINUTE, last_ms + 1, [2, 3])
     assert judged(left(who, protocol=assignor), *beats).likely == likely
-
-
-def test_a_session_that_can_have_ended_at_the_very_end_only_leaves_a_hidden_limit_open():
-    """aiokafka leaves by itself, after a time that its records do not carry; any other client has been removed."""
-    last_ms = LOST_MS - 9_760
-    told = [commits(at, {2: at // 100, 3: at // 100}) for at in (last_ms - 10 * SECOND, last_ms)]
-    ends = [probe(at, ends=dict.fromkeys((2, 3), LOST_MS // 100)) for at in (last_ms, LOST_MS)]
-    for client_id, likely in (("aiokafka-0.8.1", UNKNOWN), ("kgo", SESSION_EXPIRED)):
-        who = replace(B, client_id=client_id)
-        of = lost(LOST_MS, who, [STAYS, who], took_ms=20, started_after_ms=T0)
-        assert judged(of, *told, *ends).likely == likely
 
 
 def test_the_assignor_of_a_group_that_emptied_is_that_of_the_rebalance_before():
