@@ -239,14 +239,14 @@ def test_a_quantile_is_a_value_that_was_seen():
 
 
 def test_every_family_is_declared_once():
-    """Nothing is judged of which nobody said whether rules may be tuned to it; thirty families stay kept back."""
+    """Nothing is judged of which nobody said whether rules may be tuned to it; twenty-five families stay kept back."""
     known, kept_back = declared()["known"], declared()["kept_back"]
     assert not known.keys() & kept_back.keys()
     played = {each.run.story for folder in (FOLDER, FAMILIES) for each in recordings(folder)}
     new = {each.id for each in MEASURED}
     assert played <= known.keys() | kept_back.keys()
     assert new <= known.keys() | kept_back.keys()
-    assert len(new & kept_back.keys()) >= 30
+    assert len(new & kept_back.keys()) >= 25
     assert declared()["window_scale"].keys() <= played | new
 
 

@@ -8,10 +8,12 @@ from collections.abc import Callable, Mapping, Sequence
 from types import MappingProxyType
 from typing import Any
 
+from confluent_kafka import ConsumerGroupTopicPartitions, TopicPartition
+
 from rebalance_deploy.embedded.kafka import EmbeddedKafka
 from rebalance_devtools.stories.network import Fault
 from rebalance_devtools.stories.play import Play
-from rebalance_devtools.stories.script import CONFLUENT, ClientSpec
+from rebalance_devtools.stories.script import ClientSpec
 
 
 def calm(play: Play) -> None:
@@ -218,10 +220,14 @@ def hosts_of(play: Play, *names: str) -> dict[str, str]:
     return {name: host_of(play, 10 + number) for number, name in enumerate(names)}
 
 
-def start_static(play: Play, name: str, *, host: str | None = None) -> None:
+def static_form(play: Play, instance: str) -> ClientSpec:
+    """Return the form that is played as a static member."""
+    return ClientSpec(play.form.library, {**play.form.settings, "group.instance.id": instance})
+
+
+def start_static(play: Play, name: str) -> None:
     """Start a static member."""
-    form = ClientSpec(CONFLUENT, {**play.form.settings, "group.instance.id": f"worker-{name}"})
-    play.start(name, form, host=host)
+    play.start(name, static_form(play, f"worker-{name}"))
 
 
 def open_static(play: Play, *names: str) -> None:
@@ -234,3 +240,29 @@ def open_static(play: Play, *names: str) -> None:
     for name in names:
         play.await_told(name, "records")
     calm(play)
+
+
+def _reset(play: Play, offset: int | None) -> None:
+    """Set the group's position in all partitions, as kafka-consumer-groups.sh does; null: to their ends."""
+    ends = play.ends()
+    places = [TopicPartition(play.topic, number, end if offset is None else offset) for number, end in ends.items()]
+    play.admin.alter_consumer_group_offsets([ConsumerGroupTopicPartitions(play.group, places)])[play.group].result(30)
+    play.tell("", "offsets_set", offset=offset)
+
+
+def stop_and_reset(play: Play, offset: int | None, *, waiting: int) -> None:
+    """Stop a group in order, set its position (null: to the ends, beyond so many records) and start it again."""
+    partitions = play.parameters["partitions"]
+    play.create_topic(partitions)
+    play.fill(6_000, partitions=partitions)
+    play.traffic(per_second=play.parameters["records_per_second"], partitions=partitions)
+    play.start_all(("m1", "m2"), "records")
+    play.await_seconds(10 + 2 * play.parameters["commit_ms"] / 1000)
+    for name in ("m1", "m2"):
+        play.leave(name)
+    play.await_seconds(5)
+    play.fill(waiting, partitions=partitions)
+    _reset(play, offset)
+    play.await_seconds(5)
+    join(play, "m1", "m2")
+    afterwards(play)

@@ -32,6 +32,7 @@ from rebalance_devtools.stories.forms import (
     family,
     java,
     kip848,
+    kip848_java,
     python,
 )
 from rebalance_devtools.stories.play import Play
@@ -130,17 +131,13 @@ def _lag(play: Play) -> int:
 
 def kip848_java_crash(play: Play) -> None:
     """One of Kafka's own clients beside two of librdkafka, all of the newer protocol, is killed and stays away."""
-    open_group(play, "rdk1", "rdk2", "java", forms={"java": _kip848_java(play.parameters)})
+    open_group(play, "rdk1", "rdk2", "java", forms={"java": kip848_java()(play.parameters)})
     before = assignments(play, "rdk1"), assignments(play, "rdk2")
     play.kill("java")
     play.await_logged("fenced from the group because", seconds=_FENCED_SECONDS)
     play.wait(lambda: (assignments(play, "rdk1"), assignments(play, "rdk2")) > before, "the others to take over")
     play.await_seconds(extra_seconds(play))
     afterwards(play)
-
-
-def _kip848_java(parameters: Parameters) -> ClientSpec:
-    return ClientSpec(JAVA, {"group.protocol": "consumer", "auto.commit.interval.ms": parameters["commit_ms"]})
 
 
 def _hasty_cooperative_java(parameters: Parameters) -> ClientSpec:

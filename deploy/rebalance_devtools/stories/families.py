@@ -9,7 +9,6 @@ from __future__ import annotations
 
 import signal
 
-from confluent_kafka import ConsumerGroupTopicPartitions, TopicPartition
 from confluent_kafka.admin import ResourceType
 
 from rebalance_devtools.stories.acting import (
@@ -34,6 +33,7 @@ from rebalance_devtools.stories.acting import (
     session_seconds,
     stand_still,
     start_static,
+    stop_and_reset,
 )
 from rebalance_devtools.stories.forms import (
     COOPERATIVE,
@@ -281,39 +281,14 @@ def kip848_crash(play: Play) -> None:
 # --- Offsets, topics, permissions ---
 
 
-def _reset(play: Play, offset: int | None) -> None:
-    """Set the group's position in all partitions, as kafka-consumer-groups.sh does; null: to their ends."""
-    ends = play.ends()
-    places = [TopicPartition(play.topic, number, end if offset is None else offset) for number, end in ends.items()]
-    play.admin.alter_consumer_group_offsets([ConsumerGroupTopicPartitions(play.group, places)])[play.group].result(30)
-    play.tell("", "offsets_set", offset=offset)
-
-
-def _stop_and_reset(play: Play, offset: int | None, *, waiting: int) -> None:
-    partitions = play.parameters["partitions"]
-    play.create_topic(partitions)
-    play.fill(6_000, partitions=partitions)
-    play.traffic(per_second=play.parameters["records_per_second"], partitions=partitions)
-    play.start_all(("m1", "m2"), "records")
-    play.await_seconds(10 + 2 * play.parameters["commit_ms"] / 1000)
-    for name in ("m1", "m2"):
-        play.leave(name)
-    play.await_seconds(5)
-    play.fill(waiting, partitions=partitions)
-    _reset(play, offset)
-    play.await_seconds(5)
-    join(play, "m1", "m2")
-    afterwards(play)
-
-
 def offset_reset_back(play: Play) -> None:
     """The group is stopped, set back to the beginning by a tool, and started again."""
-    _stop_and_reset(play, 0, waiting=0)
+    stop_and_reset(play, 0, waiting=0)
 
 
 def offset_reset_ahead(play: Play) -> None:
     """The group is stopped, set to the end by a tool while thousands of records wait, and started again."""
-    _stop_and_reset(play, None, waiting=6_000)
+    stop_and_reset(play, None, waiting=6_000)
 
 
 def topic_deleted(play: Play) -> None:

@@ -103,6 +103,19 @@ def cooperative_java(parameters: Parameters) -> ClientSpec:
     return java(parameters, **{"partition.assignment.strategy": assignor})
 
 
+def kip848_java(**more: Any) -> Form:
+    """Return a form of Kafka's own client in the newer protocol; keys of `more` are settings with underscores."""
+
+    def form(parameters: Parameters) -> ClientSpec:
+        settings = {name.replace("_", "."): value for name, value in more.items()}
+        return ClientSpec(
+            JAVA,
+            {"group.protocol": "consumer", "auto.commit.interval.ms": parameters["commit_ms"], **settings},
+        )
+
+    return form
+
+
 def python(library: str) -> Form:
     """Return a form of kafka-python or aiokafka, whose settings have the same names."""
 

@@ -16,7 +16,6 @@ import signal
 from collections.abc import Callable
 from dataclasses import replace
 from functools import partial
-from typing import Any
 
 from rebalance_deploy.embedded.kafka import EmbeddedKafka
 from rebalance_deploy.errors import UserError
@@ -34,13 +33,13 @@ from rebalance_devtools.stories.acting import (
     open_group,
     overrun,
     session_seconds,
+    static_form,
     take_broker_away,
 )
 from rebalance_devtools.stories.applications import await_tasks, start_sink
 from rebalance_devtools.stories.forms import (
     NEW,
     ROUND_ROBIN,
-    Form,
     connect,
     draw_any,
     draw_long,
@@ -49,6 +48,7 @@ from rebalance_devtools.stories.forms import (
     family,
     java,
     kip848,
+    kip848_java,
     python,
 )
 from rebalance_devtools.stories.network import Fault
@@ -57,7 +57,6 @@ from rebalance_devtools.stories.polyglot import foreign
 from rebalance_devtools.stories.script import (
     AIOKAFKA,
     FRANZ_GO,
-    JAVA,
     KAFKA_PYTHON,
     KAFKAJS,
     SARAMA,
@@ -70,11 +69,6 @@ _WATCHED_SECONDS = 100.0
 #: Of KIP-848 members: sessions are the broker's, 45 s.
 _FENCED_SECONDS = 150.0
 _POISON = "poison"
-
-
-def _static(play: Play, instance: str) -> ClientSpec:
-    """Return the form that is played as a static member."""
-    return ClientSpec(play.form.library, {**play.form.settings, "group.instance.id": instance})
 
 
 # --- Deploys ---
@@ -94,12 +88,12 @@ def surge_deploy(play: Play) -> None:
 
 def kip848_static_deploy(play: Play) -> None:
     """Three static members of the newer protocol are replaced in turn, each back within its session."""
-    open_group(play, *_ALL, forms={name: _static(play, f"worker-{name}") for name in _ALL})
+    open_group(play, *_ALL, forms={name: static_form(play, f"worker-{name}") for name in _ALL})
     for name in _ALL:
         before = assignments(play, name)
         play.leave(name)
         play.await_seconds(2)
-        play.start(name, _static(play, f"worker-{name}"))
+        play.start(name, static_form(play, f"worker-{name}"))
         await_return(play, name, before)
         play.await_seconds(6)
     afterwards(play)
@@ -118,12 +112,12 @@ def blue_green(play: Play) -> None:
 
 def random_instance_ids(play: Play) -> None:
     """Three static members are replaced in turn by such of other instance ids; each old one stays for its session."""
-    open_group(play, *_ALL, forms={name: _static(play, f"{name}-7c9f") for name in _ALL})
+    open_group(play, *_ALL, forms={name: static_form(play, f"{name}-7c9f") for name in _ALL})
     for number, name in enumerate(_ALL, start=1):
         before = assignments(play, name)
         play.leave(name)
         play.await_seconds(2)
-        play.start(name, _static(play, f"{name}-5d8b"))
+        play.start(name, static_form(play, f"{name}-5d8b"))
         play.await_logged("has failed", times=number, seconds=session_seconds(play) + PATIENCE_SECONDS)
         await_return(play, name, before)
         play.await_seconds(4)
@@ -283,19 +277,6 @@ def _draw_static(generator: random.Random) -> Parameters:
     return {**draw_quick(generator), "session_ms": generator.choice((15_000, 20_000)), "heartbeat_ms": 3_000}
 
 
-def _kip848_java(**more: Any) -> Form:
-    """Return a form of Kafka's own client in the newer protocol; keys of `more` are settings with underscores."""
-
-    def form(parameters: Parameters) -> ClientSpec:
-        settings = {name.replace("_", "."): value for name, value in more.items()}
-        return ClientSpec(
-            JAVA,
-            {"group.protocol": "consumer", "auto.commit.interval.ms": parameters["commit_ms"], **settings},
-        )
-
-    return form
-
-
 def _hasty_java(parameters: Parameters) -> ClientSpec:
     return java(parameters, **{"max.poll.interval.ms": parameters["max_poll_ms"]})
 
@@ -310,7 +291,7 @@ PRODUCTION = (
     family(
         kip848_static_deploy,
         expecting("static_member_restart", *_ALL, accepted=("rolling_deploy",)),
-        form=_kip848_java(),
+        form=kip848_java(),
         **NEW,
     ),
     family(blue_green, expecting(""), form=python(AIOKAFKA), draw=_wide(draw_any)),
@@ -332,7 +313,7 @@ PRODUCTION = (
     family(
         kip848_long_record,
         expecting("reconciliation_stuck", "busy", beside=("scale_out",)),
-        form=_kip848_java(max_poll_interval_ms=90_000),
+        form=kip848_java(max_poll_interval_ms=90_000),
         **NEW,
     ),
     family(

@@ -10,6 +10,7 @@ from rebalance_devtools.stories.company import COMPANY
 from rebalance_devtools.stories.conditions import CONDITIONS
 from rebalance_devtools.stories.everyday import EVERYDAY
 from rebalance_devtools.stories.families import FAMILIES
+from rebalance_devtools.stories.incidents import INCIDENTS
 from rebalance_devtools.stories.operations import OPERATIONS
 from rebalance_devtools.stories.polyglot import POLYGLOT
 from rebalance_devtools.stories.production import PRODUCTION
@@ -24,7 +25,18 @@ FOUNDING = (idle_lock.FAST, join_barrier.STORY, long_batches.STORY, held_interpr
 VARIANTS = (idle_lock.UPGRADED, idle_lock.REAL, owner_lock.UPGRADED)
 
 #: What the judgement is measured on, see tests/accuracy/families.toml.
-MEASURED = (*FAMILIES, *APPLICATIONS, *POLYGLOT, *CONDITIONS, *COMPANY, *REPORTED, *OPERATIONS, *PRODUCTION, *EVERYDAY)
+MEASURED = (
+    *FAMILIES,
+    *APPLICATIONS,
+    *POLYGLOT,
+    *CONDITIONS,
+    *COMPANY,
+    *REPORTED,
+    *OPERATIONS,
+    *PRODUCTION,
+    *EVERYDAY,
+    *INCIDENTS,
+)
 
 STORIES = {story.id: story for story in (*FOUNDING, *VARIANTS, *SCENES, *MEASURED, *PAIRS)}
 
