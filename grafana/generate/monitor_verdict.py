@@ -126,7 +126,7 @@ def _show_left_out() -> dashboard.Panel:
 
 def _show_dropped() -> dashboard.Panel:
     return show_stat(
-        "Left out for a limit",
+        "Over a limit",
         About(
             "Series left out in the time shown because of a limit.",
             "0.",
