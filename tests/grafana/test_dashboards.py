@@ -319,6 +319,8 @@ def test_units() -> None:
         if panel["type"] == "timeseries" and config["defaults"]["unit"] in ("short", "suffix:/min", "suffix:/s"):
             assert config["defaults"].get("min") != 0 or config["defaults"]["custom"]["axisSoftMax"] == 1
         for target in panel["targets"] if panel["type"] == "stat" else ():
+            if config["defaults"]["unit"] == "dtdurations":
+                assert target["expr"].startswith("ceil("), "milliseconds in words do not fit"
             if "increase(" in target["expr"] and config["defaults"]["unit"] == "short":
                 assert target["expr"].startswith("round("), "a count stretched to the range is no whole number"
 
