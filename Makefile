@@ -148,9 +148,12 @@ docs: setup ## Write what is generated from the code: schemas, API, data flow, d
 	$(BIN)/python -m grafana.generate grafana/dashboards
 	PYTHONPATH="tests:$$PYTHONPATH" $(BIN)/python -m prometheus.examples
 
-pictures: setup tools ## Take the pictures of page and report that README and docs show; GRAFANA=URL GROUP=name: of the dashboards too
+pictures: setup tools ## Take the pictures of page and report that README and docs show; GRAFANA=URL: say how those of the dashboards are made; with OF=demo, calm or storm: take these
+ifdef GRAFANA
+	@PYTHONPATH="tests:$$PYTHONPATH" $(BIN)/python -m dashboard_pictures $(GRAFANA) $(OF) $(if $(AT),--at $(AT)) $(if $(SOURCE),--source $(SOURCE)) $(if $(INTO),--into $(INTO))
+else
 	PYTHONPATH="tests:$$PYTHONPATH" $(BIN)/python -m exporters.page.pictures
-	$(if $(GRAFANA),PYTHONPATH="tests:$$PYTHONPATH" $(BIN)/python -m dashboard_pictures $(GRAFANA) $(GROUP))
+endif
 
 UV := uv pip compile --universal --python-version 3.11 --generate-hashes --no-annotate --no-header --no-emit-find-links
 lock: setup ## Resolve requirements/*.txt again (needs uv on PATH)

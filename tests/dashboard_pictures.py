@@ -1,34 +1,62 @@
-"""Takes the pictures of the dashboards from a Grafana that shows them: `python -m dashboard_pictures URL GROUP`.
+"""Takes the pictures of the dashboards from a Grafana that shows them: `python -m dashboard_pictures URL [SITUATION]`.
 
-With a folder as third argument every dashboard is taken there, in two sizes and both themes, for whoever changes them;
-a fourth one is added to all addresses, for example `var-datasource=fleet`.
+Without a situation it says how every picture is made, and takes none. With `--into FOLDER` every dashboard is taken
+there, in two sizes and both themes, for whoever changes them.
 """
 
 from __future__ import annotations
 
+import argparse
 import base64
 import sys
 import tempfile
+import time
+from collections.abc import Iterable
 from pathlib import Path
 from typing import NamedTuple
-from urllib.parse import quote
+from urllib.parse import urlencode
 
 from exporters.page.browser import Browser, starting_browser
 
 DOCS = Path(__file__).parents[1] / "docs" / "images"
 _SIZES = ((1600, 900), (1280, 720))
+_SHOWN_SECONDS = 900
 #: Grafana shows a bar over a panel that waits for its query; panels below the window are not asked for.
 _SETTLED = """
 const panels = document.querySelectorAll('[data-panelid], .panel-container').length;
 const waiting = document.querySelectorAll('[aria-label="Panel loading bar"], .panel-loading').length;
 return panels > 0 && waiting === 0 ? document.body.innerText.length : 0;
 """
+#: What happened "6 minutes ago" did so before the end of the time shown, not before somebody took the picture.
+_CLOCK = """
+const ahead = Date.now() - %d;
+Date = new Proxy(Date, {
+  construct: (real, given, made) => Reflect.construct(real, given.length ? given : [real.now() - ahead], made),
+  get: (real, name) => name === 'now' ? () => real.now() - ahead : real[name],
+});
+"""
+
+
+class Situation(NamedTuple):
+    """What the dashboards show: a command that runs for so long beforehand, and a group to look at."""
+
+    command: str
+    group: str
+
+
+_FLEET = ".venv/bin/rebalance-monitor fleet FOLDER"
+SITUATIONS = {
+    "demo": Situation("make demo CURE_AFTER=3600", "payments-enricher"),
+    "calm": Situation(_FLEET, "group-00000"),
+    "storm": Situation(f"{_FLEET} --sick 5", "payments-enricher"),
+}
 
 
 class Picture(NamedTuple):
     """What is taken: a file's name, a dashboard, size and theme; `part`: from which to which row of pixels only."""
 
     name: str
+    situation: str
     board: str
     size: tuple[int, int]
     theme: str
@@ -36,32 +64,57 @@ class Picture(NamedTuple):
 
 
 SHOWN = (
-    Picture("dashboard-fleet", "fleet", (1600, 900), "dark"),
+    Picture("dashboard-group", "demo", "group", (1600, 1100), "light"),
+    Picture("dashboard-calm", "calm", "fleet", (1280, 720), "light"),
+    Picture("dashboard-fleet", "storm", "fleet", (1600, 900), "dark"),
     # For README: the numbers, and the groups that are worst.
-    Picture("dashboard-worst", "fleet", (1600, 900), "dark", (392, 848)),
-    Picture("dashboard-group", "group", (1600, 1100), "light"),
+    Picture("dashboard-worst", "storm", "fleet", (1600, 900), "dark", (392, 848)),
+    Picture("dashboard-monitor", "storm", "monitor", (1600, 900), "dark"),
 )
 
 
-def every_picture() -> list[Picture]:
+def every_picture(situation: str) -> list[Picture]:
     """List every dashboard in both sizes and themes, and the whole of each."""
     boards = ("fleet", "group", "monitor")
     tops = [
-        Picture(f"{board}-{size[0]}-{theme}", board, size, theme)
+        Picture(f"{situation}-{board}-{size[0]}-{theme}", situation, board, size, theme)
         for board in boards
         for size in _SIZES
         for theme in ("dark", "light")
     ]
-    return [*tops, *(Picture(f"{board}-whole", board, (1600, 3600), "dark") for board in boards)]
+    return [
+        *tops,
+        *(Picture(f"{situation}-{board}-whole", situation, board, (1600, 3600), "dark") for board in boards),
+    ]
 
 
-def take(browser: Browser, base: str, chosen: str, picture: Picture, folder: Path) -> Path:
-    """Take one picture as PNG once nothing is awaited and nothing changes any more; `chosen` is part of the address."""
+def describe(base: str) -> Iterable[str]:
+    """Yield how every picture of the documentation is made."""
+    yield f"Grafana at {base} reads the Prometheus at http://localhost:9090 that each of these commands runs."
+    for name, situation in SITUATIONS.items():
+        yield f"\n{situation.command}\n  for 15 minutes, then: make pictures GRAFANA={base} OF={name}"
+        for each in SHOWN:
+            if each.situation == name:
+                size = f"{each.size[0]} x {each.size[1]}"
+                part = f", pixels {each.part[0]} to {each.part[1]}" if each.part else ""
+                yield f"    {each.name}.png: {each.board}, {size}, {each.theme}{part}"
+    yield "\nOnce FOLDER is complete, a Prometheus on its data will do, with AT=SECONDS, the end that the command told."
+    yield "At last: optipng -o2 docs/images/dashboard-*.png"
+
+
+def address(base: str, picture: Picture, at_seconds: int, source: str) -> str:
+    """Return where Grafana shows a dashboard without its frame as of a moment; `source` is the data source's name."""
+    span = {"from": f"{1000 * (at_seconds - _SHOWN_SECONDS)}", "to": f"{1000 * at_seconds}"}
+    # Of a fleet all groups are shown.
+    group = {"var-group": SITUATIONS[picture.situation].group} if picture.board == "group" else {}
+    chosen = urlencode(span | group | ({"var-datasource": source} if source else {}))
+    return f"{base}/d/kafka-rebalance-{picture.board}?kiosk&theme={picture.theme}&{chosen}"
+
+
+def take(browser: Browser, where: str, picture: Picture, folder: Path) -> Path:
+    """Take one picture as PNG once nothing is awaited and nothing changes any more."""
     width, height = picture.size
-    if "from=" not in chosen:
-        chosen = f"from=now-15m&to=now&{chosen}"
-    address = f"{base}/d/kafka-rebalance-{picture.board}?kiosk&theme={picture.theme}&{chosen}"
-    browser.show(address, width=width, height=height, dark=picture.theme == "dark")
+    browser.show(where, width=width, height=height, dark=picture.theme == "dark")
     seen: list[int] = []
 
     def settled() -> bool:
@@ -78,15 +131,27 @@ def take(browser: Browser, base: str, chosen: str, picture: Picture, folder: Pat
 
 
 def main(arguments: list[str]) -> None:
-    """Take those of the documentation or, into a folder that is named, all."""
-    base, group, *rest = arguments
-    folder, more = Path(rest[0]) if rest else DOCS, "".join(rest[1:])
+    """Say how the pictures are made or, of a situation, take those of the documentation or all there are."""
+    parser = argparse.ArgumentParser(prog="dashboard_pictures")
+    parser.add_argument("grafana")
+    parser.add_argument("situation", nargs="?", choices=SITUATIONS)
+    parser.add_argument("--at", type=int, help="the end of the time shown, in epoch seconds; without it now")
+    parser.add_argument("--into", type=Path, help="take all there are, into this folder")
+    parser.add_argument("--source", default="", help="the data source's name, if it is not the default one")
+    given = parser.parse_args(arguments)
+    base = given.grafana.rstrip("/")
+    if given.situation is None:
+        sys.stdout.writelines(f"{line}\n" for line in describe(base))
+        return
+    pictures = every_picture(given.situation) if given.into else [p for p in SHOWN if p.situation == given.situation]
+    folder = given.into or DOCS
     folder.mkdir(parents=True, exist_ok=True)
+    at_seconds = given.at or int(time.time())
     with tempfile.TemporaryDirectory() as profile, starting_browser(Path(profile)) as browser:
-        for each in every_picture() if rest else SHOWN:
-            # Of a fleet all groups are shown.
-            chosen = f"var-group={quote(group, safe='')}&{more}" if each.board == "group" else more
-            sys.stdout.write(f"{take(browser, base.rstrip('/'), chosen, each, folder)}\n")
+        browser.command("Page.addScriptToEvaluateOnNewDocument", source=_CLOCK % (1000 * at_seconds))
+        for each in pictures:
+            where = address(base, each, at_seconds, given.source)
+            sys.stdout.write(f"{take(browser, where, each, folder)}\n")
 
 
 if __name__ == "__main__":

@@ -1,4 +1,4 @@
-"""What a checkout adds to the command line: `bench`, and `demo --story`.
+"""What a checkout adds to the command line: `bench`, `fleet`, and `demo --story`.
 
 Imports what a command needs when it runs, so that help is instant.
 """
@@ -7,6 +7,7 @@ from __future__ import annotations
 
 import signal
 import sys
+import threading
 from collections.abc import Callable
 from pathlib import Path
 from typing import Any, NoReturn, TypeVar
@@ -54,6 +55,7 @@ _COLD_START_FLAGS = (
 def extend(cli: click.Group) -> None:
     """Add the commands of developers to the command line."""
     cli.add_command(bench)
+    cli.add_command(fleet)
     cli.add_command(with_stories(cli.commands["demo"]))
 
 
@@ -71,6 +73,30 @@ def bench(names: tuple[str, ...], **cold_start: object) -> None:
     from rebalance_devtools.bench import run  # noqa: PLC0415
 
     run(names, cold_start, click.echo)
+
+
+@click.command()
+@click.argument("directory", type=click.Path(path_type=Path))
+@click.option("--calm", type=click.IntRange(min=1), default=300, show_default=True, help="Groups that are well.")
+@click.option("--sick", type=click.IntRange(0, 5), default=0, show_default=True, help="Groups that are sick.")
+@click.option(
+    "--duration", "duration_seconds", type=click.FloatRange(min=1), default=930, show_default=True, metavar="SECONDS"
+)
+@click.option("--port", type=click.IntRange(0, 65_535), default=9642, show_default=True, help="Port of the exporter.")
+@click.option("--prometheus-port", type=click.IntRange(0, 65_535), default=9090, show_default=True)
+def fleet(directory: Path, **options: Any) -> None:
+    """Run a fleet to look at dashboards with: a real Kafka, calm groups and sick ones, the monitor, and a Prometheus.
+
+    It ends by itself. DIRECTORY keeps logs and the data of Prometheus.
+    """
+    from rebalance_devtools import fleet as made  # noqa: PLC0415
+
+    stop = threading.Event()
+    signal.signal(signal.SIGTERM, lambda *_: stop.set())
+    try:
+        made.run(made.FleetOptions(directory=directory.resolve(), **options), stop, _say)
+    except KeyboardInterrupt:
+        sys.exit(130)
 
 
 def with_stories(demo: click.Command) -> click.Command:

@@ -26,13 +26,14 @@ from grafana.generate.queries import (
     of_exporters,
     of_groups,
     or_none_known,
+    or_untold,
     per_group,
     rate,
     window,
     with_coordinator,
 )
 from grafana.generate.sdk import dashboard, units
-from grafana.generate.texts import ASKING, NO_EXPORTER, NO_PROBE, NO_REBALANCE, STATES
+from grafana.generate.texts import ASKING, NO_EXPORTER, NO_PROBE, NO_REBALANCE
 
 _NOBODY = "no group is known: see the dashboard Monitor"
 
@@ -130,7 +131,7 @@ def _show_not_consuming() -> dashboard.Panel:
         About(
             "Groups that spent more than a quarter of the last 5 min in rebalances.",
             "0.",
-            "sort the table below by the share; these groups hardly consume.",
+            "sort the table below by Share, 5 min: these groups hardly consume.",
         ),
         f"sum({window('rebalancing_ratio', '5m')} > bool 0.25)",
         unit=units.Short,
@@ -211,11 +212,10 @@ def _show_worst() -> dashboard.Panel:
     return show_table(
         "Worst groups",
         About(
-            "Groups by partition time lost in the time shown; rebalances and their share of the time are those of the "
-            "last 15 min. Why is the finding to read first. Click a name for its dashboard or the live page. The state "
-            "is decoration: it is sampled and misses most rebalances. Groups counted from probes (see their "
-            "dashboard) rebalanced at least so often, and their time lost is not known.",
-            "white cells, and states Stable or Empty.",
+            "Groups by partition time lost in the time shown, with the share of the last 5 min that they spent "
+            "rebalancing. Why is the finding to read first. Click a name for its dashboard or the live page. Groups "
+            "counted from probes (see their dashboard) rebalanced at least so often, and their time lost is not known.",
+            "no coloured cell.",
             "open the first row. Several bad rows with one coordinator: look at that broker.",
         ),
         (
@@ -223,18 +223,18 @@ def _show_worst() -> dashboard.Panel:
             TableColumn("Why", label="rule"),
             TableColumn("Time lost", increase("lost_partition_seconds_total"), units.Seconds, width=80),
             TableColumn(
-                "Rebalances",
+                "Rebalances, 15 min",
                 window("rebalances", "15m"),
                 units.Short,
                 steps=((None, CLEAR), (3, WORSE), (6, BAD)),
-                width=100,
+                width=155,
             ),
             TableColumn(
-                "Of the time",
-                window("rebalancing_ratio", "15m"),
+                "Share, 5 min",
+                window("rebalancing_ratio", "5m"),
                 units.PercentUnit,
                 steps=((None, CLEAR), (0.1, WORSE), (0.25, BAD)),
-                width=95,
+                width=110,
             ),
             TableColumn(
                 "Behind",
@@ -247,13 +247,12 @@ def _show_worst() -> dashboard.Panel:
             TableColumn("Members", gauge("group_members"), units.Short, width=80),
             TableColumn(
                 "Last rebalance",
-                f"1000 * {gauge('last_rebalance_timestamp_seconds')}",
+                or_untold(f"1000 * {gauge('last_rebalance_timestamp_seconds')}"),
                 units.DateTimeFromNow,
-                width=135,
+                width=150,
             ),
-            TableColumn("State", gauge("group_state_code"), texts=STATES, width=95),
             TableColumn("Broker", label="coordinator", width=60),
-            TableColumn("Owner", label="owner", width=85),
+            TableColumn("Owner", label="owner", width=95),
             TableColumn("Cluster", label="cluster", links=links, width=75),
             # Only their labels are shown.
             TableColumn("Known", info, hidden=True),
@@ -290,13 +289,13 @@ def _show_shares() -> dashboard.Panel:
     return show_lines(
         "Share of time rebalancing, worst ten groups",
         About(
-            "Share of the last 5 min spent rebalancing, of the ten worst groups at each moment.",
-            "0 with single peaks.",
+            "Share of the last 5 min spent rebalancing, of the ten worst groups at each moment that did.",
+            "nothing here but single peaks.",
             "above the line for more than minutes, a group hardly consumes: click its line.",
         ),
-        (Query(f"topk(10, {window('rebalancing_ratio', '5m')})", "{{cluster}} / {{group}}"),),
+        (Query(f"topk(10, {window('rebalancing_ratio', '5m')} > 0)", "{{cluster}} / {{group}}"),),
         unit=units.PercentUnit,
-        empty=_NOBODY,
+        empty=NO_REBALANCE,
         highest=1,
         limit=(0.25, BAD),
         links=(to_group(*SERIES), to_live_page(*SERIES)),

@@ -21,7 +21,7 @@ from grafana.generate.texts import ACTIONS, NO_EXPORTER, NO_FINDING, SEVERITIES
 _Link = Mapping[str, object]
 
 #: What stands where no finding asks for anybody; those of severity info are in the table all the same.
-_CALM, _NEVER = "nothing to act on", "no finding"
+_CALM, _NEVER = "nothing to act on", "-"
 
 #: Colours of the value of `leading`, in which severity comes first: ticket from 20 on, page from 30 on. Below 0 nobody
 #: says anything, see `queries.or_nobody`.
@@ -34,7 +34,7 @@ def show_leading(*links: _Link, group: bool) -> tuple[tuple[int, dashboard.Panel
         panels = (_show_group(*links), _show_rule("Why", *links), _show_who(*links), _show_since(*links))
         return tuple(zip((7, 6, 6, 5), panels, strict=True))
     panels_of_one = (_show_rule("What is wrong", *links), _show_who(*links), _show_since(*links))
-    return tuple(zip((7, 7, 4), panels_of_one, strict=True))
+    return tuple(zip((6, 6, 4), panels_of_one, strict=True))
 
 
 def _show_group(*links: _Link) -> dashboard.Panel:
@@ -98,7 +98,7 @@ def _show_since(*links: _Link) -> dashboard.Panel:
         "Since",
         About(
             "Since when this finding is open.",
-            _NEVER + ".",
+            "nothing here.",
             "what was deployed or changed just before?",
         ),
         f"1000 * ({start} and {leading()})",
@@ -132,11 +132,11 @@ def show_open(*links: _Link, of_one: bool = False) -> dashboard.Panel:
         (
             TableColumn("Severity", severity_codes(), units.Number, texts=SEVERITIES, width=75),
             *(() if of_one else (named_group,)),
-            TableColumn("Diagnosis", label="rule", width=200),
+            TableColumn("Diagnosis", label="rule", width=205),
             TableColumn("Sure", of_findings("confidence"), units.PercentUnit, decimals=0, width=55),
-            TableColumn("Since", f"1000 * {of_findings('start_timestamp_seconds')}", units.DateTimeFromNow, width=115),
-            TableColumn("Who", label="who", width=185),
-            TableColumn("Setting", label="parameter", width=150),
+            TableColumn("Since", f"1000 * {of_findings('start_timestamp_seconds')}", units.DateTimeFromNow, width=125),
+            TableColumn("Who", label="who", width=170),
+            TableColumn("Setting", label="parameter", width=165),
             TableColumn("Now", label="current", width=60),
             TableColumn("What to set or do", label="proposed", texts=ACTIONS, wrap=True),
             *((named_group,) if of_one else ()),

@@ -42,7 +42,7 @@ def make() -> Board:
         ),
         rows=(
             BoardRow(
-                "", 3, (*found.show_leading(to_live_page(*SERIES), group=False), (3, _show_share()), (3, _show_often()))
+                "", 3, (*found.show_leading(to_live_page(*SERIES), group=False), (4, _show_share()), (4, _show_often()))
             ),
             BoardRow("", 3, side_by_side(3, *_show_costs())),
             BoardRow("", 7, ((24, found.show_open(to_live_page(*ROW), of_one=True)),)),
@@ -101,7 +101,6 @@ def _show_members_now() -> dashboard.Panel:
         empty=NO_GROUP,
         links=(to_live_page(*SERIES),),
         legend="{{group}}",
-        trend=True,
     )
 
 
@@ -143,7 +142,7 @@ def _show_last() -> dashboard.Panel:
 def _show_often() -> dashboard.Panel:
     page = (to_live_page(*SERIES),)
     return show_stat(
-        "Rebalances",
+        "Rebalances, 15 min",
         About(
             "Logical rebalances of the last 15 min, summed up by the stream.",
             "0.",
@@ -162,13 +161,13 @@ def _show_often() -> dashboard.Panel:
 def _show_share() -> dashboard.Panel:
     page = (to_live_page(*SERIES),)
     return show_stat(
-        "Rebalancing",
+        "Rebalancing, 5 min",
         About(
-            "Share of the last 15 min spent rebalancing.",
+            "Share of the last 5 min spent rebalancing.",
             "0 %.",
             "above 25 % the group hardly consumes: act on the table below.",
         ),
-        window("rebalancing_ratio", "15m"),
+        window("rebalancing_ratio", "5m"),
         unit=units.PercentUnit,
         empty=NO_GROUP,
         steps=((None, GOOD), (0.1, WORSE), (0.25, BAD)),
@@ -193,7 +192,6 @@ def _show_lag_now() -> dashboard.Panel:
         empty=NO_PROBE,
         links=page,
         legend="{{group}}",
-        trend=True,
     )
 
 

@@ -22,7 +22,7 @@ from grafana.generate.texts import GROUP_NAME, NO_GROUP, NO_MEMBERS, NO_REBALANC
 
 def make_rows() -> tuple[BoardRow, ...]:
     """Return the rows that stand open."""
-    return (BoardRow("Who causes it", 8, ((8, _show_changes()), (8, _show_members()), (8, _show_late()))),)
+    return (BoardRow("Who causes it", 8, ((7, _show_changes()), (7, _show_members()), (10, _show_late()))),)
 
 
 def make_details() -> tuple[BoardRow, ...]:
@@ -153,7 +153,7 @@ def _show_late() -> dashboard.Panel:
         ),
         (
             TableColumn("Client", label="client_id"),
-            TableColumn("Host", label="host", width=110),
+            TableColumn("Host", label="host", width=100),
             TableColumn("Heartbeat", f"{beat} or {untold}", units.Seconds, width=85),
             TableColumn(
                 "Session left",
@@ -162,7 +162,7 @@ def _show_late() -> dashboard.Panel:
                 steps=((None, BAD), (0.34, CLEAR)),
                 width=95,
             ),
-            TableColumn("Poll", f"{poll} or {untold}", units.Seconds, width=70),
+            TableColumn("Poll", f"{poll} or {untold}", units.Seconds, width=60),
         ),
         empty=NO_MEMBERS,
         sort="Heartbeat",

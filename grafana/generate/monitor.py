@@ -34,19 +34,20 @@ def make() -> Board:
             BoardRow(
                 "Does it keep up",
                 8,
-                side_by_side(
-                    12,
-                    _show_lag(),
-                    _show_delay(),
-                    _show_batches(),
-                    _show_ages(),
-                    _show_reading(),
-                    _show_diagnosis(),
-                    _show_lost(),
-                    _show_inputs(),
+                (
+                    *side_by_side(
+                        12,
+                        _show_lag(),
+                        _show_delay(),
+                        _show_batches(),
+                        _show_batch_records(),
+                        _show_ages(),
+                        _show_diagnosis(),
+                    ),
+                    *side_by_side(8, _show_reading(), _show_lost(), _show_inputs()),
                 ),
             ),
-            BoardRow("Does it understand", 8, side_by_side(8, *_show_understanding())),
+            BoardRow("Does it understand", 8, _show_understanding()),
             BoardRow(
                 "Does it show all",
                 8,
@@ -94,16 +95,29 @@ def _show_batches() -> dashboard.Panel:
     return show_lines(
         "Batches",
         About(
-            "How long a query's last batch took, beside its trigger, and how many records it read.",
+            "How long a query's last batch took, beside its trigger.",
             "shorter than the trigger.",
             "longer for a while: more cores. One long batch after a start is the log being read.",
         ),
         (
             Query(max_of_query("batch_seconds"), f"{_QUERY}: took"),
             Query(max_of_query("trigger_seconds"), f"{_QUERY}: trigger"),
-            Query(max_of_query("batch_rows"), f"{_QUERY}: records", unit=units.Short),
         ),
         unit=units.Seconds,
+        empty=NO_STREAM,
+    )
+
+
+def _show_batch_records() -> dashboard.Panel:
+    return show_lines(
+        "Records per batch",
+        About(
+            "How many records a query's last batch read.",
+            "it goes with the traffic.",
+            "it grows while batches take longer than their trigger: more cores.",
+        ),
+        (Query(max_of_query("batch_rows"), _QUERY),),
+        unit=units.Short,
         empty=NO_STREAM,
     )
 
@@ -164,7 +178,8 @@ def _show_diagnosis() -> dashboard.Panel:
 
 def _grown_per_input(metric: str, what: str) -> Query:
     grown = f"max by (cluster, query, topic) (increase({of_clusters(f'monitor_log_{metric}_total')}[$__rate_interval]))"
-    return Query(grown, f"{_QUERY}: {{{{topic}}}}, {what}")
+    # Every input has a series of each kind from the start on: their names would take the panel.
+    return Query(f"{grown} > 0", f"{_QUERY}: {{{{topic}}}}, {what}")
 
 
 def _show_lost() -> dashboard.Panel:
@@ -173,13 +188,13 @@ def _show_lost() -> dashboard.Panel:
         About(
             "Positions of an input that were gone before a query had read them (unread), and those that it had read "
             "and that were cut from the log later (cut).",
-            "nothing but a flat line.",
+            "nothing here.",
             "unread: counts of that time are too low; keep the topic longer, or the stream running. cut: see Inputs "
             "that changed.",
         ),
         (_grown_per_input("skipped_positions", "unread"), _grown_per_input("lost_positions", "cut")),
         unit=units.Short,
-        empty=NO_STREAM,
+        empty="no position was lost",
         stacked=True,
     )
 
@@ -189,7 +204,7 @@ def _show_inputs() -> dashboard.Panel:
         "Inputs that changed",
         About(
             "Partitions of an input that were cut, came or went, and recreated topics. The stream goes on by itself.",
-            "nothing but a flat line; partitions that somebody added.",
+            "nothing here, or partitions that somebody added.",
             "cut: an election took a replica that lacked records. recreated, went: somebody deleted the topic.",
         ),
         (
@@ -199,7 +214,7 @@ def _show_inputs() -> dashboard.Panel:
             _grown_per_input("partitions_removed", "went"),
         ),
         unit=units.Short,
-        empty=NO_STREAM,
+        empty="no input changed",
         stacked=True,
     )
 
@@ -235,14 +250,12 @@ def _per_exporter(metric: str, *labels: str) -> str:
     return f"sum by ({', '.join(('instance', *labels))}) (rate({selected}[$__rate_interval]))"
 
 
-def _show_understanding() -> tuple[dashboard.Panel, ...]:
+def _show_understanding() -> tuple[tuple[int, dashboard.Panel], ...]:
     return (
-        _show_records(),
-        _show_not_decoded(),
-        _show_client_metrics(),
-        _show_rows(),
-        _show_late(),
-        _show_quarantine(),
+        *side_by_side(8, _show_records(), _show_not_decoded(), _show_client_metrics()),
+        # It has a name for each topic.
+        (12, _show_rows()),
+        *side_by_side(6, _show_late(), _show_quarantine()),
     )
 
 
@@ -356,12 +369,12 @@ def _show_quarantine() -> dashboard.Panel:
         "Set aside",
         About(
             "When records, rows, groups or rules were set aside so that the rest could go on, by stage and reason.",
-            "nothing but a flat line.",
+            "nothing here.",
             "bars: something is not counted or not judged; stage and reason say what.",
         ),
         (
             Query(
-                f"max by (cluster, stage, reason) (increase({set_aside}[$__rate_interval]))",
+                f"max by (cluster, stage, reason) (increase({set_aside}[$__rate_interval])) > 0",
                 "{{cluster}}: {{stage}}, {{reason}}",
             ),
         ),

@@ -56,7 +56,7 @@ def _show_alive() -> dashboard.Panel:
             "a few times its trigger at most.",
             "it grows: the stream is down; see the end of its log.",
         ),
-        f"max({of_clusters('monitor_status_age_seconds')})",
+        f"ceil(max({of_clusters('monitor_status_age_seconds')}))",
         unit=units.DurationSeconds,
         empty=NO_STREAM,
         steps=((None, GOOD), (60, WORSE), (180, BAD)),
@@ -85,7 +85,7 @@ def _show_probed() -> dashboard.Panel:
             "a few probe intervals at most.",
             "it grows: lag, coordinators and states within a rebalance are old; see the prober's log.",
         ),
-        f"time() - min({of_clusters('monitor_last_probe_timestamp_seconds')})",
+        f"ceil(time() - min({of_clusters('monitor_last_probe_timestamp_seconds')}))",
         unit=units.DurationSeconds,
         empty=NO_PROBE,
         steps=((None, GOOD), (300, WORSE)),
@@ -126,7 +126,7 @@ def _show_left_out() -> dashboard.Panel:
 
 def _show_dropped() -> dashboard.Panel:
     return show_stat(
-        "Left out for a limit",
+        "Over a limit",
         About(
             "Series left out in the time shown because of a limit.",
             "0.",

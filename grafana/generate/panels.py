@@ -109,13 +109,19 @@ def show_stat(
         text_mode=common.BigValueTextMode.NAME if named else common.BigValueTextMode.AUTO,
         reduce_options=common.ReduceDataOptions(values=False, calcs=["lastNotNull"], fields=""),
         orientation=common.VizOrientation.AUTO,
-        # Grafana chooses the size for one line, and then breaks a name at its hyphens.
-        text=common.VizTextDisplayOptions(value_size=_NAME_PIXELS) if named else None,
+        text=_text_size(unit, named=named),
     )
     panel = _panel("stat", title, about, unit=unit, empty=empty, steps=steps, texts=texts)
     panel.options = options
     panel.targets = [_target(Query(expr, legend), "A", instant=not trend)]
     return _linked(panel, links)
+
+
+def _text_size(unit: str, *, named: bool) -> common.VizTextDisplayOptions | None:
+    """Return the size of words; null for numbers: Grafana chooses it for one line, and then breaks words into two."""
+    if named:
+        return common.VizTextDisplayOptions(value_size=_NAME_PIXELS)
+    return common.VizTextDisplayOptions(value_size=_TIME_PIXELS) if unit == units.DateTimeFromNow else None
 
 
 def show_lines(
@@ -339,8 +345,8 @@ def _mappings(texts: Mapping[str, str | tuple[str, str]]) -> list[dashboard.Valu
     return [dashboard.ValueMap(options)]
 
 
-#: Of a name that is shown large: two lines of it fit the panel.
-_NAME_PIXELS = 30
+#: Of a name, and of a time in words, that is shown large: two lines of it fit the panel.
+_NAME_PIXELS, _TIME_PIXELS = 26, 20
 
 #: Below this width the icon of a filter leaves no room for the column's title.
 _FILTER_PIXELS = 120

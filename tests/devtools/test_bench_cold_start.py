@@ -72,6 +72,14 @@ def test_equal_seeds_give_equal_truths_and_others_do_not():
     assert Truth(SMALL).lags != Truth(Shape(30, 3, 900, 5, 8)).lags
 
 
+def test_groups_that_caught_up_have_no_lag():
+    """Each ends where its topic does, and goes on by one record each time it commits."""
+    truth = Truth(replace(SMALL, caught_up=True))
+    assert set(truth.group_lags.values()) == {0}
+    last = SMALL.rounds - 1
+    assert [truth.offset("group-00001", 2, number) for number in (last, last + 1, last + 2)] == [500, 501, 502]
+
+
 def test_offsets_rise_from_round_to_round_and_stay_below_the_end():
     """No group of the log goes back or reads what is not there, not even after its last round."""
     truth = Truth(SMALL)

@@ -167,6 +167,59 @@ def test_a_group_is_one_story() -> None:
     assert collapsed == ["Assignment", "Headroom", "Settings", "Partitions"]
 
 
+def test_words_have_a_size() -> None:
+    """A name, or a time in words, is as large as two lines of it fit; by itself Grafana chooses the size for one."""
+    sizes = {
+        panel["title"]: panel["options"]["text"]["valueSize"]
+        for _, panel in all_panels()
+        if panel["type"] == "stat"
+        and (panel["options"]["textMode"] == "name" or panel["fieldConfig"]["defaults"]["unit"] == "dateTimeFromNow")
+    }
+    assert sizes.keys() == {"Which group", "Why", "What is wrong", "Who", "Since", "Last rebalance"}
+    assert all(size <= 26 for size in sizes.values())
+
+
+#: What Grafana takes of a panel beside its title, for a mark on the left and as much on the right.
+_TITLE_FRAME = 48
+#: A letter of a title on average.
+_LETTER_PIXELS = 7.2
+
+
+@BOARD
+def test_titles_of_tiles_fit(uid: str) -> None:
+    """On a small screen no title of a single number is cut."""
+    for panel in panels(boards()[uid]):
+        if panel["type"] == "stat":
+            width = 1264 * panel["gridPos"]["w"] / 24
+            assert len(panel["title"]) * _LETTER_PIXELS <= width - _TITLE_FRAME, panel["title"]
+
+
+def test_trends_leave_numbers_legible() -> None:
+    """A trend stands beneath a number on a coloured ground: elsewhere both have the colour of text."""
+    trends = [panel for _, panel in all_panels() if panel["options"].get("graphMode") == "area"]
+    assert trends
+    assert all(panel["options"]["colorMode"] == "background" for panel in trends)
+
+
+def test_windows_are_named() -> None:
+    """What counts in the last minutes says so in its title: the numbers beside it are of the time shown."""
+    for uid, panel in all_panels():
+        title, names = panel["title"], overrides(panel, "displayName")
+        for target in panel["targets"] if panel["type"] in ("stat", "table") else ():
+            found = set(re.findall(r'^(?:max|sum) by \(cluster, group\) .*window="(\d+)m"', target["expr"]))
+            shown = names.get(("byName", f"Value #{target['refId']}"), title)
+            assert all(shown.endswith(f", {minutes} min") for minutes in found), (uid, shown)
+            assert bool(found) == bool(re.search(r", \d+ min$", shown)), (uid, shown)
+
+
+def test_what_never_happens_has_no_name() -> None:
+    """A panel of what seldom happens names what it happened to, of nine inputs or hundreds of groups."""
+    seldom = ("Log positions lost", "Inputs that changed", "Set aside", "Share of time rebalancing, worst ten groups")
+    found = [panel for _, panel in all_panels() if panel["title"] in seldom]
+    assert len(found) == len(seldom)
+    assert all(re.search(r" > 0\)?$", target["expr"]) for panel in found for target in panel["targets"])
+
+
 def test_no_pies() -> None:
     """Nothing is shown as a part of a circle, or by a plug-in that Grafana does not bring."""
     kinds = {panel["type"] for _, panel in all_panels()}
@@ -266,6 +319,8 @@ def test_units() -> None:
         if panel["type"] == "timeseries" and config["defaults"]["unit"] in ("short", "suffix:/min", "suffix:/s"):
             assert config["defaults"].get("min") != 0 or config["defaults"]["custom"]["axisSoftMax"] == 1
         for target in panel["targets"] if panel["type"] == "stat" else ():
+            if config["defaults"]["unit"] == "dtdurations":
+                assert target["expr"].startswith("ceil("), "milliseconds in words do not fit"
             if "increase(" in target["expr"] and config["defaults"]["unit"] == "short":
                 assert target["expr"].startswith("round("), "a count stretched to the range is no whole number"
 

@@ -164,7 +164,7 @@ def test_one_group_can_be_chosen(here: Live) -> None:
         ("fleet", "Open findings", None),
         ("monitor", "Not decoded", 1),
         ("monitor", "Rows left out", 1),
-        ("monitor", "Left out for a limit", 0),
+        ("monitor", "Over a limit", 0),
     ],
 )
 def test_numbers_are_right(here: Live, board: str, panel: str, value: float | None) -> None:

@@ -40,7 +40,8 @@ Say = Callable[[str], None]
 _LEAVE_SECONDS = 25.0
 _SETTLE_SECONDS = 120.0
 _NEWS_SECONDS = 0.5
-_OWNERS = """\
+#: Who owns the demo's groups, as a file of owners.
+OWNERS = """\
 [[owners]]
 group = "payments-.*"
 team = "payments"
@@ -108,7 +109,7 @@ def _perform(options: DemoOptions, directory: Path, stop: threading.Event, say: 
         say(f"Kafka {options.kafka_version} runs at {broker.bootstrap}")
         create_topics(broker.bootstrap, workload.TOPICS)
         owners = directory / "owners.toml"
-        owners.write_text(_OWNERS)
+        owners.write_text(OWNERS)
         settings = local.loopback_sources(
             broker.bootstrap,
             directory,

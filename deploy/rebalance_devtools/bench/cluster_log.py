@@ -64,11 +64,15 @@ class Shape:
     #: Partitions of the offsets topic.
     source_partitions: int = 50
     seed: int = 1
+    #: Every group ends at the end of its topic, instead of a hundred records and more before it.
+    caught_up: bool = False
 
     def validate(self) -> list[str]:
         """Return every problem, each as one sentence; empty when all is well."""
         problems = [
-            f"--{name.replace('_', '-')} must be 1 or more" for name, value in asdict(self).items() if value < 1
+            f"--{name.replace('_', '-')} must be 1 or more"
+            for name, value in asdict(self).items()
+            if name != "caught_up" and value < 1
         ]
         if self.rounds > _RECORDS - 2 * SMALLEST_LAG:
             problems.append(
@@ -99,8 +103,9 @@ class Truth:
     def lags(self) -> dict[str, tuple[int, ...]]:
         """Lag of each partition, by group."""
         chance = random.Random(self.shape.seed)  # noqa: S311  the same log for the same seed
+        lags = (0,) if self.shape.caught_up else _LAGS
         return {
-            group: tuple(chance.choice(_LAGS) for _ in range(self.shape.partitions))
+            group: tuple(chance.choice(lags) for _ in range(self.shape.partitions))
             for group in (f"group-{number:05d}" for number in range(self.shape.groups))
         }
 

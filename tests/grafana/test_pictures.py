@@ -1,0 +1,50 @@
+"""The pictures of the dashboards that the documentation shows, and how they are made."""
+
+from __future__ import annotations
+
+import re
+import struct
+from pathlib import Path
+from urllib.parse import parse_qs, urlsplit
+
+import pytest
+
+from dashboard_pictures import DOCS, SHOWN, SITUATIONS, Picture, address, describe
+
+ROOT = Path(__file__).parents[2]
+PICTURE = pytest.mark.parametrize("picture", SHOWN, ids=lambda picture: picture.name)
+
+
+def test_every_picture_is_shown_and_every_one_shown_is_made() -> None:
+    """README and the page of the dashboards show the pictures that the command takes, all of them, and no other."""
+    named = {
+        Path(target).stem
+        for page in (ROOT / "README.md", ROOT / "grafana" / "README.md")
+        for target in re.findall(r"\]\(([^)]*dashboard-[^)]*\.png)\)", page.read_text())
+        if (page.parent / target).exists()
+    }
+    assert named == {picture.name for picture in SHOWN} == {file.stem for file in DOCS.glob("dashboard-*.png")}
+
+
+@PICTURE
+def test_a_picture_has_the_size_it_is_taken_in(picture: Picture) -> None:
+    """None is left of another size, or of another part."""
+    top, bottom = picture.part or (0, picture.size[1])
+    head = (DOCS / f"{picture.name}.png").read_bytes()[:24]
+    assert struct.unpack(">II", head[16:]) == (picture.size[0], bottom - top)
+
+
+@PICTURE
+def test_how_a_picture_is_made_is_said(picture: Picture) -> None:
+    """`make pictures GRAFANA=URL` names each file behind the command that makes what it shows."""
+    said = "\n".join(describe("http://grafana"))
+    before = said.partition(f"{picture.name}.png")[0]
+    assert before.rpartition("OF=")[2].startswith(picture.situation)
+    assert SITUATIONS[picture.situation].command in before
+
+
+@PICTURE
+def test_a_picture_ends_with_its_data(picture: Picture) -> None:
+    """What is shown are the 15 minutes before the moment asked for, whenever it is taken."""
+    asked = parse_qs(urlsplit(address("http://grafana", picture, 2_000, "storm")).query)
+    assert (asked["from"], asked["to"], asked["var-datasource"]) == (["1100000"], ["2000000"], ["storm"])
