@@ -8,7 +8,7 @@ import re
 from collections.abc import Callable
 from pathlib import Path
 from typing import Any
-from urllib.parse import parse_qsl, urlsplit
+from urllib.parse import urlsplit
 
 import pytest
 import yaml
@@ -23,7 +23,6 @@ from grafana.boards import (
     all_panels,
     boards,
     closed_label,
-    links,
     overrides,
     panels,
     read_list,
@@ -35,13 +34,8 @@ from rebalance_exporters.config import ExportConfig
 from rebalance_streaming.wire.metrics.errors import Reason
 
 PROMETHEUS = GRAFANA.parent / "deploy" / "prometheus"
-#: Where the live page reads and makes its addresses.
-PAGE = GRAFANA.parent / "exporters" / "rebalance_exporters" / "page" / "static" / "links.js"
 LINT = yaml.safe_load((GRAFANA / ".lint").read_text())["exclusions"]
 BOARD = pytest.mark.parametrize("uid", sorted(UIDS))
-
-#: What Grafana puts into a link by itself, apart from variables.
-LINK_MACROS = r"__(url_time_range|data\.fields\.\w+|field\.labels\.\w+)"
 
 
 def test_what_is_committed_is_what_is_generated() -> None:
@@ -463,70 +457,6 @@ def test_marks_are_exact() -> None:
     assert "kafka_rebalance_last_rebalance_timestamp_seconds" in mark["expr"]
     assert mark["expr"].endswith("* 1000")
     assert mark["enable"]
-
-
-@BOARD
-def test_links_resolve(uid: str) -> None:
-    """Links lead to shipped dashboards with variables they have, or to pages of the exporter, and keep the time."""
-    found = list(links(boards()[uid]))
-    assert found
-    for url in found:
-        macros = re.findall(r"\$\{([^}:]+)(?::\w+)?\}", url)
-        assert all(name in variables(boards()[uid]) or re.fullmatch(LINK_MACROS, name) for name in macros), url
-        if url.startswith("/d/"):
-            assert_board_link(url)
-        else:
-            page = re.sub(r"\$\{__\w+[^}]+:percentencode\}", "X", url.removeprefix("${monitor:raw}"))
-            assert page in ("/", "/-/ready", "/#/groups/X/X"), url
-
-
-def assert_board_link(url: str) -> None:
-    """A link to a dashboard names one, and its parameters are variables there or Grafana's own."""
-    plain = re.sub(r"\$\{(\w+):queryparam\}", r"var-\1=x", url.replace("${__url_time_range}", "from=1&to=2"))
-    path, query = urlsplit(plain).path, dict(parse_qsl(urlsplit(plain).query))
-    target = boards()[path.removeprefix("/d/")]
-    assert {name.removeprefix("var-") for name in query if name.startswith("var-")} <= variables(target).keys()
-    if query:
-        assert {"from", "to", "var-datasource"} <= query.keys(), "keeps the time and what is chosen"
-
-
-@BOARD
-def test_links_at_the_top_keep_what_is_chosen(uid: str) -> None:
-    """From one dashboard to another, time and variables go along."""
-    others = [link for link in boards()[uid]["links"] if link["url"].startswith("/d/")]
-    assert {link["url"].removeprefix("/d/") for link in others} == UIDS - {uid}
-    assert all(link["keepTime"] and link["includeVars"] for link in others)
-
-
-def test_links_of_alerts_resolve() -> None:
-    """Every dashboard that an alert leads to is shipped, and has the variables that the link sets."""
-    text = "".join(file.read_text() for file in (PROMETHEUS / "rules").glob("*.yml"))
-    found = re.findall(r"\}\}/d/([a-z-]+)\?(.*?)\{\{ end -\}\}\n", text, re.DOTALL)
-    named = re.findall(r"/d/([a-z-]+)", text)
-    assert len(found) == len(named) == 3
-    assert set(named) == UIDS
-    for uid, rest in found:
-        # A link ends where the annotation does; the next one may set other variables.
-        assert set(re.findall(r"var-(\w+)=", rest.split("_url:")[0])) <= variables(boards()[uid]).keys()
-
-
-def test_deep_links_are_those_of_alerts_and_of_the_page() -> None:
-    """Dashboards and alerts lead to a group on the live page in the same way, which the page understands."""
-    rules = (PROMETHEUS / "rules" / "kafka-rebalance.yml").read_text()
-    assert re.search(r"link_monitor \}\}\{\{ \. \}\}/\{\{ if \$labels\.group \}\}#/groups/$", rules, re.MULTILINE)
-    assert 'const GROUPS = "groups"' in PAGE.read_text()
-
-
-def test_group_columns_and_lines_lead_on() -> None:
-    """Wherever a group is named in a table, or is a line of the fleet, a click leads to its dashboard or live page."""
-    for uid, panel in all_panels():
-        if panel["type"] == "table" and uid == "kafka-rebalance-fleet":
-            [of_group] = [over for over in panel["fieldConfig"]["overrides"] if over["matcher"]["options"] == "group"]
-            urls = list(links(of_group))
-            assert any("/d/kafka-rebalance-group?" in url for url in urls)
-            assert any("/#/groups/" in url for url in urls)
-    [shares] = [panel for _, panel in all_panels() if panel["title"].startswith("Share of time rebalancing, worst")]
-    assert any("var-group=${__field.labels.group:percentencode}" in url for url in links(shares))
 
 
 def test_columns_of_tables_exist() -> None:
