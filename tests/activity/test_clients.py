@@ -192,7 +192,7 @@ def test_a_fault_of_ours_is_counted_too(error: Exception, monkeypatch: pytest.Mo
 def test_a_message_that_takes_too_long_is_ended(monkeypatch: pytest.MonkeyPatch):
     """It is counted, and the next one is read."""
 
-    def endless(_: bytes | None, value: bytes | None, *__: Any, **___: Any) -> tuple[Report, ...]:
+    def endless(value: bytes | None, *_: Any, **__: Any) -> tuple[Report, ...]:
         while value == b"endless":
             pass
         return (report(T0, WHO),)
