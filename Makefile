@@ -41,11 +41,10 @@ help: ## Show this help
 
 setup: $(STAMP) ## Make .venv with the console script .venv/bin/rebalance-monitor
 
-# Python compiles a module when it is first imported; pip would compile all of them, most of which nobody imports, for 25 s.
 $(STAMP): requirements/dev.txt pyproject.toml .ci/prerequisites
 	@.ci/prerequisites "$(PYTHON)"
 	test -x $(BIN)/python || $(PYTHON) -m venv $(VENV)
-	$(BIN)/pip install --quiet --disable-pip-version-check --no-compile --require-hashes -r requirements/dev.txt
+	$(BIN)/pip install --quiet --disable-pip-version-check --require-hashes -r requirements/dev.txt
 	$(BIN)/pip install --quiet --disable-pip-version-check --no-build-isolation --no-deps -e .
 	@touch $@
 
