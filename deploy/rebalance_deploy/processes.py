@@ -92,11 +92,11 @@ class ChildProcess:
 
     def request_reload(self) -> None:
         """Send SIGHUP to the command, by which servers read their settings files again; others it ends."""
-        self._report(_RELOAD)
+        self._send(_RELOAD)
 
     def request_stop(self) -> None:
         """Send SIGTERM to the command's group and return at once: to stop several commands side by side."""
-        self._report(_TERMINATE)
+        self._send(_TERMINATE)
 
     def terminate(self, deadline_seconds: float = 10) -> int:
         """Stop the command: SIGTERM, then SIGKILL after `deadline_seconds`. Returns the exit code."""
@@ -110,12 +110,12 @@ class ChildProcess:
 
     def kill(self) -> int:
         """Send SIGKILL to the command's group. Returns the exit code."""
-        self._report(_KILL)
+        self._send(_KILL)
         exit_code = self.wait()
         self._socket.close()
         return exit_code
 
-    def _report(self, order: bytes) -> None:
+    def _send(self, order: bytes) -> None:
         # A command that ended by itself has taken its guard along; there is nobody left to tell.
         with contextlib.suppress(OSError):
             self._socket.sendall(order)

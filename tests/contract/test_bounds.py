@@ -6,10 +6,10 @@ from typing import Any
 
 import pytest
 
+from exporters.api.test_overview import FINDING
 from exporters.contract_rows import PAYMENTS, rebalance_row
 from rebalance_contract import (
     Evidence,
-    Finding,
     GroupLag,
     GroupSnapshot,
     GroupTiming,
@@ -29,22 +29,6 @@ from rebalance_contract import (
 _MANY = 20_000
 _NAMES = tuple(f"consumer-of-orders-{number:05}-6a1f2c7e-0c3d-4a7b-9d8e" for number in range(_MANY))
 _MEMBERS = tuple(Member(name, name, "/10.0.0.1", topics=("orders",)) for name in _NAMES)
-_OVERRUN = Finding(
-    finding_id="1",
-    cluster="prod",
-    group="payments",
-    rule="poll_overrun",
-    severity="ticket",
-    state="firing",
-    primary=True,
-    confidence=0.93,
-    subject=Subject((), (), ()),
-    started_at_ms=1,
-    detected_at_ms=2,
-    updated_at_ms=3,
-    resolved_at_ms=None,
-    summary="one of them did not poll",
-)
 _CROWD = Subject(tuple(SubjectMember(name, name, "/10.0.0.1") for name in _NAMES), (), ())
 _REBALANCE = decode(rebalance_row("0-42").value or b"", Rebalance)
 _IMPACT = RebalanceImpact("prod", "payments", "0-42")
@@ -55,9 +39,9 @@ _ALL = list(range(10 * _MANY))
 CASES = [
     pytest.param(bounds.encode_group, PAYMENTS, {"members": _MEMBERS}, id="group"),
     pytest.param(bounds.encode_rebalance, _REBALANCE, {"members_after": _MEMBERS}, id="rebalance"),
-    pytest.param(bounds.encode_finding, _OVERRUN, {"subject": _CROWD}, id="finding"),
+    pytest.param(bounds.encode_finding, FINDING, {"subject": _CROWD}, id="finding"),
     pytest.param(
-        bounds.encode_finding, _OVERRUN, {"evidence": (Evidence("log", "lines", "x" * 2**20, "all"),)}, id="evidence"
+        bounds.encode_finding, FINDING, {"evidence": (Evidence("log", "lines", "x" * 2**20, "all"),)}, id="evidence"
     ),
     pytest.param(
         bounds.encode_timing,

@@ -29,20 +29,22 @@ def status(query: str, read: int, wanted: int) -> QueryStatus:
     return decode(row.value or b"", QueryStatus)
 
 
+class Bars(list[Recorded]):
+    """The bars that were made."""
+
+    def make(self, measure: Callable[[], StepProgress], stream: io.StringIO) -> Bar:
+        self.append(Recorded(measure, stream))
+        return self[-1]
+
+
 def test_it_is_shown_from_the_first_look_until_all_queries_caught_up() -> None:
     """Once: a query that falls behind later is not what a start waits for."""
-    bars: list[Recorded] = []
-
-    def make_bar(measure: Callable[[], StepProgress], stream: io.StringIO) -> Bar:
-        bars.append(Recorded(measure, stream))
-        return bars[-1]
-
-    progress = StreamProgress(io.StringIO(), make_bar)
+    bars = Bars()
+    progress = StreamProgress(io.StringIO(), bars.make)
     for membership, activity in ((0, 0), (50, 100), (100, 100), (0, 100)):
         progress.look([status("membership", membership, 100), status("activity", activity, 100)])
     progress.stop()
-    (bar,) = bars
-    assert bar.calls == ["start", "stop"]
+    assert [each.calls for each in bars] == [["start", "stop"]]
 
 
 def test_it_counts_the_records_of_all_queries() -> None:
@@ -57,14 +59,9 @@ def test_it_counts_the_records_of_all_queries() -> None:
 
 def test_a_stream_that_starts_where_it_stopped_shows_nothing() -> None:
     """Whoever has caught up at the first look has nothing to wait for."""
-    bars: list[Recorded] = []
-
-    def make_bar(measure: Callable[[], StepProgress], stream: io.StringIO) -> Bar:
-        bars.append(Recorded(measure, stream))
-        return bars[-1]
-
-    StreamProgress(io.StringIO(), make_bar).look([status("membership", 5, 5)])
-    assert bars[0].calls == ["stop"]
+    bars = Bars()
+    StreamProgress(io.StringIO(), bars.make).look([status("membership", 5, 5)])
+    assert [each.calls for each in bars] == [["stop"]]
 
 
 class Terminal(io.StringIO):
@@ -76,10 +73,8 @@ class Terminal(io.StringIO):
 
 def test_nothing_is_drawn_on_a_terminal_of_others() -> None:
     """As by the stream that `up` starts."""
-
-    def refuse(*_: object) -> Bar:
-        raise AssertionError("a bar was made")
-
-    progress = StreamProgress(Terminal(), refuse)
+    bars = Bars()
+    progress = StreamProgress(Terminal(), bars.make)
     progress.look([status("membership", 0, 5)])
     progress.stop()
+    assert not bars

@@ -72,15 +72,15 @@ class Narrator:
     def _words(self, event: Event, client: _Client) -> str | None:
         match event["event"]:
             case "assigned" | "in":
-                return _report_assigned(event, client)
+                return _describe_assigned(event, client)
             case "records":
-                return self._report_records(event, client)
+                return self._describe_records(event, client)
             case "processed":
-                return _report_work(event, client)
+                return _describe_work(event, client)
             case name:
                 return _PLAIN[name].format_map(event) if name in _PLAIN else None
 
-    def _report_records(self, event: Event, client: _Client) -> str | None:
+    def _describe_records(self, event: Event, client: _Client) -> str | None:
         """Say what a client reads at first, after its first pause, and after any what came before; not a stream."""
         places = {
             (topic, partition, offset)
@@ -103,7 +103,7 @@ class Narrator:
         return None if told else f"gets {records}"
 
 
-def _report_assigned(event: Event, client: _Client) -> str | None:
+def _describe_assigned(event: Event, client: _Client) -> str | None:
     """Say how many partitions a client has now, and how it came to have them."""
     owned, owned_before = len(event["partitions"]), client.owned
     member_id, before = event.get("member_id"), client.member_id
@@ -119,7 +119,7 @@ def _report_assigned(event: Event, client: _Client) -> str | None:
     return None if owned == owned_before else f"has {has} now"
 
 
-def _report_work(event: Event, client: _Client) -> str | None:
+def _describe_work(event: Event, client: _Client) -> str | None:
     """Say how long a client worked without polling, if that was long, and longer than was reported before."""
     if client.read_at_ms is None:
         return None
