@@ -55,6 +55,27 @@ def test_a_summary_that_comes_again_changes_nothing():
     assert once.rhythm(BOTH, T0 + MINUTE) == again.rhythm(BOTH, T0 + MINUTE) == Rhythm(T0 + 15_000, 5_000, False, 4)
 
 
+@pytest.mark.parametrize("width", [2, 40], ids=["few partitions", "many partitions"])
+def test_a_pane_that_comes_in_parts_is_one_commit(width: int):
+    """A batch may end within a pane: what is remembered reaches as far back as with one row for each pane."""
+    in_parts, whole = Progress(), Progress()
+    for pane_ms in range(T0, T0 + MINUTE, 5 * SECOND):
+        parts = [_commits_of(width, pane_ms + part * SECOND, pane_ms + part * SECOND + 500) for part in range(5)]
+        for each in parts:
+            in_parts.take_commits(each)
+        whole.take_commits(_commits_of(width, pane_ms, pane_ms + 4_500))
+    of_one, before_ms = {"orders": [1]}, T0 + MINUTE
+    assert in_parts.rhythm(of_one, before_ms) == whole.rhythm(of_one, before_ms)
+    assert in_parts.commit_gaps(of_one) == whole.commit_gaps(of_one)
+    assert in_parts.committed_before(("orders", 1), T0 + 5 * SECOND) == (T0 + 4_500, T0 + 4_500)
+
+
+def _commits_of(width: int, first_ms: int, last_ms: int) -> CommitActivity:
+    """Return packed commits of some partitions, each from a first to a last one."""
+    row = commits(last_ms, dict.fromkeys(range(width), last_ms))
+    return replace(row, topics={"orders": replace(row.topics["orders"], first_at_ms=[first_ms] * width)})
+
+
 def test_the_time_of_the_last_advance_is_not_that_of_the_last_commit():
     """An unchanged offset committed again is a pulse: the client polls, the partition stands still."""
     known = progress(*steady(), *(commits(T0 + 20_000 + n * 5_000, {0: 30}) for n in range(3)))
@@ -211,9 +232,9 @@ def test_partitions_come_in_any_order():
     """Columns stay those of their partitions when others come between them."""
     known = progress(
         commits(T0, {5: 50}),
-        commits(T0 + SECOND, {9: 90, 2: 20}),
-        commits(T0 + 2 * SECOND, {5: 55, 2: 22, 7: 70}),
-        probe(T0 + 3 * SECOND, ends=dict.fromkeys(range(9), 100)),
+        commits(T0 + 5 * SECOND, {9: 90, 2: 20}),
+        commits(T0 + 10 * SECOND, {5: 55, 2: 22, 7: 70}),
+        probe(T0 + 11 * SECOND, ends=dict.fromkeys(range(9), 100)),
     )
     assert {at.partition: (at.committed, at.lag) for at in known.positions()} == {
         2: (22, 78),
@@ -221,6 +242,6 @@ def test_partitions_come_in_any_order():
         7: (70, 30),
         9: (90, None),
     }
-    assert known.committed_before(("orders", 5), T0 + SECOND) == (T0, 50)
+    assert known.committed_before(("orders", 5), T0 + 5 * SECOND) == (T0, 50)
     assert known.commits_between({"orders": [2, 3, 9]}, T0, T0 + MINUTE) == 3
     assert [at.partition for at in known.lagging(45)] == [2]

@@ -119,6 +119,8 @@ def check_activity(row: Activity) -> None:
                 others = (each.offsets, each.committed_at_ms, each.first_at_ms, each.log_offsets, each.commits)
                 _check_lists(_LARGEST_INT32, each.partitions, *others)
             _check_numbers(row.last_log_offset, row.first_log_offset, row.log_era)
+            if row.pane_ms < 1:
+                raise ContractError("a pane is shorter than 1 ms")
             for start_ms, count in row.pane_counts:
                 _check_numbers(start_ms, count)
         case OffsetActivity():

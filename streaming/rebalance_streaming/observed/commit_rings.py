@@ -13,7 +13,7 @@ import numpy.typing as npt
 
 from rebalance_streaming.activity.offsets import UNKNOWN, Ints, filled, widened
 
-#: Commits kept per partition; summaries carry one per pane, so with the default pane at least a minute.
+#: Commits kept per partition, one of each pane, so with the default pane at least a minute.
 KEPT = 12
 
 
@@ -35,7 +35,7 @@ class CommitRings:
 
     partitions: Ints = field(default_factory=lambda: filled(0))
     times: Ints = field(default_factory=lambda: filled(KEPT, 0))
-    #: When the first commit of the same summary was: that of an owner before, maybe. Its offset is not known.
+    #: When the first commit of the same pane was: that of an owner before, maybe. Its offset is not known.
     earlier: Ints = field(default_factory=lambda: filled(KEPT, 0))
     offsets: Ints = field(default_factory=lambda: filled(KEPT, 0))
     #: When the committed offset last changed, and since when it is watched.

@@ -118,12 +118,12 @@ class Progress:
             return
         self._read_to[summary.log_partition] = at
         for name, commits in summary.topics.items():
-            self._take_topic(name, commits)
+            self._take_topic(name, commits, summary.pane_ms)
             newest = max(commits.committed_at_ms)
             self.last_commit_ms = max(newest, self.last_commit_ms or newest)
             self.first_commit_ms = min(self.first_commit_ms or newest, *commits.committed_at_ms)
 
-    def _take_topic(self, name: str, commits: TopicCommits) -> None:
+    def _take_topic(self, name: str, commits: TopicCommits, pane_ms: int) -> None:
         partitions = np.asarray(commits.partitions, dtype=np.int64)
         topic = self._topics.get(name) or CommitRings()
         at = places(topic.partitions, partitions)
@@ -132,12 +132,12 @@ class Progress:
             at = topic.partitions.searchsorted(partitions)
         topic.forget_answers()
         if len(partitions) <= FEW:
-            self._take_few(name, topic, at, commits)
+            self._take_few(name, topic, at, commits, pane_ms)
         else:
-            self._take_many(name, topic, at, commits)
+            self._take_many(name, topic, at, commits, pane_ms)
         del self.jumps[:-_KEPT_JUMPS]
 
-    def _take_few(self, name: str, topic: CommitRings, at: Ints, commits: TopicCommits) -> None:
+    def _take_few(self, name: str, topic: CommitRings, at: Ints, commits: TopicCommits, pane_ms: int) -> None:
         times = (commits.committed_at_ms, commits.first_at_ms)
         for place, partition, offset, at_ms, from_ms in zip(
             at.tolist(), commits.partitions, commits.offsets, *times, strict=True
@@ -155,11 +155,15 @@ class Progress:
                 topic.advanced_ms[place] = at_ms
             if topic.first_ms[place] == UNKNOWN:
                 topic.first_ms[place] = at_ms
+            if topic.times[-1, place] // pane_ms == at_ms // pane_ms:
+                # The rest of a pane of which a batch had the beginning.
+                topic.times[-1, place], topic.offsets[-1, place] = at_ms, bounded
+                continue
             for ring, newest in ((topic.times, at_ms), (topic.earlier, from_ms), (topic.offsets, bounded)):
                 ring[:-1, place] = ring[1:, place]
                 ring[-1, place] = newest
 
-    def _take_many(self, name: str, topic: CommitRings, at: Ints, commits: TopicCommits) -> None:
+    def _take_many(self, name: str, topic: CommitRings, at: Ints, commits: TopicCommits, pane_ms: int) -> None:
         times, earlier = (np.asarray(each, dtype=np.int64) for each in (commits.committed_at_ms, commits.first_at_ms))
         deleted = np.array([offset is None for offset in commits.offsets])
         offsets = _bounded(as_array(commits.offsets))
@@ -171,9 +175,12 @@ class Progress:
         self._note_jumps(name, topic, kept, (times, offsets, deleted_before))
         topic.advanced_ms[kept] = np.where(moved, times, topic.advanced_ms[kept])
         topic.first_ms[kept] = np.where(topic.first_ms[kept] == UNKNOWN, times, topic.first_ms[kept])
-        for ring, newest in ((topic.times, times), (topic.earlier, earlier), (topic.offsets, offsets)):
-            ring[:-1, kept] = ring[1:, kept]
-            ring[-1, kept] = newest
+        is_new = topic.times[-1, kept] // pane_ms != times // pane_ms
+        moving = kept[is_new]
+        for ring in (topic.times, topic.earlier, topic.offsets):
+            ring[:-1, moving] = ring[1:, moving]
+        topic.earlier[-1, moving] = earlier[is_new]
+        topic.times[-1, kept], topic.offsets[-1, kept] = times, offsets
 
     def _note_jumps(self, name: str, topic: CommitRings, kept: Ints, committed: tuple[Ints, Ints, Ints]) -> None:
         """Note jumps of columns; `committed` are times, offsets, and when the offsets before were deleted (-1: not)."""
