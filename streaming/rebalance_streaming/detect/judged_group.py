@@ -12,12 +12,13 @@ from dataclasses import dataclass, field, replace
 from rebalance_contract import UNDETERMINED, Finding, GroupState, Rebalance
 from rebalance_streaming.detect.agenda import Timetable
 from rebalance_streaming.detect.answers import Answers
-from rebalance_streaming.detect.catalogue import CALLED, DIAGNOSES, PARTS, diagnosis, with_trait
+from rebalance_streaming.detect.catalogue import CALLED, PARTS, diagnosis, with_trait
 from rebalance_streaming.detect.episode import ExplainedDeparture
 from rebalance_streaming.detect.findings import as_verdict
 from rebalance_streaming.detect.group_view import GroupView
 from rebalance_streaming.detect.thresholds import Thresholds
 from rebalance_streaming.detect.verdict import Verdict
+from rebalance_streaming.detect.wording import WORDINGS
 from rebalance_streaming.observed.announcements import Announcements
 from rebalance_streaming.observed.confidence import CLAIMED
 from rebalance_streaming.observed.departures import Departure
@@ -27,8 +28,8 @@ from rebalance_streaming.observed.history import SEEN_FOR_MS, GroupHistory
 SAME_TIME_MS = 5_000
 _KEPT_HELD = 20
 _HOLDING = with_trait("holding")
-#: What is no pattern of several rebalances: those are looked for anew.
-_SINGLE_CAUSES = frozenset(name for name, each in DIAGNOSES.items() if not each.takes_over and name != UNDETERMINED)
+#: What may be found of one rebalance; patterns of several are looked for anew.
+_SINGLE_CAUSES = frozenset(each.rule for each in WORDINGS.values() if not each.claims) - {UNDETERMINED}
 
 
 @dataclass(slots=True)
@@ -140,7 +141,7 @@ class JudgedGroup:
                 }
 
     def recall(self, rebalance_id: str, found: tuple[Verdict, ...]) -> tuple[Verdict, ...]:
-        """Return what is found of a rebalance, or before it what an earlier run found, if that was surer.
+        """Return what is found of a rebalance, or before it what an earlier run found, unless that is less sure.
 
         It knew rows that are not read again, or soon forgotten. What is found otherwise than at the first look rests on
         news, and holds.
@@ -149,7 +150,7 @@ class JudgedGroup:
             return found
         verdict, first = self.earlier[rebalance_id]
         now = found[0]
-        if now.rule == verdict.rule or now.confidence >= verdict.confidence or first not in (None, now.rule):
+        if now.rule == verdict.rule or now.confidence > verdict.confidence or first not in (None, now.rule):
             del self.earlier[rebalance_id]
             return found
         self.earlier[rebalance_id] = verdict, now.rule
