@@ -38,6 +38,8 @@ class InputWatcher:
         #: The highest positions by query, topic and partition since a look had an answer for the topic.
         self._reached: dict[str, dict[str, dict[int, int]]] = {query: {} for query in inputs}
         self._incidents: list[Incident] = []
+        #: Where the partitions of each topic ended when it was looked at last.
+        self._ends: dict[str, Positions] = {}
         #: How many looks have begun, which of them was compared last, and which had begun when a query was forgotten.
         self._begun = self._compared = 0
         self._forgotten: dict[str, int] = {}
@@ -77,6 +79,11 @@ class InputWatcher:
         with self._lock:
             incidents, self._incidents = self._incidents, []
         return incidents
+
+    def ends(self) -> dict[str, Positions]:
+        """Return where the partitions of each topic ended at the last look that had an answer."""
+        with self._lock:
+            return dict(self._ends)
 
     def eras(self, query: str, topic: str) -> dict[int, int]:
         """Return the eras of a topic's partitions, as the query is to be started with; 0 is left out."""
@@ -122,6 +129,7 @@ class InputWatcher:
         positions: Mapping[str, Mapping[str, Positions]],
         reached: Mapping[str, Mapping[str, Positions]],
     ) -> None:
+        self._ends |= {topic: {p: each.latest for p, each in look.ends.items()} for topic, look in looks.items()}
         for query, topics in self._inputs.items():
             seen = {topic: looks[topic] for topic in topics if topic in looks}
             known = positions.get(query, {})

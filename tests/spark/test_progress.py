@@ -71,6 +71,19 @@ def test_source_lag_is_what_lies_between_processed_and_latest():
     assert Query().batch({"0": 6, "2": 5}, {"0": 10, "2": 6}).source_lag_records == 5
 
 
+def test_what_arrives_during_a_long_batch_is_unread():
+    """Spark tells where the log ended when the batch began; older looks at the brokers take nothing back."""
+    query = Query(busy=True)
+    assert query.batch({"0": 6, "2": 5}, {"0": 10, "2": 5}).source_lag_records == 4
+    query.watch.ends = {TOPIC: {0: 8, 2: 5}}
+    assert query.look().source_lag_records == 4
+    query.watch.ends = {TOPIC: {0: 40, 2: 5}, "probes": {0: 99}}
+    assert query.look().source_lag_records == 34
+    assert query.batch({"0": 40, "2": 5}, {"0": 40, "2": 5}).source_lag_records == 0
+    query.busy, query.watch.ends = False, {TOPIC: {0: 41}}
+    assert query.look().source_lag_records == 0
+
+
 def test_a_batch_reports_its_figures():
     """Duration, rows, state and the age of the newest record."""
     state = [{"numRowsTotal": 4, "memoryUsedBytes": 512}]

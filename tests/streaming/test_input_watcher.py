@@ -42,6 +42,17 @@ def test_each_query_is_compared_with_its_own_position():
     assert watcher.take() == []
 
 
+def test_where_inputs_ended_is_known_of_the_last_look_with_an_answer():
+    """Each topic by itself: one that is away for a moment has not become empty."""
+    brokers = Brokers()
+    watcher = InputWatcher(brokers.look, INPUTS)
+    assert watcher.ends() == {}
+    watcher.look_once()
+    brokers.topics = {"log": TopicLook(1, {0: Ends(0, 130)})}
+    watcher.look_once()
+    assert watcher.ends() == {"log": {0: 130}, "probes": {0: 10}}
+
+
 def test_totals_and_eras_go_on_after_a_restart():
     """What was published is taken up again, for each query its own."""
     brokers = Brokers()

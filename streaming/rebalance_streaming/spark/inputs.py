@@ -101,6 +101,7 @@ class WatchedInputs:
                     self._watcher.look_once()
             if query.watch.positions:
                 self._watcher.note(query.name, query.watch.positions)
+            query.watch.ends = self._watcher.ends()
         for incident in self._watcher.take():
             notify(incident.sentence)
             if incident.kind in _NEEDS_A_START:

@@ -52,6 +52,8 @@ class QueryWatch:
     status: QueryStatus
     catch_up: CatchUp | None
     positions: Positions = field(default_factory=dict)
+    #: Where the inputs' partitions ended when they were looked at last, by topic.
+    ends: Mapping[str, Mapping[int, int]] = field(default_factory=dict)
     _resumed: Positions | None = None
     _is_first: bool = True
     _batch: tuple[str, int] | None = None
@@ -84,6 +86,8 @@ class QueryWatch:
         if not busy and not said.isDataAvailable() and self._batch is not None:
             # The last look at the inputs, at most one trigger ago, found nothing.
             self._idle(now_ms)
+        if busy:
+            self._note_arrived()
         self.status = replace(self.status, updated_at_ms=now_ms, error=None)
 
     def busy_ms(self, now_ms: int) -> int:
@@ -109,8 +113,7 @@ class QueryWatch:
         catch_up, status = self.catch_up, self.status
         topic = "" if catch_up is None else catch_up.topic
         processed = self.positions.get(topic, {})
-        latest = _positions(progress, "latestOffset").get(topic, {})
-        behind = sum(max(0, end - processed.get(p, 0)) for p, end in latest.items())
+        behind = _unread(processed, _positions(progress, "latestOffset").get(topic, {}))
         state = progress.get("stateOperators") or [{}]
         newest = ((progress.get("observedMetrics") or {}).get(NEWEST) or {}).get(NEWEST)
         self.status = replace(
@@ -127,6 +130,18 @@ class QueryWatch:
             read_until_ms=status.read_until_ms if behind else max(status.read_until_ms, _started_ms(progress)),
             read_records=0 if catch_up is None else catch_up.read(processed),
         )
+
+    def _note_arrived(self) -> None:
+        """Count what reaches the log during a batch: Spark tells only afterwards, of the time before it."""
+        topic = "" if self.catch_up is None else self.catch_up.topic
+        processed, ends = self.positions.get(topic), self.ends.get(topic)
+        if processed and ends:
+            behind = max(self.status.source_lag_records or 0, _unread(processed, ends))
+            self.status = replace(self.status, source_lag_records=behind)
+
+
+def _unread(processed: Mapping[int, int], ends: Mapping[int, int]) -> int:
+    return sum(max(0, end - processed.get(p, 0)) for p, end in ends.items())
 
 
 def _started_ms(progress: dict[str, Any]) -> int:
