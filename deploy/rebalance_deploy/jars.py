@@ -135,6 +135,15 @@ def cache_directory() -> Path:
     return Path(os.environ.get("XDG_CACHE_HOME") or Path.home() / ".cache") / "rebalance-monitor"
 
 
+def keep(file: Path, place: Path) -> None:
+    """Copy a file to a place in the cache, whole or not at all; without a cache it is made anew each time."""
+    with contextlib.suppress(OSError):
+        place.parent.mkdir(parents=True, exist_ok=True)
+        partial = place.with_name(f"{place.name}.{os.getpid()}")
+        shutil.copyfile(file, partial)
+        partial.replace(place)
+
+
 def read_lock(path: Path = LOCK) -> list[LockedJar]:
     """Return the lock's jars in its order."""
     return [_parse_line(line) for line in path.read_text().splitlines() if line and not line.startswith("#")]

@@ -17,8 +17,8 @@ from kazoo.client import KazooClient
 from making_topics import create_topic
 from rebalance_deploy import ports as ports_module
 from rebalance_deploy.embedded import kafka as kafka_module
-from rebalance_deploy.embedded.kafka import SHORT_SESSION, VERSIONS, EmbeddedKafka, render_properties
-from rebalance_deploy.embedded.server import telling_line
+from rebalance_deploy.embedded.kafka import DEFAULT_VERSION, SHORT_SESSION, VERSIONS, EmbeddedKafka, render_properties
+from rebalance_deploy.embedded.server import JavaServer, telling_line
 from rebalance_deploy.errors import UserError
 from rebalance_deploy.ports import find_free_port, find_free_ports, is_free
 from rebalance_devtools.stories.stage import find_coordinator
@@ -189,6 +189,29 @@ def test_data_outlive_a_crash_and_the_broker(tmp_path: Path) -> None:
         assert (broker.bootstrap, read_first(address, "kept")) == (address, b"before")
     with EmbeddedKafka(tmp_path / "kafka") as again:
         assert read_first(again.bootstrap, "kept") == b"before"
+
+
+@pytest.mark.broker
+def test_a_second_start_finds_the_classes_of_the_first(tmp_path: Path) -> None:
+    """The archive that a JVM writes at its end is kept where the next one looks, and used by it."""
+    loaded = []
+    for number in range(2):
+        server = JavaServer(
+            "a tool",
+            tmp_path / f"{number}" / "tool.log",
+            jar_set=f"broker-{DEFAULT_VERSION}",
+            jvm_options=("-Xlog:class+load:file=classes.txt",),
+            archives=tmp_path / "archives",
+        )
+        server.start("kafka.tools.StorageTool", "random-uuid")
+        wait_for(lambda: not server.is_running, server.log_path.read_text)  # noqa: B023
+        server.stop(0)
+        assert "[warning]" not in server.log_path.read_text()
+        loaded.append((tmp_path / f"{number}" / "classes.txt").read_text())
+    (archive,) = (tmp_path / "archives").iterdir()
+    assert archive.suffix == ".jsa"
+    assert ["shared objects file (top)" in each for each in loaded] == [False, True]
+    assert not (tmp_path / "1" / "classes.jsa").exists()
 
 
 @pytest.mark.broker

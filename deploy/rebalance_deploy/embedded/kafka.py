@@ -7,7 +7,6 @@ knows nothing of what is written to it.
 from __future__ import annotations
 
 import contextlib
-import os
 import shutil
 import tempfile
 import time
@@ -104,6 +103,7 @@ class EmbeddedKafka:
                 jar_set=f"broker-{kafka_version}",
                 jvm_options=jvm_options,
                 keep_log=self._where_to_keep(f"broker-{node}"),
+                archives=self._cache,
             )
             for node in range(1, brokers + 1)
         }
@@ -204,6 +204,11 @@ class EmbeddedKafka:
         if self._temporary:
             shutil.rmtree(self.directory, ignore_errors=True)
 
+    @property
+    def _cache(self) -> Path:
+        """Where what all brokers of a version share is kept."""
+        return jars.cache_directory() / "brokers" / self.kafka_version
+
     def _chosen(self, node: int | None) -> list[int]:
         return list(self._servers) if node is None else [node]
 
@@ -250,13 +255,13 @@ class EmbeddedKafka:
             data = self._data(node)
             if (data / _IDENTITY).exists():
                 continue
-            kept = jars.cache_directory() / "brokers" / self.kafka_version / _FIRST_FEATURES
+            kept = self._cache / _FIRST_FEATURES
             if kept.exists():
                 shutil.copyfile(kept, data / _FIRST_FEATURES)
                 (data / _IDENTITY).write_text(_identity(self._cluster_id, node))
             else:
                 self._run_format_tool(node)
-                _keep(data / _FIRST_FEATURES, kept)
+                jars.keep(data / _FIRST_FEATURES, kept)
 
     def _run_format_tool(self, node: int) -> None:
         # One argument, for one in 64 identities begins with a dash.
@@ -319,15 +324,6 @@ def _random_id() -> str:
 def _identity(cluster_id: str, node: int) -> str:
     """Return the properties that say which broker of which cluster a data directory belongs to."""
     return f"version=1\ncluster.id={cluster_id}\nnode.id={node}\ndirectory.id={_random_id()}\n"
-
-
-def _keep(file: Path, kept: Path) -> None:
-    """Copy a file to the cache, whole or not at all; without a cache it is made anew each time."""
-    with contextlib.suppress(OSError):
-        kept.parent.mkdir(parents=True, exist_ok=True)
-        partial = kept.with_name(f"{kept.name}.{os.getpid()}")
-        shutil.copyfile(file, partial)
-        partial.replace(kept)
 
 
 def _tells_of_port(error: UserError) -> bool:
