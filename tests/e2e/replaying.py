@@ -18,8 +18,6 @@ from rebalance_streaming.recording import read_lines
 from rebalance_streaming.replay import Replay, make_engine
 from waiting import wait_for
 
-_PANE_MS = StreamConfig().pane_ms
-
 #: One of the stream's rows, as JSON.
 Row = dict[str, Any]
 #: Rows by the fields that make their key.
@@ -31,39 +29,18 @@ def assert_replay_agrees(rig: Rig) -> None:
 
     def causes_differ(findings: Rows) -> dict[str, Any]:
         live, replayed = _causes(rows(rig, "findings", ("finding_id",)), "firing"), _causes(findings, "firing")
-        rebalances = _rebalances(rig)
-        judged = {"/".join(each) for each in rebalances}
-        brief = {"/".join(each) for each in _with_brief_members(rebalances)}
-        unlike = {each for each in judged - brief if live.get(each) != replayed.get(each)}
-        is_same = not unlike and live.keys() == replayed.keys() == judged
+        judged = {"/".join(each) for each in _rebalances(rig)}
+        is_same = live == replayed and live.keys() == judged
         return {} if is_same else {"live": live, "replayed": replayed}
 
     _await_agreement(rig, ("rebalance", "group", "impact", "lag", "timing"), causes_differ)
 
 
 def _rebalances(rig: Rig) -> Rows:
-    """Return the published rebalances by group and id; those that an earlier version wrote get the fields of today."""
+    """Return the published rebalances by group and id; of those that an earlier version wrote the fields of today."""
     found = rows(rig, "rebalances", ("group", "rebalance_id"))
-    return {key: json.loads(encode(decode(json.dumps(row).encode(), Rebalance))) for key, row in found.items()}
-
-
-def _with_brief_members(rebalances: Rows) -> set[tuple[Any, ...]]:
-    """Return (group, rebalance id) of those within which a member came and went in less than a pane.
-
-    What it committed is packed per batch live and per pane in a replay, so that only one may tell that it committed,
-    and with that how it left.
-    """
-    return {key for key, row in rebalances.items() if _has_brief_member(row)}
-
-
-def _has_brief_member(rebalance: Row) -> bool:
-    joined_ms: dict[str, int] = {}
-    for each in rebalance["generations"]:
-        at_ms = each["join_ended_at_ms"] or 0
-        if any(at_ms - joined_ms[name] < _PANE_MS for name in each["left"] if name in joined_ms):
-            return True
-        joined_ms |= dict.fromkeys(each["joined"], at_ms)
-    return False
+    read = {key: json.loads(encode(decode(json.dumps(row).encode(), Rebalance))) for key, row in found.items()}
+    return {key: {name: value for name, value in row.items() if name in found[key]} for key, row in read.items()}
 
 
 def assert_facts_and_causes_agree(rig: Rig, judged: Callable[[str], bool]) -> None:
@@ -76,7 +53,6 @@ def assert_facts_and_causes_agree(rig: Rig, judged: Callable[[str], bool]) -> No
         both = "firing", "resolved"
         live, replayed = _causes(rows(rig, "findings", ("finding_id",)), *both), _causes(findings, *both)
         told = {each for each in live.keys() | replayed.keys() if judged(each.rpartition("/")[0])}
-        told -= {"/".join(each) for each in _with_brief_members(_rebalances(rig))}
         return {each: (live.get(each), replayed.get(each)) for each in told if live.get(each) != replayed.get(each)}
 
     _await_agreement(rig, ("rebalance", "group"), causes_differ)
@@ -103,8 +79,11 @@ _BOUNDS = {"started_after_ms", "started_before_ms", "duration_min_ms", "duration
 
 
 def rebalances_differ(rig: Rig, replayed: Rows) -> dict[Any, Any]:
-    """Return the fields that differ, by rebalance."""
-    return differences(_rebalances(rig), replayed, _BOUNDS)
+    """Return the fields that differ, by rebalance; what an earlier version did not write yet is not compared."""
+    live = _rebalances(rig)
+    written = {key: live.get(key, row).keys() for key, row in replayed.items()}
+    known = {key: {name: value for name, value in row.items() if name in written[key]} for key, row in replayed.items()}
+    return differences(live, known, _BOUNDS)
 
 
 def groups_differ(rig: Rig, replayed: Rows) -> dict[Any, Any]:
@@ -142,28 +121,19 @@ _LAG_AROUND = ("lag_before", "lag_peak", "lag_recovered_at_ms")
 
 
 def impacts_differ(rig: Rig, replayed: Rows) -> dict[Any, Any]:
-    """Return the fields that differ, but for lag, by rebalance, or by group for the totals.
-
-    How members left is not compared where brief ones did.
-    """
-    live, brief = rows(rig, "impact", ("group", "rebalance_id")), _with_brief_members(_rebalances(rig))
-    return differences(_costs(live, brief), _costs(replayed, brief), {"kind"})
+    """Return the fields that differ, but for lag, by rebalance, or by group for the totals."""
+    return differences(_costs(rows(rig, "impact", ("group", "rebalance_id"))), _costs(replayed), {"kind"})
 
 
-def _costs(impacts: Rows, brief: set[tuple[Any, ...]]) -> Rows:
+def _costs(impacts: Rows) -> Rows:
     """Return what rebalances cost without lag, and without rows and shares that then say nothing."""
     found: Rows = {}
     for (group, name), row in impacts.items():
         if name:
-            ignored = {*_LAG_AROUND, *(_HOW_LEFT if (group, name) in brief else ())}
-            cost = {field: value for field, value in row.items() if field not in ignored}
+            cost = {field: value for field, value in row.items() if field not in _LAG_AROUND}
             says = cost["silences"] or any(cost.get(field) is not None for field in _HOW_LEFT)
         else:
-            told = {
-                each: _without_leavers(share) if (group, each) in brief else share
-                for each, share in row["counted"].items()
-            }
-            shares = {each: share for each, share in told.items() if _is_cost(share)}
+            shares = {each: share for each, share in row["counted"].items() if _is_cost(share)}
             cost = {**row, "counted": shares}
             says = shares or _is_cost(row["earlier"])
         if says:
@@ -172,10 +142,6 @@ def _costs(impacts: Rows, brief: set[tuple[Any, ...]]) -> Rows:
 
 
 _HOW_LEFT = ("expired", "poll_timeout")
-
-
-def _without_leavers(share: Row) -> Row:
-    return {**share, "members_expired": 0, "members_poll_timeout": 0}
 
 
 def _is_cost(share: Row) -> bool:
