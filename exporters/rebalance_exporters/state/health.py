@@ -202,6 +202,10 @@ class Judge:
     ) -> _Awaited | None:
         since_ms = self._ready_since.setdefault(cluster, now_ms)
         starts = tuple(queries[name].started_at_ms for name in _READERS)
+        if _reads_log(queries) and diagnosis.committing_groups <= 0 and diagnosis.groups_awaiting_ends <= 0:
+            # No lag is missing: where there are no groups, there are no probes either.
+            self._complete[cluster] = starts
+            return None
         if _is_probed(diagnosis, now_ms):
             if diagnosis.groups_awaiting_ends <= 0 or self._complete.get(cluster) == starts:
                 self._complete[cluster] = starts
@@ -329,12 +333,17 @@ def _is_probed(diagnosis: DiagnosisStatus, now_ms: int, within_ms: int = _PROBED
     return diagnosis.probed_at_ms is not None and now_ms - diagnosis.probed_at_ms <= within_ms
 
 
+def _reads_log(queries: Mapping[str, QueryStatus]) -> bool:
+    """Whether the log tells of groups, not probes alone."""
+    reader = queries.get(Party.MEMBERSHIP)
+    return reader is None or reader.counted_from == CountedFrom.LOG
+
+
 def _judge_probes(
     queries: Mapping[str, QueryStatus], diagnosis: DiagnosisStatus | None, now_ms: int
 ) -> _Awaited | None:
     """Judge, where probes are all that tells of groups, whether there are any."""
-    reader = queries.get(Party.MEMBERSHIP)
-    if reader is None or reader.counted_from == CountedFrom.LOG or diagnosis is None:
+    if _reads_log(queries) or diagnosis is None:
         return None
     if _is_probed(diagnosis, now_ms, _ALL_TOLD_WITHIN_MS):
         return None

@@ -213,6 +213,15 @@ def test_without_a_prober_it_is_ready_after_a_while_and_says_so() -> None:
     assert judging.judge(view.picture(), LOADED, NOW_MS + 30_000).text == "ready", "nobody commits: no lag is missing"
 
 
+def test_where_nobody_commits_no_prober_is_awaited() -> None:
+    """No lag is missing, so it is ready at once, and stays so when groups appear."""
+    view, judging = make_view(*with_diagnosis(groups=2, committing_groups=0, probed_at_ms=None)), Judge(60)
+    assert judging.judge(view.picture(), LOADED, NOW_MS).text == "ready"
+    view.apply([diagnosis_row(committing_groups=1, groups_awaiting_ends=1, probed_at_ms=None)])
+    newcomers = judging.judge(view.picture(), LOADED, NOW_MS + 1_000)
+    assert (newcomers.ready, newcomers.text) == (True, LAG_UNKNOWN)
+
+
 def from_probes(**changes: Any) -> list[Row]:
     """The status of a stream that does not read the log, with the diagnosis in a special state."""
     queries = [query_row(query, counted_from="probes") for query in ("membership", "activity")]
