@@ -118,7 +118,7 @@ component-test: setup tools chart-tools ## Recordings, generated input, other pr
 	$(PYTEST) -m "($(COSTLY)) and not ($(JVM) or slow)" --timeout=1800 --durations=10 $(COMPONENT_FILES)
 
 # They wait for most of the time: three at once take two thirds of the time of two, on two cores.
-jvm-test: WORKERS = 4
+jvm-test: WORKERS = 3
 jvm-test: setup tools ## Spark, real broker and end-to-end tests
 	$(PYTEST) -m "($(JVM)) and not slow" --durations=25 $(JVM_FILES)
 
