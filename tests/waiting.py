@@ -11,6 +11,8 @@ T = TypeVar("T")
 
 #: What other threads do is often done at once; what other processes do takes longer.
 _FIRST_PAUSE_SECONDS = 0.002
+#: To look may cost much, as reading a whole page of metrics does, and leave little of the processor to what is awaited.
+_PAUSES_PER_LOOK, _LONGEST_REST_SECONDS = 3.0, 1.0
 
 
 def wait_for(
@@ -18,15 +20,17 @@ def wait_for(
 ) -> T:
     """Return the condition's value once it is true; fail with what was awaited, or what is there instead.
 
-    It is asked again soon, and then less and less often, until `every` so many seconds.
+    It is asked again soon, and then less and less often, until `every` so many seconds; seldom where that takes long.
     """
-    deadline = time.monotonic() + seconds
+    began = time.monotonic()
+    deadline = began + seconds
     pause, seconds_to_next = threading.Event(), min(every, _FIRST_PAUSE_SECONDS)
     while not (found := condition()):
-        if time.monotonic() > deadline:
+        now = time.monotonic()
+        if now > deadline:
             raise AssertionError(f"waited {seconds} s in vain for: {what if isinstance(what, str) else what()}")
-        pause.wait(seconds_to_next)
-        seconds_to_next = min(every, 2 * seconds_to_next)
+        pause.wait(max(seconds_to_next, min(_LONGEST_REST_SECONDS, _PAUSES_PER_LOOK * (now - began))))
+        seconds_to_next, began = min(every, 2 * seconds_to_next), time.monotonic()
     return found
 
 
