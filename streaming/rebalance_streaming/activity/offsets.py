@@ -7,7 +7,8 @@ numbers, sorted.
 
 from __future__ import annotations
 
-from collections.abc import Iterable
+from collections.abc import Sequence
+from typing import cast
 
 import numpy as np
 import numpy.typing as npt
@@ -20,9 +21,15 @@ UNKNOWN = -1
 FEW = 16
 
 
-def as_array(offsets: Iterable[int | None]) -> Ints:
+def known_of(numbers: Sequence[int | None]) -> Sequence[int]:
+    """Return the numbers that are known: most often all, so that looking for one that is not comes first."""
+    return [each for each in numbers if each is not None] if None in numbers else cast("Sequence[int]", numbers)
+
+
+def as_array(offsets: Sequence[int | None]) -> Ints:
     """Return offsets as an array."""
-    return np.array([UNKNOWN if offset is None else offset for offset in offsets], dtype=np.int64)
+    numbers = [UNKNOWN if each is None else each for each in offsets] if None in offsets else offsets
+    return np.array(numbers, dtype=np.int64)
 
 
 def filled(*shape: int) -> Ints:
@@ -41,6 +48,8 @@ def places(known: Ints, partitions: Ints) -> Ints | None:
     if not len(known):
         return None
     at = known.searchsorted(partitions)
+    if len(known) == len(partitions) and (known == partitions).all():
+        return at
     if (at == len(known)).any() or (known[at] != partitions).any():
         return None
     return at

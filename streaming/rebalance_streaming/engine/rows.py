@@ -40,6 +40,7 @@ from rebalance_contract.bounds import (
     encode_timing,
 )
 from rebalance_contract.clients import ClientActivity
+from rebalance_streaming.activity.offsets import known_of
 from rebalance_streaming.activity.probes import MAX_OFFSET, MAX_PARTITION
 from rebalance_streaming.detect.findings import topic_key
 
@@ -146,7 +147,7 @@ def _check_lists(largest: int, partitions: list[int], *others: Sequence[int | No
     if partitions and not 0 <= min(partitions) <= max(partitions) <= largest:
         raise ContractError(f"a partition is not between 0 and {largest}")
     for each in others:
-        _check_numbers(*(number for number in each if number is not None))
+        _check_numbers(*known_of(each))
 
 
 def _check_numbers(*numbers: int) -> None:

@@ -87,10 +87,11 @@ def _take_few(known: _Rhythm, at: Ints, commits: TopicCommits) -> list[tuple[int
 
 
 def _take_many(known: _Rhythm, at: Ints, commits: TopicCommits) -> list[tuple[int, int, int]]:
-    kept = np.array([offset is not None for offset in commits.offsets], dtype=np.bool_)
-    at = at[kept]
-    first, last = (np.asarray(each, dtype=np.int64)[kept] for each in (commits.first_at_ms, commits.committed_at_ms))
-    records = np.asarray(commits.commits, dtype=np.int64)[kept]
+    columns = (commits.first_at_ms, commits.committed_at_ms, commits.commits)
+    first, last, records = (np.asarray(each, dtype=np.int64) for each in columns)
+    if None in commits.offsets:
+        kept = np.array([offset is not None for offset in commits.offsets], dtype=np.bool_)
+        at, first, last, records = at[kept], first[kept], last[kept], records[kept]
     before, gap_1, gap_2 = known.last_ms[at], known.gap_ms[at], known.gap_before_ms[at]
     gap = np.where(before == _NEVER, _NEVER, np.maximum(0, first - before))
     usual = np.where(gap_2 == _NEVER, gap_1, np.minimum(gap_1, gap_2))

@@ -18,6 +18,7 @@ from rebalance_contract import (
     ProbeActivity,
     Rebalance,
 )
+from rebalance_streaming.activity.offsets import known_of
 
 #: More partitions than any topic has that a group is known to read.
 MOST_PARTITIONS = 20_000
@@ -157,8 +158,8 @@ def _check_partitions(numbers: Iterable[int]) -> None:
         raise ImplausibleError("a partition that no topic has")
 
 
-def _check_offsets(offsets: Iterable[int | None]) -> None:
-    if any(each is not None and each < 0 for each in offsets):
+def _check_offsets(offsets: Sequence[int | None]) -> None:
+    if min(known_of(offsets), default=0) < 0:
         raise ImplausibleError("a negative offset")
 
 

@@ -165,20 +165,24 @@ class Progress:
 
     def _take_many(self, name: str, topic: CommitRings, at: Ints, commits: TopicCommits, pane_ms: int) -> None:
         times, earlier = (np.asarray(each, dtype=np.int64) for each in (commits.committed_at_ms, commits.first_at_ms))
-        deleted = np.array([offset is None for offset in commits.offsets])
-        offsets = _bounded(as_array(commits.offsets))
-        kept = at[~deleted]
+        offsets, kept = _bounded(as_array(commits.offsets)), at
         deleted_before = topic.deleted_ms[kept]
-        topic.deleted_ms[at] = np.where(deleted, times, UNKNOWN)
-        times, earlier, offsets = times[~deleted], earlier[~deleted], offsets[~deleted]
+        topic.deleted_ms[at] = UNKNOWN
+        if None in commits.offsets:
+            deleted = np.array([offset is None for offset in commits.offsets])
+            topic.deleted_ms[at[deleted]] = times[deleted]
+            kept, deleted_before = at[~deleted], deleted_before[~deleted]
+            times, earlier, offsets = times[~deleted], earlier[~deleted], offsets[~deleted]
         moved = topic.offsets[-1, kept] != offsets
         self._note_jumps(name, topic, kept, (times, offsets, deleted_before))
         topic.advanced_ms[kept] = np.where(moved, times, topic.advanced_ms[kept])
         topic.first_ms[kept] = np.where(topic.first_ms[kept] == UNKNOWN, times, topic.first_ms[kept])
         is_new = topic.times[-1, kept] // pane_ms != times // pane_ms
         moving = kept[is_new]
+        # Whole rows are moved in a tenth of the time that chosen columns take.
+        columns = slice(None) if len(moving) == len(topic.partitions) else moving
         for ring in (topic.times, topic.earlier, topic.offsets):
-            ring[:-1, moving] = ring[1:, moving]
+            ring[:-1, columns] = ring[1:, columns]
         topic.earlier[-1, moving] = earlier[is_new]
         topic.times[-1, kept], topic.offsets[-1, kept] = times, offsets
 
