@@ -28,11 +28,14 @@ class Query:
     batch_id: int = 0
     busy: bool = False
     data: bool = False
+    message: str = "Waiting for data to arrive"
 
     @property
     def _jsq(self) -> Any:
         progress = None if self.said is None else SimpleNamespace(batchId=lambda: self.batch_id, json=lambda: self.said)
-        status = SimpleNamespace(isTriggerActive=lambda: self.busy, isDataAvailable=lambda: self.data)
+        status = SimpleNamespace(
+            isTriggerActive=lambda: self.busy, isDataAvailable=lambda: self.data, message=lambda: self.message
+        )
         return SimpleNamespace(lastProgress=lambda: progress, status=lambda: status)
 
     def batch(self, processed: dict[str, int], latest: dict[str, int], **more: Any) -> QueryStatus:
@@ -100,6 +103,17 @@ def test_the_log_is_read_up_to_the_start_of_a_batch_that_left_nothing():
     assert query.batch({"0": 6, "2": 5}, {"0": 10, "2": 5}).read_until_ms == 0
     assert query.batch({"0": 10, "2": 5}, {"0": 10, "2": 5}).read_until_ms == 700
     query.busy = query.data = False
+    assert query.look().read_until_ms == query.now_ms - STARTED.trigger_ms
+
+
+@pytest.mark.parametrize("message", ["Initializing StreamExecution", "Initializing sources"])
+def test_a_query_that_is_started_again_has_read_nothing_more(message: str):
+    """Until its first look at the inputs nobody knows what came meanwhile, however long that takes."""
+    query = Query()
+    before = query.batch({"0": 10, "2": 5}, {"0": 10, "2": 5}).read_until_ms
+    query.runId, query.said, query.data, query.message = "r2", None, False, message
+    assert query.look().read_until_ms == before
+    query.message = "Waiting for data to arrive"
     assert query.look().read_until_ms == query.now_ms - STARTED.trigger_ms
 
 

@@ -19,6 +19,9 @@ from rebalance_contract import QueryStatus
 #: Name of the observation that carries the newest timestamp of a batch.
 NEWEST = "newest"
 
+#: With this Spark's word begins on a query that has not looked at its inputs yet (StreamExecution.scala).
+_STARTING = "Initializing"
+
 #: topic -> partition -> position.
 Positions = dict[str, dict[int, int]]
 
@@ -83,7 +86,8 @@ class QueryWatch:
         busy = bool(said.isTriggerActive())
         if not busy:
             self._batch_since_ms = now_ms
-        if not busy and not said.isDataAvailable() and self._batch is not None:
+        looked = not busy and not str(said.message()).startswith(_STARTING)
+        if looked and not said.isDataAvailable() and self._batch is not None:
             # The last look at the inputs, at most one trigger ago, found nothing.
             self._idle(now_ms)
         if busy:
