@@ -38,6 +38,17 @@ def test_numbers_that_no_task_can_have_counted_are_refused(row: CountActivity):
         check(row, T0)
 
 
+@pytest.mark.parametrize("column", ["committed_at_ms", "first_at_ms"])
+def test_commits_of_a_time_that_cannot_be_are_refused(column: str):
+    """No exporter takes the lag of a group that began to commit in the year 1."""
+    row = commits(T0, {0: 1, 1: 2})
+    check(row, T0)
+    for times in ([T0, -62_135_596_800_001], [T0, 2**52], [T0]):
+        odd = replace(row, topics={"orders": replace(row.topics["orders"], **{column: times})})
+        with pytest.raises(ImplausibleError):
+            check(odd, T0)
+
+
 @pytest.mark.parametrize("group", ["g" * 32_767, "\u00e9" * 16_383])
 def test_a_group_id_is_no_longer_than_kafka_can_write_it(group: str):
     """A longer one would be the key of a row that no exporter takes."""

@@ -95,10 +95,11 @@ def check_commits(row: CommitActivity, now_ms: int) -> None:
     if len(row.topics) > MOST_TOPICS:
         raise ImplausibleError("more topics than can be")
     for each in row.topics.values():
-        if not len(each.partitions) == len(each.offsets) == len(each.committed_at_ms) > 0:
+        times = (each.committed_at_ms, each.first_at_ms)
+        if not len(each.partitions) == len(each.offsets) == len(times[0]) == len(times[1]) > 0:
             raise ImplausibleError("columns of different lengths, or empty ones")
         _check_partitions((min(each.partitions), max(each.partitions)))
-        _check_times((min(each.committed_at_ms), max(each.committed_at_ms)), now_ms)
+        _check_times((bound(column) for column in times for bound in (min, max)), now_ms)
         _check_offsets(each.offsets)
 
 
