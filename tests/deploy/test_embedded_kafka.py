@@ -215,6 +215,28 @@ def test_a_second_start_finds_the_classes_of_the_first(tmp_path: Path) -> None:
 
 
 @pytest.mark.broker
+def test_what_a_killed_jvm_has_written_is_not_kept(tmp_path: Path) -> None:
+    """It may be a part of an archive, and would stand in the way of a whole one for good."""
+    # So the JVM stands still until the file is gone.
+    paused = f"-XX:PauseAtStartupFile={tmp_path / 'paused'}"
+    log, archives = tmp_path / "tool.log", tmp_path / "archives"
+    server = JavaServer(
+        "a tool",
+        log,
+        jar_set=f"broker-{DEFAULT_VERSION}",
+        jvm_options=("-XX:+UnlockDiagnosticVMOptions", "-XX:+PauseAtStartup", paused),
+        archives=archives,
+    )
+    server.start("kafka.tools.StorageTool", "random-uuid")
+    wait_for((tmp_path / "paused").exists, log.read_text)
+    (tmp_path / "classes.jsa").write_bytes(b"the beginning")
+    assert server.pid is not None
+    os.kill(server.pid, signal.SIGKILL)
+    server.stop(20)
+    assert not archives.exists()
+
+
+@pytest.mark.broker
 def test_settings_reach_the_broker(make_broker: MakeBroker) -> None:
     """What a test asks for is what the broker runs with; unknown topics are errors."""
     broker = make_broker(**{"offsets.topic.num.partitions": "3"})

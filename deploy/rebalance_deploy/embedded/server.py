@@ -9,6 +9,7 @@ from __future__ import annotations
 import hashlib
 import re
 import shutil
+import signal
 from collections.abc import Sequence
 from pathlib import Path
 
@@ -89,9 +90,11 @@ class JavaServer:
     def stop(self, deadline_seconds: float) -> None:
         """Stop it in an orderly way, by force after the deadline. Does nothing if it was not started."""
         if self._process:
-            self._process.terminate(deadline_seconds)
+            exit_code = self._process.terminate(deadline_seconds)
             self._process = None
-            self._keep_archive()
+            # What a JVM that was killed has written may be a part.
+            if exit_code != 128 + signal.SIGKILL:
+                self._keep_archive()
 
     def kill(self) -> None:
         """Kill it as a crash would. Does nothing if it was not started."""
