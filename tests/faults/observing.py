@@ -114,6 +114,16 @@ def restarts(rig: Rig) -> dict[str, int]:
     return {each.query: each.restarts for each in statuses(rig) if isinstance(each, QueryStatus)}
 
 
+def await_log_read(rig: Rig, until_ms: int) -> None:
+    """Wait until the groups that are published hold everything that the log held at a time."""
+
+    def read_until_ms() -> int:
+        found = [each for each in statuses(rig) if isinstance(each, QueryStatus) and each.query == "membership"]
+        return max((each.read_until_ms for each in found), default=0)
+
+    wait_for(lambda: read_until_ms() > until_ms, "the membership to have read the log", DEADLINE_SECONDS)
+
+
 def judged_at_ms(rig: Rig) -> int:
     """Return when the diagnosis said last that it is well."""
     return max((each.updated_at_ms for each in statuses(rig) if isinstance(each, DiagnosisStatus)), default=0)
