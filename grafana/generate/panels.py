@@ -109,7 +109,7 @@ def show_stat(
         text_mode=common.BigValueTextMode.NAME if named else common.BigValueTextMode.AUTO,
         reduce_options=common.ReduceDataOptions(values=False, calcs=["lastNotNull"], fields=""),
         orientation=common.VizOrientation.AUTO,
-        text=_text_size(unit, named=named),
+        text=_text_size(unit, words=named or texts is not None),
     )
     panel = _panel("stat", title, about, unit=unit, empty=empty, steps=steps, texts=texts)
     panel.options = options
@@ -117,9 +117,9 @@ def show_stat(
     return _linked(panel, links)
 
 
-def _text_size(unit: str, *, named: bool) -> common.VizTextDisplayOptions | None:
+def _text_size(unit: str, *, words: bool) -> common.VizTextDisplayOptions | None:
     """Return the size of words; null for numbers: Grafana chooses it for one line, and then breaks words into two."""
-    if named:
+    if words:
         return common.VizTextDisplayOptions(value_size=_NAME_PIXELS)
     return common.VizTextDisplayOptions(value_size=_TIME_PIXELS) if unit == units.DateTimeFromNow else None
 
