@@ -10,19 +10,21 @@ from contextlib import contextmanager
 from pathlib import Path
 from typing import Any, TypeVar
 
-from selenium.common.exceptions import SessionNotCreatedException, StaleElementReferenceException
+from selenium.common.exceptions import StaleElementReferenceException, WebDriverException
 from selenium.webdriver import ActionChains, Chrome, ChromeOptions, ChromeService
 from selenium.webdriver.common.by import By
 from selenium.webdriver.remote.webelement import WebElement
+
+from waiting import Waited
 
 DEADLINE_SECONDS = 120
 _T = TypeVar("_T")
 
 
 def _start(options: ChromeOptions, driver: str) -> Chrome:
-    """Start Chromium, again where a busy machine took longer than the minute that its driver waits."""
+    """Start Chromium, again where a busy machine took longer than driver or Selenium wait: a minute, and 30 s."""
     for _ in range(2):
-        with contextlib.suppress(SessionNotCreatedException):
+        with contextlib.suppress(WebDriverException):
             return Chrome(options, ChromeService(driver))
     return Chrome(options, ChromeService(driver))
 
@@ -112,7 +114,7 @@ class Browser:
 
     def wait(self, condition: Callable[[], _T], seconds: float = DEADLINE_SECONDS) -> _T:
         """Wait until a condition holds, and return what it returned."""
-        deadline = time.monotonic() + seconds
+        waited = Waited()
         while True:
             try:
                 found = condition()
@@ -120,7 +122,7 @@ class Browser:
                 found = None
             if found:
                 return found
-            if time.monotonic() > deadline:
+            if waited.go_on() > seconds:
                 raise AssertionError(f"waited in vain; {self.complaints()}; the page says: {self.text('body')[:2000]}")
             time.sleep(0.05)
 
