@@ -15,6 +15,9 @@ import time
 from dataclasses import dataclass, field
 from typing import Any
 
+#: Of members that nothing happens to: a machine that stands still for a minute puts none out.
+SESSION_MS = 120_000
+
 
 @dataclass
 class Spec:
@@ -28,7 +31,7 @@ class Spec:
     protocol: str = "classic"
     assignor: str = "range"
     instance: str | None = None
-    session_ms: int = 20_000
+    session_ms: int = SESSION_MS
     max_poll_ms: int = 300_000
     stall_seconds: float = 0.0
     revoke_seconds: float = 0.0

@@ -13,6 +13,7 @@ from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
 
+from confluent_kafka import KafkaException
 from confluent_kafka.admin import AdminClient, NewPartitions, NewTopic
 
 from accuracy import truth
@@ -39,9 +40,10 @@ class Stage:
     clients: dict[str, ChildProcess] = field(default_factory=dict)
     logs: list[Path] = field(default_factory=list)
     _processes: list[ChildProcess] = field(default_factory=list)
-    joined: int = 0
-    left: int = 0
-    replaced: int = 0
+    _paused: set[str] = field(default_factory=set)
+    #: Where who runs under a name now tells; a share group's clients own nothing that they could tell.
+    _latest_logs: dict[str, Path] = field(default_factory=dict)
+    _owns: bool = True
 
     def __post_init__(self) -> None:
         self.admin = AdminClient({"bootstrap.servers": self.broker.bootstrap, "log_level": 0})
@@ -54,12 +56,12 @@ class Stage:
         """The scenario's own topic."""
         return f"t-{self.group}"
 
-    def start(self, *names: str, settle: bool = True, counts: bool = True, **settings: Any) -> None:
+    def start(self, *names: str, settle: bool = True, **settings: Any) -> None:
         """Start consumers, and wait until each has been assigned something or the group is quiet."""
         for name in names:
             spec = Spec(self.broker.bootstrap, self.group, self.topic, name, **settings)
             script = Path(__file__).with_name("client.py")
-            self._run(name, [sys.executable, str(script), json.dumps(dataclasses.asdict(spec))], counts=counts)
+            self._run(name, [sys.executable, str(script), json.dumps(dataclasses.asdict(spec))])
         if settle:
             self.settle()
 
@@ -67,36 +69,34 @@ class Stage:
         """Start consumers of Kafka's own client; settings are its own, with underscores for dots."""
         properties = {"bootstrap.servers": self.broker.bootstrap, "group.id": self.group}
         properties |= {name.replace("_", "."): value for name, value in settings.items()}
+        self._owns = kind != "share"
         source = Path(__file__).with_name("JavaClient.java")
         for name in names:
             command = [find_java().executable, "-Xmx128m", "-cp", jars.classpath("broker-4.3.1"), source, kind]
-            self._run(name, [*command, self.topic, name, *(f"{k}={v}" for k, v in properties.items())], counts=True)
+            self._run(name, [*command, self.topic, name, *(f"{k}={v}" for k, v in properties.items())])
         self.settle()
 
-    def _run(self, name: str, command: list[str | Path], *, counts: bool) -> None:
+    def _run(self, name: str, command: list[str | Path]) -> None:
         log = self.directory / f"{self.group}-{name}-{len(self.logs)}.jsonl"
         self.clients[name] = ChildProcess(command, log_path=log)
         self._processes.append(self.clients[name])
         self.logs.append(log)
-        self.joined += counts
+        self._latest_logs[name] = log
 
-    def leave(self, *names: str, settle: bool = True, counts: bool = True) -> None:
+    def leave(self, *names: str, settle: bool = True) -> None:
         """Close consumers in order."""
         for name in names:
             self.clients[name].request_stop()
         for name in names:
-            self.clients.pop(name).terminate(20)
-            self.left += counts
+            self.clients.pop(name).terminate(300)
         if settle:
             self.settle()
 
-    def kill(self, name: str, *, counts: bool = True, settle: bool = True) -> None:
+    def kill(self, name: str, *, settle: bool = True) -> None:
         """Kill a consumer; its session expires."""
-        before = self.progress()
         self.clients.pop(name).kill()
-        self.left += counts
         if settle:
-            wait_for(lambda: self.progress() != before, f"{name}'s session to expire", 90)
+            self._await_departure(name)
             self.settle()
 
     def signal(self, name: str, number: int) -> None:
@@ -105,26 +105,42 @@ class Stage:
 
     def pause(self, name: str) -> None:
         """Stop a consumer's process until its group went on without it."""
-        before = self.progress()
         self.signal(name, signal.SIGSTOP)
-        wait_for(lambda: self.progress() != before, f"{name} to be missed", 90)
-        self.left += 1
+        self._paused.add(name)
+        self._await_departure(name)
         self.settle()
 
     def resume(self, name: str) -> None:
         """Let a stopped process go on; it comes back."""
-        before = self.progress()
         self.signal(name, signal.SIGCONT)
-        self.joined += 1
-        wait_for(lambda: self.progress() != before, f"{name} to come back", 60)
+        wait_for(lambda: name in (self.members() or ()), f"{name} to come back")
+        self._paused.remove(name)
         self.settle()
+
+    def _await_departure(self, name: str) -> None:
+        """Wait until the coordinator does without a member; its session may have ended before it was told to go."""
+
+        def is_out() -> bool:
+            found = self.members()
+            return found is not None and name not in found
+
+        wait_for(is_out, f"{name}'s session to expire", every=0.2)
+
+    def members(self) -> list[str] | None:
+        """Return whom the coordinator knows, by the names of their clients, null while it cannot tell."""
+        try:
+            described = self.admin.describe_consumer_groups([self.group])[self.group].result()
+        except KafkaException:
+            return None
+        return [each.client_id for each in described.members]
 
     def grow(self, partitions: int) -> None:
         """Add partitions to the topic and wait until they are assigned."""
         before = self.progress()
         for future in self.admin.create_partitions([NewPartitions(self.topic, partitions)]).values():
             future.result()
-        wait_for(lambda: self.progress() != before, "the new partitions to be noticed", 60)
+        self.partitions = partitions
+        wait_for(lambda: self.progress() != before, "the new partitions to be noticed")
         self.settle()
 
     def delete_group(self) -> None:
@@ -146,13 +162,18 @@ class Stage:
         with self.broker.log_path.open(errors="replace") as lines:
             return truth.read_steps(lines, self.group)
 
+    def departures(self) -> int:
+        """Return how often somebody left the group, by the broker's log."""
+        with self.broker.log_path.open(errors="replace") as lines:
+            return truth.departures(lines, self.group)
+
     def events(self) -> list[dict[str, Any]]:
         """Return what the clients said."""
-        found = []
-        for log in self.logs:
-            lines = log.read_text(errors="replace").splitlines() if log.exists() else []
-            found += [json.loads(line) for line in lines if line.startswith("{")]
-        return found
+        return [event for log in self.logs for event in _read_events(log)]
+
+    def words(self, name: str) -> list[dict[str, Any]]:
+        """Return what the one that runs under a name said, oldest first."""
+        return _read_events(self._latest_logs[name])
 
     def settle(self, seconds: float = QUIET_SECONDS) -> None:
         """Wait until neither the broker's log nor any client has said anything of the group for a while."""
@@ -165,16 +186,29 @@ class Stage:
                 last, since = now, time.monotonic()
             return time.monotonic() - since >= seconds
 
-        wait_for(has_come_to_rest, f"{self.group} to come to rest", 120, every=0.2)
+        wait_for(has_come_to_rest, self._tell, 300, every=0.2)
 
     def _everybody_is_in(self) -> bool:
-        told = {event["name"] for event in self.events() if event["event"] == "assigned"}
-        return self.clients.keys() <= told
+        """Whether all that run have been assigned something, and now own each partition once by their own words."""
+        words = [self.words(name) for name in self.clients.keys() - self._paused]
+        if not all(any(event["event"] == "assigned" for event in each) for each in words):
+            return False
+        owned = sorted(partition for each in words for _, partition in each[-1]["owned"])
+        return not words or not self._owns or owned == list(range(self.partitions))
+
+    def _tell(self) -> str:
+        latest = {name: self.words(name)[-1:] for name in self.clients}
+        return f"{self.group} to come to rest; of {self.partitions} partitions they say {latest}"
 
     def close(self) -> None:
         """Stop what still runs."""
         for process in self._processes:
             process.kill()
+
+
+def _read_events(log: Path) -> list[dict[str, Any]]:
+    lines = log.read_text(errors="replace").splitlines() if log.exists() else []
+    return [json.loads(line) for line in lines if line.startswith("{")]
 
 
 Play = Callable[[Stage], None]

@@ -22,6 +22,18 @@ _LEFT_SHARE = re.compile(r"\[GroupId (?P<group>.+?)\].* left the share group")
 _EPOCH_TARGET = re.compile(r"\[GroupId (?P<group>.+?)\].*Computed .*?target assignment for epoch (?P<number>\d+)")
 _MOVED_ON = re.compile(r"\[GroupId (?P<group>.+?)\].*new assignment state: epoch=(?P<number>-?\d+)")
 
+#: By itself, at its session's end, or replaced by another with its instance id; in classic groups and in newer ones,
+#: whichever protocol the member itself speaks.
+_DEPARTED = (
+    re.compile(r"\[Group(?:Id)? (?P<group>.+?)\] (?:Static m|Dynamic m|M)ember .* has left group through explicit"),
+    re.compile(r"Member \S+ in group (?P<group>.+?) has failed, removing it from the group"),
+    re.compile(r"unknown member id joins group (?P<group>.+?) in \w+ state\. Replacing previously mapped member"),
+    re.compile(r"\[GroupId (?P<group>.+?)\] (?:Static m|M)ember .* left the (?:consumer|share) group"),
+    re.compile(r"\[GroupId (?P<group>.+?)\] Member \S+ fenced from the group because"),
+)
+#: A static member of a newer group that closes stays one of its members.
+_STAYS = "temporarily left"
+
 Place = tuple[str, int]
 
 #: Two heartbeats of 3 s: a group stable for less was not stable (the catalogue's rule for one logical rebalance).
@@ -80,6 +92,18 @@ def read_steps(lines: Iterable[str], group: str) -> Steps:
         _read_classic(steps, line, group, at_ms)
         _read_epochs(steps, line, group, at_ms)
     return steps
+
+
+def departures(lines: Iterable[str], group: str) -> int:
+    """Count who left a group, or was put out or replaced, by a broker's log.
+
+    A member that was put out because its machine stood still, and came back, is one of them.
+    """
+    return sum(
+        any((match := pattern.search(line)) and match["group"] == group for pattern in _DEPARTED)
+        for line in lines
+        if group in line and _STAYS not in line
+    )
 
 
 def _read_classic(steps: Steps, line: str, group: str, at_ms: int) -> None:
