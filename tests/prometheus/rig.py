@@ -4,19 +4,31 @@ from __future__ import annotations
 
 import json
 import subprocess
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterable, Iterator, Mapping
 from contextlib import contextmanager
 from dataclasses import dataclass
 from datetime import UTC, datetime
+from itertools import groupby
 from pathlib import Path
-from typing import Any
+from typing import Any, TypeVar
 from urllib.request import Request, urlopen
 
 from rebalance_deploy.observability import Server, alertmanager, find_tool, prometheus, receiving
 from waiting import wait_for
 
-__all__ = ["Inbox", "Server", "alertmanager", "ask", "post_alerts", "prometheus", "run_tool", "webhook_receiver"]
+__all__ = [
+    "Inbox",
+    "Server",
+    "alertmanager",
+    "ask",
+    "post_alerts",
+    "prometheus",
+    "run_tool",
+    "webhook_receiver",
+    "without_repeats",
+]
 
+T = TypeVar("T")
 DEPLOY = Path(__file__).parents[2] / "deploy"
 RULES = DEPLOY / "prometheus" / "rules"
 
@@ -55,6 +67,11 @@ def webhook_receiver() -> Iterator[Inbox]:
     received: list[Received] = []
     with receiving(lambda path, body: received.append(Received(path, body))) as url:
         yield Inbox(url, received)
+
+
+def without_repeats(told: Iterable[T]) -> list[T]:
+    """Return what was told, once where the same came again: Alertmanager repeats what was not answered in time."""
+    return [each for each, _ in groupby(told)]
 
 
 def run_tool(name: str, *arguments: str | Path, text: str | None = None) -> subprocess.CompletedProcess[str]:

@@ -12,7 +12,18 @@ from urllib.parse import unquote
 
 import pytest
 
-from prometheus.rig import DEPLOY, Inbox, Server, alertmanager, ask, now, post_alerts, run_tool, webhook_receiver
+from prometheus.rig import (
+    DEPLOY,
+    Inbox,
+    Server,
+    alertmanager,
+    ask,
+    now,
+    post_alerts,
+    run_tool,
+    webhook_receiver,
+    without_repeats,
+)
 from rebalance_deploy.observability import write_alertmanager_config
 from waiting import wait_for
 
@@ -221,10 +232,9 @@ def test_one_page_per_incident(office: Office) -> None:
     def is_mine(event: Any) -> bool:
         return bool(event["dedup_key"] == opened["dedup_key"])
 
-    wait_for(find_end, "PagerDuty's incident is closed", 30)
-    told = [
-        each["payload"]["summary"] for each in office.inbox.bodies("/pagerduty") if each["payload"]["group"] == cluster
-    ]
+    wait_for(find_end, "PagerDuty's incident is closed")
+    bodies = office.inbox.bodies("/pagerduty")
+    told = without_repeats(each["payload"]["summary"] for each in bodies if each["payload"]["group"] == cluster)
     assert len(told) == 2
     assert told[0] == "[FIRING] g: Finding in words"
     assert told[1].startswith("[RESOLVED] g: ")
@@ -236,10 +246,10 @@ def test_a_ticket_that_becomes_a_page_is_one_incident_in_the_channel(office: Off
 
     def told() -> list[str]:
         messages = [each["attachments"][0] for each in office.inbox.bodies("/slack")]
-        return [each["title"] for each in messages if f"cluster%3D%22{cluster}%22" in each["text"]]
+        return without_repeats(each["title"] for each in messages if f"cluster%3D%22{cluster}%22" in each["text"])
 
     def await_titles(*titles: str) -> None:
-        wait_for(lambda: told() == list(titles), told, 30)
+        wait_for(lambda: told() == list(titles), told)
 
     ticket = alert("Finding", "warning", cluster, "g", startsAt=STARTED)
     ticket["annotations"] = {"summary": "the ticket"}
@@ -326,7 +336,7 @@ def test_inhibition(office: Office, loud: dict[str, Any], muted: dict[str, Any],
         office.inbox.await_body("/alerts", f'"summary": "{each["annotations"]["summary"]}"')
     if inhibited:
         # Alertmanager takes alerts up for what they mute in a thread of its own, which may come last.
-        wait_for(lambda: await_status(office, muted)["inhibitedBy"], "the alert to be muted", 60)
+        wait_for(lambda: await_status(office, muted)["inhibitedBy"], "the alert to be muted")
     else:
         assert await_status(office, muted)["inhibitedBy"] == []
     assert await_status(office, heard)["inhibitedBy"] == []
@@ -342,7 +352,7 @@ def await_status(office: Office, wanted: dict[str, Any]) -> dict[str, Any]:
                 return status
         return None
 
-    found = wait_for(find, f"a decision about {wanted['labels']}", 30)
+    found = wait_for(find, f"a decision about {wanted['labels']}")
     assert found is not None
     return found
 
@@ -382,7 +392,7 @@ def test_resolution(office: Office) -> None:
             e for e in office.inbox.bodies("/pagerduty") if e["event_action"] == "resolve" and e["dedup_key"] == key
         ]
 
-    wait_for(find_end, "PagerDuty's incident is closed", 30)
+    wait_for(find_end, "PagerDuty's incident is closed")
 
 
 def test_a_hostile_name_stays_text(office: Office) -> None:
