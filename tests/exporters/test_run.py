@@ -61,9 +61,9 @@ def serving(config: ExportConfig) -> Iterator[httpx.Client]:
 
 
 def make_config(bootstrap: str, prefix: str) -> ExportConfig:
-    """Settings for this machine and any free port."""
-    kafka = {"bootstrap.servers": bootstrap}
-    return ExportConfig(kafka=kafka, listen_host="127.0.0.1", listen_port=0, topic_prefix=prefix)
+    """Settings for this machine and any free port; what the stream said holds, however long this machine takes."""
+    fixed = {"listen_host": "127.0.0.1", "listen_port": 0, "stale_after_seconds": 3_600.0}
+    return ExportConfig(kafka={"bootstrap.servers": bootstrap}, topic_prefix=prefix, **fixed)
 
 
 def create_own_topics(bootstrap: str, prefix: str, partitions: int = 2) -> None:

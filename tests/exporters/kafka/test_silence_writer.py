@@ -34,7 +34,7 @@ pytestmark = pytest.mark.broker
 PREFIX = "silences-test."
 
 
-@pytest.fixture
+@pytest.fixture(autouse=True)
 def patient(monkeypatch: pytest.MonkeyPatch) -> None:
     """Let brokers take their time to answer."""
     for name, seconds in (("_DELIVERY_SECONDS", 60.0), ("_ASK_SECONDS", 15.0)):
@@ -58,7 +58,6 @@ def exporting(broker: EmbeddedKafka, prefix: str = PREFIX) -> Iterator[tuple[Vie
         reader.stop()
 
 
-@pytest.mark.usefixtures("patient")
 def test_a_silence_of_one_is_a_silence_of_all(broker: EmbeddedKafka) -> None:
     """Two exporters that run, and one that starts afterwards; ended, it is so for all."""
     for name in TOPICS:
@@ -90,7 +89,6 @@ def test_an_exporter_does_without_the_topic(broker: EmbeddedKafka) -> None:
         writer.write(SILENCE)
 
 
-@pytest.mark.usefixtures("patient")
 def test_whether_the_exporter_may_write_is_known_before(make_broker: Callable[..., EmbeddedKafka]) -> None:
     """Of a topic that it may write to, one that it may not, and one that is missing; the brokers are asked once."""
     broker = make_broker(**AUTHORIZED)

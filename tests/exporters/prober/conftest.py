@@ -2,10 +2,13 @@
 
 import pytest
 
+#: Longer than a busy machine gives brokers no time to answer.
+PATIENCE_SECONDS = 120
 
-@pytest.fixture
+
+@pytest.fixture(autouse=True)
 def patient(monkeypatch: pytest.MonkeyPatch) -> None:
-    """Let brokers take their time to answer: for tests in which the prober has nothing to complain of."""
-    for name in ("brokers.REQUEST_SECONDS", "topics.REQUEST_SECONDS"):
-        monkeypatch.setattr(f"rebalance_exporters.prober.{name}", 20)
-    monkeypatch.setattr("rebalance_kafka.follower._REQUEST_SECONDS", 20)
+    """Let brokers take their time to answer; a test of those that do not sets times of its own."""
+    for name in ("brokers.REQUEST_SECONDS", "brokers._START_SECONDS", "topics.REQUEST_SECONDS"):
+        monkeypatch.setattr(f"rebalance_exporters.prober.{name}", PATIENCE_SECONDS)
+    monkeypatch.setattr("rebalance_kafka.follower._REQUEST_SECONDS", PATIENCE_SECONDS)

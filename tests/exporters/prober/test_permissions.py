@@ -38,7 +38,7 @@ from rebalance_streaming.cluster import Cluster
 from rebalance_streaming.config import StreamConfig
 from waiting import wait_for
 
-pytestmark = [pytest.mark.broker, pytest.mark.usefixtures("patient")]
+pytestmark = pytest.mark.broker
 
 DOCUMENT = Path(__file__).parents[3] / "docs" / "permissions.md"
 PREFIX = "rebalance-monitor."

@@ -20,8 +20,9 @@ from queue import Empty, Queue
 SPEC = json.loads(sys.argv[1])
 REPORTS = {"topic": SPEC["reports"], "interval_seconds": SPEC["interval_seconds"]}
 LOOK_SECONDS = 0.05
-CLOSE_SECONDS = 90.0
-THREADS_END_SECONDS = 60.0
+CLOSE_SECONDS = 600.0
+THREADS_END_SECONDS = 120.0
+OUTBOX_CAPACITY = 10_000
 
 
 def tell(event, **more):
@@ -88,6 +89,13 @@ def time_reporter():
     for name in ("announce_close", "await_end"):
         setattr(reporter.Reporter, name, timed(getattr(reporter.Reporter, name)))
     return spent
+
+
+def enlarge_outbox():
+    """Let nothing be dropped, however long a busy machine takes to bring the broker back."""
+    from rebalance_exporters.reporters.outbox import Outbox
+
+    Outbox.__init__.__kwdefaults__.update(capacity=OUTBOX_CAPACITY, most_bytes=OUTBOX_CAPACITY << 20)
 
 
 class TellingHandler(logging.Handler):
@@ -165,6 +173,7 @@ def main():
     threading.Thread(target=watch_machine, daemon=True).start()
     logging.getLogger().addHandler(TellingHandler())
     spent = time_reporter()
+    enlarge_outbox()
     orders = Queue()
     threading.Thread(target=read_orders, args=(orders,), daemon=True).start()
     consumer = make_confluent() if SPEC["library"] == "confluent" else make_kafka_python()

@@ -13,7 +13,7 @@ from exporters.terminal.pictures import CALM_ROW, HOSTILE, OVERVIEW
 PROGRAM = """
 from rebalance_deploy.cli import cli
 from rebalance_exporters.terminal import completion
-completion._TIMEOUT_SECONDS = 30
+completion._TIMEOUT_SECONDS = 600
 cli(prog_name='rebalance-monitor')
 """
 

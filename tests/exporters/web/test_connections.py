@@ -206,6 +206,7 @@ def test_who_reads_nothing_is_not_kept(monkeypatch: pytest.MonkeyPatch) -> None:
 @pytest.mark.waits
 def test_an_answer_may_take_longer_to_read_than_a_request_to_come(monkeypatch: pytest.MonkeyPatch) -> None:
     """Nothing is asked of the other side until the answer was read, to its end, however long that takes."""
+    monkeypatch.setattr(connections, "STALL_SECONDS", 600.0)
     looks: list[None] = []
 
     class Watched(Connections):
@@ -252,6 +253,7 @@ def test_unread_answers_are_bounded(monkeypatch: pytest.MonkeyPatch) -> None:
     Who comes last is answered, although it has read nothing yet either.
     """
     monkeypatch.setattr(web_server, "MAX_UNREAD_BYTES", 70_000_000)
+    monkeypatch.setattr(connections, "STALL_SECONDS", 600.0)
     with serving_much() as served, ExitStack() as stack:
         deaf = [ask_and_read_nothing(stack, served) for _ in range(5)]
         given_up: set[socket.socket] = set()
