@@ -11,10 +11,11 @@ from collections.abc import Mapping
 from pathlib import Path
 from typing import Any
 
-from confluent_kafka import Consumer, Producer, TopicPartition
+from confluent_kafka import Consumer, KafkaError, Message, Producer, TopicPartition
+
+from waiting import wait_for
 
 _PRODUCE = 0
-_DEADLINE_SECONDS = 30.0
 
 
 class MockCluster:
@@ -60,9 +61,19 @@ class MockCluster:
         found = []
         consumer = Consumer({"bootstrap.servers": self.bootstrap, "group.id": "test", "enable.partition.eof": True})
         consumer.assign([TopicPartition(topic, 0, 0)])
-        while (message := consumer.poll(_DEADLINE_SECONDS)) is not None and message.error() is None:
-            headers: Any = message.headers() or ()
-            found.append((message.key(), message.value(), dict(headers)))
+
+        def look() -> list[Message]:
+            return [message for message in (consumer.poll(1.0),) if message is not None]
+
+        while True:
+            # A message without a value is false.
+            (message,) = wait_for(look, f"the end of {topic}")
+            error = message.error()
+            if error is None:
+                headers: Any = message.headers() or ()
+                found.append((message.key(), message.value(), dict(headers)))
+            elif error.code() == KafkaError._PARTITION_EOF:
+                break
         consumer.close()
         return found
 

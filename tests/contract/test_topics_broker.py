@@ -27,7 +27,7 @@ def create(broker: EmbeddedKafka, settings: dict[str, str]) -> str:
 def end_of(broker: EmbeddedKafka, topic: str) -> int:
     admin = AdminClient({"bootstrap.servers": broker.bootstrap})
     place = TopicPartition(topic, 0)
-    return admin.list_offsets({place: OffsetSpec.latest()})[place].result(30).offset
+    return admin.list_offsets({place: OffsetSpec.latest()})[place].result(300).offset
 
 
 def send(broker: EmbeddedKafka, topic: str, values: list[bytes], **settings) -> list[KafkaError | None]:
@@ -37,7 +37,7 @@ def send(broker: EmbeddedKafka, topic: str, values: list[bytes], **settings) -> 
     for value in values:
         # A compacted topic takes nothing without a key.
         producer.produce(topic, key=b"k", value=value, on_delivery=lambda error, _: outcomes.append(error))
-    assert producer.flush(60) == 0
+    assert producer.flush(300) == 0
     return outcomes
 
 
