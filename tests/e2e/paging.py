@@ -32,11 +32,17 @@ def alerts(inbox: Inbox, name: str) -> list[dict[str, Any]]:
     return [each for body in inbox.bodies("/alerts") for each in body["alerts"] if each["labels"]["alertname"] == name]
 
 
+def has_all_lines(alert: dict[str, Any]) -> bool:
+    """Whether an alert says everything that a page has a line for; what is not known yet is left out of it."""
+    lines = "cause", "who", "change", "since", "impact", "scope", "now"
+    return all(alert["annotations"].get(line) for line in lines)
+
+
 def hold_page_is_whole(alert: dict[str, Any], exporter_url: str, group: str) -> None:
     """Cause, culprit, change, beginning, impact, scope, what to do, and the link to the group's page of the monitor."""
     told = alert["annotations"]
     assert alert["labels"] | {"cluster": "default", "group": group} == alert["labels"]
-    assert all(told[line] for line in ("cause", "who", "change", "since", "impact", "scope", "now"))
+    assert has_all_lines(alert), told
     assert told["explain_url"] == f"{exporter_url}/#/groups/default/{group}"
 
 

@@ -11,7 +11,8 @@ from contextlib import ExitStack, contextmanager, suppress
 from dataclasses import dataclass, field
 from pathlib import Path
 
-from confluent_kafka import Consumer, KafkaError, TopicPartition
+from confluent_kafka import Consumer, ConsumerGroupState, KafkaError, KafkaException, Message, TopicPartition
+from confluent_kafka.admin import AdminClient
 from prometheus_client.parser import text_string_to_metric_families
 
 from e2e.pages import page
@@ -80,13 +81,34 @@ class Watched:
         before = self.truth(spec.group).completed.copy()
         self.clients.pop(spec.client_id).terminate(60)
         if spec.group_instance_id is None:
-            self.await_generation(spec.group, before)
+            self._await_departure(spec, before)
 
     def kill(self, spec: ConsumerSpec) -> None:
         """Kill a consumer and wait until its session expired."""
         before = self.truth(spec.group).completed.copy()
         self.clients.pop(spec.client_id).kill()
-        self.await_generation(spec.group, before)
+        self._await_departure(spec, before)
+
+    def _await_departure(self, spec: ConsumerSpec, before: set[int]) -> None:
+        """Wait until the group completed a generation without a member.
+
+        If the member had lost its session before it was stopped, that generation may be there already: the group is
+        stable or empty then, without the member.
+        """
+        admin = AdminClient({"bootstrap.servers": self.broker.bootstrap, "log_level": 0})
+
+        def goes_on_without() -> bool:
+            try:
+                group = admin.describe_consumer_groups([spec.group])[spec.group].result()
+            except KafkaException:
+                return False
+            is_out = spec.client_id not in [each.client_id for each in group.members]
+            return is_out and group.state in (ConsumerGroupState.STABLE, ConsumerGroupState.EMPTY)
+
+        def has_gone_on() -> bool:
+            return bool(self.truth(spec.group).completed - before) or goes_on_without()
+
+        wait_for(has_gone_on, lambda: self._tell_of(spec.group), DEADLINE_SECONDS)
 
     def await_generation(self, group: str, before: set[int]) -> None:
         """Wait until the broker's log shows a completed generation that was not there before."""
@@ -204,9 +226,13 @@ def read_topic(
         partitions = consumer.list_topics(topic, timeout=60).topics[topic].partitions
         consumer.assign([TopicPartition(topic, partition, 0) for partition in partitions])
         left = set(partitions)
+
+        def look() -> list[Message]:
+            return [found for found in (consumer.poll(10),) if found is not None]
+
         while left:
-            message = consumer.poll(60)
-            assert message is not None, f"partitions {left} did not reach their end"
+            # A message without a value is false.
+            (message,) = wait_for(look, f"{topic}'s partitions {left} to be read to their end", DEADLINE_SECONDS)
             if error := message.error():
                 # Anything else, as a broker that does not answer for a moment, ends nothing.
                 if error.code() == KafkaError._PARTITION_EOF:

@@ -12,7 +12,7 @@ from prometheus_client.parser import text_string_to_metric_families
 
 from e2e.demos import demo
 from e2e.pages import page
-from e2e.paging import DOWN, FINDING, WATCHDOG, alerts, heard, hold_page_is_whole, paged
+from e2e.paging import DOWN, FINDING, WATCHDOG, alerts, has_all_lines, heard, hold_page_is_whole, paged
 from exporters.tables import every_metric
 from prometheus.rig import Inbox, run_tool
 from rebalance_deploy.demo.workload import SICK
@@ -86,8 +86,9 @@ def test_the_group_is_calm_once_the_advice_is_followed(tmp_path: Path) -> None:
 
 
 def told_of(inbox: Inbox, group: str) -> list[dict[str, Any]]:
-    """Return what was sent about findings of a group."""
-    return [each for each in alerts(inbox, FINDING) if each["labels"].get("group") == group]
+    """Return the whole pages that were sent about findings of a group: the first may come before all is known."""
+    found = (each for each in alerts(inbox, FINDING) if each["labels"].get("group") == group)
+    return [each for each in found if has_all_lines(each)]
 
 
 def check_metrics(text: str) -> subprocess.CompletedProcess[str]:

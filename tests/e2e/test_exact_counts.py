@@ -22,6 +22,8 @@ from waiting import wait_for
 pytestmark = [pytest.mark.e2e, pytest.mark.timeout(1_800)]
 
 SESSION_MS = 3_000
+#: Of a stop that nothing cuts on a machine that stands still for a while; in order it takes some seconds.
+STOP_SECONDS = 330
 
 
 def spec(group: str, name: str, library: str = "confluent-kafka", **settings: Any) -> ConsumerSpec:
@@ -34,7 +36,7 @@ def rig(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Iterator[Rig]:
     """A throw-away broker and a monitor of its own, which is told of services as a container of Kubernetes is."""
     for name, value in KUBERNETES.items():
         monkeypatch.setenv(name, value)
-    with running_rig(tmp_path) as running:
+    with running_rig(tmp_path, f"stream.stop_timeout_seconds={STOP_SECONDS - 30}") as running:
         yield running
 
 
@@ -58,8 +60,8 @@ def restart_fast(rig: Rig, group: str) -> None:
 
 
 def restart_static(rig: Rig, group: str) -> None:
-    """Restart a static member within its session: a replacement and no rebalance."""
-    static = dataclasses.replace(spec(group, "s"), group_instance_id=f"{group}-instance", session_timeout_ms=60_000)
+    """Restart a static member within its session, whose end nothing waits for: a replacement and no rebalance."""
+    static = dataclasses.replace(spec(group, "s"), group_instance_id=f"{group}-instance", session_timeout_ms=280_000)
     rig.start(static)
     before = rig.truth(group).generation
     rig.leave(static)
@@ -141,7 +143,7 @@ def test_every_rebalance_is_counted_once_whatever_happens_to_the_stream(rig: Rig
     assert len(after) >= 5
     assert sum(each.completed for each in after.values()) >= 20
 
-    assert rig.monitor.stream.process.terminate(45) == 0
+    assert rig.monitor.stream.process.terminate(STOP_SECONDS) == 0
     rig.monitor.stream.start()
     rig.leave(stayer)
     # Nobody is left whose session might still expire while the log is recorded.
