@@ -41,7 +41,7 @@ STORIES = Path(__file__).parents[1] / "golden" / "stories"
 RECORDINGS = ("held_interpreter-sick-1.jsonl", "poll_overrun-1.jsonl.gz", "reconciliation_stuck-1.jsonl.gz")
 
 CLUSTER = "default"
-_DEADLINE_SECONDS = 180
+_DEADLINE_SECONDS = 600
 
 
 @dataclass(frozen=True, slots=True)
