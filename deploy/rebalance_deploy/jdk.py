@@ -17,7 +17,7 @@ from rebalance_deploy.errors import UserError
 MINIMUM_VERSION = 17
 INSTALLED_JDKS = Path("/usr/lib/jvm")
 _INSTALL = "sudo apt-get install openjdk-17-jdk-headless"
-_ANSWER_TIMEOUT_SECONDS = 20
+_ANSWER_TIMEOUT_SECONDS = 60
 # "17.0.15", "25" and the old "1.8.0_392" all follow the word version, in quotes.
 _VERSION = re.compile(r'version "((?:1\.)?(\d+)[^"]*)"')
 
