@@ -28,6 +28,7 @@ from rebalance_deploy.processes import ChildProcess
 from rebalance_deploy.progress import Pace, StepProgress, figures_of, time_left
 from rebalance_deploy.settings import Sources
 from rebalance_exporters.config import ExportConfig
+from rebalance_kafka.backoff import Backoff
 
 PROCESSES = ("stream", "probe", "export")
 _RAN_WELL_SECONDS = 60.0
@@ -61,7 +62,7 @@ class Supervised:
     process: ChildProcess = field(init=False)
     _started: float = field(init=False)
     _proven: bool = field(init=False, default=False)
-    _pause_seconds: float = field(init=False, default=1.0)
+    _backoff: Backoff = field(init=False, default_factory=lambda: Backoff(1.0, _LONGEST_PAUSE_SECONDS))
 
     def start(self, *options: str) -> None:
         """Start the process, this once with further `options`.
@@ -85,11 +86,11 @@ class Supervised:
         if not self._proven:
             log = f", see {self.process.log_path}" if self.process.log_path else ""
             raise UserError(f"{self.name} ended with exit code {self.process.exit_code} at its start{log}")
-        say(f"{self.name} ended after {ran_seconds:.0f} s; starting it again in {self._pause_seconds:.0f} s")
-        if not stop.wait(self._pause_seconds):
-            # A run that went well for a while has earned a quick return.
-            longer = 2 * self._pause_seconds if ran_seconds < _RAN_WELL_SECONDS else 1.0
-            self._pause_seconds = min(longer, _LONGEST_PAUSE_SECONDS)
+        if ran_seconds >= _RAN_WELL_SECONDS:
+            self._backoff.succeed()
+        pause_seconds = self._backoff.fail()
+        say(f"{self.name} ended after {ran_seconds:.0f} s; starting it again in {pause_seconds:.0f} s")
+        if not stop.wait(pause_seconds):
             self.start()
 
 

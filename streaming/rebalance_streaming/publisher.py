@@ -9,13 +9,14 @@ from __future__ import annotations
 
 import time
 from collections.abc import Callable, Mapping
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from functools import partial
 from typing import NamedTuple
 
 from confluent_kafka import KafkaError, KafkaException, Message, Producer
 
 from rebalance_contract.epochs import RowWriter, writer_headers
+from rebalance_kafka.backoff import Backoff
 
 #: What librdkafka may hold; the rest waits here.
 _QUEUED_MESSAGES, _QUEUED_KIB = 20_000, 32_768
@@ -51,13 +52,12 @@ class _Pause:
     """Until when nothing is tried, by a steady clock."""
 
     until: float = 0.0
-    seconds: float = 0.0
+    backoff: Backoff = field(default_factory=lambda: Backoff(_FIRST_PAUSE_SECONDS, _LONGEST_PAUSE_SECONDS))
 
     def begin(self, now: float) -> None:
         """Begin a pause, unless one is on: what was sent together is refused together."""
         if now >= self.until:
-            self.seconds = min(_LONGEST_PAUSE_SECONDS, max(_FIRST_PAUSE_SECONDS, 2 * self.seconds))
-            self.until = now + self.seconds
+            self.until = now + self.backoff.fail()
 
 
 class Publisher:

@@ -23,6 +23,7 @@ from kafka.protocol.metadata import FindCoordinatorRequest
 from rebalance_exporters.prober.brokers import Answer, Brokers
 from rebalance_exporters.prober.tasks import describe
 from rebalance_exporters.prober.told import Offsets
+from rebalance_kafka.backoff import Backoff
 
 #: A group is asked about again after this long.
 AGAIN_SECONDS = 600.0
@@ -30,7 +31,7 @@ AGAIN_SECONDS = 600.0
 #: before those of its commits.
 PATIENCE_SECONDS = 30.0
 #: A group that got no answer is asked about again after the first of these, and each time after twice as long.
-FIRST_PAUSE_SECONDS, LONGEST_PAUSE_SECONDS = 5.0, 120.0
+FIRST_PAUSE_SECONDS, _LONGEST_PAUSE_SECONDS = 5.0, 120.0
 #: Groups asked about in one round, and where no commit of any group is read.
 _AT_ONCE, _ALL_AT_ONCE = 200, 1_000
 #: From these versions on one request takes many groups (KIP-699, KIP-709; brokers from 3.0 on).
@@ -49,19 +50,19 @@ class CommittedRound:
 
 @dataclass(slots=True)
 class _Turn:
-    """When a group is asked about next, and the pause since it last got no answer; 0 after one that it got."""
+    """When a group is asked about next, and how it is put off where nobody answers."""
 
     at: float
-    pause_seconds: float = 0.0
+    backoff: Backoff = field(default_factory=lambda: Backoff(FIRST_PAUSE_SECONDS, _LONGEST_PAUSE_SECONDS))
 
     def put_off(self, now: float) -> None:
         """Let the others go first: a coordinator that is away for long has many groups."""
-        self.pause_seconds = min(LONGEST_PAUSE_SECONDS, max(FIRST_PAUSE_SECONDS, 2 * self.pause_seconds))
-        self.at = now + self.pause_seconds
+        self.at = now + self.backoff.fail()
 
     def pass_on(self, at: float) -> None:
         """Note an answer."""
-        self.pause_seconds, self.at = 0.0, at
+        self.backoff.succeed()
+        self.at = at
 
 
 class CommittedAsker:

@@ -11,33 +11,14 @@ from dataclasses import dataclass
 from confluent_kafka import KafkaError
 
 from rebalance_exporters.prober.metrics import ProbeMetrics
+from rebalance_kafka.backoff import Backoff
 
-LONGEST_PAUSE_SECONDS = 30.0
+_LONGEST_PAUSE_SECONDS = 30.0
 _SAY_AGAIN_SECONDS = 300.0
 _GATHER_SECONDS = 0.1
 _LOOK_FOR_STOP_SECONDS = 0.5
 
 Say = Callable[[str], None]
-
-
-class Backoff:
-    """Pauses between attempts, in seconds: doubled at every failure, half of each left to chance."""
-
-    def __init__(self, first_seconds: float, chance: Callable[[], float] = random.random) -> None:
-        """`chance` gives a number from 0 to below 1."""
-        self._first = first_seconds
-        self._chance = chance
-        self._failures = 0
-
-    def succeed(self) -> None:
-        """Begin anew."""
-        self._failures = 0
-
-    def fail(self) -> float:
-        """Return how long to wait after one more failure."""
-        longest = min(LONGEST_PAUSE_SECONDS, self._first * 2.0 ** min(self._failures, 16))
-        self._failures += 1
-        return longest * (0.5 + 0.5 * self._chance())
 
 
 class Complaints:
@@ -99,7 +80,7 @@ class Task:
         self._metrics = metrics
         self._complaints = complaints
         self._wake = wake
-        self._backoff = Backoff(period_seconds)
+        self._backoff = Backoff(period_seconds, _LONGEST_PAUSE_SECONDS, random.random)
         metrics.errors.labels(what)
         metrics.health.expect(what, period_seconds)
 

@@ -15,6 +15,7 @@ from pyspark.errors import PySparkException, StreamingQueryException
 from pyspark.sql.streaming.query import StreamingQuery
 
 from rebalance_contract import QueryStatus
+from rebalance_kafka.backoff import Backoff
 from rebalance_streaming.diagnosis.process import DiagnosisError
 from rebalance_streaming.errors import StreamError
 from rebalance_streaming.spark.progress import CatchUp, QueryWatch
@@ -67,7 +68,7 @@ class SupervisedQuery:
         self._places = places
         self._query: StreamingQuery | None = None
         self._next_start = self._started = 0.0
-        self._failures = 0
+        self._backoff = Backoff(_FIRST_PAUSE_SECONDS, _LONGEST_PAUSE_SECONDS)
 
     @property
     def status(self) -> QueryStatus:
@@ -134,8 +135,10 @@ class SupervisedQuery:
 
     def _failed(self, reason: str) -> None:
         ran = time.monotonic() - self._started
-        self._query, self._failures = None, 1 if ran > _RECOVERED_SECONDS else self._failures + 1
-        pause = min(_LONGEST_PAUSE_SECONDS, _FIRST_PAUSE_SECONDS * 2 ** (self._failures - 1))
+        self._query = None
+        if ran > _RECOVERED_SECONDS:
+            self._backoff.succeed()
+        pause = self._backoff.fail()
         self._next_start = time.monotonic() + pause
         self.watch.status = replace(self.watch.status, restarts=self.status.restarts + 1, error=reason)
         self._notify(f"the {self.name} query ended: {reason}; it goes on where it was in {pause:.0f} s")

@@ -3,23 +3,7 @@
 import threading
 
 from rebalance_exporters.prober.metrics import ProbeMetrics
-from rebalance_exporters.prober.tasks import LONGEST_PAUSE_SECONDS, Backoff, Complaints, Task, Wake
-
-
-def test_pauses_double_up_to_the_longest():
-    """With no chance involved: 1, 2, 4 … seconds, never more than 30, and 1 again after a success."""
-    backoff = Backoff(2.0, chance=lambda: 0.0)
-    assert [backoff.fail() for _ in range(6)] == [1.0, 2.0, 4.0, 8.0, 15.0, 15.0]
-    for _ in range(5000):
-        assert backoff.fail() == LONGEST_PAUSE_SECONDS / 2
-    backoff.succeed()
-    assert backoff.fail() == 1.0
-
-
-def test_chance_spreads_a_pause_over_its_upper_half():
-    """So that many probers do not return together."""
-    assert Backoff(4.0, chance=lambda: 0.5).fail() == 3.0
-    assert 2.0 <= Backoff(4.0).fail() < 4.0
+from rebalance_exporters.prober.tasks import Complaints, Task, Wake
 
 
 def test_a_sentence_is_said_once_and_counted_always():
