@@ -31,7 +31,8 @@ GROUP ?= payments-enricher
 ONLY ?=
 PLAY ?=
 MINUTES ?= 30
-SEED ?= 0
+# Another one each day, with room for the values of a night behind it.
+SEED ?= $(shell echo $$(($$(date +%s) / 86400 * 1000000)))
 
 .DEFAULT_GOAL := help
 .PHONY: help pictures setup demo test test-all accuracy faults fuzz charts lint format type unit unit-streaming unit-others component-test jvm-test spark-test broker-test e2e bench docs lock audit release clean
@@ -78,7 +79,7 @@ faults fuzz: WORKERS = 0
 faults: setup tools ## Every fault with all its rounds, about an hour; writes docs/reliability.md. ONLY=broker: of such names
 	FAULTS_REPORT=1 $(PYTEST) -m faults $(if $(ONLY),-k "$(ONLY)")
 
-fuzz: setup ## Made-up client metrics and rows, each for MINUTES=30 of processor time, beginning with SEED=0
+fuzz: setup ## Made-up client metrics and rows, each for MINUTES=30 of processor time, beginning with SEED, by default one of the day
 	FAULTS_REPORT=1 FUZZ_MINUTES=$(MINUTES) FUZZ_SEED=$(SEED) $(PYTEST) tests/fuzz -k nonsense
 
 TOOLS = $(or $(REBALANCE_MONITOR_CACHE),$(or $(XDG_CACHE_HOME),$(HOME)/.cache)/rebalance-monitor)/tools
