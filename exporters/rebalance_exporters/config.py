@@ -60,7 +60,9 @@ class ExportConfig:
         100, "The most members of a group that get series, where `collect_members` is on."
     )
     keep_rebalances: int = setting(
-        2_000, "How many of the latest rebalances the API can show, over all groups; `report` reaches back as far."
+        20_000,
+        "How many of the latest rebalances the API can show, over all groups; `report` reaches back as far. 1,000 of "
+        "groups with a few members take some 2 MB.",
     )
     collect_partitions: bool = setting(False, "A lag series per partition too.")
     collect_members: bool = setting(False, "Heartbeat and poll series per member, where clients report.")

@@ -24,9 +24,9 @@ from rebalance_exporters.state.changes import ChangedItem, ChangeLog, Kind
 from rebalance_exporters.state.kept import (
     GroupKey,
     KeptFindings,
-    KeptImpact,
     KeptRebalance,
     KeptRebalances,
+    keep_impact,
     keep_rebalance,
 )
 from rebalance_exporters.state.late_events import LateEvents
@@ -331,7 +331,7 @@ class View:
         kept = keep_rebalance(rebalance, value)
         known = self._rebalances.get(kept.group, kept.rebalance_id)
         self._rebalances.put(kept)
-        if known is None or known.text != value:
+        if known is None or known.text != kept.text:
             self._note("rebalance", kept.group, kept.rebalance_id)
             self._note("group", kept.group)
 
@@ -377,7 +377,7 @@ class View:
             return
         check_key(key, *identity, impact.rebalance_id)
         self._truncated[IMPACT] += impact.is_truncated
-        if self._rebalances.put_impact(identity, impact.rebalance_id, KeptImpact(value, impact.lost_partition_ms)):
+        if self._rebalances.put_impact(identity, impact.rebalance_id, keep_impact(impact, value)):
             self._note("rebalance", identity, impact.rebalance_id)
 
     def _apply_finding(self, key: bytes, value: bytes | None, *, is_new: bool) -> None:
