@@ -1,0 +1,45 @@
+"""Writes the dashboards so that Grafana 9.4 shows them: `python -m dashboards_for_grafana_9 FOLDER`.
+
+They are for Grafana 10 and newer. Where none is to be had, pictures are taken from a 9.4 built from source: it knows
+the kind of a table's cells under an older name, and cannot wrap texts.
+"""
+
+from __future__ import annotations
+
+import json
+import sys
+from collections.abc import Iterable
+from pathlib import Path
+from typing import Any
+
+BOARDS = Path(__file__).parents[1] / "grafana" / "dashboards"
+#: `custom.displayMode` of 9.4 for type and mode of `custom.cellOptions`.
+_MODES = {
+    ("color-background", "basic"): "color-background-solid",
+    ("color-background", "gradient"): "color-background",
+    ("color-text", None): "color-text",
+}
+
+
+def translate(panels: Iterable[dict[str, Any]]) -> None:
+    """Give the cells of tables the older name for their kind, in panels and in those of folded rows."""
+    for panel in panels:
+        translate(panel.get("panels", ()))
+        for override in panel.get("fieldConfig", {}).get("overrides", ()):
+            for each in override["properties"]:
+                if each["id"] == "custom.cellOptions":
+                    kind = each["value"]["type"], each["value"].get("mode")
+                    each |= {"id": "custom.displayMode", "value": _MODES.get(kind, "auto")}
+
+
+def main(folder: Path) -> None:
+    """Write every dashboard."""
+    folder.mkdir(parents=True, exist_ok=True)
+    for path in sorted(BOARDS.glob("*.json")):
+        board = json.loads(path.read_text())
+        translate(board["panels"])
+        (folder / path.name).write_text(json.dumps(board))
+
+
+if __name__ == "__main__":
+    main(Path(sys.argv[1]))
