@@ -1,5 +1,8 @@
 """What tests of the prober share."""
 
+import gc
+from collections.abc import Iterator
+
 import pytest
 
 #: Longer than a busy machine gives brokers no time to answer.
@@ -12,3 +15,10 @@ def patient(monkeypatch: pytest.MonkeyPatch) -> None:
     for name in ("brokers.REQUEST_SECONDS", "brokers._START_SECONDS", "topics.REQUEST_SECONDS"):
         monkeypatch.setattr(f"rebalance_exporters.prober.{name}", PATIENCE_SECONDS)
     monkeypatch.setattr("rebalance_kafka.follower._REQUEST_SECONDS", PATIENCE_SECONDS)
+
+
+@pytest.fixture
+def collect_sockets() -> Iterator[None]:
+    """Let what a test left behind be collected in the test itself, not in one that minds."""
+    yield
+    gc.collect()

@@ -2,13 +2,10 @@
 
 from __future__ import annotations
 
-import gc
-import socket
 import threading
 import time
 import urllib.request
 import uuid
-from collections.abc import Iterator
 from contextlib import ExitStack
 from typing import Any, Self
 
@@ -31,22 +28,14 @@ from making_topics import create_topic
 from rebalance_contract import CommitActivity, GroupLag, GroupSnapshot, Member, Probe, TopicCommits, TopicLag, encode
 from rebalance_deploy.embedded.kafka import SHORT_SESSION
 from rebalance_devtools.stories.stage import find_coordinator
-from rebalance_exporters.errors import ExporterError
-from rebalance_exporters.prober.run import run
 from waiting import wait_for
 
 pytestmark = [
     pytest.mark.broker,
     # kafka-python leaves the socket of a refused connection to the garbage collector.
     pytest.mark.filterwarnings("ignore::pytest.PytestUnraisableExceptionWarning"),
+    pytest.mark.usefixtures("collect_sockets"),
 ]
-
-
-@pytest.fixture(autouse=True)
-def _collect_sockets() -> Iterator[None]:
-    """Let what a test left behind be collected in the test itself, not in one that minds."""
-    yield
-    gc.collect()
 
 
 @pytest.fixture
@@ -531,24 +520,3 @@ def test_groups_that_are_hidden_are_missed(make_broker, name):
             )
     # It may not end in an orderly way either.
     broker.kill()
-
-
-def test_an_unreachable_broker_is_one_sentence(monkeypatch):
-    """Within seconds, naming the setting to check."""
-    monkeypatch.setattr("rebalance_exporters.prober.brokers._START_SECONDS", 1.0)
-    with pytest.raises(ExporterError, match=r"127\.0\.0\.1:1 within .*check kafka\.bootstrap\.servers"):
-        run(make_config("127.0.0.1:1", "x."), threading.Event(), lambda _: None)
-
-
-def test_a_port_in_use_is_one_sentence():
-    """Before any broker is asked."""
-    with socket.create_server(("127.0.0.1", 0)) as taken:
-        port = taken.getsockname()[1]
-        with pytest.raises(ExporterError, match=f"cannot listen on 127.0.0.1 port {port} .*probe.listen_port"):
-            run(make_config("127.0.0.1:1", "x.", listen_port=port), threading.Event(), lambda _: None)
-
-
-def test_wrong_settings_are_told_together():
-    """Nothing starts with them."""
-    with pytest.raises(ExporterError, match=r"bootstrap\.servers.*period_seconds"):
-        run(make_config("", "x.", period_seconds=9), threading.Event(), lambda _: None)
