@@ -41,7 +41,7 @@ class Picture(NamedTuple):
 
 SHOWN = (
     Picture("page-fleet"),
-    Picture("page-group", _ADVISED, (1280, 1690)),
+    Picture("page-group", _ADVISED, (1280, 1210)),
     Picture("page-phone", _ADVISED, _PHONE, dark=True),
 )
 
