@@ -20,10 +20,14 @@ stand for. A message is a symptom: most are printed for several causes, so each 
 
 `rebalance-monitor why "MESSAGE"` finds the entry of a line, or of a piece of one, and says what the monitor knows of
 the group; with `--file LOG` (also `.gz`) or from a pipe it counts the messages of a log. The search field of the live
-page and `/api/v1/messages?text=` find single lines too.
+page and `/api/v1/messages?text=` find lines and stack traces too.
 
 This page is generated from `exporters/rebalance_exporters/messages/messages.toml`; change the text there, then run
 `python -m rebalance_devtools.docs.messages docs/messages.md`.
+
+A message with `{{error}}` or `{{reason}}` in it means what stands there, where that is a message of this page too, and
+what it is listed under where it is not: the same text is printed for a member that lost its place, a coordinator that
+moved, and a timeout. Of a stack trace all lines are searched, and it counts once.
 
 `{{names}}` stand for what varies. Versions are those whose sources have the text, searched at every released tag; "and
 later" means up to the newest that was looked at:
@@ -79,7 +83,8 @@ def _section(meaning: Meaning, messages: list[Message]) -> Iterator[str]:
         for place, printer in enumerate(message.printed):
             text = _code(message.text) if place == 0 else "same"
             yield f"| {text} | {printer.client.name} | {printer.versions} | {printer.file} |"
-    yield "\n| may stand for | when |\n|---|---|"
+    if meaning.causes:
+        yield "\n| may stand for | when |\n|---|---|"
     for cause in meaning.causes:
         yield f"| [{cause.diagnosis}](diagnoses.md#{cause.diagnosis}) | {_cell(cause.when)} |"
     yield f"\n*Look at.* {' '.join(meaning.look_at)}"

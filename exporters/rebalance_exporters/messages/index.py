@@ -6,15 +6,17 @@ The data is messages.toml, read once and held against itself: what an entry name
 from __future__ import annotations
 
 import functools
+import re
 import tomllib
 from collections.abc import Mapping
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from importlib import resources
 from typing import Any
 
 from rebalance_contract.api_messages import MessageCause, MessagePrinter, MessageRow, MessageSetting
 
 _FILE = "messages.toml"
+_WHY = re.compile(r"\{(?:error|reason)\}")
 
 
 @dataclass(frozen=True, slots=True)
@@ -38,7 +40,11 @@ class PossibleCause:
 
 @dataclass(frozen=True, slots=True)
 class Meaning:
-    """What messages say. `ordinary`: healthy groups print it too. `settings` by the names of the Java client."""
+    """What messages say. `ordinary`: healthy groups print it too. `settings` by the names of the Java client.
+
+    `with_error` are ids of meanings by those of an {error} or {reason} in the text: what both say together. Where it
+    has none, what the error or reason says is all that counts.
+    """
 
     id: str
     title: str
@@ -47,6 +53,7 @@ class Meaning:
     causes: tuple[PossibleCause, ...]
     look_at: tuple[str, ...]
     settings: Mapping[str, str]
+    with_error: Mapping[str, str]
 
 
 @dataclass(frozen=True, slots=True)
@@ -71,6 +78,13 @@ class Message:
     text: str
     meaning: Meaning
     printed: tuple[Printer, ...]
+
+    def because(self, cause: Message, meanings: Mapping[str, Meaning]) -> Message:
+        """Return the message with another one in its last {error} or {reason}, and what it means then."""
+        together = self.meaning.with_error.get(cause.meaning.id)
+        start, end = list(_WHY.finditer(self.text))[-1].span()
+        text = f"{self.text[:start]}{cause.text}{self.text[end:]}"
+        return replace(self, text=text, meaning=cause.meaning if together is None else meanings[together])
 
     def row(self) -> MessageRow:
         """Return the entry as the API tells it, with settings as its clients call them."""
@@ -113,6 +127,9 @@ def read_index() -> Index:
     clients = {name: Client(id=name, **entry) for name, entry in data["clients"].items()}
     meanings = {name: _meaning(name, entry) for name, entry in data["meanings"].items()}
     messages = tuple(_message(entry, clients, meanings) for entry in data["messages"])
+    named = {key for each in meanings.values() for pair in each.with_error.items() for key in pair}
+    if unknown := named - meanings.keys():
+        raise ValueError(f"{_FILE}: with_error names {sorted(unknown)}, which are no meanings")
     ids = [each.id for each in messages]
     if twice := {each for each in ids if ids.count(each) > 1}:
         raise ValueError(f"{_FILE}: several messages have the id {sorted(twice)}")
@@ -125,9 +142,10 @@ def _meaning(name: str, entry: Mapping[str, Any]) -> Meaning:
         title=entry["title"],
         meaning=" ".join(entry["meaning"].split()),
         ordinary=entry.get("ordinary", False),
-        causes=tuple(PossibleCause(**cause) for cause in entry["causes"]),
+        causes=tuple(PossibleCause(**cause) for cause in entry.get("causes", ())),
         look_at=tuple(entry["look_at"]),
         settings=entry.get("settings", {}),
+        with_error=entry.get("with_error", {}),
     )
 
 

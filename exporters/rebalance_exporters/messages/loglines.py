@@ -1,28 +1,19 @@
 """What stands in a line of a log beside the message: when, of which group, and which client wrote it.
 
-Loggers differ, so this looks for the forms that are in use and answers null where there is none of them. Times stay as
-they are written: most logs do not say in which zone.
+Loggers differ, so this looks for the forms that are in use and answers null where there is none of them.
 """
 
 from __future__ import annotations
 
-import datetime as dt
 import re
 from collections.abc import Iterable
 from dataclasses import dataclass
 
 from rebalance_exporters.messages.matching import Hit
+from rebalance_exporters.messages.times import read_time
 
-#: Where a time may stand.
-_HEAD = 2_000
 _LONGEST_NAME = 255
 
-_DATE = re.compile(r"\d{4}[-/]\d\d[-/]\d\d[T ]\d\d:\d\d:\d\d(?:[.,]\d{1,9})?(?:Z|[+-]\d\d:?\d\d)?")
-_SYSLOG = re.compile(r"\b[A-Z][a-z][a-z] [ \d]\d \d\d:\d\d:\d\d")
-_TIME = re.compile(r"\b\d\d:\d\d:\d\d(?:[.,]\d{1,9})?")
-# librdkafka writes %LEVEL|SECONDS.MILLISECONDS|FACILITY|; a JSON log often has milliseconds since 1970.
-_RDKAFKA = re.compile(r"%\d\|(\d{10})\.(\d{3})\|")
-_EPOCH_MS = re.compile(r'"(?:ts|time|timestamp|@timestamp)": ?"?(\d{13})\b')
 _RDKAFKA_NAME = re.compile(r"\|([^|\s]{1,255})#(?:consumer|producer)-\d+\|")
 
 _GROUP_FIELDS = ("groupid", "group_id", "group.id", "group")
@@ -48,23 +39,6 @@ def read_origin(line: str, hits: Iterable[Hit]) -> Origin:
     group = _read_field(line, _GROUP_FIELDS) or places.get("group")
     client = _read_field(line, _CLIENT_FIELDS) or _read_rdkafka(line) or places.get("client") or places.get("member")
     return Origin(read_time(line), _cut(group), _cut(client))
-
-
-def read_time(line: str) -> str | None:
-    """Return the time of a line as it is written; seconds since 1970 as a date in UTC."""
-    head = line[:_HEAD]
-    if found := _DATE.search(head):
-        return found[0]
-    if found := _RDKAFKA.search(head):
-        return _moment(int(found[1]) * 1000 + int(found[2]))
-    if found := _EPOCH_MS.search(head):
-        return _moment(int(found[1]))
-    found = _SYSLOG.search(head) or _TIME.search(head)
-    return None if found is None else found[0]
-
-
-def _moment(at_ms: int) -> str:
-    return f"{dt.datetime.fromtimestamp(at_ms / 1000, dt.UTC):%Y-%m-%dT%H:%M:%S.%f}"[:-3] + "Z"
 
 
 def _read_rdkafka(line: str) -> str | None:

@@ -1,8 +1,12 @@
 """Finds the entry of a line, a piece of one, or what a person remembers of one.
 
 A text is cut at its places into literals. A line matches when it has all of them, one after the other: case, blanks and
-kinds of quotes do not count, and whatever stands before or behind does not either. Only `str.find` looks for them, each
-from where the one before ended, so the time is linear in the line and no line can make it long.
+kinds of quotes do not count, and whatever stands before or behind does not either, unless it belongs to the same word.
+Only `str.find` looks for them, each from where the one before ended, so the time is linear in the line and no line can
+make it long.
+
+Of several texts in a line the longest counts. Where it ends in an {error} or a {reason}, what the index knows of that
+decides what it means. A text of several lines, as a stack trace, is searched line by line.
 
 A piece is what shares at least four words in a row with a text, is part of one, or ends inside of one. Anything else is
 not known; the entries nearest to it are those that share most of its rare words.
@@ -19,10 +23,13 @@ from dataclasses import dataclass
 
 from rebalance_contract.api_messages import MessageMatch
 from rebalance_exporters.messages.index import Message, read_index
+from rebalance_exporters.messages.times import is_dated
 
-#: What is looked at of a text that a person gives.
-TEXT_LIMIT = 4_096
+#: What is looked at of a text that a person gives: for whole messages, and as one line or for a piece of one.
+LONGEST_TEXT, TEXT_LIMIT = 65_536, 4_096
 
+_SEPARATORS = re.compile("[ \"']")
+_TOKEN = re.compile("[a-z0-9]+")
 _PLACE = re.compile(r"\{([a-z0-9]+)\}")
 # Quotes as editors and chats rewrite them, and as JSON escapes them.
 _QUOTES = str.maketrans(
@@ -30,10 +37,18 @@ _QUOTES = str.maketrans(
 )
 _ESCAPES = (('\\"', '"'), ("\\n", " "), ("\\t", " "), ("\\r", " "))
 _EDGES = ".,:;()[]{}<>\"'!?|=*"
+#: Letters that make another word of a text beside them. In front an underscore does not: RD_KAFKA_RESP_ERR_ and Errors
+#: are prefixes of the same codes.
+_BEFORE = frozenset("abcdefghijklmnopqrstuvwxyz0123456789")
+_BEHIND = _BEFORE | {"_"}
+#: Places that say why, how many of them are followed where one is in another, and of how many messages they are read.
+_DECIDING, _DEPTH, _CONSIDERED = ("error", "reason"), 2, 3
 _GRAM = 4
 _SHORTEST_PIECE = 4
 _SHORTEST_CUT = 16
 _LISTED = 5
+_LONGEST_NAME = 256
+_LEVELS = frozenset(("trace", "debug", "info", "warn", "warning", "error"))
 #: Of the weight of a text's words, so much has to be in an entry to be called near. A word that no entry has weighs
 #: about as much as an average one of theirs, and speaks against every entry.
 _NEAR, _FOREIGN = 0.35, 3.0
@@ -47,11 +62,17 @@ _COMMON = frozenset(_COMMON_WORDS.split())
 
 @dataclass(frozen=True, slots=True)
 class Hit:
-    """A message found in a line, with what stands in its places; `weight` is the length of what was recognised."""
+    """A message found in a line, with what stands in its places; `weight` is the length of what was recognised.
+
+    `why` is all that stands where the text has its last {error} or {reason}, null where it has none; `inner` are the
+    ids of the messages that were found in it, the outermost first.
+    """
 
     message: Message
     places: Mapping[str, str]
     weight: int
+    why: str | None = None
+    inner: tuple[str, ...] = ()
 
 
 @dataclass(frozen=True, slots=True)
@@ -69,12 +90,14 @@ class _Pattern:
     places: tuple[str, ...]
     anchor: str
     weight: int
+    before: str | None = None
 
     def find(self, lowered: str, text: str) -> Hit | None:
         """Return the hit in a text that went through `flatten`, given in small letters and as it came."""
         at, ends, starts = 0, [], []
-        for literal in self.literals:
-            start = lowered.find(literal, at)
+        for number, literal in enumerate(self.literals):
+            is_last = number == len(self.literals) - 1 == len(self.places)
+            start = _find_word(lowered, literal, at, opens=number == 0, closes=is_last)
             if start < 0:
                 return None
             at = start + len(literal)
@@ -83,12 +106,15 @@ class _Pattern:
         # Some letters become longer in small ones; then places are read from those.
         source = text if len(text) == len(lowered) else lowered
         bounds = zip(ends, [*starts[1:], len(source)], strict=True)
-        read = {
-            name: value
-            for name, (start, end) in zip(self.places, bounds, strict=False)
-            if (value := _read_place(source[start:end], is_last=end == len(source)))
-        }
-        return Hit(self.message, read, self.weight)
+        read, why = {}, None
+        for name, (start, end) in zip(self.places, bounds, strict=False):
+            if value := _read_place(source[start:end], is_last=end == len(source)):
+                read[name] = value
+            if name in _DECIDING:
+                why = source[start:end].strip()
+        if self.before is not None and (word := _read_last_word(source[: starts[0]])):
+            read[self.before] = word
+        return Hit(self.message, read, self.weight, why or None)
 
     def measure_cut(self, lowered: str) -> int:
         """Return how much of the text a line has that was cut off inside of it; 0 where that is too little."""
@@ -110,8 +136,8 @@ class Matcher:
 
     def __init__(self, messages: Iterable[Message]) -> None:
         self._patterns = tuple(map(_compile, messages))
+        self._meanings = {each.message.meaning.id: each.message.meaning for each in self._patterns}
         self._by_key: dict[str, list[_Pattern]] = defaultdict(list)
-        self._keyless: list[_Pattern] = []
         self._file_by_key()
         self._words = [_words_of(each) for each in self._patterns]
         count = Counter(word for words in self._words for word in words)
@@ -127,23 +153,56 @@ class Matcher:
         return self._match(text.lower(), text)
 
     def search(self, text: str) -> Found:
-        """Return what is known of a text, which may be a line, a piece of a message, or neither."""
-        flat = flatten(text[:TEXT_LIMIT])
-        lowered = flat.lower()
-        if hits := self._match(lowered, flat):
+        """Return what is known of a text: lines, one line, a piece of a message, or neither."""
+        text = text[:LONGEST_TEXT]
+        if hits := self._match_lines(text):
             return Found(MessageMatch.WHOLE, tuple(hits[:_LISTED]))
+        lowered = flatten(text[:TEXT_LIMIT]).lower()
         if hits := self._find_pieces(lowered.strip(_EDGES + " ")):
             return Found(MessageMatch.PART, tuple(hits[:_LISTED]))
         hits = self._find_near(lowered)
         return Found(MessageMatch.NONE, tuple(hits[:_LISTED]))
 
-    def _match(self, lowered: str, text: str) -> list[Hit]:
-        candidates = [each for each in self._keyless if each.anchor in lowered]
-        for word in set(lowered.split(" ")) & self._by_key.keys():
-            candidates += [each for each in self._by_key[word] if each.anchor in lowered]
+    def _match_lines(self, text: str) -> list[Hit]:
+        """Return the messages of all lines, and those that go over several: a terminal may have wrapped one."""
+        lines = [line for line in text.splitlines() if line and not line.isspace()]
+        if len(lines) <= 1:
+            return self.match(text)
+        hits = [hit for line in lines for hit in self.match(line)]
+        if sum(map(is_dated, lines)) <= 1:
+            hits += self.match(text[:TEXT_LIMIT])
+        best = {(hit.message.id, hit.message.text): hit for hit in reversed(hits)}
+        return sorted(best.values(), key=lambda each: (-each.weight, each.message.id))
+
+    def _match(self, lowered: str, text: str, depth: int = _DEPTH) -> list[Hit]:
+        keys = self._by_key.keys() & set(_TOKEN.findall(lowered))
+        candidates = [each for key in keys for each in self._by_key[key] if each.anchor in lowered]
         hits = [hit for pattern in candidates if (hit := pattern.find(lowered, text)) is not None]
         hits.sort(key=lambda each: (-each.weight, each.message.id))
-        return list(_without_shorter(hits)) if len(hits) > 1 else hits
+        hits = list(_without_shorter(hits)) if len(hits) > 1 else hits
+        return self._settle(hits, depth) if depth else hits
+
+    def _settle(self, hits: list[Hit], depth: int) -> list[Hit]:
+        """Let what stands in a place that says why decide: of the longest message, or of the outermost that has it."""
+        settled = []
+        for hit in [each for each in hits if each.why][:_CONSIDERED]:
+            why = hit.why or ""
+            cause = next(iter(self._match(why.lower(), why, depth - 1)), None)
+            if cause is None:
+                continue
+            inner = (cause.message.id, *cause.inner)
+            if hit is hits[0] or hits[0].message.id in inner:
+                message = hit.message.because(cause.message, self._meanings)
+                places = {**cause.places, **hit.places}
+                settled.append(Hit(message, places, hit.weight + cause.weight, hit.why, inner))
+        if not settled:
+            return hits
+        first = max(settled, key=lambda each: len(each.inner))
+        told = {first.message.id}
+        if first.message.meaning.id not in first.message.meaning.with_error.values():
+            # The text has the cause now; where both say a third thing, what it says alone may help as well.
+            told |= set(first.inner)
+        return [first, *(each for each in hits if each.message.id not in told)]
 
     def _find_pieces(self, text: str) -> list[Hit]:
         shared: Counter[str] = Counter()
@@ -176,14 +235,13 @@ class Matcher:
 
     def _file_by_key(self) -> None:
         """File patterns by a word that a line must have, the rarest, so that few are tried per line."""
-        inner = {pattern.message.id: _inner_words(pattern) for pattern in self._patterns}
-        count = Counter(word for words in inner.values() for word in words)
+        whole = {pattern.message.id: _whole_words(pattern) for pattern in self._patterns}
+        count = Counter(word for words in whole.values() for word in words)
         for pattern in self._patterns:
-            words = inner[pattern.message.id]
-            if words:
-                self._by_key[min(words, key=lambda word: (count[word], -len(word), word))].append(pattern)
-            else:
-                self._keyless.append(pattern)
+            words = whole[pattern.message.id]
+            if not words:
+                raise ValueError(f"{pattern.message.id}: no word that stands between places")
+            self._by_key[min(words, key=lambda word: (count[word], -len(word), word))].append(pattern)
 
 
 @functools.cache
@@ -201,23 +259,49 @@ def flatten(text: str) -> str:
     return " ".join(text.split())
 
 
+def _find_word(text: str, literal: str, at: int, *, opens: bool, closes: bool) -> int:
+    """Return where a literal stands from a place on, -1 if nowhere.
+
+    `opens`, `closes`: it begins or ends the message, so that no longer word may hold it.
+    """
+    start = text.find(literal, at)
+    while start >= 0:
+        end = start + len(literal)
+        is_inside = opens and start > 0 and literal[0] in _BEFORE and text[start - 1] in _BEFORE
+        goes_on = closes and end < len(text) and literal[-1] in _BEHIND and text[end] in _BEHIND
+        if not is_inside and not goes_on:
+            break
+        start = text.find(literal, start + 1)
+    return start
+
+
 def _compile(message: Message) -> _Pattern:
     parts = _PLACE.split(flatten(message.text))
     literals, places = [part.lower() for part in parts[::2]], parts[1::2]
+    before = None
     if not literals[0].strip():
-        # A place before all else has no beginning.
-        del literals[0], places[0]
+        # A place before all else has no beginning: its last word is sure to belong to it.
+        del literals[0]
+        before = places.pop(0)
     if not literals[-1].strip():
         del literals[-1]
     literals[0], literals[-1] = literals[0].lstrip(), literals[-1].rstrip()
     if not all(literals):
         raise ValueError(f"{message.id}: two places without anything between them")
-    return _Pattern(message, tuple(literals), tuple(places), max(literals, key=len), sum(map(len, literals)))
+    return _Pattern(message, tuple(literals), tuple(places), max(literals, key=len), sum(map(len, literals)), before)
 
 
-def _inner_words(pattern: _Pattern) -> set[str]:
-    """Return the words that have a blank on both sides: those at an end may have anything else beside them."""
-    return {word for literal in pattern.literals for word in literal.split(" ")[1:-1] if word}
+def _whole_words(pattern: _Pattern) -> set[str]:
+    """Return the words that a line has as such: those beside a place may go on in what stands there."""
+    words = set()
+    for number, literal in enumerate(pattern.literals):
+        own = _TOKEN.findall(literal)
+        if number > 0 and literal[0] in _BEFORE:
+            own = own[1:]
+        if number < len(pattern.places) and literal[-1] in _BEFORE:
+            own = own[:-1]
+        words.update(own)
+    return words
 
 
 def _words_of(pattern: _Pattern) -> frozenset[str]:
@@ -242,6 +326,12 @@ def _without_shorter(hits: list[Hit]) -> Iterator[Hit]:
             continue
         kept.append(pattern)
         yield hit
+
+
+def _read_last_word(text: str) -> str:
+    """Return the word right before a message; nothing if the line begins with it, or a logger's level stands there."""
+    word = _SEPARATORS.split(text[-_LONGEST_NAME:])[-1].strip(_EDGES)
+    return "" if word.lower() in _LEVELS else word
 
 
 def _read_place(value: str, *, is_last: bool) -> str:

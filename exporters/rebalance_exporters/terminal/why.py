@@ -89,7 +89,11 @@ def _ambiguous(answer: MessagesAnswer, known: MonitoredGroup | None, access: Acc
     passages = [
         Passage(
             f"{number})",
-            (row.text, row.title, f"may be {', '.join(cause.diagnosis for cause in row.causes)}"),
+            (
+                row.text,
+                row.title,
+                *([f"may be {', '.join(each.diagnosis for each in row.causes)}"] if row.causes else []),
+            ),
         )
         for number, row in enumerate(answer.messages, 1)
     ]

@@ -118,7 +118,22 @@ LINES = (
         group="orders",
         client="c1",
     ),
+    Line(
+        '{"instant":{"epochSecond":1709287200,"nanoOfSecond":123000000},"thread":"main","level":"INFO","message":'
+        '"[Consumer clientId=c1, groupId=orders] (Re-)joining group"}',
+        "kp_rejoining",
+        group="orders",
+        client="c1",
+        at="2024-03-01T10:00:00.123Z",
+    ),
     # Spring Kafka.
+    Line(
+        "2026-03-01T14:05:01.123+01:00  INFO 1 --- [ntainer#0-0-C-1] o.s.k.l.KafkaMessageListenerContainer    : "
+        "orders.eu: partitions assigned: [orders-0, orders-1]",
+        "spring_assigned",
+        group="orders.eu",
+        at="2026-03-01T14:05:01.123+01:00",
+    ),
     Line(
         "2026-03-01T14:05:01.123+01:00 ERROR 1 --- [ntainer#0-0-C-1] o.s.k.l.KafkaMessageListenerContainer   "
         " : Stopping container due to fencing",
@@ -221,6 +236,12 @@ LINES = (
         group="orders",
         at="2026-03-01T14:05:01.123Z",
     ),
+    Line(
+        '{"level":"info","ts":1709287200.123,"logger":"kgo","msg":"new group session begun","group":"orders"}',
+        "franz_session",
+        group="orders",
+        at="2024-03-01T10:00:00.123Z",
+    ),
     # KafkaJS.
     Line(
         '{"level":"WARN","timestamp":"2026-03-01T14:05:01.123Z","logger":"kafkajs","message":"[Runner] The '
@@ -232,7 +253,7 @@ LINES = (
     Line(
         '{"level":"ERROR","logger":"kafkajs","message":"[Consumer] Crash: KafkaJSNumberOfRetriesExceeded: '
         'The coordinator is not aware of this member","groupId":"orders","retryCount":5}',
-        "unknown_member",
+        "kafkajs_crash",
         group="orders",
     ),
     # pykafka.

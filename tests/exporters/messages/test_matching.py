@@ -1,15 +1,19 @@
 """Finding the entry of a line: real ones, pieces, what editors and chats made of them, and what is none."""
 
+from pathlib import Path
+
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
 from exporters.messages.real_lines import LINES, Line
+from fuzz.timing import least_time
 from rebalance_contract.api_messages import MessageMatch
 from rebalance_exporters.messages.answers import answer
 from rebalance_exporters.messages.index import read_index
-from rebalance_exporters.messages.loglines import read_origin, read_time
-from rebalance_exporters.messages.matching import TEXT_LIMIT, Matcher, read_matcher
+from rebalance_exporters.messages.loglines import read_origin
+from rebalance_exporters.messages.matching import LONGEST_TEXT, Matcher, read_matcher
+from rebalance_exporters.messages.times import read_time
 
 MATCHER = read_matcher()
 POLL = LINES[0].text
@@ -27,6 +31,113 @@ def test_a_real_line(line: Line):
     told = answer(line.text, MATCHER)
     assert (told.match, told.messages[0].id) == (MessageMatch.WHOLE, line.message)
     assert (told.group, told.client, read_time(line.text)) == (line.group, line.client, line.at)
+
+
+def read_meant() -> list[tuple[str, str, str]]:
+    """The lines of meant_lines.txt with their message and meaning."""
+    raw = Path(__file__).with_name("meant_lines.txt").read_text(encoding="utf-8").splitlines()
+    split = [line.partition(" | ") for line in raw if line and not line.startswith("#")]
+    return [(text, *known.split(" ")) for known, _, text in split]
+
+
+@pytest.mark.parametrize(("text", "message", "meaning"), read_meant(), ids=lambda each: each[:40])
+def test_what_a_real_line_means(text: str, message: str, meaning: str):
+    """Its entry, and what it means with the error that it names."""
+    found = MATCHER.search(text)
+    best_one = found.hits[0].message
+    assert (found.match, best_one.id, best_one.meaning.id) == (MessageMatch.WHOLE, message, meaning)
+
+
+@pytest.mark.parametrize(
+    "text",
+    [
+        "MyCommitFailedException",
+        "CommitFailedExceptions",
+        "COMMITFAILEDEXCEPTION_2",
+        "unrebalanceinprogress",
+        "SESSTMOUT1",
+    ],
+)
+def test_a_name_inside_of_a_longer_word_is_another(text):
+    """RetriableCommitFailedException is no CommitFailedException."""
+    assert MATCHER.search(f"at x: {text}: y").match is not MessageMatch.WHOLE
+
+
+def test_prefixes_of_codes_do_not_hide_them():
+    """As librdkafka and its wrappers write them."""
+    for text in ("RD_KAFKA_RESP_ERR_ILLEGAL_GENERATION", "Errors.ILLEGAL_GENERATION", "错误ILLEGAL_GENERATION。"):
+        assert best(text) == "code_generation"
+
+
+def test_an_error_within_an_error_decides():
+    """The text shown has it in its place; what stands elsewhere in the line decides nothing."""
+    line = (
+        "Asynchronous auto-commit of offsets {t-0=OffsetAndMetadata{offset=5}} failed: Offset commit failed with a "
+        "retriable exception. You should retry committing the latest consumed offsets. The underlying error was: "
+    )
+    hit = MATCHER.match(line + "This is not the correct coordinator.")[0]
+    assert hit.message.meaning.id == "commit_retriable"
+    assert hit.message.text.startswith("Asynchronous auto-commit of offsets {any} failed: Offset commit failed with a")
+    assert hit.message.text.endswith("The underlying error was: This is not the correct coordinator.")
+    before = MATCHER.match(
+        "REBALANCE_IN_PROGRESS before: Offset commit failed on partition t-0 at offset 5: Who knows."
+    )
+    assert (before[0].message.id, before[0].message.meaning.id) == ("java_commit_partition_failed", "commit_failed")
+
+
+def trace(frames: int) -> str:
+    """A stack trace of Spring whose cause stands at its end."""
+    frame = "\tat org.springframework.kafka.listener.KafkaMessageListenerContainer$ListenerConsumer.run(K.java:1313)\n"
+    return (
+        "2026-03-01 14:05:01,123 ERROR [C-1] o.s.k.l.DefaultErrorHandler - Stopping (groupId=orders)\n"
+        f"org.springframework.kafka.listener.ListenerExecutionFailedException: Listener failed\n{frame * frames}"
+        "Caused by: org.apache.kafka.common.errors.FencedInstanceIdException: The broker rejected this static consumer "
+        "since another consumer with the same group.instance.id has registered with a different member.id.\n"
+        f"\t... {frames} common frames omitted"
+    )
+
+
+@pytest.mark.parametrize("frames", [0, 3, 40, 400])
+def test_the_cause_at_the_end_of_a_stack_trace_is_found(frames: int):
+    """With the group of its first line, however many frames are above it."""
+    told = answer(trace(frames), MATCHER)
+    assert (told.match, told.messages[0].id, told.group) == (MessageMatch.WHOLE, "java_fenced_text", "orders")
+
+
+def test_words_of_several_lines_make_no_message():
+    """A pasted log is searched line by line; only one line that a terminal wrapped is put together."""
+    lines = "2026-03-01 14:05:01 Member a joined\n2026-03-01 14:05:02 x in group b\n2026-03-01 14:05:03 has failed, "
+    assert MATCHER.search(f"{lines}removing it from the group").match is not MessageMatch.WHOLE
+
+
+@pytest.mark.parametrize(
+    "piece",
+    ["x", " ", "\n", "a\n", "xCommitFailedException", "JoinGroup failed: ", "group:,", " at a(", "member  in group ",
+     "Offset commit failed on partition a at offset b: OffsetCommit failed with c: Request joining group due to: "],
+)  # fmt: skip
+def test_a_hostile_text_takes_linear_time(piece: str):
+    """Each kind of repetition: eight times as long takes about eight times as long."""
+    short, long = (piece * (length // len(piece) + 1) for length in (LONGEST_TEXT // 8, LONGEST_TEXT))
+    least = least_time(lambda: answer(short, MATCHER))
+    assert least_time(lambda: answer(long, MATCHER)) < 30 * least + 0.05
+
+
+@pytest.mark.parametrize(
+    ("line", "at"),
+    [
+        ('{"level":"info","ts":1709287200.1239,"msg":"x"}', "2024-03-01T10:00:00.123Z"),
+        ('{"level":"info","ts":1709287200.1,"msg":"x"}', "2024-03-01T10:00:00.100Z"),
+        ('{"time":1709287200,"msg":"x"}', "2024-03-01T10:00:00.000Z"),
+        ("level=info ts=1709287200.5 msg=x", "2024-03-01T10:00:00.500Z"),
+        ('{"instant" : {"epochSecond" : 1709287200, "nanoOfSecond" : 7000000}}', "2024-03-01T10:00:00.007Z"),
+        ('{"instant":{"epochSecond":1709287200}}', "2024-03-01T10:00:00.000Z"),
+        ('{"ts":17092872001,"msg":"x"}', None),
+        ('{"ts":170928720,"msg":"x"}', None),
+    ],
+)
+def test_seconds_since_1970_are_a_time(line: str, at: str | None):
+    """As zap, logfmt and Log4j 2 write them; numbers of another length are none."""
+    assert read_time(line) == at
 
 
 def test_every_client_has_a_real_line():
@@ -59,7 +170,8 @@ def test_a_message_that_was_cut():
     failed = "Member a-1 in group orders has failed, removing it from the group"
     for end in (28, 35, 45):
         assert best(failed[:end]) == "broker_member_failed"
-    assert best("removing it from the group") == "broker_member_failed"
+    found = MATCHER.search("failed, removing it from the group")
+    assert (found.match, found.hits[0].message.id) == (MessageMatch.PART, "broker_member_failed")
     assert MATCHER.search(POLL[180:260]).match is MessageMatch.PART
     assert "poll_limit" in {each.message.meaning.id for each in MATCHER.search(POLL[180:300]).hits}
 
@@ -125,9 +237,16 @@ def test_a_place_that_is_repeated_or_last_is_read_as_it_stands():
     assert dict(hit.places) == {"group": "Orders.EU"}
 
 
+def test_a_name_before_a_message_is_read_unless_it_is_a_level():
+    """Spring writes the group in front."""
+    known = ("x.y : orders.eu: ", "orders.eu"), ('{"message":"orders: ', "orders")
+    for before, group in (*known, ("INFO: ", None), ("", None), (": ", None)):
+        assert answer(f"{before}partitions assigned: [orders-0]", MATCHER).group == group
+
+
 def test_only_so_much_of_a_text_is_looked_at():
     """A pasted file costs no more than its beginning."""
-    assert MATCHER.search("x" * TEXT_LIMIT + POLL).match is MessageMatch.NONE
+    assert MATCHER.search("x" * LONGEST_TEXT + POLL).match is MessageMatch.NONE
 
 
 @pytest.mark.generated
