@@ -1,5 +1,8 @@
 """Counts the messages in a log: which, how often, of which group and client, the first and the last time.
 
+An event counts once, for the longest message in its lines: a stack trace names its cause several times, and has the
+time and the group in the line above it.
+
 Takes lines of any length and number: time is linear, and memory has a bound, beyond which clients and then groups are
 no longer told apart (never lost from the counts).
 """
@@ -11,14 +14,15 @@ import io
 import zlib
 from collections.abc import Iterable, Iterator
 from contextlib import closing
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from pathlib import Path
 from typing import BinaryIO, cast
 
 from rebalance_exporters.errors import ExporterError
+from rebalance_exporters.messages.events import Continuation, is_wrapped, strip_shipped
 from rebalance_exporters.messages.index import Message
-from rebalance_exporters.messages.loglines import read_origin
-from rebalance_exporters.messages.matching import Matcher
+from rebalance_exporters.messages.loglines import Origin, read_origin
+from rebalance_exporters.messages.matching import TEXT_LIMIT, Hit, Matcher
 
 #: A longer line is taken for several.
 _LONGEST_LINE = 65_536
@@ -49,27 +53,79 @@ class LineTally:
     is_merged: bool
 
 
+@dataclass(slots=True)
+class _Event:
+    """The lines of one event: its first one, and the line of the longest message so far, null without one."""
+
+    head: str
+    number: int = 0
+    line: str = ""
+    hits: list[Hit] = field(default_factory=list)
+
+    def take(self, number: int, line: str, hits: list[Hit]) -> None:
+        if not self.hits or hits[0].weight > self.hits[0].weight:
+            self.number, self.line, self.hits = number, line, hits
+
+    def origin(self, matcher: Matcher) -> Origin:
+        """Return where the event comes from: its first line has the time, and what its message may lack."""
+        own = read_origin(self.line, self.hits)
+        if self.line == self.head:
+            return own
+        above = read_origin(self.head, matcher.match(self.head))
+        return Origin(above.at or own.at, own.group or above.group, own.client or above.client)
+
+
 def tally(lines: Iterable[str], matcher: Matcher) -> LineTally:
-    """Count the messages of a log; a line with several counts for the longest."""
-    entries: dict[tuple[str, str | None, str | None], Entry] = {}
-    number, is_merged = 0, False
+    """Count the messages of a log."""
+    counts = _Counts(matcher)
+    log, number, above = Continuation(), 0, ""
+    event = _Event("")
     for number, line in enumerate(lines, 1):
-        hits = matcher.match(line)
-        if not hits:
-            continue
-        origin, message = read_origin(line, hits), hits[0].message
-        key = (message.id, origin.group, origin.client)
+        text, hits = line, matcher.match(line)
+        if not log.is_continued_by(line):
+            counts.add(event)
+            event = _Event(line)
+        elif not hits and is_wrapped(own := strip_shipped(line)):
+            text = f"{above[-TEXT_LIMIT:]} {own[:TEXT_LIMIT]}"
+            hits = matcher.match(text)
+        if hits:
+            event.take(number, text, hits)
+        above = line
+    counts.add(event)
+    return counts.tell(number)
+
+
+class _Counts:
+    """The entries so far, in bounded memory."""
+
+    def __init__(self, matcher: Matcher) -> None:
+        self._matcher = matcher
+        # By the text too: one that ends in an error is another message with another error.
+        self._entries: dict[tuple[str, str, str | None, str | None], Entry] = {}
+        self._is_merged = False
+
+    def add(self, event: _Event) -> None:
+        if not event.hits:
+            return
+        entries, number = self._entries, event.number
+        origin, message = event.origin(self._matcher), event.hits[0].message
+        key = (message.id, message.text, origin.group, origin.client)
         if key not in entries and len(entries) >= _WITH_CLIENT:
-            key, is_merged = (message.id, origin.group if len(entries) < _WITH_GROUP else None, None), True
+            group = origin.group if len(entries) < _WITH_GROUP else None
+            key, self._is_merged = (message.id, message.text, group, None), True
         entry = entries.get(key)
         if entry is None:
-            entries[key] = Entry(message, key[1], key[2], 1, number, number, origin.at, origin.at)
+            entries[key] = Entry(message, key[2], key[3], 1, number, number, origin.at, origin.at)
         else:
             entry.count += 1
             entry.last_line, entry.last_at = number, origin.at or entry.last_at
             entry.first_at = entry.first_at or origin.at
-    ranked = sorted(entries.values(), key=lambda each: (each.message.meaning.ordinary, -each.count, each.first_line))
-    return LineTally(number, tuple(ranked), is_merged)
+
+    def tell(self, lines: int) -> LineTally:
+        ranked = sorted(
+            self._entries.values(), key=lambda each: (each.message.meaning.ordinary, -each.count, each.first_line)
+        )
+        return LineTally(lines, tuple(ranked), self._is_merged)
 
 
 def read_lines(path: Path) -> Iterator[str]:

@@ -7,6 +7,7 @@ from pathlib import Path
 import pytest
 
 from exporters.messages.real_lines import LINES
+from fuzz.timing import least_time
 from rebalance_exporters.errors import ExporterError
 from rebalance_exporters.messages import tally as counting
 from rebalance_exporters.messages.matching import read_matcher
@@ -37,7 +38,108 @@ def test_messages_are_counted_per_group_and_client():
 
 def test_a_line_counts_once():
     """Of several messages in it, the longest."""
-    assert sum(each.count for each in tally([each.text for each in LINES], read_matcher()).entries) == len(LINES)
+    for line in LINES:
+        assert [each.count for each in tally([line.text], read_matcher()).entries] == [1]
+
+
+TRACE = """\
+[2026-03-01 14:05:01,123] ERROR [Consumer clientId=c1, groupId=orders] Error while committing (com.acme.Worker:41)
+org.springframework.kafka.KafkaException: Seek failed; nested exception is {error}
+\tat org.springframework.kafka.listener.SeekUtils.seekOrRecover(SeekUtils.java:206)
+\tat java.base/java.lang.Thread.run(Thread.java:829)
+Caused by: org.apache.kafka.clients.consumer.{error}: Commit cannot be completed since the group has already \
+rebalanced and assigned the partitions to another member.
+\tat org.apache.kafka.clients.consumer.internals.ConsumerCoordinator.doCommitOffsets(ConsumerCoordinator.java:1)
+\t... 40 more""".format(error="CommitFailedException").splitlines()
+PYTHON_TRACE = """\
+2026-03-01 14:05:01,123 app ERROR commit failed in group_id=orders
+Traceback (most recent call last):
+  File "app.py", line 12, in work
+    consumer.commit()
+kafka.errors.UnknownMemberIdError: [Error 25] UnknownMemberIdError
+
+During handling of the above exception, another exception occurred:
+
+Traceback (most recent call last):
+  File "app.py", line 14, in work
+    raise CommitFailedError
+kafka.errors.CommitFailedError: CommitFailedError: Commit cannot be completed since the group has already
+            rebalanced and assigned the partitions to another member.""".splitlines()
+
+
+def told(lines: list[str]) -> list[tuple[str, str | None, int, str | None, int]]:
+    """Each entry of a log: message, group, count, first time and line."""
+    entries = tally(lines, read_matcher()).entries
+    return [(each.message.id, each.group, each.count, each.first_at, each.first_line) for each in entries]
+
+
+def test_a_stack_trace_counts_once_with_the_time_and_the_group_of_its_first_line():
+    """However often it names its cause; the line is the one that has the message."""
+    trace = ("java_commit_failed", "orders", 1, "2026-03-01 14:05:01,123", 5)
+    assert told(TRACE) == [trace]
+    assert told([*TRACE, failed(9), *TRACE]) == [
+        ("java_commit_failed", "orders", 2, "2026-03-01 14:05:01,123", 5),
+        ("broker_member_failed", "orders", 1, "2026-03-01 14:05:09", len(TRACE) + 1),
+    ]
+    assert told(PYTHON_TRACE) == [("java_commit_failed", "orders", 1, "2026-03-01 14:05:01,123", 13)]
+
+
+def test_without_a_time_frames_and_causes_belong_to_the_line_above():
+    """What was written to standard error; two traces are two events."""
+    trace = ['Exception in thread "main" org.apache.kafka.clients.consumer.CommitFailedException: x', *TRACE[2:]]
+    assert told(trace * 2) == [("java_commit_failed", None, 2, None, 4)]
+    names = ["kafka.errors.CommitFailedError: CommitFailedError"] * 3
+    assert [each[2] for each in told(names)] == [3]
+
+
+@pytest.mark.parametrize(
+    "prefix", ["2026-03-01T14:05:01.123456789Z stderr F ", "Mar  1 14:05:01 host app[1]: ", "app-1  | "]
+)
+def test_a_trace_whose_lines_were_shipped_one_by_one_counts_once(prefix: str):
+    """What runtimes of containers, syslog and Compose put in front of each line."""
+    lines = [*TRACE, failed(9), *PYTHON_TRACE, failed(9)]
+    assert sorted(each[:3] for each in told([prefix + line for line in lines])) == [
+        ("broker_member_failed", "orders", 2),
+        ("java_commit_failed", "orders", 1),
+        ("java_commit_failed", "orders", 1),
+    ]
+
+
+def test_traces_below_each_other_are_several():
+    """A program that prints them between the lines of its log."""
+    printed = ["2026-03-01 14:05:00 all is well", *TRACE[1:], *TRACE[1:]]
+    assert [each[:3] for each in told(printed)] == [("java_commit_failed", None, 2)]
+
+
+def test_lines_that_begin_with_blanks_are_events_where_they_have_a_date():
+    """As some shippers of logs indent them; and where no line has a time, each line is one."""
+    assert [each[2] for each in told([f"  {failed(at)}" for at in range(3)])] == [3]
+    bare = "Member a in group orders has failed, removing it from the group"
+    assert [each[2] for each in told([f"  {bare}"] * 3)] == [3]
+
+
+def test_a_text_with_another_error_is_another_entry():
+    """What follows from it differs."""
+    text = "Offset commit failed on partition t-0 at offset 5: "
+    lines = [text + each for each in ("The request timed out.", "This is not the correct coordinator.", "Who knows.")]
+    entries = tally(lines * 2, read_matcher()).entries
+    assert {(each.message.meaning.id, each.count) for each in entries} == {
+        ("commit_retriable", 2),
+        ("commit_failed", 2),
+    }
+    assert [each.message.text.rpartition(": ")[2] for each in entries] == [
+        "The request timed out.",
+        "This is not the correct coordinator.",
+        "{error}",
+    ]
+
+
+@pytest.mark.parametrize("line", ["at x", "\t", "a.bException", "", "Caused by: CommitFailedException", "{" * 200])
+def test_an_event_without_end_takes_linear_time_and_no_memory(line: str):
+    """A log of nothing but continuations is counted like any other."""
+    few, many = [failed(1), *[line] * 1_000], [failed(1), *[line] * 8_000]
+    least = least_time(lambda: tally(few, read_matcher()))
+    assert least_time(lambda: tally(many, read_matcher())) < 30 * least + 0.05
 
 
 def test_memory_has_a_bound(monkeypatch: pytest.MonkeyPatch):
