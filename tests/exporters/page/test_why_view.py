@@ -81,6 +81,26 @@ def test_a_line_that_is_too_long_is_asked_in_part(browser: Browser, base: str) -
     assert browser.text("#why h1") == "The group is rebalancing, and this member joins again"
 
 
+@pytest.mark.parametrize("between", ["\n", " "], ids=["lines", "a text field"])
+def test_the_cause_at_the_end_of_a_stack_trace_is_asked(browser: Browser, base: str, between: str) -> None:
+    """Its frames are not: they are longer than what the API takes, and say nothing."""
+    frame = "\tat org.springframework.kafka.listener.KafkaMessageListenerContainer$ListenerConsumer.run(K.java:1313)"
+    packed = f"{frame} ~[spring-kafka-3.1.2.jar!/:3.1.2]"
+    cause = (
+        "Caused by: org.apache.kafka.common.errors.FencedInstanceIdException: The broker rejected this static consumer"
+    )
+    lines = ["ERROR Stopping (groupId=x)", "a.b.C: failed", *[frame] * 40, *[packed] * 40, cause, "\t... 40 more"]
+    ask(browser, base, between.join(lines))
+    assert browser.text("#why h1") == "Another process uses the same group.instance.id"
+
+
+def test_what_is_harmless_has_no_causes(browser: Browser, base: str) -> None:
+    """No heading stands over an empty list."""
+    ask(browser, base, "MemberIdRequiredException")
+    assert browser.shows("#why details[open]", "harmless")
+    assert "May be" not in browser.texts("#why details[open] h2")
+
+
 def test_it_fits_a_phone(browser: Browser, base: str) -> None:
     """Nothing is wider than the screen."""
     browser.show(f"{base}/#/why/{quote(LINE, safe='')}", width=360, height=740)

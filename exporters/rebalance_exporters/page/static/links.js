@@ -2,7 +2,9 @@
 
 const GROUPS = "groups", REBALANCES = "rebalances", WHY = "why", PAST = "past", MAINTENANCE = "maintenance";
 
-const LONGEST_LINE = 4_096;
+const LONGEST_LINE = 4_096, LONGEST_TEXT = 65_536;
+// A frame of a Java stack trace, on a line of its own or after a text field made blanks of line breaks.
+const FRAME = /\s(?:at [^\s()]{1,500}\([^()]{0,200}\)(?: ~?\[[^\]]{0,200}\])?|\.{3} \d{1,6} (?:more|common frames omitted)(?!\w))/g;
 
 const part = encodeURIComponent;
 
@@ -102,9 +104,10 @@ export function findingsApi(cluster, group) {
   return `api/v1/findings?group=${part(group)}${cluster === null ? "" : `&cluster=${part(cluster)}`}`;
 }
 
-/** Return the API's address of what is known of a line of a log, as much of it as the API takes. */
+/** Return the API's address of what is known of a line of a log, or of a stack trace: its causes, and as much as the API takes. */
 export function messagesApi(text) {
-  return `api/v1/messages?text=${part([...text].slice(0, LONGEST_LINE).join(""))}`;
+  const told = text.slice(0, LONGEST_TEXT).replaceAll(FRAME, "");
+  return `api/v1/messages?text=${part([...told].slice(0, LONGEST_LINE).join(""))}`;
 }
 
 /** Return the API's address of silences and announced deploys. */
