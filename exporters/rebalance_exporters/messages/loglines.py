@@ -18,6 +18,8 @@ _RDKAFKA_NAME = re.compile(r"\|([^|\s]{1,255})#(?:consumer|producer)-\d+\|")
 
 _GROUP_FIELDS = ("groupid", "group_id", "group.id", "group")
 _CLIENT_FIELDS = ("clientid", "client_id", "client.id", "memberid", "member_id", "member.id")
+# UNKNOWN_MEMBER_ID is an error, and what stands behind it its text.
+_NO_FIELD = "unknown_"
 _NAME_ENDS = frozenset(" \t,;]})\"'")
 
 
@@ -52,7 +54,8 @@ def _read_field(line: str, names: Iterable[str]) -> str | None:
     for name in names:
         at = lowered.find(name)
         while at >= 0:
-            value = _read_value(line, at + len(name)) if at == 0 or not lowered[at - 1].isalnum() else None
+            is_field = (at == 0 or not lowered[at - 1].isalnum()) and not lowered.endswith(_NO_FIELD, 0, at)
+            value = _read_value(line, at + len(name)) if is_field else None
             if value:
                 return value
             at = lowered.find(name, at + 1)

@@ -96,8 +96,7 @@ class _Pattern:
         """Return the hit in a text that went through `flatten`, given in small letters and as it came."""
         at, ends, starts = 0, [], []
         for number, literal in enumerate(self.literals):
-            is_last = number == len(self.literals) - 1 == len(self.places)
-            start = _find_word(lowered, literal, at, opens=number == 0, closes=is_last)
+            start = _find_word(lowered, literal, at, opens=number == 0, closes=self._closes(number))
             if start < 0:
                 return None
             at = start + len(literal)
@@ -119,8 +118,8 @@ class _Pattern:
     def measure_cut(self, lowered: str) -> int:
         """Return how much of the text a line has that was cut off inside of it; 0 where that is too little."""
         at, length = 0, 0
-        for literal in self.literals:
-            start = lowered.find(literal, at)
+        for number, literal in enumerate(self.literals):
+            start = _find_word(lowered, literal, at, opens=number == 0, closes=self._closes(number))
             if start < 0:
                 rest = lowered[at:]
                 ending = max((n for n in range(1, len(literal)) if rest.endswith(literal[:n])), default=0)
@@ -129,6 +128,10 @@ class _Pattern:
             at = start + len(literal)
             length += len(literal)
         return length
+
+    def _closes(self, number: int) -> bool:
+        """Return whether a literal ends the text."""
+        return number == len(self.literals) - 1 == len(self.places)
 
 
 class Matcher:
@@ -339,4 +342,5 @@ def _read_place(value: str, *, is_last: bool) -> str:
     value = value.strip()
     if is_last:
         value = value.partition(" ")[0]
-    return value.strip(_EDGES + " ")
+    # Scala's brokers write members as Set(a, b).
+    return value.removeprefix("Set(").strip(_EDGES + " ")

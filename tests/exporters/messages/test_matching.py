@@ -110,6 +110,7 @@ def test_words_of_several_lines_make_no_message():
     assert MATCHER.search(f"{lines}removing it from the group").match is not MessageMatch.WHOLE
 
 
+@pytest.mark.generated
 @pytest.mark.parametrize(
     "piece",
     ["x", " ", "\n", "a\n", "xCommitFailedException", "JoinGroup failed: ", "group:,", " at a(", "member  in group ",

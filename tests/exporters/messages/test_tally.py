@@ -134,6 +134,7 @@ def test_a_text_with_another_error_is_another_entry():
     ]
 
 
+@pytest.mark.generated
 @pytest.mark.parametrize("line", ["at x", "\t", "a.bException", "", "Caused by: CommitFailedException", "{" * 200])
 def test_an_event_without_end_takes_linear_time_and_no_memory(line: str):
     """A log of nothing but continuations is counted like any other."""
