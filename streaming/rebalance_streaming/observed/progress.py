@@ -533,6 +533,7 @@ def _known(offset: np.int64) -> int | None:
 
 
 def _with_offsets(known: Ints, told: TopicOffsets) -> Ints:
-    row = grown(known, max(told.partitions) + 1).copy()
+    size = max(told.partitions) + 1
+    row = grown(known, size) if size > len(known) else known.copy()
     put(row, told)
     return _bounded(row)
