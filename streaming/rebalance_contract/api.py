@@ -24,6 +24,7 @@ from rebalance_contract.sets import (
     CountedFrom,
     FindingState,
     SilenceKind,
+    gravity,
 )
 from rebalance_contract.silences import AlertSilence
 
@@ -71,6 +72,14 @@ class FindingMark:
     state: FindingState
     started_at_ms: int
     primary: bool
+
+
+def reading_order(finding: Finding | FindingMark) -> tuple[int, bool, float, int]:
+    """Return what findings are sorted by: severity, then causes, then how sure they are, then oldest first.
+
+    Alerts, dashboards and the page have the same order, so that all of them speak of the same finding.
+    """
+    return -gravity(finding.severity), not finding.primary, -finding.confidence, finding.started_at_ms
 
 
 @dataclass(frozen=True, slots=True)

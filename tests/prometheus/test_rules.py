@@ -137,7 +137,8 @@ def test_alerts_are_those_promised() -> None:
 
 def test_labels_never_change_while_an_alert_fires() -> None:
     """Rules add the severity only; that nothing else is left of their expressions, page.yml shows label by label."""
-    assert all(set(rule["labels"]) == {"severity"} for rule in alert_rules())
+    assert all(set(rule["labels"]) - {"about"} == {"severity"} for rule in alert_rules())
+    assert {rule["labels"].get("about", "") for rule in alert_rules()} == {""}, "an empty label is none"
     pages = read_yaml(DEPLOY / "prometheus" / "tests" / "page.yml")["tests"]
     expected = [
         (each["alertname"], alert["exp_labels"])
@@ -199,7 +200,7 @@ WORDS: dict[str, set[str]] = {
     },
 }
 #: Names of others, which a rule leaves out where there is none.
-NAMES = {"cluster", "group", "owner", "coordinator", "job", "parameter"}
+NAMES = {"cluster", "group", "owner", "coordinator", "job", "parameter", "who"}
 
 
 def test_rules_use_words_that_the_monitor_says() -> None:
@@ -290,6 +291,23 @@ def test_what_is_no_cause_is_what_the_catalogue_says() -> None:
     assert empty < no_cause
     assert informs < no_cause | intended
     assert [each for each in rules_named("kafka_rebalance:unexplained_storm") if each] == [intended]
+
+
+def test_what_an_alert_is_about_has_a_finding() -> None:
+    """For whatever an alert is about a record chooses the finding that it speaks of, and no record is for nobody."""
+    asked: set[str] = set()
+    for rule in alert_rules():
+        labels = re.findall(r'"about", "([a-z]+|\$1)", "(\w*)"', rule["expr"])
+        assert bool(labels) == ("about" in rule["labels"]), rule["alert"]
+        for word, source in labels:
+            asked |= {Severity.PAGE, Severity.TICKET} if source == "severity" else {word}
+    chosen = [rule for rule in all_rules() if rule.get("record") == "kafka_rebalance:primary_finding"]
+    assert [rule.get("labels", {}).get("about", "") for rule in chosen] == ["", *sorted(asked, key=_place_of)]
+
+
+def _place_of(about: str) -> int:
+    """Return where the rules choose a finding for something."""
+    return (RULES / "kafka-rebalance.yml").read_text().index(f"labels: {{about: {about}}}")
 
 
 def test_runbooks_show_what_alerts_say() -> None:

@@ -119,7 +119,7 @@ FINDING_METRICS: tuple[Metric[GroupFindings], ...] = (
         "Always 1 while a finding of this diagnosis is open: join it on cluster, group, rule and severity to name who "
         "it is about and what to change first. `who` has clients as name@host, three at most, and is empty where it is "
         "the group; `parameter` is a setting, or code, operation or upgrade; `current` is empty where it is not known. "
-        "Of several findings the oldest, the cause first.",
+        "Of several findings a cause first, then the surest, then the oldest.",
         (*_FINDING, "who", "parameter", "current", "proposed"),
         _read_finding_info,
     ),

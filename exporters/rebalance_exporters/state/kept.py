@@ -22,8 +22,8 @@ from rebalance_contract import (
     RebalanceImpact,
     decode,
     encode,
-    gravity,
 )
+from rebalance_contract.api import reading_order
 from rebalance_exporters.state.rows import RefusedError, expect_room
 from rebalance_exporters.text.rebalances import describe_rebalance
 
@@ -133,9 +133,8 @@ class GroupFindings:
     fired: Mapping[tuple[str, str], int]
 
     def firing(self) -> list[Finding]:
-        """Return the open ones, gravest first: by severity, causes before what follows from them, oldest first."""
-        found = [each for each in self.findings if each.state == FindingState.FIRING]
-        return sorted(found, key=lambda each: (-gravity(each.severity), not each.primary))
+        """Return the open ones, the one to read first at the beginning."""
+        return sorted((each for each in self.findings if each.state == FindingState.FIRING), key=reading_order)
 
 
 def keep_rebalance(rebalance: Rebalance, text: bytes) -> KeptRebalance:

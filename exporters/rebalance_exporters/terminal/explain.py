@@ -18,7 +18,7 @@ from rebalance_contract import (
     display,
     gravity,
 )
-from rebalance_contract.api import AdviceRow, OverviewRow, RebalanceRow
+from rebalance_contract.api import AdviceRow, OverviewRow, RebalanceRow, reading_order
 from rebalance_contract.display import listed
 from rebalance_exporters.terminal import coordinator_log
 from rebalance_exporters.terminal.access import Access
@@ -115,7 +115,7 @@ def _cause_of(facts: Facts) -> Finding | None:
     """Return the finding to lead with: the rebalance's primary one, or without a rebalance the gravest that fires."""
     if facts.rebalance is not None:
         return next((each for each in facts.findings if each.primary), None)
-    return max(facts.standing, key=lambda each: (gravity(each.severity), each.primary), default=None)
+    return min(facts.standing, key=reading_order, default=None)
 
 
 def _cause_before(facts: Facts) -> Finding | None:
@@ -126,7 +126,7 @@ def _cause_before(facts: Facts) -> Finding | None:
     if facts.rebalance is None or not _is_young(facts):
         return None
     causes = [each for each in facts.standing if each.primary and gravity(each.severity) > 0]
-    return max(causes, key=lambda each: gravity(each.severity), default=None)
+    return min(causes, key=reading_order, default=None)
 
 
 def _is_young(facts: Facts) -> bool:
@@ -288,7 +288,7 @@ def _describe_reasons(cause: Finding | None) -> Iterator[Passage]:
 
 
 def _describe_others(facts: Facts, cause: Finding | None) -> Iterator[Passage]:
-    found = sorted(_others(facts, cause), key=lambda each: -gravity(each.severity))
+    found = sorted(_others(facts, cause), key=reading_order)
     yield Passage("Also", tuple(_describe_other(facts, each) for each in found))
 
 

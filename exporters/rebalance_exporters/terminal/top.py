@@ -15,7 +15,7 @@ from rich.live import Live
 from rich.text import Text
 
 from rebalance_contract import SETTLED_STATES, Finding, FindingState, gravity
-from rebalance_contract.api import FindingMark, Overview, OverviewRow, OverviewWindow
+from rebalance_contract.api import FindingMark, Overview, OverviewRow, OverviewWindow, reading_order
 from rebalance_contract.display import severity_display, state_display
 from rebalance_exporters.terminal.access import Access
 from rebalance_exporters.terminal.client import Api, UnreachableError
@@ -85,7 +85,7 @@ def _finding(row: OverviewRow, _now_ms: int) -> str:
 
 
 def _gravest(row: OverviewRow) -> FindingMark:
-    return max(row.findings, key=lambda each: (gravity(each.severity), each.primary))
+    return min(row.findings, key=reading_order)
 
 
 def _finding_style(row: OverviewRow) -> str:
@@ -202,7 +202,7 @@ def trouble(overview: Overview) -> str | None:
 def whole_cluster(findings: Sequence[Finding]) -> tuple[str, ...]:
     """Say what was found about whole clusters, which no row of a group shows."""
     about = [each for each in findings if not each.group]
-    about.sort(key=lambda each: -gravity(each.severity))
+    about.sort(key=reading_order)
     return tuple(f"[{each.severity.upper()}] cluster {each.cluster}: {each.rule}: {each.summary}" for each in about)
 
 

@@ -8,7 +8,8 @@ from __future__ import annotations
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass, field
 
-from rebalance_contract import Finding, FindingState, gravity
+from rebalance_contract import Finding, FindingState
+from rebalance_contract.api import reading_order
 from rebalance_contract.api_messages import MessageMatch, MessageRow, MessagesAnswer
 from rebalance_exporters.errors import ExporterError
 from rebalance_exporters.messages.index import Meaning
@@ -40,8 +41,7 @@ class MonitoredGroup:
             key=lambda each: (
                 each.rule not in causes,
                 each.state != FindingState.FIRING,
-                -gravity(each.severity),
-                -each.updated_at_ms,
+                reading_order(each),
             )
         )
         return told

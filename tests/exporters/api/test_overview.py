@@ -116,15 +116,17 @@ def test_a_state_has_a_beginning(changes: dict[str, Any], since_ms: int) -> None
 
 
 def test_the_gravest_finding_comes_first() -> None:
-    """Pages before tickets, causes before what follows from them; what is resolved is left out."""
+    """Pages before tickets, then causes, the surer and the older ones; what is resolved is left out."""
     view = make_view(
         group_row(),
         finding_row("a", finding_id="info", severity="info", started_at_ms=NOW_MS - 99_000),
-        finding_row("b", finding_id="secondary", severity="page", primary=False),
-        finding_row("c", finding_id="page", severity="page"),
+        finding_row("b", finding_id="secondary", severity="page", primary=False, confidence=0.99),
+        finding_row("c", finding_id="unsure", severity="page", confidence=0.5, started_at_ms=NOW_MS - 99_000),
+        finding_row("e", finding_id="newer", severity="page", confidence=0.9, started_at_ms=NOW_MS),
+        finding_row("f", finding_id="older", severity="page", confidence=0.9, started_at_ms=NOW_MS - 1),
         finding_row("d", finding_id="over", severity="page", state="resolved", resolved_at_ms=NOW_MS),
     )
-    assert [mark.finding_id for mark in row_of(view).findings] == ["page", "secondary", "info"]
+    assert [mark.finding_id for mark in row_of(view).findings] == ["older", "newer", "unsure", "secondary", "info"]
 
 
 def test_a_withdrawn_finding_is_gone() -> None:

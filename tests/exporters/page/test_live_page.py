@@ -106,6 +106,25 @@ def test_a_group_is_explained_and_stays_live(browser: Browser) -> None:
         assert browser.complaints() == []
 
 
+def test_the_same_finding_comes_first_in_the_table_and_on_the_page_of_a_group(browser: Browser) -> None:
+    """By severity, then causes, then how sure they are, then the oldest first: the order of alerts and dashboards."""
+    follows = put_finding(finding_id="4", rule="zombie_member", summary="what follows", primary=False, confidence=0.98)
+    unsure = put_finding(
+        finding_id="3", rule="network_partition", summary="less sure", confidence=0.6, started_at_ms=NOW_MS - 99
+    )
+    newer = put_finding(finding_id="2", rule="poll_overrun", summary="newer", confidence=0.9, started_at_ms=NOW_MS)
+    first = put_finding(
+        finding_id="1", rule="crash_loop", summary="to be read first", confidence=0.9, started_at_ms=NOW_MS - 9
+    )
+    with showing(browser, make_view(group_row(), follows, unsure, newer, first)):
+        assert browser.text("#groups td.finding-cell") == "◆ ticket crash loop +3\nto be read first"
+        browser.run("location.hash = '#/groups/prod/payments'")
+        browser.wait(lambda: browser.shows(".lead", "to be read first"))
+        told = browser.text(".part-findings")
+        places = [told.index(each) for each in ("to be read first", "newer", "less sure", "what follows")]
+        assert places == sorted(places)
+
+
 def test_a_silenced_group_is_marked_and_keeps_its_findings(browser: Browser) -> None:
     """In the table, which asks nobody to act on it, and on its page, which says until when, who and why; live."""
     view = make_view(group_row(), put_finding())

@@ -8,7 +8,7 @@ import { fleetLink, groupLink, pastLink } from "./links.js";
 import { Severity } from "./sets.js";
 import { keyOf } from "./store.js";
 import { stretchForm } from "./stretch.js";
-import { compare, gravity, isSilenced, isUnsettled, nameCell, severityBadge, silenceText, stateMark, stateText, words } from "./words.js";
+import { compare, gravity, isSilenced, isUnsettled, nameCell, orderFindings, severityBadge, silenceText, stateMark, stateText, words } from "./words.js";
 
 const WINDOW = "15m";
 const FIRST_ROWS = 50;
@@ -53,16 +53,10 @@ function stateCell(row, nowMs) {
   };
 }
 
-/** Return the finding that tells most of a group now: the gravest, causes before what follows, the latest. */
-function tellingOf(findings) {
-  const rank = (each) => [-gravity(each.severity), each.primary ? 0 : 1, -each.started_at_ms];
-  return [...findings].sort((a, b) => compare(rank(a), rank(b)))[0];
-}
-
 function findingCell(row) {
   const held = row.silence ? silenceText(row.silence) : null;
   if (!row.findings.length) return held === null ? { text: UNKNOWN } : { text: held, make: () => el("span", { class: "quiet" }, held) };
-  const worst = tellingOf(row.findings);
+  const [worst] = orderFindings(row.findings);
   const further = row.findings.length - 1;
   return {
     text: `${worst.severity}\n${worst.rule}\n${worst.summary}\n${further}\n${held}`,

@@ -104,9 +104,9 @@ export function causesOf(findings) {
   return causes;
 }
 
-/** Sort findings: firing ones first, then the gravest, causes before what follows from them, oldest first. */
+/** Sort findings by which to read first, as alerts and dashboards do: firing, then gravity, causes, sureness, oldest first. */
 export function orderFindings(findings) {
-  const rank = (each) => [each.state === FindingState.FIRING ? 0 : 1, -gravity(each.severity), each.primary ? 0 : 1, each.started_at_ms];
+  const rank = (each) => [each.state === FindingState.FIRING ? 0 : 1, -gravity(each.severity), each.primary ? 0 : 1, -each.confidence, each.started_at_ms];
   return [...findings].sort((a, b) => compare(rank(a), rank(b)));
 }
 
