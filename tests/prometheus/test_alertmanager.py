@@ -240,6 +240,36 @@ def test_one_page_per_incident(office: Office) -> None:
     assert told[1].startswith("[RESOLVED] g: ")
 
 
+def test_one_page_per_outage_of_a_broker(office: Office) -> None:
+    """Fifty groups that a broker holds up are one incident; one at another broker has its own, and so has a sick fleet.
+
+    What Prometheus sends is shown by outage.yml, with as many groups.
+    """
+    cluster, groups = "outage", [f"g{n}" for n in range(50)]
+    outage = alert("Outage", "critical", cluster, startsAt=STARTED)
+    marks = [alert("GroupInOutage", "info", cluster, group, startsAt=STARTED) for group in groups]
+    post_alerts(office.server.url, outage, *marks)
+    # One thread of Alertmanager takes alerts up for what they mute, another one for whom to notify.
+    wait_for(lambda: len(ask(f"{office.server.url}/api/v2/alerts?filter=cluster%3Doutage")) == 51, "all marks", 30)
+    stalled = [alert("GroupStalled", "critical", cluster, group, startsAt=STARTED) for group in [*groups, "elsewhere"]]
+    found = [alert("Finding", "critical", cluster, group, startsAt=STARTED) for group in groups]
+    post_alerts(office.server.url, *stalled, *found, alert("FleetStorm", "critical", cluster, startsAt=STARTED))
+
+    def told() -> list[str]:
+        events = [each["payload"] for each in office.inbox.bodies("/pagerduty")]
+        return sorted({each["summary"] for each in events if each["group"] == cluster})
+
+    wait_for(lambda: len(told()) == 2, told, 30)
+    # What is told later proves that what came before was not.
+    post_alerts(office.server.url, alert("Storm", "critical", f"{cluster}-later", "g"))
+    await_pagerduty(office, f"{cluster}-later")
+    assert told() == ["[FIRING] elsewhere: GroupStalled in words", "[FIRING] outage: Outage in words"]
+    muted = ask(f"{office.server.url}/api/v2/alerts?filter=cluster%3Doutage&filter=severity%3Dcritical&active=false")
+    assert len(muted) == 100
+    keys = {each["dedup_key"] for each in office.inbox.bodies("/pagerduty") if each["payload"]["group"] == cluster}
+    assert len(keys) == 2
+
+
 def test_a_ticket_that_becomes_a_page_is_one_incident_in_the_channel(office: Office) -> None:
     """What the channel reads: the ticket, the page, and one end, although two alerts ended."""
     cluster = "escalation"

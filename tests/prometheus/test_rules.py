@@ -39,6 +39,8 @@ PROMISED = {
     ("KafkaRebalanceStorm", "warning"): "2m",
     ("KafkaRebalanceStorm", "critical"): "2m",
     ("KafkaRebalanceFleetStorm", "critical"): "2m",
+    ("KafkaRebalanceOutage", "critical"): "0m",
+    ("KafkaRebalanceGroupInOutage", "info"): "0m",
     ("KafkaRebalanceFinding", "critical"): "0m",
     ("KafkaRebalanceFinding", "warning"): "0m",
     ("KafkaRebalanceHeartbeatHeadroomLow", "warning"): "1m",
@@ -190,6 +192,8 @@ WORDS: dict[str, set[str]] = {
     "outcome": {*RebalanceOutcome},
     "reason": {*RebalanceReason},
     "stage": {DROPPED_REPORT[0]},
+    # What an alert is about, of those that are asked for by name.
+    "about": {Severity.PAGE},
     # The HELP text names them all.
     "kind": {*SilenceKind}
     | {
