@@ -6,6 +6,7 @@ import re
 from collections.abc import Iterator
 from contextlib import ExitStack
 from dataclasses import dataclass
+from datetime import datetime
 from pathlib import Path
 from typing import Any
 from urllib.parse import unquote
@@ -147,7 +148,10 @@ def test_every_format_has_the_same_speaking_alert() -> None:
 
 
 def test_the_page_in_slack(office: Office) -> None:
-    """The phone line is title and fallback; below it stand the lines of the page in their order, with links."""
+    """The phone line is title and fallback; below it stand the lines of the page in their order, with links.
+
+    Nothing is aligned: Slack's letters have different widths outside of a code block.
+    """
     page = alert("Storm", "critical", "slack", "payments-enricher", startsAt=STARTED)
     post_alerts(office.server.url, {**page, "annotations": PAGE})
     message = office.slack("cluster%3D%22slack%22")
@@ -157,16 +161,16 @@ def test_the_page_in_slack(office: Office) -> None:
     silence = f"{office.server.url}/#/silences/new[?]filter=%7Bcluster%3D%22slack%22"
     links = message["text"].splitlines()[-1]
     assert message["text"].splitlines()[:-1] == [
-        f"Cause  {PAGE['cause']}",
-        f"Who    {PAGE['who']}",
-        f"Change {PAGE['change'].replace('>', '&gt;')}",
-        f"Since  02:41 UTC; {PAGE['since'].replace('>', '&gt;')}",
-        f"Impact {PAGE['impact']}",
-        f"Scope  {PAGE['scope']}",
-        f"Now    {PAGE['now']}",
+        f"Cause: {PAGE['cause']}",
+        f"Who: {PAGE['who']}",
+        f"Change: {PAGE['change'].replace('>', '&gt;')}",
+        f"Since: 02:41 UTC; {PAGE['since'].replace('>', '&gt;')}",
+        f"Impact: {PAGE['impact']}",
+        f"Scope: {PAGE['scope']}",
+        f"Now: {PAGE['now']}",
     ]
     escaped = PAGE["dashboard_url"].replace("&", "&amp;")
-    assert links.startswith(f"Links  <{escaped}|group dashboard> | <{PAGE['explain_url']}|explain page> | <http://")
+    assert links.startswith(f"Links: <{escaped}|group dashboard> | <{PAGE['explain_url']}|explain page> | <http://")
     assert re.search(f"<{silence}[^|]*[|]silence> [|] <{PAGE['runbook_url']}[|]runbook>$", links)
 
 
@@ -198,7 +202,7 @@ def test_one_message_per_group(office: Office) -> None:
     one, two = office.slack("[FIRING] one: "), office.slack("two: Finding in words")
     assert one["title"].startswith("[FIRING] one: ")
     assert two["title"] == "[FIRING] two: Finding in words"
-    assert len(re.findall(r"^Also   KafkaRebalance(GroupEmpty|Finding) \(warning\)$", one["text"], re.M)) == 1
+    assert len(re.findall(r"^Also: KafkaRebalance(GroupEmpty|Finding) \(warning\)$", one["text"], re.M)) == 1
 
 
 def test_the_owner_is_told(office: Office) -> None:
@@ -250,7 +254,7 @@ def test_one_page_per_outage_of_a_broker(office: Office) -> None:
     marks = [alert("GroupInOutage", "info", cluster, group, startsAt=STARTED) for group in groups]
     post_alerts(office.server.url, outage, *marks)
     # One thread of Alertmanager takes alerts up for what they mute, another one for whom to notify.
-    wait_for(lambda: len(ask(f"{office.server.url}/api/v2/alerts?filter=cluster%3Doutage")) == 51, "all marks", 30)
+    wait_for(lambda: len(ask(f"{office.server.url}/api/v2/alerts?filter=cluster%3Doutage")) == 51, "all marks")
     stalled = [alert("GroupStalled", "critical", cluster, group, startsAt=STARTED) for group in [*groups, "elsewhere"]]
     found = [alert("Finding", "critical", cluster, group, startsAt=STARTED) for group in groups]
     post_alerts(office.server.url, *stalled, *found, alert("FleetStorm", "critical", cluster, startsAt=STARTED))
@@ -259,7 +263,7 @@ def test_one_page_per_outage_of_a_broker(office: Office) -> None:
         events = [each["payload"] for each in office.inbox.bodies("/pagerduty")]
         return sorted({each["summary"] for each in events if each["group"] == cluster})
 
-    wait_for(lambda: len(told()) == 2, told, 30)
+    wait_for(lambda: len(told()) == 2, told)
     # What is told later proves that what came before was not.
     post_alerts(office.server.url, alert("Storm", "critical", f"{cluster}-later", "g"))
     await_pagerduty(office, f"{cluster}-later")
@@ -407,14 +411,20 @@ def test_a_dead_monitor_mutes_everything_but_itself(tmp_path: Path) -> None:
 
 
 def test_resolution(office: Office) -> None:
-    """The end of an alert is told with the time it lasted, and closes PagerDuty's incident."""
-    page = alert("Storm", "critical", "resolution", "g", startsAt=STARTED)
+    """The end of an alert is told with the time it lasted, and closes PagerDuty's incident.
+
+    Its links lead to that time, with the 15 minutes before it: whoever opens the page later would see a calm group.
+    """
+    page = {**alert("Storm", "critical", "resolution", "g", startsAt=STARTED), "annotations": PAGE}
     post_alerts(office.server.url, page)
     opened = office.inbox.await_body("/pagerduty", '"group": "resolution"')
     post_alerts(office.server.url, {**page, "endsAt": "2026-01-15T03:10:00Z"})
     message = office.slack("02:41 to 03:10 UTC")
-    assert message["title"] == "[RESOLVED] g: Storm in words"
+    assert message["title"] == f"[RESOLVED] {PAGE['summary']}"
     assert message["color"] == "good"
+    then = f"from={milliseconds('2026-01-15T02:26:07Z')}&to={milliseconds('2026-01-15T03:10:00Z')}"
+    assert message["title_link"] == f"{PAGE['explain_url']}?{then}"
+    assert f"<{PAGE['explain_url']}?{then.replace('&', '&amp;')}|explain page>" in message["text"]
 
     def find_end() -> Any:
         key = opened["dedup_key"]
@@ -423,6 +433,34 @@ def test_resolution(office: Office) -> None:
         ]
 
     wait_for(find_end, "PagerDuty's incident is closed")
+
+
+def test_the_end_of_what_was_about_a_cluster_leads_to_all_its_groups_then(office: Office) -> None:
+    """Their page now becomes that of the same time, of the same cluster; a link elsewhere stays as it is."""
+    then = f"from={milliseconds('2026-01-15T02:26:07Z')}&to={milliseconds('2026-01-15T03:20:00Z')}"
+    for name, link, expected in (
+        ("fleet", "http://m/#/?cluster=fleet%201", f"http://m/#/past?{then}&cluster=fleet%201"),
+        ("blind", "http://m/-/ready", "http://m/-/ready"),
+    ):
+        page = {**alert("FleetStorm", "critical", name, startsAt=STARTED), "annotations": {**PAGE, "explain_url": link}}
+        post_alerts(office.server.url, page)
+        opened, *_ = await_pagerduty(office, name)
+        assert opened["client_url"] == link
+        assert office.slack(f"{name}%22%7D|silence>")["title_link"] == link
+        post_alerts(office.server.url, {**page, "endsAt": "2026-01-15T03:20:00Z"})
+        wait_for(lambda name=name: ends(office, name), "the end")
+        assert {each["title_link"] for each in ends(office, name)} == {expected}
+
+
+def ends(office: Office, cluster: str) -> list[dict[str, Any]]:
+    """Return what Slack was told of the end of an alert about a cluster."""
+    told = [each["attachments"][0] for each in office.inbox.bodies("/slack")]
+    return [each for each in told if f"{cluster}%22%7D|silence>" in each["text"] and each["color"] == "good"]
+
+
+def milliseconds(moment: str) -> int:
+    """Return a moment as the page's addresses have it."""
+    return int(datetime.fromisoformat(moment).timestamp() * 1_000)
 
 
 def test_a_hostile_name_stays_text(office: Office) -> None:
@@ -436,8 +474,8 @@ def test_a_hostile_name_stays_text(office: Office) -> None:
     message = office.slack("!channel")
     assert message["title"] == f"[FIRING] {safe}: 14"
     lines = message["text"].splitlines()
-    assert [line[:7] for line in lines] == WORDS
-    assert lines[0] == f"Cause  {safe}"
+    assert [line.split(":")[0] for line in lines] == [word.strip() for word in WORDS]
+    assert lines[0] == f"Cause: {safe}"
     assert "<!" not in message["text"]
     [encoded] = re.findall(r"filter=([^|]*)\|silence", lines[-1])
     assert unquote(encoded) == '{cluster="hostile",group="a\\"b\\n{{ .Status }}<!channel> & \\\\d|é"}'

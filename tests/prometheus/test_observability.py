@@ -82,7 +82,7 @@ def test_from_a_series_to_the_page(tmp_path: Path) -> None:
     assert alert["labels"] == {**expected, "group": name}
     assert alert["annotations"]["explain_url"] == "http://monitor/#/groups/prod/" + quote(name, safe="")
     assert message["title"] == '[FIRING] a"b?{{x}}&lt;b&gt;: 14 rebalances in 15 min'
-    assert message["text"].startswith("Cause  undetermined: no client metrics of this group")
+    assert message["text"].startswith("Cause: undetermined: no client metrics of this group")
 
 
 def test_only_the_rules_that_are_named_are_held_shorter(tmp_path: Path) -> None:

@@ -2,9 +2,11 @@
 
 from __future__ import annotations
 
+import re
 from collections.abc import Iterator
 from contextlib import contextmanager
 from dataclasses import dataclass
+from html import escape
 from pathlib import Path
 from typing import Any
 
@@ -12,7 +14,7 @@ import pytest
 import yaml
 
 from deploy.charting import TOOLS
-from prometheus.rig import DEPLOY, Inbox, alertmanager, post_alerts, webhook_receiver, without_repeats
+from prometheus.rig import DEPLOY, Inbox, alertmanager, post_alerts, run_tool, webhook_receiver, without_repeats
 from prometheus.smtp import MailBox, mail_server
 from prometheus.test_alertmanager import HOSTILE, PAGE, STARTED, WORDS, alert
 from rebalance_deploy.observability import write_alertmanager_config
@@ -21,6 +23,7 @@ from waiting import wait_for
 pytestmark = pytest.mark.tools
 
 RECEIVERS = DEPLOY / "alertmanager" / "receivers"
+SHIPPED = DEPLOY / "alertmanager" / "alertmanager.yml"
 SECRETS = "/etc/alertmanager/secrets"
 PASSWORD = "kept in a file"
 
@@ -126,18 +129,40 @@ def test_the_page_as_email(tmp_path: Path) -> None:
     message = by_subject[f"[FIRING] {PAGE['summary']}"]
     text, html = (part.get_content() for part in message.iter_parts())
     hold_page(text.strip().replace("\r\n", "\n"))
-    assert f'<a href="{PAGE["explain_url"]}">explain page</a>' in html
+    silence = f"{post.url}/#/silences/new?filter=%7Bcluster%3D%22prod%22%2Cgroup%3D%22payments-enricher%22%7D"
+    addresses = {
+        "group dashboard": PAGE["dashboard_url"],
+        "explain page": PAGE["explain_url"],
+        "silence": silence,
+        "runbook": PAGE["runbook_url"],
+    }
+    links = " | ".join(f'<a href="{escape(address)}">{word}</a>' for word, address in addresses.items())
+    assert f"<p>{links}</p>" in html
+    assert "Also" not in html
     for word, line in (("Who", PAGE["who"]), ("Change", PAGE["change"].replace(">", "&gt;"))):
         assert f'<tr><th align="left">{word}</th><td>{line}</td></tr>' in html
     [_, hostile] = (part.get_content() for part in by_subject["[FIRING] hostile"].iter_parts())
     assert "&lt;b&gt;a&#34;b&lt;/b&gt;@host" in hostile
     assert "<b>" not in hostile
     resolved = by_subject[f"[RESOLVED] {PAGE['summary']}"]
-    assert "02:41 to 03:10 UTC" in next(resolved.iter_parts()).get_content()
+    told, shown = (part.get_content() for part in resolved.iter_parts())
+    assert "02:41 to 03:10 UTC" in told
+    assert re.search(r"payments-enricher[?]from=1768443967000&amp;to=1768446600000\">explain page<", shown)
     # Mail programs show what refers to one message together.
     thread = "<prod-payments-enricher@rebalance-monitor>"
     assert {each[header] for each in (message, resolved) for header in ("References", "In-Reply-To")} == {thread}
     assert by_subject["[FIRING] hostile"]["References"] == "<prod-hostile@rebalance-monitor>"
+
+
+def test_an_email_names_the_other_alerts(tmp_path: Path) -> None:
+    """One alert of a group speaks; below it stand the others, in the text and in the HTML."""
+    with office(tmp_path, "email") as post:
+        other = {**page("warning"), "labels": {**page("warning")["labels"], "alertname": "KafkaRebalanceSlow"}}
+        post_alerts(post.url, page(), other)
+        message, *_ = wait_for(lambda: post.mail.messages, "a message")
+    text, html = (part.get_content().replace("\r\n", "\n") for part in message.iter_parts())
+    assert text.rstrip().endswith("\nAlso   KafkaRebalanceSlow (warning)")
+    assert "<p>Also KafkaRebalanceSlow (warning)</p>" in html
 
 
 def test_the_page_in_teams(tmp_path: Path) -> None:
@@ -161,10 +186,36 @@ def test_the_page_in_teams(tmp_path: Path) -> None:
     assert "**Who** consumer-7@10.4.2.19" in lines
     assert f"**Change** {PAGE['change'].replace('>', chr(92) + '>')}" in lines
     assert [line.split("**")[1] for line in lines[:-1]] == [word.strip() for word in WORDS[:-1]]
-    assert lines[-1].startswith(f"[explain page]({PAGE['explain_url']}) [group dashboard](")
+    assert lines[-1].startswith(
+        f"[group dashboard]({PAGE['dashboard_url']}) | [explain page]({PAGE['explain_url']}) | "
+    )
+    assert re.search(r"[|] \[silence\]\(http://[^)]*\) [|] \[runbook\]\([^)]*\)$", lines[-1])
     [hostile] = [each for title, each in cards.items() if "hostile" in title]
     shown = hostile["attachments"][0]["content"]["body"][1]["text"]
     assert r'**Who** a"b \{\{ .Status \}\}\<\!channel\> & \\d\|é' in shown
+
+
+@pytest.mark.parametrize(
+    ("severity", "receivers"),
+    [
+        ("critical", "everything,platform-opsgenie,platform-teams,platform-email,platform-pager,platform-slack"),
+        ("warning", "everything,platform-teams,platform-email,platform-slack"),
+    ],
+)
+def test_every_example_has_its_route(tmp_path: Path, severity: str, receivers: str) -> None:
+    """With the signs before their routes taken away, pages reach all, and tickets those that are no pagers."""
+    text = re.sub(r"^    # (- |  )(matchers|receiver|continue)", r"    \1\2", SHIPPED.read_text(), flags=re.M)
+    config = yaml.safe_load(text)
+    config["receivers"] += [{"name": f"platform-{file.stem}"} for file in RECEIVERS.glob("*.yml")]
+    (tmp_path / "alertmanager.yml").write_text(yaml.safe_dump(config))
+    labels = ("alertname=KafkaRebalanceStorm", f"severity={severity}")
+    done = run_tool(
+        *("amtool", "config", "routes", "test", f"--config.file={tmp_path / 'alertmanager.yml'}"),
+        *(f"--verify.receivers={receivers}", *labels),
+    )
+    assert done.returncode == 0, done.stdout + done.stderr
+    named = {yaml.safe_load(file.read_text())["receivers"][0]["name"] for file in RECEIVERS.glob("*.yml")}
+    assert named == {f"platform-{file.stem}" for file in RECEIVERS.glob("*.yml")}
 
 
 def test_no_secret_is_in_an_example() -> None:
