@@ -18,6 +18,8 @@ EXAMPLES = {
         "streaming/rebalance_streaming/detect/diagnoses/kip848.toml",
         "streaming/rebalance_streaming/detect/rules/kip848.py",
         "tests/detect/test_kip848.py",
+        # By its trait `holding` alerts about groups that wait speak of it; the text says so.
+        "deploy/prometheus/rules/kafka-rebalance.yml",
         # What clients' logs say of it is not needed to tell it.
         "exporters/rebalance_exporters/messages/messages.toml",
     },

@@ -9,7 +9,8 @@ import pytest
 
 from grafana.boards import GRAFANA, UIDS, all_panels, boards, links, variables
 
-PROMETHEUS = GRAFANA.parent / "deploy" / "prometheus"
+DEPLOY = GRAFANA.parent / "deploy"
+PROMETHEUS = DEPLOY / "prometheus"
 #: Where the live page reads and makes its addresses.
 PAGE = GRAFANA.parent / "exporters" / "rebalance_exporters" / "page" / "static" / "links.js"
 BOARD = pytest.mark.parametrize("uid", sorted(UIDS))
@@ -66,8 +67,19 @@ def test_links_of_alerts_resolve() -> None:
 def test_deep_links_are_those_of_alerts_and_of_the_page() -> None:
     """Dashboards and alerts lead to a group on the live page in the same way, which the page understands."""
     rules = (PROMETHEUS / "rules" / "kafka-rebalance.yml").read_text()
-    assert re.search(r"link_monitor \}\}\{\{ \. \}\}/\{\{ if \$labels\.group \}\}#/groups/$", rules, re.MULTILINE)
-    assert 'const GROUPS = "groups"' in PAGE.read_text()
+    address = "/#/{{ if $labels.group }}groups/{{ else }}?cluster={{ end }}\n"
+    assert f"link_monitor }}}}{{{{ . }}}}{address}" in rules
+    page = PAGE.read_text()
+    assert all(each in page for each in ('const GROUPS = "groups"', 'PAST = "past"', "`#/?cluster=${part(cluster)}`"))
+
+
+def test_the_link_of_an_alert_that_is_over_is_understood_by_the_page() -> None:
+    """The pages of a group and of all groups take their time from the address, as Alertmanager writes it."""
+    template = (DEPLOY / "alertmanager" / "templates" / "page.tmpl").read_text()
+    page = PAGE.read_text()
+    assert "`from=%s&to=%s`" in template
+    assert "`?from=${stretch.fromMs}&to=${stretch.toMs}`" in page
+    assert "`#/past?%s&cluster=`" in template
 
 
 def test_group_columns_and_lines_lead_on() -> None:

@@ -309,6 +309,21 @@ def test_what_an_alert_is_about_has_a_finding() -> None:
     assert [rule.get("labels", {}).get("about", "") for rule in chosen] == ["", *sorted(asked, key=_place_of)]
 
 
+def test_a_finding_fits_an_alert_by_its_traits() -> None:
+    """Which say for whom a group waits, or that a member polls late, is the catalogue's; some are named beside them."""
+    fits = {
+        rule["labels"]["about"]: {
+            each for words in re.findall('rule=~?"([^"]*)"', rule["expr"]) for each in words.split("|")
+        }
+        for rule in all_rules()
+        if rule.get("record") == "kafka_rebalance:primary_finding" and "labels" in rule
+    }
+    assert fits["wait"] == with_trait("holding") | with_trait("holds_up")
+    assert fits["polls"] == with_trait("poll_limit") | {"poll_overrun_risk"}
+    assert fits["emptiness"] == with_trait("death") | {"empty_group_with_lag", "join_rejected", "scale_in"}
+    assert fits["heartbeats"] > with_trait("starved")
+
+
 def _place_of(about: str) -> int:
     """Return where the rules choose a finding for something."""
     return (RULES / "kafka-rebalance.yml").read_text().index(f"labels: {{about: {about}}}")
