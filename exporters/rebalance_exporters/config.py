@@ -62,7 +62,7 @@ class ExportConfig:
     keep_rebalances: int = setting(
         20_000,
         "How many of the latest rebalances the API can show, over all groups; `report` reaches back as far. 1,000 of "
-        "groups with a few members take some 2 MB.",
+        "groups with a few members take 2 to 4 MB.",
     )
     collect_partitions: bool = setting(False, "A lag series per partition too.")
     collect_members: bool = setting(False, "Heartbeat and poll series per member, where clients report.")

@@ -167,13 +167,13 @@ class _Api:
         limit, since_ms = read_limit(request), read_number(request, "since_ms")
         until_ms = read_number(request, "until_ms")
         found = [
-            picture.document(kept)
+            kept
             for kept in self._view.rebalances(key)
             if (since_ms is None or kept.completed_ms is None or kept.completed_ms >= since_ms)
             and (until_ms is None or kept.started_ms < until_ms)
         ]
         # The rows are JSON already: they go out as they came in, fields unknown to this version included.
-        return raw_json(b'{"rebalances":[%s]}' % b",".join(found[:limit]))
+        return raw_json(b'{"rebalances":[%s]}' % b",".join(map(picture.document, found[:limit])))
 
     def _show_rebalance(self, picture: Picture, key: GroupKey, rebalance_id: str) -> Response:
         kept = self._view.rebalance(key, rebalance_id)

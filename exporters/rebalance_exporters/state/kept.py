@@ -33,8 +33,9 @@ GroupKey = tuple[str, str]
 _BLANKS = b" \t\r\n"
 #: The most text, before it is packed, of rebalances, and of impacts that wait for theirs, whatever their number.
 _KEPT_BYTES = 256 * 1024 * 1024
-#: Impacts that wait for their rebalance, which stands in another topic, per rebalance that is kept.
-_WAITING_PER_KEPT = 10
+#: What belongs to rebalances and may be read before them, or stays when they have gone: how much per rebalance that is
+#: kept, and how much more than rebalances at most. All topics are written in about the same order.
+_WAITING_PER_KEPT, _WAITING_MORE = 10, 20_000
 #: Bounds of what is open at once, far beyond what rules can find.
 _MAX_FINDINGS, _MAX_OF_GROUP, _MAX_KINDS = 50_000, 1_000, 500
 #: The fastest: a row of 3 kB takes a quarter of its bytes then, and some 30 microseconds.
@@ -174,6 +175,11 @@ def _is_newer(example: Example, known: Example | None) -> bool:
     return (example.started_ms, example.rebalance_id) >= (known.started_ms, known.rebalance_id)
 
 
+def room_beside(rebalances: int) -> int:
+    """Return how many impacts, or causes, there is room for beside so many rebalances."""
+    return min(_WAITING_PER_KEPT * rebalances, rebalances + _WAITING_MORE)
+
+
 class WaitingImpacts:
     """Impacts that were read before their rebalance, or after it had to go; those that came first go first."""
 
@@ -210,7 +216,7 @@ class KeptRebalances:
         self._bytes = 0
         #: (start, group, id), the earliest first; what is no longer kept like that is passed over.
         self._earliest: list[tuple[int, GroupKey, str]] = []
-        self._waiting = WaitingImpacts(_WAITING_PER_KEPT * limit)
+        self._waiting = WaitingImpacts(room_beside(limit))
         self.examples: dict[GroupKey, Examples] = {}
         #: When the latest rebalance began that had to go for want of room; null: none had to.
         self.dropped_until_ms: int | None = None

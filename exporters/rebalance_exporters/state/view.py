@@ -28,6 +28,7 @@ from rebalance_exporters.state.kept import (
     KeptRebalances,
     keep_impact,
     keep_rebalance,
+    room_beside,
 )
 from rebalance_exporters.state.late_events import LateEvents
 from rebalance_exporters.state.picture import Changes, Picture, RebalanceHistory
@@ -67,9 +68,6 @@ _MAX_STATUS = 1_000
 _MAX_GROUPS = 100_000
 #: The most text of groups, lag, heartbeats and findings: several times what 10,000 groups of 100 partitions take.
 _MAX_BYTES = 512 * 1024 * 1024
-
-#: Causes may be read before their rebalance, and stay for a while when it has gone.
-_CAUSES_PER_KEPT = 10
 
 _log = logging.getLogger(__name__)
 
@@ -116,7 +114,7 @@ class View:
         self._lags: dict[GroupKey, contract.GroupLag] = {}
         self._costs: dict[GroupKey, contract.CountedImpact] = {}
         self._rebalances = KeptRebalances(keep_rebalances)
-        self._causes = Causes(_CAUSES_PER_KEPT * keep_rebalances)
+        self._causes = Causes(room_beside(keep_rebalances))
         self._findings = KeptFindings()
         self._late_events = LateEvents()
         self._status: dict[bytes, contract.Status] = {}

@@ -42,6 +42,7 @@ from rebalance_contract.epochs import RowWriter
 from rebalance_exporters.metrics.formats import Style
 from rebalance_exporters.metrics.render import Exposition
 from rebalance_exporters.state.health import ReadProgress
+from rebalance_exporters.state.kept import room_beside
 from rebalance_exporters.state.view import (
     FINDINGS,
     GROUPS,
@@ -268,6 +269,11 @@ def test_impacts_that_wait_are_bounded() -> None:
     view = make_view(*(impact_row(f"0-{n}", lag_peak=n) for n in range(40)))
     view.apply([rebalance_row("0-9"), rebalance_row("0-10", NOW_MS + 1)])
     assert [each["impact"] and each["impact"]["lag_peak"] for each in documents(view)] == [10, None]
+
+
+def test_few_rebalances_leave_room_for_ten_times_as_much_beside_them_and_many_for_little_more() -> None:
+    """What waits for ever, as of rebalances of weeks ago, must not take more than what is kept."""
+    assert [room_beside(kept) for kept in (0, 3, 2_000, 20_000)] == [0, 30, 20_000, 40_000]
 
 
 def test_the_latest_rebalances_are_kept() -> None:
