@@ -11,9 +11,9 @@ from collections.abc import Mapping
 from pathlib import Path
 from typing import Any
 
-from confluent_kafka import Consumer, KafkaError, Message, Producer, TopicPartition
+from confluent_kafka import Consumer, KafkaError, Producer, TopicPartition
 
-from waiting import wait_for
+from polling import next_message
 
 _PRODUCE = 0
 
@@ -61,13 +61,8 @@ class MockCluster:
         found = []
         consumer = Consumer({"bootstrap.servers": self.bootstrap, "group.id": "test", "enable.partition.eof": True})
         consumer.assign([TopicPartition(topic, 0, 0)])
-
-        def look() -> list[Message]:
-            return [message for message in (consumer.poll(1.0),) if message is not None]
-
         while True:
-            # A message without a value is false.
-            (message,) = wait_for(look, f"the end of {topic}")
+            message = next_message(consumer, f"the end of {topic}")
             error = message.error()
             if error is None:
                 headers: Any = message.headers() or ()

@@ -11,11 +11,12 @@ from contextlib import ExitStack, contextmanager, suppress
 from dataclasses import dataclass, field
 from pathlib import Path
 
-from confluent_kafka import Consumer, ConsumerGroupState, KafkaError, KafkaException, Message, TopicPartition
+from confluent_kafka import Consumer, ConsumerGroupState, KafkaError, KafkaException, TopicPartition
 from confluent_kafka.admin import AdminClient
 from prometheus_client.parser import text_string_to_metric_families
 
 from e2e.pages import page
+from polling import next_message
 from rebalance_deploy import local
 from rebalance_deploy.broker_log import GroupTruth, read_truth
 from rebalance_deploy.counts import Counted, counts_in, expected
@@ -226,13 +227,8 @@ def read_topic(
         partitions = consumer.list_topics(topic, timeout=60).topics[topic].partitions
         consumer.assign([TopicPartition(topic, partition, 0) for partition in partitions])
         left = set(partitions)
-
-        def look() -> list[Message]:
-            return [found for found in (consumer.poll(10),) if found is not None]
-
         while left:
-            # A message without a value is false.
-            (message,) = wait_for(look, f"{topic}'s partitions {left} to be read to their end", DEADLINE_SECONDS)
+            message = next_message(consumer, f"{topic}'s partitions {left} to be read to their end")
             if error := message.error():
                 # Anything else, as a broker that does not answer for a moment, ends nothing.
                 if error.code() == KafkaError._PARTITION_EOF:

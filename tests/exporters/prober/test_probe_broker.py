@@ -177,7 +177,7 @@ def test_a_running_rebalance_is_seen(broker, name):
         assert len(unstable) <= 2 + (time.monotonic() - begun) / 10
 
 
-def is_deleted(bootstrap: str, group: str) -> bool:
+def delete_if_empty(bootstrap: str, group: str) -> bool:
     """Delete a group; tells whether that could be done, which a member that is still in prevents."""
     # The client must outlive its futures.
     admin = AdminClient({"bootstrap.servers": bootstrap})
@@ -197,7 +197,7 @@ def test_a_group_that_ends_is_told(broker, name):
     with probing(config) as probed:
         with GroupMember(broker.bootstrap, name, name, "c"):
             first(probed, name, "Stable", members=1)
-        wait_for(lambda: is_deleted(broker.bootstrap, name), "the group to be deleted")
+        wait_for(lambda: delete_if_empty(broker.bootstrap, name), "the group to be deleted")
         wait_for(lambda: probed.of(name)[-1].state == "Dead", lambda: probed.of(name))
         assert probed.of(name)[-1].members == ()
 

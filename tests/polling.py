@@ -1,0 +1,20 @@
+"""Reading topics to their ends, however long a busy machine takes."""
+
+from __future__ import annotations
+
+from confluent_kafka import Consumer, Message
+
+from waiting import wait_for
+
+_POLL_SECONDS = 1.0
+
+
+def next_message(consumer: Consumer, what: str) -> Message:
+    """Return the next message of a consumer, or the next error as one; fail with what was awaited."""
+
+    def look() -> list[Message]:
+        # In a list: a message without a value is false.
+        return [found for found in (consumer.poll(_POLL_SECONDS),) if found is not None]
+
+    (message,) = wait_for(look, what)
+    return message
