@@ -43,7 +43,10 @@ def filled(*shape: int) -> Ints:
 def grown(array: Ints, size: int) -> Ints:
     """Return an array with at least so many partitions, of which nothing is known; itself where it has them."""
     missing = size - array.shape[-1]
-    return array if missing <= 0 else np.concatenate((array, filled(*array.shape[:-1], missing)), axis=-1)
+    if missing <= 0:
+        return array
+    added = filled(*array.shape[:-1], missing)
+    return np.concatenate((array, added), axis=-1) if array.size else added
 
 
 def places(known: Ints, partitions: Ints) -> Ints | None:

@@ -41,15 +41,7 @@ from rebalance_streaming.observed.cluster_commits import ClusterCommits
 from rebalance_streaming.observed.coordinator_log import RebalanceStart
 from rebalance_streaming.observed.heartbeats import time_group
 from rebalance_streaming.observed.history import GroupHistory
-from rebalance_streaming.observed.plausible import (
-    ImplausibleError,
-    check_commits,
-    check_ends,
-    check_events,
-    check_group,
-    check_probe,
-    check_rebalance,
-)
+from rebalance_streaming.observed.plausible import ImplausibleError
 from rebalance_streaming.observed.routing import Routing
 
 #: Groups that only probes or clients name are forgotten when nothing was heard of them for so long, and are so many.
@@ -121,7 +113,6 @@ class Detector:
         self._quarantine.attempt("take_group", picture.group, lambda: self._take_group(picture), None)
 
     def _take_group(self, picture: GroupSnapshot) -> None:
-        check_group(picture, self.now_ms)
         judged_group = self._judged_group(picture.group, confirmed=True)
         if judged_group is None or (before := judged_group.history.picture) == picture:
             return
@@ -135,7 +126,6 @@ class Detector:
         self._quarantine.attempt("take_rebalance", rebalance.group, lambda: self._take_rebalance(rebalance), None)
 
     def _take_rebalance(self, rebalance: Rebalance) -> None:
-        check_rebalance(rebalance, self.now_ms)
         judged_group = self._judged_group(rebalance.group, confirmed=True)
         if judged_group is None or judged_group.history.rebalances.get(rebalance.rebalance_id) == rebalance:
             return
@@ -158,7 +148,6 @@ class Detector:
         self._quarantine.attempt("take_commits", row.group, lambda: self._take_commits(row), None)
 
     def _take_commits(self, row: CommitActivity) -> None:
-        check_commits(row, self.now_ms)
         judged_group = self._judged_group(row.group, confirmed=True)
         if judged_group is not None:
             judged_group.history.progress.take_commits(row)
@@ -170,7 +159,6 @@ class Detector:
         self._quarantine.attempt("take_probe", probe.group, lambda: self._take_probe(probe), None)
 
     def _take_probe(self, probe: Probe) -> None:
-        check_probe(probe, self.now_ms)
         judged_group = self._judged_group(probe.group)
         if judged_group is None:
             return
@@ -183,7 +171,6 @@ class Detector:
         self._quarantine.attempt("take_offsets", row.group, lambda: self._take_offsets(row), None)
 
     def _take_offsets(self, row: OffsetActivity) -> None:
-        check_ends(row, self.now_ms)
         judged_group = self._judged_group(row.group)
         if judged_group is not None and (changed := judged_group.history.take_offsets(row)):
             self._agenda.touch(judged_group.timetable, changed)
@@ -212,7 +199,6 @@ class Detector:
         self._quarantine.attempt("take_coordinator", row.group, lambda: self._take_coordinator(row), None)
 
     def _take_coordinator(self, row: CoordinatorActivity) -> None:
-        check_events(row, self.now_ms)
         judged_group = self._judged_group(row.group)
         if judged_group is not None and judged_group.history.coordinator_log.take(row.events):
             self._agenda.touch(judged_group.timetable, inputs.STATES)
