@@ -76,7 +76,7 @@ accuracy: setup ## Judge every recording anew (about a minute); writes docs/accu
 	PYTHONPATH="tests:$$PYTHONPATH" $(BIN)/python -m accuracy.without_log docs/accuracy.md docs/without-the-log.md README.md
 
 faults fuzz: WORKERS = 0
-faults: setup tools ## Every fault with all its rounds, about an hour; writes docs/reliability.md. ONLY=broker: of such names
+faults: setup tools ## Every fault with all its rounds, more than three hours; writes docs/reliability.md. ONLY=broker: of such names
 	FAULTS_REPORT=1 $(PYTEST) -m faults $(if $(ONLY),-k "$(ONLY)")
 
 fuzz: setup ## Made-up client metrics and rows, each for MINUTES=30 of processor time, beginning with SEED, by default one of the day

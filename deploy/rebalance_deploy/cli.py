@@ -28,7 +28,12 @@ if TYPE_CHECKING:
 F = TypeVar("F", bound=Callable[..., Any])
 
 _CONFIG_FLAGS = (
-    click.option("--config", type=click.Path(path_type=Path), envvar="REBALANCE_MONITOR_CONFIG", help="TOML file."),
+    click.option(
+        "--config",
+        type=click.Path(path_type=Path),
+        envvar="REBALANCE_MONITOR_CONFIG",
+        help="Settings file (TOML); docs/configuration.md lists the settings.",
+    ),
     click.option("--set", "flags", multiple=True, metavar="KEY=VALUE", help="Any setting, for example cluster=prod."),
 )
 _CLUSTER_FLAG = click.option("--bootstrap-server", metavar="HOST:PORT", help="Brokers to start from.")
@@ -152,18 +157,18 @@ def up(config: Path | None, flags: tuple[str, ...], bootstrap_server: str | None
     "--duration",
     type=click.FloatRange(min=20),
     metavar="SECONDS",
-    help="End by itself and check the counts and the headline.",
+    help="End by itself; exit code 0 only if all was counted and the sick consumer was named first.",
 )
 @click.option(
     "--cure-after",
     type=click.FloatRange(min=0),
     metavar="SECONDS",
-    help="When the sick consumer gets the value that the monitor advises. Without it after 120.",
+    help="When the sick consumer is restarted with the advised value; by default after 120.",
 )
 @click.option(
     "--kafka-version",
     type=click.Choice(["4.3.1", "3.9.2"]),
-    help="Without it 4.3.1.",
+    help="Version of the broker; by default 4.3.1.",
 )
 @click.option(
     "--port",
@@ -206,7 +211,7 @@ def decode(file: Any) -> None:
 @cli.command()
 @_configured
 @click.option("--from-now", is_flag=True, help="Leave out what is in the topics already.")
-@click.option("--to-end", is_flag=True, help="End at the present end instead of following until Ctrl-C.")
+@click.option("--to-end", is_flag=True, help="Stop at what is in the topics now instead of following until Ctrl-C.")
 @click.option("--topics", multiple=True, metavar="TOPIC", help="Further topics to record.")
 def record(
     *,
@@ -302,7 +307,10 @@ def replay(
 @cli.command()
 @click.argument("set_name", default="connector")
 def jars(set_name: str) -> None:
-    """Print the paths of a pinned set of jars, fetched if need be, as `spark-submit --jars` takes them."""
+    """Print the paths of a pinned set of jars, fetched if need be, as `spark-submit --jars` takes them.
+
+    SET_NAME is connector (the default), broker-4.3.1 or broker-3.9.2.
+    """
     from rebalance_deploy import components  # noqa: PLC0415
     from rebalance_deploy.jars import resolve  # noqa: PLC0415
 

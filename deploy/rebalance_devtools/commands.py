@@ -69,7 +69,11 @@ def _cold_starting(command: F) -> F:
 @click.argument("names", nargs=-1)
 @_cold_starting
 def bench(names: tuple[str, ...], **cold_start: object) -> None:
-    """Measure rates, times, memory and load on this machine. Options are those of the cold start."""
+    """Measure rates, times, memory and load on this machine.
+
+    NAMES are decode, catch-up, cold-start, live, replay, diagnosis, exposition, paging and scale; without any, all of
+    them are run. The options are for cold-start.
+    """
     from rebalance_devtools.bench import run  # noqa: PLC0415
 
     run(names, cold_start, click.echo)

@@ -92,7 +92,7 @@ class StreamConfig:
     pane_ms: int = setting(5_000, "Width of a commit summary; the sliding windows are multiples of it.")
     max_offsets_per_trigger: int = setting(
         1_000_000,
-        "Log positions read at most per batch while catching up. Bounds memory: about 1 kB of heap per 1,000.",
+        "Log positions read at most per batch while catching up. Bounds how long a batch takes: a million, some 7 s.",
     )
     max_reports_per_trigger: int = setting(
         5_000,

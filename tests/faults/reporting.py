@@ -77,8 +77,9 @@ CASES = {
     36: ("a password is searched for in all that can be seen", "it is nowhere"),
     37: ("writing is throttled to 1 kB/s for three minutes", "C; memory stays flat; the delay is told"),
     38: (
-        "1 h at 5,000 commits/s (10 min in the suite)",
-        "memory grows by at most 1 %/h (the lower end of the interval: 50 %/h in 10 min); C",
+        "5,000 commits/s, for as long as *measured for* says",
+        "measured for 1 h: memory grows by at most 1 %/h; for 10 min, which cannot show that: the lower end of the "
+        "interval is below 50 %/h; C",
     ),
     39: ("an environment as Kubernetes makes it", "all three processes start"),
     40: (
@@ -91,10 +92,11 @@ _HEAD = """# Reliability
 
 Written by `make faults` (tests/faults/reporting.py): faults on a real broker and real processes, except where a row
 names a test that needs none. Each row is one test, with what it did when it was last run there; `make test` runs the
-same tests with fewer rounds, or leaves them out (0). Numbers of cases are those of the project's list of faults.
+same tests with fewer rounds, or leaves them out (0). The numbers of the cases are those of
+`CASES` in that file; *with changes* means that the code had changes which are in no commit.
 
-C means: no record and no rebalance is lost or counted twice, and what the diagnosis says is what a replay of a
-recording of the log says.
+**C** in the column *what must hold* means: no record and no rebalance is lost or counted twice, and the diagnosis says
+what a replay of a recording of the log says.
 
 A full disk is a file system of 64 MB in memory that the test mounts, which root may. A host whose clock is an hour off
 is a process of this machine, with a library that shifts the time of day; brokers and clients keep the machine's. Case

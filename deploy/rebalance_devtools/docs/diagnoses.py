@@ -97,7 +97,9 @@ def _section(each: Diagnosis) -> str:
 
 
 def _severity(each: Diagnosis) -> str:
-    return f"info, experimental (else {each.severity})" if each.experimental else each.severity
+    if not each.experimental:
+        return each.severity
+    return "info, experimental" if each.severity == "info" else f"info while experimental, then {each.severity}"
 
 
 def _thresholds(names: Iterable[str]) -> str:

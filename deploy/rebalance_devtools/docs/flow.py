@@ -18,7 +18,7 @@ _INTRODUCTION = """\
 
 How a record of the watched log becomes a figure on a page. This page is generated from the table in
 `streaming/rebalance_contract/topics.py`; change it there, then run
-`python -m rebalance_devtools.docs.flow docs/data-flow.md`.
+`make docs`.
 
 """
 

@@ -23,7 +23,7 @@ the group; with `--file LOG` (also `.gz`) or from a pipe it counts the messages 
 page and `/api/v1/messages?text=` find lines and stack traces too.
 
 This page is generated from `exporters/rebalance_exporters/messages/messages.toml`; change the text there, then run
-`python -m rebalance_devtools.docs.messages docs/messages.md`.
+`make docs`.
 
 A message with `{{error}}` or `{{reason}}` in it means what stands there, where that is a message of this page too, and
 what it is listed under where it is not: the same text is printed for a member that lost its place, a coordinator that

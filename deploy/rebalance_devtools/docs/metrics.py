@@ -25,7 +25,7 @@ _INTRODUCTION = """\
 
 Everything the exporter's `/metrics` serves, and at the end what stream and prober serve of themselves. This page is
 generated from the tables in `exporters/rebalance_exporters/metrics`; change the text there, then run
-`python -m rebalance_devtools.docs.metrics docs/metrics.md`.
+`make docs`.
 
 All names begin with `{prefix}`. Units are base units. Where a value cannot be known its series is absent; it is never 0
 for that reason. Rebalances, generations and members are counted by the stream, at the source, and every child of those

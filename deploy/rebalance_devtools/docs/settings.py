@@ -25,7 +25,7 @@ _INTRODUCTION = f"""\
 # Configuration
 
 Every setting of every process. This page is generated from the dataclasses that hold them; change the texts there,
-then run `python -m rebalance_devtools.docs.settings docs/configuration.md`.
+then run `make docs`.
 
 One file serves all processes: each reads the shared keys and its own section, and an unknown key anywhere is an error
 that names the nearest one. A flag beats the environment, which beats the file, which beats the default:
@@ -36,9 +36,15 @@ that names the nearest one. A flag beats the environment, which beats the file, 
 | environment | `{ENV_PREFIX}EXPORT_LISTEN_PORT=9642`; with `_FILE` appended, a file that holds the value |
 | file | `--config FILE` or `{ENV_PREFIX}CONFIG`: TOML, a table per section |
 
-Durations end in their unit. A list is separated by commas in a flag or a variable. Secrets are refused as flags.
+The name of a duration ends in its unit (`_ms`, `_seconds`, `_minutes`, `_hours`). A list is separated by commas in a
+flag or a variable. Secrets are refused as flags.
 
-Variables that begin with `{ENV_PREFIX}` and are none of these are errors too, but for those of other commands
+The commands that ask the exporter read `REBALANCE_MONITOR_URL`, `_USER`, `_PASSWORD_FILE` and `_CA_FILE` for `--url`,
+`--user`, `--password-file` and `--ca-file`. `REBALANCE_MONITOR_CACHE` is the directory of jars
+(`~/.cache/rebalance-monitor` without it), and `REBALANCE_MONITOR_IVY_SETTINGS` a file of Ivy settings for those behind
+a mirror.
+
+Variables that begin with `{ENV_PREFIX}` and are none of these are refused as errors, except those of other commands
 ({_OTHERS}) and those that Kubernetes makes of services
 (`…_SERVICE_HOST`, `…_SERVICE_PORT`, `…_PORT` with an address, `…_PORT_9092_TCP` and the like), which mean nothing here.
 """

@@ -356,7 +356,7 @@ MONITOR_METRICS: tuple[Metric[MonitorState], ...] = (
         "Rows the exporter left out, by what was wrong with them: `contract` (not the fields that are expected, or a "
         "kind only a newer stream writes), `key`, `text` (no UTF-8), `number`, `time`, `size`, `limit` (more groups or "
         "findings than are held), `superseded` (of a stream that another one took over from: two run), `failed` "
-        "(a defect, see the log). Update it, or look for what else writes there.",
+        "(a defect, see the log). Update the exporter, or find out what else writes to the topic.",
         ("topic", "reason"),
         lambda state: list(state.picture.refused.items()),
     ),

@@ -64,7 +64,7 @@ def check(
     \b
     Exit codes:
       0  well
-      1  a finding of severity ticket fires, or a limit is passed
+      1  a finding of severity ticket fires, or a limit is exceeded
       2  a finding of severity page fires
       3  not known: no answer, old data, or no such group
     """

@@ -152,6 +152,7 @@ def why(*, where: Where, message: str | None, path: Path | None, group: str | No
     Exit codes:
       0  at least one message is known
       1  none is
+      2  there was nothing to look at
     """
     if message is not None and path is not None:
         raise click.UsageError("pass a MESSAGE or --file FILE, not both")

@@ -131,7 +131,7 @@ def needing_libraries() -> Generator[None]:
         if library not in _LIBRARIES:
             raise
         raise ExporterError(
-            f"this command needs {library}, which is not installed: pip install 'rebalance-monitor[terminal]'"
+            f"this command needs {library}, which is not installed: install the wheel with its extra `terminal`"
         ) from error
 
 

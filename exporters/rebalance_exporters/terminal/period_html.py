@@ -150,7 +150,10 @@ def _worth(report: PeriodReport) -> Iterator[Markup]:
     most = max(each.avoided.rebalances.high for each in shown)
     items = (_worth_item(each, most) for each in shown)
     yield element("ol", *items, class_="settings")
-    said = "From what the rebalances show to what they leave open; not to be added up. Costs: rebalance-monitor advise."
+    said = (
+        "A range runs from what the rebalances prove to what they leave open. Do not add the lines up: several "
+        "settings may avoid the same rebalance. What each costs: rebalance-monitor advise GROUP."
+    )
     yield element("p", said, class_="quiet small")
 
 

@@ -119,7 +119,8 @@ def announce(
     """Announce a deploy of GROUPS, from the pipeline that makes it, before it begins.
 
     Rebalances in that time whose members come and go as in a deploy are attributed to it. Other findings are reported
-    unchanged. Ended sooner: `silence expire` with the id that --json prints.
+    unchanged. To end it early: `silence expire` with the id that --json prints. The exporter has to know who asks:
+    it needs --user and --password-file.
     """
     with asking(where) as api:
         from rebalance_contract import SilenceKind  # noqa: PLC0415

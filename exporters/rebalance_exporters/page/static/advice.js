@@ -54,7 +54,7 @@ export class AdvicePart extends LoadedView {
 function adviceSection({ estimates, sums, useless }) {
   const happened = `Of ${plural(sums.rebalances, "rebalance")} in the last day with ${sum(sums.lost_partition_ms)} of lost time.`;
   return section("What settings would have avoided",
-    el("p", { class: "quiet" }, happened, " From what the rebalances show to what they leave open; several settings may avoid the same one."),
+    el("p", { class: "quiet" }, happened, " A range runs from what the rebalances prove to what they leave open. Several settings may avoid the same rebalance."),
     grid("Settings, the one that would have avoided most first", ["Setting", "Now", "To", "Rebalances", "Lost time", "Costs"], estimates.map(cells), [3, 4]),
     useless.length ? el("p", { class: "quiet" }, `Would have avoided none: ${useless.join(", ")}.`) : null);
 }
