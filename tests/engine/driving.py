@@ -140,8 +140,11 @@ class Run:
 def put(topics: Topics, rows: Iterable[Output]) -> None:
     """Publish rows."""
     for row in rows:
-        topic, key, _ = address(row)
-        topics[topic, key] = row
+        topic, key, value = address(row)
+        if value is None:
+            topics.pop((topic, key), None)
+        else:
+            topics[topic, key] = row
 
 
 def end_of(tape: Tape) -> int:
@@ -197,7 +200,9 @@ def _restored(row: Output) -> Any:
     is_open = isinstance(row, Finding) and row.state == FindingState.FIRING
     if not is_open and not isinstance(row, GroupLag | RebalanceImpact | GroupImpact | DecodeTotals | ReportTotals):
         return None
-    return msgspec.json.decode(address(row)[2], type=type(row))
+    _, _, value = address(row)
+    assert value is not None
+    return msgspec.json.decode(value, type=type(row))
 
 
 def _looked_back(tape: Tape, since_ms: int) -> Iterator[tuple[int, Input]]:

@@ -66,6 +66,22 @@ def test_the_surest_name_decides(changes: dict[str, Any], group: str | None):
     assert routing.waiting() + routing.dropped == (group is None)
 
 
+def test_a_client_id_is_that_of_the_group_that_is_left():
+    """A group that was deleted leaves its clients' names to the one that took its place."""
+    routing = known(old=["a-1"], new=["a-2"])
+    assert routed(routing, said(client_id="a")) == []
+    routing.groups.discard("old")
+    assert routed(routing, said(client_id="a")) == ["new"]
+    assert routed(routing, said(member_id="a-1", client_id="a")) == ["new"]
+
+
+def test_client_ids_of_long_ago_are_forgotten(monkeypatch: pytest.MonkeyPatch):
+    """Each pod may have a name of its own: those that were seen last are kept."""
+    monkeypatch.setattr(routing_module, "_KEPT_CLIENTS", 3)
+    routing = known(one=["a-1", "b-1", "c-1", "a-2", "d-1"])
+    assert sorted(routing.by_client) == ["a", "c", "d"]
+
+
 def test_a_routed_report_carries_its_group():
     """Nobody behind has to ask again."""
     ((group, each),) = known(one=["a-1"]).route(said(member_id="a-1"))

@@ -36,6 +36,7 @@ from rebalance_contract import (
     RebalanceImpact,
     ReportTotals,
     SilenceKind,
+    topics,
 )
 from rebalance_contract.clients import ClientActivity
 from rebalance_contract.turns import next_turn
@@ -45,7 +46,7 @@ from rebalance_streaming.detect.findings import topic_key
 from rebalance_streaming.detect.judgement import Judgement
 from rebalance_streaming.engine.impact import ImpactTracker
 from rebalance_streaming.engine.lag import LagTable, LagWindow
-from rebalance_streaming.engine.rows import DIAGNOSED, GroupGone, Input, Output
+from rebalance_streaming.engine.rows import DIAGNOSED, GroupGone, Input, Output, RowGone
 from rebalance_streaming.engine.silences import CommitRhythm
 from rebalance_streaming.engine.windows import Schedule
 from rebalance_streaming.groups import counts
@@ -108,6 +109,7 @@ class Engine:
         self._probed_ms: int | None = None
         self._timed_ms = self._status_ms = 0
         self._renewed_ms: int | None = None
+        self._gone: list[RowGone] = []
 
     # --- What happens ---
 
@@ -222,6 +224,11 @@ class Engine:
 
     def _forget(self, row: GroupGone) -> None:
         if row.cluster == self._cluster:
+            # Else a start would take them up again, and renew them for ever.
+            if row.group in self._published:
+                self._gone += [RowGone(topic, row.cluster, row.group) for topic in (topics.LAG, topics.HEARTBEATS)]
+            if self._impact.totals(row.group) is not None:
+                self._gone.append(RowGone(topics.IMPACT, row.cluster, row.group))
             self._detector.forget_group(row.group)
             for table in (self._lag, self._impact):
                 table.forget_group(row.group)
@@ -241,7 +248,10 @@ class Engine:
         """
         judged_ms = now_ms if read_until_ms is None else min(now_ms, read_until_ms)
         impacts = self._take_impacts()
-        rows = self._take_judgement(self._detector.advance(judged_ms, most))
+        # Before what a group of the same name has by now.
+        rows: list[Output] = [*self._gone]
+        self._gone.clear()
+        rows += self._take_judgement(self._detector.advance(judged_ms, most))
         rows += self._due_lags(now_ms)
         rows += {**impacts, **self._take_impacts()}.values()
         rows += self._renewals(now_ms)
@@ -314,13 +324,16 @@ class Engine:
                 yield row
 
     def _renewals(self, now_ms: int) -> Iterator[Output]:
-        """Yield what stands of the groups whose turn of the day came since the last call, as it was published last."""
+        """Yield what stands of the groups whose turn of the day came since the last call, as it was published last.
+
+        Of a group that has neither a record nor committed offsets nothing stands that is worth keeping.
+        """
         since_ms = now_ms if self._renewed_ms is None else self._renewed_ms
         if self._renewed_ms is not None and now_ms - since_ms < _RENEWALS_EVERY_MS:
             return
         self._renewed_ms = now_ms
         for group, lag in self._published.items():
-            if next_turn(group, since_ms, _RENEWAL_MS) <= now_ms:
+            if (group in self._groups or lag.topics) and next_turn(group, since_ms, _RENEWAL_MS) <= now_ms:
                 yield lag
                 totals = self._impact.totals(group)
                 if totals is not None:

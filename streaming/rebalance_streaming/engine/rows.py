@@ -53,6 +53,15 @@ class GroupGone:
     group: str
 
 
+@dataclass(frozen=True, slots=True)
+class RowGone:
+    """A tombstone for what stands of a group in a topic: the group was deleted and is forgotten."""
+
+    topic: topics.Topic
+    cluster: str
+    group: str
+
+
 #: The topics of which the engine takes rows.
 DIAGNOSED = (topics.GROUPS, topics.REBALANCES, topics.ACTIVITY, topics.SILENCES)
 Activity = CommitActivity | OffsetActivity | ProbeActivity | CountActivity | ClientActivity | CoordinatorActivity
@@ -60,7 +69,15 @@ Activity = CommitActivity | OffsetActivity | ProbeActivity | CountActivity | Cli
 Input = GroupSnapshot | GroupGone | Rebalance | AlertSilence | Activity
 #: What the engine hands on.
 Output = (
-    Finding | GroupLag | GroupTiming | RebalanceImpact | GroupImpact | DecodeTotals | ReportTotals | DiagnosisStatus
+    Finding
+    | GroupLag
+    | GroupTiming
+    | RebalanceImpact
+    | GroupImpact
+    | DecodeTotals
+    | ReportTotals
+    | DiagnosisStatus
+    | RowGone
 )
 
 _Row = TypeVar("_Row")
@@ -173,8 +190,10 @@ def _decode_group(key: bytes | None, value: bytes | None) -> GroupSnapshot | Gro
     return GroupGone(cluster, group)
 
 
-def address(row: Output) -> tuple[str, str, bytes]:
-    """Return (short name of the topic, key, value) of a row."""
+def address(row: Output) -> tuple[str, str, bytes | None]:
+    """Return (short name of the topic, key, value) of a row; null: a tombstone."""
+    if isinstance(row, RowGone):
+        return row.topic.name, f"{row.cluster}/{row.group}", None
     topic, key, encode_row = _ADDRESSES[type(row)]
     return topic.name, key(row), encode_row(row)
 

@@ -10,8 +10,8 @@ from rebalance_streaming.wire.metrics.identity import group_candidates
 
 #: Rows kept whose group is not known, and their length as text: strangers may send as many as they like.
 _KEPT_ROWS, _KEPT_BYTES = 10_000, 16_000_000
-#: Member ids of the past are forgotten: every rejoin makes a new one.
-_KEPT_MEMBERS = 500_000
+#: Ids of the past are forgotten: every rejoin makes a new member id, and a client id may be that of a pod.
+_KEPT_MEMBERS, _KEPT_CLIENTS = 500_000, 500_000
 
 _Name = tuple[str, str]
 
@@ -65,9 +65,12 @@ class Routing:
             # The last to be seen stands last, so that those of long ago are forgotten first.
             self.by_member.pop(member.member_id, None)
             self.by_member[member.member_id] = group
-            self.by_client.setdefault(member.client_id, set()).add(group)
-        while len(self.by_member) > _KEPT_MEMBERS:
-            del self.by_member[next(iter(self.by_member))]
+            groups = self.by_client.pop(member.client_id, set())
+            self.by_client[member.client_id] = groups
+            groups.add(group)
+        for known, most in ((self.by_member, _KEPT_MEMBERS), (self.by_client, _KEPT_CLIENTS)):
+            while len(known) > most:
+                del known[next(iter(known))]
         return new
 
     def note_group(self, group: str) -> bool:
@@ -128,11 +131,12 @@ class Routing:
     def _group_of(self, who: _Who) -> str | None:
         if who.group_id is not None:
             return who.group_id if who.group_id in self.groups else None
-        if who.member_id in self.by_member:
-            return self.by_member[who.member_id]
+        if (of_member := self.by_member.get(who.member_id or "")) in self.groups:
+            return of_member
         if who.client_id is None:
             return None
-        groups = self.by_client.get(who.client_id, set())
+        # Of groups that were forgotten the names may stand there still.
+        groups = self.by_client.get(who.client_id, set()) & self.groups
         if len(groups) == 1:
             return next(iter(groups))
         named = group_candidates(who.client_id)
