@@ -26,7 +26,7 @@ _DESKTOP, _PHONE = (1280, 860), (360, 780)
 _WEEK_MS = 7 * 86_400_000
 _GROUP = "#/groups/prod/payments-enricher"
 #: Its finding has a setting with a number, and what that would have avoided.
-_ADVISED = "#/groups/prod/checkout-audit"
+_ADVISED = "#/groups/prod/orders-projection"
 
 
 class Picture(NamedTuple):
