@@ -73,6 +73,15 @@ SOURCES: dict[str, Sources] = {
 }
 
 
+#: Rules that speak of what goes on, and the threshold that says for how long it must have.
+WAITS = {
+    "stalled_member_join_barrier": "barrier_ms",
+    "reconciliation_stuck": "reconciliation_ms",
+    "assigning_stuck": "assigning_ms",
+    "stalled_consumer": "stalled_ms",
+}
+
+
 @cache
 def declared() -> dict[str, dict[str, Any]]:
     """Return what is declared of families, by the names of the file's tables."""
@@ -179,6 +188,19 @@ class Recording:
         first_ms = self.watched(sources).first_ms
         ends_ms = {each.rebalance_id: each.completed_at_ms for each in self._rows("rebalance", Rebalance, sources)}
         return [at - end for name, at in first_ms.items() if (end := ends_ms.get(name)) is not None]
+
+    def waits_ms(self) -> dict[str, int]:
+        """Return for each rule of WAITS that spoke how long after a wait was due it did so first, in milliseconds.
+
+        Due is what has gone on for as long as the rule's threshold says. A wait that was over before it was noticed
+        counts as well: it is found when its rebalance is judged.
+        """
+        thresholds, found = self.thresholds.scaled(self.window_scale), dict[str, int]()
+        for each in sorted(self.judge(), key=lambda finding: finding.detected_at_ms):
+            if each.rule in WAITS and each.group == self.run.group:
+                due_ms = each.started_at_ms + getattr(thresholds, WAITS[each.rule])
+                found.setdefault(each.rule, each.detected_at_ms - due_ms)
+        return found
 
     def watched(self, sources: str) -> Watched:
         """Return what a replay with these sources found. One replay serves all questions, because it takes longest."""

@@ -10,6 +10,7 @@ from __future__ import annotations
 
 import json
 import re
+import statistics
 import subprocess
 import sys
 from collections import Counter, defaultdict
@@ -25,9 +26,10 @@ from accuracy import freshness
 from accuracy.calibration import calibration_error, quantile, reliability, say_share
 from accuracy.fixtures import EXPECTED
 from accuracy.outcomes import BESIDE, HINTED, RIGHT, VERDICTS, WRONG, Outcome, outcome_of
-from accuracy.recordings import FAMILIES, FOLDER, SOURCES, SPLITS, Recording, declared, recordings
+from accuracy.recordings import FAMILIES, FOLDER, SOURCES, SPLITS, WAITS, Recording, declared, recordings
 from rebalance_devtools.stories.record import VOID
 from rebalance_streaming.detect.catalogue import DIAGNOSES
+from rebalance_streaming.detect.thresholds import Thresholds
 
 RESULTS = Path(__file__).with_name("results")
 _PROCESSES = 2
@@ -44,13 +46,15 @@ EXPERIMENTAL = "never seen: experimental"
 class Judged:
     """One recording judged with all and with fewer sources.
 
-    Delays are of every rebalance, in milliseconds; `said` is what was found with all sources.
+    Delays are of every rebalance, in milliseconds; `waits_ms` is by rule from when a wait was due to when it was found
+    first, `said` what was found, both with all sources.
     """
 
     recording: Recording
     outcomes: dict[str, Outcome]
     delays_ms: dict[str, list[int]]
     revised: dict[str, int]
+    waits_ms: dict[str, int]
     rebalances: int
     said: frozenset[str]
 
@@ -62,6 +66,7 @@ def judge(recording: Recording) -> Judged:
         {sources: outcome_of(recording, sources) for sources in SOURCES},
         {sources: recording.delays_ms(sources) for sources in SOURCES},
         {sources: len(recording.watched(sources).revised) for sources in SOURCES},
+        recording.waits_ms(),
         sum(each.completed_at_ms is not None for each in recording.rebalances()),
         frozenset(each.rule for each in recording.judge() if each.group == recording.run.group),
     )
@@ -75,6 +80,7 @@ def render(judged: Sequence[Judged], made: str, digest: str) -> str:
         _healthy(judged),
         _by_family(judged),
         _delays(judged),
+        _waits(judged),
         _calibration(judged),
         _confusion(judged),
         _known(judged),
@@ -213,6 +219,25 @@ def _delays(judged: Sequence[Judged]) -> Iterator[str]:
             told = " | ".join(_NONE if each is None else f"{each / 1000:.1f} s" for each in times)
             revised = sum(each.revised[sources] for each in several)
             yield f"| {split} | {sources} | {len(delays)} | {told} | {say_share(revised, len(delays))} |"
+
+
+def _waits(judged: Sequence[Judged]) -> Iterator[str]:
+    yield from ("## From when a wait is due to its finding", "")
+    yield "Of what is found while it goes on, the first of each recording, with all sources: how long after it had gone"
+    yield "on for as long as the threshold says (of scaled recordings a share of that). One that was over before it was"
+    yield "noticed is found when its rebalance is judged."
+    yield from (
+        "",
+        "| diagnosis | due after | recordings | recordings with it | median | longest |",
+        "|---|---:|---|---:|---:|---:|",
+    )
+    for rule, threshold in WAITS.items():
+        for split in SPLITS:
+            found = [each.waits_ms[rule] for each in judged if each.recording.split == split and rule in each.waits_ms]
+            if found:
+                times = " | ".join(f"{each / 1000:.1f} s" for each in (statistics.median_low(found), max(found)))
+                due_s = getattr(Thresholds(), threshold) / 1000
+                yield f"| `{rule}` | {due_s:.0f} s | {split} | {len(found)} | {times} |"
 
 
 def _calibration(judged: Sequence[Judged]) -> Iterator[str]:
