@@ -9,6 +9,7 @@ member records (5, 10, 19), their tombstones, a resolved pattern (16).
 
 from __future__ import annotations
 
+from bisect import bisect_left
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass, replace
 from typing import Any
@@ -29,7 +30,7 @@ from rebalance_contract import (
 from rebalance_streaming.groups import episodes
 from rebalance_streaming.groups.classic import member_change
 from rebalance_streaming.groups.identity import pair_members
-from rebalance_streaming.groups.model import FoldDraft, GroupRecord, MemberChanges, RemovedGroup, Step, by_id
+from rebalance_streaming.groups.model import FoldDraft, GroupRecord, MemberChanges, RemovedGroup, Step, by_id, id_of
 from rebalance_streaming.wire.kafka_json import uuid_text
 
 #: The member epoch of a static member that left and said it would return (Kafka: LEAVE_GROUP_STATIC_MEMBER_EPOCH).
@@ -397,13 +398,21 @@ def _complete_empty_epoch(draft: FoldDraft, record: GroupRecord, epoch: int) -> 
 # --- Members and topics ---
 
 
+# A group of thousands of members has as many records at a time, so none may go through all members: a picture's members
+# are sorted by id.
+
+
 def _member(picture: GroupSnapshot, member_id: str) -> Member | None:
-    return next((member for member in picture.members if member.member_id == member_id), None)
+    members = picture.members
+    at = bisect_left(members, member_id, key=id_of)
+    return members[at] if at < len(members) and members[at].member_id == member_id else None
 
 
 def _put(draft: FoldDraft, member: Member) -> None:
-    others = (each for each in draft.picture.members if each.member_id != member.member_id)
-    draft.picture = replace(draft.picture, members=by_id((*others, member)))
+    members = draft.picture.members
+    at = bisect_left(members, member.member_id, key=id_of)
+    is_known = at < len(members) and members[at].member_id == member.member_id
+    draft.picture = replace(draft.picture, members=(*members[:at], member, *members[at + is_known :]))
 
 
 def _topics(draft: FoldDraft, topics: Iterable[Any]) -> Partitions:
@@ -467,12 +476,14 @@ def _learn_only_topic(draft: FoldDraft) -> None:
     members = draft.picture.members
     if not members or len(members[0].topics) != 1:
         return
-    names = {topic for member in members for topic in member.topics}
-    if len(names) != 1 or any(member.topic_regex for member in members):
+    (name,) = members[0].topics
+    # Comes first, as it is so at every record but a few, and all members are looked at below.
+    if name in draft.topic_names.values():
         return
-    (name,) = names
+    if any(member.topics not in ((), (name,)) or member.topic_regex for member in members):
+        return
     places = {topic for m in members for each in (m.partitions, m.target) for topic in each or {}} - {name}
-    if len(places) == 1 and name not in draft.topic_names.values():
+    if len(places) == 1:
         name_topic(draft, places.pop(), name)
 
 

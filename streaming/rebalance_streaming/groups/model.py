@@ -6,7 +6,7 @@ Receives what `wire` decoded, hands the fold values. Knows neither Spark nor the
 from __future__ import annotations
 
 import zlib
-from collections.abc import Iterable
+from collections.abc import Callable, Iterable
 from dataclasses import dataclass, field, fields
 from operator import attrgetter
 from typing import Any
@@ -212,9 +212,12 @@ _encoder = msgspec.msgpack.Encoder()
 _decoder = msgspec.msgpack.Decoder(FoldState)
 
 
+id_of: Callable[[Member], str] = attrgetter("member_id")
+
+
 def by_id(members: Iterable[Member]) -> tuple[Member, ...]:
     """Return members sorted by id: the log's own order is that of a hash map."""
-    return tuple(sorted(members, key=lambda member: member.member_id))
+    return tuple(sorted(members, key=id_of))
 
 
 def difference(before: Iterable[Member], after: Iterable[Member]) -> tuple[list[Member], list[Member]]:

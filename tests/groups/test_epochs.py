@@ -1,0 +1,71 @@
+"""Groups that count epochs: what records of single members make of the picture of all."""
+
+import random
+from typing import Any
+from uuid import UUID
+
+from rebalance_streaming.groups.fold import fold
+from rebalance_streaming.groups.model import FoldState, GroupRecord, new_state
+from rebalance_streaming.wire.kafka_json import uuid_text
+from rebalance_streaming.wire.records import (
+    ConsumerGroupCurrentMemberAssignmentValue,
+    ConsumerGroupMemberMetadataValue,
+    OwnedTopicPartitions,
+)
+
+_MEMBER, _CURRENT = 5, 8
+ORDERS = UUID(int=1)
+
+
+def folded(*records: tuple[int, str, Any]) -> FoldState:
+    """Fold records, each (type, member id, value), in order."""
+    state = new_state("c", "g")
+    for offset, (kind, member_id, value) in enumerate(records):
+        state, _ = fold(state, GroupRecord(7, offset, 1_000_000, True, value, kind, member_id))
+    return state
+
+
+def described(client_id: str, *topics: str, pattern: str = "") -> ConsumerGroupMemberMetadataValue:
+    """Return a member's own record."""
+    return ConsumerGroupMemberMetadataValue(None, None, client_id, "/h", topics, pattern, 300_000, None)
+
+
+def has(*partitions: int) -> ConsumerGroupCurrentMemberAssignmentValue:
+    """Return a record of what a member has of the topic."""
+    return ConsumerGroupCurrentMemberAssignmentValue(2, 1, 0, (OwnedTopicPartitions(ORDERS, partitions),), ())
+
+
+def test_each_member_stands_once_and_in_its_place():
+    """In whichever order members are told of, and told of again or removed: they are sorted by id."""
+    names = [f"m-{number}" for number in range(40)]
+    came = random.Random(1).sample(names, len(names))
+    gone = came[::7]
+    records = [
+        *((_MEMBER, each, described(f"{each}-client", "orders")) for each in came),
+        *((_CURRENT, each, has(number)) for number, each in enumerate(names)),
+        *((_MEMBER, each, None) for each in gone),
+    ]
+    members = folded(*records).picture.members
+    assert [each.member_id for each in members] == sorted(set(names) - set(gone))
+    assert all(each.client_id == f"{each.member_id}-client" for each in members)
+    assert all(each.partitions == {"orders": [names.index(each.member_id)]} for each in members)
+
+
+def test_a_member_of_whom_nothing_was_said_before_is_put_into_its_place():
+    """What it has may be told before what it is, at the beginning of a log that was compacted."""
+    members = folded((_CURRENT, "b", has(1)), (_CURRENT, "c", has(2)), (_CURRENT, "a", has(0))).picture.members
+    assert [(each.member_id, each.client_id) for each in members] == [("a", ""), ("b", ""), ("c", "")]
+
+
+def test_the_only_topic_of_a_group_names_the_only_id():
+    """Records of members have ids of topics; where all subscribe to one, there is one answer."""
+    state = folded((_MEMBER, "a", described("a", "orders")), (_MEMBER, "b", described("b")), (_CURRENT, "b", has(0)))
+    assert state.topic_names == {uuid_text(ORDERS): "orders"}
+    assert state.picture.members[1].partitions == {"orders": [0]}
+
+
+def test_an_id_stays_where_the_topic_may_be_another():
+    """Of two topics nobody can tell which it is, and a pattern may match any."""
+    for other in (described("b", "refunds"), described("b", pattern="ref.*")):
+        state = folded((_MEMBER, "a", described("a", "orders")), (_MEMBER, "b", other), (_CURRENT, "a", has(0)))
+        assert state.picture.members[0].partitions == {uuid_text(ORDERS): [0]}
