@@ -26,6 +26,13 @@ def test_pairs_stand_in_the_order_in_which_members_left():
     assert pair_members(left, joined) == tuple((f"{each}-1", f"{each}-2") for each in names)
 
 
+def test_weaker_signs_are_for_those_whom_stronger_ones_left_over():
+    """Whoever is paired by its exact client id is no candidate any more when only the stem is compared."""
+    left = [member("a-1", "app-11111"), member("b-1", "app-22222"), member("i-1", instance="i")]
+    joined = [member("i-2", instance="i"), member("b-2", "app-22222"), member("c-2", "app-33333")]
+    assert pair_members(left, joined) == (("i-1", "i-2"), ("b-1", "b-2"), ("a-1", "c-2"))
+
+
 def test_ambiguous_members_stay_unpaired():
     """Two departures that look alike are not guessed apart."""
     left = [member("app-1"), member("app-2")]

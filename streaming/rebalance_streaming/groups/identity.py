@@ -45,13 +45,18 @@ def pair_members(left: Iterable[Member], joined: Iterable[Member]) -> tuple[tupl
     A sign of identity counts only where it is unique on both sides: two departures with the same client id and
     host stay unpaired rather than be guessed.
     """
-    gone, come, pairs = list(left), list(joined), []
+    gone, come = list(left), list(joined)
+    pairs: list[tuple[str, str]] = []
     for identity in IDENTITIES:
-        for old, new in _unique_matches(gone, come, identity):
-            pairs.append((old.member_id, new.member_id))
-            gone.remove(old)
-            come.remove(new)
+        found = [(old.member_id, new.member_id) for old, new in _unique_matches(gone, come, identity)]
+        if found:
+            pairs += found
+            gone, come = _without(gone, {old for old, _ in found}), _without(come, {new for _, new in found})
     return tuple(pairs)
+
+
+def _without(members: list[Member], paired: set[str]) -> list[Member]:
+    return [each for each in members if each.member_id not in paired]
 
 
 def _unique_matches(gone: list[Member], come: list[Member], identity: Identity) -> list[tuple[Member, Member]]:
