@@ -20,12 +20,12 @@ from rebalance_streaming.activity.clients import MetricRecord, pack_messages
 from rebalance_streaming.activity.commits import LogColumns, pack_commits
 from rebalance_streaming.activity.probes import unpack_probe
 from rebalance_streaming.engine.rows import Input, decode_silence
-from rebalance_streaming.groups.fold import FOLDED_TYPES, GROUP_METADATA
+from rebalance_streaming.groups.fold import group_of
 from rebalance_streaming.groups.model import GroupRecord
 from rebalance_streaming.recording import RecordedLine
 from rebalance_streaming.wire.broker_logs.decode import ToUtc, in_utc
 from rebalance_streaming.wire.commits import KeyCache, decode_commits
-from rebalance_streaming.wire.decode import Outcome, decode_record
+from rebalance_streaming.wire.decode import decode_record
 from rebalance_streaming.wire.records import OFFSETS_TOPIC
 
 PROBES_SUFFIX, BROKER_LOGS_SUFFIX = topics.PROBES.name, topics.BROKER_LOGS.name
@@ -125,8 +125,10 @@ class LineReader:
 
     def _record(self, line: RecordedLine) -> Iterable[ToFold]:
         record = decode_record(line.key, line.value)
-        if record.record_type not in FOLDED_TYPES or record.outcome not in (Outcome.DECODED, Outcome.TOMBSTONE):
+        group = group_of(record)
+        if group is None:
             return ()
+        assert record.record_type is not None  # it has a group
         at = GroupRecord(
             partition=line.partition,
             offset=line.offset,
@@ -137,7 +139,7 @@ class LineReader:
             member_id=getattr(record.key, "member_id", None),
             received_at_ms=line.received_at_ms,
         )
-        return (ToFold(record.key.group if record.record_type == GROUP_METADATA else record.key.group_id, at),)
+        return (ToFold(group, at),)
 
     def _probe(self, line: RecordedLine) -> Iterable[ToFold | Input]:
         try:

@@ -23,8 +23,7 @@ from rebalance_streaming.engine.engine import Engine, EngineConfig
 from rebalance_streaming.engine.rows import Input, Output
 from rebalance_streaming.groups.fold import fold
 from rebalance_streaming.groups.model import FoldState, new_state
-from rebalance_streaming.groups.probed import fold_probe
-from rebalance_streaming.groups.probing import observe
+from rebalance_streaming.groups.probed import take_probe
 from rebalance_streaming.line_reader import Contents, LineReader, ToFold
 from rebalance_streaming.outputs import OUTPUTS
 from rebalance_streaming.recording import RecordedLine, read_lines
@@ -127,7 +126,7 @@ class _Groups:
         group, what = each.group, each.what
         before = self.states.get(group) or new_state(self.cluster, group)
         if isinstance(what, contract.Probe):
-            after, rebalances = (observe if self.reads_log else fold_probe)(before, what)
+            after, rebalances = take_probe(before, what, reads_log=self.reads_log)
         else:
             after, rebalances = fold(before, what)
         if after is before and not rebalances:

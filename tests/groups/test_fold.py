@@ -18,12 +18,15 @@ from rebalance_contract import (
     counters_at,
 )
 from rebalance_streaming.groups.classic import read_members
-from rebalance_streaming.groups.fold import fold
+from rebalance_streaming.groups.fold import fold, group_of
 from rebalance_streaming.groups.model import FoldDraft, FoldState, GroupRecord, dump_state, load_state, new_state
 from rebalance_streaming.groups.rebuilt import rebuild_state
+from rebalance_streaming.wire.decode import DecodedRecord, Outcome
 from rebalance_streaming.wire.records import (
     ConsumerGroupMemberMetadataValue,
     ConsumerGroupMetadataValue,
+    GroupKey,
+    GroupMetadataKey,
     GroupMetadataValue,
     TargetAssignmentMetadataValue,
 )
@@ -417,3 +420,18 @@ def test_a_draft_has_what_a_state_has():
     ]
     state = dataclasses.replace(new_state("c", "g"), last_generation=3, topic_names={"id": "orders"})
     assert FoldDraft.of(state).state() == state
+
+
+@pytest.mark.parametrize(
+    ("record", "group"),
+    [
+        (DecodedRecord(Outcome.DECODED, 2, key=GroupMetadataKey("classic")), "classic"),
+        (DecodedRecord(Outcome.TOMBSTONE, 3, key=GroupKey("consumer")), "consumer"),
+        (DecodedRecord(Outcome.UNSUPPORTED, 2, key=GroupMetadataKey("newer")), None),
+        (DecodedRecord(Outcome.CORRUPT), None),
+        (DecodedRecord(Outcome.DECODED, 1), None),
+    ],
+)
+def test_a_record_names_its_group_if_it_is_folded(record: DecodedRecord, group: str | None):
+    """Commits, and records that could not be read, are no part of any group's history."""
+    assert group_of(record) == group

@@ -11,9 +11,9 @@ from goldens import data_records, key_of, scenarios, timeline, value_of
 from rebalance_contract import Rebalance
 from rebalance_deploy.broker_log import GroupTruth, read_truth
 from rebalance_deploy.counts import Counted, expected
-from rebalance_streaming.groups.fold import FOLDED_TYPES, fold
+from rebalance_streaming.groups.fold import fold, group_of
 from rebalance_streaming.groups.model import FoldState, GroupRecord, dump_state, load_state, new_state
-from rebalance_streaming.wire.decode import Outcome, decode_record
+from rebalance_streaming.wire.decode import decode_record
 
 pytestmark = pytest.mark.recordings
 
@@ -37,9 +37,9 @@ def group_records(name: str) -> tuple[tuple[str, GroupRecord], ...]:
     found = []
     for line in data_records(name):
         record = decode_record(key_of(line), value_of(line))
-        if record.record_type not in FOLDED_TYPES or record.outcome not in (Outcome.DECODED, Outcome.TOMBSTONE):
+        group = group_of(record)
+        if group is None:
             continue
-        group = getattr(record.key, "group", None) or record.key.group_id
         at = GroupRecord(
             line["partition"],
             line["offset"],

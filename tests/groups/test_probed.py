@@ -8,7 +8,7 @@ import pytest
 
 from rebalance_contract import GroupState, GroupType, Probe, ProbedMember, Rebalance, RebalanceOutcome, RebalanceReason
 from rebalance_streaming.groups.model import FoldState, dump_state, load_state, new_state
-from rebalance_streaming.groups.probed import FOLLOW_UP_WITHIN_MS, fold_probe
+from rebalance_streaming.groups.probed import FOLLOW_UP_WITHIN_MS, fold_probe, take_probe
 
 #: 2026-01-01T00:00:00Z in epoch milliseconds.
 T0 = 1_767_225_600_000
@@ -215,3 +215,12 @@ def test_what_says_nothing_of_a_group_in_kafka_makes_no_picture(probe: Probe):
     """Such a group is not shown as one that was counted."""
     state, found = fold(probe)
     assert (found, state.picture.state, state.picture.first_seen_ms) == ([], None, None)
+
+
+def test_where_the_log_is_read_a_probe_begins_no_rebalance():
+    """There the log tells of each, so that a probe which showed one would count it twice."""
+    for reads_log in (True, False):
+        state, found = take_probe(new_state("c", "g"), look(0, STABLE, *ONE), reads_log=reads_log)
+        assert not found
+        state, found = take_probe(state, look(2, PREPARING, *ONE), reads_log=reads_log)
+        assert bool(found) is not reads_log

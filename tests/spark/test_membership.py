@@ -337,10 +337,11 @@ def test_a_record_that_fails_is_set_aside(monkeypatch: pytest.MonkeyPatch):
 def test_a_probe_that_fails_is_set_aside(monkeypatch: pytest.MonkeyPatch):
     """As a record is."""
 
-    def fail(_state: Any, _probe: Any) -> Any:
+    def fail(_state: Any, _probe: Any, *, reads_log: bool) -> Any:
+        assert reads_log
         raise OverflowError
 
-    monkeypatch.setattr(membership, "observe", fail)
+    monkeypatch.setattr(membership, "take_probe", fail)
     query = Query()
     query.take([group_row("g", 1, 1), probe_row("g", "Stable")])
     assert query.group("g").generation == 1

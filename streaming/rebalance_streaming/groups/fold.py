@@ -16,11 +16,20 @@ from rebalance_streaming.groups.classic import fold_classic
 from rebalance_streaming.groups.epochs import HANDLERS, fold_epochs
 from rebalance_streaming.groups.eras import begin_era
 from rebalance_streaming.groups.model import FoldDraft, FoldState, GroupRecord
+from rebalance_streaming.wire.decode import DecodedRecord, Outcome
 
-GROUP_METADATA = 2
+_GROUP_METADATA = 2
 
 #: Record types that `fold` understands: everything about groups but their offsets.
-FOLDED_TYPES = frozenset({GROUP_METADATA, *HANDLERS})
+FOLDED_TYPES = frozenset({_GROUP_METADATA, *HANDLERS})
+
+
+def group_of(record: DecodedRecord) -> str | None:
+    """Return the group that a record is about; null for what is not folded."""
+    if record.record_type not in FOLDED_TYPES or record.outcome not in (Outcome.DECODED, Outcome.TOMBSTONE):
+        return None
+    group: str = record.key.group if record.record_type == _GROUP_METADATA else record.key.group_id
+    return group
 
 
 def fold(state: FoldState, record: GroupRecord) -> tuple[FoldState, tuple[Rebalance, ...]]:
@@ -31,7 +40,7 @@ def fold(state: FoldState, record: GroupRecord) -> tuple[FoldState, tuple[Rebala
     _settle_if_due(draft, record)
     if record.log_era > state.picture.log_era:
         begin_era(draft, record)
-    if record.record_type == GROUP_METADATA:
+    if record.record_type == _GROUP_METADATA:
         fold_classic(draft, record)
     else:
         fold_epochs(draft, record)

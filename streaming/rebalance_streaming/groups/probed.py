@@ -38,7 +38,7 @@ from rebalance_streaming.groups.classic import member_change
 from rebalance_streaming.groups.episodes import MERGE_WITHIN_MS, settlement_of
 from rebalance_streaming.groups.identity import pair_members
 from rebalance_streaming.groups.model import FoldDraft, FoldState, LatestRebalance, by_id, difference
-from rebalance_streaming.groups.probing import note_surroundings
+from rebalance_streaming.groups.probing import note_surroundings, observe
 
 #: An end is known a period late (`probe.period_seconds`, 2 s by default): probes are one rebalance so much longer.
 _LATE_MS = 2_000
@@ -69,6 +69,11 @@ class _ProbedGroup:
     @property
     def is_settled(self) -> bool:
         return self.state in SETTLED_STATES
+
+
+def take_probe(state: FoldState, probe: Probe, *, reads_log: bool) -> tuple[FoldState, tuple[Rebalance, ...]]:
+    """Take up a probe, which only adds to what the log tells where that is read, and else is all that there is."""
+    return observe(state, probe) if reads_log else fold_probe(state, probe)
 
 
 def fold_probe(state: FoldState, probe: Probe) -> tuple[FoldState, tuple[Rebalance, ...]]:

@@ -43,12 +43,11 @@ from rebalance_streaming.activity.counting import Tally
 from rebalance_streaming.activity.probes import unpack_probe
 from rebalance_streaming.config import StreamConfig
 from rebalance_streaming.groups import counts
-from rebalance_streaming.groups.fold import FOLDED_TYPES, GROUP_METADATA, fold
+from rebalance_streaming.groups.fold import fold, group_of
 from rebalance_streaming.groups.model import FoldState, GroupRecord, dump_state, load_state, new_state
-from rebalance_streaming.groups.probed import fold_probe
-from rebalance_streaming.groups.probing import observe
+from rebalance_streaming.groups.probed import take_probe
 from rebalance_streaming.spark.source import is_offset_commit
-from rebalance_streaming.wire.decode import DecodedRecord, Outcome, decode_record
+from rebalance_streaming.wire.decode import decode_record
 from rebalance_streaming.wire.partitioner import partition_for_group
 
 MEMBERSHIP = Party.MEMBERSHIP.value
@@ -203,19 +202,11 @@ def _address_records(log: pa.RecordBatch, tally: Tally, counted: Mapping[int, in
         record = decode_record(key, value)
         if offset > counted.get(partition, -1):
             tally.add(topic, partition, offset, (record.record_type, record.value_version, record.outcome.name.lower()))
-        groups.append(_group_of(record))
+        groups.append(group_of(record))
     names = pa.array(groups, pa.string())
     kept, known = log.filter(names.is_valid()), names.drop_null()
     buckets = pa.array(map(bucket_of, known.to_pylist()), pa.int32())
     return pa.RecordBatch.from_arrays([buckets, known, *kept.columns], schema=ARROW_SCHEMA)
-
-
-def _group_of(record: DecodedRecord) -> str | None:
-    """Return the group that a record is about; null for what is not folded."""
-    if record.record_type not in FOLDED_TYPES or record.outcome not in (Outcome.DECODED, Outcome.TOMBSTONE):
-        return None
-    group: str = record.key.group if record.record_type == GROUP_METADATA else record.key.group_id
-    return group
 
 
 def _address_probes(probes: pa.RecordBatch, cluster: str) -> Iterator[AddressedRow]:
@@ -332,7 +323,10 @@ class GroupProcessor(StatefulProcessor):
         for row in rows:
             try:
                 each = self._to_input(row, is_rebuilt=is_rebuilt)
-                state, rebalances = self._see(state, each) if isinstance(each, Probe) else fold(state, each)
+                if isinstance(each, Probe):
+                    state, rebalances = take_probe(state, each, reads_log=self._config.reads_log)
+                else:
+                    state, rebalances = fold(state, each)
             except Exception as error:
                 # A record that nobody foresaw changes nothing.
                 bucket.set_aside("probe" if self._is_probe(row) else "record", error)
@@ -345,9 +339,6 @@ class GroupProcessor(StatefulProcessor):
         if state.picture != before.picture:
             outputs.append(self._group_row(state.picture))
         return state, outputs
-
-    def _see(self, state: FoldState, probe: Probe) -> tuple[FoldState, tuple[Rebalance, ...]]:
-        return observe(state, probe) if self._config.reads_log else fold_probe(state, probe)
 
     def _is_probe(self, row: Row) -> bool:
         return bool(row["topic"] == self._config.probes_topic)
