@@ -8,7 +8,7 @@ import pytest
 
 from rebalance_contract import GroupState, GroupType, Probe, ProbedMember, Rebalance, RebalanceOutcome, RebalanceReason
 from rebalance_streaming.groups.model import FoldState, dump_state, load_state, new_state
-from rebalance_streaming.groups.probed import FOLLOW_UP_WITHIN_MS, fold_probe, take_probe
+from rebalance_streaming.groups.probed import PROBED_FOLLOW_UP_WITHIN_MS, fold_probe, take_probe
 
 #: 2026-01-01T00:00:00Z in epoch milliseconds.
 T0 = 1_767_225_600_000
@@ -155,7 +155,7 @@ def test_a_cooperative_group_waits_for_its_second_round():
         look(0, STABLE, *ONE, protocol="cooperative-sticky"),
         look(2, STABLE, has("a-1", 0, 1), has("b-1"), protocol="cooperative-sticky"),
     ]
-    late = FOLLOW_UP_WITHIN_MS // 1000
+    late = PROBED_FOLLOW_UP_WITHIN_MS // 1000
     state, (found,) = fold(*first, look(late, STABLE, *TWO, protocol="cooperative-sticky"))
     assert (counted(state), found.reason, found.completed_at_ms) == (1, "join", T0 + late * 1000)
     eager = [look(0, STABLE, *ONE), look(2, STABLE, has("a-1", 0, 1), has("b-1")), look(30, STABLE, *TWO)]

@@ -51,7 +51,7 @@ from rebalance_streaming.wire.assignment import (
 from rebalance_streaming.wire.records import GroupMetadataMember, GroupMetadataValue
 
 #: How long a cooperative assignor's second round is waited for when no member allows itself more.
-FOLLOW_UP_WITHIN_MS = 30_000
+LOG_FOLLOW_UP_WITHIN_MS = 30_000
 
 
 def fold_classic(draft: FoldDraft, record: GroupRecord) -> None:
@@ -152,7 +152,7 @@ def _replace_members(draft: FoldDraft, record: GroupRecord, value: GroupMetadata
     before, joining, due = draft.picture.members, draft.joining_since_ms, draft.revoked_unassigned
     _adopt(draft, value)
     left, joined = difference(before, draft.picture.members)
-    replaced = _replacements(left, joined, record.timestamp_ms)
+    replaced = replacements(left, joined, record.timestamp_ms)
     counters = draft.picture.counters
     draft.picture = replace(
         draft.picture,
@@ -162,7 +162,8 @@ def _replace_members(draft: FoldDraft, record: GroupRecord, value: GroupMetadata
     draft.joining_since_ms, draft.revoked_unassigned = joining, due
 
 
-def _replacements(left: Sequence[Member], joined: Sequence[Member], at_ms: int) -> list[Replacement]:
+def replacements(left: Sequence[Member], joined: Sequence[Member], at_ms: int) -> list[Replacement]:
+    """Return the static members among those that left and joined that are the same under a new id (KIP-345)."""
     gone, come = {each.member_id: each for each in left}, {each.member_id: each for each in joined}
     return [
         Replacement(at_ms, instance, old, new, gone[old].host, come[new].host)
@@ -240,7 +241,7 @@ def _aborted(last: int | None, present: int | None, generation: int) -> int:
 def _merge_within_ms(reason: str, members: Sequence[Member]) -> int:
     if reason != RebalanceReason.COOPERATIVE_FOLLOWUP:
         return episodes.MERGE_WITHIN_MS
-    return max([FOLLOW_UP_WITHIN_MS, *(m.rebalance_timeout_ms for m in members if m.rebalance_timeout_ms)])
+    return max([LOG_FOLLOW_UP_WITHIN_MS, *(m.rebalance_timeout_ms for m in members if m.rebalance_timeout_ms)])
 
 
 def _reason(
@@ -276,7 +277,7 @@ def _reason_without_member_change(before: Sequence[Member], after: GroupSnapshot
         return RebalanceReason.SUBSCRIPTION_CHANGE
     if due:
         return RebalanceReason.COOPERATIVE_FOLLOWUP
-    if _partition_counts(before) != _partition_counts(after.members):
+    if partition_counts(before) != partition_counts(after.members):
         return RebalanceReason.TOPIC_METADATA_CHANGE
     if any(old.rack_id != new.rack_id for old, new in pairs):
         return RebalanceReason.RACK_CHANGE
@@ -286,7 +287,8 @@ def _reason_without_member_change(before: Sequence[Member], after: GroupSnapshot
     return RebalanceReason.STREAMS_INTERNAL if after.protocol == STREAMS_ASSIGNOR else RebalanceReason.LEADER_REJOIN
 
 
-def _partition_counts(members: Sequence[Member]) -> dict[str, int]:
+def partition_counts(members: Sequence[Member]) -> dict[str, int]:
+    """Return how many partitions of each topic members have together."""
     counts: dict[str, int] = {}
     for member in members:
         for topic, partitions in (member.partitions or {}).items():

@@ -28,7 +28,7 @@ from rebalance_contract import (
 )
 from rebalance_streaming.groups import windows
 from rebalance_streaming.groups.identity import pair_members
-from rebalance_streaming.groups.model import FoldDraft, GroupRecord, LatestRebalance, Step, difference
+from rebalance_streaming.groups.model import FoldDraft, FoldState, GroupRecord, LatestRebalance, Step, difference
 
 #: Two heartbeat intervals of 3 s, every client's default: a group that was stable for less was not stable.
 MERGE_WITHIN_MS = 6_000
@@ -74,23 +74,23 @@ def assign(draft: FoldDraft, record: GroupRecord, generation: int, aborted: int)
         generations_aborted=aborted,
     )
     draft.picture = replace(draft.picture, counters=counters, windows=panes)
-    if draft.episode is not None and draft.episode.rebalance.outcome == RebalanceOutcome.ONGOING:
-        draft.episode = replace(
-            draft.episode, rebalance=_assigned(draft.episode.rebalance, generation, record.timestamp_ms, aborted)
-        )
+    latest = draft.ongoing
+    if latest is not None:
+        rebalance = _assigned(latest.rebalance, generation, record.timestamp_ms, aborted)
+        draft.episode = replace(latest, rebalance=rebalance)
 
 
 def complete(draft: FoldDraft, record: GroupRecord) -> None:
     """End the rebalance that goes on, if any: the group is stable or empty now, with the members it has."""
-    if draft.episode is None or draft.episode.rebalance.outcome != RebalanceOutcome.ONGOING:
+    latest, at_ms = draft.ongoing, record.timestamp_ms
+    if latest is None:
         return
-    at_ms = record.timestamp_ms
-    ended = _ended(draft.episode.rebalance, draft, at_ms, RebalanceOutcome.COMPLETED)
-    wandered = wandered_in(draft.episode.wandered, ended)
-    panes = windows.add_rebalancing(draft.picture.windows, draft.episode.spread_until_ms, at_ms, record.now_ms)
+    ended = _ended(latest.rebalance, draft, at_ms, RebalanceOutcome.COMPLETED)
+    wandered = wandered_in(latest.wandered, ended)
+    panes = windows.add_rebalancing(draft.picture.windows, latest.spread_until_ms, at_ms, record.now_ms)
     ended = replace(ended, moves=moves_of(ended, wandered))
     draft.episode = replace(
-        draft.episode, rebalance=ended, wandered=wandered, spread_until_ms=max(at_ms, draft.episode.spread_until_ms)
+        latest, rebalance=ended, wandered=wandered, spread_until_ms=max(at_ms, latest.spread_until_ms)
     )
     draft.picture = replace(draft.picture, windows=panes, last_rebalance_ms=at_ms, rebalancing_since_ms=None)
 
@@ -104,9 +104,9 @@ def abort(draft: FoldDraft, at_ms: int) -> None:
     ):
         settle(draft)
         draft.episode = None
-    if draft.episode is not None and draft.episode.rebalance.outcome == RebalanceOutcome.ONGOING:
-        ended = _ended(draft.episode.rebalance, draft, at_ms, RebalanceOutcome.ABORTED)
-        draft.episode = replace(draft.episode, rebalance=ended)
+    if draft.ongoing is not None:
+        ended = _ended(draft.ongoing.rebalance, draft, at_ms, RebalanceOutcome.ABORTED)
+        draft.episode = replace(draft.ongoing, rebalance=ended)
     draft.picture = replace(draft.picture, rebalancing_since_ms=None)
 
 
@@ -253,14 +253,35 @@ def _assigned(rebalance: Rebalance, generation: int, at_ms: int, aborted: int) -
 
 def _ended(rebalance: Rebalance, draft: FoldDraft, at_ms: int, outcome: RebalanceOutcome) -> Rebalance:
     assigned_ms = None if rebalance.assigning_ms is None else rebalance.started_before_ms + rebalance.assigning_ms
-    return replace(
+    ended = replace(
         with_members(rebalance, draft.picture.members),
         outcome=outcome,
         completed_at_ms=at_ms,
-        duration_min_ms=max(0, at_ms - rebalance.started_before_ms),
-        duration_max_ms=None if rebalance.started_after_ms is None else max(0, at_ms - rebalance.started_after_ms),
         reconciling_ms=None if assigned_ms is None else max(0, at_ms - assigned_ms),
     )
+    return timed(ended)
+
+
+def timed(rebalance: Rebalance, lasted_ms: int | None = None) -> Rebalance:
+    """Return a rebalance with the bounds of its duration, which it has once it has an end.
+
+    `lasted_ms` is the last time at which it certainly went on; null: it did until its end.
+    """
+    end_ms, after_ms = rebalance.completed_at_ms, rebalance.started_after_ms
+    if end_ms is None:
+        return rebalance
+    return replace(
+        rebalance,
+        duration_min_ms=max(0, (end_ms if lasted_ms is None else lasted_ms) - rebalance.started_before_ms),
+        duration_max_ms=None if after_ms is None else max(0, end_ms - after_ms),
+    )
+
+
+def changed_rebalance(before: FoldState, after: FoldState | FoldDraft) -> tuple[Rebalance, ...]:
+    """Return the latest rebalance, nothing where it is the very one of before."""
+    old = None if before.episode is None else before.episode.rebalance
+    new = None if after.episode is None else after.episode.rebalance
+    return () if new is None or new is old else (new,)
 
 
 def with_members(rebalance: Rebalance, after: tuple[Member, ...]) -> Rebalance:

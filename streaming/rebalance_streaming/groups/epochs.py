@@ -23,7 +23,6 @@ from rebalance_contract import (
     Member,
     MemberState,
     Partitions,
-    RebalanceOutcome,
     RebalanceReason,
     Replacement,
 )
@@ -230,11 +229,12 @@ def _converting(draft: FoldDraft, record: GroupRecord, epoch: int) -> bool:
 
 def _unassigned_before(draft: FoldDraft, epoch: int) -> int:
     """Epochs of the running rebalance before this one for which no target was ever computed."""
-    if draft.episode is None or draft.episode.rebalance.outcome != RebalanceOutcome.ONGOING:
+    latest = draft.ongoing
+    if latest is None:
         return 0
-    named = draft.episode.rebalance.generations
+    named = latest.rebalance.generations
     later = sum(each.generation >= epoch and each.assigned_at_ms is None for each in named)
-    return draft.episode.left_out_unassigned + episodes.unassigned(named) - later
+    return latest.left_out_unassigned + episodes.unassigned(named) - later
 
 
 def _on_metadata(draft: FoldDraft, record: GroupRecord, kind: _Kind) -> None:
@@ -388,9 +388,9 @@ def _end_if_converged(draft: FoldDraft, record: GroupRecord) -> None:
 
 
 def _complete_empty_epoch(draft: FoldDraft, record: GroupRecord, epoch: int) -> None:
-    if draft.episode is None or draft.episode.rebalance.outcome != RebalanceOutcome.ONGOING:
+    if draft.ongoing is None:
         return
-    last = draft.episode.rebalance.generations[-1]
+    last = draft.ongoing.rebalance.generations[-1]
     if last.generation == epoch and last.assigned_at_ms is None:
         episodes.assign(draft, record, epoch, _unassigned_before(draft, epoch))
 

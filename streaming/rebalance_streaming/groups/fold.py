@@ -46,7 +46,7 @@ def fold(state: FoldState, record: GroupRecord) -> tuple[FoldState, tuple[Rebala
         fold_epochs(draft, record)
     _move_to(draft, record)
     after = draft.state()
-    return after, _changed_rebalance(state, after)
+    return after, episodes.changed_rebalance(state, after)
 
 
 def _settle_if_due(draft: FoldDraft, record: GroupRecord) -> None:
@@ -75,9 +75,3 @@ def _move_to(draft: FoldDraft, record: GroupRecord) -> None:
         log_offset=record.offset,
         settlement=episodes.settlement_of(draft.episode),
     )
-
-
-def _changed_rebalance(before: FoldState, after: FoldState) -> tuple[Rebalance, ...]:
-    old = None if before.episode is None else before.episode.rebalance
-    new = None if after.episode is None else after.episode.rebalance
-    return () if new is None or new is old else (new,)

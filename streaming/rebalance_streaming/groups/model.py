@@ -13,7 +13,7 @@ from typing import Any
 
 import msgspec
 
-from rebalance_contract import Generation, GroupSnapshot, Member, Partitions, Rebalance
+from rebalance_contract import Generation, GroupSnapshot, Member, Partitions, Rebalance, RebalanceOutcome
 
 
 @dataclass(frozen=True, slots=True)
@@ -180,6 +180,12 @@ class FoldDraft:
     def state(self) -> FoldState:
         """Return the state as it is by now."""
         return FoldState(*_values_of(self))
+
+    @property
+    def ongoing(self) -> LatestRebalance | None:
+        """The latest rebalance if it goes on, else null."""
+        is_ongoing = self.episode is not None and self.episode.rebalance.outcome == RebalanceOutcome.ONGOING
+        return self.episode if is_ongoing else None
 
 
 _values_of = attrgetter(*(each.name for each in fields(FoldState)))

@@ -29,13 +29,12 @@ from rebalance_contract import (
     Rebalance,
     RebalanceOutcome,
     RebalanceReason,
-    Replacement,
     read_state,
 )
 from rebalance_contract.groups import KEPT_REPLACEMENTS
 from rebalance_streaming.groups import episodes, windows
-from rebalance_streaming.groups.classic import member_change
-from rebalance_streaming.groups.episodes import MERGE_WITHIN_MS, settlement_of
+from rebalance_streaming.groups.classic import member_change, partition_counts, replacements
+from rebalance_streaming.groups.episodes import MERGE_WITHIN_MS, changed_rebalance, settlement_of, timed
 from rebalance_streaming.groups.identity import pair_members
 from rebalance_streaming.groups.model import FoldDraft, FoldState, LatestRebalance, by_id, difference
 from rebalance_streaming.groups.probing import note_surroundings, observe
@@ -44,7 +43,7 @@ from rebalance_streaming.groups.probing import note_surroundings, observe
 _LATE_MS = 2_000
 #: How long a cooperative assignor's second round is waited for: max.poll.interval.ms bounds it, no answer carries that,
 #: and this is its default. (KIP-429: it begins when the members that give partitions up have done so.)
-FOLLOW_UP_WITHIN_MS = 300_000
+PROBED_FOLLOW_UP_WITHIN_MS = 300_000
 #: Assignors that give partitions up in one round and hand them out in the next, by what their names have in them.
 _COOPERATIVE = ("cooperative", STREAMS_ASSIGNOR)
 
@@ -99,8 +98,8 @@ def fold_probe(state: FoldState, probe: Probe) -> tuple[FoldState, tuple[Rebalan
             draft.picture, first_seen_ms=at_ms if first_ms is None else first_ms, updated_at_ms=at_ms
         )
     old = None if state.episode is None else state.episode.rebalance
-    new = None if draft.episode is None else draft.episode.rebalance
-    return draft.state(), () if new is None or new == old else (new,)
+    # A rebalance that goes on is made anew by each probe, most often as it was.
+    return draft.state(), tuple(each for each in changed_rebalance(state, draft) if each != old)
 
 
 def _read(probe: Probe, state: FoldState) -> _ProbedGroup | None:
@@ -148,13 +147,12 @@ def _take(draft: FoldDraft, probed: _ProbedGroup) -> None:
     is_first = draft.picture.state is None
     if not probed.is_settled:
         _see_unrest(draft, probed, is_first=is_first)
-    elif _is_going_on(draft):
-        _complete(draft, probed)
+    elif draft.ongoing is not None:
+        _complete(draft, probed, draft.ongoing)
     elif is_first and not probed.is_new:
         _adopt(draft, probed)
     elif _differs(draft, probed):
-        _begin(draft, probed, probed.at_ms)
-        _complete(draft, probed)
+        _complete(draft, probed, _begin(draft, probed, probed.at_ms))
     else:
         _replace_members(draft, probed)
         _adopt(draft, probed)
@@ -164,12 +162,12 @@ def _take(draft: FoldDraft, probed: _ProbedGroup) -> None:
 
 
 def _see_unrest(draft: FoldDraft, probed: _ProbedGroup, *, is_first: bool) -> None:
-    if not _is_going_on(draft):
+    episode = draft.ongoing
+    if episode is None:
         if is_first and not probed.is_new and probed.members is not None:
             # Nobody knows who was there before: who is now, is.
             draft.picture = replace(draft.picture, members=probed.members)
-        _begin(draft, probed, probed.at_ms)
-    episode = _ongoing(draft)
+        episode = _begin(draft, probed, probed.at_ms)
     if probed.members is not None:
         episode = replace(episode, rebalance=episodes.with_members(episode.rebalance, probed.members))
     draft.episode = episode
@@ -180,15 +178,15 @@ def _see_unrest(draft: FoldDraft, probed: _ProbedGroup, *, is_first: bool) -> No
     )
 
 
-def _begin(draft: FoldDraft, probed: _ProbedGroup, began_ms: int) -> None:
-    """Take up a rebalance that a probe shows: into the one that just ended, or as a new one."""
+def _begin(draft: FoldDraft, probed: _ProbedGroup, began_ms: int) -> LatestRebalance:
+    """Take up and return a rebalance that a probe shows: into the one that just ended, or as a new one."""
     former = draft.episode
     if former is not None and _continues(former.rebalance, draft, began_ms):
-        draft.episode = replace(former, rebalance=episodes.reopened(former.rebalance))
-        return
+        draft.episode = episode = replace(former, rebalance=episodes.reopened(former.rebalance))
+        return episode
     episodes.settle(draft)
     picture, settled_ms = draft.picture, _settled_ms(draft, probed)
-    draft.episode = LatestRebalance(
+    draft.episode = episode = LatestRebalance(
         Rebalance(
             cluster=picture.cluster,
             group=picture.group,
@@ -219,6 +217,7 @@ def _begin(draft: FoldDraft, probed: _ProbedGroup, began_ms: int) -> None:
         counted=False,
     )
     draft.picture = replace(picture, last_rebalance_ms=began_ms, last_rebalance_id=f"probe-{began_ms}")
+    return episode
 
 
 def _settled_ms(draft: FoldDraft, probed: _ProbedGroup) -> int | None:
@@ -233,31 +232,22 @@ def _continues(rebalance: Rebalance, draft: FoldDraft, began_ms: int) -> bool:
     ended_ms = rebalance.completed_at_ms
     if ended_ms is None or rebalance.outcome != RebalanceOutcome.COMPLETED:
         return False
-    within_ms = FOLLOW_UP_WITHIN_MS if draft.revoked_unassigned else MERGE_WITHIN_MS + _LATE_MS
+    within_ms = PROBED_FOLLOW_UP_WITHIN_MS if draft.revoked_unassigned else MERGE_WITHIN_MS + _LATE_MS
     return began_ms - ended_ms <= within_ms
-
-
-def _is_going_on(draft: FoldDraft) -> bool:
-    return draft.episode is not None and draft.episode.rebalance.outcome == RebalanceOutcome.ONGOING
-
-
-def _ongoing(draft: FoldDraft) -> LatestRebalance:
-    assert draft.episode is not None  # it was begun before
-    return draft.episode
 
 
 # --- Settled ---
 
 
-def _complete(draft: FoldDraft, probed: _ProbedGroup) -> None:
+def _complete(draft: FoldDraft, probed: _ProbedGroup, episode: LatestRebalance) -> None:
     """End the rebalance that goes on: this probe is the first that saw the group settled."""
-    before, episode = draft.picture.members, _ongoing(draft)
+    before = draft.picture.members
     due, still_ms = draft.revoked_unassigned, draft.sighting.still_ms
     members = before if probed.members is None else probed.members
     left, joined = difference(before, members)
     _adopt(draft, probed)
     rebalance = episodes.with_members(episode.rebalance, members)
-    began_ms, after_ms = rebalance.started_before_ms, rebalance.started_after_ms
+    began_ms = rebalance.started_before_ms
     lasted_ms = max(0, began_ms if still_ms is None else still_ms)
     rebalance = replace(
         rebalance,
@@ -266,12 +256,10 @@ def _complete(draft: FoldDraft, probed: _ProbedGroup) -> None:
         generation_to=probed.epoch or rebalance.generation_to,
         protocol=probed.protocol or rebalance.protocol,
         completed_at_ms=probed.at_ms,
-        duration_min_ms=max(0, lasted_ms - began_ms),
-        duration_max_ms=None if after_ms is None else max(0, probed.at_ms - after_ms),
         first_offender=rebalance.first_offender or _only([*rebalance.left]) or _only([*rebalance.joined]),
     )
     wandered = episodes.wandered_in(episode.wandered, rebalance)
-    rebalance = replace(rebalance, moves=episodes.moves_of(rebalance, wandered))
+    rebalance = replace(timed(rebalance, lasted_ms), moves=episodes.moves_of(rebalance, wandered))
     if not episode.counted:
         episodes.count_rebalance(draft, rebalance.reason, began_ms, probed.at_ms)
     episodes.count_members(draft, len(joined), len(left), len(pair_members(left, joined)))
@@ -307,17 +295,9 @@ def _reason(rebalance: Rebalance, *, due: bool) -> str:
         return change
     if due:
         return RebalanceReason.COOPERATIVE_FOLLOWUP
-    had, has = _counts(before), _counts(after)
+    had, has = partition_counts(before), partition_counts(after)
     grew = had.keys() == has.keys() and all(has[topic] >= count for topic, count in had.items()) and had != has
     return RebalanceReason.TOPIC_METADATA_CHANGE if grew and not _pending(rebalance) else RebalanceReason.OTHER
-
-
-def _counts(members: Iterable[Member]) -> dict[str, int]:
-    counts: dict[str, int] = {}
-    for member in members:
-        for topic, numbers in (member.partitions or {}).items():
-            counts[topic] = counts.get(topic, 0) + len(numbers)
-    return counts
 
 
 def _gave_up_unassigned(rebalance: Rebalance) -> bool:
@@ -362,13 +342,7 @@ def _replace_members(draft: FoldDraft, probed: _ProbedGroup) -> None:
     if probed.members is None:
         return
     left, joined = difference(draft.picture.members, probed.members)
-    pairs = pair_members(left, joined)
-    gone, come = {each.member_id: each for each in left}, {each.member_id: each for each in joined}
-    found = [
-        Replacement(probed.at_ms, instance, old, new, gone[old].host, come[new].host)
-        for old, new in pairs
-        if (instance := come[new].group_instance_id) is not None
-    ]
+    found = replacements(left, joined, probed.at_ms)
     if found:
         episodes.count_members(draft, len(found), len(found), len(found))
         kept = (*draft.picture.replacements, *found)[-KEPT_REPLACEMENTS:]
@@ -381,7 +355,9 @@ def _adopt(draft: FoldDraft, probed: _ProbedGroup) -> None:
     converted = picture.type in _STATES and picture.type != probed.type and bool(picture.members)
     counters = replace(picture.counters, conversions=picture.counters.conversions + converted)
     is_consumer = (
-        probed.type == GroupType.CLASSIC and probed.protocol is not None and bool(_counts(probed.members or ()))
+        probed.type == GroupType.CLASSIC
+        and probed.protocol is not None
+        and bool(partition_counts(probed.members or ()))
     )
     draft.picture = replace(
         picture,

@@ -13,7 +13,7 @@ import msgspec
 
 from rebalance_contract import SETTLED_STATES, STATES_OF, GroupType, Probe, Rebalance, read_state
 from rebalance_streaming.groups import windows
-from rebalance_streaming.groups.episodes import settlement_of
+from rebalance_streaming.groups.episodes import changed_rebalance, settlement_of, timed
 from rebalance_streaming.groups.epochs import name_topic
 from rebalance_streaming.groups.model import FoldDraft, FoldState
 
@@ -29,9 +29,7 @@ def observe(state: FoldState, probe: Probe) -> tuple[FoldState, tuple[Rebalance,
     note_surroundings(draft, probe)
     _see_state(draft, probe)
     draft.picture = replace(draft.picture, settlement=settlement_of(draft.episode))
-    old = None if state.episode is None else state.episode.rebalance
-    new = None if draft.episode is None else draft.episode.rebalance
-    return draft.state(), () if new is None or new is old else (new,)
+    return draft.state(), changed_rebalance(state, draft)
 
 
 def note_surroundings(draft: FoldDraft, probe: Probe) -> None:
@@ -82,18 +80,7 @@ def _narrow(draft: FoldDraft, at_ms: int, *, settled: bool) -> None:
         return
     after_ms, before_ms = (at_ms, before_ms) if settled else (after_ms, at_ms)
     narrowed = replace(rebalance, started_after_ms=after_ms, started_before_ms=before_ms)
-    draft.episode = replace(draft.episode, rebalance=_timed(narrowed))
+    draft.episode = replace(draft.episode, rebalance=timed(narrowed))
     if before_ms < rebalance.started_before_ms:
         panes = windows.add_rebalancing(draft.picture.windows, before_ms, rebalance.started_before_ms, at_ms)
         draft.picture = replace(draft.picture, windows=panes)
-
-
-def _timed(rebalance: Rebalance) -> Rebalance:
-    end, after_ms = rebalance.completed_at_ms, rebalance.started_after_ms
-    if end is None:
-        return rebalance
-    return replace(
-        rebalance,
-        duration_min_ms=max(0, end - rebalance.started_before_ms),
-        duration_max_ms=None if after_ms is None else max(0, end - after_ms),
-    )
