@@ -65,6 +65,13 @@ from rebalance_contract.impact import (
     RebalanceImpact,
     Silence,
 )
+from rebalance_contract.keys import (
+    group_key,
+    query_key,
+    rebalance_key,
+    silence_key,
+    split_key,
+)
 from rebalance_contract.lag import (
     WINDOWS_MS,
     GroupLag,
@@ -235,9 +242,14 @@ __all__ = [
     "encode",
     "fits_64_bits",
     "gravity",
+    "group_key",
+    "query_key",
     "read_state",
+    "rebalance_key",
     "settled",
+    "silence_key",
     "silence_problems",
+    "split_key",
     "status_key",
     "topics",
     "with_commits",

@@ -16,7 +16,7 @@ from contextlib import closing
 
 from confluent_kafka import KafkaException
 
-from rebalance_contract import ContractError, QueryStatus, Status, decode_status
+from rebalance_contract import ContractError, QueryStatus, Status, decode_status, query_key
 from rebalance_kafka.follower import Follower, Record
 from rebalance_kafka.positions import Bounds, Place
 from rebalance_streaming.config import StreamConfig
@@ -55,7 +55,7 @@ class QueryOwnership:
         """Take an epoch; `known` are the last statuses of before, whosever they are."""
         self.host, self.pid = socket.gethostname(), os.getpid()
         self._config = config
-        self._keys = {f"{config.cluster}/query/{query}".encode() for query in config.queries}
+        self._keys = {query_key(config.cluster, query).encode() for query in config.queries}
         of_before = [each for each in known if isinstance(each, QueryStatus) and each.query in config.queries]
         self.epoch = max([now_ms, *(each.epoch + 1 for each in of_before)])
         self._lost_to: QueryStatus | None = None

@@ -31,7 +31,7 @@ from typing import Any
 from confluent_kafka import KafkaException, Producer
 from confluent_kafka.admin import AdminClient
 
-from rebalance_contract import CommitActivity, GroupSnapshot, GroupState, Member, TopicCommits, encode
+from rebalance_contract import CommitActivity, GroupSnapshot, GroupState, Member, TopicCommits, encode, group_key
 from rebalance_deploy.errors import UserError
 from rebalance_deploy.processes import ChildProcess
 from rebalance_deploy.topics import create_topics
@@ -252,7 +252,7 @@ def report_interest(bootstrap: str, story: Story, group: str) -> None:
     else:
         members = (Member("unknown", "unknown", "/unknown", topics=(topic,)),)
         snapshot = GroupSnapshot(config.cluster, group, type=story.group_type, state=GroupState.STABLE, members=members)
-        producer.produce(config.groups_topic, key=f"{config.cluster}/{group}", value=encode(snapshot))
+        producer.produce(config.groups_topic, key=group_key(config.cluster, group), value=encode(snapshot))
     producer.flush(30)
 
 

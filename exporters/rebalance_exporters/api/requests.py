@@ -96,12 +96,6 @@ def read_period(request: Request, now_ms: int) -> Period:
     return Period(since_ms, until_ms, request.query_params.get("cluster"), _REPORT_LIMIT if limit is None else limit)
 
 
-def read_key(text: str | None) -> GroupKey:
-    """Return the group that `next` of an answer names; what comes before all where there is none."""
-    cluster, _, group = (text or "").partition("/")
-    return cluster, group
-
-
 def find_group(name: str, request: Request, picture: Picture) -> GroupKey:
     """Return the one group meant. Raises RequestError that says why there is none."""
     cluster = request.query_params.get("cluster")

@@ -39,7 +39,6 @@ from rebalance_exporters.api.requests import (
     DAY_MS,
     find_group,
     read_advised_since_ms,
-    read_key,
     read_limit,
     read_number,
     read_period,
@@ -107,12 +106,12 @@ class _Api:
         picture = self._view.picture()
         read_until = read_until_ms(picture)
         keys = sorted(key for key in picture.groups if cluster in {None, key[0]})
-        after = read_key(request.query_params.get("after"))
+        after = contract.split_key(request.query_params.get("after"))
         keys = keys[bisect_right(keys, after) :]
         chosen = keys[:limit]
         settled = tuple(_settle(picture.groups[key], read_until) for key in chosen)
         last = chosen[-1] if chosen else after
-        return json_response(GroupsAnswer(settled, "/".join(last) if len(chosen) < len(keys) else None))
+        return json_response(GroupsAnswer(settled, contract.group_key(*last) if len(chosen) < len(keys) else None))
 
     def show_group(self, request: Request) -> Response:
         target, picture = read_target(request), self._view.picture()

@@ -13,7 +13,7 @@ from collections.abc import Mapping
 from confluent_kafka import KafkaError, KafkaException, Message, Producer, TopicCollection
 from confluent_kafka.admin import AclOperation, AdminClient
 
-from rebalance_contract import AlertSilence, encode
+from rebalance_contract import AlertSilence, encode, silence_key
 from rebalance_exporters.errors import ExporterError
 from rebalance_kafka.properties import librdkafka_properties
 
@@ -50,7 +50,7 @@ class SilenceWriter:
 
         with self._lock:
             producer = self._connected()
-            key = f"{silence.cluster}/{silence.silence_id}".encode()
+            key = silence_key(silence.cluster, silence.silence_id).encode()
             try:
                 producer.produce(self._topic, key=key, value=encode(silence), on_delivery=note)
                 producer.flush(_DELIVERY_SECONDS + _REPORT_SECONDS)

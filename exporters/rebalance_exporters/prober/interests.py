@@ -12,7 +12,7 @@ from dataclasses import dataclass, field
 
 from msgspec import Raw
 
-from rebalance_contract import COORDINATED_TYPES, GroupState, GroupType, decode
+from rebalance_contract import COORDINATED_TYPES, GroupState, GroupType, decode, split_key
 
 #: A topic that a group committed to counts as the group's for so long after the commit was read, in milliseconds; one
 #: that the group's lag row names counts as long as the row does.
@@ -190,7 +190,7 @@ class Interests:
         return cluster == self._cluster and len(group) <= _LONGEST_GROUP
 
     def _group_of(self, key: bytes | None) -> str | None:
-        cluster, _, group = (key or b"").decode("utf-8", "replace").partition("/")
+        cluster, group = split_key(key)
         return group if cluster == self._cluster else None
 
     def _drop(self, group: str | None) -> None:

@@ -272,7 +272,7 @@ class View:
 
     def _apply_group(self, key: bytes, row: Row) -> None:
         if row.value is None:
-            self._forget_group(_split(key))
+            self._forget_group(contract.split_key(key))
             return
         snapshot = read_row(row.value, contract.GroupSnapshot)
         check_key(key, snapshot.cluster, snapshot.group)
@@ -335,7 +335,7 @@ class View:
 
     def _apply_lag(self, key: bytes, value: bytes | None) -> None:
         if value is None:
-            identity = _split(key)
+            identity = contract.split_key(key)
             if self._forget_lag(identity):
                 self._show(identity)
                 self._note("group", identity)
@@ -360,7 +360,7 @@ class View:
     def _apply_impact(self, key: bytes, value: bytes | None) -> None:
         if value is None:
             # The key of a group's totals may look like that of a rebalance, where names have slashes.
-            self._costs.pop(_split(key), None)
+            self._costs.pop(contract.split_key(key), None)
             self._rebalances.drop_impact(*_split_rebalance(key))
             return
         impact = read_impact(value)
@@ -419,7 +419,7 @@ class View:
 
     def _apply_timing(self, key: bytes, value: bytes | None) -> None:
         if value is None:
-            self._forget_timing(_split(key))
+            self._forget_timing(contract.split_key(key))
             return
         timing = read_row(value, contract.GroupTiming)
         check_key(key, timing.cluster, timing.group)
@@ -433,7 +433,7 @@ class View:
 
     def _apply_silence(self, key: bytes, value: bytes | None) -> None:
         if value is None:
-            cluster, silence_id = _split(key)
+            cluster, silence_id = contract.split_key(key)
             gone = self._silences.drop(cluster, silence_id)
             if gone is not None:
                 self._note_silenced(gone)
@@ -480,13 +480,7 @@ def _state_at_ms(row: Row, snapshot: contract.GroupSnapshot) -> int:
     return max(told_ms, row.read_since_ms or 0)
 
 
-def _split(key: bytes) -> GroupKey:
-    """Return the group that a key names."""
-    cluster, _, group = key.decode(errors="replace").partition("/")
-    return cluster, group
-
-
 def _split_rebalance(key: bytes) -> tuple[GroupKey, str]:
     """Return the group and the rebalance that a key names."""
     path, _, rebalance_id = key.rpartition(b"/")
-    return _split(path), rebalance_id.decode(errors="replace")
+    return contract.split_key(path), rebalance_id.decode(errors="replace")

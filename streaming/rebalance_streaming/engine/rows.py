@@ -29,7 +29,10 @@ from rebalance_contract import (
     decode,
     encode,
     fits_64_bits,
+    group_key,
+    rebalance_key,
     silence_problems,
+    split_key,
     status_key,
     topics,
 )
@@ -186,8 +189,7 @@ def _check_bits(row: object) -> None:
 def _decode_group(key: bytes | None, value: bytes | None) -> GroupSnapshot | GroupGone:
     if value is not None:
         return _decode_bounded(value, GroupSnapshot)
-    cluster, _, group = (key or b"").decode(errors="replace").partition("/")
-    return GroupGone(cluster, group)
+    return GroupGone(*split_key(key))
 
 
 def address(row: Output) -> tuple[str, str, bytes | None]:
@@ -198,12 +200,20 @@ def address(row: Output) -> tuple[str, str, bytes | None]:
     return topic.name, key(row), encode_row(row)
 
 
+def _key_of_group(row: GroupLag | GroupTiming | GroupImpact) -> str:
+    return group_key(row.cluster, row.group)
+
+
+def _key_of_impact(row: RebalanceImpact) -> str:
+    return rebalance_key(row.cluster, row.group, row.rebalance_id)
+
+
 _ADDRESSES: dict[type[Any], tuple[topics.Topic, Callable[[Any], str], Callable[[Any], bytes]]] = {
     Finding: (topics.FINDINGS, topic_key, encode_finding),
-    GroupLag: (topics.LAG, lambda row: f"{row.cluster}/{row.group}", encode_lag),
-    GroupTiming: (topics.HEARTBEATS, lambda row: f"{row.cluster}/{row.group}", encode_timing),
-    RebalanceImpact: (topics.IMPACT, lambda row: f"{row.cluster}/{row.group}/{row.rebalance_id}", encode_impact),
-    GroupImpact: (topics.IMPACT, lambda row: f"{row.cluster}/{row.group}", encode),
+    GroupLag: (topics.LAG, _key_of_group, encode_lag),
+    GroupTiming: (topics.HEARTBEATS, _key_of_group, encode_timing),
+    RebalanceImpact: (topics.IMPACT, _key_of_impact, encode_impact),
+    GroupImpact: (topics.IMPACT, _key_of_group, encode),
     DecodeTotals: (topics.STATUS, status_key, encode),
     ReportTotals: (topics.STATUS, status_key, encode),
     DiagnosisStatus: (topics.STATUS, status_key, encode),

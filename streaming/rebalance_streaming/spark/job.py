@@ -394,9 +394,8 @@ class _Publishing:
 
     def publish(self, status: contract.QueryStatus | contract.LogTotals) -> None:
         """Send a status; while brokers are away the next one of the query replaces it."""
-        key = f"{self.config.cluster}/{status.kind}/{status.query}"
         writer = RowWriter(self.config.cluster, status.query, self.epoch)
-        self.publisher.put(self.config.status_topic, key, contract.encode(status), writer)
+        self.publisher.put(self.config.status_topic, contract.status_key(status), contract.encode(status), writer)
         self.publisher.send()
 
     def publish_totals(self, rows: Sequence[contract.LogTotals]) -> None:

@@ -36,6 +36,9 @@ from rebalance_contract import (
     QuarantineTotals,
     Rebalance,
     encode,
+    group_key,
+    rebalance_key,
+    status_key,
 )
 from rebalance_contract.bounds import encode_group, encode_rebalance
 from rebalance_streaming.activity.commits import LogEra
@@ -363,10 +366,10 @@ class GroupProcessor(StatefulProcessor):
         )
 
     def _group_row(self, picture: GroupSnapshot) -> Output:
-        return self._config.groups_topic, f"{picture.cluster}/{picture.group}", encode_group(picture)
+        return self._config.groups_topic, group_key(picture.cluster, picture.group), encode_group(picture)
 
     def _rebalance_row(self, each: Rebalance) -> Output:
-        key = f"{each.cluster}/{each.group}/{each.rebalance_id}"
+        key = rebalance_key(each.cluster, each.group, each.rebalance_id)
         return self._config.rebalances_topic, key, encode_rebalance(each)
 
     def _quarantine_row(self, number: int, bucket: _Bucket) -> Output:
@@ -376,7 +379,7 @@ class GroupProcessor(StatefulProcessor):
             for stage, _, reason in [kind.partition("/")]
         )
         row = QuarantineTotals(self._config.cluster, MEMBERSHIP, number, told)
-        return self._config.status_topic, f"{self._config.cluster}/quarantine/{MEMBERSHIP}/{number}", encode(row)
+        return self._config.status_topic, status_key(row), encode(row)
 
     def _forget(self, bucket: _Bucket) -> list[Output]:
         """Drop what was deleted long enough ago and did not come back.
@@ -396,7 +399,7 @@ class GroupProcessor(StatefulProcessor):
                 and (picture.updated_at_ms or 0) <= horizon_ms
             ):
                 self._groups.removeKey((group,))
-                outputs.append((self._config.groups_topic, f"{self._config.cluster}/{group}", None))
+                outputs.append((self._config.groups_topic, group_key(self._config.cluster, group), None))
         return outputs
 
     def _fold_counts(self, rows: Iterable[Row]) -> list[Output]:
@@ -408,7 +411,7 @@ class GroupProcessor(StatefulProcessor):
         )
         self._own.update((counts.dump_totals(totals),))
         published = counts.publish_records(config.cluster, MEMBERSHIP, totals, config.source_topic)
-        return [(config.status_topic, f"{config.cluster}/records/{MEMBERSHIP}", encode(published))]
+        return [(config.status_topic, status_key(published), encode(published))]
 
 
 class _Bucket(msgspec.Struct):

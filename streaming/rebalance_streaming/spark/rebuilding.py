@@ -19,6 +19,7 @@ from rebalance_contract import (
     ReportTotals,
     Status,
     decode,
+    rebalance_key,
 )
 from rebalance_streaming.config import StreamConfig
 from rebalance_streaming.groups import counts
@@ -89,7 +90,7 @@ def _read_pictures(config: StreamConfig) -> dict[str, GroupSnapshot]:
 def _read_latest_rebalances(config: StreamConfig, pictures: Mapping[str, GroupSnapshot]) -> dict[str, Rebalance]:
     """Return by group the rebalance that its row names; the others of the topic are not kept."""
     wanted = {
-        f"{config.cluster}/{group}/{each.last_rebalance_id}".encode(): group
+        rebalance_key(config.cluster, group, each.last_rebalance_id).encode(): group
         for group, each in pictures.items()
         if each.last_rebalance_id is not None
     }
