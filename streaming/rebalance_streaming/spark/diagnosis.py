@@ -24,7 +24,7 @@ from rebalance_streaming.config import StreamConfig
 from rebalance_streaming.diagnosis.frames import InputRow
 from rebalance_streaming.diagnosis.process import DiagnosisError, DiagnosisProcess
 from rebalance_streaming.engine.rows import DIAGNOSED
-from rebalance_streaming.spark.source import StartingOffsets, source_options, starting_options
+from rebalance_streaming.spark.source import StartingOffsets, read_log
 
 DIAGNOSIS = Party.DIAGNOSIS.value
 #: Rows per batch: at the largest size that a row may have they still fit into the driver's memory.
@@ -45,12 +45,8 @@ def start_diagnosis(
     since_ms = _lookback_start(config)
     start = _starting_offsets(cluster, config, since_ms)
     process.start(since_ms)
-    log = (
-        spark.readStream.format("kafka")
-        .options(**source_options(properties, start), **starting_options(start))
-        .option("maxOffsetsPerTrigger", _ROWS_AT_ONCE)
-        .option("includeHeaders", "true")
-        .load()
+    log = read_log(
+        spark, properties, start, read_committed=False, max_offsets_per_trigger=_ROWS_AT_ONCE, with_headers=True
     )
     names = {each.full_name(config.topic_prefix): each.name for each in DIAGNOSED}
 

@@ -65,17 +65,12 @@ def read_log(
 
 
 def source_options(java_properties: Mapping[str, str], starting_offsets: StartingOffsets) -> dict[str, str]:
-    """Options shared by the streaming read and the start-up check."""
+    """Return the options that the streaming read and the start-up check share."""
     partitions = {topic: sorted(offsets) for topic, offsets in starting_offsets.items()}
     client = {f"kafka.{name}": value for name, value in java_properties.items()}
     # A retention or an administrator may have removed what the checkpoint points to: the present is worth more
     # than a monitor that refuses to start.
     return {**client, **SPEED, "assign": json.dumps(partitions), "failOnDataLoss": "false"}
-
-
-def starting_options(starting_offsets: StartingOffsets) -> dict[str, str]:
-    """Options that say where a query without a checkpoint begins."""
-    return {"startingOffsets": _as_json(starting_offsets)}
 
 
 def _as_json(offsets: StartingOffsets) -> str:
