@@ -60,6 +60,10 @@ HOSTILE: dict[str, Input] = {
     "ends of a partition beyond all": ends(T0, {2**31 - 1: 5}),
     "a negative end": ends(T0, {0: -5}),
     "ends of different lengths": OffsetActivity(CLUSTER, GROUP, T0, ends={"orders": TopicOffsets([0, 1], [5])}),
+    "held offsets of a partition beyond all": OffsetActivity(
+        CLUSTER, GROUP, T0, committed={"orders": TopicOffsets([2**31 - 1], [5])}, is_all_committed=True
+    ),
+    "a pane of no time": replace(commits(T0, {0: 5}), pane_ms=0),
     "ends days ahead": ends(T0 + 5_000 * MINUTE, {0: 5}),
     "owners of no number": ProbeActivity(replace(probe(T0), owners={"orders": {"x": "a"}})),
     "a probe days ahead": ProbeActivity(probe(T0 + 5_000 * MINUTE, "Stable")),

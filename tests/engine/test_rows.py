@@ -39,5 +39,5 @@ def test_a_number_that_needs_more_than_64_bits_is_refused(what: str):
         place = place[step]
     assert decode_input(topic, GROUP.encode(), json.dumps(document).encode()) == row
     place[last] = FAR
-    with pytest.raises(ContractError, match=r"2\^62|64 bits"):
+    with pytest.raises(ContractError, match="64 bits"):
         decode_input(topic, GROUP.encode(), json.dumps(document).encode())

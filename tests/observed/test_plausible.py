@@ -3,11 +3,22 @@
 from __future__ import annotations
 
 from dataclasses import replace
+from typing import Any
 
 import pytest
 
-from histories import CLUSTER, T0, commits, picture, probe
-from rebalance_contract import CountActivity, ProbeActivity
+from histories import CLUSTER, GROUP, MINUTE, T0, commits, picture, probe
+from rebalance_contract import (
+    ContractError,
+    CoordinatorActivity,
+    CountActivity,
+    OffsetActivity,
+    Probe,
+    ProbeActivity,
+    TopicOffsets,
+    encode,
+)
+from rebalance_streaming.activity.probes import MOST_PARTITIONS, unpack_probe
 from rebalance_streaming.observed.plausible import ImplausibleError, check
 
 COUNTED = CountActivity(CLUSTER, "__consumer_offsets", 7, 5, ((1, 4, "decoded", 6),))
@@ -47,6 +58,76 @@ def test_commits_of_a_time_that_cannot_be_are_refused(column: str):
         odd = replace(row, topics={"orders": replace(row.topics["orders"], **{column: times})})
         with pytest.raises(ImplausibleError):
             check(odd, T0)
+
+
+@pytest.mark.parametrize(
+    "fields",
+    [
+        {"pane_ms": 0},
+        {"pane_ms": 2**63},
+        {"first_log_offset": -1},
+        {"log_era": 2**63},
+        {"log_partition": MOST_PARTITIONS},
+        {"pane_counts": ((T0, 1), (T0, 2**63))},
+        {"pane_counts": ((-1, 1),)},
+    ],
+)
+def test_commits_of_no_pane_or_place_are_refused(fields: dict[str, Any]):
+    """Rhythms divide by the width of a pane, and arrays hold 64 bits."""
+    row = commits(T0, {0: 1, 1: 2})
+    with pytest.raises(ImplausibleError):
+        check(replace(row, **fields), T0)
+
+
+@pytest.mark.parametrize("column", ["offsets", "log_offsets", "commits"])
+def test_commits_of_numbers_that_cannot_be_are_refused(column: str):
+    """Each column has one number for each partition."""
+    row = commits(T0, {0: 1, 1: 2})
+    for numbers in ([1, 2**63], [1, -1], [1], []):
+        odd = replace(row, topics={"orders": replace(row.topics["orders"], **{column: numbers})})
+        with pytest.raises(ImplausibleError):
+            check(odd, T0)
+
+
+@pytest.mark.parametrize("kind", ["ends", "stable_ends", "committed"])
+def test_offsets_of_each_kind_are_looked_at(kind: str):
+    """Of many topics, one that cannot be is found; an offset that nobody could tell can be."""
+    right = {f"t-{number}": TopicOffsets([0, MOST_PARTITIONS - 1], [None, 2**62]) for number in range(1_000)}
+    check(OffsetActivity(CLUSTER, GROUP, T0, **{kind: right}), T0)
+    odd = (
+        TopicOffsets([MOST_PARTITIONS], [5]),
+        TopicOffsets([-1], [5]),
+        TopicOffsets([0], [-5]),
+        TopicOffsets([0], [2**63]),
+        TopicOffsets([0, 1], [5]),
+    )
+    for each in odd:
+        with pytest.raises(ImplausibleError):
+            check(OffsetActivity(CLUSTER, GROUP, T0, **{kind: {**right, "t-500": each}}), T0)
+    with pytest.raises(ImplausibleError):
+        check(OffsetActivity(CLUSTER, GROUP, T0, **{kind: {f"t-{n}": right["t-0"] for n in range(10_001)}}), T0)
+
+
+def test_what_is_taken_of_a_probe_can_be_true():
+    """One bound holds for partitions where probes are taken apart and where their rows are read."""
+
+    def rows(partition: int) -> list[object]:
+        told = {"orders": {str(partition): 5}}
+        text = encode(Probe(probed_at_ms=T0, cluster=CLUSTER, group=GROUP, end_offsets=told, committed_offsets=told))
+        return [row for _, row in unpack_probe(text, CLUSTER, T0, T0)]
+
+    for row in rows(MOST_PARTITIONS - 1):
+        check(row, T0)
+    with pytest.raises(ContractError):
+        rows(MOST_PARTITIONS)
+
+
+def test_a_pane_of_a_broker_log_has_a_time_that_can_be():
+    """It is told beside the times of its events, of which there may be none."""
+    check(CoordinatorActivity(CLUSTER, GROUP, T0, ()), T0)
+    for start_ms in (-1, T0 + 5_000 * MINUTE):
+        with pytest.raises(ImplausibleError):
+            check(CoordinatorActivity(CLUSTER, GROUP, start_ms, ()), T0)
 
 
 @pytest.mark.parametrize("group", ["g" * 32_767, "\u00e9" * 16_383])

@@ -22,8 +22,9 @@ from rebalance_contract import (
 )
 from rebalance_streaming.wire.records import LONGEST_TOPIC
 
-#: No broker keeps more partitions of one topic; a number above is a mistake or an attack, and costs memory by its size.
-MAX_PARTITION = 20_000
+#: More partitions than any topic has that a group is known to read. A higher number is a mistake or an attack, and
+#: costs memory by its size.
+MOST_PARTITIONS = 20_000
 MAX_OFFSET = 2**62
 #: What a partition takes at most in JSON: its number and its offset.
 _BYTES_PER_PARTITION = 32
@@ -83,8 +84,8 @@ def _parts(told: Told) -> Iterator[dict[str, TopicOffsets]]:
 
 
 def _partition(name: str) -> int:
-    if not name.isascii() or not name.isdigit() or len(name) > 9 or int(name) > MAX_PARTITION:
-        raise ContractError(f"{name[:40]!r} is no partition number between 0 and {MAX_PARTITION}")
+    if not name.isascii() or not name.isdigit() or len(name) > 9 or int(name) >= MOST_PARTITIONS:
+        raise ContractError(f"{name[:40]!r} is no partition number below {MOST_PARTITIONS}")
     return int(name)
 
 

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Sequence
+from collections.abc import Callable
 from dataclasses import dataclass
 from typing import Any, TypeVar
 
@@ -43,8 +43,6 @@ from rebalance_contract.bounds import (
     encode_timing,
 )
 from rebalance_contract.clients import ClientActivity
-from rebalance_streaming.activity.offsets import known_of
-from rebalance_streaming.activity.probes import MAX_OFFSET, MAX_PARTITION
 from rebalance_streaming.detect.findings import topic_key
 
 
@@ -84,7 +82,6 @@ Output = (
 )
 
 _Row = TypeVar("_Row")
-_LARGEST_INT32 = 2**31 - 1
 _KINDS: dict[str, type[Activity]] = {
     "commits": CommitActivity,
     "offsets": OffsetActivity,
@@ -103,7 +100,10 @@ _tag_decoder = msgspec.json.Decoder(_Tagged)
 
 
 def decode_input(topic: str, key: bytes | None, value: bytes | None) -> Input | None:
-    """Read a row of a topic by its short name; null for one that tells nothing. Raises ContractError."""
+    """Read a row of a topic by its short name; null for one that tells nothing. Raises ContractError.
+
+    Whether what it says can be true is a question of its own (`observed.plausible`), asked before it is taken up.
+    """
     if topic == topics.GROUPS.name:
         return _decode_group(key, value)
     if value is None:
@@ -119,7 +119,9 @@ def decode_input(topic: str, key: bytes | None, value: bytes | None) -> Input | 
     if kind not in _KINDS:
         raise ContractError(f"unknown kind of activity {kind[:40]!r}: its writer is newer than this reader")
     row = decode(value, _KINDS[kind])
-    check_activity(row)
+    if isinstance(row, ProbeActivity | ClientActivity):
+        # They have many numbers, of which few are looked at one by one.
+        _check_bits(row)
     return row
 
 
@@ -130,49 +132,6 @@ def decode_silence(value: bytes) -> AlertSilence:
     if problem is not None:
         raise ContractError(f"not a silence: {problem}")
     return row
-
-
-def check_activity(row: Activity) -> None:
-    """Raise ContractError for numbers that no packer writes: what is kept of them is shared by groups."""
-    match row:
-        case CommitActivity():
-            for each in row.topics.values():
-                others = (each.offsets, each.committed_at_ms, each.first_at_ms, each.log_offsets, each.commits)
-                _check_lists(_LARGEST_INT32, each.partitions, *others)
-            _check_numbers(row.last_log_offset, row.first_log_offset, row.log_era)
-            if row.pane_ms < 1:
-                raise ContractError("a pane is shorter than 1 ms")
-            for start_ms, count in row.pane_counts:
-                _check_numbers(start_ms, count)
-        case OffsetActivity():
-            _check_numbers(row.probed_at_ms)
-            for told in (row.ends, row.stable_ends, row.committed):
-                for offsets in told.values():
-                    # Arrays are as long as the largest number says.
-                    _check_lists(MAX_PARTITION, offsets.partitions, offsets.offsets)
-        case ProbeActivity():
-            _check_numbers(row.probe.probed_at_ms)
-            _check_bits(row)
-        case ClientActivity():
-            _check_bits(row)
-        case CountActivity():
-            _check_numbers(row.last_offset, row.log_era, *(count for *_, count in row.counts))
-        case CoordinatorActivity():
-            _check_numbers(row.pane_start_ms, *(each.at_ms for each in row.events))
-
-
-def _check_lists(largest: int, partitions: list[int], *others: Sequence[int | None]) -> None:
-    if any(len(each) != len(partitions) for each in others):
-        raise ContractError("parallel lists are not of one length")
-    if partitions and not 0 <= min(partitions) <= max(partitions) <= largest:
-        raise ContractError(f"a partition is not between 0 and {largest}")
-    for each in others:
-        _check_numbers(*known_of(each))
-
-
-def _check_numbers(*numbers: int) -> None:
-    if numbers and not -MAX_OFFSET <= min(numbers) <= max(numbers) <= MAX_OFFSET:
-        raise ContractError("an offset, a time or a count is beyond 2^62")
 
 
 def _decode_bounded(value: bytes, kind: type[_Row]) -> _Row:

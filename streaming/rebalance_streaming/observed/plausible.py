@@ -20,15 +20,13 @@ from rebalance_contract import (
     Rebalance,
 )
 from rebalance_streaming.activity.offsets import known_of
+from rebalance_streaming.activity.probes import MAX_OFFSET, MOST_PARTITIONS
 
-#: More partitions than any topic has that a group is known to read.
-MOST_PARTITIONS = 20_000
 MOST_TOPICS = 10_000
 #: More records than a partition gets in nine years at a million a second; sums over all partitions fit 64 bits.
 LARGEST_OFFSET = 2**48
 #: Clocks differ, by hours at worst; and a row may tell of a timeout that is still to come.
 _AHEAD_MS = 24 * 3_600_000
-_LARGEST_LOG_OFFSET = 2**62
 #: More records than a task reads in a batch; totals of a million such rows fit 64 bits.
 _LARGEST_COUNT = 2**40
 #: Types and versions of records are numbers of 16 bits.
@@ -91,22 +89,28 @@ def _check_rebalance(rebalance: Rebalance, now_ms: int) -> None:
 
 def _check_commits(row: CommitActivity, now_ms: int) -> None:
     """Raise ImplausibleError for commits that cannot be true."""
-    if not 0 <= row.log_partition <= MOST_PARTITIONS or not 0 <= row.last_log_offset <= _LARGEST_LOG_OFFSET:
-        raise ImplausibleError("a position in the log that cannot be")
+    if not 0 <= row.log_partition < MOST_PARTITIONS:
+        raise ImplausibleError("a partition of the log that cannot be")
+    if row.pane_ms < 1:
+        raise ImplausibleError("a pane shorter than 1 ms")
+    numbers = (row.first_log_offset, row.last_log_offset, row.log_era, row.pane_ms)
+    _check_numbers([*numbers, *chain.from_iterable(row.pane_counts)])
     if len(row.topics) > MOST_TOPICS:
         raise ImplausibleError("more topics than can be")
     for each in row.topics.values():
         times = (each.committed_at_ms, each.first_at_ms)
-        if not len(each.partitions) == len(each.offsets) == len(times[0]) == len(times[1]) > 0:
+        others: tuple[Sequence[int | None], ...] = (each.offsets, each.log_offsets, each.commits)
+        lengths = {len(each.partitions), *map(len, times), *map(len, others)}
+        if len(lengths) > 1 or 0 in lengths:
             raise ImplausibleError("columns of different lengths, or empty ones")
         _check_partitions((min(each.partitions), max(each.partitions)))
         _check_times((bound(column) for column in times for bound in (min, max)), now_ms)
-        _check_offsets(each.offsets)
+        _check_numbers([*chain.from_iterable(others)])
 
 
 def _check_counts(row: CountActivity) -> None:
     """Raise ImplausibleError for counts that no task can have made."""
-    if not 0 <= row.partition <= MOST_PARTITIONS or not -1 <= row.last_offset <= _LARGEST_LOG_OFFSET:
+    if not 0 <= row.partition < MOST_PARTITIONS or not -1 <= row.last_offset <= MAX_OFFSET:
         raise ImplausibleError("a position in a topic that cannot be")
     if not 0 <= row.log_era <= _LARGEST_COUNT or not all(0 <= count <= _LARGEST_COUNT for *_, count in row.counts):
         raise ImplausibleError("a number of records, or of eras, that cannot be")
@@ -116,7 +120,7 @@ def _check_counts(row: CountActivity) -> None:
 
 def _check_events(row: CoordinatorActivity, now_ms: int) -> None:
     """Raise ImplausibleError for what no coordinator can have written."""
-    _check_times((each.at_ms for each in row.events), now_ms)
+    _check_times((row.pane_start_ms, *(each.at_ms for each in row.events)), now_ms)
 
 
 def _check_probe(probe: Probe, now_ms: int) -> None:
@@ -129,14 +133,15 @@ def _check_probe(probe: Probe, now_ms: int) -> None:
 def _check_ends(row: OffsetActivity, now_ms: int) -> None:
     """Raise ImplausibleError for probed offsets that cannot be true."""
     _check_times((row.probed_at_ms,), now_ms)
-    if max(len(row.ends), len(row.stable_ends)) > MOST_TOPICS:
+    kinds = (row.ends, row.stable_ends, row.committed)
+    if max(map(len, kinds)) > MOST_TOPICS:
         raise ImplausibleError("more topics than can be")
-    told = (*row.ends.values(), *row.stable_ends.values())
+    told = [each for kind in kinds for each in kind.values()]
     if any(len(each.partitions) != len(each.offsets) for each in told):
         raise ImplausibleError("columns of different lengths")
     # All topics at once: of thousands with one partition each, two calls for each would cost most of the check.
     _check_partitions(chain.from_iterable(each.partitions for each in told))
-    _check_offsets(list(chain.from_iterable(each.offsets for each in told)))
+    _check_numbers(list(chain.from_iterable(each.offsets for each in told)))
 
 
 def may_grow(known: int, told: Sequence[int]) -> bool:
@@ -162,9 +167,10 @@ def _check_partitions(numbers: Iterable[int]) -> None:
         raise ImplausibleError("a partition that no topic has")
 
 
-def _check_offsets(offsets: Sequence[int | None]) -> None:
-    if min(known_of(offsets), default=0) < 0:
-        raise ImplausibleError("a negative offset")
+def _check_numbers(numbers: Sequence[int | None]) -> None:
+    known = known_of(numbers)
+    if known and not 0 <= min(known) <= max(known) <= MAX_OFFSET:
+        raise ImplausibleError("an offset or a count that cannot be")
 
 
 def _check_times(times: Iterable[int | None], now_ms: int) -> None:
