@@ -17,7 +17,6 @@ from rebalance_contract.clients import CLIENT_VALUES, HEARTBEAT_AGE, HEARTBEAT_T
 from rebalance_streaming.activity import clients
 from rebalance_streaming.activity.clients import (
     MAX_MOMENTS,
-    MAX_ROW_BYTES,
     MetricRecord,
     MetricsTopic,
     Packed,
@@ -25,6 +24,7 @@ from rebalance_streaming.activity.clients import (
     pack_messages,
     pack_reports,
 )
+from rebalance_streaming.activity.rows import MAX_ROW_BYTES
 from rebalance_streaming.wire.metrics.report import Point, Report, Temporality
 
 WHO = member("b-1", [0, 1])

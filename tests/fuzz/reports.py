@@ -22,7 +22,8 @@ from histories import CLUSTER, GROUP, MINUTE, SECOND, T0, commits, lost, member,
 from rebalance_contract import ClientActivity, decode, encode
 from rebalance_contract.clients import CLIENT_VALUES
 from rebalance_exporters.state.view import Row, View
-from rebalance_streaming.activity.clients import FAILED, MAX_ROW_BYTES, TOO_SLOW, MetricRecord, pack_messages
+from rebalance_streaming.activity.clients import FAILED, TOO_SLOW, MetricRecord, pack_messages
+from rebalance_streaming.activity.rows import MAX_ROW_BYTES
 from rebalance_streaming.detect.config import DetectConfig
 from rebalance_streaming.engine.engine import Engine, EngineConfig
 from rebalance_streaming.engine.rows import Input, Output, address

@@ -11,10 +11,10 @@ from collections.abc import Iterator
 from dataclasses import dataclass, field, replace
 
 from rebalance_contract import CoordinatorActivity, CoordinatorEvent, encode
+from rebalance_streaming.activity.rows import MAX_ROW_BYTES, split_by_size
 from rebalance_streaming.wire.broker_logs.decode import ToUtc, decode_record, in_utc
 from rebalance_streaming.wire.broker_logs.outcomes import LineOutcome
 
-MAX_ROW_BYTES = 64_000
 #: Events kept of a group in a pane: a restart of a thousand members at once makes three of each.
 MAX_EVENTS = 5_000
 
@@ -67,14 +67,7 @@ class LogPacking:
 
 def _rows(empty: CoordinatorActivity, pane: _Pane) -> Iterator[CoordinatorActivity]:
     row = replace(empty, is_truncated=pane.is_truncated)
-    free = left = MAX_ROW_BYTES - len(encode(row))
-    events: list[CoordinatorEvent] = []
     # Lines of one moment keep the order in which they were written.
-    for event in sorted(pane.events, key=lambda each: each.at_ms):
-        size = len(encode(event)) + 1
-        if events and size > left:
-            yield replace(row, events=tuple(events))
-            events, left = [], free
-        events.append(event)
-        left -= size
-    yield replace(row, events=tuple(events))
+    events = sorted(pane.events, key=lambda each: each.at_ms)
+    for part in split_by_size(events, MAX_ROW_BYTES - len(encode(row))):
+        yield replace(row, events=part)

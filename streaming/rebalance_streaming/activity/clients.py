@@ -18,6 +18,7 @@ import pyarrow as pa
 from rebalance_contract import CLIENT_VALUES, ClientActivity, ClientConfig, ClientSample, ProcessFigures, encode
 from rebalance_contract.clients import APP_OFFSET, HEARTBEAT_AGE
 from rebalance_streaming.activity.limit import TimeLimit, TooSlow
+from rebalance_streaming.activity.rows import MAX_ROW_BYTES, split_by_size
 from rebalance_streaming.wire.metrics.errors import Reason, UndecodableError
 from rebalance_streaming.wire.metrics.formats import MAX_BYTES, decode_metrics
 from rebalance_streaming.wire.metrics.plausible import CLOCK_AHEAD_MS
@@ -26,7 +27,6 @@ from rebalance_streaming.wire.metrics.report import Report, Temporality
 #: Outcomes of messages beside the reasons for which one cannot be decoded.
 DECODED, DROPPED, FAILED, TOO_SLOW = "decoded", "dropped", "failed", "too_slow"
 
-MAX_ROW_BYTES = 64_000
 #: Moments kept of a client in a pane. One that stood still tells of minutes at once, a second apart.
 MAX_MOMENTS = 240
 #: Partitions of a client whose positions are kept, and the room for them in a row.
@@ -365,19 +365,11 @@ def _rows(cluster: str, client: _Client, start_ms: int, pane: _Pane) -> Iterator
         implausible=pane.implausible,
         is_truncated=pane.is_truncated or not all_fit,
     )
-    samples: list[ClientSample] = []
-    left = free = MAX_ROW_BYTES - len(encode(row))
-    for emitted_ms in sorted(pane.moments):
-        sample = pane.moments[emitted_ms].sample
-        size = len(encode(sample)) + 1
-        if samples and size > left:
-            yield replace(row, samples=tuple(samples))
-            # What is told of the pane as a whole is told once.
-            row = replace(row, app_offsets={}, implausible=0)
-            samples, left = [], free
-        samples.append(sample)
-        left -= size
-    yield replace(row, samples=tuple(samples))
+    samples = (pane.moments[emitted_ms].sample for emitted_ms in sorted(pane.moments))
+    for part in split_by_size(samples, MAX_ROW_BYTES - len(encode(row))):
+        yield replace(row, samples=part)
+        # What is told of the pane as a whole is told once.
+        row = replace(row, app_offsets={}, implausible=0)
 
 
 def _offsets(offsets: Mapping[tuple[str, int], int]) -> tuple[dict[str, dict[str, int]], bool]:
