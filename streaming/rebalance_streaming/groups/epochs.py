@@ -383,7 +383,7 @@ def _end_if_converged(draft: FoldDraft, record: GroupRecord) -> None:
             # An empty group gets no target: its epoch is complete as it is.
             _complete_empty_epoch(draft, record, picture.generation)
         episodes.complete(draft, record)
-    elif _converged(picture):
+    elif draft.ongoing is not None and _converged(picture):
         episodes.complete(draft, record)
 
 
