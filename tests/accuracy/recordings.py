@@ -77,7 +77,6 @@ SOURCES: dict[str, Sources] = {
 WAITS = {
     "stalled_member_join_barrier": "barrier_ms",
     "reconciliation_stuck": "reconciliation_ms",
-    "assigning_stuck": "assigning_ms",
     "stalled_consumer": "stalled_ms",
 }
 
