@@ -2,12 +2,14 @@
 
 from __future__ import annotations
 
+import asyncio
 import contextlib
 import difflib
 import gc
 import threading
 import time
 from collections.abc import Callable
+from concurrent.futures import ThreadPoolExecutor
 from http import HTTPStatus
 from importlib import metadata
 
@@ -155,15 +157,18 @@ def _make_metrics_page(scrapes: SharedScrapes) -> Route:
 
 
 def _make_health_pages(judge: Callable[[], Readiness], read_progress: Callable[[], ReadProgress]) -> list[Route]:
-    # Plain functions run in Starlette's thread pool, so that a picture being taken holds up nobody else.
-    def serve_healthy(_: Request) -> Response:
+    judging = ThreadPoolExecutor(1, thread_name_prefix="readiness")
+
+    # Not in Starlette's thread pool, which requests for other things may fill: who restarts the process asks here.
+    async def serve_healthy(_: Request) -> Response:
         failure = read_progress().failure
         if failure is not None:
             return PlainTextResponse(f"the reader stopped: {failure}\n", HTTPStatus.SERVICE_UNAVAILABLE)
         return PlainTextResponse("healthy\n")
 
-    def serve_ready(request: Request) -> Response:
-        verdict = judge()
+    async def serve_ready(request: Request) -> Response:
+        # In a thread, so that a picture being taken holds up nobody else.
+        verdict = await asyncio.get_running_loop().run_in_executor(judging, judge)
         # A cluster that is away must not take the others' picture from whoever is sent here.
         status_code = 200 if verdict.ready or verdict.partly else HTTPStatus.SERVICE_UNAVAILABLE
         if "application/json" in request.headers.get("accept", ""):

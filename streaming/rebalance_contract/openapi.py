@@ -67,6 +67,7 @@ _GROUP = Parameter("group", "The group's id.")
 _OF_GROUP = (_GROUP, Parameter("cluster", "The group's cluster; needed where several have a group of that id."))
 _NO_GROUP = {404: "There is no such group.", 409: "Several clusters have a group of that id: say which."}
 _NO_USERS = {403: "The exporter has no users, so that nobody is known."}
+_BUSY = {503: "Too many answers are being made: Retry-After says in how many seconds to ask again."}
 _NOT_WRITTEN = {503: "Kafka did not take it: the answer says why."}
 _ONE_GROUP = f"{api.GROUPS_PATH}/{{group}}"
 
@@ -77,6 +78,7 @@ OPERATIONS = (
         summary="All groups now, one short row each",
         answer=api.Overview,
         parameters=(_CLUSTER,),
+        refusals=_BUSY,
     ),
     Operation(
         name="groups",
@@ -88,7 +90,7 @@ OPERATIONS = (
             Parameter("limit", "At most so many.", _LIMIT),
             Parameter("after", "Those that come after: `next` of the answer before."),
         ),
-        refusals={400: "A number is none, or a limit is 0."},
+        refusals={400: "A number is none, or a limit is 0.", **_BUSY},
     ),
     Operation(
         name="group",
@@ -96,7 +98,7 @@ OPERATIONS = (
         summary="One group in full",
         answer=GroupSnapshot,
         parameters=_OF_GROUP,
-        refusals=_NO_GROUP,
+        refusals={**_NO_GROUP, **_BUSY},
     ),
     Operation(
         name="rebalances",
@@ -109,7 +111,7 @@ OPERATIONS = (
             Parameter("since_ms", "Those that go on, or ended at this time or later.", _WHOLE_NUMBER),
             Parameter("until_ms", "Those that began before this time.", _WHOLE_NUMBER),
         ),
-        refusals={400: "A number is none, or a limit is 0.", **_NO_GROUP},
+        refusals={400: "A number is none, or a limit is 0.", **_NO_GROUP, **_BUSY},
     ),
     Operation(
         name="rebalance",
@@ -117,7 +119,7 @@ OPERATIONS = (
         summary="One rebalance and what was found about it",
         answer=api.RebalanceAnswer,
         parameters=(*_OF_GROUP, Parameter("rebalance_id", "The rebalance's id.")),
-        refusals={**_NO_GROUP, 404: "There is no such group, or no such rebalance is kept."},
+        refusals={**_NO_GROUP, 404: "There is no such group, or no such rebalance is kept.", **_BUSY},
     ),
     Operation(
         name="advice",
@@ -128,7 +130,7 @@ OPERATIONS = (
             *_OF_GROUP,
             Parameter("since_ms", "Rebalances that began since then; a day ago where it is not given.", _WHOLE_NUMBER),
         ),
-        refusals={400: "A number is none.", **_NO_GROUP},
+        refusals={400: "A number is none.", **_NO_GROUP, **_BUSY},
     ),
     Operation(
         name="findings",
@@ -142,6 +144,7 @@ OPERATIONS = (
             Parameter("severity", "Only of this severity.", AnySeverity),
             Parameter("state", "Only those in this state.", FindingState),
         ),
+        refusals=_BUSY,
     ),
     Operation(
         name="report",
@@ -154,7 +157,7 @@ OPERATIONS = (
             Parameter("until_ms", "When it ended; now where it is not given.", _WHOLE_NUMBER),
             Parameter("limit", "At most so many groups, causes and settings each; 20 where it is not given.", _SHORT),
         ),
-        refusals={400: "A number is none, or out of its range, or the period ends before it begins."},
+        refusals={400: "A number is none, or out of its range, or the period ends before it begins.", **_BUSY},
     ),
     Operation(
         name="stream",
@@ -171,7 +174,7 @@ OPERATIONS = (
         summary="What a message of a client or a coordinator means, and which diagnoses it may stand for",
         answer=api_messages.MessagesAnswer,
         parameters=(Parameter("text", "A line of a log, or a piece of one; at most 4,096 characters."),),
-        refusals={400: "The text is missing or too long."},
+        refusals={400: "The text is missing or too long.", **_BUSY},
     ),
     Operation(
         name="silences",

@@ -53,6 +53,11 @@ from rebalance_exporters.state.kept import GroupKey
 from rebalance_exporters.state.picture import Picture
 from rebalance_exporters.state.view import View
 from rebalance_exporters.web.responses import RequestError, json_response, raw_json
+from rebalance_exporters.web.shared_answers import SharedAnswers
+
+#: How many different answers are made at once, and how many more wait: Python makes one at a time in any case, and
+#: each further thread keeps health pages and scrapes from their turn.
+_REPORTS, _ANSWERS = (1, 8), (2, 32)
 
 
 @dataclass(frozen=True, slots=True)
@@ -70,15 +75,17 @@ class AnswerSources:
 def make_routes(sources: AnswerSources) -> list[Route]:
     """Return the routes of the API; its answers come from one picture each."""
     api = _Api(sources)
+    # A report takes a second where much is kept; it must hold up neither the page nor `top`.
+    reports, answers = SharedAnswers(*_REPORTS), SharedAnswers(*_ANSWERS)
     return [
-        Route(OVERVIEW_PATH, api.show_overview),
-        Route(FINDINGS_PATH, api.list_findings),
-        Route(REPORT_PATH, api.report),
+        Route(OVERVIEW_PATH, answers.endpoint(api.show_overview)),
+        Route(FINDINGS_PATH, answers.endpoint(api.list_findings)),
+        Route(REPORT_PATH, reports.endpoint(api.report)),
         Route(STREAM_PATH, api.follow),
-        Route(MESSAGES_PATH, _explain_message),
+        Route(MESSAGES_PATH, answers.endpoint(_explain_message)),
         Route(OPENAPI_PATH, _describe),
-        Route(GROUPS_PATH, api.list_groups),
-        Route(f"{GROUPS_PATH}/{{rest:name}}", api.show_group),
+        Route(GROUPS_PATH, answers.endpoint(api.list_groups)),
+        Route(f"{GROUPS_PATH}/{{rest:name}}", answers.endpoint(api.show_group)),
     ]
 
 

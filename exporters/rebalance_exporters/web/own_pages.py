@@ -88,11 +88,11 @@ def serving_pages(
 def make_pages(health: Health, registry: CollectorRegistry, settings: Settings, web: Web) -> Starlette:
     """Make the application of a process that serves nothing else."""
 
-    # Plain functions run in Starlette's thread pool.
-    def serve_healthy(_: Request) -> Response:
+    # Health is read from memory at once: requests for metrics may fill Starlette's thread pool.
+    async def serve_healthy(_: Request) -> Response:
         return _answer(health.unhealthy(), "healthy")
 
-    def serve_ready(_: Request) -> Response:
+    async def serve_ready(_: Request) -> Response:
         return _answer(health.unready(), "ready")
 
     def serve_metrics(request: Request) -> Response:

@@ -26,14 +26,28 @@ def error_response(status_code: int, text: str, did_you_mean: Iterable[str] = ()
 
 
 class RequestError(Exception):
-    """A request that cannot be answered: the status, a sentence, and names that may have been meant."""
+    """A request that cannot be answered: the status, a sentence, and names that may have been meant.
 
-    def __init__(self, status_code: int, text: str, did_you_mean: Iterable[str] = ()) -> None:
+    `retry_after_seconds` is when the same request may be answered; null where that is not known.
+    """
+
+    def __init__(
+        self,
+        status_code: int,
+        text: str,
+        did_you_mean: Iterable[str] = (),
+        *,
+        retry_after_seconds: int | None = None,
+    ) -> None:
         super().__init__(text)
         self.status_code = status_code
         self.text = text
         self.did_you_mean = tuple(did_you_mean)
+        self.retry_after_seconds = retry_after_seconds
 
     def answer(self) -> Response:
         """Return it as the API tells errors."""
-        return error_response(self.status_code, self.text, self.did_you_mean)
+        answer = error_response(self.status_code, self.text, self.did_you_mean)
+        if self.retry_after_seconds is not None:
+            answer.headers["retry-after"] = str(self.retry_after_seconds)
+        return answer

@@ -1,0 +1,206 @@
+"""Answers that cost much: how many are made at a time, who shares one, and what goes on beside them."""
+
+from __future__ import annotations
+
+import asyncio
+import threading
+from collections import Counter
+from collections.abc import Iterator
+from contextlib import contextmanager
+
+import httpx
+import pytest
+from starlette.applications import Starlette
+from starlette.middleware import Middleware
+from starlette.requests import Request
+from starlette.responses import Response
+from starlette.routing import Route
+
+from exporters.contract_rows import NOW_MS, group_row, make_view, stream_rows
+from rebalance_exporters.api import routes
+from rebalance_exporters.config import ExportConfig
+from rebalance_exporters.server import make_app
+from rebalance_exporters.state.health import ReadProgress
+from rebalance_exporters.web.headers import SafeHeaders
+from rebalance_exporters.web.responses import RequestError, raw_json
+from rebalance_exporters.web.shared_answers import SharedAnswers
+
+DEADLINE_SECONDS = 120
+
+
+class Kitchen:
+    """Makes answers that take until they are released, and counts them."""
+
+    def __init__(self) -> None:
+        self.made: Counter[str] = Counter()
+        self.at_once = self.most_at_once = 0
+        self.begun, self.release = threading.Event(), threading.Event()
+        self._lock = threading.Lock()
+
+    def make(self, request: Request) -> Response:
+        with self._lock:
+            self.made[request.url.query] += 1
+            self.at_once += 1
+            self.most_at_once = max(self.most_at_once, self.at_once)
+        self.begun.set()
+        try:
+            assert self.release.wait(DEADLINE_SECONDS)
+        finally:
+            with self._lock:
+                self.at_once -= 1
+        if request.url.query == "wrong":
+            raise RequestError(400, "that cannot be")
+        return raw_json(b'"answer"')
+
+
+def app_of(kitchen: Kitchen, at_once: int, waiting: int) -> Starlette:
+    """An application with the one answer."""
+
+    async def refuse(_: Request, error: Exception) -> Response:
+        assert isinstance(error, RequestError)
+        return error.answer()
+
+    route = Route("/answer", SharedAnswers(at_once, waiting).endpoint(kitchen.make))
+    return Starlette(routes=[route], middleware=[Middleware(SafeHeaders)], exception_handlers={RequestError: refuse})
+
+
+def client_of(app: Starlette) -> httpx.AsyncClient:
+    """A client over an in-memory transport."""
+    return httpx.AsyncClient(transport=httpx.ASGITransport(app), base_url="http://exporter", timeout=DEADLINE_SECONDS)
+
+
+async def begun(what: threading.Event) -> None:
+    """Wait until it is, while the event loop goes on."""
+    assert await asyncio.to_thread(what.wait, DEADLINE_SECONDS)
+
+
+def test_equal_requests_share_one_answer() -> None:
+    """Whoever asks for the same while it is being made gets it, headers and all; who comes later gets a new one."""
+    kitchen = Kitchen()
+
+    async def ask() -> list[httpx.Response]:
+        async with client_of(app_of(kitchen, 1, 9)) as client:
+            first = [asyncio.create_task(client.get("/answer?of=a")) for _ in range(5)]
+            other = asyncio.create_task(client.get("/answer?of=b"))
+            await begun(kitchen.begun)
+            first.pop(0).cancel()
+            kitchen.release.set()
+            return [*await asyncio.gather(*first, other), await client.get("/answer?of=a")]
+
+    answers = asyncio.run(ask())
+    assert kitchen.made == {"of=a": 2, "of=b": 1}
+    assert {(each.status_code, each.text) for each in answers} == {(200, '"answer"')}
+    assert {len(each.headers.raw) for each in answers} == {len(answers[0].headers.raw)}
+    assert kitchen.most_at_once == 1
+
+
+def test_too_many_are_turned_away_with_a_time() -> None:
+    """What is beyond those that are made and wait gets 503 at once, with when to ask again; later there is room."""
+    kitchen = Kitchen()
+
+    async def ask() -> tuple[httpx.Response, list[httpx.Response], httpx.Response]:
+        async with client_of(app_of(kitchen, 2, 1)) as client:
+            waiting = [asyncio.create_task(client.get(f"/answer?of={n}")) for n in range(3)]
+            await begun(kitchen.begun)
+            await asyncio.sleep(0)
+            turned_away = await client.get("/answer?of=other")
+            shares = asyncio.create_task(client.get("/answer?of=0"))
+            await asyncio.sleep(0)
+            kitchen.release.set()
+            return turned_away, await asyncio.gather(*waiting, shares), await client.get("/answer?of=other")
+
+    turned_away, answers, later = asyncio.run(ask())
+    assert turned_away.status_code == 503
+    assert turned_away.headers["retry-after"] == "5"
+    assert turned_away.json()["error"] == "3 answers are being made or waited for: ask again in 5 s"
+    assert [each.status_code for each in (*answers, later)] == [200] * 5
+    assert kitchen.most_at_once == 2
+
+
+def test_a_refusal_goes_to_all_who_asked() -> None:
+    """A request that cannot be answered is refused to each, and is not remembered."""
+    kitchen = Kitchen()
+
+    async def ask() -> list[httpx.Response]:
+        async with client_of(app_of(kitchen, 1, 1)) as client:
+            both = [asyncio.create_task(client.get("/answer?wrong")) for _ in range(2)]
+            await begun(kitchen.begun)
+            kitchen.release.set()
+            return [*await asyncio.gather(*both), await client.get("/answer?right")]
+
+    assert [each.status_code for each in asyncio.run(ask())] == [400, 400, 200]
+
+
+@contextmanager
+def slow_answers(monkeypatch: pytest.MonkeyPatch) -> Iterator[Kitchen]:
+    """Reports, overviews and readings of messages that take until they are released."""
+    kitchen = Kitchen()
+
+    def wait(*_: object, **__: object) -> dict[str, str]:
+        kitchen.made["begun"] += 1
+        kitchen.begun.set()
+        assert kitchen.release.wait(DEADLINE_SECONDS)
+        return {}
+
+    for name in ("make_report", "make_overview", "answer"):
+        monkeypatch.setattr(routes, name, wait)
+    try:
+        yield kitchen
+    finally:
+        kitchen.release.set()
+
+
+@pytest.mark.parametrize(
+    "path", ["/api/v1/report?since_ms={}", "/api/v1/overview?cluster={}", "/api/v1/messages?text={}"]
+)
+def test_health_and_scrapes_go_on_beside_any_number_of_reports(path: str, monkeypatch: pytest.MonkeyPatch) -> None:
+    """Whoever restarts the process, and Prometheus, are answered while everything else waits: 60 ask for much."""
+    app = make_app(
+        ExportConfig(kafka={"bootstrap.servers": "unused:9092"}),
+        make_view(group_row(), *stream_rows()),
+        lambda: ReadProgress(loaded=True),
+        lambda: NOW_MS,
+    )
+    others = ("/-/healthy", "/-/ready", "/healthz", "/readyz", "/metrics", "/", "/api/v1/silences")
+
+    async def ask() -> tuple[list[httpx.Response], list[httpx.Response], int]:
+        async with client_of(app) as client:
+            costly = [asyncio.create_task(client.get(path.format(n))) for n in range(1, 61)]
+            await begun(kitchen.begun)
+            beside = [await client.get(other) for other in others]
+            at_once = kitchen.made["begun"]
+            kitchen.release.set()
+            return beside, await asyncio.gather(*costly), at_once
+
+    with slow_answers(monkeypatch) as kitchen:
+        beside, costly, at_once = asyncio.run(ask())
+    assert [(each.status_code, str(each.url)) for each in beside if each.status_code != 200] == []
+    assert at_once <= 2
+    statuses = Counter(each.status_code for each in costly)
+    assert set(statuses) == {200, 503}
+    assert all("retry-after" in each.headers for each in costly if each.status_code == 503)
+
+
+def test_reports_do_not_keep_the_overview_waiting(monkeypatch: pytest.MonkeyPatch) -> None:
+    """The page and `top` are answered while as many reports are made and wait as may."""
+    app = make_app(
+        ExportConfig(kafka={"bootstrap.servers": "unused:9092"}),
+        make_view(group_row(), *stream_rows()),
+        lambda: ReadProgress(loaded=True),
+        lambda: NOW_MS,
+    )
+    make_overview = routes.make_overview
+
+    async def ask() -> list[httpx.Response]:
+        async with client_of(app) as client:
+            reports = [asyncio.create_task(client.get(f"/api/v1/report?since_ms={n}")) for n in range(1, 21)]
+            await begun(kitchen.begun)
+            answers = [await client.get(path) for path in ("/api/v1/overview", "/api/v1/groups/payments")]
+            kitchen.release.set()
+            await asyncio.gather(*reports)
+            return answers
+
+    with slow_answers(monkeypatch) as kitchen:
+        monkeypatch.setattr(routes, "make_overview", make_overview)
+        answers = asyncio.run(ask())
+    assert [each.status_code for each in answers] == [200, 200]
