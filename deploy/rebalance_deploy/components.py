@@ -138,6 +138,7 @@ def run_stream(
             notify=log.say,
             warn=log.warn,
             on_look=look,
+            on_wait=health.wait_for,
             rebuild=rebuild,
             may_set_aside=may_set_aside,
         )

@@ -187,8 +187,9 @@ def run(
 ) -> None:
     """Serve until SIGTERM, SIGINT or `stop`; the bound host and port go to `on_listening` once requests are taken.
 
-    SIGHUP, or setting `reload`, reads the owner file and the web config file again. Raises ExporterError for wrong
-    settings, a port that cannot be had, or brokers that do not answer.
+    SIGHUP, or setting `reload`, reads the owner file and the web config file again. Brokers that do not answer are
+    waited for, and readiness says so. Raises ExporterError for wrong settings, a port that cannot be had, or brokers
+    that do not accept the client.
     """
     problems = config.validate()
     if problems:
@@ -200,8 +201,7 @@ def run(
     with contextlib.closing(listen(config.listen_host, config.listen_port, "export")) as listener:
         readers = Readers(config, view, now_ms)
         try:
-            readers.check_reachable()
-            readers.start()
+            readers.start(signals.stop)
             app = make_app(
                 config,
                 view,
@@ -214,6 +214,8 @@ def run(
             serve(app, listener, settings, signals, on_listening)
         finally:
             readers.stop()
+    if (refused := readers.refused) is not None:
+        raise ExporterError(refused)
 
 
 def make_view(config: ExportConfig) -> View:

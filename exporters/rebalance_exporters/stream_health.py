@@ -32,6 +32,7 @@ class StreamHealth(Collector):
         self._statuses: tuple[QueryStatus, ...] = ()
         self._started = clock()
         self._looked: float | None = None
+        self._awaited: str | None = None
         self.registry = CollectorRegistry()
         ProcessCollector(registry=self.registry)
         self.registry.register(self)
@@ -40,8 +41,14 @@ class StreamHealth(Collector):
         """Take in how the queries are now; called over and over while the stream works."""
         self._statuses, self._looked = tuple(statuses), self._clock()
 
+    def wait_for(self, awaited: str | None) -> None:
+        """Take in what the start waits for; null: it goes on."""
+        self._awaited, self._started = awaited, self._clock()
+
     def unhealthy(self) -> str | None:
         """Why the stream has to be started again. A query that fails is started again by the stream itself."""
+        if self._awaited is not None:
+            return None
         if self._looked is None:
             starting_seconds = self._clock() - self._started
             return f"starting for {starting_seconds:.0f} s" if starting_seconds > _HUNG_START_SECONDS else None
@@ -53,7 +60,7 @@ class StreamHealth(Collector):
     def unready(self) -> str | None:
         """What the stream waits for: a query that does not run, has not read up the log, or ends no batch."""
         if self._looked is None:
-            return "starting"
+            return self._awaited or "starting"
         for status in self._statuses:
             if status.error is not None:
                 return f"the {status.query} query does not run: {status.error}"

@@ -6,6 +6,7 @@ these come within seconds and say what to do.
 
 from __future__ import annotations
 
+import threading
 import time
 from collections.abc import Callable, Collection, Iterable, Mapping
 from concurrent.futures import Future
@@ -31,6 +32,7 @@ from confluent_kafka.cimpl import NewTopic
 from rebalance_contract.topics import OPTIONAL_TOPICS, TOPICS, Topic
 from rebalance_kafka.follower import groupless
 from rebalance_kafka.properties import librdkafka_properties
+from rebalance_kafka.reachability import Reachability, UnreachableError
 from rebalance_streaming.config import StreamConfig
 from rebalance_streaming.errors import StreamError
 from rebalance_streaming.log_watch import Ends, TopicLook
@@ -79,15 +81,23 @@ class Cluster:
 
     def check_reachable(self) -> str:
         """Return the cluster's id. Raises StreamError when no broker answers."""
-        servers = self._config.kafka["bootstrap.servers"]
         try:
-            metadata = self._admin.list_topics(timeout=REQUEST_SECONDS)
-        except KafkaException as error:
-            raise StreamError(
-                f"no Kafka broker answers at {servers} ({_text(error)}); "
-                "check --bootstrap-server, the network and the kafka.* security settings"
-            ) from None
-        return str(metadata.cluster_id)
+            return Reachability(self._config.kafka, "start").ask()
+        except UnreachableError as error:
+            raise StreamError(str(error)) from None
+
+    def await_reachable(self, stop: threading.Event, on_wait: Callable[[str], None]) -> str | None:
+        """Return the cluster's id once a broker answers, null where `stop` is set before.
+
+        `on_wait` gets a sentence for each time that none does. Raises StreamError where the settings are wrong.
+        """
+
+        def note(error: UnreachableError) -> None:
+            if error.is_lasting:
+                raise StreamError(str(error)) from None
+            on_wait(str(error))
+
+        return Reachability(self._config.kafka, "start").ask_until_answered(stop, note)
 
     def ensure_source(self) -> int:
         """Return the number of partitions of the watched topic, asking the broker to create the offsets topic.

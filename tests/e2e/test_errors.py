@@ -1,9 +1,10 @@
 """What a person reads when something is wrong: one sentence, exit code 1, no stack trace."""
 
+import re
 import socket
 import subprocess
 import sys
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
 from pathlib import Path
 
 import msgspec
@@ -19,7 +20,9 @@ from confluent_kafka.admin import (
 )
 
 from authorized import AUTHORIZED
+from rebalance_deploy.counts import fetch
 from rebalance_deploy.embedded.kafka import EmbeddedKafka
+from rebalance_deploy.processes import ChildProcess
 from rebalance_streaming.spark.checkpoint import LAYOUT, Baseline
 from waiting import wait_for
 
@@ -55,20 +58,44 @@ def assert_one_sentence(result: tuple[int, str], *parts: str) -> None:
         assert part in last
 
 
-@pytest.mark.parametrize("command", ["stream", "export", "up"])
-def test_an_unreachable_broker_is_named(command: str):
-    """Nobody answers: every command says at which address and what to check."""
-    ports = ("--set", "export.listen_port=0", "--set", "probe.listen_port=0", "--set", "stream.listen_port=0")
+PORTS = ("--set", "export.listen_port=0", "--set", "probe.listen_port=0", "--set", "stream.listen_port=0")
+
+
+@pytest.fixture
+def nowhere() -> Iterator[str]:
+    """An address where nobody answers; held, so that no broker of another test may come to listen there."""
     with socket.socket() as silent:
-        # Held while the command runs, so that no broker of another test may come to listen there.
         silent.bind(("127.0.0.1", 0))
-        port = silent.getsockname()[1]
-        code, output = run(command, "--bootstrap-server", f"127.0.0.1:{port}", *ports)
+        yield f"127.0.0.1:{silent.getsockname()[1]}"
+
+
+def test_an_unreachable_broker_is_named(nowhere: str):
+    """Nobody answers: who starts the monitor at a terminal is told at which address, and what to check."""
+    code, output = run("up", "--bootstrap-server", nowhere, *PORTS)
     assert code == 1
     # Once, however many processes would have met it.
     assert output.count("no Kafka broker answer") == 1
-    assert f"127.0.0.1:{port}" in output
+    assert nowhere in output
     assert "Traceback" not in output
+
+
+@pytest.mark.parametrize("command", ["stream", "probe", "export"])
+def test_a_process_waits_for_brokers_that_are_away(command: str, nowhere: str, tmp_path: Path):
+    """Healthy and not ready, with the reason; a stop is obeyed meanwhile."""
+    log = tmp_path / "log"
+    arguments = [sys.executable, "-m", "rebalance_deploy", command, "--bootstrap-server", nowhere, *PORTS]
+    with ChildProcess(arguments, log_path=log) as process:
+        wait_for(lambda: "no Kafka broker answers" in log.read_text(), log.read_text)
+        found = re.search(r"serving on (\S+)/metrics", log.read_text())
+        assert found is not None
+        url = found[1].replace("0.0.0.0", "127.0.0.1")
+        assert fetch(f"{url}/-/healthy")[0] == 200
+        status, text = fetch(f"{url}/-/ready")
+        assert status == 503
+        assert text.startswith(f"no Kafka broker answers at {nowhere} (")
+        assert process.is_running, log.read_text()
+        assert process.terminate(60) == 0, log.read_text()
+    assert "Traceback" not in log.read_text()
 
 
 def test_missing_and_misspelt_settings_are_said_with_a_hint():

@@ -5,7 +5,7 @@ import sys
 import threading
 import time
 import uuid
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator, Mapping
 from contextlib import contextmanager
 from dataclasses import replace
 from typing import Any
@@ -17,11 +17,14 @@ from confluent_kafka.admin import AdminClient
 
 from exporters.contract_rows import diagnosis_row, group_row, impact_row, lag_row, query_row, rebalance_row
 from rebalance_deploy.topics import create_topics
-from rebalance_exporters.config import ExportConfig
+from rebalance_exporters.config import ExportConfig, FurtherCluster
 from rebalance_exporters.errors import ExporterError
+from rebalance_exporters.kafka import consumer
 from rebalance_exporters.kafka.consumer import Source, TopicReader
 from rebalance_exporters.server import now_ms, run
 from rebalance_exporters.state.view import GROUPS, LAG, TOPICS, Row, View
+from rebalance_kafka import reachability
+from rebalance_kafka.reachability import UnreachableError
 from waiting import wait_for
 
 DEADLINE_SECONDS = 120
@@ -251,19 +254,54 @@ def test_a_port_in_use_is_told_at_once() -> None:
 
 
 @pytest.mark.waits
-def test_unreachable_brokers_are_told() -> None:
-    """When no broker answers, the error names the servers, the reason and the setting to check."""
-    config = ExportConfig(kafka={"bootstrap.servers": "127.0.0.1:1"})
-    reader = TopicReader(
-        Source(config.kafka, config.topic_prefix), View(group_expiry_seconds=1, keep_rebalances=0), now_ms
+def test_brokers_that_are_away_are_waited_for(
+    monkeypatch: pytest.MonkeyPatch, caplog: pytest.LogCaptureFixture
+) -> None:
+    """It serves: healthy, not ready, with the servers, the reason and what to check; the log has that once."""
+    monkeypatch.setattr(reachability, "_REACH_SECONDS", 0.1)
+    monkeypatch.setattr(reachability, "_FIRST_PAUSE_SECONDS", 0.01)
+    config = ExportConfig(kafka={"bootstrap.servers": "127.0.0.1:1"}, listen_host="127.0.0.1", listen_port=0)
+    with serving(config) as client:
+        wait_for(
+            lambda: client.get("/-/ready").text.startswith("no Kafka broker answers at 127.0.0.1:1 ("),
+            lambda: client.get("/-/ready").text,
+        )
+        assert client.get("/-/ready").status_code == 503
+        assert client.get("/-/healthy").status_code == 200
+        assert "kafka_rebalance_monitor_ready 0.0" in client.get("/metrics").text
+    assert caplog.text.count("no Kafka broker answers") == 1
+
+
+class _Refused:
+    """Brokers that do not accept the client."""
+
+    def __init__(self, kafka: Mapping[str, str], _name: str) -> None:
+        self._servers = kafka["bootstrap.servers"]
+
+    def ask_until_answered(self, stop: threading.Event, on_failure: Callable[[UnreachableError], None]) -> None:
+        is_lasting = self._servers.startswith("refused")
+        on_failure(UnreachableError(f"{self._servers} did not", is_lasting=is_lasting))
+        stop.wait(DEADLINE_SECONDS)
+
+
+def test_a_refused_login_ends_it_with_the_reason(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Waiting does not mend settings."""
+    monkeypatch.setattr(consumer, "Reachability", _Refused)
+    config = ExportConfig(kafka={"bootstrap.servers": "refused:1"}, listen_host="127.0.0.1", listen_port=0)
+    with pytest.raises(ExporterError, match=r"^refused:1 did not$"):
+        run(config)
+
+
+def test_one_refused_login_of_several_takes_no_cluster_away(monkeypatch: pytest.MonkeyPatch) -> None:
+    """It is named; the others may come, or are there."""
+    monkeypatch.setattr(consumer, "Reachability", _Refused)
+    west = FurtherCluster("west", {"bootstrap.servers": "refused:1"})
+    config = ExportConfig(
+        kafka={"bootstrap.servers": "away:1"}, listen_host="127.0.0.1", listen_port=0, further_clusters=(west,)
     )
-    try:
-        with pytest.raises(
-            ExporterError, match=r"127\.0\.0\.1:1 within 0\.5 s \(.+\): check kafka\.bootstrap\.servers"
-        ):
-            reader.check_reachable(0.5)
-    finally:
-        reader.stop()
+    with serving(config) as client:
+        wait_for(lambda: "away:1 did not" in client.get("/-/ready").text, lambda: client.get("/-/ready").text)
+        assert client.get("/-/healthy").status_code == 200
 
 
 def test_unknown_client_properties_are_told() -> None:

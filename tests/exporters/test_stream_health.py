@@ -23,6 +23,20 @@ def test_a_stream_that_starts_works_and_is_not_ready():
     assert health.unhealthy() == "starting for 901 s"
 
 
+def test_a_stream_that_waits_for_brokers_is_healthy_and_says_so():
+    """However long they are away; what comes then has the time that a start takes."""
+    now = [0.0]
+    health = StreamHealth(lambda: now[0])
+    health.wait_for("no Kafka broker answers at b:1")
+    now[0] = 5_000.0
+    assert health.unhealthy() is None
+    assert health.unready() == "no Kafka broker answers at b:1"
+    health.wait_for(None)
+    assert (health.unhealthy(), health.unready()) == (None, "starting")
+    now[0] = 5_901.0
+    assert health.unhealthy() == "starting for 901 s"
+
+
 def test_it_is_ready_once_all_queries_run_and_have_read_the_log_up():
     """Until then the first that is missing is named."""
     health = StreamHealth()

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import threading
 import time
+from collections.abc import Callable
 from types import SimpleNamespace
 from typing import Any
 
@@ -28,6 +29,22 @@ def test_bad_settings_are_told_at_once_and_before_anything_starts():
         job.run(config)
     for part in ("bootstrap.servers", "['odd']", "stall_seconds"):
         assert part in str(error.value)
+
+
+def test_no_spark_is_started_while_no_broker_answers(monkeypatch: pytest.MonkeyPatch):
+    """It is said, each sentence once, and a stop is obeyed."""
+    stop, waits, said = threading.Event(), list[str | None](), list[str]()
+
+    def await_reachable(_: object, stop: threading.Event, on_wait: Callable[[str], None]) -> None:
+        for _ in range(2):
+            on_wait("nobody answers")
+        stop.set()
+
+    monkeypatch.setattr(job.Cluster, "await_reachable", await_reachable)
+    config = StreamConfig(kafka={"bootstrap.servers": "127.0.0.1:1"})
+    job.run(config, stop=stop, warn=said.append, on_wait=waits.append)
+    assert said == ["nobody answers"]
+    assert waits == ["nobody answers", "nobody answers", None]
 
 
 def test_nobody_follows_other_streams_where_spark_does_not_start(monkeypatch: pytest.MonkeyPatch):

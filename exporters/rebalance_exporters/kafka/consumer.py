@@ -15,8 +15,8 @@ from rebalance_exporters.errors import ExporterError
 from rebalance_exporters.state.health import ReadProgress
 from rebalance_exporters.state.view import SILENCES, TOPICS, Row, View
 from rebalance_kafka.follower import Follower, Record
+from rebalance_kafka.reachability import Reachability, UnreachableError
 
-_REACH_SECONDS = 10.0
 _JOIN_SECONDS = 20.0
 _EXPIRE_SECONDS = 10.0
 _REPEAT_LOG_SECONDS = 30.0
@@ -52,16 +52,18 @@ class TopicReader:
         self._view = view
         self._clock_ms = clock_ms
         self._topics = {source.topic_prefix + topic: topic for topic in TOPICS}
-        self._servers = source.kafka.get("bootstrap.servers", "")
         self._foreign = 0
         self._since_ms: int | None = None
         self._kafka_errors = 0
         self._logged: dict[int, float] = {}
         self._failure: str | None = None
+        self._unreached: UnreachableError | None = None
+        self._on_refusal: Callable[[], None] = lambda: None
         self._stopping = threading.Event()
         self._progress = ReadProgress(missing_topics=())
         self._thread = threading.Thread(target=self._run, name=f"topic-reader {source.cluster}".strip(), daemon=True)
         try:
+            self._reachability = Reachability(source.kafka, "export")
             self._follower = Follower(source.kafka, self._topics, name="export", on_error=self._note_error)
         except KafkaException as error:
             raise ExporterError(f"the Kafka client refuses its properties: {error.args[0].str()}") from error
@@ -71,19 +73,14 @@ class TopicReader:
         """How far the reading is; replaced as a whole, so any thread may look."""
         return self._progress
 
-    def check_reachable(self, timeout_seconds: float = _REACH_SECONDS) -> None:
-        """Ask the brokers for their topics once; raises ExporterError when none answers in time."""
-        try:
-            self._follower.look(timeout_seconds)
-        except KafkaException as error:
-            reason = self._follower.error or error.args[0]
-            raise ExporterError(
-                f"no Kafka broker answered at {self._servers} within {timeout_seconds:g} s ({reason.str()}): "
-                "check kafka.bootstrap.servers and the security settings"
-            ) from error
+    @property
+    def refusal(self) -> str | None:
+        """Why brokers and client did not accept each other so far; null where they did, or none answered."""
+        return None if self._unreached is None or not self._unreached.is_lasting else str(self._unreached)
 
-    def start(self) -> None:
-        """Begin to read."""
+    def start(self, on_refusal: Callable[[], None] = lambda: None) -> None:
+        """Begin to read, as soon as a broker answers; `on_refusal` is called when there is a `refusal`."""
+        self._on_refusal = on_refusal
         self._thread.start()
 
     def stop(self) -> None:
@@ -96,7 +93,8 @@ class TopicReader:
 
     def _run(self) -> None:
         try:
-            self._read()
+            if self._reach():
+                self._read()
         except Exception as error:
             # Whatever it was, the page must say so: a dead thread behind healthy pages would be a blind monitor.
             _log.exception("the reader stopped")
@@ -104,6 +102,21 @@ class TopicReader:
             self._publish()
         finally:
             self._follower.close()
+
+    def _reach(self) -> bool:
+        """Wait for a broker that answers; whether there is one before this is stopped."""
+        if self._reachability.ask_until_answered(self._stopping, self._note_unreached) is None:
+            return False
+        self._unreached = None
+        return True
+
+    def _note_unreached(self, error: UnreachableError) -> None:
+        if str(error) != str(self._unreached):
+            _log.warning("%s", error)
+        self._unreached = error
+        self._progress = ReadProgress(unreached=str(error))
+        if error.is_lasting:
+            self._on_refusal()
 
     def _read(self) -> None:
         next_expiry = 0.0

@@ -6,19 +6,16 @@ it is about.
 
 from __future__ import annotations
 
-import logging
+import threading
 from collections.abc import Callable
 
 from rebalance_contract import AlertSilence
 from rebalance_contract.topics import SILENCES
 from rebalance_exporters.config import ExportConfig
-from rebalance_exporters.errors import ExporterError
 from rebalance_exporters.kafka.consumer import Source, TopicReader
 from rebalance_exporters.kafka.silence_writer import SilenceWriter
 from rebalance_exporters.state.health import ReadProgress, together
 from rebalance_exporters.state.view import View
-
-_log = logging.getLogger(__name__)
 
 
 class Readers:
@@ -38,23 +35,21 @@ class Readers:
         """How far the reading is, of all together and of each."""
         return together({name: reader.progress for name, reader in self._readers.items()})
 
-    def check_reachable(self) -> None:
-        """Ask the brokers of each cluster once; raises ExporterError when none of any cluster answers in time."""
-        refusals: list[str] = []
-        for reader in self._readers.values():
-            try:
-                reader.check_reachable()
-            except ExporterError as error:
-                refusals.append(str(error))
-        if len(refusals) == len(self._readers):
-            raise ExporterError("; ".join(refusals))
-        for text in refusals:
-            _log.warning("%s", text)
+    def start(self, stop: threading.Event) -> None:
+        """Begin to read; sets `stop` when no cluster can be read with these settings."""
 
-    def start(self) -> None:
-        """Begin to read."""
+        def end_if_refused() -> None:
+            if self.refused is not None:
+                stop.set()
+
         for reader in self._readers.values():
-            reader.start()
+            reader.start(end_if_refused)
+
+    @property
+    def refused(self) -> str | None:
+        """Why no cluster can be read with these settings; null while one may be: the others do without it."""
+        refusals = [each for reader in self._readers.values() if (each := reader.refusal) is not None]
+        return "; ".join(refusals) if len(refusals) == len(self._readers) else None
 
     def stop(self) -> None:
         """End the reading; safe to call whether or not it was started."""

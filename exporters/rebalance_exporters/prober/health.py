@@ -25,6 +25,11 @@ class ProbeHealth:
         """`clock` gives seconds and never goes back."""
         self._clock = clock
         self._tasks: dict[str, _Rounds] = {}
+        self._awaited: str | None = None
+
+    def wait_for(self, awaited: str) -> None:
+        """Take in why no task can begin yet."""
+        self._awaited = awaited
 
     def expect(self, what: str, period_seconds: float) -> None:
         """Begin to watch a task."""
@@ -48,7 +53,7 @@ class ProbeHealth:
     def unready(self) -> str | None:
         """Which answers are missing."""
         if not self._tasks:
-            return "starting: asking the brokers"
+            return self._awaited or "starting: asking the brokers"
         for what, rounds in tuple(self._tasks.items()):
             if rounds.answered is None:
                 return f"{what}: no answer yet"

@@ -31,6 +31,7 @@ from rebalance_exporters.prober.watch_offsets import OffsetWatch
 from rebalance_exporters.prober.zookeeper import Zookeeper, probe_zookeeper
 from rebalance_exporters.web.own_pages import Web, serving_pages
 from rebalance_kafka.properties import librdkafka_properties
+from rebalance_kafka.reachability import Reachability, UnreachableError
 
 _JOIN_SECONDS = 20.0
 _READ_PERIOD_SECONDS = 0.25
@@ -49,7 +50,8 @@ def run(
     """Probe until `stop` is set; `say` gets a line once it serves, `warn` one for each thing that goes wrong.
 
     Without `warn`, `say` gets those, too. Setting `reload` reads the web config file again.
-    Raises ExporterError for wrong settings, a port that cannot be had, or brokers or a ZooKeeper that do not answer.
+    Brokers that do not answer are waited for, and readiness says so. Raises ExporterError for wrong settings, a port
+    that cannot be had, brokers that do not accept the client, or a ZooKeeper that does not answer.
     """
     problems = config.validate()
     if problems:
@@ -64,9 +66,30 @@ def run(
         url = stack.enter_context(pages)
         complaints = Complaints(metrics, warn or say)
         publisher = stack.enter_context(contextlib.closing(ProbePublisher(config, metrics, complaints)))
-        tasks = _make_tasks(config, publisher, metrics, complaints, stack)
         say(f"probe: serving on {url}/metrics")
+        if not _await_brokers(config, stop, metrics, complaints):
+            return
+        tasks = _make_tasks(config, publisher, metrics, complaints, stack)
         _run_all([publisher.serve, *(task.run for task in tasks)], stop)
+
+
+def _await_brokers(config: ProbeConfig, stop: threading.Event, metrics: ProbeMetrics, complaints: Complaints) -> bool:
+    """Wait for a broker that answers; whether there is one before `stop` is set. Raises ExporterError where none can.
+
+    kafka-python, which asks the brokers from then on, does not say why it was not let in.
+    """
+
+    def note(error: UnreachableError) -> None:
+        if error.is_lasting:
+            raise ExporterError(str(error))
+        metrics.health.wait_for(str(error))
+        complaints.note("brokers", str(error))
+
+    try:
+        reachability = Reachability(config.kafka, "probe")
+    except KafkaException as error:
+        raise ExporterError(f"the Kafka client refuses its properties: {error.args[0].str()}") from error
+    return reachability.ask_until_answered(stop, note) is not None
 
 
 def _make_tasks(

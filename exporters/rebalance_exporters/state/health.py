@@ -39,8 +39,9 @@ class ReadProgress:
 
     `read` and `wanted` count log positions from the start to the ends found at the start. `kafka_error` is the
     latest complaint of the Kafka client, null since anything was read again. `failure` is set once the reader's
-    thread ended although nobody asked it to. `of_clusters` has, where several are read apart, the progress of each by
-    its name, which is empty for all clusters that have no reader of their own.
+    thread ended although nobody asked it to. `unreached` is why no broker has answered since the start, null once one
+    has. `of_clusters` has, where several are read apart, the progress of each by its name, which is empty for all
+    clusters that have no reader of their own.
     """
 
     missing_topics: tuple[str, ...] = ()
@@ -50,6 +51,7 @@ class ReadProgress:
     kafka_error: str | None = None
     kafka_errors: int = 0
     failure: str | None = None
+    unreached: str | None = None
     of_clusters: Mapping[str, ReadProgress] = field(default_factory=dict)
 
 
@@ -66,6 +68,7 @@ def together(parts: Mapping[str, ReadProgress]) -> ReadProgress:
         kafka_error=next((part.kafka_error for part in each if part.kafka_error is not None), None),
         kafka_errors=sum(part.kafka_errors for part in each),
         failure=next((part.failure for part in each if part.failure is not None), None),
+        unreached=next((part.unreached for part in each if part.unreached is not None), None),
         of_clusters=parts,
     )
 
@@ -263,6 +266,8 @@ def _clocks(whose: str, difference_ms: int) -> str:
 def _judge_reading(progress: ReadProgress) -> _Awaited | None:
     if progress.failure is not None:
         return _Awaited(f"the reader stopped: {progress.failure}; restart the exporter")
+    if progress.unreached is not None:
+        return _Awaited(progress.unreached)
     if progress.missing_topics:
         names = ", ".join(progress.missing_topics)
         return _Awaited(f"waiting for topic {names}: `rebalance-monitor stream` creates what is missing")

@@ -68,15 +68,20 @@ _CHECKED_POSITIONS = 1_000
 
 Notify = Callable[[str], None]
 OnLook = Callable[[Sequence[contract.QueryStatus]], None]
+OnWait = Callable[[str | None], None]
 
 
 @dataclass(frozen=True, slots=True)
 class _Listeners:
-    """Who is told what: `notify` what happens, `warn` what goes wrong, `on_look` how the queries are."""
+    """Who is told what: `notify` what happens, `warn` what goes wrong, `on_look` how the queries are.
+
+    `on_wait` is told why no broker answers at the start, and null once one does.
+    """
 
     notify: Notify
     warn: Notify
     on_look: OnLook
+    on_wait: OnWait = lambda _: None
 
 
 @dataclass(frozen=True, slots=True)
@@ -100,6 +105,7 @@ def run(
     notify: Notify = lambda _: None,
     warn: Notify | None = None,
     on_look: OnLook = lambda _: None,
+    on_wait: OnWait = lambda _: None,
     rebuild: bool = False,
     may_set_aside: bool = False,
 ) -> None:
@@ -108,10 +114,13 @@ def run(
     `rebuild` begins a new checkpoint with what was published; `may_set_aside` lets it move one that is there.
     `cache` is a directory for what makes later starts faster; null: there is none.
     `notify` receives a line for people at every stage, `warn` one for each thing that goes wrong (null: `notify` gets
-    it), `on_look` the status of all queries twice a second. Raises StreamError when the stream cannot start or breaks.
+    it), `on_look` the status of all queries twice a second, `on_wait` why no broker answers yet, and null once one
+    does. Raises StreamError when the stream cannot start or breaks.
     """
-    stop, listeners = stop or threading.Event(), _Listeners(notify, warn or notify, on_look)
-    found = _look_at_cluster(config, listeners)
+    stop, listeners = stop or threading.Event(), _Listeners(notify, warn or notify, on_look, on_wait)
+    found = _look_at_cluster(config, listeners, stop)
+    if found is None:
+        return
     try:
         with _session(config, [*jars], cache) as (spark, archive):
             inputs = _prepare(
@@ -146,14 +155,32 @@ def _session(
             spark.stop()
 
 
-def _look_at_cluster(config: StreamConfig, listeners: _Listeners) -> _Found:
+def _await_brokers(cluster: Cluster, listeners: _Listeners, stop: threading.Event) -> str | None:
+    """Return the cluster's id once a broker answers, null where `stop` is set before: Spark is not started in vain."""
+    told: set[str] = set()
+
+    def note(text: str) -> None:
+        listeners.on_wait(text)
+        if text not in told:
+            told.add(text)
+            listeners.warn(text)
+
+    cluster_id = cluster.await_reachable(stop, note)
+    listeners.on_wait(None)
+    return cluster_id
+
+
+def _look_at_cluster(config: StreamConfig, listeners: _Listeners, stop: threading.Event) -> _Found | None:
     """Check the settings, the brokers and the topics, and say as whom this process writes.
 
-    Raises StreamError where something is not as the stream needs it.
+    Brokers that do not answer are waited for; null: `stop` was set before. Raises StreamError where something is not as
+    the stream needs it.
     """
     _raise_problems(config)
     cluster = Cluster(config)
-    cluster_id = cluster.check_reachable()
+    cluster_id = _await_brokers(cluster, listeners, stop)
+    if cluster_id is None:
+        return None
     if config.reads_log:
         cluster.ensure_source()
         cluster.check_readable(cluster.log_ends(config.source_topic))

@@ -1,28 +1,61 @@
-"""What a prober that cannot start says."""
+"""What a prober that cannot start says, and what it waits for."""
 
 from __future__ import annotations
 
+import re
 import socket
 import threading
+from typing import Any
 
+import httpx
 import pytest
 
 from exporters.prober.probing import make_config
 from rebalance_exporters.errors import ExporterError
+from rebalance_exporters.prober import run as module
 from rebalance_exporters.prober.run import run
+from rebalance_kafka import reachability
+from rebalance_kafka.reachability import UnreachableError
+from waiting import wait_for
 
-pytestmark = [
-    pytest.mark.broker,
-    # kafka-python leaves the socket of a refused connection to the garbage collector.
-    pytest.mark.filterwarnings("ignore::pytest.PytestUnraisableExceptionWarning"),
-    pytest.mark.usefixtures("collect_sockets"),
-]
+DEADLINE_SECONDS = 120
 
 
-def test_an_unreachable_broker_is_one_sentence(monkeypatch):
-    """Within seconds, naming the setting to check."""
-    monkeypatch.setattr("rebalance_exporters.prober.brokers._START_SECONDS", 1.0)
-    with pytest.raises(ExporterError, match=r"127\.0\.0\.1:1 within .*check kafka\.bootstrap\.servers"):
+@pytest.mark.waits
+def test_brokers_that_are_away_are_waited_for(monkeypatch):
+    """Healthy and not ready, with the reason, which is said once; a stop is obeyed meanwhile."""
+    monkeypatch.setattr(reachability, "_REACH_SECONDS", 0.1)
+    monkeypatch.setattr(reachability, "_FIRST_PAUSE_SECONDS", 0.01)
+    stop, said = threading.Event(), list[str]()
+    running = threading.Thread(target=run, args=(make_config("127.0.0.1:1", "x."), stop, said.append))
+    running.start()
+    try:
+        wait_for(lambda: len(said) >= 2, lambda: str(said))
+        found = re.fullmatch(r"probe: serving on (\S+)/metrics", said[0])
+        assert found is not None
+        with httpx.Client(base_url=found[1], verify=False, timeout=DEADLINE_SECONDS) as client:
+            ready = client.get("/-/ready")
+            assert ready.status_code == 503
+            assert ready.text.startswith("no Kafka broker answers at 127.0.0.1:1 (")
+            assert client.get("/-/healthy").status_code == 200
+    finally:
+        stop.set()
+        running.join(DEADLINE_SECONDS)
+    assert not running.is_alive()
+    assert len([line for line in said if "no Kafka broker answers" in line]) == 1
+
+
+def test_a_refused_login_is_one_sentence(monkeypatch):
+    """Waiting does not mend settings."""
+
+    class Refused:
+        def __init__(self, *_: Any) -> None: ...
+
+        def ask_until_answered(self, _: threading.Event, on_failure: Any) -> None:
+            on_failure(UnreachableError("they do not accept each other", is_lasting=True))
+
+    monkeypatch.setattr(module, "Reachability", Refused)
+    with pytest.raises(ExporterError, match="they do not accept each other"):
         run(make_config("127.0.0.1:1", "x."), threading.Event(), lambda _: None)
 
 

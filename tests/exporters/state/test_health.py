@@ -42,6 +42,11 @@ CASES = [
     Case("a slow trigger is waited for", "ready", with_query(trigger_ms=60_000, last_batch_at_ms=NOW_MS - 170_000)),
     Case("nothing asked yet", "asking Kafka", progress=ReadProgress()),
     Case(
+        "nobody answers",
+        "no Kafka broker answers at b:1",
+        progress=ReadProgress(unreached="no Kafka broker answers at b:1\nnow"),
+    ),
+    Case(
         "topics missing",
         "waiting for topic rm.groups, rm.status",
         progress=ReadProgress(missing_topics=("rm.groups", "rm.status")),

@@ -1,0 +1,121 @@
+"""Whether brokers answer, asked once or until they do, and whether asking again can help where they do not.
+
+What is asked at a start: brokers that are away come back, and a process that ended meanwhile would come back minutes
+after them. A login that is refused, or a certificate that does not fit, stays wrong until somebody mends the settings.
+"""
+
+from __future__ import annotations
+
+import logging
+import random
+import threading
+import time
+from collections import deque
+from collections.abc import Callable, Mapping
+
+from confluent_kafka import KafkaError, KafkaException
+from confluent_kafka.admin import AdminClient
+
+from rebalance_kafka.backoff import Backoff
+from rebalance_kafka.properties import librdkafka_properties
+
+_REACH_SECONDS = 10.0
+#: After so long what the client complains of is looked at, so that a refusal need not be waited for any longer.
+_LOOK_SECONDS = 1.0
+#: Between attempts: brokers that are back are to be read within half a minute.
+_FIRST_PAUSE_SECONDS, _LONGEST_PAUSE_SECONDS = 1.0, 10.0
+#: Complaints that are remembered: those of several brokers that are tried in turn.
+_COMPLAINTS = 100
+
+_log = logging.getLogger(__name__)
+
+
+class UnreachableError(Exception):
+    """No broker answers; the text is a sentence that says why and what to check.
+
+    `is_lasting`: the client's settings are wrong, and asking again does not help.
+    """
+
+    def __init__(self, text: str, *, is_lasting: bool = False) -> None:
+        super().__init__(text)
+        self.is_lasting = is_lasting
+
+
+class Reachability:
+    """Asks the brokers of one cluster, with a client of its own."""
+
+    def __init__(self, kafka: Mapping[str, str], name: str) -> None:
+        """Make the client, which connects in the background; raises KafkaException when it refuses its properties.
+
+        `kafka` are settings as a user writes them. `name` tells this client from others in the brokers' logs.
+        """
+        self._servers = kafka.get("bootstrap.servers", "")
+        self._complaints: deque[KafkaError] = deque(maxlen=_COMPLAINTS)
+        properties = {
+            "client.id": f"rebalance-monitor-{name}",
+            **librdkafka_properties(kafka),
+            "log_level": 0,  # what matters of its complaints is in the error that is raised
+            "error_cb": self._complaints.append,
+        }
+        self._admin = AdminClient(properties, logger=_log)
+
+    def ask(self, timeout_seconds: float | None = None) -> str:
+        """Return the cluster's id. Raises UnreachableError when no broker answers in time (10 s)."""
+        self._complaints.clear()
+        deadline = time.monotonic() + (_REACH_SECONDS if timeout_seconds is None else timeout_seconds)
+        while True:
+            left = max(0.0, deadline - time.monotonic())
+            try:
+                return str(self._admin.list_topics(timeout=min(_LOOK_SECONDS, left)).cluster_id)
+            except KafkaException as problem:
+                # Hands out what the client thinks of it, which says more than "timed out".
+                self._admin.poll(0)
+                self._raise_if_refused()
+                if left <= _LOOK_SECONDS:
+                    raise UnreachableError(self._describe(problem.args[0])) from None
+
+    def ask_until_answered(self, stop: threading.Event, on_failure: Callable[[UnreachableError], None]) -> str | None:
+        """Ask until brokers answer, and return the cluster's id; null: `stop` was set before.
+
+        `on_failure` gets each failure, and may raise it where it is not worth going on.
+        """
+        backoff = Backoff(_FIRST_PAUSE_SECONDS, _LONGEST_PAUSE_SECONDS, random.random)
+        while not stop.is_set():
+            try:
+                return self.ask()
+            except UnreachableError as error:
+                on_failure(error)
+            stop.wait(backoff.fail())
+        return None
+
+    def _raise_if_refused(self) -> None:
+        refusal = next(filter(is_refusal, self._complaints), None)
+        if refusal is not None:
+            raise UnreachableError(
+                f"the brokers at {self._servers} and this client do not accept each other ({_text(refusal)}): "
+                "check kafka.security.protocol and the other security settings under [kafka]",
+                is_lasting=True,
+            )
+
+    def _describe(self, error: KafkaError) -> str:
+        # That all brokers are down says less than why the last one is.
+        causes = [each for each in self._complaints if each.code() != KafkaError._ALL_BROKERS_DOWN]
+        return (
+            f"no Kafka broker answers at {self._servers} ({_text(causes[-1] if causes else error)}): "
+            "check kafka.bootstrap.servers (--bootstrap-server), the network and the security settings under [kafka]"
+        )
+
+
+def is_refusal(error: KafkaError) -> bool:
+    """Whether an error of a client says that its settings are wrong, and not that a broker is away."""
+    text = str(error.str())
+    if error.code() == KafkaError._AUTHENTICATION:
+        # Who gives out the tokens may be away as brokers may.
+        return "Failed to acquire" not in text
+    # A balancer without brokers behind it disconnects in the middle of a handshake.
+    return error.code() == KafkaError._SSL and "Disconnected" not in text
+
+
+def _text(error: KafkaError) -> str:
+    """Return what librdkafka says, without the times that make each of its sentences a new one."""
+    return str(error.str()).partition(" (after ")[0]

@@ -1,0 +1,130 @@
+"""Whether brokers answer: what is said where none does, and what cannot get better by itself."""
+
+from __future__ import annotations
+
+import socket
+import threading
+from collections.abc import Iterator
+from contextlib import contextmanager
+
+import pytest
+from confluent_kafka import KafkaError, KafkaException
+
+from mock_cluster import MockCluster
+from rebalance_kafka import reachability
+from rebalance_kafka.reachability import Reachability, UnreachableError, is_refusal
+
+NOWHERE = {"bootstrap.servers": "127.0.0.1:1"}
+DEADLINE_SECONDS = 60.0
+
+
+@contextmanager
+def answering(text: bytes) -> Iterator[dict[str, str]]:
+    """Something that takes connections, answers each with a text, and closes it; gives properties that lead there."""
+    stop = threading.Event()
+
+    def serve(listener: socket.socket) -> None:
+        while not stop.is_set():
+            try:
+                connection, _ = listener.accept()
+            except OSError:
+                return
+            with connection:
+                connection.recv(1)
+                connection.sendall(text)
+
+    with socket.create_server(("127.0.0.1", 0)) as listener:
+        thread = threading.Thread(target=serve, args=(listener,), daemon=True)
+        thread.start()
+        try:
+            yield {"bootstrap.servers": f"127.0.0.1:{listener.getsockname()[1]}"}
+        finally:
+            stop.set()
+            listener.shutdown(socket.SHUT_RDWR)
+            thread.join(DEADLINE_SECONDS)
+
+
+def test_brokers_that_answer_say_which_cluster_it_is() -> None:
+    """Where the client is let in, nothing else is asked."""
+    cluster = MockCluster()
+    found = Reachability({"bootstrap.servers": cluster.bootstrap}, "test").ask(DEADLINE_SECONDS)
+    assert found.startswith("mockCluster")
+
+
+def test_brokers_that_are_away_are_named() -> None:
+    """With the reason, without times that would make each sentence a new one, and with what to check."""
+    with pytest.raises(UnreachableError) as error:
+        Reachability(NOWHERE, "test").ask(0.2)
+    assert not error.value.is_lasting
+    assert str(error.value).startswith("no Kafka broker answers at 127.0.0.1:1 (")
+    assert "check kafka.bootstrap.servers" in str(error.value)
+    assert "after" not in str(error.value)
+
+
+def test_what_is_no_broker_of_tls_is_no_outage(monkeypatch: pytest.MonkeyPatch) -> None:
+    """A client of TLS at a port without it gets nowhere by waiting, and is told at once."""
+    monkeypatch.setattr(reachability, "_LOOK_SECONDS", 0.1)
+    with answering(b"HTTP/1.1 400 Bad Request\r\n\r\n") as kafka, pytest.raises(UnreachableError) as error:
+        Reachability({**kafka, "security.protocol": "SSL"}, "test").ask(DEADLINE_SECONDS)
+    assert error.value.is_lasting
+    assert "do not accept each other" in str(error.value)
+    assert "security.protocol" in str(error.value)
+
+
+@pytest.mark.parametrize(
+    ("code", "text", "lasting"),
+    [
+        (KafkaError._AUTHENTICATION, "SASL authentication error: Authentication failed", True),
+        (KafkaError._AUTHENTICATION, "Failed to acquire SASL OAUTHBEARER token: 503", False),
+        (KafkaError._SSL, "SSL handshake failed: certificate verify failed", True),
+        (KafkaError._SSL, "SSL handshake failed: Disconnected: connecting to a PLAINTEXT broker listener?", False),
+        (KafkaError._TRANSPORT, "Connection refused", False),
+        (KafkaError._RESOLVE, "Name or service not known", False),
+        (KafkaError._ALL_BROKERS_DOWN, "1/1 brokers are down", False),
+    ],
+)
+def test_only_wrong_settings_are_lasting(code: int, text: str, lasting: bool) -> None:
+    """Brokers, name servers and who gives out tokens may be away and come back; a refused login stays refused."""
+    assert is_refusal(KafkaError(code, text)) == lasting
+
+
+def test_properties_that_the_client_does_not_know_are_refused_at_once() -> None:
+    """Before anything is asked."""
+    with pytest.raises(KafkaException, match=r"no\.such"):
+        Reachability({**NOWHERE, "no.such": "1"}, "test")
+
+
+class Asked(Reachability):
+    """Brokers that answer the third question."""
+
+    def __init__(self) -> None:
+        self.failures = [UnreachableError("away"), UnreachableError("refused", is_lasting=True)]
+
+    def ask(self, timeout_seconds: float | None = None) -> str:
+        if self.failures:
+            raise self.failures.pop(0)
+        return "id"
+
+
+def test_it_is_asked_until_there_is_an_answer(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Each failure is told; who is told decides whether to go on after one that will not pass."""
+    monkeypatch.setattr(reachability, "_FIRST_PAUSE_SECONDS", 0.0)
+    told: list[str] = []
+    assert Asked().ask_until_answered(threading.Event(), lambda error: told.append(str(error))) == "id"
+    assert told == ["away", "refused"]
+
+    def give_up(error: UnreachableError) -> None:
+        if error.is_lasting:
+            raise error
+
+    with pytest.raises(UnreachableError, match="refused"):
+        Asked().ask_until_answered(threading.Event(), give_up)
+
+
+def test_who_is_stopped_asks_no_more() -> None:
+    """Before the first question, and while it waits for the next one."""
+    stop = threading.Event()
+    assert Asked().ask_until_answered(stop, lambda _: stop.set()) is None
+    asked = Asked()
+    assert asked.ask_until_answered(stop, lambda _: None) is None
+    assert len(asked.failures) == 2
