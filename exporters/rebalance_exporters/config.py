@@ -67,10 +67,14 @@ class ExportConfig:
     collect_partitions: bool = setting(False, "A lag series per partition too.")
     collect_members: bool = setting(False, "Heartbeat and poll series per member, where clients report.")
     owners_file: str = setting(
-        "", "Which team owns which group, a TOML or YAML file of patterns; read again at SIGHUP. Empty: none."
+        "",
+        "Which team owns which group, a TOML or YAML file of patterns; read again when it changes, and at SIGHUP. "
+        "Empty: none.",
     )
     web_config_file: str = setting(
-        "", "TLS and passwords, a file in the form of Prometheus's exporter-toolkit; read again at SIGHUP. Empty: none."
+        "",
+        "TLS and passwords, a file in the form of Prometheus's exporter-toolkit; read again when it or a file that "
+        "it names changes, and at SIGHUP. Empty: none.",
     )
     health_without_password: bool = setting(
         False, "Where `web_config_file` asks for passwords: `/-/healthy` and `/-/ready` are answered without one."

@@ -131,7 +131,9 @@ class StreamConfig:
         9644, "Port of `/-/healthy`, `/-/ready` and the stream's own `/metrics`; 0 takes any free one."
     )
     web_config_file: str = setting(
-        "", "TLS and passwords, a file in the form of Prometheus's exporter-toolkit; read again at SIGHUP. Empty: none."
+        "",
+        "TLS and passwords, a file in the form of Prometheus's exporter-toolkit; read again when it or a file that "
+        "it names changes, and at SIGHUP. Empty: none.",
     )
     health_without_password: bool = setting(
         False, "Where `web_config_file` asks for passwords: `/-/healthy` and `/-/ready` are answered without one."

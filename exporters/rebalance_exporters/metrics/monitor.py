@@ -448,7 +448,7 @@ MONITOR_METRICS: tuple[Metric[MonitorState], ...] = (
     Metric(
         "monitor_config_reload_success_timestamp_seconds",
         "gauge",
-        "When the file was last read successfully, in seconds since 1970. SIGHUP reads it again.",
+        "When the file was last read successfully, in seconds since 1970. It is read when it changes.",
         ("file",),
         lambda state: [((reload.file,), reload.succeeded_ms / 1000) for reload in state.reloads],
     ),

@@ -37,6 +37,8 @@ _WAITING_OUTSIDE = 1_024
 _MAX_HEAD_BYTES = 65_536
 #: Ticks of uvicorn's main loop, which are 0.1 s, between looks at connections, and between lines of the log about them.
 _LOOK_TICKS, _LOG_TICKS = 10, 600
+#: Between looks at settings files: one that changed is read at the second look, within a minute.
+_FILES_TICKS = 300
 
 _log = logging.getLogger(__name__)
 
@@ -180,6 +182,8 @@ class _Server(uvicorn.Server):
         if self._signals.reload.is_set():
             self._signals.reload.clear()
             await asyncio.to_thread(self._settings.reload)
+        if counter % _FILES_TICKS == 0:
+            await asyncio.to_thread(self._settings.reload_changed)
         if counter % _LOOK_TICKS == 0:
             self._look_at_connections()
         if counter % _LOG_TICKS == 0:

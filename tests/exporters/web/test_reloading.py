@@ -1,3 +1,4 @@
+import itertools
 import os
 import signal
 import ssl
@@ -9,6 +10,7 @@ import pytest
 
 from exporters.contract_rows import group_row, make_view, stream_rows
 from exporters.serving import DEADLINE_SECONDS, Served, hash_password, make_certificate, serving
+from rebalance_exporters.web.reloading import Settings
 from rebalance_exporters.web.server import Signals, _obeying
 from waiting import wait_for
 
@@ -132,6 +134,115 @@ def test_owners_change_without_a_restart(tmp_path: Path) -> None:
         served.signals.reload.set()
         wait_for(lambda: 'owner="second"' in ask(served, "/metrics").text, lambda: served.settings.reloads)
         assert ask(served, "/api/v1/overview").json()["groups"][0]["owner"] == "second"
+
+
+def look_twice(settings: Settings) -> None:
+    """What the server does within a minute."""
+    for _ in range(2):
+        settings.reload_changed()
+
+
+def settings_of(folder: Path) -> Settings:
+    """Settings of owners and web config, both in a folder."""
+    return Settings(str(folder / "owners.yml"), str(folder / "web.yml"), itertools.count(1).__next__)
+
+
+def test_files_that_change_are_read_without_a_signal(tmp_path: Path) -> None:
+    """Each for itself, once it has not changed between two looks; what did not change is not read again."""
+    write_web_config(tmp_path, alice="old")
+    owners = tmp_path / "owners.yml"
+    owners.write_text("owners: [{group: pay.*, team: first}]")
+    settings = settings_of(tmp_path)
+    before = settings.reloads
+    look_twice(settings)
+    assert settings.reloads == before
+
+    owners.write_text("owners: [{group: pay.*, team: the second}]")
+    settings.reload_changed()
+    assert settings.owners.team_of("c", "payments") == "first"
+    settings.reload_changed()
+    assert settings.owners.team_of("c", "payments") == "the second"
+    assert settings.reloads[1:] == before[1:]
+
+    write_web_config(tmp_path, alice="new")
+    os.utime(tmp_path / "web.yml", ns=(1, 1))
+    look_twice(settings)
+    assert settings.passwords.is_right("alice", "new")
+    after = settings.reloads
+    look_twice(settings)
+    assert settings.reloads == after
+
+
+def test_a_secret_is_renewed_by_another_link(tmp_path: Path) -> None:
+    """As kubelets do it: the name leads through a link to a folder, which is replaced."""
+    for name, password in (("first", "old"), ("second", "new")):
+        (tmp_path / name).mkdir()
+        write_web_config(tmp_path / name, alice=password)
+    (tmp_path / "..data").symlink_to("first")
+    (tmp_path / "web.yml").symlink_to("..data/web.yml")
+    settings = Settings("", str(tmp_path / "web.yml"), itertools.count(1).__next__)
+    (tmp_path / "next").symlink_to("second")
+    (tmp_path / "next").rename(tmp_path / "..data")
+    look_twice(settings)
+    assert settings.passwords.is_right("alice", "new")
+
+
+def test_a_change_that_cannot_be_used_is_told_once_and_mended_without_a_signal(
+    tmp_path: Path, caplog: pytest.LogCaptureFixture
+) -> None:
+    """What was in force stays so."""
+    write_web_config(tmp_path, alice="secret")
+    settings = Settings("", str(tmp_path / "web.yml"), itertools.count(1).__next__)
+    write_web_config(tmp_path, "basic_auth_user: {}\n")
+    for _ in range(3):
+        look_twice(settings)
+    assert [each.successful for each in settings.reloads] == [False]
+    assert caplog.text.count("stays in force") == 1
+    (tmp_path / "web.yml").unlink()
+    look_twice(settings)
+    assert settings.passwords.is_right("alice", "secret")
+    write_web_config(tmp_path, alice="secret")
+    look_twice(settings)
+    assert [each.successful for each in settings.reloads] == [True]
+
+
+def test_passwords_are_not_switched_off_without_a_signal(tmp_path: Path) -> None:
+    """A file that was emptied by accident opens the page to nobody; who means it sends the signal."""
+    write_web_config(tmp_path, alice="secret")
+    settings = Settings("", str(tmp_path / "web.yml"), itertools.count(1).__next__)
+    write_web_config(tmp_path)
+    look_twice(settings)
+    assert settings.passwords.is_needed
+    assert [each.successful for each in settings.reloads] == [False]
+    settings.reload()
+    assert not settings.passwords.is_needed
+
+
+def test_the_server_looks_at_its_files(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """A new password counts without a signal."""
+    monkeypatch.setattr("rebalance_exporters.web.server._FILES_TICKS", 1)
+    with serving(make_view(), web_config_file=write_web_config(tmp_path, alice="old")) as served:
+        write_web_config(tmp_path, alice="new")
+        wait_for(
+            lambda: ask(served, "/-/healthy", ("alice", "new")).status_code == 200, lambda: served.settings.reloads
+        )
+
+
+@pytest.mark.tools
+def test_a_renewed_certificate_is_served_without_a_signal(tmp_path: Path) -> None:
+    """Under the same names: certificate and key of another pair, one after the other."""
+    settings = Settings("", write_web_config(tmp_path, tls(tmp_path, "server")), itertools.count(1).__next__)
+    assert settings.tls is not None
+    first = settings.tls.current
+    make_certificate(tmp_path, "other")
+    (tmp_path / "other.crt").replace(tmp_path / "server.crt")
+    look_twice(settings)
+    assert settings.tls.current is first
+    assert [each.successful for each in settings.reloads] == [False]
+    (tmp_path / "other.key").replace(tmp_path / "server.key")
+    look_twice(settings)
+    assert settings.tls.current is not first
+    assert [each.successful for each in settings.reloads] == [True]
 
 
 @pytest.mark.tools
