@@ -290,13 +290,14 @@ class SilencesAnswer:
     """Silences that are in force or to come, and those that ended lately; those that end last come first.
 
     `user` is who asks, null where nobody has to log in. `read_only` says why whoever asks can neither make nor end one;
-    null where nothing is known against it.
+    null where nothing is known against it. `left_out` further ones are known, which end sooner.
     """
 
     at_ms: int
     silences: tuple[AlertSilence, ...]
     user: str | None = None
     read_only: str | None = None
+    left_out: int = 0
 
 
 @dataclass(frozen=True, slots=True)

@@ -181,7 +181,8 @@ OPERATIONS = (
         path=api.SILENCES_PATH,
         summary="Silences in force or to come, and those that ended lately",
         answer=api.SilencesAnswer,
-        parameters=(_CLUSTER,),
+        parameters=(_CLUSTER, Parameter("limit", "At most so many; 500 where it is not given.", _LIMIT)),
+        refusals={400: "A number is none, or a limit is 0."},
     ),
     Operation(
         name="silence",

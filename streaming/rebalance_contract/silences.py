@@ -19,6 +19,8 @@ WILDCARD = "*"
 
 #: Bounds of a silence: who makes one is told, and whoever reads one that is beyond them leaves it out.
 MAX_PATTERNS, MAX_NAME, MAX_REASON, MAX_WHO, MAX_VERSION = 50, 1_000, 500, 200, 100
+#: Of all names together: far less than so many of the longest have, which nobody needs.
+MAX_NAMES = 16_384
 _MAX_KIND = 50
 MAX_DURATION_MS = 31 * 86_400_000
 #: A deploy that is still not over is none that explains anything.
@@ -116,6 +118,9 @@ def silence_problems(silence: AlertSilence) -> Iterator[str]:
 def _problems_of_names(silence: AlertSilence) -> Iterator[str]:
     if not 1 <= len(silence.groups) <= MAX_PATTERNS:
         yield f"{len(silence.groups)} groups are named: it must be 1 to {MAX_PATTERNS}"
+    together = sum(map(len, silence.groups))
+    if together > MAX_NAMES:
+        yield f"the names of its groups have {together} characters together: it must be {MAX_NAMES} at most"
     for name in silence.groups:
         if not 1 <= len(name) <= MAX_NAME:
             yield f"the name of a group has {len(name)} characters: it must be 1 to {MAX_NAME}"

@@ -27,6 +27,7 @@ def test_a_plain_silence_has_no_problem():
         ({"groups": ("a",) * 51}, "1 to 50"),
         ({"groups": ("",)}, "1 to 1000"),
         ({"groups": ("a" * 1_001,)}, "1 to 1000"),
+        ({"groups": ("a" * 1_000,) * 17}, "16384 at most"),
         ({"groups": ("a*b",)}, "at its end"),
         ({"groups": ("**",)}, "at its end"),
         ({"ends_at_ms": T0 - 1}, "after it begins"),

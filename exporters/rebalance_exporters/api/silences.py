@@ -20,6 +20,7 @@ from starlette.routing import Route
 
 from rebalance_contract import AlertSilence, ContractError, decode, silence_problems
 from rebalance_contract.api import SILENCES_PATH, SilenceRequest, SilencesAnswer
+from rebalance_exporters.api.requests import read_limit
 from rebalance_exporters.errors import ExporterError
 from rebalance_exporters.state.view import View
 from rebalance_exporters.web.auth import user_of
@@ -27,6 +28,8 @@ from rebalance_exporters.web.responses import RequestError, json_response
 
 #: Far more than a cluster needs at once; what is kept of those that ended is beside these.
 MAX_IN_FORCE = 200
+#: How many are listed where nobody says how many: all that are in force or to come, and some that ended.
+_LISTED = 500
 _MAX_BODY = 262_144
 _BODY_SECONDS = 10.0
 
@@ -62,9 +65,12 @@ def silence_routes(
         known = view.picture().silences.by_name.values()
         chosen = [each for each in known if cluster in {None, each.cluster}]
         chosen.sort(key=lambda each: (each.ends_at_ms, each.silence_id), reverse=True)
+        limit = read_limit(request) or _LISTED
         user = user_of(request.scope)
         why_not = NO_USERS if user is None else read_only(cluster)
-        return json_response(SilencesAnswer(clock_ms(), tuple(chosen), user, why_not))
+        return json_response(
+            SilencesAnswer(clock_ms(), tuple(chosen[:limit]), user, why_not, max(0, len(chosen) - limit))
+        )
 
     async def add_silence(request: Request) -> Response:
         user = _known_user(request)

@@ -1,7 +1,7 @@
 """Which groups nobody is to be called for, and which rebalances somebody announced.
 
 Receives rows of the silences topic; hands on what covers a group at a time. Rows may be of anybody who may write
-there, so their number is bounded.
+there, so their number is bounded, and their text counts among all that is held.
 """
 
 from __future__ import annotations
@@ -11,10 +11,13 @@ from dataclasses import dataclass, field, replace
 
 from rebalance_contract import AlertSilence, Finding, FindingState, SilenceIndex, SilenceKind, silence_problems
 from rebalance_exporters.state.kept import GroupFindings, GroupKey
-from rebalance_exporters.state.rows import RefusedError
+from rebalance_exporters.state.rows import RefusedError, Weights
 
 #: Silences that are kept; those that end first go first, in whatever order they were read.
 MAX_SILENCES = 2_000
+
+#: Under which they are weighed.
+_KIND = "silence"
 
 _Name = tuple[str, str]
 
@@ -48,7 +51,9 @@ class Silences:
 class KeptSilences:
     """The silences as they are read, and which have begun or ended since somebody looked."""
 
-    def __init__(self) -> None:
+    def __init__(self, weights: Weights) -> None:
+        """`weights` is what they, and whatever else is held, weigh."""
+        self._weights = weights
         self._by_name: dict[_Name, AlertSilence] = {}
         self._now: Silences | None = None
         self._looked_ms = 0
@@ -60,22 +65,27 @@ class KeptSilences:
             self._now = Silences.of(self._by_name)
         return self._now
 
-    def put(self, silence: AlertSilence) -> AlertSilence | None:
-        """Take up a silence, or its newer form. Returns the one before. Raises RefusedError for one that is none."""
+    def put(self, silence: AlertSilence, size: int) -> AlertSilence | None:
+        """Take up a silence, or its newer form, of so many bytes. Returns the one before.
+
+        Raises RefusedError for one that is none, or for which there is no room.
+        """
         problem = next(silence_problems(silence), None)
         if problem is not None:
             raise RefusedError("contract", f"a silence of {silence.cluster!r}: {problem}")
         name = (silence.cluster, silence.silence_id)
         known = self._by_name.get(name)
+        self._weights.put((_KIND, name), size)
         self._by_name[name] = silence
         if len(self._by_name) > MAX_SILENCES:
-            del self._by_name[min(self._by_name, key=lambda each: (self._by_name[each].ends_at_ms, each))]
+            self.drop(*min(self._by_name, key=lambda each: (self._by_name[each].ends_at_ms, each)))
         self._now = None
         return known
 
     def drop(self, cluster: str, silence_id: str) -> AlertSilence | None:
         """Forget a silence; returns it if it was known."""
         self._now = None
+        self._weights.drop((_KIND, (cluster, silence_id)))
         return self._by_name.pop((cluster, silence_id), None)
 
     def turned(self, now_ms: int) -> list[AlertSilence]:

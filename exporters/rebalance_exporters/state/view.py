@@ -120,7 +120,7 @@ class View:
         self._status: dict[bytes, contract.Status] = {}
         self._caught_up_until: dict[tuple[str, str], tuple[int, int]] = {}
         self._timings: dict[GroupKey, contract.GroupTiming] = {}
-        self._silences = KeptSilences()
+        self._silences = KeptSilences(self._weights)
         self._ages = Ages()
         self._changes = ChangeLog()
         #: Findings that were withdrawn, for whoever has been told of them.
@@ -440,7 +440,7 @@ class View:
             return
         silence = read_row(value, contract.AlertSilence)
         check_key(key, silence.cluster, silence.silence_id)
-        known = self._silences.put(silence)
+        known = self._silences.put(silence, len(value))
         if silence != known:
             self._note_silenced(silence)
             if known is not None and known.groups != silence.groups:

@@ -83,6 +83,8 @@ def list_silences(*, where: Where, ended: bool, as_json: bool, utc: bool) -> Non
             Screen().grid(grid)
         else:
             Screen().line("no group is silenced")
+        if answer.left_out:
+            Screen().line(f"{answer.left_out} more are not listed, which end sooner")
 
 
 @silence.command("expire", short_help="End a silence now.")

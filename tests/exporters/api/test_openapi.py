@@ -75,7 +75,7 @@ ASKED = {
         "/api/v1/messages?text=Attempt+to+heartbeat+failed+since+group+is+rebalancing",
         "/api/v1/messages?text=no+such+thing",
     ),
-    "silences": ("/api/v1/silences", "/api/v1/silences?cluster=dev"),
+    "silences": ("/api/v1/silences", "/api/v1/silences?cluster=dev", "/api/v1/silences?limit=1"),
     "ready": ("/-/ready",),
 }
 REFUSED = (
@@ -95,6 +95,7 @@ REFUSED = (
     ("report", f"/api/v1/report?since_ms={NOW_MS}", 400),
     ("report", "/api/v1/report?since_ms=5&until_ms=5", 400),
     ("report", "/api/v1/report?limit=1001", 400),
+    ("silences", "/api/v1/silences?limit=0", 400),
     ("messages", "/api/v1/messages", 400),
     ("messages", f"/api/v1/messages?text={'a' * 4097}", 400),
 )

@@ -66,6 +66,17 @@ def test_a_silence_is_made_seen_and_ended(served: Served, view: View) -> None:
     assert ask(served, "DELETE", f"{PATH}/{silence.silence_id}").json() == ended.json(), "twice is as once"
 
 
+def test_a_list_has_an_end(served: Served, view: View, monkeypatch: pytest.MonkeyPatch) -> None:
+    """The page asks for it every few seconds: those that end last come first, and the rest is counted."""
+    view.apply([silence_row(silence_id=str(n), ends_at_ms=NOW_MS + n) for n in range(5)])
+    found = ask(served, "GET", f"{PATH}?limit=2").json()
+    assert ([each["silence_id"] for each in found["silences"]], found["left_out"]) == (["4", "3"], 3)
+    monkeypatch.setattr(silences, "_LISTED", 4)
+    found = ask(served, "GET").json()
+    assert (len(found["silences"]), found["left_out"]) == (4, 1)
+    assert ask(served, "GET", f"{PATH}?limit=9").json()["left_out"] == 0
+
+
 def test_one_that_is_to_come_can_be_ended(served: Served, view: View) -> None:
     """It then never begins."""
     view.apply([silence_row(starts_at_ms=NOW_MS + 1_000)])

@@ -8,6 +8,7 @@ import random
 from dataclasses import replace
 from typing import Any
 
+import pytest
 from prometheus_client.parser import text_string_to_metric_families
 
 from exporters.api.test_overview import finding_row
@@ -29,6 +30,7 @@ from rebalance_exporters.api.overview import make_overview
 from rebalance_exporters.metrics.formats import Style
 from rebalance_exporters.metrics.render import Exposition
 from rebalance_exporters.owners import Owners
+from rebalance_exporters.state.rows import Weights
 from rebalance_exporters.state.silences import MAX_SILENCES, KeptSilences, Silences
 from rebalance_exporters.state.view import SILENCES, Row, View
 
@@ -105,10 +107,33 @@ def test_the_number_of_silences_is_bounded():
     """Whoever may write to the topic may write many: those that end first go, in whatever order they come."""
     made = [replace(SILENCE, silence_id=f"{n}", ends_at_ms=NOW_MS + n) for n in range(MAX_SILENCES + 50)]
     random.Random(1).shuffle(made)
-    kept = KeptSilences()
+    kept = KeptSilences(Weights(1_000_000))
     for each in made:
-        kept.put(each)
+        kept.put(each, 10)
     assert {each.ends_at_ms - NOW_MS for each in kept.now.by_name.values()} == set(range(50, MAX_SILENCES + 50))
+
+
+def test_the_text_of_silences_is_bounded():
+    """It counts among all that is held, until it goes: by a tombstone, by a newer form, or for one that ends later."""
+    groups = tuple("x" * 900 + str(n) for n in range(10))
+    view = View(group_expiry_seconds=3600, keep_rebalances=3, max_bytes=30_000)
+    view.apply([silence_row(silence_id=str(n), groups=groups) for n in range(9)])
+    kept = view.picture().silences.by_name
+    assert (len(kept), view.picture().refused[SILENCES, "limit"]) == (3, 6)
+    view.apply([silence_row(silence_id="0"), Row(SILENCES, b"prod/1", None)])
+    view.apply([silence_row(silence_id=str(n), groups=groups) for n in range(9)])
+    assert {silence_id for _, silence_id in view.picture().silences.by_name} == {"0", "1", "2"}
+    view.apply([silence_row(silence_id="too much", groups=tuple("x" * 1_000 for _ in range(17)))])
+    assert view.picture().refused[SILENCES, "contract"] == 1
+
+
+def test_what_goes_for_later_ones_weighs_nothing(monkeypatch: pytest.MonkeyPatch):
+    """Else the room of those that went would be lost."""
+    monkeypatch.setattr("rebalance_exporters.state.silences.MAX_SILENCES", 2)
+    kept = KeptSilences(Weights(40))
+    for n in range(20):
+        kept.put(replace(SILENCE, silence_id=str(n), ends_at_ms=NOW_MS + n), 10)
+    assert {silence_id for _, silence_id in kept.now.by_name} == {"18", "19"}
 
 
 # --- For Prometheus ---
