@@ -301,6 +301,16 @@ class SilencesAnswer:
 
 
 @dataclass(frozen=True, slots=True)
+class MadeSilence(AlertSilence):
+    """A silence as it was made.
+
+    `covered_groups` of the groups that are known now are covered by it; null where an older exporter does not say.
+    """
+
+    covered_groups: int | None = None
+
+
+@dataclass(frozen=True, slots=True)
 class SilenceRequest:
     """What is to be silenced, or is deployed, why, and for how long: the body of a POST.
 

@@ -10,7 +10,7 @@ from __future__ import annotations
 import asyncio
 import secrets
 from collections.abc import Callable
-from dataclasses import replace
+from dataclasses import fields, replace
 from http import HTTPStatus
 
 from anyio.to_thread import run_sync
@@ -18,10 +18,11 @@ from starlette.requests import ClientDisconnect, Request
 from starlette.responses import Response
 from starlette.routing import Route
 
-from rebalance_contract import AlertSilence, ContractError, decode, silence_problems
-from rebalance_contract.api import SILENCES_PATH, SilenceRequest, SilencesAnswer
+from rebalance_contract import AlertSilence, ContractError, GroupState, decode, silence_problems
+from rebalance_contract.api import SILENCES_PATH, MadeSilence, SilenceRequest, SilencesAnswer
 from rebalance_exporters.api.requests import read_limit
 from rebalance_exporters.errors import ExporterError
+from rebalance_exporters.state.silences import covered
 from rebalance_exporters.state.view import View
 from rebalance_exporters.web.auth import user_of
 from rebalance_exporters.web.responses import RequestError, json_response
@@ -80,7 +81,7 @@ def silence_routes(
             raise RequestError(HTTPStatus.BAD_REQUEST, str(error)) from error
         made = _make(wanted, user, view, clock_ms())
         await _write(made)
-        return json_response(made, HTTPStatus.CREATED)
+        return json_response(_with_covered(made, view), HTTPStatus.CREATED)
 
     async def expire_silence(request: Request) -> Response:
         user, now_ms = _known_user(request), clock_ms()
@@ -160,6 +161,14 @@ def _make(wanted: SilenceRequest, user: str, view: View, now_ms: int) -> AlertSi
     if sum(each.ends_at_ms > now_ms for each in standing) >= MAX_IN_FORCE:
         raise RequestError(HTTPStatus.CONFLICT, f"{MAX_IN_FORCE} silences are in force or to come: end some first")
     return made
+
+
+def _with_covered(made: AlertSilence, view: View) -> MadeSilence:
+    """Return a silence with the number of groups that it covers: a name that is mistyped covers none."""
+    groups = view.picture().groups
+    present = [key for key, group in groups.items() if group.state != GroupState.DELETED]
+    values = {each.name: getattr(made, each.name) for each in fields(made)}
+    return MadeSilence(**values, covered_groups=sum(1 for _ in covered(made, present)))
 
 
 def _find(silence_id: str, cluster: str | None, view: View) -> AlertSilence:

@@ -27,6 +27,7 @@ from rebalance_contract.api import (
     SILENCES_PATH,
     STREAM_PATH,
     FindingsAnswer,
+    MadeSilence,
     Overview,
     RebalanceAnswer,
     RebalanceRow,
@@ -148,12 +149,12 @@ class Api:
         """Return the silences in force or to come, and those that ended lately."""
         return self._read(SILENCES_PATH, SilencesAnswer, cluster=cluster)
 
-    def silence(self, wanted: SilenceRequest) -> AlertSilence:
+    def silence(self, wanted: SilenceRequest) -> MadeSilence:
         """Make a silence."""
         headers = {"content-type": "application/json"}
         with self._explained():
             answer = self._http.post(SILENCES_PATH, content=encode(wanted), headers=headers)
-        return self._taken(answer, SILENCES_PATH, AlertSilence)
+        return self._taken(answer, SILENCES_PATH, MadeSilence)
 
     def expire(self, silence_id: str, cluster: str | None = None) -> AlertSilence:
         """End a silence now."""

@@ -6,7 +6,7 @@ from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 
 from rebalance_contract import AlertSilence, SilenceKind
-from rebalance_contract.api import SilenceMark, SilenceRequest, SilencesAnswer
+from rebalance_contract.api import MadeSilence, SilenceMark, SilenceRequest, SilencesAnswer
 from rebalance_contract.display import SILENCES, asked_by
 from rebalance_exporters.errors import ExporterError
 from rebalance_exporters.terminal.access import Access
@@ -48,8 +48,17 @@ def describe_made(silence: AlertSilence, now_ms: int, clock: Clock, access: Acce
     start = "" if silence.starts_at_ms <= now_ms else f"from {clock.moment(silence.starts_at_ms)} "
     end = clock.moment(silence.ends_at_ms)
     yield f"{silence_word(silence.kind)} {start}until {end}: {', '.join(silence.groups)} [cluster {silence.cluster}]"
+    if isinstance(silence, MadeSilence):
+        yield from _describe_covered(silence.covered_groups, access)
     if silence.ends_at_ms > now_ms:
         yield f"end it sooner: {access.suggest('silence expire', silence.silence_id)}"
+
+
+def _describe_covered(groups: int | None, access: Access) -> Iterator[str]:
+    if groups == 0:
+        yield f"no group of such a name is known now: compare with {access.suggest('top', '--once')}"
+    elif groups is not None:
+        yield f"of the groups known now it covers {groups}"
 
 
 def describe_all(answer: SilencesAnswer, clock: Clock, *, ended: bool) -> Grid:

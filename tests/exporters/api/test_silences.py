@@ -58,12 +58,23 @@ def test_a_silence_is_made_seen_and_ended(served: Served, view: View) -> None:
     assert (silence.created_by, silence.kind, silence.cluster) == ("alice", "deploy", "prod")
     assert (silence.starts_at_ms, silence.ends_at_ms) == (NOW_MS, NOW_MS + 3_600_000)
     assert view.picture().silences.in_force(("prod", "payments"), NOW_MS) == silence
-    assert ask(served, "GET").json()["silences"] == [made.json()]
+    assert made.json()["covered_groups"] == 1
+    assert [{**each, "covered_groups": 1} for each in ask(served, "GET").json()["silences"]] == [made.json()]
     assert ask(served, "GET", f"{PATH}?cluster=test").json()["silences"] == []
     ended = ask(served, "DELETE", f"{PATH}/{silence.silence_id}")
     assert decode(ended.content, AlertSilence) == replace(silence, ends_at_ms=NOW_MS, expired_by="alice")
     assert view.picture().silences.in_force(("prod", "payments"), NOW_MS) is None
     assert ask(served, "DELETE", f"{PATH}/{silence.silence_id}").json() == ended.json(), "twice is as once"
+
+
+def test_what_a_silence_covers_is_counted(served: Served, view: View) -> None:
+    """Groups of its cluster that are there now; those of others, and deleted ones, are not held back."""
+    view.apply([group_row(group="paid", state="Deleted"), group_row(cluster="test", group="payroll")])
+    counts = {
+        groups: ask(served, "POST", json={**WANTED, "cluster": "prod", "groups": [groups]}).json()["covered_groups"]
+        for groups in ("payments", "pay*", "*", "paymnets")
+    }
+    assert counts == {"payments": 1, "pay*": 1, "*": 2, "paymnets": 0}
 
 
 def test_a_list_has_an_end(served: Served, view: View, monkeypatch: pytest.MonkeyPatch) -> None:

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import json
 from collections.abc import Callable, Iterator
-from dataclasses import replace
+from dataclasses import fields, replace
 from pathlib import Path
 
 import pytest
@@ -22,7 +22,7 @@ from exporters.contract_rows import (
 )
 from exporters.serving import hash_password, serving
 from exporters.terminal.running import Outcome, run
-from rebalance_contract.api import SilencesAnswer
+from rebalance_contract.api import MadeSilence, SilencesAnswer
 from rebalance_exporters.state.view import View
 from rebalance_exporters.terminal import silence_commands
 from rebalance_exporters.terminal.access import Access
@@ -61,8 +61,9 @@ def test_a_silence_is_added_listed_and_expired(monitor: Run, view: View) -> None
     (silence,) = view.picture().silences.by_name.values()
     assert (silence.groups, silence.created_by, silence.kind) == (("payments", "ord*"), "alice", "silence")
     assert silence.ends_at_ms == NOW_MS + 7_200_000
-    first, second = added.out.splitlines()
+    first, covers, second = added.out.splitlines()
     assert first == "silenced until 2026-09-21 16:13:20 UTC: payments, ord* [cluster prod]"
+    assert covers == "of the groups known now it covers 2"
     assert second == f"end it sooner: `rebalance-monitor silence expire {silence.silence_id}`"
     listed = monitor("silence", "list").out
     for told in (silence.silence_id, "payments, ord*", "until 2026-09-21 16:13:20 UTC", "alice", "database moves"):
@@ -71,6 +72,28 @@ def test_a_silence_is_added_listed_and_expired(monitor: Run, view: View) -> None
     assert view.picture().silences.in_force(PAYMENTS, NOW_MS) is None
     assert monitor("silence", "list").out == "no group is silenced\n"
     assert "ended 2026-09-21 14:13:20 UTC by alice" in monitor("silence", "list", "--all").out
+
+
+def test_a_name_that_no_group_has_is_told(monitor: Run, view: View) -> None:
+    """It is taken, as the group may come; a typing error would hold nothing back, and nobody would know."""
+    for words in (
+        ("silence", "add", "paymnets", "--for", "2h", "--reason", "x"),
+        ("announce", "paymnets", "--for", "2h"),
+    ):
+        made = monitor(*words)
+        assert made.code == 0
+        assert made.out.splitlines()[1] == (
+            "no group of such a name is known now: compare with `rebalance-monitor top --once`"
+        )
+    assert json.loads(monitor(*words, "--json").out)["covered_groups"] == 0
+    assert view.picture().silences.in_force(PAYMENTS, NOW_MS) is None
+
+
+def test_an_exporter_that_does_not_count_is_not_quoted() -> None:
+    """One of before says nothing of groups, and an end of a silence is about none."""
+    made = MadeSilence(**{each.name: getattr(SILENCE, each.name) for each in fields(SILENCE)})
+    for silence in (made, SILENCE):
+        assert len(list(describe_made(silence, NOW_MS, Clock(), Access("silence add")))) == 2
 
 
 def test_a_deploy_is_announced(monitor: Run, view: View) -> None:

@@ -84,7 +84,7 @@ export class MaintenanceView extends LoadedView {
   #end(silence, nowMs) {
     const text = phase(silence, nowMs) === "later" ? "Remove" : "End now";
     const button = el("button", { type: "button", "data-key": `end ${silence.silence_id}`, "aria-label": `${text}: ${silence.reason}` }, text);
-    button.addEventListener("click", () => this.#do("DELETE", silenceApi(silence), null, "It is over."));
+    button.addEventListener("click", () => this.#do("DELETE", silenceApi(silence), null, () => "It is over."));
     return button;
   }
 
@@ -119,7 +119,7 @@ export class MaintenanceView extends LoadedView {
         reason: reason.value, duration_ms: Math.round(Number(length.value) * Number(unit.value)), starts_at_ms: startMs,
         version: isDeploy && version.value.trim() ? version.value.trim() : null, on_behalf_of: by.value.trim() || null,
       };
-      this.#do("POST", silencesApi(), wanted, "It is in force, for all exporters.").then((made) => {
+      this.#do("POST", silencesApi(), wanted, coverText).then((made) => {
         if (made) form.reset();
         drawKind();
       });
@@ -127,16 +127,17 @@ export class MaintenanceView extends LoadedView {
     return section("New", form);
   }
 
-  /** Ask for a change and say what became of it; returns whether it was made. */
+  /** Ask for a change and say what became of it, by the answer; returns whether it was made. */
   async #do(method, address, body, done) {
     this.#say("");
+    let made;
     try {
-      await tell(method, address, body);
+      made = await tell(method, address, body);
     } catch (error) {
       this.#say("", `It was not done: ${error.message}.`);
       return false;
     }
-    this.#say(done);
+    this.#say(done(made));
     await this.load();
     return true;
   }
@@ -146,6 +147,14 @@ export class MaintenanceView extends LoadedView {
     this.refused.textContent = refusal;
     this.refused.hidden = refusal === "";
   }
+}
+
+/** Say what a new silence is about: a name that is mistyped is no group's. */
+function coverText({ covered_groups: covered }) {
+  // An exporter of before, which may answer during an upgrade, does not count.
+  if (covered === undefined) return "It is in force, for all exporters.";
+  const groups = covered === 0 ? "no group of such a name is known now" : `it covers ${covered} of the groups known now`;
+  return `It is in force, for all exporters: ${groups}.`;
 }
 
 /** Tell whether a silence is to come ("later"), in force ("now") or "over". */
