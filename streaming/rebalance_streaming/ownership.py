@@ -20,7 +20,7 @@ from rebalance_contract import ContractError, QueryStatus, Status, decode_status
 from rebalance_kafka.follower import Follower, Record
 from rebalance_kafka.positions import Bounds, Place
 from rebalance_streaming.config import StreamConfig
-from rebalance_streaming.errors import SupersededError
+from rebalance_streaming.errors import StreamError, SupersededError
 from rebalance_streaming.own_topics import read_latest_rows
 
 #: Records before the end of the status topic that are read at a start: minutes of statuses, so that of two processes
@@ -29,6 +29,8 @@ _BACK = 1_000
 _POLL_SECONDS, _AGAIN_SECONDS = 0.5, 1.0
 #: A process that has published nothing for so long has ended, or cannot reach the brokers.
 _SILENT_SECONDS, _HANDOVER_SECONDS = 5.0, 20.0
+#: So long the end of the status topic is waited for, where all depends on who still writes there.
+_KNOWN_SECONDS, _LOOK_SECONDS = 60.0, 0.1
 _STOP_SECONDS = 1.0
 
 
@@ -61,6 +63,8 @@ class QueryOwnership:
         self._lost_to: QueryStatus | None = None
         #: The latest status of a process before this one that still writes, and when it came.
         self._other: tuple[QueryStatus, float] | None = None
+        #: Since when whatever is published is taken in as it comes; null until the end of the topic was reached.
+        self._followed_since: float | None = None
         self._stopping = threading.Event()
         self._thread = threading.Thread(target=self._run, name="ownership", daemon=True)
 
@@ -89,6 +93,24 @@ class QueryOwnership:
         if self._other is None or time.monotonic() >= self._other[1] + _SILENT_SECONDS:
             return None
         return self._other[0]
+
+    def other_for_certain(self) -> QueryStatus | None:
+        """Return what `other` does, once whoever still writes must have been heard.
+
+        Raises StreamError where brokers do not let that be known within a minute.
+        """
+        deadline = time.monotonic() + _KNOWN_SECONDS
+        while (other := self.other()) is None:
+            now, since = time.monotonic(), self._followed_since
+            if since is not None and now >= since + _SILENT_SECONDS:
+                return None
+            if since is None and now >= deadline:
+                raise StreamError(
+                    f"whether another stream still writes is not known, as {self._config.status_topic} cannot be read "
+                    "to its end: start this one again when the brokers answer"
+                )
+            self._stopping.wait(_LOOK_SECONDS)
+        return other
 
     def is_lost(self) -> bool:
         """Whether another process owns a query of this one now."""
@@ -136,6 +158,8 @@ class QueryOwnership:
         ) as follower:
             while not self._stopping.is_set():
                 is_new = follower.at_end
+                if is_new and self._followed_since is None:
+                    self._followed_since = time.monotonic()
                 self.take(follower.poll(_POLL_SECONDS), is_new=is_new)
 
 

@@ -34,7 +34,7 @@ class Start:
 
     def take_up(self, *, rebuild: bool = False, may_set_aside: bool = False) -> PublishedRows | None:
         """Decide what the queries begin with."""
-        found: Any = SimpleNamespace(statuses=[], ownership=SimpleNamespace(other=lambda: self.other))
+        found: Any = SimpleNamespace(statuses=[], ownership=SimpleNamespace(other_for_certain=lambda: self.other))
         listeners = job._Listeners(self.said.append, self.said.append, lambda _: None)
         config = StreamConfig(checkpoint=str(self.path), queries=self.queries)
         return job._take_up(self._spark, config, found, listeners, rebuild=rebuild, may_set_aside=may_set_aside)

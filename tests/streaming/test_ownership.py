@@ -1,14 +1,16 @@
 """A process owns its queries until a higher epoch is told of one of them."""
 
 import threading
+import time
 from dataclasses import replace
 
 import pytest
 
 from rebalance_contract import LogTotals, QueryStatus, encode
 from rebalance_kafka.follower import Record
+from rebalance_streaming import ownership as module
 from rebalance_streaming.config import StreamConfig
-from rebalance_streaming.errors import SupersededError
+from rebalance_streaming.errors import StreamError, SupersededError
 from rebalance_streaming.ownership import QueryOwnership
 
 NOW = 1_795_586_097_000
@@ -79,3 +81,46 @@ def test_a_handover_is_waited_for_only_where_somebody_still_writes():
     ownership.take([record(THEIRS)], is_new=True)
     assert ownership.await_handover(stop)
     assert ownership.other() == THEIRS
+
+
+class Following:
+    """A status topic of which the end is reached at the third poll; then comes what there is to come, one a poll."""
+
+    def __init__(self, *to_come: Record, ends: bool = True) -> None:
+        self.at_end, self._polls, self._ends, self._to_come = False, 0, ends, list(to_come)
+
+    def __call__(self, *_: object, **__: object) -> "Following":
+        return self
+
+    def poll(self, _: float) -> list[Record]:
+        time.sleep(0.001)
+        self._polls += 1
+        self.at_end = self._ends and self._polls >= 3
+        return [self._to_come.pop(0)] if self._to_come and self._polls > 9 else []
+
+    def close(self) -> None: ...
+
+
+def ask_for_certain(monkeypatch: pytest.MonkeyPatch, following: Following) -> QueryStatus | None:
+    """Ask a process that began to follow a moment ago, in a world in which all is faster."""
+    for name, seconds in (("_SILENT_SECONDS", 0.1), ("_KNOWN_SECONDS", 0.1), ("_LOOK_SECONDS", 0.001)):
+        monkeypatch.setattr(module, name, seconds)
+    monkeypatch.setattr(module, "Follower", following)
+    ownership = QueryOwnership(CONFIG, [], NOW + 9)
+    ownership.start()
+    try:
+        return ownership.other_for_certain()
+    finally:
+        ownership.stop()
+
+
+def test_another_stream_is_waited_for_until_it_must_have_written(monkeypatch: pytest.MonkeyPatch):
+    """Right after the start nothing is known of it; what it wrote before proves nothing."""
+    assert ask_for_certain(monkeypatch, Following(record(THEIRS))) == THEIRS
+    assert ask_for_certain(monkeypatch, Following()) is None
+
+
+def test_what_cannot_be_known_is_no_absence(monkeypatch: pytest.MonkeyPatch):
+    """A checkpoint is not moved away because brokers are slow."""
+    with pytest.raises(StreamError, match=r"another stream still writes is not known.*rebalance-monitor\.status"):
+        ask_for_certain(monkeypatch, Following(ends=False))

@@ -278,7 +278,7 @@ def _take_up(
 
 def _refuse_beside_another(why: str, ownership: QueryOwnership) -> None:
     """Raise StreamError while another stream goes on publishing: what it still writes would be counted twice."""
-    if (other := ownership.other()) is not None:
+    if (other := ownership.other_for_certain()) is not None:
         raise StreamError(f"{why}: another stream still writes (host {other.host}, process {other.pid}): stop it first")
 
 
