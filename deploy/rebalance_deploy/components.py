@@ -151,11 +151,12 @@ def run_export(sources: Sources, stop: threading.Event) -> None:
     limit_stop(stop, log.warn, "export")
     from rebalance_exporters import server  # noqa: PLC0415
     from rebalance_exporters.web.config import load_web_config  # noqa: PLC0415
+    from rebalance_exporters.web.server import authority  # noqa: PLC0415
 
     tls = load_web_config(config.web_config_file).tls if config.web_config_file else None
 
     def announce(host: str, port: int) -> None:
-        log.say(f"serving on {'http' if tls is None else 'https'}://{host}:{port}/metrics")
+        log.say(f"serving on {'http' if tls is None else 'https'}://{authority(host, port)}/metrics")
 
     server.run(config, stop=stop, on_listening=announce)
 

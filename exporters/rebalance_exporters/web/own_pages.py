@@ -25,7 +25,7 @@ from rebalance_contract.api import READY_PATH
 from rebalance_exporters.web.auth import BasicAuth
 from rebalance_exporters.web.headers import SafeHeaders
 from rebalance_exporters.web.reloading import Settings
-from rebalance_exporters.web.server import Signals, listen, serve
+from rebalance_exporters.web.server import Signals, authority, listen, serve
 
 HEALTHY_PATH = "/-/healthy"
 #: What is asked of a process by those who keep it running; the last two are Kubernetes' habit.
@@ -79,7 +79,7 @@ def serving_pages(
         thread.start()
         try:
             listening.wait(_JOIN_SECONDS)
-            yield f"{'http' if settings.tls is None else 'https'}://{web.host}:{port}"
+            yield f"{'http' if settings.tls is None else 'https'}://{authority(web.host, port)}"
         finally:
             signals.stop.set()
             thread.join(_JOIN_SECONDS)

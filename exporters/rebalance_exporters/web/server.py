@@ -39,6 +39,7 @@ _MAX_HEAD_BYTES = 65_536
 _LOOK_TICKS, _LOG_TICKS = 10, 600
 #: Between looks at settings files: one that changed is read at the second look, within a minute.
 _FILES_TICKS = 300
+_ALL_IPV6 = "::"
 
 _log = logging.getLogger(__name__)
 
@@ -224,18 +225,25 @@ def serve(
 
 
 def listen(host: str, port: int, section: str) -> socket.socket:
-    """Return a socket that listens; port 0 takes any free one.
+    """Return a socket that listens; port 0 takes any free one, host `::` is every interface of IPv6 and IPv4.
 
     Raises ExporterError when it cannot be had, which names the setting of the process's section.
     """
     family = socket.AF_INET6 if ":" in host else socket.AF_INET
+    # As other exporters do; a system without IPv4 has no such sockets.
+    both = host == _ALL_IPV6 and socket.has_dualstack_ipv6()
     try:
-        return socket.create_server((host, port), family=family)
+        return socket.create_server((host, port), family=family, dualstack_ipv6=both)
     except OSError as error:
         raise ExporterError(
             f"cannot listen on {host} port {port} ({error.strerror}): "
             f"stop what uses it, or choose another {section}.listen_port"
         ) from error
+
+
+def authority(host: str, port: int) -> str:
+    """Return host and port as they stand in an address."""
+    return f"[{host}]:{port}" if ":" in host else f"{host}:{port}"
 
 
 @contextlib.contextmanager

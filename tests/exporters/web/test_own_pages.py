@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import asyncio
+import socket
 import ssl
 import threading
 from collections.abc import Iterator
@@ -22,6 +23,7 @@ from rebalance_exporters.server import make_app, make_view
 from rebalance_exporters.state.health import ReadProgress
 from rebalance_exporters.web.own_pages import HEALTH_PATHS, Web, serving_pages
 from rebalance_exporters.web.reloading import Settings
+from rebalance_exporters.web.server import authority, listen
 from waiting import wait_for
 
 WEB = Web("stream", "127.0.0.1", 0)
@@ -53,6 +55,29 @@ def served(
         httpx.Client(base_url=url, verify=verify, timeout=120) as client,
     ):
         yield client
+
+
+@pytest.mark.skipif(not socket.has_dualstack_ipv6(), reason="this machine has no IPv6")
+def test_every_interface_of_ipv6_is_every_interface_of_ipv4_too():
+    """A probe comes over either; the address that is told can be opened."""
+    try:
+        socket.create_server(("::1", 0), family=socket.AF_INET6).close()
+    except OSError:
+        pytest.skip("this machine has IPv6 switched off")
+    web = replace(WEB, host="::")
+    with serving_pages(web, Told(), CollectorRegistry(), lambda: NOW_MS, threading.Event()) as url:
+        assert url.startswith("http://[::]:")
+        port = url.rpartition(":")[2]
+        for host in ("127.0.0.1", "[::1]"):
+            answer = httpx.get(f"http://{host}:{port}/-/healthy", verify=False, trust_env=False, timeout=120)
+            assert answer.status_code == 200
+
+
+def test_one_address_of_ipv6_is_that_alone():
+    """Only `::` takes more than it says."""
+    with pytest.raises(ExporterError, match=r"cannot listen on ::ffff:0:0:1 port 0"):
+        listen("::ffff:0:0:1", 0, "stream")
+    assert (authority("::1", 9644), authority("10.0.0.1", 9644)) == ("[::1]:9644", "10.0.0.1:9644")
 
 
 def test_health_and_metrics_are_answered():
