@@ -138,7 +138,8 @@ def export(config: Path | None, flags: tuple[str, ...], bootstrap_server: str | 
     from rebalance_deploy import components  # noqa: PLC0415
 
     flags = (*_export_settings(settings), *flags)
-    components.run_export(_sources(config, flags, bootstrap_server), _stop_event())
+    # From here on: a reload that comes before it serves must not end it.
+    components.run_export(_sources(config, flags, bootstrap_server), _stop_event(), _reload_event())
 
 
 @cli.command()

@@ -144,8 +144,11 @@ def run_stream(
         )
 
 
-def run_export(sources: Sources, stop: threading.Event) -> None:
-    """Run the exporter in this process until `stop` is set."""
+def run_export(sources: Sources, stop: threading.Event, reload: threading.Event) -> None:
+    """Run the exporter in this process until `stop` is set.
+
+    Setting `reload` reads owners, TLS and passwords again.
+    """
     config = export_config(sources)
     log = configure(log_config(sources), "export", *(kafka for _, kafka, _ in config.each_cluster()))
     limit_stop(stop, log.warn, "export")
@@ -158,7 +161,7 @@ def run_export(sources: Sources, stop: threading.Event) -> None:
     def announce(host: str, port: int) -> None:
         log.say(f"serving on {'http' if tls is None else 'https'}://{authority(host, port)}/metrics")
 
-    server.run(config, stop=stop, on_listening=announce)
+    server.run(config, stop=stop, reload=reload, on_listening=announce)
 
 
 def run_probe(sources: Sources, stop: threading.Event, reload: threading.Event) -> None:

@@ -166,7 +166,7 @@ def test_secrets_of_further_clusters_are_replaced_too(
     """An exporter has client properties per cluster, each with secrets of its own."""
     monkeypatch.setattr(components, "limit_stop", lambda *_: None)
     monkeypatch.setattr(server, "run", lambda *_, **__: logging.getLogger("rebalance").warning("%s-west", CANARY))
-    components.run_export(two_clusters(""), threading.Event())
+    components.run_export(two_clusters(""), threading.Event(), threading.Event())
     assert "WARNING export: (hidden)" in printed.getvalue()
     assert hide_secrets(f"{CANARY}-own, {CANARY}-west") == "(hidden), (hidden)"
 
