@@ -144,7 +144,7 @@ class Follower:
         except KafkaException as problem:
             if not self._positions.places:
                 # Hands out what the client thinks of it, which says more than "timed out".
-                self._consumer.poll(0)
+                self.listen()
             self._error = self._error or problem.args[0]
             self._next_look = time.monotonic() + _LOOK_AGAIN_SECONDS
             raise
@@ -162,6 +162,10 @@ class Follower:
                 self._note(problem.args[0], None)
         messages = self._consumer.consume(limit, timeout_seconds)
         return [record for message in messages if (record := self._take(message)) is not None]
+
+    def listen(self) -> None:
+        """Take in what the client complains of, while nothing is read: it collects that without end."""
+        self._consumer.poll(0)
 
     def close(self) -> None:
         """Close the client."""

@@ -63,7 +63,6 @@ class TopicReader:
         self._progress = ReadProgress(missing_topics=())
         self._thread = threading.Thread(target=self._run, name=f"topic-reader {source.cluster}".strip(), daemon=True)
         try:
-            self._reachability = Reachability(source.kafka, "export")
             self._follower = Follower(source.kafka, self._topics, name="export", on_error=self._note_error)
         except KafkaException as error:
             raise ExporterError(f"the Kafka client refuses its properties: {error.args[0].str()}") from error
@@ -105,7 +104,9 @@ class TopicReader:
 
     def _reach(self) -> bool:
         """Wait for a broker that answers; whether there is one before this is stopped."""
-        if self._reachability.ask_until_answered(self._stopping, self._note_unreached) is None:
+        # Not kept: a client that nobody listens to collects its complaints without end.
+        reachability = Reachability(self._source.kafka, "export")
+        if reachability.ask_until_answered(self._stopping, self._note_unreached) is None:
             return False
         self._unreached = None
         return True
@@ -114,6 +115,7 @@ class TopicReader:
         if str(error) != str(self._unreached):
             _log.warning("%s", error)
         self._unreached = error
+        self._follower.listen()
         self._progress = ReadProgress(unreached=str(error))
         if error.is_lasting:
             self._on_refusal()

@@ -65,10 +65,10 @@ def run(
         pages = serving_pages(web, metrics.health, metrics.registry, _now_ms, reload or threading.Event())
         url = stack.enter_context(pages)
         complaints = Complaints(metrics, warn or say)
-        publisher = stack.enter_context(contextlib.closing(ProbePublisher(config, metrics, complaints)))
         say(f"probe: serving on {url}/metrics")
         if not _await_brokers(config, stop, metrics, complaints):
             return
+        publisher = stack.enter_context(contextlib.closing(ProbePublisher(config, metrics, complaints)))
         tasks = _make_tasks(config, publisher, metrics, complaints, stack)
         _run_all([publisher.serve, *(task.run for task in tasks)], stop)
 

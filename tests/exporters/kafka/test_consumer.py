@@ -2,16 +2,19 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable
+import threading
+from collections.abc import Callable, Iterable
 
 import pytest
 from confluent_kafka import Message
 
 from exporters.contract_rows import NOW_MS, group_row
 from following.test_follower import ScriptedClient
+from rebalance_exporters.kafka import consumer
 from rebalance_exporters.kafka.consumer import Source, TopicReader
 from rebalance_exporters.state.view import GROUPS, Row, View
 from rebalance_kafka import follower
+from rebalance_kafka.reachability import UnreachableError
 from waiting import wait_for
 
 
@@ -29,6 +32,40 @@ class Noted(View):
         super().apply(noted)
 
 
+class Awaited:
+    """Brokers that do not answer a few times, and then do."""
+
+    failures: tuple[str, ...] = ()
+
+    def __init__(self, *_: object) -> None: ...
+
+    def ask_until_answered(self, _: threading.Event, on_failure: Callable[[UnreachableError], None]) -> str:
+        for text in self.failures:
+            on_failure(UnreachableError(text))
+        return "id"
+
+
+def test_what_is_said_while_no_broker_answers_is_taken_in(
+    monkeypatch: pytest.MonkeyPatch, caplog: pytest.LogCaptureFixture
+) -> None:
+    """By the client that reads later, which would keep all its complaints until then; the log has each reason once."""
+    client, heard = ScriptedClient({}), list[float]()
+    monkeypatch.setattr(client, "poll", heard.append)
+    monkeypatch.setattr(follower, "Consumer", client)
+    monkeypatch.setattr(consumer, "Reachability", Awaited)
+    monkeypatch.setattr(Awaited, "failures", ("refused", "refused", "timed out"))
+    reader = TopicReader(Source({"bootstrap.servers": "unused:9092"}, "m."), Noted(), lambda: NOW_MS)
+    reader.start()
+    try:
+        wait_for(lambda: reader.progress.missing_topics, lambda: reader.progress)
+    finally:
+        reader.stop()
+    assert len(heard) >= 3
+    assert [record.message for record in caplog.records] == ["refused", "timed out"]
+    assert reader.progress.unreached is None
+    assert reader.refusal is None
+
+
 def test_rows_say_whether_they_were_there_when_the_reading_began(monkeypatch: pytest.MonkeyPatch) -> None:
     """By their place in the log, whatever times they carry; and all say since when the topics are read."""
     row = group_row()
@@ -38,6 +75,7 @@ def test_rows_say_whether_they_were_there_when_the_reading_began(monkeypatch: py
     # Its partitions end at offset 2.
     client = ScriptedClient({f"m.{GROUPS}": [0]}, [[], records[:1], records[1:3], records[3:]])
     monkeypatch.setattr(follower, "Consumer", client)
+    monkeypatch.setattr(consumer, "Reachability", Awaited)
     times = iter(range(NOW_MS, NOW_MS + 1_000_000))
     view = Noted()
     reader = TopicReader(Source({"bootstrap.servers": "unused:9092"}, "m."), view, lambda: next(times))
