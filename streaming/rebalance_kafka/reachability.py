@@ -30,7 +30,7 @@ _COMPLAINTS = 100
 _log = logging.getLogger(__name__)
 
 
-class UnreachableError(Exception):
+class NoAnswerError(Exception):
     """No broker answers; the text is a sentence that says why and what to check.
 
     `is_lasting`: the client's settings are wrong, and asking again does not help.
@@ -60,7 +60,7 @@ class Reachability:
         self._admin = AdminClient(properties, logger=_log)
 
     def ask(self, timeout_seconds: float | None = None) -> str:
-        """Return the cluster's id. Raises UnreachableError when no broker answers in time (10 s)."""
+        """Return the cluster's id. Raises NoAnswerError when no broker answers in time (10 s)."""
         self._complaints.clear()
         deadline = time.monotonic() + (_REACH_SECONDS if timeout_seconds is None else timeout_seconds)
         while True:
@@ -72,9 +72,9 @@ class Reachability:
                 self._admin.poll(0)
                 self._raise_if_refused()
                 if left <= _LOOK_SECONDS:
-                    raise UnreachableError(self._describe(problem.args[0])) from None
+                    raise NoAnswerError(self._describe(problem.args[0])) from None
 
-    def ask_until_answered(self, stop: threading.Event, on_failure: Callable[[UnreachableError], None]) -> str | None:
+    def ask_until_answered(self, stop: threading.Event, on_failure: Callable[[NoAnswerError], None]) -> str | None:
         """Ask until brokers answer, and return the cluster's id; null: `stop` was set before.
 
         `on_failure` gets each failure, and may raise it where it is not worth going on.
@@ -83,7 +83,7 @@ class Reachability:
         while not stop.is_set():
             try:
                 return self.ask()
-            except UnreachableError as error:
+            except NoAnswerError as error:
                 on_failure(error)
             stop.wait(backoff.fail())
         return None
@@ -91,7 +91,7 @@ class Reachability:
     def _raise_if_refused(self) -> None:
         refusal = next(filter(is_refusal, self._complaints), None)
         if refusal is not None:
-            raise UnreachableError(
+            raise NoAnswerError(
                 f"the brokers at {self._servers} and this client do not accept each other ({_text(refusal)}): "
                 "check kafka.security.protocol and the other security settings under [kafka]",
                 is_lasting=True,

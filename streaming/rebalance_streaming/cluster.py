@@ -32,7 +32,7 @@ from confluent_kafka.cimpl import NewTopic
 from rebalance_contract.topics import OPTIONAL_TOPICS, TOPICS, Topic
 from rebalance_kafka.follower import groupless
 from rebalance_kafka.properties import librdkafka_properties
-from rebalance_kafka.reachability import Reachability, UnreachableError
+from rebalance_kafka.reachability import NoAnswerError, Reachability
 from rebalance_streaming.config import StreamConfig
 from rebalance_streaming.errors import StreamError
 from rebalance_streaming.log_watch import Ends, TopicLook
@@ -83,7 +83,7 @@ class Cluster:
         """Return the cluster's id. Raises StreamError when no broker answers."""
         try:
             return Reachability(self._config.kafka, "start").ask()
-        except UnreachableError as error:
+        except NoAnswerError as error:
             raise StreamError(str(error)) from None
 
     def await_reachable(self, stop: threading.Event, on_wait: Callable[[str], None]) -> str | None:
@@ -92,7 +92,7 @@ class Cluster:
         `on_wait` gets a sentence for each time that none does. Raises StreamError where the settings are wrong.
         """
 
-        def note(error: UnreachableError) -> None:
+        def note(error: NoAnswerError) -> None:
             if error.is_lasting:
                 raise StreamError(str(error)) from None
             on_wait(str(error))

@@ -24,7 +24,7 @@ from rebalance_exporters.kafka.consumer import Source, TopicReader
 from rebalance_exporters.server import now_ms, run
 from rebalance_exporters.state.view import GROUPS, LAG, TOPICS, Row, View
 from rebalance_kafka import reachability
-from rebalance_kafka.reachability import UnreachableError
+from rebalance_kafka.reachability import NoAnswerError
 from waiting import wait_for
 
 DEADLINE_SECONDS = 120
@@ -278,9 +278,9 @@ class _Refused:
     def __init__(self, kafka: Mapping[str, str], _name: str) -> None:
         self._servers = kafka["bootstrap.servers"]
 
-    def ask_until_answered(self, stop: threading.Event, on_failure: Callable[[UnreachableError], None]) -> None:
+    def ask_until_answered(self, stop: threading.Event, on_failure: Callable[[NoAnswerError], None]) -> None:
         is_lasting = self._servers.startswith("refused")
-        on_failure(UnreachableError(f"{self._servers} did not", is_lasting=is_lasting))
+        on_failure(NoAnswerError(f"{self._servers} did not", is_lasting=is_lasting))
         stop.wait(DEADLINE_SECONDS)
 
 

@@ -12,7 +12,7 @@ from confluent_kafka import KafkaError, KafkaException
 
 from mock_cluster import MockCluster
 from rebalance_kafka import reachability
-from rebalance_kafka.reachability import Reachability, UnreachableError, is_refusal
+from rebalance_kafka.reachability import NoAnswerError, Reachability, is_refusal
 
 NOWHERE = {"bootstrap.servers": "127.0.0.1:1"}
 DEADLINE_SECONDS = 60.0
@@ -53,7 +53,7 @@ def test_brokers_that_answer_say_which_cluster_it_is() -> None:
 
 def test_brokers_that_are_away_are_named() -> None:
     """With the reason, without times that would make each sentence a new one, and with what to check."""
-    with pytest.raises(UnreachableError) as error:
+    with pytest.raises(NoAnswerError) as error:
         Reachability(NOWHERE, "test").ask(0.2)
     assert not error.value.is_lasting
     assert str(error.value).startswith("no Kafka broker answers at 127.0.0.1:1 (")
@@ -64,7 +64,7 @@ def test_brokers_that_are_away_are_named() -> None:
 def test_what_is_no_broker_of_tls_is_no_outage(monkeypatch: pytest.MonkeyPatch) -> None:
     """A client of TLS at a port without it gets nowhere by waiting, and is told at once."""
     monkeypatch.setattr(reachability, "_LOOK_SECONDS", 0.1)
-    with answering(b"HTTP/1.1 400 Bad Request\r\n\r\n") as kafka, pytest.raises(UnreachableError) as error:
+    with answering(b"HTTP/1.1 400 Bad Request\r\n\r\n") as kafka, pytest.raises(NoAnswerError) as error:
         Reachability({**kafka, "security.protocol": "SSL"}, "test").ask(DEADLINE_SECONDS)
     assert error.value.is_lasting
     assert "do not accept each other" in str(error.value)
@@ -98,7 +98,7 @@ class Asked(Reachability):
     """Brokers that answer the third question."""
 
     def __init__(self) -> None:
-        self.failures = [UnreachableError("away"), UnreachableError("refused", is_lasting=True)]
+        self.failures = [NoAnswerError("away"), NoAnswerError("refused", is_lasting=True)]
 
     def ask(self, timeout_seconds: float | None = None) -> str:
         if self.failures:
@@ -113,11 +113,11 @@ def test_it_is_asked_until_there_is_an_answer(monkeypatch: pytest.MonkeyPatch) -
     assert Asked().ask_until_answered(threading.Event(), lambda error: told.append(str(error))) == "id"
     assert told == ["away", "refused"]
 
-    def give_up(error: UnreachableError) -> None:
+    def give_up(error: NoAnswerError) -> None:
         if error.is_lasting:
             raise error
 
-    with pytest.raises(UnreachableError, match="refused"):
+    with pytest.raises(NoAnswerError, match="refused"):
         Asked().ask_until_answered(threading.Event(), give_up)
 
 

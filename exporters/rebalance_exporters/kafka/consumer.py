@@ -15,7 +15,7 @@ from rebalance_exporters.errors import ExporterError
 from rebalance_exporters.state.health import ReadProgress
 from rebalance_exporters.state.view import SILENCES, TOPICS, Row, View
 from rebalance_kafka.follower import Follower, Record
-from rebalance_kafka.reachability import Reachability, UnreachableError
+from rebalance_kafka.reachability import NoAnswerError, Reachability
 
 _JOIN_SECONDS = 20.0
 _EXPIRE_SECONDS = 10.0
@@ -57,7 +57,7 @@ class TopicReader:
         self._kafka_errors = 0
         self._logged: dict[int, float] = {}
         self._failure: str | None = None
-        self._unreached: UnreachableError | None = None
+        self._unreached: NoAnswerError | None = None
         self._on_refusal: Callable[[], None] = lambda: None
         self._stopping = threading.Event()
         self._progress = ReadProgress(missing_topics=())
@@ -111,7 +111,7 @@ class TopicReader:
         self._unreached = None
         return True
 
-    def _note_unreached(self, error: UnreachableError) -> None:
+    def _note_unreached(self, error: NoAnswerError) -> None:
         if str(error) != str(self._unreached):
             _log.warning("%s", error)
         self._unreached = error

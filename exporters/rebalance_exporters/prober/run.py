@@ -31,7 +31,7 @@ from rebalance_exporters.prober.watch_offsets import OffsetWatch
 from rebalance_exporters.prober.zookeeper import Zookeeper, probe_zookeeper
 from rebalance_exporters.web.own_pages import Web, serving_pages
 from rebalance_kafka.properties import librdkafka_properties
-from rebalance_kafka.reachability import Reachability, UnreachableError
+from rebalance_kafka.reachability import NoAnswerError, Reachability
 
 _JOIN_SECONDS = 20.0
 _READ_PERIOD_SECONDS = 0.25
@@ -79,7 +79,7 @@ def _await_brokers(config: ProbeConfig, stop: threading.Event, metrics: ProbeMet
     kafka-python, which asks the brokers from then on, does not say why it was not let in.
     """
 
-    def note(error: UnreachableError) -> None:
+    def note(error: NoAnswerError) -> None:
         if error.is_lasting:
             raise ExporterError(str(error))
         metrics.health.wait_for(str(error))

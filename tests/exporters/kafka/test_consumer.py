@@ -14,7 +14,7 @@ from rebalance_exporters.kafka import consumer
 from rebalance_exporters.kafka.consumer import Source, TopicReader
 from rebalance_exporters.state.view import GROUPS, Row, View
 from rebalance_kafka import follower
-from rebalance_kafka.reachability import UnreachableError
+from rebalance_kafka.reachability import NoAnswerError
 from waiting import wait_for
 
 
@@ -39,9 +39,9 @@ class Awaited:
 
     def __init__(self, *_: object) -> None: ...
 
-    def ask_until_answered(self, _: threading.Event, on_failure: Callable[[UnreachableError], None]) -> str:
+    def ask_until_answered(self, _: threading.Event, on_failure: Callable[[NoAnswerError], None]) -> str:
         for text in self.failures:
-            on_failure(UnreachableError(text))
+            on_failure(NoAnswerError(text))
         return "id"
 
 

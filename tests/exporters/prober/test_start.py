@@ -15,7 +15,7 @@ from rebalance_exporters.errors import ExporterError
 from rebalance_exporters.prober import run as module
 from rebalance_exporters.prober.run import run
 from rebalance_kafka import reachability
-from rebalance_kafka.reachability import UnreachableError
+from rebalance_kafka.reachability import NoAnswerError
 from waiting import wait_for
 
 DEADLINE_SECONDS = 120
@@ -52,7 +52,7 @@ def test_a_refused_login_is_one_sentence(monkeypatch):
         def __init__(self, *_: Any) -> None: ...
 
         def ask_until_answered(self, _: threading.Event, on_failure: Any) -> None:
-            on_failure(UnreachableError("they do not accept each other", is_lasting=True))
+            on_failure(NoAnswerError("they do not accept each other", is_lasting=True))
 
     monkeypatch.setattr(module, "Reachability", Refused)
     with pytest.raises(ExporterError, match="they do not accept each other"):
