@@ -19,6 +19,9 @@ from confluent_kafka.admin import AdminClient
 from rebalance_kafka.backoff import Backoff
 from rebalance_kafka.properties import librdkafka_properties
 
+#: What clients say while no broker answers.
+UNREACHABLE = (KafkaError._TRANSPORT, KafkaError._ALL_BROKERS_DOWN, KafkaError._TIMED_OUT, KafkaError._RESOLVE)
+
 _REACH_SECONDS = 10.0
 #: After so long what the client complains of is looked at, so that a refusal need not be waited for any longer.
 _LOOK_SECONDS = 1.0

@@ -6,7 +6,6 @@ these come within seconds and say what to do.
 
 from __future__ import annotations
 
-import threading
 import time
 from collections.abc import Callable, Collection, Iterable, Mapping
 from concurrent.futures import Future
@@ -26,15 +25,16 @@ from confluent_kafka import (
 from confluent_kafka.admin import AdminClient
 from confluent_kafka.admin._config import ConfigResource
 from confluent_kafka.admin._listoffsets import OffsetSpec
+from confluent_kafka.admin._metadata import TopicMetadata
 from confluent_kafka.admin._resource import ResourceType
 from confluent_kafka.cimpl import NewTopic
 
 from rebalance_contract.topics import OPTIONAL_TOPICS, TOPICS, Topic
 from rebalance_kafka.follower import groupless
 from rebalance_kafka.properties import librdkafka_properties
-from rebalance_kafka.reachability import NoAnswerError, Reachability
+from rebalance_kafka.reachability import UNREACHABLE, NoAnswerError, Reachability
 from rebalance_streaming.config import StreamConfig
-from rebalance_streaming.errors import StreamError
+from rebalance_streaming.errors import AwayError, StreamError
 from rebalance_streaming.log_watch import Ends, TopicLook
 from rebalance_streaming.topic_settings import check_topic
 from rebalance_streaming.wire.records import OFFSETS_TOPIC
@@ -48,13 +48,13 @@ _NO_TOPIC_ID = "AAAAAAAAAAAAAAAAAAAAAA"
 #: librdkafka repeats connection failures on stderr every second; what matters of them is raised instead.
 QUIET = {"log_level": "0"}
 
-_UNREACHABLE = (KafkaError._TRANSPORT, KafkaError._ALL_BROKERS_DOWN, KafkaError._TIMED_OUT, KafkaError._RESOLVE)
 _EARLIEST: OffsetSpec = OffsetSpec.earliest()
 _LATEST: OffsetSpec = OffsetSpec.latest()
 _NO_LEADER_YET = (
     KafkaError.NOT_LEADER_FOR_PARTITION,
     KafkaError.LEADER_NOT_AVAILABLE,
     KafkaError.UNKNOWN_TOPIC_OR_PART,
+    KafkaError._NOENT,  # where no partition of a topic has one
 )
 _DENIED = (KafkaError.TOPIC_AUTHORIZATION_FAILED, KafkaError.CLUSTER_AUTHORIZATION_FAILED)
 
@@ -80,24 +80,11 @@ class Cluster:
         self._admin = AdminClient(self._client)
 
     def check_reachable(self) -> str:
-        """Return the cluster's id. Raises StreamError when no broker answers."""
+        """Return the cluster's id. Raises AwayError when no broker answers, StreamError when they refuse the client."""
         try:
             return Reachability(self._config.kafka, "start").ask()
         except NoAnswerError as error:
-            raise StreamError(str(error)) from None
-
-    def await_reachable(self, stop: threading.Event, on_wait: Callable[[str], None]) -> str | None:
-        """Return the cluster's id once a broker answers, null where `stop` is set before.
-
-        `on_wait` gets a sentence for each time that none does. Raises StreamError where the settings are wrong.
-        """
-
-        def note(error: NoAnswerError) -> None:
-            if error.is_lasting:
-                raise StreamError(str(error)) from None
-            on_wait(str(error))
-
-        return Reachability(self._config.kafka, "start").ask_until_answered(stop, note)
+            raise (StreamError if error.is_lasting else AwayError)(str(error)) from None
 
     def ensure_source(self) -> int:
         """Return the number of partitions of the watched topic, asking the broker to create the offsets topic.
@@ -116,8 +103,14 @@ class Cluster:
         return partitions
 
     def _partitions(self, topic: str) -> int:
-        metadata = self._admin.list_topics(topic, timeout=REQUEST_SECONDS).topics.get(topic)
+        metadata = self._list_topics(topic).get(topic)
         return 0 if metadata is None or metadata.error is not None else len(metadata.partitions)
+
+    def _list_topics(self, *topic: str) -> dict[str, TopicMetadata]:
+        try:
+            return self._admin.list_topics(*topic, timeout=REQUEST_SECONDS).topics
+        except KafkaException as error:
+            raise AwayError(f"no broker tells which topics there are ({_text(error)})") from None
 
     def _look_up_coordinator(self) -> None:
         consumer = Consumer(groupless(self._client, "start"))
@@ -184,10 +177,11 @@ class Cluster:
                     return found
                 reason, may_come = "a partition has no leader", True
             except KafkaException as error:
-                reason, may_come = _text(error), error.args[0].code() in _NO_LEADER_YET
+                code = error.args[0].code()
+                reason, may_come = _text(error), code in _NO_LEADER_YET or code in UNREACHABLE
             # A topic made a moment ago has no leader yet.
             if not may_come or time.monotonic() >= deadline:
-                raise StreamError(
+                raise (AwayError if may_come else StreamError)(
                     f"cannot look up the ends of {partitions[0].topic} ({reason}); grant DESCRIBE on it "
                     "and check that every partition has a leader"
                 )
@@ -263,7 +257,7 @@ class Cluster:
         `notify` receives a sentence on each setting that is not as it should be. Raises StreamError naming what to
         create by hand, and what to mend where rows would be lost.
         """
-        existing = self._admin.list_topics(timeout=REQUEST_SECONDS).topics
+        existing = self._list_topics()
         own = own_topics(self._config)
         self._check_settings({name: topic for name, topic in own.items() if name in existing}, notify)
         missing = [self._new_topic(name, topic) for name, topic in own.items() if name not in existing]
@@ -310,7 +304,7 @@ class Cluster:
             error = _failure(created[topic.topic])
             if error is not None and error.code() != KafkaError.TOPIC_ALREADY_EXISTS:
                 command = own[topic.topic].create_command(self._config.topic_prefix)
-                raise StreamError(
+                raise (AwayError if error.code() in UNREACHABLE else StreamError)(
                     f"topic {topic.topic} is missing and could not be created ({error.str()}); create it: {command}"
                 )
         self._await_topics({topic.topic for topic in missing})
@@ -319,7 +313,7 @@ class Cluster:
         """Wait until brokers tell of topics made a moment ago; a little patience, for others may have made them."""
         deadline = time.monotonic() + REQUEST_SECONDS
         while time.monotonic() < deadline:
-            known = self._admin.list_topics(timeout=REQUEST_SECONDS).topics
+            known = self._list_topics()
             if all(name in known and known[name].partitions for name in names):
                 return
             time.sleep(0.1)
@@ -359,7 +353,7 @@ def _failure(future: Future[Any]) -> KafkaError | None:
 
 def _text(error: KafkaException) -> str:
     kafka_error: KafkaError = error.args[0]
-    return "timeout" if kafka_error.code() in _UNREACHABLE else str(kafka_error.str())
+    return "timeout" if kafka_error.code() in UNREACHABLE else str(kafka_error.str())
 
 
 def own_topics(config: StreamConfig) -> dict[str, Topic]:

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import threading
 import time
-from collections.abc import Callable
 from types import SimpleNamespace
 from typing import Any
 
@@ -12,7 +11,7 @@ import pytest
 
 from rebalance_contract import QueryStatus
 from rebalance_streaming.config import StreamConfig
-from rebalance_streaming.errors import StreamError
+from rebalance_streaming.errors import AwayError, StreamError
 from rebalance_streaming.spark import job
 
 
@@ -31,20 +30,31 @@ def test_bad_settings_are_told_at_once_and_before_anything_starts():
         assert part in str(error.value)
 
 
-def test_no_spark_is_started_while_no_broker_answers(monkeypatch: pytest.MonkeyPatch):
-    """It is said, each sentence once, and a stop is obeyed."""
-    stop, waits, said = threading.Event(), list[str | None](), list[str]()
+def test_no_spark_is_started_while_brokers_are_away(monkeypatch: pytest.MonkeyPatch):
+    """It is said, each sentence once, until it goes on or is stopped; whatever cannot get better ends it."""
+    monkeypatch.setattr(job, "_AWAY_SECONDS", 0.0)
+    answers: list[Exception | str] = []
 
-    def await_reachable(_: object, stop: threading.Event, on_wait: Callable[[str], None]) -> None:
-        for _ in range(2):
-            on_wait("nobody answers")
-        stop.set()
+    def look(*_: object) -> str:
+        answer = answers.pop(0)
+        if isinstance(answer, Exception):
+            raise answer
+        return answer
 
-    monkeypatch.setattr(job.Cluster, "await_reachable", await_reachable)
-    config = StreamConfig(kafka={"bootstrap.servers": "127.0.0.1:1"})
-    job.run(config, stop=stop, warn=said.append, on_wait=waits.append)
-    assert said == ["nobody answers"]
-    assert waits == ["nobody answers", "nobody answers", None]
+    monkeypatch.setattr(job, "_look_at_cluster", look)
+    waits, said, stop = list[str | None](), list[str](), threading.Event()
+    listeners = job._Listeners(said.append, said.append, lambda _: None, waits.append)
+    answers[:] = [AwayError("nobody answers"), AwayError("nobody answers"), AwayError("no leader"), "found"]
+    assert job._await_cluster(StreamConfig(), listeners, stop) == "found"
+    assert said == ["nobody answers", "no leader"]
+    assert waits == ["nobody answers", "nobody answers", "no leader", None]
+
+    answers[:] = [AwayError("nobody answers"), StreamError("not allowed")]
+    with pytest.raises(StreamError, match="not allowed"):
+        job._await_cluster(StreamConfig(), listeners, stop)
+
+    stop.set()
+    job.run(StreamConfig(), stop=stop)
 
 
 def test_nobody_follows_other_streams_where_spark_does_not_start(monkeypatch: pytest.MonkeyPatch):

@@ -12,7 +12,7 @@ from rebalance_kafka.follower import Record, UnreadError
 from rebalance_streaming import own_topics
 from rebalance_streaming.config import StreamConfig
 from rebalance_streaming.diagnosis.restoring import read_restored
-from rebalance_streaming.errors import StreamError
+from rebalance_streaming.errors import AwayError, StreamError
 from rebalance_streaming.ownership import read_statuses
 
 CONFIG = StreamConfig(kafka={"bootstrap.servers": "unused:9092"})
@@ -40,6 +40,19 @@ def test_a_part_of_the_rows_is_no_answer():
     assert next(rows).offset == 0
     with pytest.raises(StreamError, match=r"^t(-1 could not be read| cannot be read)"):
         next(rows)
+
+
+def test_only_brokers_that_are_away_are_waited_for(monkeypatch: pytest.MonkeyPatch):
+    """A right that is missing does not come by itself."""
+    for code, kind in ((KafkaError._TRANSPORT, AwayError), (KafkaError.TOPIC_AUTHORIZATION_FAILED, StreamError)):
+
+        def fail(*_: object, code: int = code, **__: object) -> None:
+            raise KafkaException(KafkaError(code))
+
+        monkeypatch.setattr(own_topics, "read_latest", fail)
+        with pytest.raises(StreamError) as error:
+            own_topics.read_latest_rows(CONFIG, ["t"], name="x")
+        assert type(error.value) is kind
 
 
 @pytest.mark.usefixtures("failing")

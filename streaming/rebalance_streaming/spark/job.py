@@ -7,6 +7,7 @@ transaction holds it up, by design, and holds up nothing else. *diagnosis* reads
 
 from __future__ import annotations
 
+import random
 import threading
 import time
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
@@ -21,13 +22,14 @@ from pyspark.sql.streaming.query import StreamingQuery
 
 import rebalance_contract as contract
 from rebalance_contract.epochs import RowWriter
+from rebalance_kafka.backoff import Backoff
 from rebalance_kafka.properties import java_properties, librdkafka_properties
 from rebalance_streaming.cluster import QUIET, Cluster, LogEnds
 from rebalance_streaming.config import StreamConfig
 from rebalance_streaming.detect.config import DetectConfig
 from rebalance_streaming.diagnosis.inputs import StatusReader
 from rebalance_streaming.diagnosis.process import DiagnosisError, DiagnosisProcess
-from rebalance_streaming.errors import StreamError
+from rebalance_streaming.errors import AwayError, StreamError
 from rebalance_streaming.ownership import QueryOwnership, read_statuses
 from rebalance_streaming.publisher import Publisher
 from rebalance_streaming.spark.activity import ACTIVITY
@@ -57,6 +59,8 @@ _NO_JVM = (Py4JError, ConnectionError)
 #: The queries that the diagnosis waits for.
 _INPUT_QUERIES = (MEMBERSHIP, ACTIVITY)
 _LOOK_SECONDS, _STATUS_SECONDS = 0.5, 2.0
+#: Between attempts to start while brokers are away: the first pause, and the longest.
+_AWAY_SECONDS, _LONGEST_AWAY_SECONDS = 1.0, 10.0
 #: The last statuses are worth no more: at the next start there are newer ones.
 _FLUSH_SECONDS, _STOP_SLACK_SECONDS = 2.0, 5.0
 #: The other stream waits for the end of a superseded one, whose running batches count for nobody.
@@ -118,7 +122,7 @@ def run(
     does. Raises StreamError when the stream cannot start or breaks.
     """
     stop, listeners = stop or threading.Event(), _Listeners(notify, warn or notify, on_look, on_wait)
-    found = _look_at_cluster(config, listeners, stop)
+    found = _await_cluster(config, listeners, stop)
     if found is None:
         return
     try:
@@ -155,32 +159,36 @@ def _session(
             spark.stop()
 
 
-def _await_brokers(cluster: Cluster, listeners: _Listeners, stop: threading.Event) -> str | None:
-    """Return the cluster's id once a broker answers, null where `stop` is set before: Spark is not started in vain."""
-    told: set[str] = set()
+def _await_cluster(config: StreamConfig, listeners: _Listeners, stop: threading.Event) -> _Found | None:
+    """Return what is found once brokers answer; null where `stop` is set before. Spark is not started in vain.
 
-    def note(text: str) -> None:
-        listeners.on_wait(text)
-        if text not in told:
-            told.add(text)
-            listeners.warn(text)
+    Raises StreamError as `_look_at_cluster` does.
+    """
+    told, backoff = set[str](), Backoff(_AWAY_SECONDS, _LONGEST_AWAY_SECONDS, random.random)
+    while not stop.is_set():
+        try:
+            found = _look_at_cluster(config, listeners)
+        except AwayError as error:
+            text = str(error)
+            listeners.on_wait(text)
+            if text not in told:
+                told.add(text)
+                listeners.warn(text)
+            stop.wait(backoff.fail())
+        else:
+            listeners.on_wait(None)
+            return found
+    return None
 
-    cluster_id = cluster.await_reachable(stop, note)
-    listeners.on_wait(None)
-    return cluster_id
 
-
-def _look_at_cluster(config: StreamConfig, listeners: _Listeners, stop: threading.Event) -> _Found | None:
+def _look_at_cluster(config: StreamConfig, listeners: _Listeners) -> _Found:
     """Check the settings, the brokers and the topics, and say as whom this process writes.
 
-    Brokers that do not answer are waited for; null: `stop` was set before. Raises StreamError where something is not as
-    the stream needs it.
+    Raises AwayError where brokers do not answer, StreamError where something is not as the stream needs it.
     """
     _raise_problems(config)
     cluster = Cluster(config)
-    cluster_id = _await_brokers(cluster, listeners, stop)
-    if cluster_id is None:
-        return None
+    cluster_id = cluster.check_reachable()
     if config.reads_log:
         cluster.ensure_source()
         cluster.check_readable(cluster.log_ends(config.source_topic))
