@@ -21,6 +21,8 @@ CONSUMED_TOTAL = "fetch_manager_records_consumed_total"
 COMMIT_RATE = "coordinator_commit_rate"
 COMMIT_TOTAL = "coordinator_commit_total"
 ASSIGNED = "coordinator_assigned_partitions"
+#: Since a rebalance ended; of librdkafka: since it last revoked or got partitions.
+REBALANCE_AGE = "coordinator_last_rebalance_seconds_ago"
 JOIN_RATE = "coordinator_join_rate"
 FAILED_REBALANCES = "coordinator_failed_rebalance_total"
 REVOKED_LATENCY = "coordinator_partition_revoked_latency_max"
@@ -34,7 +36,7 @@ CLIENT_VALUES = frozenset(
         *(HEARTBEAT_AGE, HEARTBEAT_RATE, HEARTBEAT_TOTAL, RESPONSE_MAX, ANY_RESPONSE_MAX, POLL_AGE, POLL_GAP_MAX),
         POLL_IDLE,
         *(FETCH_RATE, CONSUMED_RATE, CONSUMED_TOTAL, COMMIT_RATE, COMMIT_TOTAL, ASSIGNED, JOIN_RATE),
-        *(FAILED_REBALANCES, REVOKED_LATENCY, ASSIGNED_LATENCY),
+        *(FAILED_REBALANCES, REVOKED_LATENCY, ASSIGNED_LATENCY, REBALANCE_AGE),
     )
 )
 

@@ -8,7 +8,7 @@ from typing import Any
 import pytest
 
 from histories import MINUTE, SECOND, T0, member, packed, report
-from rebalance_contract.clients import FETCH_RATE, HEARTBEAT_AGE, HEARTBEAT_RATE, POLL_AGE
+from rebalance_contract.clients import FETCH_RATE, HEARTBEAT_AGE, HEARTBEAT_RATE, POLL_AGE, REBALANCE_AGE
 from rebalance_streaming.observed.clients import ClientHistory, Clients, Stretch
 from rebalance_streaming.observed.fingerprints import fingerprint
 from rebalance_streaming.observed.liveness import (
@@ -48,6 +48,7 @@ SEEN = Stretch(
     switches_per_second=None,
     reason=None,
     reason_before=None,
+    reason_is_new=False,
 )
 
 
@@ -61,6 +62,7 @@ UNANSWERED = (
     "Consumer group session timed out (in join-state steady) after 10004 ms without a successful response from the"
     " group coordinator (broker 1, last error was {})"
 )
+OVERRAN = "max.poll.interval.ms exceeded"
 ENDED = {"next_report_ms": None, "last_report_ms": LOST_MS - 9 * SECOND}
 
 
@@ -91,6 +93,18 @@ ENDED = {"next_report_ms": None, "last_report_ms": LOST_MS - 9 * SECOND}
         pytest.param({"stood_still_ms": 2_000, "beat_gap_ms": 9_000.0}, STARVED, id="a short stop"),
         # Reports that stopped.
         pytest.param(ENDED, GONE, id="no report again"),
+        pytest.param({**ENDED, "polled_ms": LOST_MS - 29_000.0}, GONE, id="ended, and the limit was over later"),
+        pytest.param(
+            {**ENDED, "restarted": True, "polled_ms": LOST_MS - 29_000.0},
+            RESTARTED,
+            id="dead for longer than its limit",
+        ),
+        pytest.param({**ENDED, "polled_ms": LOST_MS - 37_000.0}, NOT_POLLING, id="it reported when its limit was over"),
+        pytest.param(
+            {"last_report_ms": LOST_MS - 4_000, "same_process": True, "polled_ms": LOST_MS - 29_000.0},
+            NOT_POLLING,
+            id="it reported afterwards",
+        ),
         pytest.param({**ENDED, "restarted": True}, RESTARTED, id="ended and younger"),
         pytest.param({"last_report_ms": LOST_MS - 9 * SECOND}, PAUSED, id="missed reports, then went on"),
         pytest.param({"restarted": True}, RESTARTED, id="only younger"),
@@ -99,8 +113,9 @@ ENDED = {"next_report_ms": None, "last_report_ms": LOST_MS - 9 * SECOND}
         pytest.param({"undelivered": 3, "stood_still_ms": 4_000}, PAUSED, id="late because it stood still"),
         # librdkafka says so itself.
         pytest.param(
-            {"reason": "max.poll.interval.ms exceeded", "beat_gap_ms": 9_000.0}, NOT_POLLING, id="its own word"
+            {"reason": OVERRAN, "reason_is_new": True, "beat_gap_ms": 9_000.0}, NOT_POLLING, id="its own word"
         ),
+        pytest.param({**ENDED, "reason": OVERRAN}, GONE, id="a word about an earlier overrun"),
         pytest.param({"reason": "group rejoin", "beat_gap_ms": 9_000.0}, STARVED, id="another reason"),
         pytest.param({"reason": UNANSWERED.format("Success"), "beat_rate": 0.3}, UNREACHABLE, id="nobody answered"),
         pytest.param(
@@ -190,6 +205,31 @@ def test_a_rate_and_a_poll_age_are_a_stalled_poll():
     """Java's metrics: heartbeats at their rate, the last poll long ago."""
     values = [(at, {HEARTBEAT_RATE: 0.33, POLL_AGE: since(at, LOST_MS - 30_000)}) for at in ALL]
     assert read(known(*(told(at, each) for at, each in values))) == NOT_POLLING
+
+
+def overrun(at_ms: int, reason: str, rebalanced_ms: int) -> Report:
+    """Make a report of a client that says why it rebalanced last, and when."""
+    return told(at_ms, {HEARTBEAT_AGE: 1.0, REBALANCE_AGE: since(at_ms, rebalanced_ms)}, reason=reason)
+
+
+def test_a_poll_reason_is_about_the_rebalance_that_it_came_with():
+    """librdkafka keeps its word until it gives all partitions up again; a cooperative rebalance leaves it as it is."""
+    stale = [overrun(at, OVERRAN, LOST_MS - 2 * MINUTE) for at in BEFORE if at < LOST_MS - 9_000]
+    assert read(known(*stale)) == GONE
+    new = [overrun(at, OVERRAN if at >= LOST_MS else "group rejoin", LOST_MS) for at in ALL]
+    assert read(known(*new)) == NOT_POLLING
+    # One report in a session: that before it tells whether the word is new.
+    rare = [overrun(at, reason, at) for at, reason in ((LOST_MS - MINUTE, "group rejoin"), (LOST_MS - 9_000, OVERRAN))]
+    assert read(known(*rare)) == NOT_POLLING
+
+
+def test_the_same_poll_reason_again_is_told_by_its_age():
+    """An overrun after another one: librdkafka says the same word, and that it gave its partitions up just now."""
+    first_ms = LOST_MS - 2 * MINUTE
+    again = [overrun(at, OVERRAN, LOST_MS if at >= LOST_MS else first_ms) for at in ALL]
+    assert read(known(*again)) == NOT_POLLING
+    before = [overrun(at, OVERRAN, first_ms) for at in ALL]
+    assert read(known(*before)) == HEALTHY
 
 
 def test_a_fetch_rate_of_none_is_no_poll_time_out():

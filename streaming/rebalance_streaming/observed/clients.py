@@ -21,6 +21,7 @@ from rebalance_contract.clients import (
     HEARTBEAT_RATE,
     HEARTBEAT_TOTAL,
     POLL_AGE,
+    REBALANCE_AGE,
 )
 
 _KEPT = 180
@@ -31,6 +32,8 @@ _STATISTICS = "librdkafka_stats"
 #: A report is late when it takes longer than this to arrive, or when none came for so many intervals.
 _DELIVERY_MS, _LATE_REPORT = 1_000, 1.6
 _START_SLACK_MS = 3_000
+#: Whoever leaves gives its partitions up within this of it; ages are told by clocks of their own.
+_REBALANCED_MS = 1_000
 _DEFAULT_INTERVAL_MS = 5_000
 _LONGEST_PARTITION = 10
 _NO_FIGURES = ProcessFigures()
@@ -77,7 +80,9 @@ class Stretch:
     stretch. `poll_age_ms` is the largest age of a last poll, `polled_ms` when it surely polled last before it was lost,
     `fetches` whether it fetched at the end; null where nothing tells. `restarted`: a later report comes from a younger
     process; `same_process`: the next comes from the same. Rates are of the longest gap between reports. `reason` is why
-    it rebalanced last, as it says itself, `reason_before` what it said of that when the stretch began.
+    it rebalanced last, as it says itself, `reason_before` what it said of that when the stretch began. librdkafka says it
+    until it has another reason to give all partitions up: `reason_is_new` tells that it is about this stretch, because
+    another was told before, or because the client last gave partitions up when it was lost.
     """
 
     interval_ms: int
@@ -99,6 +104,7 @@ class Stretch:
     switches_per_second: float | None
     reason: str | None
     reason_before: str | None
+    reason_is_new: bool
 
 
 @dataclass(slots=True)
@@ -206,6 +212,9 @@ class ClientHistory:
         quiet, one, other = _longest_gap(touching)
         late_half = [each for each in inside if each.emitted_ms > lost_ms - length_ms // 2]
         next_ = after[0] if after else None
+        earlier = known[-len(inside) - 1] if len(known) > len(inside) else seen[0]
+        reason = next((each.reason for each in after[:3] if each.reason != known[-1].reason), None) or known[-1].reason
+        about = [each for each in (*seen, *after[:3]) if each.reason == reason]
         return Stretch(
             interval_ms=self.interval_ms,
             last_report_ms=known[-1].emitted_ms,
@@ -225,8 +234,9 @@ class ClientHistory:
             cpu_share=_per_second(one, other, "cpu_s"),
             switches_per_second=_per_second(one, other, "switches"),
             reason_before=seen[0].reason,
-            reason=next((each.reason for each in after[:3] if each.reason != known[-1].reason), None)
-            or known[-1].reason,
+            reason=reason,
+            reason_is_new=reason != earlier.reason
+            or any(_rebalanced_at(each, lost_ms if surely_ms is None else surely_ms, lost_ms) for each in about),
         )
 
     def _stood_still(self, reports: list[ClientReport], quiet_ms: int) -> int:
@@ -294,6 +304,12 @@ def _longest_gap(reports: list[ClientReport]) -> tuple[int, ClientReport | None,
     return max(
         ((b.emitted_ms - a.emitted_ms, a, b) for a, b in pairs), key=lambda each: each[0], default=(0, None, None)
     )
+
+
+def _rebalanced_at(report: ClientReport, from_ms: int, to_ms: int) -> bool:
+    """Whether a report says that its client gave partitions up, or got some, about when it was lost."""
+    age = report.values.get(REBALANCE_AGE)
+    return age is not None and from_ms - _REBALANCED_MS <= report.emitted_ms - age * 1000 <= to_ms + _REBALANCED_MS
 
 
 def _beat_gap(last: ClientReport, next_: ClientReport | None, lost_ms: int) -> float | None:

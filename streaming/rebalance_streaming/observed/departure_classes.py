@@ -10,6 +10,7 @@ from collections.abc import Iterator, Mapping
 from dataclasses import replace
 
 from rebalance_contract import CoordinatorAct, Evidence, EvidenceSource, GroupType, Rebalance
+from rebalance_streaming.observed.clients import Stretch
 from rebalance_streaming.observed.confidence import CERTAIN, HINT, PLAUSIBLE, STRONG, one_down
 from rebalance_streaming.observed.departures import (
     CLEAN,
@@ -32,8 +33,8 @@ from rebalance_streaming.observed.liveness import (
     RESTARTED,
     STARVED,
     UNREACHABLE,
-    is_poll_reason,
     is_unanswered,
+    said_unpolled,
 )
 from rebalance_streaming.observed.timeouts import by_life, by_own_leave, by_silence
 
@@ -133,7 +134,7 @@ def _impossible(of: Departure, rebalance: Rebalance) -> Iterator[tuple[str, str]
         yield SESSION_EXPIRED, "it left by its own request, as its coordinator wrote"
         yield FENCED, "it left by its own request, as its coordinator wrote"
     poll, session, seen = of.poll_ms, of.session_ms, of.stretch
-    own_word = seen is not None and is_poll_reason(seen.reason)
+    own_word = seen is not None and said_unpolled(seen)
     if not own_word and of.client.enforces_poll and poll and not _stood_inside_poll(of, poll):
         unpolled = None if seen is None or seen.polled_ms is None else of.latest_ms - seen.polled_ms
         if of.age_ms is not None and of.age_ms < poll - POLL_SLACK_MS:
@@ -214,9 +215,8 @@ def _by_reports(of: Departure) -> LikelyClasses | None:
         return None
     sure, words = _BY_LIVENESS[of.liveness]
     beat = "never" if seen.beat_gap_ms is None else f"{seconds(seen.beat_gap_ms)} before"
-    unpolled = 0 if seen.polled_ms is None else of.to_ms - seen.polled_ms
     text = {
-        NOT_POLLING: seen.reason or f"no poll for {seconds(unpolled)}, limit {seconds(of.poll_ms or 0)}",
+        NOT_POLLING: _unpolled_text(of, seen),
         STARVED: f"last heartbeat {beat}, session {seconds(of.session_ms)}; reports came on time",
         PAUSED: f"its reporting stood still for {seconds(seen.stood_still_ms)}",
         UNREACHABLE: seen.reason
@@ -226,8 +226,17 @@ def _by_reports(of: Departure) -> LikelyClasses | None:
     classes = (POLL_TIMEOUT,) if of.liveness == NOT_POLLING else (SESSION_EXPIRED,)
     span = (seen.last_report_ms, seen.next_report_ms or of.to_ms)
     # One report alone may be odd: it is not certain.
-    sure = sure if seen.witnesses + (seen.next_report_ms is not None) > 1 or seen.reason else min(sure, STRONG)
+    own_word = said_unpolled(seen) or is_unanswered(seen)
+    sure = sure if seen.witnesses + (seen.next_report_ms is not None) > 1 or own_word else min(sure, STRONG)
     return LikelyClasses(classes, sure, (observe(EvidenceSource.CLIENT_METRICS, of.liveness, text, words, span=span),))
+
+
+def _unpolled_text(of: Departure, seen: Stretch) -> str:
+    if seen.reason and said_unpolled(seen):
+        return seen.reason
+    if seen.polled_ms is None:
+        return f"its statistics waited for its next poll, for up to {seconds(seen.late_ms)}"
+    return f"no poll for {seconds(of.to_ms - seen.polled_ms)}, limit {seconds(of.poll_ms or 0)}"
 
 
 def _by_end(of: Departure) -> LikelyClasses | None:

@@ -81,6 +81,23 @@ class Lost:
         return self.unpolled_ms >= self.poll_ms - POLL_SLACK_MS
 
     @property
+    def outlived_polls(self) -> bool:
+        """Whether its poll limit was over when it was lost, and its process ran then: a dead one does not poll either.
+
+        It reported then, or afterwards, or so late that its session was not over, had it died with that report.
+        """
+        seen = self.seen
+        if not self.polls_ran_out or seen.polled_ms is None or not self.poll_ms:
+            return False
+        reported = seen.last_report_ms - seen.polled_ms >= self.poll_ms - POLL_SLACK_MS
+        return reported or seen.same_process or self.at_ms - seen.last_report_ms < self._least_end_ms
+
+    @property
+    def _least_end_ms(self) -> int:
+        """How long after its last report a member that dies is lost at least: its last heartbeat was before that."""
+        return self.session_ms - self.prints.heartbeat_ms
+
+    @property
     def beats_fresh(self) -> bool:
         """Whether its heartbeats are known to have gone on."""
         if self.beats_late:
@@ -95,14 +112,14 @@ class Lost:
         return self.seen.stood_still_ms >= max(0.3 * self.session_ms, 1_500) and not known_fresh
 
 
-def is_poll_reason(reason: str | None) -> bool:
-    """Whether a client said itself that it left because nobody polled."""
-    return (reason or "").startswith(_POLL_REASON)
+def said_unpolled(seen: Stretch) -> bool:
+    """Whether a client said itself, and not of a time before, that it left because nobody polled."""
+    return (seen.reason or "").startswith(_POLL_REASON) and seen.reason_is_new
 
 
 def read_liveness(lost: Lost, clients: Clients) -> str | None:
     """Return which cell of the matrix a lost client was in; null when its reports are too sparse to tell."""
-    if is_poll_reason(lost.seen.reason):
+    if said_unpolled(lost.seen):
         return NOT_POLLING
     return _by_delivery(lost) or _by_running(lost) or _by_silence(lost, clients) or _by_polls(lost)
 
@@ -140,7 +157,7 @@ def _by_running(lost: Lost) -> str | None:
         return RESTARTED if seen.restarted else PAUSED
     if lost.beats_late and (seen.witnesses or seen.next_report_ms is not None):
         return STARVED
-    return NOT_POLLING if lost.polls_ran_out else None
+    return NOT_POLLING if lost.outlived_polls else None
 
 
 def _by_silence(lost: Lost, clients: Clients) -> str | None:
