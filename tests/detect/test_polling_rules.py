@@ -25,6 +25,7 @@ from rebalance_streaming.detect.thresholds import Thresholds
 from rebalance_streaming.detect.verdict import Verdict
 from rebalance_streaming.observed.confidence import CERTAIN, HINT, PLAUSIBLE, STRONG
 from rebalance_streaming.observed.departures import CLEAN, POLL_TIMEOUT, SESSION_EXPIRED, UNKNOWN, Departure
+from rebalance_streaming.observed.liveness import GONE, RESTARTED
 from rebalance_streaming.wire.metrics.report import ClientConfig
 
 LOST_MS = T0 + 20 * MINUTE
@@ -127,6 +128,8 @@ def test_a_limit_that_nobody_told_has_no_number():
 # --- Static members ---
 
 STATIC = replace(B, group_instance_id="i", session_timeout_ms=45_000)
+LONG = replace(STATIC, session_timeout_ms=600_000)
+SHORT = replace(STATIC, session_timeout_ms=6_000, rebalance_timeout_ms=10_000)
 
 
 @pytest.mark.parametrize(
@@ -135,11 +138,24 @@ STATIC = replace(B, group_instance_id="i", session_timeout_ms=45_000)
         (STATIC, {"silence_ms": 345_000}, ("static_stalled_member", STRONG)),
         (STATIC, {"silence_ms": 345_000, "confidence": 0.6}, ("static_stalled_member", PLAUSIBLE)),
         (STATIC, {"silence_ms": 60_000}, None),
+        (LONG, {"silence_ms": 603_000}, None),
+        (LONG, {"silence_ms": 901_000}, ("static_stalled_member", STRONG)),
+        (SHORT, {"silence_ms": 7_000}, None),
+        (SHORT, {"silence_ms": 13_000}, None),
+        (SHORT, {"silence_ms": 16_000}, ("static_stalled_member", STRONG)),
+        (STATIC, {"silence_ms": 345_000, "liveness": GONE}, None),
+        (STATIC, {"silence_ms": 345_000, "liveness": RESTARTED}, None),
+        (replace(STATIC, client_id="kgo"), {"silence_ms": 345_000}, None),
         (STATIC, {"silence_ms": None}, None),
         (replace(STATIC, rebalance_timeout_ms=None), {"silence_ms": 345_000}, None),
         (B, {"silence_ms": 345_000}, None),
     ],
-    ids=["limit and session", "less sure", "its session alone", "no commit was due", "no limit", "dynamic"],
+    ids=[
+        *("limit and session", "less sure", "its session alone", "a session that is longer than its limit"),
+        *("the limit and a long session", "short limits, its session", "its session and a commit interval"),
+        *("short limits, both", "its process ended", "another process", "a client without a limit"),
+        *("no commit was due", "no limit", "dynamic"),
+    ],
 )
 def test_a_static_member_that_stops_polling_says_no_good_bye(
     who: Member, changes: dict[str, Any], expected: tuple[str, float] | None
@@ -149,8 +165,9 @@ def test_a_static_member_that_stops_polling_says_no_good_bye(
     found = asked(static_stall, episode(of), of)
     assert said(found) == expected
     if found is not None:
-        assert found.started_at_ms == LOST_MS - 345_000
-        assert "i (/host-b) stopped polling and kept its partitions for 345 s" in found.summary
+        silence_ms = changes["silence_ms"]
+        assert found.started_at_ms == LOST_MS - silence_ms
+        assert "i (/host-b) stopped polling and kept its partitions for " in found.summary
 
 
 # --- Who held up a rebalance ---

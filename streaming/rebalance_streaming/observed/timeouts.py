@@ -20,11 +20,14 @@ from rebalance_streaming.observed.departures import (
 )
 from rebalance_streaming.observed.evidence import observe, seconds
 from rebalance_streaming.observed.fingerprints import AIOKAFKA, LIBRDKAFKA
+from rebalance_streaming.observed.liveness import GONE, RESTARTED
 
 #: A commit interval longer than this is no part of a timeout.
 _LONGEST_GAP_MS = 15_000
 #: A client notices late that max.poll.interval has passed (measured: up to 3.8 s).
 _LATE_LEAVE_MS = 4_500
+#: A silence that is a timeout is shorter than it by this at most, and beside a commit interval longer by that.
+_EARLY_MS, _LATE_MS = 1_500, 3_000
 #: A session that ran out shows within this of its end.
 _LIFE_SLACK_MS = 2_500
 #: Most notice within this, and a session that happens to run out just then is the less likely one.
@@ -66,12 +69,12 @@ def _classes_of(of: Departure, silence: int) -> tuple[str, ...]:
     """
     session, poll, slack = of.session_ms, of.poll_ms if of.client.enforces_poll else None, (of.to_ms - of.from_ms) // 2
     gap = _commit_gap_ms(of)
-    as_poll = poll is not None and poll - 1_500 - slack <= silence <= poll + gap + _LATE_LEAVE_MS + slack
+    as_poll = poll is not None and poll - _EARLY_MS - slack <= silence <= poll + gap + _LATE_LEAVE_MS + slack
     # A commit renews a classic session; one of KIP-848 runs from the last heartbeat.
     beat = 0 if of.member.session_timeout_ms else of.client.heartbeat_ms + 1_000
     expires = max(session - TIMER_SLACK_MS - beat, session // 2)
     longest = silence + max(0, of.latest_ms - (of.from_ms + of.to_ms) // 2)
-    as_session = longest >= expires and silence <= session + gap + 3_000 + slack
+    as_session = longest >= expires and silence <= session + gap + _LATE_MS + slack
     if as_poll and as_session:
         nearer = poll is not None and abs(silence - poll) < abs(silence - session - gap // 2)
         nearer_poll = nearer and not of.client.is_guessed
@@ -176,6 +179,20 @@ def _overran(of: Departure) -> tuple[Evidence, ...] | None:
     # Whoever closes has worked until then: its commits went on as they did.
     ended = of.rhythm.gap_ms is not None and silence > _BROKEN_RHYTHM * of.rhythm.gap_ms
     return _silence_evidence(of) if ended and _limit_may_be_over(of) else None
+
+
+def kept_place_without_polls(of: Departure) -> bool:
+    """Whether a static member was silent for its poll limit and its session: it stood still, and its client ran.
+
+    Such a client says no good-bye at its limit and sends no heartbeat from then on (F11), so that its session begins to
+    run out there. One that died, or was away, is silent for its session alone, and its reports end with it. What was
+    polled last is committed up to an interval later.
+    """
+    if of.member.group_instance_id is None or of.silence_ms is None or not of.poll_ms or not of.client.enforces_poll:
+        return False
+    gap, slack = _commit_gap_ms(of), (of.to_ms - of.from_ms) // 2
+    both, alone = of.poll_ms + of.session_ms - gap - _EARLY_MS - slack, of.session_ms + gap + _LATE_MS + slack
+    return of.silence_ms >= max(both, alone) and of.liveness not in (GONE, RESTARTED)
 
 
 def _left_at_its_limit(of: Departure) -> Evidence | None:

@@ -34,6 +34,7 @@ from rebalance_streaming.observed.departure_times import awaited_evidence
 from rebalance_streaming.observed.departures import CLEAN, POLL_TIMEOUT, SESSION_EXPIRED, UNKNOWN, Departure, slot_of
 from rebalance_streaming.observed.fingerprints import LIBRDKAFKA, fingerprint, poll_limit_ms
 from rebalance_streaming.observed.history import places
+from rebalance_streaming.observed.timeouts import kept_place_without_polls
 
 #: A client that usually commits this often does so inside poll(), every auto.commit.interval (5 s).
 _AUTO_COMMIT_MS = 10_000
@@ -91,8 +92,8 @@ def _held_barrier(episode: Episode, departure: Departure, barrier: Barrier | Non
 
 def static_stall(episode: Episode, _time: JudgingTime, departure: Departure) -> Verdict | None:
     """A static member says no good-bye when it stops polling; it is out at max.poll.interval plus session (F11)."""
-    member, poll, silence = departure.member, departure.poll_ms, departure.silence_ms
-    if member.group_instance_id is None or poll is None or silence is None or silence < poll:
+    silence = departure.silence_ms
+    if silence is None or not kept_place_without_polls(departure):
         return None
     return say_lost(
         "static_stalled_member.lost",

@@ -32,6 +32,7 @@ from rebalance_streaming.observed.clients import ClientHistory
 from rebalance_streaming.observed.confidence import CERTAIN, HINT, PLAUSIBLE, STRONG
 from rebalance_streaming.observed.departures import SESSION_EXPIRED, session_of
 from rebalance_streaming.observed.history import partition_names, places
+from rebalance_streaming.observed.timeouts import kept_place_without_polls
 
 #: Causes of a lost member that stood still, and was not away.
 _UNPOLLED = with_trait("unpolled")
@@ -68,7 +69,7 @@ def _absence(look: GroupView, past: ExplainedDeparture) -> int | None:
     Of one that was not seen to expire nothing tells whether it was away or stood still.
     """
     departure = past.departure
-    if past.rule in _UNPOLLED or departure.likely != SESSION_EXPIRED or _is_stall(past):
+    if past.rule in _UNPOLLED or departure.likely != SESSION_EXPIRED or kept_place_without_polls(departure):
         return None
     back_ms = came_back_ms(look, past)
     if past.member.group_instance_id is None or back_ms is None or back_ms <= past.left_ms:
@@ -102,7 +103,7 @@ def static_member_ghost(look: GroupView, time: JudgingTime) -> Iterator[Verdict]
     yield from (verdict for each in look.members if (verdict := _gone_unseen(look, time, each)) is not None)
     horizon = look.thresholds.stay_ms + look.thresholds.resolve_after_ms
     for past in recent_past(look, time, horizon):
-        expired = past.departure.likely == SESSION_EXPIRED and not _is_stall(past)
+        expired = past.departure.likely == SESSION_EXPIRED and not kept_place_without_polls(past.departure)
         waited = time.lasted(past.left_ms, look.thresholds.stay_ms)
         if past.member.group_instance_id is not None and expired and waited and came_back_ms(look, past) is None:
             yield _gone_for_good(past)
@@ -177,12 +178,6 @@ def static_stalled_member(look: GroupView, time: JudgingTime) -> Iterator[Verdic
             verdict = _stalled_by_barrier(look, time, member, barrier)
         if verdict is not None:
             yield verdict
-
-
-def _is_stall(past: ExplainedDeparture) -> bool:
-    """Whether a static member was silent for its poll interval and its session: it stood still before it was lost."""
-    silence, poll = past.departure.silence_ms, past.departure.poll_ms
-    return silence is not None and poll is not None and silence >= poll + past.departure.session_ms - _SLACK_MS
 
 
 def _stalled_by_report(look: GroupView, time: JudgingTime, member: Member) -> Verdict | None:
