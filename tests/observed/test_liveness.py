@@ -209,7 +209,8 @@ def test_a_rate_and_a_poll_age_are_a_stalled_poll():
 
 def overrun(at_ms: int, reason: str, rebalanced_ms: int) -> Report:
     """Make a report of a client that says why it rebalanced last, and when."""
-    return told(at_ms, {HEARTBEAT_AGE: 1.0, REBALANCE_AGE: since(at_ms, rebalanced_ms)}, reason=reason)
+    values: dict[str, float | None] = {HEARTBEAT_AGE: 1.0, REBALANCE_AGE: since(at_ms, rebalanced_ms)}
+    return told(at_ms, values, reason=reason, process_start_ms=T0)
 
 
 def test_a_poll_reason_is_about_the_rebalance_that_it_came_with():
@@ -228,6 +229,10 @@ def test_the_same_poll_reason_again_is_told_by_its_age():
     first_ms = LOST_MS - 2 * MINUTE
     again = [overrun(at, OVERRAN, LOST_MS if at >= LOST_MS else first_ms) for at in ALL]
     assert read(known(*again)) == NOT_POLLING
+    # What was made before the next poll is reported with it, and until the poll after that.
+    old, new = {HEARTBEAT_AGE: 1.0, REBALANCE_AGE: 9.0}, {HEARTBEAT_AGE: 1.0, REBALANCE_AGE: 0.5}
+    late = [told(at, new if at >= LOST_MS + 2_000 else old, reason=OVERRAN, process_start_ms=T0) for at in ALL]
+    assert read(known(*late)) == NOT_POLLING
     before = [overrun(at, OVERRAN, first_ms) for at in ALL]
     assert read(known(*before)) == HEALTHY
 

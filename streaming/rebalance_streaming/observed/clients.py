@@ -32,7 +32,7 @@ _STATISTICS = "librdkafka_stats"
 #: A report is late when it takes longer than this to arrive, or when none came for so many intervals.
 _DELIVERY_MS, _LATE_REPORT = 1_000, 1.6
 _START_SLACK_MS = 3_000
-#: Whoever leaves gives its partitions up within this of it; ages are told by clocks of their own.
+#: Whoever leaves gives its partitions up within this of it.
 _REBALANCED_MS = 1_000
 _DEFAULT_INTERVAL_MS = 5_000
 _LONGEST_PARTITION = 10
@@ -80,9 +80,9 @@ class Stretch:
     stretch. `poll_age_ms` is the largest age of a last poll, `polled_ms` when it surely polled last before it was lost,
     `fetches` whether it fetched at the end; null where nothing tells. `restarted`: a later report comes from a younger
     process; `same_process`: the next comes from the same. Rates are of the longest gap between reports. `reason` is why
-    it rebalanced last, as it says itself, `reason_before` what it said of that when the stretch began. librdkafka says it
-    until it has another reason to give all partitions up: `reason_is_new` tells that it is about this stretch, because
-    another was told before, or because the client last gave partitions up when it was lost.
+    it rebalanced last, as it says itself, `reason_before` what it said of that when the stretch began. librdkafka says
+    it until it has another reason to give all partitions up: `reason_is_new` tells that it is about this stretch,
+    because another was told before, or because the client gave partitions up anew when it was lost.
     """
 
     interval_ms: int
@@ -214,7 +214,8 @@ class ClientHistory:
         next_ = after[0] if after else None
         earlier = known[-len(inside) - 1] if len(known) > len(inside) else seen[0]
         reason = next((each.reason for each in after[:3] if each.reason != known[-1].reason), None) or known[-1].reason
-        about = [each for each in (*seen, *after[:3]) if each.reason == reason]
+        same_process = bool(after) and self._is_same_process(known[-1], after[0])
+        since_ms = lost_ms if surely_ms is None else surely_ms
         return Stretch(
             interval_ms=self.interval_ms,
             last_report_ms=known[-1].emitted_ms,
@@ -230,13 +231,13 @@ class ClientHistory:
             polled_ms=_polled_ms([*known[-60:], *after[:1]], lost_ms if surely_ms is None else surely_ms),
             fetches=next((each.fetch_rate > 0 for each in reversed(seen) if each.fetch_rate is not None), None),
             restarted=_restarted(touching, after),
-            same_process=bool(after) and self._is_same_process(known[-1], after[0]),
+            same_process=same_process,
             cpu_share=_per_second(one, other, "cpu_s"),
             switches_per_second=_per_second(one, other, "switches"),
             reason_before=seen[0].reason,
             reason=reason,
             reason_is_new=reason != earlier.reason
-            or any(_rebalanced_at(each, lost_ms if surely_ms is None else surely_ms, lost_ms) for each in about),
+            or (same_process and _rebalanced_anew([known[-1], *after[:3]], reason, since_ms, lost_ms)),
         )
 
     def _stood_still(self, reports: list[ClientReport], quiet_ms: int) -> int:
@@ -306,10 +307,20 @@ def _longest_gap(reports: list[ClientReport]) -> tuple[int, ClientReport | None,
     )
 
 
-def _rebalanced_at(report: ClientReport, from_ms: int, to_ms: int) -> bool:
-    """Whether a report says that its client gave partitions up, or got some, about when it was lost."""
-    age = report.values.get(REBALANCE_AGE)
-    return age is not None and from_ms - _REBALANCED_MS <= report.emitted_ms - age * 1000 <= to_ms + _REBALANCED_MS
+def _rebalanced_anew(reports: list[ClientReport], reason: str | None, from_ms: int, to_ms: int) -> bool:
+    """Whether reports after a loss say that the client gave its partitions up anew, and give this reason for it.
+
+    Statistics may be reported later than they were made: an age that is less than before tells it, or one that leads
+    back to the loss.
+    """
+    for before, after in itertools.pairwise(reports):
+        was, age = before.values.get(REBALANCE_AGE), after.values.get(REBALANCE_AGE)
+        if age is None or after.reason != reason:
+            continue
+        anew_ms = after.emitted_ms - age * 1000
+        if (was is not None and age < was) or from_ms - _REBALANCED_MS <= anew_ms <= to_ms + _REBALANCED_MS:
+            return True
+    return False
 
 
 def _beat_gap(last: ClientReport, next_: ClientReport | None, lost_ms: int) -> float | None:
