@@ -27,8 +27,10 @@ from rebalance_streaming.observed.departed_members import find_departures
 from rebalance_streaming.observed.departures import (
     CLEAN,
     POLL_TIMEOUT,
+    REMOVED_BY_ADMIN,
     SESSION_EXPIRED,
     UNKNOWN,
+    UNSYNCED,
     Departure,
 )
 from rebalance_streaming.observed.history import GroupHistory
@@ -72,8 +74,14 @@ def left(**changes: Any) -> Rebalance:
         (Act.LEFT, OVER, POLL_TIMEOUT),
         (Act.LEFT, "worker poll timeout has expired", POLL_TIMEOUT),
         (Act.LEFT, "the consumer is being closed", CLEAN),
-        (Act.LEFT, "member was removed by an admin", CLEAN),
+        (Act.LEFT, "the consumer unsubscribed from all topics", CLEAN),
+        (Act.LEFT, "taking too long to read the log", CLEAN),
+        (Act.LEFT, "member was removed by an admin", REMOVED_BY_ADMIN),
+        (Act.LEFT, "member was removed by an admin: bad pod", REMOVED_BY_ADMIN),
         (Act.EVICTED, None, POLL_TIMEOUT),
+        (Act.EVICTED, "the classic member failed to join within the rebalance timeout", POLL_TIMEOUT),
+        (Act.EVICTED, "did not send its sync request in time", UNSYNCED),
+        (Act.EVICTED, "the member failed to sync within timeout", UNSYNCED),
     ],
 )
 def test_what_the_coordinator_decided_is_certain(act: Act, reason: str | None, expected: str, silence_ms: int):
@@ -85,6 +93,30 @@ def test_what_the_coordinator_decided_is_certain(act: Act, reason: str | None, e
     assert (found.classes, found.confidence) == ((expected,), CERTAIN)
     assert (found.from_ms, found.to_ms) == (at_ms, at_ms)
     assert [each.source for each in found.evidence] == [EvidenceSource.BROKER_LOG]
+
+
+@pytest.mark.parametrize(
+    ("reason", "rule"),
+    [
+        ("the consumer is being closed", "it said itself that it goes"),
+        (OVER, "it said itself that it goes"),
+        ("member was removed by an admin", "somebody asked for its removal"),
+        ("the consumer unsubscribed from all topics", "its application unsubscribed"),
+    ],
+)
+def test_the_evidence_of_a_leave_says_whose_wish_it_was(reason: str, rule: str):
+    """Nobody that is removed said that it goes."""
+    found = judged(left(), [wrote(LOST_MS, Act.LEFT, member_id="b-1", reason=reason)])
+    assert [each.rule for each in found.evidence] == [rule]
+
+
+def test_kafka_streams_removes_its_own_static_members_as_it_closes():
+    """KafkaStreams.close(CloseOptions) asks the admin API for it; anybody else's removal is no leave in order."""
+    who = replace(B, client_id="app-1f-StreamThread-1-consumer")
+    line = wrote(LOST_MS, Act.LEFT, member_id="b-1", reason="member was removed by an admin")
+    for instance, expected in (("app-1", CLEAN), (None, REMOVED_BY_ADMIN)):
+        member_ = replace(who, group_instance_id=instance)
+        assert judged(lost(LOST_MS, member_, [STAYS, member_]), [line]).likely == expected
 
 
 def test_a_leave_without_a_reason_was_no_session_that_ran_out():

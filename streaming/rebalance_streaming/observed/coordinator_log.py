@@ -24,9 +24,20 @@ _RELEASED_MS = 100
 _EXITS = frozenset(
     (CoordinatorAct.EXPIRED, CoordinatorAct.LEFT, CoordinatorAct.AWAY, CoordinatorAct.EVICTED, CoordinatorAct.FENCED)
 )
-#: Clients' words for a poll limit that passed (Java's AbstractCoordinator.handlePollTimeoutExpiry; Connect's
-#: WorkerCoordinator.handlePollTimeoutExpiry), in a part that both have.
-_POLL_TIMEOUT = "poll timeout has expired"
+#: What a client, or who removed it, gave as the reason of a leave (KIP-800) may mean: its poll limit passed; an
+#: administrator's request; it has no subscription any more, or reads on before it joins again, and its process runs.
+UNPOLLED, REMOVED, UNSUBSCRIBED, BEHIND = "unpolled", "removed", "unsubscribed", "behind"
+#: By a part that all versions have. AbstractCoordinator.handlePollTimeoutExpiry and Connect's WorkerCoordinator;
+#: KafkaAdminClient.removeMembersFromConsumerGroup, which puts it before a reason of its caller's; KafkaConsumer's
+#: unsubscribe; Connect's DistributedHerder.readConfigToEnd. Whoever says anything else, or nothing, goes in order.
+_LEAVES: Mapping[str, str] = {
+    "poll timeout has expired": UNPOLLED,
+    "member was removed by an admin": REMOVED,
+    "the consumer unsubscribed from all topics": UNSUBSCRIBED,
+    "taking too long to read the log": BEHIND,
+}
+#: In the coordinators' own reasons for evictions: it joined, and did not ask for its assignment.
+_NOT_SYNCED = ("did not send its sync request", "failed to sync")
 
 
 @dataclass(frozen=True, slots=True)
@@ -58,15 +69,23 @@ class Exit:
     in_barrier: bool
 
     @property
-    def over_poll_limit(self) -> bool:
-        """Whether the client said that it left because its poll limit had passed."""
-        return self.act == CoordinatorAct.LEFT and _POLL_TIMEOUT in (self.reason or "")
+    def meaning(self) -> str | None:
+        """What the reason of a leave means beside a leave in order; null for that, and where no reason was given."""
+        if self.act != CoordinatorAct.LEFT or self.reason is None:
+            return None
+        return next((meaning for words, meaning in _LEAVES.items() if words in (self.reason or "")), None)
+
+    @property
+    def is_unsynced(self) -> bool:
+        """Whether it was removed because it did not ask for its assignment after it had joined."""
+        return self.act == CoordinatorAct.EVICTED and any(words in (self.reason or "") for words in _NOT_SYNCED)
 
     def evidence(self) -> Evidence:
         """Return the coordinator's line as an observation."""
         said = "no reason given" if self.reason is None else self.reason
         text = said if self.act in (CoordinatorAct.LEFT, CoordinatorAct.FENCED) else self.reason or _SAID[self.act]
-        return Evidence(EvidenceSource.BROKER_LOG, self.act, text, _RULES[self.act])
+        rule = _UNSYNCED if self.is_unsynced else _RULES_OF_LEAVES.get(self.meaning or "", _RULES[self.act])
+        return Evidence(EvidenceSource.BROKER_LOG, self.act, text, rule)
 
 
 _SAID: Mapping[str, str] = {
@@ -81,6 +100,12 @@ _RULES: Mapping[str, str] = {
     CoordinatorAct.EVICTED: "it sent heartbeats and did not join",
     CoordinatorAct.FENCED: "removed by the coordinator",
 }
+_RULES_OF_LEAVES: Mapping[str, str] = {
+    REMOVED: "somebody asked for its removal",
+    UNSUBSCRIBED: "its application unsubscribed",
+    BEHIND: "it reads on before it joins again",
+}
+_UNSYNCED = "it joined and did not ask for its assignment"
 
 
 @dataclass(frozen=True, slots=True)

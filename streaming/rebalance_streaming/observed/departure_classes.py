@@ -12,17 +12,21 @@ from dataclasses import replace
 from rebalance_contract import CoordinatorAct, Evidence, EvidenceSource, GroupType, Rebalance
 from rebalance_streaming.observed.clients import Stretch
 from rebalance_streaming.observed.confidence import CERTAIN, HINT, PLAUSIBLE, STRONG, one_down
+from rebalance_streaming.observed.coordinator_log import REMOVED, UNPOLLED
 from rebalance_streaming.observed.departures import (
     CLEAN,
     FENCED,
     POLL_TIMEOUT,
+    REMOVED_BY_ADMIN,
     SESSION_EXPIRED,
     TIMER_SLACK_MS,
     UNKNOWN,
+    UNSYNCED,
     Departure,
     LikelyClasses,
 )
 from rebalance_streaming.observed.evidence import MODERATE, observe, seconds, strength_of, weigh
+from rebalance_streaming.observed.fingerprints import is_closed_by_admin
 from rebalance_streaming.observed.liveness import (
     ALIVE,
     GONE,
@@ -48,6 +52,8 @@ _DECIDED = {
     CoordinatorAct.FENCED: FENCED,
     CoordinatorAct.AWAY: CLEAN,
 }
+#: What the reason of a leave says, as classes; any other is that of a leave in order.
+_BY_REASON = {UNPOLLED: POLL_TIMEOUT, REMOVED: REMOVED_BY_ADMIN}
 #: How sure a cell of the liveness matrix is, and what it means.
 _BY_LIVENESS = {
     NOT_POLLING: (CERTAIN, "heartbeats went on, polls did not"),
@@ -189,7 +195,10 @@ def _decided(of: Departure) -> str | None:
     if of.told is None or (of.told.act == CoordinatorAct.LEFT and of.told.reason is None):
         return None
     if of.told.act == CoordinatorAct.LEFT:
-        return POLL_TIMEOUT if of.told.over_poll_limit else CLEAN
+        by_design = of.told.meaning == REMOVED and is_closed_by_admin(of.member)
+        return CLEAN if by_design else _BY_REASON.get(of.told.meaning or "", CLEAN)
+    if of.told.is_unsynced:
+        return UNSYNCED
     return _DECIDED[CoordinatorAct(of.told.act)]
 
 

@@ -13,16 +13,18 @@ from rebalance_contract import USUAL_SESSION_MS, Evidence, Member
 from rebalance_streaming.groups.identity import client_stem
 from rebalance_streaming.observed.clients import Stretch
 from rebalance_streaming.observed.confidence import HINT
-from rebalance_streaming.observed.coordinator_log import Exit
+from rebalance_streaming.observed.coordinator_log import BEHIND, UNSUBSCRIBED, Exit
 from rebalance_streaming.observed.fingerprints import Fingerprint, poll_limit_ms
 from rebalance_streaming.observed.liveness import ALIVE, HEALTHY
 from rebalance_streaming.observed.progress import Rhythm
 
-POLL_TIMEOUT, SESSION_EXPIRED, CLEAN, FENCED, UNKNOWN = (
+POLL_TIMEOUT, SESSION_EXPIRED, CLEAN, FENCED, UNSYNCED, REMOVED_BY_ADMIN, UNKNOWN = (
     "poll_timeout_leave",
     "session_expired",
     "clean_leave",
     "fenced",
+    "sync_evicted",
+    "admin_removed",
     "unknown",
 )
 
@@ -89,6 +91,14 @@ class Departure:
         seen = self.stretch
         told = self.liveness in (HEALTHY, ALIVE) or (seen is not None and seen.same_process and not seen.restarted)
         return told or self.kept_id
+
+    @property
+    def went_on(self) -> bool:
+        """Whether its process is known to have gone on after it left in order: by a report of that process afterwards,
+        by its id, or as it said itself."""
+        said = self.told is not None and self.told.meaning in (UNSUBSCRIBED, BEHIND)
+        seen = self.stretch
+        return said or self.kept_id or (seen is not None and seen.same_process and not seen.restarted)
 
     @property
     def kept_id(self) -> bool:

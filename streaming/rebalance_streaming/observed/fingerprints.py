@@ -60,6 +60,8 @@ def parse_version(version: str | None) -> tuple[int, ...]:
     return tuple(int(part) for part in found.group().split(".")) if found else ()
 
 
+#: In the client ids that Kafka Streams gives its consumers (StreamThread.getConsumerClientId).
+STREAM_THREAD = "-StreamThread-"
 _BY_CLIENT_ID = (
     (re.compile(r"kafka-python-(\d[\w.]*)"), KAFKA_PYTHON),
     (re.compile(r"aiokafka-(\d[\w.]*)"), AIOKAFKA),
@@ -67,7 +69,7 @@ _BY_CLIENT_ID = (
     (re.compile(r"sarama()$"), SARAMA),
     (re.compile(r"kgo()$"), FRANZ_GO),
     (re.compile(r"kafkajs()$"), KAFKAJS),
-    (re.compile(r".+-StreamThread-\d+-consumer()$"), JAVA),
+    (re.compile(rf".+{STREAM_THREAD}\d+-consumer()$"), JAVA),
     (re.compile(r"consumer-.+-\d+()$"), JAVA),
     (re.compile(r"consumer-\d+()$"), JAVA),
 )
@@ -135,6 +137,14 @@ def _guessed(found: Fingerprint, member: Member, assignor: str | None) -> Finger
 def poll_limit_ms(member: Member, prints: Fingerprint) -> int | None:
     """Return max.poll.interval as a member's records carry it; null for aiokafka, whose records repeat its session."""
     return None if prints.library == AIOKAFKA and not prints.is_guessed else member.rebalance_timeout_ms
+
+
+def is_closed_by_admin(member: Member) -> bool:
+    """Whether a member is one of Kafka Streams that its own application has removed as it closes.
+
+    KafkaStreams.close(CloseOptions) does that for static members through the admin API.
+    """
+    return member.group_instance_id is not None and STREAM_THREAD in member.client_id
 
 
 def _library(member: Member, client: ClientHistory | None, assignor: str | None) -> tuple[str | None, str | None]:

@@ -27,6 +27,7 @@ from rebalance_streaming.detect.judging_time import JudgingTime
 from rebalance_streaming.detect.verdict import MOST_MEMBERS, Verdict, subject_of
 from rebalance_streaming.detect.wording import say
 from rebalance_streaming.observed.confidence import CERTAIN, HINT, PLAUSIBLE, STRONG
+from rebalance_streaming.observed.coordinator_log import UNSUBSCRIBED
 from rebalance_streaming.observed.departures import CLEAN, COMMIT_GAP_MS, Departure
 from rebalance_streaming.observed.evidence import seconds
 from rebalance_streaming.observed.history import places
@@ -92,6 +93,23 @@ def subscription_change(episode: Episode, _time: JudgingTime) -> Verdict | None:
         member=new,
         changes=what or "its pattern",
         topics=what or str(new.topic_regex),
+    )
+
+
+def unsubscribed(episode: Episode, _time: JudgingTime) -> Verdict | None:
+    """Members gave up all their topics, or have some again: their processes went on."""
+    gone = list(episode.departures) or [each.returned_from.departure for each in episode.arrivals if each.returned_from]
+    if not gone or (not episode.departures and len(gone) < len(episode.arrivals)):
+        return None
+    if any(each.told is None or each.told.meaning != UNSUBSCRIBED for each in gone):
+        return None
+    return say(
+        "subscription_change.unsubscribed",
+        episode.rebalance.started_before_ms,
+        subject_of(*(each.member for each in gone[:MOST_MEMBERS])),
+        evidence=tuple(evidence for each in gone[:5] for evidence in each.evidence),
+        member=gone[0].member,
+        again=not episode.departures,
     )
 
 
@@ -247,15 +265,16 @@ def _surely_in_order(left: Sequence[Departure]) -> float:
 
 def restart(episode: Episode, _time: JudgingTime) -> Verdict | None:
     """An instance left in order and came back: part of a deploy, of which this may be the only one."""
-    left = [each for each in episode.departures if each.likely == CLEAN and each.back_as is not None]
+    gone = [each for each in episode.departures if each.likely == CLEAN and not each.went_on]
+    left = [each for each in gone if each.back_as is not None]
     back = [(each.member, each.returned_from.departure) for each in episode.arrivals if each.returned_from is not None]
-    back = [(member, gone) for member, gone in back if gone.likely == CLEAN]
+    back = [(member, of) for member, of in back if of.likely == CLEAN and not of.went_on]
     members = [*(each.member for each in left), *(member for member, _ in back)]
     if not members or len(left) < len(episode.departures):
         return None
     away = [each.back_ms - each.to_ms for each in left if each.back_ms is not None]
     text = f"back after {seconds(max(0, *away))}" if away else "came back under a new id"
-    sure = _surely_in_order((*left, *(gone for _, gone in back)))
+    sure = _surely_in_order((*left, *(of for _, of in back)))
     return say(
         "rolling_deploy.restart",
         episode.rebalance.started_before_ms,
@@ -306,9 +325,9 @@ def called_within(episode: Episode, time: JudgingTime) -> Iterator[tuple[int, Ve
 
 
 def return_after_loss(episode: Episode, _time: JudgingTime) -> Verdict | None:
-    """A member is back that was lost: whatever lost it caused this rebalance, too."""
+    """A member is back that was lost, or whose process ran on: whatever it left for caused this rebalance, too."""
     back = [(each.member, each.returned_from) for each in episode.arrivals if each.returned_from is not None]
-    lost = [(member, past) for member, past in back if past.departure.likely != CLEAN]
+    lost = [(member, past) for member, past in back if past.departure.likely != CLEAN or past.departure.went_on]
     if not lost or (len(lost) < len(episode.arrivals) and len(back) < len(episode.arrivals)):
         return None
     member, past = lost[0]
@@ -347,6 +366,7 @@ def not_understood(rebalance: Rebalance) -> Verdict:
 BENIGN_RULES: tuple[BenignRule, ...] = (
     protocol_migration,
     subscription_change,
+    unsubscribed,
     rack_change,
     topic_metadata_change,
     aftermath,

@@ -33,12 +33,11 @@ from rebalance_streaming.observed.departures import (
 )
 from rebalance_streaming.observed.evidence import DECISIVE, MODERATE, observe, seconds
 from rebalance_streaming.observed.evidence import STRONG as STRONG_EVIDENCE
+from rebalance_streaming.observed.fingerprints import STREAM_THREAD
 from rebalance_streaming.observed.history import GroupHistory, partition_names
 from rebalance_streaming.observed.liveness import ALIVE, GONE, HEALTHY, PAUSED, RESTARTED, STARVED, UNREACHABLE
 from rebalance_streaming.observed.timeouts import may_have_overrun
 
-#: In the client ids that Kafka Streams gives its consumers (StreamThread.getConsumerClientId).
-_STREAM_THREAD = "-StreamThread-"
 #: Whoever was lost is taken for dead when it is away so many times longer than those that came back.
 _AWAY_AGAIN = 1.5
 #: What a process reports that has not ended.
@@ -102,7 +101,7 @@ def _ended_with_barrier(episode: Episode, departure: Departure) -> bool:
 def _closed_by_design(departure: Departure) -> Verdict | None:
     """Kafka Streams closes without leaving (internal.leave.group.on.close): what is back was started again."""
     away_ms = None if departure.back_ms is None else departure.back_ms - departure.to_ms
-    if _STREAM_THREAD not in departure.member.client_id or departure.likely != SESSION_EXPIRED:
+    if STREAM_THREAD not in departure.member.client_id or departure.likely != SESSION_EXPIRED:
         return None
     if away_ms is None or away_ms <= THAW_MS or departure.liveness in _ALIVE:
         return None

@@ -27,6 +27,7 @@ from rebalance_streaming.detect.rules.heartbeats import (
 )
 from rebalance_streaming.detect.rules.kip848 import explain_fenced
 from rebalance_streaming.detect.rules.polling import barrier_holder, poll_overrun, static_stall
+from rebalance_streaming.detect.rules.told import ran_on, removed, unsynced
 from rebalance_streaming.detect.verdict import Verdict
 from rebalance_streaming.observed.confidence import HINT
 from rebalance_streaming.observed.departures import CLEAN, FENCED, POLL_TIMEOUT, SESSION_EXPIRED, Departure
@@ -83,6 +84,9 @@ def fenced(episode: Episode, _time: JudgingTime, departure: Departure) -> Verdic
 
 LOSS_RULES: tuple[LossRule, ...] = (
     fenced,
+    removed,
+    unsynced,
+    ran_on,
     barrier_holder,
     static_stall,
     poll_overrun,

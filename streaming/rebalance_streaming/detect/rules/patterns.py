@@ -248,6 +248,8 @@ def _deploy(look: GroupView, left: list[ExplainedDeparture]) -> Verdict | None:
     first_ms, last_ms = left[0].left_ms, left[-1].left_ms
     if last_ms - first_ms > window or any(each.rule not in _DEPLOY_RULES for each in left):
         return None
+    if any(each.departure.went_on for each in left):
+        return None
     rebalances = [
         each
         for each in look.history.since_ms(first_ms - window // 10)

@@ -1,0 +1,54 @@
+"""Members of whose going the coordinator, or the process itself, tells what no timeout does.
+
+Somebody had one removed; one joined and did not ask for its assignment; one went and its process ran on.
+"""
+
+from __future__ import annotations
+
+from rebalance_streaming.detect.episode import Episode
+from rebalance_streaming.detect.judging_time import JudgingTime
+from rebalance_streaming.detect.rules.circumstances import say_lost
+from rebalance_streaming.detect.verdict import Verdict
+from rebalance_streaming.observed.coordinator_log import BEHIND, UNSUBSCRIBED
+from rebalance_streaming.observed.departures import CLEAN, REMOVED_BY_ADMIN, UNSYNCED, Departure
+
+
+def removed(episode: Episode, _time: JudgingTime, departure: Departure) -> Verdict | None:
+    """An administrator's request removed it (KIP-345): who asked for that, and why, is in no source."""
+    if departure.likely != REMOVED_BY_ADMIN:
+        return None
+    began_ms = episode.rebalance.started_before_ms
+    return say_lost("undetermined.removed", departure, began_ms, missing=(), returned=departure.back_as is not None)
+
+
+def unsynced(episode: Episode, _time: JudgingTime, departure: Departure) -> Verdict | None:
+    """It joined, sent heartbeats, and did not send its SyncGroup within the rebalance timeout (KAFKA-12890).
+
+    The leader sends the assignment with it, for which all others wait. Whoever leads stays leader as long as it is a
+    member.
+    """
+    if departure.likely != UNSYNCED:
+        return None
+    before = episode.history.before(episode.rebalance)
+    leads = before is not None and before.leader == departure.member.member_id
+    limit = max((each.rebalance_timeout_ms or 0 for each in episode.rebalance.members_before), default=0)
+    return say_lost(
+        "assignor_slow_or_failing.unsynced" if leads else "undetermined.unsynced",
+        departure,
+        departure.to_ms - limit,
+        missing=(),
+        limit=limit or None,
+    )
+
+
+def ran_on(episode: Episode, _time: JudgingTime, departure: Departure) -> Verdict | None:
+    """It left in order, and its process went on: it was not restarted."""
+    if departure.likely != CLEAN or not departure.went_on:
+        return None
+    meaning, began_ms = None if departure.told is None else departure.told.meaning, episode.rebalance.started_before_ms
+    if meaning == BEHIND:
+        return say_lost("undetermined.behind", departure, began_ms, missing=())
+    if meaning == UNSUBSCRIBED or departure.back_as is None:
+        return None  # a change of its subscription, or of the number of members
+    away = None if departure.back_ms is None else departure.back_ms - departure.to_ms
+    return say_lost("undetermined.rejoined", departure, began_ms, missing=(), away=away)

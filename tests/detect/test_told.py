@@ -1,0 +1,96 @@
+"""Members of whose going a coordinator's line, or their own process, tells what no timeout does."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import pytest
+
+from detect.looks import asked
+from detect.losing import AGAIN, LOST_MS, STAYS, B, back, left
+from histories import MINUTE, SECOND, T0, Event, history, pulse, rebalance, report
+from rebalance_contract import CoordinatorAct as Act
+from rebalance_contract import CoordinatorEvent, Rebalance
+from rebalance_streaming.detect.episode import EpisodeContext, ExplainedDeparture, look_at
+from rebalance_streaming.detect.judging_time import JudgingTime
+from rebalance_streaming.detect.rank import explain
+from rebalance_streaming.detect.thresholds import Thresholds
+from rebalance_streaming.detect.verdict import Verdict
+
+WORKS = list(pulse(T0, LOST_MS, [2, 3]))
+CLOSED, UNSUBSCRIBED = "the consumer is being closed", "the consumer unsubscribed from all topics"
+ADMIN, READS_ON = "member was removed by an admin", "taking too long to read the log"
+UNSYNCED = "did not send its sync request in time"
+
+
+def told(of: Rebalance, reason: str | None, *events: Event, act: Act = Act.LEFT, after_ms: int = MINUTE) -> Verdict:
+    """Return the primary cause of a rebalance, of whose lost member a coordinator wrote this."""
+    known = history(*WORKS, *events, of)
+    known.coordinator_log.take([CoordinatorEvent(LOST_MS - 900, act, member_id="b-1", reason=reason)])
+    now = JudgingTime(LOST_MS + after_ms)
+    return asked(explain, look_at(known, of, Thresholds(), now, EpisodeContext()))[0]
+
+
+def reports(*, start_again_ms: int | None = None) -> list[Event]:
+    """Let a member's process report until it is back: the same one, or one until it left and another since then."""
+    told: dict[str, Any] = {"interval_ms": 2_000, "process_start_ms": T0 - MINUTE}
+    anew = told if start_again_ms is None else told | {"process_start_ms": start_again_ms}
+    back_ms = LOST_MS + 4 * SECOND
+    first = range(LOST_MS - MINUTE, back_ms if start_again_ms is None else LOST_MS, 2 * SECOND)
+    then = range(back_ms, LOST_MS + MINUTE, 2 * SECOND)
+    return [*(report(at, B, **told) for at in first), *(report(at, AGAIN, **anew) for at in then)]
+
+
+SOON = back(after_ms=4 * SECOND)
+
+
+@pytest.mark.parametrize(
+    ("reason", "events", "rule", "words"),
+    [
+        (CLOSED, (SOON,), "rolling_deploy", "was restarted in order"),
+        (UNSUBSCRIBED, (SOON,), "subscription_change", "unsubscribed from all topics"),
+        (UNSUBSCRIBED, (), "subscription_change", "unsubscribed from all topics"),
+        (ADMIN, (SOON,), "undetermined", "removed by an administrator's request and joined again"),
+        (ADMIN, (), "undetermined", "removed by an administrator's request;"),
+        (READS_ON, (SOON,), "undetermined", "left to read its configuration on"),
+        (CLOSED, (SOON, *reports()), "undetermined", "from the same process"),
+        (None, (SOON, *reports()), "undetermined", "from the same process"),
+        (CLOSED, (SOON, *reports(start_again_ms=LOST_MS + 2 * SECOND)), "rolling_deploy", "was restarted in order"),
+        (CLOSED, (), "scale_in", "they left in order"),
+    ],
+    ids=[
+        *("closed and back", "unsubscribed and back", "unsubscribed", "removed and back", "removed", "reads on"),
+        *("closed and made anew", "the same, without a reason", "another process", "closed for good"),
+    ],
+)
+def test_only_another_process_is_a_restart(reason: str | None, events: tuple[Event, ...], rule: str, words: str):
+    """What a leave's reason says, and whether the same process reports before and after, decides."""
+    found = told(left(), reason, *events, after_ms=10 * MINUTE)
+    assert found.rule == rule
+    assert words in found.summary
+
+
+@pytest.mark.parametrize(
+    ("leader", "rule", "words"),
+    [("b-1", "assignor_slow_or_failing", "sent no assignment"), ("a-1", "undetermined", "did not ask for its")],
+)
+def test_who_did_not_sync_had_joined(leader: str, rule: str, words: str):
+    """It polled, or it had not joined: of the leader, all others wait for its assignment (KAFKA-12890)."""
+    formed = rebalance(LOST_MS - 10 * MINUTE, [], [STAYS, B], leader=leader)
+    found = told(left(), UNSYNCED, formed, act=Act.EVICTED)
+    assert (found.rule, "poll_overrun") == (rule, next(each.rule for each in found.alternatives if each.impossible))
+    assert words in found.summary
+    assert "max.poll.records" not in {each.parameter for each in found.advice}
+
+
+def test_a_return_of_a_process_that_ran_on_has_the_cause_of_its_leave():
+    """The second rebalance is the other half of the first: no restart either."""
+    gone = left()
+    known = history(*WORKS, *reports(), gone, SOON)
+    now = JudgingTime(LOST_MS + 10 * MINUTE)
+    of = look_at(known, gone, Thresholds(), now, EpisodeContext())
+    first, (departure,) = asked(explain, of)[0], of.departures
+    past = ExplainedDeparture(first.rule, first.confidence, departure.to_ms, B, departure, gone.rebalance_id)
+    second = asked(explain, look_at(known, SOON, Thresholds(), now, EpisodeContext((past,))))[0]
+    assert (first.rule, second.rule) == ("undetermined", "undetermined")
+    assert "came back" in second.summary
