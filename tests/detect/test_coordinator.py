@@ -313,17 +313,40 @@ def test_an_offsets_partition_that_cannot_store(events: list[Event], expected: t
     assert all(each.missing for each in found)
 
 
-@pytest.mark.parametrize("trigger", [CoordinatorTrigger.STORE_FAILED, CoordinatorTrigger.JOIN])
-def test_an_assignment_that_its_coordinator_could_not_store_is_the_cause(trigger: CoordinatorTrigger):
-    """It wrote so itself; whoever is lost meanwhile is lost for that."""
+LOADED = CoordinatorEvent(NOW - 61 * SECOND, CoordinatorAct.LOADED, broker=2)
+
+
+@pytest.mark.parametrize(
+    ("trigger", "error", "others", "expected"),
+    [
+        (CoordinatorTrigger.STORE_FAILED, "COORDINATOR_NOT_AVAILABLE", (), ("offsets_topic_unhealthy", CERTAIN)),
+        (CoordinatorTrigger.STORE_FAILED, None, (), ("offsets_topic_unhealthy", STRONG)),
+        (CoordinatorTrigger.STORE_FAILED, "UNKNOWN_SERVER_ERROR", (), ("offsets_topic_unhealthy", STRONG)),
+        (CoordinatorTrigger.STORE_FAILED, "NOT_COORDINATOR", (), ("coordinator_failover", STRONG)),
+        (CoordinatorTrigger.STORE_FAILED, "NOT_COORDINATOR", (LOADED,), ("coordinator_failover", PLAUSIBLE)),
+        (CoordinatorTrigger.STORE_FAILED, None, (LOADED,), ("coordinator_failover", PLAUSIBLE)),
+        (CoordinatorTrigger.STORE_FAILED, "COORDINATOR_NOT_AVAILABLE", (LOADED,), ("offsets_topic_unhealthy", CERTAIN)),
+        (CoordinatorTrigger.JOIN, None, (), ("undetermined", HINT)),
+    ],
+    ids=[
+        *("no replicas", "a version that names none", "too large", "another broker's", "the same, and it was seen"),
+        *("none named, and a move was seen", "no replicas after a move", "another reason"),
+    ],
+)
+def test_an_assignment_that_its_coordinator_could_not_store_is_the_cause(
+    trigger: CoordinatorTrigger, error: str | None, others: tuple[CoordinatorEvent, ...], expected: tuple[str, float]
+):
+    """It wrote so itself, and its error says for what reason; whoever is lost meanwhile is lost for that."""
     gone = rebalance(NOW - MINUTE, [A, B], [A], took_ms=20 * SECOND)
     known = history(picture(T0, A, B), gone)
-    began = CoordinatorEvent(NOW - 50 * SECOND, CoordinatorAct.PREPARING, trigger=trigger)
-    known.coordinator_log.take([began])
+    began = CoordinatorEvent(NOW - 50 * SECOND, CoordinatorAct.PREPARING, trigger=trigger, reason=error)
+    known.coordinator_log.take([*others, began])
     of = look_at(known, gone, Thresholds(), JudgingTime(NOW), EpisodeContext())
-    first, *_ = explain(of, JudgingTime(NOW))
-    assert (first.rule == "offsets_topic_unhealthy") == (trigger == CoordinatorTrigger.STORE_FAILED)
-    assert first.confidence == (CERTAIN if first.rule == "offsets_topic_unhealthy" else first.confidence)
+    first, *rest = explain(of, JudgingTime(NOW))
+    assert (first.rule, first.confidence) == expected
+    assert first.rule not in {each.rule for each in rest}
+    advised = {each.parameter for each in first.advice}
+    assert ("max.message.bytes" in advised) == (error == "UNKNOWN_SERVER_ERROR")
 
 
 # --- Everywhere ---

@@ -33,8 +33,9 @@ def explain(episode: Episode, time: JudgingTime) -> tuple[Verdict, ...]:
     if standstill is not None:
         # What is reported of each member is what came of it.
         known = losses = []
-    of_coordinator = (find_store_failure(episode), None if _is_sure(known) else failover or standstill)
-    ranked = [each for each in of_coordinator if each is not None]
+    unstored = find_store_failure(episode, failover)
+    moved = None if _is_sure(known) or (failover is not None and unstored is failover) else failover or standstill
+    ranked = [each for each in (unstored, moved) if each is not None]
     ranked += known
     if not known and barrier is not None:
         ranked.append(barrier)

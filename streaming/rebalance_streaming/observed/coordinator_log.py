@@ -109,6 +109,14 @@ _UNSYNCED = "it joined and did not ask for its assignment"
 
 
 @dataclass(frozen=True, slots=True)
+class StoreFailure:
+    """That a coordinator could not store an assignment, and its error; null where its version names none."""
+
+    at_ms: int
+    error: str | None
+
+
+@dataclass(frozen=True, slots=True)
 class GroupLoad:
     """That a broker loaded the group. `before` wrote of it until then; null: not known."""
 
@@ -165,11 +173,12 @@ class CoordinatorLog:
                 return None
         return None
 
-    def store_failed_at(self, rebalance: Rebalance) -> int | None:
-        """Return when the coordinator first wrote that it could not store an assignment of a rebalance; null: never."""
+    def store_failure(self, rebalance: Rebalance) -> StoreFailure | None:
+        """Return that the coordinator first wrote that it could not store an assignment of a rebalance; null: never."""
         until_ms = rebalance.last_known_ms + _SAME_MS
         begun = self._preparing(rebalance.started_before_ms - _SAME_MS, until_ms)
-        return next((each.at_ms for each in begun if each.trigger == CoordinatorTrigger.STORE_FAILED), None)
+        failed = (each for each in begun if each.trigger == CoordinatorTrigger.STORE_FAILED)
+        return next((StoreFailure(each.at_ms, each.reason) for each in failed), None)
 
     def loads(self) -> tuple[GroupLoad, ...]:
         """Return when brokers wrote that they loaded the group from the log, oldest first."""

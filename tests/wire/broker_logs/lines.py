@@ -189,7 +189,7 @@ LINES: list[tuple[str, str, CoordinatorEvent]] = [
         java(
             f"{PREPARING} PreparingRebalance with old generation 2 (reason: Error NOT_ENOUGH_REPLICAS when storing group assignmentduring SyncGroup (member: {A}).)."
         ),
-        event(Act.PREPARING, generation=2, trigger=Trigger.STORE_FAILED),
+        event(Act.PREPARING, generation=2, trigger=Trigger.STORE_FAILED, member_id=A, reason="NOT_ENOUGH_REPLICAS"),
     ),
     (
         "4.3.1",

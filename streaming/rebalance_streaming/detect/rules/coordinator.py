@@ -50,6 +50,10 @@ _THAW_MS = 1_000
 _HOPS, _HOPPING_MS = 2, 30_000
 _ABORTED = 2
 _LEAST_HOSTS, _LEAST_COORDINATORS = 2, 2
+#: Errors of storing an assignment, as coordinators put what the log answers (GroupMetadataManager,
+#: CoordinatorOperationExceptionHelper) or as it is: the partition is another broker's, or its record is too large.
+_NOT_LEADING = frozenset({"NOT_COORDINATOR", "NOT_LEADER_OR_FOLLOWER"})
+_TOO_LARGE = frozenset({"UNKNOWN_SERVER_ERROR", "MESSAGE_TOO_LARGE", "RECORD_LIST_TOO_LARGE", "INVALID_FETCH_SIZE"})
 
 
 def coordinator_stuck_rebalance(look: GroupView, time: JudgingTime) -> Iterator[Verdict]:
@@ -258,10 +262,21 @@ def offsets_topic_unhealthy(look: GroupView, time: JudgingTime) -> Iterator[Verd
     )
 
 
-def find_store_failure(episode: Episode) -> Verdict | None:
-    """Return that an assignment of a rebalance could not be stored, as its coordinator wrote; null if it did not."""
-    failed_ms = episode.history.coordinator_log.store_failed_at(episode.rebalance)
-    return None if failed_ms is None else say("offsets_topic_unhealthy.told", failed_ms)
+def find_store_failure(episode: Episode, moved: Verdict | None) -> Verdict | None:
+    """Return why an assignment of a rebalance could not be stored, as its coordinator wrote; null if it did not.
+
+    `moved` is the failover that the rebalance followed. A coordinator that is none any more has another one after it,
+    whatever else tells of that; where it names no error, a failover is the likelier reason.
+    """
+    failure = episode.history.coordinator_log.store_failure(episode.rebalance)
+    if failure is None:
+        return None
+    if failure.error in _NOT_LEADING or (failure.error is None and moved is not None):
+        return moved or say("coordinator_failover.told", failure.at_ms, error=failure.error)
+    if failure.error in _TOO_LARGE:
+        return say("offsets_topic_unhealthy.too_large", failure.at_ms, error=failure.error)
+    sure = CERTAIN if failure.error is not None else STRONG
+    return say("offsets_topic_unhealthy.told", failure.at_ms, confidence=sure, error=failure.error)
 
 
 def _lost_rounds(rebalance: Rebalance) -> bool:

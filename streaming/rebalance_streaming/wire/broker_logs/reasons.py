@@ -19,7 +19,10 @@ LONGEST_REASON = 300
 
 @dataclass(frozen=True, slots=True)
 class StatedReason:
-    """`member_id`: the member named, null where several are, or none. `text`: see `CoordinatorEvent.reason`."""
+    """`member_id`: the member named, null where several are, or none. `text`: see `CoordinatorEvent.reason`.
+
+    Of an assignment that could not be stored the text is the error, null up to 2.x, where the coordinator names none.
+    """
 
     trigger: CoordinatorTrigger
     member_id: str | None = None
@@ -55,6 +58,11 @@ _REASONS: tuple[tuple[CoordinatorTrigger, Template], ...] = tuple(
         (CoordinatorTrigger.OVER_CAPACITY, "freshly-loaded group"),
         # doSyncGroup; classicGroupSyncToClassicGroup
         (CoordinatorTrigger.STORE_FAILED, "error when storing group assignment during SyncGroup (member: {member})"),
+        # KIP-848's coordinator leaves out a space; its errors are those of appendGroupMetadataErrorToResponseError
+        (
+            CoordinatorTrigger.STORE_FAILED,
+            "error {error} when storing group assignmentduring SyncGroup (member: {member})",
+        ),
         (CoordinatorTrigger.STORE_FAILED, "error {error} when storing group assignment"),
         # convertToClassicGroup
         (CoordinatorTrigger.DOWNGRADE, "downgrade group"),
@@ -70,7 +78,7 @@ def read_reason(text: str) -> StatedReason:
         values = words.match(lowered)
         if values is not None:
             member = values.get("member") or _only(values.get("members"))
-            return StatedReason(trigger, member, client_reason(told) if asked else None)
+            return StatedReason(trigger, member, client_reason(told) if asked else values.get("error"))
     return StatedReason(CoordinatorTrigger.OTHER, None, text[:LONGEST_REASON])
 
 
