@@ -15,7 +15,8 @@ class CoordinatorEvent:
     `at_ms` is the line's own time, the broker's clock; `exact`: it has one to the millisecond, else it is that of who
     shipped the line, or a whole second. `generation` is the one before for `preparing`, the new one otherwise, and the
     group epoch of KIP-848. `member_id` is the member that did it or that it happened to, of `preparing` the one that
-    set it off where it names one, of `assigned` the leader; `replaced_id` the id that a static member had before.
+    set it off where it names one, of `assigned` the leader; `replaced_id` the id that a static member had before,
+    of `refused` and `fenced` the member that has the instance id.
     `members` counts the group's. `trigger` is reported by `preparing` only. `reason`: what the client gave as its own
     (KIP-800), or the coordinator where it has words of its own; null: none. `broker` wrote the line; null: it does not
     say.

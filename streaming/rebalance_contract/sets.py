@@ -165,7 +165,9 @@ class CoordinatorAct(StrEnum):
     `preparing` begins a classic rebalance, `stabilised` ends its join phase, `assigned` its sync phase (of KIP-848: the
     target assignment is computed). `expired`: no heartbeat in a session; `evicted`: did not join or sync in time;
     `fenced`: did not give up partitions in time, or another has its instance id; `away`: a static member of KIP-848
-    that said it will return; `replaced`: a static member has a new member id; `untaken`: nobody joined in time.
+    that said it will return; `replaced`: a static member has a new member id; `untaken`: nobody joined in time;
+    `refused`: may not join, because a member that has not left has its instance id; `unassigned`: no target assignment
+    could be computed for an epoch.
     """
 
     PREPARING = "preparing"
@@ -183,6 +185,8 @@ class CoordinatorAct(StrEnum):
     EVICTED = "evicted"
     FENCED = "fenced"
     REPLACED = "replaced"
+    REFUSED = "refused"
+    UNASSIGNED = "unassigned"
     LOADED = "loaded"
     UNLOADED = "unloaded"
     DELETED = "deleted"

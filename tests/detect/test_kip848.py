@@ -11,7 +11,16 @@ import pytest
 from detect.looks import asked, look
 from detect.standing_histories import replayed
 from histories import HOUR, MINUTE, SECOND, T0, Event, commits, history, member, picture, probe, rebalance, report
-from rebalance_contract import Generation, GroupSnapshot, Member, Rebalance, Severity
+from rebalance_contract import (
+    CoordinatorAct,
+    CoordinatorEvent,
+    EvidenceSource,
+    Generation,
+    GroupSnapshot,
+    Member,
+    Rebalance,
+    Severity,
+)
 from rebalance_contract.clients import POLL_AGE
 from rebalance_streaming.detect.episode import Episode
 from rebalance_streaming.detect.rules.kip848 import (
@@ -196,6 +205,21 @@ def test_a_target_that_does_not_come(since_s: int, changes: dict[str, Any], fire
     known = history(group(stable("a-1", 0), **{**described, **changes}), change)
     found = list(asked(assigning_stuck, look(known, NOW)))
     assert [each.started_at_ms for each in found] == ([at_ms] if fires else [])
+
+
+@pytest.mark.parametrize("epoch", [5, 4])
+def test_a_coordinator_that_could_not_compute_the_target_says_so(epoch: int):
+    """Its line about this epoch leaves only one of two reasons; one about an epoch before is of no use."""
+    change = raised(NOW - 20 * SECOND)
+    described: dict[str, Any] = {"generation": 5, "assignment_epoch": 4, "last_rebalance_id": change.rebalance_id}
+    known = history(group(stable("a-1", 0), **described), change)
+    line = CoordinatorEvent(NOW - 15 * SECOND, CoordinatorAct.UNASSIGNED, generation=epoch, reason="it broke")
+    known.coordinator_log.take([line])
+    (found,) = asked(assigning_stuck, look(known, NOW))
+    told = [each.value for each in found.evidence if each.source == EvidenceSource.BROKER_LOG]
+    assert (told, "no member asks" in found.summary, bool(found.missing)) == (
+        (["it broke"], False, False) if epoch == 5 else ([], True, True)
+    )
 
 
 def test_an_empty_group_needs_no_target():

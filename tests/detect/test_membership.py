@@ -26,7 +26,15 @@ from histories import (
     rebalance_id,
     report,
 )
-from rebalance_contract import Member, Replacement, Severity
+from rebalance_contract import (
+    CoordinatorAct,
+    CoordinatorEvent,
+    EvidenceSource,
+    GroupType,
+    Member,
+    Replacement,
+    Severity,
+)
 from rebalance_contract.clients import POLL_AGE
 from rebalance_streaming.detect.episode import ExplainedDeparture
 from rebalance_streaming.detect.rules.membership import (
@@ -132,6 +140,41 @@ def test_both_sides_of_a_conflict_are_named():
     (found,) = asked(static_id_conflict, look(known, NOW))
     sides = [(each.member_id, each.client_id, each.host) for each in found.subject.members]
     assert sides == [("ia-1", "app", "h2"), ("ia-2", None, "h1")]
+
+
+def refused(*seconds_ago: int, owner: str = "ia-1") -> list[CoordinatorEvent]:
+    """Let a coordinator of KIP-848 write that it refused joins under the name of a member."""
+    told = {"member_id": "ia-9", "instance_id": "ia", "replaced_id": owner}
+    return [CoordinatorEvent(NOW - each * SECOND, CoordinatorAct.REFUSED, **told) for each in seconds_ago]
+
+
+@pytest.mark.parametrize(
+    ("lines", "expected"),
+    [
+        (refused(80), CERTAIN),
+        (refused(80, 40, 1), CERTAIN),
+        (refused(60, 1), None),
+        (refused(80, owner="ia-0"), None),
+        (refused(11 * 60), None),
+        ([], None),
+    ],
+    ids=["a session ago", "again and again", "its ghost may be there", "an owner that is gone", "long ago", "never"],
+)
+def test_who_is_refused_for_longer_than_a_session_meets_another_that_lives(
+    lines: list[CoordinatorEvent], expected: float | None
+):
+    """A process that was killed is refused until its own ghost is removed, and no longer."""
+    owner = replace(SA, member_id="ia-1", session_timeout_ms=None)
+    known = history(picture(T0, owner, SB, type=GroupType.CONSUMER))
+    known.coordinator_log.take(lines)
+    found = list(asked(static_id_conflict, look(known, NOW)))
+    assert [each.confidence for each in found] == ([] if expected is None else [expected])
+    for each in found:
+        assert [m.member_id for m in each.subject.members] == ["ia-1", "ia-9"]
+        assert "the one that came later is refused" in each.summary
+        assert [e.value for e in each.evidence if e.source == EvidenceSource.BROKER_LOG] == [
+            f"{len(lines)} times, the id is ia-1's"
+        ]
 
 
 def test_old_replacements_are_history():

@@ -27,6 +27,8 @@ _WORDS = {
     CoordinatorAct.EVICTED: "is removed: did not join in time",
     CoordinatorAct.FENCED: "is fenced",
     CoordinatorAct.REPLACED: "replaces another member id",
+    CoordinatorAct.REFUSED: "may not join: another member has its instance id",
+    CoordinatorAct.UNASSIGNED: "could not compute a target assignment",
     CoordinatorAct.LOADED: "a broker becomes coordinator",
     CoordinatorAct.UNLOADED: "a broker is coordinator no more",
     CoordinatorAct.DELETED: "the group is gone",

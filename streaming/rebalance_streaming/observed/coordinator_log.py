@@ -207,6 +207,19 @@ class CoordinatorLog:
                 return Exit(each.at_ms, each.act, each.reason, self._in_barrier(events, place))
         return None
 
+    def refusals(self, instance_id: str, from_ms: int) -> tuple[CoordinatorEvent, ...]:
+        """Return the joins since a time that were refused because a member had their instance id, oldest first."""
+        events = (each for each in self._between(from_ms, self._latest_ms()) if each.act == CoordinatorAct.REFUSED)
+        return tuple(each for each in events if each.instance_id == instance_id)
+
+    def failed_target(self, epoch: int) -> CoordinatorEvent | None:
+        """Return that no target assignment could be computed for a group epoch, written last; null: no line tells."""
+        failed = (each for each in reversed(self._events) if each.act == CoordinatorAct.UNASSIGNED)
+        return next((each for each in failed if each.generation == epoch), None)
+
+    def _latest_ms(self) -> int:
+        return self._events[-1].at_ms if self._events else 0
+
     def was_added_at_once(self, member_id: str) -> bool:
         """Whether a member got its id and its place with one request, as by JoinGroup before version 4 (KIP-394).
 

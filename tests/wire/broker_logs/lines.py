@@ -503,6 +503,17 @@ LINES += [
                 reason="another member has its instance id",
             ),
         ),
+        (
+            java(
+                "[GroupId g] Static member m2 with instance id i cannot join the group because the instance id is owned "
+                "by member m1."
+            ),
+            event(Act.REFUSED, member_id="m2", instance_id="i", replaced_id="m1"),
+        ),
+        (
+            java("[GroupId g] Failed to compute a new target assignment for epoch 5: it broke."),
+            event(Act.UNASSIGNED, generation=5, reason="it broke"),
+        ),
         (java("[GroupId g][MemberId m] Member joins the streams group."), event(Act.JOINED, member_id="m")),
         (
             java("[GroupId g] Streams member m fenced from the group because the member session expired."),

@@ -135,8 +135,16 @@ def assigning_stuck(look: GroupView, time: JudgingTime) -> Iterator[Verdict]:
         return
     since = _unassigned_since(look)
     if since is not None and time.outlasted(since, look.thresholds.assigning_ms):
-        epoch, target = picture.generation, str(picture.assignment_epoch)
-        yield say("assigning_stuck", since, epoch=epoch, target=target, lasted=look.now_ms - since)
+        failed = look.history.coordinator_log.failed_target(picture.generation)
+        yield say(
+            "assigning_stuck",
+            since,
+            epoch=picture.generation,
+            target=str(picture.assignment_epoch),
+            lasted=look.now_ms - since,
+            failed=failed is not None,
+            error=None if failed is None else failed.reason or "no reason given",
+        )
 
 
 def _unassigned_since(look: GroupView) -> int | None:
@@ -222,6 +230,6 @@ def _churning(look: GroupView, rebalances: Sequence[Rebalance], epochs: Sequence
 
 CONDITIONS: tuple[Condition, ...] = (
     Condition(reconciliation_stuck, inputs.COMMITS | inputs.ENDS | inputs.CLIENTS),
-    Condition(assigning_stuck),
+    Condition(assigning_stuck, inputs.STATES),
     Condition(epoch_churn, grown=True),
 )

@@ -2,15 +2,16 @@
 
 Receives a group as it stands. A static member says no good-bye: the broker keeps its place, and its partitions, until
 its session ends, so what is wrong with one shows late or not at all. Of KIP-848 groups the log tells no replacements,
-so there only the processes' own reports show that two share a name.
+so there only the processes' own reports, or their coordinator's lines, show that two share a name.
 """
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
+from dataclasses import replace
 from itertools import pairwise
 
-from rebalance_contract import Member, Replacement, Severity, Subject, SubjectMember
+from rebalance_contract import CoordinatorEvent, Member, Replacement, Severity, Subject, SubjectMember
 from rebalance_streaming.detect.advice import LONGEST_SESSION_MS, session_for_absence
 from rebalance_streaming.detect.catalogue import with_trait
 from rebalance_streaming.detect.episode import ExplainedDeparture
@@ -41,6 +42,8 @@ _SILENT_MS = 60_000
 #: A join barrier that ended by its own timeout, allowing for the clocks.
 _WHOLE_BARRIER = 0.9
 _SLACK_MS = 10_000
+#: group.consumer.max.session.timeout.ms: no member of KIP-848 is kept for longer without a heartbeat, by default.
+_LONGEST_GROUP_SESSION_MS = 60_000
 #: Replacements of one instance that a quick restart, or two, do not explain.
 _REPLACEMENTS, _ON_ONE_HOST = 2, 3
 #: Random instance ids: this many times more of them in a day than members.
@@ -246,9 +249,9 @@ def static_id_conflict(look: GroupView, time: JudgingTime) -> Iterator[Verdict]:
     """Two live processes share a group.instance.id and fence each other (twmb/franz-go#931, kafka4beam/brod#674)."""
     for instance in sorted({each.group_instance_id for each in look.members if each.group_instance_id is not None}):
         swaps, rivals = _replacements(look, time, instance), _rivals(look, time, instance)
-        processes = _processes(look, time, instance)
-        if _is_conflict(swaps, rivals, processes):
-            yield _conflict(look, instance, swaps, rivals, processes)
+        processes, refused = _processes(look, time, instance), _refusals(look, time, instance)
+        if refused or _is_conflict(swaps, rivals, processes):
+            yield _conflict(look, instance, swaps, rivals, processes, refused=refused)
 
 
 def _replacements(look: GroupView, time: JudgingTime, instance: str) -> list[Replacement]:
@@ -259,6 +262,22 @@ def _replacements(look: GroupView, time: JudgingTime, instance: str) -> list[Rep
         for each in (picture.replacements if picture else ())
         if each.group_instance_id == instance and time.is_within(each.at_ms, window_ms)
     ]
+
+
+def _refusals(look: GroupView, time: JudgingTime, instance: str) -> Sequence[CoordinatorEvent]:
+    """Return the joins that a coordinator of KIP-848 refused because another member had the instance id and lives.
+
+    A process that is killed and started again is refused for a session, until its own ghost is removed. Whoever is
+    still a member a session later sends heartbeats.
+    """
+    window_ms = look.thresholds.conflict_window_ms
+    refused = look.history.coordinator_log.refusals(instance, look.now_ms - window_ms)
+    owner = next((each for each in look.members if each.group_instance_id == instance), None)
+    by_owner = [each for each in refused if owner is not None and each.replaced_id == owner.member_id]
+    if owner is None or not by_owner or not time.is_within(by_owner[-1].at_ms, window_ms):
+        return ()
+    session = max(session_of(owner), _LONGEST_GROUP_SESSION_MS if owner.session_timeout_ms is None else 0)
+    return by_owner if time.lasted(by_owner[0].at_ms, session + _SLACK_MS) else ()
 
 
 def _rivals(look: GroupView, time: JudgingTime, instance: str) -> list[ClientHistory]:
@@ -330,15 +349,18 @@ def _conflict(
     swaps: list[Replacement],
     rivals: list[ClientHistory],
     processes: list[ClientHistory],
+    *,
+    refused: Sequence[CoordinatorEvent],
 ) -> Verdict:
     turns, returns = _alternations(swaps), _returns(processes)
-    sure, seen = bool(rivals) or turns > 1 or returns > 1, bool(turns or returns)
+    sure, seen = bool(rivals or refused) or turns > 1 or returns > 1, bool(turns or returns)
+    times = [swaps[0].at_ms] if swaps else [each.reports[0].emitted_ms for each in processes[:1]]
     others = {f"{each.client_id} ({each.host})" for each in processes} if rivals or returns else _hosts(swaps)
     hosts = [each.old_host for each in swaps[:1]] + [each.new_host for each in swaps]
     return say(
         "static_id_conflict",
-        swaps[0].at_ms if swaps else processes[0].reports[0].emitted_ms,
-        _both(look, instance, swaps, rivals),
+        refused[0].at_ms if refused else times[0],
+        _refused_subject(look, instance, refused) if refused else _both(look, instance, swaps, rivals),
         confidence=CERTAIN if sure else STRONG if seen else HINT,
         severity=Severity.PAGE if turns else Severity.TICKET,
         instance=instance,
@@ -347,9 +369,17 @@ def _conflict(
         hosts=" -> ".join(hosts) if turns else None,
         programs=" -> ".join(each.client_id or "?" for each in processes) if returns else None,
         rivals=len(rivals) or None,
+        refused=len(refused) or None,
+        owner=refused[-1].replaced_id if refused else None,
         known=sure or seen,
         limits=look.thresholds,
     )
+
+
+def _refused_subject(look: GroupView, instance: str, refused: Sequence[CoordinatorEvent]) -> Subject:
+    """Return who has the instance id and who was refused last; of the latter the coordinator names no host."""
+    owner = instance_subject(look, instance)
+    return replace(owner, members=(*owner.members, SubjectMember(refused[-1].member_id, group_instance_id=instance)))
 
 
 def _both(look: GroupView, instance: str, swaps: list[Replacement], rivals: list[ClientHistory]) -> Subject:
@@ -410,7 +440,7 @@ def random_instance_ids(look: GroupView, time: JudgingTime) -> Iterator[Verdict]
 
 
 CONDITIONS: tuple[Condition, ...] = (
-    Condition(static_id_conflict, inputs.CLIENTS),
+    Condition(static_id_conflict, inputs.CLIENTS | inputs.STATES),
     Condition(static_member_restart, inputs.CLIENTS),
     Condition(random_instance_ids, grown=True),
     Condition(static_session_too_short),

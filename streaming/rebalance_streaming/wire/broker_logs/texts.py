@@ -216,6 +216,17 @@ TEXTS: tuple[CoordinatorText, ...] = (
         "[GroupId {group}] Static member {member} with instance id {instance} is fenced by existing member {replaced}.",
         reason="another member has its instance id",
     ),
+    # throwIfInstanceIdIsUnreleased
+    _text(
+        Act.REFUSED,
+        "[GroupId {group}] Static member {member} with instance id {instance} cannot join the group because the "
+        "instance id is owned by member {replaced}.",
+    ),
+    # updateTargetAssignment, where the assignor throws
+    _text(
+        Act.UNASSIGNED,
+        "[GroupId {group}] Failed to compute a new target assignment for epoch {generation}: {told}",
+    ),
     # KIP-1071: getOrMaybeCreateDynamicStreamsMember, streamsGroupLeave, streamsGroupFenceMemberOperation
     _text(Act.JOINED, "[GroupId {group}][MemberId {member}] Member joins the streams group"),
     _text(Act.LEFT, "[GroupId {group}][MemberId {ignored}] Member {member} left the streams group"),
