@@ -3,6 +3,8 @@
 from __future__ import annotations
 
 from collections.abc import Mapping
+from dataclasses import replace
+from itertools import accumulate
 
 import pytest
 
@@ -203,6 +205,31 @@ def test_a_generation_with_a_reason_of_its_own_keeps_it(wait_s: int, primary: st
     found = asked(explain, episode(of))
     assert rules(found)[0] == primary
     assert set(rules(found)) == {"initial_group_formation", "topic_metadata_change"}
+
+
+@pytest.mark.parametrize(
+    ("costs_s", "expected"),
+    [
+        ((4, 10, 12), "subscription_change"),
+        ((4, 12, 10), "topic_metadata_change"),
+        ((9, 8, 6), "scale_out"),
+        ((9, 9, 9), "scale_out"),
+    ],
+    ids=["the last", "the second", "what began it", "none more than another"],
+)
+def test_the_cause_is_that_of_the_part_that_cost_most(costs_s: tuple[int, int, int], expected: str):
+    """Of three parts none needs to be more than half of the whole."""
+    ends = [LOST_MS + each * SECOND for each in accumulate(costs_s)]
+    reasons = ("join", "topic_metadata_change", "subscription_change")
+    rounds = tuple(
+        Generation(n, reason, join_ended_at_ms=end, assigned_at_ms=end, joined=("b-1",) if n == 2 else ())
+        for n, (reason, end) in enumerate(zip(reasons, ends, strict=True), 2)
+    )
+    changed, took_ms = replace(A, topics=("other", *A.topics)), sum(costs_s) * SECOND
+    of = rebalance(LOST_MS, [A], [changed, B], took_ms=took_ms, reason="join", generations=rounds)
+    found = rules(asked(explain, episode(of)))
+    assert found[0] == expected
+    assert sorted(found) == ["scale_out", "subscription_change", "topic_metadata_change"]
 
 
 def test_a_rejoin_that_nothing_called_for_is_no_cause_of_its_own():

@@ -49,13 +49,24 @@ def explain(episode: Episode, time: JudgingTime) -> tuple[Verdict, ...]:
     start = episode.history.coordinator_log.start_of(episode.rebalance)
     if start is not None:
         ranked[0] = replace(ranked[0], evidence=(*ranked[0].evidence, start.evidence()))
-    for cost_ms, verdict in called_within(episode, time):
-        # The primary cause is that of the part that cost most.
-        first = 2 * cost_ms > episode.duration_ms and verdict.rule != ranked[0].rule
-        ranked = [verdict, *ranked] if first else [*ranked, verdict]
+    ranked = _with_called(ranked, [*called_within(episode, time)], episode.duration_ms)
     if episode.rebalance.is_at_least:
         ranked = [from_probes(each) for each in ranked]
     return tuple(replace(each, rebalance_ids=(episode.rebalance.rebalance_id,)) for each in _with_rivals(ranked))
+
+
+def _with_called(ranked: list[Verdict], called: list[tuple[int, Verdict]], duration_ms: int) -> list[Verdict]:
+    """Add what called for later parts of a rebalance, each with its cost: the costliest cause is the primary one.
+
+    What is left of the duration is the cost of what began it.
+    """
+    began = ranked[0].rule
+    cost_ms = Counter({began: duration_ms - sum(ms for ms, _ in called)})
+    for ms, verdict in called:
+        cost_ms[verdict.rule] += ms
+    costliest = max(cost_ms, key=lambda rule: cost_ms[rule])
+    first = [] if costliest == began else [next(each for _, each in called if each.rule == costliest)]
+    return [*first, *ranked, *(each for _, each in called if each not in first)]
 
 
 def _losses(episode: Episode, time: JudgingTime) -> list[Verdict]:
