@@ -9,6 +9,7 @@ import pytest
 
 from detect.turnover import Run, hear
 from histories import (
+    CLUSTER,
     GROUP,
     HOUR,
     MINUTE,
@@ -29,6 +30,9 @@ from histories import (
 )
 from rebalance_contract import (
     CommitActivity,
+    CoordinatorAct,
+    CoordinatorActivity,
+    CoordinatorEvent,
     Finding,
     Generation,
     Rebalance,
@@ -425,3 +429,17 @@ def test_what_several_groups_suffer_at_once_is_the_clusters(groups: int, brokers
         assert not found[0].primary
         run.live(T0 + 14 * MINUTE)
         assert [each.state for each in run.told if not each.group] == ["firing", "resolved"]
+
+
+def test_losses_that_were_none_leave_the_cluster_alone():
+    """Brokers' lines that come later say that all left in order: then nothing happened to the cluster either."""
+    run = Run().live(T0 + 3 * MINUTE, *outage(3, 2), step_ms=5 * SECOND)
+    wide = run.finding("cluster_wide_disturbance")
+    assert wide.state == "firing"
+    for n in range(3):
+        told = {"member_id": f"m{n}-1", "reason": "the consumer is being closed"}
+        line = CoordinatorEvent(T0 + 2 * MINUTE - 100, CoordinatorAct.LEFT, **told)
+        run.detector.take_coordinator(CoordinatorActivity(CLUSTER, f"g{n}", T0 + 2 * MINUTE - 5_000, (line,)))
+    run.live(T0 + 4 * MINUTE)
+    assert run.finding("cluster_wide_disturbance").state == "resolved"
+    assert set(run.causes().values()) == {"scale_in"}

@@ -7,14 +7,15 @@ from histories import MINUTE, SECOND, T0, member, picture, rebalance
 from rebalance_contract import Member
 from rebalance_streaming.detect.episode import OtherGroups
 from rebalance_streaming.detect.shared_losses import SharedLosses
-from rebalance_streaming.observed.departures import POLL_TIMEOUT, SESSION_EXPIRED
+from rebalance_streaming.observed.departures import CLEAN, POLL_TIMEOUT, SESSION_EXPIRED
 
 A, B, C = member("a-1", [0], host="h1"), member("b-1", [0], host="h1"), member("c-1", [0], host="h2")
 BROKERS = {"one": 1, "two": 2}
 
 
 def lost(of: SharedLosses, group: str, at_ms: int, who: Member, likely: str = SESSION_EXPIRED) -> set[str]:
-    return of.take(group, [departed(at_ms, who, likely)])
+    gone = departed(at_ms, who, likely)
+    return of.take(group, gone.rebalance_id, [gone])
 
 
 def test_groups_that_lose_members_at_the_same_time_shed_light_on_each_other():
@@ -42,7 +43,34 @@ def test_a_host_on_which_another_group_lost_nobody_is_not_the_reason():
 def test_it_tells_whose_losses_a_rebalance_had():
     """What the cluster suffered names rebalances, and these their groups."""
     losses = SharedLosses(BROKERS.get)
-    losses.take("one", [departed(T0, A, SESSION_EXPIRED, of="r1")])
-    losses.take("two", [departed(T0, B, SESSION_EXPIRED, of="r2")])
+    losses.take("one", "r1", [departed(T0, A, SESSION_EXPIRED, of="r1")])
+    losses.take("two", "r2", [departed(T0, B, SESSION_EXPIRED, of="r2")])
     assert losses.groups_of({"r2", "r3"}) == {"two"}
     assert losses.groups_of(()) == set()
+
+
+def test_what_is_found_of_a_rebalance_later_counts_in_the_place_of_what_was_found_first():
+    """A broker's line may clear a loss, or tell of one; who lost some at that time looks again, once."""
+    losses = SharedLosses(BROKERS.get)
+    assert lost(losses, "one", T0, A) == set()
+    assert lost(losses, "two", T0, B) == {"one"}
+    assert lost(losses, "two", T0, B) == set()
+    assert lost(losses, "two", T0, B, CLEAN) == {"one"}
+    assert losses.elsewhere("one", rebalance(T0, [A], [])) == OtherGroups()
+    assert lost(losses, "two", T0, B, CLEAN) == set()
+    assert lost(losses, "two", T0 + SECOND, B) == {"one"}
+    # The moment is known better: others may be nearer to it.
+    moved = departed(T0 + 2 * SECOND, B, SESSION_EXPIRED)
+    assert losses.take("two", departed(T0 + SECOND, B).rebalance_id, [moved]) == {"one"}
+    assert lost(losses, "one", T0, A, CLEAN) == {"two"}
+    assert lost(losses, "two", T0 + SECOND, B, CLEAN) == set()
+    assert not losses
+
+
+def test_losses_of_long_ago_are_forgotten():
+    """A cluster that loses members all the time costs no more than another."""
+    losses = SharedLosses(BROKERS.get)
+    for n in range(1_200):
+        lost(losses, f"g{n}", T0 + n * MINUTE, A)
+    assert losses.elsewhere("other", rebalance(T0, [A], [])) == OtherGroups()
+    assert losses.elsewhere("other", rebalance(T0 + 1_199 * MINUTE, [A], [])).groups == ("g1199",)

@@ -89,8 +89,8 @@ class Explainer:
         departures = {each.member.member_id: each for each in episode.departures}
         told = self._tell_timed_out(rebalance, departures, frozenset() if known is None else known.told)
         left = judged_group.put(JudgedRebalance(rebalance, verdicts, departures, told))
-        if known is None:
-            self.on_shared_losses(self.losses.take(group, left))
+        if others := self.losses.take(group, name, left):
+            self.on_shared_losses(others)
         return True
 
     def _tell_timed_out(

@@ -6,8 +6,7 @@ time, and what the whole cluster suffered.
 
 from __future__ import annotations
 
-from collections import deque
-from collections.abc import Callable, Collection, Iterable
+from collections.abc import Callable, Collection, Iterable, Iterator
 
 from rebalance_contract import GroupSnapshot, Rebalance
 from rebalance_streaming.detect.episode import ExplainedDeparture, OtherGroups
@@ -17,6 +16,7 @@ from rebalance_streaming.detect.thresholds import Thresholds
 from rebalance_streaming.detect.verdict import Verdict
 from rebalance_streaming.observed.departures import SESSION_EXPIRED
 
+#: Rebalances whose losses are kept.
 _KEPT = 1_000
 
 
@@ -25,7 +25,8 @@ class SharedLosses:
 
     def __init__(self, coordinator_of: Callable[[str], int | None]) -> None:
         self._coordinator_of = coordinator_of
-        self._losses: deque[tuple[str, ExplainedDeparture]] = deque(maxlen=_KEPT)
+        #: By group and rebalance, in the order in which they were taken up first.
+        self._losses: dict[tuple[str, str], tuple[ExplainedDeparture, ...]] = {}
         #: Groups by the hosts on which they have members now.
         self._on_host: dict[str, set[str]] = {}
         self.latest_ms = 0
@@ -44,12 +45,24 @@ class SharedLosses:
         for host in there - left:
             self._on_host.setdefault(host, set()).add(group)
 
-    def take(self, group: str, left: Iterable[ExplainedDeparture]) -> set[str]:
-        """Take up how members of a group left; returns the other groups that lost some at the same time."""
-        lost = [each for each in left if each.departure.likely == SESSION_EXPIRED]
-        self._losses.extend((group, each) for each in lost)
+    def take(self, group: str, rebalance_id: str, left: Iterable[ExplainedDeparture]) -> set[str]:
+        """Take up how members of a group left in a rebalance, in the place of what was found of it before.
+
+        Returns the other groups that lost some at the same time, if that is news to them.
+        """
+        key, lost = (group, rebalance_id), tuple(each for each in left if each.departure.likely == SESSION_EXPIRED)
+        before = self._losses.get(key, ())
+        if lost:
+            self._losses[key] = lost
+        elif before:
+            del self._losses[key]
+        while len(self._losses) > _KEPT:
+            del self._losses[next(iter(self._losses))]
         self.latest_ms = max([self.latest_ms, *(each.left_ms for each in lost)])
-        return {name for each in lost for name, _ in self._near(each.left_ms)} - {group}
+        news = {_of_whom(each): each for each in (*before, *lost)}
+        for same in {*map(_of_whom, before)} & {*map(_of_whom, lost)}:
+            del news[same]
+        return {name for each in news.values() for name, _ in self._near(each.left_ms)} - {group}
 
     def elsewhere(self, group: str, rebalance: Rebalance) -> OtherGroups:
         """Return what other groups lost when a rebalance began, and which hosts and coordinators they share."""
@@ -66,11 +79,18 @@ class SharedLosses:
 
     def disturbances(self, thresholds: Thresholds, now_ms: int) -> list[Verdict]:
         """Return what groups on several hosts and coordinators suffered together."""
-        return list(cluster_wide(self._losses, self._coordinator_of, thresholds, now_ms))
+        return list(cluster_wide(self._all(), self._coordinator_of, thresholds, now_ms))
 
     def groups_of(self, rebalance_ids: Collection[str]) -> set[str]:
         """Return the groups that lost members in these rebalances."""
-        return {group for group, past in self._losses if past.rebalance_id in rebalance_ids}
+        return {group for group, rebalance_id in self._losses if rebalance_id in rebalance_ids}
 
     def _near(self, at_ms: int) -> list[tuple[str, ExplainedDeparture]]:
-        return [each for each in self._losses if abs(each[1].left_ms - at_ms) <= SAME_TIME_MS]
+        return [each for each in self._all() if abs(each[1].left_ms - at_ms) <= SAME_TIME_MS]
+
+    def _all(self) -> Iterator[tuple[str, ExplainedDeparture]]:
+        return ((group, each) for (group, _), several in self._losses.items() for each in several)
+
+
+def _of_whom(past: ExplainedDeparture) -> tuple[str, int]:
+    return past.member.member_id, past.left_ms
