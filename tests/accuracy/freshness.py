@@ -31,9 +31,15 @@ _COLUMNS = {
     "broker logs instead": "without it, with brokers' logs",
 }
 _WORDS = ("right", "right, a wrong one beside", "wrong", "hinted", "abstained")
-#: What a verdict follows from: the history it is about, the rules, the recordings with their truths, and who holds one
-#: against the other.
+#: What a verdict follows from: how bytes become records and these the history it is about, the rules, the recordings
+#: with their truths, and who holds one against the other.
 _JUDGED_BY = (
+    "streaming/rebalance_streaming/wire/**/*.py",
+    "streaming/rebalance_streaming/groups/*.py",
+    "streaming/rebalance_streaming/activity/*.py",
+    "streaming/rebalance_streaming/log_files.py",
+    "streaming/rebalance_streaming/recording.py",
+    "streaming/rebalance_streaming/replay.py",
     "streaming/rebalance_streaming/observed/*.py",
     "streaming/rebalance_streaming/detect/**/*.py",
     "streaming/rebalance_streaming/detect/**/*.toml",

@@ -306,12 +306,27 @@ def test_what_is_counted_without_the_log_is_a_row_per_kind_of_group():
 
 
 @pytest.mark.parametrize(
-    "name", ["streaming/rebalance_streaming/detect/rules/a.py", "tests/golden/families/a-1.truth.json"]
+    "name",
+    [
+        "streaming/rebalance_streaming/detect/rules/a.py",
+        "tests/golden/families/a-1.truth.json",
+        "streaming/rebalance_streaming/wire/broker_logs/reasons.py",
+        "streaming/rebalance_streaming/groups/fold.py",
+        "streaming/rebalance_streaming/activity/clients.py",
+        "streaming/rebalance_streaming/replay.py",
+    ],
 )
 def test_another_rule_or_recording_makes_a_report_stale(project: Path, name: str):
-    """One sentence says what to run."""
+    """One sentence says what to run. How a line or a record is read decides as a rule does."""
+    (project / name).parent.mkdir(parents=True, exist_ok=True)
     (project / name).write_text("2")
     assert "run `make accuracy`" in (freshness.complaint(project) or "")
+
+
+def test_everything_that_decides_a_verdict_is_where_it_was():
+    """A folder that is renamed would leave the report fresh for ever."""
+    empty = [each for each in freshness._JUDGED_BY if not any(freshness.ROOT.glob(each))]
+    assert empty == []
 
 
 def test_a_new_rule_or_a_missing_report_is_noticed(project: Path):
