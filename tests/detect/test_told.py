@@ -7,7 +7,7 @@ from typing import Any
 import pytest
 
 from detect.looks import asked
-from detect.losing import AGAIN, LOST_MS, STAYS, B, back, left
+from detect.losing import AGAIN, LOST_MS, STAYS, B, back, episode, left
 from histories import MINUTE, SECOND, T0, Event, history, pulse, rebalance, report
 from rebalance_contract import CoordinatorAct as Act
 from rebalance_contract import CoordinatorEvent, Rebalance
@@ -81,6 +81,27 @@ def test_who_did_not_sync_had_joined(leader: str, rule: str, words: str):
     assert (found.rule, "poll_overrun") == (rule, next(each.rule for each in found.alternatives if each.impossible))
     assert words in found.summary
     assert "max.poll.records" not in {each.parameter for each in found.advice}
+
+
+def test_a_process_that_ran_on_is_remembered_when_its_reports_are_forgotten():
+    """The latest 180 are kept: a rebalance that is looked at again later keeps what they told."""
+    gone, own = left(), {"interval_ms": 2_000, "process_start_ms": T0 - MINUTE}
+    later = [report(LOST_MS + n * 2 * SECOND, AGAIN, **own) for n in range(30, 300)]
+    first = episode(gone, *WORKS, *reports(), SOON).departures
+    known = {each.member.member_id: each for each in first}
+    again = episode(gone, *WORKS, *reports(), *later, SOON, known=EpisodeContext(departures=known)).departures
+    assert [each.went_on for each in (*first, *again)] == [True, True]
+
+
+def test_a_report_before_it_surely_left_is_none_of_afterwards():
+    """Where only probes tell of a rebalance, it may have left at any time of it: a deploy is one nevertheless."""
+    gone = left(started_after_ms=LOST_MS - 20 * SECOND, counted_from="probes")
+    told: dict[str, Any] = {"interval_ms": 2_000, "process_start_ms": T0 - MINUTE, "pid": 1}
+    mine = [report(at, B, **told) for at in range(LOST_MS - MINUTE, LOST_MS + 3 * SECOND, 2 * SECOND)]
+    other = report(LOST_MS + 5 * SECOND, AGAIN, **told | {"process_start_ms": LOST_MS + 3 * SECOND, "pid": 2})
+    (departure,) = episode(gone, *WORKS, *mine, other, SOON).departures
+    assert departure.stretch is not None
+    assert (departure.stretch.same_process, departure.went_on) == (True, False)
 
 
 def test_a_return_of_a_process_that_ran_on_has_the_cause_of_its_leave():

@@ -203,6 +203,17 @@ def test_a_younger_process_is_a_restart(start_ms: int | None, restarted: bool):
     assert before(*reports).restarted is restarted
 
 
+@pytest.mark.parametrize(
+    ("from_s", "to_s", "start_ms", "expected"),
+    [(-5, 5, T0, True), (-5, 5, LOST_MS, False), (-20, 5, T0, False), (-5, 20, T0, False)],
+    ids=["the same", "another", "nothing before", "nothing after"],
+)
+def test_a_process_ran_through_what_it_reported_around(from_s: int, to_s: int, start_ms: int, *, expected: bool):
+    """A report in between may be one of before it left."""
+    reports = [*every_second(-10, 3, process_start_ms=T0), *every_second(3, 10, process_start_ms=start_ms)]
+    assert known(*reports).ran_through(LOST_MS + from_s * SECOND, LOST_MS + to_s * SECOND) is expected
+
+
 def test_what_the_process_did_in_the_gap():
     """Processor time and switches per second over the longest gap between reports."""
     reports = [

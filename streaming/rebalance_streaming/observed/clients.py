@@ -240,6 +240,12 @@ class ClientHistory:
             or (same_process and _rebalanced_anew([known[-1], *after[:3]], reason, since_ms, lost_ms)),
         )
 
+    def ran_through(self, from_ms: int, to_ms: int) -> bool:
+        """Whether one process is known to have reported before and after a stretch of time."""
+        before = next((each for each in reversed(self.reports) if each.emitted_ms <= from_ms), None)
+        after = next((each for each in self.reports if each.emitted_ms >= to_ms), None)
+        return before is not None and after is not None and self._is_same_process(before, after)
+
     def _stood_still(self, reports: list[ClientReport], quiet_ms: int) -> int:
         ticks = [each.tick_late_ms for each in reports if each.tick_late_ms is not None]
         if ticks:

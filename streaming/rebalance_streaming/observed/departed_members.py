@@ -59,7 +59,9 @@ def _departure(
         found = replace(found, stretch=stretch, liveness=read_liveness(lost, history.clients))
     found = classify(found, rebalance)
     back_as, back_ms = _return_of(history, rebalance, member)
-    return replace(found, back_as=back_as, back_ms=back_ms)
+    told = client is not None and back_ms is not None and client.ran_through(found.from_ms, back_ms)
+    # Of what was found before, the reports may be forgotten by now.
+    return replace(found, back_as=back_as, back_ms=back_ms, ran_through=found.ran_through or told)
 
 
 def _as_configured(member: Member, client: ClientHistory) -> Member:

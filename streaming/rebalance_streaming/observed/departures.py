@@ -53,7 +53,8 @@ class Departure:
     `struck` are those that cannot be, by class. `in_barrier`: it was lost while the others waited for it. `liveness` is
     what its client reported, null when it reports nothing. `arriving` is how many records its partitions got in the
     length of a session before, null without probes of their ends. `back_as` is the member it came back as, `back_ms`
-    when. `told` is what the coordinator wrote of it in its broker's log, null where that is not shipped.
+    when. `ran_through`: one process reported before it can have left and after it was back. `told` is what the
+    coordinator wrote of it in its broker's log, null where that is not shipped.
     """
 
     member: Member
@@ -78,6 +79,7 @@ class Departure:
     struck: tuple[tuple[str, str], ...] = ()
     back_as: Member | None = None
     back_ms: int | None = None
+    ran_through: bool = False
     told: Exit | None = None
 
     @property
@@ -94,11 +96,9 @@ class Departure:
 
     @property
     def went_on(self) -> bool:
-        """Whether its process is known to have gone on after it left in order: by a report of that process afterwards,
-        by its id, or as it said itself."""
+        """Whether its process is known to have gone on until it was back: by its reports, its id, or its own word."""
         said = self.told is not None and self.told.meaning in (UNSUBSCRIBED, BEHIND)
-        seen = self.stretch
-        return said or self.kept_id or (seen is not None and seen.same_process and not seen.restarted)
+        return said or self.kept_id or self.ran_through
 
     @property
     def kept_id(self) -> bool:
