@@ -110,6 +110,12 @@ def test_the_evidence_of_a_leave_says_whose_wish_it_was(reason: str, rule: str):
     assert [each.rule for each in found.evidence] == [rule]
 
 
+@pytest.mark.parametrize(("who", "expected"), [("b-1", UNSYNCED), ("c-1", UNKNOWN), (None, UNKNOWN)])
+def test_a_rebalance_that_a_missing_sync_began_names_who_did_not_send_it(who: str | None, expected: str):
+    """Of several members it names none that is kept; then the line of their eviction tells."""
+    assert judged(left(), [begun(LOST_MS - 900, Trigger.SYNC_EXPIRATION, who)]).likely == expected
+
+
 def test_kafka_streams_removes_its_own_static_members_as_it_closes():
     """KafkaStreams.close(CloseOptions) asks the admin API for it; anybody else's removal is no leave in order."""
     who = replace(B, client_id="app-1f-StreamThread-1-consumer")

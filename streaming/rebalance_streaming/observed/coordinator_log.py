@@ -203,8 +203,13 @@ class CoordinatorLog:
         events = list(self._between(from_ms, to_ms))
         for place in range(len(events) - 1, -1, -1):
             each = events[place]
-            if each.member_id == member_id and each.act in _EXITS:
+            if each.member_id != member_id:
+                continue
+            if each.act in _EXITS:
                 return Exit(each.at_ms, each.act, each.reason, self._in_barrier(events, place))
+            # Where the line of the eviction is not there, what it began names the one member that it was about.
+            if each.act == CoordinatorAct.PREPARING and each.trigger == CoordinatorTrigger.SYNC_EXPIRATION:
+                return Exit(each.at_ms, CoordinatorAct.EVICTED, f"{_NOT_SYNCED[0]} in time", in_barrier=False)
         return None
 
     def refusals(self, instance_id: str, from_ms: int) -> tuple[CoordinatorEvent, ...]:
