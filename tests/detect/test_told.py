@@ -87,9 +87,11 @@ def test_a_process_that_ran_on_is_remembered_when_its_reports_are_forgotten():
     """The latest 180 are kept: a rebalance that is looked at again later keeps what they told."""
     gone, own = left(), {"interval_ms": 2_000, "process_start_ms": T0 - MINUTE}
     later = [report(LOST_MS + n * 2 * SECOND, AGAIN, **own) for n in range(30, 300)]
-    first = episode(gone, *WORKS, *reports(), SOON).departures
-    known = {each.member.member_id: each for each in first}
-    again = episode(gone, *WORKS, *reports(), *later, SOON, known=EpisodeContext(departures=known)).departures
+    now, told_first = JudgingTime(LOST_MS + 10 * MINUTE), history(*WORKS, *reports(), gone, SOON)
+    first = look_at(told_first, gone, Thresholds(), now, EpisodeContext()).departures
+    known = EpisodeContext(departures={each.member.member_id: each for each in first})
+    told_later = history(*WORKS, *reports(), *later, gone, SOON)
+    again = look_at(told_later, gone, Thresholds(), now, known).departures
     assert [each.went_on for each in (*first, *again)] == [True, True]
 
 
