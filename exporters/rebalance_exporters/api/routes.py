@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import difflib
 import functools
 from bisect import bisect_right
 from collections.abc import AsyncIterator, Callable, Mapping, Sequence
@@ -38,6 +37,7 @@ from rebalance_exporters.api.period import make_report
 from rebalance_exporters.api.requests import (
     DAY_MS,
     find_group,
+    names_like,
     read_advised_since_ms,
     read_limit,
     read_number,
@@ -186,7 +186,7 @@ class _Api:
         if kept is None:
             ids = [each.rebalance_id for each in self._view.rebalances(key)]
             text = f"no rebalance {rebalance_id!r} of group {key[1]!r} is kept"
-            raise RequestError(HTTPStatus.NOT_FOUND, text, difflib.get_close_matches(rebalance_id, ids))
+            raise RequestError(HTTPStatus.NOT_FOUND, text, names_like(rebalance_id, ids))
         of_group = picture.findings.get(key)
         found = [each for each in (of_group.findings if of_group else ()) if rebalance_id in each.rebalance_ids]
         found.sort(key=lambda each: not each.primary)
