@@ -18,7 +18,7 @@ _NO_COST: Final = contract.CountedImpact()
 
 @dataclass(frozen=True, slots=True)
 class Picture:
-    """All that is known at one moment. `groups` is the same object for as long as no group changed.
+    """All that is known at one moment.
 
     `lags` are as they were published last; what may be shown of them now is for `live_lag` to say. `caught_up_until`
     has, by cluster and query, up to where a query had read when it was first seen caught up. `late_events` are counted

@@ -109,7 +109,8 @@ class View:
         self._snapshots: dict[GroupKey, contract.GroupSnapshot] = {}
         #: As they are shown: those of snapshots, and those that only commits tell of.
         self._groups: dict[GroupKey, contract.GroupSnapshot] = {}
-        self._frozen_groups: Mapping[GroupKey, contract.GroupSnapshot] | None = None
+        #: What all who ask are given until a row is read or something expires; null: to be put together.
+        self._picture: Picture | None = None
         self._states: dict[GroupKey, StateTimes] = {}
         self._lags: dict[GroupKey, contract.GroupLag] = {}
         self._costs: dict[GroupKey, contract.CountedImpact] = {}
@@ -143,6 +144,7 @@ class View:
     def apply(self, rows: Iterable[Row]) -> None:
         """Take over a batch of rows; one that cannot be is counted by topic and reason and changes nothing else."""
         with self._lock:
+            self._picture = None
             for row in rows:
                 self._rows[row.topic] += 1
                 # The one place where everything is caught: whatever a row does, it does it to itself alone.
@@ -182,6 +184,7 @@ class View:
         """
         horizon_ms = now_ms - self._expiry_ms
         with self._lock, self._ages.looking(now_ms) as age:
+            self._picture = None
             for key, group in list(self._groups.items()):
                 if (
                     group.state == contract.GroupState.DELETED
@@ -205,33 +208,36 @@ class View:
     # --- What is known ---
 
     def picture(self) -> Picture:
-        """Return what is known now; later rows do not change it."""
+        """Return what is known now, the same object for as long as nothing is read; later rows do not change it."""
         with self._lock:
-            if self._frozen_groups is None:
-                self._frozen_groups = dict(self._groups)
-            status = [self._status[key] for key in sorted(self._status)]
-            return Picture(
-                groups=self._frozen_groups,
-                states=dict(self._states),
-                lags=dict(self._lags),
-                costs=dict(self._costs),
-                findings=dict(self._findings.by_group),
-                late_events=dict(self._late_events.totals),
-                timings=dict(self._timings),
-                examples=dict(self._rebalances.examples),
-                reports=tuple(s for s in status if isinstance(s, contract.ReportTotals)),
-                records=tuple(s for s in status if isinstance(s, contract.DecodeTotals)),
-                logs=tuple(s for s in status if isinstance(s, contract.LogTotals)),
-                quarantines=tuple(s for s in status if isinstance(s, contract.QuarantineTotals)),
-                queries=tuple(s for s in status if isinstance(s, contract.QueryStatus)),
-                diagnoses={s.cluster: s for s in status if isinstance(s, contract.DiagnosisStatus)},
-                caught_up_until={query: until for query, (_, until) in self._caught_up_until.items()},
-                silences=self._silences.now,
-                rows=dict(self._rows),
-                refused=dict(self._refused),
-                truncated=dict(self._truncated),
-                stale_after_ms=self._stale_after_ms,
-            )
+            if self._picture is None:
+                self._picture = self._take_picture()
+            return self._picture
+
+    def _take_picture(self) -> Picture:
+        status = [self._status[key] for key in sorted(self._status)]
+        return Picture(
+            groups=dict(self._groups),
+            states=dict(self._states),
+            lags=dict(self._lags),
+            costs=dict(self._costs),
+            findings=dict(self._findings.by_group),
+            late_events=dict(self._late_events.totals),
+            timings=dict(self._timings),
+            examples=dict(self._rebalances.examples),
+            reports=tuple(s for s in status if isinstance(s, contract.ReportTotals)),
+            records=tuple(s for s in status if isinstance(s, contract.DecodeTotals)),
+            logs=tuple(s for s in status if isinstance(s, contract.LogTotals)),
+            quarantines=tuple(s for s in status if isinstance(s, contract.QuarantineTotals)),
+            queries=tuple(s for s in status if isinstance(s, contract.QueryStatus)),
+            diagnoses={s.cluster: s for s in status if isinstance(s, contract.DiagnosisStatus)},
+            caught_up_until={query: until for query, (_, until) in self._caught_up_until.items()},
+            silences=self._silences.now,
+            rows=dict(self._rows),
+            refused=dict(self._refused),
+            truncated=dict(self._truncated),
+            stale_after_ms=self._stale_after_ms,
+        )
 
     def rebalances(self, group: GroupKey) -> list[KeptRebalance]:
         """Return the kept rebalances of one group, newest first."""
@@ -294,15 +300,12 @@ class View:
         snapshot, lag = self._snapshots.get(key), self._lags.get(key)
         shown = snapshot if lag is None else contract.with_commits(snapshot, lag)
         if shown is None or (snapshot is None and shown.type is None):
-            if self._groups.pop(key, None) is not None:
-                self._frozen_groups = None
-        elif self._groups.get(key) is not shown:
+            self._groups.pop(key, None)
+        else:
             self._groups[key] = shown
-            self._frozen_groups = None
 
     def _forget_group(self, key: GroupKey) -> None:
         if self._groups.pop(key, None) is not None:
-            self._frozen_groups = None
             self._note("group", key)
         for of_group in (self._snapshots, self._states, self._costs):
             of_group.pop(key, None)

@@ -85,12 +85,25 @@ def test_a_picture_does_not_change() -> None:
     assert before.lags[KEY].last_log_offset == 10
 
 
-def test_groups_stay_the_same_object_while_nothing_changes() -> None:
-    """Repetitions, lag and the rows of other topics cause no group to be rendered again."""
+def test_a_picture_is_taken_once_for_all_who_ask_until_something_is_read() -> None:
+    """Everybody who follows asks twice a second: nothing is copied for them while nothing is new."""
     view = make_view(group_row())
-    before = view.picture().groups
-    view.apply([group_row(), lag_row(10), query_row()])
-    assert view.picture().groups is before
+    before = view.picture()
+    assert view.picture() is before
+    view.apply([lag_row(10)])
+    after = view.picture()
+    assert (before.lags, after.lags[KEY].last_log_offset) == ({}, 10)
+    assert view.picture() is after
+
+
+def test_a_picture_shows_what_expired_and_what_was_refused() -> None:
+    """Whatever changes without a row that is taken up leads to a new picture too."""
+    view = make_view(group_row(state="Deleted", updated_at_ms=NOW_MS - 2 * HOUR_MS))
+    assert KEY in view.picture().groups
+    view.forget_expired(NOW_MS)
+    assert not view.picture().groups
+    view.apply([Row(GROUPS, b"prod/payments", b"not json")])
+    assert sum(view.picture().refused.values()) == 1
 
 
 def test_tombstones_forget() -> None:
