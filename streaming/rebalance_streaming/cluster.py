@@ -31,6 +31,7 @@ from confluent_kafka.cimpl import NewTopic
 
 from rebalance_contract.topics import OPTIONAL_TOPICS, TOPICS, Topic
 from rebalance_kafka.follower import groupless
+from rebalance_kafka.grants import grant
 from rebalance_kafka.properties import librdkafka_properties
 from rebalance_kafka.reachability import UNREACHABLE, NoAnswerError, Reachability
 from rebalance_streaming.config import StreamConfig
@@ -135,9 +136,9 @@ class Cluster:
         error = None if message is None else message.error()
         if error is not None and error.code() in _DENIED:
             raise StreamError(
-                f"reading {self.source_topic} is not allowed for this client; grant it: kafka-acls "
-                f"--bootstrap-server HOST:PORT --add --operation Read --operation Describe --topic {self.source_topic} "
-                "--allow-principal User:...; where nobody may have that, --set sources.log=false goes by probes alone"
+                f"reading {self.source_topic} is not allowed for this client; "
+                f"{grant('Read', 'Describe', topic=self.source_topic)}; "
+                "where nobody may have that, --set sources.log=false goes by probes alone"
             )
 
     def has_record(self, partition: int, positions: range) -> bool:
@@ -270,8 +271,7 @@ class Cluster:
             error = next(iter(failures.values()))
             notify(
                 f"the settings of {', '.join(sorted(failures))} cannot be checked ({_text(error)}); to have that done, "
-                "grant it: kafka-acls --bootstrap-server HOST:PORT --add --operation DescribeConfigs --topic "
-                f"{self._config.topic_prefix} --resource-pattern-type prefixed --allow-principal User:..."
+                f"{grant('DescribeConfigs', topic=self._config.topic_prefix, is_prefix=True)}"
             )
         wrong = [each for name, settings in found.items() if (each := check_topic(name, own[name], settings))]
         for each in wrong:

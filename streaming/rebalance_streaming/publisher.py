@@ -17,6 +17,7 @@ from confluent_kafka import KafkaError, KafkaException, Message, Producer
 
 from rebalance_contract.epochs import RowWriter, writer_headers
 from rebalance_kafka.backoff import Backoff
+from rebalance_kafka.grants import grant
 
 #: What librdkafka may hold; the rest waits here.
 _QUEUED_MESSAGES, _QUEUED_KIB = 20_000, 32_768
@@ -218,5 +219,4 @@ class Publisher:
 def _advice(topic: str, error: KafkaError) -> str:
     if error.code() != KafkaError.TOPIC_AUTHORIZATION_FAILED:
         return ""
-    grant = f"kafka-acls --add --operation Write --operation Describe --topic {topic} --allow-principal User:..."
-    return f"; grant it: {grant}"
+    return f"; {grant('Write', 'Describe', topic=topic)}"

@@ -87,7 +87,8 @@ def test_one_topic_is_paused_and_one_line_says_so(published: Published):
     assert published.rows("b") == [(b"k", b"1")]
     assert len(published.said) == 2
     assert published.said[0].startswith("rows of a are refused, and sent again later: ")
-    assert "kafka-acls --add --operation Write --operation Describe --topic a " in published.said[0]
+    grant = "kafka-acls --bootstrap-server HOST:PORT --add --operation Write --operation Describe --topic a "
+    assert grant in published.said[0]
     assert published.flush(later=60) == 0
     assert len(published.rows()) == 21
 

@@ -8,7 +8,7 @@ import time
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass
 
-from confluent_kafka import KafkaError, KafkaException
+from confluent_kafka import KafkaError
 
 from rebalance_contract.epochs import find_writer
 from rebalance_exporters.errors import ExporterError
@@ -16,6 +16,7 @@ from rebalance_exporters.state.health import ReadProgress
 from rebalance_exporters.state.view import SILENCES, TOPICS, Row, View
 from rebalance_kafka.follower import Follower, Record
 from rebalance_kafka.reachability import NoAnswerError, Reachability
+from rebalance_kafka.refusals import refusals_as
 
 _JOIN_SECONDS = 20.0
 _EXPIRE_SECONDS = 10.0
@@ -62,10 +63,8 @@ class TopicReader:
         self._stopping = threading.Event()
         self._progress = ReadProgress(missing_topics=())
         self._thread = threading.Thread(target=self._run, name=f"topic-reader {source.cluster}".strip(), daemon=True)
-        try:
+        with refusals_as(ExporterError):
             self._follower = Follower(source.kafka, self._topics, name="export", on_error=self._note_error)
-        except KafkaException as error:
-            raise ExporterError(f"the Kafka client refuses its properties: {error.args[0].str()}") from error
 
     @property
     def progress(self) -> ReadProgress:

@@ -15,7 +15,9 @@ from confluent_kafka.admin import AclOperation, AdminClient
 
 from rebalance_contract import AlertSilence, encode, silence_key
 from rebalance_exporters.errors import ExporterError
+from rebalance_kafka.grants import grant
 from rebalance_kafka.properties import librdkafka_properties
+from rebalance_kafka.refusals import refusals_as
 
 _DELIVERY_SECONDS = 10.0
 #: What the client needs beyond its own timeout to say what became of a message.
@@ -97,20 +99,15 @@ class SilenceWriter:
                 # A topic that is not there is to be reported before that time is over.
                 "topic.metadata.propagation.max.ms": 3_000,
             }
-            try:
+            with refusals_as(ExporterError):
                 self._producer = Producer(properties, logger=_log)
-            except KafkaException as error:
-                raise ExporterError(f"the Kafka client refuses its properties: {error.args[0].str()}") from error
         return self._producer
 
     def _properties(self) -> dict[str, str | int | float | bool]:
         return {"client.id": "rebalance-monitor-export", **librdkafka_properties(self._kafka), "log_level": 2}
 
     def _not_allowed(self) -> str:
-        return (
-            f"the exporter may not write to {self._topic}; grant it: kafka-acls --bootstrap-server HOST:PORT "
-            f"--add --operation Write --topic {self._topic} --allow-principal User:..."
-        )
+        return f"the exporter may not write to {self._topic}; {grant('Write', topic=self._topic)}"
 
     def _explain(self, error: KafkaError) -> str:
         if error.code() == KafkaError.TOPIC_AUTHORIZATION_FAILED:

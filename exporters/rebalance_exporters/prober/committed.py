@@ -24,6 +24,7 @@ from rebalance_exporters.prober.brokers import Answer, Brokers
 from rebalance_exporters.prober.tasks import describe
 from rebalance_exporters.prober.told import Offsets
 from rebalance_kafka.backoff import Backoff
+from rebalance_kafka.grants import grant
 
 #: A group is asked about again after this long.
 AGAIN_SECONDS = 600.0
@@ -187,8 +188,5 @@ def _read(row: Answer) -> Offsets:
 
 def _sentence(group: str, error: Exception) -> str:
     if isinstance(error, GroupAuthorizationFailedError):
-        return (
-            f"committed offsets of group {group} may not be asked; grant it: "
-            "kafka-acls --bootstrap-server HOST:PORT --add --operation Describe --group '*' --allow-principal User:..."
-        )
+        return f"committed offsets of group {group} may not be asked; {grant('Describe', group='*')}"
     return f"committed offsets of group {group} are unknown ({describe(error)})"

@@ -26,6 +26,7 @@ from kafka.protocol.consumer import ListOffsetsRequest
 from rebalance_exporters.prober.brokers import Answer, Brokers
 from rebalance_exporters.prober.tasks import describe
 from rebalance_exporters.prober.topics import ProbedTopic
+from rebalance_kafka.grants import grant
 
 #: Partitions in one request: what a broker answers within a fraction of a second.
 _ASKED_AT_ONCE = 10_000
@@ -177,9 +178,5 @@ def _read(topic: Any, offsets: TopicEnds, found: OffsetRound) -> None:
 
 def _sentence(topic: str, error: type[Exception]) -> str:
     if error is TopicAuthorizationFailedError:
-        return (
-            f"offsets of topic {topic} may not be asked; grant it: "
-            f"kafka-acls --bootstrap-server HOST:PORT --add --operation Describe --topic {topic} "
-            "--allow-principal User:..."
-        )
+        return f"offsets of topic {topic} may not be asked; {grant('Describe', topic=topic)}"
     return f"offsets of topic {topic} are unknown ({error.__name__})"

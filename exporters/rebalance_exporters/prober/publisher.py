@@ -13,7 +13,9 @@ from rebalance_exporters.prober.bounds import encode_bounded
 from rebalance_exporters.prober.config import ProbeConfig
 from rebalance_exporters.prober.metrics import ProbeMetrics
 from rebalance_exporters.prober.tasks import Complaints, describe_kafka
+from rebalance_kafka.grants import grant
 from rebalance_kafka.properties import librdkafka_properties
+from rebalance_kafka.refusals import refusals_as
 
 _FLUSH_SECONDS = 5.0
 _POLL_SECONDS = 0.5
@@ -45,10 +47,8 @@ class ProbePublisher:
             "log_level": 2,
             "error_cb": self._note_error,
         }
-        try:
+        with refusals_as(ExporterError):
             self._producer = Producer(properties, logger=_log)
-        except KafkaException as error:
-            raise ExporterError(f"the Kafka client refuses its properties: {error.args[0].str()}") from error
 
     def publish(self, probe: Probe) -> None:
         """Send a probe, in parts if it is too large for a record; never waits.
@@ -81,9 +81,8 @@ class ProbePublisher:
         elif error.code() == KafkaError.TOPIC_AUTHORIZATION_FAILED:
             self._complaints.note(
                 _WHAT,
-                f"writing to {self._topic} is not allowed for this client; grant it: kafka-acls "
-                f"--bootstrap-server HOST:PORT --add --operation Write --operation Describe --topic {self._topic} "
-                "--allow-principal User:...",
+                f"writing to {self._topic} is not allowed for this client; "
+                f"{grant('Write', 'Describe', topic=self._topic)}",
             )
         else:
             self._complaints.note(_WHAT, f"a probe was not published: {error.str()}")

@@ -9,7 +9,7 @@ from __future__ import annotations
 import time
 from collections.abc import Mapping
 
-from confluent_kafka import KafkaError, KafkaException
+from confluent_kafka import KafkaError
 
 from rebalance_contract import ContractError
 from rebalance_exporters.errors import ExporterError
@@ -18,6 +18,7 @@ from rebalance_exporters.prober.interests import Interests
 from rebalance_exporters.prober.tasks import Complaints, describe, describe_kafka
 from rebalance_kafka.follower import Follower, Record
 from rebalance_kafka.positions import Bounds, Place, start_at_beginning, start_at_end
+from rebalance_kafka.refusals import refusals_as
 
 _BATCH = 2_000
 #: So long a batch is waited for that is not full, and so long a new interest may take to be known.
@@ -37,10 +38,8 @@ class InterestReader:
         self._groups_topic, self._lag_topic = config.groups_topic, config.lag_topic
         self._activity_topic = config.activity_topic
         wanted = (self._groups_topic, self._lag_topic, self._activity_topic)
-        try:
+        with refusals_as(ExporterError):
             self._follower = Follower(config.kafka, wanted, name="probe", start=self._start, on_error=self._note_error)
-        except KafkaException as error:
-            raise ExporterError(f"the Kafka client refuses its properties: {error.args[0].str()}") from error
 
     def close(self) -> None:
         """Close the client."""

@@ -8,7 +8,6 @@ import threading
 import time
 from collections.abc import Callable
 
-from confluent_kafka import KafkaException
 from confluent_kafka.admin import AdminClient
 
 from rebalance_exporters.errors import ExporterError
@@ -32,6 +31,7 @@ from rebalance_exporters.prober.zookeeper import Zookeeper, probe_zookeeper
 from rebalance_exporters.web.own_pages import Web, serving_pages
 from rebalance_kafka.properties import librdkafka_properties
 from rebalance_kafka.reachability import NoAnswerError, Reachability
+from rebalance_kafka.refusals import refusals_as
 
 _JOIN_SECONDS = 20.0
 _READ_PERIOD_SECONDS = 0.25
@@ -145,10 +145,8 @@ def _make_tasks(
 
 
 def _make_admin(config: ProbeConfig) -> AdminClient:
-    try:
+    with refusals_as(ExporterError):
         return AdminClient({**librdkafka_properties(config.kafka), "log_level": 2}, logger=_log)
-    except KafkaException as error:
-        raise ExporterError(f"the Kafka client refuses its properties: {error.args[0].str()}") from error
 
 
 class _ZookeeperWatch:

@@ -19,6 +19,7 @@ from rebalance_contract.topics import PROBES
 from rebalance_exporters.prober.brokers import REQUEST_SECONDS, Brokers
 from rebalance_exporters.prober.config import ProbeConfig
 from rebalance_exporters.prober.tasks import describe
+from rebalance_kafka.grants import grant
 
 #: Topics are asked about anew this often: partitions are added, and a topic made again has another id.
 ASK_AGAIN_SECONDS = 30.0
@@ -162,11 +163,7 @@ def _topic_error(name: str, code: int) -> str | None:
         return None
     error = for_code(code)
     if error is TopicAuthorizationFailedError:
-        return (
-            f"topic {name} may not be described, so its offsets are unknown; grant it: "
-            f"kafka-acls --bootstrap-server HOST:PORT --add --operation Describe --topic {name} "
-            "--allow-principal User:..."
-        )
+        return f"topic {name} may not be described, so its offsets are unknown; {grant('Describe', topic=name)}"
     return f"topic {name} cannot be described ({error.__name__})"
 
 

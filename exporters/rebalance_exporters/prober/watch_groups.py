@@ -18,6 +18,7 @@ from rebalance_exporters.prober.interests import Interests
 from rebalance_exporters.prober.metrics import ProbeMetrics
 from rebalance_exporters.prober.publish import Publications, probe_described, probe_listed
 from rebalance_exporters.prober.tasks import Complaints
+from rebalance_kafka.grants import grant
 
 WHAT = "groups"
 #: One list alone may be a moment in which all groups move to another coordinator.
@@ -117,8 +118,7 @@ class GroupWatch:
         if self._hidden_lists >= _HIDDEN_LISTS:
             self._complaints.note(
                 WHAT,
-                f"the brokers list none of the {len(known)} groups that the log knows; grant it: kafka-acls "
-                "--bootstrap-server HOST:PORT --add --operation Describe --group '*' --allow-principal User:... "
+                f"the brokers list none of the {len(known)} groups that the log knows; {grant('Describe', group='*')} "
                 "(or --operation Describe --cluster)",
             )
 
@@ -138,8 +138,8 @@ class GroupWatch:
         if described.denied:
             self._complaints.note(
                 WHAT,
-                f"group {described.group} may not be described, so its members are unknown; grant it: kafka-acls "
-                "--bootstrap-server HOST:PORT --add --operation Describe --group '*' --allow-principal User:...",
+                f"group {described.group} may not be described, so its members are unknown; "
+                f"{grant('Describe', group='*')}",
             )
         elif described.error:
             self._complaints.note(WHAT, f"group {described.group}: {described.error}")
