@@ -5,14 +5,19 @@ from __future__ import annotations
 from collections.abc import Iterator, Mapping
 from dataclasses import dataclass
 
-from rebalance_contract.settings import setting, table
+from rebalance_contract.settings import (
+    HEALTH_TEXT,
+    WEB_CONFIG_TEXT,
+    bootstrap_problems,
+    listen_problems,
+    setting,
+    table,
+)
 from rebalance_kafka.checks import librdkafka_problems
 from rebalance_kafka.properties import librdkafka_view
 
 #: Client properties that exporter and prober set themselves, because another value would make it wrong or leave traces.
 RESERVED_PROPERTIES = ("auto.offset.reset", "enable.auto.commit", "enable.auto.offset.store", "enable.partition.eof")
-
-_HIGHEST_PORT = 65535
 
 
 @dataclass(frozen=True, slots=True)
@@ -71,21 +76,15 @@ class ExportConfig:
         "Which team owns which group, a TOML or YAML file of patterns; read again when it changes, and at SIGHUP. "
         "Empty: none.",
     )
-    web_config_file: str = setting(
-        "",
-        "TLS and passwords, a file in the form of Prometheus's exporter-toolkit; read again when it or a file that "
-        "it names changes, and at SIGHUP. Empty: none.",
-    )
-    health_without_password: bool = setting(
-        False, "Where `web_config_file` asks for passwords: `/-/healthy` and `/-/ready` are answered without one."
-    )
+    web_config_file: str = setting("", WEB_CONFIG_TEXT)
+    health_without_password: bool = setting(False, HEALTH_TEXT)
 
     def validate(self) -> list[str]:
         """Return every problem found, each as one sentence that names the key; empty when all is well."""
         return [
             *kafka_problems(self.kafka, "exporter"),
             *self._cluster_problems(),
-            *self._listen_problems(),
+            *listen_problems("export", self.listen_host, self.listen_port),
             *self._limit_problems(),
         ]
 
@@ -109,9 +108,6 @@ class ExportConfig:
             ]
         return problems
 
-    def _listen_problems(self) -> list[str]:
-        return listen_problems("export", self.listen_host, self.listen_port)
-
     def _limit_problems(self) -> list[str]:
         positive = (
             "stale_after_seconds",
@@ -120,35 +116,20 @@ class ExportConfig:
             "limit_members_per_group",
         )
         problems = [
-            f"{name} is {getattr(self, name)}: it must be greater than 0"
+            f"export.{name} is {getattr(self, name)}: it must be greater than 0"
             for name in positive
             if not getattr(self, name) > 0
         ]
         if self.keep_rebalances < 0:
-            problems.append(f"keep_rebalances is {self.keep_rebalances}: it must be 0 (keep none) or more")
+            problems.append(f"export.keep_rebalances is {self.keep_rebalances}: it must be 0 (keep none) or more")
         return problems
-
-
-def listen_problems(section: str, host: str, port: int) -> list[str]:
-    """Return what is wrong with where a process serves its pages."""
-    problems = []
-    if not host:
-        problems.append(
-            f"{section}.listen_host is empty: use 0.0.0.0 for every interface or 127.0.0.1 for this machine"
-        )
-    if not 0 <= port <= _HIGHEST_PORT:
-        problems.append(f"{section}.listen_port is {port}: use 0 (any free port) to {_HIGHEST_PORT}")
-    return problems
 
 
 def kafka_problems(kafka: Mapping[str, str], process: str) -> list[str]:
     """Return what is wrong with the client properties of a process that reads topics without a group."""
-    problems = []
-    if not kafka.get("bootstrap.servers", "").strip():
-        problems.append("kafka.bootstrap.servers is not set: pass --bootstrap-server HOST:PORT")
-    problems += [
+    reserved = [
         f"kafka.{name} is set by the {process} itself: leave it out"
         for name in RESERVED_PROPERTIES
         if name in librdkafka_view(kafka)
     ]
-    return problems + librdkafka_problems(kafka)
+    return [*bootstrap_problems(kafka), *reserved, *librdkafka_problems(kafka)]

@@ -11,12 +11,20 @@ from dataclasses import dataclass, field, replace
 from pathlib import Path
 
 from rebalance_contract import QUERIES, CountedFrom, topics
-from rebalance_contract.settings import READS_LOG, READS_LOG_TEXT, setting, table
+from rebalance_contract.settings import (
+    HEALTH_TEXT,
+    READS_LOG,
+    READS_LOG_TEXT,
+    WEB_CONFIG_TEXT,
+    bootstrap_problems,
+    cluster_problems,
+    listen_problems,
+    setting,
+    table,
+)
 from rebalance_kafka.checks import java_problems, librdkafka_problems
 from rebalance_streaming.time_zones import is_time_zone
 from rebalance_streaming.wire.records import OFFSETS_TOPIC
-
-_HIGHEST_PORT = 65535
 
 
 @dataclass(frozen=True, slots=True)
@@ -130,14 +138,8 @@ class StreamConfig:
     listen_port: int = setting(
         9644, "Port of `/-/healthy`, `/-/ready` and the stream's own `/metrics`; 0 takes any free one."
     )
-    web_config_file: str = setting(
-        "",
-        "TLS and passwords, a file in the form of Prometheus's exporter-toolkit; read again when it or a file that "
-        "it names changes, and at SIGHUP. Empty: none.",
-    )
-    health_without_password: bool = setting(
-        False, "Where `web_config_file` asks for passwords: `/-/healthy` and `/-/ready` are answered without one."
-    )
+    web_config_file: str = setting("", WEB_CONFIG_TEXT)
+    health_without_password: bool = setting(False, HEALTH_TEXT)
 
     @property
     def counted_from(self) -> CountedFrom:
@@ -218,23 +220,13 @@ class StreamConfig:
 
     def validate(self) -> list[str]:
         """Return every problem of these settings as a sentence; none means usable."""
-        problems = []
-        if not self.kafka.get("bootstrap.servers"):
-            problems.append("kafka.bootstrap.servers is not set: pass --bootstrap-server HOST:PORT")
-        problems += [*librdkafka_problems(self.kafka), *java_problems(self.kafka)]
+        problems = [*bootstrap_problems(self.kafka), *librdkafka_problems(self.kafka), *java_problems(self.kafka)]
         problems += [
             f"stream.extra_jars names {jar}, which is no file: check the path"
             for jar in self.extra_jars
             if not Path(jar).is_file()
         ]
-        if not self.listen_host:
-            problems.append(
-                "stream.listen_host is empty: use 0.0.0.0 for every interface or 127.0.0.1 for this machine"
-            )
-        if not 0 <= self.listen_port <= _HIGHEST_PORT:
-            problems.append(f"stream.listen_port is {self.listen_port}: use 0 (any free port) to {_HIGHEST_PORT}")
-        if not self.cluster or "/" in self.cluster:
-            problems.append(f"cluster must be a name without '/', got {self.cluster!r}")
+        problems += [*listen_problems("stream", self.listen_host, self.listen_port), *cluster_problems(self.cluster)]
         for name in (
             "membership_trigger_ms",
             "activity_trigger_ms",

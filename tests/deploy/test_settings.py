@@ -300,6 +300,25 @@ def test_what_librdkafka_would_refuse_is_told_before_anything_starts():
             configured(sources)
 
 
+def test_what_processes_have_in_common_is_refused_in_the_same_words():
+    """Brokers that are but a blank, a name of a cluster that keys cannot hold, and a place that cannot be served."""
+    places = {stream_config: "stream", probe_config: "probe", export_config: "export"}
+    for configured, section in places.items():
+        flags = ("kafka.bootstrap.servers= ", "cluster=a/b", f"{section}.listen_port=65536", f"{section}.listen_host=")
+        with pytest.raises(UserError) as caught:
+            configured(Sources(flags=flags))
+        # The exporter shows whatever clusters there are.
+        named = [] if section == "export" else ["cluster must be a name without '/', got 'a/b'"]
+        assert sorted(str(caught.value).split("; ")) == sorted(
+            [
+                "kafka.bootstrap.servers is not set: pass --bootstrap-server HOST:PORT",
+                f"{section}.listen_host is empty: use 0.0.0.0 for every interface or 127.0.0.1 for this machine",
+                f"{section}.listen_port is 65536: use 0 (any free port) to 65535",
+                *named,
+            ]
+        )
+
+
 EXAMPLES = re.findall(
     r"```toml\n(.*?)```", (Path(__file__).parents[2] / "docs" / "authentication.md").read_text("utf-8"), re.DOTALL
 )

@@ -6,8 +6,17 @@ from collections.abc import Mapping
 from dataclasses import dataclass
 
 from rebalance_contract import topics
-from rebalance_contract.settings import READS_LOG, READS_LOG_TEXT, setting, table
-from rebalance_exporters.config import kafka_problems, listen_problems
+from rebalance_contract.settings import (
+    HEALTH_TEXT,
+    READS_LOG,
+    READS_LOG_TEXT,
+    WEB_CONFIG_TEXT,
+    cluster_problems,
+    listen_problems,
+    setting,
+    table,
+)
+from rebalance_exporters.config import kafka_problems
 from rebalance_kafka.properties import MECHANISMS, librdkafka_view
 
 _SLOWEST_PERIOD_SECONDS = 5.0
@@ -36,14 +45,8 @@ class ProbeConfig:
     listen_port: int = setting(
         9643, "Port of `/-/healthy`, `/-/ready` and the prober's own `/metrics`; 0 takes any free one."
     )
-    web_config_file: str = setting(
-        "",
-        "TLS and passwords, a file in the form of Prometheus's exporter-toolkit; read again when it or a file that "
-        "it names changes, and at SIGHUP. Empty: none.",
-    )
-    health_without_password: bool = setting(
-        False, "Where `web_config_file` asks for passwords: `/-/healthy` and `/-/ready` are answered without one."
-    )
+    web_config_file: str = setting("", WEB_CONFIG_TEXT)
+    health_without_password: bool = setting(False, HEALTH_TEXT)
     topic_replication_factor: int = setting(
         -1, "Of the probes topic if it must be created; -1 leaves it to the broker's default."
     )
@@ -71,13 +74,12 @@ class ProbeConfig:
     def validate(self) -> list[str]:
         """Return every problem found, each as one sentence that names the key; empty when all is well."""
         clients = [*kafka_problems(self.kafka, "prober"), *_kafka_python_problems(self.kafka)]
-        return [*clients, *self._own_problems(), *self._time_problems()]
-
-    def _own_problems(self) -> list[str]:
-        problems = []
-        if not self.cluster or "/" in self.cluster:
-            problems.append(f"cluster must be a name without '/', got {self.cluster!r}")
-        return problems + listen_problems("probe", self.listen_host, self.listen_port)
+        return [
+            *clients,
+            *cluster_problems(self.cluster),
+            *listen_problems("probe", self.listen_host, self.listen_port),
+            *self._time_problems(),
+        ]
 
     def _time_problems(self) -> list[str]:
         problems = [

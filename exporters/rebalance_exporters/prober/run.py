@@ -85,10 +85,8 @@ def _await_brokers(config: ProbeConfig, stop: threading.Event, metrics: ProbeMet
         metrics.health.wait_for(str(error))
         complaints.note("brokers", str(error))
 
-    try:
+    with refusals_as(ExporterError):
         reachability = Reachability(config.kafka, "probe")
-    except KafkaException as error:
-        raise ExporterError(f"the Kafka client refuses its properties: {error.args[0].str()}") from error
     return reachability.ask_until_answered(stop, note) is not None
 
 
