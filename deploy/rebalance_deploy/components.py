@@ -108,9 +108,6 @@ def run_stream(
     config, detect = stream_config(sources), detect_config(sources)
     log = configure(log_config(sources), "stream", config.kafka)
     limit_stop(stop, log.warn, "stream", max(STOP_SECONDS, config.stop_timeout_seconds + _STREAM_STOP_SECONDS))
-    problems = config.validate()
-    if problems:
-        raise UserError("; ".join(problems))
     connector: tuple[Path, ...] = ()
     # Under spark-submit the JVM runs already and the connector comes with --jars.
     if config.master:
@@ -192,9 +189,6 @@ def record(
 ) -> Iterator[bytes]:
     """Yield the lines of a recording. Raises UserError or StreamError when it cannot be made."""
     config = stream_config(sources)
-    problems = config.validate()
-    if problems:
-        raise UserError("; ".join(problems))
     from rebalance_streaming.record import record as run  # noqa: PLC0415
 
     others = dict.fromkeys((config.probes_topic, config.silences_topic, *config.foreign_topics, *topics))
