@@ -111,7 +111,7 @@ def resolve(set_name: str, *, lock_path: Path = LOCK) -> tuple[Path, ...]:
     directory = cache_directory() / "jars"
     if _missing(jars, directory):
         try:
-            with _only_one(directory):
+            with only_one(directory, "fetching jars"):
                 # Whoever held the lock before may have fetched them.
                 if missing := _missing(jars, directory):
                     _fetch(set_name, missing, directory)
@@ -233,14 +233,17 @@ def _missing(jars: Iterable[LockedJar], directory: Path) -> list[LockedJar]:
 
 
 @contextlib.contextmanager
-def _only_one(directory: Path) -> Iterator[None]:
-    """Hold the cache's lock; the kernel releases it when this process ends, however it ends."""
+def only_one(directory: Path, doing: str) -> Iterator[None]:
+    """Hold the lock of a directory of the cache; the kernel releases it when this process ends, however it ends.
+
+    `doing` is what it is held for, which whoever waits is told.
+    """
     directory.mkdir(parents=True, exist_ok=True)
     with (directory / ".lock").open("w") as lock:
         try:
             fcntl.flock(lock, fcntl.LOCK_EX | fcntl.LOCK_NB)
         except BlockingIOError:
-            say_line("another process is fetching jars, waiting for it ...")
+            say_line(f"another process is {doing}, waiting for it ...")
             fcntl.flock(lock, fcntl.LOCK_EX)
         yield
 

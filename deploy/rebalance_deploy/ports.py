@@ -36,10 +36,16 @@ def find_free_ports(count: int) -> list[int]:
 
 def is_free(port: int) -> bool:
     """Return whether a server could listen on this port of 127.0.0.1 now, connections of a past one aside."""
+    return listen_problem(port) is None
+
+
+def listen_problem(port: int) -> str | None:
+    """Return why no server could listen on this port of 127.0.0.1 now, in the system's words; null if one could."""
     with socket.socket() as probe:
+        # As servers do: a connection that somebody closed a moment ago is no hindrance.
         probe.setsockopt(socket.SOL_SOCKET, socket.SO_REUSEADDR, 1)
         try:
             probe.bind(("127.0.0.1", port))
-        except OSError:
-            return False
-    return True
+        except OSError as error:
+            return error.strerror or str(error)
+    return None

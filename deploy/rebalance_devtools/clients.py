@@ -7,18 +7,15 @@ this process. What a client needs, to the last checksum, stands in `stories/requ
 
 from __future__ import annotations
 
-import contextlib
-import fcntl
 import hashlib
 import os
 import shutil
 import sys
 import tempfile
-from collections.abc import Iterator
 from pathlib import Path
 
 from rebalance_deploy.errors import UserError
-from rebalance_deploy.jars import CACHE_VARIABLE, cache_directory
+from rebalance_deploy.jars import CACHE_VARIABLE, cache_directory, only_one
 from rebalance_deploy.processes import ChildProcess
 
 REQUIREMENTS = Path(__file__).parent / "stories" / "requirements"
@@ -46,7 +43,7 @@ def client_environment(name: str, *, requirements: Path = REQUIREMENTS) -> Path:
     stamp = _stamp(pinned)
     if not _is_installed(directory, stamp):
         try:
-            with _only_one(directory.parent):
+            with only_one(directory.parent, "installing clients"):
                 # Whoever held the lock before may have installed it.
                 if not _is_installed(directory, stamp):
                     _install(name, pinned, directory, stamp)
@@ -66,15 +63,6 @@ def _stamp(pinned: Path) -> str:
 def _is_installed(directory: Path, stamp: str) -> bool:
     written = directory / _STAMP
     return written.is_file() and written.read_text() == stamp
-
-
-@contextlib.contextmanager
-def _only_one(directory: Path) -> Iterator[None]:
-    """Hold the clients' lock; the kernel releases it when this process ends, however it ends."""
-    directory.mkdir(parents=True, exist_ok=True)
-    with (directory / ".lock").open("w") as lock:
-        fcntl.flock(lock, fcntl.LOCK_EX)
-        yield
 
 
 def _install(name: str, pinned: Path, directory: Path, stamp: str) -> None:

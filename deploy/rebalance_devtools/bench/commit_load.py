@@ -19,6 +19,7 @@ from dataclasses import asdict, dataclass
 from rebalance_deploy.errors import UserError
 from rebalance_deploy.processes import ChildProcess
 from rebalance_devtools.bench.cluster_log import GENERATION, MEMBER, SMALLEST_LAG, Shape, Truth
+from rebalance_devtools.bench.fill import sized
 
 _OFFSET_COMMIT, _VERSION = 8, 2
 #: A broker answers the requests of a connection one after the other, and commits wait for each other for some ms.
@@ -115,9 +116,9 @@ def _commit(link: socket.socket, truth: Truth, number: int, repeats: int) -> tup
 
 
 def _request(number: int, group: str, topic: str, offsets: Sequence[int]) -> bytes:
-    head = struct.pack(">hhi", _OFFSET_COMMIT, _VERSION, number) + _text("bench")
-    body = _text(group) + struct.pack(">i", GENERATION) + _text(MEMBER) + struct.pack(">q", -1)
-    body += struct.pack(">i", 1) + _text(topic) + struct.pack(">i", len(offsets))
+    head = struct.pack(">hhi", _OFFSET_COMMIT, _VERSION, number) + sized("bench")
+    body = sized(group) + struct.pack(">i", GENERATION) + sized(MEMBER) + struct.pack(">q", -1)
+    body += struct.pack(">i", 1) + sized(topic) + struct.pack(">i", len(offsets))
     body += b"".join(struct.pack(">iqh", partition, offset, -1) for partition, offset in enumerate(offsets))
     return struct.pack(">i", len(head) + len(body)) + head + body
 
@@ -140,11 +141,6 @@ def _read(link: socket.socket, size: int) -> bytes:
             raise OSError("the broker closed the connection")
         parts += part
     return bytes(parts)
-
-
-def _text(value: str) -> bytes:
-    raw = value.encode()
-    return struct.pack(">h", len(raw)) + raw
 
 
 def _main(argument: str, output: str) -> None:

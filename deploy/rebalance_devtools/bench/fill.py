@@ -19,14 +19,15 @@ LOG_PARTITIONS = 50
 _TOPIC_ID = bytes(range(16))
 
 
-def _text(value: str) -> bytes:
+def sized(value: str) -> bytes:
+    """Return a string as records and requests have it: after its length, in two bytes."""
     raw = value.encode()
     return struct.pack(">h", len(raw)) + raw
 
 
 def commit_key(group: str, topic: str, partition: int) -> bytes:
     """Return the key of an offset commit (type 1)."""
-    return struct.pack(">h", 1) + _text(group) + _text(topic) + struct.pack(">i", partition)
+    return struct.pack(">h", 1) + sized(group) + sized(topic) + struct.pack(">i", partition)
 
 
 def commit_value(offset: int, timestamp_ms: int, topic_id: bytes = _TOPIC_ID) -> bytes:
@@ -36,7 +37,7 @@ def commit_value(offset: int, timestamp_ms: int, topic_id: bytes = _TOPIC_ID) ->
 
 def group_key(group: str) -> bytes:
     """Return the key of a classic group's record (type 2)."""
-    return struct.pack(">h", 2) + _text(group)
+    return struct.pack(">h", 2) + sized(group)
 
 
 def group_value(
@@ -49,12 +50,12 @@ def group_value(
     session_timeout_ms: int = 45_000,
 ) -> bytes:
     """Return a stable group's value (version 3) whose members subscribe to one topic and share its partitions."""
-    value = bytearray(struct.pack(">h", 3) + _text("consumer") + struct.pack(">i", generation) + _text("range"))
-    value += _text("member-0") + struct.pack(">qi", timestamp_ms, members)
-    subscription = struct.pack(">hi", 0, 1) + _text(topic) + struct.pack(">i", -1)
+    value = bytearray(struct.pack(">h", 3) + sized("consumer") + struct.pack(">i", generation) + sized("range"))
+    value += sized("member-0") + struct.pack(">qi", timestamp_ms, members)
+    subscription = struct.pack(">hi", 0, 1) + sized(topic) + struct.pack(">i", -1)
     for number in range(members):
         assignment = _assignment(topic, range(number, partitions, members))
-        value += _text(f"member-{number}") + struct.pack(">h", -1) + _text("client") + _text("/10.0.0.1")
+        value += sized(f"member-{number}") + struct.pack(">h", -1) + sized("client") + sized("/10.0.0.1")
         value += struct.pack(">iii", 300_000, session_timeout_ms, len(subscription)) + subscription
         value += struct.pack(">i", len(assignment)) + assignment
     return bytes(value)
@@ -62,7 +63,7 @@ def group_value(
 
 def _assignment(topic: str, partitions: range) -> bytes:
     numbers = struct.pack(f">i{len(partitions)}i", len(partitions), *partitions)
-    topics = struct.pack(">i", 1) + _text(topic) + numbers if partitions else struct.pack(">i", 0)
+    topics = struct.pack(">i", 1) + sized(topic) + numbers if partitions else struct.pack(">i", 0)
     return struct.pack(">h", 0) + topics + struct.pack(">i", -1)
 
 

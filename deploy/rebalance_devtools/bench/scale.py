@@ -15,6 +15,7 @@ from rebalance_deploy.embedded.kafka import EmbeddedKafka
 from rebalance_deploy.errors import UserError
 from rebalance_deploy.topics import create_topics
 from rebalance_devtools.bench import fill
+from rebalance_devtools.bench.process_trees import read_memory
 from rebalance_streaming.wire.partitioner import partition_for_group
 
 _GROUPS, _PARTITIONS, _MEMBERS = 10_000, 100, 4
@@ -78,36 +79,15 @@ def _await_groups(monitor: local.Monitor) -> None:
 
 
 def _peak_memory(monitor: local.Monitor, seconds: float) -> dict[str, float]:
-    """Return the highest memory of each process tree while looking, in MiB."""
+    """Return the highest memory of each process tree while looking, in MiB; what its processes share counts once."""
     peak: dict[str, float] = {}
     deadline = time.monotonic() + seconds
     while time.monotonic() < deadline:
         for child in (monitor.stream, monitor.probe, monitor.export):
-            peak[child.name] = max(peak.get(child.name, 0.0), _tree_memory(child.process.pid))
+            memory = read_memory({child.name: child.process.pid})
+            peak[child.name] = max(peak.get(child.name, 0.0), memory.total)
         threading.Event().wait(1)
     return peak
-
-
-def _tree_memory(root: int) -> float:
-    """Return the memory of a process and its descendants in MiB; what they share counts once."""
-    parents = {}
-    for entry in Path("/proc").iterdir():
-        if entry.name.isdigit():
-            with contextlib.suppress(OSError):
-                parents[int(entry.name)] = int((entry / "stat").read_text().rpartition(")")[2].split()[1])
-    tree, grown = {root}, True
-    while grown:
-        more = {pid for pid, parent in parents.items() if parent in tree} - tree
-        tree, grown = tree | more, bool(more)
-    return sum(_proportional_memory(pid) for pid in tree) / 1024
-
-
-def _proportional_memory(pid: int) -> int:
-    with contextlib.suppress(OSError):
-        for line in Path(f"/proc/{pid}/smaps_rollup").read_text().splitlines():
-            if line.startswith("Pss:"):
-                return int(line.split()[1])
-    return 0
 
 
 def _scrape(monitor: local.Monitor) -> tuple[float, int]:

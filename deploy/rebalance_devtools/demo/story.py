@@ -9,7 +9,6 @@ from __future__ import annotations
 
 import os
 import shutil
-import socket
 import tempfile
 import textwrap
 import threading
@@ -22,6 +21,7 @@ from pathlib import Path
 from rebalance_contract import Finding, Rebalance
 from rebalance_deploy import local
 from rebalance_deploy.errors import UserError
+from rebalance_deploy.ports import listen_problem
 from rebalance_devtools.demo.acts import ACTS, Act, describe_expected
 from rebalance_devtools.demo.commentary import Commentary, Say, read_findings, read_rebalances
 from rebalance_devtools.demo.narration import count, describe_change, describe_form
@@ -97,16 +97,12 @@ def choose_version(options: StoryOptions) -> str:
 
 def check_port(port: int) -> None:
     """Raise UserError when others use the port: the exporter would find out only after a minute."""
-    with socket.socket() as probe:
-        # As servers do: a connection that somebody closed a moment ago is no hindrance.
-        probe.setsockopt(socket.SOL_SOCKET, socket.SO_REUSEADDR, 1)
-        try:
-            probe.bind(("127.0.0.1", port))
-        except OSError as error:
-            raise UserError(
-                f"cannot listen on port {port} ({error.strerror}): stop what uses it, or choose another with --port;"
-                " 0 picks a free one"
-            ) from error
+    problem = listen_problem(port)
+    if problem is not None:
+        raise UserError(
+            f"cannot listen on port {port} ({problem}): stop what uses it, or choose another with --port;"
+            " 0 picks a free one"
+        )
 
 
 def name_place(problem: str, directory: Path) -> str:

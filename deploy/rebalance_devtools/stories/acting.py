@@ -198,6 +198,13 @@ def assignments(play: Play, name: str) -> int:
     return len(play.told(name, "assigned"))
 
 
+def lose_for_good(play: Play) -> None:
+    """Open a group of three clients of which one is then killed and stays away."""
+    open_group(play, "m1", "m2", "m3")
+    lose(play, "m2")
+    afterwards(play)
+
+
 def afterwards(play: Play) -> None:
     """Let the time pass in which what happened is judged."""
     play.await_seconds(_AFTERWARDS_SECONDS)

@@ -27,6 +27,7 @@ from rebalance_devtools.stories.acting import (
     leave_in_turn,
     let_poison_kill,
     lose,
+    lose_for_good,
     open_group,
     open_static,
     overrun,
@@ -157,9 +158,7 @@ def full_disk_waits(play: Play) -> None:
 
 def crash_of_java(play: Play) -> None:
     """One of three Java clients is killed and stays away."""
-    open_group(play, "m1", "m2", "m3")
-    lose(play, "m2")
-    afterwards(play)
+    lose_for_good(play)
 
 
 def poison(play: Play) -> None:

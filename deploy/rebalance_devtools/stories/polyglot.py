@@ -21,6 +21,7 @@ from rebalance_devtools.stories.acting import (
     join,
     leave_in_turn,
     lose,
+    lose_for_good,
     open_group,
     session_seconds,
     stand_still,
@@ -54,13 +55,6 @@ def _hold_up(play: Play) -> None:
     play.signal("slow", signal.SIGUSR1)
     play.await_told("slow", "stalls")
     join(play, "m3", patience_seconds=2 * PATIENCE_SECONDS)
-    afterwards(play)
-
-
-def _lose_for_good(play: Play) -> None:
-    """Kill one of three clients."""
-    open_group(play, "m1", "m2", "m3")
-    lose(play, "m2")
     afterwards(play)
 
 
@@ -101,12 +95,12 @@ def kafkajs_long_record(play: Play) -> None:
 
 def kafkajs_crash(play: Play) -> None:
     """One of three KafkaJS clients is killed and stays away."""
-    _lose_for_good(play)
+    lose_for_good(play)
 
 
 def sarama_crash(play: Play) -> None:
     """One of three Sarama clients is killed and stays away."""
-    _lose_for_good(play)
+    lose_for_good(play)
 
 
 def go_crash_restarted(play: Play) -> None:
