@@ -51,8 +51,14 @@ print("started")
 
 def libraries(extra: str) -> set[str]:
     """The modules of the libraries that an extra installs."""
-    names = (re.split(r"[^a-z0-9-]", each)[0] for each in _EXTRAS[extra])
-    return {_MODULES.get(name, name.replace("-", "_")) for name in names} - {""}
+    found: set[str] = set()
+    for each in _EXTRAS[extra]:
+        name = re.split(r"[^a-z0-9-]", each)[0]
+        if name == "rebalance-monitor":
+            found |= libraries(each.partition("[")[2].rstrip("]"))
+        else:
+            found.add(_MODULES.get(name, name.replace("-", "_")))
+    return found - {""}
 
 
 def modules(extra: str) -> list[str]:
