@@ -38,10 +38,11 @@ function standing(finding, clock, nowMs) {
 export function firstChange(finding) {
   const weight = (each) => 2 * (each.current === null) + !each.parameter.includes(".");
   const [first] = [...finding.advice].sort((a, b) => weight(a) - weight(b));
-  return first === undefined ? null : el("p", { class: "first-change" }, "Change ", change(first));
+  return first === undefined ? null : el("p", { class: "first-change" }, "Change ", adviceText(first));
 }
 
-function change(advice) {
+/** Make what to set a parameter to, and what it is now where that is known. */
+export function adviceText(advice) {
   return [
     el("code", {}, advice.parameter), ": ",
     advice.current === null ? null : [el("span", { class: "current" }, advice.current), el("span", { "aria-label": " to " }, " → ")],
@@ -52,7 +53,7 @@ function change(advice) {
 function advice(finding) {
   if (!finding.advice.length) return null;
   return el("div", { class: "advice" }, el("h4", {}, "Change"), el("ol", {}, finding.advice.map((each) => el("li", {},
-    change(each),
+    adviceText(each),
     /^-?$/.test(each.formula.trim()) ? null : el("span", { class: "formula" }, `from: ${each.formula}`),
     each.text ? el("span", { class: "avoided" }, each.text) : null))));
 }

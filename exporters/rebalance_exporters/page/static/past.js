@@ -2,6 +2,7 @@
 
 import { el, grid, named, refill, section } from "./dom.js";
 import { UNKNOWN, amount, plural, span, sum } from "./figures.js";
+import { adviceText } from "./finding.js";
 import { fleetLink, groupLink, pastLink, reportApi } from "./links.js";
 import { stretchForm, stretchText } from "./stretch.js";
 import { LoadedView } from "./view.js";
@@ -82,7 +83,7 @@ function groupCells(each, stretch, several) {
 
 function settingCells(each, stretch) {
   return [
-    [el("code", {}, each.parameter), ": ", each.current === null ? null : [each.current, el("span", { "aria-label": " to " }, " → ")], el("strong", {}, each.proposed)],
+    adviceText(each),
     each.rules.map(words).join(", "),
     [each.groups.flatMap((group, place) => [place ? ", " : null, el("a", { href: groupLink(group.cluster, group.group, stretch) }, named(group.group))]), each.group_count > each.groups.length ? ` and ${each.group_count - each.groups.length} more` : null],
     sum(each.sums.lost_partition_ms),

@@ -39,7 +39,7 @@ export function chooseStretch(range, rebalances, nowMs) {
   return [from - 0.06 * stretch, Math.max(to, from + stretch)];
 }
 
-/** Draw a stretch of the past, {fromMs, toMs}, or where that is null a range, `width` pixels wide. Returns {drawing, lanes, hidden}. */
+/** Draw a stretch of the past, {fromMs, toMs}, or where that is null a range, `width` pixels wide. Returns {drawing, hidden}: of how many members there was no room for a lane. */
 export function drawTimeline({ rebalances, range, past, nowMs, width, clock, causes }) {
   const ordered = [...rebalances].sort((a, b) => a.started_before_ms - b.started_before_ms);
   const stretch = past === null ? chooseStretch(range, ordered, nowMs) : [past.fromMs, past.toMs];
@@ -62,7 +62,7 @@ export function drawTimeline({ rebalances, range, past, nowMs, width, clock, cau
     top += LABEL + BAR + GAP;
   }
   const drawing = svg("svg", { class: "timeline", width, height: top, viewBox: `0 0 ${width} ${top}`, "aria-hidden": "true", focusable: "false" }, patterns(), parts);
-  return { drawing, lanes: lanes.length, hidden: all.length - lanes.length };
+  return { drawing, hidden: all.length - lanes.length };
 }
 
 function makeScale([from, to], width) {

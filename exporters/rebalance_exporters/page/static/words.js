@@ -1,7 +1,7 @@
 // Groups, rebalances and members in plain words: what several views say alike. Returns text, or elements made of it.
 
 import { el, named } from "./dom.js";
-import { span } from "./figures.js";
+import { age } from "./figures.js";
 import { FindingState, GRAVITY, SETTLED_STATES, SEVERITY_MARKS, SILENCES, STATE_MARKS, Severity, SilenceKind, TIGHT_MS, UNKNOWN_STATE_MARK } from "./sets.js";
 
 const SETTLED = new Set(SETTLED_STATES);
@@ -31,8 +31,7 @@ export function stateMark(state) {
 export function stateText(row, nowMs) {
   if (row.state === null) return "not known";
   if (SETTLED.has(row.state) || row.state_since_ms === null) return row.state;
-  const since = Math.max(0, nowMs - row.state_since_ms);
-  return `${row.state} ${since < 60_000 ? `${Math.floor(since / 1000)} s` : span(since)}`;
+  return `${row.state} ${age(nowMs - row.state_since_ms)}`;
 }
 
 /** Name who asked for a silence: the user who logged in, behind whom they named. */
@@ -119,7 +118,7 @@ export function compare(a, b) {
   return 0;
 }
 
-/** Make one label with its value, for a list of facts; null where there is nothing to tell. */
+/** Make one label with its value, for a list of facts. */
 export function fact(label, ...value) {
   return el("div", {}, el("dt", {}, label), el("dd", {}, ...value));
 }
