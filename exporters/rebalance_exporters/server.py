@@ -20,16 +20,8 @@ from starlette.requests import Request
 from starlette.responses import PlainTextResponse, Response
 from starlette.routing import Route
 
-from rebalance_contract.api import (
-    FINDINGS_PATH,
-    GROUPS_PATH,
-    OPENAPI_PATH,
-    OVERVIEW_PATH,
-    REPORT_PATH,
-    SILENCES_PATH,
-    STREAM_PATH,
-    Readiness,
-)
+from rebalance_contract.api import Readiness
+from rebalance_contract.openapi import OPERATIONS
 from rebalance_exporters.api.routes import AnswerSources, make_routes
 from rebalance_exporters.api.silences import Refusal, WriteSilence, refuse_silence, silence_routes
 from rebalance_exporters.api.stream_events import EventSource
@@ -52,17 +44,12 @@ from rebalance_exporters.web.server import Signals, listen, serve
 
 #: Groups beyond the limit are known to page and API; how many at most keeps invented ones from filling the memory.
 _GROUPS_PER_EXPORTED, _LEAST_MAX_GROUPS = 5, 1_000
+#: What is proposed for a path that there is not; those that name a group have hints of their own.
 _PATHS = (
     "/",
     "/metrics",
     *HEALTH_PATHS,
-    OVERVIEW_PATH,
-    GROUPS_PATH,
-    FINDINGS_PATH,
-    REPORT_PATH,
-    SILENCES_PATH,
-    STREAM_PATH,
-    OPENAPI_PATH,
+    *dict.fromkeys(each.path for each in OPERATIONS if "{" not in each.path and each.path not in HEALTH_PATHS),
 )
 
 

@@ -195,10 +195,13 @@ def test_a_groups_rebalances_are_listed() -> None:
     assert get("/api/v1/groups/nobody/rebalances").status_code == 404
 
 
-def test_an_unknown_path_gets_a_hint() -> None:
+@pytest.mark.parametrize(
+    ("path", "meant"), [("/metrcs", "/metrics"), ("/api/v1/message", "/api/v1/messages"), ("/-/redy", "/-/ready")]
+)
+def test_an_unknown_path_gets_a_hint(path: str, meant: str) -> None:
     """A mistyped path is a 404 in JSON that offers the paths like it."""
-    answer = make_get(make_view())("/metrcs")
-    assert (answer.status_code, answer.json()["did_you_mean"]) == (404, ["/metrics"])
+    answer = make_get(make_view())(path)
+    assert (answer.status_code, answer.json()["did_you_mean"][0]) == (404, meant)
 
 
 def test_the_overview_has_a_row_per_group() -> None:
