@@ -87,21 +87,19 @@ class Cluster:
         except NoAnswerError as error:
             raise (StreamError if error.is_lasting else AwayError)(str(error)) from None
 
-    def ensure_source(self) -> int:
-        """Return the number of partitions of the watched topic, asking the broker to create the offsets topic.
+    def ensure_source(self) -> None:
+        """See that the watched topic is there, asking the broker to create the offsets topic. Raises StreamError.
 
         A cluster that never had a consumer group has no offsets topic; looking up any group's coordinator makes it.
         """
         topic = self._config.source_topic
         if topic == OFFSETS_TOPIC and self._partitions(topic) == 0:
             self._look_up_coordinator()
-        partitions = self._partitions(topic)
-        if partitions == 0:
+        if self._partitions(topic) == 0:
             raise StreamError(
                 f"topic {topic} does not exist on this cluster, or this client may not describe it; "
                 "check stream.source_topic and grant DESCRIBE and READ on it"
             )
-        return partitions
 
     def _partitions(self, topic: str) -> int:
         metadata = self._list_topics(topic).get(topic)

@@ -205,11 +205,6 @@ class StreamConfig:
         return topics.STATUS.full_name(self.topic_prefix)
 
     @property
-    def lag_topic(self) -> str:
-        """Compacted topic of lag and windows per group."""
-        return topics.LAG.full_name(self.topic_prefix)
-
-    @property
     def silences_topic(self) -> str:
         """Topic of silences and announced deploys."""
         return topics.SILENCES.full_name(self.topic_prefix)

@@ -11,6 +11,7 @@ from confluent_kafka import Producer, TopicPartition
 from confluent_kafka.admin import AdminClient
 
 from rebalance_contract import GroupLag, QueryStatus, encode
+from rebalance_contract.topics import LAG
 from rebalance_deploy.topics import create_topics
 from rebalance_streaming.config import StreamConfig
 from rebalance_streaming.diagnosis.inputs import StatusReader
@@ -24,7 +25,7 @@ pytestmark = pytest.mark.broker
 def config(broker: Any) -> StreamConfig:
     """Settings of a monitor with the topics that are read back, of one partition each."""
     config = StreamConfig(kafka={"bootstrap.servers": broker.bootstrap}, topic_prefix=f"t{uuid.uuid4().hex[:8]}.")
-    create_topics(broker.bootstrap, {config.status_topic: 1, config.lag_topic: 1})
+    create_topics(broker.bootstrap, {config.status_topic: 1, LAG.full_name(config.topic_prefix): 1})
     return config
 
 
@@ -62,8 +63,8 @@ def test_a_superseded_process_tells_nothing_of_its_query(config):
 def test_rows_are_taken_up_where_the_first_ones_are_gone(config):
     """Topics of bounded retention begin behind offset 0 in time: what is left of them is restored all the same."""
     rows = [GroupLag(config.cluster, f"group-{number}", number, topics={}) for number in range(4)]
-    produce(config, config.lag_topic, *((each.group, encode(each)) for each in rows), ("odd", b"{"))
+    produce(config, LAG.full_name(config.topic_prefix), *((each.group, encode(each)) for each in rows), ("odd", b"{"))
     admin = AdminClient(dict(config.kafka))
-    for future in admin.delete_records([TopicPartition(config.lag_topic, 0, 2)]).values():
+    for future in admin.delete_records([TopicPartition(LAG.full_name(config.topic_prefix), 0, 2)]).values():
         future.result()
     assert list(read_restored(config)) == rows[2:]

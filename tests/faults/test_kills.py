@@ -47,6 +47,7 @@ from faults.observing import (
 )
 from faults.reporting import IS_FULL, Figures
 from rebalance_contract import Finding, GroupLag
+from rebalance_contract.topics import LAG
 from rebalance_deploy import jars
 from rebalance_deploy.counts import fetch
 from rebalance_deploy.demo.workload import ConsumerSpec
@@ -332,7 +333,11 @@ def test_an_open_transaction_delays_no_rebalance(rig: Rig, figures: Figures):
     rig.leave(spec(group, "stays"))
     assert_counted(rig, group)
     # Probes know the group, as its coordinator does, but nothing that it committed.
-    told = [each.topics for each in decoded_rows(rig, CONFIG.lag_topic, GroupLag) if each.group == _TRANSACTIONAL]
+    told = [
+        each.topics
+        for each in decoded_rows(rig, LAG.full_name(CONFIG.topic_prefix), GroupLag)
+        if each.group == _TRANSACTIONAL
+    ]
     assert not any(told), told
     assert_facts_and_causes_agree(rig, is_calm)
 

@@ -187,7 +187,7 @@ def test_the_stream_can_start_with_what_is_documented(make_broker):
     broker, said = make_broker(**AUTHORIZED), []
     cluster = Cluster(StreamConfig(kafka={"bootstrap.servers": broker.bootstrap}, topic_prefix=PREFIX))
     # Makes the offsets topic, which in any cluster that has groups is there.
-    assert cluster.ensure_source() > 0
+    cluster.ensure_source()
     grant_only(broker.bootstrap, "stream")
     cluster.check_readable(cluster.log_ends(cluster.source_topic))
     for _ in range(2):
