@@ -377,16 +377,16 @@ def _write_lines(lines: Iterable[bytes], bar: Bar) -> None:
 
 def _measure_replay(files: Sequence[Any], progress: ReplayProgress) -> Measure:
     """Return what says how far a replay is: bytes of its files, lines where one is a pipe, and then what is judged."""
-    from rebalance_deploy.progress import StepProgress, raw_positions, reading_of, reading_of_bytes  # noqa: PLC0415
+    from rebalance_deploy.progress import StepProgress, raw_positions, step_of, step_of_bytes  # noqa: PLC0415
 
     positions = raw_positions(files)
 
     def measure() -> StepProgress:
         if progress.to_judge is not None:
-            return reading_of("judging", progress.judged, "records", progress.to_judge)
+            return step_of("judging", progress.judged, "records", progress.to_judge)
         if positions is None:
             return StepProgress("reading", progress.lines, "lines")
-        return reading_of_bytes("reading", *positions())
+        return step_of_bytes("reading", *positions())
 
     return measure
 

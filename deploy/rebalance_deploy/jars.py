@@ -27,7 +27,7 @@ from rebalance_deploy.errors import UserError
 from rebalance_deploy.jdk import find_java
 from rebalance_deploy.logs import say_line
 from rebalance_deploy.processes import ChildProcess
-from rebalance_deploy.progress import reading_of_bytes, shown
+from rebalance_deploy.progress import shown, step_of_bytes
 
 CACHE_VARIABLE = "REBALANCE_MONITOR_CACHE"
 IVY_SETTINGS_VARIABLE = "REBALANCE_MONITOR_IVY_SETTINGS"
@@ -261,7 +261,7 @@ def _fetch(set_name: str, jars: Sequence[LockedJar], directory: Path) -> None:
     shutil.rmtree(work, ignore_errors=True)
     work.mkdir()
     try:
-        with shown(lambda: reading_of_bytes("fetching", _arrived_bytes(jars, downloads), total_bytes)):
+        with shown(lambda: step_of_bytes("fetching", _arrived_bytes(jars, downloads), total_bytes)):
             retrieved = _run_ivy(render_ivy_xml(set_name, jars), work, downloads, use_poms=False)
         arrived = {path.name: path for path in retrieved}
         for jar in jars:

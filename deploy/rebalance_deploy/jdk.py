@@ -61,7 +61,7 @@ def find_java(
 
 
 def ask_version(executable: Path) -> Java | None:
-    """Return what `executable -version` says of itself, None if it does not run or is no Java."""
+    """Return what `executable -version` says of itself, null if it does not run or is no Java."""
     try:
         answer = subprocess.run(
             [executable, "-version"],

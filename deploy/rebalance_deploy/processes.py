@@ -75,7 +75,7 @@ class ChildProcess:
 
     @property
     def exit_code(self) -> int | None:
-        """The exit code, 128 + signal number if a signal ended the command, None while it runs."""
+        """The exit code, 128 + signal number if a signal ended the command, null while it runs."""
         return self._guard.poll()
 
     @property

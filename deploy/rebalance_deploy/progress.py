@@ -47,14 +47,14 @@ class StepProgress(NamedTuple):
 Measure = Callable[[], StepProgress]
 
 
-def reading_of(step: str, done: int, unit: str, wanted: int | None) -> StepProgress:
-    """Return the reading of a step whose share is `done` of `wanted`."""
+def step_of(step: str, done: int, unit: str, wanted: int | None) -> StepProgress:
+    """Return how far a step is whose share is `done` of `wanted`."""
     return StepProgress(step, done, unit, wanted, min(1.0, done / wanted) if wanted else None)
 
 
-def reading_of_bytes(step: str, done: int, wanted: int) -> StepProgress:
-    """Return the reading of a step that is measured in bytes."""
-    return reading_of(step, done, _BYTES, wanted)
+def step_of_bytes(step: str, done: int, wanted: int) -> StepProgress:
+    """Return how far a step is that is measured in bytes."""
+    return step_of(step, done, _BYTES, wanted)
 
 
 @dataclass(slots=True)

@@ -8,7 +8,7 @@ from collections.abc import Callable, Sequence
 from typing import IO
 
 from rebalance_contract import QueryStatus
-from rebalance_deploy.progress import Bar, StepProgress, reading_of
+from rebalance_deploy.progress import Bar, StepProgress, step_of
 
 
 class StreamProgress:
@@ -39,7 +39,7 @@ class StreamProgress:
         """Return how much of what was in the inputs at the start is processed; for any thread."""
         read = sum(each.read_records for each in self._statuses)
         wanted = sum(each.wanted_records for each in self._statuses)
-        return reading_of("reading the log up", read, "records", wanted)
+        return step_of("reading the log up", read, "records", wanted)
 
     def stop(self) -> None:
         """Take it away; it does not come back."""

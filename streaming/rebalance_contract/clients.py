@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from dataclasses import dataclass, field
+from typing import Literal
 
 from rebalance_contract.codec import SCHEMA_VERSION
 
@@ -123,5 +124,5 @@ class ClientActivity:
     app_offsets: dict[str, dict[str, int]] = field(default_factory=dict)
     implausible: int = 0
     is_truncated: bool = False
-    kind: str = "clients"
+    kind: Literal["clients"] = "clients"
     schema_version: int = SCHEMA_VERSION

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from dataclasses import dataclass
+from typing import Literal
 
 from rebalance_contract.codec import SCHEMA_VERSION
 from rebalance_contract.sets import AnyAct, AnyTrigger
@@ -49,5 +50,5 @@ class CoordinatorActivity:
     pane_start_ms: int
     events: tuple[CoordinatorEvent, ...]
     is_truncated: bool = False
-    kind: str = "coordinator"
+    kind: Literal["coordinator"] = "coordinator"
     schema_version: int = SCHEMA_VERSION

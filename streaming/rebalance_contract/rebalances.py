@@ -123,6 +123,7 @@ class Rebalance:
     generation_count: int | None = None
     is_truncated: bool = False
     counted_from: AnyCountedFrom = CountedFrom.LOG
+    schema_version: int = SCHEMA_VERSION
 
     @property
     def last_known_ms(self) -> int:
@@ -146,5 +147,3 @@ class Rebalance:
     def is_at_least(self) -> bool:
         """Whether it was seen by probes only, which may have taken several for one."""
         return self.counted_from != CountedFrom.LOG
-
-    schema_version: int = SCHEMA_VERSION

@@ -5,7 +5,7 @@
     [kafka.librdkafka]   for librdkafka, and for kafka-python in the prober, alone
 
 A component holds them in one flat mapping: names of the first table as they are, those of the others behind `java.`
-and `librdkafka.`. What is wrong with them is for kafka_checks to tell.
+and `librdkafka.`. What is wrong with them is for `checks` to tell.
 """
 
 from __future__ import annotations

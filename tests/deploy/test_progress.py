@@ -22,8 +22,8 @@ from rebalance_deploy.progress import (
     drawing,
     figures_of,
     raw_positions,
-    reading_of_bytes,
     shown,
+    step_of_bytes,
 )
 from waiting import wait_for
 
@@ -60,7 +60,7 @@ MEGABYTE = 1_000_000
 
 
 def fetching(done: int, wanted: int) -> StepProgress:
-    return reading_of_bytes("fetching", done, wanted)
+    return step_of_bytes("fetching", done, wanted)
 
 
 @pytest.mark.parametrize(
@@ -91,17 +91,17 @@ def fetching(done: int, wanted: int) -> StepProgress:
             id="the end is told by the share and not by what is counted",
         ),
         pytest.param(
-            [(0, reading_of_bytes("reading", 5, 10)), (3, reading_of_bytes("reading", 5, 10))],
+            [(0, step_of_bytes("reading", 5, 10)), (3, step_of_bytes("reading", 5, 10))],
             "50 %  5 of 10 B  0 B/s",
             id="what stands still has no time left",
         ),
         pytest.param(
-            [(0, reading_of_bytes("reading", 0, 10)), (5, reading_of_bytes("judging", 9, 10))],
+            [(0, step_of_bytes("reading", 0, 10)), (5, step_of_bytes("judging", 9, 10))],
             "90 %  9 of 10 B",
             id="another step begins anew",
         ),
         pytest.param(
-            [(0, reading_of_bytes("reading", 9, 10)), (5, reading_of_bytes("reading", 1, 10))],
+            [(0, step_of_bytes("reading", 9, 10)), (5, step_of_bytes("reading", 1, 10))],
             "10 %  1 of 10 B",
             id="what fell back begins anew",
         ),
@@ -110,7 +110,7 @@ def fetching(done: int, wanted: int) -> StepProgress:
             "60 %  60 of 100 B  2 B/s  20 s left",
             id="the rate is that of late",
         ),
-        pytest.param([(0, reading_of_bytes("reading", 999, 1_000))], "99 %  999 B of 1.0 kB", id="rounded down"),
+        pytest.param([(0, step_of_bytes("reading", 999, 1_000))], "99 %  999 B of 1.0 kB", id="rounded down"),
     ],
 )
 def test_what_is_told(readings: list[tuple[float, StepProgress]], told: str) -> None:

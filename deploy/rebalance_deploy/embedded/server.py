@@ -68,7 +68,7 @@ class JavaServer:
 
     @property
     def pid(self) -> int | None:
-        """The process id, None if it was not started or was stopped."""
+        """The process id, null if it was not started or was stopped."""
         return self._process.pid if self._process else None
 
     @property
