@@ -10,7 +10,8 @@ import pytest
 from hypothesis import HealthCheck, settings
 
 from markers import marker_names
-from rebalance_deploy.embedded.kafka import DEFAULT_VERSION, VERSIONS, EmbeddedKafka
+from rebalance_deploy.embedded import DEFAULT_VERSION, VERSIONS
+from rebalance_deploy.embedded.kafka import EmbeddedKafka
 
 MakeBroker = Callable[..., EmbeddedKafka]
 

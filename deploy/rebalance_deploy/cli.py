@@ -15,6 +15,7 @@ from typing import TYPE_CHECKING, Any, NoReturn, TypeVar
 import click
 
 from rebalance_deploy import __version__
+from rebalance_deploy.embedded import DEFAULT_VERSION, VERSIONS
 from rebalance_exporters.terminal.commands import COMMANDS
 from rebalance_exporters.terminal.options import LOGS, TIME_ZONE, LogReader
 from rebalance_streaming.outputs import OUTPUTS
@@ -168,8 +169,8 @@ def up(config: Path | None, flags: tuple[str, ...], bootstrap_server: str | None
 )
 @click.option(
     "--kafka-version",
-    type=click.Choice(["4.3.1", "3.9.2"]),
-    help="Version of the broker; by default 4.3.1.",
+    type=click.Choice(VERSIONS),
+    help=f"Version of the broker; by default {DEFAULT_VERSION}.",
 )
 @click.option(
     "--port",

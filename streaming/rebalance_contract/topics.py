@@ -22,7 +22,8 @@ from collections.abc import Mapping
 from dataclasses import dataclass
 from typing import Any
 
-from rebalance_contract.activity import CommitActivity, CountActivity, OffsetActivity, ProbeActivity
+from rebalance_contract.activity import MAX_ACTIVITY_BYTES, CommitActivity, CountActivity, OffsetActivity, ProbeActivity
+from rebalance_contract.bounds import MAX_ROW_BYTES
 from rebalance_contract.clients import ClientActivity
 from rebalance_contract.coordinator import CoordinatorActivity
 from rebalance_contract.findings import Finding
@@ -46,7 +47,7 @@ from rebalance_contract.timing import GroupTiming
 COMPACT, DELETE, COMPACT_DELETE = "compact", "delete", "compact,delete"
 
 _DAY_MS = 86_400_000
-_ROW_BYTES, _PANE_BYTES, _FOREIGN_BYTES = 900_000, 256_000, 1_048_576
+_FOREIGN_BYTES = 1_048_576
 #: Between a row and the batch a broker measures: the batch's header, the row's key and headers, and further small
 #: rows. With it, a topic of rows of 900 kB takes every batch that librdkafka makes (at most 1,000,000 bytes).
 _HEAD_ROOM_BYTES = 131_072
@@ -73,7 +74,7 @@ class Topic:
     readers: tuple[Party, ...]
     cleanup_policy: str
     retention_ms: int | None = None
-    max_row_bytes: int = _ROW_BYTES
+    max_row_bytes: int = MAX_ROW_BYTES
     rows: tuple[type[Any], ...] = ()
     foreign: bool = False
     partitions: int = 1
@@ -140,7 +141,7 @@ ACTIVITY = Topic(
     readers=(Party.DIAGNOSIS, Party.PROBER),
     cleanup_policy=DELETE,
     retention_ms=_DAY_MS,
-    max_row_bytes=_PANE_BYTES,
+    max_row_bytes=MAX_ACTIVITY_BYTES,
     rows=(CommitActivity, OffsetActivity, ProbeActivity, CountActivity, ClientActivity, CoordinatorActivity),
 )
 PROBES = Topic(

@@ -16,8 +16,9 @@ from kazoo.client import KazooClient
 
 from making_topics import create_topic
 from rebalance_deploy import ports as ports_module
+from rebalance_deploy.embedded import DEFAULT_VERSION, VERSIONS
 from rebalance_deploy.embedded import kafka as kafka_module
-from rebalance_deploy.embedded.kafka import DEFAULT_VERSION, SHORT_SESSION, VERSIONS, EmbeddedKafka, render_properties
+from rebalance_deploy.embedded.kafka import SHORT_SESSION, EmbeddedKafka, render_properties
 from rebalance_deploy.embedded.server import JavaServer, telling_line
 from rebalance_deploy.errors import UserError
 from rebalance_deploy.ports import find_free_port, find_free_ports, is_free

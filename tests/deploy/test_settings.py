@@ -9,6 +9,8 @@ from typing import Any
 
 import pytest
 
+from rebalance_contract import QUERIES
+from rebalance_deploy.cli import cli
 from rebalance_deploy.components import SECTIONS, detect_config, export_config, probe_config, stream_config
 from rebalance_deploy.errors import UserError
 from rebalance_deploy.settings import Sources, known_keys, load
@@ -298,6 +300,12 @@ def test_what_librdkafka_would_refuse_is_told_before_anything_starts():
     for configured in (stream_config, probe_config, export_config):
         with pytest.raises(UserError, match=r"there is no kafka\.client\.rac, did you mean kafka\.client\.rack\?"):
             configured(sources)
+
+
+def test_the_queries_to_choose_from_are_those_that_there_are():
+    """The command line names them itself, for its help needs no library but its own."""
+    (queries,) = (each for each in cli.commands["stream"].params if each.name == "queries")
+    assert tuple(queries.type.choices) == QUERIES
 
 
 def test_what_processes_have_in_common_is_refused_in_the_same_words():

@@ -17,7 +17,8 @@ from confluent_kafka.cimpl import NewTopic
 
 from rebalance_contract import CoordinatorAct, EvidenceSource
 from rebalance_contract.topics import BROKER_LOGS
-from rebalance_deploy.embedded.kafka import VERSIONS, EmbeddedKafka
+from rebalance_deploy.embedded import VERSIONS
+from rebalance_deploy.embedded.kafka import EmbeddedKafka
 from rebalance_deploy.embedded.server import QUICK_START
 from rebalance_deploy.topics import create_topics
 from rebalance_streaming.activity.broker_logs import LogPacking

@@ -51,7 +51,8 @@ from rebalance_contract.topics import LAG
 from rebalance_deploy import jars
 from rebalance_deploy.counts import fetch
 from rebalance_deploy.demo.workload import ConsumerSpec
-from rebalance_deploy.embedded.kafka import DEFAULT_VERSION, SHORT_SESSION
+from rebalance_deploy.embedded import DEFAULT_VERSION
+from rebalance_deploy.embedded.kafka import SHORT_SESSION
 from rebalance_deploy.jdk import find_java
 from rebalance_deploy.local import Supervised
 from rebalance_deploy.ports import find_free_port

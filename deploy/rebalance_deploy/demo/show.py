@@ -11,7 +11,7 @@ import shutil
 import tempfile
 import threading
 import time
-from collections.abc import Callable, Collection, Iterator
+from collections.abc import Collection, Iterator
 from contextlib import ExitStack, closing
 from dataclasses import dataclass
 from pathlib import Path
@@ -25,16 +25,16 @@ from rebalance_deploy.demo.alerting import fires, pages_told
 from rebalance_deploy.demo.cure import SETTING, Cure
 from rebalance_deploy.demo.headline import Headline
 from rebalance_deploy.demo.standstill import Standstill
-from rebalance_deploy.embedded.kafka import DEFAULT_VERSION, EmbeddedKafka
+from rebalance_deploy.embedded import DEFAULT_VERSION
+from rebalance_deploy.embedded.kafka import EmbeddedKafka
 from rebalance_deploy.errors import UserError
+from rebalance_deploy.logs import Say
 from rebalance_deploy.observability import Alerting
 from rebalance_deploy.processes import ChildProcess
 from rebalance_deploy.topics import create_topics
 from rebalance_exporters.terminal.words import describe, describe_finding
 from rebalance_kafka.follower import Follower
 from rebalance_streaming.config import StreamConfig
-
-Say = Callable[[str], None]
 
 #: Longer than the sick consumer's pause, so that it can leave its group in order.
 _LEAVE_SECONDS = 25.0

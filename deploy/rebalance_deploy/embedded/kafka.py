@@ -14,20 +14,18 @@ import uuid
 from base64 import urlsafe_b64encode
 from collections.abc import Mapping, Sequence
 from pathlib import Path
-from types import MappingProxyType, TracebackType
+from types import MappingProxyType
 from typing import Any, Self
 
 from confluent_kafka import KafkaException
 from confluent_kafka.admin import AdminClient
 
 from rebalance_deploy import jars
+from rebalance_deploy.embedded import DEFAULT_VERSION, VERSIONS
 from rebalance_deploy.embedded.server import QUICK_START, JavaServer
 from rebalance_deploy.embedded.zookeeper import ZooKeeper
 from rebalance_deploy.errors import UserError
 from rebalance_deploy.ports import find_free_ports, is_free
-
-DEFAULT_VERSION = "4.3.1"
-VERSIONS = (DEFAULT_VERSION, "3.9.2")
 
 # Settings for who kills brokers. The controller takes a broker for alive, and refuses its return, until its session is
 # over: it is back in 5 s, not 62. The price is that a machine that stalls for 3 s puts it out too.
@@ -119,9 +117,7 @@ class EmbeddedKafka:
             raise
         return self
 
-    def __exit__(
-        self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
-    ) -> None:
+    def __exit__(self, *_: object) -> None:
         self.close()
 
     @property

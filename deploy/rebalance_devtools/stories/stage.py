@@ -18,7 +18,8 @@ from dataclasses import dataclass, replace
 from pathlib import Path
 from types import MappingProxyType
 
-from rebalance_deploy.embedded.kafka import DEFAULT_VERSION, SHORT_SESSION, EmbeddedKafka
+from rebalance_deploy.embedded import DEFAULT_VERSION
+from rebalance_deploy.embedded.kafka import SHORT_SESSION, EmbeddedKafka
 from rebalance_deploy.errors import UserError
 from rebalance_devtools.stories.network import Network, open_network
 
