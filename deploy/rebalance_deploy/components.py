@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import os
 import threading
-import time
 from collections.abc import Iterable, Iterator, Sequence
 from pathlib import Path
 from typing import TYPE_CHECKING, TypeVar
@@ -20,6 +19,7 @@ from rebalance_deploy.stream_progress import StreamProgress
 from rebalance_exporters.config import ExportConfig
 from rebalance_exporters.prober.config import ProbeConfig
 from rebalance_kafka.checks import refused_by_librdkafka
+from rebalance_kafka.clock import epoch_ms
 from rebalance_streaming.config import StreamConfig
 from rebalance_streaming.detect.config import DetectConfig
 
@@ -124,7 +124,7 @@ def run_stream(
         progress.look(statuses)
 
     web = Web("stream", config.listen_host, config.listen_port, config.web_config_file, config.health_without_password)
-    with serving_pages(web, health, health.registry, _now_ms, reload) as url:
+    with serving_pages(web, health, health.registry, epoch_ms, reload) as url:
         log.say(f"serving on {url}/metrics")
         job.run(
             config,
@@ -172,10 +172,6 @@ def run_probe(sources: Sources, stop: threading.Event, reload: threading.Event) 
     from rebalance_exporters.prober.run import run  # noqa: PLC0415
 
     run(config, stop, log.say, warn=log.warn, reload=reload)
-
-
-def _now_ms() -> int:
-    return time.time_ns() // 1_000_000
 
 
 def record(

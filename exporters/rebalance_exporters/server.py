@@ -7,7 +7,6 @@ import contextlib
 import difflib
 import gc
 import threading
-import time
 from collections.abc import Callable
 from concurrent.futures import ThreadPoolExecutor
 from http import HTTPStatus
@@ -41,6 +40,7 @@ from rebalance_exporters.web.own_pages import HEALTH_PATHS
 from rebalance_exporters.web.reloading import Settings
 from rebalance_exporters.web.responses import RequestError, error_response, json_response
 from rebalance_exporters.web.server import Signals, listen, serve
+from rebalance_kafka.clock import epoch_ms
 
 #: Groups beyond the limit are known to page and API; how many at most keeps invented ones from filling the memory.
 _GROUPS_PER_EXPORTED, _LEAST_MAX_GROUPS = 5, 1_000
@@ -69,16 +69,11 @@ def read_version() -> str:
         return "unknown"
 
 
-def now_ms() -> int:
-    """Return the time as epoch milliseconds."""
-    return time.time_ns() // 1_000_000
-
-
 def make_app(
     config: ExportConfig,
     view: View,
     read_progress: Callable[[], ReadProgress],
-    clock_ms: Callable[[], int] = now_ms,
+    clock_ms: Callable[[], int] = epoch_ms,
     *,
     settings: Settings | None = None,
     stop: threading.Event | None = None,
@@ -182,11 +177,11 @@ def run(
     if problems:
         raise ExporterError("; ".join(problems))
     collect_rarely()
-    settings = Settings(config.owners_file, config.web_config_file, now_ms)
+    settings = Settings(config.owners_file, config.web_config_file, epoch_ms)
     signals = Signals(stop or threading.Event(), reload or threading.Event())
     view = make_view(config)
     with contextlib.closing(listen(config.listen_host, config.listen_port, "export")) as listener:
-        readers = Readers(config, view, now_ms)
+        readers = Readers(config, view, epoch_ms)
         try:
             readers.start(signals.stop)
             app = make_app(

@@ -22,8 +22,8 @@ READS_LOG_TEXT = (
 )
 #: What the settings of every process's pages decide.
 WEB_CONFIG_TEXT = (
-    "TLS and passwords, a file in the form of Prometheus's exporter-toolkit; read again when it or a file that it names "
-    "changes, and at SIGHUP. Empty: none."
+    "TLS and passwords, a file in the form of Prometheus's exporter-toolkit; read again when it or a file that it "
+    "names changes, and at SIGHUP. Empty: none."
 )
 HEALTH_TEXT = "Where `web_config_file` asks for passwords: `/-/healthy` and `/-/ready` are answered without one."
 

@@ -8,7 +8,6 @@ records among themselves are in the order of their offsets.
 from __future__ import annotations
 
 import threading
-import time
 from collections.abc import Iterable, Iterator, Mapping
 from contextlib import closing
 from dataclasses import dataclass
@@ -16,6 +15,7 @@ from dataclasses import dataclass
 import msgspec
 from confluent_kafka import KafkaError, KafkaException
 
+from rebalance_kafka.clock import epoch_ms
 from rebalance_kafka.follower import LEADER_IS_AWAITED, Follower, Record
 from rebalance_kafka.positions import Positions, start_at_beginning, start_at_end
 from rebalance_kafka.properties import LIBRDKAFKA
@@ -105,7 +105,7 @@ def _line(record: Record) -> bytes:
             "partition": record.partition,
             "offset": record.offset,
             "timestamp_ms": _NO_TIME if record.timestamp_ms is None else record.timestamp_ms,
-            "received_at_ms": int(time.time() * 1000),
+            "received_at_ms": epoch_ms(),
             "key_hex": _hex(record.key),
             "value_hex": _hex(record.value),
             "headers": [(name, _hex(value)) for name, value in record.headers],

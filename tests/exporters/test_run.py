@@ -21,9 +21,10 @@ from rebalance_exporters.config import ExportConfig, FurtherCluster
 from rebalance_exporters.errors import ExporterError
 from rebalance_exporters.kafka import consumer
 from rebalance_exporters.kafka.consumer import Source, TopicReader
-from rebalance_exporters.server import now_ms, run
+from rebalance_exporters.server import run
 from rebalance_exporters.state.view import GROUPS, LAG, TOPICS, Row, View
 from rebalance_kafka import reachability
+from rebalance_kafka.clock import epoch_ms
 from rebalance_kafka.reachability import NoAnswerError
 from waiting import wait_for
 
@@ -89,9 +90,9 @@ def produce(bootstrap: str, prefix: str, *rows: Row, **properties: str) -> None:
 
 def fresh_status() -> list[Row]:
     """The status of a stream of which all parts report now."""
-    now = {"updated_at_ms": now_ms(), "read_until_ms": now_ms()}
-    queries = [query_row(name, started_at_ms=now_ms(), last_batch_at_ms=None, **now) for name in _QUERIES]
-    return [*queries, diagnosis_row(probed_at_ms=now_ms(), **now)]
+    now = {"updated_at_ms": epoch_ms(), "read_until_ms": epoch_ms()}
+    queries = [query_row(name, started_at_ms=epoch_ms(), last_batch_at_ms=None, **now) for name in _QUERIES]
+    return [*queries, diagnosis_row(probed_at_ms=epoch_ms(), **now)]
 
 
 def list_groups(bootstrap: str) -> set[str]:
@@ -134,7 +135,7 @@ def prefix() -> str:
 def test_rows_become_series_over_real_http(broker: Any, prefix: str) -> None:
     """What the stream writes to Kafka is scraped from /metrics a moment later, tombstones and broken rows included."""
     create_own_topics(broker.bootstrap, prefix)
-    committed_ms = now_ms() - 60_000
+    committed_ms = epoch_ms() - 60_000
     rows = [
         group_row(),
         group_row(group="gone"),
@@ -156,7 +157,7 @@ def test_rows_become_series_over_real_http(broker: Any, prefix: str) -> None:
         assert "kafka_rebalance_monitor_ready 1.0\n" in text
         assert 'group="gone"' not in text
         (age,) = [line for line in text.splitlines() if line.startswith("kafka_rebalance_group_commit_age_seconds{")]
-        assert 60 <= float(age.split()[-1]) <= (now_ms() - committed_ms) / 1000
+        assert 60 <= float(age.split()[-1]) <= (epoch_ms() - committed_ms) / 1000
         (rebalance,) = client.get("/api/v1/groups/payments/rebalances").json()["rebalances"]
         assert rebalance["impact"]["lag_peak"] == 5
 
@@ -308,4 +309,6 @@ def test_unknown_client_properties_are_told() -> None:
     """A property that the Kafka client does not know is an error at the start that names it."""
     config = ExportConfig(kafka={"bootstrap.servers": "127.0.0.1:1", "session.timeout": "1"})
     with pytest.raises(ExporterError, match=r"session\.timeout"):
-        TopicReader(Source(config.kafka, config.topic_prefix), View(group_expiry_seconds=1, keep_rebalances=0), now_ms)
+        TopicReader(
+            Source(config.kafka, config.topic_prefix), View(group_expiry_seconds=1, keep_rebalances=0), epoch_ms
+        )

@@ -142,7 +142,7 @@ def neighbour_in(bucket: int) -> str:
 def clock(monkeypatch: pytest.MonkeyPatch) -> dict[str, int]:
     """The worker's clock, which stands where the test puts it."""
     now = {"ms": golden_rows()[-1][3] + 100}
-    monkeypatch.setattr(membership, "_now_ms", lambda: now["ms"])
+    monkeypatch.setattr(membership, "epoch_ms", lambda: now["ms"])
     return now
 
 

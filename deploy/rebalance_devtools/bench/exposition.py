@@ -45,11 +45,12 @@ from rebalance_contract.api import Readiness
 from rebalance_exporters.config import ExportConfig
 from rebalance_exporters.metrics.formats import Style, compress
 from rebalance_exporters.metrics.render import Exposition
-from rebalance_exporters.server import collect_rarely, make_app, make_view, now_ms
+from rebalance_exporters.server import collect_rarely, make_app, make_view
 from rebalance_exporters.state.health import ReadProgress
 from rebalance_exporters.state.view import GROUPS, HEARTBEATS, LAG, REBALANCES, STATUS, Row, View
 from rebalance_exporters.web.reloading import Settings
 from rebalance_exporters.web.server import Signals, serve
+from rebalance_kafka.clock import epoch_ms
 
 _GROUPS, _MEMBERS, _TOPICS, _PARTITIONS = 1_000, 5, 10, 12
 _SHARES = {"none": 0, "2 %": 50, "all": 1}
@@ -112,7 +113,7 @@ def _measure_waits(view: View) -> Iterator[str]:
 
 def _render(exposition: Exposition, view: View) -> bytes:
     ready, loaded = Readiness(True, "ready"), ReadProgress(loaded=True)
-    return exposition.render(view.picture(), loaded, ready, now_ms(), Style.OPENMETRICS)
+    return exposition.render(view.picture(), loaded, ready, epoch_ms(), Style.OPENMETRICS)
 
 
 # --- Serving and scraping ---
@@ -121,7 +122,7 @@ def _render(exposition: Exposition, view: View) -> bytes:
 @contextmanager
 def _serving(view: View) -> Iterator[int]:
     """Serve the view over HTTP while the block runs, and change it now and then; gives the port."""
-    signals, settings, listening = Signals(), Settings("", "", now_ms), threading.Event()
+    signals, settings, listening = Signals(), Settings("", "", epoch_ms), threading.Event()
     app = make_app(_CONFIG, view, lambda: ReadProgress(loaded=True), settings=settings, stop=signals.stop)
     listener = socket.create_server(("127.0.0.1", 0))
     server = threading.Thread(target=serve, args=(app, listener, settings, signals, lambda *_: listening.set()))
@@ -167,7 +168,7 @@ def _scrape_together(port: int) -> list[float]:
 
 
 def _fill() -> View:
-    view, at_ms = make_view(_CONFIG), now_ms()
+    view, at_ms = make_view(_CONFIG), epoch_ms()
     status = QueryStatus("bench", "membership", True, at_ms, at_ms, 500, last_batch_at_ms=at_ms)
     diagnosis = DiagnosisStatus("bench", at_ms, probed_at_ms=at_ms)
     view.apply([Row(STATUS, b"bench/query/membership", encode(status))])
@@ -180,7 +181,7 @@ def _fill() -> View:
 def _change(round_number: int, every: int) -> list[Row]:
     """Return the rows of one round in which one of so many groups changed; 0 is none."""
     numbers = range(round_number % every, _GROUPS, every) if every else ()
-    return [row for number in numbers for row in _describe(number, round_number + 1, now_ms())]
+    return [row for number in numbers for row in _describe(number, round_number + 1, epoch_ms())]
 
 
 def _describe(number: int, round_number: int, at_ms: int) -> list[Row]:

@@ -16,6 +16,7 @@ from rebalance_exporters.errors import ExporterError
 from rebalance_exporters.prober.config import ProbeConfig
 from rebalance_exporters.prober.interests import Interests
 from rebalance_exporters.prober.tasks import Complaints, describe, describe_kafka
+from rebalance_kafka.clock import epoch_ms
 from rebalance_kafka.follower import Follower, Record
 from rebalance_kafka.positions import Bounds, Place, start_at_beginning, start_at_end
 from rebalance_kafka.refusals import refusals_as
@@ -71,7 +72,7 @@ class InterestReader:
             elif record.topic == self._lag_topic:
                 self._interests.apply_lag(record.key, record.value)
             else:
-                self._interests.apply_activity(record.value, time.time_ns() // 1_000_000)
+                self._interests.apply_activity(record.value, epoch_ms())
         except ContractError as problem:
             self._set_aside(record.topic, str(problem))
         except Exception as problem:  # whatever a row makes of the decoder, it is one row

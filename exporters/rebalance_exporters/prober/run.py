@@ -29,6 +29,7 @@ from rebalance_exporters.prober.watch_groups import GroupWatch
 from rebalance_exporters.prober.watch_offsets import OffsetWatch
 from rebalance_exporters.prober.zookeeper import Zookeeper, probe_zookeeper
 from rebalance_exporters.web.own_pages import Web, serving_pages
+from rebalance_kafka.clock import epoch_ms
 from rebalance_kafka.properties import librdkafka_properties
 from rebalance_kafka.reachability import NoAnswerError, Reachability
 from rebalance_kafka.refusals import refusals_as
@@ -62,7 +63,7 @@ def run(
     metrics = ProbeMetrics()
     web = Web("probe", config.listen_host, config.listen_port, config.web_config_file, config.health_without_password)
     with contextlib.ExitStack() as stack:
-        pages = serving_pages(web, metrics.health, metrics.registry, _now_ms, reload or threading.Event())
+        pages = serving_pages(web, metrics.health, metrics.registry, epoch_ms, reload or threading.Event())
         url = stack.enter_context(pages)
         complaints = Complaints(metrics, warn or say)
         say(f"probe: serving on {url}/metrics")
@@ -158,17 +159,13 @@ class _ZookeeperWatch:
 
     def cycle(self) -> None:
         """Read and publish once."""
-        now, now_ms = time.monotonic(), _now_ms()
+        now, now_ms = time.monotonic(), epoch_ms()
         groups = self._zookeeper.read()
         for group in groups:
             probe = probe_zookeeper(self._cluster, group, now_ms)
             if self._publications.admit(probe, now):
                 self._publisher.publish(probe)
         self._publications.forget({group.group for group in groups})
-
-
-def _now_ms() -> int:
-    return time.time_ns() // 1_000_000
 
 
 def _run_all(loops: list[Callable[[threading.Event], None]], stop: threading.Event) -> None:

@@ -15,6 +15,7 @@ from rebalance_exporters.prober.interests import Interests
 from rebalance_exporters.prober.repeats import Repeats
 from rebalance_exporters.prober.tasks import Complaints
 from rebalance_exporters.prober.told import Offsets
+from rebalance_kafka.clock import epoch_ms
 
 WHAT = "committed"
 
@@ -42,7 +43,7 @@ class CommittedWatch:
 
     def cycle(self) -> None:
         """Ask and publish once."""
-        now, now_ms = time.monotonic(), time.time_ns() // 1_000_000
+        now, now_ms = time.monotonic(), epoch_ms()
         wanted = self._interests.names_without_commits() if self._reads_log else self._interests.names()
         self._told = {group: told for group, told in self._told.items() if group in wanted}
         self._repeats.forget(wanted)

@@ -18,6 +18,7 @@ from rebalance_exporters.prober.interests import Interests
 from rebalance_exporters.prober.metrics import ProbeMetrics
 from rebalance_exporters.prober.publish import Publications, probe_described, probe_listed
 from rebalance_exporters.prober.tasks import Complaints
+from rebalance_kafka.clock import epoch_ms
 from rebalance_kafka.grants import grant
 
 WHAT = "groups"
@@ -67,7 +68,7 @@ class GroupWatch:
         return bool(self._interests.names() - {each.group for each in self._registry.groups()} - self._unlisted)
 
     def _list_all(self) -> None:
-        known, asked_ms = self._interests.names(), _now_ms()
+        known, asked_ms = self._interests.names(), epoch_ms()
         found = self._asker.list_all()
         gone = self._registry.note_all(found, asked_ms)
         self._check(found)
@@ -79,7 +80,7 @@ class GroupWatch:
         self._look_for_hidden({listed.group for listed in found.groups})
 
     def _list_unstable(self) -> None:
-        asked_ms = _now_ms()
+        asked_ms = epoch_ms()
         found = self._asker.list_unstable()
         if not found.answered:
             # After an outage anything may have changed.
@@ -103,7 +104,7 @@ class GroupWatch:
             if described.state == GroupState.DEAD:
                 self._publish(
                     Probe(
-                        probed_at_ms=_now_ms(),
+                        probed_at_ms=epoch_ms(),
                         cluster=self._cluster,
                         group=described.group,
                         state=GroupState.DEAD,
@@ -113,7 +114,7 @@ class GroupWatch:
 
     def _look_for_hidden(self, listed: set[str]) -> None:
         """Brokers leave out what a client may not describe, without an error: compare with the log's groups."""
-        known = {group for group, interest in self._interests.now(_now_ms()).items() if interest.has_members}
+        known = {group for group, interest in self._interests.now(epoch_ms()).items() if interest.has_members}
         self._hidden_lists = self._hidden_lists + 1 if known and not known & listed else 0
         if self._hidden_lists >= _HIDDEN_LISTS:
             self._complaints.note(
@@ -126,7 +127,7 @@ class GroupWatch:
         chosen = {listed.group: listed for listed in self._registry.choose_described(now)}
         described = [each for each in self._asker.describe(chosen.values()) if each.group in chosen]
         self._registry.note_described(described, now)
-        now_ms = _now_ms()
+        now_ms = epoch_ms()
         for each in described:
             self._note_error(each)
             # Gone, or of another type now: the next list of all groups tells which.
@@ -145,7 +146,7 @@ class GroupWatch:
             self._complaints.note(WHAT, f"group {described.group}: {described.error}")
 
     def _publish_newer(self, now: float) -> None:
-        now_ms = _now_ms()
+        now_ms = epoch_ms()
         for listed in self._registry.groups():
             if not listed.is_classic:
                 self._admit(probe_listed(self._cluster, listed, now_ms), now)
@@ -169,7 +170,3 @@ class GroupWatch:
         if rested_ms is not None and probe.settled_at_ms is msgspec.UNSET:
             probe = replace(probe, settled_at_ms=rested_ms)
         return probe
-
-
-def _now_ms() -> int:
-    return time.time_ns() // 1_000_000

@@ -18,6 +18,7 @@ from rebalance_exporters.prober.repeats import Repeats
 from rebalance_exporters.prober.tasks import Complaints
 from rebalance_exporters.prober.told import OffsetPublications
 from rebalance_exporters.prober.topics import ProbedTopic, TopicRegistry
+from rebalance_kafka.clock import epoch_ms
 
 WHAT = "offsets"
 #: Sentences about a group's topics in one probe.
@@ -53,7 +54,7 @@ class OffsetWatch:
 
     def cycle(self) -> None:
         """Ask and publish once. Raises ExporterError when there was something to ask and nothing was answered."""
-        now, now_ms = time.monotonic(), time.time_ns() // 1_000_000
+        now, now_ms = time.monotonic(), epoch_ms()
         self._interests.take_fresh()
         interests = self._interests.now(now_ms)
         wanted = all_topics(interests)
@@ -71,7 +72,7 @@ class OffsetWatch:
 
     def cycle_fresh(self) -> None:
         """Ask and publish what is new since the last cycle: groups, and topics of theirs. Raises ExporterError."""
-        now, now_ms = time.monotonic(), time.time_ns() // 1_000_000
+        now, now_ms = time.monotonic(), epoch_ms()
         fresh = self._interests.take_fresh()
         interests = {group: each for group, each in self._interests.now(now_ms).items() if group in fresh}
         wanted = all_topics(interests)

@@ -9,13 +9,13 @@ import re
 import signal
 import socket
 import sys
-import time
 from collections.abc import Callable, Iterable
 from functools import partial
 from typing import Protocol
 
 from rebalance_contract import ContractError, Party
 from rebalance_contract.epochs import Fence, RowWriter, decode_writer
+from rebalance_kafka.clock import epoch_ms
 from rebalance_kafka.properties import librdkafka_properties
 from rebalance_streaming.cluster import QUIET
 from rebalance_streaming.config import StreamConfig
@@ -68,7 +68,7 @@ class DiagnosisWorker:
 
     def take(self, rows: tuple[InputRow, ...]) -> None:
         """Take up rows in the order of their times."""
-        now_ms = int(time.time() * 1000)
+        now_ms = epoch_ms()
         for row in rows:
             writer = decode_writer(row.writer)
             if writer is not None and not self._fence.admits(row.topic, row.key or b"", writer, row.at_ms):

@@ -7,7 +7,6 @@ commit nor a raw report. What cannot be read is counted by what was wrong with i
 from __future__ import annotations
 
 import functools
-import time
 from collections.abc import Callable, Iterator, Mapping
 from typing import Any
 
@@ -19,6 +18,7 @@ from pyspark.sql import functions as F
 from pyspark.sql.pandas.types import from_arrow_schema
 
 from rebalance_contract import CommitActivity, ContractError, CountActivity, Party, encode
+from rebalance_kafka.clock import epoch_ms
 from rebalance_streaming.activity.broker_logs import LogPacking
 from rebalance_streaming.activity.clients import MetricsTopic, pack_batch
 from rebalance_streaming.activity.commits import LogColumns, LogEra, pack_commits
@@ -148,7 +148,7 @@ class ActivityPacker:
             )
 
     def _pack_probes(self, part: pa.RecordBatch) -> list[Row]:
-        topic, rows, now_ms = self._config.probes_topic, [], int(time.time() * 1000)
+        topic, rows, now_ms = self._config.probes_topic, [], epoch_ms()
         for partition, offset, timestamp_ms, value, size in _tuples(
             part, "partition", "offset", "timestamp_ms", "value", "size"
         ):
@@ -175,7 +175,7 @@ class ActivityPacker:
                 self._topics,
                 cluster=self._config.cluster,
                 pane_ms=self._config.pane_ms,
-                now_ms=int(time.time() * 1000),
+                now_ms=epoch_ms(),
             )
             for (_, outcome), count in packed.counts.items():
                 self._tally.add(topic, partition, last, (None, None, outcome), count)
@@ -184,7 +184,7 @@ class ActivityPacker:
 
     def _pack_broker_logs(self, topic: str, part: pa.RecordBatch) -> list[Row]:
         """Pack what coordinators told. What is counted are lines, and records in which there is none."""
-        packing = LogPacking(self._config.cluster, self._config.pane_ms, int(time.time() * 1000))
+        packing = LogPacking(self._config.cluster, self._config.pane_ms, epoch_ms())
         columns = ("partition", "offset", "timestamp_ms", "value", "size")
         for partition, offset, timestamp_ms, value, size in _tuples(part, *columns):
             before = packing.counts.copy()

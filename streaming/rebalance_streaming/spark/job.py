@@ -23,6 +23,7 @@ from pyspark.sql.streaming.query import StreamingQuery
 import rebalance_contract as contract
 from rebalance_contract.epochs import RowWriter
 from rebalance_kafka.backoff import Backoff
+from rebalance_kafka.clock import epoch_ms
 from rebalance_kafka.properties import java_properties, librdkafka_properties
 from rebalance_streaming.cluster import QUIET, Cluster, LogEnds
 from rebalance_streaming.config import StreamConfig
@@ -195,7 +196,7 @@ def _look_at_cluster(config: StreamConfig, listeners: _Listeners) -> _Found:
     cluster.ensure_topics(listeners.warn)
     cluster.check_foreign_topics()
     statuses = read_statuses(config)
-    ownership = QueryOwnership(config, statuses, _now_ms())
+    ownership = QueryOwnership(config, statuses, epoch_ms())
     read = ReadUp.of(cluster, config)
     ownership.start()
     listeners.notify(f"cluster {cluster_id}: {len(read.ends.visible)} partitions of {read.topic}; starting Spark")
@@ -262,7 +263,7 @@ def _take_up(
                 "it, with --set-aside as well it is moved away first"
             )
         if is_there:
-            listeners.notify(f"the checkpoint was moved to {set_aside(spark, config.checkpoint, _now_ms())}")
+            listeners.notify(f"the checkpoint was moved to {set_aside(spark, config.checkpoint, epoch_ms())}")
         why = ""
     elif older is not None:
         here = [name for name in _INPUT_QUERIES if name in config.queries]
@@ -365,7 +366,7 @@ def _resume(spark: SparkSession, config: StreamConfig, inputs: QueryInputs, to: 
     """Find out what befell the inputs since the checkpoint was written, and publish it before a query goes on there."""
     here = [name for name in _INPUT_QUERIES if name in config.queries]
     inputs.watched.resume({name: positions(spark, config.checkpoint, name) for name in here}, to.listeners.warn)
-    to.publish_totals(inputs.watched.changed_totals(_now_ms()))
+    to.publish_totals(inputs.watched.changed_totals(epoch_ms()))
 
 
 def _queries(
@@ -456,7 +457,7 @@ def _watch(
     threading.Thread(target=_tick, args=(inputs, process, stop), name="diagnosis-clock", daemon=True).start()
     while not stop.wait(_LOOK_SECONDS):
         of.ownership.check()
-        now_ms = _now_ms()
+        now_ms = epoch_ms()
         for query in queries:
             query.tend(now_ms, config.stall_seconds)
         watched.look(queries, to.listeners.warn)
@@ -483,7 +484,7 @@ def _tick(inputs: _InputStatus, process: DiagnosisProcess, stop: threading.Event
         read_until_ms, caught_up = inputs.read()
         with suppress(DiagnosisError):
             # Its query notices the end of the process, says so, and starts it again.
-            process.tick(_now_ms(), read_until_ms, caught_up=caught_up)
+            process.tick(epoch_ms(), read_until_ms, caught_up=caught_up)
 
 
 class _InputStatus:
@@ -524,7 +525,7 @@ def _stop_one(query: SupervisedQuery, deadline: float) -> None:
 def _initial_status(
     config: StreamConfig, query: str, trigger_ms: int, catch_up: CatchUp | None, ownership: QueryOwnership
 ) -> contract.QueryStatus:
-    now = _now_ms()
+    now = epoch_ms()
     return contract.QueryStatus(
         config.cluster,
         query,
@@ -538,7 +539,3 @@ def _initial_status(
         host=ownership.host,
         pid=ownership.pid,
     )
-
-
-def _now_ms() -> int:
-    return int(time.time() * 1000)

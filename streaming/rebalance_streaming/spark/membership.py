@@ -8,7 +8,6 @@ that fails is set aside and counted; the rest of the batch goes on.
 
 from __future__ import annotations
 
-import time
 import zlib
 from collections import defaultdict
 from collections.abc import Callable, Container, Iterable, Iterator, Mapping
@@ -41,6 +40,7 @@ from rebalance_contract import (
     status_key,
 )
 from rebalance_contract.bounds import encode_group, encode_rebalance
+from rebalance_kafka.clock import epoch_ms
 from rebalance_streaming.activity.commits import LogEra
 from rebalance_streaming.activity.counting import Tally
 from rebalance_streaming.activity.probes import unpack_probe
@@ -214,7 +214,7 @@ def _address_records(log: pa.RecordBatch, tally: Tally, counted: Mapping[int, in
 
 def _address_probes(probes: pa.RecordBatch, cluster: str) -> Iterator[AddressedRow]:
     """Yield the parts of probes that are about a group; the activity query counts probes that are none."""
-    now_ms = _now_ms()
+    now_ms = epoch_ms()
     for row in probes.to_pylist():
         try:
             parts = list(unpack_probe(row["value"] or b"", cluster, row["timestamp_ms"], now_ms))
@@ -361,7 +361,7 @@ class GroupProcessor(StatefulProcessor):
             value=record.value,
             record_type=record.record_type,
             member_id=getattr(record.key, "member_id", None),
-            received_at_ms=_now_ms(),
+            received_at_ms=epoch_ms(),
             log_era=0 if era is None else era.number,
         )
 
@@ -386,7 +386,7 @@ class GroupProcessor(StatefulProcessor):
 
         It happens when its bucket is touched: a cluster in which nothing happens has nothing to forget.
         """
-        horizon_ms = _now_ms() - int(self._config.forget_groups_after_hours * 3_600_000)
+        horizon_ms = epoch_ms() - int(self._config.forget_groups_after_hours * 3_600_000)
         due = [group for at_ms, group in bucket.deleted if at_ms <= horizon_ms]
         bucket.deleted = [each for each in bucket.deleted if each[0] > horizon_ms]
         outputs: list[Output] = []
@@ -436,7 +436,3 @@ class _Bucket(msgspec.Struct):
 
 _encoder = msgspec.msgpack.Encoder()
 _bucket_decoder = msgspec.msgpack.Decoder(_Bucket)
-
-
-def _now_ms() -> int:
-    return int(time.time() * 1000)
