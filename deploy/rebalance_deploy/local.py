@@ -12,8 +12,8 @@ import threading
 import time
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass, field
+from http import HTTPStatus
 from pathlib import Path
-from types import TracebackType
 from typing import Self
 
 import msgspec
@@ -37,7 +37,6 @@ _LONGEST_PAUSE_SECONDS = 30.0
 _STOP_SECONDS = 45.0
 #: A machine that is busy with other things takes minutes for what takes one otherwise; one that ended is reported.
 _READY_SECONDS = 300.0
-_OK = 200
 #: How often the progress of the catch-up is reported, and how long the page is waited for meanwhile.
 _TELL_SECONDS, _ANSWER_SECONDS = 5.0, 1.0
 #: Where a server answers that listens on every interface.
@@ -217,9 +216,7 @@ class Monitor:
     def __enter__(self) -> Self:
         return self
 
-    def __exit__(
-        self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
-    ) -> None:
+    def __exit__(self, *_: object) -> None:
         _stop_all([self.stream, self.probe, self.export])
 
     @property
@@ -237,7 +234,7 @@ class Monitor:
         while not stop.wait(0.25):
             self.check()
             status, text = fetch(f"{self.url}/-/ready") if self.url else (0, "waiting for the exporter")
-            if status == _OK:
+            if status == HTTPStatus.OK:
                 say(f"the monitor is ready: {self.url}/metrics")
                 return True
             if text != said:

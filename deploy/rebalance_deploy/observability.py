@@ -14,6 +14,7 @@ import time
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass
+from http import HTTPStatus
 from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
 from pathlib import Path
 from typing import Any
@@ -44,7 +45,6 @@ SECRETS = {"pagerduty_key": "0123456789abcdef0123456789abcdef", "webhook_passwor
 _SECRETS = "/etc/alertmanager/secrets"
 _SHIPPED = Path(__file__).resolve().parents[1]
 _READY_SECONDS = 180.0
-_OK = 200
 _PORT_TAKEN = "address already in use"
 _PORT_ATTEMPTS = 3
 
@@ -275,7 +275,7 @@ def _start(command: Sequence[str], log: Path, wanted_port: int) -> Server:
 def _await_ready(process: ChildProcess, url: str) -> None:
     deadline, pause = time.monotonic() + _READY_SECONDS, threading.Event()
     while process.is_running and time.monotonic() < deadline:
-        if fetch(f"{url}/-/ready")[0] == _OK and process.is_running:
+        if fetch(f"{url}/-/ready")[0] == HTTPStatus.OK and process.is_running:
             return
         pause.wait(0.05)
     lines = process.log_path.read_text(errors="replace").splitlines() if process.log_path else []

@@ -14,9 +14,10 @@ import sys
 import threading
 import traceback
 from collections import defaultdict
-from collections.abc import Callable
 from pathlib import Path
 from types import FrameType
+
+from rebalance_deploy.logs import Say
 
 #: The exit code of a process whose stop hung; EX_SOFTWARE of sysexits.h. What was not finished is done again at the
 #: next start, as after a crash.
@@ -28,8 +29,6 @@ STOP_SECONDS = 42.0
 _SAY_SECONDS = 1.0
 _ALONE_SECONDS = 60.0
 _OWN_PACKAGES = "rebalance_"
-
-Say = Callable[[str], None]
 
 
 def limit_stop(stop: threading.Event, say: Say, name: str, seconds: float = STOP_SECONDS) -> None:

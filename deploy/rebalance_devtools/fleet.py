@@ -11,7 +11,7 @@ import os
 import tempfile
 import threading
 import time
-from collections.abc import Callable, Collection, Iterator
+from collections.abc import Collection, Iterator
 from contextlib import ExitStack, contextmanager
 from dataclasses import dataclass, replace
 from pathlib import Path
@@ -22,13 +22,12 @@ from confluent_kafka import Producer
 from rebalance_deploy import local
 from rebalance_deploy.demo import show, workload
 from rebalance_deploy.errors import UserError
+from rebalance_deploy.logs import Say
 from rebalance_deploy.observability import prometheus, write_prometheus_config
 from rebalance_deploy.processes import ChildProcess
 from rebalance_deploy.topics import create_topics
 from rebalance_devtools.bench import commit_load
 from rebalance_devtools.bench.cluster_log import Shape, Truth, filled_broker
-
-Say = Callable[[str], None]
 
 #: What the sick groups do with payments.
 SICK = ("enricher", "fraud", "ledger", "mailer", "search")

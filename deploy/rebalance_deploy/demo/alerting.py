@@ -7,18 +7,18 @@ the rules are not there, which only a checkout has.
 from __future__ import annotations
 
 import json
-from collections.abc import Callable, Iterator, Mapping
+from collections.abc import Iterator, Mapping
 from contextlib import contextmanager
+from http import HTTPStatus
 from pathlib import Path
 from typing import Any
 
 from rebalance_deploy.counts import fetch
 from rebalance_deploy.errors import UserError
+from rebalance_deploy.logs import Say
 from rebalance_deploy.observability import PACKAGES, Alerting, alerting, alerts_of, find_tool, receiving, shipped
 from rebalance_deploy.ports import is_free
 from rebalance_exporters.terminal.escaping import safe
-
-Say = Callable[[str], None]
 
 #: So often the demo scrapes and evaluates: somebody is watching.
 SCRAPE_SECONDS = 5.0
@@ -26,7 +26,6 @@ SCRAPE_SECONDS = 5.0
 #: the minutes that the rules say: who watches sees a page during the incident and its end after it.
 _HOLD_SECONDS, _HELD_FILES = 20.0, "kafka-rebalance.yml"
 _WAIT_SECONDS = 1.0
-_OK = 200
 _PROMETHEUS_PORT, _ALERTMANAGER_PORT = 9090, 9093
 _RUNBOOKS = Path(__file__).resolve().parents[3] / "docs" / "runbooks"
 #: The page's lines after the first, by the annotations that hold them.
@@ -86,7 +85,7 @@ def pages_told(directory: Path, exporter_url: str, say: Say) -> Iterator[Alertin
 def fires(servers: Alerting, group: str) -> bool:
     """Return whether an alert of a group fires, or nobody can tell."""
     status, text = fetch(f"{servers.prometheus.url}/api/v1/alerts")
-    if status != _OK:
+    if status != HTTPStatus.OK:
         return True
     alerts = json.loads(text)["data"]["alerts"]
     return any(each["state"] == "firing" and each["labels"].get("group") == group for each in alerts)

@@ -13,8 +13,7 @@ from dataclasses import replace
 from rebalance_contract import Finding, FindingState, Rebalance, Severity
 from rebalance_contract.diagnoses import with_trait
 from rebalance_deploy.demo.workload import ConsumerSpec
-
-Say = Callable[[str], None]
+from rebalance_deploy.logs import Say
 
 SETTING = "max.poll.interval.ms"
 DID_NOT_POLL = with_trait("poll_limit")

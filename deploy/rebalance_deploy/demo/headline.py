@@ -5,13 +5,10 @@ Receives the findings that the stream publishes, in order; knows which consumer 
 
 from __future__ import annotations
 
-from collections.abc import Callable
-
 from rebalance_contract import Finding, FindingState, Severity, gravity
 from rebalance_deploy.demo.cure import DID_NOT_POLL
 from rebalance_deploy.demo.workload import ConsumerSpec
-
-Say = Callable[[str], None]
+from rebalance_deploy.logs import Say
 
 LOOK_SECONDS = 10.0
 #: What a machine that stood still does to all groups is reported for so long.

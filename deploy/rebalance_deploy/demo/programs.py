@@ -14,9 +14,8 @@ from collections.abc import Callable
 from pathlib import Path
 
 from rebalance_deploy.errors import UserError
+from rebalance_deploy.logs import Say
 from rebalance_deploy.observability import PACKAGES, find_tool
-
-Say = Callable[[str], None]
 
 _INSTALLER = Path(__file__).resolve().parents[3] / ".ci" / "prerequisites"
 

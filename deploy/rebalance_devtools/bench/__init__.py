@@ -14,8 +14,7 @@ from functools import partial
 from typing import Any
 
 from rebalance_deploy.errors import UserError
-
-Say = Callable[[str], None]
+from rebalance_deploy.logs import Say
 
 
 def run(names: Iterable[str], cold_start_options: Mapping[str, Any], say: Say) -> None:

@@ -10,8 +10,8 @@ import os
 import re
 import urllib.request
 from collections.abc import Callable, Mapping
+from http import HTTPStatus
 from pathlib import Path
-from types import TracebackType
 from typing import Protocol, Self
 
 import msgspec
@@ -23,7 +23,6 @@ from rebalance_deploy.ports import find_free_port
 from rebalance_deploy.processes import ChildProcess
 
 _TIMEOUT_SECONDS = 60
-_OK = 200
 
 
 class BenchSubject(Protocol):
@@ -31,9 +30,7 @@ class BenchSubject(Protocol):
 
     def __enter__(self) -> Self: ...
 
-    def __exit__(
-        self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
-    ) -> None: ...
+    def __exit__(self, *_: object) -> None: ...
 
     @property
     def roots(self) -> Mapping[str, int]:
@@ -60,10 +57,8 @@ class MonitorSubject:
         self._monitor = local.Monitor(sources, self._directory)
         return self
 
-    def __exit__(
-        self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
-    ) -> None:
-        self._monitor.__exit__(kind, error, trace)
+    def __exit__(self, *_: object) -> None:
+        self._monitor.__exit__()
 
     @property
     def roots(self) -> Mapping[str, int]:
@@ -77,7 +72,7 @@ class MonitorSubject:
 
     def is_ready(self) -> bool:
         """Whether /-/ready says so."""
-        return bool(self._monitor.url) and fetch(f"{self._monitor.url}/-/ready")[0] == _OK
+        return bool(self._monitor.url) and fetch(f"{self._monitor.url}/-/ready")[0] == HTTPStatus.OK
 
     def read_lags(self) -> dict[str, int]:
         """Return what the API's overview says, which the live page and the terminal show."""
@@ -123,9 +118,7 @@ class KMinion:
         self._process = ChildProcess([self._binary], log_path=self._directory / "kminion.log", env=environment)
         return self
 
-    def __exit__(
-        self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
-    ) -> None:
+    def __exit__(self, *_: object) -> None:
         self._process.terminate()
 
     @property
@@ -141,7 +134,7 @@ class KMinion:
 
     def is_ready(self) -> bool:
         """Whether /ready says so."""
-        return fetch(f"{self._url}/ready")[0] == _OK
+        return fetch(f"{self._url}/ready")[0] == HTTPStatus.OK
 
     def read_lags(self) -> dict[str, int]:
         """Return what /metrics says; asking it makes KMinion ask the broker for end offsets."""

@@ -7,23 +7,21 @@ from __future__ import annotations
 
 import threading
 import time
-from collections.abc import Callable, Collection, Iterator
-from types import TracebackType
+from collections.abc import Collection, Iterator
+from http import HTTPStatus
 from typing import Self
 
 import msgspec
 
 from rebalance_contract import Finding, Rebalance, Severity
 from rebalance_deploy.counts import fetch
+from rebalance_deploy.logs import Say
 from rebalance_devtools.demo.narration import Narrator, at, count
 from rebalance_devtools.stories.script import Event
 from rebalance_exporters.terminal.words import describe, describe_finding, headline
 
-Say = Callable[[str], None]
-
 _ASK_SECONDS = 0.5
 _QUIET_STEP_SECONDS = 15.0
-_OK = 200
 
 
 class _FindingsPage(msgspec.Struct):
@@ -37,13 +35,13 @@ class _RebalancesPage(msgspec.Struct):
 def read_findings(url: str) -> list[Finding]:
     """Return what the API under `url` says now, the youngest first; nothing when it does not answer."""
     status, text = fetch(f"{url}/api/v1/findings")
-    return msgspec.json.decode(text, type=_FindingsPage).findings if status == _OK else []
+    return msgspec.json.decode(text, type=_FindingsPage).findings if status == HTTPStatus.OK else []
 
 
 def read_rebalances(url: str, group: str) -> list[Rebalance]:
     """Return a group's rebalances, the youngest first; none of a group that the API under `url` does not know."""
     status, text = fetch(f"{url}/api/v1/groups/{group}/rebalances")
-    return msgspec.json.decode(text, type=_RebalancesPage).rebalances if status == _OK else []
+    return msgspec.json.decode(text, type=_RebalancesPage).rebalances if status == HTTPStatus.OK else []
 
 
 class Commentary:
@@ -72,9 +70,7 @@ class Commentary:
         self._thread.start()
         return self
 
-    def __exit__(
-        self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
-    ) -> None:
+    def __exit__(self, *_: object) -> None:
         self.hush()
 
     def hear(self, event: Event) -> None:

@@ -21,9 +21,10 @@ from pathlib import Path
 from rebalance_contract import Finding, Rebalance
 from rebalance_deploy import local
 from rebalance_deploy.errors import UserError
+from rebalance_deploy.logs import Say
 from rebalance_deploy.ports import listen_problem
 from rebalance_devtools.demo.acts import ACTS, Act, describe_expected
-from rebalance_devtools.demo.commentary import Commentary, Say, read_findings, read_rebalances
+from rebalance_devtools.demo.commentary import Commentary, read_findings, read_rebalances
 from rebalance_devtools.demo.narration import count, describe_change, describe_form
 from rebalance_devtools.stories.judging import mistakes_of_cured, mistakes_of_sick
 from rebalance_devtools.stories.play import Play, StoryRun

@@ -10,7 +10,6 @@ import re
 import ssl
 from collections.abc import Generator, Iterator
 from http import HTTPStatus
-from types import TracebackType
 from typing import Self, TypeVar
 from urllib.parse import quote
 
@@ -82,9 +81,7 @@ class Api:
     def __enter__(self) -> Self:
         return self
 
-    def __exit__(
-        self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
-    ) -> None:
+    def __exit__(self, *_: object) -> None:
         self._http.close()
 
     @property

@@ -10,7 +10,7 @@ import signal
 import threading
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
-from types import FrameType, TracebackType
+from types import FrameType
 from typing import Any
 
 _Handler = Callable[[int, FrameType | None], Any] | int | None
@@ -37,9 +37,7 @@ class TimeLimit:
             self._before = signal.signal(signal.SIGVTALRM, self._end)
         return self
 
-    def __exit__(
-        self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
-    ) -> None:
+    def __exit__(self, *_: object) -> None:
         if self._seconds is not None:
             signal.signal(signal.SIGVTALRM, self._before or signal.SIG_DFL)
 
