@@ -55,53 +55,62 @@ def silence_routes(
 
     `refusal` says why one of a cluster could not be, as far as that is known before; null: nothing is known against it.
     """
+    silences = _Silences(view, clock_ms, write, refusal)
+    return [
+        Route(SILENCES_PATH, silences.list, methods=["GET"]),
+        Route(SILENCES_PATH, silences.add, methods=["POST"]),
+        Route(f"{SILENCES_PATH}/{{silence_id}}", silences.expire, methods=["DELETE"]),
+    ]
 
-    def read_only(cluster: str | None) -> str | None:
-        known = {key[0] for key in view.picture().groups}
-        refusals = [refusal(each) for each in sorted(known if cluster is None else {cluster})]
-        return refusals[0] if refusals and all(refusals) else None
 
-    def list_silences(request: Request) -> Response:
+class _Silences:
+    """What answers requests; raises RequestError for those that cannot be answered."""
+
+    def __init__(self, view: View, clock_ms: Callable[[], int], write: WriteSilence, refusal: Refusal) -> None:
+        self._view = view
+        self._clock_ms = clock_ms
+        self._write_silence = write
+        self._refusal = refusal
+
+    def list(self, request: Request) -> Response:
         cluster = request.query_params.get("cluster")
-        known = view.picture().silences.by_name.values()
+        known = self._view.picture().silences.by_name.values()
         chosen = [each for each in known if cluster in {None, each.cluster}]
         chosen.sort(key=lambda each: (each.ends_at_ms, each.silence_id), reverse=True)
         limit = read_limit(request) or _LISTED
         user = user_of(request.scope)
-        why_not = NO_USERS if user is None else read_only(cluster)
-        return json_response(
-            SilencesAnswer(clock_ms(), tuple(chosen[:limit]), user, why_not, max(0, len(chosen) - limit))
-        )
+        why_not = NO_USERS if user is None else self._why_read_only(cluster)
+        left_out = max(0, len(chosen) - limit)
+        return json_response(SilencesAnswer(self._clock_ms(), tuple(chosen[:limit]), user, why_not, left_out))
 
-    async def add_silence(request: Request) -> Response:
+    def _why_read_only(self, cluster: str | None) -> str | None:
+        known = {key[0] for key in self._view.picture().groups}
+        refusals = [self._refusal(each) for each in sorted(known if cluster is None else {cluster})]
+        return refusals[0] if refusals and all(refusals) else None
+
+    async def add(self, request: Request) -> Response:
         user = _known_user(request)
         try:
             wanted = decode(await _read_body(request), SilenceRequest)
         except ContractError as error:
             raise RequestError(HTTPStatus.BAD_REQUEST, str(error)) from error
-        made = _make(wanted, user, view, clock_ms())
-        await _write(made)
-        return json_response(_with_covered(made, view), HTTPStatus.CREATED)
+        made = _make(wanted, user, self._view, self._clock_ms())
+        await self._write(made)
+        return json_response(_with_covered(made, self._view), HTTPStatus.CREATED)
 
-    async def expire_silence(request: Request) -> Response:
-        user, now_ms = _known_user(request), clock_ms()
-        found = _find(request.path_params["silence_id"], request.query_params.get("cluster"), view)
+    async def expire(self, request: Request) -> Response:
+        user, now_ms = _known_user(request), self._clock_ms()
+        found = _find(request.path_params["silence_id"], request.query_params.get("cluster"), self._view)
         if found.ends_at_ms > now_ms:
             found = replace(found, ends_at_ms=max(now_ms, found.starts_at_ms), expired_by=user)
-            await _write(found)
+            await self._write(found)
         return json_response(found)
 
-    async def _write(silence: AlertSilence) -> None:
+    async def _write(self, silence: AlertSilence) -> None:
         try:
-            await run_sync(write, silence)
+            await run_sync(self._write_silence, silence)
         except ExporterError as error:
             raise RequestError(HTTPStatus.SERVICE_UNAVAILABLE, str(error)) from error
-
-    return [
-        Route(SILENCES_PATH, list_silences, methods=["GET"]),
-        Route(SILENCES_PATH, add_silence, methods=["POST"]),
-        Route(f"{SILENCES_PATH}/{{silence_id}}", expire_silence, methods=["DELETE"]),
-    ]
 
 
 def _known_user(request: Request) -> str:
