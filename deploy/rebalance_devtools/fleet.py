@@ -19,10 +19,10 @@ from urllib.parse import urlsplit
 
 from confluent_kafka import Producer
 
-from rebalance_deploy import local
 from rebalance_deploy.demo import show, workload
 from rebalance_deploy.errors import UserError
 from rebalance_deploy.logs import Say
+from rebalance_deploy.monitor import Monitor, loopback_sources
 from rebalance_deploy.observability import prometheus, write_prometheus_config
 from rebalance_deploy.processes import ChildProcess
 from rebalance_deploy.topics import create_topics
@@ -95,19 +95,19 @@ def sick_clients(bootstrap: str, groups: int) -> dict[str, list[str]]:
     return {"producer": workload.producer_command(bootstrap)} | consumers if consumers else {}
 
 
-def _monitor(bootstrap: str, options: FleetOptions) -> local.Monitor:
+def _monitor(bootstrap: str, options: FleetOptions) -> Monitor:
     owners = options.directory / "owners.toml"
     owners.write_text(show.OWNERS)
     # A checkpoint of another fleet is of another log.
     checkpoint = tempfile.mkdtemp(prefix="checkpoint-", dir=options.directory)
-    sources = local.loopback_sources(
+    sources = loopback_sources(
         bootstrap,
         Path(checkpoint),
         f"export.owners_file={owners}",
         port=options.port,
         environment=dict(os.environ),
     )
-    return local.Monitor(sources, options.directory)
+    return Monitor(sources, options.directory)
 
 
 @contextmanager
@@ -151,7 +151,7 @@ def _committing(bootstrap: str, shape: Shape, options: FleetOptions) -> ChildPro
     return commit_load.start(load, str(options.directory / "commits.json"))
 
 
-def _watch(monitor: local.Monitor, clients: Collection[ChildProcess], seconds: float, stop: threading.Event) -> None:
+def _watch(monitor: Monitor, clients: Collection[ChildProcess], seconds: float, stop: threading.Event) -> None:
     deadline = time.monotonic() + seconds
     while time.monotonic() < deadline and not stop.wait(1):
         monitor.check()

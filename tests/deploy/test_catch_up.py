@@ -7,8 +7,8 @@ from collections.abc import Mapping
 
 import pytest
 
-from rebalance_deploy import local
-from rebalance_deploy.local import CatchUpReport, ready_url
+from rebalance_deploy import catch_up as reporting
+from rebalance_deploy.catch_up import CatchUpReport, ready_url
 from rebalance_exporters.config import ExportConfig
 
 URL = "http://127.0.0.1:9642/-/ready"
@@ -34,7 +34,7 @@ def test_share_rate_and_time_left_are_told_until_it_is_ready(monkeypatch: pytest
     told: list[Mapping[str, object]] = []
     catch_up = CatchUpReport(URL)
     for at_seconds, each in answers.items():
-        monkeypatch.setattr(local, "fetch", lambda url, each=each, **_: each if url == URL else None)
+        monkeypatch.setattr(reporting, "fetch", lambda url, each=each, **_: each if url == URL else None)
         catch_up.tell(lambda text, figures: said.append(text) or told.append(figures), at_seconds)
     assert said == [
         "reading the picture: 5 of 10",
@@ -49,7 +49,7 @@ def test_share_rate_and_time_left_are_told_until_it_is_ready(monkeypatch: pytest
         ("ready", 1.0, None, None),
     ]
     assert {each["done"] for each in told} == {None}
-    monkeypatch.setattr(local, "fetch", lambda *_, **__: pytest.fail("asked again"))
+    monkeypatch.setattr(reporting, "fetch", lambda *_, **__: pytest.fail("asked again"))
     catch_up.tell(lambda *_: None, 60.0)
 
 
@@ -57,7 +57,7 @@ def test_without_a_page_nobody_is_asked(monkeypatch: pytest.MonkeyPatch) -> None
     """Nor is anything said."""
     asked: list[object] = []
     said: list[str] = []
-    monkeypatch.setattr(local, "fetch", lambda *given, **_: asked.append(given))
+    monkeypatch.setattr(reporting, "fetch", lambda *given, **_: asked.append(given))
     CatchUpReport(None).tell(lambda text, _: said.append(text), 0.0)
     assert (asked, said) == ([], [])
 

@@ -17,12 +17,12 @@ from prometheus_client.parser import text_string_to_metric_families
 
 from e2e.pages import page
 from polling import next_message
-from rebalance_deploy import local
 from rebalance_deploy.broker_log import GroupTruth, read_truth
 from rebalance_deploy.counts import Counted, counts_in, expected
 from rebalance_deploy.demo import workload
 from rebalance_deploy.demo.workload import ConsumerSpec
 from rebalance_deploy.embedded.kafka import EmbeddedKafka
+from rebalance_deploy.monitor import Monitor, loopback_sources
 from rebalance_deploy.processes import ChildProcess
 from rebalance_deploy.topics import create_topics
 from rebalance_exporters.metrics.monitor import RECORD_TYPES
@@ -174,7 +174,7 @@ class Watched:
 class Rig(Watched):
     """The same, with the monitor's processes at hand."""
 
-    monitor: local.Monitor = field(kw_only=True)
+    monitor: Monitor = field(kw_only=True)
 
 
 def family(ancestor: int) -> list[int]:
@@ -263,8 +263,8 @@ def running_rig(
         broker = stack.enter_context(EmbeddedKafka(config=broker_settings))
         create_topics(broker.bootstrap, {"orders": 4, "payments": 4})
         prepare(broker.bootstrap)
-        sources = local.loopback_sources(broker.bootstrap, directory, *flags)
-        monitor = stack.enter_context(local.Monitor(sources, directory))
+        sources = loopback_sources(broker.bootstrap, directory, *flags)
+        monitor = stack.enter_context(Monitor(sources, directory))
         monitor.wait_until_ready(threading.Event(), print, timeout_seconds=READY_SECONDS)
         rig = Rig(broker, monitor.url, directory, monitor=monitor)
         stack.callback(rig.close)

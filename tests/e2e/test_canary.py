@@ -11,7 +11,8 @@ import pytest
 from e2e.pages import page
 from e2e.rig import family
 from rebalance_deploy.counts import fetch
-from rebalance_deploy.local import PROCESSES, Monitor, loopback_sources
+from rebalance_deploy.local import PROCESSES
+from rebalance_deploy.monitor import Monitor, loopback_sources
 from spark.securing import secured
 from waiting import wait_for
 

@@ -21,6 +21,7 @@ from rebalance_deploy.counts import fetch
 from rebalance_deploy.demo import workload
 from rebalance_deploy.demo.workload import ConsumerSpec
 from rebalance_deploy.embedded.kafka import EmbeddedKafka
+from rebalance_deploy.monitor import loopback_sources
 from rebalance_deploy.ports import find_free_ports
 from rebalance_deploy.processes import ChildProcess
 from rebalance_deploy.settings import Sources
@@ -88,7 +89,7 @@ def revoke(bootstrap: str, binding: AclBinding) -> None:
 
 def sources(process: str, bootstrap: str, directory: Path) -> Sources:
     """The settings of a process that logs in under its own name."""
-    return local.loopback_sources(
+    return loopback_sources(
         bootstrap,
         directory,
         "stream.topic_replication_factor=1",

@@ -20,6 +20,7 @@ from rebalance_deploy import local
 from rebalance_deploy.counts import fetch
 from rebalance_deploy.demo.workload import ConsumerSpec
 from rebalance_deploy.embedded.kafka import EmbeddedKafka
+from rebalance_deploy.monitor import loopback_sources
 from rebalance_deploy.ports import find_free_port
 from rebalance_deploy.processes import ChildProcess
 from rebalance_deploy.topics import create_topics
@@ -46,7 +47,7 @@ class Spread(Watched):
     def start_query(self, name: str) -> None:
         """Start the process of one query."""
         directory = self.directory / name
-        sources = local.loopback_sources(self.broker.bootstrap, directory)
+        sources = loopback_sources(self.broker.bootstrap, directory)
         command = [sys.executable, "-m", "rebalance_deploy", "stream", "--query", name, *local.arguments(sources)]
         self.queries[name] = ChildProcess(command, log_path=directory / "stream.log", grace_seconds=60)
 
@@ -113,7 +114,7 @@ def spread(tmp_path: Path) -> Iterator[Spread]:
     with ExitStack() as stack:
         broker = stack.enter_context(EmbeddedKafka())
         create_topics(broker.bootstrap, {"orders": 4})
-        sources = local.loopback_sources(broker.bootstrap, tmp_path, port=(port := find_free_port()))
+        sources = loopback_sources(broker.bootstrap, tmp_path, port=(port := find_free_port()))
         running = Spread(broker, f"http://127.0.0.1:{port}", tmp_path)
         stack.callback(lambda: [each.terminate(60) for each in running.queries.values()])
         for query in QUERIES:

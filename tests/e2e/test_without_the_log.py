@@ -19,6 +19,7 @@ from making_topics import create_topic
 from rebalance_deploy import local
 from rebalance_deploy.demo import workload
 from rebalance_deploy.embedded.kafka import EmbeddedKafka
+from rebalance_deploy.monitor import Monitor, loopback_sources
 from rebalance_deploy.ports import find_free_ports
 from rebalance_deploy.processes import ChildProcess
 from waiting import wait_for
@@ -89,7 +90,7 @@ def served(
     create_bindings(broker.bootstrap, *granted())
     for name, value in ENVIRONMENT.items():
         monkeypatch.setenv(name, value)
-    sources = local.loopback_sources(
+    sources = loopback_sources(
         f"127.0.0.1:{port}",
         tmp_path,
         "sources.log=false",
@@ -104,7 +105,7 @@ def served(
     commands = {each.client_id: workload.command(broker.bootstrap, each) for each in members}
     commands["producer"] = workload.producer_command(broker.bootstrap)
     with ExitStack() as stack:
-        monitor = stack.enter_context(local.Monitor(sources, tmp_path))
+        monitor = stack.enter_context(Monitor(sources, tmp_path))
         monitor.wait_until_ready(threading.Event(), print, timeout_seconds=READY_SECONDS)
         for name, command in commands.items():
             child = ChildProcess(command, log_path=tmp_path / f"{name}.log")

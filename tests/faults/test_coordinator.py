@@ -14,8 +14,8 @@ from e2e.replaying import assert_facts_and_causes_agree
 from e2e.rig import READY_SECONDS, Rig
 from faults.churn import churning, groups_of, is_calm
 from faults.observing import assert_records_counted, restarts, total
-from rebalance_deploy import local
 from rebalance_deploy.embedded.kafka import SHORT_SESSION, EmbeddedKafka
+from rebalance_deploy.monitor import Monitor, loopback_sources
 from rebalance_deploy.topics import create_topics
 from rebalance_streaming.wire.partitioner import partition_for_group
 from rebalance_streaming.wire.records import OFFSETS_TOPIC
@@ -40,8 +40,8 @@ def rig(tmp_path: Path) -> Iterator[Rig]:
     }
     with EmbeddedKafka(tmp_path / "brokers", brokers=BROKERS, config=config) as brokers:
         create_topics(brokers.bootstrap, {"orders": 4})
-        sources = local.loopback_sources(brokers.bootstrap, tmp_path, f"stream.topic_replication_factor={BROKERS}")
-        with local.Monitor(sources, tmp_path) as monitor:
+        sources = loopback_sources(brokers.bootstrap, tmp_path, f"stream.topic_replication_factor={BROKERS}")
+        with Monitor(sources, tmp_path) as monitor:
             monitor.wait_until_ready(threading.Event(), print, timeout_seconds=READY_SECONDS)
             yield Rig(brokers, monitor.url, tmp_path, monitor=monitor)
 

@@ -12,8 +12,8 @@ from confluent_kafka import KafkaException
 from e2e.rig import READY_SECONDS, Rig
 from faults.observing import end_of, total
 from faults.written_log import WATCHED, WrittenLog, create
-from rebalance_deploy import local
 from rebalance_deploy.embedded.kafka import SHORT_SESSION, EmbeddedKafka
+from rebalance_deploy.monitor import Monitor, loopback_sources
 from waiting import wait_for
 
 pytestmark = [pytest.mark.e2e, pytest.mark.timeout(1_800)]
@@ -52,8 +52,8 @@ def log(cluster: EmbeddedKafka, tmp_path: Path) -> Iterator[WrittenLog]:
     """A log of one partition, with five generations that a monitor has counted."""
     create(cluster.bootstrap, [[_LEADER, _FOLLOWER]], **{"unclean.leader.election.enable": "true"})
     flags = (f"stream.source_topic={WATCHED}", "stream.topic_replication_factor=3")
-    sources = local.loopback_sources(cluster.bootstrap, tmp_path, *flags)
-    with local.Monitor(sources, tmp_path) as monitor:
+    sources = loopback_sources(cluster.bootstrap, tmp_path, *flags)
+    with Monitor(sources, tmp_path) as monitor:
         monitor.wait_until_ready(threading.Event(), print, timeout_seconds=READY_SECONDS)
         written = WrittenLog(cluster.bootstrap, Rig(cluster, monitor.url, tmp_path, monitor=monitor), partitions=1)
         written.write_generations("lasting", 5)

@@ -19,8 +19,8 @@ from faults.reporting import Figures
 from faults.test_hostile import ALONE, GARBAGE, name_of, odd_rows, write
 from rebalance_contract import topics
 from rebalance_contract.api import Overview
-from rebalance_deploy import local
 from rebalance_deploy.demo.workload import ConsumerSpec
+from rebalance_deploy.monitor import Monitor, loopback_sources
 from rebalance_deploy.topics import create_topics
 from rebalance_devtools.bench.cluster_log import Shape, Truth, filled_broker
 from rebalance_streaming.wire.partitioner import partition_for_group
@@ -41,7 +41,7 @@ def rig(tmp_path: Path) -> Iterator[Rig]:
     with ExitStack() as stack:
         broker = stack.enter_context(filled_broker(_SHAPE, None))
         create_topics(broker.bootstrap, {"orders": 4})
-        monitor = stack.enter_context(local.Monitor(local.loopback_sources(broker.bootstrap, tmp_path), tmp_path))
+        monitor = stack.enter_context(Monitor(loopback_sources(broker.bootstrap, tmp_path), tmp_path))
         wait_for(lambda: monitor.url, "the exporter to serve", 120)
         rig = Rig(broker, monitor.url, tmp_path, monitor=monitor)
         stack.callback(rig.close)

@@ -8,7 +8,8 @@ import pytest
 
 from faults.reporting import Figures
 from rebalance_deploy.counts import fetch
-from rebalance_deploy.local import PROCESSES, Monitor, loopback_sources
+from rebalance_deploy.local import PROCESSES
+from rebalance_deploy.monitor import Monitor, loopback_sources
 from spark.securing import secured
 from waiting import wait_for
 

@@ -28,7 +28,7 @@ from faults.churn import TOPIC, churning_calmly
 from faults.observing import assert_groups_counted, restarts
 from faults.reporting import Figures
 from faults.trends import Trend, trend_of
-from rebalance_deploy import local
+from rebalance_deploy.monitor import Monitor, loopback_sources
 from rebalance_deploy.topics import create_topics
 from rebalance_devtools.bench import commit_load
 from rebalance_devtools.bench.cluster_log import SMALLEST_LAG, Shape, filled_broker
@@ -63,8 +63,8 @@ def rig(tmp_path: Path) -> Iterator[Rig]:
     """A broker that holds the groups, which are stable, and a monitor of it."""
     with filled_broker(_SHAPE, None) as broker:
         create_topics(broker.bootstrap, {TOPIC: TOPIC_PARTITIONS})
-        sources = local.loopback_sources(broker.bootstrap, tmp_path)
-        with local.Monitor(sources, tmp_path) as monitor:
+        sources = loopback_sources(broker.bootstrap, tmp_path)
+        with Monitor(sources, tmp_path) as monitor:
             monitor.wait_until_ready(threading.Event(), print, timeout_seconds=READY_SECONDS)
             yield Rig(broker, monitor.url, tmp_path, monitor=monitor)
 

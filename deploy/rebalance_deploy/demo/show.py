@@ -17,7 +17,6 @@ from dataclasses import dataclass
 from pathlib import Path
 
 from rebalance_contract import Finding, FindingState, Rebalance, Severity, decode
-from rebalance_deploy import local
 from rebalance_deploy.broker_log import read_truth
 from rebalance_deploy.counts import Counted, expected, read_counts
 from rebalance_deploy.demo import workload
@@ -29,6 +28,7 @@ from rebalance_deploy.embedded import DEFAULT_VERSION
 from rebalance_deploy.embedded.kafka import EmbeddedKafka
 from rebalance_deploy.errors import UserError
 from rebalance_deploy.logs import Say
+from rebalance_deploy.monitor import Monitor, loopback_sources
 from rebalance_deploy.observability import Alerting
 from rebalance_deploy.processes import ChildProcess
 from rebalance_deploy.topics import create_topics
@@ -80,7 +80,7 @@ class _Show:
     """What the acts of the demo share."""
 
     broker: EmbeddedKafka
-    monitor: local.Monitor
+    monitor: Monitor
     servers: Alerting | None
     directory: Path
     clients: dict[str, ChildProcess]
@@ -110,7 +110,7 @@ def _perform(options: DemoOptions, directory: Path, stop: threading.Event, say: 
         create_topics(broker.bootstrap, workload.TOPICS)
         owners = directory / "owners.toml"
         owners.write_text(OWNERS)
-        settings = local.loopback_sources(
+        settings = loopback_sources(
             broker.bootstrap,
             directory,
             *_SETTINGS,
@@ -118,7 +118,7 @@ def _perform(options: DemoOptions, directory: Path, stop: threading.Event, say: 
             port=options.port,
             environment=dict(os.environ),
         )
-        monitor = stack.enter_context(local.Monitor(settings, directory))
+        monitor = stack.enter_context(Monitor(settings, directory))
         if not monitor.wait_until_ready(stop, say):
             return 0
         servers = stack.enter_context(pages_told(directory, monitor.url, say))

@@ -9,7 +9,7 @@ from pathlib import Path
 
 from confluent_kafka import Producer
 
-from rebalance_deploy.local import loopback_sources
+from rebalance_deploy.monitor import loopback_sources
 from rebalance_deploy.settings import Sources
 from rebalance_deploy.topics import create_topics
 from rebalance_streaming.wire.partitioner import partition_for_group

@@ -12,8 +12,8 @@ import numpy as np
 from confluent_kafka import Producer
 
 from rebalance_contract import QueryStatus, Rebalance, decode, decode_status
-from rebalance_deploy import local
 from rebalance_deploy.embedded.kafka import EmbeddedKafka
+from rebalance_deploy.monitor import Monitor
 from rebalance_devtools.bench import fill
 from rebalance_kafka.follower import read_to_end
 from rebalance_streaming.config import StreamConfig
@@ -30,7 +30,7 @@ def measure() -> Iterator[str]:
     with EmbeddedKafka(jvm_options=("-Xmx1g",)) as broker, tempfile.TemporaryDirectory() as directory:
         fill.create_log(broker.bootstrap, _TOPIC)
         sources = fill.monitor_settings(broker.bootstrap, _TOPIC, directory)
-        with local.Monitor(sources, Path(directory)) as monitor:
+        with Monitor(sources, Path(directory)) as monitor:
             monitor.wait_until_ready(threading.Event(), lambda _: None)
             with _Load(broker.bootstrap):
                 _wait(_WARM_UP_SECONDS)

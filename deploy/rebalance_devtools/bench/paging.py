@@ -11,11 +11,11 @@ from contextlib import ExitStack
 from pathlib import Path
 from typing import Any
 
-from rebalance_deploy import local
 from rebalance_deploy.counts import fetch
 from rebalance_deploy.demo import workload
 from rebalance_deploy.embedded.kafka import EmbeddedKafka
 from rebalance_deploy.errors import UserError
+from rebalance_deploy.monitor import Monitor, loopback_sources
 from rebalance_deploy.observability import alerting, alerts_of, receiving
 from rebalance_deploy.processes import ChildProcess
 from rebalance_deploy.topics import create_topics
@@ -47,7 +47,7 @@ def _run(scrape_seconds: float) -> tuple[float, float]:
         directory = Path(stack.enter_context(tempfile.TemporaryDirectory(ignore_cleanup_errors=True)))
         broker = stack.enter_context(EmbeddedKafka(directory / "kafka"))
         create_topics(broker.bootstrap, workload.TOPICS)
-        monitor = stack.enter_context(local.Monitor(local.loopback_sources(broker.bootstrap, directory), directory))
+        monitor = stack.enter_context(Monitor(loopback_sources(broker.bootstrap, directory), directory))
         monitor.wait_until_ready(threading.Event(), lambda _: None)
         phone = stack.enter_context(receiving(on_body))
         stack.enter_context(alerting(directory, monitor.url, phone, scrape_seconds=scrape_seconds))

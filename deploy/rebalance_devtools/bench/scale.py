@@ -10,9 +10,9 @@ import urllib.request
 from collections.abc import Iterator
 from pathlib import Path
 
-from rebalance_deploy import local
 from rebalance_deploy.embedded.kafka import EmbeddedKafka
 from rebalance_deploy.errors import UserError
+from rebalance_deploy.monitor import Monitor
 from rebalance_deploy.topics import create_topics
 from rebalance_devtools.bench import fill
 from rebalance_devtools.bench.process_trees import read_memory
@@ -31,7 +31,7 @@ def measure() -> Iterator[str]:
         fill.create_log(broker.bootstrap, _TOPIC)
         create_topics(broker.bootstrap, {"orders": _PARTITIONS})
         sources = fill.monitor_settings(broker.bootstrap, _TOPIC, directory)
-        with local.Monitor(sources, Path(directory)) as monitor:
+        with Monitor(sources, Path(directory)) as monitor:
             monitor.wait_until_ready(threading.Event(), lambda _: None)
             began = time.monotonic()
             fill.write(broker.bootstrap, _TOPIC, _records())
@@ -60,7 +60,7 @@ def _records() -> Iterator[tuple[int, bytes, bytes]]:
     yield from fill.commits(_COMMIT_ROUNDS * _GROUPS * _PARTITIONS, _GROUPS, _PARTITIONS)
 
 
-def _await_groups(monitor: local.Monitor) -> None:
+def _await_groups(monitor: Monitor) -> None:
     """Wait until every group is on /metrics with both generations."""
     deadline = time.monotonic() + _DEADLINE_SECONDS
     wanted = 2 * _GROUPS
@@ -78,7 +78,7 @@ def _await_groups(monitor: local.Monitor) -> None:
     raise UserError(f"not all of {_GROUPS:,} groups were counted within {_DEADLINE_SECONDS} s")
 
 
-def _peak_memory(monitor: local.Monitor, seconds: float) -> dict[str, float]:
+def _peak_memory(monitor: Monitor, seconds: float) -> dict[str, float]:
     """Return the highest memory of each process tree while looking, in MiB; what its processes share counts once."""
     peak: dict[str, float] = {}
     deadline = time.monotonic() + seconds
@@ -90,7 +90,7 @@ def _peak_memory(monitor: local.Monitor, seconds: float) -> dict[str, float]:
     return peak
 
 
-def _scrape(monitor: local.Monitor) -> tuple[float, int]:
+def _scrape(monitor: Monitor) -> tuple[float, int]:
     began = time.monotonic()
     with urllib.request.urlopen(f"{monitor.url}/metrics", timeout=60) as answer:  # noqa: S310
         return time.monotonic() - began, len(answer.read())

@@ -16,9 +16,9 @@ from typing import Protocol, Self
 
 import msgspec
 
-from rebalance_deploy import local
 from rebalance_deploy.counts import fetch
 from rebalance_deploy.errors import UserError
+from rebalance_deploy.monitor import Monitor, loopback_sources
 from rebalance_deploy.ports import find_free_port
 from rebalance_deploy.processes import ChildProcess
 
@@ -53,8 +53,8 @@ class MonitorSubject:
         self._bootstrap, self._directory = bootstrap, directory
 
     def __enter__(self) -> Self:
-        sources = local.loopback_sources(self._bootstrap, self._directory)
-        self._monitor = local.Monitor(sources, self._directory)
+        sources = loopback_sources(self._bootstrap, self._directory)
+        self._monitor = Monitor(sources, self._directory)
         return self
 
     def __exit__(self, *_: object) -> None:

@@ -19,9 +19,9 @@ from dataclasses import dataclass
 from pathlib import Path
 
 from rebalance_contract import Finding, Rebalance
-from rebalance_deploy import local
 from rebalance_deploy.errors import UserError
 from rebalance_deploy.logs import Say
+from rebalance_deploy.monitor import Monitor, loopback_sources
 from rebalance_deploy.ports import listen_problem
 from rebalance_devtools.demo.acts import ACTS, Act, describe_expected
 from rebalance_devtools.demo.commentary import Commentary, read_findings, read_rebalances
@@ -57,7 +57,7 @@ class _Show:
 
     act: Act
     stage: Stage
-    monitor: local.Monitor
+    monitor: Monitor
     directory: Path
     say: Say
 
@@ -126,10 +126,10 @@ def _perform(options: StoryOptions, version: str, directory: Path, say: Say) -> 
             )
         )
         say(f"{_describe_stage(stage)}; the monitor starts, which takes half a minute")
-        settings = local.loopback_sources(
+        settings = loopback_sources(
             stage.bootstrap, directory, port=options.port, zookeeper=stage.zookeeper, environment=dict(os.environ)
         )
-        monitor = stack.enter_context(local.Monitor(settings, directory))
+        monitor = stack.enter_context(Monitor(settings, directory))
         monitor.wait_until_ready(threading.Event(), lambda _: None)
         say(f"the monitor is ready: {monitor.url}/metrics, {monitor.url}/api/v1/findings")
         show = _Show(act, stage, monitor, directory, say)

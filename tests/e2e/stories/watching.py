@@ -13,7 +13,7 @@ import msgspec
 from e2e.pages import page
 from e2e.rig import READY_SECONDS
 from rebalance_contract import Finding
-from rebalance_deploy import local
+from rebalance_deploy.monitor import Monitor, loopback_sources
 from rebalance_devtools.stories.stage import Stage
 
 
@@ -40,7 +40,7 @@ def watching(directory: Path, stage: Stage) -> AbstractContextManager[Watcher]:
 @contextmanager
 def _watch(directory: Path, stage: Stage) -> Iterator[Watcher]:
     directory.mkdir(parents=True, exist_ok=True)
-    settings = local.loopback_sources(stage.bootstrap, directory, zookeeper=stage.zookeeper)
-    with local.Monitor(settings, directory) as monitor:
+    settings = loopback_sources(stage.bootstrap, directory, zookeeper=stage.zookeeper)
+    with Monitor(settings, directory) as monitor:
         monitor.wait_until_ready(threading.Event(), print, timeout_seconds=READY_SECONDS)
         yield Watcher(monitor.url)
