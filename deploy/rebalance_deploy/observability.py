@@ -13,7 +13,7 @@ import threading
 import time
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from http import HTTPStatus
 from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
 from pathlib import Path
@@ -83,39 +83,53 @@ class Alerting:
     alertmanager: Server
 
 
+@dataclass(frozen=True, slots=True, kw_only=True)
+class PrometheusOptions:
+    """What differs from the shipped configuration and rules of Prometheus; windows and thresholds stay as they are.
+
+    `links` replaces external labels `link_*`. `scrape_seconds` is the interval of scrapes and evaluations.
+    `hold_seconds` replaces every `for` and `keep_firing_for` of the rules in `held_files` (a pattern of names), for
+    those who cannot wait; null: they hold as they are shipped.
+    """
+
+    links: Mapping[str, str] = field(default_factory=dict)
+    scrape_seconds: float = 15
+    hold_seconds: float | None = None
+    held_files: str = "*.yml"
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class AlertmanagerOptions:
+    """What differs from the shipped configuration of Alertmanager: how long notifications wait for further alerts."""
+
+    group_wait_seconds: float = 10
+    group_interval_seconds: float = 60
+
+
+_PROMETHEUS, _ALERTMANAGER = PrometheusOptions(), AlertmanagerOptions()
+
+
 @contextmanager
 def alerting(
     directory: Path,
     exporter_url: str,
     receiver_url: str,
+    prometheus_options: PrometheusOptions = _PROMETHEUS,
+    alertmanager_options: AlertmanagerOptions = _ALERTMANAGER,
     *,
-    links: Mapping[str, str] | None = None,
-    scrape_seconds: float = 15,
-    hold_seconds: float | None = None,
-    held_files: str = "*.yml",
-    group_wait_seconds: float = 10,
-    group_interval_seconds: float = 60,
     ports: tuple[int, int] = (0, 0),
 ) -> Iterator[Alerting]:
     """Run both servers until the block ends; everything is sent to `receiver_url`.
 
-    `ports` are those of Prometheus and of Alertmanager, the rest is as for the two functions that write their files.
+    `ports` are those of Prometheus and of Alertmanager; 0 takes any free one.
     """
-    pager_config = write_alertmanager_config(
-        directory / "alerts",
-        receiver_url,
-        group_wait_seconds=group_wait_seconds,
-        group_interval_seconds=group_interval_seconds,
-    )
+    pager_config = write_alertmanager_config(directory / "alerts", receiver_url, alertmanager_options)
     with alertmanager(directory, pager_config, ports[1]) as pager:
         config = write_prometheus_config(
             directory / "metrics",
+            prometheus_options,
             targets=[urlsplit(exporter_url).netloc],
             alertmanagers=[urlsplit(pager.url).netloc],
-            links=links,
-            scrape_seconds=scrape_seconds,
-            hold_seconds=hold_seconds,
-            held_files=held_files,
         )
         with prometheus(directory, config, ports[0]) as server:
             yield Alerting(server, pager)
@@ -186,39 +200,25 @@ def alertmanager(directory: Path, config: Path, port: int = 0, *, program: Path 
 
 def write_prometheus_config(
     directory: Path,
+    options: PrometheusOptions = _PROMETHEUS,
     *,
     targets: Sequence[str],
     alertmanagers: Sequence[str] = (),
-    links: Mapping[str, str] | None = None,
-    scrape_seconds: float = 15,
-    hold_seconds: float | None = None,
-    held_files: str = "*.yml",
 ) -> Path:
-    """Write a copy of the shipped configuration and rules for these addresses, each `host:port`, and return its path.
-
-    `links` replaces external labels `link_*`. `scrape_seconds` is the interval of scrapes and evaluations.
-    `hold_seconds` replaces every `for` and `keep_firing_for` of the rules in `held_files` (a pattern of names), for
-    those who cannot wait; windows and thresholds stay as they are.
-    """
+    """Write a copy of the shipped configuration and rules for addresses, each `host:port`, and return its path."""
     config = _read(shipped("prometheus/prometheus.yml"))
-    interval = f"{round(scrape_seconds * 1000)}ms"
+    interval = f"{round(options.scrape_seconds * 1000)}ms"
     config["global"] |= {"scrape_interval": interval, "scrape_timeout": interval, "evaluation_interval": interval}
-    config["global"]["external_labels"] |= links or {}
+    config["global"]["external_labels"] |= options.links
     config["alerting"]["alertmanagers"] = [{"static_configs": [{"targets": list(alertmanagers)}]}]
     config["scrape_configs"] = [{"job_name": JOB, "static_configs": [{"targets": list(targets)}]}]
     for rules in sorted(shipped("prometheus/rules").glob("*.yml")):
-        held = hold_seconds if rules.match(held_files) else None
+        held = options.hold_seconds if rules.match(options.held_files) else None
         _write(directory / "rules" / rules.name, _hold(_read(rules), held))
     return _write(directory / "prometheus.yml", config)
 
 
-def write_alertmanager_config(
-    directory: Path,
-    receiver_url: str,
-    *,
-    group_wait_seconds: float = 10,
-    group_interval_seconds: float = 60,
-) -> Path:
+def write_alertmanager_config(directory: Path, receiver_url: str, options: AlertmanagerOptions = _ALERTMANAGER) -> Path:
     """Write a copy of the shipped configuration that sends everything to `receiver_url`, and return its path.
 
     Slack messages go to its path `/slack`, PagerDuty's events to `/pagerduty`; webhooks keep the paths they have.
@@ -227,7 +227,7 @@ def write_alertmanager_config(
     config: dict[str, Any] = yaml.safe_load(text.replace(_SECRETS, str(directory / "secrets")))
     config["templates"] = [str(shipped("alertmanager/templates") / "*.tmpl")]
     config["global"] = {"pagerduty_url": f"{receiver_url}/pagerduty"}
-    _hurry(config["route"], group_wait_seconds, group_interval_seconds)
+    _hurry(config["route"], options.group_wait_seconds, options.group_interval_seconds)
     for receiver in config["receivers"]:
         for webhook in receiver.get("webhook_configs", ()):
             webhook["url"] = receiver_url + "/" + webhook["url"].rpartition("/")[2]

@@ -10,7 +10,7 @@ from typing import Any
 
 from e2e.pages import page
 from prometheus.rig import Inbox, webhook_receiver
-from rebalance_deploy.observability import alerting
+from rebalance_deploy.observability import AlertmanagerOptions, PrometheusOptions, alerting
 
 FINDING, DOWN, WATCHDOG = "KafkaRebalanceFinding", "KafkaRebalanceMonitorDown", "KafkaRebalanceWatchdog"
 
@@ -21,9 +21,10 @@ def paged(directory: Path, exporter_url: str) -> Iterator[tuple[Inbox, str]]:
     with webhook_receiver() as inbox:
         # A scrape may take as long as lies between two of them: one that a busy exporter answers too late makes every
         # condition begin to hold anew.
-        options: dict[str, Any] = {"scrape_seconds": 5, "hold_seconds": 2, "group_wait_seconds": 1}
         links = {"link_monitor": exporter_url}
-        with alerting(directory, exporter_url, inbox.url, links=links, group_interval_seconds=2, **options) as both:
+        watching = PrometheusOptions(links=links, scrape_seconds=5, hold_seconds=2)
+        telling = AlertmanagerOptions(group_wait_seconds=1, group_interval_seconds=2)
+        with alerting(directory, exporter_url, inbox.url, watching, telling) as both:
             yield inbox, both.alertmanager.url
 
 

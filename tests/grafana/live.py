@@ -23,7 +23,7 @@ from exporters.replayed import topic_row
 from exporters.serving import serving_app
 from prometheus.rig import ask, prometheus
 from rebalance_contract import QuarantineCount, RecordCount, ReportCount, ReportTotals, WatchedTopic, encode
-from rebalance_deploy.observability import write_prometheus_config
+from rebalance_deploy.observability import PrometheusOptions, write_prometheus_config
 from rebalance_exporters.config import ExportConfig
 from rebalance_exporters.server import make_app
 from rebalance_exporters.state.health import ReadProgress
@@ -209,7 +209,7 @@ def _serving(directory: Path, view: View, clock: Clock) -> Iterator[int]:
 
 @contextmanager
 def _scraping(directory: Path, port: int) -> Iterator[str]:
-    file = write_prometheus_config(directory, targets=[f"127.0.0.1:{port}"], scrape_seconds=0.5)
+    file = write_prometheus_config(directory, PrometheusOptions(scrape_seconds=0.5), targets=[f"127.0.0.1:{port}"])
     # The dashboards promise to need no rules.
     config = yaml.safe_load(file.read_text())
     del config["rule_files"]

@@ -25,7 +25,7 @@ from prometheus.rig import (
     webhook_receiver,
     without_repeats,
 )
-from rebalance_deploy.observability import write_alertmanager_config
+from rebalance_deploy.observability import AlertmanagerOptions, write_alertmanager_config
 from waiting import wait_for
 
 pytestmark = pytest.mark.tools
@@ -82,7 +82,9 @@ def office(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Office]:
     directory = tmp_path_factory.mktemp("alertmanager")
     with ExitStack() as stack:
         inbox = stack.enter_context(webhook_receiver())
-        config = write_alertmanager_config(directory, inbox.url, group_wait_seconds=0.3, group_interval_seconds=0.5)
+        config = write_alertmanager_config(
+            directory, inbox.url, AlertmanagerOptions(group_wait_seconds=0.3, group_interval_seconds=0.5)
+        )
         yield Office(stack.enter_context(alertmanager(directory, config)), inbox)
 
 
@@ -394,7 +396,9 @@ def await_status(office: Office, wanted: dict[str, Any]) -> dict[str, Any]:
 def test_a_dead_monitor_mutes_everything_but_itself(tmp_path: Path) -> None:
     """While no exporter answers, no group's alert is told, in any cluster, and neither is its end."""
     with webhook_receiver() as inbox:
-        config = write_alertmanager_config(tmp_path, inbox.url, group_wait_seconds=0.3, group_interval_seconds=0.5)
+        config = write_alertmanager_config(
+            tmp_path, inbox.url, AlertmanagerOptions(group_wait_seconds=0.3, group_interval_seconds=0.5)
+        )
         with alertmanager(tmp_path, config) as server:
             office = Office(server, inbox)
             down = alert("MonitorDown", "critical", "", startsAt=STARTED)

@@ -17,7 +17,13 @@ import yaml
 from prometheus.rig import alertmanager, ask, prometheus, webhook_receiver
 from rebalance_deploy.demo.alerting import fires
 from rebalance_deploy.errors import UserError
-from rebalance_deploy.observability import Alerting, write_alertmanager_config, write_prometheus_config
+from rebalance_deploy.observability import (
+    Alerting,
+    AlertmanagerOptions,
+    PrometheusOptions,
+    write_alertmanager_config,
+    write_prometheus_config,
+)
 from waiting import is_alive, wait_for
 
 pytestmark = pytest.mark.tools
@@ -60,15 +66,15 @@ def test_from_a_series_to_the_page(tmp_path: Path) -> None:
     """A scraped storm of a group with a hostile name arrives as its page, with no label but those promised."""
     name = json.loads(f'"{GROUP.replace(chr(34), chr(92) + chr(34))}"')
     with webhook_receiver() as inbox, exporter(EXPOSITION) as target:
-        receivers = write_alertmanager_config(tmp_path, inbox.url, group_wait_seconds=0.2, group_interval_seconds=0.5)
+        receivers = write_alertmanager_config(
+            tmp_path, inbox.url, AlertmanagerOptions(group_wait_seconds=0.2, group_interval_seconds=0.5)
+        )
         with alertmanager(tmp_path, receivers) as office:
             config = write_prometheus_config(
                 tmp_path,
+                PrometheusOptions(links={"link_monitor": "http://monitor"}, scrape_seconds=0.5, hold_seconds=0.5),
                 targets=[target],
                 alertmanagers=[office.url.removeprefix("http://")],
-                links={"link_monitor": "http://monitor"},
-                scrape_seconds=0.5,
-                hold_seconds=0.5,
             )
             with prometheus(tmp_path, config) as server:
                 body = inbox.await_body("/alerts", "KafkaRebalanceStorm", seconds=240)
@@ -87,7 +93,8 @@ def test_from_a_series_to_the_page(tmp_path: Path) -> None:
 
 def test_only_the_rules_that_are_named_are_held_shorter(tmp_path: Path) -> None:
     """The demo hurries what is told of groups; that the monitor is blind is told after the minutes that it takes."""
-    write_prometheus_config(tmp_path, targets=["a:1"], hold_seconds=20, held_files="kafka-rebalance.yml")
+    options = PrometheusOptions(hold_seconds=20, held_files="kafka-rebalance.yml")
+    write_prometheus_config(tmp_path, options, targets=["a:1"])
     holds = {
         file.stem: {
             rule["for"]

@@ -18,7 +18,7 @@ from deploy.charting import TOOLS
 from prometheus.rig import DEPLOY, Inbox, alertmanager, post_alerts, run_tool, webhook_receiver, without_repeats
 from prometheus.smtp import MailBox, mail_server
 from prometheus.test_alertmanager import HOSTILE, PAGE, STARTED, WORDS, alert
-from rebalance_deploy.observability import write_alertmanager_config
+from rebalance_deploy.observability import AlertmanagerOptions, write_alertmanager_config
 from waiting import wait_for
 
 pytestmark = pytest.mark.tools
@@ -46,7 +46,9 @@ class Post:
 def office(directory: Path, example: str, program: Path | None = None) -> Iterator[Post]:
     """Run an Alertmanager whose only receiver is the one in an example, with the addresses of this machine."""
     with webhook_receiver() as inbox, mail_server() as mail:
-        shipped = write_alertmanager_config(directory, inbox.url, group_wait_seconds=0.2, group_interval_seconds=0.5)
+        shipped = write_alertmanager_config(
+            directory, inbox.url, AlertmanagerOptions(group_wait_seconds=0.2, group_interval_seconds=0.5)
+        )
         config: dict[str, Any] = yaml.safe_load(shipped.read_text())
         text = (RECEIVERS / f"{example}.yml").read_text().replace(SECRETS, str(directory / "secrets"))
         [receiver] = yaml.safe_load(text)["receivers"]

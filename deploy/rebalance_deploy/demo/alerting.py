@@ -16,7 +16,17 @@ from typing import Any
 from rebalance_deploy.counts import fetch
 from rebalance_deploy.errors import UserError
 from rebalance_deploy.logs import Say
-from rebalance_deploy.observability import PACKAGES, Alerting, alerting, alerts_of, find_tool, receiving, shipped
+from rebalance_deploy.observability import (
+    PACKAGES,
+    Alerting,
+    AlertmanagerOptions,
+    PrometheusOptions,
+    alerting,
+    alerts_of,
+    find_tool,
+    receiving,
+    shipped,
+)
 from rebalance_deploy.ports import is_free
 from rebalance_exporters.terminal.escaping import safe
 
@@ -70,12 +80,13 @@ def pages_told(directory: Path, exporter_url: str, say: Say) -> Iterator[Alertin
             directory,
             exporter_url,
             phone,
-            links={"link_monitor": exporter_url, "link_grafana": "", "link_runbooks": _RUNBOOKS.as_uri()},
-            scrape_seconds=SCRAPE_SECONDS,
-            hold_seconds=_HOLD_SECONDS,
-            held_files=_HELD_FILES,
-            group_wait_seconds=_WAIT_SECONDS,
-            group_interval_seconds=SCRAPE_SECONDS,
+            PrometheusOptions(
+                links={"link_monitor": exporter_url, "link_grafana": "", "link_runbooks": _RUNBOOKS.as_uri()},
+                scrape_seconds=SCRAPE_SECONDS,
+                hold_seconds=_HOLD_SECONDS,
+                held_files=_HELD_FILES,
+            ),
+            AlertmanagerOptions(group_wait_seconds=_WAIT_SECONDS, group_interval_seconds=SCRAPE_SECONDS),
             ports=(_free_or_any(_PROMETHEUS_PORT), _free_or_any(_ALERTMANAGER_PORT)),
         ) as running,
     ):

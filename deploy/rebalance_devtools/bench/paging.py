@@ -16,7 +16,7 @@ from rebalance_deploy.demo import workload
 from rebalance_deploy.embedded.kafka import EmbeddedKafka
 from rebalance_deploy.errors import UserError
 from rebalance_deploy.monitor import Monitor, loopback_sources
-from rebalance_deploy.observability import alerting, alerts_of, receiving
+from rebalance_deploy.observability import PrometheusOptions, alerting, alerts_of, receiving
 from rebalance_deploy.processes import ChildProcess
 from rebalance_deploy.topics import create_topics
 
@@ -50,7 +50,7 @@ def _run(scrape_seconds: float) -> tuple[float, float]:
         monitor = stack.enter_context(Monitor(loopback_sources(broker.bootstrap, directory), directory))
         monitor.wait_until_ready(threading.Event(), lambda _: None)
         phone = stack.enter_context(receiving(on_body))
-        stack.enter_context(alerting(directory, monitor.url, phone, scrape_seconds=scrape_seconds))
+        stack.enter_context(alerting(directory, monitor.url, phone, PrometheusOptions(scrape_seconds=scrape_seconds)))
         for name, command in _clients(broker.bootstrap).items():
             stack.enter_context(ChildProcess(command, log_path=directory / f"{name}.log"))
         lost = _await(lambda: _is_lost(broker), "the sick consumer to be lost")
