@@ -163,7 +163,9 @@ def test_lag_is_published_of_what_was_committed_and_probed():
     assert (worker.status().committing_groups, worker.status().groups_with_lag) == (1, 1)
 
 
-@pytest.mark.parametrize("far_ms", [int(time.time() * 1000) + 10 * 365 * 24 * 60 * MINUTE, 2**62 - 1])
+@pytest.mark.parametrize(
+    "far_ms", [int(time.time() * 1000) + 10 * 365 * 24 * 60 * MINUTE, 2**62 - 1], ids=["ten years on", "the largest"]
+)
 def test_a_row_from_the_future_is_taken_up_nowhere(far_ms: int):
     """Neither as where partitions end, which true probes then could not change, nor as when a prober was last heard."""
     worker = Worker()
