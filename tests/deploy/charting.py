@@ -39,9 +39,18 @@ EVERYTHING: Mapping[str, Any] = {
     "kafka": {"existingSecret": "kafka", "secretProperties": {"sasl.username": "user", "sasl.password": "password"}},
     "config": '[kafka]\n"security.protocol" = "SASL_SSL"\n"sasl.mechanism" = "PLAIN"\n',
     "web": {"existingSecret": "web", "tls": True},
-    "exporter": {"ingress": {"enabled": True, "host": "monitor.example.com", "tlsSecret": "tls"}, "owners": "x = 1"},
+    "exporter": {
+        "ingress": {"enabled": True, "host": "monitor.example.com", "tlsSecret": "tls"},
+        "owners": "x = 1",
+        "priorityClassName": "system-cluster-critical",
+        "topologySpreadConstraints": [
+            {"maxSkew": 1, "topologyKey": "topology.kubernetes.io/zone", "whenUnsatisfiable": "ScheduleAnyway"}
+        ],
+        "extraVolumes": [{"name": "west", "secret": {"secretName": "kafka-west"}}],
+        "extraVolumeMounts": [{"name": "west", "mountPath": "/etc/rebalance-monitor/west", "readOnly": True}],
+    },
     "serviceAccount": {"annotations": {"example.com/role": "monitor"}},
-    "serviceMonitor": {"enabled": True, "labels": {"release": "prometheus"}, "endpoint": {"scheme": "https"}},
+    "serviceMonitor": {"enabled": True, "labels": {"release": "prometheus"}, "endpoint": {"scrapeTimeout": "10s"}},
     "prometheusRule": {"enabled": True, "overrides": [{"record": "kafka_rebalance:override:empty_lag", "expr": "1"}]},
     "dashboards": {"enabled": True},
     "networkPolicy": {"enabled": True, "ingressFrom": [{"namespaceSelector": {}}], "extraEgress": [{}]},
@@ -52,7 +61,7 @@ SPLIT: Mapping[str, Any] = {
 }
 SPARK: Mapping[str, Any] = {
     **EVERYTHING,
-    "stream": {"kind": "sparkApplication", "sparkApplication": {"checkpoint": "s3a://bucket/monitor/"}},
+    "stream": {"kind": "sparkApplication", "sparkApplication": {"checkpoint": "hdfs:///monitor/"}},
 }
 
 

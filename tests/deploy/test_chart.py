@@ -279,11 +279,12 @@ def test_a_spark_application_runs_the_same(tmp_path: Path) -> None:
     spec = application["spec"]
     assert spec["arguments"] == [part for query in QUERIES for part in ("--query", query)]
     environment = {each["name"]: each["value"] for each in spec["driver"]["env"]}
-    assert environment["REBALANCE_MONITOR_STREAM_CHECKPOINT"] == "s3a://bucket/monitor/all"
+    assert environment["REBALANCE_MONITOR_STREAM_CHECKPOINT"] == "hdfs:///monitor/all"
     containerfile = (DEPLOY / "container" / "Containerfile").read_text()
     script = Path(spec["mainApplicationFile"].removeprefix("local://"))
     assert f"COPY deploy/spark/{script.name} {script.parent}/" in containerfile
     assert f"REBALANCE_MONITOR_CACHE={script.parent}" in containerfile
+    assert spec["sparkConf"]["spark.authenticate"] == spec["sparkConf"]["spark.network.crypto.enabled"] == "true"
     requirements = (ROOT / "requirements" / "runtime.txt").read_text()
     assert f"pyspark=={spec['sparkVersion']} " in requirements
 
@@ -328,6 +329,19 @@ def test_each_image_has_a_digest_of_its_own(
             {"kafka": {"bootstrapServers": "b:1"}, "stream": {"sparkApplication": {"digest": "latest"}}},
             "/stream/sparkApplication/digest",
         ),
+        ({"kafka": {"bootstrapServers": "b:1"}, "web": {"tls": True}}, "web.tls is for web.existingSecret"),
+        (
+            {"kafka": {"bootstrapServers": "b:1", "secretProperties": {"sasl.password": "password"}}},
+            "set kafka.existingSecret or stream.kafkaSecret",
+        ),
+        (
+            {
+                "kafka": {"bootstrapServers": "b:1", "secretProperties": {"sasl.password": "password"}},
+                "stream": {"kafkaSecret": "one"},
+                "exporter": {"kafkaSecret": "two"},
+            },
+            "set kafka.existingSecret or prober.kafkaSecret",
+        ),
     ],
 )
 def test_wrong_values_are_refused(values: Mapping[str, Any], sentence: str, tmp_path: Path) -> None:
@@ -335,6 +349,101 @@ def test_wrong_values_are_refused(values: Mapping[str, Any], sentence: str, tmp_
     done = try_render(values, tmp_path)
     assert done.returncode != 0
     assert sentence in done.stderr
+
+
+@pytest.mark.parametrize("kind", ["deployment", "sparkApplication"])
+@pytest.mark.parametrize(
+    ("applications", "sentence"),
+    [
+        ({"a": ["membership"]}, "none of them has the query activity"),
+        ({"a": ["membership", "diagnosis"], "b": ["activity", "diagnosis"]}, "the query diagnosis stands in two"),
+        ({"a": ["membership"], "b": ["activity", "membership"]}, "the query membership stands in two"),
+    ],
+)
+def test_applications_run_each_query_once(
+    applications: Mapping[str, list[str]], sentence: str, kind: str, tmp_path: Path
+) -> None:
+    """Two that run one query end each other again and again; without one of them the others wait for ever."""
+    listed = [{"name": name, "queries": queries} for name, queries in applications.items()]
+    stream = {"kind": kind, "applications": listed, "sparkApplication": {"checkpoint": "hdfs:///x"}}
+    done = try_render({"kafka": {"bootstrapServers": "b:1"}, "stream": stream}, tmp_path)
+    assert done.returncode != 0
+    assert sentence in done.stderr
+
+
+def test_applications_have_names_of_their_own(tmp_path: Path) -> None:
+    """The name is that of the claim, the Deployment and the checkpoint."""
+    listed = [{"name": "a", "queries": queries} for queries in (["membership"], ["activity", "diagnosis"])]
+    done = try_render({"kafka": {"bootstrapServers": "b:1"}, "stream": {"applications": listed}}, tmp_path)
+    assert done.returncode != 0
+    assert 'two have the name "a"' in done.stderr
+
+
+def test_a_process_that_is_left_out_needs_no_secret(tmp_path: Path) -> None:
+    """Only those that run are looked at."""
+    secret = {"kafkaSecret": "s"}
+    values = {"kafka": {"secretProperties": {"sasl.password": "password"}}, "stream": secret, "exporter": secret}
+    assert render({**values, "prober": {"enabled": False}}, tmp_path)
+
+
+@pytest.mark.parametrize("replicas", [1, 2])
+def test_nodes_can_be_drained(replicas: int, tmp_path: Path) -> None:
+    """One exporter may always be taken, the only one too."""
+    (budget,) = of_kind(render({"exporter": {"replicas": replicas}}, tmp_path), "PodDisruptionBudget")
+    assert budget["spec"]["maxUnavailable"] == 1
+    assert "minAvailable" not in budget["spec"]
+
+
+@pytest.mark.parametrize(
+    ("values", "scheme"),
+    [
+        ({}, "http"),
+        ({"web": {"existingSecret": "web", "tls": True}}, "https"),
+        ({"serviceMonitor": {"enabled": True, "endpoint": {"scheme": "https"}}}, "https"),
+    ],
+)
+def test_prometheus_asks_as_pages_are_served(values: Mapping[str, Any], scheme: str, tmp_path: Path) -> None:
+    """By TLS where pages have it, unless the values say otherwise, as where a proxy adds it."""
+    monitors = of_kind(render({"serviceMonitor": {"enabled": True}, **values}, tmp_path), "ServiceMonitor")
+    assert [each["spec"]["endpoints"][0]["scheme"] for each in monitors] == 3 * [scheme]
+
+
+def test_pages_are_served_where_the_values_say(tmp_path: Path) -> None:
+    """Pods of a network that has IPv6 alone take no connection at 0.0.0.0."""
+    for pod in pods(render({"listenHost": "::"}, tmp_path)):
+        (container,) = pod["spec"]["containers"]
+        hosts = [each["value"] for each in container["env"] if each["name"].endswith("_LISTEN_HOST")]
+        assert hosts == ["::"]
+
+
+def test_who_owns_what_restarts_exporters_alone(tmp_path: Path) -> None:
+    """Settings restart all that read them."""
+
+    def sums(values: Mapping[str, Any]) -> dict[str, str]:
+        return {
+            pod["metadata"]["labels"]["app.kubernetes.io/component"]: pod["metadata"]["annotations"]["checksum/config"]
+            for pod in pods(render(values, tmp_path))
+        }
+
+    plain, owned, configured = sums({}), sums({"exporter": {"owners": "x = 1"}}), sums({"config": "[kafka]"})
+    assert {name for name in plain if plain[name] != owned[name]} == {"exporter"}
+    assert {name for name in plain if plain[name] != configured[name]} == {"stream", "exporter", "prober"}
+
+
+def test_what_a_pod_writes_has_a_limit(everything: list[dict[str, Any]]) -> None:
+    """The disk of a node is everybody's."""
+    for pod in pods(everything):
+        (limit,) = (each["emptyDir"]["sizeLimit"] for each in pod["spec"]["volumes"] if "emptyDir" in each)
+        assert limit
+
+
+def test_further_secrets_and_places_are_taken(everything: list[dict[str, Any]]) -> None:
+    """As they stand, in the pods that ask for them."""
+    (exporter,) = (pod["spec"] for pod in pods(everything) if pod["spec"]["containers"][0]["name"] == "exporter")
+    assert exporter["priorityClassName"] == "system-cluster-critical"
+    assert exporter["topologySpreadConstraints"][0]["maxSkew"] == 1
+    assert {"name": "west", "secret": {"secretName": "kafka-west"}} in exporter["volumes"]
+    assert "/etc/rebalance-monitor/west" in [each["mountPath"] for each in exporter["containers"][0]["volumeMounts"]]
 
 
 def test_every_value_is_in_the_schema() -> None:

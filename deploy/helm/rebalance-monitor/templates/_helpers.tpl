@@ -45,6 +45,40 @@ app.kubernetes.io/managed-by: {{ .Release.Service }}
 {{- end -}}
 {{- end -}}
 
+{{/* Refuses values that contradict each other, where pods would crash, fence each other, or run without a password. */}}
+{{- define "rebalance-monitor.check" -}}
+{{- $names := list -}}
+{{- $queries := list -}}
+{{- range .Values.stream.applications -}}
+{{- if has .name $names -}}
+{{- fail (printf "stream.applications: two have the name %q" .name) -}}
+{{- end -}}
+{{- $names = append $names .name -}}
+{{- range .queries -}}
+{{- if has . $queries -}}
+{{- fail (printf "stream.applications: the query %s stands in two of them, which would end each other again and again" .) -}}
+{{- end -}}
+{{- $queries = append $queries . -}}
+{{- end -}}
+{{- end -}}
+{{- range $query := tuple "membership" "activity" "diagnosis" -}}
+{{- if not (has $query $queries) -}}
+{{- fail (printf "stream.applications: none of them has the query %s" $query) -}}
+{{- end -}}
+{{- end -}}
+{{- if and .Values.web.tls (not .Values.web.existingSecret) -}}
+{{- fail "web.tls is for web.existingSecret, the Secret with web.yml: without it pages are plain HTTP" -}}
+{{- end -}}
+{{- if .Values.kafka.secretProperties -}}
+{{- range $process := tuple "stream" "exporter" "prober" -}}
+{{- $values := get $.Values $process -}}
+{{- if and (or (ne $process "prober") $values.enabled) (not (include "rebalance-monitor.kafkaSecret" (dict "root" $ "values" $values))) -}}
+{{- fail (printf "kafka.secretProperties: no Secret holds them for the %s: set kafka.existingSecret or %s.kafkaSecret" $process $process) -}}
+{{- end -}}
+{{- end -}}
+{{- end -}}
+{{- end -}}
+
 {{/* Environment of a process: section is its section of the settings, values its part of the values. */}}
 {{- define "rebalance-monitor.env" -}}
 {{- $root := .root -}}
@@ -59,6 +93,8 @@ app.kubernetes.io/managed-by: {{ .Release.Service }}
   value: {{ $root.Values.log.format }}
 - name: REBALANCE_MONITOR_LOG_LEVEL
   value: {{ $root.Values.log.level }}
+- name: {{ $variable }}_LISTEN_HOST
+  value: {{ $root.Values.listenHost | quote }}
 - name: {{ $variable }}_LISTEN_PORT
   value: {{ get (dict "stream" "9644" "export" "9642" "probe" "9643") .section | quote }}
 {{- if include "rebalance-monitor.kafkaSecret" . }}
@@ -98,6 +134,9 @@ app.kubernetes.io/managed-by: {{ .Release.Service }}
 {{- end }}
 - name: tmp
   mountPath: /tmp
+{{- with .values.extraVolumeMounts }}
+{{ toYaml . }}
+{{- end }}
 {{- end -}}
 
 {{- define "rebalance-monitor.volumes" -}}
@@ -117,7 +156,10 @@ app.kubernetes.io/managed-by: {{ .Release.Service }}
     defaultMode: 0440
 {{- end }}
 - name: tmp
-  emptyDir: {}
+  emptyDir: {sizeLimit: {{ .values.tmpSizeLimit }}}
+{{- with .values.extraVolumes }}
+{{ toYaml . }}
+{{- end }}
 {{- end -}}
 
 {{- define "rebalance-monitor.probes" -}}
@@ -147,7 +189,8 @@ metadata:
     {{- toYaml . | nindent 4 }}
     {{- end }}
   annotations:
-    checksum/config: {{ include (print .root.Template.BasePath "/configmap.yaml") .root | sha256sum }}
+    # Only exporters read owners: a new one must not restart the stream.
+    checksum/config: {{ print .root.Values.config (ternary .root.Values.exporter.owners "" (eq .component "exporter")) | sha256sum }}
     {{- with $values.podAnnotations }}
     {{- toYaml . | nindent 4 }}
     {{- end }}
@@ -194,6 +237,9 @@ spec:
       persistentVolumeClaim:
         claimName: {{ . }}
     {{- end }}
+  {{- with $values.priorityClassName }}
+  priorityClassName: {{ . }}
+  {{- end }}
   {{- with $values.nodeSelector }}
   nodeSelector:
     {{- toYaml . | nindent 4 }}
@@ -204,6 +250,10 @@ spec:
   {{- end }}
   {{- with default .affinity $values.affinity }}
   affinity:
+    {{- toYaml . | nindent 4 }}
+  {{- end }}
+  {{- with $values.topologySpreadConstraints }}
+  topologySpreadConstraints:
     {{- toYaml . | nindent 4 }}
   {{- end }}
 {{- end -}}
