@@ -109,6 +109,14 @@ def test_it_runs_a_command_and_stops_it_in_order(name: str) -> None:
     assert int(seconds[1]) > STOP_SECONDS
 
 
+def test_nobody_else_reads_the_checkpoint() -> None:
+    """It holds names of groups, members and hosts; files in it are readable to all who reach them."""
+    unit = service("rebalance-monitor-stream.service")
+    for kind in ("State", "Cache"):
+        assert unit[f"{kind}Directory"] == "rebalance-monitor"
+        assert unit[f"{kind}DirectoryMode"] == "0700"
+
+
 @pytest.mark.parametrize(("command", "metrics"), [("stream", StreamHealth), ("probe", ProbeMetrics)])
 def test_who_serves_metrics_of_its_process_sees_when_the_machine_started(
     command: str, metrics: type[StreamHealth | ProbeMetrics], tmp_path: Path
