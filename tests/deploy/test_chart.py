@@ -6,6 +6,7 @@ import json
 import re
 import subprocess
 from collections.abc import Mapping
+from importlib import metadata
 from pathlib import Path
 from typing import Any
 
@@ -287,6 +288,16 @@ def test_a_spark_application_runs_the_same(tmp_path: Path) -> None:
     assert spec["sparkConf"]["spark.authenticate"] == spec["sparkConf"]["spark.network.crypto.enabled"] == "true"
     requirements = (ROOT / "requirements" / "runtime.txt").read_text()
     assert f"pyspark=={spec['sparkVersion']} " in requirements
+
+
+def test_the_jars_for_a_store_are_of_the_hadoop_that_pyspark_has() -> None:
+    """Of another version they fail at the first file."""
+    jars = Path(str(metadata.distribution("pyspark").locate_file("pyspark/jars")))
+    (jar,) = jars.glob("hadoop-client-api-*.jar")
+    text = (DEPLOY / "spark" / "README.md").read_text()
+    named = re.findall(r"hadoop-(?:client-api|aws)-([\d.]+)\.jar", text)
+    assert len(named) == 2
+    assert {f"hadoop-client-api-{version}.jar" for version in named} == {jar.name}
 
 
 @pytest.mark.parametrize(
