@@ -3,7 +3,8 @@
 from __future__ import annotations
 
 from collections.abc import Iterator, Mapping
-from dataclasses import dataclass
+from dataclasses import dataclass, field
+from pathlib import Path
 
 from rebalance_contract.settings import (
     HEALTH_TEXT,
@@ -13,11 +14,15 @@ from rebalance_contract.settings import (
     setting,
     table,
 )
+from rebalance_exporters.errors import ExporterError
 from rebalance_kafka.checks import librdkafka_problems
-from rebalance_kafka.properties import librdkafka_view
+from rebalance_kafka.properties import JAVA, LIBRDKAFKA, librdkafka_view
 
 #: Client properties that exporter and prober set themselves, because another value would make it wrong or leave traces.
 RESERVED_PROPERTIES = ("auto.offset.reset", "enable.auto.commit", "enable.auto.offset.store", "enable.partition.eof")
+
+#: How the names of properties begin by which a client shows who it is, or whose it is.
+_CREDENTIALS = ("sasl.", "enable.sasl.", "oauth_cb", "ssl.key", "ssl.certificate.")
 
 
 @dataclass(frozen=True, slots=True)
@@ -25,12 +30,59 @@ class FurtherCluster:
     """A cluster that an exporter shows beside that of `kafka`; its own stream and prober watch it.
 
     `cluster` is its name, as those two have it in their settings. `kafka` are the client properties that differ from
-    the exporter's own; `topic_prefix` is that of the monitor's topics there.
+    the exporter's own, `kafka_files` names files that hold the values of some. The exporter's credentials are taken
+    over if `same_credentials` says so; null: they are not, and it is an error if it has none of its own. `topic_prefix`
+    is that of the monitor's topics there.
     """
 
     cluster: str
     kafka: Mapping[str, str]
     topic_prefix: str = "rebalance-monitor."
+    kafka_files: Mapping[str, str] = field(default_factory=dict)
+    same_credentials: bool | None = None
+
+    def properties(self, common: Mapping[str, str]) -> Mapping[str, str]:
+        """Return all client properties, those of `common` among them. Raises ExporterError for an unreadable file."""
+        inherited = {name: value for name, value in common.items() if self.same_credentials or not _is_credential(name)}
+        read = {name: self._read(name, path) for name, path in self.kafka_files.items()}
+        return {**inherited, **self.kafka, **read}
+
+    def problems(self, common: Mapping[str, str]) -> list[str]:
+        """Return what is wrong with it, as sentences without its name."""
+        if "bootstrap.servers" not in self.kafka:
+            return ["name its brokers (kafka, bootstrap.servers)"]
+        if twice := sorted(self.kafka.keys() & self.kafka_files.keys()):
+            return [f"{twice[0]} stands in kafka and in kafka_files: leave one out"]
+        try:
+            properties = self.properties(common)
+        except ExporterError as error:
+            return [str(error)]
+        own = {*self.kafka, *self.kafka_files}
+        is_plain = librdkafka_view(properties).get("security.protocol", "PLAINTEXT") == "PLAINTEXT"
+        if (
+            self.same_credentials is None
+            and not is_plain
+            and any(map(_is_credential, common))
+            and not any(map(_is_credential, own))
+        ):
+            return [
+                "the credentials of [kafka] are not sent to its brokers unasked: name its own (kafka, kafka_files), or "
+                "set same_credentials to true, or to false if it needs none"
+            ]
+        return kafka_problems(properties, "exporter")
+
+    def _read(self, name: str, path: str) -> str:
+        try:
+            return Path(path).read_text("utf-8").strip()
+        except OSError as error:
+            reason = str(error.strerror)
+        except UnicodeDecodeError:
+            reason = "it is not UTF-8"
+        raise ExporterError(f"kafka_files names {path} for {name}, which cannot be read ({reason})")
+
+
+def _is_credential(name: str) -> bool:
+    return name.removeprefix(LIBRDKAFKA).removeprefix(JAVA).startswith(_CREDENTIALS)
 
 
 @dataclass(frozen=True, slots=True)
@@ -52,7 +104,9 @@ class ExportConfig:
     further_clusters: tuple[FurtherCluster, ...] = setting(
         (),
         "Clusters that are shown beside the one of `kafka`, each with its name (`cluster`), the client properties that "
-        "differ (`kafka`) and its `topic_prefix`. What is read there is taken for that cluster only.",
+        "differ (`kafka`), files with the values of further ones (`kafka_files`) and its `topic_prefix`. "
+        "Credentials of `kafka` (`sasl.…`, client certificates and keys) are taken over only where `same_credentials` "
+        "is true. What is read there is taken for that cluster only.",
     )
     stale_after_seconds: float = setting(
         30.0, "Without news from the stream for that long, readiness says so, and lag and windows are no longer shown."
@@ -89,10 +143,13 @@ class ExportConfig:
         ]
 
     def each_cluster(self) -> Iterator[tuple[str, Mapping[str, str], str]]:
-        """Yield (name, client properties, topic prefix) of what is read; the first has no name: whatever is there."""
+        """Yield (name, client properties, topic prefix) of what is read; the first has no name: whatever is there.
+
+        Raises ExporterError where a file of client properties cannot be read.
+        """
         yield "", self.kafka, self.topic_prefix
         for each in self.further_clusters:
-            yield each.cluster, {**self.kafka, **each.kafka}, each.topic_prefix
+            yield each.cluster, each.properties(self.kafka), each.topic_prefix
 
     def _cluster_problems(self) -> list[str]:
         names = [each.cluster for each in self.further_clusters]
@@ -100,12 +157,7 @@ class ExportConfig:
         for each in self.further_clusters:
             if not each.cluster or "/" in each.cluster:
                 problems.append(f"export.further_clusters: {each.cluster!r} is no name of a cluster")
-            if "bootstrap.servers" not in each.kafka:
-                problems.append(f"export.further_clusters: name the brokers of {each.cluster!r} (bootstrap.servers)")
-            problems += [
-                f"export.further_clusters, {each.cluster!r}: {text}"
-                for text in kafka_problems({**self.kafka, **each.kafka}, "exporter")
-            ]
+            problems += [f"export.further_clusters, {each.cluster!r}: {text}" for text in each.problems(self.kafka)]
         return problems
 
     def _limit_problems(self) -> list[str]:

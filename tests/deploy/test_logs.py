@@ -151,6 +151,8 @@ def two_clusters(tmp_path: Path) -> Callable[[str], Sources]:
 cluster = "west"
 [export.further_clusters.kafka]
 "bootstrap.servers" = "127.0.0.1:2"
+"sasl.username" = "monitor"
+"sasl.mechanism" = "PLAIN"
 "sasl.password" = "{CANARY}-west"
 {properties}
 """

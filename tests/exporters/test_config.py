@@ -1,3 +1,7 @@
+from collections.abc import Mapping
+from pathlib import Path
+from typing import Any
+
 import pytest
 
 from rebalance_exporters.config import RESERVED_PROPERTIES, ExportConfig, FurtherCluster
@@ -44,7 +48,7 @@ def test_a_port_of_zero_and_a_group_id_are_allowed() -> None:
 
 
 def test_further_clusters_differ_in_what_they_say() -> None:
-    """Their clients have the exporter's own properties but for those that are named: security need not be repeated."""
+    """Their clients have the exporter's own properties but for those that are named, and for credentials."""
     own = {**LOCAL, "security.protocol": "SSL"}
     config = ExportConfig(kafka=own, further_clusters=(FurtherCluster("west", {"bootstrap.servers": "w:1"}, "m."),))
     assert config.validate() == []
@@ -54,12 +58,98 @@ def test_further_clusters_differ_in_what_they_say() -> None:
     ]
 
 
+#: Whom the exporter logs in as.
+MONITOR = {
+    **LOCAL,
+    "security.protocol": "SASL_SSL",
+    "sasl.mechanism": "PLAIN",
+    "sasl.username": "east",
+    "sasl.password": "secret",
+}
+
+
+def west(**changes: Any) -> FurtherCluster:
+    """A further cluster at w:1."""
+    kafka = {"bootstrap.servers": "w:1", **changes.pop("kafka", {})}
+    return FurtherCluster("west", kafka, **changes)
+
+
+def properties_of(cluster: FurtherCluster, kafka: Mapping[str, str]) -> Mapping[str, str]:
+    """What its client is given."""
+    config = ExportConfig(kafka=kafka, further_clusters=(cluster,))
+    assert config.validate() == []
+    _, (_, properties, _) = config.each_cluster()
+    return properties
+
+
+def test_credentials_go_to_no_other_brokers_unasked() -> None:
+    """Brokers of another cluster learn a password of PLAIN by being sent it; whoever forgets one is told."""
+    (problem,) = ExportConfig(kafka=MONITOR, further_clusters=(west(),)).validate()
+    assert "'west': the credentials of [kafka] are not sent to its brokers unasked" in problem
+    assert properties_of(west(same_credentials=True), MONITOR) == {**MONITOR, "bootstrap.servers": "w:1"}
+    login = {"sasl.mechanism": "SCRAM-SHA-512", "sasl.username": "w", "sasl.password": "other"}
+    assert properties_of(west(kafka=login), MONITOR) == {
+        "bootstrap.servers": "w:1",
+        "security.protocol": "SASL_SSL",
+        **login,
+    }
+
+
+def test_a_cluster_without_a_login_needs_none() -> None:
+    """Neither where nothing is encrypted nor where brokers ask for no certificate."""
+    plain = {"security.protocol": "PLAINTEXT"}
+    assert properties_of(west(kafka=plain), MONITOR) == {"bootstrap.servers": "w:1", **plain}
+    tls = {"security.protocol": "SSL"}
+    assert properties_of(west(kafka=tls, same_credentials=False), MONITOR) == {"bootstrap.servers": "w:1", **tls}
+
+
+def test_a_login_that_lacks_a_part_takes_none_over() -> None:
+    """A name with the password of another one helps nobody."""
+    (problem,) = ExportConfig(kafka=MONITOR, further_clusters=(west(kafka={"sasl.username": "w"}),)).validate()
+    assert "'west': kafka.sasl.mechanism is missing" in problem
+
+
+@pytest.mark.parametrize(
+    "name", ["sasl.username", "librdkafka.oauth_cb", "java.sasl.jaas.config", "ssl.key.pem", "ssl.certificate.location"]
+)
+def test_what_a_credential_is(name: str) -> None:
+    """By either client's name."""
+    common = {"client.id": "m", "ssl.ca.location": "ca.pem", name: "x"}
+    assert west().properties(common) == {"bootstrap.servers": "w:1", "client.id": "m", "ssl.ca.location": "ca.pem"}
+
+
+def test_passwords_of_further_clusters_come_from_files(tmp_path: Path) -> None:
+    """As those of the first do: settings may then be read by many. The end of the line is no part of it."""
+    file = tmp_path / "password"
+    file.write_text("of west\n")
+    login = {"sasl.mechanism": "PLAIN", "sasl.username": "w"}
+    cluster = west(kafka=login, kafka_files={"sasl.password": str(file)})
+    assert properties_of(cluster, MONITOR)["sasl.password"] == "of west"
+
+
+def test_a_file_that_cannot_be_read_is_named(tmp_path: Path) -> None:
+    """With the property that it is for; one that stands twice is told as well."""
+    login = {"sasl.mechanism": "PLAIN", "sasl.username": "w"}
+    missing = west(kafka=login, kafka_files={"sasl.password": str(tmp_path / "none")})
+    (problem,) = ExportConfig(kafka=MONITOR, further_clusters=(missing,)).validate()
+    assert f"kafka_files names {tmp_path / 'none'} for sasl.password, which cannot be read (No such file" in problem
+    odd = tmp_path / "odd"
+    odd.write_bytes(b"\xff")
+    (problem,) = ExportConfig(
+        kafka=MONITOR, further_clusters=(west(kafka_files={"sasl.password": str(odd)}),)
+    ).validate()
+    assert "(it is not UTF-8)" in problem
+    twice = west(kafka={**login, "sasl.password": "x"}, kafka_files={"sasl.password": str(odd)})
+    (problem,) = ExportConfig(kafka=MONITOR, further_clusters=(twice,)).validate()
+    assert "sasl.password stands in kafka and in kafka_files" in problem
+
+
 @pytest.mark.parametrize(
     ("further", "told"),
     [
         ((FurtherCluster("", LOCAL),), "'' is no name of a cluster"),
         ((FurtherCluster("a/b", LOCAL),), "'a/b' is no name of a cluster"),
-        ((FurtherCluster("w", {}),), "name the brokers of 'w'"),
+        ((FurtherCluster("w", {}),), "'w': name its brokers"),
         ((FurtherCluster("w", LOCAL), FurtherCluster("w", LOCAL)), "names 'w' twice"),
         ((FurtherCluster("w", {**LOCAL, "enable.auto.commit": "x"}),), "kafka.enable.auto.commit"),
     ],
