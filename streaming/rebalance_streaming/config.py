@@ -67,6 +67,11 @@ class StreamConfig:
         "rebalance-monitor-checkpoint",
         "Path or URI every executor can reach; a local path without scheme means this machine.",
     )
+    rebuild: str = setting(
+        "",
+        "A word of your choice, such as a date. With one that the checkpoint does not remember, the stream does what "
+        "`--rebuild --set-aside` does; later starts with the same word go on from there. Empty: nothing is rebuilt.",
+    )
     topic_replication_factor: int = setting(
         -1, "Replication factor of topics the monitor creates; -1 leaves it to the broker's default."
     )

@@ -223,6 +223,22 @@ def test_every_query_runs_exactly_once(values: Mapping[str, Any], tmp_path: Path
     assert len(used) == len(streams)
 
 
+@pytest.mark.parametrize("values", [{}, SPLIT, SPARK], ids=["default", "split", "spark"])
+def test_a_word_for_a_rebuild_reaches_streams_alone(values: Mapping[str, Any], tmp_path: Path) -> None:
+    """As a setting that they know; without one nothing is set."""
+    documents = render({**values, "stream": {**values.get("stream", {}), "rebuild": "2026-11-26"}}, tmp_path)
+    containers = [pod["spec"]["containers"][0] for pod in pods(documents)]
+    containers += [each["spec"]["driver"] for each in of_kind(documents, "SparkApplication")]
+    given = [
+        each["value"]
+        for container in containers
+        for each in container["env"]
+        if each["name"] == "REBALANCE_MONITOR_STREAM_REBUILD"
+    ]
+    assert given == ["2026-11-26"] * (3 if values is SPLIT else 1)
+    assert "REBALANCE_MONITOR_STREAM_REBUILD" not in json.dumps(render(values, tmp_path))
+
+
 def test_services_and_policies_choose_the_pods(everything: list[dict[str, Any]]) -> None:
     """Each selector fits the labels of a pod, and each ServiceMonitor those of one Service."""
     labels = [pod["metadata"]["labels"] for pod in pods(everything)]

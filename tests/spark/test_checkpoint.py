@@ -8,7 +8,17 @@ import pytest
 from pyspark.sql import SparkSession
 
 from rebalance_streaming.errors import StreamError
-from rebalance_streaming.spark.checkpoint import LAYOUT, Baseline, open_checkpoint, query_path
+from rebalance_streaming.spark.checkpoint import (
+    LAYOUT,
+    Baseline,
+    has_checkpoint,
+    keep_rebuild_words,
+    open_checkpoint,
+    query_path,
+    read_rebuild_words,
+    set_aside,
+)
+from rebalance_streaming.spark.rebuild_words import RebuildWords
 
 pytestmark = pytest.mark.spark
 
@@ -38,3 +48,26 @@ def test_one_that_is_damaged_or_gone_is_not_made_anew(
         StreamError, match=r"is damaged: .*monitor\.json cannot be read; start with --rebuild --set-aside"
     ):
         open_checkpoint(spark, str(tmp_path), _LATER)
+
+
+def test_words_of_rebuilds_are_remembered_with_the_checkpoint(spark: SparkSession, tmp_path: Path) -> None:
+    """They go with it when it is set aside; a checkpoint that begins with them is opened as any."""
+    path = str(tmp_path)
+    assert read_rebuild_words(spark, path, "monday") == RebuildWords("monday", ())
+    keep_rebuild_words(spark, path, RebuildWords("", ()))
+    assert not has_checkpoint(spark, path)
+    keep_rebuild_words(spark, path, RebuildWords("monday", ()))
+    assert open_checkpoint(spark, path, _BASELINE) == _BASELINE
+    assert read_rebuild_words(spark, path, "tuesday") == RebuildWords("tuesday", ("monday",))
+    set_aside(spark, path, 17_000)
+    assert read_rebuild_words(spark, path, "") == RebuildWords("", ())
+
+
+def test_damaged_words_are_none_and_a_place_of_no_use_is_told(spark: SparkSession, tmp_path: Path) -> None:
+    """The first lets a word bring about another checkpoint; the second must not."""
+    path = str(tmp_path)
+    keep_rebuild_words(spark, path, RebuildWords("monday", ()))
+    (tmp_path / LAYOUT / "rebuilds.json").write_bytes(b"garbage")
+    assert read_rebuild_words(spark, path, "monday").is_new
+    with pytest.raises(StreamError, match="cannot use checkpoint nowhere://"):
+        read_rebuild_words(spark, "nowhere://at/all", "monday")

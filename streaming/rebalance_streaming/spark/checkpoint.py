@@ -16,6 +16,7 @@ from pyspark.sql import SparkSession
 from rebalance_contract import QUERIES, Party
 from rebalance_streaming.errors import StreamError
 from rebalance_streaming.spark import hadoop_files
+from rebalance_streaming.spark.rebuild_words import RebuildWords, decode_words, encode_words
 from rebalance_streaming.spark.session import is_local
 
 #: Raise it when a query's sources, keys or state change in a way Spark cannot carry over.
@@ -53,12 +54,9 @@ def open_checkpoint(spark: SparkSession, path: str, found_now: Baseline) -> Base
             hadoop_files.write(spark, file, msgspec.json.encode(found_now))
         text = hadoop_files.read(spark, file)
     except Py4JJavaError as error:
-        reason = str(error.java_exception).splitlines()[0]
-        if "ChecksumException" in reason:
+        if _is_damage(error):
             raise damaged(path, file) from None
-        raise StreamError(
-            f"cannot use checkpoint {path} ({reason}); choose another with --set stream.checkpoint=DIR"
-        ) from None
+        raise _unusable(path, error) from None
     try:
         kept = msgspec.json.decode(text, type=Baseline)
     except (msgspec.ValidationError, msgspec.DecodeError, UnicodeDecodeError):
@@ -71,7 +69,50 @@ def damaged(path: str, file: str) -> StreamError:
     """Return the error that says which file of a checkpoint cannot be read, and what to do."""
     return StreamError(
         f"checkpoint {path} is damaged: {file} cannot be read; start with --rebuild --set-aside to go on from what was "
-        "published, or move it away to start afresh (totals restart)"
+        "published, or with another word as stream.rebuild, or move it away to start afresh (totals restart)"
+    )
+
+
+def read_rebuild_words(spark: SparkSession, path: str, asked: str) -> RebuildWords:
+    """Return the word of `stream.rebuild` with those that the checkpoint at `path` remembers.
+
+    Raises StreamError where the place cannot be used: what is not known must not bring about a rebuild.
+    """
+    file, done = _words_file(path), tuple[str, ...]()
+    try:
+        if hadoop_files.exists(spark, file):
+            done = decode_words(hadoop_files.read(spark, file))
+    except Py4JJavaError as error:
+        if not _is_damage(error):
+            raise _unusable(path, error) from None
+    return RebuildWords(asked, done)
+
+
+def keep_rebuild_words(spark: SparkSession, path: str, words: RebuildWords) -> None:
+    """Begin a checkpoint with the words that it has to remember, before anything else is in it. Raises StreamError."""
+    if not words.kept():
+        return
+    try:
+        hadoop_files.write(spark, _words_file(path), encode_words(words.kept()))
+    except Py4JJavaError as error:
+        raise _unusable(path, error) from None
+
+
+def _words_file(path: str) -> str:
+    return f"{_absolute(path)}/{LAYOUT}/rebuilds.json"
+
+
+def _is_damage(error: Py4JJavaError) -> bool:
+    return "ChecksumException" in _reason(error)
+
+
+def _reason(error: Py4JJavaError) -> str:
+    return str(error.java_exception).splitlines()[0]
+
+
+def _unusable(path: str, error: Py4JJavaError) -> StreamError:
+    return StreamError(
+        f"cannot use checkpoint {path} ({_reason(error)}); choose another with --set stream.checkpoint=DIR"
     )
 
 

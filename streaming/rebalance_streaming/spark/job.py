@@ -38,8 +38,10 @@ from rebalance_streaming.spark.checkpoint import (
     LAYOUT,
     Baseline,
     has_checkpoint,
+    keep_rebuild_words,
     older_layout,
     open_checkpoint,
+    read_rebuild_words,
     set_aside,
 )
 from rebalance_streaming.spark.class_archive import ClassArchive
@@ -250,34 +252,38 @@ def _take_up(
 ) -> PublishedRows | None:
     """Return what was published, for the queries of a checkpoint to begin with.
 
-    That is asked for by `rebuild`, or follows from a checkpoint of an older layout. Null: they go on from their own
-    checkpoint, or begin anew.
+    That is asked for by `rebuild` or a new word of `stream.rebuild`, or follows from a checkpoint of an older layout.
+    Null: they go on from their own checkpoint, or begin anew.
     """
     is_there, older = has_checkpoint(spark, config.checkpoint), older_layout(spark, config.checkpoint)
+    words = read_rebuild_words(spark, config.checkpoint, config.rebuild)
     begun: list[str] = []
-    if rebuild:
-        _refuse_beside_another("--rebuild", found.ownership)
-        if is_there and not may_set_aside:
+    if rebuild or words.is_new:
+        _refuse_beside_another("--rebuild" if rebuild else f"stream.rebuild = {words.asked!r}", found.ownership)
+        if is_there and not (may_set_aside or words.is_new):
             raise StreamError(
                 f"--rebuild: there is a checkpoint at {config.checkpoint}; without --rebuild the stream goes on from "
                 "it, with --set-aside as well it is moved away first"
             )
         if is_there:
             listeners.notify(f"the checkpoint was moved to {set_aside(spark, config.checkpoint, epoch_ms())}")
+        keep_rebuild_words(spark, config.checkpoint, words)
         why = ""
-    elif older is not None:
+    elif older is not None or words.done:
         here = [name for name in _INPUT_QUERIES if name in config.queries]
         # One that was stopped before it had ended its first batch takes up again what it had not kept.
         begun = [name for name in here if has_begun(spark, config.checkpoint, name)]
         if begun == here:
             return None
-        why = f"the checkpoint at {config.checkpoint} is of layout {older}, and one of {LAYOUT} begins: "
+        was = "not rebuilt to its end" if words.done else f"of layout {older}"
+        why = f"the checkpoint at {config.checkpoint} is {was}, and one of {LAYOUT} begins: "
         _refuse_beside_another(why.removesuffix(": "), found.ownership)
     else:
         if not is_there and MEMBERSHIP in config.queries and has_rows(config):
             listeners.warn(
                 f"{config.groups_topic} has groups of a checkpoint that is not at {config.checkpoint}: totals begin "
-                "anew; to go on from what was published, stop the stream and start it with --rebuild --set-aside"
+                "anew; to go on from what was published, stop the stream and start it with --rebuild --set-aside, or "
+                "with another word as stream.rebuild"
             )
         return None
     published = read_published(config, found.statuses).without(begun)

@@ -109,6 +109,10 @@ app.kubernetes.io/managed-by: {{ .Release.Service }}
 - name: {{ $variable }}_HEALTH_WITHOUT_PASSWORD
   value: "true"
 {{- end }}
+{{- with .values.rebuild }}
+- name: {{ $variable }}_REBUILD
+  value: {{ . | quote }}
+{{- end }}
 {{- with .values.extraEnv }}
 {{ toYaml . }}
 {{- end }}

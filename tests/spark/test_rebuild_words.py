@@ -1,0 +1,160 @@
+"""A word of `stream.rebuild` brings about one new checkpoint, however often the process starts with it."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass, field
+from types import SimpleNamespace
+from typing import Any
+
+import pytest
+
+from rebalance_contract import QueryStatus
+from rebalance_streaming.config import StreamConfig
+from rebalance_streaming.errors import StreamError
+from rebalance_streaming.spark import job
+from rebalance_streaming.spark.membership import PublishedRows
+from rebalance_streaming.spark.rebuild_words import RebuildWords, decode_words, encode_words
+
+_PUBLISHED = PublishedRows({3: b"packed"}, 7, activity={"__consumer_offsets/0": (0, 9)})
+
+
+@dataclass
+class Disk:
+    """The checkpoint of a stream as the functions that look at it tell it, and what the stream says."""
+
+    monkeypatch: pytest.MonkeyPatch
+    is_there: bool = False
+    words: tuple[str, ...] = ()
+    begun: set[str] = field(default_factory=set)
+    moved: int = 0
+    other: QueryStatus | None = None
+    said: list[str] = field(default_factory=list)
+
+    def __post_init__(self) -> None:
+        for name, function in {
+            "has_checkpoint": lambda *_: self.is_there,
+            "older_layout": lambda *_: None,
+            "read_rebuild_words": lambda _spark, _path, asked: RebuildWords(asked, self.words),
+            "keep_rebuild_words": self._keep,
+            "has_begun": lambda _spark, _path, query: query in self.begun,
+            "set_aside": self._set_aside,
+            "read_published": lambda *_: _PUBLISHED,
+            "has_rows": lambda _: True,
+        }.items():
+            self.monkeypatch.setattr(job, name, function)
+
+    def start(self, word: str = "", *, rebuild: bool = False, queries: tuple[str, ...] = ()) -> PublishedRows | None:
+        """Decide what the queries of a start begin with."""
+        config = StreamConfig(rebuild=word, queries=queries or StreamConfig().queries)
+        other = SimpleNamespace(other=lambda: self.other, other_for_certain=lambda: self.other)
+        found: Any = SimpleNamespace(statuses=[], ownership=other)
+        listeners = job._Listeners(self.said.append, self.said.append, lambda _: None)
+        spark: Any = None
+        return job._take_up(spark, config, found, listeners, rebuild=rebuild, may_set_aside=rebuild)
+
+    def end_batches(self) -> None:
+        """Leave behind what a stream does that ran for a while."""
+        self.is_there = True
+        self.begun = {"membership", "activity"}
+
+    def _keep(self, _spark: Any, _path: str, words: RebuildWords) -> None:
+        if words.kept():
+            self.is_there, self.words = True, words.kept()
+
+    def _set_aside(self, *_: Any) -> str:
+        self.is_there, self.words, self.begun = False, (), set()
+        self.moved += 1
+        return "moved"
+
+
+@pytest.fixture
+def disk(monkeypatch: pytest.MonkeyPatch) -> Disk:
+    """A place where no checkpoint is."""
+    return Disk(monkeypatch)
+
+
+def test_a_word_rebuilds_once(disk: Disk) -> None:
+    """A pod that is started again and again with it goes on from what the first start made."""
+    disk.end_batches()
+    assert disk.start("monday") == _PUBLISHED
+    assert disk.moved == 1
+    disk.end_batches()
+    for _ in range(3):
+        assert disk.start("monday") is None
+    assert disk.start() is None
+    assert disk.moved == 1
+
+
+def test_a_start_that_is_ended_too_early_is_made_up_for(disk: Disk) -> None:
+    """Until its first batches have ended nothing is kept; then the next start takes the same up, and moves nothing."""
+    disk.end_batches()
+    disk.start("monday")
+    assert disk.start("monday") == _PUBLISHED
+    disk.begun = {"membership"}
+    assert disk.start("monday") == PublishedRows(activity=_PUBLISHED.activity)
+    assert disk.moved == 1
+    assert "is not rebuilt to its end" in disk.said[-1]
+
+
+def test_a_rebuild_goes_on_without_its_word(disk: Disk) -> None:
+    """Whoever takes the setting away too early loses no totals."""
+    disk.start("monday")
+    assert disk.start() == _PUBLISHED
+
+
+def test_another_word_rebuilds_again_and_an_old_one_does_not(disk: Disk) -> None:
+    """The roll-back of a release has the word of before."""
+    for word in ("monday", "tuesday"):
+        disk.start(word)
+        disk.end_batches()
+    assert disk.moved == 1
+    assert disk.words == ("monday", "tuesday")
+    assert disk.start("monday") is None
+
+
+def test_a_rebuild_by_hand_remembers_the_words(disk: Disk) -> None:
+    """The word that stands in the settings does not do it once more."""
+    disk.start("monday")
+    disk.end_batches()
+    assert disk.start("monday", rebuild=True) == _PUBLISHED
+    disk.end_batches()
+    assert disk.start("monday") is None
+    assert disk.moved == 1
+
+
+def test_a_new_place_is_taken_up_by_a_word(disk: Disk) -> None:
+    """As of an application with another name, whose claim is empty: without a word its totals would begin anew."""
+    assert disk.start("monday") == _PUBLISHED
+    assert disk.moved == 0
+    without = Disk(disk.monkeypatch)
+    assert without.start() is None
+    assert "totals begin anew" in without.said[-1]
+
+
+def test_a_process_without_totals_is_done_at_once(disk: Disk) -> None:
+    """The diagnosis keeps none."""
+    assert disk.start("monday", queries=("diagnosis",)) == _PUBLISHED
+    assert disk.start("monday", queries=("diagnosis",)) is None
+
+
+def test_nothing_is_moved_while_another_stream_writes(disk: Disk) -> None:
+    """Whoever starts this one again finds the word still new."""
+    disk.end_batches()
+    disk.other = QueryStatus("c", "membership", True, 1, 1, 500, host="h", pid=17)
+    with pytest.raises(StreamError, match=r"^stream\.rebuild = 'monday': another stream still writes"):
+        disk.start("monday")
+    assert disk.moved == 0
+    assert disk.words == ()
+    disk.other = None
+    assert disk.start("monday") == _PUBLISHED
+
+
+def test_words_are_kept_as_they_are() -> None:
+    """Of a file that is damaged none is known, and of very many the latest."""
+    assert decode_words(encode_words(("a", "ü b"))) == ("a", "ü b")
+    for damaged in (b"", b"{}", b"\xff", b'["a"', b"[1]"):
+        assert decode_words(damaged) == ()
+    many = tuple(map(str, range(150)))
+    assert RebuildWords("new", many).kept() == (*many[-99:], "new")
+    assert RebuildWords("149", many).kept() == many
+    assert RebuildWords("", ()).kept() == ()
