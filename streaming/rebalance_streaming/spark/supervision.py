@@ -164,7 +164,7 @@ def told_damage(text: str) -> str | None:
         return None
     return (
         f"{root_cause(text)} (its checkpoint is damaged, or cannot be read now: if that stays so, stop the stream and "
-        "start it once with --rebuild --set-aside)"
+        "start it once with --rebuild --set-aside, or with another word as stream.rebuild)"
     )
 
 
