@@ -193,8 +193,8 @@ metadata:
     {{- toYaml . | nindent 4 }}
     {{- end }}
   annotations:
-    # Only exporters read owners: a new one must not restart the stream.
-    checksum/config: {{ print .root.Values.config (ternary .root.Values.exporter.owners "" (eq .component "exporter")) | sha256sum }}
+    # Not the owners in the same ConfigMap: exporters read them again when they change.
+    checksum/config: {{ .root.Values.config | sha256sum }}
     {{- with $values.podAnnotations }}
     {{- toYaml . | nindent 4 }}
     {{- end }}
