@@ -2,15 +2,14 @@
 
 import pytest
 
-from rebalance_contract import Advice
+from rebalance_contract import Advice, client_settings
+from rebalance_contract.client_settings import JAVA, KAFKA_PYTHON, LIBRDKAFKA, SARAMA, parse_version
 from rebalance_streaming.detect.bugs import KNOWN_BUGS, STREAMS, KnownBug, known_bugs, upgrade_advice
 from rebalance_streaming.detect.catalogue import DIAGNOSES
-from rebalance_streaming.observed import fingerprints
-from rebalance_streaming.observed.fingerprints import JAVA, KAFKA_PYTHON, LIBRDKAFKA, SARAMA, parse_version
 
 CLIENTS = {"broker", "kafka-connect", "pykafka", "ruby-kafka", STREAMS} | {
-    *(fingerprints.JAVA, fingerprints.LIBRDKAFKA, fingerprints.KAFKA_PYTHON, fingerprints.AIOKAFKA),
-    *(fingerprints.SARAMA, fingerprints.FRANZ_GO, fingerprints.KAFKAJS),
+    *(client_settings.JAVA, client_settings.LIBRDKAFKA, client_settings.KAFKA_PYTHON, client_settings.AIOKAFKA),
+    *(client_settings.SARAMA, client_settings.FRANZ_GO, client_settings.KAFKAJS),
 }
 
 

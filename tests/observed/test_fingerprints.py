@@ -7,8 +7,7 @@ from typing import Any
 import pytest
 
 from histories import T0, member, packed, report
-from rebalance_streaming.observed.clients import ClientHistory
-from rebalance_streaming.observed.fingerprints import (
+from rebalance_contract.client_settings import (
     AIOKAFKA,
     FRANZ_GO,
     JAVA,
@@ -16,9 +15,10 @@ from rebalance_streaming.observed.fingerprints import (
     KAFKAJS,
     LIBRDKAFKA,
     SARAMA,
-    fingerprint,
     parse_version,
 )
+from rebalance_streaming.observed.clients import ClientHistory
+from rebalance_streaming.observed.fingerprints import fingerprint
 from rebalance_streaming.wire.metrics.report import ClientConfig
 
 B = member("b-1", [0])

@@ -10,8 +10,8 @@ from dataclasses import dataclass
 from typing import Any
 
 from rebalance_contract import Advice
+from rebalance_contract.client_settings import parse_version
 from rebalance_streaming.detect.catalogue import read_table
-from rebalance_streaming.observed.fingerprints import parse_version
 
 #: A name beside those of the libraries in fingerprints.py; the table has further ones.
 STREAMS = "kafka-streams"

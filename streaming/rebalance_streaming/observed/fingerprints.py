@@ -7,27 +7,29 @@ for a name.
 
 from __future__ import annotations
 
-import re
 from dataclasses import dataclass, replace
 
 from rebalance_contract import Member
+from rebalance_contract.client_settings import (
+    AIOKAFKA,
+    FRANZ_GO,
+    JAVA,
+    KAFKA_PYTHON,
+    KAFKAJS,
+    LIBRDKAFKA,
+    SARAMA,
+    STREAM_THREAD,
+    WITH_GENERATION,
+    library_of,
+    parse_version,
+)
 from rebalance_streaming.observed.clients import ClientHistory
-
-JAVA, LIBRDKAFKA, KAFKA_PYTHON, AIOKAFKA = "java", "librdkafka", "kafka-python", "aiokafka"
-SARAMA, FRANZ_GO, KAFKAJS = "sarama", "franz-go", "kafkajs"
 
 _DEFAULT_HEARTBEAT_MS = 3_000
 _KIP848_HEARTBEAT_MS = 5_000
 _ROUND_ROBIN = "roundrobin"
 #: Assignors that have no data of their own in a subscription.
 _WITHOUT_DATA = ("range", _ROUND_ROBIN)
-_COOPERATIVE_STICKY = "cooperative-sticky"
-#: What workers of Kafka Connect agree on instead of an assignor (ConnectProtocolCompatibility); they are Java.
-_CONNECT = ("default", "compatible", "sessioned")
-#: From this version of a subscription on, all libraries that send it have a heartbeat thread that nothing holds up.
-_WITH_GENERATION = 2
-#: What Java's CooperativeStickyAssignor adds is a generation; other libraries put the partitions owned before it.
-_JAVA_STICKY_BYTES = 4
 
 
 @dataclass(frozen=True, slots=True)
@@ -53,26 +55,6 @@ class Fingerprint:
         """The version as numbers, empty when not known."""
         return parse_version(self.version)
 
-
-def parse_version(version: str | None) -> tuple[int, ...]:
-    """Return the leading numbers of a version: `2.2.15` -> (2, 2, 15)."""
-    found = re.match(r"\d+(?:\.\d+)*", version or "")
-    return tuple(int(part) for part in found.group().split(".")) if found else ()
-
-
-#: In the client ids that Kafka Streams gives its consumers (StreamThread.getConsumerClientId).
-STREAM_THREAD = "-StreamThread-"
-_BY_CLIENT_ID = (
-    (re.compile(r"kafka-python-(\d[\w.]*)"), KAFKA_PYTHON),
-    (re.compile(r"aiokafka-(\d[\w.]*)"), AIOKAFKA),
-    (re.compile(r"rdkafka()$"), LIBRDKAFKA),
-    (re.compile(r"sarama()$"), SARAMA),
-    (re.compile(r"kgo()$"), FRANZ_GO),
-    (re.compile(r"kafkajs()$"), KAFKAJS),
-    (re.compile(rf".+{STREAM_THREAD}\d+-consumer()$"), JAVA),
-    (re.compile(r"consumer-.+-\d+()$"), JAVA),
-    (re.compile(r"consumer-\d+()$"), JAVA),
-)
 
 _LIBRARY_NAMES = {
     "apache-kafka-java": JAVA,
@@ -109,7 +91,7 @@ def fingerprint(member: Member, client: ClientHistory | None = None, assignor: s
         return replace(found, enforces_poll=False, own_heartbeats=False)
     if library in _ENFORCES_SINCE and release and release < _ENFORCES_SINCE[library]:
         return replace(found, enforces_poll=False)
-    old = (member.subscription_version or 0) < _WITH_GENERATION
+    old = (member.subscription_version or 0) < WITH_GENERATION
     if library == JAVA and old and session is not None and session == poll and session <= 30_000:
         # Before KIP-62 there was one timeout and no heartbeat thread.
         return replace(found, enforces_poll=False, own_heartbeats=False)
@@ -121,7 +103,7 @@ def _guessed(found: Fingerprint, member: Member, assignor: str | None) -> Finger
 
     KIP-848 is spoken by Java, librdkafka with what is built on it, and franz-go.
     """
-    if member.epoch is not None or (member.subscription_version or 0) >= _WITH_GENERATION:
+    if member.epoch is not None or (member.subscription_version or 0) >= WITH_GENERATION:
         return replace(found, may_starve=False)
     session, poll = member.session_timeout_ms, member.rebalance_timeout_ms
     if session is None:
@@ -151,30 +133,7 @@ def _library(member: Member, client: ClientHistory | None, assignor: str | None)
     if client is not None and client.library is not None:
         name = client.library.lower()
         return _LIBRARY_NAMES.get(name, name), client.version
-    for pattern, library in _BY_CLIENT_ID:
-        found = pattern.match(member.client_id)
-        if found:
-            return library, found.group(1) or None
-    return _by_subscription(member, assignor), None
-
-
-def _by_subscription(member: Member, assignor: str | None) -> str | None:
-    """Return which library writes such a subscription; null where several do.
-
-    Where an assignor has no data, Java sends null (ConsumerProtocol.serializeSubscription), as does franz-go, whose
-    heartbeats are no more prone to starve, and librdkafka an empty text
-    (rd_kafka_consumer_protocol_member_metadata_new).
-    """
-    if member.subscription_version is None and assignor in _CONNECT:
-        return JAVA
-    if (member.subscription_version or 0) < _WITH_GENERATION:
-        return None
-    if member.user_data_bytes is None:
-        return JAVA
-    if member.user_data_bytes == 0:
-        return LIBRDKAFKA
-    java_sticky = assignor == _COOPERATIVE_STICKY and member.user_data_bytes == _JAVA_STICKY_BYTES
-    return JAVA if java_sticky else None
+    return library_of(member, assignor)
 
 
 def _is_plain(member: Member) -> bool:

@@ -7,6 +7,7 @@ shorter than both timeouts is that of a member that left in order.
 from __future__ import annotations
 
 from rebalance_contract import CoordinatorAct, Evidence, EvidenceSource
+from rebalance_contract.client_settings import AIOKAFKA, LIBRDKAFKA
 from rebalance_streaming.observed.confidence import HINT, PLAUSIBLE, STRONG, one_down
 from rebalance_streaming.observed.departures import (
     CLEAN,
@@ -19,7 +20,6 @@ from rebalance_streaming.observed.departures import (
     LikelyClasses,
 )
 from rebalance_streaming.observed.evidence import observe, seconds
-from rebalance_streaming.observed.fingerprints import AIOKAFKA, LIBRDKAFKA
 from rebalance_streaming.observed.liveness import GONE, RESTARTED
 
 #: A commit interval longer than this is no part of a timeout.

@@ -9,6 +9,7 @@ import re
 from collections.abc import Iterator, Sequence
 
 from rebalance_contract import STREAMS_ASSIGNOR, GroupType, Member, Rebalance, Severity
+from rebalance_contract.client_settings import JAVA, LIBRDKAFKA
 from rebalance_streaming.detect.group_view import DAY_MS, Condition, GroupView
 from rebalance_streaming.detect.judging_time import JudgingTime
 from rebalance_streaming.detect.rules.standing import (
@@ -23,7 +24,7 @@ from rebalance_streaming.detect.wording import plain, say
 from rebalance_streaming.groups.identity import client_stem
 from rebalance_streaming.observed.confidence import PLAUSIBLE, STRONG
 from rebalance_streaming.observed.departures import slot_of
-from rebalance_streaming.observed.fingerprints import JAVA, LIBRDKAFKA, fingerprint
+from rebalance_streaming.observed.fingerprints import fingerprint
 
 _EAGER = frozenset({"range", "roundrobin", "sticky"})
 #: How far the largest share may exceed the fair one before somebody should look at it.

@@ -6,6 +6,7 @@ Static members that stand are judged in `static_members`.
 from __future__ import annotations
 
 from rebalance_contract import Evidence, EvidenceSource, GroupType
+from rebalance_contract.client_settings import STREAM_THREAD
 from rebalance_streaming.detect.advice import (
     graceful_stop_advice,
     session_for_absence,
@@ -33,7 +34,6 @@ from rebalance_streaming.observed.departures import (
 )
 from rebalance_streaming.observed.evidence import DECISIVE, MODERATE, observe, seconds
 from rebalance_streaming.observed.evidence import STRONG as STRONG_EVIDENCE
-from rebalance_streaming.observed.fingerprints import STREAM_THREAD
 from rebalance_streaming.observed.history import GroupHistory, partition_names
 from rebalance_streaming.observed.liveness import ALIVE, GONE, HEALTHY, PAUSED, RESTARTED, STARVED, UNREACHABLE
 from rebalance_streaming.observed.timeouts import may_have_overrun

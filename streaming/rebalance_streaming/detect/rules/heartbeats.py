@@ -8,6 +8,7 @@ from __future__ import annotations
 from dataclasses import replace
 
 from rebalance_contract import EvidenceSource, GroupType, Member
+from rebalance_contract.client_settings import AIOKAFKA, KAFKA_PYTHON, KAFKAJS
 from rebalance_contract.clients import JOIN_RATE
 from rebalance_streaming.detect.advice import (
     blocked_heartbeat_advice,
@@ -32,7 +33,6 @@ from rebalance_streaming.detect.verdict import Verdict, subject_of
 from rebalance_streaming.observed.confidence import CERTAIN, HINT, PLAUSIBLE, STRONG
 from rebalance_streaming.observed.departures import POLL_TIMEOUT, SESSION_EXPIRED, UNKNOWN, Departure
 from rebalance_streaming.observed.evidence import MODERATE, observe
-from rebalance_streaming.observed.fingerprints import AIOKAFKA, KAFKA_PYTHON, KAFKAJS
 from rebalance_streaming.observed.liveness import ALIVE, GONE, HEALTHY, PAUSED, RESTARTED, STARVED, UNREACHABLE
 from rebalance_streaming.observed.timeouts import may_have_overrun
 

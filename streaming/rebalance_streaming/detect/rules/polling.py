@@ -11,6 +11,7 @@ from dataclasses import dataclass
 from statistics import median
 
 from rebalance_contract import Advice, Member, Severity
+from rebalance_contract.client_settings import LIBRDKAFKA
 from rebalance_contract.clients import POLL_AGE, POLL_GAP_MAX, POLL_IDLE
 from rebalance_streaming.detect.advice import (
     longer_poll_interval,
@@ -32,7 +33,7 @@ from rebalance_streaming.observed.clients import ClientHistory
 from rebalance_streaming.observed.confidence import HINT, PLAUSIBLE, STRONG
 from rebalance_streaming.observed.departure_times import awaited_evidence
 from rebalance_streaming.observed.departures import CLEAN, POLL_TIMEOUT, SESSION_EXPIRED, UNKNOWN, Departure, slot_of
-from rebalance_streaming.observed.fingerprints import LIBRDKAFKA, fingerprint, poll_limit_ms
+from rebalance_streaming.observed.fingerprints import fingerprint, poll_limit_ms
 from rebalance_streaming.observed.history import places
 from rebalance_streaming.observed.timeouts import kept_place_without_polls
 
