@@ -9,8 +9,9 @@ import pytest
 
 from detect.standing_histories import departed
 from histories import SECOND, T0, member, packed, report
-from rebalance_contract import Advice, Member
+from rebalance_contract import Advice, GroupType, Member
 from rebalance_streaming.detect.advice import (
+    MemberSession,
     blocked_heartbeat_advice,
     fewer_records,
     graceful_stop_advice,
@@ -18,12 +19,17 @@ from rebalance_streaming.detect.advice import (
     longer_session,
     poll_limit,
     poll_overrun_advice,
+    session_for_absence,
+    session_for_failover,
+    session_of_member,
+    shortens,
     shorter_batches,
     stalled_barrier_advice,
     starvation_advice,
 )
 from rebalance_streaming.observed.clients import ClientHistory
 from rebalance_streaming.observed.departures import POLL_TIMEOUT, SESSION_EXPIRED, Departure
+from rebalance_streaming.observed.fingerprints import fingerprint
 from rebalance_streaming.wire.metrics.report import ClientConfig
 
 LEFT_MS = T0 + 600 * SECOND
@@ -159,6 +165,15 @@ def test_who_holds_a_barrier_is_told_the_limit_it_has():
 # --- Sessions ---
 
 
+def session(who: Member = B, kind: str = GroupType.CLASSIC, **told: int) -> MemberSession:
+    """Make the session of a member, with the settings that its client told."""
+    return session_of_member(who, fingerprint(who), kind, telling(**told) if told else None)
+
+
+RDKAFKA = replace(B, client_id="rdkafka", session_timeout_ms=10_000, rebalance_timeout_ms=30_000)
+NEWER = replace(B, session_timeout_ms=None, epoch=3)
+
+
 @pytest.mark.parametrize(
     ("silence_s", "heartbeat_ms", "request_ms", "expected"),
     [
@@ -167,38 +182,110 @@ def test_who_holds_a_barrier_is_told_the_limit_it_has():
         (12, 20_000, None, 60_000),
         (12, 3_000, 30_000, 45_000),
         (12, 3_000, 60_000, 63_000),
+        (12, 3_000, 305_000, 45_000),
         (3_600, 3_000, None, 1_800_000),
     ],
-    ids=["the default", "two pauses", "three heartbeats", "short requests", "long requests", "what brokers allow"],
+    ids=[
+        *("the default", "two pauses", "three heartbeats", "short requests", "long requests", "requests of no end"),
+        "what brokers allow",
+    ],
 )
 def test_a_session_outlasts_pauses_heartbeats_and_requests(
     silence_s: int, heartbeat_ms: int, request_ms: int | None, expected: int
 ):
     """max(3 h, request.timeout + h, 2 x longest pause + h, 45 s), and not more than brokers take."""
-    found = longer_session(10_000, heartbeat_ms, pause_ms=silence_s * SECOND, request_timeout_ms=request_ms)
+    told = {} if request_ms is None else {"request_timeout_ms": request_ms}
+    (found,) = longer_session(session(**told), heartbeat_ms, pause_ms=silence_s * SECOND, with_requests=True)
     assert (found.parameter, found.current, found.proposed) == ("session.timeout.ms", "10000", str(expected))
-    assert ("request.timeout" in found.formula) == (request_ms is not None)
+    assert ("request.timeout" in found.formula) == (request_ms in (30_000, 60_000))
+    assert found.formula.endswith("at most 1800000")
 
 
 @pytest.mark.parametrize(
     ("session_ms", "silence_ms", "expected"),
-    [(10_000, 12_000, "45000"), (30_000, 40_000, "80000"), (30_000, None, "60000"), (1_800_000, None, "1800000")],
+    [(10_000, 12_000, "45000"), (30_000, 40_000, "80000"), (30_000, None, "60000"), (1_800_000, None, None)],
 )
 def test_a_client_that_beats_between_messages_needs_a_session_for_two(
-    session_ms: int, silence_ms: int | None, expected: str
+    session_ms: int, silence_ms: int | None, expected: str | None
 ):
     """Twice the longest time between two heartbeats; the better advice, a client with a thread, comes first."""
-    who = replace(B, client_id="kafka-python-1.3.5", session_timeout_ms=session_ms)
-    first, session = blocked_heartbeat_advice(gone(who, SESSION_EXPIRED, silence_ms=silence_ms))
-    assert (first.parameter, first.current) == ("upgrade", "1.3.5")
-    assert (session.current, session.proposed) == (str(session_ms), expected)
-
-
-def test_kafkajs_can_beat_by_hand():
-    """There is no other version to go to; heartbeat() can be called between messages."""
-    first, _ = blocked_heartbeat_advice(gone(replace(B, client_id="kafkajs"), SESSION_EXPIRED))
+    who = replace(B, client_id="kafkajs", session_timeout_ms=session_ms)
+    first, *longer = blocked_heartbeat_advice(gone(who, SESSION_EXPIRED, silence_ms=silence_ms), session(who))
     assert first.parameter == "code"
+    assert [(each.current, each.proposed) for each in longer] == ([(str(session_ms), expected)] if expected else [])
+
+
+def test_who_has_no_heartbeat_thread_is_told_to_upgrade():
+    """kafkajs can call heartbeat() between messages; of kafka-python there are versions with a thread."""
+    who = replace(B, client_id="kafka-python-1.3.5")
+    first, _ = blocked_heartbeat_advice(gone(who, SESSION_EXPIRED), session(who))
+    assert (first.parameter, first.current) == ("upgrade", "1.3.5")
+    who = replace(B, client_id="kafkajs")
+    first, _ = blocked_heartbeat_advice(gone(who, SESSION_EXPIRED), session(who))
     assert "heartbeat()" in first.proposed
+
+
+@pytest.mark.parametrize(
+    ("kind", "name"),
+    [
+        (GroupType.CONSUMER, "consumer.session.timeout.ms"),
+        (GroupType.SHARE, "share.session.timeout.ms"),
+        (GroupType.STREAMS, "streams.session.timeout.ms"),
+    ],
+)
+def test_a_session_that_the_group_sets_stays_within_the_brokers_limits(kind: str, name: str):
+    """45 to 60 s, whatever the pause; the advice says which setting of the brokers allows more."""
+    (found,) = longer_session(session(NEWER, kind), 5_000, pause_ms=100 * SECOND)
+    assert (found.parameter, found.current) == (f"{name} (of the group)", "45000 (the default, not reported)")
+    assert found.proposed == "60000"
+    assert f"at most 60000 (group.{kind}.max.session.timeout.ms of the brokers)" in found.formula
+    (found,) = session_for_absence(session(NEWER, kind), 35 * SECOND)
+    assert found.proposed == "53000"
+    assert session_for_absence(session(NEWER, kind), 20 * SECOND) == ()
+
+
+def test_a_session_is_advised_only_if_it_is_longer():
+    """Of 120 s with an absence of 10 s, or of 45 s with a short pause, there is nothing to change."""
+    assert session_for_absence(session(replace(B, session_timeout_ms=120_000)), 10 * SECOND) == ()
+    assert longer_session(session(replace(B, session_timeout_ms=45_000)), 3_000, pause_ms=20 * SECOND) == ()
+    assert session_for_failover([session(replace(B, session_timeout_ms=45_000))]) == ()
+    assert session_for_failover([session(NEWER, GroupType.CONSUMER)]) == session_for_failover([]) == ()
+    several = [session(replace(B, session_timeout_ms=each)) for each in (90_000, 10_000)]
+    assert [(each.current, each.proposed) for each in session_for_failover(several)] == [("10000", "45000")]
+
+
+def test_librdkafka_takes_no_session_above_its_poll_interval():
+    """The poll interval is proposed where it outlasts the pause; else it has to grow as well."""
+    (found,) = longer_session(session(RDKAFKA), 3_000, pause_ms=14 * SECOND)
+    assert found.proposed == "30000"
+    assert "at most 30000 (max.poll.interval.ms: librdkafka takes no session above it)" in found.formula
+    (found,) = longer_session(session(RDKAFKA), 3_000, pause_ms=28 * SECOND)
+    both = "and max.poll.interval.ms with it: librdkafka takes no session above it"
+    assert found.proposed == f"59000, {both}"
+    defaults = replace(RDKAFKA, session_timeout_ms=45_000, rebalance_timeout_ms=300_000)
+    (found,) = longer_session(session(defaults), 3_000, pause_ms=200 * SECOND)
+    assert found.proposed == "300000"
+    short = replace(RDKAFKA, rebalance_timeout_ms=10_000)
+    assert [each.proposed for each in session_for_failover([session(short)])] == [f"45000, {both}"]
+    # In groups of KIP-848 nothing binds the two.
+    newer = replace(RDKAFKA, session_timeout_ms=None)
+    (found,) = longer_session(session(newer, GroupType.CONSUMER), 5_000, pause_ms=50 * SECOND)
+    assert found.proposed == "60000"
+
+
+def test_kafka_python_takes_no_session_that_is_not_below_its_request_timeout():
+    """Until 3.0, 305 s by default."""
+    who = replace(B, client_id="kafka-python-2.2.3")
+    (found,) = longer_session(session(who), 3_000, pause_ms=200 * SECOND)
+    assert found.proposed == "304000"
+    (found,) = longer_session(session(replace(who, client_id="kafka-python-3.0.2")), 3_000, pause_ms=200 * SECOND)
+    assert found.proposed == "403000"
+
+
+@pytest.mark.parametrize(("session_ms", "expected"), [(None, False), (10_000, False), (45_000, False), (90_000, True)])
+def test_only_a_long_session_can_be_shorter(session_ms: int | None, expected: bool):
+    """Below the default a session is short enough, and one that brokers set begins there."""
+    assert shortens(session_ms) == expected
 
 
 # --- Starvation and stops ---

@@ -109,6 +109,15 @@ def beside(joined_before_ms: int, *, name: str = "b-2", host: str = "/host-b") -
     return joined(LOST_MS - joined_before_ms, member(name, [2], host=host), [A, B])
 
 
+@pytest.mark.parametrize(("session_ms", "expected"), [(10_000, False), (None, False), (600_000, True)])
+def test_only_a_ghost_with_a_long_session_is_told_to_have_a_shorter_one(session_ms: int | None, expected: bool):
+    """The default is short enough; that of KIP-848 clients refuse, and brokers take none below it."""
+    of = gone(replace(STATIC, session_timeout_ms=session_ms), silence_ms=12_000)
+    found = asked(static_ghost, losing(of), of)
+    assert found is not None
+    assert ("session.timeout.ms" in {each.parameter for each in found.advice}) == expected
+
+
 @pytest.mark.parametrize(
     ("event", "told"),
     [

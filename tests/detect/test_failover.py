@@ -87,6 +87,23 @@ def test_a_rebalance_right_after_a_failover_is_its_effect(
         assert (found.rebalance_ids, found.advice[0].proposed) == ((change.rebalance_id,), "45000")
 
 
+@pytest.mark.parametrize(
+    ("session_ms", "kind", "expected"),
+    [(10_000, "classic", ["45000"]), (45_000, "classic", []), (60_000, "classic", []), (None, "consumer", [])],
+)
+def test_a_longer_session_is_advised_only_after_a_short_one(session_ms: int | None, kind: str, expected: list[str]):
+    """The default outlasts a broker's restart, and the group's of KIP-848 begins there."""
+    a, b = (replace(each, session_timeout_ms=session_ms) for each in (A, B))
+    change = rebalance(NOW + 20 * SECOND, [a, b], [b], type=kind)
+    known = history(picture(T0, a, b, type=kind), *moved(NOW), change)
+    gone = (departed(NOW + 20 * SECOND, a, SESSION_EXPIRED, rule="undetermined").departure,)
+    episode = look_at(known, change, Thresholds(), JudgingTime(NOW + HOUR), EpisodeContext())
+    found = find_failover(replace(episode, departures=gone))
+    assert found is not None
+    assert [each.proposed for each in found.advice if "session" in each.parameter] == expected
+    assert found.advice[-1].parameter == "operation"
+
+
 # --- Told by a broker's log ---
 
 

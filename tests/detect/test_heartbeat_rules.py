@@ -10,7 +10,7 @@ import pytest
 from detect.looks import asked
 from detect.standing_histories import departed
 from histories import MINUTE, SECOND, T0, Event, history, member, rebalance, report
-from rebalance_contract import Member
+from rebalance_contract import GroupType, Member
 from rebalance_streaming.detect.episode import Episode, EpisodeContext, OtherGroups, look_at
 from rebalance_streaming.detect.judging_time import JudgingTime
 from rebalance_streaming.detect.rules.heartbeats import (
@@ -290,6 +290,18 @@ def test_a_session_outlasts_a_pause_as_long_as_the_one_seen():
     assert "stood still as a whole for about 120 s" in found.summary
     assert found.started_at_ms == LOST_MS - 12_000
     assert found.subject.hosts == ("/host-b",)
+
+
+def test_a_paused_member_of_a_newer_group_has_the_groups_session():
+    """Its client refuses session.timeout.ms; the group's is 45 s unless told, and 60 s at most."""
+    who = replace(B, session_timeout_ms=None, epoch=3)
+    of = gone(who, liveness=PAUSED, silence_ms=70_000, stretch=stretch(stood_still_ms=70_000))
+    known = episode(of)
+    for kind in (GroupType.CONSUMER, GroupType.SHARE, GroupType.STREAMS):
+        found = asked(pause, replace(known, rebalance=replace(known.rebalance, type=kind)), of)
+        assert found is not None
+        first = found.advice[0]
+        assert (first.parameter, first.proposed) == (f"{kind}.session.timeout.ms (of the group)", "60000")
 
 
 def test_a_short_pause_needs_the_usual_session():

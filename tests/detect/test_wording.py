@@ -224,5 +224,5 @@ def test_a_verdict_has_the_words_of_its_text_and_what_is_given():
 
 def test_advice_without_a_present_value_names_none():
     """Whoever never told its setting gets the proposal all the same."""
-    told, untold = (advise("short_session", session=each) for each in (10_000, None))
-    assert (told.current, untold.current, untold.parameter) == ("10000", None, "session.timeout.ms")
+    told, untold = (advise("short_session", session=each, shortens=True) for each in (90_000, None))
+    assert (told.current, untold.current, untold.parameter) == ("90000", None, "session.timeout.ms")

@@ -3,16 +3,27 @@
 from __future__ import annotations
 
 import math
+from collections.abc import Sequence
+from dataclasses import dataclass
 
-from rebalance_contract import USUAL_SESSION_MS, Advice
+from rebalance_contract import USUAL_SESSION_MS, Advice, Member
+from rebalance_contract.client_settings import (
+    JAVA,
+    KAFKA_PYTHON,
+    KAFKAJS,
+    LIBRDKAFKA,
+    ClientBound,
+    SessionSetting,
+    session_bound,
+    session_or_usual,
+    session_setting,
+)
 from rebalance_streaming.detect.wording import advise
 from rebalance_streaming.observed.clients import ClientHistory
 from rebalance_streaming.observed.departures import Departure
-from rebalance_streaming.observed.fingerprints import JAVA, KAFKA_PYTHON, KAFKAJS, LIBRDKAFKA
+from rebalance_streaming.observed.fingerprints import Fingerprint, poll_limit_ms
 from rebalance_streaming.observed.progress import Flow
 
-#: group.max.session.timeout.ms of brokers; they refuse more.
-LONGEST_SESSION_MS = 1_800_000
 _USUAL_HEARTBEAT_MS = 3_000
 #: group.initial.rebalance.delay.ms: the default, and what nobody wants to wait longer for.
 _LOWEST_DELAY_MS, _HIGHEST_DELAY_MS = 3_000, 60_000
@@ -23,6 +34,8 @@ _DEFAULT_POLL_RECORDS = 500
 _LOWEST_POLL_INTERVAL_MS = 60_000
 #: The setting is an int.
 _LONGEST_POLL_INTERVAL_MS = 2**31 - 1
+#: A longer request timeout is not meant for heartbeats (kafka-python's is 305 s).
+_LONGEST_REQUEST_MS = 60_000
 #: Variants of starvation with a workaround until the upgrade, or beside it.
 _WORKAROUNDS = frozenset({"lock_contention", "native_code", "event_loop_blocked"})
 
@@ -100,47 +113,96 @@ def stalled_barrier_advice(departure: Departure | None) -> tuple[Advice, ...]:
 # --- Sessions and heartbeats ---
 
 
-def longer_session(
-    session_ms: int | None,
-    heartbeat_ms: int,
-    *,
-    pause_ms: float | None = None,
-    request_timeout_ms: int | None = None,
-    of_client: bool = True,
-) -> Advice:
-    """Return the session timeout that holds three heartbeats, an unanswered request and twice the longest pause.
+@dataclass(frozen=True, slots=True)
+class MemberSession:
+    """The session of a member: what sets it, its length in milliseconds, and what bounds it in the client itself.
 
-    Null for the latter two: not told, or not what is to be outlasted. A KIP-848 group's session is not its clients'.
+    `told_ms` is null where its records do not carry it, `request_ms` is its request.timeout.ms where it told it, and
+    `bound` is null where the client takes whatever brokers do.
     """
-    times = {"3 x heartbeat interval": 3 * heartbeat_ms}
+
+    setting: SessionSetting
+    told_ms: int | None
+    request_ms: int | None = None
+    bound: ClientBound | None = None
+
+    @property
+    def now_ms(self) -> int:
+        """How long it is; the default where it is not told."""
+        return session_or_usual(self.told_ms)
+
+
+def session_of_member(
+    member: Member, prints: Fingerprint, group_type: str, client: ClientHistory | None = None
+) -> MemberSession:
+    """Return the session of a member of a group; `client` is what it reported, null: nothing."""
+    poll_ms = poll_limit_ms(member, prints) or (None if client is None else client.config.max_poll_interval_ms)
+    request_ms = None if client is None else client.config.request_timeout_ms
+    bound = session_bound(prints.library, prints.release, poll_ms=poll_ms, request_ms=request_ms)
+    setting = session_setting(group_type, member.session_timeout_ms)
+    return MemberSession(setting, member.session_timeout_ms, request_ms, None if setting.of_group else bound)
+
+
+def longer_session(
+    of: MemberSession, heartbeat_ms: int, *, pause_ms: float | None = None, with_requests: bool = False
+) -> tuple[Advice, ...]:
+    """Return the session timeout that holds three heartbeats and twice the longest pause, if it is longer than now.
+
+    `with_requests`: a request that is not answered, too, if the client told how long it waits. Null: not to be
+    outlasted.
+    """
+    times, least_ms = {"3 x heartbeat interval": 3 * heartbeat_ms}, 0
     if pause_ms is not None:
         times["2 x longest pause + heartbeat interval"] = math.ceil(2 * pause_ms) + heartbeat_ms
-    if request_timeout_ms is not None:
-        times["request.timeout.ms + heartbeat interval"] = request_timeout_ms + heartbeat_ms
-    return _session_for(times, session_ms, of_client=of_client)
+        least_ms = math.ceil(pause_ms) + heartbeat_ms
+    if with_requests and of.request_ms is not None and of.request_ms <= _LONGEST_REQUEST_MS:
+        times["request.timeout.ms + heartbeat interval"] = of.request_ms + heartbeat_ms
+    return _session_for(times, of, least_ms)
 
 
-def session_for_absence(session_ms: int | None, absence_ms: float, *, of_client: bool = True) -> Advice:
+def session_for_absence(of: MemberSession, absence_ms: float) -> tuple[Advice, ...]:
     """Return the session that outlasts the longest absence of a static member, or of what it talks to."""
     times = {"1.5 x longest absence": 1_000 * math.ceil(1.5 * absence_ms / 1_000)}
-    return _session_for(times, session_ms, of_client=of_client)
+    return _session_for(times, of, math.ceil(absence_ms))
 
 
-def _session_for(times: dict[str, int], session_ms: int | None, *, of_client: bool = True) -> Advice:
-    """Return the session timeout for the longest of some times, never below the usual one nor above brokers' limit."""
-    proposed = min(LONGEST_SESSION_MS, max(*times.values(), USUAL_SESSION_MS))
-    return advise(
+def session_for_failover(sessions: Sequence[MemberSession]) -> tuple[Advice, ...]:
+    """Return the session with which the member of a group that has the shortest one outlasts a broker's restart."""
+    shortest = min(sessions, key=lambda each: each.now_ms, default=None)
+    return () if shortest is None else _session_for({"time a broker takes to restart": 0}, shortest, 0)
+
+
+def _session_for(times: dict[str, int], of: MemberSession, least_ms: int) -> tuple[Advice, ...]:
+    """Return the session timeout for the longest of some times, never below the usual one; none if it is that long.
+
+    Brokers take no more than the setting's limit. Where the client itself takes less, that is proposed if it outlasts
+    what there was, which took `least_ms`; else the client's other setting has to grow as well.
+    """
+    proposed = min(of.setting.longest_ms, max(*times.values(), USUAL_SESSION_MS))
+    most, raised = f"{of.setting.longest_ms}", None
+    if of.setting.of_group:
+        most += f" ({of.setting.longest_by} of the brokers)"
+    if of.bound is not None and proposed > of.bound.longest_ms:
+        if of.bound.longest_ms > max(least_ms, of.now_ms):
+            proposed, most = of.bound.longest_ms, f"{of.bound.longest_ms} ({of.bound.setting}: {of.bound.why})"
+        else:
+            raised = of.bound
+    if proposed <= of.now_ms:
+        return ()
+    longer = advise(
         "session",
-        setting="session.timeout.ms" if of_client else "consumer.session.timeout.ms (of the group)",
-        session=session_ms,
+        setting=f"{of.setting.name} (of the group)" if of.setting.of_group else of.setting.name,
+        session=of.told_ms if of.told_ms is not None else f"{of.now_ms} (the default, not reported)",
         proposed=proposed,
-        formula=f"max({', '.join(times)}, {USUAL_SESSION_MS}), at most {LONGEST_SESSION_MS}",
+        raised=raised,
+        formula=f"max({', '.join(times)}, {USUAL_SESSION_MS}), at most {most}",
     )
+    return (longer,)
 
 
-def session_for_failover(session_ms: int) -> int:
-    """Return the session timeout in milliseconds with which a group outlasts the restart of a broker."""
-    return max(USUAL_SESSION_MS, session_ms)
+def shortens(session_ms: int | None) -> bool:
+    """Whether a session could be shorter: it is told, and above the usual one."""
+    return session_ms is not None and session_ms > USUAL_SESSION_MS
 
 
 def heartbeat_for(session_ms: int) -> int:
@@ -158,13 +220,13 @@ def starvation_advice(departure: Departure, variant: str | None, upgrade: Advice
     return tuple(advice)
 
 
-def blocked_heartbeat_advice(departure: Departure) -> tuple[Advice, ...]:
+def blocked_heartbeat_advice(departure: Departure, of: MemberSession) -> tuple[Advice, ...]:
     """Return what to change for a client that sends heartbeats only between messages."""
-    session, client = departure.session_ms, departure.client
+    client = departure.client
     by_hand = client.library == KAFKAJS
     first = advise("heartbeat_by_hand") if by_hand else advise("own_heartbeat_thread", version=client.version)
-    times = {"2 x longest time between two heartbeats": 2 * (departure.silence_ms or session)}
-    return first, _session_for(times, session)
+    silence_ms = departure.silence_ms or departure.session_ms
+    return first, *_session_for({"2 x longest time between two heartbeats": 2 * silence_ms}, of, silence_ms)
 
 
 # --- Stops and names ---

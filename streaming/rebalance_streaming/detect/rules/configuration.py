@@ -22,19 +22,21 @@ from rebalance_contract import (
     Subject,
     SubjectMember,
 )
+from rebalance_contract.client_settings import OWN_SESSION
 from rebalance_contract.clients import FAILED_REBALANCES, JOIN_RATE
 from rebalance_streaming.detect.advice import (
-    LONGEST_SESSION_MS,
     heartbeat_for,
     initial_delay_for,
     longer_session,
     poll_interval_for,
+    session_of_member,
 )
 from rebalance_streaming.detect.catalogue import with_trait
 from rebalance_streaming.detect.episode import ExplainedDeparture
 from rebalance_streaming.detect.group_view import DAY_MS, Condition, GroupView
 from rebalance_streaming.detect.judging_time import JudgingTime
 from rebalance_streaming.detect.rules import assignors, polling
+from rebalance_streaming.detect.rules.member_settings import type_of
 from rebalance_streaming.detect.rules.standing import (
     came_back_ms,
     client_of,
@@ -53,13 +55,9 @@ from rebalance_streaming.observed.liveness import GONE, RESTARTED
 
 #: Kafka's windowed rates cover a minute, and count late by the answers' travel time: only a clear excess counts.
 _RATE_AGE_MS, _RATE_SLACK = 60_000, 1.25
-#: A longer request timeout is not meant for heartbeats (kafka-python's is 305 s).
-_LONGEST_REQUEST_MS = 60_000
 _EVICTIONS = 2
 #: Causes of a lost session that a longer one would have outlasted.
 _OUTLASTED = with_trait("outlasted")
-#: The brokers' default of group.min.session.timeout.ms.
-_LOWEST_SESSION_MS = 6_000
 #: A client that is kept out this long does not merely wait for a rebalance to end.
 _REJECTED_MS, _REJECTED_REPORTS = 60_000, 3
 _OUTSIDE = ("init", "wait-join")
@@ -161,7 +159,7 @@ def _lost_for_a_moment(look: GroupView, evicted: list[ExplainedDeparture]) -> Ve
         severity=Severity.INFO if starving else Severity.TICKET,
         evidence=last.evidence,
         missing=tuple(f"client metrics of {host}" for host in sorted(blind)),
-        advice=(_longer_session(look, last.member),),
+        advice=_longer_session(look, last.member),
         rebalance_ids=tuple(dict.fromkeys(each.rebalance_id for each in evicted)),
         times=len(evicted),
         slots=len(slots),
@@ -177,20 +175,18 @@ def _short_by_setting(look: GroupView, short: list[Member]) -> Verdict:
         "session_timeout_too_short.setting",
         look.stable_since_ms() or look.now_ms,
         subject_among(look, short),
-        advice=(_longer_session(look, member),),
+        advice=_longer_session(look, member),
         members=short,
         session=member.session_timeout_ms or 0,
         limits=look.thresholds,
     )
 
 
-def _longer_session(look: GroupView, member: Member) -> Advice:
+def _longer_session(look: GroupView, member: Member) -> tuple[Advice, ...]:
     client = client_of(look, member)
-    session, request = member.session_timeout_ms, client.config.request_timeout_ms if client else None
-    if request is not None and request > _LONGEST_REQUEST_MS:
-        request = None
-    heartbeat_ms = fingerprint(member, client).heartbeat_ms
-    return longer_session(session, heartbeat_ms, request_timeout_ms=request, of_client=session is not None)
+    prints = fingerprint(member, client)
+    known = session_of_member(member, prints, type_of(look.history), client)
+    return longer_session(known, prints.heartbeat_ms, with_requests=True)
 
 
 # --- Rebalance timeout ---
@@ -304,7 +300,7 @@ def _is_kept_out(look: GroupView, time: JudgingTime, client: ClientHistory) -> b
 
 def _rejected(look: GroupView, client: ClientHistory) -> Verdict:
     session = client.config.session_timeout_ms
-    refused = session if session is not None and not _LOWEST_SESSION_MS <= session <= LONGEST_SESSION_MS else None
+    refused = session if session is not None and not _taken(session) else None
     seen = [each for each in client.reports if each.emitted_ms >= look.now_ms - _REJECTED_MS]
     return say(
         "join_rejected.tries",
@@ -322,6 +318,10 @@ def _rejected(look: GroupView, client: ClientHistory) -> Verdict:
         refused=refused,
         usual=USUAL_SESSION_MS,
     )
+
+
+def _taken(session_ms: int) -> bool:
+    return OWN_SESSION.shortest_ms <= session_ms <= OWN_SESSION.longest_ms
 
 
 CONDITIONS: tuple[Condition, ...] = (

@@ -7,10 +7,7 @@ from __future__ import annotations
 
 from rebalance_contract import Evidence, EvidenceSource, GroupType
 from rebalance_contract.client_settings import STREAM_THREAD
-from rebalance_streaming.detect.advice import (
-    graceful_stop_advice,
-    session_for_absence,
-)
+from rebalance_streaming.detect.advice import graceful_stop_advice, session_for_absence, shortens
 from rebalance_streaming.detect.episode import Episode
 from rebalance_streaming.detect.judging_time import JudgingTime
 from rebalance_streaming.detect.rules.circumstances import (
@@ -22,6 +19,7 @@ from rebalance_streaming.detect.rules.circumstances import (
     say_lost,
     whole_host_lost,
 )
+from rebalance_streaming.detect.rules.member_settings import session_of_lost
 from rebalance_streaming.detect.verdict import Verdict, subject_of
 from rebalance_streaming.observed.confidence import HINT, PLAUSIBLE, STRONG
 from rebalance_streaming.observed.departures import (
@@ -53,9 +51,9 @@ def static_absence(episode: Episode, _time: JudgingTime, departure: Departure) -
         return None
     # Where no commit was due, the last one says nothing of when it went.
     away = departure.back_ms - departure.to_ms + (departure.silence_ms or session)
-    longer = session_for_absence(session, away, of_client=member.session_timeout_ms is not None)
+    longer = session_for_absence(session_of_lost(episode, departure), away)
     since_ms = departure.to_ms
-    return say_lost("static_session_too_short.lost", departure, since_ms, missing=(), advice=(longer,), away=away)
+    return say_lost("static_session_too_short.lost", departure, since_ms, missing=(), advice=longer, away=away)
 
 
 def static_ghost(episode: Episode, _time: JudgingTime, departure: Departure) -> Verdict | None:
@@ -66,7 +64,8 @@ def static_ghost(episode: Episode, _time: JudgingTime, departure: Departure) -> 
     if departure.liveness in _ALIVE:
         return None
     subject = subject_of(member, partitions=partition_names(member.partitions)[:20])
-    return say_lost("static_member_ghost.lost", departure, subject=subject)
+    shorter = shortens(member.session_timeout_ms)
+    return say_lost("static_member_ghost.lost", departure, subject=subject, shortens=shorter)
 
 
 def ungraceful(episode: Episode, _time: JudgingTime, departure: Departure) -> Verdict | None:

@@ -15,6 +15,7 @@ from rebalance_streaming.detect.advice import session_for_failover
 from rebalance_streaming.detect.episode import Episode
 from rebalance_streaming.detect.group_view import Condition, GroupView
 from rebalance_streaming.detect.judging_time import JudgingTime
+from rebalance_streaming.detect.rules.member_settings import sessions_of
 from rebalance_streaming.detect.verdict import Verdict
 from rebalance_streaming.detect.wording import say
 from rebalance_streaming.observed import inputs
@@ -153,8 +154,7 @@ def find_failover(episode: Episode) -> Verdict | None:
         loaded=move.loaded_ms is not None,
         later=max(0, began_ms - move.at_ms),
         sure=sure,
-        session=session,
-        proposed=session_for_failover(session),
+        advice=session_for_failover(sessions_of(episode.history, rebalance.members_before, rebalance.type)),
     )
 
 

@@ -29,6 +29,7 @@ from rebalance_streaming.detect.rules.circumstances import (
     stays,
     whole_host_lost,
 )
+from rebalance_streaming.detect.rules.member_settings import session_of_lost
 from rebalance_streaming.detect.verdict import Verdict, subject_of
 from rebalance_streaming.observed.confidence import CERTAIN, HINT, PLAUSIBLE, STRONG
 from rebalance_streaming.observed.departures import POLL_TIMEOUT, SESSION_EXPIRED, UNKNOWN, Departure
@@ -173,7 +174,7 @@ def blocked_heartbeat(episode: Episode, time: JudgingTime, departure: Departure)
     if silent and time.lasted(departure.to_ms, patience_ms(departure)):
         return None  # work ends, and then it is back
     confidence = STRONG if is_busy(departure) or departure.liveness == STARVED else PLAUSIBLE
-    advice = blocked_heartbeat_advice(departure)
+    advice = blocked_heartbeat_advice(departure, session_of_lost(episode, departure))
     return say_lost("processing_blocks_heartbeat", departure, confidence=confidence, advice=advice)
 
 
@@ -196,7 +197,7 @@ def pause(episode: Episode, _time: JudgingTime, departure: Departure) -> Verdict
         departure.to_ms - silence,
         subject=subject_of(*(each.member for each in together), hosts=(host,)),
         confidence=sure,
-        advice=(longer_session(session, departure.client.heartbeat_ms, pause_ms=stood_still),),
+        advice=longer_session(session_of_lost(episode, departure), departure.client.heartbeat_ms, pause_ms=stood_still),
         stood_still=stood_still,
     )
 
@@ -237,19 +238,18 @@ def unreachable(episode: Episode, _time: JudgingTime, departure: Departure) -> V
         return None
     if departure.liveness in _NOT_CUT_OFF:
         return None
-    client, session = episode.history.clients.of(departure.member), departure.session_ms
     longer = longer_session(
-        session,
+        session_of_lost(episode, departure),
         departure.client.heartbeat_ms,
-        pause_ms=departure.silence_ms or session,
-        request_timeout_ms=None if client is None else client.config.request_timeout_ms,
+        pause_ms=departure.silence_ms or departure.session_ms,
+        with_requests=True,
     )
     return say_lost(
         "network_partition",
         departure,
         subject=subject_of(*_cut_off_with(episode, departure), hosts=(departure.member.host,)),
         confidence=STRONG if departure.liveness == UNREACHABLE else HINT,
-        advice=(longer,),
+        advice=longer,
     )
 
 
@@ -313,7 +313,7 @@ def frozen_or_starved(episode: Episode, time: JudgingTime, departure: Departure)
             kept=departure.kept_id,
             alone=alone,
             subject=subject_of(departure.member, hosts=(departure.member.host,)),
-            advice=(longer_session(departure.session_ms, heartbeat_ms, pause_ms=pause_ms),),
+            advice=longer_session(session_of_lost(episode, departure), heartbeat_ms, pause_ms=pause_ms),
         )
     return say_lost("undetermined.silent", departure, began_ms, missing=(), returned=returned)
 

@@ -15,6 +15,7 @@ from rebalance_streaming.detect.episode import ExplainedDeparture
 from rebalance_streaming.detect.group_view import DAY_MS, Condition, GroupView
 from rebalance_streaming.detect.judging_time import JudgingTime
 from rebalance_streaming.detect.rules import static_members
+from rebalance_streaming.detect.rules.member_settings import sessions_of
 from rebalance_streaming.detect.rules.standing import came_back_ms, recent_past
 from rebalance_streaming.detect.verdict import Verdict
 from rebalance_streaming.detect.wording import say
@@ -47,14 +48,16 @@ def static_membership_missing(look: GroupView, time: JudgingTime) -> Iterator[Ve
     known = [each for each in absences if each is not None and each <= look.thresholds.deploy_per_member_ms]
     if not left or len(known) < len(absences):
         return
-    longest, session = max(known), max((each.session_timeout_ms or 0 for each in look.members), default=0)
+    longest = max(known)
+    shortest = min(sessions_of(look.history, look.members), key=lambda each: each.now_ms)
+    longer = session_for_absence(shortest, longest)
     yield say(
         "static_membership_missing",
         restarts[0].started_before_ms,
         rebalance_ids=ids,
         restarts=len(restarts),
         longest=longest,
-        longer=session_for_absence(session or None, longest),
+        longer=longer[0] if longer else None,
     )
 
 

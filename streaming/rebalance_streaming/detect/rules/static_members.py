@@ -12,11 +12,13 @@ from dataclasses import replace
 from itertools import pairwise
 
 from rebalance_contract import CoordinatorEvent, Member, Replacement, Severity, Subject, SubjectMember
-from rebalance_streaming.detect.advice import LONGEST_SESSION_MS, session_for_absence
+from rebalance_contract.client_settings import OWN_SESSION
+from rebalance_streaming.detect.advice import session_for_absence, session_of_member, shortens
 from rebalance_streaming.detect.catalogue import with_trait
 from rebalance_streaming.detect.episode import ExplainedDeparture
 from rebalance_streaming.detect.group_view import DAY_MS, Condition, GroupView
 from rebalance_streaming.detect.judging_time import JudgingTime
+from rebalance_streaming.detect.rules.member_settings import type_of
 from rebalance_streaming.detect.rules.standing import (
     came_back_ms,
     client_of,
@@ -79,19 +81,19 @@ def _absence(look: GroupView, past: ExplainedDeparture) -> int | None:
         return None
     away = back_ms - (departure.rhythm.last_ms or past.left_ms - departure.session_ms)
     away = min(away, back_ms - past.left_ms + departure.session_ms + _SLACK_MS)
-    return away if departure.session_ms < away <= LONGEST_SESSION_MS else None
+    return away if departure.session_ms < away <= OWN_SESSION.longest_ms else None
 
 
 def _too_short(look: GroupView, instance: str, longest: int, several: list[ExplainedDeparture]) -> Verdict:
     last = several[-1].departure
-    longer = session_for_absence(last.session_ms, longest, of_client=last.member.session_timeout_ms is not None)
+    known = session_of_member(last.member, last.client, type_of(look.history), look.history.clients.of(last.member))
     return say(
         "static_session_too_short.often",
         several[0].left_ms,
         instance_subject(look, instance),
         confidence=STRONG if last.confidence >= STRONG else PLAUSIBLE,
         evidence=last.evidence,
-        advice=(longer,),
+        advice=session_for_absence(known, longest),
         rebalance_ids=tuple(dict.fromkeys(each.rebalance_id for each in several)),
         instance=instance,
         times=len(several),
@@ -130,6 +132,7 @@ def _gone_unseen(look: GroupView, time: JudgingTime, member: Member) -> Verdict 
         silent=silent,
         session=session,
         reported=client is not None,
+        shortens=shortens(member.session_timeout_ms),
     )
 
 
@@ -167,6 +170,7 @@ def _gone_for_good(past: ExplainedDeparture) -> Verdict:
         rebalance_ids=(past.rebalance_id,),
         member=past.member,
         session=session,
+        shortens=shortens(past.member.session_timeout_ms),
     )
 
 
@@ -239,6 +243,7 @@ def _stalled(
         reported=poll_age is not None,
         limit=poll,
         session=session,
+        shortens=shortens(member.session_timeout_ms),
     )
 
 
