@@ -9,6 +9,7 @@ from __future__ import annotations
 
 import re
 from dataclasses import dataclass
+from functools import lru_cache
 from types import MappingProxyType
 
 from rebalance_contract.groups import CONNECT_PROTOCOL, STREAMS_ASSIGNOR, USUAL_SESSION_MS, Member
@@ -60,11 +61,14 @@ def library_of(member: Member, assignor: str | None) -> tuple[str | None, str | 
 
     `assignor` is that of its group, null where it is not known.
     """
-    for pattern, library in _BY_CLIENT_ID:
-        found = pattern.match(member.client_id)
-        if found:
-            return library, found.group(1) or None
-    return _by_subscription(member, assignor), None
+    return _by_client_id(member.client_id) or (_by_subscription(member, assignor), None)
+
+
+@lru_cache(maxsize=4_096)
+def _by_client_id(client_id: str) -> tuple[str, str | None] | None:
+    """Return library and version of a default client id; null for others. It is asked of all members, all the time."""
+    found = ((library, pattern.match(client_id)) for pattern, library in _BY_CLIENT_ID)
+    return next(((library, match.group(1) or None) for library, match in found if match), None)
 
 
 def _by_subscription(member: Member, assignor: str | None) -> str | None:

@@ -3,10 +3,30 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Iterable, Sequence
+from typing import NamedTuple
 
-from rebalance_contract import COORDINATED_TYPES, Advice, Member, Rebalance
+from rebalance_contract import Advice, Member, Rebalance
 from rebalance_contract.api_reports import EstimateRange, SettingEstimate
-from rebalance_exporters.advice.absences import DID_NOT_POLL, NO_CAUSE, STARVED, STOOD_STILL, Absence, Seen, Way
+from rebalance_contract.client_settings import (
+    SessionSetting,
+    has_poll_records,
+    has_static_members,
+    library_of,
+    parse_version,
+    session_bound,
+    session_or_usual,
+    session_setting,
+)
+from rebalance_exporters.advice.absences import (
+    DID_NOT_POLL,
+    NO_CAUSE,
+    STARVED,
+    STOOD_STILL,
+    Absence,
+    Seen,
+    Way,
+    poll_limit_of,
+)
 from rebalance_exporters.advice.estimates import (
     ENOUGH,
     MARGIN,
@@ -22,8 +42,8 @@ from rebalance_exporters.advice.look_back import LookBack
 from rebalance_exporters.advice.values import read_ms, read_share
 from rebalance_exporters.text.figures import plural, span
 
-#: The name of the session where the coordinator sets it, as in groups of KIP-848.
-SESSION_OF_GROUP = "consumer.session.timeout.ms"
+#: What bounds the time between two polls of a Connect worker, whose work is what it does for its connectors.
+POLL_INTERVAL_OF_CONNECT = "rebalance.timeout.ms"
 
 _SECOND = 1_000
 _SESSIONS_MS = tuple(_SECOND * each for each in (10, 15, 20, 30, 45, 60, 90, 120, 180, 300))
@@ -48,19 +68,20 @@ def estimate_session(past: LookBack, value: int | None) -> SettingEstimate:
         agreed = absence.way is Way.EXPIRED and (is_static or absence.rule in STOOD_STILL)
         return _within(absence, session_ms, agreed=agreed)
 
-    current = _limit(past, lambda member: member.session_timeout_ms)
-    of_group = any(each.rebalance.type in COORDINATED_TYPES for each in past.seen)
-    name = SESSION_OF_GROUP if of_group else Setting.SESSION
-    chosen, tally = _best(past, covers, _above(_SESSIONS_MS, current), value, advised=_advised(past, name))
+    now = _session_now(past)
+    advised = _advised(past, now.setting.name)
+    chosen, tally = _best(past, covers, now.ladder, value, advised=advised, most=now.most_ms)
     deaths = [each for each in past.in_period() if each.way is Way.EXPIRED and each.back_in is None]
-    cost = f"a member that dies is noticed after {_from(current, chosen)}, and its partitions wait as long"
+    cost = f"a member that dies is noticed after {_from(now.now_ms, chosen)}, and its partitions wait as long"
+    if chosen is not None and now.longest_ms > chosen:
+        cost = f"{cost}; members that have more, up to {span(now.longest_ms)}, are to keep it"
     if any(each.rule in STARVED for each in past.in_period()):
         cost = f"{cost}; what starves the heartbeats stays, see the findings"
     if deaths:
         cost = f"{cost}; {plural(len(deaths), 'member')} died, or stayed away, in this time"
     return tally.estimate(
-        name,
-        write_ms(current),
+        now.setting.name,
+        write_ms(now.told_ms),
         write_ms(chosen) or "",
         chosen,
         cost=cost,
@@ -78,14 +99,18 @@ def estimate_max_poll_interval(past: LookBack, value: int | None) -> SettingEsti
     def covers(absence: Absence, interval_ms: float) -> Cover:
         if absence.way not in (Way.POLL_LIMIT, Way.UNKNOWN) or absence.is_restart or absence.rule in STOOD_STILL:
             return NOT
+        if poll_limit_of(absence.member) is None and value is None:
+            # Of a limit that is not known nobody can say what is longer.
+            return NOT
         agreed = absence.way is Way.POLL_LIMIT and absence.rule in DID_NOT_POLL
         return _within(absence, interval_ms, agreed=agreed)
 
     current = _poll_limit(past)
-    advised = _advised(past, Setting.MAX_POLL_INTERVAL)
+    name = POLL_INTERVAL_OF_CONNECT if past.is_connect else Setting.MAX_POLL_INTERVAL
+    advised = _advised(past, name)
     chosen, tally = _best(past, covers, _above(_POLL_INTERVALS_MS, current), value, advised=advised)
     return tally.estimate(
-        Setting.MAX_POLL_INTERVAL,
+        name,
         write_ms(current),
         write_ms(chosen) or "",
         chosen,
@@ -106,6 +131,8 @@ def estimate_max_poll_records(past: LookBack, value: int | None) -> SettingEstim
     def covers(absence: Absence, share: float) -> Cover:
         limit, (low, high) = absence.limit_ms, absence.silent_ms
         if absence.way is not Way.POLL_LIMIT or limit is None or absence.back_in is None:
+            return NOT
+        if past.is_connect or not has_poll_records(_library(past, absence)[0]):
             return NOT
         advised = any(each.parameter == Setting.MAX_POLL_RECORDS for each in past.seen[absence.left_in].advice)
         if not advised and absence.rule not in NO_CAUSE:
@@ -143,16 +170,18 @@ def estimate_static(past: LookBack, value: int | None) -> SettingEstimate:
         unexplained = absence.rule in NO_CAUSE
         if not is_dynamic or absence.way is Way.POLL_LIMIT or not (absence.is_restart or unexplained):
             return NOT
+        if past.is_connect or not has_static_members(*_library(past, absence), past.type):
+            return NOT
         agreed = absence.is_restart and absence.way is not Way.UNKNOWN
         return _within(absence, session_ms, agreed=agreed)
 
-    current = _limit(past, lambda member: member.session_timeout_ms)
+    now = _session_now(past)
     # With names alone the session stays as it is.
-    ladder = _above(_SESSIONS_MS, current) if current is None else (current, *_above(_SESSIONS_MS, current))
-    chosen, tally = _best(past, covers, ladder, value)
-    more = "" if chosen in (None, current) else f", with session.timeout.ms = {chosen}"
+    chosen, tally = _best(past, covers, (now.now_ms, *now.ladder), value, most=now.most_ms)
+    name = f"{now.setting.name} of the group" if now.setting.of_group else now.setting.name
+    more = "" if chosen in (None, now.now_ms) else f", with {name} = {chosen}"
     stops = [each for each in past.in_period() if each.way is Way.LEFT and each.back_in is None]
-    cost = f"a member that stops for good is noticed only {span(chosen or current)} later; names must be unique"
+    cost = f"a member that stops for good is noticed only {span(chosen or now.now_ms)} later; names must be unique"
     if stops:
         cost = f"{cost}; {plural(len(stops), 'member')} left for good in this time"
     return tally.estimate(
@@ -184,18 +213,25 @@ def _best(
     *,
     advised: Iterable[int] = (),
     is_share: bool = False,
+    most: int | None = None,
 ) -> tuple[int | None, AvoidedRebalances]:
     """Return the smallest change that avoids nearly all that any would, and what it would have avoided.
 
     One of the values that findings advise is taken instead where it avoids as much: there is one advice, not two.
+    `most` is what clients or brokers take, null: no bound; who cannot have more has it without a margin.
     """
     if value is not None:
         return value, _avoided(past, covers, value)
-    margin = MARGIN if is_share else 1 / MARGIN
+
+    def counted(each: int) -> EstimateRange:
+        margin = MARGIN if is_share else 1 if each == most else 1 / MARGIN
+        return _avoided(past, covers, each * margin).counts
+
+    advised = [each for each in advised if most is None or each <= most]
     # More of a change avoids no less.
-    best = _avoided(past, covers, ladder[-1] * margin).counts if ladder else EstimateRange()
+    best = counted(ladder[-1]) if ladder else EstimateRange()
     for each in ladder if best.high else ():
-        count = _avoided(past, covers, each * margin).counts
+        count = counted(each)
         if count.low >= ENOUGH * best.low if best.low else count.high >= ENOUGH * best.high:
             chosen = _next(advised, each, is_share=is_share)
             return chosen, _avoided(past, covers, chosen)
@@ -255,16 +291,54 @@ def _lost_of_others(seen: Seen) -> EstimateRange:
     return EstimateRange(min(others, seen.impact.lost_partition_ms), seen.impact.lost_partition_ms)
 
 
-def _limit(past: LookBack, read: Callable[[Member], int | None]) -> int | None:
-    """Return the largest of a setting that members had in the period; null where none tells it."""
-    members = (member for _, each in past.counted() for member in each.rebalance.members_before)
-    return max((told for told in map(read, members) if told is not None), default=None)
+class _SessionNow(NamedTuple):
+    """The session as it is: of those that lost it, else the longest; `told_ms` is null where no record tells it.
+
+    `now_ms` is the default then; `longest_ms` is the longest of any member. `most_ms` is what clients and brokers take,
+    and `ladder` what it could be instead.
+    """
+
+    setting: SessionSetting
+    told_ms: int | None
+    now_ms: int
+    longest_ms: int
+    most_ms: int
+    ladder: tuple[int, ...]
+
+
+def _session_now(past: LookBack) -> _SessionNow:
+    told_ms = _limit_of_missed(past, Way.EXPIRED, lambda member: member.session_timeout_ms)
+    setting = session_setting(past.type, told_ms)
+    now_ms = session_or_usual(told_ms)
+    bounds = [] if setting.of_group else [_bound_of(past, each) for each in past.members()]
+    most_ms = min([setting.longest_ms, *(each for each in bounds if each is not None)])
+    longest_ms = max((each.session_timeout_ms or 0 for each in past.members()), default=0)
+    values = {each for each in (*_SESSIONS_MS, most_ms) if now_ms < each <= min(most_ms, _SESSIONS_MS[-1])}
+    return _SessionNow(setting, told_ms, now_ms, longest_ms, most_ms, tuple(sorted(values)))
+
+
+def _bound_of(past: LookBack, member: Member) -> int | None:
+    """Return the longest session that a member's client takes itself; null: what brokers take."""
+    library, version = library_of(member, past.protocol)
+    bound = session_bound(library, parse_version(version), poll_ms=member.rebalance_timeout_ms)
+    return None if bound is None else bound.longest_ms
+
+
+def _library(past: LookBack, absence: Absence) -> tuple[str | None, tuple[int, ...]]:
+    library, version = library_of(absence.member, past.seen[absence.left_in].rebalance.protocol)
+    return library, parse_version(version)
+
+
+def _limit_of_missed(past: LookBack, way: Way, read: Callable[[Member], int | None]) -> int | None:
+    """Return the largest limit of those that missed theirs, else the largest that any has; null: not told."""
+    missed = [told for each in past.in_period() if each.way is way and (told := read(each.member)) is not None]
+    told = (each for each in map(read, past.members()) if each is not None)
+    return max(missed, default=None) or max(told, default=None)
 
 
 def _poll_limit(past: LookBack) -> int | None:
     """Return the max.poll.interval.ms of those that missed it, else the largest that any has; null: not told."""
-    missed = [each.limit_ms for each in past.in_period() if each.way is Way.POLL_LIMIT and each.limit_ms is not None]
-    return max(missed, default=None) or _limit(past, lambda member: member.rebalance_timeout_ms)
+    return _limit_of_missed(past, Way.POLL_LIMIT, poll_limit_of)
 
 
 def _above(ladder: Sequence[int], current: int | None) -> tuple[int, ...]:

@@ -14,6 +14,7 @@ from typing import NamedTuple
 
 from rebalance_contract import UNDETERMINED, USUAL_SESSION_MS, Advice, Generation, Member, Rebalance, RebalanceImpact
 from rebalance_contract.api_reports import EstimateRange
+from rebalance_contract.client_settings import AIOKAFKA, library_of
 from rebalance_contract.diagnoses import with_trait
 
 #: By traits of the catalogue: what a cause tells of a member that went, or of those that waited for it.
@@ -85,9 +86,7 @@ class Absence:
     @property
     def limit_ms(self) -> int | None:
         """What its silence had to stay below, null where no record tells it."""
-        if self.way is Way.POLL_LIMIT:
-            return self.member.rebalance_timeout_ms
-        return self.member.session_timeout_ms
+        return poll_limit_of(self.member) if self.way is Way.POLL_LIMIT else self.member.session_timeout_ms
 
 
 #: Whether a generation is the one meant.
@@ -141,6 +140,15 @@ class _Waiting:
     def rest(self) -> Iterable[_Gone]:
         """Return those who are left."""
         return self._by_id.values()
+
+
+def poll_limit_of(member: Member) -> int | None:
+    """Return max.poll.interval.ms as a member's records carry it; null for aiokafka, whose records repeat its session.
+
+    Its rebalance_timeout_ms is its session unless it is set (aiokafka/consumer/consumer.py).
+    """
+    library, _ = library_of(member, None)
+    return None if library == AIOKAFKA else member.rebalance_timeout_ms
 
 
 def find_absences(seen: Sequence[Seen], until_ms: int) -> list[Absence]:
@@ -259,14 +267,15 @@ def _silent(left_in: Seen, gone: _Gone, back: _Back | None, away: tuple[int, int
     """Return how long a member was silent altogether: the limit that it passed, and the time until it came back."""
     if gone.way in (Way.LEFT, Way.UNKNOWN):
         return away
-    limit = gone.member.rebalance_timeout_ms if gone.way is Way.POLL_LIMIT else gone.member.session_timeout_ms
     low, high = away
+    limit = poll_limit_of(gone.member) if gone.way is Way.POLL_LIMIT else gone.member.session_timeout_ms
     waited_for = back is not None and back.place == gone.place and left_in.rule in _BEFORE_EXPIRY
     if gone.way is Way.EXPIRED and waited_for and limit is not None:
         # The newcomer was there before the session of its predecessor ended: the group waited for that.
         return 0, limit - 1
     if limit is None:
-        return low, None
+        # A session that brokers set is the default, unless it was changed; of a poll limit nothing is known.
+        return low + (USUAL_SESSION_MS if gone.way is Way.EXPIRED else 0), None
     committed_ms = _last_commit(left_in, gone.member)
     longest = None if high is None else limit + high
     if back is not None and committed_ms is not None and longest is not None:

@@ -10,14 +10,19 @@ from collections.abc import Iterable
 from rebalance_contract import Advice, Finding
 from rebalance_contract.api import AdviceRow, FindingRow
 from rebalance_contract.api_reports import Avoided
-from rebalance_exporters.advice.absence_estimates import SESSION_OF_GROUP
+from rebalance_contract.client_settings import GROUP_SESSION_NAMES
+from rebalance_exporters.advice.absence_estimates import POLL_INTERVAL_OF_CONNECT
 from rebalance_exporters.advice.estimates import Setting
 from rebalance_exporters.advice.estimator import avoids_something, estimate_one
 from rebalance_exporters.advice.look_back import LookBack, add_up
 from rebalance_exporters.advice.values import read_ms, read_share
 from rebalance_exporters.text.avoided import saved
 
-_SETTINGS = {**{each.value: each for each in Setting}, SESSION_OF_GROUP: Setting.SESSION}
+_SETTINGS = {
+    **{each.value: each for each in Setting},
+    **dict.fromkeys(GROUP_SESSION_NAMES, Setting.SESSION),
+    POLL_INTERVAL_OF_CONNECT: Setting.MAX_POLL_INTERVAL,
+}
 
 
 def with_avoided(findings: Iterable[Finding], past: LookBack) -> tuple[FindingRow, ...]:

@@ -5,7 +5,9 @@ from __future__ import annotations
 from collections.abc import Iterable, Iterator
 from dataclasses import dataclass
 
+from rebalance_contract import GroupType, Member
 from rebalance_contract.api_reports import PeriodSums
+from rebalance_contract.client_settings import is_connect
 from rebalance_exporters.advice.absences import Absence, Seen, find_absences
 
 #: The rebalances before a period that are needed to find who came back in it.
@@ -26,6 +28,26 @@ class LookBack:
         for place, each in enumerate(self.seen):
             if self.since_ms <= each.rebalance.started_before_ms < self.until_ms:
                 yield place, each
+
+    def members(self) -> list[Member]:
+        """Return the members that rebalances of the period began with, each once."""
+        known = {one.member_id: one for _, each in self.counted() for one in each.rebalance.members_before}
+        return list(known.values())
+
+    @property
+    def type(self) -> str:
+        """What kind of group it is, by its latest rebalance."""
+        return self.seen[-1].rebalance.type if self.seen else GroupType.CLASSIC
+
+    @property
+    def protocol(self) -> str | None:
+        """What its members agreed on last."""
+        return self.seen[-1].rebalance.protocol if self.seen else None
+
+    @property
+    def is_connect(self) -> bool:
+        """Whether its members are workers of Kafka Connect."""
+        return self.type == GroupType.CLASSIC and is_connect(None, self.protocol)
 
     def in_period(self) -> list[Absence]:
         """Return the absences that began in the period."""

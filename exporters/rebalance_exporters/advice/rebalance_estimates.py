@@ -5,8 +5,17 @@ from __future__ import annotations
 from collections import defaultdict
 from collections.abc import Callable, Iterator
 
-from rebalance_contract import STREAMS_ASSIGNOR, GroupType, Rebalance, RebalanceImpact
+from rebalance_contract import GroupType, Rebalance, RebalanceImpact
 from rebalance_contract.api_reports import Avoided, EstimateRange, SettingEstimate
+from rebalance_contract.client_settings import (
+    COOPERATIVE_ASSIGNOR,
+    EAGER_ASSIGNORS,
+    OWN_ASSIGNORS,
+    has_cooperative,
+    library_of,
+    parse_version,
+    speaks_kip848,
+)
 from rebalance_exporters.advice.absences import HELD_UP, WAITED_FOR, Seen, when_begun, when_last_joined
 from rebalance_exporters.advice.estimates import (
     ENOUGH,
@@ -24,28 +33,25 @@ from rebalance_exporters.advice.look_back import LookBack
 from rebalance_exporters.text.figures import plural, span
 
 _INITIAL_DELAYS_MS = tuple(1_000 * each for each in (5, 10, 15, 30))
-#: The assignor that leaves partitions with their owner meanwhile.
-_COOPERATIVE = "cooperative-sticky"
-#: The protocols of Kafka Streams and Kafka Connect, whose assignor is no setting.
-_OWN_ASSIGNORS = frozenset({STREAMS_ASSIGNOR, "connect", "compatible"})
 
 
 def estimate_assignor(past: LookBack, _: int | None) -> SettingEstimate:
     """Estimate the cooperative assignor."""
 
     def helps(each: Rebalance) -> bool:
-        return each.type == GroupType.CLASSIC and each.protocol not in {_COOPERATIVE, *_OWN_ASSIGNORS}
+        eager = each.type == GroupType.CLASSIC and each.protocol in EAGER_ASSIGNORS
+        return eager and all(has_cooperative(*library) for library in _libraries(each))
 
     lost_ms, names = _kept_working(past, helps)
     protocols = {each.rebalance.protocol for _, each in past.counted()} - {None}
     return SettingEstimate(
         setting=Setting.ASSIGNOR,
         current=", ".join(sorted(filter(None, protocols))) or None,
-        proposed=_COOPERATIVE,
+        proposed=COOPERATIVE_ASSIGNOR,
         value=None,
         avoided=Avoided(lost_partition_ms=lost_ms),
         cost="a second, short round of each rebalance that moves partitions; all clients must know it, and two rolling "
-        "restarts change over",
+        "restarts change over, or a stop of all members where the client cannot mix both, as librdkafka",
         basis="partitions that kept their owner and stood still all the same; at least as long as the rebalance took",
         rebalance_ids=names,
     )
@@ -55,7 +61,8 @@ def estimate_protocol(past: LookBack, _: int | None) -> SettingEstimate:
     """Estimate the protocol of KIP-848."""
 
     def helps(each: Rebalance) -> bool:
-        return each.type == GroupType.CLASSIC and each.protocol not in _OWN_ASSIGNORS
+        movable = each.type == GroupType.CLASSIC and each.protocol not in OWN_ASSIGNORS
+        return movable and all(speaks_kip848(library) for library, _ in _libraries(each))
 
     lost_ms, names = _kept_working(past, helps)
     # What a group waited for a member that does not join: no other waits for it where there is no barrier.
@@ -73,6 +80,12 @@ def estimate_protocol(past: LookBack, _: int | None) -> SettingEstimate:
             :NAMED_REBALANCES
         ],
     )
+
+
+def _libraries(rebalance: Rebalance) -> Iterator[tuple[str | None, tuple[int, ...]]]:
+    for member in (*rebalance.members_before, *rebalance.members_after):
+        library, version = library_of(member, rebalance.protocol)
+        yield library, parse_version(version)
 
 
 def _kept_working(past: LookBack, helps: Callable[[Rebalance], bool]) -> tuple[EstimateRange, tuple[str, ...]]:

@@ -36,6 +36,8 @@ def told(seen: list[Seen], *changes: tuple[str, str | None, str]) -> tuple[Advic
         ("session.timeout.ms", "45000", 2),
         ("session.timeout.ms", "11000", 0),
         ("consumer.session.timeout.ms (of the group)", "45000", 2),
+        ("streams.session.timeout.ms (of the group)", "60000", 2),
+        ("session.timeout.ms", "45000, and max.poll.interval.ms with it: librdkafka takes no session above it", 2),
     ],
 )
 def test_the_value_advised_is_judged_and_not_the_best_one(parameter: str, proposed: str, avoids: int) -> None:

@@ -312,16 +312,142 @@ def test_heartbeats_are_a_hint():
     assert (found.avoided.rebalances, found.current, found.proposed) == (EstimateRange(0, 2), "5000", "3000")
 
 
-def test_the_session_of_a_newer_group_is_the_groups():
-    """Its records tell no session, so that nothing is certain."""
-    newer = {"session_timeout_ms": None}
-    b, again = member("b", **newer), member("b", 2, **newer)
-    seen = [
-        rebalance(0, (b,), (), rule="process_pause", expired=["b-1"], type="consumer"),
-        rebalance(8, (), (again,), rule="process_pause", type="consumer"),
+def newer_pause(away_s: float, kind: str = "consumer", rule: str | None = "process_pause") -> list[Seen]:
+    """A member of a group whose session brokers set is lost, and comes back."""
+    b, again = (member("b", number, session_timeout_ms=None) for number in (1, 2))
+    return [
+        rebalance(0, (b,), (), rule=rule, expired=["b-1"], type=kind, protocol="uniform"),
+        rebalance(away_s, (), (again,), rule=rule, type=kind, protocol="uniform"),
     ]
-    found = told(seen, "consumer.session.timeout.ms")
-    assert (found.current, found.avoided.rebalances) == (None, EstimateRange(0, 2))
+
+
+@pytest.mark.parametrize("kind", ["consumer", "share", "streams"])
+def test_the_session_of_a_newer_group_is_the_groups(kind: str):
+    """Its records tell no session, so that nothing is certain; it is 45 s unless set, and brokers take 60 s at most."""
+    found = told(newer_pause(8, kind), f"{kind}.session.timeout.ms")
+    assert (found.current, found.value, found.avoided.rebalances) == (None, 60_000, EstimateRange(0, 2))
+    assert found.cost.startswith("a member that dies is noticed after 1 min instead of 45 s")
+    for away_s in (15, 60):
+        found = told(newer_pause(away_s, kind), f"{kind}.session.timeout.ms")
+        assert (found.value, found.avoided.rebalances) == (None, EstimateRange())
+
+
+def test_what_a_finding_once_advised_beyond_the_limit_is_not_taken():
+    """Kept rows may hold a session of minutes for a group that takes 60 s."""
+    advice = (Advice("consumer.session.timeout.ms (of the group)", "45000", "145000", "-"),)
+    assert (
+        told([each._replace(advice=advice) for each in newer_pause(8)], "consumer.session.timeout.ms").value == 60_000
+    )
+
+
+def test_names_come_with_the_groups_session():
+    """Its clients refuse session.timeout.ms; members of share and streams groups refuse names as well."""
+    found = told(newer_pause(8, rule="crash_loop"), "group.instance.id")
+    assert found.proposed == "a stable name per instance, with consumer.session.timeout.ms of the group = 60000"
+    for kind in ("share", "streams"):
+        assert not avoids_something(told(newer_pause(8, kind, rule="crash_loop"), "group.instance.id"))
+
+
+def as_client(seen: list[Seen], client_id: str, **changes: Any) -> list[Seen]:
+    """The same with members of another client."""
+
+    def of(members: Sequence[Member]) -> tuple[Member, ...]:
+        return tuple(replace(each, client_id=client_id, **changes) for each in members)
+
+    return [
+        each._replace(
+            rebalance=replace(
+                each.rebalance,
+                members_before=of(each.rebalance.members_before),
+                members_after=of(each.rebalance.members_after),
+            )
+        )
+        for each in seen
+    ]
+
+
+def test_librdkafka_takes_no_session_above_its_poll_interval():
+    """Its poll interval is as far as it goes: what is longer is not proposed, whoever advises it."""
+    assert told(as_client(pause(), "rdkafka", rebalance_timeout_ms=20_000), "session.timeout.ms").value == 20_000
+    assert told(as_client(pause(away_s=15), "rdkafka", rebalance_timeout_ms=20_000), "session.timeout.ms").value is None
+    advice = (Advice("session.timeout.ms", "10000", "45000", "-"),)
+    advised = as_client([each._replace(advice=advice) for each in pause()], "rdkafka", rebalance_timeout_ms=25_000)
+    assert told(advised, "session.timeout.ms").value == 25_000
+    assert told(as_client(pause(away_s=60), "rdkafka"), "group.instance.id").value is None
+
+
+def test_the_session_that_grows_is_that_of_those_who_lost_it():
+    """Beside a member with 45 s, one with 6 s gets more, and not less than its neighbour has."""
+    z = member("z", session_timeout_ms=45_000)
+    b, again = (member("b", number, session_timeout_ms=6_000) for number in (1, 2))
+    seen = [
+        rebalance(0, (z, b), (z,), rule="process_pause", expired=["b-1"]),
+        rebalance(4, (z,), (z, again), rule="process_pause"),
+    ]
+    found = told(seen, "session.timeout.ms")
+    assert (found.current, found.value, found.avoided.rebalances) == ("6000", 15_000, EstimateRange(2, 2))
+    assert "members that have more, up to 45 s, are to keep it" in found.cost
+
+
+def test_aiokafka_does_not_tell_its_poll_limit():
+    """Its records repeat the session: no value can be said to be longer, but one that a finding gives may be."""
+    seen = as_client(overrun(), "aiokafka-0.12.0", rebalance_timeout_ms=10_000)
+    found = told(seen, "max.poll.interval.ms")
+    assert (found.current, found.value, found.avoided.rebalances) == (None, None, EstimateRange())
+    assert counts(seen, "max.poll.interval.ms", 600_000) == (0, 2)
+    assert not avoids_something(told(seen, "max.poll.records"))
+    unjudged = as_client([each._replace(impact=None, rule=None) for each in overrun()], "aiokafka-0.12.0")
+    assert counts(unjudged, "max.poll.interval.ms") == (0, 0)
+
+
+@pytest.mark.parametrize(("client_id", "expected"), [("rdkafka", (0, 0)), ("kgo", (0, 0)), ("consumer-b-1", (0, 2))])
+def test_only_clients_with_batches_can_have_smaller_ones(client_id: str, expected: tuple[int, int]):
+    """librdkafka has no max.poll.records, whatever the cause."""
+    assert counts(as_client(overrun(rule=None), client_id), "max.poll.records", 10) == expected
+
+
+def stood_still(client_id: str, protocol: str = "range") -> list[Seen]:
+    """A rebalance in which a partition stood still that kept its owner, as the group waited for somebody."""
+    before, after = (member("a", partitions={"t": [0]}),), (member("a", partitions={"t": [0]}), member("b"))
+    seen = rebalance(0, before, after, rule="stalled_member_join_barrier", lost={0: 4_000})
+    return as_client([seen._replace(rebalance=replace(seen.rebalance, protocol=protocol))], client_id)
+
+
+@pytest.mark.parametrize(
+    ("client_id", "protocol", "assignor", "newer"),
+    [
+        ("consumer-a-1", "range", True, True),
+        ("kgo", "roundrobin", True, True),
+        ("rdkafka", "range", True, True),
+        ("kafka-python-3.0.2", "range", True, False),
+        ("kafka-python-2.2.3", "range", False, False),
+        ("aiokafka-0.12.0", "roundrobin", False, False),
+        ("kafkajs", "RoundRobinAssigner", False, False),
+        ("a", "one of our own", False, True),
+        ("connect-1", "sessioned", False, False),
+        ("connect-1", "default", False, False),
+        ("connect-1", "compatible", False, False),
+        ("app-1-StreamThread-1-consumer", "stream", False, False),
+    ],
+)
+def test_assignor_and_protocol_are_proposed_to_clients_that_have_them(
+    client_id: str, protocol: str, assignor: bool, newer: bool
+):
+    """Streams and Connect bring their own; some libraries know neither the cooperative assignor nor KIP-848."""
+    seen = stood_still(client_id, protocol)
+    assert avoids_something(told(seen, "partition.assignment.strategy")) == assignor
+    assert avoids_something(told(seen, "group.protocol")) == newer
+
+
+def test_a_worker_of_connect_has_no_settings_of_a_consumer():
+    """Its time between polls is rebalance.timeout.ms; it has no records to poll, and cannot be named."""
+    seen = [each._replace(rebalance=replace(each.rebalance, protocol="sessioned")) for each in overrun(rule=None)]
+    assert counts(seen, "rebalance.timeout.ms") == (0, 2)
+    assert not avoids_something(told(seen, "max.poll.records"))
+    restart = [
+        each._replace(rebalance=replace(each.rebalance, protocol="sessioned")) for each in pause(rule="crash_loop")
+    ]
+    assert not avoids_something(told(restart, "group.instance.id"))
 
 
 def test_what_began_before_the_period_tells_who_came_back():

@@ -30,4 +30,4 @@ def sessions_of(history: GroupHistory, members: Iterable[Member], group_type: st
 
 def type_of(history: GroupHistory) -> str:
     """Return the type of a group; one that is not known is taken for classic."""
-    return GroupType.CLASSIC if history.picture is None else history.picture.type
+    return (history.picture and history.picture.type) or GroupType.CLASSIC
