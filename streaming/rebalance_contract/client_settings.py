@@ -105,6 +105,9 @@ _COOPERATIVE_SINCE: MappingProxyType[str, Version] = MappingProxyType(
 )
 #: Those that have had it for years: of one whose version is not known it is taken for granted.
 _COOPERATIVE_LONG = frozenset({JAVA, LIBRDKAFKA, FRANZ_GO})
+#: Those that refuse a list in which it stands beside an eager one: all members have to stop for the change.
+#: librdkafka: rdkafka_assignor.c, kafka-python: kafka/consumer/group.py.
+MIXES_NOT = frozenset({LIBRDKAFKA, KAFKA_PYTHON})
 #: First versions with static membership (KIP-345): as the catalogue names them, Sarama's config.go and
 #: franz-go's pkg/kgo/config.go. kafkajs has none.
 _STATIC_SINCE: MappingProxyType[str, Version] = MappingProxyType(

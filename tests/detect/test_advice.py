@@ -10,13 +10,16 @@ import pytest
 from detect.standing_histories import departed
 from histories import SECOND, T0, member, packed, report
 from rebalance_contract import Advice, GroupType, Member
+from rebalance_contract.client_settings import JAVA
 from rebalance_streaming.detect.advice import (
     MemberSession,
     blocked_heartbeat_advice,
+    cooperative_advice,
     fewer_records,
     graceful_stop_advice,
     longer_poll_interval,
     longer_session,
+    poll_interval_for,
     poll_limit,
     poll_overrun_advice,
     session_for_absence,
@@ -26,10 +29,11 @@ from rebalance_streaming.detect.advice import (
     shorter_batches,
     stalled_barrier_advice,
     starvation_advice,
+    worker_overrun_advice,
 )
 from rebalance_streaming.observed.clients import ClientHistory
 from rebalance_streaming.observed.departures import POLL_TIMEOUT, SESSION_EXPIRED, Departure
-from rebalance_streaming.observed.fingerprints import fingerprint
+from rebalance_streaming.observed.fingerprints import Fingerprint, fingerprint
 from rebalance_streaming.wire.metrics.report import ClientConfig
 
 LEFT_MS = T0 + 600 * SECOND
@@ -159,7 +163,64 @@ def test_who_holds_a_barrier_is_told_the_limit_it_has():
     """Its max.poll.interval bounds the wait; where nobody was lost, it is not known whose that is."""
     limits = [each for each in stalled_barrier_advice(gone()) if each.parameter == "max.poll.interval.ms"]
     assert [each.current for each in limits] == ["300000"]
-    assert [each.current for each in stalled_barrier_advice(None)] == [None, None, None]
+    assert [each.current for each in stalled_barrier_advice(None)] == [None, None]
+
+
+def client(client_id: str, library: str | None = None, version: str | None = None) -> Fingerprint:
+    return replace(
+        fingerprint(replace(B, client_id=client_id)),
+        **({} if library is None else {"library": library, "version": version}),
+    )
+
+
+@pytest.mark.parametrize(
+    ("protocol", "clients", "words"),
+    [
+        ("range", [client("c", JAVA, "3.7.0")], "in one rolling bounce"),
+        ("range", [client("c", JAVA, "2.8.0")], "in two rolling bounces"),
+        ("sticky", [client("c", JAVA, None), client("c", JAVA, "3.7.0")], "in two rolling bounces"),
+        ("roundrobin", [client("kgo")], "in two rolling bounces"),
+        ("range", [client("c")], "in two rolling bounces"),
+        ("range", [client("rdkafka")], "stopped at once: librdkafka does not mix"),
+        ("range", [client("kafka-python-3.0.2")], "stopped at once: kafka-python does not mix"),
+        ("range", [client("rdkafka"), client("c", JAVA, "3.7.0")], "librdkafka with all members stopped at once"),
+        ("range", [client("c", JAVA, "2.3.1")], None),
+        ("range", [client("kafka-python-2.2.3")], None),
+        ("range", [client("rdkafka"), client("kafka-python-2.2.3")], None),
+        ("roundrobin", [client("aiokafka-0.12.0")], None),
+        ("RoundRobinAssigner", [client("kafkajs")], None),
+        ("range", [client("sarama")], None),
+        ("cooperative-sticky", [client("rdkafka")], None),
+        ("stream", [client("a-StreamThread-1-consumer")], None),
+        ("sessioned", [client("connect-1", JAVA, "3.7.0")], None),
+        (None, [client("rdkafka")], None),
+    ],
+)
+def test_a_cooperative_assignor_is_advised_to_those_that_have_it(
+    protocol: str | None, clients: list[Fingerprint], words: str | None
+):
+    """With the way there: it differs by client, and nothing is said where the group has it or a client lacks it."""
+    found = cooperative_advice(protocol, clients, "saves time")
+    assert [(each.parameter, each.current, each.formula) for each in found] == (
+        [] if words is None else [("partition.assignment.strategy", protocol, "saves time")]
+    )
+    assert words is None or words in found[0].proposed
+
+
+def test_a_poll_interval_is_as_long_as_the_client_takes_it():
+    """A day is librdkafka's limit; elsewhere it is an int."""
+    who = replace(B, client_id="rdkafka", rebalance_timeout_ms=80_000_000)
+    assert proposed(poll_overrun_advice(gone(who, back_s=20), None))["max.poll.interval.ms"].startswith("86400000, ")
+    assert poll_interval_for(2**31) == 2**31 - 1
+
+
+def test_a_worker_of_connect_is_no_consumer():
+    """Its limit is its rebalance timeout, and what kept it is a connector."""
+    found = worker_overrun_advice(60_000)
+    assert [(each.parameter, each.current) for each in found] == [
+        ("operation", None),
+        ("rebalance.timeout.ms", "60000"),
+    ]
 
 
 # --- Sessions ---

@@ -80,6 +80,13 @@ def test_the_way_to_a_cooperative_assignor_depends_on_the_client(library: str | 
     assert words in found.advice[0].proposed
 
 
+def test_nothing_is_advised_that_no_client_has():
+    """kafka-python has no cooperative assignor before 3.0, and does not speak KIP-848."""
+    who = [replace(each, client_id="kafka-python-2.2.3") for each in members(5)]
+    (found,) = asked(eager_assignor, look(history(picture(T0, *who)), NOW))
+    assert found.advice == ()
+
+
 def changing(*names: str, every_ms: int = 4 * MINUTE) -> list[Event]:
     who = members(2)
     times = [NOW - (len(names) - 1 - i) * every_ms for i in range(len(names))]

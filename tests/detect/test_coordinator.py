@@ -179,6 +179,19 @@ def test_a_slow_or_failing_assignor(events: list[Event], expected: list[tuple[st
     assert all(each.subject.members[0].member_id == "a-1" for each in found if each.variant == "slow")
 
 
+@pytest.mark.parametrize(
+    ("client_id", "protocol", "expected"),
+    [("rdkafka", "range", True), ("kafkajs", "RoundRobinAssigner", False), ("connect-1", "sessioned", False)],
+)
+def test_the_broker_assigns_where_clients_let_it(client_id: str, protocol: str, expected: bool):
+    """KIP-848 is for clients that speak it, and not for Connect."""
+    who = [replace(each, client_id=client_id) for each in (A, B)]
+    failing = [aborted(1, minutes_ago=9, protocol=protocol), aborted(1, minutes_ago=5, protocol=protocol)]
+    for events in ([synced(31_000)], failing):
+        (found,) = asked(assignor_slow_or_failing, look(history(picture(NOW, *who, protocol=protocol), *events), NOW))
+        assert ("group.protocol" in {each.parameter for each in found.advice}) == expected
+
+
 def test_a_recorded_slow_assignor_is_named():
     """Recorded: a Java assignor that takes 4 s; with a limit of 3 s its leader is named, and its lost round is not."""
     known = replayed("slow-assignor-java-join-during-sync")

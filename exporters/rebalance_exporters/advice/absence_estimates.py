@@ -331,9 +331,9 @@ def _library(past: LookBack, absence: Absence) -> tuple[str | None, tuple[int, .
 
 def _limit_of_missed(past: LookBack, way: Way, read: Callable[[Member], int | None]) -> int | None:
     """Return the largest limit of those that missed theirs, else the largest that any has; null: not told."""
-    missed = [told for each in past.in_period() if each.way is way and (told := read(each.member)) is not None]
-    told = (each for each in map(read, past.members()) if each is not None)
-    return max(missed, default=None) or max(told, default=None)
+    missed = [read(each.member) for each in past.in_period() if each.way is way]
+    known = [each for each in missed if each is not None] or [each for each in map(read, past.members()) if each]
+    return max(known, default=None)
 
 
 def _poll_limit(past: LookBack) -> int | None:

@@ -8,12 +8,16 @@ from dataclasses import dataclass
 
 from rebalance_contract import USUAL_SESSION_MS, Advice, Member
 from rebalance_contract.client_settings import (
+    EAGER_ASSIGNORS,
     JAVA,
     KAFKA_PYTHON,
     KAFKAJS,
-    LIBRDKAFKA,
+    MIXES_NOT,
     ClientBound,
     SessionSetting,
+    has_cooperative,
+    has_poll_records,
+    longest_poll_interval_ms,
     session_bound,
     session_or_usual,
     session_setting,
@@ -32,8 +36,6 @@ _HEADROOM = 1.3
 #: What clients fetch per poll unless told otherwise (Java and kafka-python).
 _DEFAULT_POLL_RECORDS = 500
 _LOWEST_POLL_INTERVAL_MS = 60_000
-#: The setting is an int.
-_LONGEST_POLL_INTERVAL_MS = 2**31 - 1
 #: A longer request timeout is not meant for heartbeats (kafka-python's is 305 s).
 _LONGEST_REQUEST_MS = 60_000
 #: Variants of starvation with a workaround until the upgrade, or beside it.
@@ -56,15 +58,15 @@ def fewer_records(limit_ms: int, batch_ms: float, records: int | None) -> Advice
     return advise("fewer_records_untold", share=share, most=most, default=_DEFAULT_POLL_RECORDS)
 
 
-def longer_poll_interval(record_ms: float, limit_ms: int) -> Advice:
-    """Return the max.poll.interval for records that take longer than half of it each."""
-    return advise("longer_poll_interval", limit=limit_ms, proposed=poll_interval_for(record_ms))
+def longer_poll_interval(record_ms: float, limit_ms: int, library: str | None = None) -> Advice:
+    """Return the max.poll.interval for records that take longer than half of it each, as far as a library takes it."""
+    return advise("longer_poll_interval", limit=limit_ms, proposed=poll_interval_for(record_ms, library))
 
 
-def poll_interval_for(gap_ms: float) -> int:
+def poll_interval_for(gap_ms: float, library: str | None = None) -> int:
     """Return the max.poll.interval in milliseconds that is twice the longest time between two polls."""
-    longest_ms = min(2 * gap_ms, _LONGEST_POLL_INTERVAL_MS)
-    return max(_LOWEST_POLL_INTERVAL_MS, min(1000 * math.ceil(longest_ms / 1000), _LONGEST_POLL_INTERVAL_MS))
+    most_ms = longest_poll_interval_ms(library)
+    return max(_LOWEST_POLL_INTERVAL_MS, min(1000 * math.ceil(min(2 * gap_ms, most_ms) / 1000), most_ms))
 
 
 def shorter_batches(limit_ms: int, batch_ms: float, records: int | None) -> tuple[Advice, ...]:
@@ -80,14 +82,22 @@ def shorter_batches(limit_ms: int, batch_ms: float, records: int | None) -> tupl
 
 def poll_overrun_advice(departure: Departure, client: ClientHistory | None) -> tuple[Advice, ...]:
     """Return what to change for a member whose batch took longer than max.poll.interval."""
-    limit = poll_limit(departure, client)
+    limit, library = poll_limit(departure, client), departure.client.library
     batch_ms = _batch_ms(departure, limit or 0)
-    if departure.client.library == LIBRDKAFKA:
+    if not has_poll_records(library):
         poll = advise("poll_per_message")
-        return (poll,) if limit is None else (poll, longer_poll_interval(batch_ms, limit))
+        return (poll,) if limit is None else (poll, longer_poll_interval(batch_ms, limit, library))
     # Without the limit there is no number to give.
     told = None if client is None else client.config.max_poll_records
     return *(() if limit is None else shorter_batches(limit, batch_ms, told)), advise("worker_pool")
+
+
+def worker_overrun_advice(limit_ms: int | None) -> tuple[Advice, ...]:
+    """Return what to change for a worker of Kafka Connect that did not poll within its rebalance timeout.
+
+    It warns with "worker poll timeout has expired" and what it was doing (DistributedHerder.java).
+    """
+    return advise("poll_as_worker"), advise("longer_worker_wait", limit=limit_ms)
 
 
 def poll_limit(departure: Departure, client: ClientHistory | None) -> int | None:
@@ -107,7 +117,23 @@ def _batch_ms(departure: Departure, limit: int) -> float:
 def stalled_barrier_advice(departure: Departure | None) -> tuple[Advice, ...]:
     """Return what to change for a member that held up a rebalance because it did not poll; null: not known which."""
     limit = None if departure is None else departure.poll_ms
-    return advise("keep_polling"), advise("short_wait_of_all", limit=limit), advise("cooperate_meanwhile")
+    return advise("keep_polling"), advise("short_wait_of_all", limit=limit)
+
+
+def cooperative_advice(protocol: str | None, prints: Sequence[Fingerprint], why: str) -> tuple[Advice, ...]:
+    """Return how the group goes over to a cooperative assignor; nothing where it is not eager or a client has none.
+
+    `prints` are those of its members, `why` is what it is good for.
+    """
+    if protocol not in EAGER_ASSIGNORS or not all(has_cooperative(each.library, each.release) for each in prints):
+        return ()
+    libraries = {each.library for each in prints}
+    at_once = " and ".join(sorted(MIXES_NOT & libraries)) or None
+    if libraries == {JAVA} and all(each.release >= (3,) for each in prints):
+        return (advise("cooperative_java", protocol=protocol, why=why),)
+    if at_once and libraries <= MIXES_NOT:
+        return (advise("cooperative_at_once", protocol=protocol, library=at_once, why=why),)
+    return (advise("cooperative_in_two", protocol=protocol, at_once=at_once, why=why),)
 
 
 # --- Sessions and heartbeats ---

@@ -9,9 +9,11 @@ import re
 from collections.abc import Iterator, Sequence
 
 from rebalance_contract import STREAMS_ASSIGNOR, GroupType, Member, Rebalance, Severity
-from rebalance_contract.client_settings import JAVA, LIBRDKAFKA
+from rebalance_contract.client_settings import EAGER_ASSIGNORS
+from rebalance_streaming.detect.advice import cooperative_advice
 from rebalance_streaming.detect.group_view import DAY_MS, Condition, GroupView
 from rebalance_streaming.detect.judging_time import JudgingTime
+from rebalance_streaming.detect.rules.member_settings import is_movable
 from rebalance_streaming.detect.rules.standing import (
     client_of,
     is_consumer_group,
@@ -26,7 +28,6 @@ from rebalance_streaming.observed.confidence import PLAUSIBLE, STRONG
 from rebalance_streaming.observed.departures import slot_of
 from rebalance_streaming.observed.fingerprints import fingerprint
 
-_EAGER = frozenset({"range", "roundrobin", "sticky"})
 #: How far the largest share may exceed the fair one before somebody should look at it.
 _UNFAIR = 1.5
 _NUMBER = re.compile(r"[-_.]?\d+")
@@ -40,17 +41,14 @@ _STUCK_JOINS = 3
 def eager_assignor(look: GroupView, time: JudgingTime) -> Iterator[Verdict]:
     """Every rebalance stops all members, also those whose partitions stay where they are (KIP-429)."""
     picture = look.history.picture
-    if picture is None or picture.type != GroupType.CLASSIC or picture.protocol not in _EAGER:
+    if picture is None or picture.type != GroupType.CLASSIC or picture.protocol not in EAGER_ASSIGNORS:
         return
     recent = [each for each in look.recent(DAY_MS, time) if each.members_before and each.members_after]
     kept = sum(each.moves.kept for each in recent if each.moves is not None)
     churn = look.churn(time)
     if len(look.members) < look.thresholds.eager_members and churn < look.thresholds.churn_share:
         return
-    prints = [fingerprint(each, client_of(look, each)) for each in look.members]
-    libraries = {each.library for each in prints}
-    java = libraries == {JAVA} and all(each.release >= (3,) for each in prints)
-    librdkafka = libraries == {LIBRDKAFKA}
+    prints = [fingerprint(each, client_of(look, each), picture.protocol) for each in look.members]
     cost = f"{kept} partitions stopped without moving in {len(recent)} rebalances of the last day"
     yield say(
         "eager_assignor",
@@ -63,9 +61,8 @@ def eager_assignor(look: GroupView, time: JudgingTime) -> Iterator[Verdict]:
         kept=cost,
         cost=cost if kept else None,
         churn=churn,
-        java=java,
-        librdkafka=librdkafka,
-        other=not java and not librdkafka,
+        advice=cooperative_advice(picture.protocol, prints, "saves the partitions that do not move"),
+        movable=is_movable(look.history),
     )
 
 
@@ -83,7 +80,7 @@ def assignor_migration_error(look: GroupView, time: JudgingTime) -> Iterator[Ver
         changes[0][0],
         confidence=STRONG if returns > 1 else PLAUSIBLE,
         route=" -> ".join(names),
-        mixed=len({name in _EAGER for name in names}) > 1,
+        mixed=len({name in EAGER_ASSIGNORS for name in names}) > 1,
         often=returns > 1,
         last=names[-1],
         limits=look.thresholds,

@@ -7,8 +7,8 @@ from itertools import pairwise
 
 from rebalance_contract import GroupState, Member, Rebalance, RebalanceReason, Severity
 from rebalance_contract.clients import ASSIGNED_LATENCY, REVOKED_LATENCY
-from rebalance_streaming.detect.advice import stalled_barrier_advice
 from rebalance_streaming.detect.episode import Episode, long_barrier_ms
+from rebalance_streaming.detect.rules.member_settings import barrier_advice
 from rebalance_streaming.detect.verdict import Verdict, subject_of
 from rebalance_streaming.detect.wording import say
 from rebalance_streaming.observed.barriers import SAME_MS, preparing_since
@@ -33,7 +33,7 @@ def explain_barrier(episode: Episode) -> Verdict | None:
     callback = _in_callback(episode, barrier.stayed, began, released)
     if callback is not None:
         return callback
-    history, advice = episode.history, stalled_barrier_advice(None)
+    history, advice = episode.history, barrier_advice(episode.history, episode.rebalance)
     stayed = _not_polling(history, barrier.stayed, began, released)
     inside = [] if stayed else _inside_poll(history, barrier.stayed, began, released)
     late = _late_by_commits(episode, inside or stayed, began, released)
@@ -247,7 +247,7 @@ def waiting_now(
         subject_of(*([] if culprit is None else [culprit])),
         confidence=PLAUSIBLE if culprit is None else STRONG,
         severity=Severity.PAGE if waited > page_ms and lag_grows else None,
-        advice=stalled_barrier_advice(None),
+        advice=barrier_advice(history),
         waited=waited,
         left=max(0, bound - waited) if bound else None,
         who=culprit or "a member that has not rejoined",

@@ -26,6 +26,7 @@ from rebalance_contract import (
 from rebalance_streaming.detect.bugs import STREAMS
 from rebalance_streaming.detect.group_view import DAY_MS, Condition, GroupView
 from rebalance_streaming.detect.judging_time import JudgingTime
+from rebalance_streaming.detect.rules.member_settings import is_movable
 from rebalance_streaming.detect.rules.standing import (
     client_of,
     is_harmed,
@@ -206,6 +207,7 @@ def _slow_assignor(look: GroupView, longest_ms: int, rebalance: Rebalance, times
         partitions=sum(size_of(each.partitions) for each in rebalance.members_after),
         reported=leader is not None and client_of(look, leader) is not None,
         limits=look.thresholds,
+        movable=is_movable(look.history),
     )
 
 
@@ -217,6 +219,7 @@ def _failing_assignor(look: GroupView, failing: Sequence[Rebalance]) -> Verdict:
         rebalance_ids=tuple(each.rebalance_id for each in failing),
         rebalances=len(failing),
         aborted=sum(each.generations_aborted for each in failing),
+        movable=is_movable(look.history),
     )
 
 

@@ -1,18 +1,34 @@
 """Which settings the members of a group have: what rules ask before they advise one.
 
-Receives a group's history, or a lost member of it; asks what its clients and its type take. Holds no advice itself.
+Receives a group's history, or a lost member of it; asks what its clients and its type take, and hands on advice that
+differs by that.
 """
 
 from __future__ import annotations
 
 from collections.abc import Iterable
 
-from rebalance_contract import GroupType, Member
-from rebalance_streaming.detect.advice import MemberSession, session_of_member
+from rebalance_contract import Advice, GroupType, Member, Rebalance
+from rebalance_contract.client_settings import (
+    OWN_ASSIGNORS,
+    has_poll_records,
+    has_static_members,
+    is_connect,
+    speaks_kip848,
+)
+from rebalance_streaming.detect.advice import (
+    MemberSession,
+    cooperative_advice,
+    session_of_member,
+    stalled_barrier_advice,
+    worker_overrun_advice,
+)
 from rebalance_streaming.detect.episode import Episode
 from rebalance_streaming.observed.departures import Departure
-from rebalance_streaming.observed.fingerprints import fingerprint
+from rebalance_streaming.observed.fingerprints import Fingerprint, fingerprint
 from rebalance_streaming.observed.history import GroupHistory
+
+_MEANWHILE = "the others keep working meanwhile"
 
 
 def session_of_lost(episode: Episode, departure: Departure) -> MemberSession:
@@ -31,3 +47,60 @@ def sessions_of(history: GroupHistory, members: Iterable[Member], group_type: st
 def type_of(history: GroupHistory) -> str:
     """Return the type of a group; one that is not known is taken for classic."""
     return (history.picture and history.picture.type) or GroupType.CLASSIC
+
+
+def protocol_of(history: GroupHistory, rebalance: Rebalance | None = None) -> str | None:
+    """Return what the members of a group agreed on, in a rebalance or now; null: not known."""
+    if rebalance is not None and rebalance.protocol is not None:
+        return rebalance.protocol
+    return None if history.picture is None else history.picture.protocol
+
+
+def is_of_connect(history: GroupHistory, rebalance: Rebalance | None = None) -> bool:
+    """Whether members are workers of Kafka Connect, which have other settings than consumers."""
+    told = None if history.picture is None else history.picture.protocol_type
+    return is_connect(told, protocol_of(history, rebalance))
+
+
+def barrier_advice(
+    history: GroupHistory, rebalance: Rebalance | None = None, departure: Departure | None = None
+) -> tuple[Advice, ...]:
+    """Return what to change where a member held up the others.
+
+    `rebalance` is null for one that goes on, `departure` where it is not known which member it was.
+    """
+    if is_of_connect(history, rebalance):
+        return worker_overrun_advice(None if departure is None else departure.poll_ms)
+    there = rebalance.members_before if rebalance is not None else _members(history)
+    protocol = protocol_of(history, rebalance)
+    return *stalled_barrier_advice(departure), *cooperative_advice(protocol, _prints(history, there), _MEANWHILE)
+
+
+def is_movable(history: GroupHistory) -> bool:
+    """Whether a group may go over to KIP-848: classic members of libraries that speak it, which bring no assignor."""
+    protocol = protocol_of(history)
+    if type_of(history) != GroupType.CLASSIC or protocol in OWN_ASSIGNORS or is_of_connect(history):
+        return False
+    return all(speaks_kip848(each.library) for each in _prints(history, _members(history)))
+
+
+def may_be_named(history: GroupHistory, members: Iterable[Member], rebalance: Rebalance | None = None) -> bool:
+    """Whether all of these members have a group.instance.id to set."""
+    kind = type_of(history) if rebalance is None else rebalance.type
+    if is_of_connect(history, rebalance):
+        return False
+    return all(has_static_members(each.library, each.release, kind) for each in _prints(history, members))
+
+
+def have_poll_records(history: GroupHistory, members: Iterable[Member]) -> bool:
+    """Whether all of these members have a max.poll.records to set."""
+    return not is_of_connect(history) and all(has_poll_records(each.library) for each in _prints(history, members))
+
+
+def _members(history: GroupHistory) -> tuple[Member, ...]:
+    return () if history.picture is None else history.picture.members
+
+
+def _prints(history: GroupHistory, members: Iterable[Member]) -> list[Fingerprint]:
+    protocol = protocol_of(history)
+    return [fingerprint(each, history.clients.of(each), protocol) for each in members]

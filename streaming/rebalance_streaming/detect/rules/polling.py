@@ -18,12 +18,13 @@ from rebalance_streaming.detect.advice import (
     poll_limit,
     poll_overrun_advice,
     shorter_batches,
-    stalled_barrier_advice,
+    worker_overrun_advice,
 )
 from rebalance_streaming.detect.episode import Episode
 from rebalance_streaming.detect.group_view import Condition, GroupView
 from rebalance_streaming.detect.judging_time import JudgingTime
 from rebalance_streaming.detect.rules.circumstances import say_lost
+from rebalance_streaming.detect.rules.member_settings import barrier_advice, is_of_connect
 from rebalance_streaming.detect.rules.standing import client_of, is_consumer_group, positions_of
 from rebalance_streaming.detect.verdict import Verdict, subject_of
 from rebalance_streaming.detect.wording import advise, say
@@ -63,7 +64,7 @@ def barrier_holder(episode: Episode, _time: JudgingTime, departure: Departure) -
         confidence=confidence,
         evidence=evidence,
         missing=(),
-        advice=stalled_barrier_advice(departure),
+        advice=barrier_advice(episode.history, episode.rebalance, departure),
         waited=barrier.waited_ms if seen and barrier is not None else None,
         probed=episode.is_probed,
     )
@@ -115,12 +116,14 @@ def poll_overrun(episode: Episode, _time: JudgingTime, departure: Departure) -> 
     limit, classes = poll_limit(departure, client), departure.classes
     # Whoever overran its limit joins again with its next poll; one that stays away may as well have lost its session.
     open_still = SESSION_EXPIRED in classes and departure.back_as is None
+    worker = is_of_connect(episode.history, episode.rebalance)
     return say_lost(
         "poll_overrun",
         departure,
         departure.to_ms - (limit or 0),
         confidence=HINT if open_still else departure.confidence,
-        advice=poll_overrun_advice(departure, client),
+        advice=worker_overrun_advice(limit) if worker else poll_overrun_advice(departure, client),
+        worker=worker,
         limit=limit,
         away=None if departure.back_ms is None else departure.back_ms - departure.to_ms,
         as_session=SESSION_EXPIRED in classes,
@@ -257,7 +260,7 @@ def _at_risk(look: GroupView, member: Member, client: ClientHistory | None, limi
 
 def _shorter_batches(member: Member, client: ClientHistory | None, limit: int, batch_ms: float) -> tuple[Advice, ...]:
     if fingerprint(member, client).library == LIBRDKAFKA:
-        return longer_poll_interval(batch_ms, limit), advise("worker_pool")
+        return longer_poll_interval(batch_ms, limit, LIBRDKAFKA), advise("worker_pool")
     told = None if client is None else client.config.max_poll_records
     return *shorter_batches(limit, batch_ms, told), advise("worker_pool")
 
