@@ -385,7 +385,7 @@ def test_the_workaround_is_the_clients_own_heartbeat_interval():
 @pytest.mark.parametrize(("client_id", "call"), [("consumer-g-1", "wakeup()"), ("kafka-python-2.3.0", "close()")])
 def test_a_killed_instance_is_told_to_close(client_id: str, call: str):
     """Java's poll is woken first; everywhere the grace is the longest batch and ten seconds."""
-    found = graceful_stop_advice(gone(replace(B, client_id=client_id), SESSION_EXPIRED))
+    found = graceful_stop_advice(gone(replace(B, client_id=client_id), SESSION_EXPIRED), names=True)
     assert call in found[0].proposed
     assert ("wakeup" in found[0].proposed) == (client_id == "consumer-g-1")
     assert proposed(found)["terminationGracePeriodSeconds"] == "longest batch + 10 s"

@@ -388,6 +388,28 @@ def test_many_restarts_want_static_membership(story: tuple[list[Event], tuple[Ex
     assert not found or [each.proposed for each in found[0].advice][1] == "45000"
 
 
+@pytest.mark.parametrize(
+    ("client_id", "kind", "fires"),
+    [("rdkafka", "classic", True), ("kafkajs", "classic", False), ("a", "share", False), ("a", "streams", False)],
+)
+def test_only_who_can_be_static_is_told_to_be(client_id: str, kind: str, fires: bool):
+    """kafkajs has no names, and share and streams groups refuse them."""
+    events, gone = restarted(24, who=replace(A, client_id=client_id))
+    events[0] = picture(NOW, replace(A, client_id=client_id), B, type=kind)
+    causes = {each.rebalance_id: "rolling_deploy" for each in gone}
+    found = list(asked(static_membership_missing, look(history(*events), NOW + MINUTE, past=gone, causes=causes)))
+    assert bool(found) == fires
+
+
+def test_a_name_without_a_longer_session_where_that_is_long_enough():
+    """A session of two minutes outlasts a restart of 20 s as it is."""
+    events, gone = restarted(24, who=replace(A, session_timeout_ms=120_000))
+    events[0] = picture(NOW, *(replace(each, session_timeout_ms=120_000) for each in (A, B)))
+    causes = {each.rebalance_id: "rolling_deploy" for each in gone}
+    (found,) = asked(static_membership_missing, look(history(*events), NOW + MINUTE, past=gone, causes=causes))
+    assert [each.parameter for each in found.advice] == ["group.instance.id", "code"]
+
+
 def test_restarts_that_are_faults_do_not_count():
     """A member that is lost by its session each hour does not want to be static."""
     events, gone = restarted(24)

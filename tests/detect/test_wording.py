@@ -206,7 +206,7 @@ def test_a_verdict_has_the_words_of_its_text_and_what_is_given():
     """Its evidence comes before what is given, its advice after it; what is not given is as the text has it."""
     given = Evidence("log", "f", "1", "r")
     upgrade = Advice("upgrade", None, "2.0", "-")
-    facts = {"member": member("a", host="/h"), "times": 2, "lasted": 60_000, "life": 1_000}
+    facts = {"member": member("a", host="/h"), "times": 2, "lasted": 60_000, "life": 1_000, "names": True}
     found = say("crash_loop", 5, evidence=(given,), advice=(upgrade,), rebalance_ids=("r",), **facts)
     assert (found.rule, found.confidence, found.claims, found.severity) == (
         "crash_loop",

@@ -258,10 +258,10 @@ def blocked_heartbeat_advice(departure: Departure, of: MemberSession) -> tuple[A
 # --- Stops and names ---
 
 
-def graceful_stop_advice(departure: Departure) -> tuple[Advice, ...]:
-    """Return what to change where instances are killed without leaving their group."""
+def graceful_stop_advice(departure: Departure, *, names: bool) -> tuple[Advice, ...]:
+    """Return what to change where instances are killed without leaving their group; `names`: they can be static."""
     close = advise("close_on_sigterm", java=departure.client.library == JAVA)
-    return close, advise("grace_period"), advise("name_for_restarts")
+    return close, advise("grace_period"), *((advise("name_for_restarts"),) if names else ())
 
 
 # --- Groups ---

@@ -15,6 +15,7 @@ from rebalance_streaming.detect.episode import ExplainedDeparture
 from rebalance_streaming.detect.group_view import GroupView
 from rebalance_streaming.detect.judging_time import JudgingTime
 from rebalance_streaming.detect.memory import Duplicates, Memory
+from rebalance_streaming.detect.rules.member_settings import have_poll_records
 from rebalance_streaming.detect.verdict import Verdict, name_of
 from rebalance_streaming.detect.wording import say
 from rebalance_streaming.observed.clients import ClientHistory
@@ -249,4 +250,5 @@ def _duplicates_verdict(
         rebalances=len(counts),
         causes=", ".join(sorted({cause for each in counts if (cause := look.causes.get(each)) is not None})) or "-",
         positions=methods[0] == "application_offsets",
+        batches=have_poll_records(look.history, look.members),
     )

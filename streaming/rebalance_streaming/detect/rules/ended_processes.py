@@ -19,7 +19,7 @@ from rebalance_streaming.detect.rules.circumstances import (
     say_lost,
     whole_host_lost,
 )
-from rebalance_streaming.detect.rules.member_settings import session_of_lost
+from rebalance_streaming.detect.rules.member_settings import may_be_named, session_of_lost
 from rebalance_streaming.detect.verdict import Verdict, subject_of
 from rebalance_streaming.observed.confidence import HINT, PLAUSIBLE, STRONG
 from rebalance_streaming.observed.departures import (
@@ -78,12 +78,14 @@ def ungraceful(episode: Episode, _time: JudgingTime, departure: Departure) -> Ve
     alone = departure.told is not None and not departure.in_barrier and episode.rebalance.type == GroupType.CLASSIC
     successor = None if alone else _successor_before_loss(episode, departure)
     if successor is None:
-        return _closed_by_design(departure)
+        return _closed_by_design(episode, departure)
     return say_lost(
         "ungraceful_shutdown.ghost",
         departure,
         confidence=_ghost_confidence(episode, departure),
-        advice=graceful_stop_advice(departure),
+        advice=graceful_stop_advice(
+            departure, names=may_be_named(episode.history, [departure.member], episode.rebalance)
+        ),
         successor=successor,
         reported=departure.liveness is not None,
     )
@@ -97,14 +99,15 @@ def _ended_with_barrier(episode: Episode, departure: Departure) -> bool:
     return barrier.waited_ms <= departure.session_ms + departure.client.heartbeat_ms
 
 
-def _closed_by_design(departure: Departure) -> Verdict | None:
+def _closed_by_design(episode: Episode, departure: Departure) -> Verdict | None:
     """Kafka Streams closes without leaving (internal.leave.group.on.close): what is back was started again."""
     away_ms = None if departure.back_ms is None else departure.back_ms - departure.to_ms
     if STREAM_THREAD not in departure.member.client_id or departure.likely != SESSION_EXPIRED:
         return None
     if away_ms is None or away_ms <= THAW_MS or departure.liveness in _ALIVE:
         return None
-    return say_lost("ungraceful_shutdown.by_design", departure, away=away_ms)
+    names = may_be_named(episode.history, [departure.member], episode.rebalance)
+    return say_lost("ungraceful_shutdown.by_design", departure, away=away_ms, names=names)
 
 
 def _ghost_confidence(episode: Episode, departure: Departure) -> float:

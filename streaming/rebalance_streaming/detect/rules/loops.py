@@ -17,6 +17,7 @@ from rebalance_streaming.detect.catalogue import with_trait
 from rebalance_streaming.detect.episode import ExplainedDeparture
 from rebalance_streaming.detect.group_view import Condition, GroupView
 from rebalance_streaming.detect.judging_time import JudgingTime
+from rebalance_streaming.detect.rules.member_settings import have_poll_records
 from rebalance_streaming.detect.verdict import Verdict, name_of
 from rebalance_streaming.detect.wording import say
 from rebalance_streaming.observed import inputs
@@ -179,6 +180,7 @@ def _loop_verdict(
         probed=bool(lags),
         consumed=consumed or None,
         next=[_at(each) for each in stuck],
+        batches=have_poll_records(look.history, [each.member for each in involved]),
     )
 
 

@@ -15,7 +15,7 @@ from rebalance_streaming.detect.episode import ExplainedDeparture
 from rebalance_streaming.detect.group_view import DAY_MS, Condition, GroupView
 from rebalance_streaming.detect.judging_time import JudgingTime
 from rebalance_streaming.detect.rules import static_members
-from rebalance_streaming.detect.rules.member_settings import sessions_of
+from rebalance_streaming.detect.rules.member_settings import may_be_named, sessions_of
 from rebalance_streaming.detect.rules.standing import came_back_ms, recent_past
 from rebalance_streaming.detect.verdict import Verdict
 from rebalance_streaming.detect.wording import say
@@ -38,6 +38,8 @@ _MOSTLY = 0.8
 def static_membership_missing(look: GroupView, time: JudgingTime) -> Iterator[Verdict]:
     """Deploys cost many rebalances that static membership would spare: every instance comes back at once (KIP-345)."""
     if not look.members or any(each.group_instance_id for each in look.members):
+        return
+    if not may_be_named(look.history, look.members):
         return
     restarts = [each for each in look.recent(_WEEK_MS, time) if _is_restart(look, each)]
     if len(restarts) <= look.thresholds.static_restarts_per_week:

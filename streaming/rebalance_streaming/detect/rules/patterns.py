@@ -18,6 +18,7 @@ from rebalance_streaming.detect.episode import ExplainedDeparture
 from rebalance_streaming.detect.group_view import Condition, GroupView
 from rebalance_streaming.detect.judging_time import JudgingTime
 from rebalance_streaming.detect.rules import loops
+from rebalance_streaming.detect.rules.member_settings import may_be_named
 from rebalance_streaming.detect.rules.standing import widths
 from rebalance_streaming.detect.verdict import MOST_MEMBERS, Verdict, subject_of
 from rebalance_streaming.detect.wording import say
@@ -84,6 +85,7 @@ def crash_loop(look: GroupView, time: JudgingTime) -> Iterator[Verdict]:
             times=max(len(series), look.thresholds.crash_loop_cycles),
             lasted=series[-1].past.left_ms - first_ms,
             life=median(lengths),
+            names=may_be_named(look.history, [member]),
         )
 
 
@@ -268,6 +270,7 @@ def _deploy(look: GroupView, left: list[ExplainedDeparture]) -> Verdict | None:
         return None
     ids = tuple(each.rebalance_id for each in rebalances if each.rebalance_id not in ends)
     subject = subject_of(*(each.member for each in left[:MOST_MEMBERS]))
+    names = may_be_named(look.history, [each.member for each in left])
     # What most of them suffer from is worth more than that all of them do.
     if killed * 2 > len(left):
         if not _is_stopped_in_turn(left, size):
@@ -282,6 +285,7 @@ def _deploy(look: GroupView, left: list[ExplainedDeparture]) -> Verdict | None:
             killed=killed,
             size=size,
             lasted=last_ms - first_ms,
+            names=names,
         )
     return say(
         "rolling_deploy.deploy",
@@ -293,7 +297,7 @@ def _deploy(look: GroupView, left: list[ExplainedDeparture]) -> Verdict | None:
         came=len(came),
         killed=killed,
         size=size,
-        many=size > _MANY,
+        names=names and size > _MANY,
         lasted=last_ms - first_ms,
         rebalances=len(ids),
     )

@@ -17,6 +17,7 @@ from rebalance_streaming.detect.advice import members_for
 from rebalance_streaming.detect.group_view import Condition, GroupView
 from rebalance_streaming.detect.judging_time import JudgingTime
 from rebalance_streaming.detect.memory import Memory
+from rebalance_streaming.detect.rules.member_settings import have_poll_records
 from rebalance_streaming.detect.rules.standing import client_of, positions_of
 from rebalance_streaming.detect.rules.unread import commit_only_group, empty_group_with_lag, orphan_partition
 from rebalance_streaming.detect.verdict import Verdict, subject_of
@@ -370,6 +371,7 @@ def _failing_verdict(look: GroupView, member: Member, rebalance: Rebalance, *, t
         lasted=look.now_ms - done_ms,
         told={True: "go on, and none is stored", False: "stopped", None: "not reported"}[tried],
         known=tried is not None,
+        batches=have_poll_records(look.history, [member]),
     )
 
 
