@@ -89,13 +89,21 @@ def test_an_untold_batch_size_is_not_invented():
     assert found.proposed == "20% of what it is: at most 100, if that is the default of 500"
 
 
-@pytest.mark.parametrize(("record_s", "expected"), [(400.0, 800_000), (200.2, 401_000), (10.0, 60_000)])
-def test_a_longer_interval_holds_two_records(record_s: float, expected: int):
+@pytest.mark.parametrize(
+    ("record_s", "limit_s", "expected"), [(400.0, 300, 800_000), (200.2, 300, 401_000), (10.0, 15, 60_000)]
+)
+def test_a_longer_interval_holds_two_records(record_s: float, limit_s: int, expected: int):
     """1000 x ceil(2 r), not below a minute, and it says that this is the longest wait for others as well."""
-    found = longer_poll_interval(record_s * SECOND, 300_000)
+    (found,) = longer_poll_interval(record_s * SECOND, limit_s * SECOND)
     assert found.proposed.startswith(f"{expected}, ")
     assert "hold up the group" in found.proposed
-    assert found.current == "300000"
+    assert found.current == str(limit_s * SECOND)
+
+
+def test_what_is_long_enough_stays():
+    """Records of half the interval fit twice; a batch that takes half of it has one record fewer then."""
+    assert longer_poll_interval(150 * SECOND, 300_000) == ()
+    assert fewer_records(300 * SECOND, 150 * SECOND, 500).proposed == "at most 499"
 
 
 @pytest.mark.parametrize(

@@ -195,6 +195,18 @@ def test_a_measured_poll_gap_gives_the_timeout_a_number():
     assert found.advice[0].proposed == "181000"
 
 
+def test_an_excessive_timeout_does_not_grow():
+    """Where batches take more than half of it, they come first; librdkafka takes none below its session."""
+    one = replace(A, rebalance_timeout_ms=3_600_000)
+    events = [report(NOW - SECOND, one, {POLL_GAP_MAX: 1_900_000.0})]
+    (found,) = asked(rebalance_timeout_excessive, look(history(picture(T0, one, B), *events), NOW))
+    assert found.advice[0].proposed == "twice the longest batch, once batches are shorter: one took 1900 s"
+    one = replace(A, client_id="rdkafka", session_timeout_ms=600_000, rebalance_timeout_ms=3_600_000)
+    events = [report(NOW - SECOND, one, {POLL_GAP_MAX: 90_500.0})]
+    (found,) = asked(rebalance_timeout_excessive, look(history(picture(T0, one, B), *events), NOW))
+    assert found.advice[0].proposed == "600000"
+
+
 # --- Time between polls ---
 
 

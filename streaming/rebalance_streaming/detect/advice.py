@@ -54,13 +54,18 @@ def fewer_records(limit_ms: int, batch_ms: float, records: int | None) -> Advice
     share = 0.5 * limit_ms / max(1.0, batch_ms)
     most = max(1, math.floor((records or _DEFAULT_POLL_RECORDS) * share))
     if records:
-        return advise("fewer_records", records=records, most=most)
+        # A batch of exactly half of the limit: one fewer is on the safe side.
+        return advise("fewer_records", records=records, most=max(1, min(most, records - 1)))
     return advise("fewer_records_untold", share=share, most=most, default=_DEFAULT_POLL_RECORDS)
 
 
-def longer_poll_interval(record_ms: float, limit_ms: int, library: str | None = None) -> Advice:
-    """Return the max.poll.interval for records that take longer than half of it each, as far as a library takes it."""
-    return advise("longer_poll_interval", limit=limit_ms, proposed=poll_interval_for(record_ms, library))
+def longer_poll_interval(record_ms: float, limit_ms: int, library: str | None = None) -> tuple[Advice, ...]:
+    """Return the max.poll.interval for records that take longer than half of it each, as far as a library takes it.
+
+    Nothing where it is that long.
+    """
+    proposed = poll_interval_for(record_ms, library)
+    return (advise("longer_poll_interval", limit=limit_ms, proposed=proposed),) if proposed > limit_ms else ()
 
 
 def poll_interval_for(gap_ms: float, library: str | None = None) -> int:
@@ -77,7 +82,7 @@ def shorter_batches(limit_ms: int, batch_ms: float, records: int | None) -> tupl
     if not records or batch_ms / records <= 0.5 * limit_ms:
         return (fewer_records(limit_ms, batch_ms, records),)
     longer = longer_poll_interval(batch_ms / records, limit_ms)
-    return (longer,) if records == 1 else (fewer_records(limit_ms, batch_ms, records), longer)
+    return longer if records == 1 else (fewer_records(limit_ms, batch_ms, records), *longer)
 
 
 def poll_overrun_advice(departure: Departure, client: ClientHistory | None) -> tuple[Advice, ...]:
@@ -86,7 +91,7 @@ def poll_overrun_advice(departure: Departure, client: ClientHistory | None) -> t
     batch_ms = _batch_ms(departure, limit or 0)
     if not has_poll_records(library):
         poll = advise("poll_per_message")
-        return (poll,) if limit is None else (poll, longer_poll_interval(batch_ms, limit, library))
+        return (poll,) if limit is None else (poll, *longer_poll_interval(batch_ms, limit, library))
     # Without the limit there is no number to give.
     told = None if client is None else client.config.max_poll_records
     return *(() if limit is None else shorter_batches(limit, batch_ms, told)), advise("worker_pool")

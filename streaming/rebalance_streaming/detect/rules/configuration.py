@@ -36,7 +36,7 @@ from rebalance_streaming.detect.episode import ExplainedDeparture
 from rebalance_streaming.detect.group_view import DAY_MS, Condition, GroupView
 from rebalance_streaming.detect.judging_time import JudgingTime
 from rebalance_streaming.detect.rules import assignors, polling
-from rebalance_streaming.detect.rules.member_settings import type_of
+from rebalance_streaming.detect.rules.member_settings import sessions_of, type_of
 from rebalance_streaming.detect.rules.standing import (
     came_back_ms,
     client_of,
@@ -50,6 +50,7 @@ from rebalance_streaming.observed import inputs
 from rebalance_streaming.observed.clients import ClientHistory
 from rebalance_streaming.observed.confidence import CERTAIN, HINT, PLAUSIBLE, STRONG
 from rebalance_streaming.observed.departures import SESSION_EXPIRED, slot_of
+from rebalance_streaming.observed.evidence import seconds
 from rebalance_streaming.observed.fingerprints import fingerprint
 from rebalance_streaming.observed.liveness import GONE, RESTARTED
 
@@ -210,8 +211,23 @@ def rebalance_timeout_excessive(look: GroupView, _time: JudgingTime) -> Iterator
         count=len(wrong),
         limit=limit,
         setting="rebalance.timeout.ms" if connect else "max.poll.interval.ms",
-        proposed="twice the longest batch, at least 60000" if gap is None else poll_interval_for(gap),
+        proposed=_shorter_wait(look, worst, longest, gap),
     )
+
+
+def _shorter_wait(look: GroupView, member: Member, now_ms: int, gap_ms: float | None) -> int | str:
+    """Return the rebalance timeout that is enough for a member, or how to come to one below what it has now.
+
+    librdkafka takes none below its session.
+    """
+    if gap_ms is None:
+        return "twice the longest batch, at least 60000"
+    (session,) = sessions_of(look.history, [member])
+    bound = session.bound is not None and session.bound.setting == "max.poll.interval.ms"
+    proposed = max(poll_interval_for(gap_ms), session.now_ms if bound else 0)
+    if proposed < now_ms:
+        return proposed
+    return f"twice the longest batch, once batches are shorter: one took {seconds(gap_ms)}"
 
 
 # --- Members that come one by one, or are not let in ---

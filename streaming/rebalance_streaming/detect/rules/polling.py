@@ -260,7 +260,7 @@ def _at_risk(look: GroupView, member: Member, client: ClientHistory | None, limi
 
 def _shorter_batches(member: Member, client: ClientHistory | None, limit: int, batch_ms: float) -> tuple[Advice, ...]:
     if fingerprint(member, client).library == LIBRDKAFKA:
-        return longer_poll_interval(batch_ms, limit, LIBRDKAFKA), advise("worker_pool")
+        return *longer_poll_interval(batch_ms, limit, LIBRDKAFKA), advise("worker_pool")
     told = None if client is None else client.config.max_poll_records
     return *shorter_batches(limit, batch_ms, told), advise("worker_pool")
 
