@@ -382,6 +382,22 @@ def test_a_client_that_is_kept_out_reports_it(events: list[Event], variant: str 
         assert found[0].subject.members[0].client_id == "x"
 
 
+@pytest.mark.parametrize(
+    ("described", "expected"),
+    [
+        ({}, True),
+        ({"type": "consumer", "protocol": None}, False),
+        ({"protocol": "stream"}, False),
+        ({"protocol": "sessioned", "protocol_type": "connect"}, False),
+    ],
+)
+def test_who_is_kept_out_is_told_of_an_assignor_where_it_is_a_setting(described: dict[str, Any], expected: bool):
+    """In groups of KIP-848 the broker assigns, and Streams and Connect bring their own."""
+    known = history(picture(T0, A, B, **described), *refused({ASSIGNED: 0.0}, join_state="wait-join"))
+    (found,) = asked(join_rejected, look(known, NOW))
+    assert ("partition.assignment.strategy" in {each.parameter for each in found.advice}) == expected
+
+
 def test_failed_rebalances_that_go_on_are_attempts():
     """Java counts them without ever joining."""
     failing = [

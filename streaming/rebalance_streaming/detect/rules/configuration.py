@@ -36,7 +36,7 @@ from rebalance_streaming.detect.episode import ExplainedDeparture
 from rebalance_streaming.detect.group_view import DAY_MS, Condition, GroupView
 from rebalance_streaming.detect.judging_time import JudgingTime
 from rebalance_streaming.detect.rules import assignors, polling
-from rebalance_streaming.detect.rules.member_settings import sessions_of, type_of
+from rebalance_streaming.detect.rules.member_settings import has_assignor, sessions_of, type_of
 from rebalance_streaming.detect.rules.standing import (
     came_back_ms,
     client_of,
@@ -333,6 +333,7 @@ def _rejected(look: GroupView, client: ClientHistory) -> Verdict:
         members=len(look.members),
         refused=refused,
         usual=USUAL_SESSION_MS,
+        by_assignor=refused is None and has_assignor(look.history),
     )
 
 

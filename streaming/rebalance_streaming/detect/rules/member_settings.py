@@ -76,12 +76,15 @@ def barrier_advice(
     return *stalled_barrier_advice(departure), *cooperative_advice(protocol, _prints(history, there), _MEANWHILE)
 
 
+def has_assignor(history: GroupHistory) -> bool:
+    """Whether the assignor of a group is a setting of its members: neither the broker's, nor Connect's or Streams'."""
+    own = protocol_of(history) in OWN_ASSIGNORS or is_of_connect(history)
+    return type_of(history) == GroupType.CLASSIC and not own
+
+
 def is_movable(history: GroupHistory) -> bool:
     """Whether a group may go over to KIP-848: classic members of libraries that speak it, which bring no assignor."""
-    protocol = protocol_of(history)
-    if type_of(history) != GroupType.CLASSIC or protocol in OWN_ASSIGNORS or is_of_connect(history):
-        return False
-    return all(speaks_kip848(each.library) for each in _prints(history, _members(history)))
+    return has_assignor(history) and all(speaks_kip848(each.library) for each in _prints(history, _members(history)))
 
 
 def may_be_named(history: GroupHistory, members: Iterable[Member], rebalance: Rebalance | None = None) -> bool:

@@ -8,6 +8,7 @@ from __future__ import annotations
 from rebalance_streaming.detect.episode import Episode
 from rebalance_streaming.detect.judging_time import JudgingTime
 from rebalance_streaming.detect.rules.circumstances import say_lost
+from rebalance_streaming.detect.rules.member_settings import is_movable
 from rebalance_streaming.detect.verdict import Verdict
 from rebalance_streaming.observed.coordinator_log import BEHIND, UNSUBSCRIBED
 from rebalance_streaming.observed.departures import CLEAN, REMOVED_BY_ADMIN, UNSYNCED, Departure
@@ -38,6 +39,7 @@ def unsynced(episode: Episode, _time: JudgingTime, departure: Departure) -> Verd
         departure.to_ms - limit,
         missing=(),
         limit=limit or None,
+        movable=is_movable(episode.history),
     )
 
 
