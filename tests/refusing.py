@@ -30,20 +30,21 @@ def client(client_id: str, protocol: str, refuses: str = "", protocol_type: str 
 
 ASSIGNOR, RECORDS, POLL = "partition.assignment.strategy", "max.poll.records", "max.poll.interval.ms"
 NAMES, PROTOCOL, SESSION = "group.instance.id", "group.protocol", "session.timeout.ms"
+KEEPALIVE = "socket.keepalive.enable"
 CLIENTS = (
-    client("consumer-g-1", "range"),
-    client("consumer-g-2", "cooperative-sticky", ASSIGNOR),
-    client("a-StreamThread-1-consumer", "stream", f"{ASSIGNOR} {PROTOCOL}"),
-    client("connect-1", "sessioned", f"{ASSIGNOR} {PROTOCOL} {NAMES} {RECORDS} {POLL}", "connect"),
-    client("connect-2", "default", f"{ASSIGNOR} {PROTOCOL} {NAMES} {RECORDS} {POLL}", "connect"),
+    client("consumer-g-1", "range", KEEPALIVE),
+    client("consumer-g-2", "cooperative-sticky", f"{ASSIGNOR} {KEEPALIVE}"),
+    client("a-StreamThread-1-consumer", "stream", f"{ASSIGNOR} {PROTOCOL} {KEEPALIVE}"),
+    client("connect-1", "sessioned", f"{ASSIGNOR} {PROTOCOL} {NAMES} {RECORDS} {POLL} {KEEPALIVE}", "connect"),
+    client("connect-2", "default", f"{ASSIGNOR} {PROTOCOL} {NAMES} {RECORDS} {POLL} {KEEPALIVE}", "connect"),
     client("rdkafka", "range", RECORDS),
-    client("kafka-python-1.3.5", "range", f"{ASSIGNOR} {PROTOCOL} {NAMES}"),
-    client("kafka-python-2.2.3", "range", f"{ASSIGNOR} {PROTOCOL} {NAMES}"),
-    client("kafka-python-3.0.2", "range", PROTOCOL),
-    client("aiokafka-0.12.0", "roundrobin", f"{ASSIGNOR} {PROTOCOL}"),
-    client("kgo", "roundrobin", RECORDS),
-    client("sarama", "range", f"{ASSIGNOR} {PROTOCOL} {RECORDS}"),
-    client("kafkajs", "RoundRobinAssigner", f"{ASSIGNOR} {PROTOCOL} {NAMES} {RECORDS}"),
+    client("kafka-python-1.3.5", "range", f"{ASSIGNOR} {PROTOCOL} {NAMES} {KEEPALIVE}"),
+    client("kafka-python-2.2.3", "range", f"{ASSIGNOR} {PROTOCOL} {NAMES} {KEEPALIVE}"),
+    client("kafka-python-3.0.2", "range", f"{PROTOCOL} {KEEPALIVE}"),
+    client("aiokafka-0.12.0", "roundrobin", f"{ASSIGNOR} {PROTOCOL} {KEEPALIVE}"),
+    client("kgo", "roundrobin", f"{RECORDS} {KEEPALIVE}"),
+    client("sarama", "range", f"{ASSIGNOR} {PROTOCOL} {RECORDS} {KEEPALIVE}"),
+    client("kafkajs", "RoundRobinAssigner", f"{ASSIGNOR} {PROTOCOL} {NAMES} {RECORDS} {KEEPALIVE}"),
 )
 SPEAK_KIP848 = ("consumer-g-1", "rdkafka", "kgo")
 #: What a group of a newer type refuses beside: there the group, or the broker, has these settings.

@@ -122,6 +122,14 @@ _NO_POLL_RECORDS = frozenset({LIBRDKAFKA, SARAMA, FRANZ_GO, KAFKAJS})
 _SPEAKS_KIP848 = frozenset({JAVA, LIBRDKAFKA, FRANZ_GO})
 
 
+def has_keepalive(library: str | None) -> bool:
+    """Whether a library has socket.keepalive.enable; one that is not known may have it.
+
+    Java (Selector.java) and kafkajs (socketFactory.js) always send keep-alives, the others name it otherwise.
+    """
+    return library in (None, LIBRDKAFKA)
+
+
 def has_cooperative(library: str | None, version: Version) -> bool:
     """Whether a library has the cooperative assignor; one that is not known may have it."""
     return library is None or _is_since(version, _COOPERATIVE_SINCE.get(library), untold=library in _COOPERATIVE_LONG)

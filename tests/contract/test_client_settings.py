@@ -15,6 +15,7 @@ from rebalance_contract.client_settings import (
     SARAMA,
     Version,
     has_cooperative,
+    has_keepalive,
     has_poll_records,
     has_static_members,
     is_connect,
@@ -86,6 +87,7 @@ def test_what_else_a_library_has():
     """Batches are bounded by max.poll.records in few, and few speak KIP-848."""
     known = (JAVA, LIBRDKAFKA, KAFKA_PYTHON, AIOKAFKA, SARAMA, FRANZ_GO, KAFKAJS)
     assert [each for each in known if has_poll_records(each)] == [JAVA, KAFKA_PYTHON, AIOKAFKA]
+    assert [each for each in known if has_keepalive(each)] == [LIBRDKAFKA]
     assert [each for each in known if speaks_kip848(each)] == [JAVA, LIBRDKAFKA, FRANZ_GO]
     assert longest_poll_interval_ms(LIBRDKAFKA) == 86_400_000 < longest_poll_interval_ms(JAVA)
 

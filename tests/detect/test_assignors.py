@@ -180,6 +180,30 @@ def test_unequal_shares_of_equal_members(events: list[Event], severity: str | No
     assert all(each.subject.members[0].member_id == "m0-1" for each in found)
 
 
+@pytest.mark.parametrize(
+    ("client_id", "described", "expected"),
+    [
+        ("rdkafka", {"protocol": "range"}, ["cooperative-sticky", "roundrobin"]),
+        ("rdkafka", {"protocol": "roundrobin"}, ["cooperative-sticky"]),
+        ("rdkafka", {"protocol": "cooperative-sticky"}, []),
+        ("aiokafka-0.12.0", {"protocol": "range"}, ["roundrobin"]),
+        ("kafkajs", {"protocol": "RoundRobinAssigner"}, []),
+        ("m", {"type": "consumer", "protocol": "range"}, ["uniform"]),
+        ("m", {"type": "consumer", "protocol": "uniform"}, []),
+    ],
+)
+def test_fairer_assignors_are_those_that_the_group_has_not_and_could_have(
+    client_id: str, described: dict[str, str], expected: list[str]
+):
+    """Nobody is told to take the assignor that deals unevenly, nor one that its client lacks."""
+    events = shared_out(6, 3, 3, **described)
+    events[0] = picture(
+        NOW - 11 * MINUTE, *(replace(each, client_id=client_id) for each in events[0].members), **described
+    )
+    (found,) = asked(assignment_imbalance, look(history(*events), NOW))
+    assert [each.proposed.partition(",")[0].partition(";")[0] for each in found.advice] == expected
+
+
 # --- Strangers ---
 
 

@@ -11,6 +11,7 @@ from detect.looks import asked
 from detect.standing_histories import departed
 from histories import MINUTE, SECOND, T0, Event, history, member, rebalance, report
 from rebalance_contract import GroupType, Member
+from rebalance_contract.client_settings import JAVA
 from rebalance_streaming.detect.episode import Episode, EpisodeContext, OtherGroups, look_at
 from rebalance_streaming.detect.judging_time import JudgingTime
 from rebalance_streaming.detect.rules.heartbeats import (
@@ -383,6 +384,10 @@ def test_reports_that_came_too_late_are_a_cut():
     assert found is not None
     assert found.subject.hosts == ("/host-b",)
     assert {each.parameter for each in found.advice} == {"session.timeout.ms", "socket.keepalive.enable"}
+    java = replace(of, client=replace(of.client, library=JAVA))
+    found = asked(unreachable, episode(java), java)
+    assert found is not None
+    assert {each.parameter for each in found.advice} == {"session.timeout.ms"}
 
 
 @pytest.mark.parametrize(

@@ -147,6 +147,8 @@ def assignment_imbalance(look: GroupView, time: JudgingTime) -> Iterator[Verdict
     since = standing_since(look, _is_uneven)
     if since is None or not time.lasted(since, look.thresholds.imbalance_ms):
         return
+    classic = picture.type == GroupType.CLASSIC
+    prints = [fingerprint(each, client_of(look, each), picture.protocol) for each in look.members]
     shares = [size_of(each.partitions) for each in look.members]
     fair = sum(shares) / len(shares)
     member = max(look.members, key=lambda each: (size_of(each.partitions), each.member_id))
@@ -162,7 +164,10 @@ def assignment_imbalance(look: GroupView, time: JudgingTime) -> Iterator[Verdict
         topics=len(member.topics),
         assignor=picture.protocol or picture.type,
         protocol=picture.protocol,
-        classic=picture.type == GroupType.CLASSIC,
+        # Java, librdkafka, kafka-python, aiokafka, Sarama and franz-go have it, and eager ones by that name.
+        to_roundrobin=classic and picture.protocol in EAGER_ASSIGNORS - {"roundrobin"},
+        to_uniform=not classic and picture.protocol != "uniform",
+        advice=cooperative_advice(picture.protocol, prints, "shares differ by at most 1") if classic else (),
     )
 
 

@@ -8,7 +8,7 @@ from __future__ import annotations
 from dataclasses import replace
 
 from rebalance_contract import EvidenceSource, GroupType, Member
-from rebalance_contract.client_settings import AIOKAFKA, KAFKA_PYTHON, KAFKAJS
+from rebalance_contract.client_settings import AIOKAFKA, KAFKA_PYTHON, KAFKAJS, has_keepalive
 from rebalance_contract.clients import JOIN_RATE
 from rebalance_streaming.detect.advice import (
     blocked_heartbeat_advice,
@@ -250,6 +250,7 @@ def unreachable(episode: Episode, _time: JudgingTime, departure: Departure) -> V
         subject=subject_of(*_cut_off_with(episode, departure), hosts=(departure.member.host,)),
         confidence=STRONG if departure.liveness == UNREACHABLE else HINT,
         advice=longer,
+        keepalive=has_keepalive(departure.client.library),
     )
 
 
