@@ -23,14 +23,7 @@ from rebalance_streaming.observed.progress import Position
 
 def client_of(look: GroupView, member: Member) -> ClientHistory | None:
     """Return what a member's client reported; null when nothing did."""
-    clients = look.history.clients
-    # Nearly always somebody has just reported under this id: rules ask for every member at every look.
-    for each in clients:
-        if each.member_id == member.member_id:
-            return each
-    if not clients.known:
-        return None
-    return clients.of(member)
+    return look.history.clients.of(member)
 
 
 def leader_of(rebalance: Rebalance) -> Member | None:
