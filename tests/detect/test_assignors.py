@@ -152,6 +152,33 @@ def test_idleness_counts_over_several_rebalances():
     assert not list(asked(idle_members, look(known, NOW)))
 
 
+def test_each_member_counts_since_it_became_idle_itself():
+    """One that a rebalance left idle later than another is not told of yet; how long is by the latest that are."""
+    busy = [member("m0-1", [0]), member("m1-1", [1])]
+    first, second, third = member("i-1"), member("j-1"), member("k-1")
+    after = {90: [*busy, first], 40: [*busy, first, second], 10: [*busy, first, second, third]}
+    changes = [rebalance(NOW - at * MINUTE, busy, who, took_ms=SECOND) for at, who in after.items()]
+    known = history(picture(NOW - 10 * MINUTE, *busy, first, second, third), *changes)
+    (found,) = asked(idle_members, look(known, NOW))
+    assert [each.member_id for each in found.subject.members] == ["i-1", "j-1"]
+    assert found.started_at_ms == NOW - 90 * MINUTE + SECOND
+
+
+def test_members_of_other_topics_are_counted_apart():
+    """A member too many of one topic says nothing of those of another, which have a partition each."""
+    busy, idle = member("m0-1", [0]), member("m1-1")
+    other = [member(f"o{i}-1", topics=("bills",)) for i in range(2)]
+    at_ms, who = NOW - 40 * MINUTE, [busy, idle, *other]
+    known = history(
+        picture(at_ms, *who),
+        rebalance(at_ms - SECOND, who, who, took_ms=SECOND),
+        probe(NOW - SECOND, ends={0: 5}),
+        probe(NOW - SECOND, ends=dict.fromkeys(range(2), 5), topic="bills"),
+    )
+    (found,) = asked(idle_members, look(known, NOW))
+    assert [each.member_id for each in found.subject.members] == ["m1-1"]
+
+
 def shared_out(*shares: int, minutes: int = 11, **changes: Any) -> list[Event]:
     start, who = 0, []
     for i, share in enumerate(shares):

@@ -97,7 +97,8 @@ def idle_members(look: GroupView, time: JudgingTime) -> Iterator[Verdict]:
     idle = [
         each for each in look.members if each.topics and each.partitions is not None and not size_of(each.partitions)
     ]
-    waiting = [(each, _idle_since(look, each)) for each in idle if _is_surplus(look, each)]
+    too_many = {topics: _is_surplus(look, topics) for topics in {each.topics for each in idle}}
+    waiting = _idle_since(look, [each for each in idle if too_many[each.topics]])
     idle_since = [(each, at) for each, at in waiting if at is not None and time.lasted(at, look.thresholds.idle_ms)]
     if not idle_since:
         return
@@ -111,30 +112,39 @@ def idle_members(look: GroupView, time: JudgingTime) -> Iterator[Verdict]:
         all=len(look.members),
         busy=len(look.members) - len(members),
         lasted=look.now_ms - max(times),
-        partitions=_partitions_of(look, members[0]),
+        partitions=_partitions_of(look, members[0].topics),
         topics=", ".join(members[0].topics),
     )
 
 
-def _partitions_of(look: GroupView, member: Member) -> int:
-    """Return how many partitions the topics of a member have: as probed, at least as assigned."""
+def _partitions_of(look: GroupView, topics: tuple[str, ...]) -> int:
+    """Return how many partitions these topics have: as probed, at least as assigned."""
     total = 0
-    for topic in member.topics:
+    for topic in topics:
         assigned = {p for each in look.members for p in (each.partitions or {}).get(topic, [])}
         total += max(len(assigned), look.history.topic_counts.get(topic, 0))
     return total
 
 
-def _is_surplus(look: GroupView, member: Member) -> bool:
-    rivals = [each for each in look.members if set(each.topics) & set(member.topics)]
-    return len(rivals) > _partitions_of(look, member) > 0
+def _is_surplus(look: GroupView, topics: tuple[str, ...]) -> bool:
+    """Whether more members than there are partitions want some of these topics."""
+    rivals = sum(not set(topics).isdisjoint(each.topics) for each in look.members)
+    return rivals > _partitions_of(look, topics) > 0
 
 
-def _idle_since(look: GroupView, member: Member) -> int | None:
-    def is_idle(members: tuple[Member, ...]) -> bool:
-        return any(each.member_id == member.member_id and not size_of(each.partitions) for each in members)
+def _idle_since(look: GroupView, members: Sequence[Member]) -> list[tuple[Member, int | None]]:
+    """Return since when (epoch ms) each of these members, which are idle now, was so after every rebalance.
 
-    return standing_since(look, is_idle)
+    Null as long as nothing tells since when members are what they are.
+    """
+    since = dict.fromkeys((each.member_id for each in members), look.stable_since_ms())
+    still = set(since)
+    for rebalance in reversed(look.history.in_order()):
+        still &= {each.member_id for each in rebalance.members_after if not size_of(each.partitions)}
+        if not still:
+            break
+        since.update(dict.fromkeys(still, rebalance.last_known_ms))
+    return [(each, since[each.member_id]) for each in members]
 
 
 def assignment_imbalance(look: GroupView, time: JudgingTime) -> Iterator[Verdict]:
