@@ -123,6 +123,16 @@ def test_two_processes_of_one_name_fence_each_other(
         assert {m.group_instance_id for m in each.subject.members} == {"ia"}
 
 
+def test_instances_are_judged_apart():
+    """The processes of one name say nothing of another, which each rule asks for as well."""
+    restarted = tuple(replace(each, group_instance_id="ib") for each in swapped("h1", "h2"))
+    alone = report(NOW, SB, instance_id="ib", member_id=None, pid=9)
+    known = history(picture(T0, SA, SB, replacements=(*swapped("h1", "h1"), *restarted)), *processes(1, 2), alone)
+    (conflict,) = asked(static_id_conflict, look(known, NOW))
+    (restart,) = asked(static_member_restart, look(known, NOW))
+    assert [m.group_instance_id for m in (*conflict.subject.members, *restart.subject.members)] == ["ia", "ia", "ib"]
+
+
 @pytest.mark.parametrize(("programs", "confidence"), [(4, STRONG), (2, PLAUSIBLE), (0, HINT)])
 def test_how_sure_restarts_on_one_host_are(programs: int, confidence: float):
     """Reports of all processes, of some, or of none."""

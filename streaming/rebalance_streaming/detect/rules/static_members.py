@@ -7,7 +7,7 @@ so there only the processes' own reports, or their coordinator's lines, show tha
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Sequence
+from collections.abc import Collection, Iterator, Sequence
 from dataclasses import replace
 from itertools import pairwise
 
@@ -252,9 +252,12 @@ def _stalled(
 
 def static_id_conflict(look: GroupView, time: JudgingTime) -> Iterator[Verdict]:
     """Two live processes share a group.instance.id and fence each other (twmb/franz-go#931, kafka4beam/brod#674)."""
-    for instance in sorted({each.group_instance_id for each in look.members if each.group_instance_id is not None}):
-        swaps, rivals = _replacements(look, time, instance), _rivals(look, time, instance)
-        processes, refused = _processes(look, time, instance), _refusals(look, time, instance)
+    instances = {each.group_instance_id for each in look.members if each.group_instance_id is not None}
+    reporting = _processes_by_instance(look, time, instances)
+    for instance in sorted(instances):
+        processes = reporting.get(instance, [])
+        swaps, rivals = _replacements(look, time, instance), _rivals(time, processes)
+        refused = _refusals(look, time, instance)
         if refused or _is_conflict(swaps, rivals, processes):
             yield _conflict(look, instance, swaps, rivals, processes, refused=refused)
 
@@ -277,6 +280,8 @@ def _refusals(look: GroupView, time: JudgingTime, instance: str) -> Sequence[Coo
     """
     window_ms = look.thresholds.conflict_window_ms
     refused = look.history.coordinator_log.refusals(instance, look.now_ms - window_ms)
+    if not refused:
+        return ()
     owner = next((each for each in look.members if each.group_instance_id == instance), None)
     by_owner = [each for each in refused if owner is not None and each.replaced_id == owner.member_id]
     if owner is None or not by_owner or not time.is_within(by_owner[-1].at_ms, window_ms):
@@ -285,10 +290,10 @@ def _refusals(look: GroupView, time: JudgingTime, instance: str) -> Sequence[Coo
     return by_owner if time.lasted(by_owner[0].at_ms, session + _SLACK_MS) else ()
 
 
-def _rivals(look: GroupView, time: JudgingTime, instance: str) -> list[ClientHistory]:
-    """Return the processes that report under one instance id at the same time; fewer than two are no rivals."""
-    processes = [each for each in _processes(look, time, instance) if len(each.reports) > 1]
-    live = [each for each in processes if is_reporting(time, each)] if len(processes) >= _REPLACEMENTS else []
+def _rivals(time: JudgingTime, processes: list[ClientHistory]) -> list[ClientHistory]:
+    """Return which of an instance's processes report at the same time; fewer than two are no rivals."""
+    several = [each for each in processes if len(each.reports) > 1]
+    live = [each for each in several if is_reporting(time, each)] if len(several) >= _REPLACEMENTS else []
     if len(live) < _REPLACEMENTS:
         return []
     latest_start = max(each.reports[0].emitted_ms for each in live)
@@ -296,19 +301,32 @@ def _rivals(look: GroupView, time: JudgingTime, instance: str) -> list[ClientHis
     return live if all(sum(s.emitted_ms >= latest_start for s in each.reports) > 1 for each in live) else []
 
 
-def _processes(look: GroupView, time: JudgingTime, instance: str) -> list[ClientHistory]:
-    """Return the processes that reported under an instance id lately, in the order of their first reports."""
-    window_ms = look.thresholds.conflict_window_ms
-    known = [each for each in look.history.clients if each.instance_id == instance and each.reports]
-    return sorted(
-        (each for each in known if time.is_within(each.reports[-1].emitted_ms, window_ms)),
-        key=lambda each: each.reports[0].emitted_ms,
-    )
+def _processes_by_instance(
+    look: GroupView, time: JudgingTime, instances: Collection[str]
+) -> dict[str, list[ClientHistory]]:
+    """Return the processes that reported lately under each of these instance ids, by when they first did.
+
+    An instance without any is left out.
+    """
+    found: dict[str, list[ClientHistory]] = {}
+    for each in look.history.clients:
+        instance = each.instance_id
+        if instance is None or instance not in instances or not each.reports:
+            continue
+        if time.is_within(each.reports[-1].emitted_ms, look.thresholds.conflict_window_ms):
+            found.setdefault(instance, []).append(each)
+    for processes in found.values():
+        processes.sort(key=lambda each: each.reports[0].emitted_ms)
+    return found
 
 
 def _is_conflict(swaps: list[Replacement], rivals: list[ClientHistory], processes: list[ClientHistory]) -> bool:
-    shared = bool(rivals) or _alternations(swaps) > 0 or _returns(processes) > 0
-    return shared or (_is_in_place(swaps) and not _gaps_ms(processes))
+    return _is_shared(swaps, rivals, processes) or (_is_in_place(swaps) and not _gaps_ms(processes))
+
+
+def _is_shared(swaps: list[Replacement], rivals: list[ClientHistory], processes: list[ClientHistory]) -> bool:
+    """Whether two have an instance id at a time, or in turns."""
+    return bool(rivals) or _alternations(swaps) > 0 or _returns(processes) > 0
 
 
 def _gaps_ms(processes: list[ClientHistory]) -> list[int]:
@@ -412,11 +430,11 @@ def instance_subject(look: GroupView, instance: str) -> Subject:
 def static_member_restart(look: GroupView, time: JudgingTime) -> Iterator[Verdict]:
     """A static member was restarted within its session, which cost nobody else anything (KIP-345, KAFKA-10284)."""
     picture = look.history.picture
-    for instance in sorted({each.group_instance_id for each in (picture.replacements if picture else ())}):
-        swaps = _replacements(look, time, instance)
-        processes = _processes(look, time, instance)
-        turns = bool(_rivals(look, time, instance)) or _alternations(swaps) > 0 or _returns(processes) > 0
-        if not swaps or turns:
+    instances = {each.group_instance_id for each in (picture.replacements if picture else ())}
+    reporting = _processes_by_instance(look, time, instances)
+    for instance in sorted(instances):
+        swaps, processes = _replacements(look, time, instance), reporting.get(instance, [])
+        if not swaps or _is_shared(swaps, _rivals(time, processes), processes):
             continue
         gaps = _gaps_ms(processes)
         # Many on one host may as well be two processes there: the log cannot tell, so both are hints.
