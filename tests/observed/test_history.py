@@ -53,3 +53,15 @@ def test_members_that_did_not_change_are_one_object_in_all_rebalances():
     assert first.members_before[0] is first.members_after[0] is second.members_before[0]
     assert first.members_after[1] is second.members_before[1]
     assert second.members_after[0] == changed
+
+
+def test_two_members_are_seen_together_where_one_probe_lists_both():
+    """Not where each is in another one, and not by a probe that did not ask for members."""
+    history = GroupHistory(CLUSTER, GROUP)
+    for minute, members in enumerate([[A], [B], None]):
+        history.take_probe(decode(encode(probe(T0 + minute * MINUTE, AT_REST, members)), Probe))
+    assert not history.seen_together("a-1", "b-1")
+    for minute, members in enumerate([[B, A], None, [A]], start=3):
+        history.take_probe(decode(encode(probe(T0 + minute * MINUTE, AT_REST, members)), Probe))
+    assert history.seen_together("a-1", "b-1")
+    assert not history.seen_together("a-1", "c-1")

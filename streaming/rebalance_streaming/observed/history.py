@@ -40,11 +40,12 @@ SEEN_FOR_MS = 90_000
 
 @dataclass(frozen=True, slots=True)
 class Sighting:
-    """One probe of a group's state. `members` is null when they were not asked."""
+    """One probe of a group's state. `members` is null when they were not asked; `ids` are theirs, none then."""
 
     at_ms: int
     state: str | None
     members: tuple[ProbedMember, ...] | None
+    ids: frozenset[str] = frozenset()
 
     def tells_nothing_between(self, before: Sighting, after: Sighting) -> bool:
         """Whether a probe saw a group at rest that two others saw as it was then."""
@@ -99,6 +100,7 @@ class GroupHistory:
     released: deque[tuple[Member, int]] = field(default_factory=lambda: deque(maxlen=50))
     _ordered: list[Rebalance] | None = None
     _listed: tuple[ProbedMember, ...] | None = None
+    _listed_ids: frozenset[str] = frozenset()
 
     def take_group(self, picture: GroupSnapshot, at_ms: int) -> None:
         """Take up a present picture; an older one than is known changes nothing."""
@@ -186,8 +188,11 @@ class GroupHistory:
         members = probe.members if isinstance(probe.members, tuple) else None
         if members is not None:
             # Of a group at rest each probe lists the same ones.
-            self._listed = members = self._listed if members == self._listed else members
-        self.sightings.append(Sighting(probe.probed_at_ms, state, members))
+            if members != self._listed:
+                self._listed, self._listed_ids = members, frozenset(each.member_id for each in members)
+            members = self._listed
+        ids = frozenset() if members is None else self._listed_ids
+        self.sightings.append(Sighting(probe.probed_at_ms, state, members, ids))
         self._thin_out(probe.probed_at_ms - _ALL_PROBES_MS)
         same = last is not None and last.state == state and state not in UNSETTLED_STATES and last.members == members
         return inputs.NOTHING if same else inputs.STATES
@@ -276,11 +281,7 @@ class GroupHistory:
 
     def seen_together(self, one: str, other: str) -> bool:
         """Whether some probe listed both members: then neither is the other come back."""
-        return any(
-            {one, other} <= {member.member_id for member in each.members}
-            for each in self.sightings
-            if each.members is not None
-        )
+        return any(one in each.ids and other in each.ids for each in self.sightings)
 
     def is_simple(self) -> bool:
         """Whether the group has never had members in Kafka."""
