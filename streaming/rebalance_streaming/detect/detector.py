@@ -8,8 +8,9 @@ events shed light on it. `agenda` says when a group is judged, `judge` and `expl
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Iterator, Mapping
-from functools import partial
+from collections.abc import Callable, Iterable, Iterator, Mapping
+from functools import partial, wraps
+from typing import Protocol, TypeVar
 
 from rebalance_contract import (
     AlertSilence,
@@ -46,6 +47,26 @@ from rebalance_streaming.observed.routing import Routing
 
 #: Groups that only probes or clients name are forgotten when nothing was heard of them for so long, and are so many.
 _UNCONFIRMED_MS, _MOST_UNCONFIRMED = 1_800_000, 5_000
+
+
+class _OfGroup(Protocol):
+    """A row that tells of one group."""
+
+    @property
+    def group(self) -> str: ...
+
+
+_Row = TypeVar("_Row", bound=_OfGroup)
+
+
+def _guarded(take: Callable[[Detector, _Row], None]) -> Callable[[Detector, _Row], None]:
+    """Let a method set a row aside that it raises about, by its own name and the row's group."""
+
+    @wraps(take)
+    def attempt(self: Detector, row: _Row) -> None:
+        self._quarantine.attempt(take.__name__, row.group, lambda: take(self, row), None)
+
+    return attempt
 
 
 class Detector:
@@ -108,11 +129,9 @@ class Detector:
         """How many clients' reports were given up because neither the log nor a probe told of their group."""
         return self._routing.dropped
 
+    @_guarded
     def take_group(self, picture: GroupSnapshot) -> None:
         """Take up a group's present picture."""
-        self._quarantine.attempt("take_group", picture.group, lambda: self._take_group(picture), None)
-
-    def _take_group(self, picture: GroupSnapshot) -> None:
         judged_group = self._judged_group(picture.group, confirmed=True)
         if judged_group is None or (before := judged_group.history.picture) == picture:
             return
@@ -121,11 +140,9 @@ class Detector:
         self._note_members(judged_group, picture.members)
         self._agenda.touch(judged_group.timetable, inputs.GROUP)
 
+    @_guarded
     def take_rebalance(self, rebalance: Rebalance) -> None:
         """Take up a version of a rebalance."""
-        self._quarantine.attempt("take_rebalance", rebalance.group, lambda: self._take_rebalance(rebalance), None)
-
-    def _take_rebalance(self, rebalance: Rebalance) -> None:
         judged_group = self._judged_group(rebalance.group, confirmed=True)
         if judged_group is None or judged_group.history.rebalances.get(rebalance.rebalance_id) == rebalance:
             return
@@ -143,22 +160,18 @@ class Detector:
         due_ms = self.now_ms + SAME_TIME_MS if again else end_ms + self._config.settle_ms
         self._agenda.plan_rebalance(judged_group.timetable, rebalance.rebalance_id, due_ms)
 
+    @_guarded
     def take_commits(self, row: CommitActivity) -> None:
         """Take up packed commits."""
-        self._quarantine.attempt("take_commits", row.group, lambda: self._take_commits(row), None)
-
-    def _take_commits(self, row: CommitActivity) -> None:
         judged_group = self._judged_group(row.group, confirmed=True)
         if judged_group is not None:
             judged_group.history.progress.take_commits(row)
             self._commits.take(row.group, judged_group.history.progress.last_commit_ms or 0)
             self._agenda.touch(judged_group.timetable, inputs.COMMITS)
 
+    @_guarded
     def take_probe(self, probe: Probe) -> None:
         """Take up a probe."""
-        self._quarantine.attempt("take_probe", probe.group, lambda: self._take_probe(probe), None)
-
-    def _take_probe(self, probe: Probe) -> None:
         judged_group = self._judged_group(probe.group)
         if judged_group is None:
             return
@@ -166,15 +179,14 @@ class Detector:
         if changed:
             self._agenda.touch(judged_group.timetable, changed)
 
+    @_guarded
     def take_offsets(self, row: OffsetActivity) -> None:
         """Take up probed end offsets."""
-        self._quarantine.attempt("take_offsets", row.group, lambda: self._take_offsets(row), None)
-
-    def _take_offsets(self, row: OffsetActivity) -> None:
         judged_group = self._judged_group(row.group)
         if judged_group is not None and (changed := judged_group.history.take_offsets(row)):
             self._agenda.touch(judged_group.timetable, changed)
 
+    @_guarded
     def take_impact(self, impact: RebalanceImpact) -> None:
         """Take up what a rebalance cost, as far as it is known."""
         judged_group = self._judged_groups.get(impact.group)
@@ -194,11 +206,9 @@ class Detector:
                 judged_group.history.clients.take(each)
                 self._agenda.touch(judged_group.timetable, inputs.CLIENTS)
 
+    @_guarded
     def take_coordinator(self, row: CoordinatorActivity) -> None:
         """Take up what a group's coordinators wrote in their brokers' logs."""
-        self._quarantine.attempt("take_coordinator", row.group, lambda: self._take_coordinator(row), None)
-
-    def _take_coordinator(self, row: CoordinatorActivity) -> None:
         judged_group = self._judged_group(row.group)
         if judged_group is not None and judged_group.history.coordinator_log.take(row.events):
             self._agenda.touch(judged_group.timetable, inputs.STATES)
