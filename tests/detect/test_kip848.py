@@ -27,7 +27,7 @@ from rebalance_streaming.detect.rules.kip848 import (
     CONDITIONS,
     assigning_stuck,
     epoch_churn,
-    explain_fenced,
+    fenced,
     held_up,
     reconciliation_stuck,
 )
@@ -145,7 +145,8 @@ def test_a_recorded_fencing_is_explained():
     (name,) = [name for generation in change.generations for name in generation.fenced]
     assert departures[name].likely == FENCED
     episode = Episode(change, known, Thresholds(), NOW, tuple(departures.values()), ())
-    found = explain_fenced(episode, departures[name])
+    found = asked(fenced, episode, departures[name])
+    assert found is not None
     assert (found.rule, found.variant, found.confidence) == ("reconciliation_stuck", "fenced", CERTAIN)
     assert [each.member_id for each in found.subject.members] == [name]
     assert found.rebalance_ids == (change.rebalance_id,)

@@ -125,7 +125,11 @@ def session_of(member: Member) -> int:
     return member.session_timeout_ms or USUAL_SESSION_MS
 
 
-def slot_of(member: Member) -> tuple[str, str]:
+#: What stays of a member when it comes back under a new id.
+Slot = tuple[str, str]
+
+
+def slot_of(member: Member) -> Slot:
     """Return what stays of a member when it comes back under a new id."""
     if member.group_instance_id is not None:
         return (member.group_instance_id, "")

@@ -10,6 +10,7 @@ from bisect import bisect_left
 from collections import deque
 from collections.abc import Iterable, Iterator
 from dataclasses import dataclass, field, replace
+from itertools import pairwise
 
 from rebalance_contract import (
     UNSETTLED_STATES,
@@ -270,6 +271,12 @@ class GroupHistory:
     def after(self, rebalance: Rebalance) -> list[Rebalance]:
         """Return the rebalances after this one, oldest first."""
         return [each for each in self.in_order() if each.started_before_ms > rebalance.started_before_ms]
+
+    def absences(self) -> Iterator[tuple[int, int]]:
+        """Yield when the group had lost all its members and when the next ones came (epoch ms), oldest first."""
+        for emptied, back in pairwise(self.in_order()):
+            if not emptied.members_after and emptied.completed_at_ms is not None:
+                yield emptied.completed_at_ms, back.started_before_ms
 
     def sightings_between(self, from_ms: int, to_ms: int) -> Iterator[Sighting]:
         """Yield probes of a stretch of time, both ends included."""

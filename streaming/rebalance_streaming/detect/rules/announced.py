@@ -7,7 +7,6 @@ replaced before the time is over. What has another cause that is known, and who 
 
 from __future__ import annotations
 
-from collections import Counter
 from collections.abc import Iterator, Sequence
 
 from rebalance_contract import UNDETERMINED, AlertSilence, Evidence, EvidenceSource, Member, Rebalance
@@ -17,7 +16,7 @@ from rebalance_streaming.detect.episode import ExplainedDeparture
 from rebalance_streaming.detect.group_view import Condition, GroupView
 from rebalance_streaming.detect.judging_time import JudgingTime
 from rebalance_streaming.detect.rules.patterns import crash_loop, member_flapping, short_lived_consumers
-from rebalance_streaming.detect.rules.standing import widths
+from rebalance_streaming.detect.rules.standing import went_again, widths
 from rebalance_streaming.detect.verdict import MOST_MEMBERS, Verdict, subject_of
 from rebalance_streaming.detect.wording import say
 from rebalance_streaming.observed.confidence import CLAIMED
@@ -47,8 +46,8 @@ def _explained(look: GroupView, time: JudgingTime, announced: AlertSilence) -> l
     since_ms = announced.starts_at_ms - _CLOCKS_MS
     inside = [each for each in look.history.since_ms(since_ms) if each.started_before_ms < announced.ends_at_ms]
     known = [each for each in inside if each.rebalance_id in look.causes]
-    left, width = _left(look, known), widths(known)
-    again = {slot for slot, n in Counter(slot_of(each.member) for each in left).items() if n > max(1, width[slot])}
+    left = _left(look, known)
+    again = went_again((slot_of(each.member) for each in left), widths(known))
     odd = {each.rebalance_id for each in left if each.rule not in PARTS or slot_of(each.member) in again}
     if time.lasted(announced.ends_at_ms, 0):
         odd |= {each.rebalance_id for each in _not_replaced(left, len(_came(known)))}

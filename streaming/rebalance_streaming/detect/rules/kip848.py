@@ -14,12 +14,12 @@ from rebalance_streaming.detect.catalogue import of_family, with_trait
 from rebalance_streaming.detect.episode import Episode
 from rebalance_streaming.detect.group_view import Condition, GroupView
 from rebalance_streaming.detect.judging_time import JudgingTime
-from rebalance_streaming.detect.rules.standing import client_of, is_harmed, size_of, upgrade_for, widths
+from rebalance_streaming.detect.rules.standing import client_of, is_harmed, size_of, upgrade_for, went_again, widths
 from rebalance_streaming.detect.verdict import Verdict, subject_of
 from rebalance_streaming.detect.wording import say
 from rebalance_streaming.observed import inputs
 from rebalance_streaming.observed.clients import ClientHistory
-from rebalance_streaming.observed.departures import Departure, slot_of
+from rebalance_streaming.observed.departures import FENCED, Departure, slot_of
 from rebalance_streaming.observed.history import partition_names, places
 
 #: What a heartbeat of the newer protocol takes at most to carry a revocation to the member and back.
@@ -101,8 +101,10 @@ def _waits_for(victim: Member, holder: Member) -> bool:
     return bool(places(victim.target) & places(holder.pending_revocation))
 
 
-def explain_fenced(episode: Episode, departure: Departure) -> Verdict:
-    """Explain the loss of a member that the coordinator fenced because it did not give up partitions in time (F16)."""
+def fenced(episode: Episode, _time: JudgingTime, departure: Departure) -> Verdict | None:
+    """A member that the coordinator fenced because it did not give up its partitions in time."""
+    if departure.likely != FENCED:
+        return None
     member, rebalance = departure.member, episode.rebalance
     limit, pending = member.rebalance_timeout_ms or 0, member.pending_revocation
     out_ms = next((g.started_at_ms for g in rebalance.generations if member.member_id in g.fenced), None)
@@ -189,8 +191,7 @@ def _is_one_pass(rebalances: Sequence[Rebalance], epochs: Sequence[Generation]) 
     width = widths(rebalances)
     for side in ("joined", "left"):
         names = [name for each in epochs for name in getattr(each, side)]
-        counts = Counter(slot_of(members[name]) if name in members else (name, "") for name in names)
-        if any(count > max(1, width[slot]) for slot, count in counts.items()):
+        if went_again((slot_of(members[name]) if name in members else (name, "") for name in names), width):
             return False
     return True
 

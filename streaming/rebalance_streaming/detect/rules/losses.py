@@ -25,12 +25,12 @@ from rebalance_streaming.detect.rules.heartbeats import (
     unknown_loss,
     unreachable,
 )
-from rebalance_streaming.detect.rules.kip848 import explain_fenced
+from rebalance_streaming.detect.rules.kip848 import fenced
 from rebalance_streaming.detect.rules.polling import barrier_holder, poll_overrun, static_stall
 from rebalance_streaming.detect.rules.told import ran_on, removed, unsynced
 from rebalance_streaming.detect.verdict import Verdict
 from rebalance_streaming.observed.confidence import HINT
-from rebalance_streaming.observed.departures import CLEAN, FENCED, POLL_TIMEOUT, SESSION_EXPIRED, Departure
+from rebalance_streaming.observed.departures import CLEAN, POLL_TIMEOUT, SESSION_EXPIRED, Departure
 
 LossRule = Callable[[Episode, JudgingTime, Departure], Verdict | None]
 
@@ -75,11 +75,6 @@ def _impossible(departure: Departure) -> Iterator[Alternative]:
     if departure.lived:
         for rule in sorted(_DEATHS):
             yield Alternative(rule, "the same process reported before and after", impossible=True)
-
-
-def fenced(episode: Episode, _time: JudgingTime, departure: Departure) -> Verdict | None:
-    """A KIP-848 member that did not give up its partitions in time."""
-    return explain_fenced(episode, departure) if departure.likely == FENCED else None
 
 
 LOSS_RULES: tuple[LossRule, ...] = (

@@ -8,7 +8,6 @@ from __future__ import annotations
 
 from collections.abc import Iterator, Sequence
 from dataclasses import replace
-from itertools import pairwise
 from statistics import median
 
 from rebalance_contract import GroupState, Severity, Subject
@@ -168,12 +167,8 @@ def _mechanism(look: GroupView, burst: Sequence[Jump]) -> tuple[str | None, floa
 
 def _absence_before(history: GroupHistory, at_ms: int) -> int:
     """Return for how long (ms) the group had been empty when its members came back shortly before a moment."""
-    earlier = [each for each in history.in_order() if each.started_before_ms <= at_ms]
-    for empty, back in pairwise(earlier):
-        came_ms = back.started_before_ms
-        if not empty.members_after and empty.completed_at_ms is not None and at_ms - came_ms <= _COME_BACK_MS:
-            return came_ms - empty.completed_at_ms
-    return 0
+    spells = (back - emptied for emptied, back in history.absences() if 0 <= at_ms - back <= _COME_BACK_MS)
+    return next(spells, 0)
 
 
 def _are_all(progress: Progress, burst: Sequence[Jump]) -> bool:

@@ -19,16 +19,14 @@ from rebalance_streaming.detect.group_view import Condition, GroupView
 from rebalance_streaming.detect.judging_time import JudgingTime
 from rebalance_streaming.detect.rules import loops
 from rebalance_streaming.detect.rules.member_settings import may_be_named
-from rebalance_streaming.detect.rules.standing import widths
+from rebalance_streaming.detect.rules.standing import went_again, widths
 from rebalance_streaming.detect.verdict import MOST_MEMBERS, Verdict, subject_of
 from rebalance_streaming.detect.wording import say
 from rebalance_streaming.groups.identity import client_stem
 from rebalance_streaming.observed import inputs
 from rebalance_streaming.observed.confidence import CLAIMED, HINT, PLAUSIBLE, STRONG
-from rebalance_streaming.observed.departures import CLEAN, SESSION_EXPIRED, UNKNOWN, slot_of
+from rebalance_streaming.observed.departures import CLEAN, SESSION_EXPIRED, UNKNOWN, Slot, slot_of
 from rebalance_streaming.observed.liveness import GONE, RESTARTED
-
-Slot = tuple[str, str]
 
 #: Causes that a deploy may show besides orderly leaving: instances that are killed instead of stopped.
 _DEPLOY_RULES = with_trait("deploy")
@@ -269,35 +267,21 @@ def _deploy(look: GroupView, left: list[ExplainedDeparture]) -> Verdict | None:
     if size == 0 or len(left) < 2 or not _replaced_once(left, came, widths(rebalances)):
         return None
     ids = tuple(each.rebalance_id for each in rebalances if each.rebalance_id not in ends)
-    subject = subject_of(*(each.member for each in left[:MOST_MEMBERS]))
-    names = may_be_named(look.history, [each.member for each in left])
     # What most of them suffer from is worth more than that all of them do.
-    if killed * 2 > len(left):
-        if not _is_stopped_in_turn(left, size):
-            return None
-        return say(
-            "ungraceful_shutdown.deploy",
-            first_ms,
-            subject,
-            rebalance_ids=ids,
-            left=len(left),
-            came=len(came),
-            killed=killed,
-            size=size,
-            lasted=last_ms - first_ms,
-            names=names,
-        )
+    stopped = killed * 2 > len(left)
+    if stopped and not _is_stopped_in_turn(left, size):
+        return None
     return say(
-        "rolling_deploy.deploy",
+        "ungraceful_shutdown.deploy" if stopped else "rolling_deploy.deploy",
         first_ms,
-        subject,
-        confidence=_deploy_confidence(look, left, size),
+        subject_of(*(each.member for each in left[:MOST_MEMBERS])),
+        confidence=None if stopped else _deploy_confidence(look, left, size),
         rebalance_ids=ids,
         left=len(left),
         came=len(came),
         killed=killed,
         size=size,
-        names=names and size > _MANY,
+        names=(stopped or size > _MANY) and may_be_named(look.history, [each.member for each in left]),
         lasted=last_ms - first_ms,
         rebalances=len(ids),
     )
@@ -352,11 +336,10 @@ def _is_back_later(look: GroupView, past: ExplainedDeparture) -> bool:
     return gone_ms is not None and back_ms > gone_ms
 
 
-def _replaced_once(left: list[ExplainedDeparture], came: list[Member], width: dict[Slot, int]) -> bool:
+def _replaced_once(left: list[ExplainedDeparture], came: list[Member], width: Counter[Slot]) -> bool:
     """Whether as many of the same kind came as left, but for the one whose turn it is, and nobody went twice."""
-    slots = Counter(slot_of(each.member) for each in left)
     again = {each.member.member_id for each in left} & {member.member_id for member in came}
-    twice = any(count > width.get(slot, 1) for slot, count in slots.items())
+    twice = went_again((slot_of(each.member) for each in left), width)
     alike = {each.member.topics for each in left} == {member.topics for member in came}
     return alike and not again and not twice and max(2, len(left) - 1) <= len(came) <= len(left)
 
@@ -418,9 +401,8 @@ def rebalance_storm(look: GroupView, time: JudgingTime) -> Iterator[Verdict]:
 def _is_one_pass(look: GroupView, rebalances: list[Rebalance]) -> bool:
     """Whether nobody went twice, while somebody did: what a deploy is like before all have been replaced."""
     ids = {each.rebalance_id for each in rebalances}
-    gone = Counter(slot_of(each.member) for each in look.past if each.rebalance_id in ids)
-    width = widths(rebalances)
-    return bool(gone) and all(count <= max(1, width.get(slot, 1)) for slot, count in gone.items())
+    gone = [slot_of(each.member) for each in look.past if each.rebalance_id in ids]
+    return bool(gone) and not went_again(gone, widths(rebalances))
 
 
 def lag_grows(look: GroupView) -> bool:

@@ -15,7 +15,7 @@ from rebalance_streaming.detect.group_view import GroupView
 from rebalance_streaming.detect.judging_time import JudgingTime
 from rebalance_streaming.detect.verdict import subject_of
 from rebalance_streaming.observed.clients import ClientHistory
-from rebalance_streaming.observed.departures import slot_of
+from rebalance_streaming.observed.departures import Slot, slot_of
 from rebalance_streaming.observed.fingerprints import fingerprint
 from rebalance_streaming.observed.history import places
 from rebalance_streaming.observed.progress import Position
@@ -62,13 +62,18 @@ def subject_among(look: GroupView, culprits: Sequence[Member]) -> Subject:
     return Subject() if len(culprits) == len(look.members) else subject_of(*culprits)
 
 
-def widths(rebalances: Iterable[Rebalance]) -> Counter[tuple[str, str]]:
+def widths(rebalances: Iterable[Rebalance]) -> Counter[Slot]:
     """Return how many members one slot held at a time: clients that share a name and a host cannot be told apart."""
-    width: Counter[tuple[str, str]] = Counter()
+    width: Counter[Slot] = Counter()
     for each in rebalances:
         for members in (each.members_before, each.members_after):
             width |= Counter(map(slot_of, members))
     return width
+
+
+def went_again(slots: Iterable[Slot], width: Counter[Slot]) -> set[Slot]:
+    """Return the slots that went more often than they hold members at a time; one of no known width holds one."""
+    return {slot for slot, times in Counter(slots).items() if times > max(1, width[slot])}
 
 
 def size_of(partitions: Partitions | None) -> int:

@@ -6,7 +6,6 @@ Receives a group's members, assignments and end offsets. Groups that never had m
 from __future__ import annotations
 
 from collections.abc import Iterator
-from itertools import pairwise
 
 from rebalance_contract import GroupState, Partitions, Severity, Subject
 from rebalance_streaming.detect.group_view import GroupView
@@ -113,11 +112,7 @@ def _empty_since(look: GroupView) -> int | None:
 def _allowed_absence_ms(look: GroupView, since_ms: int) -> int:
     """Return for how long (ms) the group may be away: longer during a deploy, or if it often is (a scheduled job)."""
     in_order = look.history.in_order()
-    spells = [
-        back.started_before_ms - empty.completed_at_ms
-        for empty, back in pairwise(in_order)
-        if not empty.members_after and empty.completed_at_ms is not None and empty.completed_at_ms < since_ms
-    ]
+    spells = [back_ms - emptied_ms for emptied_ms, back_ms in look.history.absences() if emptied_ms < since_ms]
     usual = [each for each in spells if each >= look.thresholds.empty_ms]
     allowed = round(_LONGER * max(usual)) if len(usual) >= _ABSENCES else look.thresholds.empty_ms
     deploying = bool(in_order) and look.causes.get(in_order[-1].rebalance_id) == "rolling_deploy"
