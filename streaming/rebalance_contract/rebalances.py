@@ -144,6 +144,15 @@ class Rebalance:
         return (Generation(0, self.reason, join_ended_at_ms=at_ms, joined=self.joined, left=self.left),)
 
     @property
+    def changes(self) -> int:
+        """How often members came or went, over all of its generations that are listed."""
+        return sum(len(each.joined) + len(each.left) for each in self.generations)
+
+    @property
     def is_at_least(self) -> bool:
         """Whether it was seen by probes only, which may have taken several for one."""
         return self.counted_from != CountedFrom.LOG
+
+    def all_members(self) -> dict[str, Member]:
+        """Return who was in the group before, meanwhile or after, by member id, each as it was last."""
+        return {each.member_id: each for each in (*self.members_before, *self.passing, *self.members_after)}

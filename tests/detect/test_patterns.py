@@ -32,12 +32,12 @@ from rebalance_streaming.detect.rules.patterns import (
     AGGREGATES,
     PATTERNS,
     crash_loop,
-    lag_grows,
     member_flapping,
     rebalance_storm,
     rolling_deploy,
     short_lived_consumers,
 )
+from rebalance_streaming.detect.rules.standing import lag_grows
 from rebalance_streaming.detect.verdict import Verdict
 from rebalance_streaming.observed.confidence import HINT, PLAUSIBLE, STRONG
 from rebalance_streaming.observed.departures import CLEAN, POLL_TIMEOUT, SESSION_EXPIRED, UNKNOWN

@@ -75,8 +75,7 @@ def _members(rebalance: Rebalance) -> str:
 
 def _why(rebalance: Rebalance) -> Iterator[TextPart]:
     """Say what set it off, and who left, joined and came back."""
-    before_and_after = (*rebalance.members_before, *rebalance.members_after, *rebalance.passing)
-    members = {member.member_id: member for member in before_and_after}
+    members = rebalance.all_members()
     returned = {member_id for pair in rebalance.replaced for member_id in pair}
     changes = {
         "left": [each for each in rebalance.left if each not in returned],

@@ -141,7 +141,7 @@ def runs_of_own(rebalance: Rebalance) -> list[Rebalance]:
 
     A part is a run of generations in which nobody came or went, with one reason; members are those of its time.
     """
-    known = {m.member_id: m for m in (*rebalance.members_before, *rebalance.passing, *rebalance.members_after)}
+    known = rebalance.all_members()
     there = [member.member_id for member in rebalance.members_before]
     found: list[Rebalance] = []
     for place, each in enumerate(rebalance.generations):

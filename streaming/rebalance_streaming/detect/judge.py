@@ -21,8 +21,8 @@ from rebalance_streaming.detect.judged_group import SAME_TIME_MS, JudgedGroup
 from rebalance_streaming.detect.judging_time import JudgingTime
 from rebalance_streaming.detect.quarantine import Quarantine
 from rebalance_streaming.detect.rules.barrier import waiting_now
-from rebalance_streaming.detect.rules.patterns import lag_grows
 from rebalance_streaming.detect.rules.registry import AGGREGATES
+from rebalance_streaming.detect.rules.standing import lag_grows
 from rebalance_streaming.detect.severity import with_severities
 from rebalance_streaming.detect.verdict import Verdict
 from rebalance_streaming.observed import inputs
@@ -69,9 +69,10 @@ class GroupJudge:
         look = replace(look, causes=causes)
         standing = [each for each in found if not each.claims and not self._is_behind(judged_group, each)]
         standing += self._holding(judged_group, standing, now_ms, harmed=harmed)
-        stated += judged_group.state_standing(standing)
+        stated += [replace(each, primary="stands_alone" in diagnosis(each.rule).traits) for each in standing]
         time = JudgingTime(now_ms)
-        stated += judged_group.state_storms([verdict for rule in AGGREGATES for verdict in rule(look, time)], now_ms)
+        sums = [verdict for rule in AGGREGATES for verdict in rule(look, time)]
+        stated += [judged_group.stated(each, now_ms, primary=False) for each in sums]
         return self._publish(judged_group, look, time, stated, harmed=harmed)
 
     def _holding(

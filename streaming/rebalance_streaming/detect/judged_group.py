@@ -50,9 +50,8 @@ class JudgedRebalance:
         A pattern is made of certain causes (`takes_over` in the catalogue), and of what has none of its own.
         """
         own = self.verdicts[0]
-        moved = any(each.joined or each.left for each in self.rebalance.generations)
         known = own.confidence >= CLAIMED and own.rule not in PARTS
-        return moved and known and own.rule not in (claim.rule, *diagnosis(claim.rule).takes_over)
+        return self.rebalance.changes > 0 and known and own.rule not in (claim.rule, *diagnosis(claim.rule).takes_over)
 
     def past(self) -> list[ExplainedDeparture]:
         """Return how its members left, each with the verdict that is about it, else with the primary one."""
@@ -208,21 +207,14 @@ class JudgedGroup:
         for name, judged in self.judged.items():
             primary, *others = judged.verdicts
             if name not in claimed:
-                yield self._stated(primary, now_ms, primary=True)
+                yield self.stated(primary, now_ms, primary=True)
             for each in others:
                 shown = diagnosis(each.rule).family not in ("benign", UNDETERMINED) or each.rule in CALLED
                 if shown and each.rule != primary.rule:
-                    yield self._stated(each, now_ms, primary=False)
+                    yield self.stated(each, now_ms, primary=False)
 
-    def state_standing(self, standing: Iterable[Verdict]) -> list[Verdict]:
-        """Return what is so now, whatever rebalances there were."""
-        return [replace(each, primary="stands_alone" in diagnosis(each.rule).traits) for each in standing]
-
-    def state_storms(self, storms: Iterable[Verdict], now_ms: int) -> list[Verdict]:
-        """Return what many rebalances make together."""
-        return [self._stated(each, now_ms, primary=False) for each in storms]
-
-    def _stated(self, verdict: Verdict, now_ms: int, *, primary: bool) -> Verdict:
+    def stated(self, verdict: Verdict, now_ms: int, *, primary: bool) -> Verdict:
+        """Return a verdict about rebalances as it is stated, with the end of the last of them."""
         return replace(verdict, primary=primary, last_ms=self._last_of(verdict.rebalance_ids, now_ms))
 
     def _last_of(self, rebalance_ids: Iterable[str], now_ms: int) -> int:

@@ -79,8 +79,7 @@ def _not_replaced(left: Sequence[ExplainedDeparture], came: int) -> list[Explain
 
 def _may_be_part(rebalance: Rebalance, cause: str) -> bool:
     """Whether a cause leaves room for a deploy, which without a cause takes members that come or go."""
-    moved = any(each.joined or each.left for each in rebalance.generations)
-    return cause in PARTS and (moved or cause != UNDETERMINED)
+    return cause in PARTS and (rebalance.changes > 0 or cause != UNDETERMINED)
 
 
 def _tell(look: GroupView, announced: AlertSilence, explained: Sequence[Rebalance]) -> Verdict:

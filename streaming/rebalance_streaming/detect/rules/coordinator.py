@@ -281,8 +281,7 @@ def find_store_failure(episode: Episode, moved: Verdict | None) -> Verdict | Non
 
 def _lost_rounds(rebalance: Rebalance) -> bool:
     """Whether rounds got no record although at most one member came or went, which could have interrupted one."""
-    changes = sum(len(each.joined) + len(each.left) for each in rebalance.generations)
-    return rebalance.generations_aborted >= _ABORTED and changes <= 1 and bool(rebalance.members_after)
+    return rebalance.generations_aborted >= _ABORTED and rebalance.changes <= 1 and bool(rebalance.members_after)
 
 
 def _hopping(look: GroupView, time: JudgingTime) -> list[Sighting]:

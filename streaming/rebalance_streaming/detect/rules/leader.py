@@ -176,7 +176,8 @@ def assignor_slow_or_failing(look: GroupView, time: JudgingTime) -> Iterator[Ver
     recent = [(ms, each) for ms, each in slow if time.is_within(each.last_known_ms, look.thresholds.resolve_after_ms)]
     if recent:
         yield _slow_assignor(look, *max(recent, key=lambda each: each[0]), len(slow))
-    failing = [each for each in day if each.generations_aborted and _changes(each) <= 1]
+    # Each member that came or went may have interrupted a round, and then it was not the leader.
+    failing = [each for each in day if each.generations_aborted and each.changes <= 1]
     if len(failing) >= _FAILING_A_DAY:
         yield _failing_assignor(look, failing)
 
@@ -184,11 +185,6 @@ def assignor_slow_or_failing(look: GroupView, time: JudgingTime) -> Iterator[Ver
 def _longest_sync_ms(rebalance: Rebalance) -> int:
     """Return the longest time from the barrier's release to the stored assignment of any generation."""
     return max([rebalance.sync_ms or 0, *map(sync_ms, rebalance.generations)])
-
-
-def _changes(rebalance: Rebalance) -> int:
-    """Return how many members came or went: each may have interrupted a round, and then it was not the leader."""
-    return sum(len(each.joined) + len(each.left) for each in rebalance.generations)
 
 
 def _slow_assignor(look: GroupView, longest_ms: int, rebalance: Rebalance, times: int) -> Verdict:

@@ -347,7 +347,7 @@ def _shaken_by(look: GroupView, victims: Sequence[ExplainedDeparture]) -> tuple[
     until_ms = max(each.departure.back_ms or each.left_ms for each in victims)
     found = list(dict.fromkeys(each.rebalance_id for each in victims))
     for each in look.history.since_ms(victims[0].left_ms):
-        known = {m.member_id: m for m in (*each.members_before, *each.members_after, *each.passing)}
+        known = each.all_members()
         moved = [known.get(name) for generation in each.generations for name in (*generation.joined, *generation.left)]
         alike = bool(moved) and all(m is not None and slot_of(m) in slots for m in moved)
         if alike and each.started_before_ms <= until_ms and each.rebalance_id not in ids:

@@ -8,7 +8,7 @@ from __future__ import annotations
 
 import itertools
 from collections import Counter
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import dataclass
 from statistics import median
 
@@ -19,7 +19,7 @@ from rebalance_streaming.detect.group_view import Condition, GroupView
 from rebalance_streaming.detect.judging_time import JudgingTime
 from rebalance_streaming.detect.rules import loops
 from rebalance_streaming.detect.rules.member_settings import may_be_named
-from rebalance_streaming.detect.rules.standing import went_again, widths
+from rebalance_streaming.detect.rules.standing import lag_grows, went_again, widths
 from rebalance_streaming.detect.verdict import MOST_MEMBERS, Verdict, subject_of
 from rebalance_streaming.detect.wording import say
 from rebalance_streaming.groups.identity import client_stem
@@ -54,43 +54,75 @@ class Life:
         return None if self.joined_ms is None else max(0, self.past.left_ms - self.joined_ms)
 
 
+@dataclass(frozen=True, slots=True)
+class _Series:
+    """Short lives of one client that ended soon after each other.
+
+    `starts` is when its processes began (epoch ms), as far as that is known. `surely_dead`: every life ended in a
+    death; otherwise in order, after pauses that grew.
+    """
+
+    slot: Slot
+    lives: list[Life]
+    starts: Sequence[int]
+    surely_dead: bool
+
+    @property
+    def median_ms(self) -> float:
+        """How long a life took."""
+        return median(each.length_ms for each in self.lives if each.length_ms is not None)
+
+
 def crash_loop(look: GroupView, time: JudgingTime) -> Iterator[Verdict]:
     """The same instance joins and dies again and again (Kubernetes: CrashLoopBackOff)."""
+    series = list(_short_series(look))
+    by_records = _ended_by_records(look, time) if series else []
+    for each in series:
+        if _are_ended_by_one(by_records, each.lives):
+            continue
+        member, first_ms = each.lives[-1].member, each.lives[0].past.left_ms
+        yield say(
+            "crash_loop",
+            first_ms,
+            subject_of(member),
+            confidence=_loop_confidence(look, each),
+            rebalance_ids=_rebalances_of(look, each.slot, each.lives),
+            member=member,
+            times=max(len(each.lives), look.thresholds.crash_loop_cycles),
+            lasted=each.lives[-1].past.left_ms - first_ms,
+            life=each.median_ms,
+            names=may_be_named(look.history, [member]),
+        )
+
+
+def _short_series(look: GroupView) -> Iterator[_Series]:
+    """Yield the short lives of each client that may be a loop of crashes."""
     window = look.thresholds.crash_loop_window_ms
     for slot, lives in _lives_by_slot(look).items():
         cycles, starts = _deaths_to_see(look, slot, lives)
         died = any(_is_claimed_death(each.past) for each in lives)
         dead = _crowded([each for each in lives if _is_death(look, each, starts, died=died)], cycles, window)
         orderly = _crowded([each for each in lives if each.past.departure.likely == CLEAN], cycles, window)
-        series = dead or (orderly if _gaps_grow(look, slot, orderly) else [])
-        ends = [each.past.left_ms for each in series]
+        ended = dead or (orderly if _gaps_grow(look, slot, orderly) else [])
+        ends = [each.past.left_ms for each in ended]
         among = [each.past for each in lives if ends and ends[0] <= each.past.left_ms <= ends[-1]]
-        if 2 * sum(map(_is_known_otherwise, among)) > len(series):
+        if 2 * sum(map(_is_known_otherwise, among)) > len(ended):
             continue
-        lengths = [each.length_ms for each in series if each.length_ms is not None]
-        if not lengths or median(lengths) > look.thresholds.short_life_ms:
-            continue
-        if _are_ended_by_record(look, time, series):
-            continue
-        member, first_ms = series[-1].member, series[0].past.left_ms
-        yield say(
-            "crash_loop",
-            first_ms,
-            subject_of(member),
-            confidence=_loop_confidence(look, series, starts, surely_dead=bool(dead)),
-            rebalance_ids=_rebalances_of(look, slot, series),
-            member=member,
-            times=max(len(series), look.thresholds.crash_loop_cycles),
-            lasted=series[-1].past.left_ms - first_ms,
-            life=median(lengths),
-            names=may_be_named(look.history, [member]),
-        )
+        series = _Series(slot, ended, starts, surely_dead=bool(dead))
+        has_lengths = any(each.length_ms is not None for each in ended)
+        if has_lengths and series.median_ms <= look.thresholds.short_life_ms:
+            yield series
 
 
-def _are_ended_by_record(look: GroupView, time: JudgingTime, lives: list[Life]) -> bool:
+def _ended_by_records(look: GroupView, time: JudgingTime) -> list[frozenset[str]]:
+    """Return the rebalances in which a record ended members, of each record that does."""
+    return [frozenset(each.rebalance_ids) for each in loops.poison_record(look, time)]
+
+
+def _are_ended_by_one(by_records: Iterable[frozenset[str]], lives: list[Life]) -> bool:
     """Whether one record ended all these lives, and those of others that had its partition."""
     ends = {each.past.rebalance_id for each in lives}
-    return any(ends <= set(each.rebalance_ids) for each in loops.poison_record(look, time))
+    return any(ends <= ended for ended in by_records)
 
 
 def _deaths_to_see(look: GroupView, slot: Slot, lives: list[Life]) -> tuple[int, Sequence[int]]:
@@ -127,7 +159,7 @@ def _others_die(look: GroupView, lives: list[Life]) -> bool:
     return 2 * len(others) >= len(lives)
 
 
-def _loop_confidence(look: GroupView, lives: list[Life], starts: Sequence[int], *, surely_dead: bool) -> float:
+def _loop_confidence(look: GroupView, series: _Series) -> float:
     """A client that starves, stands still or is cut off comes and goes as a dying one does.
 
     Its reports tell, or a successor beside its ghost. A process that dies at once has told nothing of some lives.
@@ -135,14 +167,14 @@ def _loop_confidence(look: GroupView, lives: list[Life], starts: Sequence[int], 
     told = [
         each.past.departure.liveness in (GONE, RESTARTED)
         or _is_claimed_death(each.past)
-        or _began_anew(each, starts, look.thresholds.short_life_ms)
-        for each in lives
+        or _began_anew(each, series.starts, look.thresholds.short_life_ms)
+        for each in series.lives
     ]
-    if _others_die(look, lives):
+    if _others_die(look, series.lives):
         return HINT
     if sum(told) >= look.thresholds.crash_loop_cycles:
-        return STRONG if surely_dead else PLAUSIBLE
-    return PLAUSIBLE if any(told) or not surely_dead else HINT
+        return STRONG if series.surely_dead else PLAUSIBLE
+    return PLAUSIBLE if any(told) or not series.surely_dead else HINT
 
 
 def _is_claimed_death(past: ExplainedDeparture) -> bool:
@@ -212,7 +244,7 @@ def short_lived_consumers(look: GroupView, time: JudgingTime) -> Iterator[Verdic
     arrivals = min(len({each.joined_ms for each in brief}), len({each.past.left_ms for each in brief}))
     if arrivals < limits.short_lived_arrivals or orderly * 2 < len(brief) or others > len(brief) // 3:
         return
-    if _are_ended_by_record(look, time, brief):
+    if _are_ended_by_one(_ended_by_records(look, time), brief):
         return
     slots = dict.fromkeys(slot_of(each.member) for each in brief)
     yield say(
@@ -405,15 +437,6 @@ def _is_one_pass(look: GroupView, rebalances: list[Rebalance]) -> bool:
     return bool(gone) and not went_again(gone, widths(rebalances))
 
 
-def lag_grows(look: GroupView) -> bool:
-    """Whether some partition is not consumed while records arrive: harm, and not only a risk of it."""
-    for position in look.history.progress.falls_behind(look.now_ms - look.thresholds.stalled_ms):
-        moved = position.advanced_ms or 0
-        if (look.history.progress.end_growth(position.topic, position.partition, moved) or 0) > 0:
-            return True
-    return False
-
-
 def _crowded(lives: list[Life], count: int, window_ms: int) -> list[Life]:
     """Return the lives that ended together with others: at least so many within a window, whenever that was."""
     ends = [each.past.left_ms for each in lives]
@@ -449,7 +472,7 @@ def _rebalances_of(look: GroupView, slot: Slot, lives: list[Life]) -> tuple[str,
         if not inside and each.rebalance_id not in ends:
             continue
         changed = {name for generation in each.rounds for name in (*generation.joined, *generation.left)}
-        known = {m.member_id: m for m in (*each.members_before, *each.members_after, *each.passing)}
+        known = each.all_members()
         touches = any(name in known and slot_of(known[name]) == slot for name in changed)
         if touches and (each.members_before or look.causes.get(each.rebalance_id) not in _FORMATION):
             found.append(each.rebalance_id)

@@ -90,9 +90,7 @@ def _waiting(look: GroupView, time: JudgingTime) -> Iterator[tuple[Member, list[
     Readers of committed records wait for a transaction as long as it is open.
     """
     progress, wait_ms = look.history.progress, look.thresholds.stalled_ms
-    next_ms = progress.next_to_fall_behind(look.now_ms - wait_ms)
-    if next_ms is not None:
-        time.note_due(next_ms + wait_ms)
+    _note_next_to_fall_behind(look, time)
     behind: dict[str, list[Position]] = {}
     for each in progress.falls_behind(look.now_ms - wait_ms):
         if not _in_transaction(each):
@@ -102,6 +100,13 @@ def _waiting(look: GroupView, time: JudgingTime) -> Iterator[tuple[Member, list[
         positions = [each for topic in mine for each in behind.get(topic, ()) if each.partition in mine[topic]]
         if positions:
             yield member, positions
+
+
+def _note_next_to_fall_behind(look: GroupView, time: JudgingTime) -> None:
+    wait_ms = look.thresholds.stalled_ms
+    next_ms = look.history.progress.next_to_fall_behind(look.now_ms - wait_ms)
+    if next_ms is not None:
+        time.note_due(next_ms + wait_ms)
 
 
 def _patience(look: GroupView, member: Member) -> int | None:
@@ -237,9 +242,7 @@ def _flow(look: GroupView, time: JudgingTime) -> Flow | None:
     progress, wait_ms = look.history.progress, look.thresholds.stalled_ms
     if not progress.total_lag() or any(progress.falls_behind(look.now_ms - wait_ms)):
         return None
-    next_ms = progress.next_to_fall_behind(look.now_ms - wait_ms)
-    if next_ms is not None:
-        time.note_due(next_ms + wait_ms)
+    _note_next_to_fall_behind(look, time)
     flow = progress.flow(_RATE_MS)
     return flow if flow is not None and flow.consumed else None
 

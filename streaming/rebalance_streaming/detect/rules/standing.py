@@ -118,6 +118,11 @@ def positions_of(look: GroupView, partitions: Partitions | None) -> list[Positio
     return [look.history.progress.position(topic, p) for topic, p in sorted(places(partitions))]
 
 
+def grew_since(look: GroupView, position: Position, since_ms: int) -> bool:
+    """Whether a partition is known to have got records since a moment (epoch ms)."""
+    return (look.history.progress.end_growth(position.topic, position.partition, since_ms) or 0) > 0
+
+
 def is_harmed(look: GroupView, time: JudgingTime, partitions: Iterable[Partitions | None]) -> bool:
     """Whether one of these partitions has not moved for a while and falls behind: harm to consumption now."""
     for each in partitions:
@@ -125,9 +130,15 @@ def is_harmed(look: GroupView, time: JudgingTime, partitions: Iterable[Partition
             moved = position.advanced_ms
             if not position.lag or moved is None or not time.lasted(moved, look.thresholds.stalled_ms):
                 continue
-            if (look.history.progress.end_growth(position.topic, position.partition, moved) or 0) > 0:
+            if grew_since(look, position, moved):
                 return True
     return False
+
+
+def lag_grows(look: GroupView) -> bool:
+    """Whether some partition is not consumed while records arrive: harm, and not only a risk of it."""
+    behind = look.history.progress.falls_behind(look.now_ms - look.thresholds.stalled_ms)
+    return any(grew_since(look, position, position.advanced_ms or 0) for position in behind)
 
 
 def is_reporting(time: JudgingTime, client: ClientHistory) -> bool:

@@ -22,6 +22,7 @@ from rebalance_streaming.detect.rules.member_settings import type_of
 from rebalance_streaming.detect.rules.standing import (
     came_back_ms,
     client_of,
+    grew_since,
     is_harmed,
     is_reporting,
     positions_of,
@@ -150,7 +151,7 @@ def _silence_with_work(look: GroupView, time: JudgingTime, member: Member) -> in
     if rhythm.last_ms is None or not time.lasted(since, max(_SILENT_MS, 3 * (rhythm.gap_ms or 0))):
         return None
     positions = positions_of(look, member.partitions)
-    working = any(p.lag and (progress.end_growth(p.topic, p.partition, since) or 0) > 0 for p in positions)
+    working = any(each.lag and grew_since(look, each, since) for each in positions)
     others = any(
         progress.commits_between(each.partitions or {}, since + _SILENT_MS // 2, look.now_ms)
         for each in look.members

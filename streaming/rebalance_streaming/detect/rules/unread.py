@@ -10,7 +10,7 @@ from collections.abc import Iterator
 from rebalance_contract import GroupState, Partitions, Severity, Subject
 from rebalance_streaming.detect.group_view import GroupView
 from rebalance_streaming.detect.judging_time import JudgingTime
-from rebalance_streaming.detect.rules.standing import is_consumer_group
+from rebalance_streaming.detect.rules.standing import grew_since, is_consumer_group
 from rebalance_streaming.detect.verdict import Verdict, name_of
 from rebalance_streaming.detect.wording import say
 from rebalance_streaming.observed.evidence import seconds
@@ -125,7 +125,7 @@ def _grows(look: GroupView, time: JudgingTime, position: Position, since_ms: int
     if since_ms < look.now_ms - window_ms:
         return (look.end_growth(position.topic, position.partition, window_ms, time) or 0) > 0
     time.note_due(since_ms + window_ms + 1)
-    return (look.history.progress.end_growth(position.topic, position.partition, since_ms) or 0) > 0
+    return grew_since(look, position, since_ms)
 
 
 def _empty_verdict(look: GroupView, growing: list[Position], since_ms: int) -> Verdict:
