@@ -6,12 +6,11 @@ of such a group is in Kafka but its commits.
 
 from __future__ import annotations
 
-from collections import Counter
-from collections.abc import Callable, Iterator
-from dataclasses import dataclass
+from collections.abc import Iterator
+from dataclasses import dataclass, replace
 from functools import partial
-from itertools import pairwise, takewhile
-from math import ceil
+from itertools import pairwise
+from math import ceil, floor
 
 from rebalance_contract import ProbedMember, Severity, Subject, SubjectMember
 from rebalance_streaming.detect.group_view import Condition, GroupView
@@ -21,6 +20,15 @@ from rebalance_streaming.detect.wording import advise, say
 from rebalance_streaming.observed import inputs
 from rebalance_streaming.observed.confidence import CERTAIN, PLAUSIBLE, STRONG
 from rebalance_streaming.observed.history import Ownership
+from rebalance_streaming.observed.zookeeper_claims import (
+    claims,
+    held,
+    ids,
+    is_of,
+    owns,
+    unbroken_since,
+    undisturbed_since,
+)
 
 #: Everything is reported again after a minute; without a word for longer than this nobody looks any more.
 _STALE_MS = 90_000
@@ -61,10 +69,9 @@ def _is_stale(time: JudgingTime, looks: list[Ownership]) -> bool:
 def _waiting(look: GroupView, time: JudgingTime, looks: list[Ownership]) -> Iterator[_Conflict]:
     """Yield members that have been waiting for their share longer than they try, while nothing changed hands."""
     for topic in looks[-1].owners:
-        for starved in _starved(look, looks, looks[-1], topic):
-            since = _undisturbed_since(looks, len(looks) - 1, topic, starved)
-            if time.outlasted(since, look.thresholds.zk_idle_ms):
-                yield _conflict(look, looks, looks[-1], topic, starved=starved, since_ms=since)
+        for conflict in _starved(look, looks, len(looks) - 1, topic):
+            if time.outlasted(conflict.since_ms, look.thresholds.zk_idle_ms):
+                yield conflict
 
 
 def _given_up(look: GroupView, time: JudgingTime, looks: list[Ownership]) -> Iterator[_Conflict]:
@@ -74,91 +81,41 @@ def _given_up(look: GroupView, time: JudgingTime, looks: list[Ownership]) -> Ite
     """
     shortest = look.thresholds.zk_idle_ms - look.probe_ms
     for at, (seen, after) in enumerate(pairwise(looks)):
-        gone = _ids(seen) - _ids(after)
+        gone = ids(seen) - ids(after)
         if not gone or not time.is_within(after.at_ms, look.thresholds.resolve_after_ms):
             continue
         for topic in seen.owners:
-            for starved in _starved(look, looks, seen, topic) & gone:
-                since = _undisturbed_since(looks, at, topic, starved)
-                if after.at_ms - since < shortest or any(_owns(each, starved) for each in looks[: at + 1]):
+            for conflict in _starved(look, looks, at, topic):
+                starved, waited_ms = conflict.starved, after.at_ms - conflict.since_ms
+                if starved not in gone or waited_ms < shortest or any(owns(each, starved) for each in looks[: at + 1]):
                     continue
-                conflict = _conflict(look, looks, seen, topic, starved=starved, since_ms=since, gave_up_ms=after.at_ms)
-                if all(_held(each, topic).get(h, 0) >= n for each in looks[at:] for h, n in conflict.holders.items()):
-                    yield conflict
+                if all(held(each, topic).get(h, 0) >= n for each in looks[at:] for h, n in conflict.holders.items()):
+                    yield replace(conflict, gave_up_ms=after.at_ms)
 
 
-def _starved(look: GroupView, looks: list[Ownership], seen: Ownership, topic: str) -> set[str]:
-    """Return ids with less than their fair share of a topic while somebody has more than its own."""
-    held, partitions = _claims(seen, topic), _partition_count(look, looks, topic)
-    if not held or max(held.values()) <= ceil(partitions / len(held)):
-        return set()
-    starved = {claimant for claimant, owned in held.items() if owned < partitions // len(held)} & _ids(seen)
+def _starved(look: GroupView, looks: list[Ownership], at: int, topic: str) -> list[_Conflict]:
+    """Return who had less than its fair share of a topic at a look while somebody had more than its own."""
+    seen, partitions = looks[at], _partition_count(look, looks, topic)
+    claimed = claims(seen, topic)
+    fair = partitions / len(claimed) if claimed else 0
+    holders = {owner: owned for owner, owned in claimed.items() if owned > ceil(fair)}
+    if not holders:
+        return []
+    starved = {claimant for claimant, owned in claimed.items() if owned < floor(fair)} & ids(seen)
     others = (each for each in seen.owners if each != topic)
-    if any(len(_held(seen, each)) >= _partition_count(look, looks, each) for each in others):
+    if any(len(held(seen, each)) >= _partition_count(look, looks, each) for each in others):
         # Whoever owns nothing may be one too many for another topic.
-        return {each for each in starved if _owns(seen, each)}
-    return starved
-
-
-def _claims(seen: Ownership, topic: str) -> dict[str, int]:
-    """Return how many partitions of a topic each claimant has.
-
-    Ids do not tell their topics: whoever owns something has a claim where it owns, whoever owns nothing everywhere.
-    """
-    idle = {each for each in _ids(seen) if not _owns(seen, each)}
-    return {**dict.fromkeys(idle, 0), **_held(seen, topic)}
-
-
-def _held(seen: Ownership, topic: str) -> dict[str, int]:
-    return dict(Counter(seen.owners.get(topic, {}).values()))
-
-
-def _ids(seen: Ownership) -> set[str]:
-    return {each.member_id for each in seen.members}
-
-
-def _owns(seen: Ownership, member_id: str) -> bool:
-    return any(_is_of(owner, member_id) for owners in seen.owners.values() for owner in owners.values())
-
-
-def _is_of(owner: str, member_id: str) -> bool:
-    """Whether an owner is a member, or one of its threads: old high-level consumers own as `<id>-<thread>`."""
-    return owner == member_id or (owner.startswith(f"{member_id}-") and owner[len(member_id) + 1 :].isdigit())
+        starved = {each for each in starved if owns(seen, each)}
+    return [
+        _Conflict(topic, partitions, len(claimed), holders, each, undisturbed_since(looks, at, topic, each))
+        for each in starved
+    ]
 
 
 def _partition_count(look: GroupView, looks: list[Ownership], topic: str) -> int:
     """Return how many partitions a topic has: as probed, else as many as were ever owned."""
     probed = look.history.progress.partition_count(topic)
     return probed or len({partition for each in looks for partition in each.owners.get(topic, {})})
-
-
-def _undisturbed_since(looks: list[Ownership], at: int, topic: str, member_id: str) -> int:
-    """Return since when a member has been there while the topic's owners were what they are at a look."""
-    owners = looks[at].owners.get(topic)
-    return _unbroken_since(looks[: at + 1], lambda each: each.owners.get(topic) == owners and member_id in _ids(each))
-
-
-def _unbroken_since(looks: list[Ownership], is_so: Callable[[Ownership], bool]) -> int:
-    """Return the time of the first look of those at the end of which all show something; of the last, if none does."""
-    since = looks[-1].at_ms
-    for each in takewhile(is_so, reversed(looks)):
-        since = each.at_ms
-    return since
-
-
-def _conflict(
-    look: GroupView,
-    looks: list[Ownership],
-    seen: Ownership,
-    topic: str,
-    *,
-    starved: str,
-    since_ms: int,
-    gave_up_ms: int | None = None,
-) -> _Conflict:
-    claims, partitions = _claims(seen, topic), _partition_count(look, looks, topic)
-    holders = {owner: owned for owner, owned in claims.items() if owned > ceil(partitions / len(claims))}
-    return _Conflict(topic, partitions, len(claims), holders, starved, since_ms, gave_up_ms)
 
 
 def _conflict_verdict(look: GroupView, time: JudgingTime, latest: Ownership, conflicts: list[_Conflict]) -> Verdict:
@@ -208,7 +165,7 @@ def _starves_consumption(look: GroupView, time: JudgingTime, conflict: _Conflict
 
 
 def _subject_member(seen: Ownership, owner: str) -> SubjectMember:
-    found = next((each for each in seen.members if _is_of(owner, each.member_id)), None)
+    found = next((each for each in seen.members if is_of(owner, each.member_id)), None)
     return _named(found) if found is not None else SubjectMember(owner, None, _host(owner))
 
 
@@ -239,12 +196,12 @@ def _orphans(look: GroupView, looks: list[Ownership], topic: str) -> dict[int, i
     A topic of which nothing is owned was perhaps given up on purpose, unless some member owns nothing at all.
     """
     latest = looks[-1]
-    if not latest.owners.get(topic) and all(_owns(latest, each) for each in _ids(latest)):
+    if not latest.owners.get(topic) and all(owns(latest, each) for each in ids(latest)):
         return {}
     known = {int(p) for each in looks for p in each.owners.get(topic, {})}
     known |= set(range(look.history.progress.partition_count(topic) or 0))
     orphans = (p for p in known if str(p) not in latest.owners.get(topic, {}))
-    return {p: _unbroken_since(looks, partial(_is_orphan, place=(topic, p))) for p in orphans}
+    return {p: unbroken_since(looks, partial(_is_orphan, place=(topic, p))) for p in orphans}
 
 
 def _is_orphan(seen: Ownership, place: tuple[str, int]) -> bool:
