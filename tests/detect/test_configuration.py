@@ -23,7 +23,6 @@ from rebalance_contract.clients import (
 )
 from rebalance_streaming.detect.episode import ExplainedDeparture
 from rebalance_streaming.detect.rules.configuration import (
-    CONDITIONS,
     initial_delay_too_short,
     join_rejected,
     rebalance_timeout_excessive,
@@ -31,6 +30,7 @@ from rebalance_streaming.detect.rules.configuration import (
     session_timeout_too_short,
 )
 from rebalance_streaming.detect.rules.polling import poll_overrun_risk
+from rebalance_streaming.detect.rules.registry import CONDITIONS
 from rebalance_streaming.observed.confidence import CERTAIN, HINT, PLAUSIBLE, STRONG
 from rebalance_streaming.observed.departures import POLL_TIMEOUT, SESSION_EXPIRED
 from rebalance_streaming.observed.liveness import GONE, PAUSED

@@ -39,12 +39,12 @@ from rebalance_streaming.detect.episode import EpisodeContext, look_at
 from rebalance_streaming.detect.judging_time import JudgingTime
 from rebalance_streaming.detect.rank import explain
 from rebalance_streaming.detect.rules.coordinator import (
-    CONDITIONS,
     coordinator_overload,
     coordinator_stuck_rebalance,
     offsets_topic_unhealthy,
 )
 from rebalance_streaming.detect.rules.leader import assignor_slow_or_failing, leader_rejoin_loop
+from rebalance_streaming.detect.rules.registry import CONDITIONS
 from rebalance_streaming.detect.thresholds import Thresholds
 from rebalance_streaming.observed.confidence import CERTAIN, HINT, PLAUSIBLE, STRONG
 from rebalance_streaming.observed.departures import SESSION_EXPIRED

@@ -10,7 +10,11 @@ from detect.looks import asked, look
 from detect.standing_histories import replayed
 from histories import MINUTE, SECOND, T0, Event, history, member, picture, rebalance
 from rebalance_contract import Generation, Rebalance, Severity
-from rebalance_streaming.detect.rules.benign import CONDITIONS, connect_scheduled_rebalance, streams_probing_rebalance
+from rebalance_streaming.detect.rules.scheduled import (
+    CONDITIONS,
+    connect_scheduled_rebalance,
+    streams_probing_rebalance,
+)
 from rebalance_streaming.observed.confidence import PLAUSIBLE, STRONG
 from rebalance_streaming.observed.history import GroupHistory
 

@@ -38,10 +38,10 @@ from rebalance_contract import (
 from rebalance_contract.clients import POLL_AGE
 from rebalance_streaming.detect.episode import ExplainedDeparture
 from rebalance_streaming.detect.rules.membership import (
-    CONDITIONS,
     autoscaler_flapping,
     static_membership_missing,
 )
+from rebalance_streaming.detect.rules.registry import CONDITIONS
 from rebalance_streaming.detect.rules.static_members import (
     random_instance_ids,
     static_id_conflict,

@@ -27,7 +27,8 @@ from histories import (
 from rebalance_contract import Severity
 from rebalance_streaming.detect.group_view import ConditionRule, GroupView
 from rebalance_streaming.detect.rules.duplicates import duplicate_processing, estimate_duplicates
-from rebalance_streaming.detect.rules.offsets import CONDITIONS, offset_rewind, offset_skip, offsets_expired
+from rebalance_streaming.detect.rules.offsets import offset_rewind, offset_skip, offsets_expired
+from rebalance_streaming.detect.rules.registry import CONDITIONS
 from rebalance_streaming.detect.thresholds import Thresholds
 from rebalance_streaming.detect.verdict import Verdict
 from rebalance_streaming.observed.confidence import CERTAIN, PLAUSIBLE, STRONG

@@ -31,13 +31,13 @@ from rebalance_streaming.detect.answers import Clocks, hold
 from rebalance_streaming.detect.group_view import ConditionRule
 from rebalance_streaming.detect.judging_time import JudgingTime
 from rebalance_streaming.detect.rules.progress import (
-    CONDITIONS,
     commit_failures_after_rebalance,
     partition_skew,
     slow_consumer_group,
     stalled_consumer,
     zombie_member,
 )
+from rebalance_streaming.detect.rules.registry import CONDITIONS
 from rebalance_streaming.detect.rules.unread import commit_only_group, empty_group_with_lag, orphan_partition
 from rebalance_streaming.detect.verdict import Verdict
 from rebalance_streaming.observed.confidence import CERTAIN, PLAUSIBLE, STRONG

@@ -13,7 +13,7 @@ from rebalance_contract import UNDETERMINED, Alternative, Subject, SubjectMember
 from rebalance_streaming.detect.episode import Episode
 from rebalance_streaming.detect.judging_time import JudgingTime
 from rebalance_streaming.detect.rules.barrier import explain_barrier, explain_late_round
-from rebalance_streaming.detect.rules.benign import BENIGN_RULES, called_within, unexplained
+from rebalance_streaming.detect.rules.benign import BENIGN_RULES, FOLLOWS, called_within, unexplained
 from rebalance_streaming.detect.rules.coordinator import find_standstill, find_store_failure
 from rebalance_streaming.detect.rules.failover import find_failover
 from rebalance_streaming.detect.rules.losses import explain_loss
@@ -120,6 +120,6 @@ def _with_rivals(ranked: list[Verdict]) -> list[Verdict]:
     rivals = tuple(
         Alternative(each.rule, "found as well; the rebalance began before it")
         for each in rest
-        if each.rule not in named and each.rule not in (UNDETERMINED, "follows")
+        if each.rule not in named and each.rule not in (UNDETERMINED, FOLLOWS)
     )
     return [replace(first, alternatives=(*first.alternatives, *rivals)), *rest]

@@ -1,18 +1,14 @@
 """Rebalances that somebody wanted, or that a topic, a subscription or a protocol called for.
 
-Kafka Streams and Kafka Connect announce a later rebalance inside an assignment that the log does not explain; its
-distance from the one before tells. These two receive a group's rebalances and claim those that they explain.
+Receives one rebalance at a time, with how its members came and went.
 """
 
 from __future__ import annotations
 
 from collections.abc import Callable, Iterator, Sequence
-from dataclasses import dataclass, replace
-from itertools import pairwise
+from dataclasses import replace
 
 from rebalance_contract import (
-    CONNECT_PROTOCOL,
-    STREAMS_ASSIGNOR,
     Evidence,
     EvidenceSource,
     GroupType,
@@ -22,7 +18,7 @@ from rebalance_contract import (
     Severity,
 )
 from rebalance_streaming.detect.episode import Episode, runs_of_own
-from rebalance_streaming.detect.group_view import DAY_MS, Condition, GroupView
+from rebalance_streaming.detect.group_view import DAY_MS
 from rebalance_streaming.detect.judging_time import JudgingTime
 from rebalance_streaming.detect.verdict import MOST_MEMBERS, Verdict, subject_of
 from rebalance_streaming.detect.wording import say
@@ -37,15 +33,6 @@ BenignRule = Callable[[Episode, JudgingTime], Verdict | None]
 _METADATA_AGE_MS = 310_000
 #: A rebalance without any change this soon after another belongs to it.
 _AFTERMATH_MS = 30_000
-#: probing.rebalance.interval.ms: its default, the least allowed, and how exactly it is kept.
-_PROBING_MS, _LEAST_PROBING_MS, _PROBING_SLACK = 600_000, 60_000, 0.05
-_PROBES_OF_ANOTHER_INTERVAL = 3
-_LONG_PROBING_MS = 2 * 3_600_000
-#: scheduled.rebalance.max.delay.ms: its default, and by how much the rejoin comes later.
-_DELAY_MS, _DELAY_SLACK_MS = 300_000, 30_000
-#: Workers rejoin sooner than this for what the departure itself left to do.
-_FOLLOW_UP_MS = 6_000
-_STREAMS_REASONS = frozenset({RebalanceReason.STREAMS_INTERNAL, RebalanceReason.COOPERATIVE_FOLLOWUP})
 
 
 def protocol_migration(episode: Episode, _time: JudgingTime) -> Verdict | None:
@@ -376,109 +363,3 @@ BENIGN_RULES: tuple[BenignRule, ...] = (
     scale_in,
     scale_out,
 )
-
-
-# --- Kafka Streams ---
-@dataclass(frozen=True, slots=True)
-class _Probing:
-    """A rebalance without any change, and its distance from the one before."""
-
-    rebalance: Rebalance
-    spacing_ms: int
-
-
-def streams_probing_rebalance(look: GroupView, _time: JudgingTime) -> Iterator[Verdict]:
-    """Streams looks every ten minutes whether warm-up replicas have caught up, and moves tasks that have (KIP-441)."""
-    probing = _probing(look.history.in_order())
-    usual = [each for each in probing if _is_near(each.spacing_ms, _PROBING_MS)]
-    other = [each for each in probing if each not in usual]
-    interval = _even_interval(other)
-    if usual:
-        yield _probed(usual, _PROBING_MS, STRONG)
-    elif interval is not None:
-        yield _probed([each for each in other if _is_near(each.spacing_ms, interval)], interval, PLAUSIBLE)
-
-
-def _probing(rebalances: list[Rebalance]) -> list[_Probing]:
-    found = []
-    for before, each in pairwise(rebalances):
-        internal = all(generation.reason in _STREAMS_REASONS for generation in each.generations)
-        if each.protocol != STREAMS_ASSIGNOR or not internal or each.joined or each.left:
-            continue
-        # The next one is planned when the assignment is handed out.
-        spacing = each.started_before_ms - before.last_known_ms
-        if spacing >= _LEAST_PROBING_MS * (1 - _PROBING_SLACK):
-            found.append(_Probing(each, spacing))
-    return found
-
-
-def _is_near(spacing_ms: int, interval_ms: int) -> bool:
-    return abs(spacing_ms - interval_ms) <= _PROBING_SLACK * interval_ms
-
-
-def _even_interval(probing: list[_Probing]) -> int | None:
-    """Return an interval other than the default that at least three in a row keep; null when there is none."""
-    for i in range(len(probing) - _PROBES_OF_ANOTHER_INTERVAL + 1):
-        row = [each.spacing_ms for each in probing[i : i + _PROBES_OF_ANOTHER_INTERVAL]]
-        if all(_is_near(each, row[0]) for each in row):
-            return row[0]
-    return None
-
-
-def _probed(probing: list[_Probing], interval_ms: int, confidence: float) -> Verdict:
-    first, last = probing[0].rebalance, probing[-1].rebalance
-    long = last.started_before_ms - first.started_before_ms > _LONG_PROBING_MS
-    return say(
-        "streams_probing_rebalance",
-        first.started_before_ms,
-        confidence=confidence,
-        severity=Severity.TICKET if long else None,
-        rebalance_ids=tuple(each.rebalance.rebalance_id for each in probing),
-        count=len(probing),
-        interval=interval_ms,
-        by_default=confidence > PLAUSIBLE,
-    )
-
-
-# --- Kafka Connect ---
-def connect_scheduled_rebalance(look: GroupView, _time: JudgingTime) -> Iterator[Verdict]:
-    """Connect held back a lost worker's tasks for scheduled.rebalance.max.delay, then handed them out (KIP-415)."""
-    for confidence, pairs in ((STRONG, _scheduled(look, exact=True)), (PLAUSIBLE, _scheduled(look, exact=False))):
-        if pairs:
-            yield _handed_out(pairs, confidence)
-
-
-def _scheduled(look: GroupView, *, exact: bool) -> list[tuple[Rebalance, Rebalance]]:
-    """Return (departure, the rebalance that followed by itself), by the default delay or by a shorter one."""
-    picture, order = look.history.picture, look.history.in_order()
-    if picture is None or picture.protocol_type not in (CONNECT_PROTOCOL, None):
-        return []
-    pairs = []
-    for before, each in pairwise(order):
-        internal = all(generation.reason == RebalanceReason.CONNECT_INTERNAL for generation in each.generations)
-        gone = bool(before.left) and not before.joined and bool(before.members_after)
-        delay = each.started_before_ms - before.last_known_ms
-        near = -_DELAY_SLACK_MS <= delay - _DELAY_MS <= _DELAY_SLACK_MS
-        if internal and gone and delay > _FOLLOW_UP_MS and (near if exact else delay < _DELAY_MS - _DELAY_SLACK_MS):
-            pairs.append((before, each))
-    return pairs
-
-
-def _handed_out(pairs: list[tuple[Rebalance, Rebalance]], confidence: float) -> Verdict:
-    before, after = pairs[-1]
-    left_ms = before.last_known_ms
-    delay = after.started_before_ms - left_ms
-    return say(
-        "connect_scheduled_rebalance",
-        left_ms,
-        confidence=confidence,
-        rebalance_ids=tuple(each.rebalance_id for _, each in pairs),
-        left=len(before.left),
-        workers=len(after.members_after),
-        delay=delay,
-        rounded=round(delay, -3),
-        by_default=confidence > PLAUSIBLE,
-    )
-
-
-CONDITIONS: tuple[Condition, ...] = (Condition(streams_probing_rebalance), Condition(connect_scheduled_rebalance))

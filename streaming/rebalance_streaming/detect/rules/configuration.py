@@ -35,8 +35,8 @@ from rebalance_streaming.detect.catalogue import with_trait
 from rebalance_streaming.detect.episode import ExplainedDeparture
 from rebalance_streaming.detect.group_view import DAY_MS, Condition, GroupView
 from rebalance_streaming.detect.judging_time import JudgingTime
-from rebalance_streaming.detect.rules import assignors, polling
 from rebalance_streaming.detect.rules.member_settings import has_assignor, sessions_of, type_of
+from rebalance_streaming.detect.rules.polling import longest_told_gap
 from rebalance_streaming.detect.rules.standing import (
     came_back_ms,
     client_of,
@@ -66,7 +66,7 @@ _OUTSIDE = ("init", "wait-join")
 
 # --- Session and heartbeats ---
 def session_heartbeat_ratio(look: GroupView, _time: JudgingTime) -> Iterator[Verdict]:
-    """Fewer than three heartbeats fit into the session: one that is lost may cost the membership (KIP-62; story C)."""
+    """Fewer than three heartbeats fit into the session: one that is lost may cost the membership (KIP-62)."""
     wrong = [(member, *found) for member in look.members if (found := _heartbeat_of(look, member)) is not None]
     if not wrong:
         return
@@ -199,7 +199,7 @@ def rebalance_timeout_excessive(look: GroupView, _time: JudgingTime) -> Iterator
     if not wrong:
         return
     picture, (longest, worst) = look.history.picture, max(wrong, key=lambda each: each[0])
-    gap = polling.longest_told_gap(look, worst)
+    gap = longest_told_gap(look, worst)
     connect = picture is not None and picture.protocol_type == CONNECT_PROTOCOL
     yield say(
         "rebalance_timeout_excessive",
@@ -347,6 +347,4 @@ CONDITIONS: tuple[Condition, ...] = (
     Condition(rebalance_timeout_excessive, inputs.CLIENTS, grown=True),
     Condition(initial_delay_too_short, grown=True),
     Condition(join_rejected, inputs.CLIENTS | inputs.STATES | inputs.COMMITS | inputs.ENDS),
-    *polling.CONDITIONS,
-    *assignors.CONDITIONS,
 )

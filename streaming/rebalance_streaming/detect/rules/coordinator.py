@@ -24,7 +24,6 @@ from rebalance_contract.clients import ANY_RESPONSE_MAX, RESPONSE_MAX
 from rebalance_streaming.detect.episode import Episode, ExplainedDeparture
 from rebalance_streaming.detect.group_view import Condition, GroupView
 from rebalance_streaming.detect.judging_time import JudgingTime
-from rebalance_streaming.detect.rules import failover, leader
 from rebalance_streaming.detect.rules.failover import OFTEN, moved_lately, regained
 from rebalance_streaming.detect.rules.standing import client_of, is_reporting
 from rebalance_streaming.detect.thresholds import Thresholds
@@ -240,7 +239,7 @@ def _overloaded(look: GroupView, slow: list[tuple[Member, float]], told: int, mo
 
 # --- Unable to store ---
 def offsets_topic_unhealthy(look: GroupView, time: JudgingTime) -> Iterator[Verdict]:
-    """The group's offsets partition cannot store assignments (F11c, confluentinc/librdkafka#2722)."""
+    """The group's offsets partition cannot store assignments (confluentinc/librdkafka#2722)."""
     hopping = _hopping(look, time)
     recent = [] if hopping else look.recent(look.thresholds.resolve_after_ms, time)
     lost = [each for each in recent if each.type == GroupType.CLASSIC and _lost_rounds(each)]
@@ -339,9 +338,7 @@ def cluster_wide(
 
 
 CONDITIONS: tuple[Condition, ...] = (
-    *leader.CONDITIONS,
     Condition(coordinator_stuck_rebalance, inputs.STATES),
-    *failover.CONDITIONS,
     Condition(coordinator_overload, inputs.CLIENTS | inputs.STATES, grown=True),
     Condition(offsets_topic_unhealthy, inputs.STATES | inputs.COMMITS, grown=True),
 )

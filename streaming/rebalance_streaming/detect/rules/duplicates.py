@@ -12,12 +12,13 @@ from dataclasses import dataclass, replace
 from rebalance_contract import EvidenceSource, Partitions, Rebalance
 from rebalance_contract.clients import APP_OFFSET, CONSUMED_TOTAL
 from rebalance_streaming.detect.episode import ExplainedDeparture
-from rebalance_streaming.detect.group_view import GroupView
+from rebalance_streaming.detect.group_view import Condition, GroupView
 from rebalance_streaming.detect.judging_time import JudgingTime
 from rebalance_streaming.detect.memory import Duplicates, Memory
 from rebalance_streaming.detect.rules.member_settings import have_poll_records
 from rebalance_streaming.detect.verdict import Verdict, name_of
 from rebalance_streaming.detect.wording import say
+from rebalance_streaming.observed import inputs
 from rebalance_streaming.observed.clients import ClientHistory
 from rebalance_streaming.observed.confidence import CERTAIN, PLAUSIBLE, STRONG
 from rebalance_streaming.observed.departures import FENCED, POLL_TIMEOUT, SESSION_EXPIRED
@@ -252,3 +253,6 @@ def _duplicates_verdict(
         positions=methods[0] == "application_offsets",
         batches=have_poll_records(look.history, look.members),
     )
+
+
+CONDITIONS: tuple[Condition, ...] = (Condition(duplicate_processing, inputs.COMMITS | inputs.ENDS),)

@@ -14,7 +14,6 @@ from rebalance_streaming.detect.catalogue import with_trait
 from rebalance_streaming.detect.episode import ExplainedDeparture
 from rebalance_streaming.detect.group_view import DAY_MS, Condition, GroupView
 from rebalance_streaming.detect.judging_time import JudgingTime
-from rebalance_streaming.detect.rules import static_members
 from rebalance_streaming.detect.rules.member_settings import may_be_named, sessions_of
 from rebalance_streaming.detect.rules.standing import came_back_ms, recent_past
 from rebalance_streaming.detect.verdict import Verdict
@@ -134,5 +133,4 @@ def _flapping(
 CONDITIONS: tuple[Condition, ...] = (
     Condition(static_membership_missing, grown=True),
     Condition(autoscaler_flapping, grown=True),
-    *static_members.CONDITIONS,
 )

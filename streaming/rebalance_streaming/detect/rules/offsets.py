@@ -14,7 +14,7 @@ from rebalance_contract import GroupState, Severity, Subject
 from rebalance_streaming.detect.group_view import Condition, GroupView
 from rebalance_streaming.detect.judging_time import JudgingTime
 from rebalance_streaming.detect.memory import Memory
-from rebalance_streaming.detect.rules.duplicates import commit_steps, duplicate_processing
+from rebalance_streaming.detect.rules.duplicates import commit_steps
 from rebalance_streaming.detect.verdict import Verdict
 from rebalance_streaming.detect.wording import say
 from rebalance_streaming.observed import inputs
@@ -276,5 +276,4 @@ CONDITIONS: tuple[Condition, ...] = (
     Condition(offset_rewind, inputs.COMMITS | inputs.ENDS),
     Condition(offset_skip, inputs.COMMITS | inputs.ENDS),
     Condition(offsets_expired, inputs.COMMITS),
-    Condition(duplicate_processing, inputs.COMMITS | inputs.ENDS),
 )

@@ -19,7 +19,6 @@ from rebalance_streaming.detect.judging_time import JudgingTime
 from rebalance_streaming.detect.memory import Memory
 from rebalance_streaming.detect.rules.member_settings import have_poll_records
 from rebalance_streaming.detect.rules.standing import client_of, positions_of
-from rebalance_streaming.detect.rules.unread import commit_only_group, empty_group_with_lag, orphan_partition
 from rebalance_streaming.detect.verdict import Verdict, subject_of
 from rebalance_streaming.detect.wording import say
 from rebalance_streaming.observed import inputs
@@ -381,10 +380,7 @@ def _failing_verdict(look: GroupView, member: Member, rebalance: Rebalance, *, t
 CONDITIONS: tuple[Condition, ...] = (
     Condition(stalled_consumer, inputs.COMMITS | inputs.ENDS | inputs.CLIENTS, grown=True),
     Condition(slow_consumer_group, inputs.COMMITS | inputs.ENDS),
-    Condition(orphan_partition, inputs.COMMITS | inputs.ENDS),
     Condition(partition_skew, inputs.COMMITS | inputs.ENDS, grown=True),
-    Condition(empty_group_with_lag, inputs.COMMITS | inputs.ENDS, grown=True),
-    Condition(commit_only_group, inputs.COMMITS, grown=True),
     Condition(zombie_member, inputs.CLIENTS),
     Condition(commit_failures_after_rebalance, inputs.COMMITS | inputs.CLIENTS),
 )
