@@ -75,7 +75,7 @@ def proposed(advice: tuple[Advice, ...]) -> dict[str, str]:
     ],
 )
 def test_a_batch_is_to_take_half_of_the_limit(limit_s: int, batch_s: int, records: int, allowed: int):
-    """max(1, floor(0.5 R / r)), r being the batch's time per record; story C: 500 records of 1.5 s become 100."""
+    """max(1, floor(0.5 R / r)), r being the batch's time per record: 500 records of 1.5 s become 100."""
     found = fewer_records(limit_s * SECOND, batch_s * SECOND, records)
     assert (found.parameter, found.current, found.proposed) == ("max.poll.records", str(records), f"at most {allowed}")
     per_record_s = batch_s / records
@@ -132,7 +132,7 @@ def test_an_overrun_is_as_long_as_the_limit_and_the_time_until_its_return():
 
 
 def test_a_static_member_was_silent_for_longer_than_its_limit():
-    """It is out a session after its limit (F11): the batch took 345 s and then 55 s more, not 355 s."""
+    """It is out a session after its limit, as it does not leave: the batch took 345 s and then 55 s more, not 355 s."""
     who = replace(B, group_instance_id="i", session_timeout_ms=45_000)
     of = gone(who, silence_ms=345 * SECOND, back_s=55)
     assert proposed(poll_overrun_advice(of, telling(max_poll_records=500)))["max.poll.records"] == "at most 187"

@@ -39,7 +39,7 @@ LOST = ((5, A1), (6, B1), (17, A2), (22, B2))
 
 
 def loop_events(*, ends: bool = True, committed: int | None = 100) -> list[Event]:
-    """Tell story C: records wait in every partition, nothing is committed after the beginning."""
+    """Let records wait in every partition, nothing is committed after the beginning."""
     events: list[Event] = [picture(T0, A1, B1)]
     if committed is not None:
         events.append(commits(T0, dict.fromkeys(range(4), committed)))
@@ -83,7 +83,7 @@ def test_clients_that_consume_meanwhile_make_it_certain():
 
 
 def test_a_group_that_never_committed_can_be_in_a_loop():
-    """The real form of story C: from the first batch on every commit is refused."""
+    """As it was recorded: from the first batch on every commit is refused."""
     (found,) = asked(no_progress_loop, look(history(*loop_events(committed=None)), T0 + 23 * MINUTE, past=lost()))
     assert "orders-0 @ its start" in found.advice[-1].proposed
 
@@ -97,7 +97,7 @@ def test_without_end_offsets_only_poll_timeouts_tell_of_work():
 
 
 def idle_group() -> GroupHistory:
-    """Tell story A: the group is idle and its members are kicked; at the end a record comes."""
+    """Let an idle group lose its members; at the end a record comes."""
     events: list[Event] = [picture(T0, A1, B1), commits(T0, dict.fromkeys(range(4), 100))]
     for minute, before, after in LOOP:
         events.append(probe(T0 + minute * MINUTE - SECOND, ends=dict.fromkeys(range(4), 100)))

@@ -160,7 +160,7 @@ SHORT = replace(STATIC, session_timeout_ms=6_000, rebalance_timeout_ms=10_000)
 def test_a_static_member_that_stops_polling_says_no_good_bye(
     who: Member, changes: dict[str, Any], expected: tuple[str, float] | None
 ):
-    """It is out at its limit plus its session (F11), silent for both; shorter silences have another reason."""
+    """It is out at its limit plus its session, silent for both; shorter silences have another reason."""
     of = gone(who, **{"confidence": STRONG, **changes})
     found = asked(static_stall, episode(of), of)
     assert said(found) == expected

@@ -131,7 +131,7 @@ def test_a_wanted_rebalance_has_the_cause_of_its_wait(wait_s: int, expected: lis
 
 @pytest.mark.parametrize(("wait_s", "stalled"), [(20, False), (31, True)])
 def test_a_wait_of_three_heartbeats_is_ordinary(wait_s: int, stalled: bool):
-    """A member that beats every ten seconds, as in story C, learns that late of a rebalance."""
+    """A member that beats every ten seconds learns that late of a rebalance."""
     told = report(LOST_MS - 5 * MINUTE, B, config=ClientConfig(heartbeat_interval_ms=10_000))
     assert ("stalled_member_join_barrier" in rules(grown(wait_s, told))) == stalled
 

@@ -119,7 +119,7 @@ def test_a_member_that_left_later_was_there_before():
 
 @pytest.mark.parametrize("reports", [True, False])
 def test_a_member_that_stops_polling_right_after_the_group_formed_holds_the_newcomer(reports: bool):
-    """Both are one rebalance, and its cause is the wait in its second generation (story B, a hasty newcomer)."""
+    """Both are one rebalance, and its cause is the wait in its second generation."""
     of = forming_and_held()
     told = [report(at, FIRST, {POLL_AGE: (at - FORMED_MS) / 1000}) for at in range(FORMED_MS, LET_IN_MS, 5 * SECOND)]
     known = history(picture(T0, FIRST), *(told if reports else ()), *PREPARING, of)

@@ -322,7 +322,7 @@ def test_a_rhythm_is_that_of_the_program():
 def test_a_member_that_never_committed_is_judged_by_the_length_of_its_life(
     life_s: float, changes: dict[str, Any], likely: str, confidence: float
 ):
-    """One poll and no other (story C), or not one heartbeat; earlier commits of its partitions were somebody else's."""
+    """One poll and no other, or not one heartbeat; earlier commits of its partitions were somebody else's."""
     who = replace(B, **changes)
     came = joined(LOST_MS - round(life_s * SECOND) - 3_000, who, [STAYS])
     others = pulse(T0, came.started_before_ms, [2, 3])

@@ -213,7 +213,7 @@ def _silent(history: GroupHistory, members: Sequence[Member], from_ms: int, to_m
 def waiting_now(
     history: GroupHistory, now_ms: int, barrier_ms: int, page_ms: int, *, lag_grows: bool
 ) -> Verdict | None:
-    """Return who keeps a group in its join phase right now; null when it is not, or not for long (story B, live).
+    """Return who keeps a group in its join phase right now; null when it is not, or not for long.
 
     Only probes see this: the log has nothing before the barrier's release.
     """

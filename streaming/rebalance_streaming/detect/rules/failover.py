@@ -87,7 +87,7 @@ def _answered_ms(history: GroupHistory, moved_ms: int) -> int:
 
 
 def coordinator_failover(look: GroupView, time: JudgingTime) -> Iterator[Verdict]:
-    """The group's coordinator moved to another broker, and no rebalance came of it: as it should be (F14)."""
+    """The group's coordinator moved to another broker, and no rebalance came of it: as it should be."""
     for move in _moves(look.history)[-1:]:
         lost_again = move.is_back and len(regained(look, time)) >= OFTEN
         if lost_again or not time.is_within(move.at_ms, look.thresholds.resolve_after_ms):
@@ -125,7 +125,7 @@ def _longest_session(members: Sequence[Member]) -> int:
 
 
 def find_failover(episode: Episode) -> Verdict | None:
-    """Return the failover that a rebalance followed, because clients did not find the new coordinator in time (F14).
+    """Return the failover that a rebalance followed, because clients did not find the new coordinator in time.
 
     Null when the coordinator did not move shortly before it, or when the rebalance has a reason of its own: members
     that came, left in order or stopped polling, or topics that changed.

@@ -51,7 +51,7 @@ _NOT_CUT_OFF = (GONE, RESTARTED, PAUSED, STARVED)
 
 
 def starvation(episode: Episode, _time: JudgingTime, departure: Departure) -> Verdict | None:
-    """Heartbeats stopped although the process was well (stories A and D)."""
+    """Heartbeats stopped although the process was well."""
     if departure.likely != SESSION_EXPIRED or not departure.client.own_heartbeats:
         return None
     variant = starvation_variant(departure)

@@ -129,7 +129,7 @@ def fenced(episode: Episode, _time: JudgingTime, departure: Departure) -> Verdic
 
 
 def assigning_stuck(look: GroupView, time: JudgingTime) -> Iterator[Verdict]:
-    """The coordinator has computed no target assignment for the group's epoch (KIP-848; F16)."""
+    """The coordinator has computed no target assignment for the group's epoch (KIP-848)."""
     picture = look.history.picture
     if picture is None or picture.type != GroupType.CONSUMER or not picture.members or picture.generation is None:
         return

@@ -49,7 +49,7 @@ _LOOKS = 20
 
 
 def barrier_holder(episode: Episode, _time: JudgingTime, departure: Departure) -> Verdict | None:
-    """A rebalance that had begun for another reason waited for this member until its timeout (story B)."""
+    """A rebalance that had begun for another reason waited for this member until its timeout."""
     barrier = episode.barrier_of(departure)
     confidence = _held_barrier(episode, departure, barrier)
     if confidence is None:
@@ -93,7 +93,7 @@ def _held_barrier(episode: Episode, departure: Departure, barrier: Barrier | Non
 
 
 def static_stall(episode: Episode, _time: JudgingTime, departure: Departure) -> Verdict | None:
-    """A static member says no good-bye when it stops polling; it is out at max.poll.interval plus session (F11)."""
+    """A static member that stops polling does not leave: after max.poll.interval its session has to run out as well."""
     silence = departure.silence_ms
     if silence is None or not kept_place_without_polls(departure):
         return None
@@ -109,7 +109,7 @@ def static_stall(episode: Episode, _time: JudgingTime, departure: Departure) -> 
 
 
 def poll_overrun(episode: Episode, _time: JudgingTime, departure: Departure) -> Verdict | None:
-    """One batch took longer than max.poll.interval, so the client left by itself (story C; KIP-62)."""
+    """One batch took longer than max.poll.interval, so the client left by itself (KIP-62)."""
     if departure.likely != POLL_TIMEOUT:
         return None
     client = episode.history.clients.of(departure.member)
@@ -145,7 +145,7 @@ class _Gap:
 
 
 def poll_overrun_risk(look: GroupView, _time: JudgingTime) -> Iterator[Verdict]:
-    """A batch took more than half of max.poll.interval; the next may take all of it (KIP-62; story C at its start).
+    """A batch took more than half of max.poll.interval; the next may take all of it (KIP-62).
 
     A client that is back after it overran its limit is no longer at risk of it.
     """
