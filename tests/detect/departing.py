@@ -27,15 +27,23 @@ A, B = member("a-1", [0, 1]), member("b-1", [2, 3])
 STATIC = replace(B, group_instance_id="i")
 
 
-def gone(who: Member = B, likely: str = SESSION_EXPIRED, **changes: Any) -> Departure:
+def gone(
+    who: Member = B,
+    likely: str = SESSION_EXPIRED,
+    *,
+    at_ms: int = LOST_MS,
+    rule: str = "member_crash",
+    back_s: float | None = None,
+    **changes: Any,
+) -> Departure:
     """Make how a member left; `back_s` is how many seconds later it was back."""
-    back_s = changes.pop("back_s", None)
     if back_s is not None:
-        changes |= {"back_as": replace(who, member_id="b-2"), "back_ms": LOST_MS + round(back_s * SECOND)}
-    return departed(LOST_MS, who, likely, rule="member_crash", **changes).departure
+        changes |= {"back_as": replace(who, member_id="b-2"), "back_ms": at_ms + round(back_s * SECOND)}
+    return departed(at_ms, who, likely, rule=rule, **changes).departure
 
 
 def episode(of: Rebalance, *events: Event, now_ms: int = LOST_MS + MINUTE, **known: Any) -> Episode:
+    """Look at a rebalance after these events; `known` is what an `EpisodeContext` has."""
     return look_at(history(*events, of), of, Thresholds(), JudgingTime(now_ms), EpisodeContext(**known))
 
 
@@ -47,8 +55,10 @@ def losing(*departures: Departure, events: tuple[Event, ...] = (), after_s: int 
 
 
 def said(found: Verdict | None) -> tuple[str, float] | None:
+    """Return the rule of a verdict and how sure it is."""
     return None if found is None else (found.rule, found.confidence)
 
 
 def who(found: Verdict) -> list[str | None]:
+    """Return the ids of the members that a verdict is about."""
     return [each.member_id for each in found.subject.members]

@@ -4,35 +4,23 @@ from __future__ import annotations
 
 from typing import Any
 
+from detect.departing import LOST_MS, B, episode
 from detect.looks import asked
 from histories import (
     MINUTE,
     SECOND,
-    T0,
     Event,
-    history,
     joined,
     lost,
     member,
     pulse,
 )
 from rebalance_contract import Member, Rebalance
-from rebalance_streaming.detect.episode import Episode, EpisodeContext, look_at
-from rebalance_streaming.detect.judging_time import JudgingTime
 from rebalance_streaming.detect.rules.losses import explain_loss
-from rebalance_streaming.detect.thresholds import Thresholds
 from rebalance_streaming.detect.verdict import Verdict
 
-LOST_MS = T0 + 20 * MINUTE
 STAYS = member("a-1", [0, 1])
-B, AGAIN = member("b-1", [2, 3]), member("b-2", [2, 3])
-
-
-def episode(
-    rebalance: Rebalance, *events: Event, now_ms: int = LOST_MS + MINUTE, known: EpisodeContext | None = None
-) -> Episode:
-    """Look at a rebalance after these events."""
-    return look_at(history(*events, rebalance), rebalance, Thresholds(), JudgingTime(now_ms), known or EpisodeContext())
+AGAIN = member("b-2", [2, 3])
 
 
 def explained(rebalance: Rebalance, *events: Event, **changes: Any) -> Verdict | None:
@@ -40,10 +28,6 @@ def explained(rebalance: Rebalance, *events: Event, **changes: Any) -> Verdict |
     of = episode(rebalance, *events, **changes)
     (departure,) = of.departures
     return asked(explain_loss, of, departure)
-
-
-def said(verdict: Verdict | None) -> tuple[str, float] | None:
-    return None if verdict is None else (verdict.rule, verdict.confidence)
 
 
 def silent(who: Member = B, silence_s: float = 12.0) -> list[Event]:

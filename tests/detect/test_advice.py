@@ -7,7 +7,7 @@ from typing import Any
 
 import pytest
 
-from detect.standing_histories import departed
+from detect import departing
 from histories import SECOND, T0, member, packed, report
 from rebalance_contract import Advice, GroupType, Member
 from rebalance_contract.client_settings import JAVA
@@ -41,11 +41,8 @@ B = member("b-1", [2, 3])
 
 
 def gone(who: Member = B, likely: str = POLL_TIMEOUT, **changes: Any) -> Departure:
-    """Make how a member left; `back_s` is how many seconds later it was back."""
-    back_s = changes.pop("back_s", None)
-    if back_s is not None:
-        changes |= {"back_as": replace(who, member_id="b-2"), "back_ms": LEFT_MS + round(back_s * SECOND)}
-    return departed(LEFT_MS, who, likely, rule="poll_overrun", **changes).departure
+    """Make how a member left after an overrun."""
+    return departing.gone(who, likely, at_ms=LEFT_MS, rule="poll_overrun", **changes)
 
 
 def telling(**settings: int) -> ClientHistory:

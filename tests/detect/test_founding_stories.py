@@ -8,8 +8,9 @@ from typing import Any
 
 import pytest
 
+from detect.departing import LOST_MS, B, episode, said
 from detect.looks import asked
-from detect.losing import AGAIN, LOST_MS, STAYS, B, episode, explained, left, said, silent
+from detect.losing import AGAIN, STAYS, explained, left, silent
 from detect.turnover import Run
 from histories import (
     MINUTE,

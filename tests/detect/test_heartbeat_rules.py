@@ -7,12 +7,14 @@ from typing import Any
 
 import pytest
 
+from detect import departing
+from detect.departing import LOST_MS, A, B, gone, said
 from detect.looks import asked
 from detect.standing_histories import departed
-from histories import MINUTE, SECOND, T0, Event, history, member, rebalance, report
+from histories import MINUTE, SECOND, Event, member, rebalance, report
 from rebalance_contract import GroupType, Member
 from rebalance_contract.client_settings import JAVA
-from rebalance_streaming.detect.episode import Episode, EpisodeContext, OtherGroups, look_at
+from rebalance_streaming.detect.episode import Episode, OtherGroups
 from rebalance_streaming.detect.judging_time import JudgingTime
 from rebalance_streaming.detect.rules.heartbeats import (
     blocked_heartbeat,
@@ -22,8 +24,6 @@ from rebalance_streaming.detect.rules.heartbeats import (
     unreachable,
 )
 from rebalance_streaming.detect.rules.losses import explain_loss
-from rebalance_streaming.detect.thresholds import Thresholds
-from rebalance_streaming.detect.verdict import Verdict
 from rebalance_streaming.observed.clients import Stretch
 from rebalance_streaming.observed.confidence import CERTAIN, HINT, PLAUSIBLE, STRONG
 from rebalance_streaming.observed.departures import CLEAN, POLL_TIMEOUT, SESSION_EXPIRED, Departure
@@ -31,16 +31,7 @@ from rebalance_streaming.observed.fingerprints import fingerprint
 from rebalance_streaming.observed.liveness import GONE, HEALTHY, PAUSED, RESTARTED, STARVED, UNREACHABLE
 from rebalance_streaming.wire.metrics.report import ClientConfig
 
-LOST_MS = T0 + 20 * MINUTE
-A, B, C = member("a-1", [0, 1]), member("b-1", [2, 3]), member("c-1", [4])
-
-
-def gone(who: Member = B, likely: str = SESSION_EXPIRED, **changes: Any) -> Departure:
-    """Make how a member left; `back_s` is how many seconds later it was back."""
-    back_s = changes.pop("back_s", None)
-    if back_s is not None:
-        changes |= {"back_as": replace(who, member_id="z-2"), "back_ms": LOST_MS + round(back_s * SECOND)}
-    return departed(LOST_MS, who, likely, rule="member_crash", **changes).departure
+C = member("c-1", [4])
 
 
 def stretch(**changes: Any) -> Stretch:
@@ -62,12 +53,7 @@ def stretch(**changes: Any) -> Stretch:
 def episode(*departures: Departure, events: tuple[Event, ...] = (), spared: Member = A, **known: Any) -> Episode:
     """Make a rebalance that lost these members while `spared` stayed."""
     of = rebalance(LOST_MS, [spared, *(each.member for each in departures)], [spared])
-    found = look_at(history(*events, of), of, Thresholds(), JudgingTime(LOST_MS + MINUTE), EpisodeContext(**known))
-    return replace(found, departures=departures)
-
-
-def said(found: Verdict | None) -> tuple[str, float] | None:
-    return None if found is None else (found.rule, found.confidence)
+    return replace(departing.episode(of, *events, **known), departures=departures)
 
 
 def kafka_python(version: str, **changes: Any) -> Member:

@@ -8,6 +8,8 @@ from typing import Any
 
 import pytest
 
+from detect import departing
+from detect.departing import LOST_MS
 from detect.looks import asked, look
 from detect.standing_histories import departed
 from detect.turnover import Run
@@ -36,14 +38,12 @@ from rebalance_contract.clients import (
     POLL_AGE,
     RESPONSE_MAX,
 )
-from rebalance_streaming.detect.episode import Episode, EpisodeContext, look_at
+from rebalance_streaming.detect.episode import Episode
 from rebalance_streaming.detect.judged_group import JudgedRebalance
-from rebalance_streaming.detect.judging_time import JudgingTime
 from rebalance_streaming.detect.rules.loops import poison_record
 from rebalance_streaming.detect.rules.losses import explain_loss
 from rebalance_streaming.detect.rules.patterns import crash_loop, rebalance_storm
 from rebalance_streaming.detect.rules.static_members import static_id_conflict, static_member_restart
-from rebalance_streaming.detect.thresholds import Thresholds
 from rebalance_streaming.detect.verdict import Verdict
 from rebalance_streaming.observed.confidence import CERTAIN, CLAIMED, HINT, PLAUSIBLE, STRONG
 from rebalance_streaming.observed.departures import CLEAN, POLL_TIMEOUT, SESSION_EXPIRED
@@ -52,16 +52,14 @@ from rebalance_streaming.observed.evidence import STRONG as STRONG_EVIDENCE
 from rebalance_streaming.observed.liveness import ALIVE, HEALTHY, STARVED
 from rebalance_streaming.wire.metrics.report import Point
 
-LOST_MS = T0 + 20 * MINUTE
 STAYS = member("a-1", [0, 1])
 #: A Java client: its heartbeats have a thread of their own.
 JAVA = member("b-1", [2, 3], client_id="consumer-g-1", host="/host-b")
 
 
-def episode(
-    of: Rebalance, *events: Event, now_ms: int = LOST_MS + 5 * MINUTE, known: EpisodeContext | None = None
-) -> Episode:
-    return look_at(history(*events, of), of, Thresholds(), JudgingTime(now_ms), known or EpisodeContext())
+def episode(of: Rebalance, *events: Event, now_ms: int = LOST_MS + 5 * MINUTE, **known: Any) -> Episode:
+    """Look at a rebalance some minutes later."""
+    return departing.episode(of, *events, now_ms=now_ms, **known)
 
 
 def explained(of: Rebalance, *events: Event, **changes: Any) -> Verdict | None:
@@ -321,8 +319,7 @@ def sibling(lost_s: int, back_s: int, host: str = "/host-c") -> Any:
 )
 def test_that_others_came_back_speaks_against_a_death(siblings: list[Any], after_s: int, expected: tuple[str, float]):
     """A pause or a network cut ends for all; who is away no longer than they were may come back as well."""
-    known = EpisodeContext(past=siblings)
-    found = explained(left(), *silent(), now_ms=LOST_MS + after_s * SECOND, known=known)
+    found = explained(left(), *silent(), now_ms=LOST_MS + after_s * SECOND, past=siblings)
     assert found is not None
     assert (found.rule, found.confidence) == expected
     if siblings and after_s == 600:

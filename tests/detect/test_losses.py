@@ -7,8 +7,9 @@ from typing import Any
 
 import pytest
 
+from detect.departing import LOST_MS, B, episode, said
 from detect.looks import asked
-from detect.losing import AGAIN, LOST_MS, STAYS, B, back, episode, explained, left, said, silent
+from detect.losing import AGAIN, STAYS, back, explained, left, silent
 from detect.standing_histories import departed
 from histories import (
     MINUTE,
@@ -247,10 +248,10 @@ def test_a_ghost_that_never_committed_is_told_by_how_long_it_was_awaited(wait_s:
 
 def test_one_host_of_several_groups_is_unreachable():
     """Other groups lost members of the same host at the same time: a hint at the network, no more."""
-    wide = EpisodeContext(elsewhere=OtherGroups(("other",), ("/host-b",), (1,)))
-    assert said(explained(left(), *silent(), known=wide)) == ("network_partition", HINT)
-    far = EpisodeContext(elsewhere=OtherGroups(("other",), ("/host-z",), (1,)))
-    assert said(explained(left(), *silent(), known=far)) == ("member_crash", PLAUSIBLE)
+    wide = OtherGroups(("other",), ("/host-b",), (1,))
+    assert said(explained(left(), *silent(), elsewhere=wide)) == ("network_partition", HINT)
+    far = OtherGroups(("other",), ("/host-z",), (1,))
+    assert said(explained(left(), *silent(), elsewhere=far)) == ("member_crash", PLAUSIBLE)
 
 
 @pytest.mark.parametrize(("host", "sure"), [("/h", PLAUSIBLE), ("/elsewhere", HINT)])

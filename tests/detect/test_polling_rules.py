@@ -7,8 +7,9 @@ from typing import Any
 
 import pytest
 
+from detect import departing
+from detect.departing import LOST_MS, A, B, said
 from detect.looks import asked, look
-from detect.standing_histories import departed
 from histories import MINUTE, SECOND, T0, Event, history, member, picture, probe, rebalance, report
 from rebalance_contract import Evidence, EvidenceSource, Generation, Member
 from rebalance_contract.clients import POLL_GAP_MAX
@@ -28,31 +29,20 @@ from rebalance_streaming.observed.departures import CLEAN, POLL_TIMEOUT, SESSION
 from rebalance_streaming.observed.liveness import GONE, RESTARTED
 from rebalance_streaming.wire.metrics.report import ClientConfig
 
-LOST_MS = T0 + 20 * MINUTE
-A, B, C, NEW = member("a-1", [0, 1]), member("b-1", [2, 3]), member("c-1", [4]), member("n-1", [2, 3])
+C, NEW = member("c-1", [4]), member("n-1", [2, 3])
 SEEN = (Evidence(EvidenceSource.LOG, "seen", "by the departure", "kept"),)
 
 
 def gone(who: Member = B, likely: str = POLL_TIMEOUT, **changes: Any) -> Departure:
-    """Make how a member left; `back_s` is how many seconds later it was back."""
-    back_s = changes.pop("back_s", None)
-    if back_s is not None:
-        changes |= {"back_as": replace(who, member_id="b-2"), "back_ms": LOST_MS + round(back_s * SECOND)}
-    return departed(LOST_MS, who, likely, rule="poll_overrun", evidence=SEEN, **changes).departure
+    """Make how a member left after an overrun."""
+    return departing.gone(who, likely, rule="poll_overrun", evidence=SEEN, **changes)
 
 
 def episode(*departures: Departure, events: tuple[Event, ...] = (), wait_s: int = 3, joins: Member = NEW) -> Episode:
     """Make a rebalance that `joins` set off and that lost these members after a wait."""
     start_ms = LOST_MS - wait_s * SECOND
     of = rebalance(start_ms, [A, *(each.member for each in departures)], [A, joins], took_ms=wait_s * SECOND + 20)
-    return replace(
-        look_at(history(*events, of), of, Thresholds(), JudgingTime(LOST_MS + MINUTE), EpisodeContext()),
-        departures=departures,
-    )
-
-
-def said(found: Verdict | None) -> tuple[str, float] | None:
-    return None if found is None else (found.rule, found.confidence)
+    return replace(departing.episode(of, *events), departures=departures)
 
 
 # --- Batches that took too long ---

@@ -67,8 +67,7 @@ def test_a_rule_that_raises_is_set_aside_for_its_group(monkeypatch: pytest.Monke
     conditions = (Condition(stumbles), *answers.CONDITIONS)
     monkeypatch.setattr(answers, "CONDITIONS", conditions)
     answers._rules.cache_clear()
-    run = Run()
-    run.detector._quarantine._report = lambda stage, group, _: heard.append((stage, group))
+    run = Run(on_quarantine=lambda stage, group, _: heard.append((stage, group)))
     five = [member(f"{letter}-1", [at]) for at, letter in enumerate("abcde")]
     for group in ("odd", "sound"):
         run.detector.take_group(replace(picture(T0, *five), group=group))
@@ -119,7 +118,7 @@ def test_groups_that_only_probes_name_are_bounded_and_forgotten():
     for number in range(20_000):
         run.detector.take_probe(replace(seen, group=f"invented-{number}"))
     run.detector.take_group(picture(T0, A, B))
-    assert len(run.detector._judged_groups) == 5_001
+    assert len(run.detector.groups()) == 5_001
     assert sum(run.detector.quarantined.values()) == 15_000
     run.live(T0 + 45 * MINUTE, step_ms=10 * SECOND)
-    assert list(run.detector._judged_groups) == [GROUP]
+    assert run.detector.groups() == [GROUP]

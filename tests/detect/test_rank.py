@@ -5,30 +5,23 @@ from __future__ import annotations
 from collections.abc import Mapping
 from dataclasses import replace
 from itertools import accumulate
+from typing import Any
 
 import pytest
 
+from detect.departing import LOST_MS, A, B, episode
 from detect.looks import asked
-from histories import MINUTE, SECOND, T0, Event, commits, history, joined, lost, member, probe, rebalance, report
-from rebalance_contract import UNDETERMINED, Generation, Member, Rebalance
+from histories import MINUTE, SECOND, T0, Event, commits, joined, lost, member, probe, rebalance, report
+from rebalance_contract import UNDETERMINED, Generation, Member
 from rebalance_contract.clients import HEARTBEAT_AGE
-from rebalance_streaming.detect.episode import Episode, EpisodeContext, look_at
-from rebalance_streaming.detect.judging_time import JudgingTime
+from rebalance_streaming.detect.episode import Episode
 from rebalance_streaming.detect.rank import explain
-from rebalance_streaming.detect.thresholds import Thresholds
 from rebalance_streaming.detect.verdict import Verdict, subject_of
 from rebalance_streaming.observed.confidence import CERTAIN
 from rebalance_streaming.wire.metrics.report import ClientConfig
 
-LOST_MS = T0 + 20 * MINUTE
-A, B, C = member("a-1", [0, 1]), member("b-1", [2, 3]), member("c-1", [4])
+C = member("c-1", [4])
 NEW = member("n-1", [4])
-
-
-def episode(
-    of: Rebalance, *events: Event, known: EpisodeContext | None = None, now_ms: int = LOST_MS + MINUTE
-) -> Episode:
-    return look_at(history(*events, of), of, Thresholds(), JudgingTime(now_ms), known or EpisodeContext())
 
 
 def rules(found: tuple[Verdict, ...]) -> list[str]:
@@ -114,10 +107,10 @@ def test_a_failover_explains_losses_that_nobody_else_does():
 # --- Waits ---
 
 
-def grown(wait_s: int, *events: Event, known: EpisodeContext | None = None) -> tuple[Verdict, ...]:
+def grown(wait_s: int, *events: Event, **known: Any) -> tuple[Verdict, ...]:
     """Explain a join that made the one old member's group wait so long."""
     of = joined(LOST_MS - wait_s * SECOND, NEW, [B], took_ms=wait_s * SECOND + 20)
-    return asked(explain, episode(of, *events, known=known))
+    return asked(explain, episode(of, *events, **known))
 
 
 @pytest.mark.parametrize(
@@ -145,7 +138,7 @@ def test_what_was_seen_while_it_lasted_counts():
         started_at_ms=LOST_MS - 9 * SECOND,
         subject=subject_of(B),
     )
-    found = grown(5, known=EpisodeContext(held=(held,)))
+    found = grown(5, held=(held,))
     assert rules(found) == ["stalled_member_join_barrier", "scale_out"]
     assert found[0].summary == "seen waiting"
 

@@ -16,6 +16,7 @@ from rebalance_contract import (
 from rebalance_streaming.detect.config import DetectConfig
 from rebalance_streaming.detect.detector import Detector
 from rebalance_streaming.detect.judgement import TimedOut
+from rebalance_streaming.detect.quarantine import OnQuarantine
 
 
 def take(detector: Detector, row: object) -> None:
@@ -64,8 +65,14 @@ def told_ms(event: Event) -> int:
 class Run:
     """A detector and the clock; keeps what it published, each finding as last told."""
 
-    def __init__(self, config: DetectConfig | None = None, *, judge_from_ms: int = 0) -> None:
-        self.detector = Detector(CLUSTER, config, judge_from_ms)
+    def __init__(
+        self,
+        config: DetectConfig | None = None,
+        *,
+        judge_from_ms: int = 0,
+        on_quarantine: OnQuarantine | None = None,
+    ) -> None:
+        self.detector = Detector(CLUSTER, config, judge_from_ms, on_quarantine)
         self.detector.now_ms = self.now_ms = T0
         self.told: list[Finding] = []
         self.withdrawn: list[Finding] = []

@@ -311,6 +311,10 @@ class Detector:
                 if timing is not None:
                     yield timing
 
+    def groups(self) -> list[str]:
+        """Return the groups that are known, however they are."""
+        return list(self._judged_groups)
+
     def causes(self, group: str) -> Mapping[str, str]:
         """Return the primary cause of every judged rebalance of a group, by rebalance id."""
         judged_group = self._judged_groups.get(group)
