@@ -26,7 +26,7 @@ from histories import (
 )
 from rebalance_contract import Severity
 from rebalance_streaming.detect.group_view import ConditionRule, GroupView
-from rebalance_streaming.detect.rules.duplicates import duplicate_processing, estimate_duplicates
+from rebalance_streaming.detect.rules.duplicates import duplicate_processing
 from rebalance_streaming.detect.rules.offsets import offset_rewind, offset_skip, offsets_expired
 from rebalance_streaming.detect.rules.registry import CONDITIONS
 from rebalance_streaming.detect.thresholds import Thresholds
@@ -34,6 +34,7 @@ from rebalance_streaming.detect.verdict import Verdict
 from rebalance_streaming.observed.confidence import CERTAIN, PLAUSIBLE, STRONG
 from rebalance_streaming.observed.departures import CLEAN
 from rebalance_streaming.observed.history import GroupHistory
+from rebalance_streaming.observed.repeated_records import count_repeated
 
 DAY = 24 * HOUR
 A, B = member("a-1", [0, 1]), member("b-1", [2, 3])
@@ -250,9 +251,9 @@ def test_librdkafka_tells_exactly():
         report(AT - SECOND, A, points=tuple(_point(name, value, p) for name, value in points.items() for p in (0, 1)))
     ]
     known = history(*working(backlog=5_000), *told, GONE, picture(AT + 5 * SECOND, B))
-    assert estimate_duplicates(known, GONE, LOST) == (2 * 230, "application_offsets")
+    assert count_repeated(known, GONE, LOST) == (2 * 230, "application_offsets")
     back = history(*working(backlog=5_000), *told, GONE, picture(AT + 5 * SECOND, member("a-2", [0, 1]), B))
-    assert estimate_duplicates(back, GONE, LOST) == (200, "rate")
+    assert count_repeated(back, GONE, LOST) == (200, "rate")
 
 
 def _point(name: str, value: float, partition: int):
@@ -268,24 +269,24 @@ def test_totals_count_what_was_consumed_beyond_what_was_produced():
     later = [probe(AT + 60 * SECOND, ends=dict.fromkeys(range(4), 10_050))]
     later += [commits(AT + 61 * SECOND, dict.fromkeys(range(4), 10_050))]
     end = [report(AT + 65 * SECOND, A, {total: 470.0}), report(AT + 65 * SECOND, B, {total: 600.0})]
-    assert estimate_duplicates(history(*quiet, *told, GONE, *later, *end), GONE, LOST) == (70, "totals")
-    assert estimate_duplicates(history(*quiet, *told, GONE, *later, *end[:1]), GONE, LOST) == (0, "rate")
+    assert count_repeated(history(*quiet, *told, GONE, *later, *end), GONE, LOST) == (70, "totals")
+    assert count_repeated(history(*quiet, *told, GONE, *later, *end[:1]), GONE, LOST) == (0, "rate")
 
 
 def test_the_pace_until_the_loss_gives_an_estimate():
     """Twenty records a second, five seconds after the last commit; never beyond what waited."""
-    assert estimate_duplicates(history(*working(backlog=5_000), GONE), GONE, LOST) == (200, "rate")
-    assert estimate_duplicates(history(*working(backlog=30), GONE), GONE, LOST) == (60, "rate")
-    assert estimate_duplicates(history(*working(), GONE), GONE, LOST) == (0, "rate")
+    assert count_repeated(history(*working(backlog=5_000), GONE), GONE, LOST) == (200, "rate")
+    assert count_repeated(history(*working(backlog=30), GONE), GONE, LOST) == (60, "rate")
+    assert count_repeated(history(*working(), GONE), GONE, LOST) == (0, "rate")
 
 
 def test_rewinds_are_a_lower_bound_and_nothing_is_no_number():
     """Without end offsets only commits that went back are sure; without anything there is no answer."""
     committing = [each for each in working() if not hasattr(each, "end_offsets")]
-    assert estimate_duplicates(history(*committing, GONE), GONE, LOST) is None
+    assert count_repeated(history(*committing, GONE), GONE, LOST) is None
     known = history(*committing, GONE, commits(AT + 10 * SECOND, {0: 10_300}))
-    assert estimate_duplicates(known, GONE, LOST) == (200, "rewinds")
-    assert estimate_duplicates(known, GONE, {}) is None
+    assert count_repeated(known, GONE, LOST) == (200, "rewinds")
+    assert count_repeated(known, GONE, {}) is None
 
 
 def losing(departures: Sequence[object], *, backlog: int = 5_000, now_ms: int = AT + 25 * SECOND) -> GroupView:

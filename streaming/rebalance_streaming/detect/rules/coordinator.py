@@ -9,7 +9,7 @@ from __future__ import annotations
 
 from bisect import bisect_right
 from collections.abc import Callable, Iterable, Iterator, Sequence
-from itertools import pairwise, takewhile
+from itertools import takewhile
 
 from rebalance_contract import (
     GroupState,
@@ -36,8 +36,8 @@ from rebalance_streaming.observed.confidence import CERTAIN, HINT, PLAUSIBLE, ST
 from rebalance_streaming.observed.departures import CLEAN, SESSION_EXPIRED, session_of
 from rebalance_streaming.observed.history import SEEN_FOR_MS, Sighting
 from rebalance_streaming.observed.liveness import ALIVE, HEALTHY, UNREACHABLE, gave_up
+from rebalance_streaming.observed.unsettled import hops, unsettled
 
-_REBALANCING = (GroupState.PREPARING_REBALANCE, GroupState.COMPLETING_REBALANCE)
 _MINUTE_MS = 60_000
 _SLOW_CLIENTS = 2
 #: A reporting thread that wakes this late says that its own process was slow.
@@ -90,21 +90,10 @@ def _stuck(look: GroupView, run: list[Sighting], limit: int, *, static: bool, st
     )
 
 
-def _unsettled(look: GroupView) -> Iterator[Sighting]:
-    """Yield the latest probes that saw a rebalance go on, since the group's last record, newest first."""
-    recorded_ms = (look.history.picture.updated_at_ms if look.history.picture else None) or 0
-    for each in reversed(look.history.sightings):
-        if each.state is None:
-            continue
-        if each.state not in _REBALANCING or each.at_ms < recorded_ms:
-            return
-        yield each
-
-
 def _trailing_run(look: GroupView, time: JudgingTime) -> list[Sighting]:
     """Return the latest probes that all saw the same unsettled state, with no record and no blind spot in between."""
     run: list[Sighting] = []
-    for each in _unsettled(look):
+    for each in unsettled(look.history):
         if run and (run[0].at_ms - each.at_ms > SEEN_FOR_MS or each.state != run[0].state):
             break
         run.insert(0, each)
@@ -255,7 +244,7 @@ def offsets_topic_unhealthy(look: GroupView, time: JudgingTime) -> Iterator[Verd
         # A hint wakes nobody.
         severity=Severity.PAGE if stopped else Severity.TICKET,
         aborted=max((each.generations_aborted for each in lost), default=None),
-        hops=_hops(hopping) or None,
+        hops=hops(hopping) or None,
         stopped=stopped,
         silence=look.now_ms - last_commit if stopped and last_commit is not None else None,
     )
@@ -285,16 +274,9 @@ def _lost_rounds(rebalance: Rebalance) -> bool:
 
 def _hopping(look: GroupView, time: JudgingTime) -> list[Sighting]:
     """Return the latest probes if they saw the group fall back to preparing repeatedly, without any record since."""
-    run = [*_unsettled(look)][::-1]
+    run = [*unsettled(look.history)][::-1]
     fresh = bool(run) and time.is_within(run[-1].at_ms, SEEN_FOR_MS)
-    return run if fresh and _hops(run) >= _HOPS and run[-1].at_ms - run[0].at_ms >= _HOPPING_MS else []
-
-
-def _hops(run: list[Sighting]) -> int:
-    return sum(
-        a.state == GroupState.COMPLETING_REBALANCE and b.state == GroupState.PREPARING_REBALANCE
-        for a, b in pairwise(run)
-    )
+    return run if fresh and hops(run) >= _HOPS and run[-1].at_ms - run[0].at_ms >= _HOPPING_MS else []
 
 
 # --- What several groups suffer at the same time ---

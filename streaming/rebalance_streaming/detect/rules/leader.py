@@ -9,13 +9,11 @@ from __future__ import annotations
 
 from collections import Counter
 from collections.abc import Iterator, Sequence
-from dataclasses import dataclass
 from itertools import groupby, pairwise
 
 from rebalance_contract import (
     STREAMS_ASSIGNOR,
     Advice,
-    Generation,
     GroupType,
     Member,
     Rebalance,
@@ -39,6 +37,7 @@ from rebalance_streaming.detect.verdict import Verdict, subject_of
 from rebalance_streaming.detect.wording import say
 from rebalance_streaming.observed import inputs
 from rebalance_streaming.observed.fingerprints import fingerprint
+from rebalance_streaming.observed.leader_rounds import Round, follow_ups, pure_rejoins
 
 _MINUTE_MS = 60_000
 #: Generations per minute above which a loop leaves no time for work.
@@ -51,21 +50,6 @@ _REFRESH_MS, _REFRESH_SLACK = 600_000, 0.05
 _FAILING_A_DAY = 2
 #: A client that learns of its topics as it starts rejoins a few times (kafka-python: up to four).
 _BESIDE_JOINS = 2
-_FOLLOW_UP, _STREAMS = RebalanceReason.COOPERATIVE_FOLLOWUP, RebalanceReason.STREAMS_INTERNAL
-
-
-@dataclass(frozen=True, slots=True)
-class _Round:
-    """A generation that changed nothing, when it began or was complete, and the rebalance it belongs to."""
-
-    at_ms: int
-    generation: Generation
-    rebalance: Rebalance
-
-    @property
-    def joins(self) -> int:
-        """How many rounds of joins it took."""
-        return 1 + self.generation.aborted_before
 
 
 def leader_rejoin_loop(look: GroupView, _time: JudgingTime) -> Iterator[Verdict]:
@@ -74,7 +58,7 @@ def leader_rejoin_loop(look: GroupView, _time: JudgingTime) -> Iterator[Verdict]
     called = {name for name, cause in look.causes.items() if cause == "topic_metadata_change"}
     known = [each for each in look.history.in_order() if each.rebalance_id not in called]
     least = _BESIDE_JOINS * look.thresholds.leader_rejoins
-    pure = [rejoin for each in known for rejoin in _pure_rejoins(each, least)]
+    pure = [rejoin for each in known for rejoin in pure_rejoins(each, least)]
     for leader in sorted({each.rebalance.leader for each in pure if each.rebalance.leader is not None}):
         mine = [each for each in pure if each.rebalance.leader == leader]
         looping = _looping(look, mine)
@@ -82,38 +66,9 @@ def leader_rejoin_loop(look: GroupView, _time: JudgingTime) -> Iterator[Verdict]
             yield _rejoins(leader, looping)
 
 
-def _pure_rejoins(rebalance: Rebalance, least: int) -> list[_Round]:
-    """Return the generations that changed no member, no topic and no partition's owner.
-
-    Beside generations that did, a few are what joins bring with them; only runs of `least` and more count.
-    """
-    if rebalance.type != GroupType.CLASSIC:
-        return []
-    kinds = [(pure, [place for place, _ in run]) for pure, run in groupby(enumerate(rebalance.generations), _is_pure)]
-    runs = [places for pure, places in kinds if pure]
-    if len(runs) == len(kinds):
-        moved = rebalance.moves is not None and bool(rebalance.moves.moved)
-        runs = [] if rebalance.joined or rebalance.left or moved else runs
-    else:
-        runs = [places for places in runs if len(places) >= least]
-    return [_rejoin(rebalance, place) for places in runs for place in places]
-
-
-def _is_pure(numbered: tuple[int, Generation]) -> bool:
-    _, generation = numbered
-    reasons = (RebalanceReason.LEADER_REJOIN, RebalanceReason.CONNECT_INTERNAL)
-    return generation.reason in reasons and not generation.joined and not generation.left
-
-
-def _rejoin(rebalance: Rebalance, place: int) -> _Round:
-    generation = rebalance.generations[place]
-    told = rebalance.started_before_ms if place == 0 else generation.join_ended_at_ms or generation.assigned_at_ms
-    return _Round(told or rebalance.started_before_ms, generation, rebalance)
-
-
-def _looping(look: GroupView, rejoins: list[_Round]) -> list[_Round]:
+def _looping(look: GroupView, rejoins: list[Round]) -> list[Round]:
     """Return the rejoins that belong to a stretch with too many of them; all such stretches that are remembered."""
-    found: dict[int, _Round] = {}
+    found: dict[int, Round] = {}
     window, limit = look.thresholds.leader_rejoin_window_ms, look.thresholds.leader_rejoins
     if any(each.generation.reason == RebalanceReason.CONNECT_INTERNAL for each in rejoins):
         limit *= _CONNECT_FACTOR
@@ -127,7 +82,7 @@ def _looping(look: GroupView, rejoins: list[_Round]) -> list[_Round]:
     return sorted(found.values(), key=lambda each: each.at_ms)
 
 
-def _without_need(rejoins: list[_Round]) -> int:
+def _without_need(rejoins: list[Round]) -> int:
     """Return how many rounds of joins that is; of Connect's, what one change of connectors takes counts once."""
     total = 0
     for _, several in groupby(rejoins, lambda each: each.rebalance.rebalance_id):
@@ -138,11 +93,11 @@ def _without_need(rejoins: list[_Round]) -> int:
     return total
 
 
-def _is_refresh(one: _Round, other: _Round) -> bool:
+def _is_refresh(one: Round, other: Round) -> bool:
     return abs(other.at_ms - one.at_ms - _REFRESH_MS) <= _REFRESH_SLACK * _REFRESH_MS
 
 
-def _rejoins(leader: str, looping: list[_Round]) -> Verdict:
+def _rejoins(leader: str, looping: list[Round]) -> Verdict:
     first, last = looping[0], looping[-1]
     rounds, spread = sum(each.joins for each in looping), last.at_ms - first.at_ms
     frantic = rounds > _FRANTIC * max(1.0, spread / _MINUTE_MS)
@@ -254,10 +209,10 @@ def cooperative_livelock(look: GroupView, time: JudgingTime) -> Iterator[Verdict
     )
 
 
-def _runs(look: GroupView) -> list[list[_Round]]:
+def _runs(look: GroupView) -> list[list[Round]]:
     """Return series of follow-ups, oldest first; a series ends with another kind of generation or a longer pause."""
-    runs: list[list[_Round]] = [[]]
-    for each in _follow_ups(look):
+    runs: list[list[Round]] = [[]]
+    for each in follow_ups(look.history):
         last = runs[-1][-1] if runs[-1] else None
         if each is None:
             runs.append([])
@@ -266,16 +221,6 @@ def _runs(look: GroupView) -> list[list[_Round]]:
         else:
             runs[-1].append(each)
     return [run for run in runs if run]
-
-
-def _follow_ups(look: GroupView) -> Iterator[_Round | None]:
-    """Yield follow-ups in order, and null for every generation that is none."""
-    for rebalance in look.history.in_order():
-        reasons = (_FOLLOW_UP, _STREAMS) if rebalance.protocol == STREAMS_ASSIGNOR else (_FOLLOW_UP,)
-        for generation in rebalance.generations:
-            at_ms = generation.assigned_at_ms or generation.join_ended_at_ms or rebalance.started_before_ms
-            same = generation.reason in reasons and not generation.joined and not generation.left
-            yield _Round(at_ms, generation, rebalance) if same else None
 
 
 CONDITIONS: tuple[Condition, ...] = (

@@ -14,13 +14,13 @@ from rebalance_contract import GroupState, Severity, Subject
 from rebalance_streaming.detect.group_view import Condition, GroupView
 from rebalance_streaming.detect.judging_time import JudgingTime
 from rebalance_streaming.detect.memory import Memory
-from rebalance_streaming.detect.rules.duplicates import commit_steps
 from rebalance_streaming.detect.verdict import Verdict
 from rebalance_streaming.detect.wording import say
 from rebalance_streaming.observed import inputs
 from rebalance_streaming.observed.confidence import PLAUSIBLE, STRONG
 from rebalance_streaming.observed.history import GroupHistory, is_cooperative
 from rebalance_streaming.observed.progress import Jump, Progress
+from rebalance_streaming.observed.repeated_records import commit_steps
 
 #: Jumps of one request, or of one tool's run, are this close together.
 _BURST_MS = 5_000

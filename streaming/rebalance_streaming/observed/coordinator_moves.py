@@ -1,0 +1,58 @@
+"""When a group's coordinator moved to another broker, or had the group again, by probes and by brokers' logs."""
+
+from __future__ import annotations
+
+from bisect import bisect_left
+from dataclasses import dataclass, replace
+from itertools import pairwise
+
+from rebalance_streaming.observed.history import GroupHistory
+
+#: A failover is over at most this long before a probe sees the new coordinator (AWS quotes 2 min of client errors).
+_UNSEEN_MS = 150_000
+
+
+@dataclass(frozen=True, slots=True)
+class Move:
+    """A coordinator took over between `from_ms` and `at_ms`, and wrote so at `loaded_ms`; null: not known.
+
+    `before` and `after` are brokers; `is_back`: it is the same one, which had lost the group and has it again.
+    """
+
+    from_ms: int
+    at_ms: int
+    before: int | None = None
+    after: int | None = None
+    loaded_ms: int | None = None
+
+    @property
+    def is_back(self) -> bool:
+        """Whether a broker has again what it had before."""
+        return self.before is not None and self.before == self.after
+
+    @property
+    def is_named(self) -> bool:
+        """Whether it is known to have gone from one broker to another."""
+        return self.before is not None and self.after is not None and not self.is_back
+
+
+def find_moves(history: GroupHistory) -> list[Move]:
+    """Return when coordinators took over, oldest first: as probes saw it, to the moment where a broker's log tells."""
+    seen = [
+        Move(_answered_ms(history, after.at_ms), after.at_ms, before.broker, after.broker)
+        for before, after in pairwise(history.coordinators)
+    ]
+    for load in history.coordinator_log.loads():
+        place = bisect_left(seen, load.at_ms, key=lambda each: each.at_ms)
+        same = seen[place] if place < len(seen) and seen[place].from_ms <= load.at_ms else None
+        if same is None:
+            seen.insert(place, Move(load.at_ms, load.at_ms, load.before, load.broker, load.at_ms))
+        elif same.loaded_ms is None:
+            seen[place] = replace(same, from_ms=load.at_ms, loaded_ms=load.at_ms)
+    return seen
+
+
+def _answered_ms(history: GroupHistory, moved_ms: int) -> int:
+    """Return when the former coordinator answered last: the failover came after that."""
+    answers = (each.at_ms for each in history.sightings if each.state is not None and each.at_ms < moved_ms)
+    return max((moved_ms - _UNSEEN_MS, *answers))
