@@ -22,6 +22,7 @@ from rebalance_contract import (
     Subject,
 )
 from rebalance_streaming.detect.bugs import STREAMS
+from rebalance_streaming.detect.catalogue import with_trait
 from rebalance_streaming.detect.group_view import DAY_MS, Condition, GroupView
 from rebalance_streaming.detect.judging_time import JudgingTime
 from rebalance_streaming.detect.rules.member_settings import is_movable
@@ -50,12 +51,13 @@ _REFRESH_MS, _REFRESH_SLACK = 600_000, 0.05
 _FAILING_A_DAY = 2
 #: A client that learns of its topics as it starts rejoins a few times (kafka-python: up to four).
 _BESIDE_JOINS = 2
+_CALLS_LEADER = with_trait("rejoins")
 
 
 def leader_rejoin_loop(look: GroupView, _time: JudgingTime) -> Iterator[Verdict]:
     """The leader joins again and again though nothing changed (KAFKA-14867, strimzi/strimzi-kafka-operator#3225)."""
     # A change of topics that probes saw makes the leader rejoin as it should.
-    called = {name for name, cause in look.causes.items() if cause == "topic_metadata_change"}
+    called = {name for name, cause in look.causes.items() if cause in _CALLS_LEADER}
     known = [each for each in look.history.in_order() if each.rebalance_id not in called]
     least = _BESIDE_JOINS * look.thresholds.leader_rejoins
     pure = [rejoin for each in known for rejoin in pure_rejoins(each, least)]

@@ -26,7 +26,7 @@ _RESTARTS = with_trait("restart")
 #: A number of members that lasted shorter is on the way to another one.
 _PLATEAU_MS = 15_000
 #: Whose changes of the number of members are no scaler's.
-_OTHER_HANDS = ("rolling_deploy", "short_lived_consumers")
+_OTHER_HANDS = with_trait("resizes")
 #: Of this share of departures a scaler must be the author.
 _MOSTLY = 0.8
 

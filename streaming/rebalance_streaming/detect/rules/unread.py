@@ -8,6 +8,7 @@ from __future__ import annotations
 from collections.abc import Iterator
 
 from rebalance_contract import GroupState, Partitions, Severity, Subject
+from rebalance_streaming.detect.catalogue import with_trait
 from rebalance_streaming.detect.group_view import Condition, GroupView
 from rebalance_streaming.detect.judging_time import JudgingTime
 from rebalance_streaming.detect.rules.standing import grew_since, is_consumer_group
@@ -20,6 +21,7 @@ from rebalance_streaming.observed.progress import Position
 
 #: An absence is like earlier ones up to this factor, if there were so many.
 _LONGER, _ABSENCES = 1.5, 2
+_REPLACING = with_trait("replaces")
 
 
 def orphan_partition(look: GroupView, time: JudgingTime) -> Iterator[Verdict]:
@@ -116,7 +118,7 @@ def _allowed_absence_ms(look: GroupView, since_ms: int) -> int:
     spells = [back_ms - emptied_ms for emptied_ms, back_ms in look.history.absences() if emptied_ms < since_ms]
     usual = [each for each in spells if each >= look.thresholds.empty_ms]
     allowed = round(_LONGER * max(usual)) if len(usual) >= _ABSENCES else look.thresholds.empty_ms
-    deploying = bool(in_order) and look.causes.get(in_order[-1].rebalance_id) == "rolling_deploy"
+    deploying = bool(in_order) and look.causes.get(in_order[-1].rebalance_id) in _REPLACING
     return max(allowed, look.thresholds.stay_ms) if deploying else allowed
 
 
