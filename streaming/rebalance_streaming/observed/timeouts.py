@@ -184,7 +184,7 @@ def _overran(of: Departure) -> tuple[Evidence, ...] | None:
 def kept_place_without_polls(of: Departure) -> bool:
     """Whether a static member was silent for its poll limit and its session: it stood still, and its client ran.
 
-    Such a client says no good-bye at its limit and sends no heartbeat from then on (F11), so that its session begins to
+    Such a client does not leave at its limit and sends no heartbeat from then on, so that its session begins to
     run out there. One that died, or was away, is silent for its session alone, and its reports end with it. What was
     polled last is committed up to an interval later.
     """
