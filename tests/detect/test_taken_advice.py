@@ -21,6 +21,7 @@ from rebalance_streaming.detect.rules.registry import CONDITIONS
 from rebalance_streaming.detect.verdict import Verdict
 from rebalance_streaming.observed.clients import Stretch
 from rebalance_streaming.observed.departures import CLEAN, POLL_TIMEOUT, SESSION_EXPIRED
+from rebalance_streaming.observed.fingerprints import fingerprint
 from rebalance_streaming.observed.liveness import PAUSED, UNREACHABLE
 from rebalance_streaming.wire.metrics.report import ClientConfig
 from refusing import CASES, NAMES, REFUSED_BY_TYPE, SETTINGS, Client, problems, starts
@@ -83,7 +84,8 @@ def _of_losses(of: Client, kind: GroupType, who: list[Member]) -> Iterator[Verdi
     )
     for likely, liveness, back_s, silence_ms in ways:
         lost = gone(who[1], likely, liveness=liveness, back_s=back_s, silence_ms=silence_ms, in_barrier=True)
-        lost = replace(lost, stretch=FROZEN if liveness == PAUSED else None, arriving=5)
+        prints = fingerprint(who[1], assignor=of.protocol)
+        lost = replace(lost, client=prints, stretch=FROZEN if liveness == PAUSED else None, arriving=5)
         known = losing(lost, events=(seen,))
         known = replace(known, rebalance=replace(known.rebalance, type=kind, protocol=of.protocol))
         for rule in LOST_RULES:
