@@ -16,7 +16,7 @@ from histories import (
     rebalance,
 )
 from rebalance_contract import Member, Rebalance
-from rebalance_streaming.detect.episode import Episode, EpisodeContext, look_at
+from rebalance_streaming.detect.episode import Episode, EpisodeContext, make_episode
 from rebalance_streaming.detect.judging_time import JudgingTime
 from rebalance_streaming.detect.thresholds import Thresholds
 from rebalance_streaming.detect.verdict import Verdict
@@ -44,7 +44,7 @@ def gone(
 
 def episode(of: Rebalance, *events: Event, now_ms: int = LOST_MS + MINUTE, **known: Any) -> Episode:
     """Look at a rebalance after these events; `known` is what an `EpisodeContext` has."""
-    return look_at(history(*events, of), of, Thresholds(), JudgingTime(now_ms), EpisodeContext(**known))
+    return make_episode(history(*events, of), of, Thresholds(), JudgingTime(now_ms), EpisodeContext(**known))
 
 
 def losing(*departures: Departure, events: tuple[Event, ...] = (), after_s: int = 60, **known: Any) -> Episode:

@@ -20,7 +20,7 @@ _Answer = TypeVar("_Answer")
 _memories: dict[int, tuple[GroupHistory, Memory]] = {}
 
 
-def look(known: GroupHistory, now_ms: int, **changes: Any) -> GroupView:
+def view_of(known: GroupHistory, now_ms: int, **changes: Any) -> GroupView:
     """Look at a group with the default thresholds; what is to be remembered is, from one look to the next."""
     seen = GroupView(known, **{"thresholds": Thresholds(), "now_ms": now_ms, "memory": memory_of(known), **changes})
     for each in MEMORY_UPDATES:

@@ -25,7 +25,7 @@ from histories import (
 )
 from rebalance_contract import Generation, Member, Silence
 from rebalance_contract.clients import ASSIGNED_LATENCY, POLL_AGE, REVOKED_LATENCY
-from rebalance_streaming.detect.episode import EpisodeContext, look_at
+from rebalance_streaming.detect.episode import EpisodeContext, make_episode
 from rebalance_streaming.detect.judging_time import JudgingTime
 from rebalance_streaming.detect.rules.barrier import explain_barrier, explain_late_round, waiting_now
 from rebalance_streaming.detect.thresholds import Thresholds
@@ -43,7 +43,7 @@ def explained(*events: Event, members: tuple[Member, ...] = (A, B, C), wait_ms: 
     """Let a member join a group whose members all come back, the last of them after a wait."""
     of = joined(RELEASED_MS - wait_ms, NEW, list(members), took_ms=wait_ms + 20)
     return explain_barrier(
-        look_at(history(*events, of), of, Thresholds(), JudgingTime(RELEASED_MS + 2 * MINUTE), EpisodeContext())
+        make_episode(history(*events, of), of, Thresholds(), JudgingTime(RELEASED_MS + 2 * MINUTE), EpisodeContext())
     )
 
 
@@ -75,7 +75,7 @@ def second_round(*events: Event, late_s: int, owned: Mapping[str, list[int]]) ->
     second = Generation(3, "cooperative_followup", join_ended_at_ms=assigned_ms + late_s * SECOND)
     of = replace(of, generations=(first, second), members_after=(*after, NEW), protocol="cooperative-sticky")
     return explain_late_round(
-        look_at(history(*events, of), of, Thresholds(), JudgingTime(RELEASED_MS + 2 * MINUTE), EpisodeContext())
+        make_episode(history(*events, of), of, Thresholds(), JudgingTime(RELEASED_MS + 2 * MINUTE), EpisodeContext())
     )
 
 
@@ -143,13 +143,15 @@ def test_a_wait_that_nobody_saw_is_not_told():
     """Without probes only the release is known: no wait is made up."""
     of = joined(RELEASED_MS, NEW, [A, B], took_ms=20, started_after_ms=None)
     assert (
-        explain_barrier(look_at(history(of), of, Thresholds(), JudgingTime(RELEASED_MS + MINUTE), EpisodeContext()))
+        explain_barrier(
+            make_episode(history(of), of, Thresholds(), JudgingTime(RELEASED_MS + MINUTE), EpisodeContext())
+        )
         is None
     )
     newer = joined(START_MS, NEW, [A, B], took_ms=WAIT_MS, join_ended_at_ms=None, type="consumer")
     assert (
         explain_barrier(
-            look_at(history(newer), newer, Thresholds(), JudgingTime(RELEASED_MS + MINUTE), EpisodeContext())
+            make_episode(history(newer), newer, Thresholds(), JudgingTime(RELEASED_MS + MINUTE), EpisodeContext())
         )
         is None
     )
@@ -274,7 +276,9 @@ def test_a_gap_in_commits_tells_who_was_late_when_commits_are_forgotten():
     ends = Silence(TOPIC, 0, START_MS, RELEASED_MS + SECOND), Silence(TOPIC, 1, START_MS - SECOND, RELEASED_MS - 100)
     for gaps, expected in ((ends, ["b"]), ((), [])):
         known = history(of, *after, silenced(of, *gaps))
-        found = explain_barrier(look_at(known, of, Thresholds(), JudgingTime(RELEASED_MS + MINUTE), EpisodeContext()))
+        found = explain_barrier(
+            make_episode(known, of, Thresholds(), JudgingTime(RELEASED_MS + MINUTE), EpisodeContext())
+        )
         assert who(found) == expected
 
 

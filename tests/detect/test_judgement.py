@@ -10,7 +10,7 @@ import pytest
 
 from detect import departing
 from detect.departing import LOST_MS
-from detect.looks import asked, look
+from detect.looks import asked, view_of
 from detect.standing_histories import departed
 from detect.turnover import Run
 from histories import (
@@ -234,7 +234,7 @@ def test_an_end_before_the_commit_says_nothing(stale: bool):
             commits(each.left_ms - 10_000, {1: 20 + n}),
             rebalance(each.left_ms, [each.member], [], took_ms=0),
         ]
-    found = list(asked(poison_record, look(history(*events), T0 + 9 * MINUTE, past=tuple(deaths))))
+    found = list(asked(poison_record, view_of(history(*events), T0 + 9 * MINUTE, past=tuple(deaths))))
     assert [each.subject.partitions for each in found] == [("orders-0",)]
 
 
@@ -352,7 +352,7 @@ def test_restarts_on_one_host_and_a_conflict_are_both_hints():
     """Three replacements on one host: the log cannot tell which, so both are said at no more than 0.5."""
     swaps = tuple(Replacement(T0 + n * MINUTE, "ia", f"ia-{n}", f"ia-{n + 1}", "h1", "h1") for n in range(3))
     who = member("ia-3", [0], group_instance_id="ia")
-    seen_now = look(history(picture(T0, who, replacements=swaps)), T0 + 4 * MINUTE)
+    seen_now = view_of(history(picture(T0, who, replacements=swaps)), T0 + 4 * MINUTE)
     said = [*asked(static_id_conflict, seen_now), *asked(static_member_restart, seen_now)]
     assert [(each.rule, each.confidence) for each in said] == [
         ("static_id_conflict", HINT),
@@ -371,7 +371,7 @@ def deploying(*, again: bool) -> Any:
         past.append(departed(at_ms, each, SESSION_EXPIRED, rule="ungraceful_shutdown", of=gone.rebalance_id))
     causes = dict.fromkeys((each.rebalance_id for each in events), "ungraceful_shutdown")
     known = history(picture(T0, STAYS), *events)
-    return look(known, T0 + 26 * MINUTE, past=tuple(past), causes=causes)
+    return view_of(known, T0 + 26 * MINUTE, past=tuple(past), causes=causes)
 
 
 @pytest.mark.parametrize(("again", "severity"), [(False, Severity.INFO), (True, Severity.TICKET)])
@@ -418,7 +418,7 @@ def test_an_overrun_that_repeats_is_no_loop_of_deaths():
         events += [joined(at_ms - 30_000, who, [STAYS]), of]
         likely, rule = (SESSION_EXPIRED, "member_crash") if n % 2 else (POLL_TIMEOUT, "poll_overrun")
         past.append(departed(at_ms, who, likely, rule=rule, of=of.rebalance_id))
-    seen_now = look(history(picture(T0, STAYS), *events), T0 + 29 * MINUTE, past=tuple(past))
+    seen_now = view_of(history(picture(T0, STAYS), *events), T0 + 29 * MINUTE, past=tuple(past))
     assert list(asked(crash_loop, seen_now)) == []
 
 

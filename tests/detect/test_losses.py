@@ -27,7 +27,7 @@ from rebalance_contract import CoordinatorAct as Act
 from rebalance_contract import CoordinatorEvent, Generation, Member
 from rebalance_contract.clients import ASSIGNED, HEARTBEAT_AGE
 from rebalance_contract.clients import HEARTBEAT_TOTAL as HEARTBEATS
-from rebalance_streaming.detect.episode import EpisodeContext, OtherGroups, look_at
+from rebalance_streaming.detect.episode import EpisodeContext, OtherGroups, make_episode
 from rebalance_streaming.detect.judging_time import JudgingTime
 from rebalance_streaming.detect.rules.losses import explain_loss
 from rebalance_streaming.detect.thresholds import Thresholds
@@ -92,7 +92,7 @@ def test_what_looks_like_kafka_python_and_is_back_starved(
     gone = left(who, protocol="range")
     known = history(*silent(who), gone, back(successor))
     known.coordinator_log.take([CoordinatorEvent(T0 + at, act, member_id="b-1") for at, act in enumerate(acts)])
-    of = look_at(known, gone, Thresholds(), JudgingTime(LOST_MS + MINUTE), EpisodeContext(past=past))
+    of = make_episode(known, gone, Thresholds(), JudgingTime(LOST_MS + MINUTE), EpisodeContext(past=past))
     assert said(asked(explain_loss, of, of.departures[0])) == expected
 
 
@@ -203,7 +203,7 @@ def test_a_coordinator_that_lets_the_session_of_a_static_member_end_does_not_cle
     gone = left(who)
     known = history(*silent(silence_s=28), gone)
     known.coordinator_log.take([CoordinatorEvent(LOST_MS, Act.EXPIRED, member_id="b-1")])
-    of = look_at(known, gone, Thresholds(), JudgingTime(LOST_MS + MINUTE), EpisodeContext())
+    of = make_episode(known, gone, Thresholds(), JudgingTime(LOST_MS + MINUTE), EpisodeContext())
     found = asked(explain_loss, of, of.departures[0])
     assert said(found) == ("static_stalled_member", STRONG)
     assert found is not None

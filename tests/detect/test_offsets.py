@@ -6,7 +6,7 @@ from collections.abc import Sequence
 
 import pytest
 
-from detect.looks import asked, look, memory_of
+from detect.looks import asked, memory_of, view_of
 from detect.standing_histories import departed
 from histories import (
     HOUR,
@@ -59,7 +59,7 @@ def jumped(*events: Event, offsets: dict[int, int], after_s: int = 60) -> GroupH
 
 
 def verdicts(rule: ConditionRule, known: GroupHistory, after_ms: int = MINUTE, **changes: object) -> list[Verdict]:
-    return list(asked(rule, look(known, T0 + after_ms, **changes)))
+    return list(asked(rule, view_of(known, T0 + after_ms, **changes)))
 
 
 JUMPS = {
@@ -291,7 +291,7 @@ def test_rewinds_are_a_lower_bound_and_nothing_is_no_number():
 
 def losing(departures: Sequence[object], *, backlog: int = 5_000, now_ms: int = AT + 25 * SECOND) -> GroupView:
     known = history(*working(backlog=backlog), GONE)
-    return look(known, now_ms, past=tuple(departures), causes={rebalance_id(AT): "poll_overrun"})
+    return view_of(known, now_ms, past=tuple(departures), causes={rebalance_id(AT): "poll_overrun"})
 
 
 def test_duplicates_above_a_thousandth_are_told_with_their_cause():
@@ -307,7 +307,7 @@ def test_duplicates_above_a_thousandth_are_told_with_their_cause():
     assert found.evidence[1].rule == "poll_overrun"
     for turn in range(20):
         take(here.history, commits(AT + (turn + 6) * 5 * SECOND, dict.fromkeys(range(4), 20_000 + turn)))
-    (later,) = asked(duplicate_processing, look(here.history, AT + 5 * MINUTE, past=here.past, causes=here.causes))
+    (later,) = asked(duplicate_processing, view_of(here.history, AT + 5 * MINUTE, past=here.past, causes=here.causes))
     assert later.rebalance_ids == found.rebalance_ids
 
 
@@ -317,7 +317,7 @@ def test_duplicates_are_over_when_there_were_none_for_a_while():
     assert list(asked(duplicate_processing, here))
     ended = here.history.rebalances[rebalance_id(AT)].completed_at_ms
     for passed_ms, is_told in ((9 * MINUTE, True), (11 * MINUTE, False)):
-        later = look(here.history, ended + passed_ms, past=here.past, causes=here.causes)
+        later = view_of(here.history, ended + passed_ms, past=here.past, causes=here.causes)
         assert bool(list(asked(duplicate_processing, later))) is is_told
 
 
@@ -339,10 +339,10 @@ def test_without_lost_work_there_are_no_duplicates(here):
 def test_few_duplicates_of_many_records_are_not_worth_a_word():
     """Below a thousandth of what came in meanwhile."""
     here = losing([departed(AT, A)])
-    strict = look(here.history, here.now_ms, past=here.past, thresholds=Thresholds(duplicates_share=0.2))
+    strict = view_of(here.history, here.now_ms, past=here.past, thresholds=Thresholds(duplicates_share=0.2))
     assert list(asked(duplicate_processing, strict)) == []
 
 
 def test_a_quiet_group_has_none_of_it():
     """Every rule of the module is silent on a group that works."""
-    assert [verdict for rule in CONDITIONS for verdict in asked(rule, look(history(*working()), T0 + MINUTE))] == []
+    assert [verdict for rule in CONDITIONS for verdict in asked(rule, view_of(history(*working()), T0 + MINUTE))] == []

@@ -8,7 +8,7 @@ from typing import Any
 
 import pytest
 
-from detect.looks import asked, look
+from detect.looks import asked, view_of
 from detect.standing_histories import departed
 from histories import (
     MINUTE,
@@ -54,7 +54,7 @@ def who(found: Verdict) -> list[str | None]:
 
 def judged(rule: Any, story: Story, now_ms: int, **changes: Any) -> list[Verdict]:
     events, past = story
-    return list(asked(rule, look(history(picture(T0, A), *events), now_ms, past=tuple(past), **changes)))
+    return list(asked(rule, view_of(history(picture(T0, A), *events), now_ms, past=tuple(past), **changes)))
 
 
 def lives(
@@ -457,7 +457,7 @@ def stormy(*causes: str | None, took_s: int = 5, every_s: int = 60, events: Sequ
     """Let a group rebalance once a minute, each for a cause; null: not judged yet."""
     made = [rebalance(NOW - (n + 1) * every_s * SECOND, [A], [A], took_ms=took_s * SECOND) for n in range(len(causes))]
     known = {each.rebalance_id: cause for each, cause in zip(made, causes, strict=True) if cause is not None}
-    return look(history(picture(T0, A), *events, *reversed(made)), NOW, causes=known)
+    return view_of(history(picture(T0, A), *events, *reversed(made)), NOW, causes=known)
 
 
 def test_a_storm_carries_the_cause_that_most_have():
@@ -521,12 +521,12 @@ def test_a_storm_that_harms_pages():
 )
 def test_harm_is_standstill_with_growing_lag(events: list[Event], grows: bool):
     """A partition with lag, without progress for five minutes, whose lag still grows."""
-    assert lag_grows(look(history(picture(T0, A), *events), NOW)) == grows
+    assert lag_grows(view_of(history(picture(T0, A), *events), NOW)) == grows
 
 
 def test_a_quiet_group_has_no_pattern():
     """Nobody came, nobody left."""
-    known = look(history(picture(T0, A), *harm()), NOW)
+    known = view_of(history(picture(T0, A), *harm()), NOW)
     assert [verdict for rule in (*PATTERNS, *AGGREGATES) for verdict in asked(rule, known)] == []
 
 

@@ -9,11 +9,11 @@ import pytest
 
 from detect import departing
 from detect.departing import LOST_MS, A, B, said
-from detect.looks import asked, look
+from detect.looks import asked, view_of
 from histories import MINUTE, SECOND, T0, Event, history, member, picture, probe, rebalance, report
 from rebalance_contract import Evidence, EvidenceSource, Generation, Member
 from rebalance_contract.clients import POLL_GAP_MAX
-from rebalance_streaming.detect.episode import Episode, EpisodeContext, look_at
+from rebalance_streaming.detect.episode import Episode, EpisodeContext, make_episode
 from rebalance_streaming.detect.judging_time import JudgingTime
 from rebalance_streaming.detect.rules.polling import (
     barrier_holder,
@@ -234,7 +234,7 @@ def test_without_probes_a_newcomer_makes_it_plausible():
     )
     assert asked(barrier_holder, replace(episode(of), rebalance=later), of) is None  # nobody waited
     unmoved = rebalance(LOST_MS, [A, B], [A])
-    alone = look_at(history(unmoved), unmoved, Thresholds(), JudgingTime(LOST_MS + MINUTE), EpisodeContext())
+    alone = make_episode(history(unmoved), unmoved, Thresholds(), JudgingTime(LOST_MS + MINUTE), EpisodeContext())
     assert asked(barrier_holder, replace(alone, departures=(of,)), of) is None
 
 
@@ -245,7 +245,7 @@ NOW = T0 + 30 * MINUTE
 
 def at_risk(gap_s: float, who: Member = A, **config: int) -> list[Verdict]:
     told = report(NOW - SECOND, who, {POLL_GAP_MAX: gap_s * 1_000}, config=ClientConfig(**config))
-    return list(asked(poll_overrun_risk, look(history(picture(T0, who, B), told), NOW)))
+    return list(asked(poll_overrun_risk, view_of(history(picture(T0, who, B), told), NOW)))
 
 
 @pytest.mark.parametrize(("gap_s", "share"), [(150, "50%"), (240, "80%"), (299, "100%")])
@@ -289,5 +289,5 @@ def test_no_limit_no_risk(who: Member):
 
 def test_the_longest_gap_told_is_known_to_others():
     """Rules that size a timeout ask for it; without reports it is not known."""
-    known = look(history(picture(T0, A, B), report(NOW, A, {POLL_GAP_MAX: 90_500.0})), NOW)
+    known = view_of(history(picture(T0, A, B), report(NOW, A, {POLL_GAP_MAX: 90_500.0})), NOW)
     assert (longest_told_gap(known, A), longest_told_gap(known, B)) == (90_500, None)

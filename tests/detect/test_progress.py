@@ -8,7 +8,7 @@ from typing import Any
 
 import pytest
 
-from detect.looks import asked, look
+from detect.looks import asked, view_of
 from detect.standing_histories import departed
 from histories import (
     HOUR,
@@ -51,7 +51,7 @@ _clocks: dict[tuple[int, ConditionRule], Clocks] = {}
 
 
 def judge(rule: ConditionRule, known: GroupHistory, after_ms: int, **changes: object) -> list[Verdict]:
-    seen = look(known, T0 + after_ms, **changes)
+    seen = view_of(known, T0 + after_ms, **changes)
     said, running = hold(tuple(asked(rule, seen)), _clocks.get((id(known), rule), {}), JudgingTime(seen.now_ms))
     _clocks[id(known), rule] = running
     return list(said)

@@ -9,7 +9,7 @@ import pytest
 
 from histories import MINUTE, SECOND, T0, Event, history, member, probe, pulse, rebalance, report
 from rebalance_contract import Generation, Member, Rebalance
-from rebalance_streaming.detect.episode import Episode, EpisodeContext, look_at
+from rebalance_streaming.detect.episode import Episode, EpisodeContext, make_episode
 from rebalance_streaming.detect.judging_time import JudgingTime
 from rebalance_streaming.detect.rank import explain
 from rebalance_streaming.detect.rules.coordinator import find_standstill
@@ -55,7 +55,7 @@ def silent(for_s: int = 20) -> list[Event]:
 
 
 def looked_at(of: Rebalance, *events: Event) -> Episode:
-    return look_at(history(*events, of), of, Thresholds(), JudgingTime(BACK_MS + 2 * MINUTE), EpisodeContext())
+    return make_episode(history(*events, of), of, Thresholds(), JudgingTime(BACK_MS + 2 * MINUTE), EpisodeContext())
 
 
 @pytest.mark.parametrize(

@@ -9,7 +9,7 @@ from itertools import product
 import pytest
 
 from detect.departing import LOST_MS, gone, losing
-from detect.looks import asked, look
+from detect.looks import asked, view_of
 from detect.standing_histories import departed, moved
 from histories import HOUR, MINUTE, SECOND, T0, Event, history, member, picture, probe, rebalance, report
 from rebalance_contract import Generation, GroupType, Member
@@ -142,7 +142,7 @@ def _of_conditions(of: Client, kind: GroupType, who: list[Member]) -> Iterator[V
             past.append(departed(at_ms, left, likely, rule=rule, back_ms=back_ms, joined_ms=at_ms - 15 * SECOND))
         known = history(_group(of, kind, who), *events, *told)
         causes = {each.rebalance_id: rule for each in past}
-        view = look(known, NOW, past=tuple(past), causes=causes)
+        view = view_of(known, NOW, past=tuple(past), causes=causes)
         for condition in CONDITIONS:
             yield from asked(condition, view)
 

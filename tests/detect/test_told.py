@@ -11,7 +11,7 @@ from detect.losing import AGAIN, LOST_MS, STAYS, B, back, episode, left
 from histories import MINUTE, SECOND, T0, Event, history, pulse, rebalance, report
 from rebalance_contract import CoordinatorAct as Act
 from rebalance_contract import CoordinatorEvent, Rebalance
-from rebalance_streaming.detect.episode import EpisodeContext, ExplainedDeparture, look_at
+from rebalance_streaming.detect.episode import EpisodeContext, ExplainedDeparture, make_episode
 from rebalance_streaming.detect.judging_time import JudgingTime
 from rebalance_streaming.detect.rank import explain
 from rebalance_streaming.detect.thresholds import Thresholds
@@ -28,7 +28,7 @@ def told(of: Rebalance, reason: str | None, *events: Event, act: Act = Act.LEFT,
     known = history(*WORKS, *events, of)
     known.coordinator_log.take([CoordinatorEvent(LOST_MS - 900, act, member_id="b-1", reason=reason)])
     now = JudgingTime(LOST_MS + after_ms)
-    return asked(explain, look_at(known, of, Thresholds(), now, EpisodeContext()))[0]
+    return asked(explain, make_episode(known, of, Thresholds(), now, EpisodeContext()))[0]
 
 
 def reports(*, start_again_ms: int | None = None) -> list[Event]:
@@ -88,10 +88,10 @@ def test_a_process_that_ran_on_is_remembered_when_its_reports_are_forgotten():
     gone, own = left(), {"interval_ms": 2_000, "process_start_ms": T0 - MINUTE}
     later = [report(LOST_MS + n * 2 * SECOND, AGAIN, **own) for n in range(30, 300)]
     now, told_first = JudgingTime(LOST_MS + 10 * MINUTE), history(*WORKS, *reports(), gone, SOON)
-    first = look_at(told_first, gone, Thresholds(), now, EpisodeContext()).departures
+    first = make_episode(told_first, gone, Thresholds(), now, EpisodeContext()).departures
     known = EpisodeContext(departures={each.member.member_id: each for each in first})
     told_later = history(*WORKS, *reports(), *later, gone, SOON)
-    again = look_at(told_later, gone, Thresholds(), now, known).departures
+    again = make_episode(told_later, gone, Thresholds(), now, known).departures
     assert [each.went_on for each in (*first, *again)] == [True, True]
 
 
@@ -111,9 +111,9 @@ def test_a_return_of_a_process_that_ran_on_has_the_cause_of_its_leave():
     gone = left()
     known = history(*WORKS, *reports(), gone, SOON)
     now = JudgingTime(LOST_MS + 10 * MINUTE)
-    of = look_at(known, gone, Thresholds(), now, EpisodeContext())
+    of = make_episode(known, gone, Thresholds(), now, EpisodeContext())
     first, (departure,) = asked(explain, of)[0], of.departures
     past = ExplainedDeparture(first.rule, first.confidence, departure.to_ms, B, departure, gone.rebalance_id)
-    second = asked(explain, look_at(known, SOON, Thresholds(), now, EpisodeContext((past,))))[0]
+    second = asked(explain, make_episode(known, SOON, Thresholds(), now, EpisodeContext((past,))))[0]
     assert (first.rule, second.rule) == ("undetermined", "undetermined")
     assert "came back" in second.summary

@@ -10,7 +10,7 @@ from detect.looks import asked
 from histories import MINUTE, SECOND, T0, history, member, picture, probe, rebalance, report
 from rebalance_contract import Generation, Member, Probe, Rebalance
 from rebalance_contract.clients import POLL_AGE
-from rebalance_streaming.detect.episode import EpisodeContext, look_at
+from rebalance_streaming.detect.episode import EpisodeContext, make_episode
 from rebalance_streaming.detect.judging_time import JudgingTime
 from rebalance_streaming.detect.rank import explain
 from rebalance_streaming.detect.thresholds import Thresholds
@@ -112,7 +112,7 @@ def test_a_member_that_left_later_was_there_before():
     longest = longest_barrier(history(of), of)
     assert longest == Barrier(HELD_MS, HELD_MS + 40_000, (one, two), frozenset())
     primary, *_ = asked(
-        explain, look_at(history(of), of, Thresholds(), JudgingTime(HELD_MS + 2 * MINUTE), EpisodeContext())
+        explain, make_episode(history(of), of, Thresholds(), JudgingTime(HELD_MS + 2 * MINUTE), EpisodeContext())
     )
     assert [each.member_id for each in primary.subject.members] != ["o-2"]
 
@@ -123,7 +123,9 @@ def test_a_member_that_stops_polling_right_after_the_group_formed_holds_the_newc
     of = forming_and_held()
     told = [report(at, FIRST, {POLL_AGE: (at - FORMED_MS) / 1000}) for at in range(FORMED_MS, LET_IN_MS, 5 * SECOND)]
     known = history(picture(T0, FIRST), *(told if reports else ()), *PREPARING, of)
-    primary, *_ = asked(explain, look_at(known, of, Thresholds(), JudgingTime(LET_IN_MS + MINUTE), EpisodeContext()))
+    primary, *_ = asked(
+        explain, make_episode(known, of, Thresholds(), JudgingTime(LET_IN_MS + MINUTE), EpisodeContext())
+    )
     assert primary.rule == "stalled_member_join_barrier"
     assert [each.member_id for each in primary.subject.members] == ["a-1"]
     assert primary.started_at_ms == HELD_MS

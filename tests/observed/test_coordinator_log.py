@@ -15,7 +15,7 @@ from rebalance_contract import CoordinatorActivity, CoordinatorEvent, EvidenceSo
 from rebalance_contract import CoordinatorTrigger as Trigger
 from rebalance_streaming.detect.config import DetectConfig
 from rebalance_streaming.detect.detector import Detector
-from rebalance_streaming.detect.episode import EpisodeContext, look_at
+from rebalance_streaming.detect.episode import EpisodeContext, make_episode
 from rebalance_streaming.detect.judging_time import JudgingTime
 from rebalance_streaming.detect.rank import explain
 from rebalance_streaming.detect.thresholds import Thresholds
@@ -282,7 +282,9 @@ def test_the_cause_of_a_rebalance_carries_what_began_it():
     gone = left()
     lines = [wrote(LOST_MS - 2, Act.EXPIRED, member_id="b-1"), begun(LOST_MS - 1, Trigger.HEARTBEAT_EXPIRATION)]
     known = told(gone, lines)
-    primary = asked(explain, look_at(known, gone, Thresholds(), JudgingTime(LOST_MS + MINUTE), EpisodeContext()))[0]
+    primary = asked(explain, make_episode(known, gone, Thresholds(), JudgingTime(LOST_MS + MINUTE), EpisodeContext()))[
+        0
+    ]
     found = [each for each in primary.evidence if each.source == EvidenceSource.BROKER_LOG]
     assert {each.field for each in found} == {"expired", "preparing"}
     assert any("b-1" in each.value for each in found)

@@ -74,24 +74,24 @@ class Answers:
                 found |= CONDITIONS[place].looks_at
         return found
 
-    def ask(self, look: GroupView, changed: int, quarantine: Quarantine) -> bool:
+    def ask(self, view: GroupView, changed: int, quarantine: Quarantine) -> bool:
         """Ask the rules that look at what changed, and those that are due; returns whether any answer is another."""
-        time = JudgingTime(look.now_ms)
-        due = {place for place, at_ms in self._due.items() if at_ms <= look.now_ms}
+        time = JudgingTime(view.now_ms)
+        due = {place for place, at_ms in self._due.items() if at_ms <= view.now_ms}
         for place in sorted({*_memory_updates(changed), *(each for each in due if each < 0)}, reverse=True):
-            self._update_memory(place, look, time, quarantine)
-        look = replace(look, memory=self.memory)
+            self._update_memory(place, view, time, quarantine)
+        view = replace(view, memory=self.memory)
         rules = sorted({*_rules(changed), *(each for each in due if each >= 0)})
-        return sum(self._ask_one(place, look, time, quarantine) for place in rules) > 0
+        return sum(self._ask_one(place, view, time, quarantine) for place in rules) > 0
 
-    def _update_memory(self, place: int, look: GroupView, time: JudgingTime, quarantine: Quarantine) -> None:
-        each, look = MEMORY_UPDATES[-1 - place], replace(look, memory=self.memory)
-        group, now_ms = look.history.group, look.now_ms
-        self.memory = quarantine.ask(each.name, group, now_ms, lambda: each.update(look, time), self.memory)
+    def _update_memory(self, place: int, view: GroupView, time: JudgingTime, quarantine: Quarantine) -> None:
+        each, view = MEMORY_UPDATES[-1 - place], replace(view, memory=self.memory)
+        group, now_ms = view.history.group, view.now_ms
+        self.memory = quarantine.ask(each.name, group, now_ms, lambda: each.update(view, time), self.memory)
         self._note(place, time.take_due())
 
-    def _ask_one(self, place: int, look: GroupView, time: JudgingTime, quarantine: Quarantine) -> bool:
-        answer, clocks = self._answer(place, look, time, quarantine)
+    def _ask_one(self, place: int, view: GroupView, time: JudgingTime, quarantine: Quarantine) -> bool:
+        answer, clocks = self._answer(place, view, time, quarantine)
         self._note(place, time.take_due())
         if clocks or place in self._clocks:
             self._clocks[place] = clocks
@@ -103,17 +103,17 @@ class Answers:
         return answer != before
 
     def _answer(
-        self, place: int, look: GroupView, time: JudgingTime, quarantine: Quarantine
+        self, place: int, view: GroupView, time: JudgingTime, quarantine: Quarantine
     ) -> tuple[tuple[Verdict, ...], Clocks]:
-        condition, group = CONDITIONS[place], look.history.group
+        condition, group = CONDITIONS[place], view.history.group
         # Called for every rule and group, so without a closure.
-        if quarantine.is_aside(condition.name, group, look.now_ms):
+        if quarantine.is_aside(condition.name, group, view.now_ms):
             return _SILENCE
         try:
-            found = tuple(condition(look, time))
+            found = tuple(condition(view, time))
             return hold(found, self._clocks.get(place, {}), time) if found else _SILENCE
         except Exception as error:
-            quarantine.put_aside(condition.name, group, look.now_ms, error)
+            quarantine.put_aside(condition.name, group, view.now_ms, error)
             return _SILENCE
 
     def _note(self, place: int, due_ms: int | None) -> None:

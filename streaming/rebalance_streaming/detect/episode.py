@@ -186,7 +186,7 @@ class EpisodeContext:
     elsewhere: OtherGroups = OtherGroups()
 
 
-def look_at(
+def make_episode(
     history: GroupHistory, rebalance: Rebalance, thresholds: Thresholds, time: JudgingTime, known: EpisodeContext
 ) -> Episode:
     """Put together what rules need of one rebalance at a time, which collects when it would look otherwise."""

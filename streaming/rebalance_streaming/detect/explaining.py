@@ -11,7 +11,7 @@ from dataclasses import dataclass, replace
 from functools import partial
 
 from rebalance_contract import UNDETERMINED, Rebalance
-from rebalance_streaming.detect.episode import EpisodeContext, look_at
+from rebalance_streaming.detect.episode import EpisodeContext, make_episode
 from rebalance_streaming.detect.judged_group import JudgedGroup, JudgedRebalance
 from rebalance_streaming.detect.judgement import TimedOut
 from rebalance_streaming.detect.judging_time import JudgingTime
@@ -81,7 +81,7 @@ class Explainer:
             self.losses.elsewhere(group, rebalance),
         )
         time = JudgingTime(now_ms)
-        episode = look_at(judged_group.history, rebalance, judged_group.thresholds, time, context)
+        episode = make_episode(judged_group.history, rebalance, judged_group.thresholds, time, context)
         verdicts = judged_group.recall(
             name, tuple(_followed(judged_group, rebalance, each) for each in explain(episode, time))
         )

@@ -132,14 +132,14 @@ class Condition:
         """The rule's own name, which is its diagnosis' id for most."""
         return getattr(self.rule, "__name__", "rule")
 
-    def __call__(self, look: GroupView, time: JudgingTime) -> Iterable[Verdict]:
+    def __call__(self, view: GroupView, time: JudgingTime) -> Iterable[Verdict]:
         """Ask the rule; `time` has collected when to ask again once all that it says was taken."""
-        if self.grown and look.is_young(time):
+        if self.grown and view.is_young(time):
             return ()
-        if look.reads_log:
-            return self.rule(look, time)
+        if view.reads_log:
+            return self.rule(view, time)
         asked = self.without_log or not self.looks_at & LOGGED
-        return map(from_probes, self.rule(look, time)) if asked else ()
+        return map(from_probes, self.rule(view, time)) if asked else ()
 
 
 @dataclass(frozen=True, slots=True)

@@ -48,32 +48,32 @@ class GroupJudge:
             changed = inputs.EVERYTHING
             self.explainer.explain(judged_group, due, now_ms)
         judged_group.note_held([each for each in judged_group.answers.verdicts() if not each.claims], now_ms)
-        look = judged_group.view(now_ms, self.config.probe_interval_ms)
-        another = judged_group.answers.ask(look, changed, self.quarantine)
-        state = partial(self._state, judged_group, look, changed, another=another)
+        view = judged_group.view(now_ms, self.config.probe_interval_ms)
+        another = judged_group.answers.ask(view, changed, self.quarantine)
+        state = partial(self._state, judged_group, view, changed, another=another)
         found = self.quarantine.ask("state", group, now_ms, state, list[Finding]())
         timetable.rests_on = judged_group.answers.rests_on()
         return found
 
-    def _state(self, judged_group: JudgedGroup, look: GroupView, changed: int, *, another: bool) -> list[Finding]:
+    def _state(self, judged_group: JudgedGroup, view: GroupView, changed: int, *, another: bool) -> list[Finding]:
         """State what holds, unless it is what was stated before."""
-        now_ms, restate_ms = look.now_ms, judged_group.timetable.restate_ms
+        now_ms, restate_ms = view.now_ms, judged_group.timetable.restate_ms
         due = restate_ms is not None and restate_ms <= now_ms
         must = another or due or changed & (inputs.GROUP | inputs.STATES) or judged_group.is_joining(now_ms)
-        harmed = lag_grows(look) if must or (judged_group.minds_harm and changed & inputs.BULK) else judged_group.harmed
+        harmed = lag_grows(view) if must or (judged_group.minds_harm and changed & inputs.BULK) else judged_group.harmed
         if not must and harmed == judged_group.harmed:
             return []
         judged_group.harmed, found = harmed, list(judged_group.answers.verdicts())
         stated = judged_group.state([each for each in found if each.claims], now_ms)
         causes = {name: each.rule for each in stated if each.primary for name in each.rebalance_ids}
-        look = replace(look, causes=causes)
+        view = replace(view, causes=causes)
         standing = [each for each in found if not each.claims and not self._is_behind(judged_group, each)]
         standing += self._holding(judged_group, standing, now_ms, harmed=harmed)
         stated += [replace(each, primary="stands_alone" in diagnosis(each.rule).traits) for each in standing]
         time = JudgingTime(now_ms)
-        sums = [verdict for rule in AGGREGATES for verdict in rule(look, time)]
+        sums = [verdict for rule in AGGREGATES for verdict in rule(view, time)]
         stated += [judged_group.stated(each, now_ms, primary=False) for each in sums]
-        return self._publish(judged_group, look, time, stated, harmed=harmed)
+        return self._publish(judged_group, view, time, stated, harmed=harmed)
 
     def _holding(
         self, judged_group: JudgedGroup, standing: Sequence[Verdict], now_ms: int, *, harmed: bool
@@ -92,11 +92,11 @@ class GroupJudge:
         return rests_on_commits and self.commits.hold_back(judged_group.history.group, verdict.started_at_ms)
 
     def _publish(
-        self, judged_group: JudgedGroup, look: GroupView, time: JudgingTime, stated: Sequence[Verdict], *, harmed: bool
+        self, judged_group: JudgedGroup, view: GroupView, time: JudgingTime, stated: Sequence[Verdict], *, harmed: bool
     ) -> list[Finding]:
-        weighed = with_severities(stated, look, time, self.config, harmed=harmed)
+        weighed = with_severities(stated, view, time, self.config, harmed=harmed)
         group, resolve_after_ms = judged_group.history.group, judged_group.thresholds.resolve_after_ms
-        changed, withdrawn = self.findings.update(group, weighed, look.now_ms, resolve_after_ms, judged_group.unjudged)
+        changed, withdrawn = self.findings.update(group, weighed, view.now_ms, resolve_after_ms, judged_group.unjudged)
         self.withdrawn.extend(withdrawn)
         judged_group.minds_harm = any(each.primary or "gathers" in diagnosis(each.rule).traits for each in weighed)
         judged_group.timetable.restate_ms = self._restate_ms(judged_group, time, weighed)

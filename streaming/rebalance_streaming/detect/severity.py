@@ -16,15 +16,15 @@ from rebalance_streaming.observed.confidence import CLAIMED
 
 
 def with_severities(
-    stated: Sequence[Verdict], look: GroupView, time: JudgingTime, config: DetectConfig, *, harmed: bool
+    stated: Sequence[Verdict], view: GroupView, time: JudgingTime, config: DetectConfig, *, harmed: bool
 ) -> list[Verdict]:
     """Return all verdicts of a group with their severities; `harmed`: its consumption is harmed now."""
-    recurs, group = _recurs(stated, look, time), look.history.group
+    recurs, group = _recurs(stated, view, time), view.history.group
     # And not only a hint.
     claimed = {(each.rule, subject_key(each)) for each in stated if each.confidence >= CLAIMED}
     found = []
     for each in stated:
-        heard = _is_sure(each, claimed) and not config.silenced(group, each.rule, look.now_ms)
+        heard = _is_sure(each, claimed) and not config.silenced(group, each.rule, view.now_ms)
         severity = _severity(each, harmed=harmed, recurs=recurs) if heard else Severity.INFO
         found.append(replace(each, severity=severity))
     return found
@@ -37,13 +37,13 @@ def _severity(verdict: Verdict, *, harmed: bool, recurs: bool) -> Severity:
     return Severity.PAGE if severity == Severity.TICKET and harmed and verdict.primary else severity
 
 
-def _recurs(stated: Iterable[Verdict], look: GroupView, time: JudgingTime) -> bool:
+def _recurs(stated: Iterable[Verdict], view: GroupView, time: JudgingTime) -> bool:
     """Whether what nothing explains recurs within a day, or costs as much as if it did."""
-    since_ms = look.now_ms - DAY_MS
+    since_ms = view.now_ms - DAY_MS
     unexplained = sum(each.primary and each.rule == UNDETERMINED and (each.last_ms or 0) >= since_ms for each in stated)
-    if unexplained >= look.thresholds.recurring_per_day:
+    if unexplained >= view.thresholds.recurring_per_day:
         return True
-    return unexplained > 0 and look.churn(time) >= look.thresholds.churn_share
+    return unexplained > 0 and view.churn(time) >= view.thresholds.churn_share
 
 
 def _is_sure(verdict: Verdict, claimed: set[tuple[str, str]]) -> bool:

@@ -28,25 +28,25 @@ _CLOCKS_MS = 5_000
 _OTHER_PATTERNS = (crash_loop, short_lived_consumers, member_flapping)
 
 
-def announced_deploy(look: GroupView, time: JudgingTime) -> Iterator[Verdict]:
+def announced_deploy(view: GroupView, time: JudgingTime) -> Iterator[Verdict]:
     """Somebody announced a deploy, and members come and go as in one; of several that overlap, the latest counts."""
-    if not look.announcements:
+    if not view.announcements:
         return
-    others = [each for rule in _OTHER_PATTERNS for each in rule(look, time) if each.confidence >= CLAIMED]
+    others = [each for rule in _OTHER_PATTERNS for each in rule(view, time) if each.confidence >= CLAIMED]
     taken = {name for each in others for name in each.rebalance_ids}
-    for announced in reversed(look.announcements):
-        explained = [each for each in _explained(look, time, announced) if each.rebalance_id not in taken]
+    for announced in reversed(view.announcements):
+        explained = [each for each in _explained(view, time, announced) if each.rebalance_id not in taken]
         if explained:
             taken |= {each.rebalance_id for each in explained}
-            yield _tell(look, announced, explained)
+            yield _tell(view, announced, explained)
 
 
-def _explained(look: GroupView, time: JudgingTime, announced: AlertSilence) -> list[Rebalance]:
+def _explained(view: GroupView, time: JudgingTime, announced: AlertSilence) -> list[Rebalance]:
     """Return the rebalances that began in the announced time and whose members came and went as in a deploy."""
     since_ms = announced.starts_at_ms - _CLOCKS_MS
-    inside = [each for each in look.history.since_ms(since_ms) if each.started_before_ms < announced.ends_at_ms]
-    known = [each for each in inside if each.rebalance_id in look.causes]
-    left = _left(look, known)
+    inside = [each for each in view.history.since_ms(since_ms) if each.started_before_ms < announced.ends_at_ms]
+    known = [each for each in inside if each.rebalance_id in view.causes]
+    left = _left(view, known)
     again = went_again((slot_of(each.member) for each in left), widths(known))
     odd = {each.rebalance_id for each in left if each.rule not in PARTS or slot_of(each.member) in again}
     if time.lasted(announced.ends_at_ms, 0):
@@ -56,13 +56,13 @@ def _explained(look: GroupView, time: JudgingTime, announced: AlertSilence) -> l
         for each in known
         if each.rebalance_id not in odd
         and not any(slot_of(member) in again for member in _came([each]))
-        and _may_be_part(each, look.causes[each.rebalance_id])
+        and _may_be_part(each, view.causes[each.rebalance_id])
     ]
 
 
-def _left(look: GroupView, rebalances: Sequence[Rebalance]) -> list[ExplainedDeparture]:
+def _left(view: GroupView, rebalances: Sequence[Rebalance]) -> list[ExplainedDeparture]:
     names = {each.rebalance_id for each in rebalances}
-    return [each for each in look.past if each.rebalance_id in names]
+    return [each for each in view.past if each.rebalance_id in names]
 
 
 def _came(rebalances: Sequence[Rebalance]) -> list[Member]:
@@ -82,8 +82,8 @@ def _may_be_part(rebalance: Rebalance, cause: str) -> bool:
     return cause in PARTS and (rebalance.changes > 0 or cause != UNDETERMINED)
 
 
-def _tell(look: GroupView, announced: AlertSilence, explained: Sequence[Rebalance]) -> Verdict:
-    left, came = _left(look, explained), _came(explained)
+def _tell(view: GroupView, announced: AlertSilence, explained: Sequence[Rebalance]) -> Verdict:
+    left, came = _left(view, explained), _came(explained)
     moved = [each.member for each in left] or came
     said = Evidence(
         EvidenceSource.ANNOUNCEMENT,

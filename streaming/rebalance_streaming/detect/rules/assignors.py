@@ -38,39 +38,39 @@ _STUCK_JOINS = 3
 # --- Eager assignors ---
 
 
-def eager_assignor(look: GroupView, time: JudgingTime) -> Iterator[Verdict]:
+def eager_assignor(view: GroupView, time: JudgingTime) -> Iterator[Verdict]:
     """Every rebalance stops all members, also those whose partitions stay where they are (KIP-429)."""
-    picture = look.history.picture
+    picture = view.history.picture
     if picture is None or picture.type != GroupType.CLASSIC or picture.protocol not in EAGER_ASSIGNORS:
         return
-    recent = [each for each in look.recent(DAY_MS, time) if each.members_before and each.members_after]
+    recent = [each for each in view.recent(DAY_MS, time) if each.members_before and each.members_after]
     kept = sum(each.moves.kept for each in recent if each.moves is not None)
-    churn = look.churn(time)
-    if len(look.members) < look.thresholds.eager_members and churn < look.thresholds.churn_share:
+    churn = view.churn(time)
+    if len(view.members) < view.thresholds.eager_members and churn < view.thresholds.churn_share:
         return
-    prints = [fingerprint(each, client_of(look, each), picture.protocol) for each in look.members]
+    prints = [fingerprint(each, client_of(view, each), picture.protocol) for each in view.members]
     cost = f"{kept} partitions stopped without moving in {len(recent)} rebalances of the last day"
     yield say(
         "eager_assignor",
-        look.stable_since_ms() or look.now_ms,
+        view.stable_since_ms() or view.now_ms,
         # What has not cost anything yet is worth knowing, and no more.
         severity=Severity.TICKET if kept else Severity.INFO,
         protocol=picture.protocol,
-        members=len(look.members),
-        partitions=sum(size_of(each.partitions) for each in look.members),
+        members=len(view.members),
+        partitions=sum(size_of(each.partitions) for each in view.members),
         kept=cost,
         cost=cost if kept else None,
         churn=churn,
         advice=cooperative_advice(picture.protocol, prints, "saves the partitions that do not move"),
-        movable=is_movable(look.history),
+        movable=is_movable(view.history),
     )
 
 
-def assignor_migration_error(look: GroupView, time: JudgingTime) -> Iterator[Verdict]:
+def assignor_migration_error(view: GroupView, time: JudgingTime) -> Iterator[Verdict]:
     """The group goes back and forth between assignors: members offer lists that do not fit (librdkafka#3589, #4368)."""
-    window_ms = look.thresholds.deploy_window_ms
-    changes = [(at, name) for at, name in look.history.protocols if time.is_within(at, window_ms)]
-    before = [(at, name) for at, name in look.history.protocols if at < look.now_ms - window_ms][-1:]
+    window_ms = view.thresholds.deploy_window_ms
+    changes = [(at, name) for at, name in view.history.protocols if time.is_within(at, window_ms)]
+    before = [(at, name) for at, name in view.history.protocols if at < view.now_ms - window_ms][-1:]
     names = [name for _, name in (*before, *changes)]
     returns = sum(a == c for a, c in zip(names, names[2:], strict=False))
     if not returns:
@@ -83,23 +83,23 @@ def assignor_migration_error(look: GroupView, time: JudgingTime) -> Iterator[Ver
         mixed=len({name in EAGER_ASSIGNORS for name in names}) > 1,
         often=returns > 1,
         last=names[-1],
-        limits=look.thresholds,
+        limits=view.thresholds,
     )
 
 
 # --- Shares ---
 
 
-def idle_members(look: GroupView, time: JudgingTime) -> Iterator[Verdict]:
+def idle_members(view: GroupView, time: JudgingTime) -> Iterator[Verdict]:
     """Members without a partition, because there are more of them than partitions; each still costs rebalances."""
-    if not is_consumer_group(look) or not look.members:
+    if not is_consumer_group(view) or not view.members:
         return
     idle = [
-        each for each in look.members if each.topics and each.partitions is not None and not size_of(each.partitions)
+        each for each in view.members if each.topics and each.partitions is not None and not size_of(each.partitions)
     ]
-    too_many = {topics: _is_surplus(look, topics) for topics in {each.topics for each in idle}}
-    waiting = _idle_since(look, [each for each in idle if too_many[each.topics]])
-    idle_since = [(each, at) for each, at in waiting if at is not None and time.lasted(at, look.thresholds.idle_ms)]
+    too_many = {topics: _is_surplus(view, topics) for topics in {each.topics for each in idle}}
+    waiting = _idle_since(view, [each for each in idle if too_many[each.topics]])
+    idle_since = [(each, at) for each, at in waiting if at is not None and time.lasted(at, view.thresholds.idle_ms)]
     if not idle_since:
         return
     members, times = [each for each, _ in idle_since], [at for _, at in idle_since]
@@ -109,37 +109,37 @@ def idle_members(look: GroupView, time: JudgingTime) -> Iterator[Verdict]:
         subject_of(*members),
         members=members,
         count=len(members),
-        all=len(look.members),
-        busy=len(look.members) - len(members),
-        lasted=look.now_ms - max(times),
-        partitions=_partitions_of(look, members[0].topics),
+        all=len(view.members),
+        busy=len(view.members) - len(members),
+        lasted=view.now_ms - max(times),
+        partitions=_partitions_of(view, members[0].topics),
         topics=", ".join(members[0].topics),
     )
 
 
-def _partitions_of(look: GroupView, topics: tuple[str, ...]) -> int:
+def _partitions_of(view: GroupView, topics: tuple[str, ...]) -> int:
     """Return how many partitions these topics have: as probed, at least as assigned."""
     total = 0
     for topic in topics:
-        assigned = {p for each in look.members for p in (each.partitions or {}).get(topic, [])}
-        total += max(len(assigned), look.history.topic_counts.get(topic, 0))
+        assigned = {p for each in view.members for p in (each.partitions or {}).get(topic, [])}
+        total += max(len(assigned), view.history.topic_counts.get(topic, 0))
     return total
 
 
-def _is_surplus(look: GroupView, topics: tuple[str, ...]) -> bool:
+def _is_surplus(view: GroupView, topics: tuple[str, ...]) -> bool:
     """Whether more members than there are partitions want some of these topics."""
-    rivals = sum(not set(topics).isdisjoint(each.topics) for each in look.members)
-    return rivals > _partitions_of(look, topics) > 0
+    rivals = sum(not set(topics).isdisjoint(each.topics) for each in view.members)
+    return rivals > _partitions_of(view, topics) > 0
 
 
-def _idle_since(look: GroupView, members: Sequence[Member]) -> list[tuple[Member, int | None]]:
+def _idle_since(view: GroupView, members: Sequence[Member]) -> list[tuple[Member, int | None]]:
     """Return since when (epoch ms) each of these members, which are idle now, was so after every rebalance.
 
     Null as long as nothing tells since when members are what they are.
     """
-    since = dict.fromkeys((each.member_id for each in members), look.stable_since_ms())
+    since = dict.fromkeys((each.member_id for each in members), view.stable_since_ms())
     still = set(since)
-    for rebalance in reversed(look.history.in_order()):
+    for rebalance in reversed(view.history.in_order()):
         still &= {each.member_id for each in rebalance.members_after if not size_of(each.partitions)}
         if not still:
             break
@@ -147,21 +147,21 @@ def _idle_since(look: GroupView, members: Sequence[Member]) -> list[tuple[Member
     return [(each, since[each.member_id]) for each in members]
 
 
-def assignment_imbalance(look: GroupView, time: JudgingTime) -> Iterator[Verdict]:
+def assignment_imbalance(view: GroupView, time: JudgingTime) -> Iterator[Verdict]:
     """Members with equal subscriptions have unequal shares: range over many topics, or a flaw of the assignor."""
-    picture = look.history.picture
-    if not look.is_settled or not is_consumer_group(look) or picture is None:
+    picture = view.history.picture
+    if not view.is_settled or not is_consumer_group(view) or picture is None:
         return
-    if picture.protocol == STREAMS_ASSIGNOR or not _is_uneven(look.members):
+    if picture.protocol == STREAMS_ASSIGNOR or not _is_uneven(view.members):
         return
-    since = standing_since(look, _is_uneven)
-    if since is None or not time.lasted(since, look.thresholds.imbalance_ms):
+    since = standing_since(view, _is_uneven)
+    if since is None or not time.lasted(since, view.thresholds.imbalance_ms):
         return
     classic = picture.type == GroupType.CLASSIC
-    prints = [fingerprint(each, client_of(look, each), picture.protocol) for each in look.members]
-    shares = [size_of(each.partitions) for each in look.members]
+    prints = [fingerprint(each, client_of(view, each), picture.protocol) for each in view.members]
+    shares = [size_of(each.partitions) for each in view.members]
     fair = sum(shares) / len(shares)
-    member = max(look.members, key=lambda each: (size_of(each.partitions), each.member_id))
+    member = max(view.members, key=lambda each: (size_of(each.partitions), each.member_id))
     yield say(
         "assignment_imbalance",
         since,
@@ -192,35 +192,35 @@ def _is_uneven(members: tuple[Member, ...]) -> bool:
 # --- Strangers ---
 
 
-def shared_group_id(look: GroupView, time: JudgingTime) -> Iterator[Verdict]:
+def shared_group_id(view: GroupView, time: JudgingTime) -> Iterator[Verdict]:
     """Different applications use one group id: a deploy of one stops the other (spring-projects/spring-kafka#3784)."""
-    if not is_consumer_group(look):
+    if not is_consumer_group(view):
         return
-    since = standing_since(look, lambda members: len(_strangers(members)) > 1)
-    if since is None or not time.lasted(since, look.thresholds.shared_ms):
+    since = standing_since(view, lambda members: len(_strangers(members)) > 1)
+    if since is None or not time.lasted(since, view.thresholds.shared_ms):
         return
-    parts = _strangers(look.members)
+    parts = _strangers(view.members)
     yield say(
         "shared_group_id.topics",
         since,
-        subject_among(look, [member for part in parts for member in part]),
+        subject_among(view, [member for part in parts for member in part]),
         parts=len(parts),
-        group=look.history.group,
+        group=view.history.group,
         told="; ".join(f"{plain(part)} read {', '.join(sorted(_topics(part)))}" for part in parts[:3]),
         topics=" | ".join(",".join(sorted(_topics(part))) for part in parts),
         sizes=" | ".join(str(len(part)) for part in parts),
-        lasted=look.now_ms - since,
+        lasted=view.now_ms - since,
     )
 
 
-def shared_connect_group(look: GroupView, time: JudgingTime) -> Iterator[Verdict]:
+def shared_connect_group(view: GroupView, time: JudgingTime) -> Iterator[Verdict]:
     """Workers of two Connect clusters use one group id: one of them never reads what the group's leader has read.
 
     A worker reads its config topic to the end before it joins, and again when it is behind its group's assignment
     (DistributedHerder.handleRebalanceCompleted): only one of another topic stays where it is, join after join.
     """
     runs: dict[tuple[str, str], list[tuple[Rebalance, Member]]] = {}
-    for each in look.recent(look.thresholds.leader_rejoin_window_ms, time):
+    for each in view.recent(view.thresholds.leader_rejoin_window_ms, time):
         newest = max((_read_to(worker) for worker in each.members_after), default=-1)
         for worker in each.members_after:
             run = runs.get(slot_of(worker), [])
@@ -236,7 +236,7 @@ def shared_connect_group(look: GroupView, time: JudgingTime) -> Iterator[Verdict
         "shared_group_id.connect",
         began_ms,
         subject_of(*workers[:MOST_MEMBERS]),
-        group=look.history.group,
+        group=view.history.group,
         told=workers,
         offset=max(_read_to(worker) for run in stuck for worker in run[-1][0].members_after),
         read=min(map(_read_to, workers)),

@@ -65,17 +65,17 @@ _OUTSIDE = ("init", "wait-join")
 
 
 # --- Session and heartbeats ---
-def session_heartbeat_ratio(look: GroupView, _time: JudgingTime) -> Iterator[Verdict]:
+def session_heartbeat_ratio(view: GroupView, _time: JudgingTime) -> Iterator[Verdict]:
     """Fewer than three heartbeats fit into the session: one that is lost may cost the membership (KIP-62)."""
-    wrong = [(member, *found) for member in look.members if (found := _heartbeat_of(look, member)) is not None]
+    wrong = [(member, *found) for member in view.members if (found := _heartbeat_of(view, member)) is not None]
     if not wrong:
         return
     member, interval, told = max(wrong, key=lambda each: each[1] / (each[0].session_timeout_ms or 1))
     session = member.session_timeout_ms or 0
     yield say(
         "session_heartbeat_ratio",
-        look.stable_since_ms() or look.now_ms,
-        subject_among(look, [each[0] for each in wrong]),
+        view.stable_since_ms() or view.now_ms,
+        subject_among(view, [each[0] for each in wrong]),
         confidence=CERTAIN if told else PLAUSIBLE,
         severity=Severity.TICKET if 2 * interval > session else Severity.INFO,
         member=member,
@@ -87,9 +87,9 @@ def session_heartbeat_ratio(look: GroupView, _time: JudgingTime) -> Iterator[Ver
     )
 
 
-def _heartbeat_of(look: GroupView, member: Member) -> tuple[float, bool] | None:
+def _heartbeat_of(view: GroupView, member: Member) -> tuple[float, bool] | None:
     """Return (heartbeat interval in ms, whether reported) of a member with too long an interval for its session."""
-    session, client = member.session_timeout_ms, client_of(look, member)
+    session, client = member.session_timeout_ms, client_of(view, member)
     if not session or client is None:
         return None
     told = client.config.heartbeat_interval_ms
@@ -116,14 +116,14 @@ def _interval_by_rate(client: ClientHistory) -> float | None:
     return 1000 / max(rates) if rates else None
 
 
-def session_timeout_too_short(look: GroupView, time: JudgingTime) -> Iterator[Verdict]:
+def session_timeout_too_short(view: GroupView, time: JudgingTime) -> Iterator[Verdict]:
     """Members are lost that were only slow for a moment: the session is shorter than usual pauses (KIP-735)."""
-    evicted, limit = _evicted_for_a_moment(look, time), look.thresholds.session_timeout_ms
-    short = [each for each in look.members if each.session_timeout_ms is not None and each.session_timeout_ms < limit]
+    evicted, limit = _evicted_for_a_moment(view, time), view.thresholds.session_timeout_ms
+    short = [each for each in view.members if each.session_timeout_ms is not None and each.session_timeout_ms < limit]
     if len(evicted) >= _EVICTIONS and not (short and _may_starve(evicted)):
-        yield _lost_for_a_moment(look, evicted)
+        yield _lost_for_a_moment(view, evicted)
     elif short:
-        yield _short_by_setting(look, short)
+        yield _short_by_setting(view, short)
 
 
 def _may_starve(evicted: list[ExplainedDeparture]) -> bool:
@@ -131,10 +131,10 @@ def _may_starve(evicted: list[ExplainedDeparture]) -> bool:
     return any(each.departure.liveness is None and each.departure.client.may_starve is not False for each in evicted)
 
 
-def _evicted_for_a_moment(look: GroupView, time: JudgingTime) -> list[ExplainedDeparture]:
+def _evicted_for_a_moment(view: GroupView, time: JudgingTime) -> list[ExplainedDeparture]:
     """Return departures by session expiry, of members that were back within two sessions, that a longer one saves."""
     found = []
-    for past in recent_past(look, time, DAY_MS):
+    for past in recent_past(view, time, DAY_MS):
         departure = past.departure
         if (
             departure.likely != SESSION_EXPIRED
@@ -142,13 +142,13 @@ def _evicted_for_a_moment(look: GroupView, time: JudgingTime) -> list[ExplainedD
             or departure.session_ms >= USUAL_SESSION_MS
         ):
             continue
-        back_ms = came_back_ms(look, past)
+        back_ms = came_back_ms(view, past)
         if departure.liveness not in (GONE, RESTARTED) and back_ms is not None:
             found += [past] if back_ms - past.left_ms <= 2 * departure.session_ms else []
     return found
 
 
-def _lost_for_a_moment(look: GroupView, evicted: list[ExplainedDeparture]) -> Verdict:
+def _lost_for_a_moment(view: GroupView, evicted: list[ExplainedDeparture]) -> Verdict:
     last, starving = evicted[-1].departure, _may_starve(evicted)
     slots = {slot_of(each.member) for each in evicted}
     blind = {each.member.host or "the member" for each in evicted if each.departure.liveness is None}
@@ -160,7 +160,7 @@ def _lost_for_a_moment(look: GroupView, evicted: list[ExplainedDeparture]) -> Ve
         severity=Severity.INFO if starving else Severity.TICKET,
         evidence=last.evidence,
         missing=tuple(f"client metrics of {host}" for host in sorted(blind)),
-        advice=_longer_session(look, last.member),
+        advice=_longer_session(view, last.member),
         rebalance_ids=tuple(dict.fromkeys(each.rebalance_id for each in evicted)),
         times=len(evicted),
         slots=len(slots),
@@ -170,59 +170,59 @@ def _lost_for_a_moment(look: GroupView, evicted: list[ExplainedDeparture]) -> Ve
     )
 
 
-def _short_by_setting(look: GroupView, short: list[Member]) -> Verdict:
+def _short_by_setting(view: GroupView, short: list[Member]) -> Verdict:
     member = min(short, key=lambda each: each.session_timeout_ms or 0)
     return say(
         "session_timeout_too_short.setting",
-        look.stable_since_ms() or look.now_ms,
-        subject_among(look, short),
-        advice=_longer_session(look, member),
+        view.stable_since_ms() or view.now_ms,
+        subject_among(view, short),
+        advice=_longer_session(view, member),
         members=short,
         session=member.session_timeout_ms or 0,
-        limits=look.thresholds,
+        limits=view.thresholds,
     )
 
 
-def _longer_session(look: GroupView, member: Member) -> tuple[Advice, ...]:
-    client = client_of(look, member)
+def _longer_session(view: GroupView, member: Member) -> tuple[Advice, ...]:
+    client = client_of(view, member)
     prints = fingerprint(member, client)
-    known = session_of_member(member, prints, type_of(look.history), client)
+    known = session_of_member(member, prints, type_of(view.history), client)
     return longer_session(known, prints.heartbeat_ms, with_requests=True)
 
 
 # --- Rebalance timeout ---
-def rebalance_timeout_excessive(look: GroupView, _time: JudgingTime) -> Iterator[Verdict]:
+def rebalance_timeout_excessive(view: GroupView, _time: JudgingTime) -> Iterator[Verdict]:
     """One member that stalls freezes the group for the largest rebalance timeout (fasten-project/fasten#183)."""
-    timeouts = [(each.rebalance_timeout_ms or 0, each) for each in look.members]
-    limit = look.thresholds.rebalance_timeout_ms
+    timeouts = [(each.rebalance_timeout_ms or 0, each) for each in view.members]
+    limit = view.thresholds.rebalance_timeout_ms
     wrong = [(timeout, each) for timeout, each in timeouts if timeout > limit]
     if not wrong:
         return
-    picture, (longest, worst) = look.history.picture, max(wrong, key=lambda each: each[0])
-    gap = longest_told_gap(look, worst)
+    picture, (longest, worst) = view.history.picture, max(wrong, key=lambda each: each[0])
+    gap = longest_told_gap(view, worst)
     connect = picture is not None and picture.protocol_type == CONNECT_PROTOCOL
     yield say(
         "rebalance_timeout_excessive",
-        look.stable_since_ms() or look.now_ms,
-        subject_among(look, [each for _, each in wrong]),
+        view.stable_since_ms() or view.now_ms,
+        subject_among(view, [each for _, each in wrong]),
         member=worst,
         longest=longest,
         others=max((timeout for timeout, _ in timeouts if timeout <= limit), default=None),
         count=len(wrong),
         limit=limit,
         setting="rebalance.timeout.ms" if connect else "max.poll.interval.ms",
-        proposed=_shorter_wait(look, worst, longest, gap),
+        proposed=_shorter_wait(view, worst, longest, gap),
     )
 
 
-def _shorter_wait(look: GroupView, member: Member, now_ms: int, gap_ms: float | None) -> int | str:
+def _shorter_wait(view: GroupView, member: Member, now_ms: int, gap_ms: float | None) -> int | str:
     """Return the rebalance timeout that is enough for a member, or how to come to one below what it has now.
 
     librdkafka takes none below its session.
     """
     if gap_ms is None:
         return "twice the longest batch, at least 60000"
-    (session,) = sessions_of(look.history, [member])
+    (session,) = sessions_of(view.history, [member])
     bound = session.bound is not None and session.bound.setting == "max.poll.interval.ms"
     proposed = max(poll_interval_for(gap_ms), session.now_ms if bound else 0)
     if proposed < now_ms:
@@ -233,10 +233,10 @@ def _shorter_wait(look: GroupView, member: Member, now_ms: int, gap_ms: float | 
 # --- Members that come one by one, or are not let in ---
 
 
-def initial_delay_too_short(look: GroupView, time: JudgingTime) -> Iterator[Verdict]:
+def initial_delay_too_short(view: GroupView, time: JudgingTime) -> Iterator[Verdict]:
     """A forming group rebalanced for every member that came (group.initial.rebalance.delay.ms, KIP-134)."""
-    window = look.thresholds.formation_window_ms
-    recent = look.recent(window + look.thresholds.resolve_after_ms, time)
+    window = view.thresholds.formation_window_ms
+    recent = view.recent(window + view.thresholds.resolve_after_ms, time)
     firsts = [
         each for each in recent if each.type == GroupType.CLASSIC and not each.members_before and each.members_after
     ]
@@ -245,7 +245,7 @@ def initial_delay_too_short(look: GroupView, time: JudgingTime) -> Iterator[Verd
     first = firsts[-1]
     forming = [each for each in recent if 0 <= each.started_before_ms - first.started_before_ms <= window]
     times = _arrival_times(forming, first.started_before_ms + window)
-    if times is None or len(times) < look.thresholds.formation_generations:
+    if times is None or len(times) < view.thresholds.formation_generations:
         return
     yield _formed_in_steps(forming, times)
 
@@ -276,34 +276,34 @@ def _formed_in_steps(forming: list[Rebalance], times: list[int]) -> Verdict:
     )
 
 
-def join_rejected(look: GroupView, time: JudgingTime) -> Iterator[Verdict]:
+def join_rejected(view: GroupView, time: JudgingTime) -> Iterator[Verdict]:
     """A client tries to join and never becomes a member: the broker refuses it (KIP-62, KIP-345, KIP-389)."""
-    if not _lets_members_in(look, time):
+    if not _lets_members_in(view, time):
         return
-    matched = {id(client): member for member in look.members if (client := client_of(look, member)) is not None}
-    nameless = {each.client_id for each in look.members} - {each.client_id for each in matched.values()}
-    for client in look.history.clients:
-        if id(client) not in matched and client.client_id not in nameless and _is_kept_out(look, time, client):
-            yield _rejected(look, client)
+    matched = {id(client): member for member in view.members if (client := client_of(view, member)) is not None}
+    nameless = {each.client_id for each in view.members} - {each.client_id for each in matched.values()}
+    for client in view.history.clients:
+        if id(client) not in matched and client.client_id not in nameless and _is_kept_out(view, time, client):
+            yield _rejected(view, client)
 
 
-def _lets_members_in(look: GroupView, time: JudgingTime) -> bool:
+def _lets_members_in(view: GroupView, time: JudgingTime) -> bool:
     """Whether the group has been at rest for so long that a client could have joined."""
-    picture, since = look.history.picture, look.stable_since_ms()
+    picture, since = view.history.picture, view.stable_since_ms()
     if picture is None or picture.rebalancing_since_ms is not None or since is None:
         return False
-    unsettled = next((each for each in reversed(look.history.sightings) if each.state in UNSETTLED_STATES), None)
+    unsettled = next((each for each in reversed(view.history.sightings) if each.state in UNSETTLED_STATES), None)
     busy = unsettled is not None and time.is_within(unsettled.at_ms, _REJECTED_MS)
     return not busy and time.lasted(since, _REJECTED_MS)
 
 
-def _is_kept_out(look: GroupView, time: JudgingTime, client: ClientHistory) -> bool:
+def _is_kept_out(view: GroupView, time: JudgingTime, client: ClientHistory) -> bool:
     """Whether all recent reports tell of attempts to join and none of partitions."""
-    if not is_reporting(time, client) or client.group_id not in (None, look.history.group):
+    if not is_reporting(time, client) or client.group_id not in (None, view.history.group):
         return False
-    if client.member_id is not None and any(each.member_id == client.member_id for each in look.members):
+    if client.member_id is not None and any(each.member_id == client.member_id for each in view.members):
         return False
-    seen = [each for each in client.reports if each.emitted_ms >= look.now_ms - _REJECTED_MS]
+    seen = [each for each in client.reports if each.emitted_ms >= view.now_ms - _REJECTED_MS]
     if len(seen) < _REJECTED_REPORTS or seen[-1].emitted_ms - seen[0].emitted_ms < _REJECTED_MS // 2:
         return False
     if any(each.assigned for each in seen) or all(each.assigned is None and each.join_state is None for each in seen):
@@ -314,26 +314,26 @@ def _is_kept_out(look: GroupView, time: JudgingTime, client: ClientHistory) -> b
     return tries or outside or (len(failed) > 1 and failed[-1] > failed[0])
 
 
-def _rejected(look: GroupView, client: ClientHistory) -> Verdict:
+def _rejected(view: GroupView, client: ClientHistory) -> Verdict:
     session = client.config.session_timeout_ms
     refused = session if session is not None and not _taken(session) else None
-    seen = [each for each in client.reports if each.emitted_ms >= look.now_ms - _REJECTED_MS]
+    seen = [each for each in client.reports if each.emitted_ms >= view.now_ms - _REJECTED_MS]
     return say(
         "join_rejected.tries",
         seen[0].emitted_ms,
         Subject((SubjectMember(client.member_id, client.client_id, client.host, client.instance_id),)),
         confidence=PLAUSIBLE if refused is None else STRONG,
-        severity=Severity.PAGE if not look.members and look.history.progress.total_lag() else Severity.TICKET,
+        severity=Severity.PAGE if not view.members and view.history.progress.total_lag() else Severity.TICKET,
         variant=None if refused is None else "session_out_of_range",
         client=client.client_id or "A client",
         host=client.host or "unknown host",
         instance=client.instance_id,
         state=seen[-1].join_state or f"{seen[-1].assigned or 0:.0f} partitions assigned",
         lasted=seen[-1].emitted_ms - seen[0].emitted_ms,
-        members=len(look.members),
+        members=len(view.members),
         refused=refused,
         usual=USUAL_SESSION_MS,
-        by_assignor=refused is None and has_assignor(look.history),
+        by_assignor=refused is None and has_assignor(view.history),
     )
 
 

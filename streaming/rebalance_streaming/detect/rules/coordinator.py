@@ -55,24 +55,24 @@ _NOT_LEADING = frozenset({"NOT_COORDINATOR", "NOT_LEADER_OR_FOLLOWER"})
 _TOO_LARGE = frozenset({"UNKNOWN_SERVER_ERROR", "MESSAGE_TOO_LARGE", "RECORD_LIST_TOO_LARGE", "INVALID_FETCH_SIZE"})
 
 
-def coordinator_stuck_rebalance(look: GroupView, time: JudgingTime) -> Iterator[Verdict]:
+def coordinator_stuck_rebalance(view: GroupView, time: JudgingTime) -> Iterator[Verdict]:
     """The coordinator exceeds the rebalance's own timeout, which it must not (KAFKA-9752, KAFKA-12890)."""
-    run = _trailing_run(look, time)
-    limit = max((each.rebalance_timeout_ms or 0 for each in look.members), default=0)
-    if len(run) < 2 or not limit or run[-1].at_ms - run[0].at_ms <= limit + look.thresholds.stuck_slack_ms:
+    run = _trailing_run(view, time)
+    limit = max((each.rebalance_timeout_ms or 0 for each in view.members), default=0)
+    if len(run) < 2 or not limit or run[-1].at_ms - run[0].at_ms <= limit + view.thresholds.stuck_slack_ms:
         return
     listed = next((each.members for each in reversed(run) if each.members is not None), ())
     static = bool(listed) and all(each.group_instance_id is not None for each in listed)
-    yield _stuck(look, run, limit, static=static, strangers=_are_strangers(look, listed))
+    yield _stuck(view, run, limit, static=static, strangers=_are_strangers(view, listed))
 
 
-def _are_strangers(look: GroupView, listed: Sequence[ProbedMember]) -> bool:
+def _are_strangers(view: GroupView, listed: Sequence[ProbedMember]) -> bool:
     """Whether somebody waits of another client: its rebalance timeout may be longer than those known."""
-    known = {client_stem(each.client_id) for each in look.members}
+    known = {client_stem(each.client_id) for each in view.members}
     return any(client_stem(each.client_id) not in known for each in listed)
 
 
-def _stuck(look: GroupView, run: list[Sighting], limit: int, *, static: bool, strangers: bool) -> Verdict:
+def _stuck(view: GroupView, run: list[Sighting], limit: int, *, static: bool, strangers: bool) -> Verdict:
     preparing = run[-1].state == GroupState.PREPARING_REBALANCE
     return say(
         "coordinator_stuck_rebalance",
@@ -86,14 +86,14 @@ def _stuck(look: GroupView, run: list[Sighting], limit: int, *, static: bool, st
         static=static,
         strangers=strangers,
         preparing=preparing,
-        limits=look.thresholds,
+        limits=view.thresholds,
     )
 
 
-def _trailing_run(look: GroupView, time: JudgingTime) -> list[Sighting]:
+def _trailing_run(view: GroupView, time: JudgingTime) -> list[Sighting]:
     """Return the latest probes that all saw the same unsettled state, with no record and no blind spot in between."""
     run: list[Sighting] = []
-    for each in unsettled(look.history):
+    for each in unsettled(view.history):
         if run and (run[0].at_ms - each.at_ms > SEEN_FOR_MS or each.state != run[0].state):
             break
         run.insert(0, each)
@@ -153,13 +153,13 @@ def _all_joined_anew(episode: Episode) -> bool:
     return all(back in came for back in backs) and all(map(episode.came_with_loss_of, lost))
 
 
-def coordinator_overload(look: GroupView, time: JudgingTime) -> Iterator[Verdict]:
+def coordinator_overload(view: GroupView, time: JudgingTime) -> Iterator[Verdict]:
     """Several clients at once wait long for the coordinator's answers, or its broker loses the group repeatedly."""
-    told, moves, back = _waiting_clients(look, time), moved_lately(look, time), regained(look, time)
-    slow = [(each, ms) for each, ms in told if ms > look.thresholds.overload_response_ms]
+    told, moves, back = _waiting_clients(view, time), moved_lately(view, time), regained(view, time)
+    slow = [(each, ms) for each, ms in told if ms > view.thresholds.overload_response_ms]
     # Whoever waits for one that just moved does not wait for a slow one.
     if moves != 1 and len(slow) >= _SLOW_CLIENTS and 2 * len(slow) >= len(told):
-        yield _overloaded(look, slow, len(told), moves)
+        yield _overloaded(view, slow, len(told), moves)
     elif len(back) >= OFTEN:
         yield say(
             "coordinator_overload.regained",
@@ -170,49 +170,49 @@ def coordinator_overload(look: GroupView, time: JudgingTime) -> Iterator[Verdict
         )
 
 
-def _waiting_clients(look: GroupView, time: JudgingTime) -> list[tuple[Member, float]]:
+def _waiting_clients(view: GroupView, time: JudgingTime) -> list[tuple[Member, float]]:
     """Return how long members that ran on time waited for an answer at most, in ms; empty where none waited long."""
-    names = (RESPONSE_MAX,) if _joined_lately(look, time) else (RESPONSE_MAX, ANY_RESPONSE_MAX)
-    limit = look.thresholds.overload_response_ms
-    if not any((_response_ms(look, each, names) or 0) > limit for each in look.history.clients):
+    names = (RESPONSE_MAX,) if _joined_lately(view, time) else (RESPONSE_MAX, ANY_RESPONSE_MAX)
+    limit = view.thresholds.overload_response_ms
+    if not any((_response_ms(view, each, names) or 0) > limit for each in view.history.clients):
         return []
-    pairs = ((each, client_of(look, each)) for each in look.members)
-    reporting = [(each, client) for each, client in pairs if client is not None and _ran_on_time(look, time, client)]
-    return [(each, ms) for each, client in reporting if (ms := _response_ms(look, client, names)) is not None]
+    pairs = ((each, client_of(view, each)) for each in view.members)
+    reporting = [(each, client) for each, client in pairs if client is not None and _ran_on_time(view, time, client)]
+    return [(each, ms) for each, client in reporting if (ms := _response_ms(view, client, names)) is not None]
 
 
-def _joined_lately(look: GroupView, time: JudgingTime) -> bool:
+def _joined_lately(view: GroupView, time: JudgingTime) -> bool:
     """Whether members may have waited for each other in what librdkafka's statistics of the last minutes tell."""
-    settled_ms = look.stable_since_ms()
-    return not look.is_settled or settled_ms is None or not time.lasted(settled_ms, 2 * _MINUTE_MS)
+    settled_ms = view.stable_since_ms()
+    return not view.is_settled or settled_ms is None or not time.lasted(settled_ms, 2 * _MINUTE_MS)
 
 
-def _recent(look: GroupView, client: ClientHistory) -> Iterator[ClientReport]:
+def _recent(view: GroupView, client: ClientHistory) -> Iterator[ClientReport]:
     """Yield the reports of the last minute, newest first."""
-    since_ms = look.now_ms - _MINUTE_MS
+    since_ms = view.now_ms - _MINUTE_MS
     return takewhile(lambda each: each.emitted_ms >= since_ms, reversed(client.reports))
 
 
-def _response_ms(look: GroupView, client: ClientHistory, names: Sequence[str]) -> float | None:
+def _response_ms(view: GroupView, client: ClientHistory, names: Sequence[str]) -> float | None:
     """Return the longest answer of the last minute; null when not told."""
-    told = (each.values[name] for each in _recent(look, client) for name in names if name in each.values)
+    told = (each.values[name] for each in _recent(view, client) for name in names if name in each.values)
     return max(told, default=None)
 
 
-def _ran_on_time(look: GroupView, time: JudgingTime, client: ClientHistory) -> bool:
+def _ran_on_time(view: GroupView, time: JudgingTime, client: ClientHistory) -> bool:
     """Whether a client that reports was not slow itself; judged anew when its last report is a minute old."""
-    on_time = not any((each.tick_late_ms or 0) > _LATE_TICK_MS for each in _recent(look, client))
+    on_time = not any((each.tick_late_ms or 0) > _LATE_TICK_MS for each in _recent(view, client))
     return on_time and is_reporting(time, client) and time.is_within(client.reports[-1].emitted_ms, _MINUTE_MS)
 
 
-def _overloaded(look: GroupView, slow: list[tuple[Member, float]], told: int, moves: int) -> Verdict:
+def _overloaded(view: GroupView, slow: list[tuple[Member, float]], told: int, moves: int) -> Verdict:
     worst, hosts = max(ms for _, ms in slow), sorted({each.host for each, _ in slow})
-    session = min((session_of(each) for each in look.members), default=0)
-    since_ms = look.now_ms - look.thresholds.resolve_after_ms
-    evicted = any(each.departure.likely == SESSION_EXPIRED and each.left_ms >= since_ms for each in look.past)
+    session = min((session_of(each) for each in view.members), default=0)
+    since_ms = view.now_ms - view.thresholds.resolve_after_ms
+    evicted = any(each.departure.likely == SESSION_EXPIRED and each.left_ms >= since_ms for each in view.past)
     return say(
         "coordinator_overload.slow",
-        look.now_ms - _MINUTE_MS,
+        view.now_ms - _MINUTE_MS,
         # Whoever is answered at once by the same broker says that it is the others' network; one that loses the group
         # again and again is slow for others, too.
         confidence=PLAUSIBLE if moves or (len(hosts) > 1 and len(slow) == told) else HINT,
@@ -222,20 +222,20 @@ def _overloaded(look: GroupView, slow: list[tuple[Member, float]], told: int, mo
         worst=worst,
         hosts=", ".join(hosts),
         moves=moves or None,
-        limits=look.thresholds,
+        limits=view.thresholds,
     )
 
 
 # --- Unable to store ---
-def offsets_topic_unhealthy(look: GroupView, time: JudgingTime) -> Iterator[Verdict]:
+def offsets_topic_unhealthy(view: GroupView, time: JudgingTime) -> Iterator[Verdict]:
     """The group's offsets partition cannot store assignments (confluentinc/librdkafka#2722)."""
-    hopping = _hopping(look, time)
-    recent = [] if hopping else look.recent(look.thresholds.resolve_after_ms, time)
+    hopping = _hopping(view, time)
+    recent = [] if hopping else view.recent(view.thresholds.resolve_after_ms, time)
     lost = [each for each in recent if each.type == GroupType.CLASSIC and _lost_rounds(each)]
     if not hopping and not lost:
         return
     since_ms = hopping[0].at_ms if hopping else lost[0].started_before_ms
-    last_commit = look.history.progress.last_commit_ms if hopping else None
+    last_commit = view.history.progress.last_commit_ms if hopping else None
     stopped = last_commit is not None and last_commit < since_ms
     yield say(
         "offsets_topic_unhealthy.seems",
@@ -246,7 +246,7 @@ def offsets_topic_unhealthy(look: GroupView, time: JudgingTime) -> Iterator[Verd
         aborted=max((each.generations_aborted for each in lost), default=None),
         hops=hops(hopping) or None,
         stopped=stopped,
-        silence=look.now_ms - last_commit if stopped and last_commit is not None else None,
+        silence=view.now_ms - last_commit if stopped and last_commit is not None else None,
     )
 
 
@@ -272,9 +272,9 @@ def _lost_rounds(rebalance: Rebalance) -> bool:
     return rebalance.generations_aborted >= _ABORTED and rebalance.changes <= 1 and bool(rebalance.members_after)
 
 
-def _hopping(look: GroupView, time: JudgingTime) -> list[Sighting]:
+def _hopping(view: GroupView, time: JudgingTime) -> list[Sighting]:
     """Return the latest probes if they saw the group fall back to preparing repeatedly, without any record since."""
-    run = [*unsettled(look.history)][::-1]
+    run = [*unsettled(view.history)][::-1]
     fresh = bool(run) and time.is_within(run[-1].at_ms, SEEN_FOR_MS)
     return run if fresh and hops(run) >= _HOPS and run[-1].at_ms - run[0].at_ms >= _HOPPING_MS else []
 

@@ -49,38 +49,38 @@ _METHODS = {
 _WITHOUT_COMMIT = (POLL_TIMEOUT, SESSION_EXPIRED, FENCED)
 
 
-def duplicate_processing(look: GroupView, time: JudgingTime) -> Iterator[Verdict]:
+def duplicate_processing(view: GroupView, time: JudgingTime) -> Iterator[Verdict]:
     """Members that were lost before they could commit made others process records again (KIP-62; kafka-python#2070)."""
-    since = look.history.progress.ends_since()
-    counts = _counted(look, since) if since is not None else {}
+    since = view.history.progress.ends_since()
+    counts = _counted(view, since) if since is not None else {}
     total = sum(each.records for each in counts.values())
-    if since is None or not total or not _is_recent(look, time, counts):
+    if since is None or not total or not _is_recent(view, time, counts):
         return
-    growths = (look.history.progress.end_growth(p.topic, p.partition, since) for p in look.history.progress.positions())
+    growths = (view.history.progress.end_growth(p.topic, p.partition, since) for p in view.history.progress.positions())
     volume = sum(each for each in growths if each is not None)
-    if total > look.thresholds.duplicates_share * volume:
-        yield _duplicates_verdict(look, counts, total, volume, since)
+    if total > view.thresholds.duplicates_share * volume:
+        yield _duplicates_verdict(view, counts, total, volume, since)
 
 
-def update_duplicates(look: GroupView, time: JudgingTime) -> Memory:
+def update_duplicates(view: GroupView, time: JudgingTime) -> Memory:
     """Count the duplicates of rebalances that lost members and were not counted yet; forget those long gone."""
-    known = {name: each for name, each in look.memory.duplicates.items() if name in look.history.rebalances}
+    known = {name: each for name, each in view.memory.duplicates.items() if name in view.history.rebalances}
     lost: dict[str, set[Place]] = {}
     refused: dict[str, int] = {}
-    for each in look.past:
+    for each in view.past:
         if each.departure.likely in _WITHOUT_COMMIT and time.is_within(each.left_ms, 2 * _COUNTABLE_MS):
             lost.setdefault(each.rebalance_id, set()).update(places(each.member.partitions))
-            refused[each.rebalance_id] = refused.get(each.rebalance_id, 0) + _refused(look.history, each)
+            refused[each.rebalance_id] = refused.get(each.rebalance_id, 0) + _refused(view.history, each)
     for rebalance_id in sorted(lost.keys() - known.keys()):
-        rebalance = look.history.rebalances.get(rebalance_id)
-        if rebalance is None or not time.is_within(rebalance.completed_at_ms or look.now_ms, _COUNTABLE_MS):
+        rebalance = view.history.rebalances.get(rebalance_id)
+        if rebalance is None or not time.is_within(rebalance.completed_at_ms or view.now_ms, _COUNTABLE_MS):
             continue
-        found = count_repeated(look.history, rebalance, by_topic(sorted(lost[rebalance_id])))
+        found = count_repeated(view.history, rebalance, by_topic(sorted(lost[rebalance_id])))
         if (found is None or not found[0]) and refused[rebalance_id]:
             found = refused[rebalance_id], "refused"
         if found is not None:
             known[rebalance_id] = Duplicates(found[1], found[0])
-    return replace(look.memory, duplicates=known)
+    return replace(view.memory, duplicates=known)
 
 
 def _refused(history: GroupHistory, past: ExplainedDeparture) -> int:
@@ -98,39 +98,39 @@ def _refused(history: GroupHistory, past: ExplainedDeparture) -> int:
     )
 
 
-def _counted(look: GroupView, since_ms: int) -> dict[str, Duplicates]:
+def _counted(view: GroupView, since_ms: int) -> dict[str, Duplicates]:
     """Return what was counted of the rebalances since a moment, where it was anything."""
-    since = {each.rebalance_id for each in look.history.since_ms(since_ms)}
-    return {name: each for name, each in look.memory.duplicates.items() if name in since and each.records}
+    since = {each.rebalance_id for each in view.history.since_ms(since_ms)}
+    return {name: each for name, each in view.memory.duplicates.items() if name in since and each.records}
 
 
-def _is_recent(look: GroupView, time: JudgingTime, counts: Iterable[str]) -> bool:
-    rebalances = [look.history.rebalances[each] for each in counts]
+def _is_recent(view: GroupView, time: JudgingTime, counts: Iterable[str]) -> bool:
+    rebalances = [view.history.rebalances[each] for each in counts]
     latest_ms = max(each.last_known_ms for each in rebalances)
-    return time.is_within(latest_ms, look.thresholds.resolve_after_ms)
+    return time.is_within(latest_ms, view.thresholds.resolve_after_ms)
 
 
 def _duplicates_verdict(
-    look: GroupView, counts: dict[str, Duplicates], total: int, volume: int, since_ms: int
+    view: GroupView, counts: dict[str, Duplicates], total: int, volume: int, since_ms: int
 ) -> Verdict:
     methods = sorted({each.method for each in counts.values()}, key=lambda each: (_METHODS[each].confidence, each))
-    ids = sorted(counts, key=lambda each: look.history.rebalances[each].started_before_ms)
+    ids = sorted(counts, key=lambda each: view.history.rebalances[each].started_before_ms)
     return say(
         "duplicate_processing.counted",
-        look.history.rebalances[ids[0]].started_before_ms,
+        view.history.rebalances[ids[0]].started_before_ms,
         confidence=_METHODS[methods[0]].confidence,
         rebalance_ids=tuple(ids),
         at_least=any(_METHODS[each].at_least for each in methods),
         total=total,
-        lasted=look.now_ms - since_ms,
-        culprits=sorted({name_of(each.member) for each in look.past if each.rebalance_id in counts}),
+        lasted=view.now_ms - since_ms,
+        culprits=sorted({name_of(each.member) for each in view.past if each.rebalance_id in counts}),
         source=_METHODS[methods[0]].source,
         share=f"{total / volume:.1%} of {volume} records" if volume else "no new records meanwhile",
         methods=", ".join(methods),
         rebalances=len(counts),
-        causes=", ".join(sorted({cause for each in counts if (cause := look.causes.get(each)) is not None})) or "-",
+        causes=", ".join(sorted({cause for each in counts if (cause := view.causes.get(each)) is not None})) or "-",
         positions=methods[0] == "application_offsets",
-        batches=have_poll_records(look.history, look.members),
+        batches=have_poll_records(view.history, view.members),
     )
 
 

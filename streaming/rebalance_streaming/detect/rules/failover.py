@@ -35,16 +35,16 @@ _AFTER_FAILOVER = frozenset(
 )
 
 
-def coordinator_failover(look: GroupView, time: JudgingTime) -> Iterator[Verdict]:
+def coordinator_failover(view: GroupView, time: JudgingTime) -> Iterator[Verdict]:
     """The group's coordinator moved to another broker, and no rebalance came of it: as it should be."""
-    for move in find_moves(look.history)[-1:]:
-        lost_again = move.is_back and len(regained(look, time)) >= OFTEN
-        if lost_again or not time.is_within(move.at_ms, look.thresholds.resolve_after_ms):
+    for move in find_moves(view.history)[-1:]:
+        lost_again = move.is_back and len(regained(view, time)) >= OFTEN
+        if lost_again or not time.is_within(move.at_ms, view.thresholds.resolve_after_ms):
             return
-        reach = move.at_ms + _longest_session(look.members) + look.thresholds.failover_window_ms
-        since = look.history.since_ms(move.from_ms)
+        reach = move.at_ms + _longest_session(view.members) + view.thresholds.failover_window_ms
+        since = view.history.since_ms(move.from_ms)
         near = [each.rebalance_id for each in since if each.started_before_ms <= reach]
-        causes = {look.causes.get(each) for each in near}
+        causes = {view.causes.get(each) for each in near}
         if None not in causes and "coordinator_failover" not in causes:
             yield say(
                 "coordinator_failover.beside" if near else "coordinator_failover.harmless",
@@ -57,16 +57,16 @@ def coordinator_failover(look: GroupView, time: JudgingTime) -> Iterator[Verdict
             )
 
 
-def regained(look: GroupView, time: JudgingTime) -> list[Move]:
+def regained(view: GroupView, time: JudgingTime) -> list[Move]:
     """Return when brokers had again what they had lost, within the time that findings stand."""
-    moves = (each for each in find_moves(look.history) if each.is_back)
-    return [each for each in moves if time.is_within(each.at_ms, look.thresholds.resolve_after_ms)]
+    moves = (each for each in find_moves(view.history) if each.is_back)
+    return [each for each in moves if time.is_within(each.at_ms, view.thresholds.resolve_after_ms)]
 
 
-def moved_lately(look: GroupView, time: JudgingTime) -> int:
+def moved_lately(view: GroupView, time: JudgingTime) -> int:
     """Return how often the coordinator moved so lately that clients' one-minute maxima still show it."""
-    shown_ms = look.thresholds.failover_window_ms + 2 * _MINUTE_MS
-    return sum(time.is_within(each.at_ms, shown_ms) for each in find_moves(look.history))
+    shown_ms = view.thresholds.failover_window_ms + 2 * _MINUTE_MS
+    return sum(time.is_within(each.at_ms, shown_ms) for each in find_moves(view.history))
 
 
 def _longest_session(members: Sequence[Member]) -> int:

@@ -35,48 +35,48 @@ _MEMBER_REASONS = frozenset(
 # --- Members that do not let go ---
 
 
-def reconciliation_stuck(look: GroupView, time: JudgingTime) -> Iterator[Verdict]:
+def reconciliation_stuck(view: GroupView, time: JudgingTime) -> Iterator[Verdict]:
     """A member does not give up partitions that others are to get (KAFKA-16198, KAFKA-19449); these are the victims."""
-    if not _is_new(look):
+    if not _is_new(view):
         return
-    for member in look.members:
+    for member in view.members:
         since = member.state_since_ms if member.state == MemberState.UNREVOKED else None
-        if since is not None and time.outlasted(since, _patience_ms(look, member)):
-            yield _holding(look, time, member, since, look.now_ms)
+        if since is not None and time.outlasted(since, _patience_ms(view, member)):
+            yield _holding(view, time, member, since, view.now_ms)
 
 
-def held_up(look: GroupView, time: JudgingTime, rebalance: Rebalance) -> Iterator[Verdict]:
+def held_up(view: GroupView, time: JudgingTime, rebalance: Rebalance) -> Iterator[Verdict]:
     """Yield who kept partitions for too long during a rebalance and has let go since, whether or not anybody looked."""
-    ended_ms = rebalance.completed_at_ms or look.now_ms
-    for member, until_ms in look.history.released:
+    ended_ms = rebalance.completed_at_ms or view.now_ms
+    for member, until_ms in view.history.released:
         since = member.state_since_ms
         if since is None or not rebalance.started_before_ms <= since <= until_ms <= ended_ms:
             continue
-        if until_ms - since > _patience_ms(look, member):
-            yield _holding(look, time, member, since, until_ms)
+        if until_ms - since > _patience_ms(view, member):
+            yield _holding(view, time, member, since, until_ms)
 
 
-def _patience_ms(look: GroupView, member: Member) -> float:
+def _patience_ms(view: GroupView, member: Member) -> float:
     """Return how long a member may take: three heartbeats, or half of a timeout that would be over before."""
-    usual = max(look.thresholds.reconciliation_ms, _HEARTBEATS * _HEARTBEAT_MS)
+    usual = max(view.thresholds.reconciliation_ms, _HEARTBEATS * _HEARTBEAT_MS)
     limit = member.rebalance_timeout_ms
     return usual if limit is None else min(usual, max(_LATE * limit, 1.5 * _HEARTBEAT_MS))
 
 
-def _is_new(look: GroupView) -> bool:
-    return look.history.picture is not None and look.history.picture.type == GroupType.CONSUMER
+def _is_new(view: GroupView) -> bool:
+    return view.history.picture is not None and view.history.picture.type == GroupType.CONSUMER
 
 
-def _holding(look: GroupView, time: JudgingTime, member: Member, since: int, until_ms: int) -> Verdict:
-    limit, pending, client = member.rebalance_timeout_ms, member.pending_revocation, client_of(look, member)
-    victims = [each for each in look.members if each.state == MemberState.UNRELEASED and _waits_for(each, member)]
-    ended = until_ms < look.now_ms
+def _holding(view: GroupView, time: JudgingTime, member: Member, since: int, until_ms: int) -> Verdict:
+    limit, pending, client = member.rebalance_timeout_ms, member.pending_revocation, client_of(view, member)
+    victims = [each for each in view.members if each.state == MemberState.UNRELEASED and _waits_for(each, member)]
+    ended = until_ms < view.now_ms
     late = limit is not None and (until_ms - since > _LATE * limit if ended else time.outlasted(since, _LATE * limit))
     return say(
         "reconciliation_stuck.holding",
         since,
         subject_of(member, partitions=partition_names(pending)),
-        severity=Severity.PAGE if is_harmed(look, time, [pending]) else Severity.TICKET if late else Severity.INFO,
+        severity=Severity.PAGE if is_harmed(view, time, [pending]) else Severity.TICKET if late else Severity.INFO,
         advice=upgrade_for(member, client, "reconciliation_stuck", kip848=True),
         member=member,
         partitions=size_of(pending),
@@ -128,31 +128,31 @@ def fenced(episode: Episode, _time: JudgingTime, departure: Departure) -> Verdic
 # --- Targets that do not come ---
 
 
-def assigning_stuck(look: GroupView, time: JudgingTime) -> Iterator[Verdict]:
+def assigning_stuck(view: GroupView, time: JudgingTime) -> Iterator[Verdict]:
     """The coordinator has computed no target assignment for the group's epoch (KIP-848)."""
-    picture = look.history.picture
+    picture = view.history.picture
     if picture is None or picture.type != GroupType.CONSUMER or not picture.members or picture.generation is None:
         return
     if picture.assignment_epoch is not None and picture.assignment_epoch >= picture.generation:
         return
-    since = _unassigned_since(look)
-    if since is not None and time.outlasted(since, look.thresholds.assigning_ms):
-        failed = look.history.coordinator_log.failed_target(picture.generation)
+    since = _unassigned_since(view)
+    if since is not None and time.outlasted(since, view.thresholds.assigning_ms):
+        failed = view.history.coordinator_log.failed_target(picture.generation)
         yield say(
             "assigning_stuck",
             since,
             epoch=picture.generation,
             target=str(picture.assignment_epoch),
-            lasted=look.now_ms - since,
+            lasted=view.now_ms - since,
             failed=failed is not None,
             error=None if failed is None else failed.reason or "no reason given",
         )
 
 
-def _unassigned_since(look: GroupView) -> int | None:
+def _unassigned_since(view: GroupView) -> int | None:
     """Return when the first epoch began that has no target, of those after the last one that has."""
-    picture = look.history.picture
-    last = look.history.rebalances.get(picture.last_rebalance_id or "") if picture is not None else None
+    picture = view.history.picture
+    last = view.history.rebalances.get(picture.last_rebalance_id or "") if picture is not None else None
     since = None
     for generation in reversed(() if last is None else last.generations):
         if generation.assigned_at_ms is not None:
@@ -164,23 +164,23 @@ def _unassigned_since(look: GroupView) -> int | None:
 # --- Too many epochs ---
 
 
-def epoch_churn(look: GroupView, time: JudgingTime) -> Iterator[Verdict]:
+def epoch_churn(view: GroupView, time: JudgingTime) -> Iterator[Verdict]:
     """The group gets new epochs all the time, each moving partitions (KIP-848); says what they are made of."""
-    if not _is_new(look):
+    if not _is_new(view):
         return
-    window = look.thresholds.churn_window_ms
+    window = view.thresholds.churn_window_ms
     # A rebalance that goes on may have begun before the window.
     near = [
         each
-        for each in look.history.in_order()
-        if each.type == GroupType.CONSUMER and look.causes.get(each.rebalance_id) not in _CALM
-        if time.is_within(each.completed_at_ms or look.now_ms, window)
+        for each in view.history.in_order()
+        if each.type == GroupType.CONSUMER and view.causes.get(each.rebalance_id) not in _CALM
+        if time.is_within(each.completed_at_ms or view.now_ms, window)
     ]
     epochs = [g for each in near for g in each.generations if time.is_within(g.started_at_ms or 0, window)]
     epochs = [each for each in epochs if each.reason not in (RebalanceReason.FIRST_JOIN, RebalanceReason.GROUP_EMPTIED)]
-    if len(epochs) < look.thresholds.churn_epochs or _is_one_pass(near, epochs):
+    if len(epochs) < view.thresholds.churn_epochs or _is_one_pass(near, epochs):
         return
-    yield _churning(look, near, epochs)
+    yield _churning(view, near, epochs)
 
 
 def _is_one_pass(rebalances: Sequence[Rebalance], epochs: Sequence[Generation]) -> bool:
@@ -203,7 +203,7 @@ def _kind(epoch: Generation) -> str:
     return "leave or session expiry" if epoch.reason == RebalanceReason.DEPARTURE else epoch.reason.replace("_", " ")
 
 
-def _churning(look: GroupView, rebalances: Sequence[Rebalance], epochs: Sequence[Generation]) -> Verdict:
+def _churning(view: GroupView, rebalances: Sequence[Rebalance], epochs: Sequence[Generation]) -> Verdict:
     kinds = Counter(_kind(each) for each in epochs)
     main, _ = kinds.most_common(1)[0]
     ids = {name for each in epochs for name in (*each.joined, *each.left, *each.fenced)}
@@ -225,7 +225,7 @@ def _churning(look: GroupView, rebalances: Sequence[Rebalance], epochs: Sequence
         fenced=fenced,
         by_topics=by_topics,
         by_members=not fenced and not by_topics,
-        limits=look.thresholds,
+        limits=view.thresholds,
     )
 
 

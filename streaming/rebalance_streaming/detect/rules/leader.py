@@ -54,24 +54,24 @@ _BESIDE_JOINS = 2
 _CALLS_LEADER = with_trait("rejoins")
 
 
-def leader_rejoin_loop(look: GroupView, _time: JudgingTime) -> Iterator[Verdict]:
+def leader_rejoin_loop(view: GroupView, _time: JudgingTime) -> Iterator[Verdict]:
     """The leader joins again and again though nothing changed (KAFKA-14867, strimzi/strimzi-kafka-operator#3225)."""
     # A change of topics that probes saw makes the leader rejoin as it should.
-    called = {name for name, cause in look.causes.items() if cause in _CALLS_LEADER}
-    known = [each for each in look.history.in_order() if each.rebalance_id not in called]
-    least = _BESIDE_JOINS * look.thresholds.leader_rejoins
+    called = {name for name, cause in view.causes.items() if cause in _CALLS_LEADER}
+    known = [each for each in view.history.in_order() if each.rebalance_id not in called]
+    least = _BESIDE_JOINS * view.thresholds.leader_rejoins
     pure = [rejoin for each in known for rejoin in pure_rejoins(each, least)]
     for leader in sorted({each.rebalance.leader for each in pure if each.rebalance.leader is not None}):
         mine = [each for each in pure if each.rebalance.leader == leader]
-        looping = _looping(look, mine)
+        looping = _looping(view, mine)
         if looping:
             yield _rejoins(leader, looping)
 
 
-def _looping(look: GroupView, rejoins: list[Round]) -> list[Round]:
+def _looping(view: GroupView, rejoins: list[Round]) -> list[Round]:
     """Return the rejoins that belong to a stretch with too many of them; all such stretches that are remembered."""
     found: dict[int, Round] = {}
-    window, limit = look.thresholds.leader_rejoin_window_ms, look.thresholds.leader_rejoins
+    window, limit = view.thresholds.leader_rejoin_window_ms, view.thresholds.leader_rejoins
     if any(each.generation.reason == RebalanceReason.CONNECT_INTERNAL for each in rejoins):
         limit *= _CONNECT_FACTOR
     for i, first in enumerate(rejoins):
@@ -126,17 +126,17 @@ def _rejoins(leader: str, looping: list[Round]) -> Verdict:
     )
 
 
-def assignor_slow_or_failing(look: GroupView, time: JudgingTime) -> Iterator[Verdict]:
+def assignor_slow_or_failing(view: GroupView, time: JudgingTime) -> Iterator[Verdict]:
     """The leader takes long to compute the assignment, or its rounds come to nothing (confluentinc/librdkafka#4800)."""
-    day = [each for each in look.recent(DAY_MS, time) if each.type == GroupType.CLASSIC and each.members_after]
-    slow = [(ms, each) for each in day if (ms := _longest_sync_ms(each)) > look.thresholds.sync_warn_ms]
-    recent = [(ms, each) for ms, each in slow if time.is_within(each.last_known_ms, look.thresholds.resolve_after_ms)]
+    day = [each for each in view.recent(DAY_MS, time) if each.type == GroupType.CLASSIC and each.members_after]
+    slow = [(ms, each) for each in day if (ms := _longest_sync_ms(each)) > view.thresholds.sync_warn_ms]
+    recent = [(ms, each) for ms, each in slow if time.is_within(each.last_known_ms, view.thresholds.resolve_after_ms)]
     if recent:
-        yield _slow_assignor(look, *max(recent, key=lambda each: each[0]), len(slow))
+        yield _slow_assignor(view, *max(recent, key=lambda each: each[0]), len(slow))
     # Each member that came or went may have interrupted a round, and then it was not the leader.
     failing = [each for each in day if each.generations_aborted and each.changes <= 1]
     if len(failing) >= _FAILING_A_DAY:
-        yield _failing_assignor(look, failing)
+        yield _failing_assignor(view, failing)
 
 
 def _longest_sync_ms(rebalance: Rebalance) -> int:
@@ -144,61 +144,61 @@ def _longest_sync_ms(rebalance: Rebalance) -> int:
     return max([rebalance.sync_ms or 0, *map(sync_ms, rebalance.generations)])
 
 
-def _slow_assignor(look: GroupView, longest_ms: int, rebalance: Rebalance, times: int) -> Verdict:
+def _slow_assignor(view: GroupView, longest_ms: int, rebalance: Rebalance, times: int) -> Verdict:
     leader = leader_of(rebalance)
     return say(
         "assignor_slow_or_failing.slow",
         rebalance.join_ended_at_ms or rebalance.started_before_ms,
         Subject() if leader is None else subject_of(leader),
-        severity=Severity.TICKET if longest_ms > look.thresholds.sync_ticket_ms else Severity.INFO,
-        advice=_upgrade(look, leader, "assignor_slow_or_failing"),
+        severity=Severity.TICKET if longest_ms > view.thresholds.sync_ticket_ms else Severity.INFO,
+        advice=_upgrade(view, leader, "assignor_slow_or_failing"),
         rebalance_ids=(rebalance.rebalance_id,),
         leader=leader,
         sync=longest_ms,
         times=times,
         members=len(rebalance.members_after),
         partitions=sum(size_of(each.partitions) for each in rebalance.members_after),
-        reported=leader is not None and client_of(look, leader) is not None,
-        limits=look.thresholds,
-        movable=is_movable(look.history),
+        reported=leader is not None and client_of(view, leader) is not None,
+        limits=view.thresholds,
+        movable=is_movable(view.history),
     )
 
 
-def _failing_assignor(look: GroupView, failing: Sequence[Rebalance]) -> Verdict:
+def _failing_assignor(view: GroupView, failing: Sequence[Rebalance]) -> Verdict:
     return say(
         "assignor_slow_or_failing.failing",
         failing[0].started_before_ms,
-        advice=_upgrade(look, leader_of(failing[-1]), "assignor_slow_or_failing"),
+        advice=_upgrade(view, leader_of(failing[-1]), "assignor_slow_or_failing"),
         rebalance_ids=tuple(each.rebalance_id for each in failing),
         rebalances=len(failing),
         aborted=sum(each.generations_aborted for each in failing),
-        movable=is_movable(look.history),
+        movable=is_movable(view.history),
     )
 
 
-def _upgrade(look: GroupView, leader: Member | None, rule: str, library: str | None = None) -> tuple[Advice, ...]:
-    return upgrade_for(leader, None if leader is None else client_of(look, leader), rule, library=library)
+def _upgrade(view: GroupView, leader: Member | None, rule: str, library: str | None = None) -> tuple[Advice, ...]:
+    return upgrade_for(leader, None if leader is None else client_of(view, leader), rule, library=library)
 
 
 # --- Cooperative rebalances that call for the next one without end ---
 
 
-def cooperative_livelock(look: GroupView, time: JudgingTime) -> Iterator[Verdict]:
+def cooperative_livelock(view: GroupView, time: JudgingTime) -> Iterator[Verdict]:
     """Follow-up rebalances trigger each other (KAFKA-13891, KAFKA-14382, confluentinc/librdkafka#4800, #4059)."""
-    runs = [each for each in _runs(look) if len(each) >= look.thresholds.livelock_generations]
+    runs = [each for each in _runs(view) if len(each) >= view.thresholds.livelock_generations]
     if not runs:
         return
     last = runs[-1]
     rebalance = last[-1].rebalance
     leader = leader_of(rebalance)
     library = STREAMS if rebalance.protocol == STREAMS_ASSIGNOR else None
-    upgrade = _upgrade(look, leader, "cooperative_livelock", library)
+    upgrade = _upgrade(view, leader, "cooperative_livelock", library)
     yield say(
         "cooperative_livelock",
         last[0].at_ms,
         Subject() if leader is None else subject_of(leader),
         severity=Severity.PAGE
-        if is_harmed(look, time, [each.partitions for each in look.members])
+        if is_harmed(view, time, [each.partitions for each in view.members])
         else Severity.TICKET,
         advice=upgrade,
         rebalance_ids=tuple(dict.fromkeys(each.rebalance.rebalance_id for run in runs for each in run)),
@@ -206,19 +206,19 @@ def cooperative_livelock(look: GroupView, time: JudgingTime) -> Iterator[Verdict
         lasted=last[-1].at_ms - last[0].at_ms,
         sync=max((sync_ms(each.generation) for each in last), default=0),
         leader=leader,
-        versions_known=all(fingerprint(each, client_of(look, each)).release for each in look.members),
+        versions_known=all(fingerprint(each, client_of(view, each)).release for each in view.members),
         upgrade=bool(upgrade),
     )
 
 
-def _runs(look: GroupView) -> list[list[Round]]:
+def _runs(view: GroupView) -> list[list[Round]]:
     """Return series of follow-ups, oldest first; a series ends with another kind of generation or a longer pause."""
     runs: list[list[Round]] = [[]]
-    for each in follow_ups(look.history):
+    for each in follow_ups(view.history):
         last = runs[-1][-1] if runs[-1] else None
         if each is None:
             runs.append([])
-        elif last is not None and each.at_ms - last.at_ms >= look.thresholds.livelock_spacing_ms:
+        elif last is not None and each.at_ms - last.at_ms >= view.thresholds.livelock_spacing_ms:
             runs.append([each])
         else:
             runs[-1].append(each)

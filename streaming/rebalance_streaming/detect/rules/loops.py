@@ -57,30 +57,30 @@ class _Frozen:
         return f"{self.place[0]}-{self.place[1]}"
 
 
-def _frozen(look: GroupView, place: Place) -> _Frozen:
-    position = look.history.progress.position(*place)
+def _frozen(view: GroupView, place: Place) -> _Frozen:
+    position = view.history.progress.position(*place)
     if position.committed is None or position.advanced_ms is None:
-        return _Frozen(place, None, look.history.first_ms or 0, position.end)
+        return _Frozen(place, None, view.history.first_ms or 0, position.end)
     return _Frozen(place, position.committed, position.advanced_ms, position.lag)
 
 
 # --- The same batch again and again ---
 
 
-def no_progress_loop(look: GroupView, time: JudgingTime) -> Iterator[Verdict]:
+def no_progress_loop(view: GroupView, time: JudgingTime) -> Iterator[Verdict]:
     """Every owner runs the same too-long batch and hands it on (tulios/kafkajs#1396, #1083; kafka-python#2070)."""
-    lost = [each for each in look.past if _was_too_long(each)]
+    lost = [each for each in view.past if _was_too_long(each)]
     if len(lost) < _LOSSES:
         return
-    rebalances = _series(look, time)
+    rebalances = _series(view, time)
     touched = {place for each in lost[-_SEARCHED:] for place in places(each.member.partitions)} if rebalances else ()
     loops: dict[tuple[str, ...], list[_Frozen]] = {}
-    for frozen in (_frozen(look, place) for place in sorted(touched)):
+    for frozen in (_frozen(view, place) for place in sorted(touched)):
         changes = tuple(_owner_changes(rebalances, frozen))
-        if len(changes) >= look.thresholds.no_progress_generations and _is_loop(look, frozen, lost, changes):
+        if len(changes) >= view.thresholds.no_progress_generations and _is_loop(view, frozen, lost, changes):
             loops.setdefault(changes, []).append(frozen)
     if loops:
-        yield _loop_verdict(look, loops, lost)
+        yield _loop_verdict(view, loops, lost)
 
 
 def _was_too_long(past: ExplainedDeparture) -> bool:
@@ -89,16 +89,16 @@ def _was_too_long(past: ExplainedDeparture) -> bool:
     return past.departure.likely == POLL_TIMEOUT or (expired and past.rule in _OVER_WORK)
 
 
-def _series(look: GroupView, time: JudgingTime) -> list[Rebalance]:
+def _series(view: GroupView, time: JudgingTime) -> list[Rebalance]:
     """Return the latest rebalances, as far as each may be the next turn of a loop; none if the last is long ago.
 
     A turn takes as long as a poll may.
     """
     found: list[Rebalance] = []
-    next_ms = look.now_ms
-    for each in reversed(look.history.in_order()[-_SEARCHED:]):
+    next_ms = view.now_ms
+    for each in reversed(view.history.in_order()[-_SEARCHED:]):
         polls = (m.rebalance_timeout_ms or 0 for m in (*each.members_before, *each.members_after))
-        turn_ms = max(look.thresholds.resolve_after_ms, 2 * max(polls, default=0))
+        turn_ms = max(view.thresholds.resolve_after_ms, 2 * max(polls, default=0))
         if next_ms - each.started_before_ms > turn_ms:
             break
         if not found:
@@ -126,14 +126,14 @@ def _has(member: Member, place: Place) -> bool:
     return partition in (member.partitions or {}).get(topic, ())
 
 
-def _is_loop(look: GroupView, frozen: _Frozen, lost: Sequence[ExplainedDeparture], changes: Sequence[str]) -> bool:
+def _is_loop(view: GroupView, frozen: _Frozen, lost: Sequence[ExplainedDeparture], changes: Sequence[str]) -> bool:
     """Whether owners were lost while records waited.
 
     Where that is not known, or nothing was ever committed (offsets may be kept elsewhere), only poll timeouts count:
     who runs into one has work.
     """
     losses = [each for each in _losses(frozen, lost) if each.rebalance_id in changes]
-    waited = _waited(look, frozen, losses)
+    waited = _waited(view, frozen, losses)
     if len(losses) < _LOSSES or waited is False:
         return False
     sure = waited is True and frozen.offset is not None
@@ -145,25 +145,25 @@ def _losses(frozen: _Frozen, lost: Sequence[ExplainedDeparture]) -> list[Explain
     return [d for d in lost if d.left_ms >= frozen.since_ms and _has(d.member, frozen.place)]
 
 
-def _waited(look: GroupView, frozen: _Frozen, losses: Sequence[ExplainedDeparture]) -> bool | None:
+def _waited(view: GroupView, frozen: _Frozen, losses: Sequence[ExplainedDeparture]) -> bool | None:
     """Whether the partition had records to read whenever an owner was lost; null when its end was never probed.
 
     An end before what is committed was reported before that: it says nothing.
     """
-    ends = [look.history.progress.end_at(*frozen.place, each.left_ms) for each in losses]
+    ends = [view.history.progress.end_at(*frozen.place, each.left_ms) for each in losses]
     known = [end for end in ends if end is not None and end >= (frozen.offset or 0)]
     return all(end > (frozen.offset or 0) for end in known) if known else None
 
 
 def _loop_verdict(
-    look: GroupView, loops: dict[tuple[str, ...], list[_Frozen]], lost: Sequence[ExplainedDeparture]
+    view: GroupView, loops: dict[tuple[str, ...], list[_Frozen]], lost: Sequence[ExplainedDeparture]
 ) -> Verdict:
     stuck = sorted((each for group in loops.values() for each in group), key=lambda each: each.place)
     ids = tuple(dict.fromkeys(each for changes in loops for each in changes))
     since = max(each.since_ms for each in stuck)
     involved = [each for each in lost if each.rebalance_id in ids]
     lags = [each.lag for each in stuck if each.lag is not None]
-    consumed = _consumed_since(look, involved, since)
+    consumed = _consumed_since(view, involved, since)
     names = tuple(each.name for each in stuck)
     return say(
         "no_progress_loop",
@@ -175,12 +175,12 @@ def _loop_verdict(
         partitions=names,
         rebalances=len(ids),
         owners=sorted({name_of(each.member) for each in involved}),
-        lasted=look.now_ms - since,
+        lasted=view.now_ms - since,
         lag=sum(lags) if lags else None,
         probed=bool(lags),
         consumed=consumed or None,
         next=[_at(each) for each in stuck],
-        batches=have_poll_records(look.history, [each.member for each in involved]),
+        batches=have_poll_records(view.history, [each.member for each in involved]),
     )
 
 
@@ -188,9 +188,9 @@ def _at(frozen: _Frozen) -> str:
     return f"{frozen.name} @ {'its start' if frozen.offset is None else frozen.offset}"
 
 
-def _consumed_since(look: GroupView, lost: Sequence[ExplainedDeparture], since_ms: int) -> float:
+def _consumed_since(view: GroupView, lost: Sequence[ExplainedDeparture], since_ms: int) -> float:
     """Return how many records the clients of lost members say they got since; 0 when none tells."""
-    told = (look.history.clients.of(each.member) for each in lost)
+    told = (view.history.clients.of(each.member) for each in lost)
     clients = {id(client): client for client in told if client is not None}
     return sum(_growth(client, since_ms) for client in clients.values())
 
@@ -203,21 +203,21 @@ def _growth(client: ClientHistory, since_ms: int) -> float:
 # --- One record kills each owner ---
 
 
-def poison_record(look: GroupView, time: JudgingTime) -> Iterator[Verdict]:
+def poison_record(view: GroupView, time: JudgingTime) -> Iterator[Verdict]:
     """One record takes down each owner of its partition (Walmart and Uber on poison pills)."""
-    window = look.thresholds.poison_window_ms
-    deaths = [each for each in look.past if time.is_within(each.left_ms, window) and _may_be_poisoned(each)]
-    if len(deaths) < look.thresholds.poison_departures:
+    window = view.thresholds.poison_window_ms
+    deaths = [each for each in view.past if time.is_within(each.left_ms, window) and _may_be_poisoned(each)]
+    if len(deaths) < view.thresholds.poison_departures:
         return
     coverage = Counter(place for each in deaths for place in places(each.member.partitions))
     found: dict[int, list[_Frozen]] = {}
     for place, count in coverage.items():
-        if count >= look.thresholds.poison_departures:
-            frozen = _frozen(look, place)
-            if _is_poisoned(look, frozen, deaths):
+        if count >= view.thresholds.poison_departures:
+            frozen = _frozen(view, place)
+            if _is_poisoned(view, frozen, deaths):
                 found.setdefault(len(_losses(frozen, deaths)), []).append(frozen)
     if found:
-        yield _poison_verdict(look, time, sorted(found[max(found)], key=lambda each: each.place), deaths)
+        yield _poison_verdict(view, time, sorted(found[max(found)], key=lambda each: each.place), deaths)
 
 
 def _may_be_poisoned(death: ExplainedDeparture) -> bool:
@@ -227,79 +227,79 @@ def _may_be_poisoned(death: ExplainedDeparture) -> bool:
     return not (death.rule in _NOT_OF_RECORDS and death.confidence >= STRONG)
 
 
-def _is_death(look: GroupView, past: ExplainedDeparture) -> bool:
+def _is_death(view: GroupView, past: ExplainedDeparture) -> bool:
     """Whether a departure was not in order, or in order with nothing done of what waited."""
     joined_ms = past.departure.joined_ms
-    return past.rule not in _ORDERLY or (joined_ms is not None and did_nothing(look, past, joined_ms) is True)
+    return past.rule not in _ORDERLY or (joined_ms is not None and did_nothing(view, past, joined_ms) is True)
 
 
-def _are_picked(look: GroupView, frozen: _Frozen) -> bool:
+def _are_picked(view: GroupView, frozen: _Frozen) -> bool:
     """Whether owners of a partition alone left since it froze, so often that it is no chance.
 
     Whoever stops members for another reason stops each of them as often as the others.
     """
-    gone = [each for each in look.past if each.left_ms >= frozen.since_ms]
+    gone = [each for each in view.past if each.left_ms >= frozen.since_ms]
     chance = 1.0
     for each in gone:
-        lost_in = look.history.rebalances.get(each.rebalance_id)
+        lost_in = view.history.rebalances.get(each.rebalance_id)
         if lost_in is not None and _has(each.member, frozen.place):
             chance /= max(1, len(lost_in.members_before))
     owners = sum(_has(each.member, frozen.place) for each in gone)
     return owners == len(gone) and chance <= _NO_CHANCE
 
 
-def did_nothing(look: GroupView, past: ExplainedDeparture, joined_ms: int) -> bool | None:
+def did_nothing(view: GroupView, past: ExplainedDeparture, joined_ms: int) -> bool | None:
     """Whether a member committed nothing new in its life although records waited for it; null: no end was probed."""
-    progress, mine = look.history.progress, places(past.member.partitions)
-    if any(_advanced(look, place, joined_ms, past.left_ms) for place in mine):
+    progress, mine = view.history.progress, places(past.member.partitions)
+    if any(_advanced(view, place, joined_ms, past.left_ms) for place in mine):
         return False
     ends = [(progress.end_at(*place, past.left_ms), progress.committed_before(place, past.left_ms)) for place in mine]
     waited = [end > (0 if known is None else known[1]) for end, known in ends if end is not None]
     return any(waited) if waited else None
 
 
-def _is_poisoned(look: GroupView, frozen: _Frozen, deaths: Sequence[ExplainedDeparture]) -> bool:
-    victims, least = _losses(frozen, deaths), look.thresholds.poison_departures
+def _is_poisoned(view: GroupView, frozen: _Frozen, deaths: Sequence[ExplainedDeparture]) -> bool:
+    victims, least = _losses(frozen, deaths), view.thresholds.poison_departures
     return (
         len(victims) >= least
-        and (sum(_is_death(look, each) for each in victims) >= least or _are_picked(look, frozen))
-        and _had_records(look, frozen, victims)
-        and _are_several(look, victims)
-        and (_others_advanced(look, frozen, victims) or _others_survived(look, frozen, victims))
+        and (sum(_is_death(view, each) for each in victims) >= least or _are_picked(view, frozen))
+        and _had_records(view, frozen, victims)
+        and _are_several(view, victims)
+        and (_others_advanced(view, frozen, victims) or _others_survived(view, frozen, victims))
     )
 
 
-def _had_records(look: GroupView, frozen: _Frozen, victims: Sequence[ExplainedDeparture]) -> bool:
+def _had_records(view: GroupView, frozen: _Frozen, victims: Sequence[ExplainedDeparture]) -> bool:
     """Whether records waited; where no end was probed, whether most owners surely died: what starves is idle."""
-    waited = _waited(look, frozen, victims)
+    waited = _waited(view, frozen, victims)
     return 2 * sum(each.confidence >= CLAIMED for each in victims) > len(victims) if waited is None else waited
 
 
-def _are_several(look: GroupView, victims: Sequence[ExplainedDeparture]) -> bool:
+def _are_several(view: GroupView, victims: Sequence[ExplainedDeparture]) -> bool:
     """Whether more than one instance died: other clients or hosts, or two that lived at the same time."""
     if len({slot_of(each.member) for each in victims}) > 1:
         return True
     ids = {each.member.member_id for each in victims}
-    together = ({m.member_id for m in each.members_before} & ids for each in look.history.rebalances.values())
+    together = ({m.member_id for m in each.members_before} & ids for each in view.history.rebalances.values())
     return any(len(each) > 1 for each in together)
 
 
-def _others_advanced(look: GroupView, frozen: _Frozen, victims: Sequence[ExplainedDeparture]) -> bool:
+def _others_advanced(view: GroupView, frozen: _Frozen, victims: Sequence[ExplainedDeparture]) -> bool:
     """Whether most victims that had other partitions went on with one of those while they lived."""
     told = []
     for victim in victims:
         others = places(victim.member.partitions) - {frozen.place}
         since_ms = max(frozen.since_ms, victim.departure.joined_ms or 0)
         if others:
-            told.append(any(_advanced(look, place, since_ms, victim.left_ms) for place in others))
+            told.append(any(_advanced(view, place, since_ms, victim.left_ms) for place in others))
     return bool(told) and 2 * sum(told) > len(told)
 
 
-def _others_survived(look: GroupView, frozen: _Frozen, victims: Sequence[ExplainedDeparture]) -> bool:
+def _others_survived(view: GroupView, frozen: _Frozen, victims: Sequence[ExplainedDeparture]) -> bool:
     """Whether members without the partition outlived most of its owners, which died too soon to commit anything."""
     outlived, told = 0, 0
     for victim in victims:
-        lost_in = look.history.rebalances.get(victim.rebalance_id)
+        lost_in = view.history.rebalances.get(victim.rebalance_id)
         if lost_in is None:
             continue
         stayed = {each.member_id for each in lost_in.members_after}
@@ -309,14 +309,14 @@ def _others_survived(look: GroupView, frozen: _Frozen, victims: Sequence[Explain
     return told > 1 and 2 * outlived > told
 
 
-def _advanced(look: GroupView, place: tuple[str, int], from_ms: int, to_ms: int) -> bool:
-    before = look.history.progress.committed_before(place, from_ms)
-    after = look.history.progress.committed_before(place, to_ms)
+def _advanced(view: GroupView, place: tuple[str, int], from_ms: int, to_ms: int) -> bool:
+    before = view.history.progress.committed_before(place, from_ms)
+    after = view.history.progress.committed_before(place, to_ms)
     return after is not None and after[0] > from_ms and (before is None or after[1] > before[1])
 
 
 def _poison_verdict(
-    look: GroupView, time: JudgingTime, poisoned: Sequence[_Frozen], deaths: Sequence[ExplainedDeparture]
+    view: GroupView, time: JudgingTime, poisoned: Sequence[_Frozen], deaths: Sequence[ExplainedDeparture]
 ) -> Verdict:
     first, victims = poisoned[0], _losses(poisoned[0], deaths)
     of_one = max(Counter(slot_of(each.member) for each in deaths).values()) / len(deaths)
@@ -326,14 +326,14 @@ def _poison_verdict(
         victims[0].left_ms,
         Subject(partitions=tuple(each.name for each in poisoned)),
         confidence=STRONG if clear else PLAUSIBLE,
-        severity=Severity.PAGE if time.lasted(first.since_ms, look.thresholds.stalled_ms) else Severity.TICKET,
-        rebalance_ids=_shaken_by(look, victims),
+        severity=Severity.PAGE if time.lasted(first.since_ms, view.thresholds.stalled_ms) else Severity.TICKET,
+        rebalance_ids=_shaken_by(view, victims),
         next=[_at(each) for each in poisoned],
         departures=len(victims),
         deaths=len(deaths),
         members=sorted({name_of(each.member) for each in victims}),
-        lasted=look.now_ms - victims[0].left_ms,
-        frozen=look.now_ms - first.since_ms,
+        lasted=view.now_ms - victims[0].left_ms,
+        frozen=view.now_ms - first.since_ms,
         partition=first.name,
         place=_at(first),
         lag=first.lag,
@@ -341,12 +341,12 @@ def _poison_verdict(
     )
 
 
-def _shaken_by(look: GroupView, victims: Sequence[ExplainedDeparture]) -> tuple[str, ...]:
+def _shaken_by(view: GroupView, victims: Sequence[ExplainedDeparture]) -> tuple[str, ...]:
     """Return the rebalances in which victims were lost, and those since in which only their like came and went."""
     ids, slots = {each.rebalance_id for each in victims}, {slot_of(each.member) for each in victims}
     until_ms = max(each.departure.back_ms or each.left_ms for each in victims)
     found = list(dict.fromkeys(each.rebalance_id for each in victims))
-    for each in look.history.since_ms(victims[0].left_ms):
+    for each in view.history.since_ms(victims[0].left_ms):
         known = each.all_members()
         moved = [known.get(name) for generation in each.generations for name in (*generation.joined, *generation.left)]
         alike = bool(moved) and all(m is not None and slot_of(m) in slots for m in moved)

@@ -34,23 +34,23 @@ _MOSTLY = 0.8
 # --- Restarts ---
 
 
-def static_membership_missing(look: GroupView, time: JudgingTime) -> Iterator[Verdict]:
+def static_membership_missing(view: GroupView, time: JudgingTime) -> Iterator[Verdict]:
     """Deploys cost many rebalances that static membership would spare: every instance comes back at once (KIP-345)."""
-    if not look.members or any(each.group_instance_id for each in look.members):
+    if not view.members or any(each.group_instance_id for each in view.members):
         return
-    if not may_be_named(look.history, look.members):
+    if not may_be_named(view.history, view.members):
         return
-    restarts = [each for each in look.recent(_WEEK_MS, time) if _is_restart(look, each)]
-    if len(restarts) <= look.thresholds.static_restarts_per_week:
+    restarts = [each for each in view.recent(_WEEK_MS, time) if _is_restart(view, each)]
+    if len(restarts) <= view.thresholds.static_restarts_per_week:
         return
     ids = tuple(each.rebalance_id for each in restarts)
-    left = [each for each in look.past if each.rebalance_id in set(ids)]
-    absences = [_absence(look, each) for each in left]
-    known = [each for each in absences if each is not None and each <= look.thresholds.deploy_per_member_ms]
+    left = [each for each in view.past if each.rebalance_id in set(ids)]
+    absences = [_absence(view, each) for each in left]
+    known = [each for each in absences if each is not None and each <= view.thresholds.deploy_per_member_ms]
     if not left or len(known) < len(absences):
         return
     longest = max(known)
-    shortest = min(sessions_of(look.history, look.members), key=lambda each: each.now_ms)
+    shortest = min(sessions_of(view.history, view.members), key=lambda each: each.now_ms)
     longer = session_for_absence(shortest, longest)
     yield say(
         "static_membership_missing",
@@ -62,35 +62,35 @@ def static_membership_missing(look: GroupView, time: JudgingTime) -> Iterator[Ve
     )
 
 
-def _is_restart(look: GroupView, rebalance: Rebalance) -> bool:
-    cause = look.causes.get(rebalance.rebalance_id, UNDETERMINED)
+def _is_restart(view: GroupView, rebalance: Rebalance) -> bool:
+    cause = view.causes.get(rebalance.rebalance_id, UNDETERMINED)
     return cause in _RESTARTS or (cause == UNDETERMINED and rebalance.reason == RebalanceReason.REPLACEMENT)
 
 
-def _absence(look: GroupView, past: ExplainedDeparture) -> int | None:
-    back_ms = came_back_ms(look, past)
+def _absence(view: GroupView, past: ExplainedDeparture) -> int | None:
+    back_ms = came_back_ms(view, past)
     return None if back_ms is None else max(0, back_ms - past.left_ms)
 
 
 # --- Scaling ---
 
 
-def autoscaler_flapping(look: GroupView, time: JudgingTime) -> Iterator[Verdict]:
+def autoscaler_flapping(view: GroupView, time: JudgingTime) -> Iterator[Verdict]:
     """The number of members goes up and down without end: a scaler answers its own rebalances (kedacore/keda#1556)."""
-    window = look.thresholds.autoscaler_window_ms
-    moves = [each for each in look.recent(window, time) if look.causes.get(each.rebalance_id) not in _OTHER_HANDS]
+    window = view.thresholds.autoscaler_window_ms
+    moves = [each for each in view.recent(window, time) if view.causes.get(each.rebalance_id) not in _OTHER_HANDS]
     turns = _turns(time, moves)
-    if len(turns) - 2 < look.thresholds.autoscaler_turns:
+    if len(turns) - 2 < view.thresholds.autoscaler_turns:
         return
     came = {m.member_id: m for each in moves for m in each.members_after if m.member_id in each.joined}
     ids = {each.rebalance_id for each in moves}
-    left = [each for each in recent_past(look, time, window) if each.rebalance_id in ids]
+    left = [each for each in recent_past(view, time, window) if each.rebalance_id in ids]
     brief = [each for each in left if each.member.member_id in came]
     clean = sum(each.departure.likely == CLEAN for each in left)
     # In a deploy the old ones leave; a scaler takes away whom it brought.
-    if not left or len(brief) < look.thresholds.autoscaler_turns // 2 or clean < _MOSTLY * len(left):
+    if not left or len(brief) < view.thresholds.autoscaler_turns // 2 or clean < _MOSTLY * len(left):
         return
-    yield _flapping(look, moves, turns, left, list(came.values()))
+    yield _flapping(view, moves, turns, left, list(came.values()))
 
 
 def _turns(time: JudgingTime, moves: list[Rebalance]) -> list[int]:
@@ -108,7 +108,7 @@ def _turns(time: JudgingTime, moves: list[Rebalance]) -> list[int]:
 
 
 def _flapping(
-    look: GroupView, moves: list[Rebalance], turns: list[int], left: list[ExplainedDeparture], came: list[Member]
+    view: GroupView, moves: list[Rebalance], turns: list[int], left: list[ExplainedDeparture], came: list[Member]
 ) -> Verdict:
     known = {slot_of(each) for each in moves[0].members_before} | {slot_of(each.member) for each in left}
     hosts = {each.host for each in moves[0].members_before}
@@ -121,12 +121,12 @@ def _flapping(
         rebalance_ids=tuple(each.rebalance_id for each in moves),
         route=" -> ".join(map(str, turns)),
         changes=len(turns) - 2,
-        lasted=look.now_ms - moves[0].started_before_ms,
+        lasted=view.now_ms - moves[0].started_before_ms,
         left=len(left),
         fresh=fresh,
         came=len(came),
         anew=anew,
-        members=len(look.members),
+        members=len(view.members),
     )
 
 

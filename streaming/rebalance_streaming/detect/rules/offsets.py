@@ -39,20 +39,20 @@ ADMINISTRATIVE, STALE_COMMIT, AFTER_EXPIRY = "administrative_reset", "stale_comm
 # --- Jumps ---
 
 
-def offset_rewind(look: GroupView, _time: JudgingTime) -> Iterator[Verdict]:
+def offset_rewind(view: GroupView, _time: JudgingTime) -> Iterator[Verdict]:
     """Committed offsets went back: their records are processed again."""
-    yield from (_jump_verdict(look, burst, ahead=False) for burst in _bursts(look, ahead=False))
+    yield from (_jump_verdict(view, burst, ahead=False) for burst in _bursts(view, ahead=False))
 
 
-def offset_skip(look: GroupView, _time: JudgingTime) -> Iterator[Verdict]:
+def offset_skip(view: GroupView, _time: JudgingTime) -> Iterator[Verdict]:
     """Committed offsets went ahead of what anybody can have processed: records were lost to the group."""
-    yield from (_jump_verdict(look, burst, ahead=True) for burst in _bursts(look, ahead=True))
+    yield from (_jump_verdict(view, burst, ahead=True) for burst in _bursts(view, ahead=True))
 
 
-def _bursts(look: GroupView, *, ahead: bool) -> list[list[Jump]]:
+def _bursts(view: GroupView, *, ahead: bool) -> list[list[Jump]]:
     """Return the jumps in one direction that stand, those of one moment together."""
     found: list[list[Jump]] = []
-    jumps = [each for each, is_one in look.memory.jumps.items() if is_one and (each.after > each.before) is ahead]
+    jumps = [each for each, is_one in view.memory.jumps.items() if is_one and (each.after > each.before) is ahead]
     for jump in sorted(jumps, key=lambda each: each.at_ms):
         if found and jump.at_ms - found[-1][0].at_ms <= _BURST_MS:
             found[-1].append(jump)
@@ -61,24 +61,24 @@ def _bursts(look: GroupView, *, ahead: bool) -> list[list[Jump]]:
     return found
 
 
-def update_jumps(look: GroupView, time: JudgingTime) -> Memory:
+def update_jumps(view: GroupView, time: JudgingTime) -> Memory:
     """Remember of recent changes whether they were jumps, as found while the commits before them were still known."""
-    known, stands_ms = look.memory.jumps, look.thresholds.resolve_after_ms
-    recent = [each for each in look.history.progress.jumps if time.is_within(each.at_ms, stands_ms)]
-    return replace(look.memory, jumps={e: known[e] if e in known else _is_jump(look, e) for e in recent})
+    known, stands_ms = view.memory.jumps, view.thresholds.resolve_after_ms
+    recent = [each for each in view.history.progress.jumps if time.is_within(each.at_ms, stands_ms)]
+    return replace(view.memory, jumps={e: known[e] if e in known else _is_jump(view, e) for e in recent})
 
 
-def _is_jump(look: GroupView, jump: Jump) -> bool:
+def _is_jump(view: GroupView, jump: Jump) -> bool:
     """Whether an offset went further than its owner can have worked.
 
     Ahead, a group with members may just have caught up: only one that had been busy with a backlog has shown how fast
     it is.
     """
-    place, progress = (jump.topic, jump.partition), look.history.progress
+    place, progress = (jump.topic, jump.partition), view.history.progress
     if jump.deleted_ms is not None:
-        return _moved_by(look, jump) > 0
+        return _moved_by(view, jump) > 0
     steps = list(commit_steps(progress, place, jump.at_ms - 1))
-    sizes, factor = [step for _, step, _ in steps if step > 0] or [1], look.thresholds.jump_factor
+    sizes, factor = [step for _, step, _ in steps if step > 0] or [1], view.thresholds.jump_factor
     # How fast it once caught up is how far it may go ahead again; what is committed late is behind by a usual step.
     most = max(*sizes, factor * median(sizes)) if jump.after < jump.before else factor * max(sizes)
     if abs(jump.after - jump.before) <= most:
@@ -87,14 +87,14 @@ def _is_jump(look: GroupView, jump: Jump) -> bool:
     if end is not None and end < jump.before:
         # The topic was deleted and recreated: its offsets begin again.
         return False
-    if jump.after < jump.before or _was_empty(look.history, jump.at_ms):
+    if jump.after < jump.before or _was_empty(view.history, jump.at_ms):
         return True
     # Whether more than it did in one step still waited behind some of them.
     ends = ((step, offset, progress.end_at(*place, at_ms)) for at_ms, step, offset in steps if step > 0)
     return any(end is not None and end - offset > step for step, offset, end in ends)
 
 
-def _moved_by(look: GroupView, jump: Jump) -> int:
+def _moved_by(view: GroupView, jump: Jump) -> int:
     """Return how many records a jump leaves out, or repeats.
 
     Ahead of an offset that was forgotten it is what had come until the group's members were back; the rest they read.
@@ -102,9 +102,9 @@ def _moved_by(look: GroupView, jump: Jump) -> int:
     if jump.deleted_ms is None or jump.after < jump.before:
         return abs(jump.after - jump.before)
     back = (
-        each.started_before_ms for each in reversed(look.history.in_order()) if each.started_before_ms <= jump.at_ms
+        each.started_before_ms for each in reversed(view.history.in_order()) if each.started_before_ms <= jump.at_ms
     )
-    end = look.history.progress.estimated_end_at(jump.topic, jump.partition, next(back, jump.at_ms))
+    end = view.history.progress.estimated_end_at(jump.topic, jump.partition, next(back, jump.at_ms))
     return max(0, min(jump.after, jump.after if end is None else end) - jump.before)
 
 
@@ -121,8 +121,8 @@ def _was_empty(history: GroupHistory, at_ms: int) -> bool:
     return picture is not None and picture.state == GroupState.EMPTY and not history.is_simple()
 
 
-def _jump_verdict(look: GroupView, burst: Sequence[Jump], *, ahead: bool) -> Verdict:
-    (variant, label, why), first = _mechanism(look, burst), burst[0]
+def _jump_verdict(view: GroupView, burst: Sequence[Jump], *, ahead: bool) -> Verdict:
+    (variant, label, why), first = _mechanism(view, burst), burst[0]
     names, meant = tuple(sorted({f"{each.topic}-{each.partition}" for each in burst})), variant == ADMINISTRATIVE
     return say(
         "offset_skip.jump" if ahead else "offset_rewind",
@@ -133,7 +133,7 @@ def _jump_verdict(look: GroupView, burst: Sequence[Jump], *, ahead: bool) -> Ver
         severity=None if not meant else Severity.TICKET if ahead else Severity.INFO,
         variant=variant,
         partitions=names,
-        records=sum(_moved_by(look, each) for each in burst),
+        records=sum(_moved_by(view, each) for each in burst),
         why=why,
         place=f"{first.topic}-{first.partition}",
         jump=first,
@@ -146,12 +146,12 @@ def _jump_verdict(look: GroupView, burst: Sequence[Jump], *, ahead: bool) -> Ver
     )
 
 
-def _mechanism(look: GroupView, burst: Sequence[Jump]) -> tuple[str | None, float, str]:
+def _mechanism(view: GroupView, burst: Sequence[Jump]) -> tuple[str | None, float, str]:
     """Return (variant, confidence, what probably did it) of jumps of one moment."""
-    history, at_ms = look.history, burst[0].at_ms
+    history, at_ms = view.history, burst[0].at_ms
     if any(each.deleted_ms is not None for each in burst):
         return AFTER_EXPIRY, STRONG, "its offsets were deleted, or expired, so auto.offset.reset decided where it began"
-    if _absence_before(history, at_ms) >= _NEARLY * look.thresholds.retention_ms:
+    if _absence_before(history, at_ms) >= _NEARLY * view.thresholds.retention_ms:
         return AFTER_EXPIRY, PLAUSIBLE, "its offsets had expired, so auto.offset.reset decided where it began"
     if _was_empty(history, at_ms):
         label = STRONG if _are_all(history.progress, burst) else PLAUSIBLE
@@ -179,22 +179,22 @@ def _are_all(progress: Progress, burst: Sequence[Jump]) -> bool:
 # --- Expiry ---
 
 
-def offsets_expired(look: GroupView, time: JudgingTime) -> Iterator[Verdict]:
+def offsets_expired(view: GroupView, time: JudgingTime) -> Iterator[Verdict]:
     """A group was away for so long that its offsets expired, or are about to (KIP-211: 7 days; 1 day before 2.0)."""
-    since = _away_since(look)
+    since = _away_since(view)
     if since is not None:
-        yield from _expires_soon(look, time, since)
-    gone = [each for each in look.history.progress.deleted() if time.is_within(each[2], _TOLD_MS)]
+        yield from _expires_soon(view, time, since)
+    gone = [each for each in view.history.progress.deleted() if time.is_within(each[2], _TOLD_MS)]
     if gone:
-        yield from _expired(look, gone)
+        yield from _expired(view, gone)
 
 
-def _away_since(look: GroupView) -> int | None:
+def _away_since(view: GroupView) -> int | None:
     """Return since when the offsets age: the group became empty, or was committed last if it never had members.
 
     Null while it has members, or when that is not known.
     """
-    history = look.history
+    history = view.history
     last_commit = history.progress.last_commit_ms
     if history.is_simple():
         return last_commit
@@ -207,16 +207,16 @@ def _away_since(look: GroupView) -> int | None:
         and picture.last_rebalance_ms is not None
     ):
         return max(picture.last_rebalance_ms, last_commit or 0)
-    if emptied is None or emptied.members_after or emptied.completed_at_ms is None or look.members:
+    if emptied is None or emptied.members_after or emptied.completed_at_ms is None or view.members:
         return None
     return max(emptied.completed_at_ms, last_commit or 0)
 
 
-def _expires_soon(look: GroupView, time: JudgingTime, since: int) -> Iterator[Verdict]:
-    retention, away = look.thresholds.retention_ms, look.now_ms - since
+def _expires_soon(view: GroupView, time: JudgingTime, since: int) -> Iterator[Verdict]:
+    retention, away = view.thresholds.retention_ms, view.now_ms - since
     if not time.lasted(since, _WARN * retention) or not time.is_within(since, _SURELY_LONGER * retention):
         return
-    held = sum(1 for _ in look.history.progress.positions())
+    held = sum(1 for _ in view.history.progress.positions())
     if held:
         yield say(
             "offsets_expired.soon",
@@ -229,36 +229,36 @@ def _expires_soon(look: GroupView, time: JudgingTime, since: int) -> Iterator[Ve
         )
 
 
-def _expired(look: GroupView, gone: Sequence[tuple[str, int, int]]) -> Iterator[Verdict]:
+def _expired(view: GroupView, gone: Sequence[tuple[str, int, int]]) -> Iterator[Verdict]:
     """Yield what of the deletions was expiry: all offsets of an absent group, or those of topics no longer wanted.
 
     Deletions soon after use are somebody's doing, or the topic's end.
     """
-    history = look.history
-    wanted = {topic for member in look.members for topic in member.topics}
-    if look.members:
-        old = [each for each in gone if each[0] not in wanted and _was_old(look, each)]
+    history = view.history
+    wanted = {topic for member in view.members for topic in member.topics}
+    if view.members:
+        old = [each for each in gone if each[0] not in wanted and _was_old(view, each)]
         if wanted and old:
-            yield _expiry_verdict(look, old, "unsubscribed")
-    elif not any(True for _ in history.progress.positions()) and all(_was_old(look, each) for each in gone):
-        yield _expiry_verdict(look, gone, None)
+            yield _expiry_verdict(view, old, "unsubscribed")
+    elif not any(True for _ in history.progress.positions()) and all(_was_old(view, each) for each in gone):
+        yield _expiry_verdict(view, gone, None)
 
 
-def _was_old(look: GroupView, gone: tuple[str, int, int]) -> bool:
+def _was_old(view: GroupView, gone: tuple[str, int, int]) -> bool:
     """Whether an offset was as old as it may get when it was deleted; not known counts as no."""
     topic, partition, deleted_ms = gone
-    last = look.history.progress.committed_before((topic, partition), deleted_ms)
+    last = view.history.progress.committed_before((topic, partition), deleted_ms)
     since = None if last is None else last[0]
-    if not look.members and not look.history.is_simple():
+    if not view.members and not view.history.is_simple():
         # The clock of a group with members starts when the last one has left.
-        empty = [each for each in look.history.in_order() if not each.members_after and each.completed_at_ms]
+        empty = [each for each in view.history.in_order() if not each.members_after and each.completed_at_ms]
         since = None if not empty else max(empty[-1].completed_at_ms or 0, since or 0)
-    return since is not None and deleted_ms - since >= _NEARLY * look.thresholds.retention_ms
+    return since is not None and deleted_ms - since >= _NEARLY * view.thresholds.retention_ms
 
 
-def _expiry_verdict(look: GroupView, gone: Sequence[tuple[str, int, int]], variant: str | None) -> Verdict:
+def _expiry_verdict(view: GroupView, gone: Sequence[tuple[str, int, int]], variant: str | None) -> Verdict:
     names = tuple(f"{topic}-{partition}" for topic, partition, _ in sorted(gone))
-    retention = look.thresholds.retention_ms / _HOUR_MS
+    retention = view.thresholds.retention_ms / _HOUR_MS
     return say(
         "offsets_expired.gone",
         min(each[2] for each in gone),

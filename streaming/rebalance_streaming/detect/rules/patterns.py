@@ -73,10 +73,10 @@ class _Series:
         return median(each.length_ms for each in self.lives if each.length_ms is not None)
 
 
-def crash_loop(look: GroupView, time: JudgingTime) -> Iterator[Verdict]:
+def crash_loop(view: GroupView, time: JudgingTime) -> Iterator[Verdict]:
     """The same instance joins and dies again and again (Kubernetes: CrashLoopBackOff)."""
-    series = list(_short_series(look))
-    by_records = _ended_by_records(look, time) if series else []
+    series = list(_short_series(view))
+    by_records = _ended_by_records(view, time) if series else []
     for each in series:
         if _are_ended_by_one(by_records, each.lives):
             continue
@@ -85,38 +85,38 @@ def crash_loop(look: GroupView, time: JudgingTime) -> Iterator[Verdict]:
             "crash_loop",
             first_ms,
             subject_of(member),
-            confidence=_loop_confidence(look, each),
-            rebalance_ids=_rebalances_of(look, each.slot, each.lives),
+            confidence=_loop_confidence(view, each),
+            rebalance_ids=_rebalances_of(view, each.slot, each.lives),
             member=member,
-            times=max(len(each.lives), look.thresholds.crash_loop_cycles),
+            times=max(len(each.lives), view.thresholds.crash_loop_cycles),
             lasted=each.lives[-1].past.left_ms - first_ms,
             life=each.median_ms,
-            names=may_be_named(look.history, [member]),
+            names=may_be_named(view.history, [member]),
         )
 
 
-def _short_series(look: GroupView) -> Iterator[_Series]:
+def _short_series(view: GroupView) -> Iterator[_Series]:
     """Yield the short lives of each client that may be a loop of crashes."""
-    window = look.thresholds.crash_loop_window_ms
-    for slot, lives in _lives_by_slot(look).items():
-        cycles, starts = _deaths_to_see(look, slot, lives)
+    window = view.thresholds.crash_loop_window_ms
+    for slot, lives in _lives_by_slot(view).items():
+        cycles, starts = _deaths_to_see(view, slot, lives)
         died = any(_is_claimed_death(each.past) for each in lives)
-        dead = _crowded([each for each in lives if _is_death(look, each, starts, died=died)], cycles, window)
+        dead = _crowded([each for each in lives if _is_death(view, each, starts, died=died)], cycles, window)
         orderly = _crowded([each for each in lives if each.past.departure.likely == CLEAN], cycles, window)
-        ended = dead or (orderly if _gaps_grow(look, slot, orderly) else [])
+        ended = dead or (orderly if _gaps_grow(view, slot, orderly) else [])
         ends = [each.past.left_ms for each in ended]
         among = [each.past for each in lives if ends and ends[0] <= each.past.left_ms <= ends[-1]]
         if 2 * sum(map(_is_known_otherwise, among)) > len(ended):
             continue
         series = _Series(slot, ended, starts, surely_dead=bool(dead))
         has_lengths = any(each.length_ms is not None for each in ended)
-        if has_lengths and series.median_ms <= look.thresholds.short_life_ms:
+        if has_lengths and series.median_ms <= view.thresholds.short_life_ms:
             yield series
 
 
-def _ended_by_records(look: GroupView, time: JudgingTime) -> list[frozenset[str]]:
+def _ended_by_records(view: GroupView, time: JudgingTime) -> list[frozenset[str]]:
     """Return the rebalances in which a record ended members, of each record that does."""
-    return [frozenset(each.rebalance_ids) for each in loops.poison_record(look, time)]
+    return [frozenset(each.rebalance_ids) for each in loops.poison_record(view, time)]
 
 
 def _are_ended_by_one(by_records: Iterable[frozenset[str]], lives: list[Life]) -> bool:
@@ -125,17 +125,17 @@ def _are_ended_by_one(by_records: Iterable[frozenset[str]], lives: list[Life]) -
     return any(ends <= ended for ended in by_records)
 
 
-def _deaths_to_see(look: GroupView, slot: Slot, lives: list[Life]) -> tuple[int, Sequence[int]]:
+def _deaths_to_see(view: GroupView, slot: Slot, lives: list[Life]) -> tuple[int, Sequence[int]]:
     """Return how many deaths of a client make a loop, and when its processes began; the latter only where it matters.
 
     Probes miss some of them. Where the log is not read, processes that began one after the other tell of the others.
     """
-    cycles = look.thresholds.crash_loop_cycles
-    if look.reads_log:
-        return cycles, _starts(look, slot) if len(lives) >= cycles else []
-    starts = _starts(look, slot)
+    cycles = view.thresholds.crash_loop_cycles
+    if view.reads_log:
+        return cycles, _starts(view, slot) if len(lives) >= cycles else []
+    starts = _starts(view, slot)
     in_time = any(
-        last - first <= look.thresholds.crash_loop_window_ms
+        last - first <= view.thresholds.crash_loop_window_ms
         for first, last in zip(starts, starts[cycles:], strict=False)
     )
     return 1 if in_time else cycles, starts
@@ -146,12 +146,12 @@ def _is_known_otherwise(past: ExplainedDeparture) -> bool:
     return past.confidence >= CLAIMED and past.rule not in PARTS
 
 
-def _others_die(look: GroupView, lives: list[Life]) -> bool:
+def _others_die(view: GroupView, lives: list[Life]) -> bool:
     """Whether other clients are lost in turn with it: then something that they share ends them, as a record may."""
     slot, first_ms, last_ms = slot_of(lives[0].member), lives[0].past.left_ms, lives[-1].past.left_ms
     others = [
         each
-        for each in look.past
+        for each in view.past
         if first_ms <= each.left_ms <= last_ms
         and each.departure.likely == SESSION_EXPIRED
         and slot_of(each.member) != slot
@@ -159,7 +159,7 @@ def _others_die(look: GroupView, lives: list[Life]) -> bool:
     return 2 * len(others) >= len(lives)
 
 
-def _loop_confidence(look: GroupView, series: _Series) -> float:
+def _loop_confidence(view: GroupView, series: _Series) -> float:
     """A client that starves, stands still or is cut off comes and goes as a dying one does.
 
     Its reports tell, or a successor beside its ghost. A process that dies at once has told nothing of some lives.
@@ -167,12 +167,12 @@ def _loop_confidence(look: GroupView, series: _Series) -> float:
     told = [
         each.past.departure.liveness in (GONE, RESTARTED)
         or _is_claimed_death(each.past)
-        or _began_anew(each, series.starts, look.thresholds.short_life_ms)
+        or _began_anew(each, series.starts, view.thresholds.short_life_ms)
         for each in series.lives
     ]
-    if _others_die(look, series.lives):
+    if _others_die(view, series.lives):
         return HINT
-    if sum(told) >= look.thresholds.crash_loop_cycles:
+    if sum(told) >= view.thresholds.crash_loop_cycles:
         return STRONG if series.surely_dead else PLAUSIBLE
     return PLAUSIBLE if any(told) or not series.surely_dead else HINT
 
@@ -181,7 +181,7 @@ def _is_claimed_death(past: ExplainedDeparture) -> bool:
     return past.rule in _DEATHS and past.confidence >= CLAIMED
 
 
-def _is_death(look: GroupView, life: Life, starts: Sequence[int], *, died: bool) -> bool:
+def _is_death(view: GroupView, life: Life, starts: Sequence[int], *, died: bool) -> bool:
     """Whether a life ended in a death: by its session; or, as another process began, whatever it said on its way out.
 
     `died`: another life of the client is claimed to have ended so; then one that may have, has. A process that an error
@@ -192,9 +192,9 @@ def _is_death(look: GroupView, life: Life, starts: Sequence[int], *, died: bool)
         return True
     if joined_ms is None or past.departure.lived or _is_known_otherwise(past):
         return False
-    if not _began_anew(life, starts, look.thresholds.short_life_ms):
+    if not _began_anew(life, starts, view.thresholds.short_life_ms):
         return False
-    nothing = loops.did_nothing(look, past, joined_ms)
+    nothing = loops.did_nothing(view, past, joined_ms)
     return nothing is True or (nothing is None and past.departure.likely != CLEAN)
 
 
@@ -203,33 +203,33 @@ def _began_anew(life: Life, starts: Sequence[int], within_ms: int) -> bool:
     return life.joined_ms is not None and any(life.joined_ms < each <= life.past.left_ms + within_ms for each in starts)
 
 
-def _starts(look: GroupView, slot: Slot) -> list[int]:
+def _starts(view: GroupView, slot: Slot) -> list[int]:
     """Return when the processes of a client began, as far as they report, if it is one at a time."""
-    if sum(client_stem(each.client_id) == slot[0] for each in look.members) > 1:
+    if sum(client_stem(each.client_id) == slot[0] for each in view.members) > 1:
         return []
-    clients = [each for each in look.history.clients if client_stem(each.client_id or "") == slot[0]]
+    clients = [each for each in view.history.clients if client_stem(each.client_id or "") == slot[0]]
     told = (each.process_start_ms for client in clients for each in client.reports)
     return sorted({each for each in told if each is not None})
 
 
-def _gaps_grow(look: GroupView, slot: Slot, lives: list[Life]) -> bool:
+def _gaps_grow(view: GroupView, slot: Slot, lives: list[Life]) -> bool:
     joins = sorted(
         generation.assigned_at_ms or each.started_before_ms
-        for each in look.history.in_order()
+        for each in view.history.in_order()
         for generation in each.rounds
         for name in generation.joined
-        if (member := look.history.members.get(name)) is not None and slot_of(member) == slot
+        if (member := view.history.members.get(name)) is not None and slot_of(member) == slot
     )
     gaps = [min((j - life.past.left_ms for j in joins if j > life.past.left_ms), default=0) for life in lives]
     gaps = [gap for gap in gaps if gap > 0]
     return len(gaps) >= 3 and all(b >= _BACK_OFF * a for a, b in itertools.pairwise(gaps))
 
 
-def short_lived_consumers(look: GroupView, time: JudgingTime) -> Iterator[Verdict]:
+def short_lived_consumers(view: GroupView, time: JudgingTime) -> Iterator[Verdict]:
     """An application makes a consumer per job or request: each joins, leaves in order, and shakes the group."""
-    limits = look.thresholds
+    limits = view.thresholds
     lives = sorted(
-        (life for each in _lives_by_slot(look).values() for life in each), key=lambda each: each.past.left_ms
+        (life for each in _lives_by_slot(view).values() for life in each), key=lambda each: each.past.left_ms
     )
     brief = [
         each
@@ -244,7 +244,7 @@ def short_lived_consumers(look: GroupView, time: JudgingTime) -> Iterator[Verdic
     arrivals = min(len({each.joined_ms for each in brief}), len({each.past.left_ms for each in brief}))
     if arrivals < limits.short_lived_arrivals or orderly * 2 < len(brief) or others > len(brief) // 3:
         return
-    if _are_ended_by_one(_ended_by_records(look, time), brief):
+    if _are_ended_by_one(_ended_by_records(view, time), brief):
         return
     slots = dict.fromkeys(slot_of(each.member) for each in brief)
     yield say(
@@ -252,31 +252,31 @@ def short_lived_consumers(look: GroupView, time: JudgingTime) -> Iterator[Verdic
         brief[0].past.left_ms,
         subject_of(brief[-1].member),
         confidence=STRONG if len(brief) > others * 3 else PLAUSIBLE,
-        rebalance_ids=tuple(dict.fromkeys(name for slot in slots for name in _rebalances_of(look, slot, brief))),
+        rebalance_ids=tuple(dict.fromkeys(name for slot in slots for name in _rebalances_of(view, slot, brief))),
         count=len(brief),
         life=median(each.length_ms or 0 for each in brief),
         limits=limits,
     )
 
 
-def rolling_deploy(look: GroupView, _time: JudgingTime) -> list[Verdict]:
+def rolling_deploy(view: GroupView, _time: JudgingTime) -> list[Verdict]:
     """Every instance was replaced once, one after the other (KIP-345)."""
-    return [verdict for run in _runs_of_departures(look) if (verdict := _deploy(look, run)) is not None]
+    return [verdict for run in _runs_of_departures(view) if (verdict := _deploy(view, run)) is not None]
 
 
-def _runs_of_departures(look: GroupView) -> list[list[ExplainedDeparture]]:
+def _runs_of_departures(view: GroupView) -> list[list[ExplainedDeparture]]:
     """Return departures that follow each other as those of one deploy do."""
     runs: list[list[ExplainedDeparture]] = []
-    for past in look.past:
-        if runs and past.left_ms - runs[-1][-1].left_ms <= look.thresholds.deploy_per_member_ms:
+    for past in view.past:
+        if runs and past.left_ms - runs[-1][-1].left_ms <= view.thresholds.deploy_per_member_ms:
             runs[-1].append(past)
         else:
             runs.append([past])
     return [run for run in runs if len(run) > 1]
 
 
-def _deploy(look: GroupView, left: list[ExplainedDeparture]) -> Verdict | None:
-    window = max(look.thresholds.deploy_window_ms, look.thresholds.deploy_per_member_ms * len(left))
+def _deploy(view: GroupView, left: list[ExplainedDeparture]) -> Verdict | None:
+    window = max(view.thresholds.deploy_window_ms, view.thresholds.deploy_per_member_ms * len(left))
     first_ms, last_ms = left[0].left_ms, left[-1].left_ms
     if last_ms - first_ms > window or any(each.rule not in _DEPLOY_RULES for each in left):
         return None
@@ -284,9 +284,9 @@ def _deploy(look: GroupView, left: list[ExplainedDeparture]) -> Verdict | None:
         return None
     rebalances = [
         each
-        for each in look.history.since_ms(first_ms - window // 10)
-        if each.started_before_ms <= last_ms + look.thresholds.deploy_per_member_ms
-        and look.causes.get(each.rebalance_id) not in _FORMATION
+        for each in view.history.since_ms(first_ms - window // 10)
+        if each.started_before_ms <= last_ms + view.thresholds.deploy_per_member_ms
+        and view.causes.get(each.rebalance_id) not in _FORMATION
         and each.last_known_ms >= first_ms - 1_000
     ]
     came = [m for each in rebalances for m in (*each.members_after, *each.passing) if _arrived(each, m)]
@@ -307,13 +307,13 @@ def _deploy(look: GroupView, left: list[ExplainedDeparture]) -> Verdict | None:
         "ungraceful_shutdown.deploy" if stopped else "rolling_deploy.deploy",
         first_ms,
         subject_of(*(each.member for each in left[:MOST_MEMBERS])),
-        confidence=None if stopped else _deploy_confidence(look, left, size),
+        confidence=None if stopped else _deploy_confidence(view, left, size),
         rebalance_ids=ids,
         left=len(left),
         came=len(came),
         killed=killed,
         size=size,
-        names=(stopped or size > _MANY) and may_be_named(look.history, [each.member for each in left]),
+        names=(stopped or size > _MANY) and may_be_named(view.history, [each.member for each in left]),
         lasted=last_ms - first_ms,
         rebalances=len(ids),
     )
@@ -334,14 +334,14 @@ def _is_stopped_in_turn(left: list[ExplainedDeparture], size: int) -> bool:
     return in_turn and len(dead) > 1 and 4 * len(dead) >= 3 * size
 
 
-def _deploy_confidence(look: GroupView, left: list[ExplainedDeparture], size: int) -> float:
+def _deploy_confidence(view: GroupView, left: list[ExplainedDeparture], size: int) -> float:
     orderly = sum(each.departure.likely == CLEAN for each in left)
     if orderly * 2 < len(left):
-        return PLAUSIBLE if _is_whole_group_in_turn(look, left, size) else HINT
+        return PLAUSIBLE if _is_whole_group_in_turn(view, left, size) else HINT
     return STRONG if len(left) / size >= 0.75 and orderly == len(left) else PLAUSIBLE
 
 
-def _is_whole_group_in_turn(look: GroupView, left: list[ExplainedDeparture], size: int) -> bool:
+def _is_whole_group_in_turn(view: GroupView, left: list[ExplainedDeparture], size: int) -> bool:
     """Whether every instance of a group was replaced, one after the other, and nothing tells how any of them went.
 
     Workers of Kafka Connect commit nothing in their group, so that no departure of theirs is known by its class. What
@@ -350,18 +350,18 @@ def _is_whole_group_in_turn(look: GroupView, left: list[ExplainedDeparture], siz
     """
     if size <= 2 or len(left) < size or any(each.departure.likely not in (CLEAN, UNKNOWN) for each in left):
         return False
-    if any(each.departure.lived or not _is_back_later(look, each) for each in left):
+    if any(each.departure.lived or not _is_back_later(view, each) for each in left):
         return False
     backs = [each.departure.back_ms or 0 for each in left]
     return all(back <= after.left_ms for back, after in zip(backs, left[1:], strict=False))
 
 
-def _is_back_later(look: GroupView, past: ExplainedDeparture) -> bool:
+def _is_back_later(view: GroupView, past: ExplainedDeparture) -> bool:
     """Whether a member came back after its group had gone on without it.
 
     Only a classic group waits for a ghost; any other lets newcomers in beside it.
     """
-    lost, back_ms = look.history.rebalances.get(past.rebalance_id), past.departure.back_ms
+    lost, back_ms = view.history.rebalances.get(past.rebalance_id), past.departure.back_ms
     if lost is None or back_ms is None:
         return False
     gone_ms = lost.completed_at_ms if lost.type == GroupType.CLASSIC else past.departure.to_ms
@@ -380,45 +380,45 @@ def _arrived(rebalance: Rebalance, member: Member) -> bool:
     return any(member.member_id in generation.joined for generation in rebalance.rounds)
 
 
-def member_flapping(look: GroupView, _time: JudgingTime) -> Iterator[Verdict]:
+def member_flapping(view: GroupView, _time: JudgingTime) -> Iterator[Verdict]:
     """The same member leaves and returns again and again, and no source tells why."""
-    window, returns = look.thresholds.flapping_window_ms, look.thresholds.flapping_returns
-    for slot, all_lives in _lives_by_slot(look).items():
+    window, returns = view.thresholds.flapping_window_ms, view.thresholds.flapping_returns
+    for slot, all_lives in _lives_by_slot(view).items():
         lives = _crowded([each for each in all_lives if each.past.departure.back_as is not None], returns, window)
         if not lives or any(each.past.rule not in _UNEXPLAINED for each in lives):
             continue
         member = lives[-1].member
-        if any((each.config_offset or 0) > (member.config_offset or 0) for each in look.members):
+        if any((each.config_offset or 0) > (member.config_offset or 0) for each in view.members):
             continue  # a worker of Connect that is behind leaves to read on: `shared_group_id` if it never does
         yield say(
             "member_flapping",
             lives[0].past.left_ms,
             subject_of(member),
-            rebalance_ids=_rebalances_of(look, slot, lives),
+            rebalance_ids=_rebalances_of(view, slot, lives),
             member=member,
             times=len(lives),
         )
 
 
-def rebalance_storm(look: GroupView, time: JudgingTime) -> Iterator[Verdict]:
+def rebalance_storm(view: GroupView, time: JudgingTime) -> Iterator[Verdict]:
     """More rebalances than a group can work beside; carries the cause that most of them have."""
-    limits, window = look.thresholds, look.thresholds.storm_window_ms
-    recent = [each for each in look.recent(window, time) if look.causes.get(each.rebalance_id) not in _BENIGN]
+    limits, window = view.thresholds, view.thresholds.storm_window_ms
+    recent = [each for each in view.recent(window, time) if view.causes.get(each.rebalance_id) not in _BENIGN]
     busy_ms = sum(
-        max(0, (each.completed_at_ms or look.now_ms) - max(each.started_before_ms, look.now_ms - window))
+        max(0, (each.completed_at_ms or view.now_ms) - max(each.started_before_ms, view.now_ms - window))
         for each in recent
     )
     share = busy_ms / window
     if len(recent) < limits.storm_rebalances and not (share >= limits.storm_share and len(recent) > 1):
         return
-    causes = Counter(look.causes[each.rebalance_id] for each in recent if each.rebalance_id in look.causes)
+    causes = Counter(view.causes[each.rebalance_id] for each in recent if each.rebalance_id in view.causes)
     cause, by_cause = causes.most_common(1)[0] if causes else (UNDETERMINED, len(recent))
-    picture = look.history.picture
-    one_pass = bool(causes) and causes.keys() <= PARTS and _is_one_pass(look, recent)
+    picture = view.history.picture
+    one_pass = bool(causes) and causes.keys() <= PARTS and _is_one_pass(view, recent)
     yield say(
         "rebalance_storm",
         recent[0].started_before_ms,
-        severity=Severity.PAGE if lag_grows(look) else Severity.INFO if one_pass else Severity.TICKET,
+        severity=Severity.PAGE if lag_grows(view) else Severity.INFO if one_pass else Severity.TICKET,
         variant=cause,
         rebalance_ids=tuple(each.rebalance_id for each in recent),
         count=len(recent),
@@ -430,10 +430,10 @@ def rebalance_storm(look: GroupView, time: JudgingTime) -> Iterator[Verdict]:
     )
 
 
-def _is_one_pass(look: GroupView, rebalances: list[Rebalance]) -> bool:
+def _is_one_pass(view: GroupView, rebalances: list[Rebalance]) -> bool:
     """Whether nobody went twice, while somebody did: what a deploy is like before all have been replaced."""
     ids = {each.rebalance_id for each in rebalances}
-    gone = [slot_of(each.member) for each in look.past if each.rebalance_id in ids]
+    gone = [slot_of(each.member) for each in view.past if each.rebalance_id in ids]
     return bool(gone) and not went_again(gone, widths(rebalances))
 
 
@@ -448,33 +448,33 @@ def _crowded(lives: list[Life], count: int, window_ms: int) -> list[Life]:
     return [lives[i] for i in sorted(inside)]
 
 
-def _lives_by_slot(look: GroupView) -> dict[Slot, list[Life]]:
+def _lives_by_slot(view: GroupView) -> dict[Slot, list[Life]]:
     joined: dict[str, int] = {}
-    for each in look.history.in_order():
+    for each in view.history.in_order():
         for generation in each.rounds:
             for name in generation.joined:
                 joined.setdefault(name, generation.assigned_at_ms or each.started_before_ms)
     lives: dict[Slot, list[Life]] = {}
-    for past in look.past:
+    for past in view.past:
         life = Life(past.member, joined.get(past.member.member_id), past)
         lives.setdefault(slot_of(past.member), []).append(life)
     return lives
 
 
-def _rebalances_of(look: GroupView, slot: Slot, lives: list[Life]) -> tuple[str, ...]:
+def _rebalances_of(view: GroupView, slot: Slot, lives: list[Life]) -> tuple[str, ...]:
     """Return the rebalances in which a slot's members came or went during these lives, first formations left out."""
     found = []
     first_ms = min(each.past.left_ms if each.joined_ms is None else each.joined_ms for each in lives)
     last_ms = max(each.past.departure.back_ms or each.past.left_ms for each in lives)
     ends = {each.past.rebalance_id for each in lives}
-    for each in look.history.in_order():
+    for each in view.history.in_order():
         inside = each.last_known_ms >= first_ms and each.started_before_ms <= last_ms
         if not inside and each.rebalance_id not in ends:
             continue
         changed = {name for generation in each.rounds for name in (*generation.joined, *generation.left)}
         known = each.all_members()
         touches = any(name in known and slot_of(known[name]) == slot for name in changed)
-        if touches and (each.members_before or look.causes.get(each.rebalance_id) not in _FORMATION):
+        if touches and (each.members_before or view.causes.get(each.rebalance_id) not in _FORMATION):
             found.append(each.rebalance_id)
     return tuple(found)
 

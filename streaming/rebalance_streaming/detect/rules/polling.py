@@ -144,34 +144,34 @@ class _Gap:
     metric: str | None
 
 
-def poll_overrun_risk(look: GroupView, _time: JudgingTime) -> Iterator[Verdict]:
+def poll_overrun_risk(view: GroupView, _time: JudgingTime) -> Iterator[Verdict]:
     """A batch took more than half of max.poll.interval; the next may take all of it (KIP-62).
 
     A client that is back after it overran its limit is no longer at risk of it.
     """
-    if not is_consumer_group(look):
+    if not is_consumer_group(view):
         return
-    reporting = bool(look.history.clients.known)
-    for member in look.members:
-        client = client_of(look, member) if reporting else None
-        if client is None and not _may_be_late(look, member, member.rebalance_timeout_ms or 0):
+    reporting = bool(view.history.clients.known)
+    for member in view.members:
+        client = client_of(view, member) if reporting else None
+        if client is None and not _may_be_late(view, member, member.rebalance_timeout_ms or 0):
             continue
         limit = _limit_of(member, client)
-        gap = None if limit is None else _told_gap(look, member, client) or _gap_by_commits(look, member, limit)
+        gap = None if limit is None else _told_gap(view, member, client) or _gap_by_commits(view, member, limit)
         # Beyond the limit the member was out: that is `poll_overrun`, told of the rebalance that it made.
-        if limit is not None and gap is not None and look.thresholds.poll_risk_warn * limit <= gap.length_ms < limit:
-            yield _at_risk(look, member, client, limit, gap)
+        if limit is not None and gap is not None and view.thresholds.poll_risk_warn * limit <= gap.length_ms < limit:
+            yield _at_risk(view, member, client, limit, gap)
 
 
-def _may_be_late(look: GroupView, member: Member, limit: int) -> bool:
+def _may_be_late(view: GroupView, member: Member, limit: int) -> bool:
     """Whether there may be a risky gap between commits, whichever partitions of its topics are the member's."""
-    bound = look.history.progress.longest_gap_bound_ms(member.partitions or {})
-    return bound >= look.thresholds.poll_risk_warn * limit
+    bound = view.history.progress.longest_gap_bound_ms(member.partitions or {})
+    return bound >= view.thresholds.poll_risk_warn * limit
 
 
-def longest_told_gap(look: GroupView, member: Member) -> float | None:
+def longest_told_gap(view: GroupView, member: Member) -> float | None:
     """Return the longest time between two polls that a member's client reported, in milliseconds; null: none told."""
-    gap = _told_gap(look, member, client_of(look, member))
+    gap = _told_gap(view, member, client_of(view, member))
     return None if gap is None else gap.length_ms
 
 
@@ -184,7 +184,7 @@ def _limit_of(member: Member, client: ClientHistory | None) -> int | None:
     return limit or None if prints.enforces_poll else None
 
 
-def _told_gap(look: GroupView, member: Member, client: ClientHistory | None) -> _Gap | None:
+def _told_gap(view: GroupView, member: Member, client: ClientHistory | None) -> _Gap | None:
     if client is None:
         return None
     waiting: bool | None = None
@@ -198,24 +198,24 @@ def _told_gap(look: GroupView, member: Member, client: ClientHistory | None) -> 
         if each.poll_age_ms is None:
             continue
         if waiting is None and POLL_AGE not in each.values:
-            waiting = any(position.lag for position in positions_of(look, member.partitions))
+            waiting = any(position.lag for position in positions_of(view, member.partitions))
         if POLL_AGE in each.values or waiting:
             gaps.append((each.poll_age_ms, each.emitted_ms, POLL_AGE))
     return _Gap(*max(gaps)) if gaps else None
 
 
-def _gap_by_commits(look: GroupView, member: Member, limit: int) -> _Gap | None:
+def _gap_by_commits(view: GroupView, member: Member, limit: int) -> _Gap | None:
     """Return the longest busy time between two polls at least, of a client that commits inside poll().
 
     It commits with the first poll after its interval: so much of the time between two commits it may have polled.
     """
-    progress, partitions, since = look.history.progress, member.partitions or {}, look.stable_since_ms()
-    longest = progress.longest_gap_ms(partitions) if _may_be_late(look, member, limit) else None
-    if longest is None or since is None or longest < look.thresholds.poll_risk_warn * limit:
+    progress, partitions, since = view.history.progress, member.partitions or {}, view.stable_since_ms()
+    longest = progress.longest_gap_ms(partitions) if _may_be_late(view, member, limit) else None
+    if longest is None or since is None or longest < view.thresholds.poll_risk_warn * limit:
         return None
-    rhythm, gaps = progress.rhythm(partitions, look.now_ms), progress.commit_gaps(partitions)
+    rhythm, gaps = progress.rhythm(partitions, view.now_ms), progress.commit_gaps(partitions)
     usual = rhythm.gap_ms is not None and rhythm.gap_ms <= _AUTO_COMMIT_MS
-    library = fingerprint(member, client_of(look, member)).library
+    library = fingerprint(member, client_of(view, member)).library
     if library == LIBRDKAFKA or not (rhythm.pulse or usual) or len(gaps) < _FEW_GAPS:
         return None
     interval = median(until_ms - from_ms for from_ms, until_ms in gaps)
@@ -223,15 +223,15 @@ def _gap_by_commits(look: GroupView, member: Member, limit: int) -> _Gap | None:
         (until_ms - waited_ms - interval, until_ms)
         for from_ms, until_ms in gaps
         if from_ms >= since
-        and until_ms - from_ms >= look.thresholds.poll_risk_warn * limit
-        and (waited_ms := _waited_since(look, member, from_ms, until_ms)) is not None
+        and until_ms - from_ms >= view.thresholds.poll_risk_warn * limit
+        and (waited_ms := _waited_since(view, member, from_ms, until_ms)) is not None
     ]
     return _Gap(*max(found), None) if found else None
 
 
-def _waited_since(look: GroupView, member: Member, from_ms: int, until_ms: int) -> int | None:
+def _waited_since(view: GroupView, member: Member, from_ms: int, until_ms: int) -> int | None:
     """Return since when records waited in the member's partitions in a gap between commits; null: none is known to."""
-    progress = look.history.progress
+    progress = view.history.progress
     committed = {
         place: known[1] for place in places(member.partitions) if (known := progress.committed_before(place, from_ms))
     }
@@ -242,8 +242,8 @@ def _waited_since(look: GroupView, member: Member, from_ms: int, until_ms: int) 
     return None
 
 
-def _at_risk(look: GroupView, member: Member, client: ClientHistory | None, limit: int, gap: _Gap) -> Verdict:
-    near = gap.length_ms >= look.thresholds.poll_risk_ticket * limit
+def _at_risk(view: GroupView, member: Member, client: ClientHistory | None, limit: int, gap: _Gap) -> Verdict:
+    near = gap.length_ms >= view.thresholds.poll_risk_ticket * limit
     return say(
         "poll_overrun_risk.told" if gap.metric else "poll_overrun_risk.by_commits",
         gap.ended_ms - round(gap.length_ms),

@@ -45,103 +45,103 @@ _REPORTED_MS = 120_000
 
 
 # --- Standing still ---
-def stalled_consumer(look: GroupView, time: JudgingTime) -> Iterator[Verdict]:
+def stalled_consumer(view: GroupView, time: JudgingTime) -> Iterator[Verdict]:
     """A member is there and takes part, but commits nothing while records wait (IBM/sarama#2855; Cloudflare)."""
-    if look.history.progress.ends_since() is None:
+    if view.history.progress.ends_since() is None:
         return
-    if look.history.is_simple():
-        yield from _stopped_checkpoints(look, time)
+    if view.history.is_simple():
+        yield from _stopped_checkpoints(view, time)
         return
-    stable = look.stable_since_ms()
-    if not look.is_settled or stable is None or not time.lasted(stable, look.thresholds.stalled_ms):
+    stable = view.stable_since_ms()
+    if not view.is_settled or stable is None or not time.lasted(stable, view.thresholds.stalled_ms):
         return
-    for member, positions in _waiting(look, time):
-        wait = _patience(look, member)
+    for member, positions in _waiting(view, time):
+        wait = _patience(view, member)
         if wait is None or not time.lasted(stable, wait):
             continue
-        stuck = [each for each in positions if _waits_for(look, time, each, wait)]
+        stuck = [each for each in positions if _waits_for(view, time, each, wait)]
         if stuck:
-            yield _stalled_verdict(look, time, member, stuck, max(stable, *(each.advanced_ms or 0 for each in stuck)))
+            yield _stalled_verdict(view, time, member, stuck, max(stable, *(each.advanced_ms or 0 for each in stuck)))
 
 
-def update_waiting(look: GroupView, time: JudgingTime) -> Memory:
+def update_waiting(view: GroupView, time: JudgingTime) -> Memory:
     """Remember since when records are seen waiting in partitions that are not committed any further.
 
     A rebalance makes the time begin anew, for its new owners.
     """
-    if look.is_young(time) or look.history.progress.ends_since() is None:
-        return replace(look.memory, waiting={})
-    if look.history.is_simple():
-        positions = [each for each in look.history.progress.lagging() if not _in_transaction(each)]
+    if view.is_young(time) or view.history.progress.ends_since() is None:
+        return replace(view.memory, waiting={})
+    if view.history.is_simple():
+        positions = [each for each in view.history.progress.lagging() if not _in_transaction(each)]
     else:
-        positions = [each for _, several in _waiting(look, time) for each in several] if look.is_settled else []
-    before, since = look.memory.waiting, look.stable_since_ms() or 0
+        positions = [each for _, several in _waiting(view, time) for each in several] if view.is_settled else []
+    before, since = view.memory.waiting, view.stable_since_ms() or 0
     waiting = {}
     for each in positions:
-        began = before.get(each.name, look.now_ms)
-        waiting[each.name] = began if began >= since else look.now_ms
-    return replace(look.memory, waiting=waiting)
+        began = before.get(each.name, view.now_ms)
+        waiting[each.name] = began if began >= since else view.now_ms
+    return replace(view.memory, waiting=waiting)
 
 
-def _waiting(look: GroupView, time: JudgingTime) -> Iterator[tuple[Member, list[Position]]]:
+def _waiting(view: GroupView, time: JudgingTime) -> Iterator[tuple[Member, list[Position]]]:
     """Yield members with those of their partitions that have lag and were not committed any further for some time.
 
     Readers of committed records wait for a transaction as long as it is open.
     """
-    progress, wait_ms = look.history.progress, look.thresholds.stalled_ms
-    _note_next_to_fall_behind(look, time)
+    progress, wait_ms = view.history.progress, view.thresholds.stalled_ms
+    _note_next_to_fall_behind(view, time)
     behind: dict[str, list[Position]] = {}
-    for each in progress.falls_behind(look.now_ms - wait_ms):
+    for each in progress.falls_behind(view.now_ms - wait_ms):
         if not _in_transaction(each):
             behind.setdefault(each.topic, []).append(each)
-    for member in look.members if behind else ():
+    for member in view.members if behind else ():
         mine = member.partitions or {}
         positions = [each for topic in mine for each in behind.get(topic, ()) if each.partition in mine[topic]]
         if positions:
             yield member, positions
 
 
-def _note_next_to_fall_behind(look: GroupView, time: JudgingTime) -> None:
-    wait_ms = look.thresholds.stalled_ms
-    next_ms = look.history.progress.next_to_fall_behind(look.now_ms - wait_ms)
+def _note_next_to_fall_behind(view: GroupView, time: JudgingTime) -> None:
+    wait_ms = view.thresholds.stalled_ms
+    next_ms = view.history.progress.next_to_fall_behind(view.now_ms - wait_ms)
     if next_ms is not None:
         time.note_due(next_ms + wait_ms)
 
 
-def _patience(look: GroupView, member: Member) -> int | None:
+def _patience(view: GroupView, member: Member) -> int | None:
     """Return for how long (ms) a member may commit nothing; null when its rhythm is not known."""
-    progress = look.history.progress
-    gap = progress.rhythm(member.partitions or {}, look.now_ms).gap_ms
+    progress = view.history.progress
+    gap = progress.rhythm(member.partitions or {}, view.now_ms).gap_ms
     if gap is None:
-        gap = progress.rhythm(_assigned(look), look.now_ms).gap_ms
+        gap = progress.rhythm(_assigned(view), view.now_ms).gap_ms
     if gap is None:
         return None
     poll = member.rebalance_timeout_ms or 0
-    enforced = poll if poll < _UNLIMITED_MS and fingerprint(member, client_of(look, member)).enforces_poll else 0
-    return max(look.thresholds.stalled_ms, 3 * gap, enforced)
+    enforced = poll if poll < _UNLIMITED_MS and fingerprint(member, client_of(view, member)).enforces_poll else 0
+    return max(view.thresholds.stalled_ms, 3 * gap, enforced)
 
 
-def _assigned(look: GroupView) -> Partitions:
-    return by_topic(place for member in look.members for place in places(member.partitions))
+def _assigned(view: GroupView) -> Partitions:
+    return by_topic(place for member in view.members for place in places(member.partitions))
 
 
-def _waits_for(look: GroupView, time: JudgingTime, position: Position, wait_ms: int) -> bool:
+def _waits_for(view: GroupView, time: JudgingTime, position: Position, wait_ms: int) -> bool:
     """Whether records that were there so long ago still are, and more have come since.
 
     How long records wait is known from ends probed then, or from having looked for so long. After a transaction,
     which may just have ended, its reader needs a commit interval to go on.
     """
-    if not look.end_growth(position.topic, position.partition, wait_ms, time):
+    if not view.end_growth(position.topic, position.partition, wait_ms, time):
         return False  # until a probe sees another end, which is an occasion to look again
-    progress, since = look.history.progress, look.now_ms - wait_ms
-    began = look.memory.waiting.get(position.name, look.now_ms)
+    progress, since = view.history.progress, view.now_ms - wait_ms
+    began = view.memory.waiting.get(position.name, view.now_ms)
     before = progress.end_at(position.topic, position.partition, since)
     seen_then = before is not None and position.committed is not None and position.committed < before
     if not (seen_then or time.lasted(began, wait_ms)) or not time.lasted(position.advanced_ms or since, wait_ms):
         # A probe remembered until then may tell sooner than having looked for so long.
-        time.note_due(look.now_ms + END_SPACING_MS)
+        time.note_due(view.now_ms + END_SPACING_MS)
         return False
-    settle = 2 * look.probe_ms if position.stable_end is not None else 0
+    settle = 2 * view.probe_ms if position.stable_end is not None else 0
     return time.lasted(began, settle)
 
 
@@ -151,11 +151,11 @@ def _in_transaction(position: Position) -> bool:
 
 
 def _stalled_verdict(
-    look: GroupView, time: JudgingTime, member: Member, stuck: Sequence[Position], since_ms: int
+    view: GroupView, time: JudgingTime, member: Member, stuck: Sequence[Position], since_ms: int
 ) -> Verdict:
-    goes_on = any((each.advanced_ms or 0) > since_ms for each in positions_of(look, member.partitions))
+    goes_on = any((each.advanced_ms or 0) > since_ms for each in positions_of(view, member.partitions))
     alone, names = goes_on and len(stuck) == 1, tuple(each.name for each in stuck)
-    variant, poll_age, rate = _what_it_does(look, time, member)
+    variant, poll_age, rate = _what_it_does(view, time, member)
     return say(
         "stalled_consumer.partition" if alone else "stalled_consumer.member",
         since_ms,
@@ -165,7 +165,7 @@ def _stalled_verdict(
         partitions=names,
         several=len(names) > 1,
         member=member,
-        lasted=look.now_ms - since_ms,
+        lasted=view.now_ms - since_ms,
         lag=sum(each.lag or 0 for each in stuck),
         stable_known=all(each.stable_end is not None for each in stuck),
         told=variant is not None,
@@ -175,100 +175,100 @@ def _stalled_verdict(
     )
 
 
-def _what_it_does(look: GroupView, time: JudgingTime, member: Member) -> tuple[str | None, float | None, float | None]:
+def _what_it_does(view: GroupView, time: JudgingTime, member: Member) -> tuple[str | None, float | None, float | None]:
     """Return what the member's client says it does meanwhile, the age of its last poll or else its records per second.
 
     Null: it is silent, or that is not what tells.
     """
-    client = client_of(look, member)
+    client = client_of(view, member)
     latest = None if client is None else client.latest()
     if client is None or latest is None or not time.is_within(latest.emitted_ms, _FRESH_MS + client.interval_ms):
         return None, None, None
-    if latest.poll_age_ms is not None and latest.poll_age_ms >= look.thresholds.stalled_ms:
+    if latest.poll_age_ms is not None and latest.poll_age_ms >= view.thresholds.stalled_ms:
         return "not_polling", latest.poll_age_ms, None
     consumed = latest.values.get(CONSUMED_RATE)
     variant = None if consumed is None else "not_committing" if consumed else "nothing_fetched"
     return variant, None, consumed
 
 
-def _stopped_checkpoints(look: GroupView, time: JudgingTime) -> Iterator[Verdict]:
+def _stopped_checkpoints(view: GroupView, time: JudgingTime) -> Iterator[Verdict]:
     """Yield that a group without members, which committed regularly, does so no more; it may have ended on purpose."""
-    progress = look.history.progress
+    progress = view.history.progress
     last = progress.last_commit_ms
-    if last is None or look.history.ownership or not time.lasted(last, look.thresholds.stalled_ms):
+    if last is None or view.history.ownership or not time.lasted(last, view.thresholds.stalled_ms):
         return
     lagging = list(progress.lagging())
-    rhythm = progress.rhythm(by_topic((each.topic, each.partition) for each in lagging), look.now_ms)
+    rhythm = progress.rhythm(by_topic((each.topic, each.partition) for each in lagging), view.now_ms)
     if rhythm.gap_ms is None or rhythm.commits < _REGULAR or not time.lasted(last, 3 * rhythm.gap_ms):
         return
-    wait = max(look.thresholds.stalled_ms, 3 * rhythm.gap_ms)
-    stuck = [each for each in lagging if not _in_transaction(each) and _waits_for(look, time, each, wait)]
+    wait = max(view.thresholds.stalled_ms, 3 * rhythm.gap_ms)
+    stuck = [each for each in lagging if not _in_transaction(each) and _waits_for(view, time, each, wait)]
     if stuck:
         yield say(
             "stalled_consumer.checkpoints",
             last,
             interval=rhythm.gap_ms,
-            lasted=look.now_ms - last,
+            lasted=view.now_ms - last,
             lag=sum(each.lag or 0 for each in stuck),
             partitions=len(stuck),
         )
 
 
 # --- Advancing, but too slowly ---
-def slow_consumer_group(look: GroupView, time: JudgingTime) -> Iterator[Verdict]:
+def slow_consumer_group(view: GroupView, time: JudgingTime) -> Iterator[Verdict]:
     """All partitions advance, but more is produced than consumed: not a rebalance's fault."""
-    window, stable = look.thresholds.slow_ms, look.stable_since_ms()
-    if not look.is_settled or stable is None or not look.members or not time.lasted(stable, window):
+    window, stable = view.thresholds.slow_ms, view.stable_since_ms()
+    if not view.is_settled or stable is None or not view.members or not time.lasted(stable, window):
         return
-    flow = _flow(look, time)
+    flow = _flow(view, time)
     if flow is None or flow.produced <= flow.consumed or flow.lag <= flow.produced * window / 1000 * _BEHIND:
         return
-    working = sum(1 for member in look.members if any((member.partitions or {}).values())) or 1
+    working = sum(1 for member in view.members if any((member.partitions or {}).values())) or 1
     needed = members_for(flow, working)
     yield say(
         "slow_consumer_group",
-        look.now_ms,
+        view.now_ms,
         lasting_ms=window,
         flow=flow,
-        members=len(look.members),
-        needed=needed if needed > len(look.members) else None,
-        limits=look.thresholds,
+        members=len(view.members),
+        needed=needed if needed > len(view.members) else None,
+        limits=view.thresholds,
     )
 
 
-def _flow(look: GroupView, time: JudgingTime) -> Flow | None:
+def _flow(view: GroupView, time: JudgingTime) -> Flow | None:
     """Return what flows; null while a partition with lag stands still, or where commits or ends are not known."""
-    progress, wait_ms = look.history.progress, look.thresholds.stalled_ms
-    if not progress.total_lag() or any(progress.falls_behind(look.now_ms - wait_ms)):
+    progress, wait_ms = view.history.progress, view.thresholds.stalled_ms
+    if not progress.total_lag() or any(progress.falls_behind(view.now_ms - wait_ms)):
         return None
-    _note_next_to_fall_behind(look, time)
+    _note_next_to_fall_behind(view, time)
     flow = progress.flow(_RATE_MS)
     return flow if flow is not None and flow.consumed else None
 
 
-def partition_skew(look: GroupView, time: JudgingTime) -> Iterator[Verdict]:
+def partition_skew(view: GroupView, time: JudgingTime) -> Iterator[Verdict]:
     """One partition gets most of the records: members added do not help."""
-    progress = look.history.progress
-    total = (progress.total_lag() if look.is_settled else None) or 0
-    for position in progress.lagging(look.thresholds.skew_share * total) if total else ():
-        yield from _skew(look, time, position, total)
+    progress = view.history.progress
+    total = (progress.total_lag() if view.is_settled else None) or 0
+    for position in progress.lagging(view.thresholds.skew_share * total) if total else ():
+        yield from _skew(view, time, position, total)
 
 
-def _skew(look: GroupView, time: JudgingTime, position: Position, total: int) -> Iterator[Verdict]:
+def _skew(view: GroupView, time: JudgingTime, position: Position, total: int) -> Iterator[Verdict]:
     """Yield the skew of the partition that has most of the lag, once it has lasted."""
-    progress, window = look.history.progress, look.thresholds.slow_ms
+    progress, window = view.history.progress, view.thresholds.slow_ms
     count = progress.partition_count(position.topic) or 0
-    grown = [look.end_growth(position.topic, p, window, time) for p in range(count)]
+    grown = [view.end_growth(position.topic, p, window, time) for p in range(count)]
     known = [each for each in grown if each is not None]
     own = grown[position.partition] if position.partition < count else None
     usual, lag = median(known) if known else 0, position.lag or 0
-    if own is None or len(known) < 2 or own <= look.thresholds.skew_factor * usual:
+    if own is None or len(known) < 2 or own <= view.thresholds.skew_factor * usual:
         return
     # What came within a minute or so may just have come.
     if lag > own * _BEHIND:
         yield say(
             "partition_skew",
-            look.now_ms,
+            view.now_ms,
             Subject(partitions=(position.name,)),
             lasting_ms=window,
             partition=position.name,
@@ -277,7 +277,7 @@ def _skew(look: GroupView, time: JudgingTime, position: Position, total: int) ->
             lag=lag,
             total=total,
             share=lag / total,
-            limits=look.thresholds,
+            limits=view.thresholds,
         )
 
 
@@ -298,55 +298,55 @@ def _moved(reports: Sequence[ClientReport], total: str, rate: str | None, since_
 
 
 # --- Zombies ---
-def zombie_member(look: GroupView, time: JudgingTime) -> Iterator[Verdict]:
+def zombie_member(view: GroupView, time: JudgingTime) -> Iterator[Verdict]:
     """A client that was removed from the group keeps on consuming."""
-    picture = look.history.picture
+    picture = view.history.picture
     if picture is None or picture.rebalancing_since_ms is not None:
         return
-    present = {each.member_id for each in look.members}
-    for client in look.history.clients:
+    present = {each.member_id for each in view.members}
+    for client in view.history.clients:
         latest = client.latest()
         if latest is None or latest.member_id is None or latest.member_id in present:
             continue
-        gone_ms = _gone_ms(look, latest.member_id)
+        gone_ms = _gone_ms(view, latest.member_id)
         if gone_ms is not None and time.is_within(latest.emitted_ms, _REPORTED_MS):
-            yield from _zombie(look, client, latest.member_id, gone_ms)
+            yield from _zombie(view, client, latest.member_id, gone_ms)
 
 
-def _gone_ms(look: GroupView, member_id: str) -> int | None:
+def _gone_ms(view: GroupView, member_id: str) -> int | None:
     """Return when a member was out of the group; null when it never was seen in it."""
-    for each in reversed(look.history.in_order()):
+    for each in reversed(view.history.in_order()):
         if member_id in {m.member_id for m in each.members_before}:
             return None if member_id in {m.member_id for m in each.members_after} else each.completed_at_ms
     return None
 
 
-def _zombie(look: GroupView, client: ClientHistory, member_id: str, gone_ms: int) -> Iterator[Verdict]:
+def _zombie(view: GroupView, client: ClientHistory, member_id: str, gone_ms: int) -> Iterator[Verdict]:
     after = [s for s in client.reports if s.member_id == member_id and s.emitted_ms >= gone_ms + _SLACK_MS]
-    member = look.history.members.get(member_id)
+    member = view.history.members.get(member_id)
     if member is None or not _moved(after, CONSUMED_TOTAL, CONSUMED_RATE, gone_ms):
         return
-    cause = next((each.rule for each in reversed(look.past) if each.member.member_id == member_id), None)
+    cause = next((each.rule for each in reversed(view.past) if each.member.member_id == member_id), None)
     lasted = after[-1].emitted_ms - gone_ms
     yield say("zombie_member", gone_ms, subject_of(member), member=member, lasted=lasted, cause=cause)
 
 
 # --- Commits that fail ---
-def commit_failures_after_rebalance(look: GroupView, time: JudgingTime) -> Iterator[Verdict]:
+def commit_failures_after_rebalance(view: GroupView, time: JudgingTime) -> Iterator[Verdict]:
     """Since a rebalance a member consumes, but none of its commits is stored: they are refused, or not tried."""
-    latest = next(reversed(look.history.in_order()), None) if look.history.clients.known else None
-    if latest is None or latest.completed_at_ms is None or not look.is_settled:
+    latest = next(reversed(view.history.in_order()), None) if view.history.clients.known else None
+    if latest is None or latest.completed_at_ms is None or not view.is_settled:
         return
-    for member in look.members:
-        client = look.history.clients.of(member)
+    for member in view.members:
+        client = view.history.clients.of(member)
         if client is not None and client.reports and member.partitions:
-            yield from _failing(look, time, client, member, latest)
+            yield from _failing(view, time, client, member, latest)
 
 
 def _failing(
-    look: GroupView, time: JudgingTime, client: ClientHistory, member: Member, rebalance: Rebalance
+    view: GroupView, time: JudgingTime, client: ClientHistory, member: Member, rebalance: Rebalance
 ) -> Iterator[Verdict]:
-    done_ms, progress = rebalance.completed_at_ms or 0, look.history.progress
+    done_ms, progress = rebalance.completed_at_ms or 0, view.history.progress
     after = [s for s in client.reports if s.emitted_ms >= done_ms + _SLACK_MS]
     rhythm = progress.rhythm(member.partitions or {}, done_ms)
     quiet_ms = max(_RATE_WINDOW_MS, 3 * (rhythm.gap_ms or 0)) + _SLACK_MS
@@ -355,12 +355,12 @@ def _failing(
     fresh = time.is_within(after[-1].emitted_ms, _REPORTED_MS)
     if not fresh or not _moved(after, CONSUMED_TOTAL, CONSUMED_RATE, done_ms):
         return
-    if progress.commits_between(member.partitions or {}, done_ms, look.now_ms):
+    if progress.commits_between(member.partitions or {}, done_ms, view.now_ms):
         return
-    yield _failing_verdict(look, member, rebalance, tried=_moved(after, COMMIT_TOTAL, COMMIT_RATE, done_ms))
+    yield _failing_verdict(view, member, rebalance, tried=_moved(after, COMMIT_TOTAL, COMMIT_RATE, done_ms))
 
 
-def _failing_verdict(look: GroupView, member: Member, rebalance: Rebalance, *, tried: bool | None) -> Verdict:
+def _failing_verdict(view: GroupView, member: Member, rebalance: Rebalance, *, tried: bool | None) -> Verdict:
     done_ms = rebalance.last_known_ms
     return say(
         "commit_failures_after_rebalance",
@@ -370,10 +370,10 @@ def _failing_verdict(look: GroupView, member: Member, rebalance: Rebalance, *, t
         variant={True: "refused", False: "not_tried", None: None}[tried],
         rebalance_ids=(rebalance.rebalance_id,),
         member=member,
-        lasted=look.now_ms - done_ms,
+        lasted=view.now_ms - done_ms,
         told={True: "go on, and none is stored", False: "stopped", None: "not reported"}[tried],
         known=tried is not None,
-        batches=have_poll_records(look.history, [member]),
+        batches=have_poll_records(view.history, [member]),
     )
 
 

@@ -37,9 +37,9 @@ class _Probing:
     spacing_ms: int
 
 
-def streams_probing_rebalance(look: GroupView, _time: JudgingTime) -> Iterator[Verdict]:
+def streams_probing_rebalance(view: GroupView, _time: JudgingTime) -> Iterator[Verdict]:
     """Streams looks every ten minutes whether warm-up replicas have caught up, and moves tasks that have (KIP-441)."""
-    probing = _probing(look.history.in_order())
+    probing = _probing(view.history.in_order())
     usual = [each for each in probing if _is_near(each.spacing_ms, _PROBING_MS)]
     other = [each for each in probing if each not in usual]
     interval = _even_interval(other)
@@ -91,16 +91,16 @@ def _probed(probing: list[_Probing], interval_ms: int, confidence: float) -> Ver
 
 
 # --- Kafka Connect ---
-def connect_scheduled_rebalance(look: GroupView, _time: JudgingTime) -> Iterator[Verdict]:
+def connect_scheduled_rebalance(view: GroupView, _time: JudgingTime) -> Iterator[Verdict]:
     """Connect held back a lost worker's tasks for scheduled.rebalance.max.delay, then handed them out (KIP-415)."""
-    for confidence, pairs in ((STRONG, _scheduled(look, exact=True)), (PLAUSIBLE, _scheduled(look, exact=False))):
+    for confidence, pairs in ((STRONG, _scheduled(view, exact=True)), (PLAUSIBLE, _scheduled(view, exact=False))):
         if pairs:
             yield _handed_out(pairs, confidence)
 
 
-def _scheduled(look: GroupView, *, exact: bool) -> list[tuple[Rebalance, Rebalance]]:
+def _scheduled(view: GroupView, *, exact: bool) -> list[tuple[Rebalance, Rebalance]]:
     """Return (departure, the rebalance that followed by itself), by the default delay or by a shorter one."""
-    picture, order = look.history.picture, look.history.in_order()
+    picture, order = view.history.picture, view.history.in_order()
     if picture is None or picture.protocol_type not in (CONNECT_PROTOCOL, None):
         return []
     pairs = []

@@ -21,9 +21,9 @@ from rebalance_streaming.observed.history import places
 from rebalance_streaming.observed.progress import Position
 
 
-def client_of(look: GroupView, member: Member) -> ClientHistory | None:
+def client_of(view: GroupView, member: Member) -> ClientHistory | None:
     """Return what a member's client reported; null when nothing did."""
-    return look.history.clients.of(member)
+    return view.history.clients.of(member)
 
 
 def leader_of(rebalance: Rebalance) -> Member | None:
@@ -47,9 +47,9 @@ def upgrade_for(
     return () if upgrade is None else (upgrade,)
 
 
-def is_consumer_group(look: GroupView) -> bool:
+def is_consumer_group(view: GroupView) -> bool:
     """Whether members are consumers of topics: not Connect workers, nor anything whose assignment has another form."""
-    picture = look.history.picture
+    picture = view.history.picture
     return (
         picture is not None
         and picture.type in (GroupType.CLASSIC, GroupType.CONSUMER)
@@ -57,9 +57,9 @@ def is_consumer_group(look: GroupView) -> bool:
     )
 
 
-def subject_among(look: GroupView, culprits: Sequence[Member]) -> Subject:
+def subject_among(view: GroupView, culprits: Sequence[Member]) -> Subject:
     """Return the members as a subject, or the group as a whole where all are alike: it stays as they come and go."""
-    return Subject() if len(culprits) == len(look.members) else subject_of(*culprits)
+    return Subject() if len(culprits) == len(view.members) else subject_of(*culprits)
 
 
 def widths(rebalances: Iterable[Rebalance]) -> Counter[Slot]:
@@ -81,64 +81,64 @@ def size_of(partitions: Partitions | None) -> int:
     return sum(len(numbers) for numbers in (partitions or {}).values())
 
 
-def standing_since(look: GroupView, stands: Callable[[tuple[Member, ...]], bool]) -> int | None:
+def standing_since(view: GroupView, stands: Callable[[tuple[Member, ...]], bool]) -> int | None:
     """Return since when something has been true of the members after every rebalance; null when it is not true now."""
-    if not stands(look.members):
+    if not stands(view.members):
         return None
     since = None
-    for rebalance in reversed(look.history.in_order()):
+    for rebalance in reversed(view.history.in_order()):
         if not stands(rebalance.members_after):
-            return since if since is not None else look.stable_since_ms()
+            return since if since is not None else view.stable_since_ms()
         since = rebalance.last_known_ms
-    return since if since is not None else look.stable_since_ms()
+    return since if since is not None else view.stable_since_ms()
 
 
-def recent_past(look: GroupView, time: JudgingTime, window_ms: int) -> list[ExplainedDeparture]:
+def recent_past(view: GroupView, time: JudgingTime, window_ms: int) -> list[ExplainedDeparture]:
     """Return the departures within a window that ends now, oldest first."""
-    return [each for each in look.past if time.is_within(each.left_ms, window_ms)]
+    return [each for each in view.past if time.is_within(each.left_ms, window_ms)]
 
 
-def came_back_ms(look: GroupView, past: ExplainedDeparture) -> int | None:
+def came_back_ms(view: GroupView, past: ExplainedDeparture) -> int | None:
     """Return when a member that left was in the group again, under whatever id; null when it has not come back."""
     if past.departure.back_ms is not None:
         return past.departure.back_ms
     slot = slot_of(past.member)
-    for rebalance in look.history.in_order():
+    for rebalance in view.history.in_order():
         at_ms = rebalance.last_known_ms
         if at_ms < past.left_ms:
             continue
         came = [m for m in rebalance.members_after if m.member_id in rebalance.joined and slot_of(m) == slot]
-        if any(not look.history.seen_together(past.member.member_id, m.member_id) for m in came):
+        if any(not view.history.seen_together(past.member.member_id, m.member_id) for m in came):
             return at_ms
     return None
 
 
-def positions_of(look: GroupView, partitions: Partitions | None) -> list[Position]:
+def positions_of(view: GroupView, partitions: Partitions | None) -> list[Position]:
     """Return where these partitions stand."""
-    return [look.history.progress.position(topic, p) for topic, p in sorted(places(partitions))]
+    return [view.history.progress.position(topic, p) for topic, p in sorted(places(partitions))]
 
 
-def grew_since(look: GroupView, position: Position, since_ms: int) -> bool:
+def grew_since(view: GroupView, position: Position, since_ms: int) -> bool:
     """Whether a partition is known to have got records since a moment (epoch ms)."""
-    return (look.history.progress.end_growth(position.topic, position.partition, since_ms) or 0) > 0
+    return (view.history.progress.end_growth(position.topic, position.partition, since_ms) or 0) > 0
 
 
-def is_harmed(look: GroupView, time: JudgingTime, partitions: Iterable[Partitions | None]) -> bool:
+def is_harmed(view: GroupView, time: JudgingTime, partitions: Iterable[Partitions | None]) -> bool:
     """Whether one of these partitions has not moved for a while and falls behind: harm to consumption now."""
     for each in partitions:
-        for position in positions_of(look, each):
+        for position in positions_of(view, each):
             moved = position.advanced_ms
-            if not position.lag or moved is None or not time.lasted(moved, look.thresholds.stalled_ms):
+            if not position.lag or moved is None or not time.lasted(moved, view.thresholds.stalled_ms):
                 continue
-            if grew_since(look, position, moved):
+            if grew_since(view, position, moved):
                 return True
     return False
 
 
-def lag_grows(look: GroupView) -> bool:
+def lag_grows(view: GroupView) -> bool:
     """Whether some partition is not consumed while records arrive: harm, and not only a risk of it."""
-    behind = look.history.progress.falls_behind(look.now_ms - look.thresholds.stalled_ms)
-    return any(grew_since(look, position, position.advanced_ms or 0) for position in behind)
+    behind = view.history.progress.falls_behind(view.now_ms - view.thresholds.stalled_ms)
+    return any(grew_since(view, position, position.advanced_ms or 0) for position in behind)
 
 
 def is_reporting(time: JudgingTime, client: ClientHistory) -> bool:

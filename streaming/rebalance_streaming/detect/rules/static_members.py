@@ -54,22 +54,22 @@ _NAMES_PER_MEMBER, _LEAST_NAMES = 3, 6
 
 
 # --- Away for longer than the session ---
-def static_session_too_short(look: GroupView, time: JudgingTime) -> Iterator[Verdict]:
+def static_session_too_short(view: GroupView, time: JudgingTime) -> Iterator[Verdict]:
     """A static member was away for longer than its session, so that its restart cost two rebalances (KIP-345)."""
     absences: dict[str, list[tuple[int, ExplainedDeparture]]] = {}
-    for past in recent_past(look, time, DAY_MS):
-        away = _absence(look, past)
+    for past in recent_past(view, time, DAY_MS):
+        away = _absence(view, past)
         if away is not None and past.member.group_instance_id is not None:
             absences.setdefault(past.member.group_instance_id, []).append((away, past))
     for instance, several in sorted(absences.items()):
         longest, _ = max(several, key=lambda each: each[0])
-        present = next((each for each in look.members if each.group_instance_id == instance), None)
+        present = next((each for each in view.members if each.group_instance_id == instance), None)
         # Raised since then: the advice was taken.
         if present is None or session_of(present) < longest:
-            yield _too_short(look, instance, longest, [past for _, past in several])
+            yield _too_short(view, instance, longest, [past for _, past in several])
 
 
-def _absence(look: GroupView, past: ExplainedDeparture) -> int | None:
+def _absence(view: GroupView, past: ExplainedDeparture) -> int | None:
     """Return how long a static member was away that expired and returned, in milliseconds; null for all others.
 
     Of one that was not seen to expire nothing tells whether it was away or stood still.
@@ -77,7 +77,7 @@ def _absence(look: GroupView, past: ExplainedDeparture) -> int | None:
     departure = past.departure
     if past.rule in _UNPOLLED or departure.likely != SESSION_EXPIRED or kept_place_without_polls(departure):
         return None
-    back_ms = came_back_ms(look, past)
+    back_ms = came_back_ms(view, past)
     if past.member.group_instance_id is None or back_ms is None or back_ms <= past.left_ms:
         return None
     away = back_ms - (departure.rhythm.last_ms or past.left_ms - departure.session_ms)
@@ -85,13 +85,13 @@ def _absence(look: GroupView, past: ExplainedDeparture) -> int | None:
     return away if departure.session_ms < away <= OWN_SESSION.longest_ms else None
 
 
-def _too_short(look: GroupView, instance: str, longest: int, several: list[ExplainedDeparture]) -> Verdict:
+def _too_short(view: GroupView, instance: str, longest: int, several: list[ExplainedDeparture]) -> Verdict:
     last = several[-1].departure
-    known = session_of_member(last.member, last.client, type_of(look.history), look.history.clients.of(last.member))
+    known = session_of_member(last.member, last.client, type_of(view.history), view.history.clients.of(last.member))
     return say(
         "static_session_too_short.often",
         several[0].left_ms,
-        instance_subject(look, instance),
+        instance_subject(view, instance),
         confidence=STRONG if last.confidence >= STRONG else PLAUSIBLE,
         evidence=last.evidence,
         advice=session_for_absence(known, longest),
@@ -104,28 +104,28 @@ def _too_short(look: GroupView, instance: str, longest: int, several: list[Expla
 
 
 # --- Gone for good ---
-def static_member_ghost(look: GroupView, time: JudgingTime) -> Iterator[Verdict]:
+def static_member_ghost(view: GroupView, time: JudgingTime) -> Iterator[Verdict]:
     """A static instance is gone for good; nobody reads its partitions until its session ends (KIP-345)."""
-    yield from (verdict for each in look.members if (verdict := _gone_unseen(look, time, each)) is not None)
-    horizon = look.thresholds.stay_ms + look.thresholds.resolve_after_ms
-    for past in recent_past(look, time, horizon):
+    yield from (verdict for each in view.members if (verdict := _gone_unseen(view, time, each)) is not None)
+    horizon = view.thresholds.stay_ms + view.thresholds.resolve_after_ms
+    for past in recent_past(view, time, horizon):
         expired = past.departure.likely == SESSION_EXPIRED and not kept_place_without_polls(past.departure)
-        waited = time.lasted(past.left_ms, look.thresholds.stay_ms)
-        if past.member.group_instance_id is not None and expired and waited and came_back_ms(look, past) is None:
+        waited = time.lasted(past.left_ms, view.thresholds.stay_ms)
+        if past.member.group_instance_id is not None and expired and waited and came_back_ms(view, past) is None:
             yield _gone_for_good(past)
 
 
-def _gone_unseen(look: GroupView, time: JudgingTime, member: Member) -> Verdict | None:
+def _gone_unseen(view: GroupView, time: JudgingTime, member: Member) -> Verdict | None:
     """Judge a static member that is still listed: silent with work to do, while the others go on."""
-    silent = _silence_with_work(look, time, member)
-    client = None if silent is None else client_of(look, member)
+    silent = _silence_with_work(view, time, member)
+    client = None if silent is None else client_of(view, member)
     if silent is None or (client is not None and is_reporting(time, client)):
         return None
     session = session_of(member)
-    harmed = session > look.thresholds.stalled_ms and is_harmed(look, time, [member.partitions])
+    harmed = session > view.thresholds.stalled_ms and is_harmed(view, time, [member.partitions])
     return say(
         "static_member_ghost.unseen",
-        look.now_ms - silent,
+        view.now_ms - silent,
         _with_partitions(member),
         confidence=STRONG if client is not None else HINT,
         severity=Severity.PAGE if harmed else Severity.TICKET,
@@ -141,23 +141,23 @@ def _with_partitions(member: Member) -> Subject:
     return subject_of(member, partitions=partition_names(member.partitions)[:20])
 
 
-def _silence_with_work(look: GroupView, time: JudgingTime, member: Member) -> int | None:
+def _silence_with_work(view: GroupView, time: JudgingTime, member: Member) -> int | None:
     """Return for how long a static member has committed nothing although it had work and the others went on."""
     if member.group_instance_id is None or not member.partitions:
         return None
-    progress, stable_ms = look.history.progress, look.stable_since_ms()
-    rhythm = progress.rhythm(member.partitions, look.now_ms)
+    progress, stable_ms = view.history.progress, view.stable_since_ms()
+    rhythm = progress.rhythm(member.partitions, view.now_ms)
     since = max(rhythm.last_ms or 0, stable_ms or 0)
     if rhythm.last_ms is None or not time.lasted(since, max(_SILENT_MS, 3 * (rhythm.gap_ms or 0))):
         return None
-    positions = positions_of(look, member.partitions)
-    working = any(each.lag and grew_since(look, each, since) for each in positions)
+    positions = positions_of(view, member.partitions)
+    working = any(each.lag and grew_since(view, each, since) for each in positions)
     others = any(
-        progress.commits_between(each.partitions or {}, since + _SILENT_MS // 2, look.now_ms)
-        for each in look.members
+        progress.commits_between(each.partitions or {}, since + _SILENT_MS // 2, view.now_ms)
+        for each in view.members
         if each.member_id != member.member_id
     )
-    return look.now_ms - since if working and others else None
+    return view.now_ms - since if working and others else None
 
 
 def _gone_for_good(past: ExplainedDeparture) -> Verdict:
@@ -176,53 +176,53 @@ def _gone_for_good(past: ExplainedDeparture) -> Verdict:
 
 
 # --- Alive, but not polling ---
-def static_stalled_member(look: GroupView, time: JudgingTime) -> Iterator[Verdict]:
+def static_stalled_member(view: GroupView, time: JudgingTime) -> Iterator[Verdict]:
     """A static member that stops polling keeps its partitions until max.poll.interval plus its session (KIP-345)."""
-    static = [member for member in look.members if member.group_instance_id is not None]
-    barrier = _barrier_that_ran_out(look) if static else None
+    static = [member for member in view.members if member.group_instance_id is not None]
+    barrier = _barrier_that_ran_out(view) if static else None
     for member in static:
-        verdict = _stalled_by_report(look, time, member)
+        verdict = _stalled_by_report(view, time, member)
         if verdict is None and barrier is not None:
-            verdict = _stalled_by_barrier(look, time, member, barrier)
+            verdict = _stalled_by_barrier(view, time, member, barrier)
         if verdict is not None:
             yield verdict
 
 
-def _stalled_by_report(look: GroupView, time: JudgingTime, member: Member) -> Verdict | None:
-    client, limit = client_of(look, member), member.rebalance_timeout_ms
+def _stalled_by_report(view: GroupView, time: JudgingTime, member: Member) -> Verdict | None:
+    client, limit = client_of(view, member), member.rebalance_timeout_ms
     latest = None if client is None else client.latest()
     age = None if latest is None else latest.poll_age_ms
     if client is None or latest is None or age is None or limit is None:
         return None
     if age < limit or not is_reporting(time, client):
         return None
-    return _stalled(look, time, member, round(latest.emitted_ms - age), poll_age=age)
+    return _stalled(view, time, member, round(latest.emitted_ms - age), poll_age=age)
 
 
-def _barrier_that_ran_out(look: GroupView) -> Barrier | None:
+def _barrier_that_ran_out(view: GroupView) -> Barrier | None:
     """Return the longest barrier of the latest rebalance if it ended by its timeout."""
-    latest = look.history.latest()
-    barrier = None if latest is None else longest_barrier(look.history, latest)
-    limit = max((each.rebalance_timeout_ms or 0 for each in look.members), default=0)
+    latest = view.history.latest()
+    barrier = None if latest is None else longest_barrier(view.history, latest)
+    limit = max((each.rebalance_timeout_ms or 0 for each in view.members), default=0)
     ran_out = barrier is not None and limit > 0 and barrier.waited_ms >= _WHOLE_BARRIER * limit
     return barrier if ran_out else None
 
 
-def _stalled_by_barrier(look: GroupView, time: JudgingTime, member: Member, barrier: Barrier) -> Verdict | None:
+def _stalled_by_barrier(view: GroupView, time: JudgingTime, member: Member, barrier: Barrier) -> Verdict | None:
     """Judge a static member for which a barrier ran into its timeout, and that has not committed since."""
-    progress = look.history.progress
+    progress = view.history.progress
     known = any(each.member_id == member.member_id for each in barrier.stayed)
-    committed = progress.commits_between(member.partitions or {}, barrier.from_ms, look.now_ms)
-    waiting = any(position.lag for position in positions_of(look, member.partitions))
-    others = {place for each in look.members if each is not member for place in places(each.partitions)}
+    committed = progress.commits_between(member.partitions or {}, barrier.from_ms, view.now_ms)
+    waiting = any(position.lag for position in positions_of(view, member.partitions))
+    others = {place for each in view.members if each is not member for place in places(each.partitions)}
     went_on = any((progress.position(*place).committed_ms or 0) > barrier.released_ms for place in others)
     if not known or committed or not waiting or not went_on:
         return None
-    return _stalled(look, time, member, barrier.from_ms, barrier_ms=barrier.waited_ms)
+    return _stalled(view, time, member, barrier.from_ms, barrier_ms=barrier.waited_ms)
 
 
 def _stalled(
-    look: GroupView,
+    view: GroupView,
     time: JudgingTime,
     member: Member,
     since_ms: int,
@@ -236,7 +236,7 @@ def _stalled(
         since_ms,
         _with_partitions(member),
         confidence=PLAUSIBLE if poll_age is None else STRONG,
-        severity=Severity.PAGE if is_harmed(look, time, [member.partitions]) else Severity.TICKET,
+        severity=Severity.PAGE if is_harmed(view, time, [member.partitions]) else Severity.TICKET,
         member=member,
         kept=poll + session,
         poll_age=poll_age,
@@ -251,21 +251,21 @@ def _stalled(
 # --- Names: one that two processes share, one that is new at each start ---
 
 
-def static_id_conflict(look: GroupView, time: JudgingTime) -> Iterator[Verdict]:
+def static_id_conflict(view: GroupView, time: JudgingTime) -> Iterator[Verdict]:
     """Two live processes share a group.instance.id and fence each other (twmb/franz-go#931, kafka4beam/brod#674)."""
-    instances = {each.group_instance_id for each in look.members if each.group_instance_id is not None}
-    reporting = _processes_by_instance(look, time, instances)
+    instances = {each.group_instance_id for each in view.members if each.group_instance_id is not None}
+    reporting = _processes_by_instance(view, time, instances)
     for instance in sorted(instances):
         processes = reporting.get(instance, [])
-        swaps, rivals = _replacements(look, time, instance), _rivals(time, processes)
-        refused = _refusals(look, time, instance)
+        swaps, rivals = _replacements(view, time, instance), _rivals(time, processes)
+        refused = _refusals(view, time, instance)
         if refused or _is_conflict(swaps, rivals, processes):
-            yield _conflict(look, instance, swaps, rivals, processes, refused=refused)
+            yield _conflict(view, instance, swaps, rivals, processes, refused=refused)
 
 
-def _replacements(look: GroupView, time: JudgingTime, instance: str) -> list[Replacement]:
-    picture = look.history.picture
-    window_ms = look.thresholds.conflict_window_ms
+def _replacements(view: GroupView, time: JudgingTime, instance: str) -> list[Replacement]:
+    picture = view.history.picture
+    window_ms = view.thresholds.conflict_window_ms
     return [
         each
         for each in (picture.replacements if picture else ())
@@ -273,17 +273,17 @@ def _replacements(look: GroupView, time: JudgingTime, instance: str) -> list[Rep
     ]
 
 
-def _refusals(look: GroupView, time: JudgingTime, instance: str) -> Sequence[CoordinatorEvent]:
+def _refusals(view: GroupView, time: JudgingTime, instance: str) -> Sequence[CoordinatorEvent]:
     """Return the joins that a coordinator of KIP-848 refused because another member had the instance id and lives.
 
     A process that is killed and started again is refused for a session, until its own ghost is removed. Whoever is
     still a member a session later sends heartbeats.
     """
-    window_ms = look.thresholds.conflict_window_ms
-    refused = look.history.coordinator_log.refusals(instance, look.now_ms - window_ms)
+    window_ms = view.thresholds.conflict_window_ms
+    refused = view.history.coordinator_log.refusals(instance, view.now_ms - window_ms)
     if not refused:
         return ()
-    owner = next((each for each in look.members if each.group_instance_id == instance), None)
+    owner = next((each for each in view.members if each.group_instance_id == instance), None)
     by_owner = [each for each in refused if owner is not None and each.replaced_id == owner.member_id]
     if owner is None or not by_owner or not time.is_within(by_owner[-1].at_ms, window_ms):
         return ()
@@ -303,18 +303,18 @@ def _rivals(time: JudgingTime, processes: list[ClientHistory]) -> list[ClientHis
 
 
 def _processes_by_instance(
-    look: GroupView, time: JudgingTime, instances: Collection[str]
+    view: GroupView, time: JudgingTime, instances: Collection[str]
 ) -> dict[str, list[ClientHistory]]:
     """Return the processes that reported lately under each of these instance ids, by when they first did.
 
     An instance without any is left out.
     """
     found: dict[str, list[ClientHistory]] = {}
-    for each in look.history.clients:
+    for each in view.history.clients:
         instance = each.instance_id
         if instance is None or instance not in instances or not each.reports:
             continue
-        if time.is_within(each.reports[-1].emitted_ms, look.thresholds.conflict_window_ms):
+        if time.is_within(each.reports[-1].emitted_ms, view.thresholds.conflict_window_ms):
             found.setdefault(instance, []).append(each)
     for processes in found.values():
         processes.sort(key=lambda each: each.reports[0].emitted_ms)
@@ -368,7 +368,7 @@ def _returns(processes: list[ClientHistory]) -> int:
 
 
 def _conflict(
-    look: GroupView,
+    view: GroupView,
     instance: str,
     swaps: list[Replacement],
     rivals: list[ClientHistory],
@@ -384,7 +384,7 @@ def _conflict(
     return say(
         "static_id_conflict",
         refused[0].at_ms if refused else times[0],
-        _refused_subject(look, instance, refused) if refused else _both(look, instance, swaps, rivals),
+        _refused_subject(view, instance, refused) if refused else _both(view, instance, swaps, rivals),
         confidence=CERTAIN if sure else STRONG if seen else HINT,
         severity=Severity.PAGE if turns else Severity.TICKET,
         instance=instance,
@@ -396,45 +396,45 @@ def _conflict(
         refused=len(refused) or None,
         owner=refused[-1].replaced_id if refused else None,
         known=sure or seen,
-        limits=look.thresholds,
+        limits=view.thresholds,
     )
 
 
-def _refused_subject(look: GroupView, instance: str, refused: Sequence[CoordinatorEvent]) -> Subject:
+def _refused_subject(view: GroupView, instance: str, refused: Sequence[CoordinatorEvent]) -> Subject:
     """Return who has the instance id and who was refused last; of the latter the coordinator names no host."""
-    owner = instance_subject(look, instance)
+    owner = instance_subject(view, instance)
     return replace(owner, members=(*owner.members, SubjectMember(refused[-1].member_id, group_instance_id=instance)))
 
 
-def _both(look: GroupView, instance: str, swaps: list[Replacement], rivals: list[ClientHistory]) -> Subject:
+def _both(view: GroupView, instance: str, swaps: list[Replacement], rivals: list[ClientHistory]) -> Subject:
     """Return both sides: who was thrown out last and by whom, or the processes that report."""
     if not swaps:
         sides = [SubjectMember(each.member_id, each.client_id, each.host, instance) for each in rivals]
-        return Subject(tuple(sides)) if sides else instance_subject(look, instance)
+        return Subject(tuple(sides)) if sides else instance_subject(view, instance)
     last = swaps[-1]
     named = ((last.old_member_id, last.old_host), (last.new_member_id, last.new_host))
-    return Subject(tuple(SubjectMember(name, _client_id(look, name), host, instance) for name, host in named))
+    return Subject(tuple(SubjectMember(name, _client_id(view, name), host, instance) for name, host in named))
 
 
-def _client_id(look: GroupView, member_id: str) -> str | None:
+def _client_id(view: GroupView, member_id: str) -> str | None:
     """Return the client id that was reported with a member id: the log keeps that of the instance's first holder."""
-    told = (c for c in look.history.clients if any(each.member_id == member_id for each in c.reports))
+    told = (c for c in view.history.clients if any(each.member_id == member_id for each in c.reports))
     return next((each.client_id for each in told), None)
 
 
-def instance_subject(look: GroupView, instance: str) -> Subject:
+def instance_subject(view: GroupView, instance: str) -> Subject:
     """Return the member that has an instance id now as a subject, or the bare id when nobody has it."""
-    member = next((each for each in look.members if each.group_instance_id == instance), None)
+    member = next((each for each in view.members if each.group_instance_id == instance), None)
     return Subject((SubjectMember(None, group_instance_id=instance),)) if member is None else subject_of(member)
 
 
-def static_member_restart(look: GroupView, time: JudgingTime) -> Iterator[Verdict]:
+def static_member_restart(view: GroupView, time: JudgingTime) -> Iterator[Verdict]:
     """A static member was restarted within its session, which cost nobody else anything (KIP-345, KAFKA-10284)."""
-    picture = look.history.picture
+    picture = view.history.picture
     instances = {each.group_instance_id for each in (picture.replacements if picture else ())}
-    reporting = _processes_by_instance(look, time, instances)
+    reporting = _processes_by_instance(view, time, instances)
     for instance in sorted(instances):
-        swaps, processes = _replacements(look, time, instance), reporting.get(instance, [])
+        swaps, processes = _replacements(view, time, instance), reporting.get(instance, [])
         if not swaps or _is_shared(swaps, _rivals(time, processes), processes):
             continue
         gaps = _gaps_ms(processes)
@@ -445,7 +445,7 @@ def static_member_restart(look: GroupView, time: JudgingTime) -> Iterator[Verdic
         yield say(
             "static_member_restart",
             last.at_ms,
-            instance_subject(look, instance),
+            instance_subject(view, instance),
             confidence=label,
             instance=instance,
             host=last.new_host,
@@ -453,9 +453,9 @@ def static_member_restart(look: GroupView, time: JudgingTime) -> Iterator[Verdic
         )
 
 
-def random_instance_ids(look: GroupView, time: JudgingTime) -> Iterator[Verdict]:
+def random_instance_ids(view: GroupView, time: JudgingTime) -> Iterator[Verdict]:
     """Every start has a new group.instance.id, and each leaves a ghost behind (variant of `static_member_ghost`)."""
-    recent = look.recent(DAY_MS, time)
+    recent = view.recent(DAY_MS, time)
     seen = {m.group_instance_id for each in recent for m in (*each.members_before, *each.members_after)} - {None}
     most = max((len(each.members_after) for each in recent), default=0)
     if len(seen) >= max(_LEAST_NAMES, _NAMES_PER_MEMBER * most):

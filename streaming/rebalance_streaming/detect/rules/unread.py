@@ -24,32 +24,32 @@ _LONGER, _ABSENCES = 1.5, 2
 _REPLACING = with_trait("replaces")
 
 
-def orphan_partition(look: GroupView, time: JudgingTime) -> Iterator[Verdict]:
+def orphan_partition(view: GroupView, time: JudgingTime) -> Iterator[Verdict]:
     """A partition of a subscribed topic is in no assignment (KAFKA-13435, KAFKA-12984, IBM/sarama#1462)."""
-    picture, stable = look.history.picture, look.stable_since_ms()
-    if picture is None or stable is None or not look.is_settled:
+    picture, stable = view.history.picture, view.stable_since_ms()
+    if picture is None or stable is None or not view.is_settled:
         return
-    if not time.outlasted(stable, look.thresholds.orphan_ms):
+    if not time.outlasted(stable, view.thresholds.orphan_ms):
         return
-    if not is_consumer_group(look):
+    if not is_consumer_group(view):
         return
-    assigned = _assigned(look)
-    counts = look.history.progress.partition_counts()
+    assigned = _assigned(view)
+    counts = view.history.progress.partition_counts()
     if assigned is None or not assigned.keys() <= counts.keys():
         # Assignments that are not readable, or that name topics by ids, hide what is assigned.
         return
-    for topic in sorted({topic for member in look.members for topic in member.topics} & counts.keys()):
+    for topic in sorted({topic for member in view.members for topic in member.topics} & counts.keys()):
         missing = sorted(set(range(counts[topic])) - set(assigned.get(topic, ())))
-        orphans = [look.history.progress.position(topic, each) for each in missing] if missing else []
+        orphans = [view.history.progress.position(topic, each) for each in missing] if missing else []
         known = [each for each in orphans if each.end is not None]
-        if known and time.outlasted(_changed_ms(look, topic), _metadata_age_ms(look)):
-            yield _orphan_verdict(look, time, topic, known, max(stable, _changed_ms(look, topic)))
+        if known and time.outlasted(_changed_ms(view, topic), _metadata_age_ms(view)):
+            yield _orphan_verdict(view, time, topic, known, max(stable, _changed_ms(view, topic)))
 
 
-def _assigned(look: GroupView) -> Partitions | None:
+def _assigned(view: GroupView) -> Partitions | None:
     """Return what members have or are about to get; null when some assignment is not in a known form."""
     found: Partitions = {}
-    for member in look.members:
+    for member in view.members:
         if member.partitions is None:
             return None
         for each in (member.partitions, member.target or {}):
@@ -58,22 +58,22 @@ def _assigned(look: GroupView) -> Partitions | None:
     return found
 
 
-def _changed_ms(look: GroupView, topic: str) -> int:
+def _changed_ms(view: GroupView, topic: str) -> int:
     """Return when a topic last got partitions, or else since when it has been watched."""
-    changes = [at_ms for at_ms, name, _, _ in look.history.topic_changes if name == topic]
-    return changes[-1] if changes else look.history.progress.ends_since() or look.now_ms
+    changes = [at_ms for at_ms, name, _, _ in view.history.topic_changes if name == topic]
+    return changes[-1] if changes else view.history.progress.ends_since() or view.now_ms
 
 
-def _metadata_age_ms(look: GroupView) -> int:
-    told = [each.config.metadata_max_age_ms for each in look.history.clients]
-    return max((each for each in told if each is not None), default=look.thresholds.metadata_ms)
+def _metadata_age_ms(view: GroupView) -> int:
+    told = [each.config.metadata_max_age_ms for each in view.history.clients]
+    return max((each for each in told if each is not None), default=view.thresholds.metadata_ms)
 
 
-def _orphan_verdict(look: GroupView, time: JudgingTime, topic: str, orphans: list[Position], since_ms: int) -> Verdict:
+def _orphan_verdict(view: GroupView, time: JudgingTime, topic: str, orphans: list[Position], since_ms: int) -> Verdict:
     names = tuple(each.name for each in orphans)
-    growing = any((look.end_growth(topic, each.partition, look.thresholds.slow_ms, time) or 0) > 0 for each in orphans)
+    growing = any((view.end_growth(topic, each.partition, view.thresholds.slow_ms, time) or 0) > 0 for each in orphans)
     unread = growing or any(each.lag for each in orphans)
-    added = any(name == topic for _, name, _, _ in look.history.topic_changes)
+    added = any(name == topic for _, name, _, _ in view.history.topic_changes)
     return say(
         "orphan_partition",
         since_ms,
@@ -82,28 +82,28 @@ def _orphan_verdict(look: GroupView, time: JudgingTime, topic: str, orphans: lis
         variant="partitions_added" if added else None,
         partitions=names,
         count=len(names),
-        lasted=look.now_ms - since_ms,
-        subscribed=sum(1 for member in look.members if topic in member.topics),
-        members=len(look.members),
+        lasted=view.now_ms - since_ms,
+        subscribed=sum(1 for member in view.members if topic in member.topics),
+        members=len(view.members),
         topic=topic,
         known=orphans[-1].partition + 1,
     )
 
 
-def empty_group_with_lag(look: GroupView, time: JudgingTime) -> Iterator[Verdict]:
+def empty_group_with_lag(view: GroupView, time: JudgingTime) -> Iterator[Verdict]:
     """A group lost all its members, and records keep coming."""
-    since = _empty_since(look)
-    if since is None or not time.lasted(since, _allowed_absence_ms(look, since)):
+    since = _empty_since(view)
+    if since is None or not time.lasted(since, _allowed_absence_ms(view, since)):
         return
-    waiting = [each for each in look.history.progress.positions() if each.lag]
-    growing = [each for each in waiting if _grows(look, time, each, since)]
+    waiting = [each for each in view.history.progress.positions() if each.lag]
+    growing = [each for each in waiting if _grows(view, time, each, since)]
     if growing:
-        yield _empty_verdict(look, growing, since)
+        yield _empty_verdict(view, growing, since)
 
 
-def _empty_since(look: GroupView) -> int | None:
+def _empty_since(view: GroupView) -> int | None:
     """Return since when a group that had members has none and nobody commits for it; null if it is otherwise."""
-    history, picture = look.history, look.history.picture
+    history, picture = view.history, view.history.picture
     if picture is None or picture.state != GroupState.EMPTY or history.is_simple() or history.ownership:
         return None
     if history.had_members_ms is None and not picture.generation:
@@ -112,48 +112,48 @@ def _empty_since(look: GroupView) -> int | None:
     return None if emptied is None else max(emptied, history.progress.last_commit_ms or 0)
 
 
-def _allowed_absence_ms(look: GroupView, since_ms: int) -> int:
+def _allowed_absence_ms(view: GroupView, since_ms: int) -> int:
     """Return for how long (ms) the group may be away: longer during a deploy, or if it often is (a scheduled job)."""
-    in_order = look.history.in_order()
-    spells = [back_ms - emptied_ms for emptied_ms, back_ms in look.history.absences() if emptied_ms < since_ms]
-    usual = [each for each in spells if each >= look.thresholds.empty_ms]
-    allowed = round(_LONGER * max(usual)) if len(usual) >= _ABSENCES else look.thresholds.empty_ms
-    deploying = bool(in_order) and look.causes.get(in_order[-1].rebalance_id) in _REPLACING
-    return max(allowed, look.thresholds.stay_ms) if deploying else allowed
+    in_order = view.history.in_order()
+    spells = [back_ms - emptied_ms for emptied_ms, back_ms in view.history.absences() if emptied_ms < since_ms]
+    usual = [each for each in spells if each >= view.thresholds.empty_ms]
+    allowed = round(_LONGER * max(usual)) if len(usual) >= _ABSENCES else view.thresholds.empty_ms
+    deploying = bool(in_order) and view.causes.get(in_order[-1].rebalance_id) in _REPLACING
+    return max(allowed, view.thresholds.stay_ms) if deploying else allowed
 
 
-def _grows(look: GroupView, time: JudgingTime, position: Position, since_ms: int) -> bool:
+def _grows(view: GroupView, time: JudgingTime, position: Position, since_ms: int) -> bool:
     """Whether records came since a moment, and lately."""
-    window_ms = look.thresholds.slow_ms
-    if since_ms < look.now_ms - window_ms:
-        return (look.end_growth(position.topic, position.partition, window_ms, time) or 0) > 0
+    window_ms = view.thresholds.slow_ms
+    if since_ms < view.now_ms - window_ms:
+        return (view.end_growth(position.topic, position.partition, window_ms, time) or 0) > 0
     time.note_due(since_ms + window_ms + 1)
-    return grew_since(look, position, since_ms)
+    return grew_since(view, position, since_ms)
 
 
-def _empty_verdict(look: GroupView, growing: list[Position], since_ms: int) -> Verdict:
-    last, abandoned = look.history.latest(), look.history.had_members_ms is None
+def _empty_verdict(view: GroupView, growing: list[Position], since_ms: int) -> Verdict:
+    last, abandoned = view.history.latest(), view.history.had_members_ms is None
     return say(
         "empty_group_with_lag",
         since_ms,
         severity=Severity.TICKET if abandoned else None,
-        lasted=look.now_ms - since_ms,
+        lasted=view.now_ms - since_ms,
         lag=sum(each.lag or 0 for each in growing),
         partitions=len(growing),
         members=sorted({name_of(each) for each in (() if last is None else last.members_before)}),
-        departure=next(reversed(look.past), None),
+        departure=next(reversed(view.past), None),
         abandoned=abandoned,
     )
 
 
-def commit_only_group(look: GroupView, _time: JudgingTime) -> Iterator[Verdict]:
+def commit_only_group(view: GroupView, _time: JudgingTime) -> Iterator[Verdict]:
     """Offsets are committed without membership: assign(), Flink's checkpoints, connectors of their own making."""
-    progress = look.history.progress
-    if not look.history.is_simple() or look.history.ownership or progress.first_commit_ms is None:
+    progress = view.history.progress
+    if not view.history.is_simple() or view.history.ownership or progress.first_commit_ms is None:
         return
     partitions = by_topic((each.topic, each.partition) for each in progress.positions())
     if partitions:
-        gap_ms = progress.rhythm(partitions, look.now_ms).gap_ms
+        gap_ms = progress.rhythm(partitions, view.now_ms).gap_ms
         every = f"every {seconds(gap_ms)}" if gap_ms else "now and then"
         yield say("commit_only_group", progress.first_commit_ms, every=every)
 

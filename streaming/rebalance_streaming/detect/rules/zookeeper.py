@@ -50,42 +50,42 @@ class _Conflict:
     gave_up_ms: int | None = None
 
 
-def zk_partition_owner_conflict(look: GroupView, time: JudgingTime) -> Iterator[Verdict]:
+def zk_partition_owner_conflict(view: GroupView, time: JudgingTime) -> Iterator[Verdict]:
     """An owner does not let go of partitions that are another's by now (Parsely/pykafka#701, #619, #606)."""
-    looks = list(look.history.ownership)
+    looks = list(view.history.ownership)
     if not looks or _is_stale(time, looks):
         return
     found: dict[tuple[str, ...], list[_Conflict]] = {}
-    for conflict in (*_given_up(look, time, looks), *_waiting(look, time, looks)):
+    for conflict in (*_given_up(view, time, looks), *_waiting(view, time, looks)):
         found.setdefault(tuple(sorted(conflict.holders)), []).append(conflict)
     for conflicts in found.values():
-        yield _conflict_verdict(look, time, looks[-1], conflicts)
+        yield _conflict_verdict(view, time, looks[-1], conflicts)
 
 
 def _is_stale(time: JudgingTime, looks: list[Ownership]) -> bool:
     return time.outlasted(looks[-1].at_ms, _STALE_MS)
 
 
-def _waiting(look: GroupView, time: JudgingTime, looks: list[Ownership]) -> Iterator[_Conflict]:
+def _waiting(view: GroupView, time: JudgingTime, looks: list[Ownership]) -> Iterator[_Conflict]:
     """Yield members that have been waiting for their share longer than they try, while nothing changed hands."""
     for topic in looks[-1].owners:
-        for conflict in _starved(look, looks, len(looks) - 1, topic):
-            if time.outlasted(conflict.since_ms, look.thresholds.zk_idle_ms):
+        for conflict in _starved(view, looks, len(looks) - 1, topic):
+            if time.outlasted(conflict.since_ms, view.thresholds.zk_idle_ms):
                 yield conflict
 
 
-def _given_up(look: GroupView, time: JudgingTime, looks: list[Ownership]) -> Iterator[_Conflict]:
+def _given_up(view: GroupView, time: JudgingTime, looks: list[Ownership]) -> Iterator[_Conflict]:
     """Yield members that went after about the time they try, never owned anything, while nothing changed hands.
 
     Stands until the holder gives something up, or until this is long ago.
     """
-    shortest = look.thresholds.zk_idle_ms - look.probe_ms
+    shortest = view.thresholds.zk_idle_ms - view.probe_ms
     for at, (seen, after) in enumerate(pairwise(looks)):
         gone = ids(seen) - ids(after)
-        if not gone or not time.is_within(after.at_ms, look.thresholds.resolve_after_ms):
+        if not gone or not time.is_within(after.at_ms, view.thresholds.resolve_after_ms):
             continue
         for topic in seen.owners:
-            for conflict in _starved(look, looks, at, topic):
+            for conflict in _starved(view, looks, at, topic):
                 starved, waited_ms = conflict.starved, after.at_ms - conflict.since_ms
                 if starved not in gone or waited_ms < shortest or any(owns(each, starved) for each in looks[: at + 1]):
                     continue
@@ -93,9 +93,9 @@ def _given_up(look: GroupView, time: JudgingTime, looks: list[Ownership]) -> Ite
                     yield replace(conflict, gave_up_ms=after.at_ms)
 
 
-def _starved(look: GroupView, looks: list[Ownership], at: int, topic: str) -> list[_Conflict]:
+def _starved(view: GroupView, looks: list[Ownership], at: int, topic: str) -> list[_Conflict]:
     """Return who had less than its fair share of a topic at a look while somebody had more than its own."""
-    seen, partitions = looks[at], _partition_count(look, looks, topic)
+    seen, partitions = looks[at], _partition_count(view, looks, topic)
     claimed = claims(seen, topic)
     fair = partitions / len(claimed) if claimed else 0
     holders = {owner: owned for owner, owned in claimed.items() if owned > ceil(fair)}
@@ -103,7 +103,7 @@ def _starved(look: GroupView, looks: list[Ownership], at: int, topic: str) -> li
         return []
     starved = {claimant for claimant, owned in claimed.items() if owned < floor(fair)} & ids(seen)
     others = (each for each in seen.owners if each != topic)
-    if any(len(held(seen, each)) >= _partition_count(look, looks, each) for each in others):
+    if any(len(held(seen, each)) >= _partition_count(view, looks, each) for each in others):
         # Whoever owns nothing may be one too many for another topic.
         starved = {each for each in starved if owns(seen, each)}
     return [
@@ -112,15 +112,15 @@ def _starved(look: GroupView, looks: list[Ownership], at: int, topic: str) -> li
     ]
 
 
-def _partition_count(look: GroupView, looks: list[Ownership], topic: str) -> int:
+def _partition_count(view: GroupView, looks: list[Ownership], topic: str) -> int:
     """Return how many partitions a topic has: as probed, else as many as were ever owned."""
-    probed = look.history.progress.partition_count(topic)
+    probed = view.history.progress.partition_count(topic)
     return probed or len({partition for each in looks for partition in each.owners.get(topic, {})})
 
 
-def _conflict_verdict(look: GroupView, time: JudgingTime, latest: Ownership, conflicts: list[_Conflict]) -> Verdict:
+def _conflict_verdict(view: GroupView, time: JudgingTime, latest: Ownership, conflicts: list[_Conflict]) -> Verdict:
     first, gave_up = conflicts[0], any(each.gave_up_ms is not None for each in conflicts)
-    idle, ambiguous, holders = _topic_is_idle(look, first), len(latest.owners) > 1, sorted(first.holders.items())
+    idle, ambiguous, holders = _topic_is_idle(view, first), len(latest.owners) > 1, sorted(first.holders.items())
     starved = sorted({each.starved for each in conflicts})
     cures = ("more_retries", "consumer_timeout", "pykafka_upgrade")
     return say(
@@ -128,7 +128,7 @@ def _conflict_verdict(look: GroupView, time: JudgingTime, latest: Ownership, con
         min(each.since_ms for each in conflicts),
         Subject(tuple(_subject_member(latest, owner) for owner, _ in holders)),
         confidence=PLAUSIBLE if ambiguous else CERTAIN if gave_up else STRONG,
-        severity=Severity.PAGE if _starves_consumption(look, time, first) else None,
+        severity=Severity.PAGE if _starves_consumption(view, time, first) else None,
         variant="consume_blocks" if idle else None,
         # Only of a topic with records is the known defect the least likely reason.
         advice=tuple(map(advise, cures if idle is False else reversed(cures))),
@@ -138,7 +138,7 @@ def _conflict_verdict(look: GroupView, time: JudgingTime, latest: Ownership, con
         count=len(starved),
         starved=starved,
         gave_up=gave_up,
-        waited=max((each.gave_up_ms or look.now_ms) - each.since_ms for each in conflicts),
+        waited=max((each.gave_up_ms or view.now_ms) - each.since_ms for each in conflicts),
         fair=ceil(first.partitions / first.claimants),
         idle=idle,
         probed=idle is not None,
@@ -146,9 +146,9 @@ def _conflict_verdict(look: GroupView, time: JudgingTime, latest: Ownership, con
     )
 
 
-def _topic_is_idle(look: GroupView, conflict: _Conflict) -> bool | None:
+def _topic_is_idle(view: GroupView, conflict: _Conflict) -> bool | None:
     """Whether the topic got no records while the members waited; null when its ends were not probed."""
-    progress, until = look.history.progress, conflict.gave_up_ms or look.now_ms
+    progress, until = view.history.progress, conflict.gave_up_ms or view.now_ms
     grown = []
     for partition in range(conflict.partitions):
         before, after = (progress.end_at(conflict.topic, partition, at) for at in (conflict.since_ms, until))
@@ -156,10 +156,10 @@ def _topic_is_idle(look: GroupView, conflict: _Conflict) -> bool | None:
     return not any(grown) if grown else None
 
 
-def _starves_consumption(look: GroupView, time: JudgingTime, conflict: _Conflict) -> bool:
+def _starves_consumption(view: GroupView, time: JudgingTime, conflict: _Conflict) -> bool:
     """Whether records of the topic wait and nobody advances."""
-    wait = look.thresholds.stalled_ms
-    positions = (look.history.progress.position(conflict.topic, each) for each in range(conflict.partitions))
+    wait = view.thresholds.stalled_ms
+    positions = (view.history.progress.position(conflict.topic, each) for each in range(conflict.partitions))
     moved = [each.advanced_ms for each in positions if each.lag]
     return any(at_ms is not None and time.outlasted(at_ms, wait) for at_ms in moved)
 
@@ -178,19 +178,19 @@ def _host(member_id: str) -> str:
     return member_id.rpartition(":")[0] or member_id
 
 
-def zk_orphan_partition(look: GroupView, time: JudgingTime) -> Iterator[Verdict]:
+def zk_orphan_partition(view: GroupView, time: JudgingTime) -> Iterator[Verdict]:
     """Members are there, and yet nobody owns a partition (pykafka#565; wvanbergen/kafka#102)."""
-    looks = list(look.history.ownership)
+    looks = list(view.history.ownership)
     if not looks or _is_stale(time, looks) or not looks[-1].members:
         return
-    wait = max(look.thresholds.zk_orphan_ms, look.thresholds.zk_idle_ms)
+    wait = max(view.thresholds.zk_orphan_ms, view.thresholds.zk_idle_ms)
     for topic in sorted({name for each in looks for name in each.owners}):
-        orphans = {p: since for p, since in _orphans(look, looks, topic).items() if time.outlasted(since, wait)}
+        orphans = {p: since for p, since in _orphans(view, looks, topic).items() if time.outlasted(since, wait)}
         if orphans:
-            yield _orphan_verdict(look, topic, orphans)
+            yield _orphan_verdict(view, topic, orphans)
 
 
-def _orphans(look: GroupView, looks: list[Ownership], topic: str) -> dict[int, int]:
+def _orphans(view: GroupView, looks: list[Ownership], topic: str) -> dict[int, int]:
     """Return the partitions without an owner and since when, while there were members.
 
     A topic of which nothing is owned was perhaps given up on purpose, unless some member owns nothing at all.
@@ -199,7 +199,7 @@ def _orphans(look: GroupView, looks: list[Ownership], topic: str) -> dict[int, i
     if not latest.owners.get(topic) and all(owns(latest, each) for each in ids(latest)):
         return {}
     known = {int(p) for each in looks for p in each.owners.get(topic, {})}
-    known |= set(range(look.history.progress.partition_count(topic) or 0))
+    known |= set(range(view.history.progress.partition_count(topic) or 0))
     orphans = (p for p in known if str(p) not in latest.owners.get(topic, {}))
     return {p: unbroken_since(looks, partial(_is_orphan, place=(topic, p))) for p in orphans}
 
@@ -209,9 +209,9 @@ def _is_orphan(seen: Ownership, place: tuple[str, int]) -> bool:
     return bool(seen.members) and str(partition) not in seen.owners.get(topic, {})
 
 
-def _orphan_verdict(look: GroupView, topic: str, orphans: dict[int, int]) -> Verdict:
+def _orphan_verdict(view: GroupView, topic: str, orphans: dict[int, int]) -> Verdict:
     names = tuple(f"{topic}-{p}" for p in sorted(orphans))
-    lags = [look.history.progress.position(topic, p).lag for p in orphans]
+    lags = [view.history.progress.position(topic, p).lag for p in orphans]
     return say(
         "zk_orphan_partition",
         min(orphans.values()),
@@ -219,28 +219,28 @@ def _orphan_verdict(look: GroupView, topic: str, orphans: dict[int, int]) -> Ver
         severity=None if any(lag != 0 for lag in lags) else Severity.TICKET,
         partitions=names,
         count=len(names),
-        lasted=look.now_ms - min(orphans.values()),
-        members=len(look.history.ownership[-1].members),
+        lasted=view.now_ms - min(orphans.values()),
+        members=len(view.history.ownership[-1].members),
         probed=None not in lags,
     )
 
 
-def zk_session_flap(look: GroupView, time: JudgingTime) -> Iterator[Verdict]:
+def zk_session_flap(view: GroupView, time: JudgingTime) -> Iterator[Verdict]:
     """The same consumer loses its ZooKeeper session again and again."""
-    window = look.thresholds.zk_flap_window_ms
+    window = view.thresholds.zk_flap_window_ms
     sessions: dict[str, dict[int, int]] = {}
     latest: dict[str, ProbedMember] = {}
-    for seen in look.history.ownership:
+    for seen in view.history.ownership:
         for member in seen.members if time.is_within(seen.at_ms, window) else ():
             if member.session_created_ms is not None:
                 sessions.setdefault(member.member_id, {}).setdefault(member.session_created_ms, seen.at_ms)
                 latest[member.member_id] = member
     for member_id, created in sessions.items():
-        if len(created) - 1 >= look.thresholds.zk_flaps:
-            yield _flap_verdict(look, latest[member_id], sorted(created.values()))
+        if len(created) - 1 >= view.thresholds.zk_flaps:
+            yield _flap_verdict(view, latest[member_id], sorted(created.values()))
 
 
-def _flap_verdict(look: GroupView, member: ProbedMember, times: list[int]) -> Verdict:
+def _flap_verdict(view: GroupView, member: ProbedMember, times: list[int]) -> Verdict:
     return say(
         "zk_session_flap",
         times[1],
@@ -248,7 +248,7 @@ def _flap_verdict(look: GroupView, member: ProbedMember, times: list[int]) -> Ve
         host=_host(member.member_id),
         times=len(times) - 1,
         sessions=len(times),
-        lasted=look.now_ms - times[0],
+        lasted=view.now_ms - times[0],
     )
 
 
