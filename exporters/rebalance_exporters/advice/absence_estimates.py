@@ -310,7 +310,9 @@ def _session_now(past: LookBack) -> _SessionNow:
     told_ms = _limit_of_missed(past, Way.EXPIRED, lambda member: member.session_timeout_ms)
     setting = session_setting(past.type, told_ms)
     now_ms = session_or_usual(told_ms)
-    bounds = [] if setting.of_group else [_bound_of(past, each) for each in past.members()]
+    # Of those that went: others need no longer one.
+    gone = {each.member.member_id: each.member for each in past.in_period()}
+    bounds = [] if setting.of_group else [_bound_of(past, each) for each in gone.values()]
     most_ms = min([setting.longest_ms, *(each for each in bounds if each is not None)])
     longest_ms = max((each.session_timeout_ms or 0 for each in past.members()), default=0)
     values = {each for each in (*_SESSIONS_MS, most_ms) if now_ms < each <= min(most_ms, _SESSIONS_MS[-1])}

@@ -376,6 +376,17 @@ def test_librdkafka_takes_no_session_above_its_poll_interval():
     assert told(as_client(pause(away_s=60), "rdkafka"), "group.instance.id").value is None
 
 
+def test_a_neighbour_with_another_client_bounds_nothing():
+    """What librdkafka takes is of no account where a Java member lost its session."""
+    z = replace(member("z", rebalance_timeout_ms=10_000), client_id="rdkafka")
+    b, again = member("b"), member("b", 2)
+    seen = [
+        rebalance(0, (z, b), (z,), rule="process_pause", expired=["b-1"]),
+        rebalance(8, (z,), (z, again), rule="process_pause"),
+    ]
+    assert told(seen, "session.timeout.ms").value == 30_000
+
+
 def test_the_session_that_grows_is_that_of_those_who_lost_it():
     """Beside a member with 45 s, one with 6 s gets more, and not less than its neighbour has."""
     z = member("z", session_timeout_ms=45_000)
