@@ -443,6 +443,13 @@ def test_pages_are_served_where_the_values_say(tmp_path: Path) -> None:
         assert hosts == ["::"]
 
 
+def test_where_pages_are_served_may_be_in_the_settings_file(tmp_path: Path) -> None:
+    """The environment goes over the file, so it says nothing of it where the values do not."""
+    for pod in pods(render({"config": '[stream]\nlisten_host = "::"'}, tmp_path)):
+        (container,) = pod["spec"]["containers"]
+        assert not [each for each in container["env"] if each["name"].endswith("_LISTEN_HOST")]
+
+
 def test_settings_restart_pods_and_owners_do_not(tmp_path: Path) -> None:
     """Exporters read the file of owners again when it changes; settings are read at a start."""
 

@@ -93,8 +93,10 @@ app.kubernetes.io/managed-by: {{ .Release.Service }}
   value: {{ $root.Values.log.format }}
 - name: REBALANCE_MONITOR_LOG_LEVEL
   value: {{ $root.Values.log.level }}
+{{- with $root.Values.listenHost }}
 - name: {{ $variable }}_LISTEN_HOST
-  value: {{ $root.Values.listenHost | quote }}
+  value: {{ . | quote }}
+{{- end }}
 - name: {{ $variable }}_LISTEN_PORT
   value: {{ get (dict "stream" "9644" "export" "9642" "probe" "9643") .section | quote }}
 {{- if include "rebalance-monitor.kafkaSecret" . }}
