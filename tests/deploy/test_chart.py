@@ -356,6 +356,7 @@ def test_each_image_has_a_digest_of_its_own(
             {"kafka": {"bootstrapServers": "b:1"}, "stream": {"sparkApplication": {"digest": "latest"}}},
             "/stream/sparkApplication/digest",
         ),
+        ({"kafka": {"bootstrapServers": "b:1"}, "prober": {"tmpSizeLimit": "500K"}}, "/prober/tmpSizeLimit"),
         ({"kafka": {"bootstrapServers": "b:1"}, "web": {"tls": True}}, "web.tls is for web.existingSecret"),
         (
             {"kafka": {"bootstrapServers": "b:1", "secretProperties": {"sasl.password": "password"}}},
