@@ -6,6 +6,7 @@ import asyncio
 from collections.abc import Callable
 
 from rebalance_exporters.metrics.formats import Style, compress
+from rebalance_exporters.shared_tasks import SharedTasks
 
 Rendering = tuple[Style, bool]
 
@@ -15,17 +16,11 @@ class SharedScrapes:
 
     def __init__(self, render: Callable[[Style], bytes]) -> None:
         self._render = render
-        self._running: dict[Rendering, asyncio.Task[bytes]] = {}
+        self._running: SharedTasks[Rendering, bytes] = SharedTasks()
 
     async def body(self, style: Style, *, gzip: bool) -> bytes:
         """Return the exposition in a format, compressed if asked for."""
-        wanted = (style, gzip)
-        task = self._running.get(wanted)
-        if task is None:
-            task = self._running[wanted] = asyncio.create_task(self._make(style, gzip=gzip))
-            task.add_done_callback(lambda _: self._running.pop(wanted))
-        # A client that goes away must not take the rendering from those who wait with it.
-        return await asyncio.shield(task)
+        return await self._running.result((style, gzip), lambda: self._make(style, gzip=gzip))
 
     async def _make(self, style: Style, *, gzip: bool) -> bytes:
         if gzip:

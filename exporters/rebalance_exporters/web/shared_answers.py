@@ -14,6 +14,7 @@ from http import HTTPStatus
 from starlette.requests import Request
 from starlette.responses import Response
 
+from rebalance_exporters.shared_tasks import SharedTasks
 from rebalance_exporters.web.responses import RequestError
 
 Make = Callable[[Request], Response]
@@ -29,7 +30,7 @@ class SharedAnswers:
         """`at_once` answers are made side by side, up to `waiting` further ones wait for that."""
         self._limit = at_once + waiting
         self._threads = ThreadPoolExecutor(at_once, thread_name_prefix="answers")
-        self._running: dict[tuple[str, bytes], asyncio.Task[Response]] = {}
+        self._running: SharedTasks[tuple[bytes, bytes], Response] = SharedTasks()
 
     def endpoint(self, make: Make) -> Callable[[Request], Awaitable[Response]]:
         """Return what serves a route whose answers depend on path and query alone."""
@@ -42,16 +43,13 @@ class SharedAnswers:
         return serve
 
     async def _make(self, request: Request, make: Make) -> Response:
-        wanted = (request.scope["path"], request.scope["query_string"])
-        task = self._running.get(wanted)
-        if task is None:
-            if len(self._running) >= self._limit:
-                text = f"{self._limit} answers are being made or waited for: ask again in {_RETRY_SECONDS} s"
-                raise RequestError(HTTPStatus.SERVICE_UNAVAILABLE, text, retry_after_seconds=_RETRY_SECONDS)
-            task = self._running[wanted] = asyncio.create_task(self._run(request, make))
-            task.add_done_callback(lambda _: self._running.pop(wanted))
-        # A client that goes away must not take the answer from those who wait with it.
-        return await asyncio.shield(task)
+        scope = request.scope
+        # The path as it was sent: %2F stands for a slash in a name, and is one in the decoded path.
+        wanted = (scope.get("raw_path") or scope["path"].encode(), scope["query_string"])
+        if wanted not in self._running and len(self._running) >= self._limit:
+            text = f"{self._limit} answers are being made or waited for: ask again in {_RETRY_SECONDS} s"
+            raise RequestError(HTTPStatus.SERVICE_UNAVAILABLE, text, retry_after_seconds=_RETRY_SECONDS)
+        return await self._running.result(wanted, lambda: self._run(request, make))
 
     async def _run(self, request: Request, make: Make) -> Response:
         return await asyncio.get_running_loop().run_in_executor(self._threads, make, request)

@@ -7,6 +7,7 @@ import threading
 from collections import Counter
 from collections.abc import Iterator
 from contextlib import contextmanager
+from typing import Any
 
 import httpx
 import pytest
@@ -21,6 +22,7 @@ from rebalance_exporters.api import routes
 from rebalance_exporters.config import ExportConfig
 from rebalance_exporters.server import make_app
 from rebalance_exporters.state.health import ReadProgress
+from rebalance_exporters.state.kept import GroupKey
 from rebalance_exporters.web.headers import SafeHeaders
 from rebalance_exporters.web.responses import RequestError, raw_json
 from rebalance_exporters.web.shared_answers import SharedAnswers
@@ -92,6 +94,37 @@ def test_equal_requests_share_one_answer() -> None:
     assert {(each.status_code, each.text) for each in answers} == {(200, '"answer"')}
     assert {len(each.headers.raw) for each in answers} == {len(answers[0].headers.raw)}
     assert kitchen.most_at_once == 1
+
+
+def test_a_slash_in_a_name_is_none_of_the_path(monkeypatch: pytest.MonkeyPatch) -> None:
+    """A group whose name ends as the path of another one's rebalances, asked for at the same time, is answered."""
+    kitchen, find_group = Kitchen(), routes.find_group
+
+    def find_slowly(*asked: Any) -> GroupKey:
+        kitchen.begun.set()
+        assert kitchen.release.wait(DEADLINE_SECONDS)
+        return find_group(*asked)
+
+    monkeypatch.setattr(routes, "find_group", find_slowly)
+    app = make_app(
+        ExportConfig(kafka={"bootstrap.servers": "unused:9092"}),
+        make_view(group_row(group="a"), group_row(group="a/rebalances"), *stream_rows()),
+        lambda: ReadProgress(loaded=True),
+        lambda: NOW_MS,
+    )
+
+    async def ask() -> list[httpx.Response]:
+        async with client_of(app) as client:
+            paths = ("/api/v1/groups/a/rebalances", "/api/v1/groups/a%2Frebalances")
+            both = [asyncio.create_task(client.get(path)) for path in paths]
+            await begun(kitchen.begun)
+            await asyncio.sleep(0)
+            kitchen.release.set()
+            return await asyncio.gather(*both)
+
+    of_group, named_so = asyncio.run(ask())
+    assert of_group.json() == {"rebalances": []}
+    assert named_so.json()["group"] == "a/rebalances"
 
 
 def test_too_many_are_turned_away_with_a_time() -> None:
