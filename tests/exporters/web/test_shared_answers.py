@@ -5,8 +5,9 @@ from __future__ import annotations
 import asyncio
 import threading
 from collections import Counter
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from contextlib import contextmanager
+from functools import partial
 from typing import Any
 
 import httpx
@@ -17,12 +18,11 @@ from starlette.requests import Request
 from starlette.responses import Response
 from starlette.routing import Route
 
-from exporters.contract_rows import NOW_MS, group_row, make_view, stream_rows
+from exporters.contract_rows import NOW_MS, group_row, make_view, rebalance_row, stream_rows
 from rebalance_exporters.api import routes
 from rebalance_exporters.config import ExportConfig
 from rebalance_exporters.server import make_app
 from rebalance_exporters.state.health import ReadProgress
-from rebalance_exporters.state.kept import GroupKey
 from rebalance_exporters.web.headers import SafeHeaders
 from rebalance_exporters.web.responses import RequestError, raw_json
 from rebalance_exporters.web.shared_answers import SharedAnswers
@@ -98,14 +98,6 @@ def test_equal_requests_share_one_answer() -> None:
 
 def test_a_slash_in_a_name_is_none_of_the_path(monkeypatch: pytest.MonkeyPatch) -> None:
     """A group whose name ends as the path of another one's rebalances, asked for at the same time, is answered."""
-    kitchen, find_group = Kitchen(), routes.find_group
-
-    def find_slowly(*asked: Any) -> GroupKey:
-        kitchen.begun.set()
-        assert kitchen.release.wait(DEADLINE_SECONDS)
-        return find_group(*asked)
-
-    monkeypatch.setattr(routes, "find_group", find_slowly)
     app = make_app(
         ExportConfig(kafka={"bootstrap.servers": "unused:9092"}),
         make_view(group_row(group="a"), group_row(group="a/rebalances"), *stream_rows()),
@@ -122,7 +114,8 @@ def test_a_slash_in_a_name_is_none_of_the_path(monkeypatch: pytest.MonkeyPatch) 
             kitchen.release.set()
             return await asyncio.gather(*both)
 
-    of_group, named_so = asyncio.run(ask())
+    with slow_answers(monkeypatch, "find_group") as kitchen:
+        of_group, named_so = asyncio.run(ask())
     assert of_group.json() == {"rebalances": []}
     assert named_so.json()["group"] == "a/rebalances"
 
@@ -165,18 +158,18 @@ def test_a_refusal_goes_to_all_who_asked() -> None:
 
 
 @contextmanager
-def slow_answers(monkeypatch: pytest.MonkeyPatch) -> Iterator[Kitchen]:
-    """Reports, overviews and readings of messages that take until they are released."""
+def slow_answers(monkeypatch: pytest.MonkeyPatch, *steps: str) -> Iterator[Kitchen]:
+    """Answers of which some steps, by the functions that take them, begin when they are released."""
     kitchen = Kitchen()
 
-    def wait(*_: object, **__: object) -> dict[str, str]:
+    def wait(step: Callable[..., Any], *given: Any, **named: Any) -> Any:
         kitchen.made["begun"] += 1
         kitchen.begun.set()
         assert kitchen.release.wait(DEADLINE_SECONDS)
-        return {}
+        return step(*given, **named)
 
-    for name in ("make_report", "make_overview", "answer"):
-        monkeypatch.setattr(routes, name, wait)
+    for name in steps:
+        monkeypatch.setattr(routes, name, partial(wait, getattr(routes, name)))
     try:
         yield kitchen
     finally:
@@ -184,13 +177,24 @@ def slow_answers(monkeypatch: pytest.MonkeyPatch) -> Iterator[Kitchen]:
 
 
 @pytest.mark.parametrize(
-    "path", ["/api/v1/report?since_ms={}", "/api/v1/overview?cluster={}", "/api/v1/messages?text={}"]
+    "path",
+    [
+        "/api/v1/overview?n={}",
+        "/api/v1/groups?n={}",
+        "/api/v1/groups/payments?n={}",
+        "/api/v1/groups/payments/rebalances?n={}",
+        "/api/v1/groups/payments/rebalances/0-42?n={}",
+        "/api/v1/groups/payments/advice?n={}",
+        "/api/v1/findings?n={}",
+        "/api/v1/report?n={}",
+        "/api/v1/messages?text={}",
+    ],
 )
-def test_health_and_scrapes_go_on_beside_any_number_of_reports(path: str, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_health_and_scrapes_go_on_beside_any_number_of_answers(path: str, monkeypatch: pytest.MonkeyPatch) -> None:
     """Whoever restarts the process, and Prometheus, are answered while everything else waits: 60 ask for much."""
     app = make_app(
         ExportConfig(kafka={"bootstrap.servers": "unused:9092"}),
-        make_view(group_row(), *stream_rows()),
+        make_view(group_row(), rebalance_row("0-42"), *stream_rows()),
         lambda: ReadProgress(loaded=True),
         lambda: NOW_MS,
     )
@@ -205,7 +209,7 @@ def test_health_and_scrapes_go_on_beside_any_number_of_reports(path: str, monkey
             kitchen.release.set()
             return beside, await asyncio.gather(*costly), at_once
 
-    with slow_answers(monkeypatch) as kitchen:
+    with slow_answers(monkeypatch, "json_response", "raw_json") as kitchen:
         beside, costly, at_once = asyncio.run(ask())
     assert [(each.status_code, str(each.url)) for each in beside if each.status_code != 200] == []
     assert at_once <= 2
@@ -222,7 +226,6 @@ def test_reports_do_not_keep_the_overview_waiting(monkeypatch: pytest.MonkeyPatc
         lambda: ReadProgress(loaded=True),
         lambda: NOW_MS,
     )
-    make_overview = routes.make_overview
 
     async def ask() -> list[httpx.Response]:
         async with client_of(app) as client:
@@ -233,7 +236,6 @@ def test_reports_do_not_keep_the_overview_waiting(monkeypatch: pytest.MonkeyPatc
             await asyncio.gather(*reports)
             return answers
 
-    with slow_answers(monkeypatch) as kitchen:
-        monkeypatch.setattr(routes, "make_overview", make_overview)
+    with slow_answers(monkeypatch, "make_report") as kitchen:
         answers = asyncio.run(ask())
     assert [each.status_code for each in answers] == [200, 200]
