@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import asyncio
 import socket
 from collections.abc import Iterator
 from dataclasses import replace
@@ -16,6 +17,8 @@ from exporters.serving import DEADLINE_SECONDS, Served, hash_password, serving
 from rebalance_contract import AlertSilence, decode
 from rebalance_exporters.api import silences
 from rebalance_exporters.errors import ExporterError
+from rebalance_exporters.state.kept import GroupKey
+from rebalance_exporters.state.silences import covered
 from rebalance_exporters.state.view import View
 
 PATH = "/api/v1/silences"
@@ -75,6 +78,19 @@ def test_what_a_silence_covers_is_counted(served: Served, view: View) -> None:
         for groups in ("payments", "pay*", "*", "paymnets")
     }
     assert counts == {"payments": 1, "pay*": 1, "*": 2, "paymnets": 0}
+
+
+def test_groups_are_counted_beside_the_event_loop(served: Served, monkeypatch: pytest.MonkeyPatch) -> None:
+    """Where there are tens of thousands, health pages and scrapes go on meanwhile."""
+
+    def in_a_thread(*given: Any) -> Iterator[GroupKey]:
+        with pytest.raises(RuntimeError, match="no running event loop"):
+            asyncio.get_running_loop()
+        return covered(*given)
+
+    monkeypatch.setattr(silences, "covered", in_a_thread)
+    made = ask(served, "POST", json=WANTED)
+    assert (made.status_code, made.json()["covered_groups"]) == (201, 1)
 
 
 def test_a_list_has_an_end(served: Served, view: View, monkeypatch: pytest.MonkeyPatch) -> None:

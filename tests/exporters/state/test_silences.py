@@ -31,7 +31,7 @@ from rebalance_exporters.metrics.formats import Style
 from rebalance_exporters.metrics.render import Exposition
 from rebalance_exporters.owners import Owners
 from rebalance_exporters.state.rows import Weights
-from rebalance_exporters.state.silences import MAX_SILENCES, KeptSilences, Silences
+from rebalance_exporters.state.silences import MAX_SILENCES, KeptSilences, Silences, covered
 from rebalance_exporters.state.view import SILENCES, Row, View
 
 PAYMENTS = ("prod", "payments")
@@ -74,6 +74,17 @@ def test_names_and_beginnings_of_names_are_covered():
     assert everything.in_force(("test", "x"), NOW_MS) is None
 
 
+def test_groups_that_a_silence_covers_are_those_that_it_is_about():
+    """Of its cluster, by names and by beginnings of names, each once."""
+    groups = [
+        (cluster, name) for cluster in ("prod", "test") for name in ("orders", "orders-2", "pay", "payments", "*")
+    ]
+    for names in (("orders",), ("pay*", "paid"), ("orders*", "pay"), ("*",), ("nobody",), ("Pay*",)):
+        silence = replace(SILENCE, groups=names)
+        about = [key for key in groups if key[0] == "prod" and silence.is_about(key[1])]
+        assert list(covered(silence, groups)) == about
+
+
 def test_of_several_the_one_that_lasts_longest_is_told():
     """Whoever looks wants to know when they will be called again."""
     found = silences({}, {"ends_at_ms": NOW_MS + 9_000_000}, {"groups": ("*",), "ends_at_ms": NOW_MS + 1})
@@ -98,7 +109,7 @@ def test_one_that_is_to_come_or_over_holds_nothing_back():
 
 def test_deploys_explain_what_happened_in_their_time():
     """Those announced for a time, and no silence; one of several names that fit counts once."""
-    found = silences({}, {"kind": "deploy", "groups": ("pay*", "payments")}, {"kind": "deploy", "groups": ("orders",)})
+    found = silences({}, {"kind": "deploy", "groups": ("pay*", "paid")}, {"kind": "deploy", "groups": ("orders",)})
     assert [each.silence_id for each in found.deploys(PAYMENTS, NOW_MS, NOW_MS)] == ["1"]
     assert found.deploys(PAYMENTS, SILENCE.ends_at_ms, SILENCE.ends_at_ms + 9) == ()
 
