@@ -44,6 +44,8 @@ REBALANCES = "rebalances"
 ADVICE = "advice"
 #: The most groups, causes or settings that a report can be asked for.
 LONGEST_REPORT = 1_000
+#: The most silences that are listed: all that are in force or to come, and some that ended.
+MOST_SILENCES = 500
 
 
 @dataclass(frozen=True, slots=True)

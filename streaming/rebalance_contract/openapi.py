@@ -28,6 +28,7 @@ new version. Names in paths are percent-encoded, and a slash in a name is writte
 
 _WHOLE_NUMBER = Annotated[int, msgspec.Meta(ge=0)]
 _LIMIT = Annotated[int, msgspec.Meta(ge=1)]
+_SILENCES = Annotated[int, msgspec.Meta(ge=1, le=api.MOST_SILENCES)]
 _SHORT = Annotated[int, msgspec.Meta(ge=1, le=api.LONGEST_REPORT)]
 
 
@@ -181,8 +182,8 @@ OPERATIONS = (
         path=api.SILENCES_PATH,
         summary="Silences in force or to come, and those that ended lately",
         answer=api.SilencesAnswer,
-        parameters=(_CLUSTER, Parameter("limit", "At most so many; 500 where it is not given.", _LIMIT)),
-        refusals={400: "A number is none, or a limit is 0."},
+        parameters=(_CLUSTER, Parameter("limit", "At most so many; 500 where it is not given.", _SILENCES)),
+        refusals={400: "A number is none, or out of its range."},
     ),
     Operation(
         name="silence",

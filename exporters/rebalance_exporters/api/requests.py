@@ -77,9 +77,15 @@ def read_number(request: Request, name: str, least: int = 0) -> int | None:
     return int(text)
 
 
-def read_limit(request: Request) -> int | None:
-    """Return how many rows are asked for at most, null where it is not said: none at all would lead nowhere."""
-    return read_number(request, "limit", least=1)
+def read_limit(request: Request, most: int | None = None) -> int | None:
+    """Return how many rows are asked for at most, null where it is not said: none at all would lead nowhere.
+
+    `most` is what may be asked for; null: any number.
+    """
+    limit = read_number(request, "limit", least=1)
+    if most is not None and limit is not None and limit > most:
+        raise RequestError(HTTPStatus.BAD_REQUEST, f"limit is {limit}: at most {most} are returned")
+    return limit
 
 
 def read_advised_since_ms(request: Request, now_ms: int) -> int:
@@ -96,9 +102,7 @@ def read_period(request: Request, now_ms: int) -> Period:
     since_ms = max(0, until_ms - _WEEK_MS) if since_ms is None else since_ms
     if since_ms >= until_ms:
         raise RequestError(HTTPStatus.BAD_REQUEST, f"since_ms is {since_ms}: it must be less than until_ms, {until_ms}")
-    limit = read_limit(request)
-    if limit is not None and limit > LONGEST_REPORT:
-        raise RequestError(HTTPStatus.BAD_REQUEST, f"limit is {limit}: at most {LONGEST_REPORT} are returned")
+    limit = read_limit(request, LONGEST_REPORT)
     return Period(since_ms, until_ms, request.query_params.get("cluster"), _REPORT_LIMIT if limit is None else limit)
 
 

@@ -19,7 +19,7 @@ from starlette.responses import Response
 from starlette.routing import Route
 
 from rebalance_contract import AlertSilence, ContractError, GroupState, decode, silence_problems
-from rebalance_contract.api import SILENCES_PATH, MadeSilence, SilenceRequest, SilencesAnswer
+from rebalance_contract.api import MOST_SILENCES, SILENCES_PATH, MadeSilence, SilenceRequest, SilencesAnswer
 from rebalance_exporters.api.requests import read_limit
 from rebalance_exporters.errors import ExporterError
 from rebalance_exporters.state.silences import covered
@@ -29,8 +29,6 @@ from rebalance_exporters.web.responses import RequestError, json_response
 
 #: Far more than a cluster needs at once; what is kept of those that ended is beside these.
 MAX_IN_FORCE = 200
-#: How many are listed where nobody says how many: all that are in force or to come, and some that ended.
-_LISTED = 500
 _MAX_BODY = 262_144
 _BODY_SECONDS = 10.0
 
@@ -77,7 +75,7 @@ class _Silences:
         known = self._view.picture().silences.by_name.values()
         chosen = [each for each in known if cluster in {None, each.cluster}]
         chosen.sort(key=lambda each: (each.ends_at_ms, each.silence_id), reverse=True)
-        limit = read_limit(request) or _LISTED
+        limit = read_limit(request, MOST_SILENCES) or MOST_SILENCES
         user = user_of(request.scope)
         why_not = NO_USERS if user is None else self._why_read_only(cluster)
         left_out = max(0, len(chosen) - limit)

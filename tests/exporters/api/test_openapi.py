@@ -96,6 +96,7 @@ REFUSED = (
     ("report", "/api/v1/report?since_ms=5&until_ms=5", 400),
     ("report", "/api/v1/report?limit=1001", 400),
     ("silences", "/api/v1/silences?limit=0", 400),
+    ("silences", "/api/v1/silences?limit=501", 400),
     ("messages", "/api/v1/messages", 400),
     ("messages", f"/api/v1/messages?text={'a' * 4097}", 400),
 )

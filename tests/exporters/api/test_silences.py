@@ -98,10 +98,11 @@ def test_a_list_has_an_end(served: Served, view: View, monkeypatch: pytest.Monke
     view.apply([silence_row(silence_id=str(n), ends_at_ms=NOW_MS + n) for n in range(5)])
     found = ask(served, "GET", f"{PATH}?limit=2").json()
     assert ([each["silence_id"] for each in found["silences"]], found["left_out"]) == (["4", "3"], 3)
-    monkeypatch.setattr(silences, "_LISTED", 4)
+    monkeypatch.setattr(silences, "MOST_SILENCES", 4)
     found = ask(served, "GET").json()
     assert (len(found["silences"]), found["left_out"]) == (4, 1)
-    assert ask(served, "GET", f"{PATH}?limit=9").json()["left_out"] == 0
+    refused = ask(served, "GET", f"{PATH}?limit=5")
+    assert (refused.status_code, refused.json()["error"]) == (400, "limit is 5: at most 4 are returned")
 
 
 def test_one_that_is_to_come_can_be_ended(served: Served, view: View) -> None:
