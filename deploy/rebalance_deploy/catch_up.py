@@ -11,6 +11,7 @@ from dataclasses import dataclass, field
 import msgspec
 
 from rebalance_contract.api import Readiness
+from rebalance_contract.settings import authority
 from rebalance_deploy.counts import fetch
 from rebalance_deploy.progress import Pace, StepProgress, figures_of, time_left
 from rebalance_exporters.config import ExportConfig
@@ -18,7 +19,7 @@ from rebalance_exporters.config import ExportConfig
 #: How often the progress is reported, and how long the page is waited for meanwhile.
 _TELL_SECONDS, _ANSWER_SECONDS = 5.0, 1.0
 #: Where a server answers that listens on every interface.
-_LOOPBACK = {"0.0.0.0": "127.0.0.1", "::": "::1", "": "127.0.0.1"}  # noqa: S104
+_LOOPBACK = {"0.0.0.0": "127.0.0.1", "::": "::1"}  # noqa: S104
 
 SayProgress = Callable[[str, Mapping[str, object]], None]
 
@@ -72,4 +73,4 @@ def ready_url(export: ExportConfig) -> str | None:
     if export.listen_port == 0 or export.web_config_file:
         return None
     host = _LOOPBACK.get(export.listen_host, export.listen_host)
-    return f"http://{f'[{host}]' if ':' in host else host}:{export.listen_port}/-/ready"
+    return f"http://{authority(host, export.listen_port)}/-/ready"

@@ -8,6 +8,7 @@ from collections.abc import Iterable, Iterator, Sequence
 from pathlib import Path
 from typing import TYPE_CHECKING, TypeVar
 
+from rebalance_contract.settings import authority
 from rebalance_deploy import jars
 from rebalance_deploy.errors import UserError
 from rebalance_deploy.jdk import find_java
@@ -151,7 +152,6 @@ def run_export(sources: Sources, stop: threading.Event, reload: threading.Event)
     limit_stop(stop, log.warn, "export")
     from rebalance_exporters import server  # noqa: PLC0415
     from rebalance_exporters.web.config import load_web_config  # noqa: PLC0415
-    from rebalance_exporters.web.server import authority  # noqa: PLC0415
 
     tls = load_web_config(config.web_config_file).tls if config.web_config_file else None
 

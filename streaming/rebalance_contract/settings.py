@@ -69,3 +69,8 @@ def listen_problems(section: str, host: str, port: int) -> list[str]:
     if not 0 <= port <= _HIGHEST_PORT:
         problems.append(f"{section}.listen_port is {port}: use 0 (any free port) to {_HIGHEST_PORT}")
     return problems
+
+
+def authority(host: str, port: int) -> str:
+    """Return host and port as they stand in an address."""
+    return f"[{host}]:{port}" if ":" in host else f"{host}:{port}"

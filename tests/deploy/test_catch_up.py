@@ -67,6 +67,7 @@ def test_without_a_page_nobody_is_asked(monkeypatch: pytest.MonkeyPatch) -> None
     [
         ({}, URL),
         ({"listen_host": "::"}, "http://[::1]:9642/-/ready"),
+        ({"listen_host": "fd00::7", "listen_port": 80}, "http://[fd00::7]:80/-/ready"),
         ({"listen_host": "10.0.0.7", "listen_port": 80}, "http://10.0.0.7:80/-/ready"),
         ({"listen_port": 0}, None),
         ({"web_config_file": "web.yml"}, None),

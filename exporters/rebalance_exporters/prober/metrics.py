@@ -11,7 +11,10 @@ _WHAT = ("what",)
 
 
 class ProbeMetrics:
-    """Counts what the tasks do; `what` is a task's name (groups, offsets, committed, zookeeper, interests, publish)."""
+    """Counts what the tasks do; `what` is a task's name (groups, offsets, committed, zookeeper, interests, publish).
+
+    Errors have `brokers` too: attempts at the prober's start to which no broker answered.
+    """
 
     def __init__(self) -> None:
         self.health = ProbeHealth()
@@ -26,7 +29,8 @@ class ProbeMetrics:
         )
         self.errors = Counter(
             f"{_PREFIX}_errors",
-            "Questions that were not answered, or probes not published. The prober's output says why.",
+            "Questions that were not answered, or probes not published; `brokers`: at the start, no broker answered. "
+            "The prober's output says why.",
             _WHAT,
             registry=self.registry,
         )

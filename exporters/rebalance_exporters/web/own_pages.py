@@ -22,10 +22,11 @@ from starlette.responses import PlainTextResponse, Response
 from starlette.routing import Route
 
 from rebalance_contract.api import READY_PATH
+from rebalance_contract.settings import authority
 from rebalance_exporters.web.auth import BasicAuth
 from rebalance_exporters.web.headers import SafeHeaders
 from rebalance_exporters.web.reloading import Settings
-from rebalance_exporters.web.server import Signals, authority, listen, serve
+from rebalance_exporters.web.server import Signals, listen, serve
 
 HEALTHY_PATH = "/-/healthy"
 #: What is asked of a process by those who keep it running; the last two are Kubernetes' habit.

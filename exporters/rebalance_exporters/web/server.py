@@ -241,11 +241,6 @@ def listen(host: str, port: int, section: str) -> socket.socket:
         ) from error
 
 
-def authority(host: str, port: int) -> str:
-    """Return host and port as they stand in an address."""
-    return f"[{host}]:{port}" if ":" in host else f"{host}:{port}"
-
-
 @contextlib.contextmanager
 def _obeying(signals: Signals) -> Iterator[None]:
     """Let SIGTERM and SIGINT end, and SIGHUP reload.

@@ -17,13 +17,14 @@ from prometheus_client import CollectorRegistry, Counter
 
 from exporters.contract_rows import NOW_MS
 from exporters.serving import hash_password, make_certificate
+from rebalance_contract.settings import authority
 from rebalance_exporters.config import ExportConfig
 from rebalance_exporters.errors import ExporterError
 from rebalance_exporters.server import make_app, make_view
 from rebalance_exporters.state.health import ReadProgress
 from rebalance_exporters.web.own_pages import HEALTH_PATHS, Web, serving_pages
 from rebalance_exporters.web.reloading import Settings
-from rebalance_exporters.web.server import authority, listen
+from rebalance_exporters.web.server import listen
 from waiting import wait_for
 
 WEB = Web("stream", "127.0.0.1", 0)
