@@ -29,6 +29,10 @@ class MockCluster:
         self._library.rd_kafka_mock_cluster_bootstraps.restype = ctypes.c_char_p
         self.bootstrap = self._library.rd_kafka_mock_cluster_bootstraps(self._handle).decode()
 
+    def answer_after(self, milliseconds: int) -> None:
+        """Have the broker take so long for each answer."""
+        self._library.rd_kafka_mock_broker_set_rtt(self._handle, ctypes.c_int32(1), ctypes.c_int(milliseconds))
+
     def create(self, topic: str) -> None:
         """Make a topic of one partition."""
         assert not self._library.rd_kafka_mock_topic_create(self._handle, topic.encode(), 1, 1)

@@ -9,9 +9,9 @@ from __future__ import annotations
 import logging
 import random
 import threading
-import time
 from collections import deque
 from collections.abc import Callable, Mapping
+from concurrent.futures import Future
 
 from confluent_kafka import KafkaError, KafkaException
 from confluent_kafka.admin import AdminClient
@@ -62,20 +62,36 @@ class Reachability:
         }
         self._admin = AdminClient(properties, logger=_log)
 
-    def ask(self, timeout_seconds: float | None = None) -> str:
-        """Return the cluster's id. Raises NoAnswerError when no broker answers in time (10 s)."""
+    def ask(self, timeout_seconds: float | None = None, stop: threading.Event | None = None) -> str:
+        """Return the cluster's id. Raises NoAnswerError when no broker answers in time (10 s), or before `stop` is set.
+
+        It is one question with all of the time: brokers that take longer than a look are waited for.
+        """
         self._complaints.clear()
-        deadline = time.monotonic() + (_REACH_SECONDS if timeout_seconds is None else timeout_seconds)
-        while True:
-            left = max(0.0, deadline - time.monotonic())
+        seconds = _REACH_SECONDS if timeout_seconds is None else timeout_seconds
+        answer: Future[str] = Future()
+        threading.Thread(target=self._ask, args=(answer, seconds), name="reachability", daemon=True).start()
+        problem = KafkaError(KafkaError._TIMED_OUT)
+        while stop is None or not stop.is_set():
             try:
-                return str(self._admin.list_topics(timeout=min(_LOOK_SECONDS, left)).cluster_id)
-            except KafkaException as problem:
-                # Hands out what the client thinks of it, which says more than "timed out".
-                self._admin.poll(0)
-                self._raise_if_refused()
-                if left <= _LOOK_SECONDS:
-                    raise NoAnswerError(self._describe(problem.args[0])) from None
+                return answer.result(_LOOK_SECONDS)
+            except KafkaException as error:
+                problem = error.args[0]
+            except TimeoutError:
+                pass
+            # Hands out what the client thinks of it, which says more than "timed out".
+            self._admin.poll(0)
+            self._raise_if_refused()
+            if answer.done():
+                break
+        raise NoAnswerError(self._describe(problem))
+
+    def _ask(self, answer: Future[str], timeout_seconds: float) -> None:
+        """Ask for metadata, the only question of which all brokers know the answer."""
+        try:
+            answer.set_result(str(self._admin.list_topics(timeout=timeout_seconds).cluster_id))
+        except KafkaException as error:
+            answer.set_exception(error)
 
     def ask_until_answered(self, stop: threading.Event, on_failure: Callable[[NoAnswerError], None]) -> str | None:
         """Ask until brokers answer, and return the cluster's id; null: `stop` was set before.
@@ -85,9 +101,10 @@ class Reachability:
         backoff = Backoff(_FIRST_PAUSE_SECONDS, _LONGEST_PAUSE_SECONDS, random.random)
         while not stop.is_set():
             try:
-                return self.ask()
+                return self.ask(stop=stop)
             except NoAnswerError as error:
-                on_failure(error)
+                if not stop.is_set():
+                    on_failure(error)
             stop.wait(backoff.fail())
         return None
 

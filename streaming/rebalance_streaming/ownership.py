@@ -94,23 +94,32 @@ class QueryOwnership:
             return None
         return self._other[0]
 
-    def other_for_certain(self) -> QueryStatus | None:
+    def other_for_certain(self, stop: threading.Event) -> QueryStatus | None:
         """Return what `other` does, once whoever still writes must have been heard.
 
-        Raises StreamError where brokers do not let that be known within a minute.
+        Raises StreamError where brokers do not let that be known within a minute, or before `stop` is set.
         """
         deadline = time.monotonic() + _KNOWN_SECONDS
         while (other := self.other()) is None:
             now, since = time.monotonic(), self._followed_since
             if since is not None and now >= since + _SILENT_SECONDS:
                 return None
-            if since is None and now >= deadline:
+            if (since is None and now >= deadline) or stop.wait(_LOOK_SECONDS):
                 raise StreamError(
                     f"whether another stream still writes is not known, as {self._config.status_topic} cannot be read "
                     "to its end: start this one again when the brokers answer"
                 )
-            self._stopping.wait(_LOOK_SECONDS)
         return other
+
+    def refuse_beside_another(self, why: str, stop: threading.Event) -> None:
+        """Raise StreamError while another stream goes on publishing: what it still writes would be counted twice.
+
+        `why` is what begins a new checkpoint. Raises it, too, where `other_for_certain` does.
+        """
+        if (other := self.other_for_certain(stop)) is not None:
+            raise StreamError(
+                f"{why}: another stream still writes (host {other.host}, process {other.pid}): stop it first"
+            )
 
     def is_lost(self) -> bool:
         """Whether another process owns a query of this one now."""
@@ -158,7 +167,10 @@ class QueryOwnership:
         ) as follower:
             while not self._stopping.is_set():
                 is_new = follower.at_end
-                if is_new and self._followed_since is None:
+                if follower.error is not None:
+                    # What was published since may not have come.
+                    self._followed_since = None
+                elif is_new and self._followed_since is None:
                     self._followed_since = time.monotonic()
                 self.take(follower.poll(_POLL_SECONDS), is_new=is_new)
 

@@ -51,6 +51,24 @@ def test_brokers_that_answer_say_which_cluster_it_is() -> None:
     assert found.startswith("mockCluster")
 
 
+def test_a_broker_that_takes_its_time_is_waited_for(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Between looks at what the client complains of nothing is asked anew: the answer to that would never come."""
+    monkeypatch.setattr(reachability, "_LOOK_SECONDS", 0.05)
+    cluster = MockCluster()
+    cluster.answer_after(400)
+    assert Reachability({"bootstrap.servers": cluster.bootstrap}, "test").ask(DEADLINE_SECONDS).startswith("mock")
+
+
+def test_a_stop_ends_a_question() -> None:
+    """Without waiting for brokers that may not answer, and nobody is told of it."""
+    stop, told = threading.Event(), list[str]()
+    stop.set()
+    with pytest.raises(NoAnswerError):
+        Reachability(NOWHERE, "test").ask(DEADLINE_SECONDS, stop)
+    assert Reachability(NOWHERE, "test").ask_until_answered(stop, lambda error: told.append(str(error))) is None
+    assert not told
+
+
 def test_brokers_that_are_away_are_named() -> None:
     """With the reason, without times that would make each sentence a new one, and with what to check."""
     with pytest.raises(NoAnswerError) as error:
@@ -100,7 +118,7 @@ class Asked(Reachability):
     def __init__(self) -> None:
         self.failures = [NoAnswerError("away"), NoAnswerError("refused", is_lasting=True)]
 
-    def ask(self, timeout_seconds: float | None = None) -> str:
+    def ask(self, timeout_seconds: float | None = None, stop: threading.Event | None = None) -> str:
         if self.failures:
             raise self.failures.pop(0)
         return "id"

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import threading
 from dataclasses import dataclass, field
 from types import SimpleNamespace
 from typing import Any
@@ -14,6 +15,7 @@ from rebalance_streaming.errors import StreamError
 from rebalance_streaming.spark import job
 from rebalance_streaming.spark.membership import PublishedRows
 from rebalance_streaming.spark.rebuild_words import RebuildWords, decode_words, encode_words
+from spark.another_stream import Beside
 
 _PUBLISHED = PublishedRows({3: b"packed"}, 7, activity={"__consumer_offsets/0": (0, 9)})
 
@@ -28,6 +30,7 @@ class Disk:
     begun: set[str] = field(default_factory=set)
     moved: int = 0
     other: QueryStatus | None = None
+    is_unreadable: bool = False
     said: list[str] = field(default_factory=list)
 
     def __post_init__(self) -> None:
@@ -38,7 +41,7 @@ class Disk:
             "keep_rebuild_words": self._keep,
             "has_begun": lambda _spark, _path, query: query in self.begun,
             "set_aside": self._set_aside,
-            "read_published": lambda *_: _PUBLISHED,
+            "read_published": self._read,
             "has_rows": lambda _: True,
         }.items():
             self.monkeypatch.setattr(job, name, function)
@@ -46,11 +49,15 @@ class Disk:
     def start(self, word: str = "", *, rebuild: bool = False, queries: tuple[str, ...] = ()) -> PublishedRows | None:
         """Decide what the queries of a start begin with."""
         config = StreamConfig(rebuild=word, queries=queries or StreamConfig().queries)
-        other = SimpleNamespace(other=lambda: self.other, other_for_certain=lambda: self.other)
-        found: Any = SimpleNamespace(statuses=[], ownership=other)
+        found: Any = SimpleNamespace(statuses=[], ownership=Beside(self.other))
         listeners = job._Listeners(self.said.append, self.said.append, lambda _: None)
         spark: Any = None
-        return job._take_up(spark, config, found, listeners, rebuild=rebuild, may_set_aside=rebuild)
+        return job._take_up(spark, config, found, listeners, job._Rebuild(rebuild, rebuild, threading.Event()))
+
+    def _read(self, *_: Any) -> PublishedRows:
+        if self.is_unreadable:
+            raise StreamError("brokers are away")
+        return _PUBLISHED
 
     def end_batches(self) -> None:
         """Leave behind what a stream does that ran for a while."""
@@ -158,3 +165,13 @@ def test_words_are_kept_as_they_are() -> None:
     assert RebuildWords("new", many).kept() == (*many[-99:], "new")
     assert RebuildWords("149", many).kept() == many
     assert RebuildWords("", ()).kept() == ()
+
+
+@pytest.mark.parametrize("rebuild", [True, False])
+def test_nothing_is_moved_away_before_all_is_read_back(disk: Disk, rebuild: bool) -> None:
+    """Brokers that are away leave the checkpoint, and the word unused: the next start does what was asked for."""
+    disk.end_batches()
+    disk.is_unreadable = True
+    with pytest.raises(StreamError, match="away"):
+        disk.start("" if rebuild else "monday", rebuild=rebuild)
+    assert (disk.moved, disk.is_there, disk.words) == (0, True, ())

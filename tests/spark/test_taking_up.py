@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import threading
 from pathlib import Path
 from types import SimpleNamespace
 from typing import Any
@@ -15,6 +16,7 @@ from rebalance_streaming.errors import StreamError
 from rebalance_streaming.spark import job
 from rebalance_streaming.spark.checkpoint import LAYOUT, older_layout, query_path
 from rebalance_streaming.spark.membership import PublishedRows
+from spark.another_stream import Beside
 
 pytestmark = pytest.mark.spark
 
@@ -34,10 +36,11 @@ class Start:
 
     def take_up(self, *, rebuild: bool = False, may_set_aside: bool = False) -> PublishedRows | None:
         """Decide what the queries begin with."""
-        found: Any = SimpleNamespace(statuses=[], ownership=SimpleNamespace(other_for_certain=lambda: self.other))
+        found: Any = SimpleNamespace(statuses=[], ownership=Beside(self.other))
         listeners = job._Listeners(self.said.append, self.said.append, lambda _: None)
         config = StreamConfig(checkpoint=str(self.path), queries=self.queries)
-        return job._take_up(self._spark, config, found, listeners, rebuild=rebuild, may_set_aside=may_set_aside)
+        asked = job._Rebuild(rebuild, may_set_aside, threading.Event())
+        return job._take_up(self._spark, config, found, listeners, asked)
 
     def end_batch(self, query: str, batch: int = 0) -> None:
         """Leave behind what Spark does when a batch has ended."""

@@ -5,6 +5,7 @@ import time
 from dataclasses import replace
 
 import pytest
+from confluent_kafka import KafkaError
 
 from rebalance_contract import LogTotals, QueryStatus, encode
 from rebalance_kafka.follower import Record
@@ -87,6 +88,7 @@ class Following:
     """A status topic of which the end is reached at the third poll; then comes what there is to come, one a poll."""
 
     def __init__(self, *to_come: Record, ends: bool = True) -> None:
+        self.error: KafkaError | None = None
         self.at_end, self._polls, self._ends, self._to_come = False, 0, ends, list(to_come)
 
     def __call__(self, *_: object, **__: object) -> "Following":
@@ -101,15 +103,31 @@ class Following:
     def close(self) -> None: ...
 
 
-def ask_for_certain(monkeypatch: pytest.MonkeyPatch, following: Following) -> QueryStatus | None:
-    """Ask a process that began to follow a moment ago, in a world in which all is faster."""
-    for name, seconds in (("_SILENT_SECONDS", 0.1), ("_KNOWN_SECONDS", 0.1), ("_LOOK_SECONDS", 0.001)):
+class Failing(Following):
+    """Brokers that go away once the end was reached."""
+
+    def poll(self, seconds: float) -> list[Record]:
+        records = super().poll(seconds)
+        self.error = KafkaError(KafkaError._TRANSPORT) if self.at_end else None
+        return records
+
+
+def ask_for_certain(
+    monkeypatch: pytest.MonkeyPatch,
+    following: Following,
+    *,
+    silent: float = 5.0,
+    known: float = 30.0,
+    stop: threading.Event | None = None,
+) -> QueryStatus | None:
+    """Ask a process that began to follow a moment ago; `silent`, `known`: seconds in which less is expected to come."""
+    for name, seconds in (("_SILENT_SECONDS", silent), ("_KNOWN_SECONDS", known), ("_LOOK_SECONDS", 0.001)):
         monkeypatch.setattr(module, name, seconds)
     monkeypatch.setattr(module, "Follower", following)
     ownership = QueryOwnership(CONFIG, [], NOW + 9)
     ownership.start()
     try:
-        return ownership.other_for_certain()
+        return ownership.other_for_certain(stop or threading.Event())
     finally:
         ownership.stop()
 
@@ -117,10 +135,20 @@ def ask_for_certain(monkeypatch: pytest.MonkeyPatch, following: Following) -> Qu
 def test_another_stream_is_waited_for_until_it_must_have_written(monkeypatch: pytest.MonkeyPatch):
     """Right after the start nothing is known of it; what it wrote before proves nothing."""
     assert ask_for_certain(monkeypatch, Following(record(THEIRS))) == THEIRS
-    assert ask_for_certain(monkeypatch, Following()) is None
+    assert ask_for_certain(monkeypatch, Following(), silent=0.1) is None
 
 
 def test_what_cannot_be_known_is_no_absence(monkeypatch: pytest.MonkeyPatch):
     """A checkpoint is not moved away because brokers are slow."""
     with pytest.raises(StreamError, match=r"another stream still writes is not known.*rebalance-monitor\.status"):
-        ask_for_certain(monkeypatch, Following(ends=False))
+        ask_for_certain(monkeypatch, Following(ends=False), known=0.1)
+    with pytest.raises(StreamError, match="is not known"):
+        ask_for_certain(monkeypatch, Failing(), silent=0.1, known=0.5)
+
+
+def test_a_stop_ends_the_waiting(monkeypatch: pytest.MonkeyPatch):
+    """It must not take the minute in which brokers may still answer, and it is no leave to go on."""
+    stop = threading.Event()
+    stop.set()
+    with pytest.raises(StreamError, match="is not known"):
+        ask_for_certain(monkeypatch, Following(ends=False), stop=stop)

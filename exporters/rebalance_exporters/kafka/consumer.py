@@ -59,6 +59,7 @@ class TopicReader:
         self._logged: dict[int, float] = {}
         self._failure: str | None = None
         self._unreached: NoAnswerError | None = None
+        self._told_unreached: set[str] = set()
         self._on_refusal: Callable[[], None] = lambda: None
         self._stopping = threading.Event()
         self._progress = ReadProgress(missing_topics=())
@@ -81,9 +82,13 @@ class TopicReader:
         self._on_refusal = on_refusal
         self._thread.start()
 
+    def begin_stop(self) -> None:
+        """Have the reading end, and wait for nothing."""
+        self._stopping.set()
+
     def stop(self) -> None:
         """End the reading and close the client; safe to call whether or not it was started."""
-        self._stopping.set()
+        self.begin_stop()
         if self._thread.ident is not None:
             self._thread.join(timeout=_JOIN_SECONDS)
         else:
@@ -108,14 +113,17 @@ class TopicReader:
         if reachability.ask_until_answered(self._stopping, self._note_unreached) is None:
             return False
         self._unreached = None
+        self._told_unreached.clear()
         return True
 
     def _note_unreached(self, error: NoAnswerError) -> None:
-        if str(error) != str(self._unreached):
-            _log.warning("%s", error)
-        self._unreached = error
         self._follower.listen()
-        self._progress = ReadProgress(unreached=str(error))
+        self._unreached = error
+        self._progress = ReadProgress(unreached=str(error), kafka_errors=self._kafka_errors)
+        # Of several brokers now this one is named, now that one.
+        if str(error) not in self._told_unreached:
+            self._told_unreached.add(str(error))
+            _log.warning("%s", error)
         if error.is_lasting:
             self._on_refusal()
 

@@ -54,6 +54,8 @@ class Readers:
     def stop(self) -> None:
         """End the reading; safe to call whether or not it was started."""
         for reader in self._readers.values():
+            reader.begin_stop()
+        for reader in self._readers.values():
             reader.stop()
 
     def write_silence(self, silence: AlertSilence) -> None:

@@ -92,6 +92,15 @@ class _Listeners:
 
 
 @dataclass(frozen=True, slots=True)
+class _Rebuild:
+    """What was asked for on the command line, and the stop signal: nothing is moved away once it is set."""
+
+    rebuild: bool
+    may_set_aside: bool
+    stop: threading.Event
+
+
+@dataclass(frozen=True, slots=True)
 class _Found:
     """The cluster before Spark starts, what was published of the queries last, and as whom this process writes."""
 
@@ -130,12 +139,15 @@ def run(
         return
     try:
         with _session(config, [*jars], cache) as (spark, archive):
-            inputs = _prepare(
-                spark, config, detect or DetectConfig(), found, listeners, rebuild=rebuild, may_set_aside=may_set_aside
-            )
+            asked = _Rebuild(rebuild, may_set_aside, stop)
+            inputs = _prepare(spark, config, detect or DetectConfig(), found, listeners, asked=asked)
             _run_queries(spark, config, inputs, stop, listeners=listeners, archive=archive)
     except Py4JJavaError:
         raise
+    except StreamError:
+        # A stop that cuts a start short is no failure.
+        if not stop.is_set():
+            raise
     except _NO_JVM:
         raise StreamError(
             "Spark's JVM ended or does not answer: see what it said last, and whether the machine ran out of memory or "
@@ -216,15 +228,14 @@ def _prepare(
     found: _Found,
     listeners: _Listeners,
     *,
-    rebuild: bool,
-    may_set_aside: bool,
+    asked: _Rebuild,
 ) -> QueryInputs:
     """Open the checkpoint, or begin one, and return what the queries read.
 
     Raises StreamError where the checkpoint belongs to another log, or Spark delivers nothing of this one.
     """
     read, ownership = found.read, found.ownership
-    published = _take_up(spark, config, found, listeners, rebuild=rebuild, may_set_aside=may_set_aside)
+    published = _take_up(spark, config, found, listeners, asked)
     now = Baseline(found.cluster_id, read.topic, dict(read.ends.visible) if config.reads_log else {})
     if published is not None:
         now = replace(now, first_live=first_live(now.first_live, published, read.topic))
@@ -242,13 +253,7 @@ def _prepare(
 
 
 def _take_up(
-    spark: SparkSession,
-    config: StreamConfig,
-    found: _Found,
-    listeners: _Listeners,
-    *,
-    rebuild: bool,
-    may_set_aside: bool,
+    spark: SparkSession, config: StreamConfig, found: _Found, listeners: _Listeners, asked: _Rebuild
 ) -> PublishedRows | None:
     """Return what was published, for the queries of a checkpoint to begin with.
 
@@ -258,17 +263,16 @@ def _take_up(
     is_there, older = has_checkpoint(spark, config.checkpoint), older_layout(spark, config.checkpoint)
     words = read_rebuild_words(spark, config.checkpoint, config.rebuild)
     begun: list[str] = []
-    if rebuild or words.is_new:
-        _refuse_beside_another("--rebuild" if rebuild else f"stream.rebuild = {words.asked!r}", found.ownership)
-        if is_there and not (may_set_aside or words.is_new):
+    why = ""
+    anew = asked.rebuild or words.is_new
+    if anew:
+        option = "--rebuild" if asked.rebuild else f"stream.rebuild = {words.asked!r}"
+        found.ownership.refuse_beside_another(option, asked.stop)
+        if is_there and not (asked.may_set_aside or words.is_new):
             raise StreamError(
                 f"--rebuild: there is a checkpoint at {config.checkpoint}; without --rebuild the stream goes on from "
                 "it, with --set-aside as well it is moved away first"
             )
-        if is_there:
-            listeners.notify(f"the checkpoint was moved to {set_aside(spark, config.checkpoint, epoch_ms())}")
-        keep_rebuild_words(spark, config.checkpoint, words)
-        why = ""
     elif older is not None or words.done:
         here = [name for name in _INPUT_QUERIES if name in config.queries]
         # One that was stopped before it had ended its first batch takes up again what it had not kept.
@@ -277,7 +281,7 @@ def _take_up(
             return None
         was = "not rebuilt to its end" if words.done else f"of layout {older}"
         why = f"the checkpoint at {config.checkpoint} is {was}, and one of {LAYOUT} begins: "
-        _refuse_beside_another(why.removesuffix(": "), found.ownership)
+        found.ownership.refuse_beside_another(why.removesuffix(": "), asked.stop)
     else:
         if not is_there and MEMBERSHIP in config.queries and has_rows(config):
             listeners.warn(
@@ -287,14 +291,13 @@ def _take_up(
             )
         return None
     published = read_published(config, found.statuses).without(begun)
+    if anew:
+        # Only now: what cannot be read back must not be moved away from.
+        if is_there:
+            listeners.notify(f"the checkpoint was moved to {set_aside(spark, config.checkpoint, epoch_ms())}")
+        keep_rebuild_words(spark, config.checkpoint, words)
     listeners.notify(f"{why}{published.group_count} groups go on from what was published of them")
     return published
-
-
-def _refuse_beside_another(why: str, ownership: QueryOwnership) -> None:
-    """Raise StreamError while another stream goes on publishing: what it still writes would be counted twice."""
-    if (other := ownership.other_for_certain()) is not None:
-        raise StreamError(f"{why}: another stream still writes (host {other.host}, process {other.pid}): stop it first")
 
 
 def _raise_problems(config: StreamConfig) -> None:

@@ -1,0 +1,18 @@
+"""What a start knows of another stream of the same cluster, without the brokers that tell of it."""
+
+from __future__ import annotations
+
+import threading
+
+from rebalance_contract import QueryStatus
+from rebalance_streaming.ownership import QueryOwnership
+
+
+class Beside(QueryOwnership):
+    """Beside a stream that still writes; null: beside none."""
+
+    def __init__(self, other: QueryStatus | None) -> None:
+        self._there = other
+
+    def other_for_certain(self, stop: threading.Event) -> QueryStatus | None:
+        return self._there
