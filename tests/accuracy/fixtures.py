@@ -12,11 +12,12 @@ from rebalance_streaming.replay import replay
 
 FOLDER = Path(__file__).parents[1] / "golden"
 
-#: What each is named after, and the diagnosis that the log alone must give.
+#: The diagnosis that the log alone must give of each: most often what it is named after.
 EXPECTED = {
     "connect-workers": "connect_scheduled_rebalance",
     "flapping-member": "short_lived_consumers",
-    "maxpoll-java-static": "static_stalled_member",
+    # No commit was due while b slept, so the log alone leaves that open. At the end both are closed without leaving.
+    "maxpoll-java-static": "static_member_ghost",
     "new-java-fenced-in-revocation": "reconciliation_stuck",
     "new-java-maxpoll": "poll_overrun",
     "new-java-static-crash-return": "static_session_too_short",

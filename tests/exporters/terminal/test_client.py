@@ -201,7 +201,7 @@ def test_a_missing_library_is_one_sentence_with_the_command(exporter, library, c
         "from rebalance_deploy import cli; cli.main()"
     )
     done = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, check=False)
-    sentence = f"this command needs {library}, which is not installed: pip install 'rebalance-monitor[terminal]'\n"
+    sentence = f"this command needs {library}, which is not installed: install the wheel with its extra `terminal`\n"
     if command == "check":
         assert (done.returncode, done.stdout, done.stderr) == (3, f"REBALANCES UNKNOWN - {sentence}", "")
     else:
