@@ -5,9 +5,11 @@ from __future__ import annotations
 from collections import Counter
 from dataclasses import replace
 
+import msgspec
+
 from engine.driving import config
 from histories import CLUSTER, GROUP, HOUR, MINUTE, SECOND, T0, commits, member, picture, pulse, rebalance
-from rebalance_contract import Finding, FindingState, GroupImpact, GroupLag
+from rebalance_contract import Finding, FindingState, GroupImpact, GroupLag, GroupState
 from rebalance_streaming.engine.engine import Engine
 from rebalance_streaming.engine.rows import GroupGone, Output, RowGone, address
 
@@ -63,6 +65,83 @@ def test_a_group_that_comes_back_stands_after_the_tombstones():
     latest = {(topic, key): value for topic, key, value in told}
     assert latest["lag", f"{CLUSTER}/{GROUP}"] is not None
     assert latest["impact", f"{CLUSTER}/{GROUP}"] is None
+
+
+def standing(engine: Engine, now_ms: int) -> dict[tuple[str, str], bytes | None]:
+    """Return the last rows under their keys, of those that are told of a group from a time on; null: a tombstone."""
+    told = [address(each) for minute in range(1, 30) for each in engine.advance(now_ms + minute * MINUTE)]
+    return {(topic, key): value for topic, key, value in told if key == f"{CLUSTER}/{GROUP}"}
+
+
+def started_again() -> tuple[Engine, int, GroupLag, GroupImpact]:
+    """Return an engine that took up what an earlier run told last, when that was, and its lag and totals."""
+    before, now_ms = quiet()
+    told = [each for minute in range(1, 24 * 60 + 1) for each in before.advance(now_ms + minute * MINUTE)]
+    now_ms += 24 * HOUR
+    lag = replace(next(each for each in told if isinstance(each, GroupLag)), at_ms=now_ms)
+    totals = next(each for each in told if isinstance(each, GroupImpact))
+    engine = Engine(replace(config(), cluster=CLUSTER))
+    for row in (lag, totals, *(each for each in told if isinstance(each, Finding))):
+        engine.restore(row)
+    return engine, now_ms, lag, totals
+
+
+def test_a_tombstone_from_before_the_group_came_back_takes_nothing():
+    """A start reads it after it took up what stands of the group by now, and before the group's new row."""
+    engine, now_ms, lag, totals = started_again()
+    engine.apply(picture(T0 - HOUR, state=GroupState.DELETED), T0 - HOUR)
+    engine.apply(GroupGone(CLUSTER, GROUP), T0 - MINUTE)
+    engine.apply(picture(T0, A, B), T0)
+    told = [each for minute in range(1, 30) for each in engine.advance(now_ms + minute * MINUTE)]
+    assert not any(isinstance(each, RowGone) for each in told)
+    last = next(each for each in engine.finish(now_ms + HOUR) if isinstance(each, GroupLag))
+    assert (last.commits, last.topics) == (lag.commits, lag.topics)
+    assert engine._impact.totals(GROUP) == totals
+    # With the finding, whose id is still the same.
+    assert not any(isinstance(each, Finding) and each.state == FindingState.RESOLVED for each in told)
+
+
+def test_a_tombstone_that_comes_after_newer_rows_of_the_group_takes_nothing():
+    """Rows of several batches come in about their order only."""
+    engine, now_ms = quiet()
+    engine.apply(GroupGone(CLUSTER, GROUP), T0 - MINUTE)
+    assert GROUP in engine._groups
+    assert not any(isinstance(each, RowGone) for each in engine.advance(now_ms + MINUTE))
+
+
+def test_of_a_deleted_group_that_is_committed_to_lag_and_impact_stay():
+    """Its members are gone, and so is its picture; its lag goes on, and is told anew for the next start."""
+    engine, now_ms = quiet()
+    engine.apply(picture(now_ms, state=GroupState.DELETED), now_ms)
+    for row in pulse(now_ms + HOUR, now_ms + HOUR + MINUTE, [0, 1], first=10_000):
+        engine.apply(row, now_ms + HOUR)
+    engine.advance(now_ms + 2 * HOUR)
+    gone_ms = now_ms + 24 * HOUR
+    engine.advance(gone_ms)
+    engine.apply(GroupGone(CLUSTER, GROUP), gone_ms)
+    assert GROUP not in engine._groups
+    assert engine._impact.totals(GROUP) is not None
+    rows = standing(engine, gone_ms)
+    assert {topic: value is None for (topic, _), value in rows.items()} == {"heartbeats": True, "lag": False}
+    lag = msgspec.json.decode(rows["lag", f"{CLUSTER}/{GROUP}"] or b"", type=GroupLag)
+    assert lag.topics
+    assert lag.at_ms > gone_ms
+    again = Engine(replace(config(), cluster=CLUSTER))
+    again.restore(lag)
+    again.apply(GroupGone(CLUSTER, GROUP), gone_ms)
+    assert not any(isinstance(each, RowGone) for each in again.advance(gone_ms + HOUR))
+
+
+def test_a_group_whose_offsets_were_deleted_after_it_is_forgotten():
+    """Deleting offsets is a commit, too, and may come after the group's own record."""
+    engine, now_ms = quiet()
+    engine.apply(picture(now_ms, state=GroupState.DELETED), now_ms)
+    engine.apply(replace(commits(now_ms + SECOND, dict.fromkeys([0, 1])), last_log_offset=10**12), now_ms + SECOND)
+    engine.advance(now_ms + HOUR)
+    engine.apply(GroupGone(CLUSTER, GROUP), now_ms + 24 * HOUR)
+    rows = standing(engine, now_ms + 24 * HOUR)
+    assert {topic for topic, _ in rows} == {"heartbeats", "impact", "lag"}
+    assert set(rows.values()) == {None}
 
 
 def test_a_group_of_which_only_a_row_is_left_is_not_renewed():

@@ -27,6 +27,7 @@ from rebalance_contract import (
     GroupImpact,
     GroupLag,
     GroupSnapshot,
+    GroupState,
     GroupWindow,
     OffsetActivity,
     Party,
@@ -101,6 +102,8 @@ class Engine:
         self._rhythms: dict[str, CommitRhythm] = {}
         self._groups: dict[str, GroupSnapshot] = {}
         self._published: dict[str, GroupLag] = {}
+        #: When an earlier run told a group's lag last.
+        self._restored_ms: dict[str, int] = {}
         self._totals = counts.CountTotals()
         self._told_totals: tuple[DecodeTotals, ReportTotals] | None = None
         self._arrived: list[CountActivity] = []
@@ -126,6 +129,7 @@ class Engine:
             case GroupLag():
                 self._lag.restore(row)
                 self._published[row.group] = row
+                self._restored_ms[row.group] = row.at_ms
                 self._impact.note_measured(row.group, row.at_ms)
             case RebalanceImpact() | GroupImpact():
                 self._impact.restore(row)
@@ -168,7 +172,7 @@ class Engine:
             case Rebalance():
                 self._take_rebalance(row, at_ms)
             case GroupGone():
-                self._forget(row)
+                self._forget(row, at_ms)
 
     def _take_probe(self, row: ProbeActivity) -> None:
         if row.probe.cluster == self._cluster:
@@ -222,19 +226,42 @@ class Engine:
             self._schedule.touch(row.group, at_ms)
         self._detector.take_offsets(row)
 
-    def _forget(self, row: GroupGone) -> None:
-        if row.cluster == self._cluster:
-            # Else a start would take them up again, and renew them for ever.
-            if row.group in self._published:
-                self._gone += [RowGone(topic, row.cluster, row.group) for topic in (topics.LAG, topics.HEARTBEATS)]
-            if self._impact.totals(row.group) is not None:
-                self._gone.append(RowGone(topics.IMPACT, row.cluster, row.group))
-            self._detector.forget_group(row.group)
-            for table in (self._lag, self._impact):
-                table.forget_group(row.group)
-            self._schedule.forget(row.group)
-            for known in (self._groups, self._rhythms, self._published):
-                known.pop(row.group, None)
+    def _forget(self, row: GroupGone, at_ms: int) -> None:
+        """Drop a group whose row was deleted at a time, as far as nothing is newer.
+
+        A start reads rows of groups from before, and rows of several topics come in about their order only: a group
+        that came back has its tombstone among them, too.
+        """
+        group, picture = row.group, self._groups.get(row.group)
+        updated_ms = 0 if picture is None else picture.updated_at_ms or 0
+        if row.cluster != self._cluster or updated_ms > at_ms:
+            return
+        self._groups.pop(group, None)
+        self._schedule.touch(group, at_ms)
+        if self._restored_ms.get(group, -1) > at_ms:
+            # What an earlier run told after it had forgotten the group, findings too, is of the group that came back.
+            return
+        self._detector.forget_group(group)
+        if group in self._published:
+            self._gone.append(RowGone(topics.HEARTBEATS, row.cluster, group))
+        is_deleted = picture is not None and picture.state == GroupState.DELETED
+        if self._lag.is_committed_to(group, updated_ms if is_deleted else at_ms):
+            # Offsets may be committed to a group without members. Told anew, so that the next start sees it is newer.
+            self._published.pop(group, None)
+        else:
+            self._forget_offsets(group)
+
+    def _forget_offsets(self, group: str) -> None:
+        """Drop what rests on a group's commits, with its rows: else a start would take them up and renew them."""
+        if group in self._published:
+            self._gone.append(RowGone(topics.LAG, self._cluster, group))
+        if self._impact.totals(group) is not None:
+            self._gone.append(RowGone(topics.IMPACT, self._cluster, group))
+        for table in (self._lag, self._impact):
+            table.forget_group(group)
+        self._schedule.forget(group)
+        for known in (self._rhythms, self._published, self._restored_ms):
+            known.pop(group, None)
 
     # --- What follows ---
 

@@ -234,6 +234,14 @@ class LagTable:
         known = self._groups.get(group)
         return known is not None and any(name not in known.told and name not in self._ends for name in known.topics)
 
+    def is_committed_to(self, group: str, since_ms: int) -> bool:
+        """Whether the group has committed offsets, the newest of them from after a time.
+
+        Who deletes a group deletes its offsets, which is a commit too.
+        """
+        known = self._groups.get(group)
+        return known is not None and bool(known.topics) and (known.last_commit_ms or 0) > since_ms
+
     def groups(self) -> list[str]:
         """Return the groups that have committed or have been probed with offsets."""
         return list(self._groups)
