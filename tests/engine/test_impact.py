@@ -52,6 +52,16 @@ def test_other_gaps_are_not_its_own(gap: Silence):
     assert rows_of(tracker) == {}
 
 
+def test_of_a_forgotten_group_nothing_changed():
+    """Of another group it did."""
+    tracker = ImpactTracker("prod")
+    for group in ("one", "two"):
+        tracker.take_rebalance(replace(FIRST, group=group))
+        tracker.take_silences(group, [silence(0, T0 - 4_000, T0 + 31_000)])
+    tracker.forget_group("one")
+    assert {row.group for row in tracker.changed()} == {"two"}
+
+
 def test_the_order_of_rows_does_not_matter():
     """The row of a rebalance may come after the silence that it caused: another query writes it."""
 

@@ -9,7 +9,7 @@ import msgspec
 
 from engine.driving import config
 from histories import CLUSTER, GROUP, HOUR, MINUTE, SECOND, T0, commits, member, picture, pulse, rebalance
-from rebalance_contract import Finding, FindingState, GroupImpact, GroupLag, GroupState
+from rebalance_contract import Finding, FindingState, GroupImpact, GroupLag, GroupState, RebalanceImpact
 from rebalance_streaming.engine.engine import Engine
 from rebalance_streaming.engine.rows import GroupGone, Output, RowGone, address
 
@@ -54,6 +54,23 @@ def test_of_a_group_that_is_forgotten_nothing_stays():
     assert sorted(gone) == [(topic, f"{CLUSTER}/{GROUP}", None) for topic in ("heartbeats", "impact", "lag")]
     assert [each.state for each in told if isinstance(each, Finding)] == [FindingState.RESOLVED]
     assert set(kinds(told)) == {Finding}
+
+
+def test_of_a_forgotten_group_no_impact_follows_its_tombstone():
+    """What a rebalance cost it, that nobody asked for yet, is gone with it."""
+    engine = Engine(replace(config(), cluster=CLUSTER))
+    for row in (
+        *pulse(T0 - MINUTE, T0, [0, 1]),
+        picture(T0, A, B),
+        rebalance(T0, [A], [A, B]),
+        *pulse(T0 + 20 * SECOND, T0 + MINUTE, [0, 1]),
+    ):
+        engine.apply(row, T0 + MINUTE)
+    assert engine._impact.totals(GROUP) is not None
+    engine.apply(GroupGone(CLUSTER, GROUP), T0 + 24 * HOUR)
+    told = engine.advance(T0 + 24 * HOUR)
+    assert [each.topic.name for each in told if isinstance(each, RowGone)] == ["impact"]
+    assert not any(isinstance(each, GroupImpact | RebalanceImpact) for each in told)
 
 
 def test_a_group_that_comes_back_stands_after_the_tombstones():

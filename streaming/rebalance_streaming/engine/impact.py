@@ -50,7 +50,8 @@ class ImpactTracker:
     def __init__(self, cluster: str) -> None:
         self._cluster = cluster
         self._groups: dict[str, _GroupCosts] = {}
-        self._changed: dict[tuple[str, str | None], RebalanceImpact | GroupImpact] = {}
+        #: By group and rebalance; null: the group's totals.
+        self._changed: dict[str, dict[str | None, RebalanceImpact | GroupImpact]] = {}
 
     def restore(self, row: RebalanceImpact | GroupImpact) -> None:
         """Take up what an earlier run published."""
@@ -153,8 +154,8 @@ class ImpactTracker:
 
     def changed(self) -> list[RebalanceImpact | GroupImpact]:
         """Return, once, the rows that changed."""
-        rows, self._changed = list(self._changed.values()), {}
-        return rows
+        changed, self._changed = self._changed, {}
+        return [row for rows in changed.values() for row in rows.values()]
 
     def totals(self, group: str) -> GroupImpact | None:
         """Return a group's totals; null where nothing was ever counted of it."""
@@ -176,8 +177,9 @@ class ImpactTracker:
         return max((end for _, end in spans), default=None)
 
     def forget_group(self, group: str) -> None:
-        """Drop a group that is gone."""
+        """Drop a group that is gone, with what changed of it and was not handed on yet."""
         self._groups.pop(group, None)
+        self._changed.pop(group, None)
 
     def _of(self, group: str) -> _GroupCosts:
         costs = self._groups.get(group)
@@ -210,11 +212,12 @@ class ImpactTracker:
         if impact == known.impact:
             return
         known.impact = impact
-        self._changed[impact.group, impact.rebalance_id] = impact
+        changed = self._changed.setdefault(impact.group, {})
+        changed[impact.rebalance_id] = impact
         totals = _counted(group.totals, known)
         if totals != group.totals:
             group.totals = totals
-            self._changed[impact.group, None] = totals
+            changed[None] = totals
 
 
 def _lag_of(impact: RebalanceImpact) -> LagAround | None:
