@@ -82,6 +82,16 @@ def test_client_ids_of_long_ago_are_forgotten(monkeypatch: pytest.MonkeyPatch):
     assert sorted(routing.by_client) == ["a", "c", "d"]
 
 
+def test_a_client_id_keeps_no_names_of_groups_that_were_forgotten():
+    """Thousands of groups, each with a name of its own, may have the same client id after one another."""
+    routing = known(stays=["a-0"])
+    for number in range(1_000):
+        routing.note_members(f"run-{number}", [member(f"a-{number}")])
+        routing.groups.discard(f"run-{number}")
+    assert len(routing.by_client["a"]) <= 4
+    assert routed(routing, said(client_id="a")) == ["stays"]
+
+
 def test_a_routed_report_carries_its_group():
     """Nobody behind has to ask again."""
     ((group, each),) = known(one=["a-1"]).route(said(member_id="a-1"))

@@ -68,6 +68,9 @@ class Routing:
             groups = self.by_client.pop(member.client_id, set())
             self.by_client[member.client_id] = groups
             groups.add(group)
+            if len(groups) > 2 * len(self.groups):
+                # Groups that were forgotten: an id may be the default of a library, and groups named by the run.
+                groups &= self.groups
         for known, most in ((self.by_member, _KEPT_MEMBERS), (self.by_client, _KEPT_CLIENTS)):
             while len(known) > most:
                 del known[next(iter(known))]
