@@ -11,6 +11,7 @@ from histories import MINUTE, SECOND, T0, commits, history, probe
 from rebalance_contract import Probe, ProbedMember, Severity
 from rebalance_streaming.detect.rules.zookeeper import (
     CONDITIONS,
+    _starved,
     zk_orphan_partition,
     zk_partition_owner_conflict,
     zk_session_flap,
@@ -66,6 +67,14 @@ def test_a_conflict_is_told_while_newcomers_still_wait():
     assert conflicts(17, *waiting) == []
     (found,) = conflicts(18, *waiting)
     assert (found.confidence, subjects([found]), len(found.missing)) == (STRONG, [A], 1)
+
+
+def test_who_starves_has_an_order():
+    """A verdict is worded by the first of them: it is the same in every process, whatever a set's order is there."""
+    newcomers = [f"node-{number}:{number}" for number in range(9)]
+    look = view_of(history(seen(0, [A, *newcomers], dict.fromkeys(range(20), A))), T0)
+    starved = _starved(look, list(look.history.ownership), 0, "orders")
+    assert [each.starved for each in starved] == newcomers
 
 
 HEALTHY = {

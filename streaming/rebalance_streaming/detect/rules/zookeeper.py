@@ -108,7 +108,7 @@ def _starved(view: GroupView, looks: list[Ownership], at: int, topic: str) -> li
         starved = {each for each in starved if owns(seen, each)}
     return [
         _Conflict(topic, partitions, len(claimed), holders, each, undisturbed_since(looks, at, topic, each))
-        for each in starved
+        for each in sorted(starved)
     ]
 
 
