@@ -18,12 +18,14 @@ from hypothesis import strategies as st
 from histories import CLUSTER, GROUP, MINUTE, SECOND, T0, commits, member, picture, probe, pulse, rebalance
 from rebalance_contract import (
     CommitActivity,
+    GroupLag,
     GroupSnapshot,
     OffsetActivity,
     Probe,
     ProbeActivity,
     Rebalance,
     TopicCommits,
+    TopicLag,
     TopicOffsets,
 )
 from rebalance_streaming.detect.config import DetectConfig
@@ -87,6 +89,19 @@ def test_a_row_that_cannot_be_true_changes_nothing(what: str):
     assert sum(judging._quarantined.values()) == 1
     assert [type(HOSTILE[what]).__name__ in sentence for sentence in heard] == [True]
     assert (judging._detector.causes(GROUP), history.picture, list(history.progress.positions())) == before
+
+
+def test_a_restored_row_that_cannot_be_true_is_set_aside():
+    """With a time far ahead it would stand against all that coordinators say of the group from now on."""
+    heard: list[str] = []
+    judging = engine(heard)
+    judging.restore(GroupLag(CLUSTER, GROUP, 2**60, topics={"orders": TopicLag([0], [3], [0], 0)}))
+    judging.restore(GroupLag(CLUSTER, GROUP, T0, topics={"orders": TopicLag([0, 0], [3, 2**70], [], 0)}))
+    assert len(heard) == 2
+    held = OffsetActivity(CLUSTER, GROUP, T0, committed={"orders": TopicOffsets([0], [5])}, is_all_committed=True)
+    judging.apply(held, T0)
+    (row,) = (each for each in judging.finish(T0 + SECOND) if isinstance(each, GroupLag))
+    assert (row.topics["orders"].committed, row.commits) == ([5], 0)
 
 
 # --- Anything ---

@@ -12,14 +12,28 @@ from rebalance_contract import (
     ContractError,
     CoordinatorActivity,
     CountActivity,
+    CountedImpact,
+    DecodeTotals,
+    Finding,
+    FindingState,
+    GroupImpact,
+    GroupLag,
     OffsetActivity,
     Probe,
     ProbeActivity,
+    RebalanceImpact,
+    RecordCount,
+    ReportCount,
+    ReportTotals,
+    Severity,
+    Silence,
+    Subject,
+    TopicLag,
     TopicOffsets,
     encode,
 )
 from rebalance_streaming.activity.probes import MOST_PARTITIONS, unpack_probe
-from rebalance_streaming.observed.plausible import ImplausibleError, check
+from rebalance_streaming.observed.plausible import ImplausibleError, check, check_restored
 
 COUNTED = CountActivity(CLUSTER, "__consumer_offsets", 7, 5, ((1, 4, "decoded", 6),))
 
@@ -147,3 +161,76 @@ def test_a_group_id_is_no_longer_than_kafka_can_write_it(group: str):
     for row in named(group + "gg"):
         with pytest.raises(ImplausibleError):
             check(row, T0)
+
+
+LAG = GroupLag(
+    CLUSTER,
+    GROUP,
+    T0,
+    topics={"orders": TopicLag([0, 2], [5, 7], [None, 1], 1)},
+    commits=9,
+    first_commit_ms=T0 - MINUTE,
+    last_commit_ms=T0,
+    log_partition=7,
+    last_log_offset=12,
+)
+COST = RebalanceImpact(
+    CLUSTER, GROUP, "one", (Silence("orders", 0, T0 - MINUTE, T0),), 60_000, 5, 9, T0, prepared_at_ms=T0 - MINUTE
+)
+COSTS = GroupImpact(CLUSTER, GROUP, counted={"one": CountedImpact(1, 0, 60_000, T0)})
+FOUND = Finding(
+    "id", CLUSTER, GROUP, "a_rule", Severity.INFO, FindingState.FIRING, True, 0.9, Subject(), T0, T0, T0, None, "so"
+)
+RECORDS = DecodeTotals(CLUSTER, "activity", (RecordCount("activity", 1, 4, "decoded", 6),), {"offsets/7": (0, 5)})
+REPORTS = ReportTotals(CLUSTER, (ReportCount("metrics", "decoded", 6),), {"metrics/0": (0, -1)})
+
+
+@pytest.mark.parametrize("row", [LAG, COST, COSTS, FOUND, RECORDS, REPORTS], ids=lambda row: type(row).__name__)
+@pytest.mark.parametrize("now_ms", [0, T0 + MINUTE])
+def test_what_an_earlier_run_told_can_be_true(row: object, now_ms: int):
+    """Whether the time is known or not."""
+    check_restored(row, now_ms)
+
+
+def on_topic(partitions: list[int], committed: list[int]) -> GroupLag:
+    """Make a row of lag on one topic."""
+    return replace(LAG, topics={"orders": TopicLag(partitions, committed, [], None)})
+
+
+@pytest.mark.parametrize(
+    "row",
+    [
+        replace(LAG, group="g" * 32_768),
+        replace(LAG, at_ms=2**60),
+        replace(LAG, at_ms=T0 + 5_000 * MINUTE),
+        replace(LAG, last_commit_ms=-1),
+        replace(LAG, first_commit_ms=2**52),
+        replace(LAG, commits=2**63),
+        replace(LAG, log_partition=MOST_PARTITIONS),
+        replace(LAG, last_log_offset=-1),
+        replace(LAG, log_era=2**63),
+        replace(LAG, topics={f"topic-{number}": TopicLag([0], [5], [0], 0) for number in range(10_001)}),
+        on_topic([0, 1], [5]),
+        on_topic([1, 0], [5, 5]),
+        on_topic([0, MOST_PARTITIONS], [5, 5]),
+        on_topic([0], [2**63]),
+        replace(COST, prepared_at_ms=2**52),
+        replace(COST, lag_peak=2**63),
+        replace(COST, lost_partition_ms=2**62),
+        replace(COST, silences=(Silence("orders", -1, T0, T0),)),
+        replace(COST, silences=(Silence("orders", 0, T0, 2**62),)),
+        replace(COSTS, closed_until_ms=2**60),
+        replace(COSTS, earlier=CountedImpact(2**62)),
+        replace(COSTS, counted={"one": CountedImpact(started_at_ms=2**60)}),
+        replace(FOUND, detected_at_ms=2**60),
+        replace(FOUND, rebalances=2**63),
+        replace(RECORDS, records=(RecordCount("activity", 1, 4, "decoded", 2**62),)),
+        replace(RECORDS, positions={"offsets/7": (0, 2**63)}),
+        replace(REPORTS, reports=(ReportCount("metrics", "decoded", -1),)),
+        replace(REPORTS, positions={"metrics/0": (2**63, 5)}),
+    ],
+)
+def test_what_no_run_can_have_told_is_not_taken_up(row: object):
+    """Rows of a time far ahead would stand against all that comes, and totals would need more than 64 bits."""
+    with pytest.raises(ImplausibleError):
+        check_restored(row, T0)

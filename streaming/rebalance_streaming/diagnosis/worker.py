@@ -118,7 +118,7 @@ def run(connection: socket.socket) -> None:
     worker = DiagnosisWorker(start, publisher, said.append)
     try:
         for row in read_restored(start.config):
-            worker.engine.restore(row)
+            worker.engine.restore(row, epoch_ms())
     except StreamError as error:
         # With a part of what was published, it would publish smaller totals over larger ones.
         send(connection, Failed(str(error)))

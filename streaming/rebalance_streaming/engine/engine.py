@@ -52,7 +52,7 @@ from rebalance_streaming.engine.silences import CommitRhythm
 from rebalance_streaming.engine.windows import Schedule
 from rebalance_streaming.groups import counts
 from rebalance_streaming.groups.windows import Window, windows_at
-from rebalance_streaming.observed.plausible import check
+from rebalance_streaming.observed.plausible import check, check_restored
 
 #: What is set aside most easily: (stage, reason).
 NOT_UNDERSTOOD = "not understood"
@@ -116,9 +116,13 @@ class Engine:
 
     # --- What happens ---
 
-    def restore(self, row: Restored) -> None:
-        """Take up what an earlier run published, before anything else; a row that fails is set aside."""
+    def restore(self, row: Restored, now_ms: int = 0) -> None:
+        """Take up what an earlier run published, before anything else; a row that fails is set aside.
+
+        `now_ms` is 0 where the time is not known.
+        """
         try:
+            check_restored(row, now_ms)
             self._restore(row)
         except Exception as error:
             # An earlier version may have written what this one does not know; a start must not depend on it.

@@ -155,7 +155,7 @@ class LagTable:
         """Take up what an earlier run published of a group of which nothing is known yet."""
         if row.group in self._groups:
             return
-        group = self._groups[row.group] = _Group(
+        group = _Group(
             total_commits=row.commits,
             first_commit_ms=row.first_commit_ms,
             last_commit_ms=row.last_commit_ms,
@@ -172,6 +172,7 @@ class LagTable:
                     np.full(len(topic.partitions), row.at_ms, dtype=np.int64),
                 )
         group.earlier = _EarlierPositions(dict(group.topics), row.last_commit_ms or 0, row.at_ms)
+        self._groups[row.group] = group
 
     def measure(self, group: str, now_ms: int) -> int | None:
         """Return a group's lag in records, null while no end is known, and take it into the windows.

@@ -6,18 +6,25 @@ times far ahead would make all later rows look old.
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Iterator, Sequence
-from itertools import chain
+from collections.abc import Iterable, Iterator, Mapping, Sequence
+from itertools import chain, pairwise
 
 from rebalance_contract import (
     CommitActivity,
     CoordinatorActivity,
     CountActivity,
+    CountedImpact,
+    DecodeTotals,
+    Finding,
+    GroupImpact,
+    GroupLag,
     GroupSnapshot,
     OffsetActivity,
     Probe,
     ProbeActivity,
     Rebalance,
+    RebalanceImpact,
+    ReportTotals,
 )
 from rebalance_streaming.activity.offsets import known_of
 from rebalance_streaming.activity.probes import MAX_OFFSET, MOST_PARTITIONS
@@ -29,6 +36,8 @@ LARGEST_OFFSET = 2**48
 _AHEAD_MS = 24 * 3_600_000
 #: More records than a task reads in a batch; totals of a million such rows fit 64 bits.
 _LARGEST_COUNT = 2**40
+#: Milliseconds of all partitions that a topic may have, over centuries; what many rebalances cost fits 64 bits.
+_LARGEST_TOTAL = 2**52
 #: Types and versions of records are numbers of 16 bits.
 _LARGEST_VERSION = 2**15
 #: Kafka's records give the length of a text in 16 bits.
@@ -62,6 +71,30 @@ def check(row: object, now_ms: int) -> None:
             _check_events(row, now_ms)
         case CountActivity():
             _check_counts(row)
+
+
+def check_restored(row: object, now_ms: int = 0) -> None:
+    """Raise ImplausibleError for a row of an earlier run that cannot be true. `now_ms`: 0 while it is not known.
+
+    Anybody who may write to the topics may have written it, and it is taken up before anything else is known.
+    """
+    _check_group_id(getattr(row, "group", ""))
+    match row:
+        case GroupLag():
+            _check_lag(row, now_ms)
+        case RebalanceImpact():
+            _check_impact(row, now_ms)
+        case GroupImpact():
+            _check_impacts(row, now_ms)
+        case Finding():
+            _check_times((row.started_at_ms, row.detected_at_ms, row.updated_at_ms, row.resolved_at_ms), now_ms)
+            _check_totals((row.rebalances,))
+        case DecodeTotals():
+            _check_positions(row.positions)
+            _check_totals(each.count for each in row.records)
+        case ReportTotals():
+            _check_positions(row.positions)
+            _check_totals(each.count for each in row.reports)
 
 
 def _check_group_id(group: str) -> None:
@@ -142,6 +175,51 @@ def _check_ends(row: OffsetActivity, now_ms: int) -> None:
     # All topics at once: of thousands with one partition each, two calls for each would cost most of the check.
     _check_partitions(chain.from_iterable(each.partitions for each in told))
     _check_numbers(list(chain.from_iterable(each.offsets for each in told)))
+
+
+def _check_lag(row: GroupLag, now_ms: int) -> None:
+    """Raise ImplausibleError for lag that no run can have told."""
+    _check_times((row.at_ms, row.first_commit_ms, row.last_commit_ms), now_ms)
+    _check_totals((row.commits,))
+    _check_numbers((row.last_log_offset, row.log_era))
+    _check_partitions(() if row.log_partition is None else (row.log_partition,))
+    if len(row.topics) > MOST_TOPICS:
+        raise ImplausibleError("more topics than can be")
+    for each in row.topics.values():
+        if len(each.partitions) != len(each.committed):
+            raise ImplausibleError("columns of different lengths")
+        _check_partitions(each.partitions)
+        if any(one >= other for one, other in pairwise(each.partitions)):
+            raise ImplausibleError("partitions that are not in their order")
+        _check_numbers(each.committed)
+
+
+def _check_impact(row: RebalanceImpact, now_ms: int) -> None:
+    """Raise ImplausibleError for what no rebalance can have cost."""
+    _check_times((row.lag_recovered_at_ms, row.prepared_at_ms), now_ms)
+    _check_times((t for each in row.silences for t in (each.last_commit_ms, each.resumed_at_ms)), now_ms)
+    _check_partitions(each.partition for each in row.silences)
+    _check_totals((row.lost_partition_ms,))
+    _check_numbers((row.lag_before, row.lag_peak))
+
+
+def _check_impacts(row: GroupImpact, now_ms: int) -> None:
+    """Raise ImplausibleError for what no group's rebalances can have cost."""
+    shares: tuple[CountedImpact, ...] = (row.earlier, *row.counted.values())
+    _check_times((max(0, row.closed_until_ms), *(each.started_at_ms for each in shares)), now_ms)
+    _check_totals(
+        n for each in shares for n in (each.members_expired, each.members_poll_timeout, each.lost_partition_ms)
+    )
+
+
+def _check_positions(positions: Mapping[str, tuple[int, int]]) -> None:
+    if not all(0 <= era <= _LARGEST_COUNT and -1 <= offset <= MAX_OFFSET for era, offset in positions.values()):
+        raise ImplausibleError("a position in a topic that cannot be")
+
+
+def _check_totals(numbers: Iterable[int]) -> None:
+    if not all(0 <= each <= _LARGEST_TOTAL for each in numbers):
+        raise ImplausibleError("a total that cannot be")
 
 
 def may_grow(known: int, told: Sequence[int]) -> bool:
