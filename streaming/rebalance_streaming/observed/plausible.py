@@ -128,8 +128,8 @@ def _check_commits(row: CommitActivity, now_ms: int) -> None:
         raise ImplausibleError("a pane shorter than 1 ms")
     numbers = (row.first_log_offset, row.last_log_offset, row.log_era, row.pane_ms)
     _check_numbers([*numbers, *chain.from_iterable(row.pane_counts)])
-    if len(row.topics) > MOST_TOPICS:
-        raise ImplausibleError("more topics than can be")
+    if not 0 < len(row.topics) <= MOST_TOPICS:
+        raise ImplausibleError("no topic, or more topics than can be")
     for each in row.topics.values():
         times = (each.committed_at_ms, each.first_at_ms)
         others: tuple[Sequence[int | None], ...] = (each.offsets, each.log_offsets, each.commits)
