@@ -5,7 +5,7 @@ from __future__ import annotations
 from typing import Any
 
 from detect.departing import LOST_MS, B, episode
-from detect.looks import asked
+from detect.views import asked
 from histories import (
     MINUTE,
     SECOND,

@@ -7,7 +7,7 @@ from typing import Any
 
 import pytest
 
-from detect.looks import asked, view_of
+from detect.views import asked, view_of
 from histories import HOUR, MINUTE, SECOND, T0, Event, history, member, picture, probe, rebalance, report, silenced
 from rebalance_contract import Member, Moves, Severity, Silence
 from rebalance_streaming.detect.rules.assignors import (

@@ -8,8 +8,8 @@ from typing import Any
 import pytest
 
 from detect.departing import LOST_MS, A, B, gone, losing, said, who
-from detect.looks import asked
 from detect.standing_histories import departed
+from detect.views import asked
 from histories import MINUTE, SECOND, Event, member, rebalance
 from rebalance_contract import UNDETERMINED
 from rebalance_streaming.detect.rules.circumstances import is_busy, missing_reports, same_slot, say_lost

@@ -7,8 +7,8 @@ from typing import Any
 
 import pytest
 
-from detect.looks import asked, view_of
 from detect.standing_histories import departed
+from detect.views import asked, view_of
 from histories import HOUR, MINUTE, SECOND, T0, Event, commits, history, member, picture, probe, rebalance, report
 from rebalance_contract import UNDETERMINED, Generation, Member, Severity
 from rebalance_contract.clients import (

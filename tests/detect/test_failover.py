@@ -6,8 +6,8 @@ from dataclasses import replace
 
 import pytest
 
-from detect.looks import asked, view_of
 from detect.standing_histories import departed, moved
+from detect.views import asked, view_of
 from histories import HOUR, MINUTE, SECOND, T0, history, member, picture, rebalance
 from rebalance_contract import CoordinatorAct, CoordinatorEvent
 from rebalance_streaming.detect.episode import EpisodeContext, make_episode

@@ -9,9 +9,9 @@ from typing import Any
 import pytest
 
 from detect.departing import LOST_MS, B, episode, said
-from detect.looks import asked
 from detect.losing import AGAIN, STAYS, explained, left, silent
 from detect.turnover import Run
+from detect.views import asked
 from histories import (
     MINUTE,
     SECOND,

@@ -6,8 +6,8 @@ from typing import Any
 
 import pytest
 
-from detect.looks import asked, view_of
 from detect.standing_histories import replayed
+from detect.views import asked, view_of
 from histories import MINUTE, SECOND, T0, Event, history, member, picture, rebalance
 from rebalance_contract import Generation, Rebalance, Severity
 from rebalance_streaming.detect.rules.scheduled import (

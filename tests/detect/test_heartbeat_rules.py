@@ -9,8 +9,8 @@ import pytest
 
 from detect import departing
 from detect.departing import LOST_MS, A, B, gone, said
-from detect.looks import asked
 from detect.standing_histories import departed
+from detect.views import asked
 from histories import MINUTE, SECOND, Event, member, rebalance, report
 from rebalance_contract import GroupType, Member
 from rebalance_contract.client_settings import JAVA

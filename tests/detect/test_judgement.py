@@ -10,9 +10,9 @@ import pytest
 
 from detect import departing
 from detect.departing import LOST_MS
-from detect.looks import asked, view_of
 from detect.standing_histories import departed
 from detect.turnover import Run
+from detect.views import asked, view_of
 from histories import (
     MINUTE,
     SECOND,

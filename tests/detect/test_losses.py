@@ -8,9 +8,9 @@ from typing import Any
 import pytest
 
 from detect.departing import LOST_MS, B, episode, said
-from detect.looks import asked
 from detect.losing import AGAIN, STAYS, back, explained, left, silent
 from detect.standing_histories import departed
+from detect.views import asked
 from histories import (
     MINUTE,
     SECOND,

@@ -7,7 +7,7 @@ from dataclasses import replace
 import pytest
 
 from detect.departing import LOST_MS, A, B, gone, losing
-from detect.looks import asked
+from detect.views import asked
 from histories import T0, history, picture, rebalance
 from rebalance_contract import GroupType, Member
 from rebalance_streaming.detect.rules.member_settings import (

@@ -9,8 +9,8 @@ from typing import Any
 
 import pytest
 
-from detect.looks import asked, view_of
 from detect.standing_histories import departed, replayed
+from detect.views import asked, view_of
 from histories import (
     HOUR,
     MINUTE,

@@ -6,8 +6,8 @@ from collections.abc import Sequence
 
 import pytest
 
-from detect.looks import asked, memory_of, view_of
 from detect.standing_histories import departed
+from detect.views import asked, memory_of, view_of
 from histories import (
     HOUR,
     MINUTE,

@@ -9,7 +9,7 @@ import pytest
 
 from detect import departing
 from detect.departing import LOST_MS, A, B, said
-from detect.looks import asked, view_of
+from detect.views import asked, view_of
 from histories import MINUTE, SECOND, T0, Event, history, member, picture, probe, rebalance, report
 from rebalance_contract import Evidence, EvidenceSource, Generation, Member
 from rebalance_contract.clients import POLL_GAP_MAX

@@ -10,7 +10,7 @@ from typing import Any
 import pytest
 
 from detect.departing import LOST_MS, A, B, episode
-from detect.looks import asked
+from detect.views import asked
 from histories import MINUTE, SECOND, T0, Event, commits, joined, lost, member, probe, rebalance, report
 from rebalance_contract import UNDETERMINED, Generation, Member
 from rebalance_contract.clients import HEARTBEAT_AGE

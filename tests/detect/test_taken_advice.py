@@ -9,8 +9,8 @@ from itertools import product
 import pytest
 
 from detect.departing import LOST_MS, gone, losing
-from detect.looks import asked, view_of
 from detect.standing_histories import departed, moved
+from detect.views import asked, view_of
 from histories import HOUR, MINUTE, SECOND, T0, Event, history, member, picture, probe, rebalance, report
 from rebalance_contract import Generation, GroupType, Member
 from rebalance_contract.clients import POLL_GAP_MAX

@@ -6,8 +6,8 @@ from typing import Any
 
 import pytest
 
-from detect.looks import asked
 from detect.losing import AGAIN, LOST_MS, STAYS, B, back, episode, left
+from detect.views import asked
 from histories import MINUTE, SECOND, T0, Event, history, pulse, rebalance, report
 from rebalance_contract import CoordinatorAct as Act
 from rebalance_contract import CoordinatorEvent, Rebalance

@@ -6,7 +6,7 @@ from collections.abc import Mapping, Sequence
 
 import pytest
 
-from detect.looks import asked, view_of
+from detect.views import asked, view_of
 from histories import MINUTE, SECOND, T0, commits, history, probe
 from rebalance_contract import Probe, ProbedMember, Severity
 from rebalance_streaming.detect.rules.zookeeper import (

@@ -6,7 +6,7 @@ from dataclasses import replace
 
 import pytest
 
-from detect.looks import asked
+from detect.views import asked
 from histories import MINUTE, SECOND, T0, history, member, picture, probe, rebalance, report
 from rebalance_contract import Generation, Member, Probe, Rebalance
 from rebalance_contract.clients import POLL_AGE

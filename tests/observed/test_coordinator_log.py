@@ -8,7 +8,7 @@ from typing import Any
 
 import pytest
 
-from detect.looks import asked
+from detect.views import asked
 from histories import MINUTE, SECOND, T0, Event, commits, history, joined, lost, member, picture, pulse, rebalance
 from rebalance_contract import CoordinatorAct as Act
 from rebalance_contract import CoordinatorActivity, CoordinatorEvent, EvidenceSource, Rebalance, RebalanceImpact

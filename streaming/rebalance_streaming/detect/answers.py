@@ -1,6 +1,6 @@
 """What the rules answer of one group; each is asked again only when its answer may have changed.
 
-Receives looks at the group and which inputs changed since the last one; keeps answers, the deadlines at which they may
+Receives views of the group and which inputs changed since the last one; keeps answers, the deadlines at which they may
 change by the time alone, what rules remember, and since when conditions hold that must last before they count.
 """
 

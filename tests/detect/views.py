@@ -1,4 +1,4 @@
-"""Looks at histories made by hand: what rules of conditions and patterns receive."""
+"""Views of histories made by hand: what rules of conditions and patterns receive."""
 
 from __future__ import annotations
 
