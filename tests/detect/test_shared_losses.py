@@ -11,11 +11,15 @@ from rebalance_streaming.observed.departures import CLEAN, POLL_TIMEOUT, SESSION
 
 A, B, C = member("a-1", [0], host="h1"), member("b-1", [0], host="h1"), member("c-1", [0], host="h2")
 BROKERS = {"one": 1, "two": 2}
+Lost = tuple[int, str] | None
 
 
-def lost(of: SharedLosses, group: str, at_ms: int, who: Member, likely: str = SESSION_EXPIRED) -> set[str]:
-    gone = departed(at_ms, who, likely)
-    return of.take(group, gone.rebalance_id, [gone])
+def lost(
+    of: SharedLosses, group: str, at_ms: int, who: Member, likely: str = SESSION_EXPIRED, *, before: Lost = None
+) -> set[str]:
+    """Let one member go; `before`: when, and how, an earlier look had found that it went in the same rebalance."""
+    known = [] if before is None else [departed(before[0], who, before[1], of="r1")]
+    return of.take(group, "r1", [departed(at_ms, who, likely, of="r1")], known)
 
 
 def test_groups_that_lose_members_at_the_same_time_shed_light_on_each_other():
@@ -23,7 +27,7 @@ def test_groups_that_lose_members_at_the_same_time_shed_light_on_each_other():
     losses = SharedLosses(BROKERS.get)
     assert not losses
     assert lost(losses, "one", T0, A) == set()
-    assert lost(losses, "two", T0 + MINUTE, B, POLL_TIMEOUT) == set()
+    assert lost(losses, "two", T0, B, POLL_TIMEOUT) == set()
     assert lost(losses, "two", T0 + 4 * SECOND, B) == {"one"}
     assert lost(losses, "two", T0 + MINUTE, C) == set()
     assert (bool(losses), losses.latest_ms) == (True, T0 + MINUTE)
@@ -54,17 +58,40 @@ def test_what_is_found_of_a_rebalance_later_counts_in_the_place_of_what_was_foun
     losses = SharedLosses(BROKERS.get)
     assert lost(losses, "one", T0, A) == set()
     assert lost(losses, "two", T0, B) == {"one"}
-    assert lost(losses, "two", T0, B) == set()
-    assert lost(losses, "two", T0, B, CLEAN) == {"one"}
+    assert lost(losses, "two", T0, B, before=(T0, SESSION_EXPIRED)) == set()
+    assert lost(losses, "two", T0, B, CLEAN, before=(T0, SESSION_EXPIRED)) == {"one"}
     assert losses.elsewhere("one", rebalance(T0, [A], [])) == OtherGroups()
-    assert lost(losses, "two", T0, B, CLEAN) == set()
-    assert lost(losses, "two", T0 + SECOND, B) == {"one"}
+    assert lost(losses, "two", T0, B, CLEAN, before=(T0, CLEAN)) == set()
+    assert lost(losses, "two", T0 + SECOND, B, before=(T0, CLEAN)) == {"one"}
     # The moment is known better: others may be nearer to it.
-    moved = departed(T0 + 2 * SECOND, B, SESSION_EXPIRED)
-    assert losses.take("two", departed(T0 + SECOND, B).rebalance_id, [moved]) == {"one"}
-    assert lost(losses, "one", T0, A, CLEAN) == {"two"}
-    assert lost(losses, "two", T0 + SECOND, B, CLEAN) == set()
+    assert lost(losses, "two", T0 + 2 * SECOND, B, before=(T0 + SECOND, SESSION_EXPIRED)) == {"one"}
+    assert lost(losses, "one", T0, A, CLEAN, before=(T0, SESSION_EXPIRED)) == {"two"}
+    assert lost(losses, "two", T0 + SECOND, B, CLEAN, before=(T0 + 2 * SECOND, SESSION_EXPIRED)) == set()
     assert not losses
+
+
+def test_more_losses_at_one_moment_than_are_kept_are_news_once():
+    """What the bound leaves out is no news when it is found again, and does not push out another."""
+    losses, groups = SharedLosses(BROKERS.get), [f"g{n:04}" for n in range(1_500)]
+    told = [lost(losses, group, T0, A) for group in groups]
+    assert [len(each) for each in told[:3]] == [0, 1, 2]
+    seen = losses.elsewhere("other", rebalance(T0, [A], [])).groups
+    assert len(seen) == 1_000
+    again = [lost(losses, group, T0, A, before=(T0, SESSION_EXPIRED)) for group in groups]
+    assert not any(again)
+    # A group that is judged for the first time, as after it was forgotten, tells of it, and is left out again.
+    assert lost(losses, groups[0], T0, A) == set(seen)
+    assert losses.elsewhere("other", rebalance(T0, [A], [])).groups == seen
+
+
+def test_losses_are_counted_and_not_their_rebalances():
+    """A rebalance that loses hundreds takes their room; the latest stay."""
+    losses = SharedLosses(BROKERS.get)
+    for n in range(10):
+        members = [member(f"m-{n}-{each}", [0], host=f"h{each}") for each in range(200)]
+        losses.take(f"g{n}", "r1", [departed(T0 + n * MINUTE, each, SESSION_EXPIRED, of="r1") for each in members])
+    kept = [len(losses.elsewhere("other", rebalance(T0 + n * MINUTE, [A], [])).hosts) for n in range(10)]
+    assert kept == [0] * 5 + [200] * 5
 
 
 def test_losses_of_long_ago_are_forgotten():

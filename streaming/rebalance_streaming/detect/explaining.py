@@ -89,7 +89,7 @@ class Explainer:
         departures = {each.member.member_id: each for each in episode.departures}
         told = self._tell_timed_out(rebalance, departures, frozenset() if known is None else known.told)
         left = judged_group.put(JudgedRebalance(rebalance, verdicts, departures, told))
-        if others := self.losses.take(group, name, left):
+        if others := self.losses.take(group, name, left, () if known is None else known.past()):
             self.on_shared_losses(others)
         return True
 

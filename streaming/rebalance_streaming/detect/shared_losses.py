@@ -6,7 +6,10 @@ time, and what the whole cluster suffered.
 
 from __future__ import annotations
 
-from collections.abc import Callable, Collection, Iterable, Iterator
+from bisect import bisect_left, bisect_right, insort
+from collections.abc import Callable, Collection, Iterable
+from operator import attrgetter
+from typing import NamedTuple
 
 from rebalance_contract import GroupSnapshot, Rebalance
 from rebalance_streaming.detect.episode import ExplainedDeparture, OtherGroups
@@ -16,8 +19,21 @@ from rebalance_streaming.detect.thresholds import Thresholds
 from rebalance_streaming.detect.verdict import Verdict
 from rebalance_streaming.observed.departures import SESSION_EXPIRED
 
-#: Rebalances whose losses are kept.
+#: Losses that are kept, the latest; of those at one moment the last by name, so that no order of telling matters.
 _KEPT = 1_000
+
+
+class _Loss(NamedTuple):
+    """Sorted by when; no two are of one group, member and rebalance."""
+
+    left_ms: int
+    group: str
+    member_id: str
+    rebalance_id: str
+    past: ExplainedDeparture
+
+
+_left_ms = attrgetter("left_ms")
 
 
 class SharedLosses:
@@ -25,8 +41,7 @@ class SharedLosses:
 
     def __init__(self, coordinator_of: Callable[[str], int | None]) -> None:
         self._coordinator_of = coordinator_of
-        #: By group and rebalance, in the order in which they were taken up first.
-        self._losses: dict[tuple[str, str], tuple[ExplainedDeparture, ...]] = {}
+        self._losses: list[_Loss] = []
         #: Groups by the hosts on which they have members now.
         self._on_host: dict[str, set[str]] = {}
         self.latest_ms = 0
@@ -45,52 +60,70 @@ class SharedLosses:
         for host in there - left:
             self._on_host.setdefault(host, set()).add(group)
 
-    def take(self, group: str, rebalance_id: str, left: Iterable[ExplainedDeparture]) -> set[str]:
-        """Take up how members of a group left in a rebalance, in the place of what was found of it before.
+    def take(
+        self,
+        group: str,
+        rebalance_id: str,
+        left: Iterable[ExplainedDeparture],
+        before: Iterable[ExplainedDeparture] = (),
+    ) -> set[str]:
+        """Take up how members of a group left in a rebalance, in the place of `before`, what was found of it last.
 
-        Returns the other groups that lost some at the same time, if that is news to them.
+        Returns the other groups that lost some at the same time, if that is news to them. What was found before counts
+        for that, and not what is kept: what the bound left out would be news each time it is found again.
         """
-        key, lost = (group, rebalance_id), tuple(each for each in left if each.departure.likely == SESSION_EXPIRED)
-        before = self._losses.get(key, ())
-        if lost:
-            self._losses[key] = lost
-        elif before:
-            del self._losses[key]
-        while len(self._losses) > _KEPT:
-            del self._losses[next(iter(self._losses))]
-        self.latest_ms = max([self.latest_ms, *(each.left_ms for each in lost)])
-        news = {_of_whom(each): each for each in (*before, *lost)}
-        for same in {*map(_of_whom, before)} & {*map(_of_whom, lost)}:
-            del news[same]
-        return {name for each in news.values() for name, _ in self._near(each.left_ms)} - {group}
+        now, former = _lost(left), _lost(before)
+        news = now.keys() ^ former.keys()
+        if not news:
+            return set()
+        if former:
+            self._losses = [each for each in self._losses if (each.group, each.rebalance_id) != (group, rebalance_id)]
+        for (left_ms, member_id), past in now.items():
+            insort(self._losses, _Loss(left_ms, group, member_id, rebalance_id, past))
+        del self._losses[:-_KEPT]
+        self.latest_ms = max([self.latest_ms, *(left_ms for left_ms, _ in now)])
+        return self._groups_near(left_ms for left_ms, _ in news) - {group}
 
     def elsewhere(self, group: str, rebalance: Rebalance) -> OtherGroups:
         """Return what other groups lost when a rebalance began, and which hosts and coordinators they share."""
-        near = [(name, past) for name, past in self._near(rebalance.started_before_ms) if name != group]
-        together = {group, *(name for name, _ in near)}
+        near = [each for each in self._losses[slice(*self._near(rebalance.started_before_ms))] if each.group != group]
+        names = {each.group for each in near}
+        together = {group, *names}
         # A host on which some other group lost nobody is not the reason.
-        hosts = {past.member.host for _, past in near if self._on_host.get(past.member.host, set()) <= together}
-        coordinators = {broker for name, _ in near if (broker := self._coordinator_of(name)) is not None}
+        hosts = {
+            host for host in {each.past.member.host for each in near} if self._on_host.get(host, set()) <= together
+        }
+        coordinators = {broker for name in names if (broker := self._coordinator_of(name)) is not None}
         return OtherGroups(
-            tuple(sorted({name for name, _ in near})),
+            tuple(sorted(names)),
             tuple(sorted(hosts)),
             tuple(sorted(coordinators)),
         )
 
     def disturbances(self, thresholds: Thresholds, now_ms: int) -> list[Verdict]:
         """Return what groups on several hosts and coordinators suffered together."""
-        return list(cluster_wide(self._all(), self._coordinator_of, thresholds, now_ms))
+        return list(
+            cluster_wide(((each.group, each.past) for each in self._losses), self._coordinator_of, thresholds, now_ms)
+        )
 
     def groups_of(self, rebalance_ids: Collection[str]) -> set[str]:
         """Return the groups that lost members in these rebalances."""
-        return {group for group, rebalance_id in self._losses if rebalance_id in rebalance_ids}
+        return {each.group for each in self._losses if each.rebalance_id in rebalance_ids}
 
-    def _near(self, at_ms: int) -> list[tuple[str, ExplainedDeparture]]:
-        return [each for each in self._all() if abs(each[1].left_ms - at_ms) <= SAME_TIME_MS]
+    def _groups_near(self, times: Iterable[int]) -> set[str]:
+        found, seen = set[str](), 0
+        for at_ms in sorted(set(times)):
+            first, end = self._near(at_ms)
+            found.update(each.group for each in self._losses[max(first, seen) : end])
+            seen = end
+        return found
 
-    def _all(self) -> Iterator[tuple[str, ExplainedDeparture]]:
-        return ((group, each) for (group, _), several in self._losses.items() for each in several)
+    def _near(self, at_ms: int) -> tuple[int, int]:
+        """Return where the losses of the same time begin and end."""
+        first = bisect_left(self._losses, at_ms - SAME_TIME_MS, key=_left_ms)
+        return first, bisect_right(self._losses, at_ms + SAME_TIME_MS, lo=first, key=_left_ms)
 
 
-def _of_whom(past: ExplainedDeparture) -> tuple[str, int]:
-    return past.member.member_id, past.left_ms
+def _lost(left: Iterable[ExplainedDeparture]) -> dict[tuple[int, str], ExplainedDeparture]:
+    """Return those whose sessions ended, by when and whose."""
+    return {(each.left_ms, each.member.member_id): each for each in left if each.departure.likely == SESSION_EXPIRED}
