@@ -199,6 +199,17 @@ def test_what_nothing_explains_is_a_ticket_where_rebalances_cost_much(
     assert (run.causes()[after.rebalance_id], found) == ("undetermined", {severity})
 
 
+def test_who_did_not_sync_counts_with_those_over_their_poll_limit():
+    """The coordinator allows both the same timeout; counted nowhere, it would pass for one that left by itself."""
+    run = Run().live(T0 + 105 * SECOND, *overrun())
+    told = {"member_id": "b-1", "reason": "did not send its sync request in time"}
+    line = CoordinatorEvent(T0 + 90 * SECOND - 100, CoordinatorAct.EVICTED, **told)
+    run.detector.take_coordinator(CoordinatorActivity(CLUSTER, GROUP, T0 + 85 * SECOND, (line,)))
+    run.live(T0 + 4 * MINUTE)
+    assert "did not ask for its" in run.finding("undetermined").summary
+    assert [(each.expired, each.poll_timeout) for each in run.timed_out] == [((), ("b-1",))]
+
+
 def unexplained(at_ms: int) -> Rebalance:
     """Make a rebalance in which nothing changed."""
     return rebalance(at_ms, [A, B], [A, B], reason="metadata")

@@ -32,7 +32,7 @@ from rebalance_streaming.detect.rules.registry import CONDITIONS
 from rebalance_streaming.detect.thresholds import Thresholds
 from rebalance_streaming.detect.verdict import Verdict
 from rebalance_streaming.observed.confidence import CERTAIN, PLAUSIBLE, STRONG
-from rebalance_streaming.observed.departures import CLEAN
+from rebalance_streaming.observed.departures import CLEAN, FENCED, REMOVED_BY_ADMIN, UNSYNCED
 from rebalance_streaming.observed.history import GroupHistory
 from rebalance_streaming.observed.repeated_records import count_repeated
 
@@ -319,6 +319,14 @@ def test_duplicates_are_over_when_there_were_none_for_a_while():
     for passed_ms, is_told in ((9 * MINUTE, True), (11 * MINUTE, False)):
         later = view_of(here.history, ended + passed_ms, past=here.past, causes=here.causes)
         assert bool(list(asked(duplicate_processing, later))) is is_told
+
+
+@pytest.mark.parametrize("likely", [FENCED, UNSYNCED, REMOVED_BY_ADMIN])
+def test_who_is_removed_by_others_repeats_records_too(likely: str):
+    """It had no say in it, and so did not commit first."""
+    assert [each.rule for each in asked(duplicate_processing, losing([departed(AT, A, likely)]))] == [
+        "duplicate_processing"
+    ]
 
 
 @pytest.mark.parametrize(

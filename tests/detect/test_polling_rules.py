@@ -25,7 +25,7 @@ from rebalance_streaming.detect.rules.polling import (
 from rebalance_streaming.detect.thresholds import Thresholds
 from rebalance_streaming.detect.verdict import Verdict
 from rebalance_streaming.observed.confidence import CERTAIN, HINT, PLAUSIBLE, STRONG
-from rebalance_streaming.observed.departures import CLEAN, POLL_TIMEOUT, SESSION_EXPIRED, UNKNOWN, Departure
+from rebalance_streaming.observed.departures import CLEAN, POLL_TIMEOUT, SESSION_EXPIRED, UNKNOWN, UNSYNCED, Departure
 from rebalance_streaming.observed.liveness import GONE, RESTARTED
 from rebalance_streaming.wire.metrics.report import ClientConfig
 
@@ -202,7 +202,7 @@ def test_a_limit_below_the_session_is_what_ended_the_wait():
     assert said(found) == ("stalled_member_join_barrier", PLAUSIBLE)
 
 
-@pytest.mark.parametrize("likely", [POLL_TIMEOUT, SESSION_EXPIRED])
+@pytest.mark.parametrize("likely", [POLL_TIMEOUT, SESSION_EXPIRED, UNSYNCED])
 def test_a_fault_that_began_it_is_the_cause(likely: str):
     """Another member was lost first: that this one was late as well is for its own diagnosis to say."""
     first, held = gone(C, likely), gone(in_barrier=True)

@@ -22,7 +22,7 @@ from rebalance_streaming.detect.rules.kip848 import held_up
 from rebalance_streaming.detect.shared_losses import SharedLosses
 from rebalance_streaming.detect.verdict import Verdict
 from rebalance_streaming.observed.confidence import HINT
-from rebalance_streaming.observed.departures import POLL_TIMEOUT, SESSION_EXPIRED, Departure
+from rebalance_streaming.observed.departures import POLL_TIMEOUT, SESSION_EXPIRED, UNSYNCED, Departure
 
 #: Rebalances judged again when something new is known of their group.
 RECONSIDERED = 30
@@ -98,12 +98,13 @@ class Explainer:
     ) -> frozenset[str]:
         """Tell of members that a timeout removed, each once: what a later look makes of one does not count.
 
-        Returns all that were reported.
+        Whoever did not ask for its assignment in time counts with those whose poll limit was over: the coordinator
+        allows it a rebalance timeout, which is that limit. Returns all that were reported.
         """
         new = {name: each.likely for name, each in departures.items() if name not in told}
         expired, poll_timeout = (
-            tuple(sorted(name for name, likely in new.items() if likely == wanted))
-            for wanted in (SESSION_EXPIRED, POLL_TIMEOUT)
+            tuple(sorted(name for name, likely in new.items() if likely in wanted))
+            for wanted in ((SESSION_EXPIRED,), (POLL_TIMEOUT, UNSYNCED))
         )
         if expired or poll_timeout:
             at_ms = rebalance.last_known_ms

@@ -19,7 +19,7 @@ from rebalance_streaming.detect.verdict import Verdict, name_of
 from rebalance_streaming.detect.wording import say
 from rebalance_streaming.observed import inputs
 from rebalance_streaming.observed.confidence import CERTAIN, PLAUSIBLE, STRONG
-from rebalance_streaming.observed.departures import FENCED, POLL_TIMEOUT, SESSION_EXPIRED
+from rebalance_streaming.observed.departures import FENCED, POLL_TIMEOUT, REMOVED_BY_ADMIN, SESSION_EXPIRED, UNSYNCED
 from rebalance_streaming.observed.history import GroupHistory, by_topic, places
 from rebalance_streaming.observed.liveness import PAUSED, STARVED
 from rebalance_streaming.observed.progress import Place
@@ -46,7 +46,8 @@ _METHODS = {
     "rewinds": _Method(STRONG, EvidenceSource.COMMITS, at_least=True),
     "refused": _Method(PLAUSIBLE, EvidenceSource.COMMITS, at_least=True),
 }
-_WITHOUT_COMMIT = (POLL_TIMEOUT, SESSION_EXPIRED, FENCED)
+#: How members leave that do not commit first: the coordinator, or somebody else, removed them.
+_WITHOUT_COMMIT = (POLL_TIMEOUT, SESSION_EXPIRED, FENCED, UNSYNCED, REMOVED_BY_ADMIN)
 
 
 def duplicate_processing(view: GroupView, time: JudgingTime) -> Iterator[Verdict]:

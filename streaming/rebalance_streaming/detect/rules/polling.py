@@ -33,7 +33,15 @@ from rebalance_streaming.observed.barriers import Barrier
 from rebalance_streaming.observed.clients import ClientHistory
 from rebalance_streaming.observed.confidence import HINT, PLAUSIBLE, STRONG
 from rebalance_streaming.observed.departure_times import awaited_evidence
-from rebalance_streaming.observed.departures import CLEAN, POLL_TIMEOUT, SESSION_EXPIRED, UNKNOWN, Departure, slot_of
+from rebalance_streaming.observed.departures import (
+    CLEAN,
+    POLL_TIMEOUT,
+    SESSION_EXPIRED,
+    UNKNOWN,
+    UNSYNCED,
+    Departure,
+    slot_of,
+)
 from rebalance_streaming.observed.fingerprints import fingerprint, poll_limit_ms
 from rebalance_streaming.observed.history import places
 from rebalance_streaming.observed.timeouts import kept_place_without_polls
@@ -81,7 +89,7 @@ def _held_barrier(episode: Episode, departure: Departure, barrier: Barrier | Non
     if barrier is None or barrier.waited_ms < episode.long_barrier_ms:
         return None
     triggers = [each for each in episode.departures if not each.in_barrier and each.member.member_id in barrier.left]
-    if any(each.likely in (POLL_TIMEOUT, SESSION_EXPIRED) for each in triggers):
+    if any(each.likely in (POLL_TIMEOUT, SESSION_EXPIRED, UNSYNCED) for each in triggers):
         return None
     if departure.likely == POLL_TIMEOUT:
         return STRONG
