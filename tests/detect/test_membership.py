@@ -152,6 +152,9 @@ def test_both_sides_of_a_conflict_are_named():
     assert sides == [("ia-1", "app", "h2"), ("ia-2", None, "h1")]
 
 
+OWNER = replace(SA, member_id="ia-1", session_timeout_ms=None)
+
+
 def refused(*seconds_ago: int, owner: str = "ia-1") -> list[CoordinatorEvent]:
     """Let a coordinator of KIP-848 write that it refused joins under the name of a member."""
     told = {"member_id": "ia-9", "instance_id": "ia", "replaced_id": owner}
@@ -161,8 +164,8 @@ def refused(*seconds_ago: int, owner: str = "ia-1") -> list[CoordinatorEvent]:
 @pytest.mark.parametrize(
     ("lines", "expected"),
     [
-        (refused(80), CERTAIN),
-        (refused(80, 40, 1), CERTAIN),
+        (refused(80), PLAUSIBLE),
+        (refused(80, 40, 1), PLAUSIBLE),
         (refused(60, 1), None),
         (refused(80, owner="ia-0"), None),
         (refused(11 * 60), None),
@@ -174,8 +177,7 @@ def test_who_is_refused_for_longer_than_a_session_meets_another_that_lives(
     lines: list[CoordinatorEvent], expected: float | None
 ):
     """A process that was killed is refused until its own ghost is removed, and no longer."""
-    owner = replace(SA, member_id="ia-1", session_timeout_ms=None)
-    known = history(picture(T0, owner, SB, type=GroupType.CONSUMER))
+    known = history(picture(T0, OWNER, SB, type=GroupType.CONSUMER))
     known.coordinator_log.take(lines)
     found = list(asked(static_id_conflict, view_of(known, NOW)))
     assert [each.confidence for each in found] == ([] if expected is None else [expected])
@@ -185,6 +187,25 @@ def test_who_is_refused_for_longer_than_a_session_meets_another_that_lives(
         assert [e.value for e in each.evidence if e.source == EvidenceSource.BROKER_LOG] == [
             f"{len(lines)} times, the id is ia-1's"
         ]
+
+
+@pytest.mark.parametrize(
+    ("life", "expected"),
+    [
+        (commits(NOW - 30 * SECOND, {0: 9}), CERTAIN),
+        (report(NOW - 30 * SECOND, OWNER), CERTAIN),
+        (report(NOW - 30 * SECOND, replace(OWNER, member_id="ia-9")), PLAUSIBLE),
+        (commits(NOW - 90 * SECOND, {0: 9}), PLAUSIBLE),
+        (report(NOW - 75 * SECOND, OWNER), PLAUSIBLE),
+    ],
+    ids=["it committed", "it reported", "who is refused reported", "before", "as long ago as clocks are apart"],
+)
+def test_who_has_the_name_is_alive_by_its_own_signs(life: Event, expected: float):
+    """Brokers may allow sessions of many minutes: until then the owner may be the ghost of who is refused."""
+    known = history(picture(T0, OWNER, SB, type=GroupType.CONSUMER), life)
+    known.coordinator_log.take(refused(80, 1))
+    (found,) = asked(static_id_conflict, view_of(known, NOW))
+    assert found.confidence == expected
 
 
 def test_old_replacements_are_history():

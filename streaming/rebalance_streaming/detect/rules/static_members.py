@@ -291,6 +291,22 @@ def _refusals(view: GroupView, time: JudgingTime, instance: str) -> Sequence[Coo
     return by_owner if time.lasted(by_owner[0].at_ms, session + _SLACK_MS) else ()
 
 
+def _is_alive(view: GroupView, refused: Sequence[CoordinatorEvent]) -> bool:
+    """Whether the owner of an instance id committed or reported since a join under its name was refused.
+
+    Where brokers allow groups longer sessions, a killed process's own ghost keeps the name for as long. Of reports only
+    those with the owner's member id count: whoever is refused has the same instance id.
+    """
+    if not refused:
+        return False
+    since_ms, owner_id = refused[0].at_ms, refused[0].replaced_id
+    owner = next((each for each in view.members if each.member_id == owner_id), None)
+    if owner is not None and view.history.progress.commits_between(owner.partitions or {}, since_ms, view.now_ms):
+        return True
+    reports = (each for client in view.history.clients for each in client.reports)
+    return any(each.member_id == owner_id and each.emitted_ms > since_ms + _SLACK_MS for each in reports)
+
+
 def _rivals(time: JudgingTime, processes: list[ClientHistory]) -> list[ClientHistory]:
     """Return which of an instance's processes report at the same time; fewer than two are no rivals."""
     several = [each for each in processes if len(each.reports) > 1]
@@ -377,7 +393,7 @@ def _conflict(
     refused: Sequence[CoordinatorEvent],
 ) -> Verdict:
     turns, returns = _alternations(swaps), _returns(processes)
-    sure, seen = bool(rivals or refused) or turns > 1 or returns > 1, bool(turns or returns)
+    sure, seen = bool(rivals) or _is_alive(view, refused) or turns > 1 or returns > 1, bool(turns or returns)
     times = [swaps[0].at_ms] if swaps else [each.reports[0].emitted_ms for each in processes[:1]]
     others = {f"{each.client_id} ({each.host})" for each in processes} if rivals or returns else _hosts(swaps)
     hosts = [each.old_host for each in swaps[:1]] + [each.new_host for each in swaps]
@@ -385,7 +401,7 @@ def _conflict(
         "static_id_conflict",
         refused[0].at_ms if refused else times[0],
         _refused_subject(view, instance, refused) if refused else _both(view, instance, swaps, rivals),
-        confidence=CERTAIN if sure else STRONG if seen else HINT,
+        confidence=CERTAIN if sure else STRONG if seen else PLAUSIBLE if refused else HINT,
         severity=Severity.PAGE if turns else Severity.TICKET,
         instance=instance,
         between=" and ".join(sorted(others)) if len(others) > 1 else None,
@@ -395,7 +411,7 @@ def _conflict(
         rivals=len(rivals) or None,
         refused=len(refused) or None,
         owner=refused[-1].replaced_id if refused else None,
-        known=sure or seen,
+        known=sure or seen or bool(refused),
         limits=view.thresholds,
     )
 
@@ -464,7 +480,7 @@ def random_instance_ids(view: GroupView, time: JudgingTime) -> Iterator[Verdict]
 
 
 CONDITIONS: tuple[Condition, ...] = (
-    Condition(static_id_conflict, inputs.CLIENTS | inputs.STATES),
+    Condition(static_id_conflict, inputs.CLIENTS | inputs.STATES | inputs.COMMITS),
     Condition(static_member_restart, inputs.CLIENTS),
     Condition(random_instance_ids, grown=True),
     Condition(static_session_too_short),
