@@ -103,10 +103,10 @@ def problems(of: Client, kind: GroupType, who: Member, advice: Advice, *, longer
 
 
 def _of_session(of: Client, kind: GroupType, who: Member, name: str, value: int, *, both: bool) -> Iterator[str]:
-    """Yield what is wrong with a session; `both`: what bounds it in the client is to grow as well."""
+    """Yield what is wrong with a session; `both`: what bounds it elsewhere is to grow as well."""
     session_ms, poll_ms = who.session_timeout_ms or 45_000, who.rebalance_timeout_ms or 0
     classic = kind == GroupType.CLASSIC
-    least, most = (6_000, 1_800_000) if classic else (45_000, 60_000)
+    least, most = (6_000, 1_800_000) if classic else (45_000, 1_800_000 if both else 60_000)
     if not least <= value <= most:
         yield f"brokers do not take a session of {value}"
     if value <= session_ms:

@@ -8,7 +8,7 @@ from typing import Any
 import pytest
 
 from detect import departing
-from histories import SECOND, T0, member, packed, report
+from histories import MINUTE, SECOND, T0, member, packed, report
 from rebalance_contract import Advice, GroupType, Member
 from rebalance_contract.client_settings import JAVA
 from rebalance_streaming.detect.advice import (
@@ -249,7 +249,7 @@ NEWER = replace(B, session_timeout_ms=None, epoch=3)
         (12, 3_000, 30_000, 45_000),
         (12, 3_000, 60_000, 63_000),
         (12, 3_000, 305_000, 45_000),
-        (3_600, 3_000, None, 1_800_000),
+        (1_500, 3_000, None, 1_800_000),
     ],
     ids=[
         *("the default", "two pauses", "three heartbeats", "short requests", "long requests", "requests of no end"),
@@ -301,13 +301,37 @@ def test_who_has_no_heartbeat_thread_is_told_to_upgrade():
 )
 def test_a_session_that_the_group_sets_stays_within_the_brokers_limits(kind: str, name: str):
     """45 to 60 s, whatever the pause; the advice says which setting of the brokers allows more."""
-    (found,) = longer_session(session(NEWER, kind), 5_000, pause_ms=100 * SECOND)
+    (found,) = longer_session(session(NEWER, kind), 5_000, pause_ms=50 * SECOND)
     assert (found.parameter, found.current) == (f"{name} (of the group)", "45000 (the default, not reported)")
     assert found.proposed == "60000"
     assert f"at most 60000 (group.{kind}.max.session.timeout.ms of the brokers)" in found.formula
     (found,) = session_for_absence(session(NEWER, kind), 35 * SECOND)
     assert found.proposed == "53000"
     assert session_for_absence(session(NEWER, kind), 20 * SECOND) == ()
+
+
+def test_a_session_that_does_not_outlast_what_it_is_for_is_not_proposed():
+    """The brokers' limit has to grow with it, up to half an hour; beyond that, nothing is proposed."""
+    limit = "and group.consumer.max.session.timeout.ms of the brokers with it: they take no session above it"
+    of = session(NEWER, GroupType.CONSUMER)
+    assert [each.proposed for each in session_for_absence(of, 20 * MINUTE)] == [f"1800000, {limit}"]
+    assert [each.proposed for each in session_for_absence(of, 61 * SECOND)] == [f"92000, {limit}"]
+    assert [each.proposed for each in session_for_absence(of, 60 * SECOND)] == ["60000"]
+    assert [each.proposed for each in longer_session(of, 5_000, pause_ms=100 * SECOND)] == [f"205000, {limit}"]
+    for each in (of, session()):
+        assert session_for_absence(each, 31 * MINUTE) == session_for_absence(each, 100 * MINUTE) == ()
+    assert [each.proposed for each in session_for_absence(session(), 29 * MINUTE)] == ["1800000"]
+    first, *longer = blocked_heartbeat_advice(gone(B, SESSION_EXPIRED, silence_ms=31 * MINUTE), session())
+    assert (first.parameter, longer) == ("upgrade", [])
+
+
+def test_a_broker_that_restarts_is_outlasted_by_nothing_shorter_than_usual():
+    """librdkafka's poll interval of 12 s is no session for that: it has to grow as well."""
+    of = session(replace(RDKAFKA, rebalance_timeout_ms=12_000))
+    (found,) = session_for_failover([of])
+    assert found.proposed == "45000, and max.poll.interval.ms with it: librdkafka takes no session above it"
+    (found,) = session_for_failover([session(replace(RDKAFKA, rebalance_timeout_ms=60_000))])
+    assert found.proposed == "45000"
 
 
 def test_a_session_is_advised_only_if_it_is_longer():

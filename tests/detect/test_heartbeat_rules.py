@@ -282,7 +282,7 @@ def test_a_session_outlasts_a_pause_as_long_as_the_one_seen():
 def test_a_paused_member_of_a_newer_group_has_the_groups_session():
     """Its client refuses session.timeout.ms; the group's is 45 s unless told, and 60 s at most."""
     who = replace(B, session_timeout_ms=None, epoch=3)
-    of = gone(who, liveness=PAUSED, silence_ms=70_000, stretch=stretch(stood_still_ms=70_000))
+    of = gone(who, liveness=PAUSED, silence_ms=50_000, stretch=stretch(stood_still_ms=50_000))
     known = episode(of)
     for kind in (GroupType.CONSUMER, GroupType.SHARE, GroupType.STREAMS):
         found = asked(pause, replace(known, rebalance=replace(known.rebalance, type=kind)), of)

@@ -13,6 +13,7 @@ from rebalance_contract.client_settings import (
     KAFKA_PYTHON,
     KAFKAJS,
     MIXES_NOT,
+    OWN_SESSION,
     ClientBound,
     SessionSetting,
     has_cooperative,
@@ -200,18 +201,25 @@ def session_for_absence(of: MemberSession, absence_ms: float) -> tuple[Advice, .
 def session_for_failover(sessions: Sequence[MemberSession]) -> tuple[Advice, ...]:
     """Return the session with which the member of a group that has the shortest one outlasts a broker's restart."""
     shortest = min(sessions, key=lambda each: each.now_ms, default=None)
-    return () if shortest is None else _session_for({"time a broker takes to restart": 0}, shortest, 0)
+    return () if shortest is None else _session_for({"time a broker takes to restart": 0}, shortest, USUAL_SESSION_MS)
 
 
 def _session_for(times: dict[str, int], of: MemberSession, least_ms: int) -> tuple[Advice, ...]:
     """Return the session timeout for the longest of some times, never below the usual one; none if it is that long.
 
-    Brokers take no more than the setting's limit. Where the client itself takes less, that is proposed if it outlasts
-    what there was, which took `least_ms`; else the client's other setting has to grow as well.
+    Brokers take no more than the setting's limit, and clients may take less. That is proposed if it outlasts what there
+    was, which took `least_ms`; else what limits it has to grow as well. None is proposed where that takes longer than
+    brokers ever take of members by default.
     """
-    proposed = min(of.setting.longest_ms, max(*times.values(), USUAL_SESSION_MS))
-    most, raised = f"{of.setting.longest_ms}", None
-    if of.setting.of_group:
+    longest_ms, raised = of.setting.longest_ms, None
+    if least_ms > longest_ms:
+        if least_ms > OWN_SESSION.longest_ms:
+            return ()
+        raised = ClientBound(longest_ms, f"{of.setting.longest_by} of the brokers", "they take no session above it")
+        longest_ms = OWN_SESSION.longest_ms
+    proposed = min(longest_ms, max(*times.values(), USUAL_SESSION_MS))
+    most = f"{longest_ms}"
+    if of.setting.of_group and raised is None:
         most += f" ({of.setting.longest_by} of the brokers)"
     if of.bound is not None and proposed > of.bound.longest_ms:
         if of.bound.longest_ms > max(least_ms, of.now_ms):
