@@ -37,6 +37,7 @@ from rebalance_contract import (
 )
 from rebalance_contract.clients import POLL_AGE
 from rebalance_streaming.detect.episode import ExplainedDeparture
+from rebalance_streaming.detect.rules import membership
 from rebalance_streaming.detect.rules.membership import (
     autoscaler_flapping,
     static_membership_missing,
@@ -439,6 +440,18 @@ def test_a_name_without_a_longer_session_where_that_is_long_enough():
     causes = {each.rebalance_id: "rolling_deploy" for each in gone}
     (found,) = asked(static_membership_missing, view_of(history(*events), NOW + MINUTE, past=gone, causes=causes))
     assert [each.parameter for each in found.advice] == ["group.instance.id", "code"]
+
+
+def test_clients_are_looked_at_only_where_there_were_many_restarts(monkeypatch: pytest.MonkeyPatch):
+    """That asks each member's client: too much for every group at each of its rows."""
+    asked_of: list[int] = []
+    monkeypatch.setattr(membership, "may_be_named", lambda _, members: asked_of.append(len(members)))
+    for times in (2, 24):
+        events, gone = restarted(times)
+        causes = {each.rebalance_id: "rolling_deploy" for each in gone}
+        here = view_of(history(*events), NOW + MINUTE, past=gone, causes=causes)
+        assert not list(asked(static_membership_missing, here))
+    assert asked_of == [2]
 
 
 def test_restarts_that_are_faults_do_not_count():

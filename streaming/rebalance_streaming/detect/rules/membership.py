@@ -38,10 +38,9 @@ def static_membership_missing(view: GroupView, time: JudgingTime) -> Iterator[Ve
     """Deploys cost many rebalances that static membership would spare: every instance comes back at once (KIP-345)."""
     if not view.members or any(each.group_instance_id for each in view.members):
         return
-    if not may_be_named(view.history, view.members):
-        return
     restarts = [each for each in view.recent(_WEEK_MS, time) if _is_restart(view, each)]
-    if len(restarts) <= view.thresholds.static_restarts_per_week:
+    # Whether they may be named is asked of every client: last, and seldom.
+    if len(restarts) <= view.thresholds.static_restarts_per_week or not may_be_named(view.history, view.members):
         return
     ids = tuple(each.rebalance_id for each in restarts)
     left = [each for each in view.past if each.rebalance_id in set(ids)]
