@@ -42,7 +42,7 @@ GUESSED = fingerprint(replace(B, rebalance_timeout_ms=10_000), None, "roundrobin
 
 @pytest.mark.parametrize(
     ("silence_s", "back_s", "proposed"),
-    [(12, 60, 108_000), (12, 5, 45_000), (12, 7_200, 1_800_000), (None, 60, 105_000), (13, 60.333, 110_000)],
+    [(12, 60, 108_000), (12, 5, 45_000), (12, 1_500, 1_800_000), (None, 60, 105_000), (13, 60.333, 110_000)],
     ids=["absence", "the default is enough", "what brokers allow", "no commit was due", "rounded up"],
 )
 def test_a_session_is_half_as_long_again_as_the_absence(silence_s: int | None, back_s: float, proposed: int):
@@ -54,6 +54,15 @@ def test_a_session_is_half_as_long_again_as_the_absence(silence_s: int | None, b
     assert found is not None
     assert (found.advice[0].current, found.advice[0].proposed) == ("10000", str(proposed))
     assert who(found) == ["b-1"]
+
+
+def test_no_session_outlasts_an_absence_of_hours():
+    """Brokers take half an hour: what would not have helped is not proposed."""
+    of = gone(STATIC, silence_ms=12 * SECOND, back_s=7_200)
+    found = asked(static_absence, losing(of), of)
+    assert said(found) == ("static_session_too_short", STRONG)
+    assert found is not None
+    assert "session.timeout.ms" not in {each.parameter for each in found.advice}
 
 
 def test_an_idle_partitions_last_commit_does_not_date_an_absence():
