@@ -480,7 +480,8 @@ def random_instance_ids(view: GroupView, time: JudgingTime) -> Iterator[Verdict]
 
 
 CONDITIONS: tuple[Condition, ...] = (
-    Condition(static_id_conflict, inputs.CLIENTS | inputs.STATES | inputs.COMMITS),
+    # Not at commits: rules that need those are not asked where the log is not read.
+    Condition(static_id_conflict, inputs.CLIENTS | inputs.STATES),
     Condition(static_member_restart, inputs.CLIENTS),
     Condition(random_instance_ids, grown=True),
     Condition(static_session_too_short),
