@@ -90,7 +90,8 @@ class Reachability:
         """Ask for metadata, the only question of which all brokers know the answer."""
         try:
             answer.set_result(str(self._admin.list_topics(timeout=timeout_seconds).cluster_id))
-        except KafkaException as error:
+        except Exception as error:
+            # Whatever it is, whoever waits must hear of it.
             answer.set_exception(error)
 
     def ask_until_answered(self, stop: threading.Event, on_failure: Callable[[NoAnswerError], None]) -> str | None:

@@ -69,6 +69,19 @@ def test_a_stop_ends_a_question() -> None:
     assert not told
 
 
+def test_a_question_that_fails_oddly_is_not_waited_for() -> None:
+    """What the library raises besides its own errors comes out."""
+
+    class Broken:
+        def list_topics(self, timeout: float) -> None:
+            raise RuntimeError(f"not within {timeout}")
+
+    asked = Reachability(NOWHERE, "test")
+    asked._admin = Broken()
+    with pytest.raises(RuntimeError, match="not within 5"):
+        asked.ask(5)
+
+
 def test_brokers_that_are_away_are_named() -> None:
     """With the reason, without times that would make each sentence a new one, and with what to check."""
     with pytest.raises(NoAnswerError) as error:

@@ -154,12 +154,12 @@ def _decode_group(key: bytes | None, value: bytes | None) -> GroupSnapshot | Gro
 def address(row: Output) -> tuple[str, str, bytes | None]:
     """Return (short name of the topic, key, value) of a row; null: a tombstone."""
     if isinstance(row, RowGone):
-        return row.topic.name, f"{row.cluster}/{row.group}", None
+        return row.topic.name, _key_of_group(row), None
     topic, key, encode_row = _ADDRESSES[type(row)]
     return topic.name, key(row), encode_row(row)
 
 
-def _key_of_group(row: GroupLag | GroupTiming | GroupImpact) -> str:
+def _key_of_group(row: GroupLag | GroupTiming | GroupImpact | RowGone) -> str:
     return group_key(row.cluster, row.group)
 
 
