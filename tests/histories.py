@@ -61,8 +61,8 @@ def _partitions(numbers: Numbers) -> Partitions:
     return dict(numbers) if isinstance(numbers, Mapping) else {TOPIC: list(numbers)}
 
 
-def picture(at_ms: int, *members: Member, **changes: Any) -> GroupSnapshot:
-    """Make the picture of a classic group that is settled since `at_ms`: stable, or empty without members."""
+def snapshot(at_ms: int, *members: Member, **changes: Any) -> GroupSnapshot:
+    """Make the snapshot of a classic group that is settled since `at_ms`: stable, or empty without members."""
     described: dict[str, Any] = {
         "type": "classic",
         "state": "Stable" if members else "Empty",

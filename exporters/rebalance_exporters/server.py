@@ -54,7 +54,7 @@ _PATHS = (
 
 
 def collect_rarely() -> None:
-    """Let Python look for cycles less often: the picture is many objects that live long and have none.
+    """Let Python look for cycles less often: what is known of groups is many objects that live long and have none.
 
     A full collection in a scrape doubles what it costs (`rebalance-monitor bench exposition`).
     """
@@ -97,12 +97,12 @@ def make_app(
     judging = Judge(config.stale_after_seconds)
 
     def judge() -> Readiness:
-        return judging.judge(view.picture(), read_progress(), clock_ms())
+        return judging.judge(view.fleet(), read_progress(), clock_ms())
 
     def render(style: Style) -> bytes:
         owners, reloads = settings.read_owners(), settings.reloads
         return exposition.render(
-            view.picture(), read_progress(), judge(), clock_ms(), style, owners=owners, reloads=reloads
+            view.fleet(), read_progress(), judge(), clock_ms(), style, owners=owners, reloads=reloads
         )
 
     free_paths = HEALTH_PATHS if config.health_without_password else ()
@@ -149,9 +149,9 @@ def _make_health_pages(judge: Callable[[], Readiness], read_progress: Callable[[
         return PlainTextResponse("healthy\n")
 
     async def serve_ready(request: Request) -> Response:
-        # In a thread, so that a picture being taken holds up nobody else.
+        # In a thread, so that a snapshot being taken holds up nobody else.
         verdict = await asyncio.get_running_loop().run_in_executor(judging, judge)
-        # A cluster that is away must not take the others' picture from whoever is sent here.
+        # A cluster that is away must not take the others from whoever is sent here.
         status_code = 200 if verdict.ready or verdict.partly else HTTPStatus.SERVICE_UNAVAILABLE
         if "application/json" in request.headers.get("accept", ""):
             return json_response(verdict, status_code)

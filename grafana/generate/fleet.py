@@ -78,7 +78,7 @@ def _show_ready() -> dashboard.Panel:
     return show_stat(
         "Monitor",
         About(
-            "Whether the picture is complete and fresh.",
+            "Whether what is exported is complete and fresh.",
             "ready.",
             "trust no other panel before it is; the dashboard Monitor and /-/ready say what is awaited.",
         ),

@@ -82,7 +82,7 @@ def _show_delay() -> dashboard.Panel:
         About(
             "Time from the newest record of a batch to the batch's end.",
             "seconds. On a log that is quiet it may be old without harm: nothing waits.",
-            "high while positions are unread: the picture is old, see Batches.",
+            "high while positions are unread: what is shown is old, see Batches.",
         ),
         (Query(max_of_query("event_delay_seconds"), _QUERY),),
         unit=units.Seconds,
@@ -282,7 +282,7 @@ def _show_not_decoded() -> dashboard.Panel:
         About(
             "The same for unsupported and corrupt records, by type and version.",
             "nothing here.",
-            "the type says which part of the picture is missing: report it, or update the monitor.",
+            "the type says what is missing: report it, or update the monitor.",
         ),
         (
             Query(

@@ -37,7 +37,9 @@ def show_verdict() -> tuple[dashboard.Panel, ...]:
 def _show_ready() -> dashboard.Panel:
     return show_stat(
         "Ready",
-        About("Per exporter: whether the picture is complete and fresh.", "ready.", "click: /-/ready says why not."),
+        About(
+            "Per exporter: whether what is exported is complete and fresh.", "ready.", "click: /-/ready says why not."
+        ),
         max_of_exporter("ready"),
         unit=units.Number,
         empty=NO_EXPORTER,

@@ -178,7 +178,7 @@ class Overview:
 
 @dataclass(frozen=True, slots=True)
 class GroupsAnswer:
-    """The present pictures of groups, by cluster and name, with the totals that are certain now.
+    """The present snapshots of groups, by cluster and name, with the totals that are certain now.
 
     `next` is what to ask for with `after` to get those that come next; null where none do.
     """

@@ -154,7 +154,7 @@ class Settlement:
 
 @dataclass(frozen=True, slots=True)
 class GroupSnapshot:
-    """The present picture of one group: topic `…groups`, key `cluster/group`.
+    """The present snapshot of one group: topic `…groups`, key `cluster/group`.
 
     `type` is `consumer` for KIP-848, `simple` for commits without members, null while nothing is known. `state` of a
     classic group is what the log tells, `Stable` (an assignment is stored) or `Empty`, unless a probe saw the

@@ -14,7 +14,7 @@ from rebalance_contract.sets import GroupState, GroupType
 
 
 def with_commits(group: GroupSnapshot | None, lag: GroupLag) -> GroupSnapshot:
-    """Return the picture of a group that commits; one of which group records are known stays as it is."""
+    """Return the snapshot of a group that commits; one of which group records are known stays as it is."""
     known = group or GroupSnapshot(cluster=lag.cluster, group=lag.group)
     if known.type is not None or lag.last_log_offset is None:
         return known

@@ -116,7 +116,7 @@ class Topic:
 
 GROUPS = Topic(
     name="groups",
-    content="the present picture of a group: members, totals, windows",
+    content="the present snapshot of a group: members, totals, windows",
     key="cluster/group",
     writers=(Party.MEMBERSHIP,),
     readers=(Party.DIAGNOSIS, Party.PROBER, Party.EXPORTER, Party.MEMBERSHIP),

@@ -122,7 +122,7 @@ class _Groups:
         )
 
     def fold(self, each: ToFold) -> Iterator[Input]:
-        """Fold a record or a probe; yields what it changed: rebalances, then the group's picture."""
+        """Fold a record or a probe; yields what it changed: rebalances, then the group's snapshot."""
         group, what = each.group, each.what
         before = self.states.get(group) or new_state(self.cluster, group)
         if isinstance(what, contract.Probe):
@@ -135,25 +135,25 @@ class _Groups:
         for rebalance in rebalances:
             self.rebalances[group, rebalance.rebalance_id] = rebalance
             yield rebalance
-        if after.picture != before.picture:
-            yield after.picture
+        if after.snapshot != before.snapshot:
+            yield after.snapshot
 
     def rows(self) -> Iterator[dict[str, Any]]:
-        """Yield rebalances in the order of their end, then each group's picture."""
+        """Yield rebalances in the order of their end, then each group's snapshot."""
         for rebalance in sorted(self.rebalances.values(), key=_end_of):
             yield _row("rebalance", rebalance)
         for group in sorted({*self.states, *self.committing}):
-            yield _row("group", self._picture(group))
+            yield _row("group", self._snapshot(group))
 
-    def _picture(self, group: str) -> contract.GroupSnapshot:
-        """Return a group's picture at the end, with what the end of its last rebalance adds to the totals."""
+    def _snapshot(self, group: str) -> contract.GroupSnapshot:
+        """Return a group's snapshot at the end, with what the end of its last rebalance adds to the totals."""
         state, commits = self.states.get(group), self.committing.get(group)
-        picture = new_state(self.cluster, group).picture if state is None else state.picture
+        snapshot = new_state(self.cluster, group).snapshot if state is None else state.snapshot
         if commits is not None:
-            picture = contract.with_commits(picture, commits)
-        if picture.settlement is None:
-            return picture
-        return replace(picture, counters=contract.settled(picture.counters, picture.settlement), settlement=None)
+            snapshot = contract.with_commits(snapshot, commits)
+        if snapshot.settlement is None:
+            return snapshot
+        return replace(snapshot, counters=contract.settled(snapshot.counters, snapshot.settlement), settlement=None)
 
 
 @dataclass(slots=True)

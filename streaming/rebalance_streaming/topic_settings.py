@@ -1,7 +1,7 @@
 """Whether the monitor's own topics are kept by the broker as they must be: pure, from their settings as described.
 
 Topics that exist already were made by hand, by another version or by an automatism, and a wrong setting shows late:
-a picture that ages out is missing after a restart weeks later.
+a snapshot that ages out is missing after a restart weeks later.
 """
 
 from __future__ import annotations

@@ -10,8 +10,8 @@ LAG = GroupLag(
 
 def test_a_group_that_only_commits_is_a_simple_one():
     """It has no members and is there."""
-    picture = with_commits(None, LAG)
-    assert (picture.type, picture.state, picture.first_seen_ms) == ("simple", "Empty", 1_000_000)
+    snapshot = with_commits(None, LAG)
+    assert (snapshot.type, snapshot.state, snapshot.first_seen_ms) == ("simple", "Empty", 1_000_000)
 
 
 def test_a_group_with_members_stays_what_it_is():

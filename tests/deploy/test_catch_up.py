@@ -23,7 +23,7 @@ def test_share_rate_and_time_left_are_told_until_it_is_ready(monkeypatch: pytest
     answers = {
         0: (0, "connection refused"),
         1: answer("no word from the stream yet", None),
-        2: answer("reading the picture: 5 of 10", 0.5),
+        2: answer("reading the monitor's topics: 5 of 10", 0.5),
         3: answer("reading the log: 0 % of 100 records", 0.0),
         7: answer("reading the log: 20 % of 100 records", 0.2),
         11: (401, "a page for those with a password"),
@@ -37,7 +37,7 @@ def test_share_rate_and_time_left_are_told_until_it_is_ready(monkeypatch: pytest
         monkeypatch.setattr(reporting, "fetch", lambda url, each=each, **_: each if url == URL else None)
         catch_up.tell(lambda text, figures: said.append(text) or told.append(figures), at_seconds)
     assert said == [
-        "reading the picture: 5 of 10",
+        "reading the monitor's topics: 5 of 10",
         "reading the log: 20 % of 100 records, 5 % a second, 16 s left",
         "reading the log: 45 % of 100 records, 5 % a second, 11 s left",
         "ready",

@@ -34,8 +34,8 @@ class _Recorder(Detector):
         super().__init__("default")
         self.tape: Tape = []
 
-    def take_group(self, picture: GroupSnapshot) -> None:
-        self.tape.append((self.now_ms, picture))
+    def take_group(self, snapshot: GroupSnapshot) -> None:
+        self.tape.append((self.now_ms, snapshot))
 
     def take_rebalance(self, rebalance: Rebalance) -> None:
         self.tape.append((self.now_ms, rebalance))

@@ -9,7 +9,7 @@ from typing import Any
 import pytest
 
 from detect.turnover import Run
-from histories import CLUSTER, GROUP, MINUTE, SECOND, T0, Event, joined, lost, member, picture, pulse
+from histories import CLUSTER, GROUP, MINUTE, SECOND, T0, Event, joined, lost, member, pulse, snapshot
 from rebalance_contract import AlertSilence, Finding, Rebalance
 from rebalance_streaming.observed.announcements import Announcements
 
@@ -51,7 +51,7 @@ def restarts(*steps: tuple[str, float, float | None], killed: Sequence[str] = ()
         else:
             events.append(lost(at_ms, alive[name], list(alive.values())))
             del alive[name]
-    return [picture(T0, *MEMBERS), *_commits(steps, killed), *events]
+    return [snapshot(T0, *MEMBERS), *_commits(steps, killed), *events]
 
 
 def _commits(steps: Sequence[tuple[str, float, float | None]], killed: Sequence[str]) -> list[Event]:

@@ -11,7 +11,7 @@ import pytest
 from accuracy.recordings import recordings
 from detect.tapes import Tape, taped
 from detect.turnover import hear
-from histories import HOUR, MINUTE, SECOND, T0, Event, commits, member, picture, probe, rebalance, report
+from histories import HOUR, MINUTE, SECOND, T0, Event, commits, member, probe, rebalance, report, snapshot
 from rebalance_contract import Member
 from rebalance_contract.clients import CONSUMED_RATE, HEARTBEAT_AGE, POLL_AGE, POLL_GAP_MAX, RESPONSE_MAX
 from rebalance_streaming.detect.detector import Detector
@@ -70,7 +70,7 @@ def life(seed: int) -> Iterator[tuple[int, Event]]:
     names = [f"{letter}-1" for letter in "abc"[: dice.randint(0, 3)]]
     static = dice.random() < 0.3
     members = [_made(name, at, len(names), static, dice) for at, name in enumerate(names)]
-    yield T0, picture(T0, *members, first_seen_ms=T0 - dice.choice([0, HOUR]))
+    yield T0, snapshot(T0, *members, first_seen_ms=T0 - dice.choice([0, HOUR]))
     cuts = sorted({0, 2_700, *(dice.randrange(2_700) for _ in range(5))})
     committed, end = [1_000] * 6, [1_000] * 6
     for begin, finish in pairwise(cuts):
@@ -107,9 +107,9 @@ def _shaken(at_ms: int, members: list[Member], dice: random.Random) -> Iterator[
     rest = [each for each in members if each is not gone]
     back_ms = at_ms + dice.choice([5, 60, 400]) * SECOND
     yield at_ms + 3 * SECOND, rebalance(at_ms, members, rest)
-    yield at_ms + 3 * SECOND, picture(at_ms + 3 * SECOND, *rest)
+    yield at_ms + 3 * SECOND, snapshot(at_ms + 3 * SECOND, *rest)
     yield back_ms + 3 * SECOND, rebalance(back_ms, rest, members)
-    yield back_ms + 3 * SECOND, picture(back_ms + 3 * SECOND, *members)
+    yield back_ms + 3 * SECOND, snapshot(back_ms + 3 * SECOND, *members)
 
 
 def _told(dice: random.Random) -> dict[str, float | None]:

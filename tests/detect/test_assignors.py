@@ -8,7 +8,7 @@ from typing import Any
 import pytest
 
 from detect.views import asked, view_of
-from histories import HOUR, MINUTE, SECOND, T0, Event, history, member, picture, probe, rebalance, report, silenced
+from histories import HOUR, MINUTE, SECOND, T0, Event, history, member, probe, rebalance, report, silenced, snapshot
 from rebalance_contract import Member, Moves, Severity, Silence
 from rebalance_streaming.detect.rules.assignors import (
     CONDITIONS,
@@ -43,18 +43,18 @@ def cost(who: list[Member], *, kept: int = 4, took_ms: int = 3 * SECOND, count: 
     ("events", "severity"),
     [
         pytest.param(
-            [picture(T0, *members(6)), *cost(members(6))], Severity.TICKET, id="six members stopped for nothing"
+            [snapshot(T0, *members(6)), *cost(members(6))], Severity.TICKET, id="six members stopped for nothing"
         ),
-        pytest.param([picture(T0, *members(6))], Severity.INFO, id="six members, no rebalance yet"),
-        pytest.param([picture(T0, *members(4)), *cost(members(4))], None, id="four members, little lost"),
+        pytest.param([snapshot(T0, *members(6))], Severity.INFO, id="six members, no rebalance yet"),
+        pytest.param([snapshot(T0, *members(4)), *cost(members(4))], None, id="four members, little lost"),
         pytest.param(
-            [picture(T0, *members(4)), *cost(members(4), took_ms=30 * MINUTE, count=2)],
+            [snapshot(T0, *members(4)), *cost(members(4), took_ms=30 * MINUTE, count=2)],
             Severity.TICKET,
             id="churn of 4 %",
         ),
-        pytest.param([picture(T0, *members(6), protocol="cooperative-sticky")], None, id="cooperative"),
-        pytest.param([picture(T0, *members(6), protocol=None, type="consumer")], None, id="newer protocol"),
-        pytest.param([picture(T0, *members(6), protocol="stream"), *cost(members(6))], None, id="Streams"),
+        pytest.param([snapshot(T0, *members(6), protocol="cooperative-sticky")], None, id="cooperative"),
+        pytest.param([snapshot(T0, *members(6), protocol=None, type="consumer")], None, id="newer protocol"),
+        pytest.param([snapshot(T0, *members(6), protocol="stream"), *cost(members(6))], None, id="Streams"),
     ],
 )
 def test_an_eager_assignor_costs_what_did_not_move(events: list[Event], severity: str | None):
@@ -76,21 +76,21 @@ def test_the_way_to_a_cooperative_assignor_depends_on_the_client(library: str | 
     """Java from 3.0 needs one bounce, older ones two, librdkafka a full stop."""
     who = members(5)
     told = [report(NOW, each, library=library, library_version=version) for each in who]
-    (found,) = asked(eager_assignor, view_of(history(picture(T0, *who), *told), NOW))
+    (found,) = asked(eager_assignor, view_of(history(snapshot(T0, *who), *told), NOW))
     assert words in found.advice[0].proposed
 
 
 def test_nothing_is_advised_that_no_client_has():
     """kafka-python has no cooperative assignor before 3.0, and does not speak KIP-848."""
     who = [replace(each, client_id="kafka-python-2.2.3") for each in members(5)]
-    (found,) = asked(eager_assignor, view_of(history(picture(T0, *who)), NOW))
+    (found,) = asked(eager_assignor, view_of(history(snapshot(T0, *who)), NOW))
     assert found.advice == ()
 
 
 def changing(*names: str, every_ms: int = 4 * MINUTE) -> list[Event]:
     who = members(2)
     times = [NOW - (len(names) - 1 - i) * every_ms for i in range(len(names))]
-    return [picture(at_ms, *who, protocol=name) for at_ms, name in zip(times, names, strict=True)]
+    return [snapshot(at_ms, *who, protocol=name) for at_ms, name in zip(times, names, strict=True)]
 
 
 @pytest.mark.parametrize(
@@ -118,7 +118,7 @@ def surplus(idle_minutes: int, *, partitions: int = 2, count: int = 3, **changes
     who = [member(f"m{i}-1", [i] if i < 2 else []) for i in range(count)]
     at_ms = NOW - idle_minutes * MINUTE
     return [
-        picture(at_ms, *who, **changes),
+        snapshot(at_ms, *who, **changes),
         rebalance(at_ms - SECOND, who[:2], who, took_ms=SECOND),
         probe(NOW - SECOND, ends=dict.fromkeys(range(partitions), 5)),
     ]
@@ -146,7 +146,7 @@ def test_idleness_counts_over_several_rebalances():
     """A deploy in between does not begin the half hour anew for a member that stayed idle."""
     idle, busy = member("i-1"), [member("m0-1", [0]), member("m1-1", [1])]
     changes = [rebalance(NOW - at * MINUTE, [*busy, idle], [*busy, idle], took_ms=SECOND) for at in (45, 20, 5)]
-    known = history(picture(NOW - 5 * MINUTE, *busy, idle), *changes)
+    known = history(snapshot(NOW - 5 * MINUTE, *busy, idle), *changes)
     assert list(asked(idle_members, view_of(known, NOW)))
     known.take_rebalance(rebalance(NOW - 12 * MINUTE, busy, [*busy, replace(idle, partitions={"orders": [0]})]))
     assert not list(asked(idle_members, view_of(known, NOW)))
@@ -158,7 +158,7 @@ def test_each_member_counts_since_it_became_idle_itself():
     first, second, third = member("i-1"), member("j-1"), member("k-1")
     after = {90: [*busy, first], 40: [*busy, first, second], 10: [*busy, first, second, third]}
     changes = [rebalance(NOW - at * MINUTE, busy, who, took_ms=SECOND) for at, who in after.items()]
-    known = history(picture(NOW - 10 * MINUTE, *busy, first, second, third), *changes)
+    known = history(snapshot(NOW - 10 * MINUTE, *busy, first, second, third), *changes)
     (found,) = asked(idle_members, view_of(known, NOW))
     assert [each.member_id for each in found.subject.members] == ["i-1", "j-1"]
     assert found.started_at_ms == NOW - 90 * MINUTE + SECOND
@@ -170,7 +170,7 @@ def test_members_of_other_topics_are_counted_apart():
     other = [member(f"o{i}-1", topics=("bills",)) for i in range(2)]
     at_ms, who = NOW - 40 * MINUTE, [busy, idle, *other]
     known = history(
-        picture(at_ms, *who),
+        snapshot(at_ms, *who),
         rebalance(at_ms - SECOND, who, who, took_ms=SECOND),
         probe(NOW - SECOND, ends={0: 5}),
         probe(NOW - SECOND, ends=dict.fromkeys(range(2), 5), topic="bills"),
@@ -185,7 +185,7 @@ def shared_out(*shares: int, minutes: int = 11, **changes: Any) -> list[Event]:
         who.append(member(f"m{i}-1", range(start, start + share), topics=changes.pop(f"topics{i}", ("orders",))))
         start += share
     at_ms = NOW - minutes * MINUTE
-    return [picture(at_ms, *who, **changes), rebalance(at_ms - SECOND, who, who, took_ms=SECOND)]
+    return [snapshot(at_ms, *who, **changes), rebalance(at_ms - SECOND, who, who, took_ms=SECOND)]
 
 
 @pytest.mark.parametrize(
@@ -224,7 +224,7 @@ def test_fairer_assignors_are_those_that_the_group_has_not_and_could_have(
 ):
     """Nobody is told to take the assignor that deals unevenly, nor one that its client lacks."""
     events = shared_out(6, 3, 3, **described)
-    events[0] = picture(
+    events[0] = snapshot(
         NOW - 11 * MINUTE, *(replace(each, client_id=client_id) for each in events[0].members), **described
     )
     (found,) = asked(assignment_imbalance, view_of(history(*events), NOW))
@@ -237,7 +237,7 @@ def test_fairer_assignors_are_those_that_the_group_has_not_and_could_have(
 def strangers(other: Member, *, minutes: int = 61, **changes: Any) -> list[Event]:
     one = member("billing-1", {"bills": [0]}, topics=("bills",), host="h1")
     at_ms = NOW - minutes * MINUTE
-    return [picture(at_ms, one, other, **changes), rebalance(at_ms - SECOND, [one], [one, other], took_ms=SECOND)]
+    return [snapshot(at_ms, one, other, **changes), rebalance(at_ms - SECOND, [one], [one, other], took_ms=SECOND)]
 
 
 OTHER = member("shipping-1", {"parcels": [0]}, topics=("parcels",), host="h2")
@@ -288,10 +288,10 @@ def connect(*offsets: tuple[int | None, int | None], one_name: bool = True) -> l
 )
 def test_two_connect_clusters_in_one_group(events: list[Event], fires: bool):
     """A worker that has read less of its config topic than another, three joins long and no more each time."""
-    found = list(asked(shared_connect_group, view_of(history(*events, picture(NOW, *members(2))), NOW)))
+    found = list(asked(shared_connect_group, view_of(history(*events, snapshot(NOW, *members(2))), NOW)))
     assert [(each.rule, each.confidence) for each in found] == ([("shared_group_id", STRONG)] if fires else [])
     assert not found or "config topic" in found[0].summary
-    later = view_of(history(*events, picture(NOW, *members(2))), NOW + HOUR)
+    later = view_of(history(*events, snapshot(NOW, *members(2))), NOW + HOUR)
     assert list(asked(shared_connect_group, later)) == []
 
 
@@ -302,5 +302,5 @@ def test_a_healthy_group_has_no_finding():
     """Cooperative, equal shares, one application, each partition owned: silence, also right after a deploy."""
     who = members(6)
     deploy = [rebalance(NOW - (6 - i) * MINUTE, who, who, moves=Moves(kept=5)) for i in range(6)]
-    known = history(picture(NOW - MINUTE, *who, protocol="cooperative-sticky"), *deploy)
+    known = history(snapshot(NOW - MINUTE, *who, protocol="cooperative-sticky"), *deploy)
     assert [each.rule for rule in CONDITIONS for each in asked(rule, view_of(known, NOW))] == []

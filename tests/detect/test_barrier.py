@@ -18,10 +18,10 @@ from histories import (
     history,
     joined,
     member,
-    picture,
     probe,
     report,
     silenced,
+    snapshot,
 )
 from rebalance_contract import Generation, Member, Silence
 from rebalance_contract.clients import ASSIGNED_LATENCY, POLL_AGE, REVOKED_LATENCY
@@ -290,7 +290,7 @@ def test_a_gap_in_commits_tells_who_was_late_when_commits_are_forgotten():
 def test_with_a_cooperative_assignor_who_joined_goes_on(busy: list[int], before: list[int], expected: list[str]):
     """Members keep their partitions while they wait, so that only who has not joined commits nothing."""
     events = [
-        picture(T0, A, B, C, protocol="cooperative-sticky"),
+        snapshot(T0, A, B, C, protocol="cooperative-sticky"),
         commits(START_MS - SECOND, dict.fromkeys(before, 1)),
         *(commits(START_MS + at * SECOND, dict.fromkeys(busy, at)) for at in range(5, 40, 5)),
     ]
@@ -304,7 +304,7 @@ def now(
     seconds: int, *events: Event, members: tuple[Member, ...] = (A, B), told_ms: int = T0, lag: bool = False
 ) -> Verdict | None:
     """Judge a group some seconds after probes first saw it prepare."""
-    known = history(picture(T0, *members, last_rebalance_ms=told_ms), *events)
+    known = history(snapshot(T0, *members, last_rebalance_ms=told_ms), *events)
     return waiting_now(known, START_MS + seconds * SECOND, 10_000, MINUTE, lag_grows=lag)
 
 

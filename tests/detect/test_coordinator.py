@@ -18,11 +18,11 @@ from histories import (
     commits,
     history,
     member,
-    picture,
     probe,
     rebalance,
     rebalance_id,
     report,
+    snapshot,
 )
 from rebalance_contract import (
     CoordinatorAct,
@@ -82,7 +82,7 @@ def chain(count: int, apart_s: int = 5) -> Rebalance:
 def test_a_chain_behind_a_formation_keeps_its_own_reason(count: int, told: bool):
     """Rejoins seconds apart are one rebalance, and a loop all the same; a few come with joins."""
     of = chain(count)
-    found = list(asked(leader_rejoin_loop, view_of(history(picture(NOW, A, B), of), NOW)))
+    found = list(asked(leader_rejoin_loop, view_of(history(snapshot(NOW, A, B), of), NOW)))
     assert [each.rebalance_ids for each in found] == ([(of.rebalance_id,)] if told else [])
     if count == 8:
         assert "8 times within 35.0 s" in found[0].summary
@@ -111,7 +111,7 @@ def test_a_chain_behind_a_formation_keeps_its_own_reason(count: int, told: bool)
 )
 def test_a_leader_that_rejoins_without_need(events: list[Event], expected: tuple[str, str | None] | None):
     """Same members, topics and assignment, again and again; it claims these rebalances."""
-    found = list(asked(leader_rejoin_loop, view_of(history(picture(NOW, A, B), *events), NOW)))
+    found = list(asked(leader_rejoin_loop, view_of(history(snapshot(NOW, A, B), *events), NOW)))
     assert [(each.severity, each.variant) for each in found] == ([] if expected is None else [expected])
     if found:
         assert (found[0].claims, len(found[0].rebalance_ids)) == (True, len(events))
@@ -120,14 +120,14 @@ def test_a_leader_that_rejoins_without_need(events: list[Event], expected: tuple
 
 def test_a_loop_that_ended_keeps_its_rebalances():
     """Hours later it still is what explains them, or they would be unexplained again."""
-    known = history(picture(NOW, A, B), *every(2 * MINUTE, 3))
+    known = history(snapshot(NOW, A, B), *every(2 * MINUTE, 3))
     assert [len(each.rebalance_ids) for each in asked(leader_rejoin_loop, view_of(known, NOW + 5 * HOUR))] == [3]
 
 
 def test_changes_of_topics_that_probes_saw_are_no_loop():
     """The leader rejoined because it should."""
     causes = {rebalance_id(NOW - i * 2 * MINUTE): "topic_metadata_change" for i in range(1, 4)}
-    known = history(picture(NOW, A, B), *every(2 * MINUTE, 3))
+    known = history(snapshot(NOW, A, B), *every(2 * MINUTE, 3))
     assert not list(asked(leader_rejoin_loop, view_of(known, NOW, causes=causes)))
 
 
@@ -174,7 +174,7 @@ def aborted(count: int, *, minutes_ago: int, joined: tuple[str, ...] = (), **cha
 )
 def test_a_slow_or_failing_assignor(events: list[Event], expected: list[tuple[str, str | None, float]]):
     """The sync phase is in the log; rounds without a record count only where no arrival interrupted them."""
-    found = list(asked(assignor_slow_or_failing, view_of(history(picture(NOW, A, B), *events), NOW)))
+    found = list(asked(assignor_slow_or_failing, view_of(history(snapshot(NOW, A, B), *events), NOW)))
     assert [(each.variant, each.severity, each.confidence) for each in found] == expected
     assert all(each.subject.members[0].member_id == "a-1" for each in found if each.variant == "slow")
 
@@ -189,7 +189,7 @@ def test_the_broker_assigns_where_clients_let_it(client_id: str, protocol: str, 
     failing = [aborted(1, minutes_ago=9, protocol=protocol), aborted(1, minutes_ago=5, protocol=protocol)]
     for events in ([synced(31_000)], failing):
         (found,) = asked(
-            assignor_slow_or_failing, view_of(history(picture(NOW, *who, protocol=protocol), *events), NOW)
+            assignor_slow_or_failing, view_of(history(snapshot(NOW, *who, protocol=protocol), *events), NOW)
         )
         assert ("group.protocol" in {each.parameter for each in found.advice}) == expected
 
@@ -242,7 +242,7 @@ S = [replace(A, group_instance_id="ia"), replace(B, group_instance_id="ib")]
 )
 def test_a_coordinator_must_not_exceed_the_rebalance_timeout(events: list[Event], confidence: float | None):
     """Five minutes, one of slack: what lasts longer contradicts the protocol and wakes somebody."""
-    found = list(asked(coordinator_stuck_rebalance, view_of(history(picture(T0, A, B), *events), NOW + 2 * SECOND)))
+    found = list(asked(coordinator_stuck_rebalance, view_of(history(snapshot(T0, A, B), *events), NOW + 2 * SECOND)))
     assert [(each.confidence, each.severity) for each in found] == (
         [] if confidence is None else [(confidence, Severity.PAGE)]
     )
@@ -250,7 +250,7 @@ def test_a_coordinator_must_not_exceed_the_rebalance_timeout(events: list[Event]
 
 def test_a_record_in_between_shows_that_it_goes_on():
     """Several rebalances in a row look the same to probes; the log tells them apart."""
-    known = history(picture(NOW - 3 * MINUTE, A, B), *seen("PreparingRebalance", 7))
+    known = history(snapshot(NOW - 3 * MINUTE, A, B), *seen("PreparingRebalance", 7))
     assert not list(asked(coordinator_stuck_rebalance, view_of(known, NOW)))
 
 
@@ -263,7 +263,7 @@ def answered(
     members = [replace(each, host=host or each.host) for each in (member(f"m{i}-1") for i in range(len(ms)))]
     reports = zip(members, ms, strict=True)
     told = [report(NOW - 5 * SECOND, each, {metric: value}, **changes) for each, value in reports]
-    return [picture(since, *members), *told]
+    return [snapshot(since, *members), *told]
 
 
 @pytest.mark.parametrize(
@@ -282,7 +282,7 @@ def answered(
             PLAUSIBLE,
             id="it moves again and again",
         ),
-        pytest.param([picture(T0, A, B)], None, id="nothing told"),
+        pytest.param([snapshot(T0, A, B)], None, id="nothing told"),
         pytest.param(answered(1_500, 3_000, metric=ANY_RESPONSE_MAX), PLAUSIBLE, id="any request"),
         pytest.param(
             answered(1_500, 3_000, metric=ANY_RESPONSE_MAX, since=NOW - MINUTE), None, id="any request after a join"
@@ -325,7 +325,7 @@ def hopping(times: int = 4, *, last: str = "PreparingRebalance") -> list[Event]:
 )
 def test_an_offsets_partition_that_cannot_store(events: list[Event], expected: tuple[float, str] | None):
     """Assignments that are never stored while nobody comes or goes; a hint unless commits have stopped, too."""
-    found = list(asked(offsets_topic_unhealthy, view_of(history(picture(T0, A, B), *events), NOW)))
+    found = list(asked(offsets_topic_unhealthy, view_of(history(snapshot(T0, A, B), *events), NOW)))
     assert [(each.confidence, each.severity) for each in found] == ([] if expected is None else [expected])
     assert all(each.missing for each in found)
 
@@ -355,7 +355,7 @@ def test_an_assignment_that_its_coordinator_could_not_store_is_the_cause(
 ):
     """It wrote so itself, and its error says for what reason; whoever is lost meanwhile is lost for that."""
     gone = rebalance(NOW - MINUTE, [A, B], [A], took_ms=20 * SECOND)
-    known = history(picture(T0, A, B), gone)
+    known = history(snapshot(T0, A, B), gone)
     began = CoordinatorEvent(NOW - 50 * SECOND, CoordinatorAct.PREPARING, trigger=trigger, reason=error)
     known.coordinator_log.take([*others, began])
     of = make_episode(known, gone, Thresholds(), JudgingTime(NOW), EpisodeContext())
@@ -373,5 +373,5 @@ def test_a_healthy_group_has_no_finding():
     """Quick syncs, a stable coordinator, answers in time, a deploy with interrupted rounds: silence."""
     arrivals = [aborted(2, minutes_ago=i, joined=("d-1", "e-1")) for i in (9, 7, 5, 3)]
     events = [synced(900), *arrivals, *seen("Stable", 10), *answered(20, 30), moved(NOW)[0]]
-    known = history(picture(T0, A, B), *events)
+    known = history(snapshot(T0, A, B), *events)
     assert [each.rule for rule in CONDITIONS for each in asked(rule, view_of(known, NOW))] == []

@@ -20,13 +20,13 @@ from histories import (
     joined,
     lost,
     member,
-    picture,
     probe,
     pulse,
     rebalance,
     rebalance_id,
     report,
     silenced,
+    snapshot,
 )
 from rebalance_contract import (
     CommitActivity,
@@ -57,7 +57,7 @@ JUDGED_MS = 3 * SECOND + DetectConfig().settle_ms
 
 def test_a_rebalance_is_judged_once_late_rows_are_there():
     """Not before it has settled, then once; what was found is not told again while it does not change."""
-    run = Run().live(T0 + MINUTE + JUDGED_MS - 1, picture(T0, A), joined(T0 + MINUTE, B, [A]))
+    run = Run().live(T0 + MINUTE + JUDGED_MS - 1, snapshot(T0, A), joined(T0 + MINUTE, B, [A]))
     assert run.told == []
     run.live(T0 + 3 * MINUTE)
     assert [each.rule for each in run.told] == ["scale_out"]
@@ -68,14 +68,14 @@ def test_a_rebalance_is_judged_once_late_rows_are_there():
 
 def test_an_end_judges_everything_at_once():
     """`finish` waits for nothing: no more will come."""
-    run = Run().live(T0 + MINUTE + 4 * SECOND, picture(T0, A), joined(T0 + MINUTE, B, [A]))
+    run = Run().live(T0 + MINUTE + 4 * SECOND, snapshot(T0, A), joined(T0 + MINUTE, B, [A]))
     assert [each.rule for each in run.detector.finish().findings] == ["scale_out"]
     assert run.detector.finish() == Judgement()
 
 
 def test_a_rebalance_that_goes_on_and_on_is_judged_on_the_way():
     """Each further generation puts off its end, not its judgement."""
-    run = Run().live(T0 + MINUTE, picture(T0, A))
+    run = Run().live(T0 + MINUTE, snapshot(T0, A))
     ends_ms = [T0 + MINUTE + 3_000 + number * 5_000 for number in range(12)]
     rounds = [
         Generation(
@@ -94,7 +94,7 @@ def test_a_rebalance_that_goes_on_and_on_is_judged_on_the_way():
 def test_a_rebalance_that_has_not_ended_is_not_judged():
     """An ongoing one has no cause yet, not even at the end."""
     going_on = joined(T0 + MINUTE, B, [A], outcome="ongoing", completed_at_ms=None, join_ended_at_ms=None)
-    run = Run().live(T0 + 3 * MINUTE, picture(T0, A), going_on)
+    run = Run().live(T0 + 3 * MINUTE, snapshot(T0, A), going_on)
     run.detector.finish()
     assert run.causes() == {}
 
@@ -102,15 +102,15 @@ def test_a_rebalance_that_has_not_ended_is_not_judged():
 def test_what_an_earlier_run_judged_is_history():
     """A rebalance that ended before the diagnosis began to read everything is not judged, but it is known."""
     old, new = joined(T0 + MINUTE, B, [A]), joined(T0 + 3 * MINUTE, C, [A, B])
-    run = Run(judge_from_ms=T0 + 2 * MINUTE).live(T0 + 5 * MINUTE, picture(T0, A), old, new)
+    run = Run(judge_from_ms=T0 + 2 * MINUTE).live(T0 + 5 * MINUTE, snapshot(T0, A), old, new)
     assert set(run.causes()) == {rebalance_id(T0 + 3 * MINUTE)}
 
 
 def test_quiet_groups_are_looked_at_while_others_are_busy():
     """Nothing happens to a group but time: its finding is over after ten minutes, however busy its neighbours are."""
-    busy = [replace(picture(T0 + n * SECOND, A), group="busy", generation=n) for n in range(1, 1_000)]
+    busy = [replace(snapshot(T0 + n * SECOND, A), group="busy", generation=n) for n in range(1, 1_000)]
     quiet = joined(T0 + MINUTE, B, [A])
-    run = Run().live(T0 + 999 * SECOND, *busy, picture(T0 + 2 * SECOND, A), quiet)
+    run = Run().live(T0 + 999 * SECOND, *busy, snapshot(T0 + 2 * SECOND, A), quiet)
     assert run.finding("scale_out").state == "resolved"
     assert run.finding("scale_out").updated_at_ms <= T0 + 11 * MINUTE + 3 * SECOND + 31 * SECOND
 
@@ -122,7 +122,7 @@ def test_a_departure_is_judged_again_when_the_member_returns():
     """At first it may be a scale-in; once the instance is back it was a restart, and the first word is withdrawn."""
     gone, back = lost(T0 + MINUTE, B, [A, B]), joined(T0 + 2 * MINUTE, member("b-2", [2, 3]), [A])
     beats = pulse(T0, T0 + MINUTE, [0, 1, 2, 3])
-    run = Run().live(T0 + MINUTE + 40 * SECOND, picture(T0, A, B), *beats, gone)
+    run = Run().live(T0 + MINUTE + 40 * SECOND, snapshot(T0, A, B), *beats, gone)
     assert run.causes() == {gone.rebalance_id: "scale_in"}
     run.live(T0 + 3 * MINUTE, back)
     assert run.causes() == {gone.rebalance_id: "rolling_deploy", back.rebalance_id: "rolling_deploy"}
@@ -139,7 +139,7 @@ def deploy(start_ms: int) -> list[Event]:
         others = [each for key, each in alive.items() if key != name]
         events.append(joined(at + 20 * SECOND, new, others))
         alive[name] = new
-    return [picture(T0, A, B, C), *pulse(T0, start_ms + 4 * MINUTE, range(6)), *events]
+    return [snapshot(T0, A, B, C), *pulse(T0, start_ms + 4 * MINUTE, range(6)), *events]
 
 
 def test_a_pattern_claims_the_rebalances_it_explains():
@@ -158,7 +158,7 @@ def test_a_round_that_follows_has_the_cause_of_the_one_before():
     """A cooperative assignor's second round is not a rebalance for a reason of its own."""
     first = joined(T0 + MINUTE, B, [A])
     after = rebalance(T0 + MINUTE + 5 * SECOND, [A, B], [A, B], reason="cooperative_followup")
-    run = Run().live(T0 + 3 * MINUTE, picture(T0, A), first, after)
+    run = Run().live(T0 + 3 * MINUTE, snapshot(T0, A), first, after)
     assert run.causes() == {first.rebalance_id: "scale_out", after.rebalance_id: "scale_out"}
     assert run.finding("scale_out").rebalances == 2
 
@@ -167,7 +167,7 @@ def test_a_round_that_follows_nothing_known_is_undetermined():
     """Where the rebalance before was not judged, its cause cannot be handed on."""
     first = joined(T0 + MINUTE, B, [A])
     after = rebalance(T0 + MINUTE + 5 * SECOND, [A, B], [A, B], reason="cooperative_followup")
-    run = Run(judge_from_ms=T0 + MINUTE + 6 * SECOND).live(T0 + 3 * MINUTE, picture(T0, A), first, after)
+    run = Run(judge_from_ms=T0 + MINUTE + 6 * SECOND).live(T0 + 3 * MINUTE, snapshot(T0, A), first, after)
     assert run.causes() == {after.rebalance_id: "undetermined"}
 
 
@@ -175,7 +175,7 @@ def test_a_round_that_follows_nothing_known_is_undetermined():
 def test_what_nothing_explains_is_a_ticket_when_it_recurs(times: int, severity: str):
     """Three within a day."""
     rounds = [unexplained(T0 + (1 + n) * 10 * MINUTE) for n in range(times)]
-    run = Run().live(T0 + 45 * MINUTE, picture(T0, A, B), *rounds, step_ms=5 * SECOND)
+    run = Run().live(T0 + 45 * MINUTE, snapshot(T0, A, B), *rounds, step_ms=5 * SECOND)
     assert {each.severity for each in run.detector.findings.all() if each.rule == "undetermined"} == {severity}
 
 
@@ -193,7 +193,7 @@ def test_what_nothing_explains_is_a_ticket_where_rebalances_cost_much(
     costly = joined(began_ms, B, [A], took_ms=took_minutes * MINUTE)
     after = unexplained(T0 + 20 * MINUTE)
     run = Run().live(
-        T0 + 22 * MINUTE, picture(T0, A), picture(T0 + 19 * MINUTE, A, B), costly, silenced(costly, *gaps), after
+        T0 + 22 * MINUTE, snapshot(T0, A), snapshot(T0 + 19 * MINUTE, A, B), costly, silenced(costly, *gaps), after
     )
     found = {each.severity for each in run.detector.findings.all() if after.rebalance_id in each.rebalance_ids}
     assert (run.causes()[after.rebalance_id], found) == ("undetermined", {severity})
@@ -220,7 +220,7 @@ def test_members_that_timed_out_are_told_once():
     run = Run().live(T0 + 4 * MINUTE, *overrun())
     (told,) = run.timed_out
     assert (told.group, told.expired, told.poll_timeout) == (GROUP, (), ("b-1",))
-    run.live(T0 + 8 * MINUTE, picture(T0 + 5 * MINUTE, A))
+    run.live(T0 + 8 * MINUTE, snapshot(T0 + 5 * MINUTE, A))
     assert run.timed_out == [told]
 
 
@@ -229,10 +229,10 @@ def test_a_departure_understood_later_is_told_then():
     slow = replace(B, session_timeout_ms=45_000)
     reports = [report(at, slow, {POLL_AGE: 0.5, HEARTBEAT_AGE: 1.0}, interval_ms=60_000) for at in (T0, T0 + MINUTE)]
     gone = lost(T0 + 110 * SECOND, slow, [A, slow])
-    run = Run().live(T0 + 140 * SECOND, picture(T0, A, slow), *reports, gone)
+    run = Run().live(T0 + 140 * SECOND, snapshot(T0, A, slow), *reports, gone)
     assert run.causes() == {gone.rebalance_id: "undetermined"}
     assert run.timed_out == []
-    run.live(T0 + 6 * MINUTE, picture(T0 + 5 * MINUTE, A))
+    run.live(T0 + 6 * MINUTE, snapshot(T0 + 5 * MINUTE, A))
     assert run.causes() == {gone.rebalance_id: "member_crash"}
     assert [each.expired for each in run.timed_out] == [("b-1",)]
 
@@ -244,7 +244,7 @@ def standing_still(until_ms: int) -> list[Event]:
     """Commits stop after a minute; probes go on to see records come."""
     worked = [commits(T0 + at * SECOND, dict.fromkeys(range(4), 100 + at)) for at in range(0, 61, 5)]
     ends = [probe(at, ends=dict.fromkeys(range(4), 200 + (at - T0) // SECOND)) for at in range(T0, until_ms, 7_000)]
-    return [picture(T0 - HOUR, member("a-1", range(4))), *worked, *ends]
+    return [snapshot(T0 - HOUR, member("a-1", range(4))), *worked, *ends]
 
 
 def test_a_condition_is_told_within_a_second_of_its_time():
@@ -265,7 +265,7 @@ def test_a_group_at_rest_is_left_alone(monkeypatch: pytest.MonkeyPatch):
     """Once nothing is to be expected of it, no rule is asked until something changes or the next sweep is due."""
     asked: list[int] = []
     monkeypatch.setattr(GroupJudge, "judge", _counting(GroupJudge.judge, asked))
-    run = Run().live(T0 + 10 * MINUTE, picture(T0 - HOUR, A, B), commits(T0, dict.fromkeys(range(4), 5)))
+    run = Run().live(T0 + 10 * MINUTE, snapshot(T0 - HOUR, A, B), commits(T0, dict.fromkeys(range(4), 5)))
     assert len(asked) <= 4
     run.live(T0 + 11 * MINUTE, *[probe(T0 + 10 * MINUTE + at * SECOND, "Stable") for at in range(1, 60, 5)])
     assert len(asked) <= 6
@@ -285,7 +285,7 @@ def _counting(judge: Callable[..., list[Finding]], asked: list[int]) -> Callable
 def overrun(group: str = GROUP) -> list[Event]:
     """Let a member stop polling for its 30 s and leave."""
     slow = replace(B, rebalance_timeout_ms=30_000)
-    events: list[Event] = [picture(T0, A, slow), *pulse(T0, T0 + MINUTE, [0, 1, 2, 3])]
+    events: list[Event] = [snapshot(T0, A, slow), *pulse(T0, T0 + MINUTE, [0, 1, 2, 3])]
     events += [*pulse(T0 + MINUTE, T0 + 100 * SECOND, [0, 1]), lost(T0 + 90 * SECOND, slow, [A, slow])]
     return [replace(each, group=group) for each in events]
 
@@ -335,7 +335,7 @@ def test_a_cause_pages_only_while_consumption_is_harmed():
 def test_reports_that_came_before_their_group_count():
     """A client that names no group reports before the group is known: what it said is not lost."""
     early = [report(T0 + at * SECOND, B, {"last_poll_seconds_ago": 1.0}, group_id=None) for at in (1, 6, 11)]
-    run = Run().live(T0 + 30 * SECOND, *early, picture(T0 + 20 * SECOND, A, B))
+    run = Run().live(T0 + 30 * SECOND, *early, snapshot(T0 + 20 * SECOND, A, B))
     (timing,) = run.detector.timings(T0 + 30 * SECOND)
     assert [(each.member_id, each.poll_age_ms) for each in timing.members] == [("b-1", 1_000)]
     assert timing.windows["1m"].reports == 3
@@ -403,7 +403,7 @@ def test_a_restart_ends_what_does_not_hold_any_more():
     stale = replace(Run().live(T0 + 4 * MINUTE, *overrun()).finding("poll_overrun"), rebalance_ids=("long-ago",))
     after = Run()
     after.detector.findings.restore(replace(stale, updated_at_ms=T0 + MINUTE))
-    after.live(T0 + 3 * MINUTE, picture(T0, A))
+    after.live(T0 + 3 * MINUTE, snapshot(T0, A))
     assert after.detector.findings.firing(GROUP) == []
     assert [each.finding_id for each in after.withdrawn] == [stale.finding_id]
 
@@ -418,7 +418,7 @@ def outage(groups: int, brokers: int, *, together: bool = True) -> list[Event]:
         who, stays = member(f"m{n}-1", [0, 1]), member(f"n{n}-1", [2, 3])
         at = T0 + 2 * MINUTE + (0 if together else n * 3 * MINUTE)
         quiet = [*pulse(T0, at - 13 * SECOND, range(4)), *pulse(at - 13 * SECOND, at, [2, 3])]
-        told: list[Event] = [picture(T0, who, stays), probe(T0 + SECOND, coordinator_id=n % brokers)]
+        told: list[Event] = [snapshot(T0, who, stays), probe(T0 + SECOND, coordinator_id=n % brokers)]
         told += [*quiet, lost(at, who, [who, stays], rebalance_id=f"{n}-1")]
         events += [replace(each, group=f"g{n}") for each in told]
     return events

@@ -21,11 +21,11 @@ from histories import (
     joined,
     lost,
     member,
-    picture,
     probe,
     pulse,
     rebalance,
     report,
+    snapshot,
 )
 from rebalance_contract import Generation, Member, Rebalance
 from rebalance_contract.clients import HEARTBEAT_AGE
@@ -53,7 +53,7 @@ C1, C2 = (
 
 def story_b(wait_s: int, *, old: Member = C1, **changes: Any) -> Run:
     """Let c1 poll once at the beginning and c2 join after a minute."""
-    told = [picture(T0, old), commits(T0, {0: 10, 1: 10, 2: 10})]
+    told = [snapshot(T0, old), commits(T0, {0: 10, 1: 10, 2: 10})]
     return Run().live(T0 + 7 * MINUTE, *told, *waits(T0 + MINUTE, wait_s * SECOND, old=old, new=C2, **changes))
 
 
@@ -71,7 +71,7 @@ def test_story_b_names_who_did_not_poll_and_how_long_the_others_waited():
 
 def test_story_b_is_told_while_it_lasts():
     """Five seconds in, probes show who is awaited; at 65 the release is foretold, at most five minutes away."""
-    told = [picture(T0, C1), commits(T0, {0: 10, 1: 10, 2: 10})]
+    told = [snapshot(T0, C1), commits(T0, {0: 10, 1: 10, 2: 10})]
     probes = [event for event in waits(T0 + MINUTE, 20 * SECOND, old=C1, new=C2) if not isinstance(event, Rebalance)]
     run = Run().live(T0 + 80 * SECOND, *told, *probes)
     found = run.finding("stalled_member_join_barrier")
@@ -96,7 +96,7 @@ def test_story_b_with_a_killed_member_is_no_stall():
     beats = [commits(at, {0: at // 100, 1: 10, 2: 10}) for at in range(T0, T0 + MINUTE, 5 * SECOND)]
     events = waits(T0 + MINUTE, 45 * SECOND, old=C1, new=C2)
     reports = [report(at, C1, {HEARTBEAT_AGE: 1.0}, tick_late_ms=0) for at in range(T0, T0 + MINUTE, 5 * SECOND)]
-    run = Run().live(T0 + 5 * MINUTE, picture(T0, C1), *beats, *reports, *events)
+    run = Run().live(T0 + 5 * MINUTE, snapshot(T0, C1), *beats, *reports, *events)
     (cause,) = run.causes().values()
     assert cause in ("member_crash", "ungraceful_shutdown")
     assert [each.client_id for each in run.finding(cause).subject.members] == ["c1"]
@@ -159,7 +159,7 @@ def test_story_c_names_both_members_and_how_many_records_to_take():
 
     emptied = Generation(2, "departure", join_ended_at_ms=at(400), assigned_at_ms=at(400), left=("m1-1", "m2-1"))
     events: list[Event] = [
-        picture(T0, m1, m2),
+        snapshot(T0, m1, m2),
         rebalance(at(-4), [], [m1, m2], reason="first_join"),
         *(probe(at(t), "PreparingRebalance", [m1, m2] if t < 300 else [m2]) for t in range(302, 400, 5)),
         rebalance(at(300), [m1, m2], [], took_ms=100 * SECOND, generations=(emptied,)),
@@ -209,7 +209,7 @@ def story_a(*, metrics: bool) -> Run:
     """Let one of five idle members starve twice, six minutes apart, and come back each time."""
     others = [member(f"m{n}-1", [10 * n]) for n in range(1, 5)]
     name = {"client_id": "kafka-python-1.4.6", "host": "/host-m0"}
-    start_ms, events = T0 + 10 * MINUTE, [picture(T0, member("m0-1", [0], **name), *others)]
+    start_ms, events = T0 + 10 * MINUTE, [snapshot(T0, member("m0-1", [0], **name), *others)]
     beating: Sequence[int] = range(start_ms - MINUTE, start_ms + 14 * MINUTE, 5 * SECOND)
     for turn in (1, 2):
         who, again = member(f"m0-{turn}", [0], **name), member(f"m0-{turn + 1}", [0], **name)

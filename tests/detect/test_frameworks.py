@@ -8,7 +8,7 @@ import pytest
 
 from detect.standing_histories import replayed
 from detect.views import asked, view_of
-from histories import MINUTE, SECOND, T0, Event, history, member, picture, rebalance
+from histories import MINUTE, SECOND, T0, Event, history, member, rebalance, snapshot
 from rebalance_contract import Generation, Rebalance, Severity
 from rebalance_streaming.detect.rules.scheduled import (
     CONDITIONS,
@@ -38,7 +38,7 @@ def probing(*spacings_s: int, **changes: Any) -> GroupHistory:
     for spacing in spacings_s:
         at_ms += spacing * SECOND
         events.append(internal(at_ms, **changes))
-    return history(picture(at_ms, A, B, protocol="stream"), *events)
+    return history(snapshot(at_ms, A, B, protocol="stream"), *events)
 
 
 @pytest.mark.parametrize(
@@ -70,7 +70,7 @@ def connected(delay_s: int, *, reason: str = "connect_internal", left: bool = Tr
         rebalance(T0, before, [A, B], took_ms=SECOND, protocol="sessioned"),
         internal(T0 + SECOND + delay_s * SECOND, reason, protocol="sessioned"),
     ]
-    return history(picture(T0, A, B, protocol="sessioned", protocol_type="connect"), *events)
+    return history(snapshot(T0, A, B, protocol="sessioned", protocol_type="connect"), *events)
 
 
 @pytest.mark.parametrize(
@@ -96,7 +96,7 @@ def test_connect_hands_out_tasks_after_a_delay(known: GroupHistory, confidence: 
 def test_a_recorded_worker_is_waited_for():
     """Recorded: two workers, one stops; with a delay of 8 s set, the other takes its tasks then."""
     known = replayed("connect-workers")
-    assert known.picture is not None
+    assert known.snapshot is not None
     (found,) = asked(connect_scheduled_rebalance, view_of(known, T0))
     (late,) = [each for each in known.in_order() if each.reason == "connect_internal"]
     assert found.rebalance_ids == (late.rebalance_id,)

@@ -23,11 +23,11 @@ from histories import (
     joined,
     lost,
     member,
-    picture,
     probe,
     pulse,
     rebalance,
     report,
+    snapshot,
 )
 from rebalance_contract import Evidence, Generation, Member, Rebalance, Replacement, Severity
 from rebalance_contract.clients import (
@@ -226,7 +226,7 @@ def test_an_end_before_the_commit_says_nothing(stale: bool):
         departed(T0 + (5 + n) * MINUTE, each, SESSION_EXPIRED, rule="member_crash") for n, each in enumerate(names)
     ]
     deaths = [replace(each, departure=replace(each.departure, joined_ms=each.left_ms - 30_000)) for each in deaths]
-    events: list[Event] = [picture(T0, *names), commits(T0 + 4 * MINUTE, {0: 30, 1: 10})]
+    events: list[Event] = [snapshot(T0, *names), commits(T0 + 4 * MINUTE, {0: 30, 1: 10})]
     for n, each in enumerate(deaths):
         end = 22 if stale and n == 1 else 50
         events += [
@@ -343,7 +343,7 @@ def test_a_hint_wakes_nobody():
         for at in range(T0, T0 + 5 * MINUTE, 5 * SECOND)
     ]
     evicted = lost(T0 + 4 * MINUTE, member("x-1", [5]), [*members, member("x-1", [5])])
-    run = Run().live(T0 + 5 * MINUTE, picture(T0, *members), *slow, evicted)
+    run = Run().live(T0 + 5 * MINUTE, snapshot(T0, *members), *slow, evicted)
     found = run.finding("coordinator_overload")
     assert (found.confidence, found.severity) == (HINT, Severity.INFO)
 
@@ -352,7 +352,7 @@ def test_restarts_on_one_host_and_a_conflict_are_both_hints():
     """Three replacements on one host: the log cannot tell which, so both are said at no more than 0.5."""
     swaps = tuple(Replacement(T0 + n * MINUTE, "ia", f"ia-{n}", f"ia-{n + 1}", "h1", "h1") for n in range(3))
     who = member("ia-3", [0], group_instance_id="ia")
-    seen_now = view_of(history(picture(T0, who, replacements=swaps)), T0 + 4 * MINUTE)
+    seen_now = view_of(history(snapshot(T0, who, replacements=swaps)), T0 + 4 * MINUTE)
     said = [*asked(static_id_conflict, seen_now), *asked(static_member_restart, seen_now)]
     assert [(each.rule, each.confidence) for each in said] == [
         ("static_id_conflict", HINT),
@@ -370,7 +370,7 @@ def deploying(*, again: bool) -> Any:
         events.append(gone)
         past.append(departed(at_ms, each, SESSION_EXPIRED, rule="ungraceful_shutdown", of=gone.rebalance_id))
     causes = dict.fromkeys((each.rebalance_id for each in events), "ungraceful_shutdown")
-    known = history(picture(T0, STAYS), *events)
+    known = history(snapshot(T0, STAYS), *events)
     return view_of(known, T0 + 26 * MINUTE, past=tuple(past), causes=causes)
 
 
@@ -418,14 +418,14 @@ def test_an_overrun_that_repeats_is_no_loop_of_deaths():
         events += [joined(at_ms - 30_000, who, [STAYS]), of]
         likely, rule = (SESSION_EXPIRED, "member_crash") if n % 2 else (POLL_TIMEOUT, "poll_overrun")
         past.append(departed(at_ms, who, likely, rule=rule, of=of.rebalance_id))
-    seen_now = view_of(history(picture(T0, STAYS), *events), T0 + 29 * MINUTE, past=tuple(past))
+    seen_now = view_of(history(snapshot(T0, STAYS), *events), T0 + 29 * MINUTE, past=tuple(past))
     assert list(asked(crash_loop, seen_now)) == []
 
 
 def overrunning(hours: float) -> Iterator[Event]:
     """Let one client overrun a limit of 30 s every two minutes, as one process, while another works on."""
     limit = {"rebalance_timeout_ms": 30_000}
-    yield picture(T0, STAYS)
+    yield snapshot(T0, STAYS)
     rounds = int(hours * 30)
     for n in range(rounds):
         who = member(f"b-{n}", [2, 3], **limit)

@@ -10,7 +10,7 @@ import pytest
 
 from detect.standing_histories import replayed
 from detect.views import asked, view_of
-from histories import HOUR, MINUTE, SECOND, T0, Event, commits, history, member, picture, probe, rebalance, report
+from histories import HOUR, MINUTE, SECOND, T0, Event, commits, history, member, probe, rebalance, report, snapshot
 from rebalance_contract import (
     CoordinatorAct,
     CoordinatorEvent,
@@ -65,7 +65,7 @@ def stable(name: str, *numbers: int) -> Member:
 
 def group(*members: Member, **changes: Any) -> GroupSnapshot:
     described: dict[str, Any] = {"type": "consumer", "protocol_type": None, "protocol": None, "assignment_epoch": 1}
-    return picture(NOW - MINUTE, *members, **{**described, **changes})
+    return snapshot(NOW - MINUTE, *members, **{**described, **changes})
 
 
 # --- Members that do not let go ---
@@ -340,7 +340,7 @@ def followed(
 )
 def test_follow_ups_that_call_for_the_next_are_a_livelock(changes: Sequence[Event], fires: bool):
     """Four in a row with the same members, each within a minute; one logical rebalance is enough to see it."""
-    known = history(picture(NOW, member("a-1", [0]), member("b-1", [1]), protocol="cooperative-sticky"), *changes)
+    known = history(snapshot(NOW, member("a-1", [0]), member("b-1", [1]), protocol="cooperative-sticky"), *changes)
     found = list(asked(cooperative_livelock, view_of(known, NOW + HOUR)))
     assert [(each.confidence, each.severity, each.claims) for each in found] == (
         [(STRONG, Severity.TICKET, True)] if fires else []
@@ -351,7 +351,7 @@ def test_follow_ups_that_call_for_the_next_are_a_livelock(changes: Sequence[Even
 def test_a_livelock_may_span_rebalances():
     """Follow-ups too far apart to be merged belong together all the same."""
     members = [member("a-1", [0]), member("b-1", [1])]
-    known = history(picture(NOW, *members))
+    known = history(snapshot(NOW, *members))
     for i in range(4):
         at_ms = NOW - (4 - i) * 40 * SECOND
         step = Generation(2 + i, "cooperative_followup", join_ended_at_ms=at_ms, assigned_at_ms=at_ms)

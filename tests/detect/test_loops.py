@@ -16,11 +16,11 @@ from histories import (
     commits,
     history,
     member,
-    picture,
     probe,
     rebalance,
     rebalance_id,
     report,
+    snapshot,
 )
 from rebalance_contract import Member, Severity
 from rebalance_streaming.detect.episode import ExplainedDeparture
@@ -40,7 +40,7 @@ LOST = ((5, A1), (6, B1), (17, A2), (22, B2))
 
 def loop_events(*, ends: bool = True, committed: int | None = 100) -> list[Event]:
     """Let records wait in every partition, nothing is committed after the beginning."""
-    events: list[Event] = [picture(T0, A1, B1)]
+    events: list[Event] = [snapshot(T0, A1, B1)]
     if committed is not None:
         events.append(commits(T0, dict.fromkeys(range(4), committed)))
     for minute, before, after in LOOP:
@@ -98,7 +98,7 @@ def test_without_end_offsets_only_poll_timeouts_tell_of_work():
 
 def idle_group() -> GroupHistory:
     """Let an idle group lose its members; at the end a record comes."""
-    events: list[Event] = [picture(T0, A1, B1), commits(T0, dict.fromkeys(range(4), 100))]
+    events: list[Event] = [snapshot(T0, A1, B1), commits(T0, dict.fromkeys(range(4), 100))]
     for minute, before, after in LOOP:
         events.append(probe(T0 + minute * MINUTE - SECOND, ends=dict.fromkeys(range(4), 100)))
         events.append(rebalance(T0 + minute * MINUTE, before, after))
@@ -130,7 +130,7 @@ P = [member("a-1", [0, 1]), member("b-1", [0, 2]), member("c-1", [0, 3])]
 def poisoned(*, committed_again: bool = False, ends: int | None = 80, others_move: bool = True) -> GroupHistory:
     """Tell of three members that each got partition 0 and died of its record 42, a minute apart."""
     events: list[Event] = [
-        picture(T0, *P),
+        snapshot(T0, *P),
         commits(T0 - 5 * SECOND, {0: 42, 1: 10, 2: 10, 3: 10}),
     ]
     if ends is not None:

@@ -8,7 +8,7 @@ import pytest
 
 from detect.departing import LOST_MS, A, B, gone, losing
 from detect.views import asked
-from histories import T0, history, picture, rebalance
+from histories import T0, history, rebalance, snapshot
 from rebalance_contract import GroupType, Member
 from rebalance_streaming.detect.rules.member_settings import (
     barrier_advice,
@@ -27,7 +27,7 @@ def of(client_id: str) -> tuple[Member, Member]:
 
 def parameters(*, client_id: str, protocol: str, protocol_type: str = "consumer", then: str | None = None) -> set[str]:
     """What a group is told whose members wait: now, or (`then`) in a rebalance of such a protocol."""
-    known = history(picture(T0, *of(client_id), protocol=protocol, protocol_type=protocol_type))
+    known = history(snapshot(T0, *of(client_id), protocol=protocol, protocol_type=protocol_type))
     past = None if then is None else rebalance(LOST_MS, of(client_id), of(client_id), protocol=then)
     return {each.parameter for each in barrier_advice(known, past)}
 
@@ -55,7 +55,7 @@ def test_a_worker_of_connect_that_did_not_poll_is_told_of_its_own_limit():
     """Its herder was kept by a connector: neither batches nor max.poll.interval.ms are its."""
     who = replace(B, client_id="connect-1", rebalance_timeout_ms=60_000)
     lost = gone(who, POLL_TIMEOUT)
-    known = losing(lost, events=(picture(T0, A, who, protocol="sessioned", protocol_type="connect"),))
+    known = losing(lost, events=(snapshot(T0, A, who, protocol="sessioned", protocol_type="connect"),))
     found = asked(poll_overrun, replace(known, rebalance=replace(known.rebalance, protocol="sessioned")), lost)
     assert found is not None
     assert "did not poll within rebalance.timeout.ms (60.0 s)" in found.summary
@@ -84,7 +84,7 @@ def test_what_members_have_to_set(client_id: str, kind: GroupType, protocol: str
     """Names, the newer protocol and the size of batches, by library, type of group and protocol."""
     kind_of_protocol = "connect" if client_id.startswith("connect") else "consumer"
     who = of(client_id)
-    known = history(picture(T0, *who, type=kind, protocol=protocol, protocol_type=kind_of_protocol))
+    known = history(snapshot(T0, *who, type=kind, protocol=protocol, protocol_type=kind_of_protocol))
     asked_of = {
         "names": may_be_named(known, who),
         "kip848": is_movable(known),

@@ -20,11 +20,11 @@ from histories import (
     commits,
     history,
     member,
-    picture,
     probe,
     rebalance,
     rebalance_id,
     report,
+    snapshot,
 )
 from rebalance_contract import (
     CoordinatorAct,
@@ -114,7 +114,7 @@ def test_two_processes_of_one_name_fence_each_other(
     route: tuple[str, ...], reports: list[Event], expected: tuple[float, str] | None
 ):
     """Hosts that alternate, or two processes at a time; a restart, or one per host, is none."""
-    known = history(picture(T0, SA, SB, replacements=swapped(*route)), *reports)
+    known = history(snapshot(T0, SA, SB, replacements=swapped(*route)), *reports)
     found = list(asked(static_id_conflict, view_of(known, NOW)))
     assert [(each.confidence, each.severity) for each in found] == ([] if expected is None else [expected])
     restarts = list(asked(static_member_restart, view_of(known, NOW)))
@@ -128,7 +128,7 @@ def test_instances_are_judged_apart():
     """The processes of one name say nothing of another, which each rule asks for as well."""
     restarted = tuple(replace(each, group_instance_id="ib") for each in swapped("h1", "h2"))
     alone = report(NOW, SB, instance_id="ib", member_id=None, pid=9)
-    known = history(picture(T0, SA, SB, replacements=(*swapped("h1", "h1"), *restarted)), *processes(1, 2), alone)
+    known = history(snapshot(T0, SA, SB, replacements=(*swapped("h1", "h1"), *restarted)), *processes(1, 2), alone)
     (conflict,) = asked(static_id_conflict, view_of(known, NOW))
     (restart,) = asked(static_member_restart, view_of(known, NOW))
     assert [m.group_instance_id for m in (*conflict.subject.members, *restart.subject.members)] == ["ia", "ia", "ib"]
@@ -137,7 +137,7 @@ def test_instances_are_judged_apart():
 @pytest.mark.parametrize(("programs", "confidence"), [(4, STRONG), (2, PLAUSIBLE), (0, HINT)])
 def test_how_sure_restarts_on_one_host_are(programs: int, confidence: float):
     """Reports of all processes, of some, or of none."""
-    known = history(picture(T0, SA, SB, replacements=swapped(*("h1",) * 4)), *named(*("m",) * programs))
+    known = history(snapshot(T0, SA, SB, replacements=swapped(*("h1",) * 4)), *named(*("m",) * programs))
     (found,) = asked(static_member_restart, view_of(known, NOW))
     assert found.confidence == confidence
 
@@ -145,7 +145,7 @@ def test_how_sure_restarts_on_one_host_are(programs: int, confidence: float):
 def test_both_sides_of_a_conflict_are_named():
     """Who was thrown out last, and by whom, by the ids of the log and the names of the reports."""
     known = history(
-        picture(T0, SA, SB, replacements=swapped("h1", "h2", "h1")),
+        snapshot(T0, SA, SB, replacements=swapped("h1", "h2", "h1")),
         report(NOW - 2 * MINUTE, SA, instance_id="ia", client_id="app", member_id="ia-1", pid=1, host="h2"),
     )
     (found,) = asked(static_id_conflict, view_of(known, NOW))
@@ -178,7 +178,7 @@ def test_who_is_refused_for_longer_than_a_session_meets_another_that_lives(
     lines: list[CoordinatorEvent], expected: float | None
 ):
     """A process that was killed is refused until its own ghost is removed, and no longer."""
-    known = history(picture(T0, OWNER, SB, type=GroupType.CONSUMER))
+    known = history(snapshot(T0, OWNER, SB, type=GroupType.CONSUMER))
     known.coordinator_log.take(lines)
     found = list(asked(static_id_conflict, view_of(known, NOW)))
     assert [each.confidence for each in found] == ([] if expected is None else [expected])
@@ -203,7 +203,7 @@ def test_who_is_refused_for_longer_than_a_session_meets_another_that_lives(
 )
 def test_who_has_the_name_is_alive_by_its_own_signs(life: Event, expected: float):
     """Brokers may allow sessions of many minutes: until then the owner may be the ghost of who is refused."""
-    known = history(picture(T0, OWNER, SB, type=GroupType.CONSUMER), life)
+    known = history(snapshot(T0, OWNER, SB, type=GroupType.CONSUMER), life)
     known.coordinator_log.take(refused(80, 1))
     (found,) = asked(static_id_conflict, view_of(known, NOW))
     assert found.confidence == expected
@@ -211,7 +211,7 @@ def test_who_has_the_name_is_alive_by_its_own_signs(life: Event, expected: float
 
 def test_old_replacements_are_history():
     """Ten minutes later nobody needs to know."""
-    known = history(picture(T0, SA, SB, replacements=swapped("h1", "h2", "h1", "h2")))
+    known = history(snapshot(T0, SA, SB, replacements=swapped("h1", "h2", "h1", "h2")))
     later = view_of(known, NOW + 11 * MINUTE)
     assert not list(asked(static_id_conflict, later))
     assert not list(asked(static_member_restart, later))
@@ -223,10 +223,10 @@ def test_a_new_name_at_each_start_is_a_ghost_factory():
         rebalance(T0 + i * MINUTE, [SB], [replace(SA, member_id=f"r{i}-1", group_instance_id=f"pod-{i}"), SB])
         for i in range(7)
     ]
-    (found,) = asked(random_instance_ids, view_of(history(picture(T0, SA, SB), *starts), NOW))
+    (found,) = asked(random_instance_ids, view_of(history(snapshot(T0, SA, SB), *starts), NOW))
     assert (found.rule, found.variant, found.confidence) == ("static_member_ghost", "random_instance_ids", STRONG)
     same = [rebalance(T0 + i * MINUTE, [SB], [SA, SB]) for i in range(7)]
-    assert not list(asked(random_instance_ids, view_of(history(picture(T0, SA, SB), *same), NOW)))
+    assert not list(asked(random_instance_ids, view_of(history(snapshot(T0, SA, SB), *same), NOW)))
 
 
 # --- Away for longer than the session ---
@@ -254,7 +254,7 @@ def away(for_s: int | None, who: Member = SA, likely: str = SESSION_EXPIRED, **c
 )
 def test_a_static_member_away_for_longer_than_its_session(gone: ExplainedDeparture, proposed: str | None):
     """The session should be half as long again as the absence; only expiry and return prove it."""
-    found = list(asked(static_session_too_short, view_of(history(picture(T0, SA, SB)), NOW, past=(gone,))))
+    found = list(asked(static_session_too_short, view_of(history(snapshot(T0, SA, SB)), NOW, past=(gone,))))
     assert [each.advice[0].proposed for each in found] == ([] if proposed is None else [proposed])
     assert all(each.confidence == STRONG for each in found)
 
@@ -262,20 +262,20 @@ def test_a_static_member_away_for_longer_than_its_session(gone: ExplainedDepartu
 def test_an_expiry_that_is_not_sure_makes_a_plausible_absence():
     """Its silence fits another timeout as well."""
     unsure = away(30, confidence=0.6)
-    (found,) = asked(static_session_too_short, view_of(history(picture(T0, SA, SB)), NOW, past=(unsure,)))
+    (found,) = asked(static_session_too_short, view_of(history(snapshot(T0, SA, SB)), NOW, past=(unsure,)))
     assert found.confidence == PLAUSIBLE
 
 
 def test_advice_taken_ends_the_finding():
     """Once the session is longer than the absence, nothing is wrong any more."""
     raised = replace(SA, session_timeout_ms=60_000)
-    assert not list(asked(static_session_too_short, view_of(history(picture(T0, raised, SB)), NOW, past=(away(30),))))
+    assert not list(asked(static_session_too_short, view_of(history(snapshot(T0, raised, SB)), NOW, past=(away(30),))))
 
 
 def test_a_group_sets_the_session_of_the_newer_protocol():
     """The advice names the group's setting, which clients do not have."""
     new = replace(SA, session_timeout_ms=None)
-    known = history(picture(T0, new, SB, type="consumer"))
+    known = history(snapshot(T0, new, SB, type="consumer"))
     (found,) = asked(static_session_too_short, view_of(known, NOW, past=(away(60, new),)))
     assert found.advice[0].parameter.startswith("consumer.session.timeout.ms")
 
@@ -287,7 +287,7 @@ def one_silent(
     *, silent_s: int = 120, ends: bool = True, both: bool = False, who: Member = SA, since_ms: int = T0
 ) -> list[Event]:
     """Commit each 5 s for two members, the first of which stops some seconds ago while records go on arriving."""
-    events: list[Event] = [picture(since_ms, who, SB)]
+    events: list[Event] = [snapshot(since_ms, who, SB)]
     for i in range(60, -1, -1):
         at_ms = NOW - i * 5 * SECOND
         done = 1_000 - 10 * i
@@ -345,7 +345,7 @@ def test_a_ghost_with_a_long_session_is_harm():
 )
 def test_a_ghost_is_known_for_sure_when_nobody_comes_back(gone: ExplainedDeparture, fires: bool):
     """Ten minutes after its session ended nothing has replaced it."""
-    assert bool(list(asked(static_member_ghost, view_of(history(picture(T0, SB)), NOW, past=(gone,))))) == fires
+    assert bool(list(asked(static_member_ghost, view_of(history(snapshot(T0, SB)), NOW, past=(gone,))))) == fires
 
 
 # --- Alive, but not polling ---
@@ -359,7 +359,7 @@ def test_a_ghost_is_known_for_sure_when_nobody_comes_back(gone: ExplainedDepartu
 def test_a_static_member_that_does_not_poll_stays(who: Member, age_s: float, fires: bool):
     """Its client runs and says how long ago it polled."""
     events = [report(NOW - 5 * SECOND, who, {POLL_AGE: age_s})]
-    found = list(asked(static_stalled_member, view_of(history(picture(T0, who, SB), *events), NOW)))
+    found = list(asked(static_stalled_member, view_of(history(snapshot(T0, who, SB), *events), NOW)))
     assert [each.confidence for each in found] == ([STRONG] if fires else [])
     assert not found or "310 s" in found[0].summary
 
@@ -378,7 +378,7 @@ def test_a_barrier_that_ran_out_leaves_a_static_member_in_place(took_s: int, who
         commits(start + 320 * SECOND, {2: 20, 3: 20}),
         probe(NOW - SECOND, ends=dict.fromkeys(range(4), 100)),
     ]
-    known = history(picture(start + took_s * SECOND, who, SB, member("c-1")), *quiet)
+    known = history(snapshot(start + took_s * SECOND, who, SB, member("c-1")), *quiet)
     found = list(asked(static_stalled_member, view_of(known, NOW)))
     assert [each.confidence for each in found] == ([PLAUSIBLE] if fires else [])
 
@@ -389,7 +389,7 @@ def test_a_barrier_that_ran_out_leaves_a_static_member_in_place(took_s: int, who
 def restarted(
     count: int, *, back_s: int | None = 20, who: Member = A
 ) -> tuple[list[Event], tuple[ExplainedDeparture, ...]]:
-    events: list[Event] = [picture(NOW, who, B)]
+    events: list[Event] = [snapshot(NOW, who, B)]
     gone = []
     for i in range(count):
         at_ms = NOW - (count - i) * HOUR
@@ -427,7 +427,7 @@ def test_many_restarts_want_static_membership(story: tuple[list[Event], tuple[Ex
 def test_only_who_can_be_static_is_told_to_be(client_id: str, kind: str, fires: bool):
     """kafkajs has no names, and share and streams groups refuse them."""
     events, gone = restarted(24, who=replace(A, client_id=client_id))
-    events[0] = picture(NOW, replace(A, client_id=client_id), B, type=kind)
+    events[0] = snapshot(NOW, replace(A, client_id=client_id), B, type=kind)
     causes = {each.rebalance_id: "rolling_deploy" for each in gone}
     found = list(asked(static_membership_missing, view_of(history(*events), NOW + MINUTE, past=gone, causes=causes)))
     assert bool(found) == fires
@@ -436,7 +436,7 @@ def test_only_who_can_be_static_is_told_to_be(client_id: str, kind: str, fires: 
 def test_a_name_without_a_longer_session_where_that_is_long_enough():
     """A session of two minutes outlasts a restart of 20 s as it is."""
     events, gone = restarted(24, who=replace(A, session_timeout_ms=120_000))
-    events[0] = picture(NOW, *(replace(each, session_timeout_ms=120_000) for each in (A, B)))
+    events[0] = snapshot(NOW, *(replace(each, session_timeout_ms=120_000) for each in (A, B)))
     causes = {each.rebalance_id: "rolling_deploy" for each in gone}
     (found,) = asked(static_membership_missing, view_of(history(*events), NOW + MINUTE, past=gone, causes=causes))
     assert [each.parameter for each in found.advice] == ["group.instance.id", "code"]
@@ -480,7 +480,7 @@ def scaled(
             gone.append(departed(at_ms, each, likely, rule="scale_in"))
         del members[size:]
         events.append(rebalance(at_ms, before, members))
-    return [picture(NOW, *members), *events], tuple(gone)
+    return [snapshot(NOW, *members), *events], tuple(gone)
 
 
 @pytest.mark.parametrize(
@@ -515,7 +515,7 @@ def test_a_slow_deploy_is_no_scaler():
         events.append(rebalance(at_ms, members, rest))
         members = [*rest, member(f"n{i}-1", [i], host=f"new{i}")]
         events.append(rebalance(at_ms + 3 * MINUTE, rest, members))
-    known = history(picture(NOW, *members), *events)
+    known = history(snapshot(NOW, *members), *events)
     assert not list(asked(autoscaler_flapping, view_of(known, NOW, past=tuple(gone))))
 
 
@@ -537,14 +537,14 @@ def test_a_healthy_group_has_no_finding():
 def test_restarts_of_real_static_members_are_restarts(scenario: str):
     """Recorded: two instances on one host, restarted within 25 s, one of them twice."""
     known = replayed(scenario)
-    assert known.picture is not None
-    seen = view_of(known, known.picture.replacements[-1].at_ms + SECOND)
+    assert known.snapshot is not None
+    seen = view_of(known, known.snapshot.replacements[-1].at_ms + SECOND)
     assert len(list(asked(static_member_restart, seen))) == 2
     assert not list(asked(static_id_conflict, replace(seen, history=_with_members(known))))
 
 
 def _with_members(known: GroupHistory) -> GroupHistory:
     """Let the members be there again that had left when the recording ended."""
-    assert known.picture is not None
-    known.picture = replace(known.picture, members=tuple(known.members.values()))
+    assert known.snapshot is not None
+    known.snapshot = replace(known.snapshot, members=tuple(known.members.values()))
     return known

@@ -17,11 +17,11 @@ from histories import (
     commits,
     history,
     member,
-    picture,
     probe,
     rebalance,
     rebalance_id,
     report,
+    snapshot,
     take,
 )
 from rebalance_contract import Severity
@@ -42,7 +42,7 @@ A, B = member("a-1", [0, 1]), member("b-1", [2, 3])
 
 def working(*, step: int = 100, backlog: int = 0, until: int = 6) -> list[Event]:
     """Two members that commit every 5 s; `backlog` records wait all the time."""
-    events: list[Event] = [picture(T0 - HOUR, A, B), rebalance(T0 - HOUR, [], [A, B])]
+    events: list[Event] = [snapshot(T0 - HOUR, A, B), rebalance(T0 - HOUR, [], [A, B])]
     for turn in range(until):
         at_ms, offset = T0 + turn * 5 * SECOND, 10_000 + turn * step
         events.append(probe(at_ms, ends=dict.fromkeys(range(4), offset + backlog)))
@@ -51,7 +51,7 @@ def working(*, step: int = 100, backlog: int = 0, until: int = 6) -> list[Event]
 
 
 def emptied() -> list[Event]:
-    return [rebalance(T0 + 30 * SECOND, [A, B], []), picture(T0 + 33 * SECOND)]
+    return [rebalance(T0 + 30 * SECOND, [A, B], []), snapshot(T0 + 33 * SECOND)]
 
 
 def jumped(*events: Event, offsets: dict[int, int], after_s: int = 60) -> GroupHistory:
@@ -78,7 +78,7 @@ JUMPS = {
     "stale commit of a former owner": (
         jumped(
             *working(),
-            picture(T0 + 50 * SECOND, A, B, type="consumer"),
+            snapshot(T0 + 50 * SECOND, A, B, type="consumer"),
             rebalance(T0 + 50 * SECOND, [A, B], [A, B]),
             offsets={0: 2_000},
         ),
@@ -113,7 +113,7 @@ def deleted(*events: Event, offsets: dict[int, int]) -> GroupHistory:
         gone,
         probe(T0 + 55 * SECOND, ends=dict.fromkeys(range(4), 10_900)),
         rebalance(back_ms, [], [A, B]),
-        picture(back_ms, A, B),
+        snapshot(back_ms, A, B),
         commits(back_ms + 10 * SECOND, offsets),
     )
 
@@ -169,11 +169,11 @@ def test_what_was_judged_once_stays_so(offset, expected):
 def test_a_jump_after_a_long_absence_is_an_expiry():
     """The members come back after more than the retention, and begin where auto.offset.reset says."""
     back = T0 + 8 * DAY
-    known = history(*working(), *emptied(), rebalance(back, [], [A, B]), picture(back, A, B))
+    known = history(*working(), *emptied(), rebalance(back, [], [A, B]), snapshot(back, A, B))
     take(known, commits(back + 30 * SECOND, dict.fromkeys(range(4), 0)))
     (found,) = verdicts(offset_rewind, known, 8 * DAY + MINUTE)
     assert found.variant == "after_expiry"
-    later = history(*working(), *emptied(), rebalance(T0 + 2 * MINUTE, [], [A, B]), picture(T0 + 2 * MINUTE, A, B))
+    later = history(*working(), *emptied(), rebalance(T0 + 2 * MINUTE, [], [A, B]), snapshot(T0 + 2 * MINUTE, A, B))
     take(later, commits(back, dict.fromkeys(range(4), 0)))
     (found,) = verdicts(offset_rewind, later, 8 * DAY + MINUTE)
     assert found.variant is None
@@ -203,7 +203,7 @@ def test_a_retention_that_is_longer_shows():
 
 def test_simple_groups_age_from_their_last_commit():
     """They have no members whose leaving could start the clock."""
-    known = history(picture(T0, type="simple"), commits(T0, {0: 5, 1: 5}))
+    known = history(snapshot(T0, type="simple"), commits(T0, {0: 5, 1: 5}))
     assert [each.variant for each in verdicts(offsets_expired, known, 6 * DAY)] == ["expires_soon"]
     assert verdicts(offsets_expired, known, HOUR) == []
 
@@ -250,9 +250,9 @@ def test_librdkafka_tells_exactly():
     told = [
         report(AT - SECOND, A, points=tuple(_point(name, value, p) for name, value in points.items() for p in (0, 1)))
     ]
-    known = history(*working(backlog=5_000), *told, GONE, picture(AT + 5 * SECOND, B))
+    known = history(*working(backlog=5_000), *told, GONE, snapshot(AT + 5 * SECOND, B))
     assert count_repeated(known, GONE, LOST) == (2 * 230, "application_offsets")
-    back = history(*working(backlog=5_000), *told, GONE, picture(AT + 5 * SECOND, member("a-2", [0, 1]), B))
+    back = history(*working(backlog=5_000), *told, GONE, snapshot(AT + 5 * SECOND, member("a-2", [0, 1]), B))
     assert count_repeated(back, GONE, LOST) == (200, "rate")
 
 

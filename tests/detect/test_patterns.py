@@ -20,10 +20,10 @@ from histories import (
     joined,
     lost,
     member,
-    picture,
     probe,
     rebalance,
     report,
+    snapshot,
 )
 from rebalance_contract import UNDETERMINED, GroupType, Rebalance, Severity
 from rebalance_streaming.detect.episode import ExplainedDeparture
@@ -54,7 +54,7 @@ def who(found: Verdict) -> list[str | None]:
 
 def judged(rule: Any, story: Story, now_ms: int, **changes: Any) -> list[Verdict]:
     events, past = story
-    return list(asked(rule, view_of(history(picture(T0, A), *events), now_ms, past=tuple(past), **changes)))
+    return list(asked(rule, view_of(history(snapshot(T0, A), *events), now_ms, past=tuple(past), **changes)))
 
 
 def lives(
@@ -443,7 +443,7 @@ def test_a_worker_of_connect_that_is_behind_leaves_to_read_on(offset: int, other
     events, past = lives(
         (0, 200), (210, 400), (410, 600), (610, 700), rule=UNDETERMINED, member={"config_offset": offset}
     )
-    leader = picture(START_MS + 710 * SECOND, replace(A, config_offset=others))
+    leader = snapshot(START_MS + 710 * SECOND, replace(A, config_offset=others))
     found = judged(member_flapping, ([*events, leader], past), START_MS + 15 * MINUTE)
     assert [each.rule for each in found] == (["member_flapping"] if told else [])
 
@@ -457,7 +457,7 @@ def stormy(*causes: str | None, took_s: int = 5, every_s: int = 60, events: Sequ
     """Let a group rebalance once a minute, each for a cause; null: not judged yet."""
     made = [rebalance(NOW - (n + 1) * every_s * SECOND, [A], [A], took_ms=took_s * SECOND) for n in range(len(causes))]
     known = {each.rebalance_id: cause for each, cause in zip(made, causes, strict=True) if cause is not None}
-    return view_of(history(picture(T0, A), *events, *reversed(made)), NOW, causes=known)
+    return view_of(history(snapshot(T0, A), *events, *reversed(made)), NOW, causes=known)
 
 
 def test_a_storm_carries_the_cause_that_most_have():
@@ -521,12 +521,12 @@ def test_a_storm_that_harms_pages():
 )
 def test_harm_is_standstill_with_growing_lag(events: list[Event], grows: bool):
     """A partition with lag, without progress for five minutes, whose lag still grows."""
-    assert lag_grows(view_of(history(picture(T0, A), *events), NOW)) == grows
+    assert lag_grows(view_of(history(snapshot(T0, A), *events), NOW)) == grows
 
 
 def test_a_quiet_group_has_no_pattern():
     """Nobody came, nobody left."""
-    known = view_of(history(picture(T0, A), *harm()), NOW)
+    known = view_of(history(snapshot(T0, A), *harm()), NOW)
     assert [verdict for rule in (*PATTERNS, *AGGREGATES) for verdict in asked(rule, known)] == []
 
 

@@ -10,7 +10,7 @@ import pytest
 from detect import departing
 from detect.departing import LOST_MS, A, B, said
 from detect.views import asked, view_of
-from histories import MINUTE, SECOND, T0, Event, history, member, picture, probe, rebalance, report
+from histories import MINUTE, SECOND, T0, Event, history, member, probe, rebalance, report, snapshot
 from rebalance_contract import Evidence, EvidenceSource, Generation, Member
 from rebalance_contract.clients import POLL_GAP_MAX
 from rebalance_streaming.detect.episode import Episode, EpisodeContext, make_episode
@@ -245,7 +245,7 @@ NOW = T0 + 30 * MINUTE
 
 def at_risk(gap_s: float, who: Member = A, **config: int) -> list[Verdict]:
     told = report(NOW - SECOND, who, {POLL_GAP_MAX: gap_s * 1_000}, config=ClientConfig(**config))
-    return list(asked(poll_overrun_risk, view_of(history(picture(T0, who, B), told), NOW)))
+    return list(asked(poll_overrun_risk, view_of(history(snapshot(T0, who, B), told), NOW)))
 
 
 @pytest.mark.parametrize(("gap_s", "share"), [(150, "50%"), (240, "80%"), (299, "100%")])
@@ -289,5 +289,5 @@ def test_no_limit_no_risk(who: Member):
 
 def test_the_longest_gap_told_is_known_to_others():
     """Rules that size a timeout ask for it; without reports it is not known."""
-    known = view_of(history(picture(T0, A, B), report(NOW, A, {POLL_GAP_MAX: 90_500.0})), NOW)
+    known = view_of(history(snapshot(T0, A, B), report(NOW, A, {POLL_GAP_MAX: 90_500.0})), NOW)
     assert (longest_told_gap(known, A), longest_told_gap(known, B)) == (90_500, None)

@@ -19,11 +19,11 @@ from histories import (
     commits,
     history,
     member,
-    picture,
     probe,
     rebalance,
     rebalance_id,
     report,
+    snapshot,
     take,
 )
 from rebalance_contract import Member, Probe, Severity
@@ -69,7 +69,7 @@ def stalled(
     owner: Sequence[Member] = (A, B),
 ) -> list[Event]:
     """Four partitions get ten records a minute; all are consumed for a minute, then only those `advancing`."""
-    events: list[Event] = [picture(T0 - HOUR, *owner)]
+    events: list[Event] = [snapshot(T0 - HOUR, *owner)]
     for at_ms in range(0, minutes * MINUTE, 30 * SECOND):
         ends = dict.fromkeys(range(4), 1_000 + (at_ms if grows else min(at_ms, 2 * MINUTE)) // 6_000)
         events.append(probe(T0 + at_ms, ends=ends, stable=None if stable is None else dict.fromkeys(range(4), stable)))
@@ -100,7 +100,7 @@ def test_several_partitions_are_their_members_matter():
     """One finding per member, whatever else it still reads."""
     ten = member("a-1", range(10))
     known = history(
-        picture(T0 - HOUR, ten),
+        snapshot(T0 - HOUR, ten),
         *(
             event
             for n in range(16)
@@ -137,12 +137,12 @@ NOT_STALLED = {
     "a transaction is open": stalled(stable=1_010),
     "a poll may take half an hour": stalled(owner=(LONG_BATCH, B)),
     "commits come every quarter of an hour": [
-        picture(T0 - HOUR, A, B),
+        snapshot(T0 - HOUR, A, B),
         *(commits(T0 - n * 15 * MINUTE, dict.fromkeys(range(4), 100 - n)) for n in (4, 3, 2, 1)),
         *(each for each in stalled()[1:] if not hasattr(each, "topics")),
     ],
-    "rebalanced meanwhile": [*stalled(), picture(T0 + 6 * MINUTE, A, B)],
-    "rebalancing": [*stalled(), picture(T0 + 6 * MINUTE, A, B, rebalancing_since_ms=T0 + 6 * MINUTE)],
+    "rebalanced meanwhile": [*stalled(), snapshot(T0 + 6 * MINUTE, A, B)],
+    "rebalancing": [*stalled(), snapshot(T0 + 6 * MINUTE, A, B, rebalancing_since_ms=T0 + 6 * MINUTE)],
     "offsets kept elsewhere": [each for each in stalled() if not hasattr(each, "topics")],
     "ends unknown": [each for each in stalled() if not hasattr(each, "end_offsets")],
     "a record every ten minutes": [
@@ -183,7 +183,7 @@ def test_the_end_of_a_transaction_is_given_time():
 
 def checkpoints(*, commits_until: int) -> list[Event]:
     """A group without members commits every minute."""
-    events: list[Event] = [picture(T0 - HOUR, type="simple")]
+    events: list[Event] = [snapshot(T0 - HOUR, type="simple")]
     for minute in range(20):
         events.append(probe(T0 + minute * MINUTE, ends={0: 100 * minute + 1}))
         if minute <= commits_until:
@@ -218,7 +218,7 @@ def flowing(
 
 def test_a_group_that_falls_behind_without_rebalances_is_slow():
     """After a quarter of an hour, with the members it needs: 1.3 x 40 of 20 per second with two members is six."""
-    settled = picture(T0 - HOUR, A, B)
+    settled = snapshot(T0 - HOUR, A, B)
     assert flowing(history(settled), slow_consumer_group, produced=100, consumed=50, minutes=15) == []
     (found,) = flowing(history(settled), slow_consumer_group, produced=100, consumed=50, minutes=18)
     assert (found.rule, found.confidence, found.severity) == ("slow_consumer_group", CERTAIN, Severity.TICKET)
@@ -229,7 +229,7 @@ def test_a_group_that_falls_behind_without_rebalances_is_slow():
 def test_members_are_not_added_beyond_the_partitions():
     """With one per partition more of them would be idle."""
     four = [member(f"{letter}-1", [p]) for p, letter in enumerate("abcd")]
-    settled = picture(T0 - HOUR, *four)
+    settled = snapshot(T0 - HOUR, *four)
     (found,) = flowing(history(settled), slow_consumer_group, produced=100, consumed=50, minutes=18)
     assert found.advice[0].parameter == "code"
 
@@ -247,7 +247,7 @@ def test_members_are_not_added_beyond_the_partitions():
 )
 def test_a_group_that_keeps_up_or_rebalances_is_not_slow(changes, flow):
     """Then there is no lag, or lag has another cause."""
-    known = history(picture(T0 - HOUR, A, B, **changes))
+    known = history(snapshot(T0 - HOUR, A, B, **changes))
     assert flowing(known, slow_consumer_group, minutes=18, **flow) == []
 
 
@@ -267,9 +267,9 @@ def skewed(known: GroupHistory, *, hot: int, lag: float, minutes: int = 40) -> l
 
 def test_one_partition_with_most_of_records_and_lag_is_skewed():
     """More members would not help; half an hour makes sure that it is no burst."""
-    (found,) = skewed(history(picture(T0 - HOUR, A, B)), hot=500, lag=10)
+    (found,) = skewed(history(snapshot(T0 - HOUR, A, B)), hot=500, lag=10)
     assert (found.rule, found.severity, found.subject.partitions) == ("partition_skew", Severity.TICKET, ("orders-0",))
-    assert skewed(history(picture(T0 - HOUR, A, B)), hot=500, lag=10, minutes=10) == []
+    assert skewed(history(snapshot(T0 - HOUR, A, B)), hot=500, lag=10, minutes=10) == []
 
 
 @pytest.mark.parametrize(
@@ -277,7 +277,7 @@ def test_one_partition_with_most_of_records_and_lag_is_skewed():
 )
 def test_even_or_quick_partitions_are_not_skewed(hot, lag):
     """A hot partition that keeps up harms nobody."""
-    assert skewed(history(picture(T0 - HOUR, A, B)), hot=hot, lag=lag) == []
+    assert skewed(history(snapshot(T0 - HOUR, A, B)), hot=hot, lag=lag) == []
 
 
 # --- orphan_partition ---
@@ -285,7 +285,7 @@ def test_even_or_quick_partitions_are_not_skewed(hot, lag):
 
 def left_out(*members: Member, probes_from: int = -HOUR, **changes: Any) -> GroupHistory:
     """Five partitions are probed for an hour; members got what they have an hour ago."""
-    events: list[Event] = [picture(T0 - HOUR, *members, **changes)]
+    events: list[Event] = [snapshot(T0 - HOUR, *members, **changes)]
     events += [
         probe(T0 + at_ms, ends=dict.fromkeys(range(5), 100 + at_ms // MINUTE))
         for at_ms in range(probes_from, 1, MINUTE)
@@ -325,7 +325,7 @@ def test_added_partitions_are_given_the_metadata_age():
         left_out(A, member("b-1", {"cHn3HyNzTvyk8w_KSCSzLg": [2, 3, 4]})),
         left_out(A, member("b-1", [2, 3], target={"orders": [2, 3, 4]})),
         left_out(member("a-1", [0, 1], topics=("other",)), member("b-1", [2, 3], topics=("other",))),
-        history(picture(T0 - HOUR, A, B)),
+        history(snapshot(T0 - HOUR, A, B)),
     ],
     ids=[
         "all assigned",
@@ -352,11 +352,11 @@ def test_what_is_assigned_or_not_known_is_no_orphan(known):
 def abandoned(*events: Event, grows: bool = True, lag: int = 50) -> GroupHistory:
     """Two members leave at T0; records keep coming."""
     before: list[Event] = [
-        picture(T0 - HOUR, A, B),
+        snapshot(T0 - HOUR, A, B),
         rebalance(T0 - HOUR, [], [A, B]),
         commits(T0 - MINUTE, dict.fromkeys(range(4), 1_000 - lag)),
         rebalance(T0, [A, B], []),
-        picture(T0 + 3 * SECOND),
+        snapshot(T0 + 3 * SECOND),
     ]
     ends = [
         probe(T0 + at_ms, ends=dict.fromkeys(range(4), 1_000 + at_ms // SECOND * grows))
@@ -378,7 +378,7 @@ def test_a_group_without_members_and_with_growing_lag_is_told():
 def test_a_group_seen_only_empty_is_no_page():
     """Perhaps it was given up long ago: nobody knows when its members left."""
     known = abandoned()
-    fresh = GroupHistory("prod", "g", progress=known.progress, picture=picture(T0, generation=7), first_ms=T0 - HOUR)
+    fresh = GroupHistory("prod", "g", progress=known.progress, snapshot=snapshot(T0, generation=7), first_ms=T0 - HOUR)
     (found,) = judge(empty_group_with_lag, fresh, 6 * MINUTE)
     assert (found.severity, len(found.missing)) == (Severity.TICKET, 1)
 
@@ -388,7 +388,7 @@ def test_a_group_seen_only_empty_is_no_page():
     [
         (abandoned(grows=False), {}),
         (abandoned(commits(T0 + 4 * MINUTE, dict.fromkeys(range(4), 1_200))), {}),
-        (abandoned(picture(T0 + 5 * MINUTE, A, B)), {}),
+        (abandoned(snapshot(T0 + 5 * MINUTE, A, B)), {}),
         (abandoned(), {"causes": {rebalance_id(T0): "rolling_deploy"}}),
         (
             abandoned(
@@ -429,9 +429,9 @@ COMMITTED = "coordinator_commit_total"
 def evicted(*reports: Event) -> GroupHistory:
     """Member a is removed at T0, which its client learns late."""
     return history(
-        picture(T0 - HOUR, A, B),
+        snapshot(T0 - HOUR, A, B),
         rebalance(T0 - 3 * SECOND, [A, B], [B]),
-        picture(T0, member("b-1", range(4))),
+        snapshot(T0, member("b-1", range(4))),
         *reports,
     )
 
@@ -469,10 +469,10 @@ def test_clients_that_stop_or_belong_are_no_zombies(reports):
 def uncommitted(*events: Event) -> GroupHistory:
     """Both members commit every 5 s until a rebalance at T0; after it only b does."""
     return history(
-        picture(T0 - HOUR, A, B),
+        snapshot(T0 - HOUR, A, B),
         *(commits(T0 - MINUTE + n * 5 * SECOND, dict.fromkeys(range(4), n)) for n in range(10)),
         rebalance(T0 - 3 * SECOND, [A, B], [A, B]),
-        picture(T0, A, B),
+        snapshot(T0, A, B),
         *(commits(T0 + n * 5 * SECOND, {2: 50 + n, 3: 50 + n}) for n in range(1, 10)),
         *events,
     )
@@ -518,6 +518,6 @@ def test_members_that_commit_or_have_nothing_to_commit_are_well(known):
 def test_a_young_idle_group_has_none_of_it():
     """The first minutes of a group without records are silent under every rule."""
     known = history(
-        picture(T0, A, B, first_seen_ms=T0), probe(T0, ends=dict.fromkeys(range(4), 0)), commits(T0 + 1, {0: 0})
+        snapshot(T0, A, B, first_seen_ms=T0), probe(T0, ends=dict.fromkeys(range(4), 0)), commits(T0 + 1, {0: 0})
     )
     assert [verdict for rule in CONDITIONS for verdict in judge(rule, known, MINUTE)] == []

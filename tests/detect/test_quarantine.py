@@ -16,11 +16,11 @@ from histories import (
     commits,
     member,
     packed,
-    picture,
     probe,
     rebalance,
     rebalance_id,
     report,
+    snapshot,
 )
 from rebalance_contract import (
     OffsetActivity,
@@ -44,7 +44,7 @@ def ends(at_ms: int, offsets: dict[int, int]) -> OffsetActivity:
 def test_the_largest_offsets_do_not_overflow():
     """Clients may commit any number; sums and factors of it stay within 64 bits."""
     everywhere = dict.fromkeys(range(1_000), 2**63 - 1)
-    run = Run().live(T0 + SECOND, picture(T0, A, B))
+    run = Run().live(T0 + SECOND, snapshot(T0, A, B))
     for turn, offset in enumerate((0, 2**63 - 1, 5, 2**63 - 1)):
         run.detector.take_commits(commits(T0 + turn * SECOND, dict.fromkeys(everywhere, offset)))
         run.detector.take_offsets(ends(T0 + turn * SECOND, everywhere))
@@ -70,10 +70,10 @@ def test_a_rule_that_raises_is_set_aside_for_its_group(monkeypatch: pytest.Monke
     run = Run(on_quarantine=lambda stage, group, _: heard.append((stage, group)))
     five = [member(f"{letter}-1", [at]) for at, letter in enumerate("abcde")]
     for group in ("odd", "sound"):
-        run.detector.take_group(replace(picture(T0, *five), group=group))
+        run.detector.take_group(replace(snapshot(T0, *five), group=group))
     for turn in range(20):
         run.live(T0 + (turn + 1) * 30 * SECOND)
-        run.detector.take_group(replace(picture(T0 + turn, *five), group="odd"))
+        run.detector.take_group(replace(snapshot(T0 + turn, *five), group="odd"))
     answers._rules.cache_clear()
     assert heard == [("stumbles", "odd")]
     assert dict(run.detector.quarantined) == {("stumbles", "ZeroDivisionError"): 1}
@@ -90,7 +90,7 @@ def test_timing_that_cannot_be_worked_out_is_set_aside_for_its_group():
         ("odd", replace(odd, samples=(sample,))),
         ("sound", packed(report(T0, A, {POLL_AGE: 1}, group_id="sound"))),
     ):
-        detector.take_group(replace(picture(T0, A), group=group))
+        detector.take_group(replace(snapshot(T0, A), group=group))
         detector.take_clients(row)
     for turn in range(3):
         assert [each.group for each in detector.timings(T0 + turn * 5 * SECOND)] == ["sound"]
@@ -101,7 +101,7 @@ def test_timing_that_cannot_be_worked_out_is_set_aside_for_its_group():
 def test_a_rebalance_that_cannot_be_judged_has_a_cause_nobody_can_tell():
     """A member that is gone in no generation: undetermined, once; the next rebalance is judged as usual."""
     odd = rebalance(T0 + MINUTE, [A, B], [A], generations=())
-    run = Run().live(T0 + 2 * MINUTE, picture(T0, A, B), odd)
+    run = Run().live(T0 + 2 * MINUTE, snapshot(T0, A, B), odd)
     run.live(T0 + 6 * MINUTE, rebalance(T0 + 3 * MINUTE, [A], [A, member("c-1", [4])]))
     assert run.causes() == {odd.rebalance_id: "undetermined", rebalance_id(T0 + 3 * MINUTE): "scale_out"}
     assert dict(run.detector.quarantined) == {("explain", "IndexError"): 1}
@@ -117,7 +117,7 @@ def test_groups_that_only_probes_name_are_bounded_and_forgotten():
     seen = probe(T0 + SECOND, "Stable")
     for number in range(20_000):
         run.detector.take_probe(replace(seen, group=f"invented-{number}"))
-    run.detector.take_group(picture(T0, A, B))
+    run.detector.take_group(snapshot(T0, A, B))
     assert len(run.detector.groups()) == 5_001
     assert sum(run.detector.quarantined.values()) == 15_000
     run.live(T0 + 45 * MINUTE, step_ms=10 * SECOND)

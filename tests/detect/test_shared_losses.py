@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from detect.standing_histories import departed
-from histories import MINUTE, SECOND, T0, member, picture, rebalance
+from histories import MINUTE, SECOND, T0, member, rebalance, snapshot
 from rebalance_contract import Member
 from rebalance_streaming.detect.episode import OtherGroups
 from rebalance_streaming.detect.shared_losses import SharedLosses
@@ -35,7 +35,7 @@ def test_groups_that_lose_members_at_the_same_time_shed_light_on_each_other():
 
 def test_a_host_on_which_another_group_lost_nobody_is_not_the_reason():
     """Until that group is gone from the host."""
-    losses, of, bystander = SharedLosses(BROKERS.get), rebalance(T0, [A], []), picture(T0, B)
+    losses, of, bystander = SharedLosses(BROKERS.get), rebalance(T0, [A], []), snapshot(T0, B)
     losses.take_group("bystander", None, bystander)
     lost(losses, "two", T0 + SECOND, B)
     assert losses.elsewhere("one", of) == OtherGroups(("two",), (), (2,))

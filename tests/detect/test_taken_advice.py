@@ -11,7 +11,7 @@ import pytest
 from detect.departing import LOST_MS, gone, losing
 from detect.standing_histories import departed, moved
 from detect.views import asked, view_of
-from histories import HOUR, MINUTE, SECOND, T0, Event, history, member, picture, probe, rebalance, report
+from histories import HOUR, MINUTE, SECOND, T0, Event, history, member, probe, rebalance, report, snapshot
 from rebalance_contract import Generation, GroupType, Member
 from rebalance_contract.clients import POLL_GAP_MAX
 from rebalance_streaming.detect.rules import ended_processes, heartbeats, polling
@@ -74,7 +74,7 @@ def verdicts(of: Client, kind: GroupType, who: list[Member]) -> Iterator[Verdict
 
 
 def _group(of: Client, kind: GroupType, who: list[Member], at_ms: int = T0) -> Event:
-    return picture(at_ms, *who, type=kind, protocol=of.protocol, protocol_type=of.protocol_type)
+    return snapshot(at_ms, *who, type=kind, protocol=of.protocol, protocol_type=of.protocol_type)
 
 
 def _of_losses(of: Client, kind: GroupType, who: list[Member]) -> Iterator[Verdict]:

@@ -117,7 +117,7 @@ def test_a_conflict_ends_when_the_holder_lets_go_or_long_after():
 
 
 def test_nothing_is_said_of_what_nobody_looks_at_any_more():
-    """Without a word for more than a minute the prober is away: the last picture may be wrong."""
+    """Without a word for more than a minute the prober is away: the last snapshot may be wrong."""
     assert conflicts(120, seen(0, [A], ALL_A), seen(5, [A, B], ALL_A)) == []
 
 

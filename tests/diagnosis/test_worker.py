@@ -13,7 +13,7 @@ from typing import Any
 import msgspec
 import pytest
 
-from histories import CLUSTER, GROUP, MINUTE, SECOND, T0, member, picture, rebalance, report
+from histories import CLUSTER, GROUP, MINUTE, SECOND, T0, member, rebalance, report, snapshot
 from rebalance_contract import (
     AlertSilence,
     CommitActivity,
@@ -118,7 +118,7 @@ DEPLOY = AlertSilence(
 )
 
 SOUND = {
-    "groups": [picture(T0, A, B)],
+    "groups": [snapshot(T0, A, B)],
     "rebalances": [rebalance(T0 + SECOND, [A, B], [A])],
     "silences": [DEPLOY],
     "activity": [
@@ -217,7 +217,7 @@ def test_nothing_is_published_before_the_log_is_read_up():
 def test_rebalances_become_findings_and_impact():
     """Of groups, rebalances and commits, judged by their own times."""
     worker = Worker()
-    worker.take("groups", picture(T0, A, B))
+    worker.take("groups", snapshot(T0, A, B))
     for second in range(0, 60, 5):
         worker.take("activity", commits(T0 + second * SECOND, second + 1), T0 + second * SECOND)
     worker.take("rebalances", rebalance(T0 + MINUTE, [A, B], [A]), T0 + MINUTE)

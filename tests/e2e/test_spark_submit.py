@@ -68,8 +68,8 @@ def read(log: Path) -> str:
 
 # The standalone master needs all that the local one does, and executors besides.
 @pytest.mark.parametrize("make_master", [pytest.param(local_master, marks=pytest.mark.slow), standalone_master])
-def test_a_groups_picture_arrives(broker: EmbeddedKafka, tmp_path: Path, make_master):
-    """Submitted from outside, the same job publishes the same pictures, and SIGTERM ends it."""
+def test_a_groups_snapshot_arrives(broker: EmbeddedKafka, tmp_path: Path, make_master):
+    """Submitted from outside, the same job publishes the same snapshots, and SIGTERM ends it."""
     prefix = f"{make_master.__name__}."
     topic, group = f"{prefix}input", f"{prefix}group"
     create_topics(broker.bootstrap, {topic: 1})
@@ -92,7 +92,7 @@ def test_a_groups_picture_arrives(broker: EmbeddedKafka, tmp_path: Path, make_ma
             wait_for(lambda: "caught up" in read(log) or not job.is_running, "the job to be caught up", 600)
             assert job.is_running, read(log)
             with member_of(broker.bootstrap, group, topic):
-                seen = partial(picture, broker.bootstrap, f"{prefix}groups", group)
+                seen = partial(snapshot, broker.bootstrap, f"{prefix}groups", group)
                 wait_for(lambda: seen() == "Stable", lambda: f"Stable, not {seen()}", 300)
             # The JVM takes the signal: what was in flight is done again from the checkpoint.
             assert job.terminate(120) == 128 + signal.SIGTERM, read(log)
@@ -110,7 +110,7 @@ def member_of(bootstrap: str, group: str, topic: str) -> Iterator[None]:
         consumer.close()
 
 
-def picture(bootstrap: str, topic: str, group: str) -> str | None:
+def snapshot(bootstrap: str, topic: str, group: str) -> str | None:
     """Return the last published state of a group, null while there is none."""
     consumer = Consumer({"bootstrap.servers": bootstrap, "group.id": "unused", "enable.partition.eof": True})
     state = None

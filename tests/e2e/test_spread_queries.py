@@ -61,7 +61,7 @@ class Spread(Watched):
         process.kill()
 
     def await_ready(self) -> None:
-        """Wait until the exporter says that the whole picture is right."""
+        """Wait until the exporter says that everything it shows is right."""
         self.check()
         wait_for(self.is_ready, lambda: fetch(f"{self.url}/-/ready"), READY_SECONDS, every=0.5)
 
@@ -129,7 +129,7 @@ def spread(tmp_path: Path) -> Iterator[Spread]:
 
 
 def test_queries_that_are_processes_count_and_judge_together(spread: Spread) -> None:
-    """Three processes publish one picture: counts are exact, every rebalance has a cause, the exporter is ready.
+    """Three processes publish together: counts are exact, every rebalance has a cause, the exporter is ready.
 
     While the diagnosis is dead counts go on; when it is back its findings are open under their ids, and what happened
     meanwhile has a cause too.

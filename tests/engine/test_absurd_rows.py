@@ -15,7 +15,7 @@ from hypothesis import HealthCheck, given
 from hypothesis import settings as limits
 from hypothesis import strategies as st
 
-from histories import CLUSTER, GROUP, MINUTE, SECOND, T0, commits, member, picture, probe, pulse, rebalance
+from histories import CLUSTER, GROUP, MINUTE, SECOND, T0, commits, member, probe, pulse, rebalance, snapshot
 from rebalance_contract import (
     CommitActivity,
     GroupLag,
@@ -71,8 +71,8 @@ HOSTILE: dict[str, Input] = {
     "ends days ahead": ends(T0 + 5_000 * MINUTE, {0: 5}),
     "owners of no number": ProbeActivity(replace(probe(T0), owners={"orders": {"x": "a"}})),
     "a probe days ahead": ProbeActivity(probe(T0 + 5_000 * MINUTE, "Stable")),
-    "a picture from before time": replace(picture(T0, A), updated_at_ms=-1),
-    "an assignment beyond all": picture(T0, member("a-1", [2**31 - 1])),
+    "a snapshot from before time": replace(snapshot(T0, A), updated_at_ms=-1),
+    "an assignment beyond all": snapshot(T0, member("a-1", [2**31 - 1])),
     "a rebalance that ends in days": rebalance(T0 + 5_000 * MINUTE, [A], [A, B]),
 }
 
@@ -82,15 +82,15 @@ def test_a_row_that_cannot_be_true_changes_nothing(what: str):
     """It is counted and told once; the group is as it was before."""
     heard: list[str] = []
     judging = engine(heard)
-    judging.apply(picture(T0, A, B), T0)
+    judging.apply(snapshot(T0, A, B), T0)
     list(judging.advance(T0))
     history = judging._detector._judged_groups[GROUP].history
-    before = judging._detector.causes(GROUP), history.picture, list(history.progress.positions())
+    before = judging._detector.causes(GROUP), history.snapshot, list(history.progress.positions())
     judging.apply(HOSTILE[what], T0)
     list(judging.advance(T0 + SECOND))
     assert sum(judging._quarantined.values()) == 1
     assert [type(HOSTILE[what]).__name__ in sentence for sentence in heard] == [True]
-    assert (judging._detector.causes(GROUP), history.picture, list(history.progress.positions())) == before
+    assert (judging._detector.causes(GROUP), history.snapshot, list(history.progress.positions())) == before
 
 
 def test_a_restored_row_that_cannot_be_true_is_set_aside():
@@ -179,7 +179,7 @@ def rows(*, tame: bool) -> Values:
 def test_no_row_escapes_or_costs_much(several: list[Any]):
     """Well-formed rows with absurd values, of one group beside real ones: nothing is raised, nothing takes long."""
     judging, now_ms = engine(), T0 + MINUTE
-    for row in (picture(T0, A, B), *pulse(T0, now_ms, range(4))):
+    for row in (snapshot(T0, A, B), *pulse(T0, now_ms, range(4))):
         judging.apply(row, now_ms)
     began = time.process_time()
     for row in several:

@@ -8,7 +8,7 @@ from dataclasses import replace
 import msgspec
 
 from engine.driving import config
-from histories import CLUSTER, GROUP, HOUR, MINUTE, SECOND, T0, commits, member, picture, pulse, rebalance
+from histories import CLUSTER, GROUP, HOUR, MINUTE, SECOND, T0, commits, member, pulse, rebalance, snapshot
 from rebalance_contract import Finding, FindingState, GroupImpact, GroupLag, GroupState, RebalanceImpact
 from rebalance_streaming.engine.engine import Engine
 from rebalance_streaming.engine.rows import GroupGone, Output, RowGone, address
@@ -21,7 +21,7 @@ def quiet() -> tuple[Engine, int]:
     engine = Engine(replace(config(), cluster=CLUSTER))
     for row in (
         *pulse(T0 - MINUTE, T0, [0, 1]),
-        picture(T0, A, B),
+        snapshot(T0, A, B),
         rebalance(T0, [A], [A, B]),
         *pulse(T0 + 20 * SECOND, T0 + MINUTE, [0, 1]),
     ):
@@ -61,7 +61,7 @@ def test_of_a_forgotten_group_no_impact_follows_its_tombstone():
     engine = Engine(replace(config(), cluster=CLUSTER))
     for row in (
         *pulse(T0 - MINUTE, T0, [0, 1]),
-        picture(T0, A, B),
+        snapshot(T0, A, B),
         rebalance(T0, [A], [A, B]),
         *pulse(T0 + 20 * SECOND, T0 + MINUTE, [0, 1]),
     ):
@@ -77,7 +77,7 @@ def test_a_group_that_comes_back_stands_after_the_tombstones():
     """It is deleted, forgotten and there again before anything is told: its new rows are the last under their keys."""
     engine, now_ms = quiet()
     engine.apply(GroupGone(CLUSTER, GROUP), now_ms)
-    engine.apply(picture(now_ms, A), now_ms)
+    engine.apply(snapshot(now_ms, A), now_ms)
     told = [address(each) for each in engine.advance(now_ms + MINUTE)]
     latest = {(topic, key): value for topic, key, value in told}
     assert latest["lag", f"{CLUSTER}/{GROUP}"] is not None
@@ -106,9 +106,9 @@ def started_again() -> tuple[Engine, int, GroupLag, GroupImpact]:
 def test_a_tombstone_from_before_the_group_came_back_takes_nothing():
     """A start reads it after it took up what stands of the group by now, and before the group's new row."""
     engine, now_ms, lag, totals = started_again()
-    engine.apply(picture(T0 - HOUR, state=GroupState.DELETED), T0 - HOUR)
+    engine.apply(snapshot(T0 - HOUR, state=GroupState.DELETED), T0 - HOUR)
     engine.apply(GroupGone(CLUSTER, GROUP), T0 - MINUTE)
-    engine.apply(picture(T0, A, B), T0)
+    engine.apply(snapshot(T0, A, B), T0)
     told = [each for minute in range(1, 30) for each in engine.advance(now_ms + minute * MINUTE)]
     assert not any(isinstance(each, RowGone) for each in told)
     last = next(each for each in engine.finish(now_ms + HOUR) if isinstance(each, GroupLag))
@@ -127,9 +127,9 @@ def test_a_tombstone_that_comes_after_newer_rows_of_the_group_takes_nothing():
 
 
 def test_of_a_deleted_group_that_is_committed_to_lag_and_impact_stay():
-    """Its members are gone, and so is its picture; its lag goes on, and is told anew for the next start."""
+    """Its members are gone, and so is its snapshot; its lag goes on, and is told anew for the next start."""
     engine, now_ms = quiet()
-    engine.apply(picture(now_ms, state=GroupState.DELETED), now_ms)
+    engine.apply(snapshot(now_ms, state=GroupState.DELETED), now_ms)
     for row in pulse(now_ms + HOUR, now_ms + HOUR + MINUTE, [0, 1], first=10_000):
         engine.apply(row, now_ms + HOUR)
     engine.advance(now_ms + 2 * HOUR)
@@ -152,7 +152,7 @@ def test_of_a_deleted_group_that_is_committed_to_lag_and_impact_stay():
 def test_a_group_whose_offsets_were_deleted_after_it_is_forgotten():
     """Deleting offsets is a commit, too, and may come after the group's own record."""
     engine, now_ms = quiet()
-    engine.apply(picture(now_ms, state=GroupState.DELETED), now_ms)
+    engine.apply(snapshot(now_ms, state=GroupState.DELETED), now_ms)
     engine.apply(replace(commits(now_ms + SECOND, dict.fromkeys([0, 1])), last_log_offset=10**12), now_ms + SECOND)
     engine.advance(now_ms + HOUR)
     engine.apply(GroupGone(CLUSTER, GROUP), now_ms + 24 * HOUR)

@@ -7,7 +7,7 @@ from typing import Any
 
 import pytest
 
-from histories import GROUP, T0, member, packed, picture, probe, rebalance, report
+from histories import GROUP, T0, member, packed, probe, rebalance, report, snapshot
 from rebalance_contract import ContractError, ProbeActivity, encode
 from rebalance_contract.clients import POLL_AGE
 from rebalance_streaming.engine.rows import decode_input
@@ -24,7 +24,7 @@ TOO_LARGE: dict[str, tuple[str, object, tuple[str | int, ...]]] = {
     ),
     "a client's session timeout": ("activity", packed(report(T0, A)), ("config", "session_timeout_ms")),
     "a probe's time": ("activity", ProbeActivity(probe(T0, "Stable")), ("probe", "probed_at_ms")),
-    "a member's session timeout": ("groups", picture(T0, A), ("members", 0, "session_timeout_ms")),
+    "a member's session timeout": ("groups", snapshot(T0, A), ("members", 0, "session_timeout_ms")),
     "a rebalance's end": ("rebalances", rebalance(T0, [A], [A]), ("completed_at_ms",)),
 }
 

@@ -218,5 +218,5 @@ def silence_row(silence: AlertSilence = SILENCE, **changes: Any) -> Row:
 
 def refused(view: View) -> dict[str, int]:
     """How many rows were left out, by topic, for whatever reason."""
-    counts = view.picture().refused
+    counts = view.fleet().refused
     return {topic: sum(count for (of, _), count in counts.items() if of == topic) for topic in TOPICS}

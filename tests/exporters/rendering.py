@@ -31,7 +31,7 @@ def expose(
 ) -> str:
     """The body of /metrics for a view."""
     exposition = exposition or Exposition(limit_groups=limit, version="1.2.3")
-    return exposition.render(view.picture(), LOADED, READY, now_ms, style).decode()
+    return exposition.render(view.fleet(), LOADED, READY, now_ms, style).decode()
 
 
 def parse(text: str, style: Style = TEXT) -> list[Family]:

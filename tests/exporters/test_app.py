@@ -98,7 +98,7 @@ def test_ready_answers_machines_too() -> None:
 
 
 def test_stale_data_is_still_served() -> None:
-    """When the stream dies, the last picture stays readable; readiness and the age tell that it is old."""
+    """When the stream dies, the last snapshot stays readable; readiness and the age tell that it is old."""
     get = make_get(make_view(group_row(), query_row()), clock_ms=lambda: NOW_MS + 99_000)
     metrics = get("/metrics").text
     assert get("/-/ready").status_code == 503

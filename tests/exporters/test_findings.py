@@ -93,21 +93,21 @@ def timing_row(**changes: Any) -> Row:
 
 
 def states(view: View) -> dict[str, str]:
-    found = view.picture().findings.get(KEY)
+    found = view.fleet().findings.get(KEY)
     return {} if found is None else {each.rule: each.state for each in found.findings}
 
 
 def fired(view: View) -> dict[tuple[str, str], int]:
-    return dict(view.picture().findings[KEY].fired)
+    return dict(view.fleet().findings[KEY].fired)
 
 
-# --- The picture ---
+# --- The snapshot ---
 
 
 def test_the_latest_version_of_a_finding_counts():
     """Rows overwrite by key; what a finding says comes through whole."""
     view = make_view(finding_row(), finding_row(confidence=0.97), over(rule="member_crash"))
-    (crash, overrun) = sorted(view.picture().findings[KEY].findings, key=lambda each: each.rule)
+    (crash, overrun) = sorted(view.fleet().findings[KEY].findings, key=lambda each: each.rule)
     assert overrun == replace(OVERRUN, confidence=0.97)
     assert (crash.rule, crash.state) == ("member_crash", "resolved")
 
@@ -115,7 +115,7 @@ def test_the_latest_version_of_a_finding_counts():
 def test_findings_are_in_the_order_they_began():
     """Whatever order they came in."""
     rows = [finding_row(rule=rule, started_at_ms=NOW_MS - ago) for rule, ago in (("b", 5), ("c", 1), ("a", 9))]
-    assert [each.rule for each in make_view(*rows).picture().findings[KEY].findings] == ["a", "b", "c"]
+    assert [each.rule for each in make_view(*rows).fleet().findings[KEY].findings] == ["a", "b", "c"]
 
 
 def test_firing_is_counted_when_it_begins():
@@ -186,16 +186,16 @@ def test_a_tombstone_forgets_a_finding_and_not_that_it_fired():
 def test_a_broken_row_is_counted_and_changes_nothing(row: Row):
     """What says another thing than its key, or nothing at all, is somebody else's."""
     view = make_view(finding_row(), timing_row(), row)
-    picture = view.picture()
+    fleet = view.fleet()
     assert refused(view)[row.topic] == 1
     assert states(view) == {"poll_overrun": "firing"}
-    assert picture.timings == {KEY: TIMING}
+    assert fleet.timings == {KEY: TIMING}
 
 
-def test_a_picture_does_not_change():
-    """Whoever holds a picture sees one moment."""
+def test_a_snapshot_does_not_change():
+    """Whoever holds a snapshot sees one moment."""
     view = make_view(finding_row())
-    before = view.picture().findings[KEY]
+    before = view.fleet().findings[KEY]
     view.apply([over(), finding_row(rule="member_crash")])
     assert [each.state for each in before.findings] == ["firing"]
 
@@ -204,12 +204,12 @@ def test_timing_ends_with_its_group_and_with_its_reports():
     """A group that is gone has none, nor one whose clients stopped to report long ago."""
     view = make_view(group_row(), timing_row())
     view.apply([Row(HEARTBEATS, b"prod/payments", None)])
-    assert view.picture().timings == {}
+    assert view.fleet().timings == {}
     view.apply([timing_row(at_ms=NOW_MS - HOUR_MS)])
     view.forget_expired(NOW_MS)
-    assert view.picture().timings == {}
+    assert view.fleet().timings == {}
     view.apply([timing_row(), Row("groups", b"prod/payments", None)])
-    assert view.picture().timings == {}
+    assert view.fleet().timings == {}
 
 
 # --- Metrics ---
@@ -218,7 +218,7 @@ def test_timing_ends_with_its_group_and_with_its_reports():
 def samples(view: View, name: str, *, limit: int = 9, **settings: bool) -> dict[tuple[str, ...], float]:
     """Return the values of one metric by the labels beside the cluster, in the order they are declared."""
     exposition = Exposition(limit_groups=limit, version="1", **settings)
-    text = exposition.render(view.picture(), LOADED, READY, NOW_MS, Style.TEXT).decode()
+    text = exposition.render(view.fleet(), LOADED, READY, NOW_MS, Style.TEXT).decode()
     found = [s for family in text_string_to_metric_families(text) for s in family.samples]
     return {
         tuple(value for label, value in each.labels.items() if label != "cluster"): each.value

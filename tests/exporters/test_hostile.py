@@ -90,7 +90,7 @@ def expose(name: str, style: Style) -> str:
     view = fill(name)
     exposition = Exposition(limit_groups=9, version="1", collect_partitions=True, collect_members=True)
     ready, loaded = Readiness(True, "ready"), ReadProgress(loaded=True)
-    return exposition.render(view.picture(), loaded, ready, NOW_MS, style).decode()
+    return exposition.render(view.fleet(), loaded, ready, NOW_MS, style).decode()
 
 
 @cache
@@ -156,7 +156,7 @@ def test_every_name_comes_back_from_the_api(name: str) -> None:
 def test_what_is_no_utf8_is_left_out(value: bytes) -> None:
     """A row whose text could not be shown again is counted as broken; it stops neither the reader nor an answer."""
     view = make_view(Row(GROUPS, b"prod/payments", value), group_row(group="after"))
-    assert list(view.picture().groups) == [("prod", "after")]
+    assert list(view.fleet().groups) == [("prod", "after")]
     assert refused(view)[GROUPS] == 1
 
 
@@ -164,7 +164,7 @@ def test_a_key_of_any_bytes_is_harmless() -> None:
     """Keys that are no text are refused in every topic, tombstones and values alike."""
     for topic in TOPICS:
         view = make_view(Row(topic, b"\xff/\xfe", None), Row(topic, b"\xff", b"{}"), group_row())
-        assert list(view.picture().groups) == [("prod", "payments")]
+        assert list(view.fleet().groups) == [("prod", "payments")]
 
 
 def test_owners_are_escaped_too(tmp_path_factory: pytest.TempPathFactory) -> None:
@@ -174,7 +174,7 @@ def test_owners_are_escaped_too(tmp_path_factory: pytest.TempPathFactory) -> Non
     file.write_text(json.dumps({"owners": [{"group": ".*", "team": team}]}))
     exposition = Exposition(limit_groups=9, version="1")
     body = exposition.render(
-        make_view(group_row()).picture(),
+        make_view(group_row()).fleet(),
         ReadProgress(loaded=True),
         Readiness(True, "ready"),
         NOW_MS,

@@ -103,14 +103,14 @@ def mutate(row: Row, chance: random.Random) -> Row:
 
 def show_everything(view: View, exposition: Exposition, now_ms: int) -> None:
     """Make everything that is served."""
-    picture = view.picture()
-    ready = Judge(30).judge(picture, LOADED, now_ms)
+    fleet = view.fleet()
+    ready = Judge(30).judge(fleet, LOADED, now_ms)
     for style in Style:
-        exposition.render(picture, LOADED, ready, now_ms, style).decode()
-    json.loads(encode(make_overview(picture, ready, now_ms, version="1", owners=Owners())))
+        exposition.render(fleet, LOADED, ready, now_ms, style).decode()
+    json.loads(encode(make_overview(fleet, ready, now_ms, version="1", owners=Owners())))
     for kept in view.rebalances(("prod", "payments")):
-        json.loads(picture.document(kept))
-    encode([*picture.groups.values(), *(each for of in picture.findings.values() for each in of.findings)])
+        json.loads(fleet.document(kept))
+    encode([*fleet.groups.values(), *(each for of in fleet.findings.values() for each in of.findings)])
     view.forget_expired(now_ms)
 
 
@@ -126,5 +126,5 @@ def test_a_row_with_anything_in_it_can_be_lived_with(seed: int) -> None:
             row = mutate(chance.choice(ROWS), chance)
             view.apply([row])
             show_everything(view, exposition, NOW_MS + chance.choice((0, 5_000, 60_000, -60_000)))
-            refused = view.picture().refused
+            refused = view.fleet().refused
             assert not any(count for (_, reason), count in refused.items() if reason == "failed"), row.value

@@ -80,9 +80,9 @@ def pages(views: Iterable[View]) -> list[tuple[bytes, bytes, bytes, bytes]]:
     ready, loaded, found = Readiness(True, "ready"), ReadProgress(loaded=True), []
     for view in views:
         exposition = Exposition(limit_groups=6, version="1", collect_partitions=True, collect_members=True)
-        picture = view.picture()
-        text, rich = (exposition.render(picture, loaded, ready, NOW_MS + 999, style) for style in Style)
-        rows = make_overview(picture, ready, NOW_MS + 999, version="1", owners=Owners())
+        fleet = view.fleet()
+        text, rich = (exposition.render(fleet, loaded, ready, NOW_MS + 999, style) for style in Style)
+        rows = make_overview(fleet, ready, NOW_MS + 999, version="1", owners=Owners())
         kept = b",".join(each.document() for each in view.rebalances(("prod", "payments")))
         found.append((text, rich, encode(rows), kept))
     return found

@@ -184,7 +184,7 @@ def test_missing_topics_are_waited_for(broker: Any, prefix: str) -> None:
 
 @pytest.mark.broker
 def test_topics_made_anew_are_read_anew(broker: Any, prefix: str, monkeypatch: pytest.MonkeyPatch) -> None:
-    """When somebody deletes the topics, readiness says so, the last picture stays, and new ones replace it."""
+    """When somebody deletes the topics, readiness says so, the last snapshot stays, and new ones replace it."""
     monkeypatch.setattr("rebalance_kafka.follower._LOOK_FOR_GROWTH_SECONDS", 0.2)
     create_own_topics(broker.bootstrap, prefix, partitions=1)
     produce(broker.bootstrap, prefix, group_row(), *fresh_status())
@@ -197,7 +197,7 @@ def test_topics_made_anew_are_read_anew(broker: Any, prefix: str, monkeypatch: p
         assert client.get("/api/v1/groups/payments").json()["generation"] == 7
         create_own_topics(broker.bootstrap, prefix, partitions=1)
         produce(broker.bootstrap, prefix, group_row(generation=8), *fresh_status())
-        # The old picture may be gone a moment before the new one is there.
+        # The old snapshot may be gone a moment before the new one is there.
         wait_for(lambda: client.get("/api/v1/groups/payments").json().get("generation") == 8, "it to be read anew")
         wait_for(lambda: client.get("/-/ready").status_code == 200, lambda: client.get("/-/ready").text)
 

@@ -18,7 +18,7 @@ from typing import Any
 
 from fuzz.timing import share_of_time, unless_busy
 from goldens import FOLDER
-from histories import CLUSTER, GROUP, MINUTE, SECOND, T0, commits, lost, member, picture, probe, unpacked
+from histories import CLUSTER, GROUP, MINUTE, SECOND, T0, commits, lost, member, probe, snapshot, unpacked
 from rebalance_contract import ClientActivity, decode, encode
 from rebalance_contract.clients import CLIENT_VALUES
 from rebalance_exporters.state.view import Row, View
@@ -144,7 +144,7 @@ def check_judging(chance: random.Random, messages: int = 12) -> None:
         EngineConfig(cluster=CLUSTER, source_topic="__consumer_offsets", detect=DetectConfig()), said.append
     )
     view = View(group_expiry_seconds=3600, keep_rebalances=3)
-    engine.apply(picture(T0, *MEMBERS), T0)
+    engine.apply(snapshot(T0, *MEMBERS), T0)
     for number in range(messages):
         at_ms = T0 + number * 10 * SECOND
         told: list[Input] = [
@@ -153,7 +153,7 @@ def check_judging(chance: random.Random, messages: int = 12) -> None:
             *unpacked(probe(at_ms, "Stable", MEMBERS, ends={0: number * 10, 1: number * 9, 2: number})),
         ]
         if at_ms == LOST_MS:
-            told += [lost(at_ms - 5_000, MEMBERS[1], MEMBERS), picture(at_ms, MEMBERS[0], MEMBERS[2])]
+            told += [lost(at_ms - 5_000, MEMBERS[1], MEMBERS), snapshot(at_ms, MEMBERS[0], MEMBERS[2])]
         for row in told:
             engine.apply(row, at_ms)
         publish(view, engine.advance(at_ms))
@@ -164,7 +164,7 @@ def check_judging(chance: random.Random, messages: int = 12) -> None:
 def publish(view: View, rows: Iterable[Output]) -> None:
     """Hand an exporter what the diagnosis publishes; it refuses none of it."""
     view.apply([Row(topic, key.encode(), value) for topic, key, value in map(address, rows)])
-    assert not [kind for kind, count in view.picture().refused.items() if count]
+    assert not [kind for kind, count in view.snapshot().refused.items() if count]
 
 
 def _rows(chance: random.Random, at_ms: int) -> Iterator[ClientActivity]:

@@ -33,9 +33,9 @@ from histories import (
     lost,
     member,
     packed,
-    picture,
     probe,
     report,
+    snapshot,
     unpacked,
 )
 from rebalance_contract import ContractError, CountActivity, encode
@@ -67,7 +67,7 @@ def rows_for_the_engine(at_ms: int) -> list[Sent]:
     ]
     group = f"{CLUSTER}/{GROUP}".encode()
     return [
-        ("groups", group, encode(picture(at_ms, *MEMBERS))),
+        ("groups", group, encode(snapshot(at_ms, *MEMBERS))),
         ("rebalances", group + b"/r", encode(lost(at_ms, MEMBERS[1], MEMBERS))),
         *(("activity", GROUP.encode(), encode(each)) for each in told),
     ]
@@ -117,7 +117,7 @@ def check_view(chance: random.Random, count: int = 5) -> float:
         other = row._replace(value=changed(chance, row.value), at_ms=chance.choice((None, 0, -1, 2**62, NOW_MS)))
         slowest = max(slowest, share_of_time(lambda: view.apply([other]), other.value, f"view, {row.topic}"))  # noqa: B023
         show_everything(view, exposition, NOW_MS + chance.choice((0, 5_000, 60_000, -60_000)))
-        defects = [kind for kind, n in view.picture().refused.items() if kind[1] == "failed" and n]
+        defects = [kind for kind, n in view.snapshot().refused.items() if kind[1] == "failed" and n]
         assert not defects, other
     return slowest
 

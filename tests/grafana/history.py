@@ -66,7 +66,7 @@ def scrape(lines: Sequence[RecordedLine], now_ms: int, group: str) -> Iterator[t
     view, exposition = View(group_expiry_seconds=3600, keep_rebalances=100), _exposition()
     for at_ms in range(end_ms - (end_ms - begin_ms) // _SCRAPE_MS * _SCRAPE_MS, end_ms + 1, _SCRAPE_MS):
         _take(view, rows_of([line for line in lines if line.timestamp_ms <= at_ms]), at_ms)
-        recorded = next((name for _, name in view.picture().groups if name != "crowd"), "crowd")
+        recorded = next((name for _, name in view.fleet().groups if name != "crowd"), "crowd")
         for found in _samples(exposition, view, at_ms):
             if "_monitor_" not in found[1] and 'group="crowd"' not in found[0]:
                 yield found[1], _move(found, at_ms, now_ms - end_ms).replace(f'"{recorded}"', f'"{group}"')
@@ -95,11 +95,11 @@ def scrape_calm(now_ms: int) -> Iterator[tuple[str, str]]:
 
 
 def _exposition() -> Exposition:
-    return Exposition(limit_groups=100, version="picture", collect_members=True, collect_partitions=True)
+    return Exposition(limit_groups=100, version="1", collect_members=True, collect_partitions=True)
 
 
 def _samples(exposition: Exposition, view: View, at_ms: int) -> Iterator[re.Match[str]]:
-    text = exposition.render(view.picture(), _LOADED, _READY, at_ms, Style.TEXT, owners=Owners())
+    text = exposition.render(view.fleet(), _LOADED, _READY, at_ms, Style.TEXT, owners=Owners())
     for line in text.decode().splitlines():
         found = _SAMPLE.match(line)
         if found:
@@ -111,7 +111,7 @@ def _take(view: View, rows: Sequence[Row], at_ms: int) -> None:
     kept = {row.key for row in rows if row.topic == FINDINGS}
     known = [
         f"{each.cluster}/{each.group}/{each.rule}/{each.finding_id}".encode()
-        for of in view.picture().findings.values()
+        for of in view.fleet().findings.values()
         for each in of.findings
     ]
     tell(view, [*rows, *(Row(FINDINGS, key, None) for key in known if key not in kept)], 1, at_ms)

@@ -55,13 +55,11 @@ def test_variables_offer_something(here: Live, uid: str, variable: str) -> None:
     [query] = [each["query"] for each in boards()[uid]["templating"]["list"] if each["name"] == variable]
     found = re.fullmatch(r"label_values\((.+), (\w+)\)", query)
     assert found
-    picture = here.view.picture()
+    fleet = here.view.fleet()
     there = {
         "cluster": {CLUSTER},
-        "group": {group for _, group in picture.groups},
-        "topic": {
-            topic for lag in picture.lags.values() for topic, told in lag.topics.items() if told.total is not None
-        },
+        "group": {group for _, group in fleet.groups},
+        "topic": {topic for lag in fleet.lags.values() for topic, told in lag.topics.items() if told.total is not None},
     }
     assert there[variable]
     assert set(here.values_of(found[2], expand(found[1]))) == there[variable]
@@ -70,7 +68,7 @@ def test_variables_offer_something(here: Live, uid: str, variable: str) -> None:
 def test_marks_are_at_the_very_millisecond(here: Live) -> None:
     """The mark's value is the time that the stream told, to the millisecond, for every group."""
     [mark] = boards()["kafka-rebalance-group"]["annotations"]["list"]
-    told = {group: snapshot.last_rebalance_ms for (_, group), snapshot in here.view.picture().groups.items()}
+    told = {group: snapshot.last_rebalance_ms for (_, group), snapshot in here.view.fleet().groups.items()}
     marked = {each["metric"]["group"]: float(each["value"][1]) for each in here.instant(expand(mark["expr"]))}
     assert marked == told
     assert len(marked) == 3
@@ -120,7 +118,7 @@ def test_names_of_closed_sets_have_their_colours(here: Live) -> None:
 
 def test_findings_are_in_the_order_to_read_them(here: Live) -> None:
     """By severity, causes before what follows from them, the surest first, then the oldest; the first is told above."""
-    firing = [each for of in here.view.picture().findings.values() for each in of.firing()]
+    firing = [each for of in here.view.fleet().findings.values() for each in of.firing()]
     rank: dict[tuple[str, str], tuple[float, ...]] = {}
     for each in firing:
         place = (gravity(each.severity), each.primary, each.confidence, -each.started_at_ms)
@@ -172,7 +170,7 @@ def test_numbers_are_right(here: Live, board: str, panel: str, value: float | No
     [asked] = [each for each in queries() if each.board.endswith(board) and each.panel == panel]
     [series] = run(here, asked)
     if value is None:
-        findings = [each for of in here.view.picture().findings.values() for each in of.findings]
+        findings = [each for of in here.view.fleet().findings.values() for each in of.findings]
         # A metric knows no members, so one diagnosis of two members of a group is one.
         open_now = (each for each in findings if each.state == "firing" and each.severity in ("page", "ticket"))
         value = len({(each.group, each.rule) for each in open_now})

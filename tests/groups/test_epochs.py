@@ -1,4 +1,4 @@
-"""Groups that count epochs: what records of single members make of the picture of all."""
+"""Groups that count epochs: what records of single members make of the snapshot of all."""
 
 import random
 from typing import Any
@@ -45,7 +45,7 @@ def test_each_member_stands_once_and_in_its_place():
         *((_CURRENT, each, has(number)) for number, each in enumerate(names)),
         *((_MEMBER, each, None) for each in gone),
     ]
-    members = folded(*records).picture.members
+    members = folded(*records).snapshot.members
     assert [each.member_id for each in members] == sorted(set(names) - set(gone))
     assert all(each.client_id == f"{each.member_id}-client" for each in members)
     assert all(each.partitions == {"orders": [names.index(each.member_id)]} for each in members)
@@ -53,7 +53,7 @@ def test_each_member_stands_once_and_in_its_place():
 
 def test_a_member_of_whom_nothing_was_said_before_is_put_into_its_place():
     """What it has may be told before what it is, at the beginning of a log that was compacted."""
-    members = folded((_CURRENT, "b", has(1)), (_CURRENT, "c", has(2)), (_CURRENT, "a", has(0))).picture.members
+    members = folded((_CURRENT, "b", has(1)), (_CURRENT, "c", has(2)), (_CURRENT, "a", has(0))).snapshot.members
     assert [(each.member_id, each.client_id) for each in members] == [("a", ""), ("b", ""), ("c", "")]
 
 
@@ -61,11 +61,11 @@ def test_the_only_topic_of_a_group_names_the_only_id():
     """Records of members have ids of topics; where all subscribe to one, there is one answer."""
     state = folded((_MEMBER, "a", described("a", "orders")), (_MEMBER, "b", described("b")), (_CURRENT, "b", has(0)))
     assert state.topic_names == {uuid_text(ORDERS): "orders"}
-    assert state.picture.members[1].partitions == {"orders": [0]}
+    assert state.snapshot.members[1].partitions == {"orders": [0]}
 
 
 def test_an_id_stays_where_the_topic_may_be_another():
     """Of two topics nobody can tell which it is, and a pattern may match any."""
     for other in (described("b", "refunds"), described("b", pattern="ref.*")):
         state = folded((_MEMBER, "a", described("a", "orders")), (_MEMBER, "b", other), (_CURRENT, "a", has(0)))
-        assert state.picture.members[0].partitions == {uuid_text(ORDERS): [0]}
+        assert state.snapshot.members[0].partitions == {uuid_text(ORDERS): [0]}

@@ -2,6 +2,7 @@
 
 import dataclasses
 
+import msgspec
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
@@ -40,7 +41,7 @@ def test_five_generations_at_lower_offsets_are_five_rebalances():
     assert counted(state)["generations_completed"] == 12
     assert counted(state)["resets"] == 1
     assert "generations_aborted" not in counted(state)
-    assert (state.picture.log_era, state.picture.log_offset, state.picture.generation) == (1, 12, 5)
+    assert (state.snapshot.log_era, state.snapshot.log_offset, state.snapshot.generation) == (1, 12, 5)
 
 
 def test_the_same_offset_in_another_era_is_another_rebalance():
@@ -86,13 +87,13 @@ def test_history_in_a_new_era_is_state():
     history = [dataclasses.replace(each, live=False) for each in in_era(1, Log().write(2, C).records)]
     state, rebalances = run(history, state)
     assert (rebalances, counted(state)) == ([], before)
-    assert [each.member_id for each in state.picture.members] == ["c-1"]
+    assert [each.member_id for each in state.snapshot.members] == ["c-1"]
 
 
 def test_a_state_from_before_there_were_eras_is_in_the_first():
     """States are kept over an upgrade."""
     state, _ = run(Log().write(1, A).records)
-    assert load_state(dump_state(state)).picture.log_era == 0
+    assert load_state(dump_state(state)).snapshot.log_era == 0
 
 
 @pytest.mark.parametrize(
@@ -113,12 +114,12 @@ def test_a_whole_life_in_a_log_made_anew_counts_as_much_as_the_first(name: str):
     for group in {group for group, _ in group_records(name)}:
         records = [record for of, record in group_records(name) if of == group]
         state, first = run(records)
-        once, members = counted(state), state.picture.members
+        once, members = counted(state), state.snapshot.members
         state, second = run(in_era(1, records), state)
         assert len(second) == len(first), group
         assert not {each.rebalance_id for each in first} & {each.rebalance_id for each in second}
         assert counted(state).get("generations_completed", 0) == 2 * once.get("generations_completed", 0)
-        assert [each.member_id for each in state.picture.members] == [each.member_id for each in members]
+        assert [each.member_id for each in state.snapshot.members] == [each.member_id for each in members]
 
 
 @pytest.mark.parametrize("name", ["new-java-uniform-join-leave", "streams-java-join-leave-delete"])
@@ -129,15 +130,15 @@ def test_members_whose_end_the_log_lost_do_not_stay(name: str):
         alone, expected = run(in_era(1, records))
         for cut in range(2, len(records), 3):
             state, _ = run(records[:cut])
-            had = state.picture.members
+            had = state.snapshot.members
             ghosts = [dataclasses.replace(each, member_id=f"old-{each.member_id}") for each in had]
-            state = dataclasses.replace(state, picture=dataclasses.replace(state.picture, members=tuple(ghosts)))
+            state = msgspec.structs.replace(state, snapshot=dataclasses.replace(state.snapshot, members=tuple(ghosts)))
             state, found = run(in_era(1, records), state)
             of_old = [each for each in found if not each.rebalance_id.endswith("-e1")]
             assert [each.outcome for each in of_old] in ([], ["aborted"])
             assert reasons([each for each in found if each not in of_old]) == reasons(expected)
-            assert state.picture.members == alone.picture.members
-            assert state.picture.state == alone.picture.state
+            assert state.snapshot.members == alone.snapshot.members
+            assert state.snapshot.state == alone.snapshot.state
 
 
 @pytest.mark.generated
@@ -166,4 +167,4 @@ def test_totals_never_fall_at_a_new_era(eras: list[list[GroupRecord]]):
         state, found = fold(state, record)
         ids |= {each.rebalance_id for each in found}
         assert all(counted(state).get(name, 0) >= count for name, count in before.items())
-    assert sum(state.picture.counters.rebalances.values()) == len(ids)
+    assert sum(state.snapshot.counters.rebalances.values()) == len(ids)

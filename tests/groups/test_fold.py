@@ -52,7 +52,7 @@ def reasons(rebalances: Sequence[Rebalance]) -> list[str]:
 
 def counted(state: FoldState) -> dict[str, int]:
     """Return the totals that are not zero, those of durations left out."""
-    found = dataclasses.asdict(state.picture.counters)
+    found = dataclasses.asdict(state.snapshot.counters)
     found |= found.pop("rebalances")
     del found["durations"], found["duration_ms"]
     return {name: count for name, count in found.items() if count}
@@ -70,11 +70,11 @@ def test_the_state_of_a_large_group_is_compressed_and_what_older_versions_stored
 
 
 def test_a_group_is_born_grows_shrinks_and_empties():
-    """The usual life: each step is one rebalance with the reason that fits, and the picture follows."""
+    """The usual life: each step is one rebalance with the reason that fits, and the snapshot follows."""
     log = Log().create().write(1, A).write(2, A, B).write(3, B).write(4)
     state, rebalances = run(log.records)
     assert reasons(rebalances) == ["first_join", "join", "departure", "group_emptied"]
-    assert (state.picture.state, state.picture.generation, state.picture.members) == (GroupState.EMPTY, 4, ())
+    assert (state.snapshot.state, state.snapshot.generation, state.snapshot.members) == (GroupState.EMPTY, 4, ())
     assert counted(state) == {
         "first_join": 1,
         "join": 1,
@@ -128,7 +128,7 @@ def test_a_static_members_restart_is_no_rebalance():
         "members_joined": 2,
         "members_replaced": 1,
     }
-    assert {each.member_id for each in state.picture.members} == {"i1-b", "b-1"}
+    assert {each.member_id for each in state.snapshot.members} == {"i1-b", "b-1"}
 
 
 def test_a_member_that_comes_back_under_a_new_id_is_replaced_not_new():
@@ -144,14 +144,14 @@ def test_a_member_that_comes_back_under_a_new_id_is_replaced_not_new():
 def test_the_form_of_a_subscription_is_kept(user_data: bytes | None, length: int | None):
     """Its version, and how long the assignor's data is: no data at all is not the same as empty data."""
     state, _ = run(Log().write(1, member("a-1", user_data=user_data)).records)
-    (found,) = state.picture.members
+    (found,) = state.snapshot.members
     assert (found.subscription_version, found.user_data_bytes) == (1, length)
 
 
 def test_what_is_no_subscription_has_no_form():
     """Bytes that are cut off before the version, and members of other protocols, leave both unknown."""
     state, _ = run(Log().write(1, dataclasses.replace(A, subscription=b"")).records)
-    assert [(m.subscription_version, m.user_data_bytes) for m in state.picture.members] == [(None, None)]
+    assert [(m.subscription_version, m.user_data_bytes) for m in state.snapshot.members] == [(None, None)]
 
 
 def test_a_worker_of_connect_says_how_far_it_read_its_config_topic():
@@ -244,7 +244,7 @@ def test_epochs_that_are_not_named_any_more_are_counted_as_aborted_once():
     assert rebalance.all_generations == epochs + 2
     assert counted(state)["generations_aborted"] == rebalance.generations_aborted == epochs
     assert counted(state)["generations_completed"] == 2
-    made = rebuild_state(state.picture, rebalance)
+    made = rebuild_state(state.snapshot, rebalance)
     after, _ = run([at(epochs + 3, epochs + 5), at(epochs + 3, epochs + 6, target=True)], made)
     assert counted(after)["generations_aborted"] == epochs
 
@@ -274,14 +274,14 @@ def test_durations_and_moves_are_counted_once_no_generation_can_follow():
     a, b = (member(f"{name}-1", client_id=name, assigned={"orders": [0]}) for name in "ab")
     log = Log().create().write(1, a, after_ms=3_000).write(2, b)
     state, (_, swap) = run(log.records)
-    assert state.picture.counters.duration_ms == 3_000
-    assert sum(state.picture.counters.durations) == 1
+    assert state.snapshot.counters.duration_ms == 3_000
+    assert sum(state.snapshot.counters.durations) == 1
     assert swap.completed_at_ms is not None
-    due = state.picture.settlement
+    due = state.snapshot.settlement
     assert due is not None
     assert due.at_ms == swap.completed_at_ms + 20_000
-    assert counters_at(state.picture, due.at_ms - 1) == state.picture.counters
-    later = counters_at(state.picture, due.at_ms)
+    assert counters_at(state.snapshot, due.at_ms - 1) == state.snapshot.counters
+    later = counters_at(state.snapshot, due.at_ms)
     assert (later.partitions_moved, sum(later.durations)) == (1, 2)
 
 
@@ -290,12 +290,12 @@ def test_what_readers_have_counted_is_not_counted_again():
     a, b = (member(f"{name}-1", client_id=name, assigned={"orders": [0]}) for name in "ab")
     log = Log().create().write(1, a, after_ms=3_000).write(2, b)
     state, _ = run(log.records)
-    due = state.picture.settlement
+    due = state.snapshot.settlement
     assert due is not None
-    shown = counters_at(state.picture, due.at_ms)
+    shown = counters_at(state.snapshot, due.at_ms)
     after, _ = run(log.write(2, b, after_ms=60_000).records)
-    assert after.picture.settlement is None
-    assert (after.picture.counters.durations, after.picture.counters.partitions_moved) == (
+    assert after.snapshot.settlement is None
+    assert (after.snapshot.counters.durations, after.snapshot.counters.partitions_moved) == (
         shown.durations,
         shown.partitions_moved,
     )
@@ -308,11 +308,11 @@ def test_the_one_who_set_it_off_is_named():
 
 
 def test_what_was_there_before_the_monitor_is_state_and_not_history():
-    """Compaction thinned it, so it sets the picture and counts nothing; what follows counts."""
+    """Compaction thinned it, so it sets the snapshot and counts nothing; what follows counts."""
     log = Log(live=False).write(4, A).write(9, A, B)
     state, rebalances = run(log.records)
     assert (rebalances, counted(state)) == ([], {})
-    assert (state.picture.state, state.picture.generation, len(state.picture.members)) == (GroupState.STABLE, 9, 2)
+    assert (state.snapshot.state, state.snapshot.generation, len(state.snapshot.members)) == (GroupState.STABLE, 9, 2)
     log.live = True
     state, rebalances = run(log.write(10, A).records)
     assert reasons(rebalances) == ["departure"]
@@ -323,7 +323,7 @@ def test_a_deleted_group_keeps_its_totals_and_starts_over():
     """Counters never go back; the new life's first generation is 1 again and no gap."""
     log = Log().write(1, A).write(2).delete()
     state, _ = run(log.records)
-    assert (state.picture.state, state.picture.generation) == (GroupState.DELETED, None)
+    assert (state.snapshot.state, state.snapshot.generation) == (GroupState.DELETED, None)
     state, rebalances = run(log.create().write(1, A).records)
     assert reasons(rebalances)[-1] == "first_join"
     assert counted(state)["first_join"] == 2
@@ -335,14 +335,14 @@ def test_a_generation_below_the_known_one_is_a_reset_and_no_gap():
     """A coordinator that started over says nothing about the generations between."""
     state, rebalances = run(Log().write(7, A).write(2, A, B).records)
     assert rebalances[-1].generations_aborted == 0
-    assert (rebalances[-1].generation_from, state.picture.generation) == (None, 2)
+    assert (rebalances[-1].generation_from, state.snapshot.generation) == (None, 2)
     assert counted(state)["resets"] == 1
 
 
 def test_a_tombstone_of_an_unknown_group_is_harmless():
     """The old coordinator writes none for groups that only stored offsets; compaction leaves some alone."""
     state, rebalances = run(Log().delete().records)
-    assert (rebalances, state.picture.state) == ([], GroupState.DELETED)
+    assert (rebalances, state.snapshot.state) == ([], GroupState.DELETED)
 
 
 def test_other_protocol_types_are_counted_with_their_bytes_left_alone():
@@ -353,13 +353,13 @@ def test_other_protocol_types_are_counted_with_their_bytes_left_alone():
     connect = dataclasses.replace(record, value=dataclasses.replace(record.value, protocol_type="connect"))
     state, rebalances = run([connect])
     assert reasons(rebalances) == ["first_join"]
-    assert state.picture.members[0].partitions is None
+    assert state.snapshot.members[0].partitions is None
 
 
 def test_every_reason_is_in_the_contract():
     """A reason outside the published list would be a series born at 1."""
     state, _ = run(Log().write(1, A).records)
-    assert set(state.picture.counters.rebalances) == set(RebalanceReason)
+    assert set(state.snapshot.counters.rebalances) == set(RebalanceReason)
 
 
 MEMBERS = [A, B, C, dataclasses.replace(A, member_id="a-2")]
@@ -399,26 +399,24 @@ def test_generations_add_up(records: list[GroupRecord]):
     """Every completed generation is part of one rebalance, totals never go back, and nor do generations untold."""
     state, rebalances = new_state("test", "g"), {}
     for record in records:
-        before, generation = counted(state), state.picture.generation
+        before, generation = counted(state), state.snapshot.generation
         state, found = fold(state, record)
         rebalances |= {each.rebalance_id: each for each in found}
         after = counted(state)
         assert all(after.get(name, 0) >= count for name, count in before.items())
-        if generation is not None and state.picture.generation is not None and state.picture.generation < generation:
+        if generation is not None and state.snapshot.generation is not None and state.snapshot.generation < generation:
             assert after["resets"] == before.get("resets", 0) + 1
-    counters = state.picture.counters
+    counters = state.snapshot.counters
     assert sum(counters.rebalances.values()) == len(rebalances)
     assert counters.generations_completed == sum(len(each.generations) for each in rebalances.values())
     assert counters.generations_aborted == sum(each.generations_aborted for each in rebalances.values())
-    assert sum(pane.generations_completed for pane in state.picture.windows.panes) <= counters.generations_completed
+    assert sum(pane.generations_completed for pane in state.snapshot.windows.panes) <= counters.generations_completed
 
 
 def test_a_draft_has_what_a_state_has():
     """In the same order, and a state that goes through one is the same."""
-    assert [each.name for each in dataclasses.fields(FoldDraft)] == [
-        each.name for each in dataclasses.fields(FoldState)
-    ]
-    state = dataclasses.replace(new_state("c", "g"), last_generation=3, topic_names={"id": "orders"})
+    assert tuple(each.name for each in dataclasses.fields(FoldDraft)) == FoldState.__struct_fields__
+    state = msgspec.structs.replace(new_state("c", "g"), last_generation=3, topic_names={"id": "orders"})
     assert FoldDraft.of(state).state() == state
 
 

@@ -68,9 +68,9 @@ def fold_records(
 
 def counted(state: FoldState, generation: int) -> Counted:
     """Return the fold's totals in the form of the truth; a deleted group's generation is that of its last life."""
-    totals = state.picture.counters
+    totals = state.snapshot.counters
     return Counted(
-        state.picture.generation or generation,
+        state.snapshot.generation or generation,
         totals.generations_completed,
         totals.generations_aborted,
     )
@@ -88,7 +88,7 @@ def test_generations_are_those_the_coordinator_logged(name: str):
 
 def generation_in_log(state: FoldState, truth: GroupTruth) -> int:
     """Return the generation the recording ends with: some timelines end after their recording."""
-    return state.picture.generation or truth.generation
+    return state.snapshot.generation or truth.generation
 
 
 def test_most_recordings_are_compared():
@@ -105,13 +105,13 @@ def test_static_restarts_are_replacements():
     """Three restarts within the session are three replaced members and no generation (Java and kafka-python alike)."""
     for name in ("static-java-range-restarts", "static-kp3-range-restarts"):
         (state,) = fold_scenario(name).values()
-        assert state.picture.counters.members_replaced >= 3, name
+        assert state.snapshot.counters.members_replaced >= 3, name
 
 
 def test_a_superseded_round_is_seen_in_the_gap():
     """A member that joined during the sync phase made one generation vanish."""
     (state,) = fold_scenario("slow-assignor-java-join-during-sync").values()
-    assert state.picture.counters.generations_aborted == 1
+    assert state.snapshot.counters.generations_aborted == 1
 
 
 EPOCHS = [name for name in scenarios() if name.startswith(("new-", "share-", "streams-java", "v40-new", "v39java-new"))]
@@ -126,11 +126,11 @@ def test_every_group_epoch_is_accounted_for(name: str):
         for line in data_records(name)
         if line["decoded"]["type"] in (3, 11, 17) and line["decoded"]["value"]
     }
-    (state,) = (state for state in states.values() if state.picture.type in ("consumer", "share", "streams"))
-    counters = state.picture.counters
+    (state,) = (state for state in states.values() if state.snapshot.type in ("consumer", "share", "streams"))
+    counters = state.snapshot.counters
     assert counters.generations_completed + counters.generations_aborted == len(epochs)
     assert {each.outcome for each in rebalances} == {"completed"}
-    assert state.picture.members == ()
+    assert state.snapshot.members == ()
     assert counters.members_joined == counters.members_left
 
 
@@ -181,8 +181,8 @@ def test_an_upgrade_and_a_downgrade_are_one_history():
     """Classic to KIP-848 and back: generations go on counting, no deletion, no invented round, members pass over."""
     states, rebalances = fold_all("upgrade-downgrade-rdk-range")
     (state,) = states.values()
-    assert (state.picture.type, state.picture.generation, state.picture.counters.resets) == ("classic", 10, 0)
-    assert (state.picture.counters.conversions, state.picture.counters.generations_aborted) == (2, 0)
+    assert (state.snapshot.type, state.snapshot.generation, state.snapshot.counters.resets) == ("classic", 10, 0)
+    assert (state.snapshot.counters.conversions, state.snapshot.counters.generations_aborted) == (2, 0)
     assert [each.type for each in rebalances] == ["classic", *["consumer"] * 3, *["classic"] * 3]
     assert [(each.generation_from, each.generation_to) for each in rebalances[1:]] == [
         (1, 3),
@@ -198,16 +198,16 @@ def test_a_static_members_upgrade_is_a_replacement():
     """The newcomer carries the instance id of a classic member: no epoch, one replaced."""
     states, _ = fold_all("upgrade-java-static")
     (state,) = states.values()
-    assert state.picture.counters.members_replaced == 2
-    assert (state.picture.type, state.picture.counters.resets) == ("consumer", 0)
+    assert state.snapshot.counters.members_replaced == 2
+    assert (state.snapshot.type, state.snapshot.counters.resets) == ("consumer", 0)
 
 
 def test_static_restarts_of_a_consumer_group_are_replacements():
     """-2, then the same instance under a new id: no epoch. Who replaced whom is kept, as of classic groups."""
     states, _ = fold_all("new-java-static-restarts")
-    (picture,) = (state.picture for state in states.values())
-    assert picture.counters.members_replaced == 1
-    (replaced,) = picture.replacements
+    (snapshot,) = (state.snapshot for state in states.values())
+    assert snapshot.counters.members_replaced == 1
+    (replaced,) = snapshot.replacements
     assert replaced.group_instance_id
     assert replaced.old_member_id != replaced.new_member_id
     assert replaced.old_host == replaced.new_host != ""
@@ -243,8 +243,8 @@ def test_generations_go_back_only_with_a_reset(name: str):
     for group, at in group_records(name):
         before = states.get(group) or new_state("c", group)
         states[group], _ = fold(before, at)
-        now = states[group].picture
+        now = states[group].snapshot
         if now.generation is not None:
             if now.generation < highest.get(group, 0):
-                assert now.counters.resets == before.picture.counters.resets + 1
+                assert now.counters.resets == before.snapshot.counters.resets + 1
             highest[group] = now.generation

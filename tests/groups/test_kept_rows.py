@@ -35,8 +35,8 @@ def test_its_generations_are_known():
 def test_state_of_before_goes_on():
     """A group's state from an older checkpoint takes the next probe, and its totals stay."""
     state = load_state(base64.b64decode(KEPT["state"]))
-    assert not state.picture.is_at_least
-    probe = Probe(probed_at_ms=(state.picture.updated_at_ms or 0) + 1, cluster="default", group="g", coordinator_id=7)
+    assert not state.snapshot.is_at_least
+    probe = Probe(probed_at_ms=(state.snapshot.updated_at_ms or 0) + 1, cluster="default", group="g", coordinator_id=7)
     after, rebalances = observe(state, probe)
-    assert (after.picture.coordinator, rebalances) == (7, ())
-    assert after.picture.counters == state.picture.counters
+    assert (after.snapshot.coordinator, rebalances) == (7, ())
+    assert after.snapshot.counters == state.snapshot.counters

@@ -45,7 +45,7 @@ def fold(*probes: Probe) -> tuple[FoldState, list[Rebalance]]:
 
 def counted(state: FoldState) -> int:
     """How many rebalances are in the totals."""
-    return sum(state.picture.counters.rebalances.values())
+    return sum(state.snapshot.counters.rebalances.values())
 
 
 TWO = (has("a-1", 0, 1), has("b-1", 2, 3))
@@ -68,8 +68,8 @@ def test_a_rebalance_that_was_seen_has_both_bounds():
     assert (found.generation_from, found.generation_to, found.generations) == (None, None, ())
     assert found.moves is not None
     assert (found.moves.moved, found.moves.kept) == ({"t": [2, 3]}, 2)
-    assert (counted(state), state.picture.counters.generations_completed) == (1, 0)
-    assert state.picture.is_at_least
+    assert (counted(state), state.snapshot.counters.generations_completed) == (1, 0)
+    assert state.snapshot.is_at_least
     assert found.is_at_least
 
 
@@ -81,10 +81,10 @@ def test_a_rebalance_between_two_looks_shows_in_the_members():
 
 
 def test_it_goes_on_until_a_look_is_settled():
-    """And counts once its reason is known; the picture says since when meanwhile."""
+    """And counts once its reason is known; the snapshot says since when meanwhile."""
     state, (found,) = fold(look(0, STABLE, *ONE), look(2, PREPARING, has("a-1")))
     assert (found.outcome, found.completed_at_ms, counted(state)) == (RebalanceOutcome.ONGOING, None, 0)
-    assert (state.picture.state, state.picture.rebalancing_since_ms) == (PREPARING, T0 + 2_000)
+    assert (state.snapshot.state, state.snapshot.rebalancing_since_ms) == (PREPARING, T0 + 2_000)
 
 
 @pytest.mark.parametrize(
@@ -136,8 +136,8 @@ def test_a_static_member_that_comes_back_costs_no_rebalance():
     state, found = fold(
         look(0, STABLE, has("a-1", 0, instance="i")), look(2, STABLE, has("a-2", 0, instance="i", client="a"))
     )
-    assert (found, counted(state), state.picture.counters.members_replaced) == ([], 0, 1)
-    assert [each.new_member_id for each in state.picture.replacements] == ["a-2"]
+    assert (found, counted(state), state.snapshot.counters.members_replaced) == ([], 0, 1)
+    assert [each.new_member_id for each in state.snapshot.replacements] == ["a-2"]
 
 
 def test_looks_close_to_each_other_are_one_rebalance():
@@ -166,7 +166,7 @@ def test_an_epoch_that_rose_is_a_rebalance():
     """Of KIP-848 groups the epoch tells more than states, which may be settled again at the next look."""
     state, (found,) = fold(epoch(0, STABLE, 3), epoch(2, STABLE, 3), epoch(4, STABLE, 5))
     assert (found.generation_from, found.generation_to, found.type) == (3, 5, GroupType.CONSUMER)
-    assert (counted(state), state.picture.generation) == (1, 5)
+    assert (counted(state), state.snapshot.generation) == (1, 5)
 
 
 def test_a_group_that_is_only_listed_is_known_by_its_state():
@@ -199,7 +199,7 @@ def test_a_repetition_changes_nothing():
 def test_brokers_that_hide_assignments_meanwhile_take_nothing_away():
     """Before 4.0 members of a group that rebalances are listed without partitions: they keep what they had."""
     state, _ = fold(look(0, STABLE, *TWO), look(2, PREPARING, has("a-1"), has("b-1")))
-    assert [each.partitions for each in state.picture.members] == [{"t": [0, 1]}, {"t": [2, 3]}]
+    assert [each.partitions for each in state.snapshot.members] == [{"t": [0, 1]}, {"t": [2, 3]}]
 
 
 @pytest.mark.parametrize(
@@ -211,10 +211,10 @@ def test_brokers_that_hide_assignments_meanwhile_take_nothing_away():
     ],
     ids=["offsets", "a state of a newer broker", "ZooKeeper"],
 )
-def test_what_says_nothing_of_a_group_in_kafka_makes_no_picture(probe: Probe):
+def test_what_says_nothing_of_a_group_in_kafka_makes_no_snapshot(probe: Probe):
     """Such a group is not shown as one that was counted."""
     state, found = fold(probe)
-    assert (found, state.picture.state, state.picture.first_seen_ms) == ([], None, None)
+    assert (found, state.snapshot.state, state.snapshot.first_seen_ms) == ([], None, None)
 
 
 def test_where_the_log_is_read_a_probe_begins_no_rebalance():

@@ -67,7 +67,7 @@ def test_bounds_do_not_depend_on_what_arrives_first(data: st.DataObject):
     prompt, in_time = run(first, *seen, second)
     tardy, mixed = run(first, *seen[:late], second, *seen[late:])
     assert list(mixed.values())[-1] == list(in_time.values())[-1]
-    assert tardy.picture.windows == prompt.picture.windows
+    assert tardy.snapshot.windows == prompt.snapshot.windows
 
 
 @pytest.mark.generated
@@ -80,18 +80,21 @@ def test_what_is_one_rebalance_does_not_depend_on_what_arrives_first(data: st.Da
     late = data.draw(st.integers(0, len(seen)))
     state, rebalances = run(records[0], *seen[:late], records[1], *seen[late:])
     assert len(rebalances) == 2
-    assert sum(state.picture.counters.rebalances.values()) == 2
+    assert sum(state.snapshot.counters.rebalances.values()) == 2
 
 
 def test_a_running_rebalance_shows():
-    """The picture says so, since when, and forgets it with the record or with a probe that saw it over."""
+    """The snapshot says so, since when, and forgets it with the record or with a probe that saw it over."""
     (first, second), seen = story()
     running, _ = run(first, *seen)
-    assert (running.picture.state, running.picture.rebalancing_since_ms) == ("PreparingRebalance", seen[7].probed_at_ms)
+    assert (running.snapshot.state, running.snapshot.rebalancing_since_ms) == (
+        "PreparingRebalance",
+        seen[7].probed_at_ms,
+    )
     over, _ = run(first, *seen, second)
-    assert (over.picture.state, over.picture.rebalancing_since_ms) == ("Stable", None)
+    assert (over.snapshot.state, over.snapshot.rebalancing_since_ms) == ("Stable", None)
     given_up, _ = run(first, *seen, probe(seen[-1].probed_at_ms + 1, "Stable"))
-    assert (given_up.picture.state, given_up.picture.rebalancing_since_ms) == ("Stable", None)
+    assert (given_up.snapshot.state, given_up.snapshot.rebalancing_since_ms) == ("Stable", None)
 
 
 def test_an_old_probe_changes_nothing():
@@ -107,7 +110,7 @@ def test_probes_of_offsets_only_say_nothing_of_the_state():
     (first, _), seen = story()
     state, _ = run(first, *seen[:-1])
     after, found = observe(state, probe(seen[-1].probed_at_ms, end_offsets={}))
-    assert (after.picture, found) == (state.picture, ())
+    assert (after.snapshot, found) == (state.snapshot, ())
 
 
 def test_a_probe_names_topics():
@@ -124,6 +127,6 @@ def test_a_probe_names_topics():
     log = [GroupRecord(7, at, 1_000, True, value, kind, who) for at, (kind, who, value) in enumerate(records)]
     state, _ = run(*log)
     ids = [uuid_text(orders), uuid_text(refunds)]
-    assert state.picture.members[0].partitions == {ids[0]: [0, 1], ids[1]: [0, 1]}
+    assert state.snapshot.members[0].partitions == {ids[0]: [0, 1], ids[1]: [0, 1]}
     state, _ = observe(state, probe(2_000, topic_ids={"orders": ids[0], "refunds": ids[1]}))
-    assert state.picture.members[0].partitions == {"orders": [0, 1], "refunds": [0, 1]}
+    assert state.snapshot.members[0].partitions == {"orders": [0, 1], "refunds": [0, 1]}

@@ -12,7 +12,7 @@ A, B, C = (member(f"{name}-1", client_id=name) for name in "abc")
 
 def rebuilt(state: FoldState) -> FoldState:
     """Lose a state, and make one from what was published of it."""
-    return rebuild_state(state.picture, None if state.episode is None else state.episode.rebalance)
+    return rebuild_state(state.snapshot, None if state.episode is None else state.episode.rebalance)
 
 
 def history() -> Log:
@@ -28,13 +28,13 @@ def test_reading_the_whole_log_again_changes_no_total(lost_at: int):
     whole, _ = run(records)
     after, _ = run(records, rebuilt(before))
     assert counted(after) == counted(whole)
-    assert after.picture.generation == whole.picture.generation
-    assert after.picture.last_rebalance_id == whole.picture.last_rebalance_id
+    assert after.snapshot.generation == whole.snapshot.generation
+    assert after.snapshot.last_rebalance_id == whole.snapshot.last_rebalance_id
 
 
 def test_a_rebalance_whose_row_is_gone_is_counted_with_its_duration():
     """Nothing waits any more for a generation that may follow."""
     state, _ = run(history().records)
-    made = rebuild_state(state.picture, None)
-    assert made.picture.settlement is None
-    assert sum(made.picture.counters.durations) >= sum(state.picture.counters.durations)
+    made = rebuild_state(state.snapshot, None)
+    assert made.snapshot.settlement is None
+    assert sum(made.snapshot.counters.durations) >= sum(state.snapshot.counters.durations)

@@ -49,24 +49,24 @@ PARTS = (part("0", "orders", "customers"), part("1", repartitioned=("app-by-key-
 
 def test_tasks_stand_under_all_topics_that_they_read():
     """Commits and ends are told by topics; those that the application repartitioned are among them."""
-    (member,) = folded(topology(*PARTS), has(s0=(2, 0), s1=(1,))).picture.members
+    (member,) = folded(topology(*PARTS), has(s0=(2, 0), s1=(1,))).snapshot.members
     assert member.partitions == {"orders": [0, 2], "customers": [0, 2], "app-by-key-repartition": [1]}
 
 
 def test_targets_are_told_likewise():
     """So that what a member is to get can be held against what others have."""
     target = StreamsGroupTargetAssignmentMemberValue((TaskIds("1", (3,)),), (), ())
-    (member,) = folded(topology(*PARTS), (_TARGET, target)).picture.members
+    (member,) = folded(topology(*PARTS), (_TARGET, target)).snapshot.members
     assert member.target == {"app-by-key-repartition": [3]}
 
 
 def test_a_topology_that_comes_later_is_applied_to_what_is_known():
     """Compaction may leave it behind the records of the members."""
-    (member,) = folded(has(s0=(1,)), topology(*PARTS)).picture.members
+    (member,) = folded(has(s0=(1,)), topology(*PARTS)).snapshot.members
     assert member.partitions == {"orders": [1], "customers": [1]}
 
 
 def test_tasks_whose_topics_the_log_does_not_tell_stay_under_their_part():
     """A pattern is resolved by the coordinator, and not written down."""
-    (member,) = folded(topology(part("0", "orders", patterns=("x.*",))), has(s0=(1,), s9=(0,))).picture.members
+    (member,) = folded(topology(part("0", "orders", patterns=("x.*",))), has(s0=(1,), s9=(0,))).snapshot.members
     assert member.partitions == {"0": [1], "9": [0]}

@@ -7,7 +7,7 @@ from dataclasses import replace
 import pytest
 
 from detect.views import asked
-from histories import MINUTE, SECOND, T0, history, member, picture, probe, rebalance, report
+from histories import MINUTE, SECOND, T0, history, member, probe, rebalance, report, snapshot
 from rebalance_contract import Generation, Member, Probe, Rebalance
 from rebalance_contract.clients import POLL_AGE
 from rebalance_streaming.detect.episode import EpisodeContext, make_episode
@@ -122,7 +122,7 @@ def test_a_member_that_stops_polling_right_after_the_group_formed_holds_the_newc
     """Both are one rebalance, and its cause is the wait in its second generation."""
     of = forming_and_held()
     told = [report(at, FIRST, {POLL_AGE: (at - FORMED_MS) / 1000}) for at in range(FORMED_MS, LET_IN_MS, 5 * SECOND)]
-    known = history(picture(T0, FIRST), *(told if reports else ()), *PREPARING, of)
+    known = history(snapshot(T0, FIRST), *(told if reports else ()), *PREPARING, of)
     primary, *_ = asked(
         explain, make_episode(known, of, Thresholds(), JudgingTime(LET_IN_MS + MINUTE), EpisodeContext())
     )

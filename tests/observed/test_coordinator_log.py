@@ -9,7 +9,7 @@ from typing import Any
 import pytest
 
 from detect.views import asked
-from histories import MINUTE, SECOND, T0, Event, commits, history, joined, lost, member, picture, pulse, rebalance
+from histories import MINUTE, SECOND, T0, Event, commits, history, joined, lost, member, pulse, rebalance, snapshot
 from rebalance_contract import CoordinatorAct as Act
 from rebalance_contract import CoordinatorActivity, CoordinatorEvent, EvidenceSource, Rebalance, RebalanceImpact
 from rebalance_contract import CoordinatorTrigger as Trigger
@@ -316,7 +316,7 @@ def test_a_detector_takes_lines_of_groups_it_watches():
     """A line that comes after the judgement changes it."""
     detector = Detector("prod")
     gone = rebalance(LOST_MS, [STAYS, B], [STAYS])
-    detector.take_group(picture(LOST_MS + 3_000, STAYS))
+    detector.take_group(snapshot(LOST_MS + 3_000, STAYS))
     detector.take_rebalance(gone)
     detector.advance(LOST_MS + MINUTE)
     before = detector.causes("g")[gone.rebalance_id]

@@ -18,11 +18,11 @@ from histories import (
     joined,
     lost,
     member,
-    picture,
     probe,
     pulse,
     rebalance,
     report,
+    snapshot,
 )
 from rebalance_contract import EvidenceSource, Generation, Member, Rebalance
 from rebalance_contract.clients import HEARTBEAT_AGE, POLL_AGE
@@ -144,13 +144,13 @@ def test_timeouts_and_assignor_of_aiokafka_stand_for_its_name(silence_s: float, 
 
 
 def test_the_assignor_of_a_group_that_emptied_is_that_of_the_rebalance_before():
-    """After a start no picture tells it: there is only the latest, which has no members."""
+    """After a start no snapshot tells it: there is only the latest, which has no members."""
     who, last_ms = replace(B, rebalance_timeout_ms=10_000), LOST_MS - 10 * SECOND
     beats = pulse(last_ms - MINUTE, last_ms + 1, [2, 3])
     came = joined(T0, who, [], protocol="roundrobin")
     emptied = lost(LOST_MS, who, [who], protocol=None)
-    assert judged(emptied, *beats, came, picture(LOST_MS)).likely == SESSION_EXPIRED
-    assert judged(emptied, *beats, picture(LOST_MS)).likely == POLL_TIMEOUT
+    assert judged(emptied, *beats, came, snapshot(LOST_MS)).likely == SESSION_EXPIRED
+    assert judged(emptied, *beats, snapshot(LOST_MS)).likely == POLL_TIMEOUT
 
 
 @pytest.mark.parametrize(
@@ -518,7 +518,7 @@ def test_what_was_measured_at_first_is_kept():
     """Commits are forgotten within a minute: a later judgement goes by the silence measured then."""
     gone, last_ms = left(), LOST_MS - 12 * SECOND
     beats = pulse(last_ms - MINUTE, last_ms + 1, [2, 3])
-    (first,) = find_departures(history(picture(T0, STAYS, B), *beats, gone), gone, {}, LOST_MS + 20 * SECOND)
+    (first,) = find_departures(history(snapshot(T0, STAYS, B), *beats, gone), gone, {}, LOST_MS + 20 * SECOND)
     (later,) = find_departures(history(gone), gone, {"b-1": first}, LOST_MS + 5 * MINUTE)
     assert (later.classes, later.silence_ms, later.confidence) == (first.classes, first.silence_ms, first.confidence)
     assert first.likely == SESSION_EXPIRED

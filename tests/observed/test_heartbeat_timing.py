@@ -7,7 +7,7 @@ from typing import Any
 
 import pytest
 
-from histories import CLUSTER, GROUP, MINUTE, SECOND, T0, Event, history, member, picture, report
+from histories import CLUSTER, GROUP, MINUTE, SECOND, T0, Event, history, member, report, snapshot
 from rebalance_contract import GroupTiming, Member, MemberTiming
 from rebalance_contract.clients import ASSIGNED, HEARTBEAT_AGE, HEARTBEAT_RATE, POLL_AGE, RESPONSE_MAX
 from rebalance_streaming.observed.heartbeats import time_group
@@ -18,7 +18,7 @@ A, B = member("a-1", [0]), member("b-1", [1])
 
 
 def timed(*events: Event, members: tuple[Member, ...] = (A, B)) -> GroupTiming | None:
-    return time_group(history(picture(T0, *members), *events), NOW)
+    return time_group(history(snapshot(T0, *members), *events), NOW)
 
 
 def one(*events: Event, members: tuple[Member, ...] = (A, B)) -> MemberTiming:

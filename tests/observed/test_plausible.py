@@ -7,7 +7,7 @@ from typing import Any
 
 import pytest
 
-from histories import CLUSTER, GROUP, MINUTE, T0, commits, picture, probe
+from histories import CLUSTER, GROUP, MINUTE, T0, commits, probe, snapshot
 from rebalance_contract import (
     ContractError,
     CoordinatorActivity,
@@ -152,7 +152,7 @@ def test_a_group_id_is_no_longer_than_kafka_can_write_it(group: str):
         asked = replace(probe(T0, "Stable", []), group=group_id)
         return [
             replace(commits(T0, {0: 1}), group=group_id),
-            replace(picture(T0), group=group_id),
+            replace(snapshot(T0), group=group_id),
             ProbeActivity(asked),
         ]
 

@@ -7,7 +7,7 @@ from typing import Any
 
 import pytest
 
-from histories import CLUSTER, SECOND, T0, member, packed, picture, probe, report
+from histories import CLUSTER, SECOND, T0, member, packed, probe, report, snapshot
 from rebalance_contract import ClientActivity
 from rebalance_contract.clients import HEARTBEAT_AGE
 from rebalance_streaming.detect.config import DetectConfig
@@ -137,7 +137,7 @@ def test_a_row_waits_under_everything_that_may_tell_its_group(changes: dict[str,
 
 
 def test_only_news_is_news():
-    """Members come with every picture; only a new one can have reports waiting."""
+    """Members come with every snapshot; only a new one can have reports waiting."""
     routing = Routing()
     assert routing.note_members("one", [])
     assert not routing.note_members("one", [])
@@ -189,7 +189,7 @@ def test_a_group_that_only_clients_speak_of_is_none():
     for at_ms in (T0, T0 + SECOND):
         detector.take_clients(packed(report(at_ms, A, {HEARTBEAT_AGE: 1.0})))
     assert list(detector.timings(T0 + SECOND)) == []
-    detector.take_group(picture(T0, A))
+    detector.take_group(snapshot(T0, A))
     (timing,) = detector.timings(T0 + SECOND)
     assert {window.reports for window in timing.windows.values()} == {2}
 
@@ -200,7 +200,7 @@ def test_clients_of_a_group_without_members_are_taken_up_once_anything_tells_of_
     detector.advance(T0)
     detector.take_clients(packed(report(T0, A)))
     detector.take_probe(probe(T0, "Empty", ()))
-    detector.take_group(picture(T0 + SECOND, A))
+    detector.take_group(snapshot(T0 + SECOND, A))
     (timing,) = detector.timings(T0 + SECOND)
     assert timing.members
 

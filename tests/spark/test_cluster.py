@@ -5,7 +5,7 @@ from rebalance_streaming.config import StreamConfig
 
 
 def test_every_output_topic_has_a_clean_up_policy():
-    """A present picture is compacted, a history ages out."""
+    """A present snapshot is compacted, a history ages out."""
     config = StreamConfig(topic_prefix="x.")
     policies = {name: topic.cleanup_policy for name, topic in own_topics(config).items()}
     assert policies == {

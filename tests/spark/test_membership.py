@@ -92,13 +92,13 @@ class Query:
         return {(topic, key): value for topic, key, value in self.outputs if topic in shown}
 
     def group(self, name: str) -> GroupSnapshot:
-        """Return a group's latest picture."""
+        """Return a group's latest snapshot."""
         value = self.latest()[CONFIG.groups_topic, f"prod/{name}"]
         assert value is not None
         return decode(value, GroupSnapshot)
 
     def groups(self) -> set[str]:
-        """Return the groups that have a picture."""
+        """Return the groups that have a snapshot."""
         return {key.partition("/")[2] for (topic, key), value in self.latest().items() if topic == CONFIG.groups_topic}
 
     def quarantined(self) -> dict[tuple[str, str], int]:
@@ -262,7 +262,7 @@ def test_a_probe_changes_what_the_log_cannot_tell():
 
 
 def test_what_was_there_before_the_monitor_is_no_history():
-    """Records below the era's first live position make a picture and no rebalance."""
+    """Records below the era's first live position make a snapshot and no rebalance."""
     query = Query({7: LogEra(10)})
     query.take([group_row("g", 4, 3)])
     assert (query.group("g").generation, sum(query.group("g").counters.rebalances.values())) == (4, 0)

@@ -50,7 +50,7 @@ def measure() -> Iterator[str]:
     """Yield the table's lines: one thread, everything in memory."""
     spent: dict[str, float] = {}
     engine = Engine(EngineConfig(cluster="bench", source_topic=OFFSETS_TOPIC, detect=DetectConfig()))
-    groups = [_picture(number) for number in range(_GROUPS)]
+    groups = [_snapshot(number) for number in range(_GROUPS)]
     engine.advance(_START_MS)
     for group in groups:
         engine.apply(group, _START_MS)
@@ -134,16 +134,16 @@ def _load(engine: Engine, second: int, spent: dict[str, float]) -> None:
 
 
 def _take_up(engine: Engine, number: int, *, end: int | None = None) -> None:
-    """Let an engine learn of a group what it learns of one at a start: its picture, last commits, and ends.
+    """Let an engine learn of a group what it learns of one at a start: its snapshot, last commits, and ends.
 
     `end`: of each partition; null: every other group is behind.
     """
-    picture = _picture(number)
+    snapshot = _snapshot(number)
     told = 10 + number % 2 * 5 if end is None else end
-    ends = {_topic(picture.group): TopicOffsets(list(range(_PARTITIONS)), [told] * _PARTITIONS)}
-    engine.apply(picture, _START_MS)
-    engine.apply(_commits(picture.group, number, 1, _START_MS), _START_MS)
-    engine.apply(OffsetActivity("bench", picture.group, _START_MS, ends=ends), _START_MS)
+    ends = {_topic(snapshot.group): TopicOffsets(list(range(_PARTITIONS)), [told] * _PARTITIONS)}
+    engine.apply(snapshot, _START_MS)
+    engine.apply(_commits(snapshot.group, number, 1, _START_MS), _START_MS)
+    engine.apply(OffsetActivity("bench", snapshot.group, _START_MS, ends=ends), _START_MS)
 
 
 def _live(engine: Engine, groups: list[GroupSnapshot], second: int, spent: dict[str, float]) -> None:
@@ -179,7 +179,7 @@ def _topic(group: str) -> str:
     return f"topic-of-{group}"
 
 
-def _picture(number: int) -> GroupSnapshot:
+def _snapshot(number: int) -> GroupSnapshot:
     group = f"group-{number:05d}"
     share = _PARTITIONS // _MEMBERS
     members = tuple(

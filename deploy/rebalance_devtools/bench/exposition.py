@@ -1,7 +1,7 @@
 """What a scrape costs: 1,000 groups with about 100 series each, with few and with all of them changed.
 
 The first table is processor time inside the exporter, rendering and compression apart. The second is what a Prometheus
-waits for over HTTP while others scrape at the same time and the picture goes on changing.
+waits for over HTTP while others scrape at the same time and the fleet goes on changing.
 """
 
 from __future__ import annotations
@@ -113,7 +113,7 @@ def _measure_waits(view: View) -> Iterator[str]:
 
 def _render(exposition: Exposition, view: View) -> bytes:
     ready, loaded = Readiness(True, "ready"), ReadProgress(loaded=True)
-    return exposition.render(view.picture(), loaded, ready, epoch_ms(), Style.OPENMETRICS)
+    return exposition.render(view.fleet(), loaded, ready, epoch_ms(), Style.OPENMETRICS)
 
 
 # --- Serving and scraping ---

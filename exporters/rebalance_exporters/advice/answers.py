@@ -23,8 +23,8 @@ from rebalance_exporters.advice.advised import with_avoided
 from rebalance_exporters.advice.estimator import avoids_something, estimate, worth_of
 from rebalance_exporters.advice.look_back import CONTEXT_MS, LookBack, add_up, look_back
 from rebalance_exporters.state.causes import PrimaryCause
+from rebalance_exporters.state.fleet import RebalanceHistory
 from rebalance_exporters.state.kept import GroupKey, KeptRebalance
-from rebalance_exporters.state.picture import RebalanceHistory
 
 _GROUPS_OF_SETTING = 5
 

@@ -1,6 +1,6 @@
 """One row per group for people: what a table or a live page shows of it now.
 
-Receives a picture and the time; hands on objects that become JSON. Nothing here knows HTTP.
+Receives a snapshot of the fleet and the time; hands on objects that become JSON. Nothing here knows HTTP.
 """
 
 from __future__ import annotations
@@ -21,8 +21,8 @@ from rebalance_contract import (
 from rebalance_contract.api import FindingMark, Overview, OverviewRow, OverviewWindow, Readiness, SilenceMark
 from rebalance_exporters.metrics.groups import assignor_of, count_members, count_partitions
 from rebalance_exporters.owners import Owners
+from rebalance_exporters.state.fleet import FleetSnapshot
 from rebalance_exporters.state.kept import GroupKey
-from rebalance_exporters.state.picture import Picture
 
 #: The window of what a row shows once: long enough to see a trend, short enough to be about now.
 _SHOWN_WINDOW = "5m"
@@ -35,7 +35,7 @@ COPIED = tuple(
 
 
 def make_overview(
-    picture: Picture,
+    fleet: FleetSnapshot,
     readiness: Readiness,
     now_ms: int,
     *,
@@ -44,29 +44,29 @@ def make_overview(
     cluster: str | None = None,
 ) -> Overview:
     """Put the overview of all groups together, or of those of one cluster."""
-    keys = (key for key in sorted(picture.groups) if cluster in {None, key[0]})
+    keys = (key for key in sorted(fleet.groups) if cluster in {None, key[0]})
     return Overview(
         at_ms=now_ms,
         version=version,
         ready=readiness.ready,
         ready_text=readiness.text,
-        data_age_ms=data_age_ms(picture, now_ms, cluster),
-        groups=tuple(make_row(key, picture, now_ms, owners) for key in keys),
+        data_age_ms=data_age_ms(fleet, now_ms, cluster),
+        groups=tuple(make_row(key, fleet, now_ms, owners) for key in keys),
     )
 
 
-def data_age_ms(picture: Picture, now_ms: int, cluster: str | None = None) -> int | None:
+def data_age_ms(fleet: FleetSnapshot, now_ms: int, cluster: str | None = None) -> int | None:
     """Return how long ago the membership query of any cluster (or of one) last gave a sign of life, at most."""
-    told = [s.updated_at_ms for s in picture.queries if s.query == Party.MEMBERSHIP and cluster in {None, s.cluster}]
+    told = [s.updated_at_ms for s in fleet.queries if s.query == Party.MEMBERSHIP and cluster in {None, s.cluster}]
     return max(0, now_ms - min(told)) if told else None
 
 
-def make_row(key: GroupKey, picture: Picture, now_ms: int, owners: Owners) -> OverviewRow:
-    """Return the row of a group that the picture has."""
-    group, findings = picture.groups[key], picture.findings.get(key)
+def make_row(key: GroupKey, fleet: FleetSnapshot, now_ms: int, owners: Owners) -> OverviewRow:
+    """Return the row of a group that the snapshot has."""
+    group, findings = fleet.groups[key], fleet.findings.get(key)
     present = group.state != GroupState.DELETED
     counts = count_partitions(group)
-    told, timing = picture.live_lag(key, now_ms), picture.timings.get(key)
+    told, timing = fleet.live_lag(key, now_ms), fleet.timings.get(key)
     lag = told if present else None
     shown = lag.windows.get(_SHOWN_WINDOW) if lag else None
     last_commit_ms = lag.last_commit_ms if lag else None
@@ -82,7 +82,7 @@ def make_row(key: GroupKey, picture: Picture, now_ms: int, owners: Owners) -> Ov
         owner=owners.team_of(*key),
         windows=_windows(told),
         rebalances_total=sum(group.counters.rebalances.values()),
-        lost_partition_seconds_total=None if group.is_at_least else picture.cost(key).lost_partition_ms / 1000,
+        lost_partition_seconds_total=None if group.is_at_least else fleet.cost(key).lost_partition_ms / 1000,
         lag=lag.total if lag else None,
         time_lag_ms=lag.time_lag_ms(now_ms) if lag else None,
         commit_age_ms=None if last_commit_ms is None else max(0, now_ms - last_commit_ms),
@@ -90,7 +90,7 @@ def make_row(key: GroupKey, picture: Picture, now_ms: int, owners: Owners) -> Ov
         heartbeat_headroom_ratio=reported.heartbeat_headroom if reported else None,
         poll_gap_max_seconds=None if gap_ms is None else gap_ms / 1000,
         findings=_marks(findings.firing() if findings else ()),
-        silence=_silence_mark(picture.silences.in_force(key, now_ms)),
+        silence=_silence_mark(fleet.silences.in_force(key, now_ms)),
     )
 
 

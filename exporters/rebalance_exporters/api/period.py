@@ -1,7 +1,8 @@
 """A period of the past in sums: what rebalances cost, of which groups, why, and which settings would have mattered.
 
-Receives what is kept of the past, a picture and the period; hands on objects that become JSON. It looks at each
-rebalance once, and reads it once more for what settings would have avoided, so its cost grows with their number alone.
+Receives what is kept of the past, a snapshot of the fleet and the period; hands on objects that become JSON. It looks
+at each rebalance once, and reads it once more for what settings would have avoided, so its cost grows with their number
+alone.
 Nothing here knows HTTP.
 """
 
@@ -27,8 +28,8 @@ from rebalance_contract.api_reports import (
 from rebalance_exporters.advice.answers import find_worth
 from rebalance_exporters.owners import Owners
 from rebalance_exporters.state.causes import PrimaryCause
+from rebalance_exporters.state.fleet import FleetSnapshot, RebalanceHistory
 from rebalance_exporters.state.kept import GroupKey, KeptRebalance
-from rebalance_exporters.state.picture import Picture, RebalanceHistory
 
 _T = TypeVar("_T")
 
@@ -113,7 +114,7 @@ class _OfSetting:
 
 def make_report(
     past: RebalanceHistory,
-    picture: Picture,
+    fleet: FleetSnapshot,
     readiness: Readiness,
     now_ms: int,
     period: Period,
@@ -146,7 +147,7 @@ def make_report(
         cluster=period.cluster,
         kept_since_ms=kept_since_ms,
         dropped_until_ms=past.dropped_until_ms,
-        known_groups=sum(period.cluster in {None, key[0]} for key in picture.groups),
+        known_groups=sum(period.cluster in {None, key[0]} for key in fleet.groups),
         rebalanced_groups=len(rebalanced),
         sums=now.told(),
         before=before.told() if is_compared else None,

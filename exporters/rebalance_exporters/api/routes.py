@@ -48,9 +48,9 @@ from rebalance_exporters.api.stream_events import EventSource, Filter
 from rebalance_exporters.messages.answers import answer
 from rebalance_exporters.messages.matching import TEXT_LIMIT, read_matcher
 from rebalance_exporters.owners import Owners
+from rebalance_exporters.state.fleet import FleetSnapshot
 from rebalance_exporters.state.health import read_until_ms
 from rebalance_exporters.state.kept import GroupKey
-from rebalance_exporters.state.picture import Picture
 from rebalance_exporters.state.view import View
 from rebalance_exporters.web.responses import RequestError, json_response, raw_json
 from rebalance_exporters.web.shared_answers import SharedAnswers
@@ -73,7 +73,7 @@ class AnswerSources:
 
 
 def make_routes(sources: AnswerSources) -> list[Route]:
-    """Return the routes of the API; its answers come from one picture each."""
+    """Return the routes of the API; its answers come from one snapshot each."""
     api = _Api(sources)
     # A report takes a second where much is kept; it must hold up neither the page nor `top`.
     reports, answers = SharedAnswers(*_REPORTS), SharedAnswers(*_ANSWERS)
@@ -99,7 +99,7 @@ class _Api:
     def show_overview(self, request: Request) -> Response:
         sources = self._sources
         overview = make_overview(
-            self._view.picture(),
+            self._view.fleet(),
             sources.judge(),
             sources.clock_ms(),
             version=sources.version,
@@ -110,31 +110,31 @@ class _Api:
 
     def list_groups(self, request: Request) -> Response:
         cluster, limit = request.query_params.get("cluster"), read_limit(request)
-        picture = self._view.picture()
-        read_until = read_until_ms(picture)
-        keys = sorted(key for key in picture.groups if cluster in {None, key[0]})
+        fleet = self._view.fleet()
+        read_until = read_until_ms(fleet)
+        keys = sorted(key for key in fleet.groups if cluster in {None, key[0]})
         after = contract.split_key(request.query_params.get("after"))
         keys = keys[bisect_right(keys, after) :]
         chosen = keys[:limit]
-        settled = tuple(_settle(picture.groups[key], read_until) for key in chosen)
+        settled = tuple(_settle(fleet.groups[key], read_until) for key in chosen)
         last = chosen[-1] if chosen else after
         return json_response(GroupsAnswer(settled, contract.group_key(*last) if len(chosen) < len(keys) else None))
 
     def show_group(self, request: Request) -> Response:
-        target, picture = read_target(request), self._view.picture()
-        key = find_group(target.group, request, picture)
+        target, fleet = read_target(request), self._view.fleet()
+        key = find_group(target.group, request, fleet)
         if target.rebalance_id is not None:
-            return self._show_rebalance(picture, key, target.rebalance_id)
+            return self._show_rebalance(fleet, key, target.rebalance_id)
         if target.below == REBALANCES:
-            return self._list_rebalances(picture, key, request)
+            return self._list_rebalances(fleet, key, request)
         if target.below == ADVICE:
             return self._advise(key, request)
-        return json_response(_settle(picture.groups[key], read_until_ms(picture)))
+        return json_response(_settle(fleet.groups[key], read_until_ms(fleet)))
 
     def list_findings(self, request: Request) -> Response:
         wanted = {name: request.query_params.get(name) for name in ("cluster", "group", "rule", "severity", "state")}
         found: list[FindingRow] = []
-        for key, of in self._view.picture().findings.items():
+        for key, of in self._view.fleet().findings.items():
             chosen = [
                 finding
                 for finding in of.findings
@@ -150,7 +150,7 @@ class _Api:
         now_ms = sources.clock_ms()
         told = make_report(
             self._view.past(),
-            self._view.picture(),
+            self._view.fleet(),
             sources.judge(),
             now_ms,
             read_period(request, now_ms),
@@ -169,7 +169,7 @@ class _Api:
         headers = {"cache-control": "no-cache", "x-accel-buffering": "no"}
         return _Events(followers, followed, headers)
 
-    def _list_rebalances(self, picture: Picture, key: GroupKey, request: Request) -> Response:
+    def _list_rebalances(self, fleet: FleetSnapshot, key: GroupKey, request: Request) -> Response:
         limit, since_ms = read_limit(request), read_number(request, "since_ms")
         until_ms = read_number(request, "until_ms")
         found = [
@@ -179,19 +179,19 @@ class _Api:
             and (until_ms is None or kept.started_ms < until_ms)
         ]
         # The rows are JSON already: they go out as they came in, fields unknown to this version included.
-        return raw_json(b'{"rebalances":[%s]}' % b",".join(map(picture.document, found[:limit])))
+        return raw_json(b'{"rebalances":[%s]}' % b",".join(map(fleet.document, found[:limit])))
 
-    def _show_rebalance(self, picture: Picture, key: GroupKey, rebalance_id: str) -> Response:
+    def _show_rebalance(self, fleet: FleetSnapshot, key: GroupKey, rebalance_id: str) -> Response:
         kept = self._view.rebalance(key, rebalance_id)
         if kept is None:
             ids = [each.rebalance_id for each in self._view.rebalances(key)]
             text = f"no rebalance {rebalance_id!r} of group {key[1]!r} is kept"
             raise RequestError(HTTPStatus.NOT_FOUND, text, names_like(rebalance_id, ids))
-        of_group = picture.findings.get(key)
+        of_group = fleet.findings.get(key)
         found = [each for each in (of_group.findings if of_group else ()) if rebalance_id in each.rebalance_ids]
         found.sort(key=lambda each: not each.primary)
         told = contract.encode(self._describe(key, found))
-        return raw_json(b'{"rebalance":%s,"findings":%s}' % (picture.document(kept), told))
+        return raw_json(b'{"rebalance":%s,"findings":%s}' % (fleet.document(kept), told))
 
     def _describe(self, key: GroupKey, findings: Sequence[contract.Finding]) -> tuple[FindingRow, ...]:
         """Return findings of one group with what their advice would have avoided in the last day."""

@@ -42,7 +42,7 @@ Refusal = Callable[[str], str | None]
 
 
 def refuse_silence(_: AlertSilence) -> None:
-    """Say that nothing is written here: what shows a picture without a Kafka behind it. Raises ExporterError."""
+    """Say that nothing is written here: what shows a snapshot without a Kafka behind it. Raises ExporterError."""
     raise ExporterError("this exporter has no topic to keep silences in")
 
 
@@ -72,7 +72,7 @@ class _Silences:
 
     def list(self, request: Request) -> Response:
         cluster = request.query_params.get("cluster")
-        known = self._view.picture().silences.by_name.values()
+        known = self._view.fleet().silences.by_name.values()
         chosen = [each for each in known if cluster in {None, each.cluster}]
         chosen.sort(key=lambda each: (each.ends_at_ms, each.silence_id), reverse=True)
         limit = read_limit(request, MOST_SILENCES) or MOST_SILENCES
@@ -82,7 +82,7 @@ class _Silences:
         return json_response(SilencesAnswer(self._clock_ms(), tuple(chosen[:limit]), user, why_not, left_out))
 
     def _why_read_only(self, cluster: str | None) -> str | None:
-        known = {key[0] for key in self._view.picture().groups}
+        known = {key[0] for key in self._view.fleet().groups}
         refusals = [self._refusal(each) for each in sorted(known if cluster is None else {cluster})]
         return refusals[0] if refusals and all(refusals) else None
 
@@ -138,8 +138,8 @@ async def _read_body(request: Request) -> bytes:
 
 def _make(wanted: SilenceRequest, user: str, view: View, now_ms: int) -> AlertSilence:
     """Return the silence that is wanted. Raises RequestError that says what is wrong with it."""
-    picture = view.picture()
-    clusters = sorted({cluster for cluster, _ in picture.groups})
+    fleet = view.fleet()
+    clusters = sorted({cluster for cluster, _ in fleet.groups})
     cluster = wanted.cluster
     if cluster is None and len(clusters) == 1:
         cluster = clusters[0]
@@ -165,7 +165,7 @@ def _make(wanted: SilenceRequest, user: str, view: View, now_ms: int) -> AlertSi
         problems.append("it would be over already")
     if problems:
         raise RequestError(HTTPStatus.BAD_REQUEST, "; ".join(problems))
-    standing = [each for each in picture.silences.by_name.values() if each.cluster == cluster]
+    standing = [each for each in fleet.silences.by_name.values() if each.cluster == cluster]
     if sum(each.ends_at_ms > now_ms for each in standing) >= MAX_IN_FORCE:
         raise RequestError(HTTPStatus.CONFLICT, f"{MAX_IN_FORCE} silences are in force or to come: end some first")
     return made
@@ -173,14 +173,14 @@ def _make(wanted: SilenceRequest, user: str, view: View, now_ms: int) -> AlertSi
 
 def _with_covered(made: AlertSilence, view: View) -> MadeSilence:
     """Return a silence with the number of groups that it covers: a name that is mistyped covers none."""
-    groups = view.picture().groups
+    groups = view.fleet().groups
     present = [key for key, group in groups.items() if group.state != GroupState.DELETED]
     values = {each.name: getattr(made, each.name) for each in fields(made)}
     return MadeSilence(**values, covered_groups=sum(1 for _ in covered(made, present)))
 
 
 def _find(silence_id: str, cluster: str | None, view: View) -> AlertSilence:
-    known = view.picture().silences.by_name.values()
+    known = view.fleet().silences.by_name.values()
     found = [each for each in known if each.silence_id == silence_id and cluster in {None, each.cluster}]
     if not found:
         raise RequestError(HTTPStatus.NOT_FOUND, f"no silence {silence_id!r} is known")

@@ -20,7 +20,7 @@ from rebalance_contract.api import EventName, Gone, Hello, Readiness, Reset, Sta
 from rebalance_exporters.api.overview import data_age_ms, make_row
 from rebalance_exporters.owners import Owners
 from rebalance_exporters.state.changes import ChangedItem
-from rebalance_exporters.state.picture import Picture
+from rebalance_exporters.state.fleet import FleetSnapshot
 from rebalance_exporters.state.view import View
 
 #: How often changes are looked for: below what a person notices, and changes in between are reported together.
@@ -152,8 +152,8 @@ class EventSource:
     def _find_news(self, since: int | None, wanted: Filter) -> _News:
         """Return what is new after a version; a null version is one that nobody knows, which asks for a reset."""
         changes = self.view.changes(_UNKNOWN if since is None else since)
-        picture, readiness, now_ms = self.view.picture(), self.judge(), self.clock_ms()
-        status = StatusNow(now_ms, readiness.ready, readiness.text, data_age_ms(picture, now_ms, wanted.cluster))
+        fleet, readiness, now_ms = self.view.fleet(), self.judge(), self.clock_ms()
+        status = StatusNow(now_ms, readiness.ready, readiness.text, data_age_ms(fleet, now_ms, wanted.cluster))
         version, is_more = changes.version, False
         if changes.items is None:
             news = [write_event(EventName.RESET, contract.encode(Reset()), self._id(version))]
@@ -162,27 +162,27 @@ class EventSource:
             if is_more := len(chosen) > _TOLD_AT_ONCE:
                 chosen = chosen[:_TOLD_AT_ONCE]
                 version, _ = chosen[-1]
-            news = [text for changed, item in chosen if (text := self._write(changed, item, picture))]
+            news = [text for changed, item in chosen if (text := self._write(changed, item, fleet))]
         return _News(version, is_more, news, readiness, write_event(EventName.STATUS, contract.encode(status)))
 
-    def _write(self, version: int, item: ChangedItem, picture: Picture) -> bytes:
+    def _write(self, version: int, item: ChangedItem, fleet: FleetSnapshot) -> bytes:
         """Write what a change led to; nothing when it was forgotten meanwhile."""
         text = self._texts.get(version, item)
         if text is None:
-            text = self._encode(version, item, picture)
+            text = self._encode(version, item, fleet)
             self._texts.put(version, item, text)
         return text
 
-    def _encode(self, version: int, item: ChangedItem, picture: Picture) -> bytes:
+    def _encode(self, version: int, item: ChangedItem, fleet: FleetSnapshot) -> bytes:
         key, event_id = (item.cluster, item.group), self._id(version)
         if item.kind == "rebalance":
             kept = self.view.rebalance(key, item.name)
-            return write_event(EventName.REBALANCE, picture.document(kept), event_id) if kept else b""
+            return write_event(EventName.REBALANCE, fleet.document(kept), event_id) if kept else b""
         if item.kind == "finding":
             finding = self.view.finding(item)
             return write_event(EventName.FINDING, contract.encode(finding), event_id) if finding else b""
-        if key in picture.groups:
-            row = make_row(key, picture, self.clock_ms(), self.read_owners())
+        if key in fleet.groups:
+            row = make_row(key, fleet, self.clock_ms(), self.read_owners())
             return write_event(EventName.GROUP, contract.encode(row), event_id)
         # Lag may come of groups that were never shown; to say that they are gone does no harm.
         return write_event(EventName.GONE, contract.encode(Gone(*key)), event_id)

@@ -9,8 +9,8 @@ from dataclasses import dataclass
 from rebalance_contract import DiagnosisStatus, QuarantineTotals, QueryStatus, WatchedTopic
 from rebalance_contract.api import Readiness
 from rebalance_exporters.metrics.series import Metric, Samples, in_seconds, one_sample
+from rebalance_exporters.state.fleet import FleetSnapshot
 from rebalance_exporters.state.health import ReadProgress, read_share, status_age_seconds
-from rebalance_exporters.state.picture import Picture
 
 #: Record types of `__consumer_offsets` by Kafka's names in snake case; 0 and 1 are two key versions of one thing.
 RECORD_TYPES = {
@@ -54,7 +54,7 @@ class Reload:
 class MonitorState:
     """What the monitor's own metrics are read from; groups and series are those of the exposition being written."""
 
-    picture: Picture
+    fleet: FleetSnapshot
     progress: ReadProgress
     readiness: Readiness
     now_ms: int
@@ -68,7 +68,7 @@ class MonitorState:
 
 def _read_records(state: MonitorState) -> Samples:
     totals: Counter[tuple[str, ...]] = Counter()
-    for row in state.picture.records:
+    for row in state.fleet.records:
         for record in row.records:
             kind = RECORD_TYPES.get(record.type, str(record.type))
             version = "none" if record.value_version is None else str(record.value_version)
@@ -80,7 +80,7 @@ def _per_query(read: Callable[[QueryStatus], float | None]) -> Callable[[Monitor
     """Make a reading of one query's status a reading of all of them."""
 
     def read_all(state: MonitorState) -> Samples:
-        values = [((status.cluster, status.query), read(status)) for status in state.picture.queries]
+        values = [((status.cluster, status.query), read(status)) for status in state.fleet.queries]
         return [(labels, value) for labels, value in values if value is not None]
 
     return read_all
@@ -88,7 +88,7 @@ def _per_query(read: Callable[[QueryStatus], float | None]) -> Callable[[Monitor
 
 def _read_status_age(state: MonitorState) -> Samples:
     return [
-        ((status.cluster, status.query), status_age_seconds(status, state.now_ms)) for status in state.picture.queries
+        ((status.cluster, status.query), status_age_seconds(status, state.now_ms)) for status in state.fleet.queries
     ]
 
 
@@ -96,7 +96,7 @@ def _per_cluster(read: Callable[[DiagnosisStatus, int], float | None]) -> Callab
     """Make a reading of one cluster's diagnosis, and of the time, a reading of all of them."""
 
     def read_all(state: MonitorState) -> Samples:
-        values = [((name,), read(status, state.now_ms)) for name, status in sorted(state.picture.diagnoses.items())]
+        values = [((name,), read(status, state.now_ms)) for name, status in sorted(state.fleet.diagnoses.items())]
         return [(labels, value) for labels, value in values if value is not None]
 
     return read_all
@@ -108,7 +108,7 @@ def _read_quarantined(state: MonitorState) -> Samples:
     Stages of the diagnosis are not those of the other queries: a restart of the one takes nothing from the other.
     """
     totals: Counter[tuple[str, ...]] = Counter()
-    told: list[DiagnosisStatus | QuarantineTotals] = [*state.picture.diagnoses.values(), *state.picture.quarantines]
+    told: list[DiagnosisStatus | QuarantineTotals] = [*state.fleet.diagnoses.values(), *state.fleet.quarantines]
     for status in told:
         for each in status.quarantined:
             totals[status.cluster, each.stage, each.reason] += each.count
@@ -120,7 +120,7 @@ def _per_input(read: Callable[[WatchedTopic], int]) -> Callable[[MonitorState], 
 
     def read_all(state: MonitorState) -> Samples:
         totals: Counter[tuple[str, ...]] = Counter()
-        for log in state.picture.logs:
+        for log in state.fleet.logs:
             for topic in log.topics:
                 totals[log.cluster, log.query, topic.topic] += read(topic)
         return sorted(totals.items())
@@ -131,7 +131,7 @@ def _per_input(read: Callable[[WatchedTopic], int]) -> Callable[[MonitorState], 
 def _read_diagnosed(state: MonitorState) -> Samples:
     return [
         ((cluster, kind), count)
-        for cluster, status in sorted(state.picture.diagnoses.items())
+        for cluster, status in sorted(state.fleet.diagnoses.items())
         for kind, count in (
             ("known", status.groups),
             ("committing", status.committing_groups),
@@ -143,7 +143,7 @@ def _read_diagnosed(state: MonitorState) -> Samples:
 
 def _read_reports(state: MonitorState) -> Samples:
     totals: Counter[tuple[str, ...]] = Counter()
-    for row in state.picture.reports:
+    for row in state.fleet.reports:
         for each in row.reports:
             totals[row.cluster, each.topic, each.outcome] += each.count
     return sorted(totals.items())
@@ -157,14 +157,14 @@ MONITOR_METRICS: tuple[Metric[MonitorState], ...] = (
     Metric(
         "monitor_ready",
         "gauge",
-        "1 when the picture is complete and fresh. At 0 trust no other series: /-/ready says what is awaited.",
+        "1 when what is exported is complete and fresh. At 0 trust no other series: /-/ready says what is awaited.",
         (),
         lambda state: one_sample(int(state.readiness.ready)),
     ),
     Metric(
         "monitor_cluster_ready",
         "gauge",
-        "1 when the picture of a cluster is complete and fresh, whatever other clusters the exporter shows.",
+        "1 when what is exported of a cluster is complete and fresh, whatever other clusters the exporter shows.",
         ("cluster",),
         lambda state: [((name,), int(ready)) for name, ready in sorted(state.readiness.clusters.items())],
     ),
@@ -341,14 +341,14 @@ MONITOR_METRICS: tuple[Metric[MonitorState], ...] = (
         "sliding windows; future ones count as of now. Counted by each exporter from its own start. Rising: a broker's "
         "clock is wrong.",
         ("cluster", "kind"),
-        lambda state: sorted(state.picture.late_events.items()),
+        lambda state: sorted(state.fleet.late_events.items()),
     ),
     Metric(
         "monitor_rows_total",
         "counter",
         "Rows the exporter read from each of the stream's topics.",
         ("topic",),
-        lambda state: [((topic,), count) for topic, count in state.picture.rows.items()],
+        lambda state: [((topic,), count) for topic, count in state.fleet.rows.items()],
     ),
     Metric(
         "monitor_contract_errors_total",
@@ -358,7 +358,7 @@ MONITOR_METRICS: tuple[Metric[MonitorState], ...] = (
         "findings than are held), `superseded` (of a stream that another one took over from: two run), `failed` "
         "(a defect, see the log). Update the exporter, or find out what else writes to the topic.",
         ("topic", "reason"),
-        lambda state: list(state.picture.refused.items()),
+        lambda state: list(state.fleet.refused.items()),
     ),
     Metric(
         "monitor_truncated_rows_total",
@@ -366,7 +366,7 @@ MONITOR_METRICS: tuple[Metric[MonitorState], ...] = (
         "Rows read that lack members, partitions or silences because they would have been too large; counts of them "
         "are complete. Lag counts a topic at a time.",
         ("topic",),
-        lambda state: [((topic,), count) for topic, count in state.picture.truncated.items()],
+        lambda state: [((topic,), count) for topic, count in state.fleet.truncated.items()],
     ),
     Metric(
         "monitor_kafka_errors_total",

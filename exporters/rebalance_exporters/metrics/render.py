@@ -1,4 +1,4 @@
-"""Exposition: receives a picture, hands on the bytes of /metrics in the text format or in OpenMetrics.
+"""Exposition: receives a fleet, hands on the bytes of /metrics in the text format or in OpenMetrics.
 
 Groups come to tens of thousands of series of which hardly any change between two scrapes, so each group is rendered
 when it changed and the pieces are joined at a scrape. The pieces serve both formats, which differ only in headers and
@@ -29,9 +29,9 @@ from rebalance_exporters.metrics.monitor import MONITOR_METRICS, MonitorState, R
 from rebalance_exporters.metrics.series import Metric
 from rebalance_exporters.metrics.timings import MEMBER_METRICS, TIMING_METRICS, member_labels
 from rebalance_exporters.owners import Owners
+from rebalance_exporters.state.fleet import FleetSnapshot
 from rebalance_exporters.state.health import ReadProgress, read_until_ms
 from rebalance_exporters.state.kept import Examples, GroupFindings, GroupKey
-from rebalance_exporters.state.picture import Picture
 from rebalance_exporters.state.silences import Muted
 from rebalance_exporters.state.state_times import StateTimes, seconds_by_state
 
@@ -267,7 +267,7 @@ class Exposition:
 
     def render(
         self,
-        picture: Picture,
+        fleet: FleetSnapshot,
         progress: ReadProgress,
         readiness: Readiness,
         now_ms: int,
@@ -278,20 +278,20 @@ class Exposition:
     ) -> bytes:
         """Return the whole body of /metrics."""
         with self._lock:
-            self._note_read_until(picture, now_ms)
-            self._refresh(picture, owners or Owners())
-            lags = list(self._present(lambda key: picture.live_lag(key, now_ms)))
+            self._note_read_until(fleet, now_ms)
+            self._refresh(fleet, owners or Owners())
+            lags = list(self._present(lambda key: fleet.live_lag(key, now_ms)))
             pieces = (
                 *self._lags.render(lags),
-                *self._findings.render(self._with_findings(picture, now_ms)),
-                *self._silences.render(self._silenced(picture, now_ms)),
-                *self._timings.render(self._limited(picture.timings)),
-                *self._moments.render(picture.states, self._blocks, lags, now_ms),
+                *self._findings.render(self._with_findings(fleet, now_ms)),
+                *self._silences.render(self._silenced(fleet, now_ms)),
+                *self._timings.render(self._limited(fleet.timings)),
+                *self._moments.render(fleet.states, self._blocks, lags, now_ms),
             )
             clocked = (self._lags, self._findings, self._silences, self._timings, self._moments)
             series = sum([block.series for block in self._blocks.values()]) + sum([each.series for each in clocked])
             self._state = MonitorState(
-                picture=picture,
+                fleet=fleet,
                 progress=progress,
                 readiness=readiness,
                 now_ms=now_ms,
@@ -333,29 +333,29 @@ class Exposition:
             joined = self._joined[style] = join_columns(rows, len(GROUP_METRICS))
         return joined
 
-    def _refresh(self, picture: Picture, owners: Owners) -> None:
+    def _refresh(self, fleet: FleetSnapshot, owners: Owners) -> None:
         """Render what changed since the last scrape, forget what is gone, and put the new blocks in place at once."""
-        exported, dropped = self._select(picture)
-        self._dropped_series += sum(_count_series(key, picture) for key in dropped - self._dropped)
+        exported, dropped = self._select(fleet)
+        self._dropped_series += sum(_count_series(key, fleet) for key in dropped - self._dropped)
         self._dropped = dropped
         order = self._blocks if exported == self._blocks.keys() else sorted(exported)
         blocks, changed = {}, order is not self._blocks
         for key in order:
             block = self._blocks.get(key)
-            if block is None or not self._is_current(block, key, picture, owners):
-                block, changed = render_group(key, self._facts(key, picture, owners)), True
+            if block is None or not self._is_current(block, key, fleet, owners):
+                block, changed = render_group(key, self._facts(key, fleet, owners)), True
             blocks[key] = block
         if changed:
             self._blocks, self._joined = blocks, {}
 
-    def _select(self, picture: Picture) -> tuple[set[GroupKey], frozenset[GroupKey]]:
+    def _select(self, fleet: FleetSnapshot) -> tuple[set[GroupKey], frozenset[GroupKey]]:
         """Split the known groups at the limit. Those known longest stay, so that newcomers replace nobody's series."""
-        known = set(picture.groups)
+        known = set(fleet.groups)
         if len(known) <= self._limit_groups:
             return known, frozenset()
 
         def rank(key: GroupKey) -> tuple[float, GroupKey]:
-            first_seen = picture.groups[key].first_seen_ms
+            first_seen = fleet.groups[key].first_seen_ms
             return (float("inf") if first_seen is None else first_seen, key)
 
         exported = set(heapq.nsmallest(self._limit_groups, known, key=rank))
@@ -377,44 +377,44 @@ class Exposition:
         for key, labels, timing in self._present(timings.get):
             yield key, labels, self._members.apply(key, timing)
 
-    def _with_findings(self, picture: Picture, now_ms: int) -> Iterator[tuple[GroupKey, str, GroupFindings]]:
+    def _with_findings(self, fleet: FleetSnapshot, now_ms: int) -> Iterator[tuple[GroupKey, str, GroupFindings]]:
         """Yield the findings of exported groups, and those of whole clusters, which have no group.
 
         Of a silenced group none fires.
         """
-        self._muted.forget(picture.findings)
-        for key in sorted(picture.findings):
+        self._muted.forget(fleet.findings)
+        for key in sorted(fleet.findings):
             if key in self._blocks or not key[1]:
-                silence = picture.silences.in_force(key, now_ms)
-                told = self._muted.findings(key, picture.findings[key], silence)
+                silence = fleet.silences.in_force(key, now_ms)
+                told = self._muted.findings(key, fleet.findings[key], silence)
                 yield key, render_labels(GROUP_LABELS, key), told
 
-    def _silenced(self, picture: Picture, now_ms: int) -> Iterator[tuple[GroupKey, str, AlertSilence]]:
+    def _silenced(self, fleet: FleetSnapshot, now_ms: int) -> Iterator[tuple[GroupKey, str, AlertSilence]]:
         """Yield what silences exported groups, and clusters as a whole."""
-        if not picture.silences.by_name:
+        if not fleet.silences.by_name:
             return
         clusters = {(cluster, "") for cluster, _ in self._blocks}
         for key in (*sorted(clusters - self._blocks.keys()), *self._blocks):
-            silence = picture.silences.in_force(key, now_ms)
+            silence = fleet.silences.in_force(key, now_ms)
             if silence is not None:
                 yield key, render_labels(GROUP_LABELS, key), silence
 
-    def _note_read_until(self, picture: Picture, now_ms: int) -> None:
+    def _note_read_until(self, fleet: FleetSnapshot, now_ms: int) -> None:
         """Take up how far the log was read; totals that were shown never go back, so neither does this."""
-        for cluster, until_ms in read_until_ms(picture).items():
+        for cluster, until_ms in read_until_ms(fleet).items():
             self._read_until[cluster] = max(min(until_ms, now_ms), self._read_until.get(cluster, 0))
 
-    def _facts(self, key: GroupKey, picture: Picture, owners: Owners) -> GroupFacts:
-        examples = picture.examples.get(key, _NO_EXAMPLES)
+    def _facts(self, key: GroupKey, fleet: FleetSnapshot, owners: Owners) -> GroupFacts:
+        examples = fleet.examples.get(key, _NO_EXAMPLES)
         read_until_ms = self._read_until.get(key[0])
-        return GroupFacts.about(picture.groups[key], owners.team_of(*key), examples, picture.cost(key), read_until_ms)
+        return GroupFacts.about(fleet.groups[key], owners.team_of(*key), examples, fleet.cost(key), read_until_ms)
 
-    def _is_current(self, block: GroupBlock, key: GroupKey, picture: Picture, owners: Owners) -> bool:
+    def _is_current(self, block: GroupBlock, key: GroupKey, fleet: FleetSnapshot, owners: Owners) -> bool:
         facts = block.facts
         return (
-            _shows_the_same(facts.snapshot, picture.groups[key])
-            and facts.examples is picture.examples.get(key, _NO_EXAMPLES)
-            and facts.cost is picture.cost(key)
+            _shows_the_same(facts.snapshot, fleet.groups[key])
+            and facts.examples is fleet.examples.get(key, _NO_EXAMPLES)
+            and facts.cost is fleet.cost(key)
             and (facts.settles_ms is None or self._read_until.get(key[0], 0) < facts.settles_ms)
             and facts.owner == owners.team_of(*key)
         )
@@ -427,9 +427,9 @@ def _shows_the_same(shown: GroupSnapshot, now: GroupSnapshot) -> bool:
     return now.type == GroupType.SIMPLE and replace(now, updated_at_ms=shown.updated_at_ms) == shown
 
 
-def _count_series(key: GroupKey, picture: Picture) -> int:
+def _count_series(key: GroupKey, fleet: FleetSnapshot) -> int:
     """Return about how many series a group that was left out would have: those of its snapshot, lag and states."""
-    snapshot, lag = picture.groups[key], picture.lags.get(key)
+    snapshot, lag = fleet.groups[key], fleet.lags.get(key)
     moment = None if lag is None else LagMoment(lag, lag.at_ms)
     return (
         render_group(key, GroupFacts.about(snapshot)).series

@@ -1,6 +1,6 @@
 """When a group is told again what it has been told before. Pure: `now` is in seconds of any steady clock.
 
-A reader that comes late, or misses a message, has the whole picture again within a minute, once all groups have had
+A reader that comes late, or misses a message, has all of it again within a minute, once all groups have had
 their first turn. Where there are so many groups that this alone would keep readers busy, it takes longer. The groups'
 turns are spread over that time.
 """

@@ -8,7 +8,7 @@ from dataclasses import dataclass, field
 from rebalance_contract import CountedFrom, DiagnosisStatus, Party, QueryStatus
 from rebalance_contract.api import Readiness
 from rebalance_contract.probes import PROBE_REPEAT_MS
-from rebalance_exporters.state.picture import Picture
+from rebalance_exporters.state.fleet import FleetSnapshot
 
 #: The queries that read the log: one makes the groups, the other what they commit.
 _READERS = (Party.MEMBERSHIP, Party.ACTIVITY)
@@ -85,7 +85,7 @@ class _Awaited:
 class Judge:
     """Says whether what is served can be trusted.
 
-    It remembers only what no single picture tells: whether a clock that differs still moves, for how long a prober is
+    It remembers only what no single snapshot tells: whether a clock that differs still moves, for how long a prober is
     awaited, and that lag was complete once. So a group that appears later does not make everything unready.
     """
 
@@ -97,12 +97,12 @@ class Judge:
     #: By cluster: the starts of the queries with which lag was complete.
     _complete: dict[str, tuple[int, ...]] = field(default_factory=dict)
 
-    def judge(self, picture: Picture, progress: ReadProgress, now_ms: int) -> Readiness:
-        """Ready means: the picture is loaded, and of every cluster the stream is caught up, alive and knows the lag.
+    def judge(self, fleet: FleetSnapshot, progress: ReadProgress, now_ms: int) -> Readiness:
+        """Ready means: all topics are read, and of every cluster the stream is caught up, alive and knows the lag.
 
         Partly ready: that is so of some cluster, of those that are read apart.
         """
-        verdicts = self._judge_clusters(picture, now_ms)
+        verdicts = self._judge_clusters(fleet, now_ms)
         parts = progress.of_clusters or {"": progress}
         judged = {name: self._judge_part(name, part, parts, verdicts) for name, part in parts.items()}
         clusters = {name: each is None for name, each in judged.items() if name}
@@ -110,7 +110,7 @@ class Judge:
             clusters.setdefault(name, each is None and _judge_reading(parts.get("", progress)) is None)
         awaited = next((each for each in judged.values() if each is not None), None)
         if awaited is None:
-            return Readiness(True, self._remark(picture, now_ms) or "ready", 1.0, clusters=clusters)
+            return Readiness(True, self._remark(fleet, now_ms) or "ready", 1.0, clusters=clusters)
         partly = len(parts) > 1 and any(each is None for each in judged.values())
         return Readiness(False, " ".join(awaited.text.split()), awaited.share, partly, clusters)
 
@@ -134,24 +134,24 @@ class Judge:
         told = told if progress.kafka_error is None else f"{told} (Kafka says: {progress.kafka_error})"
         return _Awaited(told, awaited.share)
 
-    def _judge_clusters(self, picture: Picture, now_ms: int) -> dict[str, _Awaited | None]:
+    def _judge_clusters(self, fleet: FleetSnapshot, now_ms: int) -> dict[str, _Awaited | None]:
         told: dict[str, dict[str, QueryStatus]] = {}
-        for status in picture.queries:
+        for status in fleet.queries:
             told.setdefault(status.cluster, {})[status.query] = status
         # All are looked at, so that none is heard of for the first time when it is its turn.
-        return {cluster: self._judge_cluster(cluster, told[cluster], picture, now_ms) for cluster in sorted(told)}
+        return {cluster: self._judge_cluster(cluster, told[cluster], fleet, now_ms) for cluster in sorted(told)}
 
     def _judge_cluster(
-        self, cluster: str, queries: Mapping[str, QueryStatus], picture: Picture, now_ms: int
+        self, cluster: str, queries: Mapping[str, QueryStatus], fleet: FleetSnapshot, now_ms: int
     ) -> _Awaited | None:
-        diagnosis = picture.diagnoses.get(cluster)
+        diagnosis = fleet.diagnoses.get(cluster)
         awaited = (
             self._judge_signs(cluster, queries, diagnosis, now_ms)
             or self._judge_prober(cluster, queries, diagnosis, now_ms)
             or _judge_probes(queries, diagnosis, now_ms)
             or _judge_queries(queries)
             or _judge_batches(queries, now_ms, self.stale_after_seconds)
-            or _judge_diagnosis(queries, diagnosis, picture)
+            or _judge_diagnosis(queries, diagnosis, fleet)
         )
         if awaited is not None or diagnosis is None:
             self._ready_since.pop(cluster, None)
@@ -218,12 +218,10 @@ class Judge:
             return None
         return _Awaited("waiting for a prober to tell where partitions end: is `rebalance-monitor probe` running?")
 
-    def _remark(self, picture: Picture, now_ms: int) -> str | None:
-        if any(
-            each.counted_from != CountedFrom.LOG and _has_nothing(picture, each.cluster) for each in picture.queries
-        ):
+    def _remark(self, fleet: FleetSnapshot, now_ms: int) -> str | None:
+        if any(each.counted_from != CountedFrom.LOG and _has_nothing(fleet, each.cluster) for each in fleet.queries):
             return NO_PROBES
-        unprobed = [each for each in picture.diagnoses.values() if not _is_probed(each, now_ms)]
+        unprobed = [each for each in fleet.diagnoses.values() if not _is_probed(each, now_ms)]
         return LAG_UNKNOWN if any(each.committing_groups for each in unprobed) else None
 
 
@@ -232,9 +230,9 @@ def status_age_seconds(status: QueryStatus, now_ms: int) -> float:
     return max(0, now_ms - status.updated_at_ms) / 1000
 
 
-def read_until_ms(picture: Picture) -> dict[str, int]:
+def read_until_ms(fleet: FleetSnapshot) -> dict[str, int]:
     """Return up to when the log was read for groups, by cluster."""
-    return {status.cluster: status.read_until_ms for status in picture.queries if status.query == Party.MEMBERSHIP}
+    return {status.cluster: status.read_until_ms for status in fleet.queries if status.query == Party.MEMBERSHIP}
 
 
 def read_share(status: QueryStatus) -> float | None:
@@ -274,7 +272,7 @@ def _judge_reading(progress: ReadProgress) -> _Awaited | None:
     if not progress.loaded and not progress.wanted:
         return _Awaited("asking Kafka for the stream's topics")
     if not progress.loaded:
-        text = f"reading the picture: {progress.read:,} of {progress.wanted:,}"
+        text = f"reading the monitor's topics: {progress.read:,} of {progress.wanted:,}"
         return _Awaited(text, progress.read / progress.wanted)
     return None
 
@@ -322,12 +320,12 @@ def _judge_batches(queries: Mapping[str, QueryStatus], now_ms: int, stale_after_
 
 
 def _judge_diagnosis(
-    queries: Mapping[str, QueryStatus], diagnosis: DiagnosisStatus | None, picture: Picture
+    queries: Mapping[str, QueryStatus], diagnosis: DiagnosisStatus | None, fleet: FleetSnapshot
 ) -> _Awaited | None:
     """Judge whether the diagnosis knows what the queries read: all that they had when they caught up, or have now."""
     assert diagnosis is not None, "its silence was judged before"
     now_until_ms = min(queries[name].read_until_ms for name in _READERS) - _BEHIND_MS
-    first_until_ms = max(picture.caught_up_until.get((diagnosis.cluster, name), 0) for name in _READERS)
+    first_until_ms = max(fleet.caught_up_until.get((diagnosis.cluster, name), 0) for name in _READERS)
     behind_ms = min(now_until_ms, first_until_ms) - diagnosis.read_until_ms
     if behind_ms <= 0:
         return None
@@ -360,9 +358,9 @@ def _judge_probes(
     )
 
 
-def _has_nothing(picture: Picture, cluster: str) -> bool:
+def _has_nothing(fleet: FleetSnapshot, cluster: str) -> bool:
     """Whether nothing was ever probed of a cluster."""
-    diagnosis = picture.diagnoses.get(cluster)
+    diagnosis = fleet.diagnoses.get(cluster)
     return diagnosis is not None and diagnosis.probed_at_ms is None
 
 

@@ -1,4 +1,4 @@
-"""The picture in memory: receives rows of the stream's topics, hands out immutable pictures of all groups.
+"""All groups in memory: receives rows of the stream's topics, hands out immutable snapshots of the fleet.
 
 It knows the output contract and nothing of Kafka clients, HTTP or the clock: `now` is an argument. What it holds
 depends on the rows only, not on how they were batched, so two exporters that read the same topics show the same. What
@@ -21,6 +21,7 @@ from rebalance_contract.epochs import Fence, RowWriter
 from rebalance_exporters.state.ages import Ages
 from rebalance_exporters.state.causes import Causes
 from rebalance_exporters.state.changes import ChangedItem, ChangeLog, Kind
+from rebalance_exporters.state.fleet import Changes, FleetSnapshot, RebalanceHistory
 from rebalance_exporters.state.kept import (
     GroupKey,
     KeptFindings,
@@ -31,7 +32,6 @@ from rebalance_exporters.state.kept import (
     room_beside,
 )
 from rebalance_exporters.state.late_events import LateEvents
-from rebalance_exporters.state.picture import Changes, Picture, RebalanceHistory
 from rebalance_exporters.state.rows import (
     REFUSALS,
     RefusedError,
@@ -110,7 +110,7 @@ class View:
         #: As they are shown: those of snapshots, and those that only commits tell of.
         self._groups: dict[GroupKey, contract.GroupSnapshot] = {}
         #: What all who ask are given until a row is read or something expires; null: to be put together.
-        self._picture: Picture | None = None
+        self._fleet: FleetSnapshot | None = None
         self._states: dict[GroupKey, StateTimes] = {}
         self._lags: dict[GroupKey, contract.GroupLag] = {}
         self._costs: dict[GroupKey, contract.CountedImpact] = {}
@@ -144,7 +144,7 @@ class View:
     def apply(self, rows: Iterable[Row]) -> None:
         """Take over a batch of rows; one that cannot be is counted by topic and reason and changes nothing else."""
         with self._lock:
-            self._picture = None
+            self._fleet = None
             for row in rows:
                 self._rows[row.topic] += 1
                 # The one place where everything is caught: whatever a row does, it does it to itself alone.
@@ -184,7 +184,7 @@ class View:
         """
         horizon_ms = now_ms - self._expiry_ms
         with self._lock, self._ages.looking(now_ms) as age:
-            self._picture = None
+            self._fleet = None
             for key, group in list(self._groups.items()):
                 if (
                     group.state == contract.GroupState.DELETED
@@ -207,16 +207,16 @@ class View:
 
     # --- What is known ---
 
-    def picture(self) -> Picture:
+    def fleet(self) -> FleetSnapshot:
         """Return what is known now, the same object for as long as nothing is read; later rows do not change it."""
         with self._lock:
-            if self._picture is None:
-                self._picture = self._take_picture()
-            return self._picture
+            if self._fleet is None:
+                self._fleet = self._take_snapshot()
+            return self._fleet
 
-    def _take_picture(self) -> Picture:
+    def _take_snapshot(self) -> FleetSnapshot:
         status = [self._status[key] for key in sorted(self._status)]
-        return Picture(
+        return FleetSnapshot(
             groups=dict(self._groups),
             states=dict(self._states),
             lags=dict(self._lags),
@@ -296,7 +296,7 @@ class View:
         self._note("group", identity)
 
     def _show(self, key: GroupKey) -> None:
-        """Put a group's picture together anew: whoever commits without being a member is known by the lag alone."""
+        """Put a group's snapshot together anew: whoever commits without being a member is known by the lag alone."""
         snapshot, lag = self._snapshots.get(key), self._lags.get(key)
         shown = snapshot if lag is None else contract.with_commits(snapshot, lag)
         if shown is None or (snapshot is None and shown.type is None):

@@ -94,7 +94,7 @@ class Api:
         return self._read(OVERVIEW_PATH, Overview, cluster=cluster)
 
     def group(self, group: str, cluster: str | None = None) -> GroupSnapshot:
-        """Return the present picture of one group."""
+        """Return the present snapshot of one group."""
         return self._read(_path(group), GroupSnapshot, cluster=cluster)
 
     def rebalances(

@@ -218,7 +218,7 @@ _LEGEND = "LOST: time not consumed in the last 15 min, added up over the partiti
 
 
 @dataclass(frozen=True, slots=True)
-class TopPicture:
+class TopFrame:
     """What is shown at one moment: the overview, its chosen rows, and remarks that no row can carry."""
 
     overview: Overview
@@ -226,8 +226,8 @@ class TopPicture:
     remarks: tuple[str, ...]
 
 
-def look(api: Api, view: TopOptions, height: int | None = None) -> TopPicture:
-    """Ask the API for a picture; of a height, one with as many rows as fit."""
+def look(api: Api, view: TopOptions, height: int | None = None) -> TopFrame:
+    """Ask the API for what is shown; of a height, as many rows as fit."""
     overview = api.overview(view.cluster)
     remarks = tuple(filter(None, [trouble(overview)])) + whole_cluster(
         api.findings(view.cluster, "", FindingState.FIRING)
@@ -236,33 +236,33 @@ def look(api: Api, view: TopOptions, height: int | None = None) -> TopPicture:
     if height is not None:
         fitting = max(1, height - _FRAME_LINES - len(remarks))
         limit = min(limit or fitting, fitting)
-    return TopPicture(overview, choose_rows(overview.groups, view.sort, limit), remarks)
+    return TopFrame(overview, choose_rows(overview.groups, view.sort, limit), remarks)
 
 
 def show_once(api: Api, view: TopOptions, screen: Screen, aside: Callable[[str], None]) -> None:
     """Write the table once; into a pipe nothing but the table, and what else is to be known to `aside`."""
-    picture = look(api, view)
+    frame = look(api, view)
     if screen.is_live:
-        screen.show(_frame(picture, view, api.access, screen.width))
+        screen.show(_render(frame, view, api.access, screen.width))
         return
-    for remark in picture.remarks:
+    for remark in frame.remarks:
         aside(remark)
-    if not picture.rows:
-        aside(_none(picture.overview, api.access))
+    if not frame.rows:
+        aside(_none(frame.overview, api.access))
         return
-    screen.show(table_of(picture.rows, picture.overview.at_ms, None))
-    if len(picture.rows) < len(picture.overview.groups):
-        aside(f"{len(picture.rows)} of {len(picture.overview.groups)} groups shown: --limit 0 shows all")
+    screen.show(table_of(frame.rows, frame.overview.at_ms, None))
+    if len(frame.rows) < len(frame.overview.groups):
+        aside(f"{len(frame.rows)} of {len(frame.overview.groups)} groups shown: --limit 0 shows all")
 
 
-def _frame(picture: TopPicture, view: TopOptions, access: Access, width: int | None) -> RenderableType:
-    overview, rows = picture.overview, picture.rows
+def _render(frame: TopFrame, view: TopOptions, access: Access, width: int | None) -> RenderableType:
+    overview, rows = frame.overview, frame.rows
     hidden = len(overview.groups) - len(rows)
     more = f"; {hidden} more below: --limit, --sort" if hidden else ""
     body = table_of(rows, overview.at_ms, width) if rows else Text(safe(_none(overview, access)))
     return Group(
         _one_line(summary(overview, view.clock) + more),
-        *(_one_line(remark, "bold yellow") for remark in picture.remarks),
+        *(_one_line(remark, "bold yellow") for remark in frame.remarks),
         body,
         _one_line(_LEGEND, "dim"),
         _one_line(next_command(rows, access) if rows else "", "dim"),
@@ -295,7 +295,7 @@ def watch(api: Api, view: TopOptions, screen: Screen, stop: threading.Event, eve
 
 
 def _draw(api: Api, view: TopOptions, screen: Screen) -> RenderableType:
-    return _frame(look(api, view, screen.console.height), view, api.access, screen.width)
+    return _render(look(api, view, screen.console.height), view, api.access, screen.width)
 
 
 def read_json(api: Api, view: TopOptions) -> Overview:

@@ -130,14 +130,14 @@ class Detector:
         return self._routing.dropped
 
     @_guarded
-    def take_group(self, picture: GroupSnapshot) -> None:
-        """Take up a group's present picture."""
-        judged_group = self._judged_group(picture.group, confirmed=True)
-        if judged_group is None or (before := judged_group.history.picture) == picture:
+    def take_group(self, snapshot: GroupSnapshot) -> None:
+        """Take up a group's present snapshot."""
+        judged_group = self._judged_group(snapshot.group, confirmed=True)
+        if judged_group is None or (before := judged_group.history.snapshot) == snapshot:
             return
-        judged_group.history.take_group(picture, self.now_ms)
-        self._losses.take_group(picture.group, before, judged_group.history.picture)
-        self._note_members(judged_group, picture.members)
+        judged_group.history.take_group(snapshot, self.now_ms)
+        self._losses.take_group(snapshot.group, before, judged_group.history.snapshot)
+        self._note_members(judged_group, snapshot.members)
         self._agenda.touch(judged_group.timetable, inputs.GROUP)
 
     @_guarded
@@ -248,7 +248,7 @@ class Detector:
         self._unconfirmed -= not judged_group.confirmed
         self._commits.forget(group)
         self._quarantine.forget(group)
-        self._losses.take_group(group, judged_group.history.picture, None)
+        self._losses.take_group(group, judged_group.history.snapshot, None)
         ended, withdrawn = self.findings.update(group, (), self.now_ms, 0)
         self._unpublished.withdrawn += [*ended, *withdrawn]
         self.findings.forget_group(group)

@@ -52,12 +52,12 @@ class GroupView:
     @property
     def members(self) -> tuple[Member, ...]:
         """Who is in the group now."""
-        return () if self.history.picture is None else self.history.picture.members
+        return () if self.history.snapshot is None else self.history.snapshot.members
 
     @property
     def reads_log(self) -> bool:
         """Whether what is known of the group comes from the log, and not from probes alone."""
-        return self.history.picture is None or not self.history.picture.is_at_least
+        return self.history.snapshot is None or not self.history.snapshot.is_at_least
 
     def is_young(self, time: JudgingTime) -> bool:
         """Whether the group is too new to be judged by how it stands."""
@@ -67,8 +67,8 @@ class GroupView:
     @property
     def is_settled(self) -> bool:
         """Whether the group was neither rebalancing nor empty when last seen."""
-        picture = self.history.picture
-        return picture is not None and picture.state == GroupState.STABLE and picture.rebalancing_since_ms is None
+        snapshot = self.history.snapshot
+        return snapshot is not None and snapshot.state == GroupState.STABLE and snapshot.rebalancing_since_ms is None
 
     def recent(self, window_ms: int, time: JudgingTime) -> list[Rebalance]:
         """Return the rebalances that began within a window that ends now, oldest first."""
@@ -92,11 +92,11 @@ class GroupView:
         return lost_ms / (partitions * DAY_MS) if partitions else 0.0
 
     def stable_since_ms(self) -> int | None:
-        """Return since when members and assignment have been what they are; null while there is no picture."""
-        picture = self.history.picture
-        if picture is None:
+        """Return since when members and assignment have been what they are; null while there is no snapshot."""
+        snapshot = self.history.snapshot
+        if snapshot is None:
             return None
-        return picture.last_rebalance_ms or self.history.first_ms
+        return snapshot.last_rebalance_ms or self.history.first_ms
 
 
 def _stood_still_ms(rebalance: Rebalance, silences: tuple[Silence, ...]) -> int:

@@ -51,8 +51,8 @@ class SharedLosses:
         return bool(self._losses)
 
     def take_group(self, group: str, before: GroupSnapshot | None, after: GroupSnapshot | None) -> None:
-        """Keep the index of groups by host up to date with a group's picture; null: it is not known, or gone."""
-        left, there = ({each.host for each in picture.members} if picture else set() for picture in (before, after))
+        """Keep the index of groups by host up to date with a group's snapshot; null: it is not known, or gone."""
+        left, there = ({each.host for each in snapshot.members} if snapshot else set() for snapshot in (before, after))
         for host in left - there:
             self._on_host[host].discard(group)
             if not self._on_host[host]:

@@ -236,8 +236,8 @@ class Engine:
         A start reads rows of groups from before, and rows of several topics come in about their order only: a group
         that came back has its tombstone among them, too.
         """
-        group, picture = row.group, self._groups.get(row.group)
-        updated_ms = 0 if picture is None else picture.updated_at_ms or 0
+        group, snapshot = row.group, self._groups.get(row.group)
+        updated_ms = 0 if snapshot is None else snapshot.updated_at_ms or 0
         if row.cluster != self._cluster or updated_ms > at_ms:
             return
         self._groups.pop(group, None)
@@ -248,7 +248,7 @@ class Engine:
         self._detector.forget_group(group)
         if group in self._published:
             self._gone.append(RowGone(topics.HEARTBEATS, row.cluster, group))
-        is_deleted = picture is not None and picture.state == GroupState.DELETED
+        is_deleted = snapshot is not None and snapshot.state == GroupState.DELETED
         if self._lag.is_committed_to(group, updated_ms if is_deleted else at_ms):
             # Offsets may be committed to a group without members. Told anew, so that the next start sees it is newer.
             self._published.pop(group, None)
@@ -373,23 +373,23 @@ class Engine:
 
     def _lag_row(self, group: str, now_ms: int) -> GroupLag:
         """Return a group's lag with its windows that end at a time in epoch milliseconds."""
-        picture = self._groups.get(group)
-        rebalancing_ms = None if picture is None else picture.rebalancing_since_ms
-        steps = {} if picture is None else windows_at(picture.windows, now_ms, rebalancing_ms)
+        snapshot = self._groups.get(group)
+        rebalancing_ms = None if snapshot is None else snapshot.rebalancing_since_ms
+        steps = {} if snapshot is None else windows_at(snapshot.windows, now_ms, rebalancing_ms)
         commits = self._lag.windows(group, now_ms)
         self._schedule.published(
-            group, now_ms, counted_ms=self._counted_ms(group, picture), is_moving=rebalancing_ms is not None
+            group, now_ms, counted_ms=self._counted_ms(group, snapshot), is_moving=rebalancing_ms is not None
         )
         lost = {name: self._impact.lost_ms(group, now_ms - WINDOWS_MS[name]) for name in commits}
         joined = {name: _window(steps.get(name), window, lost[name]) for name, window in commits.items()}
-        if picture is not None and picture.is_at_least:
+        if snapshot is not None and snapshot.is_at_least:
             joined = {name: _as_probed(each) for name, each in joined.items()}
         lag = self._lag.lag(group, now_ms, self._cluster, joined)
         return GroupLag(self._cluster, group, now_ms, windows=joined) if lag is None else lag
 
-    def _counted_ms(self, group: str, picture: GroupSnapshot | None) -> list[int]:
+    def _counted_ms(self, group: str, snapshot: GroupSnapshot | None) -> list[int]:
         """Return the times of what a group's windows count: while such a time is inside a window, it is counted."""
-        steps = () if picture is None else picture.windows.panes
+        steps = () if snapshot is None else snapshot.windows.panes
         lost_ms = self._impact.newest_loss_ms(group)
         return [
             *(pane.start_ms + PANE_MS for pane in steps),

@@ -65,22 +65,22 @@ def fold_classic(draft: FoldDraft, record: GroupRecord) -> None:
         _adopt(draft, value)
     elif value.generation == 0 and not value.members:
         _open_group(draft, record, value)
-    elif value.generation == draft.picture.generation:
+    elif value.generation == draft.snapshot.generation:
         _replace_members(draft, record, value)
     else:
         _step(draft, record, value)
 
 
 def _forget(draft: FoldDraft, record: GroupRecord) -> None:
-    """Empty the picture of a deleted group; its totals stay, should it return."""
-    if draft.picture.type not in (None, GroupType.CLASSIC, GroupType.SIMPLE):
+    """Empty the snapshot of a deleted group; its totals stay, should it return."""
+    if draft.snapshot.type not in (None, GroupType.CLASSIC, GroupType.SIMPLE):
         return  # leftovers: a tombstone of the group's former life as a classic group, kept by compaction
-    picture = draft.picture
+    snapshot = draft.snapshot
     episodes.abort(draft, record.timestamp_ms)
-    draft.gone = RemovedGroup(GroupType.CLASSIC, record.timestamp_ms, picture.generation, picture.members)
+    draft.gone = RemovedGroup(GroupType.CLASSIC, record.timestamp_ms, snapshot.generation, snapshot.members)
     draft.joining_since_ms, draft.revoked_unassigned, draft.changes = None, False, MemberChanges()
-    draft.picture = replace(
-        draft.picture,
+    draft.snapshot = replace(
+        draft.snapshot,
         state=GroupState.DELETED,
         generation=None,
         protocol=None,
@@ -106,21 +106,21 @@ def _convert(draft: FoldDraft, record: GroupRecord, value: GroupMetadataValue) -
     """Go on as a classic group. A rebalance among the members that stay follows at once."""
     gone, known = draft.gone, draft.last_generation
     _adopt(draft, value)
-    counters = replace(draft.picture.counters, conversions=draft.picture.counters.conversions + 1)
-    draft.picture = replace(draft.picture, counters=counters)
+    counters = replace(draft.snapshot.counters, conversions=draft.snapshot.counters.conversions + 1)
+    draft.snapshot = replace(draft.snapshot, counters=counters)
     draft.joining_since_ms = record.timestamp_ms
     if gone is not None and value.members:
-        left, _ = difference(gone.members, draft.picture.members)
+        left, _ = difference(gone.members, draft.snapshot.members)
         draft.changes = MemberChanges(departed=tuple(left), first=left[0].member_id if len(left) == 1 else None)
         episodes.resume(draft)
     elif known:
-        draft.picture = replace(draft.picture, counters=episodes.count_reset(counters))
+        draft.snapshot = replace(draft.snapshot, counters=episodes.count_reset(counters))
 
 
 def _adopt(draft: FoldDraft, value: GroupMetadataValue) -> None:
-    """Take the record as the present picture, without counting how it came about."""
-    draft.picture = replace(
-        draft.picture,
+    """Take the record as the present snapshot, without counting how it came about."""
+    draft.snapshot = replace(
+        draft.snapshot,
         type=GroupType.CLASSIC,
         state=GroupState.STABLE if value.members else GroupState.EMPTY,
         protocol_type=value.protocol_type or None,
@@ -144,20 +144,20 @@ def _open_group(draft: FoldDraft, record: GroupRecord, value: GroupMetadataValue
     _adopt(draft, value)
     draft.joining_since_ms = since if since >= 0 else record.timestamp_ms
     if came_back:
-        draft.picture = replace(draft.picture, counters=episodes.count_reset(draft.picture.counters))
+        draft.snapshot = replace(draft.snapshot, counters=episodes.count_reset(draft.snapshot.counters))
 
 
 def _replace_members(draft: FoldDraft, record: GroupRecord, value: GroupMetadataValue) -> None:
     """Same generation again: a static member came back under a new id (KIP-345), or the record was repeated."""
-    before, joining, due = draft.picture.members, draft.joining_since_ms, draft.revoked_unassigned
+    before, joining, due = draft.snapshot.members, draft.joining_since_ms, draft.revoked_unassigned
     _adopt(draft, value)
-    left, joined = difference(before, draft.picture.members)
+    left, joined = difference(before, draft.snapshot.members)
     replaced = replacements(left, joined, record.timestamp_ms)
-    counters = draft.picture.counters
-    draft.picture = replace(
-        draft.picture,
+    counters = draft.snapshot.counters
+    draft.snapshot = replace(
+        draft.snapshot,
         counters=replace(counters, members_replaced=counters.members_replaced + len(pair_members(left, joined))),
-        replacements=(*draft.picture.replacements, *replaced)[-KEPT_REPLACEMENTS:],
+        replacements=(*draft.snapshot.replacements, *replaced)[-KEPT_REPLACEMENTS:],
     )
     draft.joining_since_ms, draft.revoked_unassigned = joining, due
 
@@ -174,19 +174,19 @@ def replacements(left: Sequence[Member], joined: Sequence[Member], at_ms: int) -
 
 def _step(draft: FoldDraft, record: GroupRecord, value: GroupMetadataValue) -> None:
     """Take up the generation this record completes, and the ones before it that never got here."""
-    before = draft.picture
+    before = draft.snapshot
     members_before = by_id((*before.members, *draft.changes.departed))
     first_departed, due, joining = draft.changes.first, draft.revoked_unassigned, draft.joining_since_ms
     aborted = _aborted(draft.last_generation, before.generation, value.generation)
     if draft.last_generation is not None and value.generation < draft.last_generation:
-        draft.picture = replace(before, counters=episodes.count_reset(before.counters))
+        draft.snapshot = replace(before, counters=episodes.count_reset(before.counters))
     known = draft.last_generation
     _adopt(draft, value)
     draft.last_generation = known
     join_ended_ms = value.current_state_timestamp if value.current_state_timestamp >= 0 else None
-    left, joined = difference(members_before, draft.picture.members)
+    left, joined = difference(members_before, draft.snapshot.members)
     replaced = pair_members(left, joined)
-    reason = _reason(members_before, draft.picture, due=due, left=left, joined=joined, replaced=replaced)
+    reason = _reason(members_before, draft.snapshot, due=due, left=left, joined=joined, replaced=replaced)
     latest = record.timestamp_ms if join_ended_ms is None else min(join_ended_ms, record.timestamp_ms)
     # Not before the previous record, which the broker wrote in another state; not after the barrier's release.
     started_after, started_before = _start_bounds(draft.sighting, before.updated_at_ms, latest)
@@ -206,9 +206,9 @@ def _step(draft: FoldDraft, record: GroupRecord, value: GroupMetadataValue) -> N
         started_before_ms=started_before if joining is None else joining,
         known_ms=latest if joining is None else joining,
         members_before=members_before,
-        members_after=draft.picture.members,
-        merge_within_ms=_merge_within_ms(reason, draft.picture.members),
-        offender=first_departed or _offender(before, reason, left, joined, draft.picture.members),
+        members_after=draft.snapshot.members,
+        merge_within_ms=_merge_within_ms(reason, draft.snapshot.members),
+        offender=first_departed or _offender(before, reason, left, joined, draft.snapshot.members),
     )
     episodes.begin(draft, record, step)
     episodes.assign(draft, record, value.generation, aborted)

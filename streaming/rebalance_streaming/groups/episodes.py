@@ -50,8 +50,8 @@ def begin(draft: FoldDraft, record: GroupRecord, step: Step) -> None:
         count_rebalance(draft, step.generation.reason, record.timestamp_ms, record.now_ms)
     generation = step.generation
     count_members(draft, len(generation.joined), len(generation.left), len(generation.replaced))
-    draft.picture = replace(
-        draft.picture,
+    draft.snapshot = replace(
+        draft.snapshot,
         last_rebalance_ms=record.timestamp_ms,
         last_rebalance_id=draft.episode.rebalance.rebalance_id,
         rebalancing_since_ms=draft.episode.rebalance.started_before_ms,
@@ -60,20 +60,20 @@ def begin(draft: FoldDraft, record: GroupRecord, step: Step) -> None:
 
 def assign(draft: FoldDraft, record: GroupRecord, generation: int, aborted: int) -> None:
     """Note that a generation got its assignment, and how many before it never did."""
-    counters = draft.picture.counters
+    counters = draft.snapshot.counters
     counters = replace(
         counters,
         generations_completed=counters.generations_completed + 1,
         generations_aborted=counters.generations_aborted + aborted,
     )
     panes = windows.add(
-        draft.picture.windows,
+        draft.snapshot.windows,
         record.timestamp_ms,
         record.now_ms,
         generations_completed=1,
         generations_aborted=aborted,
     )
-    draft.picture = replace(draft.picture, counters=counters, windows=panes)
+    draft.snapshot = replace(draft.snapshot, counters=counters, windows=panes)
     latest = draft.ongoing
     if latest is not None:
         rebalance = _assigned(latest.rebalance, generation, record.timestamp_ms, aborted)
@@ -87,18 +87,18 @@ def complete(draft: FoldDraft, record: GroupRecord) -> None:
         return
     ended = _ended(latest.rebalance, draft, at_ms, RebalanceOutcome.COMPLETED)
     wandered = wandered_in(latest.wandered, ended)
-    panes = windows.add_rebalancing(draft.picture.windows, latest.spread_until_ms, at_ms, record.now_ms)
+    panes = windows.add_rebalancing(draft.snapshot.windows, latest.spread_until_ms, at_ms, record.now_ms)
     ended = replace(ended, moves=moves_of(ended, wandered))
     draft.episode = replace(
         latest, rebalance=ended, wandered=wandered, spread_until_ms=max(at_ms, latest.spread_until_ms)
     )
-    draft.picture = replace(draft.picture, windows=panes, last_rebalance_ms=at_ms, rebalancing_since_ms=None)
+    draft.snapshot = replace(draft.snapshot, windows=panes, last_rebalance_ms=at_ms, rebalancing_since_ms=None)
 
 
 def abort(draft: FoldDraft, at_ms: int) -> None:
     """End the rebalance that goes on, if any, because its group is gone; what comes after is another one."""
     if (
-        not draft.picture.members
+        not draft.snapshot.members
         and draft.episode is not None
         and draft.episode.rebalance.outcome == RebalanceOutcome.COMPLETED
     ):
@@ -107,7 +107,7 @@ def abort(draft: FoldDraft, at_ms: int) -> None:
     if draft.ongoing is not None:
         ended = _ended(draft.ongoing.rebalance, draft, at_ms, RebalanceOutcome.ABORTED)
         draft.episode = replace(draft.ongoing, rebalance=ended)
-    draft.picture = replace(draft.picture, rebalancing_since_ms=None)
+    draft.snapshot = replace(draft.snapshot, rebalancing_since_ms=None)
 
 
 def resume(draft: FoldDraft) -> None:
@@ -115,14 +115,14 @@ def resume(draft: FoldDraft) -> None:
     if draft.episode is not None and draft.episode.rebalance.outcome == RebalanceOutcome.ABORTED:
         rebalance = reopened(draft.episode.rebalance)
         draft.episode = replace(draft.episode, rebalance=rebalance)
-        draft.picture = replace(draft.picture, rebalancing_since_ms=rebalance.started_before_ms)
+        draft.snapshot = replace(draft.snapshot, rebalancing_since_ms=rebalance.started_before_ms)
 
 
 def settle(draft: FoldDraft) -> None:
     """Count the duration and the moves of an ended rebalance, once."""
     due = settlement_of(draft.episode)
     if draft.episode is not None and due is not None:
-        draft.picture = replace(draft.picture, counters=settled(draft.picture.counters, due), settlement=None)
+        draft.snapshot = replace(draft.snapshot, counters=settled(draft.snapshot.counters, due), settlement=None)
         draft.episode = replace(draft.episode, settled=True)
 
 
@@ -146,13 +146,13 @@ def _continues(rebalance: Rebalance, step: Step) -> bool:
 
 
 def _opened(draft: FoldDraft, record: GroupRecord, step: Step) -> Rebalance:
-    picture, generation = draft.picture, step.generation
+    snapshot, generation = draft.snapshot, step.generation
     known = draft.last_generation
     return Rebalance(
-        cluster=picture.cluster,
-        group=picture.group,
+        cluster=snapshot.cluster,
+        group=snapshot.group,
         rebalance_id=_id_at(record),
-        type=picture.type or GroupType.CLASSIC,
+        type=snapshot.type or GroupType.CLASSIC,
         reason=generation.reason,
         outcome=RebalanceOutcome.ONGOING,
         generation_from=known if known is not None and known < generation.generation else None,
@@ -167,8 +167,8 @@ def _opened(draft: FoldDraft, record: GroupRecord, step: Step) -> Rebalance:
         sync_ms=None,
         duration_min_ms=None,
         duration_max_ms=None,
-        protocol=picture.protocol,
-        leader=picture.leader,
+        protocol=snapshot.protocol,
+        leader=snapshot.leader,
         members_before=step.members_before,
         members_after=step.members_after,
         joined=generation.joined,
@@ -194,9 +194,9 @@ def _extended(rebalance: Rebalance, draft: FoldDraft, step: Step) -> Rebalance:
         generation_to=step.generation.generation,
         generations=(*opened.generations, step.generation),
         generation_count=opened.all_generations + 1,
-        type=draft.picture.type or opened.type,
-        protocol=draft.picture.protocol,
-        leader=draft.picture.leader,
+        type=draft.snapshot.type or opened.type,
+        protocol=draft.snapshot.protocol,
+        leader=draft.snapshot.leader,
     )
 
 
@@ -254,7 +254,7 @@ def _assigned(rebalance: Rebalance, generation: int, at_ms: int, aborted: int) -
 def _ended(rebalance: Rebalance, draft: FoldDraft, at_ms: int, outcome: RebalanceOutcome) -> Rebalance:
     assigned_ms = None if rebalance.assigning_ms is None else rebalance.started_before_ms + rebalance.assigning_ms
     ended = replace(
-        with_members(rebalance, draft.picture.members),
+        with_members(rebalance, draft.snapshot.members),
         outcome=outcome,
         completed_at_ms=at_ms,
         reconciling_ms=None if assigned_ms is None else max(0, at_ms - assigned_ms),
@@ -301,22 +301,22 @@ def with_members(rebalance: Rebalance, after: tuple[Member, ...]) -> Rebalance:
 
 def count_rebalance(draft: FoldDraft, reason: str, at_ms: int, now_ms: int) -> None:
     """Count a rebalance by its reason, in the totals and in the panes."""
-    counters = draft.picture.counters
+    counters = draft.snapshot.counters
     by_reason = {**counters.rebalances, reason: counters.rebalances.get(reason, 0) + 1}
-    panes = windows.add(draft.picture.windows, at_ms, now_ms, rebalances=1)
-    draft.picture = replace(draft.picture, counters=replace(counters, rebalances=by_reason), windows=panes)
+    panes = windows.add(draft.snapshot.windows, at_ms, now_ms, rebalances=1)
+    draft.snapshot = replace(draft.snapshot, counters=replace(counters, rebalances=by_reason), windows=panes)
 
 
 def count_members(draft: FoldDraft, joined: int, left: int, returned: int) -> None:
     """Count members that came and went; those that came back under another id are in both numbers."""
-    counters = draft.picture.counters
+    counters = draft.snapshot.counters
     counters = replace(
         counters,
         members_joined=counters.members_joined + joined - returned,
         members_left=counters.members_left + left - returned,
         members_replaced=counters.members_replaced + returned,
     )
-    draft.picture = replace(draft.picture, counters=counters)
+    draft.snapshot = replace(draft.snapshot, counters=counters)
 
 
 def count_reset(counters: Counters) -> Counters:

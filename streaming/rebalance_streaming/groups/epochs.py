@@ -58,9 +58,9 @@ def fold_epochs(draft: FoldDraft, record: GroupRecord) -> None:
     handler(draft, record, kind)
     if kind is not STREAMS:
         _learn_only_topic(draft)
-    if draft.picture.generation is None:
+    if draft.snapshot.generation is None:
         return
-    draft.picture = replace(draft.picture, state=_group_state(draft, kind))
+    draft.snapshot = replace(draft.snapshot, state=_group_state(draft, kind))
     if record.live:
         _end_if_converged(draft, record)
 
@@ -73,11 +73,11 @@ def _take_over(draft: FoldDraft, record: GroupRecord, kind: _Kind) -> None:
     if not record.live or gone.type != GroupType.CLASSIC or gone.timestamp_ms != record.timestamp_ms:
         draft.gone = None
         return
-    counters = replace(draft.picture.counters, conversions=draft.picture.counters.conversions + 1)
-    draft.picture = replace(draft.picture, type=kind.type, counters=counters)
+    counters = replace(draft.snapshot.counters, conversions=draft.snapshot.counters.conversions + 1)
+    draft.snapshot = replace(draft.snapshot, type=kind.type, counters=counters)
     if gone.members:
-        draft.picture = replace(
-            draft.picture, state=GroupState.STABLE, generation=gone.generation, members=gone.members
+        draft.snapshot = replace(
+            draft.snapshot, state=GroupState.STABLE, generation=gone.generation, members=gone.members
         )
         # The rest of the batch must still know that its first epoch is the generation there was.
         draft.gone = replace(gone, converted=True)
@@ -88,7 +88,7 @@ def _take_over(draft: FoldDraft, record: GroupRecord, kind: _Kind) -> None:
 
 def _on_member(draft: FoldDraft, record: GroupRecord, kind: _Kind) -> None:
     member_id = record.member_id or ""
-    known = _member(draft.picture, member_id)
+    known = _member(draft.snapshot, member_id)
     if record.value is None:
         if known is not None:
             _remove(draft, record, known)
@@ -128,12 +128,12 @@ def _arrive(draft: FoldDraft, member: Member, at_ms: int) -> None:
     instance = member.group_instance_id
     same = [old for old in changes.departed if instance and old.group_instance_id == instance]
     if instance and same:
-        counters, old = draft.picture.counters, same[-1]
+        counters, old = draft.snapshot.counters, same[-1]
         replaced = Replacement(at_ms, instance, old.member_id, member.member_id, old.host, member.host)
-        draft.picture = replace(
-            draft.picture,
+        draft.snapshot = replace(
+            draft.snapshot,
             counters=replace(counters, members_replaced=counters.members_replaced + 1),
-            replacements=(*draft.picture.replacements, replaced)[-KEPT_REPLACEMENTS:],
+            replacements=(*draft.snapshot.replacements, replaced)[-KEPT_REPLACEMENTS:],
         )
         draft.changes = replace(changes, departed=tuple(old for old in changes.departed if old not in same))
         return
@@ -143,7 +143,9 @@ def _arrive(draft: FoldDraft, member: Member, at_ms: int) -> None:
 
 
 def _remove(draft: FoldDraft, record: GroupRecord, member: Member) -> None:
-    draft.picture = replace(draft.picture, members=tuple(each for each in draft.picture.members if each is not member))
+    draft.snapshot = replace(
+        draft.snapshot, members=tuple(each for each in draft.snapshot.members if each is not member)
+    )
     changes = draft.changes
     if member.member_id in changes.arrived:
         draft.changes = replace(changes, arrived=tuple(each for each in changes.arrived if each != member.member_id))
@@ -165,7 +167,7 @@ def _on_current(draft: FoldDraft, record: GroupRecord, kind: _Kind) -> None:
     if record.value is None:
         return
     value, member_id = record.value, record.member_id or ""
-    known = _member(draft.picture, member_id) or Member(member_id, "", "")
+    known = _member(draft.snapshot, member_id) or Member(member_id, "", "")
     away = value.member_epoch == _AWAY_EPOCH
     member_state = MemberState.AWAY if away else kind.member_states.get(value.state, f"unknown ({value.state})")
     same = known.state == member_state
@@ -195,7 +197,7 @@ def _pending(draft: FoldDraft, value: Any, kind: _Kind) -> Partitions | None:
 
 
 def _on_target_member(draft: FoldDraft, record: GroupRecord, kind: _Kind) -> None:
-    known = _member(draft.picture, record.member_id or "")
+    known = _member(draft.snapshot, record.member_id or "")
     if known is None and record.value is not None:
         known = Member(record.member_id or "", "", "")
     if known is None or record.value is None:
@@ -213,9 +215,9 @@ def _on_target_member(draft: FoldDraft, record: GroupRecord, kind: _Kind) -> Non
 def _on_target(draft: FoldDraft, record: GroupRecord, _kind: _Kind) -> None:
     if record.value is None:
         return
-    epoch, before = record.value.assignment_epoch, draft.picture.assignment_epoch
-    draft.picture = replace(draft.picture, assignment_epoch=epoch)
-    if not record.live or draft.picture.generation is None or epoch == before or _converting(draft, record, epoch):
+    epoch, before = record.value.assignment_epoch, draft.snapshot.assignment_epoch
+    draft.snapshot = replace(draft.snapshot, assignment_epoch=epoch)
+    if not record.live or draft.snapshot.generation is None or epoch == before or _converting(draft, record, epoch):
         return
     episodes.assign(draft, record, epoch, _unassigned_before(draft, epoch))
 
@@ -241,9 +243,9 @@ def _on_metadata(draft: FoldDraft, record: GroupRecord, kind: _Kind) -> None:
     if record.value is None:
         _forget(draft, record, kind)
         return
-    epoch, known, metadata_hash = record.value.epoch, draft.picture.generation, record.value.metadata_hash
+    epoch, known, metadata_hash = record.value.epoch, draft.snapshot.generation, record.value.metadata_hash
     former_hash, draft.metadata_hash = draft.metadata_hash, metadata_hash
-    draft.picture = replace(draft.picture, type=kind.type, protocol_type=None, leader=None, generation=epoch)
+    draft.snapshot = replace(draft.snapshot, type=kind.type, protocol_type=None, leader=None, generation=epoch)
     converting = _converting(draft, record, epoch) and not draft.changes.arrived
     if record.live and epoch != known and not converting:
         _step(draft, record, hash_changed=former_hash != metadata_hash or metadata_hash == 0)
@@ -253,10 +255,10 @@ def _on_metadata(draft: FoldDraft, record: GroupRecord, kind: _Kind) -> None:
 def _step(draft: FoldDraft, record: GroupRecord, *, hash_changed: bool) -> None:
     """Take up a new group epoch: it is the beginning of a rebalance."""
     if draft.last_generation is not None and record.value.epoch < draft.last_generation:
-        draft.picture = replace(draft.picture, counters=episodes.count_reset(draft.picture.counters))
+        draft.snapshot = replace(draft.snapshot, counters=episodes.count_reset(draft.snapshot.counters))
     changes = draft.changes
-    arrived = [member for member in draft.picture.members if member.member_id in changes.arrived]
-    before = by_id((*(m for m in draft.picture.members if m.member_id not in changes.arrived), *changes.departed))
+    arrived = [member for member in draft.snapshot.members if member.member_id in changes.arrived]
+    before = by_id((*(m for m in draft.snapshot.members if m.member_id not in changes.arrived), *changes.departed))
     # The same id in both: the member left and came back (librdkafka after a poll overrun).
     returned = tuple((m.member_id, m.member_id) for m in changes.departed if m.member_id in changes.arrived)
     replaced = returned or pair_members(changes.departed, arrived)
@@ -275,7 +277,7 @@ def _step(draft: FoldDraft, record: GroupRecord, *, hash_changed: bool) -> None:
         started_before_ms=record.timestamp_ms,
         known_ms=record.timestamp_ms,
         members_before=before,
-        members_after=draft.picture.members,
+        members_after=draft.snapshot.members,
         merge_within_ms=episodes.MERGE_WITHIN_MS,
         offender=changes.first,
     )
@@ -291,7 +293,7 @@ def _reason(
     *,
     hash_changed: bool,
 ) -> str:
-    if not draft.picture.members:
+    if not draft.snapshot.members:
         return RebalanceReason.GROUP_EMPTIED
     if arrived and not before:
         return RebalanceReason.FIRST_JOIN
@@ -310,15 +312,15 @@ def _reason_without_member_change(changes: MemberChanges, *, hash_changed: bool)
 
 
 def _forget(draft: FoldDraft, record: GroupRecord, kind: _Kind) -> None:
-    picture = draft.picture
-    if picture.type != kind.type:
+    snapshot = draft.snapshot
+    if snapshot.type != kind.type:
         return
     episodes.abort(draft, record.timestamp_ms)
-    members = by_id((*picture.members, *draft.changes.departed))
-    draft.gone = RemovedGroup(kind.type, record.timestamp_ms, picture.generation, members)
+    members = by_id((*snapshot.members, *draft.changes.departed))
+    draft.gone = RemovedGroup(kind.type, record.timestamp_ms, snapshot.generation, members)
     draft.changes, draft.metadata_hash, draft.topology_epoch, draft.sources = MemberChanges(), None, None, {}
-    draft.picture = replace(
-        draft.picture, state=GroupState.DELETED, generation=None, assignment_epoch=None, leader=None, members=()
+    draft.snapshot = replace(
+        draft.snapshot, state=GroupState.DELETED, generation=None, assignment_epoch=None, leader=None, members=()
     )
 
 
@@ -346,44 +348,44 @@ def _on_topology(draft: FoldDraft, record: GroupRecord, _kind: _Kind) -> None:
             for each in record.value.subtopologies
             if not each.source_topic_regex
         }
-        members = tuple(_read_by(each, draft.sources) for each in draft.picture.members)
-        draft.picture = replace(draft.picture, members=members)
+        members = tuple(_read_by(each, draft.sources) for each in draft.snapshot.members)
+        draft.snapshot = replace(draft.snapshot, members=members)
         draft.changes = replace(draft.changes, others=(*draft.changes.others, "topology"))
 
 
 def _group_state(draft: FoldDraft, kind: _Kind) -> str:
     """Derive the group's state as the coordinator does."""
-    picture = draft.picture
-    if not picture.members:
+    snapshot = draft.snapshot
+    if not snapshot.members:
         return GroupState.EMPTY
     if kind is SHARE:
         return GroupState.STABLE
-    return GroupState.STABLE if _converged(picture) else _moving_state(picture)
+    return GroupState.STABLE if _converged(snapshot) else _moving_state(snapshot)
 
 
-def _moving_state(picture: GroupSnapshot) -> str:
-    behind = picture.assignment_epoch is None or (picture.generation or 0) > picture.assignment_epoch
+def _moving_state(snapshot: GroupSnapshot) -> str:
+    behind = snapshot.assignment_epoch is None or (snapshot.generation or 0) > snapshot.assignment_epoch
     return GroupState.ASSIGNING if behind else GroupState.RECONCILING
 
 
-def _converged(picture: GroupSnapshot) -> bool:
-    target = picture.assignment_epoch
-    if target is None or (picture.generation or 0) > target:
+def _converged(snapshot: GroupSnapshot) -> bool:
+    target = snapshot.assignment_epoch
+    if target is None or (snapshot.generation or 0) > target:
         return False
-    return all(member.state == MemberState.STABLE and member.epoch == target for member in picture.members)
+    return all(member.state == MemberState.STABLE and member.epoch == target for member in snapshot.members)
 
 
 def _end_if_converged(draft: FoldDraft, record: GroupRecord) -> None:
-    picture = draft.picture
+    snapshot = draft.snapshot
     # In the middle of an operation's records nothing is settled: its group epoch comes last.
     if draft.changes.departed or draft.changes.arrived:
         return
-    if not picture.members:
-        if picture.generation != picture.assignment_epoch and picture.generation is not None:
+    if not snapshot.members:
+        if snapshot.generation != snapshot.assignment_epoch and snapshot.generation is not None:
             # An empty group gets no target: its epoch is complete as it is.
-            _complete_empty_epoch(draft, record, picture.generation)
+            _complete_empty_epoch(draft, record, snapshot.generation)
         episodes.complete(draft, record)
-    elif draft.ongoing is not None and _converged(picture):
+    elif draft.ongoing is not None and _converged(snapshot):
         episodes.complete(draft, record)
 
 
@@ -398,21 +400,21 @@ def _complete_empty_epoch(draft: FoldDraft, record: GroupRecord, epoch: int) -> 
 # --- Members and topics ---
 
 
-# A group of thousands of members has as many records at a time, so none may go through all members: a picture's members
-# are sorted by id.
+# A group of thousands of members has as many records at a time, so none may go through all members: the members of a
+# snapshot are sorted by id.
 
 
-def _member(picture: GroupSnapshot, member_id: str) -> Member | None:
-    members = picture.members
+def _member(snapshot: GroupSnapshot, member_id: str) -> Member | None:
+    members = snapshot.members
     at = bisect_left(members, member_id, key=id_of)
     return members[at] if at < len(members) and members[at].member_id == member_id else None
 
 
 def _put(draft: FoldDraft, member: Member) -> None:
-    members = draft.picture.members
+    members = draft.snapshot.members
     at = bisect_left(members, member.member_id, key=id_of)
     is_known = at < len(members) and members[at].member_id == member.member_id
-    draft.picture = replace(draft.picture, members=(*members[:at], member, *members[at + is_known :]))
+    draft.snapshot = replace(draft.snapshot, members=(*members[:at], member, *members[at + is_known :]))
 
 
 def _topics(draft: FoldDraft, topics: Iterable[Any]) -> Partitions:
@@ -453,8 +455,8 @@ def name_topic(draft: FoldDraft, topic_id: str, name: str) -> None:
     if draft.topic_names.get(topic_id) == name:
         return
     draft.topic_names = {**draft.topic_names, topic_id: name}
-    members = tuple(_rename(member, topic_id, name) for member in draft.picture.members)
-    draft.picture = replace(draft.picture, members=members)
+    members = tuple(_rename(member, topic_id, name) for member in draft.snapshot.members)
+    draft.snapshot = replace(draft.snapshot, members=members)
 
 
 def _rename(member: Member, topic_id: str, name: str) -> Member:
@@ -473,7 +475,7 @@ def _rename(member: Member, topic_id: str, name: str) -> Member:
 
 def _learn_only_topic(draft: FoldDraft) -> None:
     """Where all members subscribe to one topic only, the one id in their assignments is that topic's."""
-    members = draft.picture.members
+    members = draft.snapshot.members
     if not members or len(members[0].topics) != 1:
         return
     (name,) = members[0].topics

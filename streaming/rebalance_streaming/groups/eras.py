@@ -22,14 +22,14 @@ def begin_era(draft: FoldDraft, record: GroupRecord) -> None:
     """Prepare a draft for the first record of a higher era."""
     if not _is_last_record_gone(draft, record):
         return
-    if draft.picture.type in _CLASSIC_TYPES and record.record_type not in HANDLERS:
+    if draft.snapshot.type in _CLASSIC_TYPES and record.record_type not in HANDLERS:
         _continue_classic(draft, record)
     else:
         _forget_members(draft, record)
 
 
 def _is_last_record_gone(draft: FoldDraft, record: GroupRecord) -> bool:
-    at = draft.picture
+    at = draft.snapshot
     if at.log_offset is None:
         return False
     return at.log_partition != record.partition or record.offset <= at.log_offset
@@ -41,15 +41,15 @@ def _continue_classic(draft: FoldDraft, record: GroupRecord) -> None:
     known, generation = draft.last_generation, 0 if record.value is None else record.value.generation
     if known is None or not record.live or not 0 < generation <= known:
         return
-    counters = episodes.count_reset(draft.picture.counters)
-    draft.picture = replace(draft.picture, generation=generation - 1, counters=counters)
+    counters = episodes.count_reset(draft.snapshot.counters)
+    draft.snapshot = replace(draft.snapshot, generation=generation - 1, counters=counters)
     draft.last_generation = generation - 1
 
 
 def _forget_members(draft: FoldDraft, record: GroupRecord) -> None:
     episodes.abort(draft, record.timestamp_ms)
     if draft.last_generation is not None and record.live:
-        draft.picture = replace(draft.picture, counters=episodes.count_reset(draft.picture.counters))
+        draft.snapshot = replace(draft.snapshot, counters=episodes.count_reset(draft.snapshot.counters))
     draft.joining_since_ms, draft.revoked_unassigned, draft.changes, draft.gone = None, False, MemberChanges(), None
     draft.last_generation, draft.metadata_hash, draft.topology_epoch, draft.sources = None, None, None, {}
-    draft.picture = replace(draft.picture, generation=None, assignment_epoch=None, leader=None, members=())
+    draft.snapshot = replace(draft.snapshot, generation=None, assignment_epoch=None, leader=None, members=())

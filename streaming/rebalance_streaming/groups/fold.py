@@ -38,7 +38,7 @@ def fold(state: FoldState, record: GroupRecord) -> tuple[FoldState, tuple[Rebala
         return state, ()
     draft = FoldDraft.of(state)
     _settle_if_due(draft, record)
-    if record.log_era > state.picture.log_era:
+    if record.log_era > state.snapshot.log_era:
         begin_era(draft, record)
     if record.record_type == _GROUP_METADATA:
         fold_classic(draft, record)
@@ -51,13 +51,13 @@ def fold(state: FoldState, record: GroupRecord) -> tuple[FoldState, tuple[Rebala
 
 def _settle_if_due(draft: FoldDraft, record: GroupRecord) -> None:
     """Count what readers have counted by the time of this record: a generation that follows comes too late for it."""
-    due = draft.picture.settlement
+    due = draft.snapshot.settlement
     if due is not None and record.timestamp_ms >= due.at_ms:
         episodes.settle(draft)
 
 
 def _is_repetition(state: FoldState, record: GroupRecord) -> bool:
-    at = state.picture
+    at = state.snapshot
     if at.log_offset is None or at.log_partition != record.partition:
         return False
     return (record.log_era, record.offset) <= (at.log_era, at.log_offset)
@@ -65,9 +65,9 @@ def _is_repetition(state: FoldState, record: GroupRecord) -> bool:
 
 def _move_to(draft: FoldDraft, record: GroupRecord) -> None:
     """Move the log position and times to the record."""
-    seen = draft.picture.first_seen_ms
-    draft.picture = replace(
-        draft.picture,
+    seen = draft.snapshot.first_seen_ms
+    draft.snapshot = replace(
+        draft.snapshot,
         first_seen_ms=record.timestamp_ms if seen is None else seen,
         log_era=record.log_era,
         updated_at_ms=record.timestamp_ms,

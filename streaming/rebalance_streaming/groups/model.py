@@ -7,7 +7,7 @@ from __future__ import annotations
 
 import zlib
 from collections.abc import Callable, Iterable
-from dataclasses import dataclass, field, fields
+from dataclasses import dataclass, field
 from operator import attrgetter
 from typing import Any
 
@@ -126,9 +126,8 @@ class Step:
     offender: str | None = None
 
 
-@dataclass(frozen=True, slots=True)
-class FoldState:
-    """Everything remembered of one group between records; serialised whole.
+class FoldState(msgspec.Struct, frozen=True, rename={"snapshot": "picture"}):
+    """Everything remembered of one group between records; serialised whole, `snapshot` under the name in the store.
 
     `joining_since_ms` is set while a classic group is in a join phase whose start the log shows.
     `revoked_unassigned` says that a cooperative assignor left partitions unassigned that members gave up, so that a
@@ -137,18 +136,18 @@ class FoldState:
     subtopology of a streams group reads, by its id.
     """
 
-    picture: GroupSnapshot
+    snapshot: GroupSnapshot
     joining_since_ms: int | None = None
     revoked_unassigned: bool = False
     last_generation: int | None = None
-    changes: MemberChanges = field(default_factory=MemberChanges)
+    changes: MemberChanges = msgspec.field(default_factory=MemberChanges)
     gone: RemovedGroup | None = None
     episode: LatestRebalance | None = None
-    sighting: ProbedStates = field(default_factory=ProbedStates)
-    topic_names: dict[str, str] = field(default_factory=dict)
+    sighting: ProbedStates = msgspec.field(default_factory=ProbedStates)
+    topic_names: dict[str, str] = msgspec.field(default_factory=dict)
     metadata_hash: int | None = None
     topology_epoch: int | None = None
-    sources: dict[str, tuple[str, ...]] = field(default_factory=dict)
+    sources: dict[str, tuple[str, ...]] = msgspec.field(default_factory=dict)
 
 
 @dataclass(slots=True, eq=False)
@@ -159,7 +158,7 @@ class FoldDraft:
     changed in place.
     """
 
-    picture: GroupSnapshot
+    snapshot: GroupSnapshot
     joining_since_ms: int | None
     revoked_unassigned: bool
     last_generation: int | None
@@ -188,12 +187,12 @@ class FoldDraft:
         return self.episode if is_ongoing else None
 
 
-_values_of = attrgetter(*(each.name for each in fields(FoldState)))
+_values_of = attrgetter(*FoldState.__struct_fields__)
 
 
 def new_state(cluster: str, group: str) -> FoldState:
     """Return the state of a group of which no record has been read."""
-    return FoldState(picture=GroupSnapshot(cluster=cluster, group=group))
+    return FoldState(snapshot=GroupSnapshot(cluster=cluster, group=group))
 
 
 #: What is longer is compressed: a group of 90,000 members has 45 MB of state, in which every member stands up to five

@@ -83,19 +83,19 @@ def fold_probe(state: FoldState, probe: Probe) -> tuple[FoldState, tuple[Rebalan
     if state.sighting.probed_ms is not None and probe.probed_at_ms <= state.sighting.probed_ms:
         return state, ()
     draft, at_ms = FoldDraft.of(state), probe.probed_at_ms
-    due = state.picture.settlement
+    due = state.snapshot.settlement
     if due is not None and at_ms >= due.at_ms:
         episodes.settle(draft)
     note_surroundings(draft, probe)
     probed = _read(probe, state)
     if probed is not None:
         _take(draft, probed)
-        draft.picture = replace(draft.picture, counted_from=CountedFrom.PROBES)
-    draft.picture = replace(draft.picture, settlement=settlement_of(draft.episode))
-    if draft.picture != state.picture and draft.picture.state is not None:
-        first_ms = state.picture.first_seen_ms
-        draft.picture = replace(
-            draft.picture, first_seen_ms=at_ms if first_ms is None else first_ms, updated_at_ms=at_ms
+        draft.snapshot = replace(draft.snapshot, counted_from=CountedFrom.PROBES)
+    draft.snapshot = replace(draft.snapshot, settlement=settlement_of(draft.episode))
+    if draft.snapshot != state.snapshot and draft.snapshot.state is not None:
+        first_ms = state.snapshot.first_seen_ms
+        draft.snapshot = replace(
+            draft.snapshot, first_seen_ms=at_ms if first_ms is None else first_ms, updated_at_ms=at_ms
         )
     old = None if state.episode is None else state.episode.rebalance
     # A rebalance that goes on is made anew by each probe, most often as it was.
@@ -105,7 +105,7 @@ def fold_probe(state: FoldState, probe: Probe) -> tuple[FoldState, tuple[Rebalan
 def _read(probe: Probe, state: FoldState) -> _ProbedGroup | None:
     """Return what a probe says of the group; null where it says nothing of its state, or the group is elsewhere."""
     name = read_state(probe.state) if isinstance(probe.state, str) else None
-    kind = probe.type if isinstance(probe.type, str) else state.picture.type or GroupType.CLASSIC
+    kind = probe.type if isinstance(probe.type, str) else state.snapshot.type or GroupType.CLASSIC
     known = _STATES.get(GroupType(kind)) if kind in _STATES else None
     if name is None or known is None or name not in {*known, GroupState.DEAD}:
         return None
@@ -113,7 +113,7 @@ def _read(probe: Probe, state: FoldState) -> _ProbedGroup | None:
         at_ms=probe.probed_at_ms,
         type=kind,
         state=name,
-        members=_members(probe.members, state.picture.members) if isinstance(probe.members, tuple) else None,
+        members=_members(probe.members, state.snapshot.members) if isinstance(probe.members, tuple) else None,
         epoch=probe.group_epoch if isinstance(probe.group_epoch, int) else None,
         protocol=probe.protocol if isinstance(probe.protocol, str) else None,
         settled_at_ms=probe.settled_at_ms if isinstance(probe.settled_at_ms, int) else None,
@@ -144,7 +144,7 @@ def _take(draft: FoldDraft, probed: _ProbedGroup) -> None:
     if probed.state == GroupState.DEAD:
         _forget(draft, probed)
         return
-    is_first = draft.picture.state is None
+    is_first = draft.snapshot.state is None
     if not probed.is_settled:
         _see_unrest(draft, probed, is_first=is_first)
     elif draft.ongoing is not None:
@@ -166,15 +166,15 @@ def _see_unrest(draft: FoldDraft, probed: _ProbedGroup, *, is_first: bool) -> No
     if episode is None:
         if is_first and not probed.is_new and probed.members is not None:
             # Nobody knows who was there before: who is now, is.
-            draft.picture = replace(draft.picture, members=probed.members)
+            draft.snapshot = replace(draft.snapshot, members=probed.members)
         episode = _begin(draft, probed, probed.at_ms)
     if probed.members is not None:
         episode = replace(episode, rebalance=episodes.with_members(episode.rebalance, probed.members))
     draft.episode = episode
     since = draft.sighting.rebalancing_ms or probed.at_ms
     draft.sighting = replace(draft.sighting, rebalancing_ms=since, still_ms=probed.at_ms)
-    draft.picture = replace(
-        draft.picture, type=probed.type, state=probed.state, rebalancing_since_ms=episode.rebalance.started_before_ms
+    draft.snapshot = replace(
+        draft.snapshot, type=probed.type, state=probed.state, rebalancing_since_ms=episode.rebalance.started_before_ms
     )
 
 
@@ -185,16 +185,16 @@ def _begin(draft: FoldDraft, probed: _ProbedGroup, began_ms: int) -> LatestRebal
         draft.episode = episode = replace(former, rebalance=episodes.reopened(former.rebalance))
         return episode
     episodes.settle(draft)
-    picture, settled_ms = draft.picture, _settled_ms(draft, probed)
+    snapshot, settled_ms = draft.snapshot, _settled_ms(draft, probed)
     draft.episode = episode = LatestRebalance(
         Rebalance(
-            cluster=picture.cluster,
-            group=picture.group,
+            cluster=snapshot.cluster,
+            group=snapshot.group,
             rebalance_id=f"probe-{began_ms}",
             type=probed.type,
             reason=RebalanceReason.OTHER,
             outcome=RebalanceOutcome.ONGOING,
-            generation_from=picture.generation,
+            generation_from=snapshot.generation,
             generation_to=probed.epoch,
             generations=(),
             generations_aborted=0,
@@ -205,10 +205,10 @@ def _begin(draft: FoldDraft, probed: _ProbedGroup, began_ms: int) -> LatestRebal
             sync_ms=None,
             duration_min_ms=None,
             duration_max_ms=None,
-            protocol=probed.protocol or picture.protocol,
+            protocol=probed.protocol or snapshot.protocol,
             leader=None,
-            members_before=picture.members,
-            members_after=picture.members,
+            members_before=snapshot.members,
+            members_after=snapshot.members,
             joined=(),
             left=(),
             counted_from=CountedFrom.PROBES,
@@ -216,7 +216,7 @@ def _begin(draft: FoldDraft, probed: _ProbedGroup, began_ms: int) -> LatestRebal
         spread_until_ms=began_ms,
         counted=False,
     )
-    draft.picture = replace(picture, last_rebalance_ms=began_ms, last_rebalance_id=f"probe-{began_ms}")
+    draft.snapshot = replace(snapshot, last_rebalance_ms=began_ms, last_rebalance_id=f"probe-{began_ms}")
     return episode
 
 
@@ -241,7 +241,7 @@ def _continues(rebalance: Rebalance, draft: FoldDraft, began_ms: int) -> bool:
 
 def _complete(draft: FoldDraft, probed: _ProbedGroup, episode: LatestRebalance) -> None:
     """End the rebalance that goes on: this probe is the first that saw the group settled."""
-    before = draft.picture.members
+    before = draft.snapshot.members
     due, still_ms = draft.revoked_unassigned, draft.sighting.still_ms
     members = before if probed.members is None else probed.members
     left, joined = difference(before, members)
@@ -263,8 +263,8 @@ def _complete(draft: FoldDraft, probed: _ProbedGroup, episode: LatestRebalance) 
     if not episode.counted:
         episodes.count_rebalance(draft, rebalance.reason, began_ms, probed.at_ms)
     episodes.count_members(draft, len(joined), len(left), len(pair_members(left, joined)))
-    panes = windows.add_rebalancing(draft.picture.windows, episode.spread_until_ms, lasted_ms, probed.at_ms)
-    draft.picture = replace(draft.picture, windows=panes, last_rebalance_ms=probed.at_ms)
+    panes = windows.add_rebalancing(draft.snapshot.windows, episode.spread_until_ms, lasted_ms, probed.at_ms)
+    draft.snapshot = replace(draft.snapshot, windows=panes, last_rebalance_ms=probed.at_ms)
     draft.episode = replace(
         episode,
         rebalance=rebalance,
@@ -322,7 +322,7 @@ def _differs(draft: FoldDraft, probed: _ProbedGroup) -> bool:
     A group epoch is raised for every rebalance, and by nothing else (KIP-848). A static member that came back under a
     new member id cost none (KIP-345).
     """
-    known = draft.picture
+    known = draft.snapshot
     if probed.epoch is not None and known.generation is not None and known.type == probed.type:
         return probed.epoch != known.generation
     return probed.members is not None and _assignment(known.members) != _assignment(probed.members)
@@ -341,32 +341,32 @@ def _replace_members(draft: FoldDraft, probed: _ProbedGroup) -> None:
     """Note static members that came back under a new id without a rebalance (KIP-345)."""
     if probed.members is None:
         return
-    left, joined = difference(draft.picture.members, probed.members)
+    left, joined = difference(draft.snapshot.members, probed.members)
     found = replacements(left, joined, probed.at_ms)
     if found:
         episodes.count_members(draft, len(found), len(found), len(found))
-        kept = (*draft.picture.replacements, *found)[-KEPT_REPLACEMENTS:]
-        draft.picture = replace(draft.picture, replacements=kept)
+        kept = (*draft.snapshot.replacements, *found)[-KEPT_REPLACEMENTS:]
+        draft.snapshot = replace(draft.snapshot, replacements=kept)
 
 
 def _adopt(draft: FoldDraft, probed: _ProbedGroup) -> None:
-    """Take a settled probe as the present picture."""
-    picture = draft.picture
-    converted = picture.type in _STATES and picture.type != probed.type and bool(picture.members)
-    counters = replace(picture.counters, conversions=picture.counters.conversions + converted)
+    """Take a settled probe as the present snapshot."""
+    snapshot = draft.snapshot
+    converted = snapshot.type in _STATES and snapshot.type != probed.type and bool(snapshot.members)
+    counters = replace(snapshot.counters, conversions=snapshot.counters.conversions + converted)
     is_consumer = (
         probed.type == GroupType.CLASSIC
         and probed.protocol is not None
         and bool(partition_counts(probed.members or ()))
     )
-    draft.picture = replace(
-        picture,
+    draft.snapshot = replace(
+        snapshot,
         type=probed.type,
         state=probed.state,
-        protocol_type=CONSUMER_PROTOCOL if is_consumer else picture.protocol_type,
-        protocol=probed.protocol or picture.protocol,
-        generation=probed.epoch if probed.epoch is not None or converted else picture.generation,
-        members=picture.members if probed.members is None else probed.members,
+        protocol_type=CONSUMER_PROTOCOL if is_consumer else snapshot.protocol_type,
+        protocol=probed.protocol or snapshot.protocol,
+        generation=probed.epoch if probed.epoch is not None or converted else snapshot.generation,
+        members=snapshot.members if probed.members is None else probed.members,
         rebalancing_since_ms=None,
         counters=counters,
     )
@@ -374,14 +374,14 @@ def _adopt(draft: FoldDraft, probed: _ProbedGroup) -> None:
 
 
 def _forget(draft: FoldDraft, probed: _ProbedGroup) -> None:
-    """Empty the picture of a group that its coordinator knows no more; its totals stay, should it return."""
-    draft.picture = replace(draft.picture, members=())
+    """Empty the snapshot of a group that its coordinator knows no more; its totals stay, should it return."""
+    draft.snapshot = replace(draft.snapshot, members=())
     episodes.abort(draft, probed.at_ms)
     if draft.episode is not None and not draft.episode.counted:
         episodes.count_rebalance(draft, draft.episode.rebalance.reason, probed.at_ms, probed.at_ms)
         draft.episode = replace(draft.episode, counted=True)
     draft.revoked_unassigned = False
     draft.sighting = replace(draft.sighting, settled_ms=probed.at_ms, rebalancing_ms=None, still_ms=None)
-    draft.picture = replace(
-        draft.picture, state=GroupState.DELETED, generation=None, protocol=None, members=(), rebalancing_since_ms=None
+    draft.snapshot = replace(
+        draft.snapshot, state=GroupState.DELETED, generation=None, protocol=None, members=(), rebalancing_since_ms=None
     )

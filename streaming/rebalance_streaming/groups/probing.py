@@ -28,7 +28,7 @@ def observe(state: FoldState, probe: Probe) -> tuple[FoldState, tuple[Rebalance,
     draft = FoldDraft.of(state)
     note_surroundings(draft, probe)
     _see_state(draft, probe)
-    draft.picture = replace(draft.picture, settlement=settlement_of(draft.episode))
+    draft.snapshot = replace(draft.snapshot, settlement=settlement_of(draft.episode))
     return draft.state(), changed_rebalance(state, draft)
 
 
@@ -36,7 +36,7 @@ def note_surroundings(draft: FoldDraft, probe: Probe) -> None:
     """Note in a draft that the group was probed, who coordinates it, and the names of topics."""
     draft.sighting = replace(draft.sighting, probed_ms=probe.probed_at_ms)
     if probe.coordinator_id is not msgspec.UNSET:
-        draft.picture = replace(draft.picture, coordinator=probe.coordinator_id)
+        draft.snapshot = replace(draft.snapshot, coordinator=probe.coordinator_id)
     if probe.topic_ids is not msgspec.UNSET:
         for name, topic_id in probe.topic_ids.items():
             name_topic(draft, topic_id, name)
@@ -44,12 +44,12 @@ def note_surroundings(draft: FoldDraft, probe: Probe) -> None:
 
 def _see_state(draft: FoldDraft, probe: Probe) -> None:
     name = read_state(probe.state) if isinstance(probe.state, str) else None
-    if name not in _STATES or draft.picture.type not in (None, GroupType.CLASSIC):
+    if name not in _STATES or draft.snapshot.type not in (None, GroupType.CLASSIC):
         return
     settled, at_ms = name in SETTLED_STATES, probe.probed_at_ms
     if not settled and isinstance(probe.settled_at_ms, int):
         _see_settled(draft, probe.settled_at_ms)
-    known_ms = draft.picture.updated_at_ms
+    known_ms = draft.snapshot.updated_at_ms
     if known_ms is not None and at_ms <= known_ms:
         _narrow(draft, at_ms, settled=settled)
         return
@@ -57,13 +57,13 @@ def _see_state(draft: FoldDraft, probe: Probe) -> None:
     draft.sighting = replace(
         draft.sighting, settled_ms=at_ms if settled else draft.sighting.settled_ms, rebalancing_ms=since
     )
-    if draft.picture.type == GroupType.CLASSIC:
-        draft.picture = replace(draft.picture, state=name, rebalancing_since_ms=since)
+    if draft.snapshot.type == GroupType.CLASSIC:
+        draft.snapshot = replace(draft.snapshot, state=name, rebalancing_since_ms=since)
 
 
 def _see_settled(draft: FoldDraft, at_ms: int) -> None:
     """Take up that the group was settled at a time that no probe was published of."""
-    known_ms, settled_ms = draft.picture.updated_at_ms, draft.sighting.settled_ms
+    known_ms, settled_ms = draft.snapshot.updated_at_ms, draft.sighting.settled_ms
     if known_ms is not None and at_ms <= known_ms:
         _narrow(draft, at_ms, settled=True)
     elif settled_ms is None or at_ms > settled_ms:
@@ -82,5 +82,5 @@ def _narrow(draft: FoldDraft, at_ms: int, *, settled: bool) -> None:
     narrowed = replace(rebalance, started_after_ms=after_ms, started_before_ms=before_ms)
     draft.episode = replace(draft.episode, rebalance=timed(narrowed))
     if before_ms < rebalance.started_before_ms:
-        panes = windows.add_rebalancing(draft.picture.windows, before_ms, rebalance.started_before_ms, at_ms)
-        draft.picture = replace(draft.picture, windows=panes)
+        panes = windows.add_rebalancing(draft.snapshot.windows, before_ms, rebalance.started_before_ms, at_ms)
+        draft.snapshot = replace(draft.snapshot, windows=panes)

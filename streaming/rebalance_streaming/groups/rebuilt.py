@@ -13,22 +13,24 @@ from rebalance_streaming.groups.episodes import unassigned
 from rebalance_streaming.groups.model import FoldState, LatestRebalance
 
 
-def rebuild_state(picture: GroupSnapshot, latest: Rebalance | None) -> FoldState:
+def rebuild_state(snapshot: GroupSnapshot, latest: Rebalance | None) -> FoldState:
     """Return the state that a group's last row describes.
 
     `latest` is the rebalance that the row names as its last one, null when its row is gone: what waits to be added to
     the totals is added then, and the next generation begins another rebalance.
     """
     if latest is None:
-        due, is_classic = picture.settlement, picture.type == GroupType.CLASSIC
-        added = picture if due is None else replace(picture, counters=settled(picture.counters, due), settlement=None)
-        joining_since_ms = picture.rebalancing_since_ms if is_classic else None
-        return FoldState(added, joining_since_ms=joining_since_ms, last_generation=picture.generation)
+        due, is_classic = snapshot.settlement, snapshot.type == GroupType.CLASSIC
+        added = (
+            snapshot if due is None else replace(snapshot, counters=settled(snapshot.counters, due), settlement=None)
+        )
+        joining_since_ms = snapshot.rebalancing_since_ms if is_classic else None
+        return FoldState(added, joining_since_ms=joining_since_ms, last_generation=snapshot.generation)
     episode = LatestRebalance(
         latest,
-        settled=picture.settlement is None and latest.completed_at_ms is not None,
+        settled=snapshot.settlement is None and latest.completed_at_ms is not None,
         spread_until_ms=latest.completed_at_ms or latest.started_before_ms,
         # Of a row that names not all generations: those named without an assignment may be counted as aborted already.
         left_out_unassigned=max(0, -unassigned(latest.generations)),
     )
-    return FoldState(picture, last_generation=picture.generation or latest.generation_to, episode=episode)
+    return FoldState(snapshot, last_generation=snapshot.generation or latest.generation_to, episode=episode)

@@ -40,7 +40,7 @@ def time_group(history: GroupHistory, now_ms: int) -> GroupTiming | None:
 
 
 def _members(history: GroupHistory) -> tuple[Member, ...]:
-    return () if history.picture is None else history.picture.members
+    return () if history.snapshot is None else history.snapshot.members
 
 
 def _timing(member: Member, client: ClientHistory) -> MemberTiming | None:

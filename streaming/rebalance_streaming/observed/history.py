@@ -1,4 +1,4 @@
-"""What is remembered of one group for judging it: pictures, rebalances, probes, commits, clients, ZooKeeper.
+"""What is remembered of one group for judging it: snapshots, rebalances, probes, commits, clients, ZooKeeper.
 
 Fed with the stream's own rows in about the order of their times; every row may come again and then changes nothing.
 Bounded by count and age, so that a group that rebalances all the time costs no more than another.
@@ -80,7 +80,7 @@ class GroupHistory:
 
     cluster: str
     group: str
-    picture: GroupSnapshot | None = None
+    snapshot: GroupSnapshot | None = None
     first_ms: int | None = None
     rebalances: dict[str, Rebalance] = field(default_factory=dict)
     impacts: dict[str, RebalanceImpact] = field(default_factory=dict)
@@ -103,27 +103,27 @@ class GroupHistory:
     _listed: tuple[ProbedMember, ...] | None = None
     _listed_ids: frozenset[str] = frozenset()
 
-    def take_group(self, picture: GroupSnapshot, at_ms: int) -> None:
-        """Take up a present picture; an older one than is known changes nothing."""
-        known = self.picture
-        if known is not None and _position(picture) < _position(known):
+    def take_group(self, snapshot: GroupSnapshot, at_ms: int) -> None:
+        """Take up a present snapshot; an older one than is known changes nothing."""
+        known = self.snapshot
+        if known is not None and _position(snapshot) < _position(known):
             return
         if known is not None:
-            self._note_released(known, picture, at_ms)
-        self.picture = picture
-        self._note_age(picture.first_seen_ms if picture.first_seen_ms is not None else at_ms)
-        self._shared(picture.members)
-        if picture.members:
-            self.had_members_ms = max(picture.updated_at_ms or at_ms, self.had_members_ms or 0)
-        if picture.protocol and (not self.protocols or self.protocols[-1][1] != picture.protocol):
-            self.protocols.append((picture.updated_at_ms or at_ms, picture.protocol))
+            self._note_released(known, snapshot, at_ms)
+        self.snapshot = snapshot
+        self._note_age(snapshot.first_seen_ms if snapshot.first_seen_ms is not None else at_ms)
+        self._shared(snapshot.members)
+        if snapshot.members:
+            self.had_members_ms = max(snapshot.updated_at_ms or at_ms, self.had_members_ms or 0)
+        if snapshot.protocol and (not self.protocols or self.protocols[-1][1] != snapshot.protocol):
+            self.protocols.append((snapshot.updated_at_ms or at_ms, snapshot.protocol))
 
-    def _note_released(self, known: GroupSnapshot, picture: GroupSnapshot, at_ms: int) -> None:
-        now = {each.member_id: (each.state, each.state_since_ms) for each in picture.members}
+    def _note_released(self, known: GroupSnapshot, snapshot: GroupSnapshot, at_ms: int) -> None:
+        now = {each.member_id: (each.state, each.state_since_ms) for each in snapshot.members}
         for each in known.members:
             state = (each.state, each.state_since_ms)
             if each.state == MemberState.UNREVOKED and now.get(each.member_id) != state:
-                self.released.append((each, picture.updated_at_ms or at_ms))
+                self.released.append((each, snapshot.updated_at_ms or at_ms))
 
     def take_rebalance(self, rebalance: Rebalance) -> None:
         """Take up a version of a rebalance; the latest replaces the ones before."""
@@ -260,8 +260,8 @@ class GroupHistory:
     def assignor_of(self, rebalance: Rebalance) -> str | None:
         """Return the protocol of a rebalance, or of one that left nobody to agree on any, the last one before it.
 
-        Null where none is known. Rebalances tell it before pictures do: those of a day are read again at a start, of
-        the pictures the latest one only, which is empty when the group is.
+        Null where none is known. Rebalances tell it before snapshots do: those of a day are read again at a start, of
+        the snapshots the latest one only, which is empty when the group is.
         """
         if rebalance.protocol:
             return rebalance.protocol
@@ -292,15 +292,15 @@ class GroupHistory:
 
     def is_simple(self) -> bool:
         """Whether the group has never had members in Kafka."""
-        return (self.picture is None or self.picture.type == GroupType.SIMPLE) and not self.rebalances
+        return (self.snapshot is None or self.snapshot.type == GroupType.SIMPLE) and not self.rebalances
 
 
 def _began(rebalance: Rebalance) -> tuple[int, str]:
     return rebalance.started_before_ms, rebalance.rebalance_id
 
 
-def _position(picture: GroupSnapshot) -> tuple[int, int]:
-    return (picture.updated_at_ms or -1, picture.log_offset if picture.log_offset is not None else -1)
+def _position(snapshot: GroupSnapshot) -> tuple[int, int]:
+    return (snapshot.updated_at_ms or -1, snapshot.log_offset if snapshot.log_offset is not None else -1)
 
 
 def _members(probe: Probe) -> tuple[ProbedMember, ...]:
@@ -309,8 +309,8 @@ def _members(probe: Probe) -> tuple[ProbedMember, ...]:
 
 def is_cooperative(history: GroupHistory) -> bool:
     """Whether members keep their partitions while a rebalance goes on."""
-    picture = history.picture
-    return picture is not None and (picture.type == GroupType.CONSUMER or "cooperative" in (picture.protocol or ""))
+    snapshot = history.snapshot
+    return snapshot is not None and (snapshot.type == GroupType.CONSUMER or "cooperative" in (snapshot.protocol or ""))
 
 
 def partition_names(partitions: Partitions | None) -> tuple[str, ...]:

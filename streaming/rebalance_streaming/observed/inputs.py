@@ -6,7 +6,7 @@ seconds for every group, and most rules look at none of it.
 
 from __future__ import annotations
 
-#: Pictures, rebalances, what was found of them, and how many partitions topics have.
+#: Snapshots, rebalances, what was found of them, and how many partitions topics have.
 GROUP = 1
 #: Probed states of the group and its coordinator.
 STATES = 2

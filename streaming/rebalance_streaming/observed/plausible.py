@@ -103,12 +103,12 @@ def _check_group_id(group: str) -> None:
         raise ImplausibleError("a group id longer than Kafka's records can have")
 
 
-def _check_group(picture: GroupSnapshot, now_ms: int) -> None:
-    """Raise ImplausibleError for a picture that cannot be true. `now_ms` is 0 while the time is not known."""
-    times = (picture.first_seen_ms, picture.last_rebalance_ms, picture.updated_at_ms, picture.rebalancing_since_ms)
-    _check_times((*times, *(each.state_since_ms for each in picture.members)), now_ms)
-    _check_times((each.at_ms for each in picture.replacements), now_ms)
-    _check_partitions(p for member in picture.members for of in (member.partitions or {}).values() for p in of)
+def _check_group(snapshot: GroupSnapshot, now_ms: int) -> None:
+    """Raise ImplausibleError for a snapshot that cannot be true. `now_ms` is 0 while the time is not known."""
+    times = (snapshot.first_seen_ms, snapshot.last_rebalance_ms, snapshot.updated_at_ms, snapshot.rebalancing_since_ms)
+    _check_times((*times, *(each.state_since_ms for each in snapshot.members)), now_ms)
+    _check_times((each.at_ms for each in snapshot.replacements), now_ms)
+    _check_partitions(p for member in snapshot.members for of in (member.partitions or {}).values() for p in of)
 
 
 def _check_rebalance(rebalance: Rebalance, now_ms: int) -> None:

@@ -45,7 +45,7 @@ def _by_application_offsets(history: GroupHistory, rebalance: Rebalance, lost: s
 def _former_owner(history: GroupHistory, rebalance: Rebalance, place: Place) -> ClientHistory | None:
     """Return the client that lost a partition; null if it has it again, since it then tells of the present."""
     before = next((m for m in rebalance.members_before if place in places(m.partitions)), None)
-    now = () if history.picture is None else history.picture.members
+    now = () if history.snapshot is None else history.snapshot.members
     owner = next((m for m in now if place in places(m.partitions)), None)
     if before is None:
         return None

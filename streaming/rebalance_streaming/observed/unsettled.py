@@ -13,7 +13,7 @@ _REBALANCING = (GroupState.PREPARING_REBALANCE, GroupState.COMPLETING_REBALANCE)
 
 def unsettled(history: GroupHistory) -> Iterator[Sighting]:
     """Yield the latest probes that saw a rebalance go on, since the group's last record, newest first."""
-    recorded_ms = (history.picture.updated_at_ms if history.picture else None) or 0
+    recorded_ms = (history.snapshot.updated_at_ms if history.snapshot else None) or 0
     for each in reversed(history.sightings):
         if each.state is None:
             continue

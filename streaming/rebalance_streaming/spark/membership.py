@@ -288,8 +288,8 @@ class GroupProcessor(StatefulProcessor):
                 after.set_aside("group", error)
                 continue
             outputs += told
-            if state is not None and state.picture.state == GroupState.DELETED:
-                after.deleted.append((state.picture.updated_at_ms or 0, group))
+            if state is not None and state.snapshot.state == GroupState.DELETED:
+                after.deleted.append((state.snapshot.updated_at_ms or 0, group))
         outputs += self._forget(after)
         if after.quarantined != own.quarantined:
             outputs.append(self._quarantine_row(bucket, after))
@@ -304,14 +304,14 @@ class GroupProcessor(StatefulProcessor):
         if packed is None:
             return _Bucket()
         published = msgspec.msgpack.decode(zlib.decompress(packed), type=PublishedBucket)
-        pictures = {}
+        snapshots = {}
         for group, blob in published.groups:
             self._groups.updateValue((group,), (blob,))
-            pictures[group] = load_state(blob).picture
+            snapshots[group] = load_state(blob).snapshot
         return _Bucket(
-            [(each.updated_at_ms or 0, group) for group, each in pictures.items() if each.state == GroupState.DELETED],
+            [(each.updated_at_ms or 0, group) for group, each in snapshots.items() if each.state == GroupState.DELETED],
             dict(published.quarantined),
-            frozenset(group for group, each in pictures.items() if each.log_offset is not None),
+            frozenset(group for group, each in snapshots.items() if each.log_offset is not None),
         )
 
     def _fold_group(self, group: str, rows: list[Row], bucket: _Bucket) -> tuple[FoldState | None, list[Output]]:
@@ -339,8 +339,8 @@ class GroupProcessor(StatefulProcessor):
             return None, []
         self._groups.updateValue((group,), (dump_state(state),))
         outputs = [self._rebalance_row(one) for one in changed.values()]
-        if state.picture != before.picture:
-            outputs.append(self._group_row(state.picture))
+        if state.snapshot != before.snapshot:
+            outputs.append(self._group_row(state.snapshot))
         return state, outputs
 
     def _is_probe(self, row: Row) -> bool:
@@ -365,8 +365,8 @@ class GroupProcessor(StatefulProcessor):
             log_era=0 if era is None else era.number,
         )
 
-    def _group_row(self, picture: GroupSnapshot) -> Output:
-        return self._config.groups_topic, group_key(picture.cluster, picture.group), encode_group(picture)
+    def _group_row(self, snapshot: GroupSnapshot) -> Output:
+        return self._config.groups_topic, group_key(snapshot.cluster, snapshot.group), encode_group(snapshot)
 
     def _rebalance_row(self, each: Rebalance) -> Output:
         key = rebalance_key(each.cluster, each.group, each.rebalance_id)
@@ -392,11 +392,11 @@ class GroupProcessor(StatefulProcessor):
         outputs: list[Output] = []
         for group in due:
             found = self._groups.getValue((group,))
-            picture = None if found is None else load_state(bytes(found[0])).picture
+            snapshot = None if found is None else load_state(bytes(found[0])).snapshot
             if (
-                picture is not None
-                and picture.state == GroupState.DELETED
-                and (picture.updated_at_ms or 0) <= horizon_ms
+                snapshot is not None
+                and snapshot.state == GroupState.DELETED
+                and (snapshot.updated_at_ms or 0) <= horizon_ms
             ):
                 self._groups.removeKey((group,))
                 outputs.append((self._config.groups_topic, group_key(self._config.cluster, group), None))

@@ -43,11 +43,11 @@ def read_published(config: StreamConfig, statuses: Iterable[Status]) -> Publishe
 
     `statuses` are the last ones of this cluster. Raises StreamError when an end cannot be reached.
     """
-    pictures = _read_pictures(config)
-    latest = _read_latest_rebalances(config, pictures)
+    snapshots = _read_snapshots(config)
+    latest = _read_latest_rebalances(config, snapshots)
     buckets: dict[int, PublishedBucket] = defaultdict(PublishedBucket)
-    for group, picture in pictures.items():
-        buckets[bucket_of(group)].groups.append((group, dump_state(rebuild_state(picture, latest.get(group)))))
+    for group, snapshot in snapshots.items():
+        buckets[bucket_of(group)].groups.append((group, dump_state(rebuild_state(snapshot, latest.get(group)))))
     totals: dict[str, DecodeTotals] = {}
     reports: ReportTotals | None = None
     for row in statuses:
@@ -60,7 +60,7 @@ def read_published(config: StreamConfig, statuses: Iterable[Status]) -> Publishe
             buckets[row.part].quarantined.update(told)
     return PublishedRows(
         {number: pack_bucket(each) for number, each in buckets.items()},
-        len(pictures),
+        len(snapshots),
         counts.restore(totals.get(Party.MEMBERSHIP), None, config.source_topic),
         counts.restore(totals.get(Party.ACTIVITY), reports, config.source_topic).positions,
     )
@@ -75,23 +75,23 @@ def first_live(found: Mapping[int, int], published: PublishedRows, topic: str) -
     }
 
 
-def _read_pictures(config: StreamConfig) -> dict[str, GroupSnapshot]:
-    pictures: dict[str, GroupSnapshot] = {}
+def _read_snapshots(config: StreamConfig) -> dict[str, GroupSnapshot]:
+    snapshots: dict[str, GroupSnapshot] = {}
     for value in read_latest_rows(config, [config.groups_topic], name="rebuild").values():
         try:
-            picture = decode(value, GroupSnapshot)
+            snapshot = decode(value, GroupSnapshot)
         except ContractError:
             continue
-        if picture.cluster == config.cluster:
-            pictures[picture.group] = picture
-    return pictures
+        if snapshot.cluster == config.cluster:
+            snapshots[snapshot.group] = snapshot
+    return snapshots
 
 
-def _read_latest_rebalances(config: StreamConfig, pictures: Mapping[str, GroupSnapshot]) -> dict[str, Rebalance]:
+def _read_latest_rebalances(config: StreamConfig, snapshots: Mapping[str, GroupSnapshot]) -> dict[str, Rebalance]:
     """Return by group the rebalance that its row names; the others of the topic are not kept."""
     wanted = {
         rebalance_key(config.cluster, group, each.last_rebalance_id).encode(): group
-        for group, each in pictures.items()
+        for group, each in snapshots.items()
         if each.last_rebalance_id is not None
     }
     found: dict[str, Rebalance] = {}

@@ -46,8 +46,8 @@ def finding_row(subject: str = "", **changes: Any) -> Row:
 def overview(view: View, now_ms: int = NOW_MS, cluster: str | None = None) -> Overview:
     """The overview as of a time."""
     ready = Readiness(True, "ready")
-    picture = view.picture()
-    return make_overview(picture, ready, now_ms, version="1", owners=Owners(), cluster=cluster)
+    fleet = view.fleet()
+    return make_overview(fleet, ready, now_ms, version="1", owners=Owners(), cluster=cluster)
 
 
 def row_of(view: View, now_ms: int = NOW_MS) -> OverviewRow:

@@ -28,7 +28,7 @@ def roomy(*rows: Row, keep: int = 1_000) -> View:
 def report(view: View, period: Period = WEEK) -> PeriodReport:
     """The report on a period, as of its end."""
     ready = Readiness(True, "ready")
-    return make_report(view.past(), view.picture(), ready, NOW_MS, period, version="1", owners=Owners())
+    return make_report(view.past(), view.fleet(), ready, NOW_MS, period, version="1", owners=Owners())
 
 
 def test_a_period_has_what_began_in_it() -> None:
@@ -99,7 +99,7 @@ def test_a_cause_outlives_its_finding() -> None:
     resolved = cause_row("1", updated_at_ms=NOW_MS - 5 * DAY_MS, state="resolved", resolved_at_ms=NOW_MS - 5 * DAY_MS)
     view = roomy(past_row("1", NOW_MS - 5 * DAY_MS), resolved, past_row("2", NOW_MS - DAY_MS))
     view.forget_expired(NOW_MS)
-    assert not view.picture().findings
+    assert not view.fleet().findings
     view.apply([cause_row("2")])
     assert [(each.rule, each.sums.rebalances) for each in report(view).causes] == [("crash_loop", 2)]
 

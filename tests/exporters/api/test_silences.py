@@ -60,13 +60,13 @@ def test_a_silence_is_made_seen_and_ended(served: Served, view: View) -> None:
     silence = decode(made.content, AlertSilence)
     assert (silence.created_by, silence.kind, silence.cluster) == ("alice", "deploy", "prod")
     assert (silence.starts_at_ms, silence.ends_at_ms) == (NOW_MS, NOW_MS + 3_600_000)
-    assert view.picture().silences.in_force(("prod", "payments"), NOW_MS) == silence
+    assert view.fleet().silences.in_force(("prod", "payments"), NOW_MS) == silence
     assert made.json()["covered_groups"] == 1
     assert [{**each, "covered_groups": 1} for each in ask(served, "GET").json()["silences"]] == [made.json()]
     assert ask(served, "GET", f"{PATH}?cluster=test").json()["silences"] == []
     ended = ask(served, "DELETE", f"{PATH}/{silence.silence_id}")
     assert decode(ended.content, AlertSilence) == replace(silence, ends_at_ms=NOW_MS, expired_by="alice")
-    assert view.picture().silences.in_force(("prod", "payments"), NOW_MS) is None
+    assert view.fleet().silences.in_force(("prod", "payments"), NOW_MS) is None
     assert ask(served, "DELETE", f"{PATH}/{silence.silence_id}").json() == ended.json(), "twice is as once"
 
 
@@ -109,7 +109,7 @@ def test_one_that_is_to_come_can_be_ended(served: Served, view: View) -> None:
     """It then never begins."""
     view.apply([silence_row(starts_at_ms=NOW_MS + 1_000)])
     assert ask(served, "DELETE", f"{PATH}/{SILENCE.silence_id}").status_code == 200
-    assert view.picture().silences.in_force(("prod", "payments"), NOW_MS + 1_000) is None
+    assert view.fleet().silences.in_force(("prod", "payments"), NOW_MS + 1_000) is None
 
 
 @pytest.mark.parametrize(("method", "path"), [("POST", PATH), ("DELETE", f"{PATH}/{SILENCE.silence_id}")])
@@ -124,14 +124,14 @@ def test_nobody_is_heard_where_nobody_is_known(view: View, method: str, path: st
         assert told["silences"]
         assert told["user"] is None
         assert told["read_only"].startswith("silences are taken only from users who log in: ")
-    assert list(view.picture().silences.by_name.values()) == [SILENCE]
+    assert list(view.fleet().silences.by_name.values()) == [SILENCE]
 
 
 def test_a_wrong_password_makes_nothing(served: Served, view: View) -> None:
     """As for every other path."""
     assert ask(served, "POST", json=WANTED, auth=("alice", "wrong")).status_code == 401
     assert ask(served, "DELETE", f"{PATH}/x", auth=None).status_code == 401
-    assert not view.picture().silences.by_name
+    assert not view.fleet().silences.by_name
 
 
 @pytest.mark.parametrize(
@@ -156,7 +156,7 @@ def test_what_cannot_be_is_refused(served: Served, view: View, body: dict[str, A
     answer = ask(served, "POST", json=body)
     assert answer.status_code == 400
     assert told in answer.json()["error"]
-    assert not view.picture().silences.by_name
+    assert not view.fleet().silences.by_name
 
 
 def test_the_cluster_is_asked_for_where_there_are_several(served: Served, view: View) -> None:
@@ -173,7 +173,7 @@ def test_only_json_is_read(served: Served, view: View) -> None:
         answer = ask(served, "POST", content=b'{"groups": ["*"]}', headers={"content-type": kind})
         assert answer.status_code == 415
     assert ask(served, "OPTIONS").headers.get("access-control-allow-origin") is None
-    assert not view.picture().silences.by_name
+    assert not view.fleet().silences.by_name
 
 
 def test_a_long_body_is_not_collected(served: Served) -> None:
@@ -192,7 +192,7 @@ def test_a_body_that_does_not_come_is_not_awaited(served: Served, view: View, mo
     with socket.create_connection(("127.0.0.1", served.port), timeout=DEADLINE_SECONDS) as connection:
         connection.sendall(head.encode())
         assert connection.recv(65_536).startswith(b"HTTP/1.1 408")
-    assert not view.picture().silences.by_name
+    assert not view.fleet().silences.by_name
 
 
 def test_silences_in_force_are_limited(served: Served, view: View) -> None:
@@ -224,7 +224,7 @@ def test_one_that_is_not_known_cannot_be_ended(served: Served, view: View) -> No
     view.apply([silence_row()])
     for path in (f"{PATH}/other", f"{PATH}/{SILENCE.silence_id}?cluster=test"):
         assert ask(served, "DELETE", path).status_code == 404
-    assert list(view.picture().silences.by_name.values()) == [SILENCE]
+    assert list(view.fleet().silences.by_name.values()) == [SILENCE]
 
 
 def test_whether_one_can_be_made_is_told_before(view: View, tmp_path: Path) -> None:

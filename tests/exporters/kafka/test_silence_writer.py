@@ -71,10 +71,10 @@ def test_a_silence_of_one_is_a_silence_of_all(broker: EmbeddedKafka) -> None:
         for told in (silence, ended):
             writer.write(told)
             for view in views:
-                wait_for(lambda view=view, told=told: view.picture().silences.by_name.get(key) == told, str(told))
+                wait_for(lambda view=view, told=told: view.fleet().silences.by_name.get(key) == told, str(told))
         late, is_loaded = stack.enter_context(exporting(broker))
         wait_for(is_loaded, "the late one to have read all")
-        assert late.picture().silences.by_name == {key: ended}
+        assert late.fleet().silences.by_name == {key: ended}
 
 
 def test_an_exporter_does_without_the_topic(broker: EmbeddedKafka) -> None:

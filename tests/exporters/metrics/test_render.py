@@ -243,7 +243,7 @@ def test_no_limit_is_silent() -> None:
         assert value_of(text, "kafka_rebalance_monitor_series") == 3 * SERIES
 
 
-def test_an_empty_picture_is_a_valid_exposition() -> None:
+def test_an_empty_fleet_is_a_valid_exposition() -> None:
     """Before anything is known, both formats parse and the errors by topic exist at 0."""
     for style in Style:
         assert len(parse(expose(make_view(), style), style)) == len(ALL_METRICS)

@@ -48,7 +48,7 @@ def test_a_finding_tells_what_its_advice_would_have_avoided_and_goes_on_telling_
         told = browser.wait(lambda: browser.texts(avoided))
         assert browser.text("#group .first-change").startswith("Change max.poll.interval.ms: 11000 → 60000")
         assert [each for each in told if each.startswith("would have avoided 4 rebalances")] == told != []
-        findings = view.picture().findings["prod", "checkout-audit"].findings
+        findings = view.fleet().findings["prod", "checkout-audit"].findings
         (overrun,) = (each for each in findings if each.rule == "poll_overrun")
         anew = replace(overrun, summary="told anew", updated_at_ms=overrun.updated_at_ms + 1)
         view.apply([Row(FINDINGS, b"prod/checkout-audit/poll_overrun/anew", encode(anew))])

@@ -50,7 +50,7 @@ def showing(browser: Browser, view: View, directory: Path, address: str, *, user
 
 def known(view: View) -> dict[str, AlertSilence]:
     """The silences of the view, by their reasons."""
-    return {each.reason: each for each in view.picture().silences.by_name.values()}
+    return {each.reason: each for each in view.fleet().silences.by_name.values()}
 
 
 def write(browser: Browser, name: str, text: str) -> None:

@@ -10,7 +10,7 @@ from pathlib import Path
 import pytest
 
 from exporters.page.browser import Browser
-from exporters.terminal.pictures import HOSTILE, WEEKLY
+from exporters.terminal.clusters import HOSTILE, WEEKLY
 from rebalance_contract.api_reports import PeriodReport
 from rebalance_exporters.terminal.access import Access
 from rebalance_exporters.terminal.figures import Clock

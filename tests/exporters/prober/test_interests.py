@@ -67,7 +67,7 @@ def test_other_clusters_are_not_ours(interests):
 
 
 def test_a_subscription_that_ended_counts_no_more(interests):
-    """The last picture of a group stands; what it committed to stays."""
+    """The last snapshot of a group stands; what it committed to stays."""
     apply_group(interests)
     apply_commit(interests, "committed", NOW)
     apply_group(interests, state="Empty", members=())
@@ -83,7 +83,7 @@ def test_old_commits_are_forgotten(interests):
 
 @pytest.mark.parametrize("name", ["g", "with/slash"])
 def test_deleted_groups_are_forgotten(interests, name):
-    """By their last picture or by a tombstone, whichever is read."""
+    """By their last snapshot or by a tombstone, whichever is read."""
     apply_group(interests, name)
     apply_group(interests, name, state="Deleted")
     assert interests.now(NOW) == {}

@@ -52,13 +52,13 @@ CASES = [
         progress=ReadProgress(missing_topics=("rm.groups", "rm.status")),
     ),
     Case(
-        "in the middle of the picture",
-        "reading the picture: 3,120 of 9,000",
+        "in the middle of the topics",
+        "reading the monitor's topics: 3,120 of 9,000",
         progress=ReadProgress(read=3120, wanted=9000),
     ),
     Case(
         "brokers gone while reading",
-        "reading the picture: 1 of 2 (Kafka says: 3/3 brokers are down)",
+        "reading the monitor's topics: 1 of 2 (Kafka says: 3/3 brokers are down)",
         progress=ReadProgress(read=1, wanted=2, kafka_error="3/3 brokers\nare down"),
     ),
     Case(
@@ -155,12 +155,12 @@ CASES = [
 
 def judge(rows: list[Row], progress: ReadProgress = LOADED, now_ms: int = NOW_MS) -> Readiness:
     """The verdict of somebody who asks for the first time."""
-    return Judge(STALE_AFTER_SECONDS).judge(make_view(*rows).picture(), progress, now_ms)
+    return Judge(STALE_AFTER_SECONDS).judge(make_view(*rows).fleet(), progress, now_ms)
 
 
 @pytest.mark.parametrize("case", CASES, ids=lambda case: case.story)
 def test_readiness_says_what_is_awaited(case: Case) -> None:
-    """Ready only with a loaded picture and a stream that is caught up and alive; else one line says what is missing."""
+    """Ready only with all topics read and a stream that is caught up and alive; else one line says what is missing."""
     verdict = judge(case.rows, case.progress)
     assert verdict.ready == case.ready, verdict.text
     assert verdict.text.startswith(case.says)
@@ -172,11 +172,11 @@ def test_readiness_says_what_is_awaited(case: Case) -> None:
 def test_readiness_flips_with_the_clock() -> None:
     """Time alone makes a silent stream stale, and the next sign of life makes it ready again."""
     view, judging = make_view(*stream_rows()), Judge(STALE_AFTER_SECONDS)
-    assert judging.judge(view.picture(), LOADED, NOW_MS).ready
-    assert not judging.judge(view.picture(), LOADED, NOW_MS + 60_000).ready
+    assert judging.judge(view.fleet(), LOADED, NOW_MS).ready
+    assert not judging.judge(view.fleet(), LOADED, NOW_MS + 60_000).ready
     well = {"updated_at_ms": NOW_MS + 59_000, "last_batch_at_ms": NOW_MS + 59_000}
     view.apply([query_row(**well), query_row("activity", **well), diagnosis_row(updated_at_ms=NOW_MS + 59_000)])
-    assert judging.judge(view.picture(), LOADED, NOW_MS + 60_000).ready
+    assert judging.judge(view.fleet(), LOADED, NOW_MS + 60_000).ready
 
 
 def test_a_clock_that_is_behind_is_told_from_a_stream_that_is_down() -> None:
@@ -187,7 +187,7 @@ def test_a_clock_that_is_behind_is_told_from_a_stream_that_is_down() -> None:
         told_ms = NOW_MS + min(passed_ms, 5_000)
         view.apply([query_row(query, updated_at_ms=told_ms) for query in ("membership", "activity")])
         view.apply([diagnosis_row(updated_at_ms=told_ms)])
-        texts.append(judging.judge(view.picture(), LOADED, NOW_MS + behind_ms + passed_ms).text)
+        texts.append(judging.judge(view.fleet(), LOADED, NOW_MS + behind_ms + passed_ms).text)
     assert [text.partition(" the ")[0] for text in texts] == [
         "no word from",
         "clocks differ: that of",
@@ -202,7 +202,7 @@ def test_a_prober_whose_clock_is_behind_is_told_from_one_that_is_down() -> None:
     view.apply([query_row(query, caught_up=True) for query in ("membership", "activity")])
     for probed_ms in (NOW_MS - 3_600_000, NOW_MS - 3_599_000, NOW_MS - 3_599_000):
         view.apply([diagnosis_row(committing_groups=1, probed_at_ms=probed_ms)])
-        texts.append(judging.judge(view.picture(), LOADED, NOW_MS + 1_000).text)
+        texts.append(judging.judge(view.fleet(), LOADED, NOW_MS + 1_000).text)
     assert texts[0].startswith("waiting for a prober")
     assert texts[1] == texts[2]
     assert texts[1].startswith("clocks differ: that of the prober is 3600 s behind the exporter's: set both by NTP")
@@ -211,19 +211,19 @@ def test_a_prober_whose_clock_is_behind_is_told_from_one_that_is_down() -> None:
 def test_without_a_prober_it_is_ready_after_a_while_and_says_so() -> None:
     """A prober is optional: for 30 s after all else is ready one is waited for."""
     view, judging = make_view(*with_diagnosis(committing_groups=5, probed_at_ms=None)), Judge(60)
-    found = [judging.judge(view.picture(), LOADED, NOW_MS + ms) for ms in (0, 29_999, 30_000)]
+    found = [judging.judge(view.fleet(), LOADED, NOW_MS + ms) for ms in (0, 29_999, 30_000)]
     assert [verdict.ready for verdict in found] == [False, False, True]
     assert found[-1].text == LAG_UNKNOWN
     view.apply([diagnosis_row(committing_groups=0, probed_at_ms=None)])
-    assert judging.judge(view.picture(), LOADED, NOW_MS + 30_000).text == "ready", "nobody commits: no lag is missing"
+    assert judging.judge(view.fleet(), LOADED, NOW_MS + 30_000).text == "ready", "nobody commits: no lag is missing"
 
 
 def test_where_nobody_commits_no_prober_is_awaited() -> None:
     """No lag is missing, so it is ready at once, and stays so when groups appear."""
     view, judging = make_view(*with_diagnosis(groups=2, committing_groups=0, probed_at_ms=None)), Judge(60)
-    assert judging.judge(view.picture(), LOADED, NOW_MS).text == "ready"
+    assert judging.judge(view.fleet(), LOADED, NOW_MS).text == "ready"
     view.apply([diagnosis_row(committing_groups=1, groups_awaiting_ends=1, probed_at_ms=None)])
-    newcomers = judging.judge(view.picture(), LOADED, NOW_MS + 1_000)
+    newcomers = judging.judge(view.fleet(), LOADED, NOW_MS + 1_000)
     assert (newcomers.ready, newcomers.text) == (True, LAG_UNKNOWN)
 
 
@@ -244,7 +244,7 @@ def test_where_the_log_is_not_read_it_is_ready_while_probes_come() -> None:
 def test_a_cluster_without_groups_has_no_probes_and_is_ready() -> None:
     """It says that there are none, for nobody can know whether there is a prober."""
     view, judging = make_view(*from_probes(groups=0, committing_groups=0, probed_at_ms=None)), Judge(60)
-    found = [judging.judge(view.picture(), LOADED, NOW_MS + ms) for ms in (0, 30_000)]
+    found = [judging.judge(view.fleet(), LOADED, NOW_MS + ms) for ms in (0, 30_000)]
     assert [verdict.ready for verdict in found] == [False, True]
     assert found[-1].text == NO_PROBES
 
@@ -255,7 +255,7 @@ def test_lag_of_newcomers_takes_no_readiness_back() -> None:
 
     def ready(**changes: int) -> bool:
         view.apply([diagnosis_row(**changes)])
-        return judging.judge(view.picture(), LOADED, NOW_MS).ready
+        return judging.judge(view.fleet(), LOADED, NOW_MS).ready
 
     assert not ready(groups_awaiting_ends=3)
     assert ready()
@@ -271,7 +271,7 @@ def test_a_diagnosis_that_is_late_under_load_stays_ready() -> None:
     busy = {"read_until_ms": NOW_MS + 20_000, "updated_at_ms": NOW_MS + 20_000, "last_batch_at_ms": NOW_MS + 20_000}
     view.apply([query_row(**busy), query_row("activity", **busy)])
     view.apply([diagnosis_row(read_until_ms=NOW_MS, updated_at_ms=NOW_MS + 20_000)])
-    assert judging.judge(view.picture(), LOADED, NOW_MS + 20_000).ready
+    assert judging.judge(view.fleet(), LOADED, NOW_MS + 20_000).ready
 
 
 AWAY = ReadProgress(kafka_error="brokers are down", kafka_errors=2)
@@ -297,7 +297,7 @@ def test_of_several_clusters_each_is_judged_by_itself(
     rows: list[Row], parts: dict[str, ReadProgress], verdict: tuple[bool, bool, str]
 ) -> None:
     """What is not ready is named; while any is, whoever is sent here sees that one rightly."""
-    told = Judge(STALE_AFTER_SECONDS).judge(make_view(*rows).picture(), together(parts), NOW_MS)
+    told = Judge(STALE_AFTER_SECONDS).judge(make_view(*rows).fleet(), together(parts), NOW_MS)
     assert (told.ready, told.partly) == verdict[:2]
     assert verdict[2] in told.text
 

@@ -46,7 +46,7 @@ def silences(*changes: dict[str, Any]) -> Silences:
 
 def samples(view: View, exposition: Exposition, now_ms: int = NOW_MS) -> dict[tuple[str, ...], float]:
     """All that is served of groups: name and values of labels, with the value."""
-    text = exposition.render(view.picture(), LOADED, READY, now_ms, Style.TEXT).decode()
+    text = exposition.render(view.fleet(), LOADED, READY, now_ms, Style.TEXT).decode()
     return {
         (each.name, *each.labels.values()): each.value
         for family in text_string_to_metric_families(text)
@@ -129,13 +129,13 @@ def test_the_text_of_silences_is_bounded():
     groups = tuple("x" * 900 + str(n) for n in range(10))
     view = View(group_expiry_seconds=3600, keep_rebalances=3, max_bytes=30_000)
     view.apply([silence_row(silence_id=str(n), groups=groups) for n in range(9)])
-    kept = view.picture().silences.by_name
-    assert (len(kept), view.picture().refused[SILENCES, "limit"]) == (3, 6)
+    kept = view.fleet().silences.by_name
+    assert (len(kept), view.fleet().refused[SILENCES, "limit"]) == (3, 6)
     view.apply([silence_row(silence_id="0"), Row(SILENCES, b"prod/1", None)])
     view.apply([silence_row(silence_id=str(n), groups=groups) for n in range(9)])
-    assert {silence_id for _, silence_id in view.picture().silences.by_name} == {"0", "1", "2"}
+    assert {silence_id for _, silence_id in view.fleet().silences.by_name} == {"0", "1", "2"}
     view.apply([silence_row(silence_id="too much", groups=tuple("x" * 1_000 for _ in range(17)))])
-    assert view.picture().refused[SILENCES, "contract"] == 1
+    assert view.fleet().refused[SILENCES, "contract"] == 1
 
 
 def test_what_goes_for_later_ones_weighs_nothing(monkeypatch: pytest.MonkeyPatch):
@@ -200,7 +200,7 @@ def test_a_silence_changes_no_count():
 
 def overview(view: View, now_ms: int = NOW_MS) -> Any:
     """The row of payments as the page gets it."""
-    told = make_overview(view.picture(), Readiness(True, "ready"), now_ms, version="1", owners=Owners())
+    told = make_overview(view.fleet(), Readiness(True, "ready"), now_ms, version="1", owners=Owners())
     return next(each for each in told.groups if each.group == "payments")
 
 
@@ -243,8 +243,8 @@ def test_a_rebalance_names_the_deploy_that_was_announced():
     """In its row for programs and in its words for people; a plain silence explains nothing."""
     deploy = silence_row(silence_id="d", kind="deploy", reason="deploy 1.2", created_by="pipeline", on_behalf_of="bob")
     view = make_view(group_row(), rebalance_row("1"), rebalance_row("2", NOW_MS + 8_000_000), silence_row(), deploy)
-    picture = view.picture()
-    told = {each.rebalance_id: json.loads(picture.document(each)) for each in view.rebalances(PAYMENTS)}
+    fleet = view.fleet()
+    told = {each.rebalance_id: json.loads(fleet.document(each)) for each in view.rebalances(PAYMENTS)}
     assert [each["silence_id"] for each in told["1"]["deploys"]] == ["d"]
     assert told["2"]["deploys"] == []
     words = {name: "".join(part["text"] for part in each["text"]["why"]) for name, each in told.items()}
@@ -266,7 +266,7 @@ def test_rows_that_are_no_silences_are_left_out():
     ]
     view = make_view(group_row(), finding_row("a"), *rows)
     assert refused(view)[SILENCES] == len(rows)
-    assert view.picture().silences.by_name == {}
+    assert view.fleet().silences.by_name == {}
 
 
 def test_two_exporters_show_the_same():

@@ -71,39 +71,39 @@ json_values = st.dictionaries(st.sampled_from(_NAMES), _values, max_size=12).map
 def test_rows_overwrite_by_key() -> None:
     """A repeated or newer row replaces the earlier one and nothing is counted twice."""
     view = make_view(group_row(), group_row(), group_row(generation=8), query_row(), query_row(input_rows=5))
-    picture = view.picture()
-    assert picture.groups == {KEY: replace(PAYMENTS, generation=8)}
-    assert [status.input_rows for status in picture.queries] == [5]
+    fleet = view.fleet()
+    assert fleet.groups == {KEY: replace(PAYMENTS, generation=8)}
+    assert [status.input_rows for status in fleet.queries] == [5]
 
 
-def test_a_picture_does_not_change() -> None:
-    """Whoever holds a picture sees one moment, whatever arrives meanwhile."""
+def test_a_snapshot_does_not_change() -> None:
+    """Whoever holds a snapshot sees one moment, whatever arrives meanwhile."""
     view = make_view(group_row(), lag_row(10))
-    before = view.picture()
+    before = view.fleet()
     view.apply([group_row(group="other"), group_row(generation=9), lag_row(20), Row(GROUPS, b"prod/payments", None)])
     assert before.groups == {KEY: PAYMENTS}
     assert before.lags[KEY].last_log_offset == 10
 
 
-def test_a_picture_is_taken_once_for_all_who_ask_until_something_is_read() -> None:
+def test_a_snapshot_is_taken_once_for_all_who_ask_until_something_is_read() -> None:
     """Everybody who follows asks twice a second: nothing is copied for them while nothing is new."""
     view = make_view(group_row())
-    before = view.picture()
-    assert view.picture() is before
+    before = view.fleet()
+    assert view.fleet() is before
     view.apply([lag_row(10)])
-    after = view.picture()
+    after = view.fleet()
     assert (before.lags, after.lags[KEY].last_log_offset) == ({}, 10)
-    assert view.picture() is after
+    assert view.fleet() is after
 
 
-def test_a_picture_shows_what_expired_and_what_was_refused() -> None:
-    """Whatever changes without a row that is taken up leads to a new picture too."""
+def test_a_snapshot_shows_what_expired_and_what_was_refused() -> None:
+    """Whatever changes without a row that is taken up leads to a new snapshot too."""
     view = make_view(group_row(state="Deleted", updated_at_ms=NOW_MS - 2 * HOUR_MS))
-    assert KEY in view.picture().groups
+    assert KEY in view.fleet().groups
     view.forget_expired(NOW_MS)
-    assert not view.picture().groups
+    assert not view.fleet().groups
     view.apply([Row(GROUPS, b"prod/payments", b"not json")])
-    assert sum(view.picture().refused.values()) == 1
+    assert sum(view.fleet().refused.values()) == 1
 
 
 def test_tombstones_forget() -> None:
@@ -118,8 +118,8 @@ def test_tombstones_forget() -> None:
             Row(LAG, b"prod/payments", None),
         ]
     )
-    picture = view.picture()
-    assert (picture.groups, picture.queries, picture.records, picture.lags) == ({}, (), (), {})
+    fleet = view.fleet()
+    assert (fleet.groups, fleet.queries, fleet.records, fleet.lags) == ({}, (), (), {})
     assert view.rebalances(KEY) == []
     assert not any(refused(view).values())
 
@@ -149,31 +149,31 @@ def test_tombstones_forget() -> None:
 def test_a_broken_row_is_counted_and_harmless(row: Row) -> None:
     """What does not follow the contract is counted by topic, and the rows around it are taken over."""
     view = make_view(group_row(), row, group_row(group="after"))
-    picture = view.picture()
+    fleet = view.fleet()
     assert refused(view) == {topic: int(topic == row.topic) for topic in TOPICS}
-    assert sorted(picture.groups) == [("prod", "after"), KEY]
+    assert sorted(fleet.groups) == [("prod", "after"), KEY]
 
 
 def test_who_only_commits_is_a_group() -> None:
     """A simple group is known by its lag row, from its first commit on, and is gone with it."""
     view = make_view(lag_row(group="simple"))
-    group = view.picture().groups["prod", "simple"]
+    group = view.fleet().groups["prod", "simple"]
     assert (group.type, group.state, group.first_seen_ms) == ("simple", "Empty", NOW_MS - HOUR_MS)
     view.apply([Row(LAG, b"prod/simple", None)])
-    assert view.picture().groups == {}
+    assert view.fleet().groups == {}
 
 
 def test_lag_of_nobody_is_no_group() -> None:
     """Windows of a group of which neither records nor commits are known show no group."""
-    assert make_view(lag_row(None, None, group="nobody")).picture().groups == {}
+    assert make_view(lag_row(None, None, group="nobody")).fleet().groups == {}
 
 
 def test_lag_is_not_shown_while_the_diagnosis_is_silent() -> None:
     """What nobody measures any more is unknown; a status from far ahead vouches for nothing either."""
     view = make_view(group_row(), probed_lag_row(7))
-    assert view.picture().live_lag(KEY, NOW_MS) is None, "no diagnosis was ever heard of"
+    assert view.fleet().live_lag(KEY, NOW_MS) is None, "no diagnosis was ever heard of"
     view.apply([diagnosis_row(updated_at_ms=NOW_MS)])
-    shown = [view.picture().live_lag(KEY, NOW_MS + ms) for ms in (0, 30_000, 30_001, -30_001)]
+    shown = [view.fleet().live_lag(KEY, NOW_MS + ms) for ms in (0, 30_000, 30_001, -30_001)]
     assert [None if lag is None else lag.total for lag in shown] == [7, 7, None, None]
 
 
@@ -213,8 +213,8 @@ def test_totals_of_cost_are_the_streams() -> None:
     """A rebalance that is judged again replaces what it added, so nothing is counted twice."""
     first = totals_row(CountedImpact(1, 0, 500), a=CountedImpact(2, 1, 1_000))
     again = totals_row(CountedImpact(1, 0, 500), a=CountedImpact(3, 1, 2_000))
-    assert make_view(group_row(), first, again, again).picture().cost(KEY) == CountedImpact(4, 1, 2_500)
-    assert make_view(group_row()).picture().cost(KEY) == CountedImpact()
+    assert make_view(group_row(), first, again, again).fleet().cost(KEY) == CountedImpact(4, 1, 2_500)
+    assert make_view(group_row()).fleet().cost(KEY) == CountedImpact()
 
 
 @pytest.mark.parametrize(
@@ -230,7 +230,7 @@ def test_deleted_groups_expire(deleted_ago_ms: int, state: str | None, kept: boo
     """Only a deletion ends a group's series, and only after the expiry."""
     view = make_view(group_row(state=state, updated_at_ms=NOW_MS - deleted_ago_ms))
     view.forget_expired(NOW_MS)
-    assert bool(view.picture().groups) == kept
+    assert bool(view.fleet().groups) == kept
 
 
 def test_what_claims_to_be_of_the_future_expires_too() -> None:
@@ -240,15 +240,15 @@ def test_what_claims_to_be_of_the_future_expires_too() -> None:
     view = make_view(group_row(state="Deleted", updated_at_ms=far_ms), resolved)
     for passed_ms, kept in ((0, True), (HOUR_MS - 1, True), (HOUR_MS, False)):
         view.forget_expired(NOW_MS + passed_ms)
-        picture = view.picture()
-        assert (bool(picture.groups), KEY in picture.findings) == (kept, kept)
+        fleet = view.fleet()
+        assert (bool(fleet.groups), KEY in fleet.findings) == (kept, kept)
 
 
 def test_commits_of_a_known_group_are_remembered() -> None:
     """A member that stopped committing long ago is news, so its last commit stays known."""
     view = make_view(group_row(), lag_row(5, NOW_MS - 50 * HOUR_MS))
     view.forget_expired(NOW_MS)
-    assert view.picture().lags[KEY].last_commit_ms == NOW_MS - 50 * HOUR_MS
+    assert view.fleet().lags[KEY].last_commit_ms == NOW_MS - 50 * HOUR_MS
 
 
 def test_invented_groups_are_bounded() -> None:
@@ -257,10 +257,10 @@ def test_invented_groups_are_bounded() -> None:
     view.apply([group_row(group=f"g{n}") for n in range(4)])
     view.apply([lag_row(group=f"l{n}") for n in range(3)])
     view.apply([group_row(group="g0", generation=9)])
-    picture = view.picture()
-    assert len(picture.groups) == 4
-    assert picture.groups["prod", "g0"].generation == 9
-    assert (picture.refused[GROUPS, "limit"], picture.refused[LAG, "limit"]) == (2, 1)
+    fleet = view.fleet()
+    assert len(fleet.groups) == 4
+    assert fleet.groups["prod", "g0"].generation == 9
+    assert (fleet.refused[GROUPS, "limit"], fleet.refused[LAG, "limit"]) == (2, 1)
 
 
 def test_counters_do_not_fall_by_a_stream_that_was_superseded() -> None:
@@ -271,10 +271,10 @@ def test_counters_do_not_fall_by_a_stream_that_was_superseded() -> None:
         group_row(generation=6)._replace(writer=owner, at_ms=NOW_MS),
         group_row(generation=5)._replace(writer=loser, at_ms=NOW_MS),
     )
-    assert view.picture().groups[KEY].generation == 6
-    assert view.picture().refused[GROUPS, "superseded"] == 1
+    assert view.fleet().groups[KEY].generation == 6
+    assert view.fleet().refused[GROUPS, "superseded"] == 1
     view.apply([group_row(generation=7)])
-    assert view.picture().groups[KEY].generation == 7
+    assert view.fleet().groups[KEY].generation == 7
 
 
 def test_impacts_that_wait_are_bounded() -> None:
@@ -299,7 +299,7 @@ def test_the_latest_rebalances_are_kept() -> None:
 def test_totals_of_the_stream_are_taken_as_they_are() -> None:
     """Decode totals come cumulative: the last row says all."""
     first = RecordCount("membership", 2, 3, "decoded", 10)
-    (totals,) = make_view(records_row(first), records_row(replace(first, count=11))).picture().records
+    (totals,) = make_view(records_row(first), records_row(replace(first, count=11))).fleet().records
     assert [record.count for record in totals.records] == [11]
 
 
@@ -313,17 +313,17 @@ def test_the_latest_begun_are_kept_in_whatever_order_they_come() -> None:
 def test_totals_of_withdrawn_findings_go_with_their_group() -> None:
     """Memory is bounded: nothing is left of a group that was forgotten and has no findings."""
     view = make_view(group_row(), finding_row())
-    assert view.picture().findings[KEY].fired == {("crash_loop", "ticket"): 1}
+    assert view.fleet().findings[KEY].fired == {("crash_loop", "ticket"): 1}
     view.apply([Row(FINDINGS, b"prod/payments/crash_loop/", None), Row(GROUPS, b"prod/payments", None)])
     view.forget_expired(NOW_MS)
-    assert view.picture().findings == {}
+    assert view.fleet().findings == {}
 
 
 def test_a_finding_fires_once_until_it_fires_again() -> None:
     """A rewritten finding is the same one; one that was resolved and is back counts again."""
     rows = [finding_row(), finding_row(confidence=0.5), finding_row(state="resolved", resolved_at_ms=NOW_MS)]
     view = make_view(*rows, finding_row(), finding_row("another"))
-    assert view.picture().findings[KEY].fired == {("crash_loop", "ticket"): 3}
+    assert view.fleet().findings[KEY].fired == {("crash_loop", "ticket"): 3}
 
 
 def group_text(**fields: object) -> bytes:
@@ -364,9 +364,9 @@ def test_no_row_stops_the_reader(topic: str, value: bytes, reason: str) -> None:
     """Whatever stands in a row, it is counted by its reason, and what was read before and after is shown."""
     key = b"prod/log" if topic == STATUS else b"prod/payments"
     view = make_view(group_row(group="before"), Row(topic, key, value), group_row(group="after"))
-    picture = view.picture()
-    assert {name: count for name, count in picture.refused.items() if count} == {(topic, reason): 1}
-    assert sorted(picture.groups) == [("prod", "after"), ("prod", "before")]
+    fleet = view.fleet()
+    assert {name: count for name, count in fleet.refused.items() if count} == {(topic, reason): 1}
+    assert sorted(fleet.groups) == [("prod", "after"), ("prod", "before")]
     view.forget_expired(NOW_MS)
 
 
@@ -378,7 +378,7 @@ def test_absurd_but_possible_numbers_cost_nothing() -> None:
     tracemalloc.start()
     view = make_view(group_row(members=members), lag_row(topics=topics), diagnosis_row())
     text = Exposition(limit_groups=9, version="1", collect_partitions=True).render(
-        view.picture(), ReadProgress(loaded=True), Readiness(True, "ready"), NOW_MS, Style.TEXT
+        view.fleet(), ReadProgress(loaded=True), Readiness(True, "ready"), NOW_MS, Style.TEXT
     )
     _, peak = tracemalloc.get_traced_memory()
     tracemalloc.stop()
@@ -392,9 +392,9 @@ def test_a_defect_of_the_exporter_is_counted_and_not_fatal(monkeypatch: pytest.M
     view = make_view()
     monkeypatch.setattr(view, "_show", lambda _: 1 / 0)
     view.apply([group_row(), query_row()])
-    picture = view.picture()
-    assert picture.refused[GROUPS, "failed"] == 1
-    assert len(picture.queries) == 1
+    fleet = view.fleet()
+    assert fleet.refused[GROUPS, "failed"] == 1
+    assert len(fleet.queries) == 1
 
 
 @pytest.mark.generated
@@ -402,10 +402,10 @@ def test_a_defect_of_the_exporter_is_counted_and_not_fatal(monkeypatch: pytest.M
     st.sampled_from(TOPICS), st.binary(max_size=60) | st.just(b"prod/payments"), st.binary(max_size=200) | json_values
 )
 def test_anything_at_all_can_be_read(topic: str, key: bytes, value: bytes) -> None:
-    """Bytes and JSON of any form are taken up or counted, and the picture can be shown."""
+    """Bytes and JSON of any form are taken up or counted, and the snapshot can be shown."""
     view = make_view(Row(topic, key, value), group_row(), diagnosis_row(), lag_row())
     view.forget_expired(NOW_MS)
-    assert KEY in view.picture().groups
+    assert KEY in view.fleet().groups
 
 
 def test_truncated_rows_are_counted() -> None:
@@ -417,18 +417,18 @@ def test_truncated_rows_are_counted() -> None:
         finding_row(is_truncated=True),
         Row(HEARTBEATS, b"prod/payments", encode(GroupTiming("prod", "payments", NOW_MS, {}, (), is_truncated=True))),
     )
-    assert view.picture().truncated == {GROUPS: 1, REBALANCES: 0, LAG: 1, IMPACT: 0, FINDINGS: 1, HEARTBEATS: 1}
+    assert view.fleet().truncated == {GROUPS: 1, REBALANCES: 0, LAG: 1, IMPACT: 0, FINDINGS: 1, HEARTBEATS: 1}
 
 
 def test_lag_that_is_told_again_is_no_news() -> None:
     """Rows of quiet groups come every minute: nothing is written again for them, and no follower is told."""
     view = make_view(group_row(), lag_row())
-    before, version = view.picture().lags[KEY], view.version
+    before, version = view.fleet().lags[KEY], view.version
     view.apply([lag_row(at_ms=NOW_MS + 60_000)])
-    assert view.picture().lags[KEY] is before
+    assert view.fleet().lags[KEY] is before
     assert view.version == version
     view.apply([lag_row(at_ms=NOW_MS + 120_000, commits=11)])
-    assert view.picture().lags[KEY].commits == 11
+    assert view.fleet().lags[KEY].commits == 11
     assert view.version == version + 1
 
 
@@ -437,13 +437,13 @@ def test_text_that_is_held_is_bounded() -> None:
     large = {"protocol": "x" * 10_000}
     view = View(group_expiry_seconds=3600, keep_rebalances=3, max_bytes=30_000)
     view.apply([group_row(group=f"g{n}", **large) for n in range(5)])
-    assert (len(view.picture().groups), view.picture().refused[GROUPS, "limit"]) == (2, 3)
+    assert (len(view.fleet().groups), view.fleet().refused[GROUPS, "limit"]) == (2, 3)
     view.apply([group_row(group="g0"), Row(GROUPS, b"prod/g1", None)])
     view.apply([finding_row(str(n), summary="x" * 10_000) for n in range(9)])
-    assert len(view.picture().findings[KEY].findings) == 2
+    assert len(view.fleet().findings[KEY].findings) == 2
     view.apply([Row(FINDINGS, f"prod/payments/crash_loop/{n}".encode(), None) for n in range(9)])
     view.apply([lag_row(group=f"g{n}", topics={"x" * 10_000: TopicLag([], [], [], 0)}) for n in range(9)])
-    assert len(view.picture().lags) == 2
+    assert len(view.fleet().lags) == 2
     view.apply([Row(LAG, f"prod/g{n}".encode(), None) for n in range(9)])
     view.apply([group_row(group="after", **large), group_row(group="last", **large)])
-    assert {("prod", "after"), ("prod", "last")} <= view.picture().groups.keys()
+    assert {("prod", "after"), ("prod", "last")} <= view.fleet().groups.keys()

@@ -11,7 +11,7 @@ from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
 from typing import Any
 from urllib.parse import parse_qs, unquote, urlsplit
 
-from exporters.terminal.pictures import ADVISED, ENRICHER, FORMATION, FORMED, LOSS, OVERVIEW, STARVED, TWICE, WEEKLY
+from exporters.terminal.clusters import ADVISED, ENRICHER, FORMATION, FORMED, LOSS, OVERVIEW, STARVED, TWICE, WEEKLY
 from rebalance_contract import encode
 
 PREFIX = "/api/v1/"

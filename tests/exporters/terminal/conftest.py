@@ -8,7 +8,7 @@ from collections.abc import Callable, Iterator
 import pytest
 
 from exporters.terminal.answering import Exporter, answering, enricher
-from exporters.terminal.pictures import NOW_MS
+from exporters.terminal.clusters import NOW_MS
 from exporters.terminal.running import Outcome, run
 from rebalance_exporters.terminal import commands, silence_commands
 
@@ -17,7 +17,7 @@ Run = Callable[..., Outcome]
 
 @pytest.fixture(autouse=True)
 def bare_environment(monkeypatch: pytest.MonkeyPatch) -> None:
-    """No colours, proxies, settings or certificates of whoever runs the tests; and the time of the pictures."""
+    """No colours, proxies, settings or certificates of whoever runs the tests; and the time of the clusters."""
     for name in ("URL", "USER", "PASSWORD_FILE", "CA_FILE", "CLUSTER"):
         monkeypatch.delenv(f"REBALANCE_MONITOR_{name}", raising=False)
     for name in ("NO_COLOR", "FORCE_COLOR", "COLUMNS", "LINES", "HTTP_PROXY", "http_proxy", "TTY_COMPATIBLE"):

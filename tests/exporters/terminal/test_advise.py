@@ -5,7 +5,7 @@ from dataclasses import replace
 
 import pytest
 
-from exporters.terminal.pictures import ADVISED, HOSTILE, MINUTE_MS, NOW_MS
+from exporters.terminal.clusters import ADVISED, HOSTILE, MINUTE_MS, NOW_MS
 from exporters.terminal.running import hold_to_golden
 from rebalance_contract.api_reports import Avoided, EstimateRange, PeriodSums
 from rebalance_exporters.terminal.access import Access

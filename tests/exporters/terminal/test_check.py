@@ -5,7 +5,7 @@ from dataclasses import replace
 
 import pytest
 
-from exporters.terminal.pictures import BROKER, CALM_ROW, ENRICHER_ROW, HOSTILE, OVERVIEW, STALE
+from exporters.terminal.clusters import BROKER, CALM_ROW, ENRICHER_ROW, HOSTILE, OVERVIEW, STALE
 from rebalance_exporters.terminal import check_command
 
 

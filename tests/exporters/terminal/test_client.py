@@ -8,7 +8,7 @@ import threading
 
 import pytest
 
-from exporters.terminal.pictures import HOSTILE
+from exporters.terminal.clusters import HOSTILE
 from rebalance_contract import gravity
 from rebalance_exporters.terminal.access import Access
 from rebalance_exporters.terminal.client import Api, ApiError, UnreachableError

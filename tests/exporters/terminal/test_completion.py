@@ -7,7 +7,7 @@ from dataclasses import replace
 
 import pytest
 
-from exporters.terminal.pictures import CALM_ROW, HOSTILE, OVERVIEW
+from exporters.terminal.clusters import CALM_ROW, HOSTILE, OVERVIEW
 
 #: The program, more patient than somebody at a key: the exporter is a thread of a process with other things to do.
 PROGRAM = """

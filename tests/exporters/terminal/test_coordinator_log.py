@@ -6,7 +6,7 @@ from pathlib import Path
 
 import pytest
 
-from exporters.terminal.pictures import COST, ENRICHER, LOSS, NOW_MS, OVERVIEW, STARVED
+from exporters.terminal.clusters import COST, ENRICHER, LOSS, NOW_MS, OVERVIEW, STARVED
 from rebalance_contract import CoordinatorAct, CoordinatorEvent
 from rebalance_exporters.terminal import coordinator_log
 from rebalance_exporters.terminal.access import Access

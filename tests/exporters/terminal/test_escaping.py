@@ -6,7 +6,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from exporters.terminal.pictures import HOSTILE
+from exporters.terminal.clusters import HOSTILE
 from rebalance_exporters.terminal.escaping import markdown_code, safe, safe_json, safe_markdown
 
 

@@ -5,7 +5,7 @@ from dataclasses import replace
 
 import pytest
 
-from exporters.terminal.pictures import (
+from exporters.terminal.clusters import (
     CALM_ROW,
     COST,
     EIGHT,

@@ -4,7 +4,7 @@ from datetime import timedelta, timezone
 
 import pytest
 
-from exporters.terminal.pictures import NOW_MS
+from exporters.terminal.clusters import NOW_MS
 from rebalance_exporters.terminal.figures import Clock
 from rebalance_exporters.text.figures import amount, plural, span
 

@@ -3,7 +3,7 @@
 import json
 from dataclasses import replace
 
-from exporters.terminal.pictures import FORMED, HOSTILE, LOSS, MINUTE_MS, NOW_MS, STARVED
+from exporters.terminal.clusters import FORMED, HOSTILE, LOSS, MINUTE_MS, NOW_MS, STARVED
 from exporters.terminal.running import hold_to_golden
 from rebalance_exporters.terminal.history import add_up, find_causes
 

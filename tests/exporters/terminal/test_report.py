@@ -9,7 +9,7 @@ from io import StringIO
 import pytest
 from rich.console import Console
 
-from exporters.terminal.pictures import HOSTILE, NOW_MS, WEEK_MS, WEEKLY
+from exporters.terminal.clusters import HOSTILE, NOW_MS, WEEK_MS, WEEKLY
 from exporters.terminal.running import hold_to_golden
 from rebalance_contract.api_reports import EstimateRange, GroupName, PeriodReport, PeriodSums
 from rebalance_exporters.terminal.access import Access

@@ -58,7 +58,7 @@ def test_a_silence_is_added_listed_and_expired(monitor: Run, view: View) -> None
     """Each command says what there is now, and what to type next."""
     added = monitor("silence", "add", "payments", "ord*", "--for", "2h", "--reason", "database moves")
     assert added.code == 0, added.err
-    (silence,) = view.picture().silences.by_name.values()
+    (silence,) = view.fleet().silences.by_name.values()
     assert (silence.groups, silence.created_by, silence.kind) == (("payments", "ord*"), "alice", "silence")
     assert silence.ends_at_ms == NOW_MS + 7_200_000
     first, covers, second = added.out.splitlines()
@@ -69,7 +69,7 @@ def test_a_silence_is_added_listed_and_expired(monitor: Run, view: View) -> None
     for told in (silence.silence_id, "payments, ord*", "until 2026-09-21 16:13:20 UTC", "alice", "database moves"):
         assert told in listed
     assert monitor("silence", "expire", silence.silence_id).code == 0
-    assert view.picture().silences.in_force(PAYMENTS, NOW_MS) is None
+    assert view.fleet().silences.in_force(PAYMENTS, NOW_MS) is None
     assert monitor("silence", "list").out == "no group is silenced\n"
     assert "ended 2026-09-21 14:13:20 UTC by alice" in monitor("silence", "list", "--all").out
 
@@ -86,7 +86,7 @@ def test_a_name_that_no_group_has_is_told(monitor: Run, view: View) -> None:
             "no group of such a name is known now: compare with `rebalance-monitor top --once`"
         )
     assert json.loads(monitor(*words, "--json").out)["covered_groups"] == 0
-    assert view.picture().silences.in_force(PAYMENTS, NOW_MS) is None
+    assert view.fleet().silences.in_force(PAYMENTS, NOW_MS) is None
 
 
 def test_an_exporter_that_does_not_count_is_not_quoted() -> None:
@@ -102,7 +102,7 @@ def test_a_deploy_is_announced(monitor: Run, view: View) -> None:
     told = json.loads(announced.out)
     assert (told["kind"], told["reason"], told["version"]) == ("deploy", "deploy 1.2", "1.2")
     assert (told["created_by"], told["on_behalf_of"]) == ("alice", "bob")
-    assert view.picture().silences.in_force(PAYMENTS, NOW_MS) is not None
+    assert view.fleet().silences.in_force(PAYMENTS, NOW_MS) is not None
     view.apply([rebalance_row("2", NOW_MS + 5_000)])
     explained = monitor("explain", "payments", "--rebalance", "2").out
     assert "during an announced deploy: deploy 1.2 by bob (as alice)" in " ".join(explained.split())
@@ -133,7 +133,7 @@ def test_a_maintenance_window_begins_later(monitor: Run, view: View) -> None:
     """At a time, or in how long; a time of day is the next one."""
     for typed, starts_ms in (("30m", NOW_MS + 1_800_000), ("2026-09-22T01:00", 1_790_038_800_000)):
         assert monitor("silence", "add", "*", "--for", "1h", "--from", typed, "--reason", "upgrade").code == 0
-        assert starts_ms in {each.starts_at_ms for each in view.picture().silences.by_name.values()}
+        assert starts_ms in {each.starts_at_ms for each in view.fleet().silences.by_name.values()}
     clock = Clock()
     # NOW_MS is 14:13:20.
     assert clock.read_ahead("15:00", NOW_MS) == NOW_MS + 2_800_000
@@ -154,7 +154,7 @@ def test_what_cannot_be_is_one_sentence(monitor: Run, view: View, words: tuple[s
     refused = monitor("silence", "add", "payments", *words)
     assert refused.code != 0
     assert told in refused.err
-    assert not view.picture().silences.by_name
+    assert not view.fleet().silences.by_name
 
 
 def test_an_unknown_id_is_one_sentence(monitor: Run) -> None:

@@ -7,7 +7,7 @@ from dataclasses import replace
 import pytest
 
 from exporters.terminal.answering import event
-from exporters.terminal.pictures import CALM_ROW, COST, HOSTILE, LOSS, NOW_MS, STARVED
+from exporters.terminal.clusters import CALM_ROW, COST, HOSTILE, LOSS, NOW_MS, STARVED
 from exporters.terminal.running import hold_to_golden
 from rebalance_contract import encode
 from rebalance_exporters.errors import ExporterError

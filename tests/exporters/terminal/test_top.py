@@ -9,7 +9,7 @@ from dataclasses import replace
 import pytest
 
 from exporters.terminal.answering import Exporter, answering, enricher
-from exporters.terminal.pictures import BARE_ROW, BROKER, CALM_ROW, ENRICHER_ROW, HOSTILE, OVERVIEW, STALE, STUCK_ROW
+from exporters.terminal.clusters import BARE_ROW, BROKER, CALM_ROW, ENRICHER_ROW, HOSTILE, OVERVIEW, STALE, STUCK_ROW
 from exporters.terminal.running import hold_to_golden
 from rebalance_contract import Severity
 from rebalance_contract.api import OverviewWindow
@@ -192,5 +192,5 @@ def test_the_live_table_fits_the_screen(exporter, monkeypatch):
         OVERVIEW, groups=tuple(replace(CALM_ROW, group=f"group-{number:03}") for number in range(100))
     )
     with Api(Access("top", exporter.url)) as api:
-        picture = top.look(api, top.TopOptions(), height=20)
-    assert len(picture.rows) == 14
+        frame = top.look(api, top.TopOptions(), height=20)
+    assert len(frame.rows) == 14

@@ -9,7 +9,7 @@ from pathlib import Path
 
 import pytest
 
-from exporters.terminal.pictures import HOSTILE, STARVED
+from exporters.terminal.clusters import HOSTILE, STARVED
 from exporters.terminal.running import hold_to_golden
 
 ME = "payments-enricher"

@@ -40,28 +40,28 @@ _STUCK_JOINS = 3
 
 def eager_assignor(view: GroupView, time: JudgingTime) -> Iterator[Verdict]:
     """Every rebalance stops all members, also those whose partitions stay where they are (KIP-429)."""
-    picture = view.history.picture
-    if picture is None or picture.type != GroupType.CLASSIC or picture.protocol not in EAGER_ASSIGNORS:
+    snapshot = view.history.snapshot
+    if snapshot is None or snapshot.type != GroupType.CLASSIC or snapshot.protocol not in EAGER_ASSIGNORS:
         return
     recent = [each for each in view.recent(DAY_MS, time) if each.members_before and each.members_after]
     kept = sum(each.moves.kept for each in recent if each.moves is not None)
     churn = view.churn(time)
     if len(view.members) < view.thresholds.eager_members and churn < view.thresholds.churn_share:
         return
-    prints = [fingerprint(each, client_of(view, each), picture.protocol) for each in view.members]
+    prints = [fingerprint(each, client_of(view, each), snapshot.protocol) for each in view.members]
     cost = f"{kept} partitions stopped without moving in {len(recent)} rebalances of the last day"
     yield say(
         "eager_assignor",
         view.stable_since_ms() or view.now_ms,
         # What has not cost anything yet is worth knowing, and no more.
         severity=Severity.TICKET if kept else Severity.INFO,
-        protocol=picture.protocol,
+        protocol=snapshot.protocol,
         members=len(view.members),
         partitions=sum(size_of(each.partitions) for each in view.members),
         kept=cost,
         cost=cost if kept else None,
         churn=churn,
-        advice=cooperative_advice(picture.protocol, prints, "saves the partitions that do not move"),
+        advice=cooperative_advice(snapshot.protocol, prints, "saves the partitions that do not move"),
         movable=is_movable(view.history),
     )
 
@@ -149,16 +149,16 @@ def _idle_since(view: GroupView, members: Sequence[Member]) -> list[tuple[Member
 
 def assignment_imbalance(view: GroupView, time: JudgingTime) -> Iterator[Verdict]:
     """Members with equal subscriptions have unequal shares: range over many topics, or a flaw of the assignor."""
-    picture = view.history.picture
-    if not view.is_settled or not is_consumer_group(view) or picture is None:
+    snapshot = view.history.snapshot
+    if not view.is_settled or not is_consumer_group(view) or snapshot is None:
         return
-    if picture.protocol == STREAMS_ASSIGNOR or not _is_uneven(view.members):
+    if snapshot.protocol == STREAMS_ASSIGNOR or not _is_uneven(view.members):
         return
     since = standing_since(view, _is_uneven)
     if since is None or not time.lasted(since, view.thresholds.imbalance_ms):
         return
-    classic = picture.type == GroupType.CLASSIC
-    prints = [fingerprint(each, client_of(view, each), picture.protocol) for each in view.members]
+    classic = snapshot.type == GroupType.CLASSIC
+    prints = [fingerprint(each, client_of(view, each), snapshot.protocol) for each in view.members]
     shares = [size_of(each.partitions) for each in view.members]
     fair = sum(shares) / len(shares)
     member = max(view.members, key=lambda each: (size_of(each.partitions), each.member_id))
@@ -172,12 +172,12 @@ def assignment_imbalance(view: GroupView, time: JudgingTime) -> Iterator[Verdict
         most=max(shares),
         fair=fair,
         topics=len(member.topics),
-        assignor=picture.protocol or picture.type,
-        protocol=picture.protocol,
+        assignor=snapshot.protocol or snapshot.type,
+        protocol=snapshot.protocol,
         # Java, librdkafka, kafka-python, aiokafka, Sarama and franz-go have it, and eager ones by that name.
-        to_roundrobin=classic and picture.protocol in EAGER_ASSIGNORS - {"roundrobin"},
-        to_uniform=not classic and picture.protocol != "uniform",
-        advice=cooperative_advice(picture.protocol, prints, "shares differ by at most 1") if classic else (),
+        to_roundrobin=classic and snapshot.protocol in EAGER_ASSIGNORS - {"roundrobin"},
+        to_uniform=not classic and snapshot.protocol != "uniform",
+        advice=cooperative_advice(snapshot.protocol, prints, "shares differ by at most 1") if classic else (),
     )
 
 

@@ -221,26 +221,26 @@ def waiting_now(
     if (
         not seen
         or seen[-1].state != GroupState.PREPARING_REBALANCE
-        or history.picture is None
-        or not history.picture.members
+        or history.snapshot is None
+        or not history.snapshot.members
     ):
         return None
-    told_ms, seen_ms = history.picture.last_rebalance_ms, seen[-1].at_ms
+    told_ms, seen_ms = history.snapshot.last_rebalance_ms, seen[-1].at_ms
     if told_ms is not None and told_ms >= seen_ms - SAME_MS:
         return None  # the log knows better: it has been released meanwhile
     # What was seen before the log's last release was another wait, and what goes on since the last probe is not known.
     since = preparing_since(history, told_ms or 0, seen_ms) or seen_ms
     waited = seen_ms - since
-    if waited < long_barrier_ms(history, history.picture.members, barrier_ms) or now_ms - seen_ms > 90_000:
+    if waited < long_barrier_ms(history, history.snapshot.members, barrier_ms) or now_ms - seen_ms > 90_000:
         return None
     listed = next((each.members for each in reversed(seen) if each.members is not None), None)
     ids = None if listed is None else {member.member_id for member in listed}
-    old = [m for m in history.picture.members if ids is None or m.member_id in ids]
+    old = [m for m in history.snapshot.members if ids is None or m.member_id in ids]
     old = _not_polling(history, old, since, now_ms)
     culprit = old[0] if len(old) == 1 else _longest_without_poll(history, old, since, now_ms)
     if culprit is None and is_cooperative(history):
         culprit = _silent(history, old, since, now_ms)
-    bound = max((m.rebalance_timeout_ms or 0 for m in history.picture.members), default=0)
+    bound = max((m.rebalance_timeout_ms or 0 for m in history.snapshot.members), default=0)
     return say(
         "stalled_member_join_barrier.now",
         since,

@@ -198,9 +198,9 @@ def rebalance_timeout_excessive(view: GroupView, _time: JudgingTime) -> Iterator
     wrong = [(timeout, each) for timeout, each in timeouts if timeout > limit]
     if not wrong:
         return
-    picture, (longest, worst) = view.history.picture, max(wrong, key=lambda each: each[0])
+    snapshot, (longest, worst) = view.history.snapshot, max(wrong, key=lambda each: each[0])
     gap = longest_told_gap(view, worst)
-    connect = picture is not None and picture.protocol_type == CONNECT_PROTOCOL
+    connect = snapshot is not None and snapshot.protocol_type == CONNECT_PROTOCOL
     yield say(
         "rebalance_timeout_excessive",
         view.stable_since_ms() or view.now_ms,
@@ -289,8 +289,8 @@ def join_rejected(view: GroupView, time: JudgingTime) -> Iterator[Verdict]:
 
 def _lets_members_in(view: GroupView, time: JudgingTime) -> bool:
     """Whether the group has been at rest for so long that a client could have joined."""
-    picture, since = view.history.picture, view.stable_since_ms()
-    if picture is None or picture.rebalancing_since_ms is not None or since is None:
+    snapshot, since = view.history.snapshot, view.stable_since_ms()
+    if snapshot is None or snapshot.rebalancing_since_ms is not None or since is None:
         return False
     unsettled = next((each for each in reversed(view.history.sightings) if each.state in UNSETTLED_STATES), None)
     busy = unsettled is not None and time.is_within(unsettled.at_ms, _REJECTED_MS)

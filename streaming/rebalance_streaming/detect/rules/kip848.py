@@ -64,7 +64,7 @@ def _patience_ms(view: GroupView, member: Member) -> float:
 
 
 def _is_new(view: GroupView) -> bool:
-    return view.history.picture is not None and view.history.picture.type == GroupType.CONSUMER
+    return view.history.snapshot is not None and view.history.snapshot.type == GroupType.CONSUMER
 
 
 def _holding(view: GroupView, time: JudgingTime, member: Member, since: int, until_ms: int) -> Verdict:
@@ -130,19 +130,19 @@ def fenced(episode: Episode, _time: JudgingTime, departure: Departure) -> Verdic
 
 def assigning_stuck(view: GroupView, time: JudgingTime) -> Iterator[Verdict]:
     """The coordinator has computed no target assignment for the group's epoch (KIP-848)."""
-    picture = view.history.picture
-    if picture is None or picture.type != GroupType.CONSUMER or not picture.members or picture.generation is None:
+    snapshot = view.history.snapshot
+    if snapshot is None or snapshot.type != GroupType.CONSUMER or not snapshot.members or snapshot.generation is None:
         return
-    if picture.assignment_epoch is not None and picture.assignment_epoch >= picture.generation:
+    if snapshot.assignment_epoch is not None and snapshot.assignment_epoch >= snapshot.generation:
         return
     since = _unassigned_since(view)
     if since is not None and time.outlasted(since, view.thresholds.assigning_ms):
-        failed = view.history.coordinator_log.failed_target(picture.generation)
+        failed = view.history.coordinator_log.failed_target(snapshot.generation)
         yield say(
             "assigning_stuck",
             since,
-            epoch=picture.generation,
-            target=str(picture.assignment_epoch),
+            epoch=snapshot.generation,
+            target=str(snapshot.assignment_epoch),
             lasted=view.now_ms - since,
             failed=failed is not None,
             error=None if failed is None else failed.reason or "no reason given",
@@ -151,14 +151,14 @@ def assigning_stuck(view: GroupView, time: JudgingTime) -> Iterator[Verdict]:
 
 def _unassigned_since(view: GroupView) -> int | None:
     """Return when the first epoch began that has no target, of those after the last one that has."""
-    picture = view.history.picture
-    last = view.history.rebalances.get(picture.last_rebalance_id or "") if picture is not None else None
+    snapshot = view.history.snapshot
+    last = view.history.rebalances.get(snapshot.last_rebalance_id or "") if snapshot is not None else None
     since = None
     for generation in reversed(() if last is None else last.generations):
         if generation.assigned_at_ms is not None:
             break
         since = generation.started_at_ms
-    return since if since is not None else picture.last_rebalance_ms if picture is not None else None
+    return since if since is not None else snapshot.last_rebalance_ms if snapshot is not None else None
 
 
 # --- Too many epochs ---

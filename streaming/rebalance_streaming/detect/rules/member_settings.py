@@ -46,19 +46,19 @@ def sessions_of(history: GroupHistory, members: Iterable[Member], group_type: st
 
 def type_of(history: GroupHistory) -> str:
     """Return the type of a group; one that is not known is taken for classic."""
-    return (history.picture and history.picture.type) or GroupType.CLASSIC
+    return (history.snapshot and history.snapshot.type) or GroupType.CLASSIC
 
 
 def protocol_of(history: GroupHistory, rebalance: Rebalance | None = None) -> str | None:
     """Return what the members of a group agreed on, in a rebalance or now; null: not known."""
     if rebalance is not None and rebalance.protocol is not None:
         return rebalance.protocol
-    return None if history.picture is None else history.picture.protocol
+    return None if history.snapshot is None else history.snapshot.protocol
 
 
 def is_of_connect(history: GroupHistory, rebalance: Rebalance | None = None) -> bool:
     """Whether members are workers of Kafka Connect, which have other settings than consumers."""
-    told = None if history.picture is None else history.picture.protocol_type
+    told = None if history.snapshot is None else history.snapshot.protocol_type
     return is_connect(told, protocol_of(history, rebalance))
 
 
@@ -101,7 +101,7 @@ def have_poll_records(history: GroupHistory, members: Iterable[Member]) -> bool:
 
 
 def _members(history: GroupHistory) -> tuple[Member, ...]:
-    return () if history.picture is None else history.picture.members
+    return () if history.snapshot is None else history.snapshot.members
 
 
 def _prints(history: GroupHistory, members: Iterable[Member]) -> list[Fingerprint]:

@@ -117,8 +117,8 @@ def _was_empty(history: GroupHistory, at_ms: int) -> bool:
     after = next(iter(history.in_order()), None)
     if after is not None:
         return not after.members_before
-    picture = history.picture
-    return picture is not None and picture.state == GroupState.EMPTY and not history.is_simple()
+    snapshot = history.snapshot
+    return snapshot is not None and snapshot.state == GroupState.EMPTY and not history.is_simple()
 
 
 def _jump_verdict(view: GroupView, burst: Sequence[Jump], *, ahead: bool) -> Verdict:
@@ -199,14 +199,14 @@ def _away_since(view: GroupView) -> int | None:
     if history.is_simple():
         return last_commit
     emptied = next(reversed(history.in_order()), None)
-    picture = history.picture
+    snapshot = history.snapshot
     if (
         emptied is None
-        and picture is not None
-        and picture.state == GroupState.EMPTY
-        and picture.last_rebalance_ms is not None
+        and snapshot is not None
+        and snapshot.state == GroupState.EMPTY
+        and snapshot.last_rebalance_ms is not None
     ):
-        return max(picture.last_rebalance_ms, last_commit or 0)
+        return max(snapshot.last_rebalance_ms, last_commit or 0)
     if emptied is None or emptied.members_after or emptied.completed_at_ms is None or view.members:
         return None
     return max(emptied.completed_at_ms, last_commit or 0)

@@ -413,7 +413,7 @@ def rebalance_storm(view: GroupView, time: JudgingTime) -> Iterator[Verdict]:
         return
     causes = Counter(view.causes[each.rebalance_id] for each in recent if each.rebalance_id in view.causes)
     cause, by_cause = causes.most_common(1)[0] if causes else (UNDETERMINED, len(recent))
-    picture = view.history.picture
+    snapshot = view.history.snapshot
     one_pass = bool(causes) and causes.keys() <= PARTS and _is_one_pass(view, recent)
     yield say(
         "rebalance_storm",
@@ -426,7 +426,7 @@ def rebalance_storm(view: GroupView, time: JudgingTime) -> Iterator[Verdict]:
         cause=cause,
         by_cause=by_cause,
         limits=limits,
-        generation=str(picture.generation if picture else None),
+        generation=str(snapshot.generation if snapshot else None),
     )
 
 

@@ -300,8 +300,8 @@ def _moved(reports: Sequence[ClientReport], total: str, rate: str | None, since_
 # --- Zombies ---
 def zombie_member(view: GroupView, time: JudgingTime) -> Iterator[Verdict]:
     """A client that was removed from the group keeps on consuming."""
-    picture = view.history.picture
-    if picture is None or picture.rebalancing_since_ms is not None:
+    snapshot = view.history.snapshot
+    if snapshot is None or snapshot.rebalancing_since_ms is not None:
         return
     present = {each.member_id for each in view.members}
     for client in view.history.clients:

@@ -100,8 +100,8 @@ def connect_scheduled_rebalance(view: GroupView, _time: JudgingTime) -> Iterator
 
 def _scheduled(view: GroupView, *, exact: bool) -> list[tuple[Rebalance, Rebalance]]:
     """Return (departure, the rebalance that followed by itself), by the default delay or by a shorter one."""
-    picture, order = view.history.picture, view.history.in_order()
-    if picture is None or picture.protocol_type not in (CONNECT_PROTOCOL, None):
+    snapshot, order = view.history.snapshot, view.history.in_order()
+    if snapshot is None or snapshot.protocol_type not in (CONNECT_PROTOCOL, None):
         return []
     pairs = []
     for before, each in pairwise(order):

@@ -49,11 +49,11 @@ def upgrade_for(
 
 def is_consumer_group(view: GroupView) -> bool:
     """Whether members are consumers of topics: not Connect workers, nor anything whose assignment has another form."""
-    picture = view.history.picture
+    snapshot = view.history.snapshot
     return (
-        picture is not None
-        and picture.type in (GroupType.CLASSIC, GroupType.CONSUMER)
-        and picture.protocol_type in (None, CONSUMER_PROTOCOL)
+        snapshot is not None
+        and snapshot.type in (GroupType.CLASSIC, GroupType.CONSUMER)
+        and snapshot.protocol_type in (None, CONSUMER_PROTOCOL)
     )
 
 

@@ -264,11 +264,11 @@ def static_id_conflict(view: GroupView, time: JudgingTime) -> Iterator[Verdict]:
 
 
 def _replacements(view: GroupView, time: JudgingTime, instance: str) -> list[Replacement]:
-    picture = view.history.picture
+    snapshot = view.history.snapshot
     window_ms = view.thresholds.conflict_window_ms
     return [
         each
-        for each in (picture.replacements if picture else ())
+        for each in (snapshot.replacements if snapshot else ())
         if each.group_instance_id == instance and time.is_within(each.at_ms, window_ms)
     ]
 
@@ -446,8 +446,8 @@ def instance_subject(view: GroupView, instance: str) -> Subject:
 
 def static_member_restart(view: GroupView, time: JudgingTime) -> Iterator[Verdict]:
     """A static member was restarted within its session, which cost nobody else anything (KIP-345, KAFKA-10284)."""
-    picture = view.history.picture
-    instances = {each.group_instance_id for each in (picture.replacements if picture else ())}
+    snapshot = view.history.snapshot
+    instances = {each.group_instance_id for each in (snapshot.replacements if snapshot else ())}
     reporting = _processes_by_instance(view, time, instances)
     for instance in sorted(instances):
         swaps, processes = _replacements(view, time, instance), reporting.get(instance, [])

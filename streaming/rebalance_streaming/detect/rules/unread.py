@@ -26,8 +26,8 @@ _REPLACING = with_trait("replaces")
 
 def orphan_partition(view: GroupView, time: JudgingTime) -> Iterator[Verdict]:
     """A partition of a subscribed topic is in no assignment (KAFKA-13435, KAFKA-12984, IBM/sarama#1462)."""
-    picture, stable = view.history.picture, view.stable_since_ms()
-    if picture is None or stable is None or not view.is_settled:
+    snapshot, stable = view.history.snapshot, view.stable_since_ms()
+    if snapshot is None or stable is None or not view.is_settled:
         return
     if not time.outlasted(stable, view.thresholds.orphan_ms):
         return
@@ -103,12 +103,12 @@ def empty_group_with_lag(view: GroupView, time: JudgingTime) -> Iterator[Verdict
 
 def _empty_since(view: GroupView) -> int | None:
     """Return since when a group that had members has none and nobody commits for it; null if it is otherwise."""
-    history, picture = view.history, view.history.picture
-    if picture is None or picture.state != GroupState.EMPTY or history.is_simple() or history.ownership:
+    history, snapshot = view.history, view.history.snapshot
+    if snapshot is None or snapshot.state != GroupState.EMPTY or history.is_simple() or history.ownership:
         return None
-    if history.had_members_ms is None and not picture.generation:
+    if history.had_members_ms is None and not snapshot.generation:
         return None
-    emptied = picture.last_rebalance_ms or picture.updated_at_ms
+    emptied = snapshot.last_rebalance_ms or snapshot.updated_at_ms
     return None if emptied is None else max(emptied, history.progress.last_commit_ms or 0)
 
 

@@ -17,7 +17,7 @@ _NO_COST: Final = contract.CountedImpact()
 
 
 @dataclass(frozen=True, slots=True)
-class Picture:
+class FleetSnapshot:
     """All that is known at one moment.
 
     `lags` are as they were published last; what may be shown of them now is for `live_lag` to say. `caught_up_until`
