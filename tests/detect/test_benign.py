@@ -109,6 +109,93 @@ def test_a_restart_in_order_is_part_of_a_deploy():
     assert said(back) == ("rolling_deploy", PLAUSIBLE)
 
 
+def test_who_left_in_order_and_is_back_was_restarted_although_another_is_not():
+    """Of two that left together one was not started again; whoever did not leave in order makes it no deploy."""
+    both = rebalance(LOST_MS, [A, B, member("c-1", [4])], [A])
+    again = joined(LOST_MS + 20_000, member("b-2", [2, 3]), [A])
+    beats = pulse(LOST_MS - MINUTE, LOST_MS, range(5))
+    found = benign(both, *beats, again)
+    assert found is not None
+    assert (said(found), who(found)) == (("rolling_deploy", PLAUSIBLE), ["b-1"])
+    silent = pulse(LOST_MS - 2 * MINUTE, LOST_MS - MINUTE, range(5))
+    assert benign(both, *silent, again) is None
+
+
+@pytest.mark.parametrize(
+    ("came", "after_s", "later", "expected"),
+    [
+        ("ab", 60, "", ("initial_group_formation", CERTAIN, "The group formed with 2 members.")),
+        (
+            "abcd",
+            60,
+            "",
+            ("scale_out", PLAUSIBLE, "The group was stopped in order and came back with 4 members instead of 2."),
+        ),
+        (
+            "abc",
+            900,
+            "",
+            ("scale_out", STRONG, "The group was stopped in order and came back with 3 members instead of 2."),
+        ),
+        ("a", 60, "", ("initial_group_formation", CERTAIN, "The group formed with 1 member.")),
+        (
+            "a",
+            900,
+            "",
+            ("scale_in", STRONG, "The group was stopped in order and came back with 1 member instead of 2."),
+        ),
+        ("a", 900, "b", ("initial_group_formation", CERTAIN, "The group formed with 1 member.")),
+        ("xyz", 900, "", ("initial_group_formation", CERTAIN, "The group formed with 3 members.")),
+    ],
+    ids=["the same", "more", "more, for long", "fewer so far", "fewer", "one is late", "of others"],
+)
+@pytest.mark.parametrize("at_once", [True, False], ids=["in one rebalance", "in two"])
+def test_a_group_that_was_stopped_comes_back_with_more_or_fewer(
+    came: str, after_s: int, later: str, expected: tuple[str, float, str], *, at_once: bool
+):
+    """As tasks of a connector do of which there are more, or instances after a deploy that stops all first."""
+    back_ms = LOST_MS + 6_000
+    new = [member(f"{name}-2", [place]) for place, name in enumerate(came)]
+    late = [joined(back_ms + 60_000, member(f"{name}-2"), new) for name in later]
+    beats = pulse(LOST_MS - MINUTE, LOST_MS, [0, 1, 2, 3])
+    emptied, formed = rebalance(LOST_MS, [A, B], [], took_ms=10), rebalance(back_ms, [], new, reason="first_join")
+    if at_once:
+        both = (*emptied.generations, *formed.generations)
+        whole = rebalance(LOST_MS, [A, B], new, reason="group_emptied", generations=both)
+        found = benign(whole, *beats, *late, after_s=after_s)
+        # Whoever is back was restarted, where nothing else is to be told.
+        is_restart = expected[0] == "initial_group_formation" and came in "ab"
+        assert said(found) == (("rolling_deploy", PLAUSIBLE) if is_restart else expected[:2])
+        return
+    left = tuple(departed(LOST_MS, each, CLEAN, rule="rolling_deploy") for each in (A, B))
+    found = benign(formed, *beats, emptied, *late, after_s=after_s, past=left)
+    assert found is not None
+    assert (*(said(found) or ()), found.summary) == expected
+
+
+def test_a_group_that_shrank_long_before_it_was_stopped_has_lost_nobody():
+    """What counts is how many there were when it was stopped."""
+    day_ms, back_ms = 24 * 60 * MINUTE, LOST_MS + 6_000
+    shrank = rebalance(LOST_MS - day_ms, [A, B, member("c-1")], [A, B])
+    emptied = rebalance(LOST_MS, [A, B], [], took_ms=10)
+    formed = rebalance(back_ms, [], [member("a-2"), member("b-2")], reason="first_join")
+    left = tuple(departed(LOST_MS, each, CLEAN, rule="rolling_deploy") for each in (A, B))
+    assert said(benign(formed, shrank, emptied, after_s=900, past=left)) == ("initial_group_formation", CERTAIN)
+
+
+def test_clients_that_share_a_name_and_a_host_come_back_each_once():
+    """A third newcomer after two that left is one more, not a restart."""
+    left = tuple(
+        departed(LOST_MS - at_ms, member(f"a-{at_ms}"), CLEAN, rule="rolling_deploy") for at_ms in (20_000, 10_000)
+    )
+    three = rebalance(LOST_MS, [B], [B, *(member(f"a-new{number}") for number in range(3))])
+    found = episode(three, past=left)
+    assert [each.returned_from for each in found.arrivals] == [left[1], left[0], None]
+    known = replace(left[1], departure=replace(left[1].departure, back_as=member("a-other")))
+    found = episode(three, past=(left[0], known))
+    assert [each.returned_from for each in found.arrivals] == [left[0], None, None]
+
+
 def test_what_rests_on_an_orderly_leave_is_no_surer_than_that():
     """Its session may as well have run out: neither a smaller group nor a deploy is claimed."""
     unsure = gone(likely=CLEAN, classes=(CLEAN, SESSION_EXPIRED), confidence=HINT)

@@ -256,6 +256,37 @@ def test_a_ghost_is_awaited_as_its_coordinator_writes(in_barrier: bool, expected
     assert said(asked(ungraceful, losing(of, events=(came,)), of)) == expected
 
 
+@pytest.mark.parametrize(
+    ("earlier", "expected"),
+    [
+        ([("c-1", 60)], PLAUSIBLE),
+        ([("c-1", 60), ("d-1", 120)], PLAUSIBLE),
+        ([], HINT),
+        ([("b-0", 60)], HINT),
+        ([("c-1", 60), ("c-2", 120)], HINT),
+        ([("c-1", 60), ("d-1", 60)], HINT),
+        ([("c-1", 7_200)], HINT),
+    ],
+    ids=["another", "two others", "the first", "itself", "one twice", "two at once", "long ago"],
+)
+def test_ghosts_in_turn_are_those_of_a_deploy_that_kills(earlier: list[tuple[str, int]], expected: float):
+    """What starves clients starves the same ones again, or several at once; so does not who replaces each once."""
+    old = replace(B, client_id="kafka-python-1.4.6")
+    came = joined(LOST_MS - 8_000, replace(old, member_id="b-2"), [A, old])
+    past = tuple(
+        departed(LOST_MS - ago_s * SECOND, replace(member(name), client_id=f"kafka-python-1.4.6-{name[0]}"))
+        if name[0] != "b"
+        else departed(LOST_MS - ago_s * SECOND, replace(old, member_id=name))
+        for name, ago_s in earlier
+    )
+    past = tuple(replace(each, departure=replace(each.departure, classes=(SESSION_EXPIRED,))) for each in past)
+    of = gone(old)
+    found = asked(ungraceful, losing(of, events=(came,), past=past), of)
+    assert said(found) == ("ungraceful_shutdown", expected)
+    assert found is not None
+    assert ("replaced in turn, as in a deploy" in {each.rule for each in found.evidence}) == (expected == PLAUSIBLE)
+
+
 @pytest.mark.parametrize(("others", "expected"), [((), HINT), ((replace(A, member_id="a-2"),), PLAUSIBLE)])
 def test_where_nobody_was_spared_a_kill_is_a_hint(others: tuple[Member, ...], expected: float):
     """That all clients of a group were replaced beside their ghosts may be their coordinator's doing."""

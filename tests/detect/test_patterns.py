@@ -437,6 +437,22 @@ def test_what_is_rare_or_explained_does_not_flap(story: Story):
     assert judged(member_flapping, story, START_MS + 40 * MINUTE) == []
 
 
+@pytest.mark.parametrize(("rounds", "told"), [(1, False), (2, False), (3, True)])
+def test_clients_that_share_a_name_and_a_host_flap_when_one_of_them_surely_does(rounds: int, told: bool):
+    """Three that leave and come back together once are a deploy that stops all before it starts any."""
+    events, past, here = list[Event](), list[ExplainedDeparture](), [member(f"b-{n}") for n in range(3)]
+    for number in range(rounds):
+        at_ms = START_MS + number * 2 * MINUTE
+        new = [member(f"b-{number}{n}") for n in range(3)]
+        events += [rebalance(at_ms, here, []), rebalance(at_ms + MINUTE, [], new, reason="first_join")]
+        past += [
+            departed(at_ms, old, UNKNOWN, rule=UNDETERMINED, back_as=back, back_ms=at_ms + MINUTE)
+            for old, back in zip(here, new, strict=True)
+        ]
+        here = new
+    assert bool(judged(member_flapping, (events, past), START_MS + 10 * MINUTE)) == told
+
+
 @pytest.mark.parametrize(("offset", "others", "told"), [(-1, 4, False), (4, 4, True), (9, 4, True)])
 def test_a_worker_of_connect_that_is_behind_leaves_to_read_on(offset: int, others: int, told: bool):
     """Why it comes and goes is known; one that is not behind may flap as any other."""

@@ -250,6 +250,22 @@ def test_who_went_while_others_waited_is_told_apart_from_who_set_it_off():
     assert not judged(left(), settled).in_barrier
 
 
+@pytest.mark.parametrize(
+    ("act", "came_s", "back"), [(Act.NAMED, -7, False), (Act.JOINED, -7, False), (Act.JOINED, 2, True)]
+)
+def test_who_came_before_another_went_is_not_that_one_come_back(act: Act, came_s: int, back: bool):
+    """No probe listed both, and the coordinator wrote when each came and went."""
+    gone = rebalance(LOST_MS, [STAYS, B], [STAYS, member("b-2", [2, 3])], reason="replacement")
+    lines = [
+        wrote(LOST_MS - MINUTE, Act.JOINED, member_id="b-1"),
+        wrote(LOST_MS + came_s * SECOND, act, member_id="b-2"),
+        wrote(LOST_MS, Act.EXPIRED, member_id="b-1"),
+        wrote(LOST_MS + MINUTE, Act.EXPIRED, member_id="b-2"),
+    ]
+    assert (judged(gone, lines).back_as is not None) == back
+    assert (judged(gone, [wrote(LOST_MS, Act.EXPIRED, member_id="b-1")]).back_as) == member("b-2", [2, 3])
+
+
 def test_a_join_barrier_is_as_long_as_the_coordinator_wrote():
     """Between its line and the release, whatever the log of groups bounds."""
     gone = left(started_after_ms=LOST_MS - MINUTE, took_ms=3 * SECOND)

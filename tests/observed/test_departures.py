@@ -483,6 +483,14 @@ def test_it_came_back_under_a_new_id(other: Member, back: bool):
     assert found.back_ms == (again.completed_at_ms if back else None)
 
 
+def test_clients_that_share_a_name_and_a_host_come_back_as_one_newcomer_each():
+    """Of three that left together two came back; who of them does not matter, and none is two."""
+    three, back = [member(f"b-{n}") for n in range(3)], [member("b-8"), member("b-9")]
+    gone, again = rebalance(LOST_MS, three, []), rebalance(LOST_MS + MINUTE, [], back, reason="first_join")
+    found = find_departures(history(gone, again), gone, {}, LOST_MS + 2 * MINUTE)
+    assert [each.back_as for each in found] == [*back, None]
+
+
 def test_members_that_lived_at_the_same_time_are_two():
     """A probe listed both: the newcomer of equal name is a second instance."""
     gone, again = left(), joined(LOST_MS + MINUTE, member("b-2", [2]), [STAYS])

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from functools import cached_property
 
@@ -204,7 +204,7 @@ def make_episode(
         thresholds,
         time.now_ms,
         departures,
-        tuple(Arrival(member, _returned_from(history, member, rebalance, known.past)) for member in joined),
+        tuple(_arrivals(history, rebalance, joined, known.past)),
         tuple(each.departure for each in known.past if each.rebalance_id != rebalance.rebalance_id),
         frozenset(slot_of(each.member) for each in known.past if _is_death(each, rebalance)),
         known.held,
@@ -218,14 +218,28 @@ def _is_death(past: ExplainedDeparture, rebalance: Rebalance) -> bool:
     return earlier and past.rule in _DEATHS and past.confidence >= CLAIMED
 
 
-def _returned_from(
-    history: GroupHistory, member: Member, rebalance: Rebalance, past: Sequence[ExplainedDeparture]
-) -> ExplainedDeparture | None:
-    for each in reversed(past):
-        if each.rebalance_id == rebalance.rebalance_id or each.left_ms > (rebalance.completed_at_ms or each.left_ms):
-            continue
-        same_id = each.member.member_id == member.member_id
-        same_slot = slot_of(each.member) == slot_of(member)
-        if same_id or (same_slot and may_be_back(history, each.member, member)):
-            return each
-    return None
+def _arrivals(
+    history: GroupHistory, rebalance: Rebalance, joined: Iterable[Member], past: Sequence[ExplainedDeparture]
+) -> Iterator[Arrival]:
+    """Yield the members that joined, each with the latest departure that it comes back from and no other does."""
+    ended_ms = rebalance.completed_at_ms
+    earlier = [
+        each
+        for each in reversed(past)
+        if each.rebalance_id != rebalance.rebalance_id and (ended_ms is None or each.left_ms <= ended_ms)
+    ]
+    for member in joined:
+        back = next((each for each in earlier if _is_back(history, each, member)), None)
+        if back is not None:
+            earlier.remove(back)
+        yield Arrival(member, back)
+
+
+def _is_back(history: GroupHistory, past: ExplainedDeparture, member: Member) -> bool:
+    """Whether a member may be one that left come back, which is not known to be back as another."""
+    if past.member.member_id == member.member_id:
+        return True
+    known = past.departure.back_as
+    if slot_of(past.member) != slot_of(member) or (known is not None and known.member_id != member.member_id):
+        return False
+    return may_be_back(history, past.member, member)

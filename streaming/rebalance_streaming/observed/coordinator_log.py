@@ -24,6 +24,8 @@ _RELEASED_MS = 100
 _EXITS = frozenset(
     (CoordinatorAct.EXPIRED, CoordinatorAct.LEFT, CoordinatorAct.AWAY, CoordinatorAct.EVICTED, CoordinatorAct.FENCED)
 )
+#: What it writes of a member that comes: that it has its id, or its place.
+_JOINS = frozenset((CoordinatorAct.NAMED, CoordinatorAct.JOINED))
 #: What a client, or who removed it, gave as the reason of a leave (KIP-800) may mean: its poll limit passed; an
 #: administrator's request; it has no subscription any more, or reads on before it joins again, and its process runs.
 UNPOLLED, REMOVED, UNSUBSCRIBED, BEHIND = "unpolled", "removed", "unsubscribed", "behind"
@@ -211,6 +213,19 @@ class CoordinatorLog:
             if each.act == CoordinatorAct.PREPARING and each.trigger == CoordinatorTrigger.SYNC_EXPIRATION:
                 return Exit(each.at_ms, CoordinatorAct.EVICTED, f"{_NOT_SYNCED[0]} in time", in_barrier=False)
         return None
+
+    def were_together(self, one: str, other: str) -> bool:
+        """Whether of two members the later one came before the earlier one went, and both of that is written down."""
+        earlier, later = sorted((one, other), key=lambda member_id: self._came_ms(member_id) or 0)
+        came_ms, went_ms = self._came_ms(later), self._went_ms(earlier)
+        return came_ms is not None and went_ms is not None and came_ms < went_ms
+
+    def _came_ms(self, member_id: str) -> int | None:
+        return next((each.at_ms for each in self._events if each.member_id == member_id and each.act in _JOINS), None)
+
+    def _went_ms(self, member_id: str) -> int | None:
+        went = (each for each in reversed(self._events) if each.member_id == member_id and each.act in _EXITS)
+        return next((each.at_ms for each in went), None)
 
     def refusals(self, instance_id: str, from_ms: int) -> tuple[CoordinatorEvent, ...]:
         """Return the joins since a time that were refused because a member had their instance id, oldest first."""

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Mapping, Set
 from dataclasses import replace
 
 from rebalance_contract import Member, Rebalance
@@ -31,8 +31,10 @@ def find_departures(
     there = {member.member_id: member for member in (*returned, *rebalance.passing, *rebalance.members_before)}
     gone = [m for m in there.values() if m.member_id not in after or m.member_id in meanwhile]
     assignor = history.assignor_of(rebalance) if gone else None
+    # Clients may share a name and a host: nobody comes back as one that another of them came back as.
+    taken = {member.member_id for member in gone}
     return tuple(
-        _departure(history, rebalance, each, known.get(each.member_id), assignor=assignor, now_ms=now_ms)
+        _departure(history, rebalance, each, known.get(each.member_id), taken, assignor=assignor, now_ms=now_ms)
         for each in gone
     )
 
@@ -42,6 +44,7 @@ def _departure(
     rebalance: Rebalance,
     member: Member,
     known: Departure | None,
+    taken: set[str],
     *,
     assignor: str | None,
     now_ms: int,
@@ -58,7 +61,9 @@ def _departure(
         lost = Lost(client, stretch, prints, session, found.poll_ms, found.to_ms, now_ms, found.joined_ms)
         found = replace(found, stretch=stretch, liveness=read_liveness(lost, history.clients))
     found = classify(found, rebalance)
-    back_as, back_ms = _return_of(history, rebalance, member)
+    back_as, back_ms = _return_of(history, rebalance, member, taken)
+    if back_as is not None:
+        taken.add(back_as.member_id)
     told = client is not None and back_ms is not None and client.ran_through(found.from_ms, back_ms)
     # Of what was found before, the reports may be forgotten by now.
     return replace(found, back_as=back_as, back_ms=back_ms, ran_through=found.ran_through or told)
@@ -74,15 +79,22 @@ def _as_configured(member: Member, client: ClientHistory) -> Member:
     )
 
 
-def _return_of(history: GroupHistory, rebalance: Rebalance, member: Member) -> tuple[Member | None, int | None]:
-    """Return the member this one came back as, and when its group knew it; the first of its slot that joined later."""
+def _return_of(
+    history: GroupHistory, rebalance: Rebalance, member: Member, taken: Set[str]
+) -> tuple[Member | None, int | None]:
+    """Return the member this one came back as, and when its group knew it; the first of its slot that joined later.
+
+    `taken` are the ids that it cannot have come back by.
+    """
     slot = slot_of(member)
     for each in (rebalance, *history.after(rebalance)):
         before = {known.member_id for known in each.members_before}
         for other in each.members_after:
             if other.member_id == member.member_id:
                 return other, _let_in_at(each, other)
-            if other.member_id not in before and slot_of(other) == slot and may_be_back(history, member, other):
+            if other.member_id in before or other.member_id in taken or slot_of(other) != slot:
+                continue
+            if may_be_back(history, member, other):
                 return other, _let_in_at(each, other)
     return None, None
 

@@ -287,8 +287,12 @@ class GroupHistory:
         return any(each.state is not None and from_ms - SEEN_FOR_MS <= each.at_ms <= to_ms for each in self.sightings)
 
     def seen_together(self, one: str, other: str) -> bool:
-        """Whether some probe listed both members: then neither is the other come back."""
-        return any(one in each.ids and other in each.ids for each in self.sightings)
+        """Whether both members were there at a time, as a probe listed or the coordinator wrote.
+
+        Then neither is the other come back.
+        """
+        probed = any(one in each.ids and other in each.ids for each in self.sightings)
+        return probed or self.coordinator_log.were_together(one, other)
 
     def is_simple(self) -> bool:
         """Whether the group has never had members in Kafka."""

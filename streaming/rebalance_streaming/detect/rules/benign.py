@@ -17,7 +17,7 @@ from rebalance_contract import (
     RebalanceReason,
     Severity,
 )
-from rebalance_streaming.detect.episode import Episode, runs_of_own
+from rebalance_streaming.detect.episode import Arrival, Episode, runs_of_own
 from rebalance_streaming.detect.group_view import DAY_MS
 from rebalance_streaming.detect.judging_time import JudgingTime
 from rebalance_streaming.detect.verdict import MOST_MEMBERS, Verdict, subject_of
@@ -59,6 +59,16 @@ def initial_formation(episode: Episode, _time: JudgingTime) -> Verdict | None:
     left = None if rebalance.members_after or not came else "all"
     subject = subject_of(*came[:MOST_MEMBERS])
     return say("initial_group_formation", rebalance.started_before_ms, subject, count=len(came), left=left)
+
+
+def formed_anew(episode: Episode, _time: JudgingTime) -> Verdict | None:
+    """The group was empty in the midst of a rebalance: all left in order, and others came."""
+    rebalance, came = episode.rebalance, episode.rebalance.members_after
+    left_in_order = all(each.likely == CLEAN for each in episode.departures)
+    if not came or not left_in_order or RebalanceReason.FIRST_JOIN not in {each.reason for each in rebalance.rounds}:
+        return None
+    subject = subject_of(*came[:MOST_MEMBERS])
+    return say("initial_group_formation", rebalance.started_before_ms, subject, count=len(came), left=None)
 
 
 def subscription_change(episode: Episode, _time: JudgingTime) -> Verdict | None:
@@ -190,13 +200,58 @@ def scale_out(episode: Episode, time: JudgingTime) -> Verdict | None:
         return None
     stayed = time.lasted(rebalance.completed_at_ms or episode.now_ms, episode.thresholds.stay_ms)
     return say(
-        "scale_out",
+        "scale_out.arrivals",
         rebalance.started_before_ms,
         subject_of(*newcomers[:MOST_MEMBERS]),
         confidence=HINT if _stood_still(episode) else STRONG if stayed else PLAUSIBLE,
         before=len(rebalance.members_before),
         after=len(rebalance.members_after),
     )
+
+
+def resized_restart(episode: Episode, time: JudgingTime) -> Verdict | None:
+    """A group that was stopped in order came back with more members than it had, or with fewer."""
+    rebalance = episode.rebalance
+    back = _back_from_stop(episode)
+    if not back or rebalance.is_at_least:
+        return None
+    was, now = _size_before_stop(episode), len(rebalance.members_after)
+    stayed = time.lasted(rebalance.completed_at_ms or episode.now_ms, episode.thresholds.stay_ms)
+    if now > was:
+        newcomers = [each.member for each in episode.arrivals if each.member.member_id not in back]
+        subject, sure = subject_of(*newcomers[:MOST_MEMBERS]), STRONG if stayed else PLAUSIBLE
+        return say("scale_out.restarted", rebalance.started_before_ms, subject, confidence=sure, before=was, after=now)
+    if stayed and max((len(each.members_after) for each in episode.history.after(rebalance)), default=now) < was:
+        return say("scale_in.restarted", rebalance.started_before_ms, before=was, after=now)
+    return None
+
+
+def _back_from_stop(episode: Episode) -> frozenset[str]:
+    """Return who is back, by its id, in a group of which all had left in order, in this rebalance or before it."""
+    first, *more = episode.rebalance.rounds or (None,)
+    if more and first is not None and first.reason == RebalanceReason.GROUP_EMPTIED:
+        if any(each.likely != CLEAN or each.went_on for each in episode.departures):
+            return frozenset()
+        return frozenset(each.back_as.member_id for each in episode.departures if each.back_as is not None)
+    if episode.rebalance.reason != RebalanceReason.FIRST_JOIN:
+        return frozenset()
+    return frozenset(each.member.member_id for each in episode.arrivals if _is_restarted(each))
+
+
+def _is_restarted(arrival: Arrival) -> bool:
+    past = arrival.returned_from
+    return past is not None and past.departure.likely == CLEAN and not past.departure.went_on
+
+
+def _size_before_stop(episode: Episode) -> int:
+    """Return how many members a group had before the rebalances in which it did nothing but lose some."""
+    size, until_ms = len(episode.rebalance.members_before), episode.rebalance.started_before_ms
+    for each in reversed(episode.history.until(episode.rebalance)):
+        is_long_ago = until_ms - each.last_known_ms > episode.thresholds.stay_ms
+        if is_long_ago or len(each.members_after) >= len(each.members_before):
+            break
+        size, until_ms = len(each.members_before), each.started_before_ms
+    return size
 
 
 def _stood_still(episode: Episode) -> bool:
@@ -231,10 +286,12 @@ def scale_in(episode: Episode, time: JudgingTime) -> Verdict | None:
     rebalance, left = episode.rebalance, [each for each in episode.departures if each.likely == CLEAN]
     if not left or len(left) < len(episode.departures) or any(each.back_as is not None for each in left):
         return None
+    if len(rebalance.members_after) >= len(rebalance.members_before):
+        return None
     waited = time.lasted(left[-1].to_ms, episode.thresholds.stay_ms)
     evidence = tuple(evidence for each in left[:5] for evidence in each.evidence)
     return say(
-        "scale_in",
+        "scale_in.departures",
         rebalance.started_before_ms,
         subject_of(*(each.member for each in left[:MOST_MEMBERS])),
         confidence=min(STRONG if waited else PLAUSIBLE, _surely_in_order(left)),
@@ -254,10 +311,10 @@ def restart(episode: Episode, _time: JudgingTime) -> Verdict | None:
     """An instance left in order and came back: part of a deploy, of which this may be the only one."""
     gone = [each for each in episode.departures if each.likely == CLEAN and not each.went_on]
     left = [each for each in gone if each.back_as is not None]
-    back = [(each.member, each.returned_from.departure) for each in episode.arrivals if each.returned_from is not None]
-    back = [(member, of) for member, of in back if of.likely == CLEAN and not of.went_on]
+    back = [(each.member, each.returned_from.departure) for each in episode.arrivals if _is_restarted(each)]
     members = [*(each.member for each in left), *(member for member, _ in back)]
-    if not members or len(left) < len(episode.departures):
+    # Whoever left in order and is not back beside those that are was not meant to be.
+    if not members or len(gone) < len(episode.departures):
         return None
     away = [each.back_ms - each.to_ms for each in left if each.back_ms is not None]
     text = f"back after {seconds(max(0, *away))}" if away else "came back under a new id"
@@ -358,8 +415,10 @@ BENIGN_RULES: tuple[BenignRule, ...] = (
     topic_metadata_change,
     aftermath,
     return_after_loss,
+    resized_restart,
     initial_formation,
     restart,
+    formed_anew,
     scale_in,
     scale_out,
 )

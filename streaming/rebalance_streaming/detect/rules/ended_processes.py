@@ -5,6 +5,8 @@ Static members that stand are judged in `static_members`.
 
 from __future__ import annotations
 
+from collections import Counter
+
 from rebalance_contract import Evidence, EvidenceSource, GroupType
 from rebalance_contract.client_settings import STREAM_THREAD
 from rebalance_streaming.detect.advice import graceful_stop_advice, session_for_absence, shortens
@@ -20,6 +22,7 @@ from rebalance_streaming.detect.rules.circumstances import (
     whole_host_lost,
 )
 from rebalance_streaming.detect.rules.member_settings import may_be_named, session_of_lost
+from rebalance_streaming.detect.rules.standing import went_again
 from rebalance_streaming.detect.verdict import Verdict, subject_of
 from rebalance_streaming.observed.confidence import HINT, PLAUSIBLE, STRONG
 from rebalance_streaming.observed.departures import (
@@ -79,14 +82,16 @@ def ungraceful(episode: Episode, _time: JudgingTime, departure: Departure) -> Ve
     successor = None if alone else _successor_before_loss(episode, departure)
     if successor is None:
         return _closed_by_design(episode, departure)
+    in_turn = _is_replaced_in_turn(episode, departure)
     return say_lost(
         "ungraceful_shutdown.ghost",
         departure,
-        confidence=_ghost_confidence(episode, departure),
+        confidence=_ghost_confidence(episode, departure, in_turn=in_turn),
         advice=graceful_stop_advice(
             departure, names=may_be_named(episode.history, [departure.member], episode.rebalance)
         ),
         successor=successor,
+        in_turn=in_turn,
         reported=departure.liveness is not None,
     )
 
@@ -110,7 +115,7 @@ def _closed_by_design(episode: Episode, departure: Departure) -> Verdict | None:
     return say_lost("ungraceful_shutdown.by_design", departure, away=away_ms, names=names)
 
 
-def _ghost_confidence(episode: Episode, departure: Departure) -> float:
+def _ghost_confidence(episode: Episode, departure: Departure, *, in_turn: bool) -> float:
     """A starved client, too, joins anew while its old id is still there, so without reports its library decides.
 
     So does one whose coordinator answers nobody: where nothing tells how the ghost ended, that is as likely.
@@ -120,7 +125,25 @@ def _ghost_confidence(episode: Episode, departure: Departure) -> float:
         return HINT
     if departure.liveness in (GONE, RESTARTED):
         return STRONG
-    return PLAUSIBLE if departure.client.may_starve is False else HINT
+    return PLAUSIBLE if departure.client.may_starve is False or in_turn else HINT
+
+
+def _is_replaced_in_turn(episode: Episode, departure: Departure) -> bool:
+    """Whether others were lost to their sessions and replaced before, each once and by itself, as in a deploy.
+
+    What starves clients starves the same ones again, or several at once.
+    """
+    since_ms = departure.to_ms - episode.thresholds.deploy_window_ms
+    before = [each for each in episode.earlier if since_ms <= each.to_ms < departure.to_ms]
+    lost = [*(each for each in before if each.likely == SESSION_EXPIRED), departure]
+    alone = len({each.to_ms for each in lost}) == len(lost) > 1 and len(episode.departures) == 1
+    first = lost[0].member.member_id
+    begun = (
+        Counter(map(slot_of, each.members_before))
+        for each in reversed([*episode.history.until(episode.rebalance), episode.rebalance])
+        if first in {member.member_id for member in each.members_before}
+    )
+    return alone and not went_again((slot_of(each.member) for each in lost), next(begun, Counter()))
 
 
 def _successor_before_loss(episode: Episode, departure: Departure) -> str | None:

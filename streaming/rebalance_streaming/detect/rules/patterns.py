@@ -383,8 +383,11 @@ def _arrived(rebalance: Rebalance, member: Member) -> bool:
 def member_flapping(view: GroupView, _time: JudgingTime) -> Iterator[Verdict]:
     """The same member leaves and returns again and again, and no source tells why."""
     window, returns = view.thresholds.flapping_window_ms, view.thresholds.flapping_returns
+    width = widths(view.history.in_order())
     for slot, all_lives in _lives_by_slot(view).items():
-        lives = _crowded([each for each in all_lives if each.past.departure.back_as is not None], returns, window)
+        # Of several clients that share a name and a host, one went so often at least.
+        often = (returns - 1) * max(1, width[slot]) + 1
+        lives = _crowded([each for each in all_lives if each.past.departure.back_as is not None], often, window)
         if not lives or any(each.past.rule not in _UNEXPLAINED for each in lives):
             continue
         member = lives[-1].member
