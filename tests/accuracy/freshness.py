@@ -59,6 +59,7 @@ _JUDGED_BY = (
     "deploy/rebalance_devtools/stories/forms.py",
     "deploy/rebalance_devtools/stories/incidents.py",
     "deploy/rebalance_devtools/stories/judging.py",
+    "deploy/rebalance_devtools/stories/oncall.py",
     "deploy/rebalance_devtools/stories/operations.py",
     "deploy/rebalance_devtools/stories/polyglot.py",
     "deploy/rebalance_devtools/stories/production.py",

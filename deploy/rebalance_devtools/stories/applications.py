@@ -152,13 +152,13 @@ def _hasty(parameters: Parameters) -> ClientSpec:
 # --- Connect ---
 
 
-def ask_connect(play: Play, path: str, body: Any = None, *, method: str | None = None) -> Any:
-    """Ask the first worker's REST interface; null while it does not answer, or answers nothing."""
+def ask_connect(play: Play, path: str, body: Any = None, *, method: str | None = None, seconds: float = 5.0) -> Any:
+    """Ask the first worker's REST interface; null if it does not answer in so many seconds, or answers nothing."""
     address = f"http://127.0.0.1:{play.rest_port('w1')}{path}"
     data = None if body is None else json.dumps(body).encode()
     request = urllib.request.Request(address, data, {"Content-Type": "application/json"}, method=method)
     try:
-        with urllib.request.urlopen(request, timeout=5) as answer:  # noqa: S310
+        with urllib.request.urlopen(request, timeout=seconds) as answer:  # noqa: S310
             return json.load(answer)
     except (OSError, ValueError):
         return None
@@ -192,8 +192,8 @@ def await_tasks(play: Play, connector: str, *, count: int = 1, state: str = "RUN
     play.wait(reached, f"the tasks of {connector} to be {state}", 120)
 
 
-def start_sink(play: Play, name: str, **settings: str) -> dict[str, str]:
-    """Start a worker with a sink connector of one task, which is a member of the play's group, and return its settings.
+def start_sink(play: Play, name: str, *, tasks: int = 1, **settings: str) -> dict[str, str]:
+    """Start a worker with a sink connector, whose tasks are members of the play's group, and return its settings.
 
     Keys of `settings`, which go over the usual ones, have underscores for dots. The worker's own group is another one.
     """
@@ -201,7 +201,7 @@ def start_sink(play: Play, name: str, **settings: str) -> dict[str, str]:
     parameters = play.parameters
     config = {
         "connector.class": "org.apache.kafka.connect.file.FileStreamSinkConnector",
-        "tasks.max": "1",
+        "tasks.max": str(tasks),
         "file": str(play.directory / "sink.txt"),
         "topics": play.topic,
         "consumer.override.group.id": play.group,
@@ -211,8 +211,8 @@ def start_sink(play: Play, name: str, **settings: str) -> dict[str, str]:
     }
     wanted = {"name": name, "config": config}
     play.wait(partial(ask_connect, play, "/connectors", wanted), "Connect to take the sink", 120)
-    await_tasks(play, name)
-    play.wait(lambda: play.generation > 0, "the sink to have its partitions", 60)
+    await_tasks(play, name, count=tasks)
+    play.wait(lambda: play.generation > 0, "the sink to have partitions", 60)
     return config
 
 

@@ -11,6 +11,7 @@ from rebalance_devtools.stories.conditions import CONDITIONS
 from rebalance_devtools.stories.everyday import EVERYDAY
 from rebalance_devtools.stories.families import FAMILIES
 from rebalance_devtools.stories.incidents import INCIDENTS
+from rebalance_devtools.stories.oncall import ONCALL
 from rebalance_devtools.stories.operations import OPERATIONS
 from rebalance_devtools.stories.polyglot import POLYGLOT
 from rebalance_devtools.stories.production import PRODUCTION
@@ -36,6 +37,7 @@ MEASURED = (
     *PRODUCTION,
     *EVERYDAY,
     *INCIDENTS,
+    *ONCALL,
 )
 
 STORIES = {story.id: story for story in (*FOUNDING, *VARIANTS, *SCENES, *MEASURED, *PAIRS)}

@@ -26,7 +26,8 @@ import org.apache.kafka.common.serialization.ByteArrayDeserializer;
  * for this program: poll_for_ms (after the first assignment it polls so long, then never again), record_ms (work on
  * each record), revoke_ms (work when partitions are given up), quick_batches and quick_record_ms (how many batches are quick at first, and how quick), commit (true:
  * commitSync after each batch), stall_ms (work on the next records, once for each file
- * stall_file that it finds), assign_ms (what SlowAssignor takes), fails_of (go back to a record of that value and try
+ * stall_file that it finds), stall_unsubscribes (true: it commits and unsubscribes before it does, and subscribes again
+ * after it), assign_ms (what SlowAssignor takes), fails_of (go back to a record of that value and try
  * again a second later, for ever), enforce_ms (ask for a rebalance this often). All others are the client's. SIGTERM closes it in order.
  */
 public class StoryClient {
@@ -34,12 +35,14 @@ public class StoryClient {
     private static volatile boolean stopping;
     private static boolean failing;
     private static String name;
+    private static String topic;
     private static long assignedAtMs;
     private static long enforcedAtMs;
     private static KafkaConsumer<byte[], byte[]> consumer;
 
     public static void main(String[] arguments) throws Exception {
         name = arguments[0];
+        topic = arguments[1];
         // Java that starts a source file keeps its classes from whoever looks assignors up by name.
         Thread.currentThread().setContextClassLoader(StoryClient.class.getClassLoader());
         Properties properties = new Properties();
@@ -53,7 +56,7 @@ public class StoryClient {
         }
         consumer = new KafkaConsumer<>(properties, new ByteArrayDeserializer(), new ByteArrayDeserializer());
         closeOnSignal();
-        consumer.subscribe(List.of(arguments[1]), new Listener());
+        consumer.subscribe(List.of(topic), new Listener());
         tell("started", "");
         try {
             consume();
@@ -93,8 +96,16 @@ public class StoryClient {
     /** Works for long when it is told to, by a file that it takes away. */
     private static void stall() throws Exception {
         if (program.containsKey("stall_file") && Files.deleteIfExists(Path.of(program.get("stall_file")))) {
+            boolean unsubscribes = "true".equals(program.get("stall_unsubscribes"));
             tell("stalls", ",\"milliseconds\":" + number("stall_ms", 0));
+            if (unsubscribes) {
+                commit();
+                consumer.unsubscribe();
+            }
             work(number("stall_ms", 0));
+            if (unsubscribes) {
+                consumer.subscribe(List.of(topic), new Listener());
+            }
         }
     }
 
