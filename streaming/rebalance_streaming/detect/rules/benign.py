@@ -235,12 +235,14 @@ def _back_from_stop(episode: Episode) -> frozenset[str]:
         return frozenset(each.back_as.member_id for each in episode.departures if each.back_as is not None)
     if episode.rebalance.reason != RebalanceReason.FIRST_JOIN:
         return frozenset()
-    return frozenset(each.member.member_id for each in episode.arrivals if _is_restarted(each))
+    return frozenset(each.member.member_id for each in episode.arrivals if _stopped(each) is not None)
 
 
-def _is_restarted(arrival: Arrival) -> bool:
+def _stopped(arrival: Arrival) -> Departure | None:
+    """Return the departure in order that a member comes back from with another process; null: it does not."""
     past = arrival.returned_from
-    return past is not None and past.departure.likely == CLEAN and not past.departure.went_on
+    in_order = past is not None and past.departure.likely == CLEAN and not past.departure.went_on
+    return past.departure if past is not None and in_order else None
 
 
 def _size_before_stop(episode: Episode) -> int:
@@ -311,7 +313,7 @@ def restart(episode: Episode, _time: JudgingTime) -> Verdict | None:
     """An instance left in order and came back: part of a deploy, of which this may be the only one."""
     gone = [each for each in episode.departures if each.likely == CLEAN and not each.went_on]
     left = [each for each in gone if each.back_as is not None]
-    back = [(each.member, each.returned_from.departure) for each in episode.arrivals if _is_restarted(each)]
+    back = [(each.member, of) for each in episode.arrivals if (of := _stopped(each)) is not None]
     members = [*(each.member for each in left), *(member for member, _ in back)]
     # Whoever left in order and is not back beside those that are was not meant to be.
     if not members or len(gone) < len(episode.departures):
