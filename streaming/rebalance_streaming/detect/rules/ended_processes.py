@@ -135,7 +135,7 @@ def _is_replaced_in_turn(episode: Episode, departure: Departure) -> bool:
     """
     since_ms = departure.to_ms - episode.thresholds.deploy_window_ms
     before = [each for each in episode.earlier if since_ms <= each.to_ms < departure.to_ms]
-    lost = [*(each for each in before if each.likely == SESSION_EXPIRED), departure]
+    lost = [*(each for each in before if each.likely == SESSION_EXPIRED and each.liveness not in _ALIVE), departure]
     alone = len({each.to_ms for each in lost}) == len(lost) > 1 and len(episode.departures) == 1
     first = lost[0].member.member_id
     begun = (
