@@ -52,7 +52,7 @@ def run(
 
     Without `warn`, `say` gets those, too. Setting `reload` reads the web config file again.
     Brokers that do not answer are waited for, and readiness says so. Raises ExporterError for wrong settings, a port
-    that cannot be had, brokers that do not accept the client, or a ZooKeeper that does not answer.
+    that cannot be had, or brokers that do not accept the client.
     """
     problems = config.validate()
     if problems:

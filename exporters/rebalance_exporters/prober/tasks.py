@@ -10,6 +10,7 @@ from dataclasses import dataclass
 
 from confluent_kafka import KafkaError
 
+from rebalance_exporters.errors import ExporterError
 from rebalance_exporters.prober.metrics import ProbeMetrics
 from rebalance_kafka.backoff import Backoff
 
@@ -111,6 +112,8 @@ class Task:
         try:
             cycle()
             answered = True
+        except ExporterError as error:
+            self._complaints.note(self._what, f"{self._what}: {error}")
         except Exception as error:  # a prober that ends at the first surprise would be blind ever after
             self._complaints.note(self._what, f"{self._what}: {describe(error)}")
         else:

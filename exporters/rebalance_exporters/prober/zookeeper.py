@@ -42,15 +42,15 @@ class Zookeeper:
     """One session with a ZooKeeper ensemble; it writes nothing and comes back by itself after a loss."""
 
     def __init__(self, hosts: str) -> None:
-        """Connect. Raises ExporterError when the address is wrong or no server answers within seconds."""
+        """Make the client, which connects at the first read. Raises ExporterError when the address is none."""
+        self._hosts, self._is_connected = hosts, False
         try:
-            self._client = KazooClient(hosts, read_only=True, timeout=_TIMEOUT_SECONDS)
-            self._client.start(timeout=_TIMEOUT_SECONDS)
-        except (KazooException, KazooTimeoutError, ValueError, OSError) as error:
-            raise ExporterError(
-                f"no ZooKeeper answered at {hosts} within {_TIMEOUT_SECONDS:g} s ({describe(error)}): "
-                "check probe.zookeeper, or leave it empty if no group lives there"
-            ) from error
+            self._client = self._make_client()
+        except ValueError as error:
+            raise ExporterError(f"probe.zookeeper: {hosts}: host:port,host:port/path is expected ({error})") from error
+
+    def _make_client(self) -> KazooClient:
+        return KazooClient(self._hosts, read_only=True, timeout=_TIMEOUT_SECONDS)
 
     def close(self) -> None:
         """End the session."""
@@ -59,8 +59,28 @@ class Zookeeper:
         self._client.close()
 
     def read(self) -> list[ZookeeperGroup]:
-        """Return all groups. Raises KazooException or its timeout while the ensemble is away."""
+        """Return all groups.
+
+        Raises ExporterError while no server has answered yet, afterwards KazooException or its timeout while the
+        ensemble is away.
+        """
+        self._connect()
         return [self._read_group(group) for group in self._children(_ROOT)]
+
+    def _connect(self) -> None:
+        """Wait for a first answer; from then on the client connects by itself."""
+        if self._is_connected:
+            return
+        try:
+            self._client.start(timeout=_TIMEOUT_SECONDS)
+        except (KazooException, KazooTimeoutError, OSError) as error:
+            # It closes itself when nobody answers.
+            self._client = self._make_client()
+            raise ExporterError(
+                f"no ZooKeeper answered at {self._hosts} within {_TIMEOUT_SECONDS:g} s ({describe(error)}): "
+                "check probe.zookeeper, or leave it empty if no group lives there"
+            ) from error
+        self._is_connected = True
 
     def _read_group(self, group: str) -> ZookeeperGroup:
         ids, owners = f"{_ROOT}/{group}/ids", f"{_ROOT}/{group}/owners"

@@ -120,9 +120,25 @@ def test_the_prober_publishes_them(broker, server, clients):
         assert {p.type for p in probed.of(group)} == {"zookeeper"}
 
 
-@pytest.mark.waits
-def test_an_unreachable_server_is_one_sentence(monkeypatch: pytest.MonkeyPatch):
-    """Naming the setting."""
+@pytest.mark.broker
+def test_a_server_that_was_away_at_the_start_is_read_when_it_is_there(tmp_path, monkeypatch):
+    """Until then each read fails with a sentence that names the setting."""
     monkeypatch.setattr(zookeeper, "_TIMEOUT_SECONDS", 0.5)
-    with pytest.raises(ExporterError, match=r"no ZooKeeper answered at 127\.0\.0\.1:1 .*probe\.zookeeper"):
-        Zookeeper("127.0.0.1:1")
+    with ZooKeeper(tmp_path) as server:
+        server.stop()
+        client = Zookeeper(server.hosts)
+        try:
+            for _ in range(2):
+                with pytest.raises(ExporterError, match=r"no ZooKeeper answered at 127\.0\.0\.1:.*probe\.zookeeper"):
+                    client.read()
+            monkeypatch.undo()
+            server.start()
+            assert client.read() == []
+        finally:
+            client.close()
+
+
+def test_an_address_that_is_none_ends_it_at_once():
+    """Nobody waits for what can never answer."""
+    with pytest.raises(ExporterError, match=r"probe\.zookeeper: zk:port: host:port"):
+        Zookeeper("zk:port")
