@@ -8,6 +8,7 @@ error that the application sees speaks of it.
 from __future__ import annotations
 
 import random
+from dataclasses import replace
 
 from rebalance_devtools.stories.play import Play
 from rebalance_devtools.stories.script import ClientSpec, Expected, Parameters, failed_commits
@@ -44,6 +45,12 @@ def _holding(parameters: Parameters, hold: str) -> ClientSpec:
 def sick(parameters: Parameters) -> ClientSpec:
     """The work keeps the interpreter."""
     return _holding(parameters, "gil")
+
+
+def with_longer_polls(parameters: Parameters) -> ClientSpec:
+    """What the error text asks for, and what does nothing: a longer poll interval, and single records."""
+    spec = sick(parameters)
+    return replace(spec, settings={**spec.settings, "max_poll_interval_ms": 1_800_000, "max_poll_records": 1})
 
 
 def cured(parameters: Parameters) -> ClientSpec:
@@ -92,4 +99,12 @@ STORY = Story(
     enough=2,
     enough_recorded=4,
     quiet_seconds=lambda parameters: 4 * parameters["message_every_ms"] / 1000,
+)
+
+WRONG_CURE = replace(
+    STORY,
+    id="held_interpreter_wrong_cure",
+    title="D: the same, after what the error text asks for",
+    what="as held_interpreter, with max_poll_interval_ms of half an hour and max_poll_records=1, which change nothing",
+    sick=with_longer_polls,
 )

@@ -68,6 +68,11 @@ def with_young_metadata(parameters: Parameters) -> ClientSpec:
     return ClientSpec(_SICK, {**_settings(parameters), "metadata_max_age_ms": parameters["heartbeat_ms"]})
 
 
+def with_longer_polls(parameters: Parameters) -> ClientSpec:
+    """The same version with what its users tried first: a longer poll interval, single records. It does nothing."""
+    return ClientSpec(_SICK, {**_settings(parameters), "max_poll_interval_ms": 1_800_000, "max_poll_records": 1})
+
+
 def upgraded(parameters: Parameters) -> ClientSpec:
     """The version in which the fault was mended."""
     return ClientSpec(_FIXED, _settings(parameters))
@@ -130,6 +135,14 @@ UPGRADED = replace(
     title="A: the same, cured by kafka-python 1.4.7",
     what="as idle_lock, with the version in which it was mended as the cure",
     cured=upgraded,
+)
+
+WRONG_CURE = replace(
+    FAST,
+    id="idle_lock_wrong_cure",
+    title="A: the same, after what its users tried first",
+    what="as idle_lock, with max_poll_interval_ms of half an hour and max_poll_records=1, which change nothing",
+    sick=with_longer_polls,
 )
 
 REAL = Story(

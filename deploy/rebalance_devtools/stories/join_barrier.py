@@ -8,6 +8,7 @@ from __future__ import annotations
 
 import random
 from collections.abc import Sequence
+from dataclasses import replace
 
 from rebalance_devtools.stories.play import Play
 from rebalance_devtools.stories.script import JAVA, ClientSpec, Event, Expected, ExpectedAdvice, Parameters
@@ -37,6 +38,12 @@ def _settings(parameters: Parameters) -> dict[str, object]:
 def sick(parameters: Parameters) -> ClientSpec:
     """Consumers that poll; the first one is told to stop."""
     return ClientSpec(JAVA, _settings(parameters))
+
+
+def with_short_session(parameters: Parameters) -> ClientSpec:
+    """The shortest session that brokers take, which does nothing: the first consumer's heartbeats go on."""
+    settings = {"session.timeout.ms": 6_000, "heartbeat.interval.ms": 2_000}
+    return ClientSpec(JAVA, {**_settings(parameters), **settings})
 
 
 def expect(_: Parameters) -> Expected:
@@ -86,4 +93,12 @@ STORY = Story(
     count_symptoms=longest_waits,
     seconds=60,
     quiet_seconds=lambda _: 15.0,
+)
+
+WRONG_CURE = replace(
+    STORY,
+    id="join_barrier_wrong_cure",
+    title="B: the same, with a short session",
+    what="as join_barrier, with session.timeout.ms of 6 s, which changes nothing",
+    sick=with_short_session,
 )

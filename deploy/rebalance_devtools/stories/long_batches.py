@@ -6,6 +6,7 @@ Spring's listener loop in miniature: poll, work on every record, commit the batc
 from __future__ import annotations
 
 import random
+from dataclasses import replace
 
 from rebalance_devtools.stories.play import Play
 from rebalance_devtools.stories.script import (
@@ -63,6 +64,12 @@ def sick(parameters: Parameters) -> ClientSpec:
     return _with_batch(parameters, parameters["batch"])
 
 
+def with_long_session(parameters: Parameters) -> ClientSpec:
+    """Batches that take too long, and a long session, which does nothing: heartbeats were sent all the time."""
+    spec = sick(parameters)
+    return replace(spec, settings={**spec.settings, "session.timeout.ms": 4 * parameters["session_ms"]})
+
+
 def cured(parameters: Parameters) -> ClientSpec:
     """Batches that take at most half the time there is."""
     return _with_batch(parameters, parameters["healthy_batch"])
@@ -108,4 +115,12 @@ STORY = Story(
     enough=3,
     enough_recorded=5,
     quiet_seconds=lambda parameters: 2.5 * parameters["max_poll_ms"] / 1000,
+)
+
+WRONG_CURE = replace(
+    STORY,
+    id="long_batches_wrong_cure",
+    title="C: the same, with a long session",
+    what="as long_batches, with a session.timeout.ms four times as long, which changes nothing",
+    sick=with_long_session,
 )

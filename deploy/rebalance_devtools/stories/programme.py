@@ -23,7 +23,10 @@ from rebalance_devtools.stories.story import Story
 FOUNDING = (idle_lock.FAST, join_barrier.STORY, long_batches.STORY, held_interpreter.STORY, owner_lock.STORY)
 
 #: Other forms of them.
-VARIANTS = (idle_lock.UPGRADED, idle_lock.REAL, owner_lock.UPGRADED)
+VARIANTS = (
+    *(idle_lock.UPGRADED, idle_lock.REAL, idle_lock.WRONG_CURE, join_barrier.WRONG_CURE),
+    *(long_batches.WRONG_CURE, held_interpreter.WRONG_CURE, owner_lock.UPGRADED),
+)
 
 #: What the judgement is measured on, see tests/accuracy/families.toml.
 MEASURED = (

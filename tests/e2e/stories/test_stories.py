@@ -119,6 +119,13 @@ SICK = (
     pytest.param(long_batches.STORY, 2, holds_long_batches, id="long_batches", marks=pytest.mark.slow),
     pytest.param(held_interpreter.STORY, 2, holds_held_interpreter, id="held_interpreter", marks=pytest.mark.slow),
     pytest.param(idle_lock.REAL, 1, holds_idle_lock, id="idle_lock_real", marks=pytest.mark.slow),
+    # What users tried first: the incident goes on, and so do its cause, culprit and advice.
+    pytest.param(idle_lock.WRONG_CURE, 6, holds_idle_lock, id="idle_lock_wrong_cure", marks=pytest.mark.slow),
+    pytest.param(join_barrier.WRONG_CURE, 6, holds_join_barrier, id="join_barrier_wrong_cure", marks=pytest.mark.slow),
+    pytest.param(long_batches.WRONG_CURE, 6, holds_long_batches, id="long_batches_wrong_cure", marks=pytest.mark.slow),
+    pytest.param(
+        held_interpreter.WRONG_CURE, 6, holds_held_interpreter, id="held_interpreter_wrong_cure", marks=pytest.mark.slow
+    ),
 )
 
 CURED = (
