@@ -8,6 +8,7 @@ was never shipped leaves everything null.
 from __future__ import annotations
 
 from bisect import bisect_left, bisect_right, insort
+from collections import defaultdict
 from collections.abc import Iterable, Iterator, Mapping
 from dataclasses import dataclass, field
 
@@ -128,6 +129,14 @@ class GroupLoad:
 
 
 @dataclass(slots=True)
+class _Stay:
+    """When a member came and went, as far as lines tell."""
+
+    came_ms: int | None = None
+    went_ms: int | None = None
+
+
+@dataclass(slots=True)
 class CoordinatorLog:
     """The events of one group, in the order of their times."""
 
@@ -135,6 +144,8 @@ class CoordinatorLog:
     _known: set[CoordinatorEvent] = field(default_factory=set)
     #: Rules ask for them all the time, and few of thousands of events are loads; null: to be looked for.
     _loads: tuple[GroupLoad, ...] | None = None
+    #: By member; null: to be looked for. Of a thousand members that share a name each may be another come back.
+    _stays: dict[str, _Stay] | None = None
 
     def take(self, events: Iterable[CoordinatorEvent]) -> bool:
         """Take up events; returns whether any was new."""
@@ -142,7 +153,7 @@ class CoordinatorLog:
         for each in new:
             self._known.add(each)
             insort(self._events, each, key=_at)
-            self._loads = None
+            self._loads = self._stays = None
         if len(self._events) > _KEPT:
             self._known.difference_update(self._events[:-_KEPT])
             del self._events[:-_KEPT]
@@ -216,16 +227,25 @@ class CoordinatorLog:
 
     def were_together(self, one: str, other: str) -> bool:
         """Whether of two members the later one came before the earlier one went, and both of that is written down."""
-        earlier, later = sorted((one, other), key=lambda member_id: self._came_ms(member_id) or 0)
-        came_ms, went_ms = self._came_ms(later), self._went_ms(earlier)
-        return came_ms is not None and went_ms is not None and came_ms < went_ms
+        if self._stays is None:
+            self._stays = self._find_stays()
+        nothing = _Stay()
+        earlier, later = sorted(
+            (self._stays.get(one, nothing), self._stays.get(other, nothing)), key=lambda each: each.came_ms or 0
+        )
+        return later.came_ms is not None and earlier.went_ms is not None and later.came_ms < earlier.went_ms
 
-    def _came_ms(self, member_id: str) -> int | None:
-        return next((each.at_ms for each in self._events if each.member_id == member_id and each.act in _JOINS), None)
-
-    def _went_ms(self, member_id: str) -> int | None:
-        went = (each for each in reversed(self._events) if each.member_id == member_id and each.act in _EXITS)
-        return next((each.at_ms for each in went), None)
+    def _find_stays(self) -> dict[str, _Stay]:
+        """Return when each member first came and last went."""
+        stays = defaultdict[str, _Stay](_Stay)
+        for each in self._events:
+            if each.member_id is None:
+                continue
+            if each.act in _JOINS and stays[each.member_id].came_ms is None:
+                stays[each.member_id].came_ms = each.at_ms
+            elif each.act in _EXITS:
+                stays[each.member_id].went_ms = each.at_ms
+        return dict(stays)
 
     def refusals(self, instance_id: str, from_ms: int) -> tuple[CoordinatorEvent, ...]:
         """Return the joins since a time that were refused because a member had their instance id, oldest first."""
