@@ -491,6 +491,17 @@ def test_clients_that_share_a_name_and_a_host_come_back_as_one_newcomer_each():
     assert [each.back_as for each in found] == [*back, None]
 
 
+def test_of_two_that_share_a_name_the_one_that_was_lost_is_back():
+    """The other one left in order, which may have been meant."""
+    one, other = member("b-1", [2]), member("b-2", [3])
+    gone, again = rebalance(LOST_MS, [STAYS, one, other], [STAYS]), joined(LOST_MS + MINUTE, member("b-3"), [STAYS])
+    beats = pulse(LOST_MS - MINUTE, LOST_MS, [0, 1, 2]), pulse(LOST_MS - MINUTE, LOST_MS - 12 * SECOND, [3])
+    left, lost_one = find_departures(history(*beats[0], *beats[1], gone, again), gone, {}, LOST_MS + 2 * MINUTE)
+    assert (left.likely, left.back_as) == (CLEAN, None)
+    assert lost_one.likely != CLEAN
+    assert lost_one.back_as == member("b-3")
+
+
 def test_members_that_lived_at_the_same_time_are_two():
     """A probe listed both: the newcomer of equal name is a second instance."""
     gone, again = left(), joined(LOST_MS + MINUTE, member("b-2", [2]), [STAYS])

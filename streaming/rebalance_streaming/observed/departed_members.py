@@ -2,14 +2,14 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Set
+from collections.abc import Iterator, Mapping, Set
 from dataclasses import replace
 
 from rebalance_contract import Member, Rebalance
 from rebalance_streaming.observed.clients import ClientHistory
 from rebalance_streaming.observed.departure_classes import classify
 from rebalance_streaming.observed.departure_times import NOTICE_MS, as_told, measure, told_exit
-from rebalance_streaming.observed.departures import Departure, session_of, slot_of
+from rebalance_streaming.observed.departures import CLEAN, Departure, session_of, slot_of
 from rebalance_streaming.observed.fingerprints import fingerprint
 from rebalance_streaming.observed.history import GroupHistory
 from rebalance_streaming.observed.liveness import Lost, read_liveness
@@ -31,12 +31,31 @@ def find_departures(
     there = {member.member_id: member for member in (*returned, *rebalance.passing, *rebalance.members_before)}
     gone = [m for m in there.values() if m.member_id not in after or m.member_id in meanwhile]
     assignor = history.assignor_of(rebalance) if gone else None
-    # Clients may share a name and a host: nobody comes back as one that another of them came back as.
-    taken = {member.member_id for member in gone}
-    return tuple(
-        _departure(history, rebalance, each, known.get(each.member_id), taken, assignor=assignor, now_ms=now_ms)
+    found = [
+        _departure(history, rebalance, each, known.get(each.member_id), assignor=assignor, now_ms=now_ms)
         for each in gone
-    )
+    ]
+    return tuple(_with_returns(history, rebalance, found))
+
+
+def _with_returns(history: GroupHistory, rebalance: Rebalance, found: list[Departure]) -> Iterator[Departure]:
+    """Yield departures with as whom each came back, in their order.
+
+    Clients may share a name and a host: nobody comes back as one that another of them came back as. Who left in order
+    may have been meant to stay away, so that whoever was lost is back first.
+    """
+    taken = {each.member.member_id for each in found}
+    back: dict[str, tuple[Member | None, int | None]] = {}
+    for each in sorted(found, key=lambda each: each.likely == CLEAN):
+        member, _ = back[each.member.member_id] = _return_of(history, rebalance, each.member, taken)
+        if member is not None:
+            taken.add(member.member_id)
+    for each in found:
+        back_as, back_ms = back[each.member.member_id]
+        client = history.clients.of(each.member)
+        told = client is not None and back_ms is not None and client.ran_through(each.from_ms, back_ms)
+        # Of what was found before, the reports may be forgotten by now.
+        yield replace(each, back_as=back_as, back_ms=back_ms, ran_through=each.ran_through or told)
 
 
 def _departure(
@@ -44,7 +63,6 @@ def _departure(
     rebalance: Rebalance,
     member: Member,
     known: Departure | None,
-    taken: set[str],
     *,
     assignor: str | None,
     now_ms: int,
@@ -60,13 +78,7 @@ def _departure(
     if client is not None and stretch is not None:
         lost = Lost(client, stretch, prints, session, found.poll_ms, found.to_ms, now_ms, found.joined_ms)
         found = replace(found, stretch=stretch, liveness=read_liveness(lost, history.clients))
-    found = classify(found, rebalance)
-    back_as, back_ms = _return_of(history, rebalance, member, taken)
-    if back_as is not None:
-        taken.add(back_as.member_id)
-    told = client is not None and back_ms is not None and client.ran_through(found.from_ms, back_ms)
-    # Of what was found before, the reports may be forgotten by now.
-    return replace(found, back_as=back_as, back_ms=back_ms, ran_through=found.ran_through or told)
+    return classify(found, rebalance)
 
 
 def _as_configured(member: Member, client: ClientHistory) -> Member:
