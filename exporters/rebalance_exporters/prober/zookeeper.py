@@ -74,7 +74,8 @@ class Zookeeper:
         try:
             self._client.start(timeout=_TIMEOUT_SECONDS)
         except (KazooException, KazooTimeoutError, OSError) as error:
-            # It closes itself when nobody answers.
+            # It ends itself when nobody answers, but not where the connection is lost while it looks for its root.
+            self.close()
             self._client = self._make_client()
             raise ExporterError(
                 f"no ZooKeeper answered at {self._hosts} within {_TIMEOUT_SECONDS:g} s ({describe(error)}): "

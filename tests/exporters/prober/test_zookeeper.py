@@ -6,9 +6,11 @@ import itertools
 import time
 from collections.abc import Iterator
 from pathlib import Path
+from unittest.mock import Mock
 
 import pytest
 from kazoo.client import KazooClient
+from kazoo.exceptions import ConnectionLoss
 
 from exporters.prober.probing import make_config, probing
 from rebalance_deploy.embedded.zookeeper import ZooKeeper
@@ -136,6 +138,22 @@ def test_a_server_that_was_away_at_the_start_is_read_when_it_is_there(tmp_path, 
             assert client.read() == []
         finally:
             client.close()
+
+
+def test_a_client_that_lost_its_server_at_the_start_is_ended(monkeypatch):
+    """It would look for servers ever after, with threads and a session of its own, beside the one in its place."""
+    made: list[Mock] = []
+
+    def make(*_: object, **__: object) -> Mock:
+        made.append(Mock(**{"start.side_effect": ConnectionLoss()}))
+        return made[-1]
+
+    monkeypatch.setattr(zookeeper, "KazooClient", make)
+    client = Zookeeper("zk:2181/kafka")
+    for _ in range(2):
+        with pytest.raises(ExporterError, match=r"zk:2181/kafka .*\(ConnectionLoss\): check probe\.zookeeper"):
+            client.read()
+    assert [(each.stop.call_count, each.close.call_count) for each in made] == [(1, 1), (1, 1), (0, 0)]
 
 
 def test_an_address_that_is_none_ends_it_at_once():
