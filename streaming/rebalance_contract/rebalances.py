@@ -136,6 +136,16 @@ class Rebalance:
         return len(self.generations) if self.generation_count is None else self.generation_count
 
     @property
+    def size_before(self) -> int:
+        """How many members the group had before, those that are left out too."""
+        return len(self.members_before) if self.members_before_count is None else self.members_before_count
+
+    @property
+    def size_after(self) -> int:
+        """How many members the group had after it, those that are left out too."""
+        return len(self.members_after) if self.members_after_count is None else self.members_after_count
+
+    @property
     def rounds(self) -> tuple[Generation, ...]:
         """Its generations in order; where the log could not be read, one for all of it, with the number 0."""
         if not self.is_at_least:

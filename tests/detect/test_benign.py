@@ -183,6 +183,58 @@ def test_a_group_that_shrank_long_before_it_was_stopped_has_lost_nobody():
     assert said(benign(formed, shrank, emptied, after_s=900, past=left)) == ("initial_group_formation", CERTAIN)
 
 
+@pytest.mark.parametrize("came", ["ab", "abc"])
+def test_a_group_that_was_empty_for_long_is_started(came: str):
+    """It had no members to come back with more of."""
+    back_ms = LOST_MS + 11 * MINUTE
+    emptied = rebalance(LOST_MS, [A, B], [], took_ms=10)
+    formed = rebalance(back_ms, [], [member(f"{name}-2") for name in came], reason="first_join")
+    left = tuple(departed(LOST_MS, each, CLEAN, rule="scale_in") for each in (A, B))
+    found = benign(formed, emptied, after_s=30 * 60, past=left)
+    assert said(found) == ("initial_group_formation", CERTAIN)
+
+
+@pytest.mark.parametrize(("after_min", "now"), [(5, 2), (15, 1)], ids=["while it comes back", "later"])
+def test_who_is_added_long_after_a_restart_was_not_late(after_min: int, now: int):
+    """As many are missing as were in the time that a restart takes, whenever that is judged."""
+    back_ms = LOST_MS + 6_000
+    three = [A, B, member("c-1")]
+    emptied = rebalance(LOST_MS, three, [], took_ms=10)
+    formed = rebalance(back_ms, [], [member("a-2")], reason="first_join")
+    second = joined(back_ms + after_min * MINUTE, member("b-2"), [member("a-2")])
+    whole = joined(back_ms + 60 * MINUTE, member("c-2"), [member("a-2"), member("b-2")])
+    left = tuple(departed(LOST_MS, each, CLEAN, rule="rolling_deploy") for each in three)
+    found = [
+        benign(formed, emptied, *later, after_s=after_s, past=left)
+        for later, after_s in (((second,), 20 * 60), ((second, whole), 120 * 60))
+    ]
+    assert [said(each) for each in found] == [("scale_in", STRONG)] * 2
+    assert {each.summary for each in found if each is not None} == {
+        f"The group was stopped in order and came back with {now} member{'s' if now > 1 else ''} instead of 3."
+    }
+
+
+def test_a_group_of_which_some_were_lost_was_not_stopped_in_order():
+    """One said that it goes, the others died: that more come back is no growth of a deploy."""
+    both, back_ms = [A, B], LOST_MS + 6_000
+    emptied = rebalance(LOST_MS, both, [], took_ms=10)
+    formed = rebalance(back_ms, [], [member(f"{name}-2") for name in "abc"], reason="first_join")
+    left = (
+        departed(LOST_MS, A, CLEAN, rule="rolling_deploy"),
+        departed(LOST_MS, B, SESSION_EXPIRED, rule="member_crash"),
+    )
+    assert said(benign(formed, emptied, past=left)) == ("initial_group_formation", CERTAIN)
+
+
+def test_members_that_a_row_leaves_out_are_counted():
+    """Both lists are cut at the same length, of which one left and another moved up."""
+    of = lost(LOST_MS, B, [A, B], members_before_count=9_000, members_after_count=8_999)
+    cut = replace(of, members_after=(A, member("c-1")), is_truncated=True)
+    found = benign(cut, *pulse(LOST_MS - MINUTE, LOST_MS, [0, 1, 2, 3]))
+    assert found is not None
+    assert found.summary == "The group shrank from 9000 to 8999 members; they left in order."
+
+
 def test_clients_that_share_a_name_and_a_host_come_back_each_once():
     """A third newcomer after two that left is one more, not a restart."""
     left = tuple(

@@ -66,11 +66,7 @@ def name(member: Member | SubjectMember) -> str:
 
 def _members(rebalance: Rebalance) -> str:
     """Count the members before and after, those included that the row had no room for."""
-    before, after = rebalance.members_before_count, rebalance.members_after_count
-    return (
-        f"{len(rebalance.members_before) if before is None else before} -> "
-        f"{len(rebalance.members_after) if after is None else after}"
-    )
+    return f"{rebalance.size_before} -> {rebalance.size_after}"
 
 
 def _why(rebalance: Rebalance) -> Iterator[TextPart]:

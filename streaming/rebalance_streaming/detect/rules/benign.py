@@ -24,7 +24,7 @@ from rebalance_streaming.detect.verdict import MOST_MEMBERS, Verdict, subject_of
 from rebalance_streaming.detect.wording import say
 from rebalance_streaming.observed.confidence import CERTAIN, HINT, PLAUSIBLE, STRONG
 from rebalance_streaming.observed.coordinator_log import UNSUBSCRIBED
-from rebalance_streaming.observed.departures import CLEAN, COMMIT_GAP_MS, Departure
+from rebalance_streaming.observed.departures import CLEAN, COMMIT_GAP_MS, UNKNOWN, Departure
 from rebalance_streaming.observed.evidence import seconds
 from rebalance_streaming.observed.history import places
 
@@ -204,24 +204,29 @@ def scale_out(episode: Episode, time: JudgingTime) -> Verdict | None:
         rebalance.started_before_ms,
         subject_of(*newcomers[:MOST_MEMBERS]),
         confidence=HINT if _stood_still(episode) else STRONG if stayed else PLAUSIBLE,
-        before=len(rebalance.members_before),
-        after=len(rebalance.members_after),
+        before=rebalance.size_before,
+        after=rebalance.size_after,
     )
 
 
 def resized_restart(episode: Episode, time: JudgingTime) -> Verdict | None:
-    """A group that was stopped in order came back with more members than it had, or with fewer."""
+    """A group that was stopped in order a moment ago came back with more members than it had, or with fewer."""
     rebalance = episode.rebalance
     back = _back_from_stop(episode)
-    if not back or rebalance.is_at_least:
+    was, since_ms = _before_stop(episode)
+    if not back or not was or rebalance.is_at_least or _lost_any(episode, since_ms):
         return None
-    was, now = _size_before_stop(episode), len(rebalance.members_after)
-    stayed = time.lasted(rebalance.completed_at_ms or episode.now_ms, episode.thresholds.stay_ms)
+    now, formed_ms = rebalance.size_after, rebalance.completed_at_ms or episode.now_ms
+    stayed = time.lasted(formed_ms, episode.thresholds.stay_ms)
     if now > was:
         newcomers = [each.member for each in episode.arrivals if each.member.member_id not in back]
         subject, sure = subject_of(*newcomers[:MOST_MEMBERS]), STRONG if stayed else PLAUSIBLE
         return say("scale_out.restarted", rebalance.started_before_ms, subject, confidence=sure, before=was, after=now)
-    if stayed and max((len(each.members_after) for each in episode.history.after(rebalance)), default=now) < was:
+    # Who comes later than that is an addition of its own, whenever this is judged.
+    until_ms = formed_ms + episode.thresholds.stay_ms
+    late = (each.size_after for each in episode.history.after(rebalance) if each.started_before_ms <= until_ms)
+    now = max(now, *late, 0)
+    if stayed and now < was:
         return say("scale_in.restarted", rebalance.started_before_ms, before=was, after=now)
     return None
 
@@ -245,15 +250,25 @@ def _stopped(arrival: Arrival) -> Departure | None:
     return past.departure if past is not None and in_order else None
 
 
-def _size_before_stop(episode: Episode) -> int:
-    """Return how many members a group had before the rebalances in which it did nothing but lose some."""
-    size, until_ms = len(episode.rebalance.members_before), episode.rebalance.started_before_ms
-    for each in reversed(episode.history.until(episode.rebalance)):
-        is_long_ago = until_ms - each.last_known_ms > episode.thresholds.stay_ms
-        if is_long_ago or len(each.members_after) >= len(each.members_before):
+def _before_stop(episode: Episode) -> tuple[int, int]:
+    """Return how many members a group had before the rebalances in which it did nothing but lose some, and since when.
+
+    None where it has been empty for longer than a restart takes: it is started then, whatever it was before.
+    """
+    rebalance = episode.rebalance
+    size, since_ms = rebalance.size_before, rebalance.started_before_ms
+    for each in reversed(episode.history.until(rebalance)):
+        is_long_ago = since_ms - each.last_known_ms > episode.thresholds.stay_ms
+        if is_long_ago or each.size_after >= each.size_before:
             break
-        size, until_ms = len(each.members_before), each.started_before_ms
-    return size
+        size, since_ms = each.size_before, each.started_before_ms
+    return size, since_ms
+
+
+def _lost_any(episode: Episode, since_ms: int) -> bool:
+    """Whether a member went otherwise than in order since then, as far as that is known."""
+    went = (*(each for each in episode.earlier if each.to_ms >= since_ms), *episode.departures)
+    return any(each.likely not in (CLEAN, UNKNOWN) for each in went)
 
 
 def _stood_still(episode: Episode) -> bool:
@@ -288,7 +303,7 @@ def scale_in(episode: Episode, time: JudgingTime) -> Verdict | None:
     rebalance, left = episode.rebalance, [each for each in episode.departures if each.likely == CLEAN]
     if not left or len(left) < len(episode.departures) or any(each.back_as is not None for each in left):
         return None
-    if len(rebalance.members_after) >= len(rebalance.members_before):
+    if rebalance.size_after >= rebalance.size_before:
         return None
     waited = time.lasted(left[-1].to_ms, episode.thresholds.stay_ms)
     evidence = tuple(evidence for each in left[:5] for evidence in each.evidence)
@@ -299,8 +314,8 @@ def scale_in(episode: Episode, time: JudgingTime) -> Verdict | None:
         confidence=min(STRONG if waited else PLAUSIBLE, _surely_in_order(left)),
         evidence=evidence,
         told=bool(evidence),
-        before=len(rebalance.members_before),
-        after=len(rebalance.members_after),
+        before=rebalance.size_before,
+        after=rebalance.size_after,
     )
 
 
