@@ -183,6 +183,23 @@ def test_a_group_that_shrank_long_before_it_was_stopped_has_lost_nobody():
     assert said(benign(formed, shrank, emptied, after_s=900, past=left)) == ("initial_group_formation", CERTAIN)
 
 
+@pytest.mark.parametrize(
+    ("came", "expected"),
+    [
+        ("n", "1 member left in order, and 1 other came in the same rebalance."),
+        ("no", "1 member left in order, and 2 others came in the same rebalance."),
+    ],
+)
+def test_who_left_in_order_while_no_fewer_came_was_replaced(came: str, expected: str):
+    """As a pod that is moved to another node: the group is as large as it was, and somebody wanted it."""
+    of = rebalance(LOST_MS, [A, B], [A, *(member(f"{name}-1") for name in came)])
+    found = benign(of, *pulse(LOST_MS - MINUTE, LOST_MS, [0, 1, 2, 3]))
+    assert found is not None
+    assert (said(found), who(found), found.summary) == (("rolling_deploy", PLAUSIBLE), ["b-1"], expected)
+    silent = pulse(LOST_MS - 2 * MINUTE, LOST_MS - MINUTE, [0, 1, 2, 3])
+    assert benign(of, *silent) is None
+
+
 @pytest.mark.parametrize("came", ["ab", "abc"])
 def test_a_group_that_was_empty_for_long_is_started(came: str):
     """It had no members to come back with more of."""

@@ -298,6 +298,23 @@ def _is_seen_whole(episode: Episode) -> bool:
     return rebalance.reason == RebalanceReason.JOIN and not rebalance.passing and short
 
 
+def replaced(episode: Episode, _time: JudgingTime) -> Verdict | None:
+    """Members left in order while no fewer others came, perhaps on other hosts: part of a deploy, or a move."""
+    left, came = episode.departures, episode.arrivals
+    if not left or any(each.likely != CLEAN or each.back_as is not None for each in left):
+        return None
+    if episode.rebalance.size_after < episode.rebalance.size_before or not came:
+        return None
+    return say(
+        "rolling_deploy.replaced",
+        episode.rebalance.started_before_ms,
+        subject_of(*(each.member for each in left[:MOST_MEMBERS])),
+        confidence=min(PLAUSIBLE, _surely_in_order(left)),
+        left=len(left),
+        came=len(came),
+    )
+
+
 def scale_in(episode: Episode, time: JudgingTime) -> Verdict | None:
     """Members left in order and did not come back."""
     rebalance, left = episode.rebalance, [each for each in episode.departures if each.likely == CLEAN]
@@ -436,6 +453,7 @@ BENIGN_RULES: tuple[BenignRule, ...] = (
     initial_formation,
     restart,
     formed_anew,
+    replaced,
     scale_in,
     scale_out,
 )
