@@ -266,6 +266,25 @@ def test_who_came_before_another_went_is_not_that_one_come_back(act: Act, came_s
     assert (judged(gone, [wrote(LOST_MS, Act.EXPIRED, member_id="b-1")]).back_as) == member("b-2", [2, 3])
 
 
+def test_who_came_is_not_known_from_when_another_did():
+    """A line that was not shipped: when the newcomer goes says nothing of whether the other was still there."""
+    gone = rebalance(LOST_MS, [STAYS, B], [STAYS, member("b-2", [2, 3])], reason="replacement")
+    lines = [
+        wrote(LOST_MS - MINUTE, Act.JOINED, member_id="b-1"),
+        wrote(LOST_MS, Act.EXPIRED, member_id="b-1"),
+        wrote(LOST_MS + MINUTE, Act.EXPIRED, member_id="b-2"),
+    ]
+    assert judged(gone, lines).back_as == member("b-2", [2, 3])
+
+
+def test_lines_that_come_later_tell_who_was_there():
+    """What is asked again and again is looked for once, and anew when there are more lines."""
+    known = told(left(), [wrote(LOST_MS, Act.EXPIRED, member_id="b-1")])
+    assert not known.seen_together("b-1", "b-2")
+    known.coordinator_log.take([wrote(LOST_MS - SECOND, Act.NAMED, member_id="b-2")])
+    assert known.seen_together("b-1", "b-2")
+
+
 def test_a_join_barrier_is_as_long_as_the_coordinator_wrote():
     """Between its line and the release, whatever the log of groups bounds."""
     gone = left(started_after_ms=LOST_MS - MINUTE, took_ms=3 * SECOND)

@@ -225,15 +225,13 @@ class CoordinatorLog:
                 return Exit(each.at_ms, CoordinatorAct.EVICTED, f"{_NOT_SYNCED[0]} in time", in_barrier=False)
         return None
 
-    def were_together(self, one: str, other: str) -> bool:
-        """Whether of two members the later one came before the earlier one went, and both of that is written down."""
+    def were_together(self, former: str, newcomer: str) -> bool:
+        """Whether a member came before one that was there earlier went, and both of that is written down."""
         if self._stays is None:
             self._stays = self._find_stays()
         nothing = _Stay()
-        earlier, later = sorted(
-            (self._stays.get(one, nothing), self._stays.get(other, nothing)), key=lambda each: each.came_ms or 0
-        )
-        return later.came_ms is not None and earlier.went_ms is not None and later.came_ms < earlier.went_ms
+        came_ms, went_ms = self._stays.get(newcomer, nothing).came_ms, self._stays.get(former, nothing).went_ms
+        return came_ms is not None and went_ms is not None and came_ms < went_ms
 
     def _find_stays(self) -> dict[str, _Stay]:
         """Return when each member first came and last went."""

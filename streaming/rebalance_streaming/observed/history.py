@@ -286,13 +286,13 @@ class GroupHistory:
         """Whether probes looked at the group's state around a stretch of time."""
         return any(each.state is not None and from_ms - SEEN_FOR_MS <= each.at_ms <= to_ms for each in self.sightings)
 
-    def seen_together(self, one: str, other: str) -> bool:
-        """Whether both members were there at a time, as a probe listed or the coordinator wrote.
+    def seen_together(self, former: str, newcomer: str) -> bool:
+        """Whether a newcomer and a member of before were there at a time, as a probe listed or the coordinator wrote.
 
-        Then neither is the other come back.
+        Then the one is not the other come back.
         """
-        probed = any(one in each.ids and other in each.ids for each in self.sightings)
-        return probed or self.coordinator_log.were_together(one, other)
+        probed = any(former in each.ids and newcomer in each.ids for each in self.sightings)
+        return probed or self.coordinator_log.were_together(former, newcomer)
 
     def is_simple(self) -> bool:
         """Whether the group has never had members in Kafka."""
