@@ -265,6 +265,27 @@ def test_clients_that_share_a_name_and_a_host_come_back_each_once():
     assert [each.returned_from for each in found.arrivals] == [left[0], None, None]
 
 
+def test_clients_that_share_a_name_and_left_in_turn_come_back_in_turn():
+    """Each departure is said to be that of the first newcomer: the next one comes back from the other."""
+    left = [
+        departed(LOST_MS - at_ms, member(f"a-{at_ms}"), CLEAN, back_as=member("a-8"), rule="rolling_deploy")
+        for at_ms in (20_000, 10_000)
+    ]
+    first, second = joined(LOST_MS, member("a-8"), [B]), joined(LOST_MS + MINUTE, member("a-9"), [B, member("a-8")])
+    found = [each.returned_from for of in (first, second) for each in episode(of, past=tuple(left)).arrivals]
+    assert found == [left[1], left[0]]
+
+
+def test_who_comes_back_by_its_own_id_is_itself():
+    """Although another of its name and host left later (KIP-848)."""
+    left = tuple(
+        departed(LOST_MS - at_ms, member(name), CLEAN, rule="scale_in")
+        for name, at_ms in (("a-1", 20_000), ("a-2", 10))
+    )
+    found = episode(joined(LOST_MS, member("a-1"), [B]), past=left)
+    assert [each.returned_from for each in found.arrivals] == [left[0]]
+
+
 def test_what_rests_on_an_orderly_leave_is_no_surer_than_that():
     """Its session may as well have run out: neither a smaller group nor a deploy is claimed."""
     unsure = gone(likely=CLEAN, classes=(CLEAN, SESSION_EXPIRED), confidence=HINT)

@@ -502,6 +502,15 @@ def test_of_two_that_share_a_name_the_one_that_was_lost_is_back():
     assert lost_one.back_as == member("b-3")
 
 
+def test_who_is_back_by_its_own_id_is_nobody_else():
+    """Two that share a name and a host left one after the other, and keep their ids (KIP-848)."""
+    first, second = member("b-1"), member("b-2")
+    gone = [rebalance(LOST_MS, [first, second], [second]), rebalance(LOST_MS + MINUTE, [second], [])]
+    back = [joined(LOST_MS + 2 * MINUTE, first, []), joined(LOST_MS + 3 * MINUTE, second, [first])]
+    (found,) = find_departures(history(*gone, *back), gone[1], {}, LOST_MS + 4 * MINUTE, ["b-1"])
+    assert (found.back_as, found.back_ms) == (second, back[1].completed_at_ms)
+
+
 def test_members_that_lived_at_the_same_time_are_two():
     """A probe listed both: the newcomer of equal name is a second instance."""
     gone, again = left(), joined(LOST_MS + MINUTE, member("b-2", [2]), [STAYS])

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Iterator, Mapping, Sequence
+from collections.abc import Iterable, Iterator, Mapping, Sequence, Set
 from dataclasses import dataclass, field, replace
 from functools import cached_property
 
@@ -14,7 +14,7 @@ from rebalance_streaming.detect.verdict import Verdict
 from rebalance_streaming.observed.barriers import Barrier, barriers, longest_of
 from rebalance_streaming.observed.confidence import CLAIMED
 from rebalance_streaming.observed.departed_members import find_departures, may_be_back
-from rebalance_streaming.observed.departures import Departure, slot_of
+from rebalance_streaming.observed.departures import Departure, Slot, slot_of
 from rebalance_streaming.observed.history import GroupHistory
 from rebalance_streaming.observed.liveness import reports_end_ms
 
@@ -192,7 +192,8 @@ def make_episode(
     """Put together what rules need of one rebalance at a time, which collects when it would look otherwise."""
     before = {member.member_id for member in rebalance.members_before}
     joined = [member for member in rebalance.members_after if member.member_id not in before]
-    departures = find_departures(history, rebalance, known.departures, time.now_ms)
+    left_before = [each.member.member_id for each in known.past if each.rebalance_id != rebalance.rebalance_id]
+    departures = find_departures(history, rebalance, known.departures, time.now_ms, left_before)
     for each in departures:
         # A client whose reports ended is given up two intervals later.
         ends_ms = None if each.stretch is None else reports_end_ms(each.stretch)
@@ -219,27 +220,44 @@ def _is_death(past: ExplainedDeparture, rebalance: Rebalance) -> bool:
 
 
 def _arrivals(
-    history: GroupHistory, rebalance: Rebalance, joined: Iterable[Member], past: Sequence[ExplainedDeparture]
+    history: GroupHistory, rebalance: Rebalance, joined: Sequence[Member], past: Sequence[ExplainedDeparture]
 ) -> Iterator[Arrival]:
     """Yield the members that joined, each with the latest departure that it comes back from and no other does."""
     ended_ms = rebalance.completed_at_ms
     earlier = [
         each
-        for each in reversed(past)
+        for each in (past if joined else ())
         if each.rebalance_id != rebalance.rebalance_id and (ended_ms is None or each.left_ms <= ended_ms)
     ]
+    own = {each.member.member_id: each for each in earlier}
+    open_ones = _not_back(earlier, {member.member_id for member in joined})
     for member in joined:
-        back = next((each for each in earlier if _is_back(history, each, member)), None)
-        if back is not None:
-            earlier.remove(back)
-        yield Arrival(member, back)
+        # Whoever keeps its id is itself, whatever others of its name did.
+        of_slot = [] if member.member_id in own else open_ones.get(slot_of(member), [])
+        place = next((n for n, (each, back) in enumerate(of_slot) if _is_back(history, each, back, member)), None)
+        yield Arrival(member, own.get(member.member_id) if place is None else of_slot.pop(place)[0])
 
 
-def _is_back(history: GroupHistory, past: ExplainedDeparture, member: Member) -> bool:
-    """Whether a member may be one that left come back, which is not known to be back as another."""
-    if past.member.member_id == member.member_id:
-        return True
-    known = past.departure.back_as
-    if slot_of(past.member) != slot_of(member) or (known is not None and known.member_id != member.member_id):
-        return False
-    return may_be_back(history, past.member, member)
+def _not_back(
+    earlier: Sequence[ExplainedDeparture], joined: Set[str]
+) -> Mapping[Slot, list[tuple[ExplainedDeparture, str | None]]]:
+    """Return departures of which nobody is known to be back who was there before, by slot, the latest first.
+
+    With each the id by which it is known to be back now; null: by none. Clients that share a name and a host, and left
+    one after the other, are all said to be back as the first that comes: the latest of them is, the others are not.
+    """
+    found: dict[Slot, list[tuple[ExplainedDeparture, str | None]]] = {}
+    known: set[str] = set()
+    for each in reversed(earlier):
+        back = each.departure.back_as
+        name = None if back is None or back.member_id in known else back.member_id
+        if name is not None:
+            known.add(name)
+        if name is None or name in joined:
+            found.setdefault(slot_of(each.member), []).append((each, name))
+    return found
+
+
+def _is_back(history: GroupHistory, past: ExplainedDeparture, back: str | None, member: Member) -> bool:
+    """Whether a member may be one of its slot that left; `back` is the id by which that one is known to be back."""
+    return back in (None, member.member_id) and may_be_back(history, past.member, member)

@@ -2,14 +2,14 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Mapping, Set
-from dataclasses import replace
+from collections.abc import Iterable, Iterator, Mapping, Sequence, Set
+from dataclasses import dataclass, replace
 
 from rebalance_contract import Member, Rebalance
 from rebalance_streaming.observed.clients import ClientHistory
 from rebalance_streaming.observed.departure_classes import classify
 from rebalance_streaming.observed.departure_times import NOTICE_MS, as_told, measure, told_exit
-from rebalance_streaming.observed.departures import CLEAN, Departure, session_of, slot_of
+from rebalance_streaming.observed.departures import CLEAN, Departure, Slot, session_of, slot_of
 from rebalance_streaming.observed.fingerprints import fingerprint
 from rebalance_streaming.observed.history import GroupHistory
 from rebalance_streaming.observed.liveness import Lost, read_liveness
@@ -19,11 +19,16 @@ _BEFORE_SESSION_MS = 4_000
 
 
 def find_departures(
-    history: GroupHistory, rebalance: Rebalance, known: Mapping[str, Departure], now_ms: int
+    history: GroupHistory,
+    rebalance: Rebalance,
+    known: Mapping[str, Departure],
+    now_ms: int,
+    left_before: Iterable[str] = (),
 ) -> tuple[Departure, ...]:
     """Return how every member left that was there before a rebalance and is not any more.
 
-    `known`: what was found of them before, by member id; commits of that time may be forgotten by now.
+    `known`: what was found of them before, by member id; commits of that time may be forgotten by now. `left_before`
+    are the ids of members that left earlier: whoever is back by one of these is no other.
     """
     after = {member.member_id for member in rebalance.members_after}
     meanwhile = {name for generation in rebalance.generations for name in generation.left}
@@ -31,31 +36,92 @@ def find_departures(
     there = {member.member_id: member for member in (*returned, *rebalance.passing, *rebalance.members_before)}
     gone = [m for m in there.values() if m.member_id not in after or m.member_id in meanwhile]
     assignor = history.assignor_of(rebalance) if gone else None
+    others = {*(each.member_id for each in gone), *left_before}
+    newcomers = _Newcomers(history, rebalance, {slot_of(each) for each in gone}, others)
     found = [
         _departure(history, rebalance, each, known.get(each.member_id), assignor=assignor, now_ms=now_ms)
         for each in gone
     ]
-    return tuple(_with_returns(history, rebalance, found))
+    return tuple(_with_returns(history, newcomers, found))
 
 
-def _with_returns(history: GroupHistory, rebalance: Rebalance, found: list[Departure]) -> Iterator[Departure]:
+def _with_returns(history: GroupHistory, newcomers: _Newcomers, found: Sequence[Departure]) -> Iterator[Departure]:
     """Yield departures with as whom each came back, in their order.
 
-    Clients may share a name and a host: nobody comes back as one that another of them came back as. Who left in order
-    may have been meant to stay away, so that whoever was lost is back first.
+    Who left in order may have been meant to stay away, so that of clients that share a name and a host whoever was lost
+    is back first.
     """
-    taken = {each.member.member_id for each in found}
-    back: dict[str, tuple[Member | None, int | None]] = {}
-    for each in sorted(found, key=lambda each: each.likely == CLEAN):
-        member, _ = back[each.member.member_id] = _return_of(history, rebalance, each.member, taken)
-        if member is not None:
-            taken.add(member.member_id)
+    back = {
+        each.member.member_id: newcomers.take(each.member)
+        for each in sorted(found, key=lambda each: each.likely == CLEAN)
+    }
     for each in found:
         back_as, back_ms = back[each.member.member_id]
         client = history.clients.of(each.member)
         told = client is not None and back_ms is not None and client.ran_through(each.from_ms, back_ms)
         # Of what was found before, the reports may be forgotten by now.
         yield replace(each, back_as=back_as, back_ms=back_ms, ran_through=each.ran_through or told)
+
+
+@dataclass(frozen=True, slots=True)
+class _Joined:
+    """Who is there after one rebalance by id, those of the slots asked for that came with it, and when each came."""
+
+    there: dict[str, Member]
+    by_slot: dict[Slot, dict[str, Member]]
+    let_in_ms: dict[str, int | None]
+    ended_ms: int | None
+
+    def came_ms(self, member: Member) -> int | None:
+        """Return when a member was let in: with the generation it joined in, else at the rebalance's end."""
+        return self.let_in_ms.get(member.member_id) or self.ended_ms
+
+
+class _Newcomers:
+    """Who came in a rebalance that some members left in, and in those after it.
+
+    Clients may share a name and a host: nobody comes back as one that another came back as, nor as one of those that
+    left. Looked up by id and by slot, so that a group of thousands that is started again costs a step per member.
+    """
+
+    def __init__(self, history: GroupHistory, rebalance: Rebalance, slots: Set[Slot], others: Set[str]) -> None:
+        """`slots` are those of the members that left, `others` the ids that are not taken for a slot's."""
+        self._history, self._slots, self._others = history, slots, set(others)
+        self._unread = iter((rebalance, *history.after(rebalance)))
+        self._read: list[_Joined] = []
+
+    def take(self, gone: Member) -> tuple[Member | None, int | None]:
+        """Return the member that one came back as, and when its group knew it: the first of its slot to join later."""
+        slot = slot_of(gone)
+        for each in self._joined():
+            if gone.member_id in each.there:
+                return each.there[gone.member_id], each.came_ms(gone)
+            free = (other for other in each.by_slot.get(slot, {}).values() if other.member_id not in self._others)
+            other = next((other for other in free if may_be_back(self._history, gone, other)), None)
+            if other is not None:
+                del each.by_slot[slot][other.member_id]
+                self._others.add(other.member_id)
+                return other, each.came_ms(other)
+        return None, None
+
+    def _joined(self) -> Iterator[_Joined]:
+        yield from self._read
+        for each in self._unread:
+            self._read.append(self._joined_in(each))
+            yield self._read[-1]
+
+    def _joined_in(self, rebalance: Rebalance) -> _Joined:
+        there = {member.member_id: member for member in rebalance.members_after}
+        before = {member.member_id for member in rebalance.members_before}
+        by_slot: dict[Slot, dict[str, Member]] = {}
+        for name, member in there.items():
+            if name not in before and name not in self._others and (slot := slot_of(member)) in self._slots:
+                by_slot.setdefault(slot, {})[name] = member
+        let_in_ms: dict[str, int | None] = {}
+        for each in rebalance.rounds:
+            for name in each.joined:
+                let_in_ms.setdefault(name, each.assigned_at_ms)
+        return _Joined(there, by_slot, let_in_ms, rebalance.completed_at_ms)
 
 
 def _departure(
@@ -91,26 +157,6 @@ def _as_configured(member: Member, client: ClientHistory) -> Member:
     )
 
 
-def _return_of(
-    history: GroupHistory, rebalance: Rebalance, member: Member, taken: Set[str]
-) -> tuple[Member | None, int | None]:
-    """Return the member this one came back as, and when its group knew it; the first of its slot that joined later.
-
-    `taken` are the ids that it cannot have come back by.
-    """
-    slot = slot_of(member)
-    for each in (rebalance, *history.after(rebalance)):
-        before = {known.member_id for known in each.members_before}
-        for other in each.members_after:
-            if other.member_id == member.member_id:
-                return other, _let_in_at(each, other)
-            if other.member_id in before or other.member_id in taken or slot_of(other) != slot:
-                continue
-            if may_be_back(history, member, other):
-                return other, _let_in_at(each, other)
-    return None, None
-
-
 def may_be_back(history: GroupHistory, gone: Member, other: Member) -> bool:
     """Whether a member may be another of its slot come back: probes never saw both, or one client had both ids.
 
@@ -120,9 +166,3 @@ def may_be_back(history: GroupHistory, gone: Member, other: Member) -> bool:
         return True
     client = history.clients.of(other)
     return client is not None and client.had(gone.member_id) and client.had(other.member_id)
-
-
-def _let_in_at(rebalance: Rebalance, member: Member) -> int | None:
-    """Return when a member was let in: with the generation it joined in, else at the rebalance's end."""
-    joined = (each for each in rebalance.rounds if member.member_id in each.joined)
-    return next((each.assigned_at_ms for each in joined), None) or rebalance.completed_at_ms
