@@ -453,6 +453,14 @@ def test_clients_that_share_a_name_and_a_host_flap_when_one_of_them_surely_does(
     assert bool(judged(member_flapping, (events, past), START_MS + 10 * MINUTE)) == told
 
 
+def test_a_client_that_is_alone_by_now_flaps_whatever_shared_its_name_before():
+    """Its host had four of that name hours ago."""
+    four = [member(f"b-{number}0") for number in range(4)]
+    events, past = lives((0, 200), (210, 400), (410, 600), (610, 700), rule=UNDETERMINED)
+    events = [rebalance(T0 - 60 * MINUTE, [A], [A, *four]), rebalance(T0 - 50 * MINUTE, [A, *four], [A]), *events]
+    assert judged(member_flapping, (events, past), START_MS + 15 * MINUTE)
+
+
 @pytest.mark.parametrize(("offset", "others", "told"), [(-1, 4, False), (4, 4, True), (9, 4, True)])
 def test_a_worker_of_connect_that_is_behind_leaves_to_read_on(offset: int, others: int, told: bool):
     """Why it comes and goes is known; one that is not behind may flap as any other."""

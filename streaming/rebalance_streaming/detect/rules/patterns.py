@@ -383,11 +383,17 @@ def _arrived(rebalance: Rebalance, member: Member) -> bool:
 def member_flapping(view: GroupView, _time: JudgingTime) -> Iterator[Verdict]:
     """The same member leaves and returns again and again, and no source tells why."""
     window, returns = view.thresholds.flapping_window_ms, view.thresholds.flapping_returns
-    width = widths(view.history.in_order())
-    for slot, all_lives in _lives_by_slot(view).items():
-        # Of several clients that share a name and a host, one went so often at least.
-        often = (returns - 1) * max(1, width[slot]) + 1
-        lives = _crowded([each for each in all_lives if each.past.departure.back_as is not None], often, window)
+    back = {
+        slot: [each for each in lives if each.past.departure.back_as is not None]
+        for slot, lives in _lives_by_slot(view).items()
+    }
+    often = {slot: lives for slot, lives in back.items() if _crowded(lives, returns, window)}
+    # Of clients that share a name and a host; thousands of members are counted only where some came back so often.
+    ends = {each.past.rebalance_id for lives in often.values() for each in lives}
+    width = widths(each for each in view.history.in_order() if each.rebalance_id in ends)
+    for slot, all_lives in often.items():
+        # With so many in all, one of them surely went as often as it takes.
+        lives = _crowded(all_lives, (returns - 1) * max(1, width[slot]) + 1, window)
         if not lives or any(each.past.rule not in _UNEXPLAINED for each in lives):
             continue
         member = lives[-1].member
