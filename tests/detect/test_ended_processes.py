@@ -281,10 +281,18 @@ def test_ghosts_in_turn_are_those_of_a_deploy_that_kills(earlier: list[tuple[str
     )
     past = tuple(replace(each, departure=replace(each.departure, classes=(SESSION_EXPIRED,))) for each in past)
     of = gone(old)
-    found = asked(ungraceful, losing(of, events=(came,), past=past), of)
+    looked = losing(of, events=(came,), past=past)
+    # Whoever was replaced before is there by another id.
+    others = [
+        replace(each.member, member_id=f"{each.member.member_id}0") for each in past if each.member.host != B.host
+    ]
+    whole = replace(looked.rebalance, members_after=(*looked.rebalance.members_after, *others))
+    found = asked(ungraceful, replace(looked, rebalance=whole), of)
     assert said(found) == ("ungraceful_shutdown", expected)
     assert found is not None
     assert ("replaced in turn, as in a deploy" in {each.rule for each in found.evidence}) == (expected == PLAUSIBLE)
+    # Whoever was lost for good was not replaced.
+    assert said(asked(ungraceful, looked, of)) == ("ungraceful_shutdown", HINT)
 
 
 @pytest.mark.parametrize(("others", "expected"), [((), HINT), ((replace(A, member_id="a-2"),), PLAUSIBLE)])

@@ -137,13 +137,18 @@ def _is_replaced_in_turn(episode: Episode, departure: Departure) -> bool:
     before = [each for each in episode.earlier if since_ms <= each.to_ms < departure.to_ms]
     lost = [*(each for each in before if each.likely == SESSION_EXPIRED and each.liveness not in _ALIVE), departure]
     alone = len({each.to_ms for each in lost}) == len(lost) > 1 and len(episode.departures) == 1
+    if not alone:
+        return False
+    there = {slot_of(each) for each in (*episode.rebalance.members_before, *episode.rebalance.members_after)}
+    if any(slot_of(each.member) not in there for each in lost[:-1]):
+        return False  # lost for good
     first = lost[0].member.member_id
     begun = (
         Counter(map(slot_of, each.members_before))
         for each in reversed([*episode.history.until(episode.rebalance), episode.rebalance])
         if first in {member.member_id for member in each.members_before}
     )
-    return alone and not went_again((slot_of(each.member) for each in lost), next(begun, Counter()))
+    return not went_again((slot_of(each.member) for each in lost), next(begun, Counter()))
 
 
 def _successor_before_loss(episode: Episode, departure: Departure) -> str | None:
