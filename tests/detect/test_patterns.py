@@ -8,6 +8,7 @@ from typing import Any
 
 import pytest
 
+from detect.spells import START_MS, A, Story, judged, lives, who
 from detect.standing_histories import departed
 from detect.views import asked, view_of
 from histories import (
@@ -26,65 +27,19 @@ from histories import (
     snapshot,
 )
 from rebalance_contract import UNDETERMINED, GroupType, Rebalance, Severity
-from rebalance_streaming.detect.episode import ExplainedDeparture
 from rebalance_streaming.detect.group_view import GroupView
 from rebalance_streaming.detect.rules.patterns import (
     AGGREGATES,
     PATTERNS,
     crash_loop,
-    member_flapping,
     rebalance_storm,
     rolling_deploy,
     short_lived_consumers,
 )
 from rebalance_streaming.detect.rules.standing import lag_grows
-from rebalance_streaming.detect.verdict import Verdict
 from rebalance_streaming.observed.confidence import HINT, PLAUSIBLE, STRONG
 from rebalance_streaming.observed.departures import CLEAN, POLL_TIMEOUT, SESSION_EXPIRED, UNKNOWN
 from rebalance_streaming.observed.liveness import ALIVE, GONE
-
-START_MS = T0 + 20 * MINUTE
-A = member("a-1", [0, 1])
-Story = tuple[list[Event], list[ExplainedDeparture]]
-
-
-def who(found: Verdict) -> list[str | None]:
-    return [each.member_id for each in found.subject.members]
-
-
-def judged(rule: Any, story: Story, now_ms: int, **changes: Any) -> list[Verdict]:
-    events, past = story
-    return list(asked(rule, view_of(history(snapshot(T0, A), *events), now_ms, past=tuple(past), **changes)))
-
-
-def lives(
-    *spells: tuple[float, float],
-    likely: str = SESSION_EXPIRED,
-    rule: str = "member_crash",
-    name: str = "b",
-    others: bool = False,
-    **changes: Any,
-) -> Story:
-    """Let a client come and go: (second at which it joined, second at which it was gone); it is back with the next.
-
-    `others`: each spell is that of another client.
-    """
-    events: list[Event] = []
-    past: list[ExplainedDeparture] = []
-    members = [
-        member(f"{name}{number if others else ''}-{number}", [2], **changes.get("member", {}))
-        for number in range(1, len(spells) + 1)
-    ]
-    told = {key: value for key, value in changes.items() if key != "member"}
-    for number, (came_s, left_s) in enumerate(spells):
-        came_ms, left_ms = (START_MS + round(at * SECOND) for at in (came_s, left_s))
-        events += [joined(came_ms - 3_000, members[number], [A]), lost(left_ms, members[number], [A, members[number]])]
-        back = {}
-        if number + 1 < len(spells) and not others:
-            back = {"back_as": members[number + 1], "back_ms": START_MS + round(spells[number + 1][0] * SECOND)}
-        past.append(departed(left_ms, members[number], likely, rule=rule, **{**told, **back}))
-    return events, past
-
 
 # --- Crash loops ---
 
@@ -407,69 +362,6 @@ def test_an_instance_that_goes_twice_is_no_deploy():
     events.append(joined(START_MS + 220 * SECOND, member("m0-3", [0]), [member("m1-2", [1]), member("m2-2", [2])]))
     past.append(departed(START_MS + 200 * SECOND, again, CLEAN, rule="rolling_deploy"))
     assert judged(rolling_deploy, (events, past), START_MS + 10 * MINUTE) == []
-
-
-# --- The fallback ---
-
-
-def test_a_member_that_flaps_for_no_known_reason_is_told_with_what_is_missing():
-    """Three returns in a quarter of an hour, no rule explains them: named, unsure, and how to find out."""
-    story = lives((0, 200), (210, 400), (410, 600), (610, 700), rule=UNDETERMINED)
-    (found,) = judged(member_flapping, story, START_MS + 15 * MINUTE)
-    assert (found.rule, found.confidence, found.claims) == ("member_flapping", HINT, True)
-    assert found.summary == "b (/host-b) left and came back 3 times; no source tells why."
-    assert found.missing == ("client metrics of /host-b",)
-    assert "heartbeat_starvation" in {each.rule for each in found.alternatives}
-
-
-@pytest.mark.parametrize(
-    "story",
-    [
-        lives((0, 200), (210, 400), (410, 600), rule=UNDETERMINED),
-        lives((0, 200), (800, 1_000), (1_600, 1_800), (2_000, 2_100), rule=UNDETERMINED),
-        lives((0, 200), (210, 400), (410, 600), (610, 700), rule="poll_overrun", likely=POLL_TIMEOUT),
-        lives((0, 200), (210, 400), (410, 600), (610, 700), rule=UNDETERMINED, others=True),
-    ],
-    ids=["two returns", "spread out", "explained", "four clients"],
-)
-def test_what_is_rare_or_explained_does_not_flap(story: Story):
-    """The fallback gives way to every rule that knows more."""
-    assert judged(member_flapping, story, START_MS + 40 * MINUTE) == []
-
-
-@pytest.mark.parametrize(("rounds", "told"), [(1, False), (2, False), (3, True)])
-def test_clients_that_share_a_name_and_a_host_flap_when_one_of_them_surely_does(rounds: int, told: bool):
-    """Three that leave and come back together once are a deploy that stops all before it starts any."""
-    events, past, here = list[Event](), list[ExplainedDeparture](), [member(f"b-{n}") for n in range(3)]
-    for number in range(rounds):
-        at_ms = START_MS + number * 2 * MINUTE
-        new = [member(f"b-{number}{n}") for n in range(3)]
-        events += [rebalance(at_ms, here, []), rebalance(at_ms + MINUTE, [], new, reason="first_join")]
-        past += [
-            departed(at_ms, old, UNKNOWN, rule=UNDETERMINED, back_as=back, back_ms=at_ms + MINUTE)
-            for old, back in zip(here, new, strict=True)
-        ]
-        here = new
-    assert bool(judged(member_flapping, (events, past), START_MS + 10 * MINUTE)) == told
-
-
-def test_a_client_that_is_alone_by_now_flaps_whatever_shared_its_name_before():
-    """Its host had four of that name hours ago."""
-    four = [member(f"b-{number}0") for number in range(4)]
-    events, past = lives((0, 200), (210, 400), (410, 600), (610, 700), rule=UNDETERMINED)
-    events = [rebalance(T0 - 60 * MINUTE, [A], [A, *four]), rebalance(T0 - 50 * MINUTE, [A, *four], [A]), *events]
-    assert judged(member_flapping, (events, past), START_MS + 15 * MINUTE)
-
-
-@pytest.mark.parametrize(("offset", "others", "told"), [(-1, 4, False), (4, 4, True), (9, 4, True)])
-def test_a_worker_of_connect_that_is_behind_leaves_to_read_on(offset: int, others: int, told: bool):
-    """Why it comes and goes is known; one that is not behind may flap as any other."""
-    events, past = lives(
-        (0, 200), (210, 400), (410, 600), (610, 700), rule=UNDETERMINED, member={"config_offset": offset}
-    )
-    leader = snapshot(START_MS + 710 * SECOND, replace(A, config_offset=others))
-    found = judged(member_flapping, ([*events, leader], past), START_MS + 15 * MINUTE)
-    assert [each.rule for each in found] == (["member_flapping"] if told else [])
 
 
 # --- Storms ---

@@ -1,0 +1,66 @@
+"""Clients that come and go, told as spells in which each was there, and patterns asked of them."""
+
+from __future__ import annotations
+
+from typing import Any
+
+from detect.standing_histories import departed
+from detect.views import asked, view_of
+from histories import (
+    MINUTE,
+    SECOND,
+    T0,
+    Event,
+    history,
+    joined,
+    lost,
+    member,
+    snapshot,
+)
+from rebalance_streaming.detect.episode import ExplainedDeparture
+from rebalance_streaming.detect.verdict import Verdict
+from rebalance_streaming.observed.departures import SESSION_EXPIRED
+
+START_MS = T0 + 20 * MINUTE
+A = member("a-1", [0, 1])
+Story = tuple[list[Event], list[ExplainedDeparture]]
+
+
+def who(found: Verdict) -> list[str | None]:
+    """Return the ids of the members that a verdict is about."""
+    return [each.member_id for each in found.subject.members]
+
+
+def judged(rule: Any, story: Story, now_ms: int, **changes: Any) -> list[Verdict]:
+    """Return what a pattern says of a story at a time."""
+    events, past = story
+    return list(asked(rule, view_of(history(snapshot(T0, A), *events), now_ms, past=tuple(past), **changes)))
+
+
+def lives(
+    *spells: tuple[float, float],
+    likely: str = SESSION_EXPIRED,
+    rule: str = "member_crash",
+    name: str = "b",
+    others: bool = False,
+    **changes: Any,
+) -> Story:
+    """Let a client come and go: (second at which it joined, second at which it was gone); it is back with the next.
+
+    `others`: each spell is that of another client.
+    """
+    events: list[Event] = []
+    past: list[ExplainedDeparture] = []
+    members = [
+        member(f"{name}{number if others else ''}-{number}", [2], **changes.get("member", {}))
+        for number in range(1, len(spells) + 1)
+    ]
+    told = {key: value for key, value in changes.items() if key != "member"}
+    for number, (came_s, left_s) in enumerate(spells):
+        came_ms, left_ms = (START_MS + round(at * SECOND) for at in (came_s, left_s))
+        events += [joined(came_ms - 3_000, members[number], [A]), lost(left_ms, members[number], [A, members[number]])]
+        back = {}
+        if number + 1 < len(spells) and not others:
+            back = {"back_as": members[number + 1], "back_ms": START_MS + round(spells[number + 1][0] * SECOND)}
+        past.append(departed(left_ms, members[number], likely, rule=rule, **{**told, **back}))
+    return events, past
