@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import random
 from dataclasses import replace
 from typing import Any
 
@@ -311,6 +312,48 @@ def test_a_member_finds_its_reports(told: list[dict[str, Any]], asked: tuple[str
     for each in told:
         clients.take(packed(report(T0, WHO, **each)))
     assert (clients.of(Member(*asked)) is not None) == found
+
+
+def scanned(clients: Clients, of: Member) -> ClientHistory | None:
+    """Find a member's client by looking at all of them."""
+    if of.member_id in clients.by_member:
+        return clients.by_member[of.member_id]
+    alike = [
+        each
+        for each in clients
+        if (of.group_instance_id is not None and each.instance_id == of.group_instance_id)
+        or each.client_id == of.client_id
+    ]
+    near = [each for each in alike if each.host is not None and each.host == of.host]
+    free = [each for each in alike if each.member_id is None]
+    return near[0] if len(near) == 1 else free[0] if len(free) == 1 else None
+
+
+@pytest.mark.parametrize("most", [4, 100], ids=["clients are forgotten", "all are kept"])
+def test_a_member_finds_the_client_that_a_look_at_all_finds(most: int, monkeypatch: pytest.MonkeyPatch):
+    """Whatever clients tell of themselves, and however that changes."""
+    monkeypatch.setattr(clients_module, "_KEPT_CLIENTS", most)
+    monkeypatch.setattr(clients_module, "_KEPT_ALIKE", 2)
+    names, hosts, instances, ids = ("a", "b", None), ("/x", "/y", None), ("i", "j", None), ("m-1", "m-2", None, None)
+    asked = [
+        Member(member_id, client_id, host, instance)
+        for member_id in ("m-1", "m-9")
+        for client_id in ("a", "b", "c")
+        for host in ("/x", "/y", "/z")
+        for instance in ("i", "k", None)
+    ]
+    found = 0
+    for seed in range(5):
+        chance, clients = random.Random(seed), Clients()
+        for second in range(25):
+            names_told = {"client_id": chance.choice(names), "instance_id": chance.choice(instances)}
+            where = {"host": chance.choice(hosts), "pid": chance.choice((1, 2, None)), "member_id": chance.choice(ids)}
+            clients.take(packed(report(T0 + second * 4 * SECOND, WHO, **names_told, **where)))
+            for each in asked if second % 4 == 0 else ():
+                one = clients.of(each)
+                assert one is scanned(clients, each), (seed, second, each)
+                found += one is not None
+    assert found > 50
 
 
 def test_processes_are_bounded(monkeypatch: pytest.MonkeyPatch):

@@ -383,12 +383,64 @@ def _per_second(before: ClientReport | None, after: ClientReport | None, name: s
     return float(other - one) / ((after.emitted_ms - before.emitted_ms) / 1000)
 
 
+#: What a client is found by: what kind of name it is, the name, and the host; null: clients without a member id.
+_Key = tuple[str, str, str | None]
+
+
+@dataclass(slots=True)
+class _ClientIndex:
+    """Clients by instance or client id, with their host, and once more while they have told no member id."""
+
+    _found: dict[_Key, dict[int, ClientHistory]] = field(default_factory=dict)
+    #: By the object's own identity: what is known of a client changes.
+    _keys: dict[int, tuple[_Key, ...]] = field(default_factory=dict)
+
+    def put(self, client: ClientHistory) -> None:
+        """Enter a client as it is known now."""
+        keys = tuple(_keys_of(client))
+        if self._keys.get(id(client)) == keys:
+            return
+        self.remove(client)
+        self._keys[id(client)] = keys
+        for key in keys:
+            self._found.setdefault(key, {})[id(client)] = client
+
+    def remove(self, client: ClientHistory) -> None:
+        """Drop a client."""
+        for key in self._keys.pop(id(client), ()):
+            del self._found[key][id(client)]
+            if not self._found[key]:
+                del self._found[key]
+
+    def only_one(self, member: Member, host: str | None) -> ClientHistory | None:
+        """Return the client that has the names of a member, and a host; null where there is none, or several."""
+        only: ClientHistory | None = None
+        for kind, name in (("instance", member.group_instance_id), ("client", member.client_id)):
+            found = {} if name is None else self._found.get((kind, name, host), {})
+            if len(found) > 1:
+                return None
+            for client in found.values():
+                if only is not None and client is not only:
+                    return None
+                only = client
+        return only
+
+
+def _keys_of(client: ClientHistory) -> Iterator[_Key]:
+    for kind, name in (("instance", client.instance_id), ("client", client.client_id)):
+        if name is not None and client.host is not None:
+            yield kind, name, client.host
+        if name is not None and client.member_id is None:
+            yield kind, name, None
+
+
 @dataclass(slots=True)
 class Clients:
     """All clients that reported of one group, found by member id, else by client id and host."""
 
     known: dict[str, list[ClientHistory]] = field(default_factory=dict)
     by_member: dict[str, ClientHistory] = field(default_factory=dict)
+    _index: _ClientIndex = field(default_factory=_ClientIndex)
 
     def take(self, row: ClientActivity) -> None:
         """Take up a row: to the process it comes from, so that a history survives a rejoin under a new id."""
@@ -398,6 +450,7 @@ class Clients:
         for sample in row.samples:
             history.take(row, sample)
         history.take_offsets(row.app_offsets)
+        self._index.put(history)
 
     def _history_of(self, row: ClientActivity, emitted_ms: int) -> ClientHistory:
         who = row.instance_id or row.client_id or row.member_id
@@ -412,7 +465,7 @@ class Clients:
         history = (found or silent or [ClientHistory()])[0]
         if not any(each is history for each in same):
             if len(same) >= _KEPT_ALIKE:
-                same.remove(min(same, key=_latest_ms))
+                self._index.remove(same.pop(same.index(min(same, key=_latest_ms))))
             same.append(history)
         if row.member_id is not None:
             self.by_member[row.member_id] = history
@@ -424,27 +477,18 @@ class Clients:
         """Make room for a process; of too many, the tenth that has been silent longest is forgotten."""
         if len(self.known) >= _KEPT_CLIENTS:
             by_age = sorted(self.known, key=lambda each: max(map(_latest_ms, self.known[each]), default=0))
-            gone = {id(history) for each in by_age[: _KEPT_CLIENTS // 10] for history in self.known.pop(each)}
+            forgotten = [history for each in by_age[: _KEPT_CLIENTS // 10] for history in self.known.pop(each)]
+            for history in forgotten:
+                self._index.remove(history)
+            gone = {id(history) for history in forgotten}
             self.by_member = {each: known for each, known in self.by_member.items() if id(known) not in gone}
         return self.known.setdefault(key, [])
 
     def of(self, member: Member) -> ClientHistory | None:
         """Return a member's client: by member id, else instance, else client id with host, else a unique client id."""
-        found = self.by_member.get(member.member_id)
-        if found is not None:
-            return found
-        same = [
-            each
-            for each in self
-            if (member.group_instance_id is not None and each.instance_id == member.group_instance_id)
-            or each.client_id == member.client_id
-        ]
-        near = [each for each in same if each.host is not None and each.host == member.host]
-        if len(near) == 1:
-            return near[0]
+        found = self.by_member.get(member.member_id) or self._index.only_one(member, member.host)
         # A member id that is known belongs to somebody else.
-        free = [each for each in same if each.member_id is None]
-        return free[0] if len(free) == 1 else same[0] if len(same) == 1 and same[0].member_id is None else None
+        return found or self._index.only_one(member, None)
 
     def __iter__(self) -> Iterator[ClientHistory]:
         return (history for several in self.known.values() for history in several)
