@@ -71,8 +71,8 @@ def _cold_starting(command: F) -> F:
 def bench(names: tuple[str, ...], **cold_start: object) -> None:
     """Measure rates, times, memory and load on this machine.
 
-    NAMES are decode, catch-up, cold-start, live, replay, diagnosis, exposition, paging and scale; without any, all of
-    them are run. The options are for cold-start.
+    NAMES are decode, catch-up, cold-start, live, replay, diagnosis, ends, exposition, paging and scale; without any,
+    all of them are run. The options are for cold-start.
     """
     from rebalance_devtools.bench import run  # noqa: PLC0415
 

@@ -360,7 +360,7 @@ def test_a_probe_costs_what_it_tells():
     for number in range(1_000):
         far = {f"invented-{number}": TopicOffsets([19_999], [5])}
         table.take_offsets(OffsetActivity("c", "g", T0, ends=far, stable_ends=far))
-    assert table._ends == {}
+    assert len(table.ends) == 0
     commit(table, {0: 1, 19_999: 2})
     for first in range(0, 20_000, 4_000):
         probe(table, dict.fromkeys(range(first, first + 4_000), 10), at_ms=T0 + first)
@@ -377,5 +377,5 @@ def test_topics_that_nobody_commits_to_are_forgotten_when_there_are_too_many():
     probe(table, {0: 10})
     for number in range(50_000):
         table.take_offsets(OffsetActivity("c", "g", T0, ends={f"invented-{number}": TopicOffsets([0], [5])}))
-    assert len(table._ends) <= 20_001
+    assert len(table.ends) <= 20_001
     assert lag_of(table).total == 9

@@ -43,7 +43,9 @@ from rebalance_streaming.observed.coordinator_log import RebalanceStart
 from rebalance_streaming.observed.heartbeats import time_group
 from rebalance_streaming.observed.history import GroupHistory
 from rebalance_streaming.observed.plausible import ImplausibleError
+from rebalance_streaming.observed.progress import Progress
 from rebalance_streaming.observed.routing import Routing
+from rebalance_streaming.observed.topic_ends import ClusterEnds
 
 #: Groups that only probes or clients name are forgotten when nothing was heard of them for so long, and are so many.
 _UNCONFIRMED_MS, _MOST_UNCONFIRMED = 1_800_000, 5_000
@@ -73,6 +75,7 @@ class Detector:
     """Judges all groups of one cluster. Rebalances that ended before `judge_from_ms` are history only.
 
     `quarantined` counts what was set aside because it raised, by stage and reason; `on_quarantine` is told each time.
+    `ends` are those of the cluster's topics, kept up by whoever gives them; null: the detector keeps some of its own.
     `lists_all`: findings that are over for long are still listed, for whoever reads the list at an end.
     """
 
@@ -82,10 +85,12 @@ class Detector:
         config: DetectConfig | None = None,
         judge_from_ms: int = 0,
         on_quarantine: OnQuarantine | None = None,
+        ends: ClusterEnds | None = None,
         *,
         lists_all: bool = True,
     ) -> None:
         self._cluster, self._config = cluster, config or DetectConfig()
+        self._ends, self._keeps_ends = (ClusterEnds(), True) if ends is None else (ends, False)
         self._limits = self._config.thresholds.scaled(self._config.window_scale)
         self._quarantine = Quarantine(on_quarantine)
         self._judge_from_ms = judge_from_ms
@@ -331,7 +336,8 @@ class Detector:
                 return None
             if not confirmed and self._unconfirmed >= _MOST_UNCONFIRMED:
                 raise ImplausibleError("more groups than can be that only probes and clients name")
-            history, thresholds = GroupHistory(self._cluster, group), self._config.for_group(group)
+            progress = Progress(self._ends, keeps_ends=self._keeps_ends)
+            history, thresholds = GroupHistory(self._cluster, group, progress=progress), self._config.for_group(group)
             judged_group = self._judged_groups[group] = JudgedGroup(
                 history, thresholds, self._agenda.open(group, self.now_ms), self._announcements
             )

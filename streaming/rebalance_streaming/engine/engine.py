@@ -95,8 +95,10 @@ class Engine:
         """`on_quarantine` is told what was set aside; `make_detector` has the parameters of `Detector`."""
         self._config, self._on_quarantine = config, on_quarantine
         self._cluster = config.cluster
-        self._detector = make_detector(config.cluster, config.detect, config.judge_from_ms, self._report_quarantine)
         self._lag = LagTable(config.reads_committed)
+        self._detector = make_detector(
+            config.cluster, config.detect, config.judge_from_ms, self._report_quarantine, self._lag.ends
+        )
         self._impact = ImpactTracker(config.cluster)
         self._schedule = Schedule()
         self._rhythms: dict[str, CommitRhythm] = {}
@@ -286,6 +288,7 @@ class Engine:
         rows += self._due_lags(now_ms)
         rows += {**impacts, **self._take_impacts()}.values()
         rows += self._renewals(now_ms)
+        self._lag.forget_unread(now_ms)
         if now_ms - self._timed_ms >= _TIMING_MS:
             self._timed_ms = now_ms
             rows += self._detector.timings(now_ms)

@@ -29,19 +29,18 @@ from rebalance_contract import (
     OffsetActivity,
     TopicCommits,
     TopicLag,
-    TopicOffsets,
 )
-from rebalance_streaming.activity.offsets import UNKNOWN, Ints, filled, grown, put
-from rebalance_streaming.engine.ends import Oldest, TopicEnds, lags_of, older, oldest_unread, sample
+from rebalance_streaming.activity.offsets import UNKNOWN, Ints, filled
+from rebalance_streaming.engine.ends import Oldest, lags_of, older, oldest_unread
 from rebalance_streaming.engine.panes import PaneNumbers, PaneRing
 from rebalance_streaming.engine.positions import TopicPositions, forget_released, is_as_told, learn_committed, move
-from rebalance_streaming.observed.plausible import may_grow
+from rebalance_streaming.observed.topic_ends import ClusterEnds
 
 #: Where a row of commits ends: partition of the log, its era, offset.
 Position = tuple[int, int, int]
 
-#: Topics whose ends are kept although no group is known to have committed to them.
-_MOST_UNUSED_TOPICS = 20_000
+#: A topic that nobody reads any more is kept for so long at least, as a group may come back; a start reads as much.
+_UNREAD_MS = 900_000
 
 
 @dataclass(frozen=True, slots=True)
@@ -99,13 +98,19 @@ class _Group:
 
 
 class LagTable:
-    """All groups of one cluster. `reads_committed` says of a group whether its consumers read committed only."""
+    """All groups of one cluster. `reads_committed` says of a group whether its consumers read committed only.
+
+    `ends` are those of all topics, for others to read.
+    """
 
     def __init__(self, reads_committed: Callable[[str], bool] = lambda _: False) -> None:
         self._reads_committed = reads_committed
-        self._ends: dict[str, TopicEnds] = {}
-        self._most_ends = _MOST_UNUSED_TOPICS
+        self.ends = ClusterEnds(self._committed_topics)
         self._groups: dict[str, _Group] = {}
+        #: What groups read that were forgotten since the last look, and between that and the one before.
+        self._left: set[str] = set()
+        self._left_before: set[str] = set()
+        self._looked_ms = 0
 
     def take_commits(self, row: CommitActivity) -> bool:
         """Take up packed commits; returns false for a repetition, which changes nothing."""
@@ -142,11 +147,11 @@ class LagTable:
             group.held_ms = row.probed_at_ms
             for topic, committed in row.committed.items():
                 is_news = learn_committed(group.topics, topic, committed, row.probed_at_ms) or is_news
-        nothing = TopicOffsets([], [])
+        self.ends.take(row.ends, row.stable_ends, row.probed_at_ms)
         for topic in {*row.ends, *row.stable_ends}:
-            self._see_ends(topic, row.ends.get(topic, nothing), row.stable_ends.get(topic, nothing), row.probed_at_ms)
             # Another group's probe may have told of the topic before: what is news is so to each group.
-            version = self._ends[topic].version if topic in self._ends else 0
+            ends = self.ends.get(topic)
+            version = 0 if ends is None else ends.version
             is_news = is_news or group.told.get(topic) != version
             group.told[topic] = version
         return is_news
@@ -183,7 +188,7 @@ class LagTable:
         if known is None or (known.earlier is not None and not known.earlier.tells(now_ms)):
             return None
         topics = known.topics if known.earlier is None else known.earlier.topics
-        ends_of = [(at, self._ends[name]) for name, at in topics.items() if name in self._ends]
+        ends_of = [(at, ends) for name, at in topics.items() if (ends := self.ends.get(name)) is not None]
         lags = [lags_of(at, ends, stable=self._reads_committed(group)) for at, ends in ends_of]
         if not lags:
             return None
@@ -204,7 +209,7 @@ class LagTable:
         topics: dict[str, TopicLag] = {}
         oldest = Oldest(None, 0, False)
         for name, positions in known.topics.items():
-            ends = self._ends.get(name)
+            ends = self.ends.get(name)
             lags = lags_of(positions, ends, stable=stable)
             topics[name] = _topic_lag(positions, lags)
             if ends is not None:
@@ -233,7 +238,7 @@ class LagTable:
     def awaits_ends(self, group: str) -> bool:
         """Whether the group has committed to a topic whose ends no probe has told, nor that it has none."""
         known = self._groups.get(group)
-        return known is not None and any(name not in known.told and name not in self._ends for name in known.topics)
+        return known is not None and any(name not in known.told and name not in self.ends for name in known.topics)
 
     def is_committed_to(self, group: str, since_ms: int) -> bool:
         """Whether the group has committed offsets, the newest of them from after a time.
@@ -260,48 +265,22 @@ class LagTable:
 
     def forget_group(self, group: str) -> None:
         """Drop a group that is gone."""
-        self._groups.pop(group, None)
+        known = self._groups.pop(group, None)
+        if known is not None:
+            self._left.update(known.told, known.topics)
 
-    def _see_ends(self, topic: str, told: TopicOffsets, stable: TopicOffsets, at_ms: int) -> None:
-        if not told.partitions and not stable.partitions:
+    def forget_unread(self, now_ms: int) -> None:
+        """Forget the ends of topics that forgotten groups read and no other group does, once in a while."""
+        if now_ms - self._looked_ms < _UNREAD_MS or not (self._left or self._left_before):
             return
-        known = self._ends.get(topic)
-        if known is not None and at_ms < known.probed_ms:
-            # Of another prober, or of a backlog: ends of that time would look like a topic that was recreated.
-            return
-        size = 0 if known is None else len(known.end)
-        partitions = told.partitions + stable.partitions
-        if not may_grow(size, partitions):
-            return
-        size = max(size, max(partitions) + 1)
-        if known is None:
-            self._make_room()
-            known = self._ends[topic] = TopicEnds(filled(size), filled(size), at_ms)
-        elif size > len(known.end):
-            known.end, known.stable, known.samples = (
-                grown(each, size) for each in (known.end, known.stable, known.samples)
-            )
-        known.probed_ms = at_ms
-        has_new_stable, _ = put(known.stable, stable)
-        has_new_end, is_lower = put(known.end, told)
-        known.version += has_new_stable or has_new_end
-        if not told.partitions:
-            return
-        if is_lower:
-            # Ends only grow: the topic was deleted and made anew, and its past is another topic's.
-            known.times, known.samples = known.times[:0], known.samples[:0]
-        sample(known, at_ms)
+        unread, self._left_before, self._left, self._looked_ms = self._left_before, self._left, set(), now_ms
+        for group in self._groups.values() if unread else ():
+            unread.difference_update(group.told, group.topics)
+        for topic in unread:
+            self.ends.forget(topic)
 
-    def _make_room(self) -> None:
-        """Forget topics that no group has committed to when there are too many: probes may name as many as they like.
-
-        A topic that is committed to later is told of again within minutes.
-        """
-        if len(self._ends) < self._most_ends:
-            return
-        used = {name for group in self._groups.values() for name in group.topics}
-        self._ends = {name: ends for name, ends in self._ends.items() if name in used}
-        self._most_ends = len(self._ends) + _MOST_UNUSED_TOPICS
+    def _committed_topics(self) -> set[str]:
+        return {name for group in self._groups.values() for name in group.topics}
 
 
 def _read_again(group: _Group, row: CommitActivity, *, is_last: bool) -> None:

@@ -12,6 +12,8 @@ import numpy as np
 import numpy.typing as npt
 
 from rebalance_streaming.activity.offsets import UNKNOWN, Ints, filled, widened
+from rebalance_streaming.observed.plausible import LARGEST_OFFSET
+from rebalance_streaming.observed.topic_ends import TopicEnds
 
 #: Commits kept per partition, one of each pane, so with the default pane at least a minute.
 KEPT = 12
@@ -43,9 +45,9 @@ class CommitRings:
     first_ms: Ints = field(default_factory=lambda: filled(0))
     #: Deleted by a tombstone at this time, -1: not.
     deleted_ms: Ints = field(default_factory=lambda: filled(0))
-    #: Worked out when they are first asked for, and forgotten with the next commit. Lags belong to a row of ends.
+    #: Worked out when they are first asked for, and forgotten with the next commit. Lags belong to a version of ends.
     _advances: _Advances | None = None
-    _lags: tuple[Ints, Ints] | None = None
+    _lags: tuple[int, Ints] | None = None
 
     def advances(self) -> _Advances:
         """Return how far apart the remembered commits are that advanced a partition."""
@@ -53,15 +55,15 @@ class CommitRings:
             self._advances = _look_at_advances(self.times, self.offsets)
         return self._advances
 
-    def lags(self, ends: Ints) -> Ints:
+    def lags(self, ends: TopicEnds) -> Ints:
         """Return the lag of each of `partitions`; -1 where its end is not known or nothing is committed."""
-        if self._lags is None or self._lags[0] is not ends:
+        if self._lags is None or self._lags[0] != ends.version:
             # Partitions are sorted: those that were probed come first.
-            size = int(self.partitions.searchsorted(len(ends)))
+            size = int(self.partitions.searchsorted(len(ends.end)))
             end = filled(len(self.partitions))
-            end[:size] = ends[self.partitions[:size]]
+            end[:size] = np.minimum(ends.end[self.partitions[:size]], LARGEST_OFFSET)
             known = (end != UNKNOWN) & self.is_committed()
-            self._lags = ends, np.where(known, np.maximum(0, end - self.offsets[-1]), UNKNOWN)
+            self._lags = ends.version, np.where(known, np.maximum(0, end - self.offsets[-1]), UNKNOWN)
         return self._lags[1]
 
     def is_committed(self) -> npt.NDArray[np.bool_]:

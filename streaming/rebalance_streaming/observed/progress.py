@@ -1,40 +1,43 @@
 """How far each partition of a group was committed, and when: a short ring of commits per partition.
 
-Receives commit summaries and probed end offsets; answers the questions rules ask of a member's partitions: when was
-the last commit before a moment, is there a rhythm, how long does a record take. Arrays per topic, because a large
-group has hundreds of partitions and every one is touched every few seconds.
+Receives commit summaries, and which topics' ends the group was told; answers the questions rules ask of a member's
+partitions: when was the last commit before a moment, is there a rhythm, how long does a record take. Arrays per topic,
+because a large group has hundreds of partitions and every one is touched every few seconds. Where topics end is kept
+once for all groups (`topic_ends.py`).
 """
 
 from __future__ import annotations
 
 import itertools
-from bisect import bisect_left, bisect_right
 from collections.abc import Iterable, Iterator, Mapping
-from dataclasses import dataclass, field
+from dataclasses import dataclass
 
 import numpy as np
 
 from rebalance_contract import CommitActivity, Partitions, TopicCommits, TopicOffsets
-from rebalance_streaming.activity.offsets import FEW, UNKNOWN, Ints, as_array, filled, grown, places, put
+from rebalance_streaming.activity.offsets import FEW, UNKNOWN, Ints, as_array, places
 from rebalance_streaming.observed.commit_rings import KEPT, CommitRings
-from rebalance_streaming.observed.plausible import LARGEST_OFFSET, MOST_TOPICS, may_grow
+from rebalance_streaming.observed.plausible import LARGEST_OFFSET, MOST_TOPICS
+from rebalance_streaming.observed.topic_ends import END_SPACING_MS, ClusterEnds, SeenEnds, TopicEnds
 
 Place = tuple[str, int]
 
 #: Commits of one request reach the log within milliseconds of each other.
 _SAME_REQUEST_MS = 50
-#: End offsets kept per topic, and how far apart at least.
-_KEPT_ENDS, END_SPACING_MS = 90, 10_000
 #: A committed offset jumps ahead when it takes more records than this, and so many times its longest step before.
 _SMALLEST_JUMP, _UNUSUAL_STEP = 1_000, 10
 _KEPT_JUMPS = 200
 
 
 @dataclass(slots=True)
-class _Ends:
-    times: list[int] = field(default_factory=list)
-    ends: list[Ints] = field(default_factory=list)
-    stable: Ints = field(default_factory=lambda: filled(0))
+class _Told:
+    """Since when a group was told the ends of a topic (epoch ms), and the version of what it was told last.
+
+    What was known of the topic before, from other groups' probes, says nothing of this group's past.
+    """
+
+    since_ms: int
+    version: int
 
 
 @dataclass(frozen=True, slots=True)
@@ -100,11 +103,15 @@ class Jump:
 
 
 class Progress:
-    """Commits and end offsets of one group."""
+    """Commits of one group, and the ends of the topics that it was told of.
 
-    def __init__(self) -> None:
+    `ends` are those of the cluster; `keeps_ends`: what the group is told is to be put down there.
+    """
+
+    def __init__(self, ends: ClusterEnds | None = None, *, keeps_ends: bool = True) -> None:
         self._topics: dict[str, CommitRings] = {}
-        self._ends: dict[str, _Ends] = {}
+        self._ends, self._keeps_ends = ClusterEnds() if ends is None else ends, keeps_ends
+        self._told: dict[str, _Told] = {}
         #: Per partition of the log, its era and the offset up to which rows of commits were taken.
         self._read_to: dict[int, tuple[int, int]] = {}
         self.first_commit_ms: int | None = None
@@ -201,54 +208,43 @@ class Progress:
                 self.jumps.append(Jump(name, place, int(times[i]), int(before[i]), int(offsets[i]), deleted))
 
     def take_ends(self, ends: Mapping[str, TopicOffsets], stable: Mapping[str, TopicOffsets], at_ms: int) -> bool:
-        """Take up probed end offsets, of a topic only newer ones; returns whether any is another than before."""
+        """Take up that the group was told of ends; whether any is another than it was told before."""
+        if self._keeps_ends:
+            self._ends.take(ends, stable, at_ms)
         moved = False
-        for name, told in ends.items():
-            if told.partitions and self._has_room(name, told):
-                moved = self._take_ends_of(name, told, at_ms) or moved
-        for name, told in stable.items():
-            if told.partitions and self._has_room(name, told):
-                known = self._ends.setdefault(name, _Ends())
-                before, known.stable = known.stable, _with_offsets(known.stable, told)
-                moved = moved or not np.array_equal(before, known.stable)
+        for told in (ends, stable):
+            for name, offsets in told.items():
+                if offsets.partitions:
+                    moved = self._note_told(name, at_ms) or moved
         return moved
 
-    def _has_room(self, name: str, told: TopicOffsets) -> bool:
-        known = self._ends.get(name)
-        if known is None:
-            return len(self._ends) < MOST_TOPICS and may_grow(0, told.partitions)
-        sizes = [len(known.stable), *(len(each) for each in known.ends[-1:])]
-        return may_grow(max(sizes), told.partitions)
-
-    def _take_ends_of(self, name: str, told: TopicOffsets, at_ms: int) -> bool:
-        known = self._ends.setdefault(name, _Ends())
-        if known.times and at_ms < known.times[-1]:
+    def _note_told(self, name: str, at_ms: int) -> bool:
+        known, told = self._ends.get(name), self._told.get(name)
+        if known is None or (told is None and len(self._told) >= MOST_TOPICS):
             return False
-        last = known.ends[-1] if known.ends else filled(0)
-        row = _with_offsets(last, told)
-        moved = not np.array_equal(row, last)
-        if not moved:
-            # Of a topic that nobody writes to, 15 minutes take what one probe does.
-            row = last
-        # The newest sample moves on until it is far enough from the one before.
-        if len(known.times) > 1 and known.times[-1] - known.times[-2] < END_SPACING_MS:
-            known.times[-1], known.ends[-1] = at_ms, row
-        else:
-            known.times.append(at_ms)
-            known.ends.append(row)
-        del known.times[:-_KEPT_ENDS], known.ends[:-_KEPT_ENDS]
+        if told is None:
+            self._told[name] = _Told(at_ms, known.version)
+            known.hold_newest()
+            return True
+        moved, told.version = told.version != known.version, known.version
         return moved
 
     # --- Questions ---
 
     def partition_counts(self) -> dict[str, int]:
         """Return how many partitions each probed topic has."""
-        return {name: len(known.ends[-1]) for name, known in self._ends.items() if known.ends}
+        counts = ((name, self.partition_count(name)) for name in self._told)
+        return {name: count for name, count in counts if count is not None}
 
     def partition_count(self, topic: str) -> int | None:
         """Return how many partitions a topic has; null when it was not probed."""
-        known = self._ends.get(topic)
-        return len(known.ends[-1]) if known is not None and known.ends else None
+        known = self._ends_of(topic)
+        return None if known is None else known.partitions
+
+    def _ends_of(self, name: str) -> TopicEnds | None:
+        """Return the ends of a topic that the group was told of; null where it was not, or nobody told its ends."""
+        known = self._ends.get(name) if name in self._told else None
+        return known if known is not None and known.partitions else None
 
     def positions(self) -> Iterator[Position]:
         """Yield every partition that was ever committed and is not deleted."""
@@ -265,9 +261,9 @@ class Progress:
     def _lags(self) -> Iterator[tuple[str, CommitRings, Ints]]:
         """Yield topics that are committed and probed, with the lag of each of their partitions; -1: nobody knows it."""
         for name, topic in self._topics.items():
-            ends = self._ends.get(name)
-            if ends is not None and ends.ends:
-                yield name, topic, topic.lags(ends.ends[-1])
+            ends = self._ends_of(name)
+            if ends is not None:
+                yield name, topic, topic.lags(ends)
 
     def falls_behind(self, since_ms: int) -> Iterator[Position]:
         """Yield those of them with lag whose committed offset has not moved since a moment."""
@@ -294,11 +290,12 @@ class Progress:
             committed = topic.is_committed()
             if not committed.any():
                 continue
-            ends = self._ends.get(name)
-            lags = None if ends is None or not ends.ends else topic.lags(ends.ends[-1])[committed]
+            ends = self._ends_of(name)
+            lags = None if ends is None else topic.lags(ends)[committed]
             if ends is None or lags is None or (lags == UNKNOWN).any():
                 return None
-            produced, consumed = _rates(topic, ends, np.flatnonzero(committed), apart_ms)
+            seen = SeenEnds(ends.recent, self._told[name].since_ms)
+            produced, consumed = _rates(topic, seen, np.flatnonzero(committed), apart_ms)
             flow = Flow(
                 flow.produced + produced,
                 flow.consumed + consumed,
@@ -330,68 +327,61 @@ class Progress:
         )
 
     def _end(self, name: str, partition: int) -> tuple[int | None, int | None]:
-        known = self._ends.get(name)
-        if known is None or not known.ends or partition >= len(known.ends[-1]):
+        known = self._ends_of(name)
+        if known is None or partition >= len(known.end):
             return None, None
-        stable = known.stable[partition] if partition < len(known.stable) else np.int64(UNKNOWN)
-        return _known(known.ends[-1][partition]), _known(stable)
+        # Sums over partitions are to fit 64 bits.
+        end, stable = (min(int(each[partition]), LARGEST_OFFSET) for each in (known.end, known.stable))
+        return _known(end), _known(stable)
 
     def end_at(self, name: str, partition: int, at_ms: int) -> int | None:
         """Return a partition's end offset as last probed before a moment; null when it was not."""
-        known = self._ends.get(name)
-        place = 0 if known is None else bisect_right(known.times, at_ms)
-        return self._sample(known, place - 1, partition)
+        seen = self._seen(name)
+        return None if seen is None else seen.at(seen.place_of(at_ms) - 1, partition)
 
     def estimated_end_at(self, name: str, partition: int, at_ms: int) -> int | None:
         """Return a partition's end offset at a moment, interpolated between probes.
 
         Shortly before the first of them records came at the rate of the two that followed; null earlier than that.
         """
-        known = self._ends.get(name)
-        place = 0 if known is None else bisect_right(known.times, at_ms)
-        if known is not None and place == 0 and len(known.times) > 1 and known.times[0] - at_ms <= END_SPACING_MS:
-            place = 1
-        before = self._sample(known, place - 1, partition)
-        after = self._sample(known, place, partition)
-        if known is None or before is None or after is None or after <= before:
+        seen = self._seen(name)
+        if seen is None:
+            return None
+        times, place = seen.series.times, seen.place_of(at_ms)
+        if place == seen.first and len(times) > place + 1 and times[place] - at_ms <= END_SPACING_MS:
+            place += 1
+        before, after = seen.at(place - 1, partition), seen.at(place, partition)
+        if before is None or after is None or after <= before:
             return before
-        share = (at_ms - known.times[place - 1]) / (known.times[place] - known.times[place - 1])
+        share = (at_ms - times[place - 1]) / (times[place] - times[place - 1])
         return before + int((after - before) * share)
 
-    def _sample(self, known: _Ends | None, place: int, partition: int) -> int | None:
-        if known is None or not 0 <= place < len(known.ends) or partition >= len(known.ends[place]):
-            return None
-        return _known(known.ends[place][partition])
+    def _seen(self, name: str) -> SeenEnds | None:
+        """Return what a topic's ends were since the group was told of them; null where it was not."""
+        known = self._ends_of(name)
+        return None if known is None else SeenEnds(known.recent, self._told[name].since_ms)
 
     def first_end(self, name: str, partition: int) -> int | None:
         """Return a partition's oldest end offset that is remembered."""
-        known = self._ends.get(name)
-        rows = known.ends if known else ()
-        return next(
-            (int(ends[partition]) for ends in rows if partition < len(ends) and ends[partition] != UNKNOWN), None
-        )
+        seen = self._seen(name)
+        return None if seen is None else next(iter(seen.of_partition(partition, seen.first)), None)
 
     def end_growth(self, name: str, partition: int, since_ms: int) -> int | None:
         """Return how many records a partition got since a moment; null when it was not probed twice since."""
-        known = self._ends.get(name)
-        if known is None:
-            return None
-        inside = [
-            int(ends[partition])
-            for ends in known.ends[bisect_left(known.times, since_ms) :]
-            if partition < len(ends) and ends[partition] != UNKNOWN
-        ]
+        seen = self._seen(name)
+        inside = [] if seen is None else seen.of_partition(partition, seen.since(since_ms))
         return inside[-1] - inside[0] if len(inside) > 1 else None
 
     def first_probe_ms(self, name: str, since_ms: int) -> int | None:
         """Return when a topic's ends were probed first since a moment; null when they were not."""
-        known = self._ends.get(name)
-        place = 0 if known is None else bisect_left(known.times, since_ms)
-        return None if known is None or place == len(known.times) else known.times[place]
+        seen = self._seen(name)
+        return None if seen is None else seen.time_of(seen.since(since_ms))
 
     def ends_since(self) -> int | None:
         """Return since when end offsets are known; null when none are."""
-        return min((known.times[0] for known in self._ends.values() if known.times), default=None)
+        seen = (self._seen(name) for name in self._told)
+        times = (each.time_of(each.first) for each in seen if each is not None)
+        return min((time for time in times if time is not None), default=None)
 
     def total_lag(self) -> int | None:
         """Return the lag over all partitions of which both offsets are known; null when there is none."""
@@ -488,7 +478,7 @@ class Progress:
         return topic.times[:, columns], topic.offsets[:, columns], topic.earlier[:, columns]
 
 
-def _rates(topic: CommitRings, ends: _Ends, columns: Ints, apart_ms: int) -> tuple[float, float]:
+def _rates(topic: CommitRings, seen: SeenEnds, columns: Ints, apart_ms: int) -> tuple[float, float]:
     """Return records per second (produced, committed) of some columns between two commits whose ends are known."""
     times, offsets = topic.times[:, columns], topic.offsets[:, columns]
     earlier = (times != UNKNOWN) & (times <= times[-1] - apart_ms)
@@ -496,24 +486,12 @@ def _rates(topic: CommitRings, ends: _Ends, columns: Ints, apart_ms: int) -> tup
     place = len(times) - 1 - earlier[::-1].argmax(axis=0)
     partitions, each = topic.partitions[columns], np.arange(len(columns))
     before_ms = times[place, each]
-    first, last = _ends_at(ends, partitions, before_ms), _ends_at(ends, partitions, times[-1])
+    first, last = seen.at_times(partitions, before_ms), seen.at_times(partitions, times[-1])
     known = np.flatnonzero(earlier.any(axis=0) & (first != UNKNOWN) & (last != UNKNOWN))
     seconds = (times[-1] - before_ms)[known] / 1000
     produced = (last - first)[known] / seconds
     consumed = (offsets[-1] - offsets[place, each])[known] / seconds
     return float(produced.sum()), float(consumed.sum())
-
-
-def _ends_at(ends: _Ends, partitions: Ints, at_ms: Ints) -> Ints:
-    """Return the end offset of each partition as last probed before its moment; -1 where it is not known."""
-    probe = np.searchsorted(ends.times, at_ms, side="right") - 1
-    found = filled(len(partitions))
-    # Partitions are committed together: these are few.
-    for each in {*probe.tolist()} - {UNKNOWN}:
-        row = ends.ends[each]
-        here = (probe == each) & (partitions < len(row))
-        found[here] = row[partitions[here]]
-    return found
 
 
 def _is_jump_ahead(ring: Ints, offset: int) -> bool:
@@ -532,12 +510,5 @@ def _bounded(offsets: Ints) -> Ints:
     return np.minimum(offsets, LARGEST_OFFSET)
 
 
-def _known(offset: np.int64) -> int | None:
+def _known(offset: int | np.int64) -> int | None:
     return None if offset == UNKNOWN else int(offset)
-
-
-def _with_offsets(known: Ints, told: TopicOffsets) -> Ints:
-    size = max(told.partitions) + 1
-    row = grown(known, size) if size > len(known) else known.copy()
-    put(row, told)
-    return _bounded(row)

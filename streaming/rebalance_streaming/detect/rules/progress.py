@@ -26,7 +26,8 @@ from rebalance_streaming.observed.clients import ClientHistory, ClientReport
 from rebalance_streaming.observed.confidence import CERTAIN, STRONG
 from rebalance_streaming.observed.fingerprints import fingerprint
 from rebalance_streaming.observed.history import by_topic, places
-from rebalance_streaming.observed.progress import END_SPACING_MS, Flow, Position
+from rebalance_streaming.observed.progress import Flow, Position
+from rebalance_streaming.observed.topic_ends import END_SPACING_MS
 
 #: A max.poll.interval this long says that there is none.
 _UNLIMITED_MS = 24 * 3_600_000

@@ -1,0 +1,227 @@
+"""Where the topics of a cluster end, now and at earlier times: kept once, however many groups read a topic.
+
+Receives probed end offsets; lag reads what is kept here, and so do the rules of every group that reads the topic.
+"""
+
+from __future__ import annotations
+
+import itertools
+from bisect import bisect_left, bisect_right
+from collections.abc import Callable, Collection, Iterator, Mapping
+from dataclasses import dataclass, field
+
+import numpy as np
+
+from rebalance_contract import TopicOffsets
+from rebalance_streaming.activity.offsets import UNKNOWN, Ints, filled, grown, put
+from rebalance_streaming.observed.offset_series import OffsetSeries
+from rebalance_streaming.observed.plausible import LARGEST_OFFSET, may_grow
+
+#: Of the recent past so many ends are kept per topic, and so far apart at least.
+_KEPT_RECENT, END_SPACING_MS = 90, 10_000
+#: Those that are held for new groups are kept beside them, for as long as so many take, and up to a number.
+_RECENT_MS, _MOST_RECENT = (_KEPT_RECENT - 2) * END_SPACING_MS, 2 * _KEPT_RECENT
+#: Of a day samples are kept this far apart at least, and an eighth of their age.
+_SAMPLE_MS, _SAMPLE_SHARE = 5_000, 8
+_OLDEST_SAMPLE_MS = 24 * 3_600_000
+#: Topics whose ends are kept although nobody is known to use them.
+_MOST_UNUSED_TOPICS = 20_000
+_NOTHING = TopicOffsets([], [])
+
+
+@dataclass(slots=True)
+class TopicEnds:
+    """End offsets of one topic by partition, -1 where unknown, and what they were at earlier times.
+
+    `recent` has the last 15 minutes or more, closely; `day` has samples that thin out with age, of this topic only: one
+    that was deleted and made anew begins anew. `end` is replaced and never changed. `partitions` have been told the
+    ends of. `version` is another whenever something changes, and no other topic's. `held_ms` is when some group was
+    told for the first time: what it was told then is kept as it was.
+    """
+
+    end: Ints
+    stable: Ints
+    probed_ms: int
+    recent: OffsetSeries
+    day: OffsetSeries
+    version: int
+    partitions: int = 0
+    held_ms: int = UNKNOWN
+
+    def hold_newest(self) -> None:
+        """Keep the newest of the recent ends, from which on a group knows them, where they are."""
+        if self.recent.times:
+            self.held_ms = self.recent.times[-1]
+
+    def _grow(self, size: int) -> None:
+        self.end, self.stable = grown(self.end, size), grown(self.stable, size)
+        self.recent.grow(size)
+        self.day.grow(size)
+
+    def take(self, told: TopicOffsets, stable: TopicOffsets, at_ms: int) -> bool:
+        """Take up what a probe told of the topic; whether any of it is new."""
+        size = 1 + max(max(told.partitions, default=UNKNOWN), max(stable.partitions, default=UNKNOWN))
+        is_grown = size > len(self.end)
+        if is_grown:
+            self._grow(size)
+        self.probed_ms = at_ms
+        has_new_stable, _ = put(self.stable, stable)
+        if not told.partitions:
+            return is_grown or has_new_stable
+        self.partitions = max(self.partitions, 1 + max(told.partitions))
+        end = self.end.copy()
+        has_new_end, is_lower = put(end, told)
+        if has_new_end:
+            self.end = end
+        if is_lower:
+            # Ends only grow: the topic was deleted and made anew, and its past is another topic's.
+            self.day = OffsetSeries(len(end))
+        self._note_recent(at_ms, is_new=has_new_end or is_grown)
+        _note_sample(self.day, self.end, at_ms, is_new=has_new_end or is_grown)
+        return is_grown or has_new_stable or has_new_end
+
+    def _note_recent(self, at_ms: int, *, is_new: bool) -> None:
+        """Add the present ends; the newest move on until they are far enough from those before."""
+        times = self.recent.times
+        # Sums over partitions are to fit 64 bits.
+        end = np.minimum(self.end, LARGEST_OFFSET) if is_new else self.end
+        is_close = len(times) > 1 and times[-1] - times[-2] < END_SPACING_MS and times[-1] != self.held_ms
+        # A round of probes tells each group that reads the topic of the same moment.
+        if is_close or (times and times[-1] == at_ms):
+            self.recent.replace_newest(at_ms, end, is_new=is_new)
+            return
+        self.recent.append(at_ms, end, is_new=is_new)
+        while len(times) > _KEPT_RECENT and (len(times) > _MOST_RECENT or times[-1] - times[1] >= _RECENT_MS):
+            self.recent.drop(0)
+
+
+@dataclass(slots=True)
+class ClusterEnds:
+    """The ends of all topics by name. `used` tells which topics are of use; beside them a number is kept."""
+
+    used: Callable[[], Collection[str]] = tuple
+    _topics: dict[str, TopicEnds] = field(default_factory=dict)
+    _most: int = _MOST_UNUSED_TOPICS
+    _versions: Iterator[int] = field(default_factory=lambda: itertools.count(1))
+
+    def __len__(self) -> int:
+        """Return how many topics are known."""
+        return len(self._topics)
+
+    def __contains__(self, topic: str) -> bool:
+        """Whether anything is known of a topic."""
+        return topic in self._topics
+
+    def get(self, topic: str) -> TopicEnds | None:
+        """Return the ends of a topic; null where no probe has told any."""
+        return self._topics.get(topic)
+
+    def take(self, ends: Mapping[str, TopicOffsets], stable: Mapping[str, TopicOffsets], at_ms: int) -> None:
+        """Take up probed end offsets and last stable offsets; of a topic none that is older than what is known."""
+        for topic in {*ends, *stable}:
+            self._take_topic(topic, ends.get(topic, _NOTHING), stable.get(topic, _NOTHING), at_ms)
+
+    def _take_topic(self, topic: str, told: TopicOffsets, stable: TopicOffsets, at_ms: int) -> None:
+        partitions = told.partitions + stable.partitions
+        if not partitions:
+            return
+        known = self._topics.get(topic)
+        if known is not None and at_ms < known.probed_ms:
+            # Of another prober, or of a backlog: ends of that time would look like a topic that was recreated.
+            return
+        if not may_grow(0 if known is None else len(known.end), partitions):
+            return
+        if known is None:
+            self._make_room()
+            nothing = filled(0), filled(0), at_ms, OffsetSeries(0), OffsetSeries(0)
+            known = self._topics[topic] = TopicEnds(*nothing, next(self._versions))
+        if known.take(told, stable, at_ms):
+            known.version = next(self._versions)
+
+    def _make_room(self) -> None:
+        """Forget topics that are of no use when there are too many: probes may name as many as they like.
+
+        A topic that is used later is told of again within minutes.
+        """
+        if len(self._topics) < self._most:
+            return
+        self.keep(self.used())
+        self._most = len(self._topics) + _MOST_UNUSED_TOPICS
+
+    def keep(self, topics: Collection[str]) -> None:
+        """Forget all other topics."""
+        self._topics = {name: ends for name, ends in self._topics.items() if name in topics}
+
+    def forget(self, topic: str) -> None:
+        """Forget a topic."""
+        self._topics.pop(topic, None)
+
+
+class SeenEnds:
+    """The ends of a topic as a group was told them: from the row `first` on."""
+
+    __slots__ = ("first", "series")
+
+    def __init__(self, series: OffsetSeries, since_ms: int) -> None:
+        self.series, self.first = series, bisect_left(series.times, since_ms)
+
+    def since(self, at_ms: int) -> int:
+        """Return the place of the first row since a moment."""
+        return max(self.first, bisect_left(self.series.times, at_ms))
+
+    def place_of(self, at_ms: int) -> int:
+        """Return the place of the first row after a moment."""
+        return max(self.first, bisect_right(self.series.times, at_ms))
+
+    def time_of(self, place: int) -> int | None:
+        """Return when the row of a place was so; null where there is none."""
+        return self.series.times[place] if place < len(self.series.times) else None
+
+    def at(self, place: int, partition: int) -> int | None:
+        """Return a partition's end in the row of a place; null where it is not known."""
+        if not self.first <= place < len(self.series.times) or partition >= self.series.partitions:
+            return None
+        end = self.series.at(place, partition)
+        return None if end == UNKNOWN else end
+
+    def of_partition(self, partition: int, first: int) -> list[int]:
+        """Return a partition's ends from a place on, without those that are not known."""
+        if partition >= self.series.partitions:
+            return []
+        return [end for end in self.series.of_partition(partition, first) if end != UNKNOWN]
+
+    def at_times(self, partitions: Ints, at_ms: Ints) -> Ints:
+        """Return the end offset of each partition as last probed before its moment; -1 where it is not known."""
+        places = np.searchsorted(np.array(self.series.times), at_ms, side="right") - 1
+        found = filled(len(partitions))
+        # Partitions are committed together: these are few.
+        for place in {*places.tolist()}:
+            if place >= self.first:
+                here = (places == place) & (partitions < self.series.partitions)
+                found[here] = self.series.row(place)[partitions[here]]
+        return found
+
+
+def _note_sample(series: OffsetSeries, end: Ints, at_ms: int, *, is_new: bool) -> None:
+    """Add the present ends and thin the samples out: neighbours stay an eighth of their age apart."""
+    if len(series.times) and at_ms - series.times[-1] < _SAMPLE_MS // 2:
+        series.replace_newest(at_ms, end, is_new=is_new)
+        return
+    series.append(at_ms, end, is_new=is_new)
+    for number in reversed(_superfluous(series.times.tolist(), at_ms)):
+        series.drop(number)
+
+
+def _superfluous(times: list[int], now_ms: int) -> list[int]:
+    """Return the places of samples, oldest first, that are too old or too close to their neighbours."""
+    found: list[int] = []
+    # The first and the last one are close to none.
+    before_ms, last = times[0], len(times) - 1
+    for i in range(1, last):
+        at_ms = times[i]
+        if times[i + 1] - before_ms <= max(_SAMPLE_MS, (now_ms - at_ms) // _SAMPLE_SHARE):
+            found.append(i)
+        else:
+            before_ms = at_ms
+    thin = {*found}
+    return [i for i, at_ms in enumerate(times) if i in thin or now_ms - at_ms > _OLDEST_SAMPLE_MS]

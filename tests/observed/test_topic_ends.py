@@ -1,0 +1,132 @@
+"""Ends of topics are kept once for all groups; each group knows them from when it was told."""
+
+from __future__ import annotations
+
+import pytest
+
+from histories import MINUTE, SECOND, T0
+from rebalance_contract import CommitActivity, OffsetActivity, TopicCommits, TopicOffsets
+from rebalance_streaming.engine.lag import LagTable
+from rebalance_streaming.observed.progress import Progress
+from rebalance_streaming.observed.topic_ends import ClusterEnds, TopicEnds
+
+
+def told(*offsets: int) -> dict[str, TopicOffsets]:
+    """Make what a probe tells of the ends of a topic."""
+    return {"orders": TopicOffsets(list(range(len(offsets))), list(offsets))}
+
+
+def two_groups() -> tuple[Progress, Progress]:
+    """Return two groups of one cluster."""
+    ends = ClusterEnds()
+    return Progress(ends), Progress(ends)
+
+
+def test_groups_that_read_one_topic_are_told_of_the_same_moments():
+    """A round of probes tells each of them; what is known does not depend on how many there are."""
+    (one, other), alone = two_groups(), Progress()
+    for second in range(0, 1_200, 5):
+        at_ms, ends = T0 + second * SECOND, told(second)
+        assert one.take_ends(ends, ends, at_ms)
+        assert other.take_ends(ends, ends, at_ms)
+        assert alone.take_ends(ends, ends, at_ms)
+    for back_ms in range(0, 20 * MINUTE, 7 * SECOND):
+        at_ms = T0 + 1_200 * SECOND - back_ms
+        expected = alone.estimated_end_at("orders", 0, at_ms), alone.end_growth("orders", 0, at_ms)
+        assert (one.estimated_end_at("orders", 0, at_ms), one.end_growth("orders", 0, at_ms)) == expected
+        assert (other.estimated_end_at("orders", 0, at_ms), other.end_growth("orders", 0, at_ms)) == expected
+
+
+@pytest.mark.parametrize("begun_s", [600, 605])
+def test_a_group_knows_ends_from_when_it_was_told(begun_s: int):
+    """What another group was told before says nothing of its own past; afterwards it knows what it would alone."""
+    (one, other), alone = two_groups(), Progress()
+    for second in range(0, 1_200, 5):
+        at_ms, ends = T0 + second * SECOND, told(second)
+        one.take_ends(ends, {}, at_ms)
+        if second >= begun_s:
+            other.take_ends(ends, {}, at_ms)
+            alone.take_ends(ends, {}, at_ms)
+        elif second == begun_s - 5:
+            assert (other.ends_since(), other.partition_counts(), other.end_at("orders", 0, at_ms)) == (None, {}, None)
+    assert (one.ends_since() or 0) < T0 + (begun_s - 5) * SECOND
+    assert other.ends_since() == alone.ends_since() == T0 + begun_s * SECOND
+    for second in range(begun_s - 20, 1_200, 3):
+        at_ms = T0 + second * SECOND
+        assert other.estimated_end_at("orders", 0, at_ms) == alone.estimated_end_at("orders", 0, at_ms)
+        assert other.end_growth("orders", 0, at_ms) == alone.end_growth("orders", 0, at_ms)
+        assert other.first_probe_ms("orders", at_ms) == alone.first_probe_ms("orders", at_ms)
+    assert other.first_end("orders", 0) == alone.first_end("orders", 0)
+
+
+def test_groups_that_come_and_go_take_nothing_of_what_another_one_knows():
+    """Consumers of the console have a new group each: the past of a quarter of an hour stays, in twice the room."""
+    ends = ClusterEnds()
+    known = Progress(ends)
+    for second in range(0, 1_800, 5):
+        at_ms = T0 + second * SECOND
+        known.take_ends(told(second), {}, at_ms)
+        Progress(ends).take_ends(told(second), {}, at_ms)
+    assert known.end_at("orders", 0, at_ms - 14 * MINUTE) == second - 14 * 60
+    assert len(known_of(ends).recent.times) <= 180
+
+
+def test_what_one_group_was_told_is_news_to_the_other():
+    """Each is told of it once."""
+    one, other = two_groups()
+    assert one.take_ends(told(5), {}, T0)
+    assert other.take_ends(told(5), {}, T0)
+    assert one.take_ends(told(6), {}, T0 + SECOND)
+    assert other.take_ends(told(6), {}, T0 + SECOND)
+    assert not one.take_ends(told(6), {}, T0 + 2 * SECOND)
+
+
+def test_a_topic_that_is_made_anew_has_no_day_behind_it():
+    """Ends only grow: what lies before a lower one is another topic's. Rules see what happened."""
+    ends = ClusterEnds()
+    for second in range(0, 60, 5):
+        ends.take(told(1_000 + second), {}, T0 + second * SECOND)
+    ends.take(told(3), {}, T0 + MINUTE)
+    known = known_of(ends)
+    assert known.day.of_partition(0) == [3]
+    assert known.recent.of_partition(0)[-2:] == [1_050, 3]
+
+
+def test_an_older_probe_changes_nothing():
+    """It is another prober's, or of a backlog."""
+    ends = ClusterEnds()
+    ends.take(told(7), told(7), T0 + SECOND)
+    version = known_of(ends).version
+    ends.take(told(5, 5), told(5, 5), T0)
+    assert (known_of(ends).end.tolist(), known_of(ends).stable.tolist()) == ([7], [7])
+    assert known_of(ends).version == version
+
+
+def known_of(ends: ClusterEnds) -> TopicEnds:
+    """Return what is known of the topic."""
+    known = ends.get("orders")
+    assert known is not None
+    return known
+
+
+def test_a_topic_that_nobody_reads_any_more_is_forgotten():
+    """A while after its last group was, as that may come back; not while another group reads it."""
+    table = LagTable()
+    for group in ("a", "b"):
+        table.take_offsets(OffsetActivity("c", group, T0, ends=told(5) | {f"of-{group}": TopicOffsets([0], [1])}))
+    commits = TopicCommits([0], [1], [T0], [T0], [1], [1])
+    table.take_commits(CommitActivity("c", "b", 0, 1, 1, 5_000, ((T0, 1),), {"of-a": commits}))
+    table.forget_group("a")
+    forget_for(table, T0, 40)
+    assert {name for name in ("orders", "of-a", "of-b") if name in table.ends} == {"orders", "of-a", "of-b"}
+    table.forget_group("b")
+    forget_for(table, T0 + 40 * MINUTE, 14)
+    assert len(table.ends) == 3
+    forget_for(table, T0 + 54 * MINUTE, 20)
+    assert len(table.ends) == 0
+
+
+def forget_for(table: LagTable, from_ms: int, minutes: int) -> None:
+    """Let a table look for what nobody reads, once a minute."""
+    for minute in range(minutes):
+        table.forget_unread(from_ms + minute * MINUTE)
