@@ -113,6 +113,11 @@ which the JVM fills and collects. Of them it is asserted that no interval lies w
 of a leak of some bytes of each commit does; of an hour, `make faults ONLY=soak SOAK_MINUTES=60`, that all processes
 together grow by at most 1 %/h, and that no interval lies wholly above that and 10 MiB/h.
 
+The hour of 2026-11-27 did not hold that: counts and lag were exact, nothing restarted, and all processes together grew
+from 1,312 to 1,353 MiB, by 2.9 %/h. Of it the JVM's heap took 24 MiB, less and less (4 in the last ten minutes), and
+the diagnosis 12 MiB, from 102 to 114 MiB, which hours of simulated rows in the engine alone do not: where that
+goes is not known. A night was not measured.
+
 | case | what happens | what must hold | test | `make test` | rounds | result | worst figures | took | when, commit |
 |---:|---|---|---|---:|---:|---|---|---:|---|
 """
