@@ -164,7 +164,7 @@ def check_judging(chance: random.Random, messages: int = 12) -> None:
 def publish(view: View, rows: Iterable[Output]) -> None:
     """Hand an exporter what the diagnosis publishes; it refuses none of it."""
     view.apply([Row(topic, key.encode(), value) for topic, key, value in map(address, rows)])
-    assert not [kind for kind, count in view.snapshot().refused.items() if count]
+    assert not [kind for kind, count in view.fleet().refused.items() if count]
 
 
 def _rows(chance: random.Random, at_ms: int) -> Iterator[ClientActivity]:

@@ -117,7 +117,7 @@ def check_view(chance: random.Random, count: int = 5) -> float:
         other = row._replace(value=changed(chance, row.value), at_ms=chance.choice((None, 0, -1, 2**62, NOW_MS)))
         slowest = max(slowest, share_of_time(lambda: view.apply([other]), other.value, f"view, {row.topic}"))  # noqa: B023
         show_everything(view, exposition, NOW_MS + chance.choice((0, 5_000, 60_000, -60_000)))
-        defects = [kind for kind, n in view.snapshot().refused.items() if kind[1] == "failed" and n]
+        defects = [kind for kind, n in view.fleet().refused.items() if kind[1] == "failed" and n]
         assert not defects, other
     return slowest
 
