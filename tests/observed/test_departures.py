@@ -24,6 +24,7 @@ from histories import (
     report,
     snapshot,
 )
+from observed.leaving import LOST_MS, STAYS, B, judged, left
 from rebalance_contract import EvidenceSource, Generation, Member, Rebalance
 from rebalance_contract.clients import HEARTBEAT_AGE, POLL_AGE
 from rebalance_streaming.observed.confidence import CERTAIN, HINT, PLAUSIBLE, STRONG
@@ -40,10 +41,6 @@ from rebalance_streaming.observed.departures import (
 )
 from rebalance_streaming.observed.liveness import GONE, STARVED
 
-#: The member whose departure is looked at, and one that stays; the loss is seen ten minutes into the story.
-B = member("b-1", [2, 3])
-STAYS = member("a-1", [0, 1])
-LOST_MS = T0 + 10 * MINUTE
 SHORT = {"session_timeout_ms": 6_000, "rebalance_timeout_ms": 11_000}
 AIOKAFKA = {"client_id": "aiokafka-0.8.1", "rebalance_timeout_ms": 10_000}
 
@@ -51,16 +48,6 @@ AIOKAFKA = {"client_id": "aiokafka-0.8.1", "rebalance_timeout_ms": 10_000}
 def moving(from_ms: int, to_ms: int, numbers: Sequence[int], every_ms: int = 5 * SECOND) -> list[Event]:
     """Commit only what changed: each time an offset further, as librdkafka and Sarama do."""
     return [commits(at, dict.fromkeys(numbers, at // 100)) for at in range(from_ms, to_ms + 1, every_ms)]
-
-
-def judged(gone: Rebalance, *events: Event, now_ms: int = LOST_MS + MINUTE) -> Departure:
-    """Return the one departure of a rebalance."""
-    (found,) = find_departures(history(*events, gone), gone, {}, now_ms)
-    return found
-
-
-def left(who: Member = B, **changes: Any) -> Rebalance:
-    return lost(LOST_MS, who, [STAYS, who], **changes)
 
 
 @pytest.mark.parametrize(

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 from dataclasses import replace
-from typing import Any
 
 import pytest
 
@@ -11,7 +10,6 @@ from histories import (
     MINUTE,
     SECOND,
     T0,
-    Event,
     history,
     joined,
     lost,
@@ -21,28 +19,13 @@ from histories import (
     rebalance,
     report,
 )
-from rebalance_contract import Member, Rebalance
+from observed.leaving import LOST_MS, STAYS, B, judged, left
+from rebalance_contract import Member
 from rebalance_streaming.observed.departed_members import find_departures
 from rebalance_streaming.observed.departures import (
     CLEAN,
-    Departure,
     slot_of,
 )
-
-#: The member whose departure is looked at, and one that stays; the loss is seen ten minutes into the story.
-B = member("b-1", [2, 3])
-STAYS = member("a-1", [0, 1])
-LOST_MS = T0 + 10 * MINUTE
-
-
-def judged(gone: Rebalance, *events: Event, now_ms: int = LOST_MS + MINUTE) -> Departure:
-    """Return the one departure of a rebalance."""
-    (found,) = find_departures(history(*events, gone), gone, {}, now_ms)
-    return found
-
-
-def left(who: Member = B, **changes: Any) -> Rebalance:
-    return lost(LOST_MS, who, [STAYS, who], **changes)
 
 
 @pytest.mark.parametrize(
