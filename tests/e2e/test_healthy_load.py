@@ -1,8 +1,9 @@
-"""Half an hour in the life of healthy groups: busy, idle, slow, deployed and scaled, but well.
+"""Days of half an hour in the life of healthy groups: busy, idle, slow, deployed and scaled, but well.
 
-The real monitor watches real clients on a real broker; what it must not do is accuse anybody. `HEALTHY_MINUTES`
-shortens or lengthens the day. When the test fails, its directory has a recording for `rebalance-monitor replay`, the
-findings, and the clients' and the monitor's logs.
+The real monitor watches real clients on a real broker; what it must not do is accuse anybody. `HEALTHY_MINUTES` is
+how long the test takes, by default one day, and `HEALTHY_COPIES` how many groups of each kind there are, with members
+of their own that read the same topics: 5 copies of 9 groups for 80 minutes are 60 group-hours. When the test fails, its
+directory has a recording for `rebalance-monitor replay`, the findings, and the clients' and the monitor's logs.
 """
 
 from __future__ import annotations
@@ -35,7 +36,18 @@ from rebalance_devtools.stories.stage import Stage
 from rebalance_devtools.stories.story import Story
 from rebalance_streaming.config import StreamConfig
 
-pytestmark = [pytest.mark.e2e, pytest.mark.slow, pytest.mark.timeout(45 * 60)]
+
+def minutes() -> float:
+    """How long all days together are to last."""
+    return float(os.environ.get("HEALTHY_MINUTES", "30"))
+
+
+def copies() -> int:
+    """How many groups of each kind there are."""
+    return int(os.environ.get("HEALTHY_COPIES", "1"))
+
+
+pytestmark = [pytest.mark.e2e, pytest.mark.slow, pytest.mark.timeout(60 * (minutes() + 15))]
 
 _ODD_CLIENT = Path(__file__).parent / "odd_reports.py"
 #: A rebalance is judged 20 s after its end; the rest is the way to the findings topic.
@@ -43,6 +55,7 @@ _JUDGED_SECONDS = 30.0
 _BURST = 4_000
 _SKEW_MS = 3_000
 _LONGEST_OUTAGE_SECONDS = 120.0
+_LONGEST_DAY_MINUTES = 30
 
 #: What may be said of these groups, as information and never more, and why it is true.
 ALLOWED = {
@@ -82,9 +95,17 @@ def static(name: str) -> ClientSpec:
     return confluent(group_instance_id=name)
 
 
+def in_copies(name: str) -> list[str]:
+    """Return the name of a group or of a member in each copy; in the first it is as given."""
+    return [name if number == 0 else f"{name}-copy-{number}" for number in range(copies())]
+
+
 @dataclass
 class Day:
-    """One play as a day of `seconds`, with several groups; each has its name's topic unless it shares the play's."""
+    """One play as a day of `seconds`, with several groups; each has its name's topic unless it shares the play's.
+
+    Members are started, replaced and stopped in every copy of their group.
+    """
 
     play: Play
     seconds: float
@@ -103,15 +124,23 @@ class Day:
         """Start members, and wait until each was assigned something."""
         if form.library == CONFLUENT:
             program = {"topics": [group], **program}
-        before = {name: len(self.play.told(name, "assigned")) for name in names}
-        for name in names:
-            self.play.start(name, form, group=group, **program)
-        for name in names:
-            self.play.await_told(name, "assigned", times=before[name] + 1)
+        groups = dict(zip(in_copies(group), zip(*map(in_copies, names), strict=True), strict=True))
+        every = [member for members in groups.values() for member in members]
+        before = {member: len(self.play.told(member, "assigned")) for member in every}
+        for each, members in groups.items():
+            for member in members:
+                self.play.start(member, form, group=each, **program)
+        for member in every:
+            self.play.await_told(member, "assigned", times=before[member] + 1)
+
+    def leave(self, name: str) -> None:
+        """Let a member close in order."""
+        for member in in_copies(name):
+            self.play.leave(member)
 
     def replace(self, group: str, form: ClientSpec, name: str, pause_seconds: float) -> None:
         """Let a member close in order and start it again."""
-        self.play.leave(name)
+        self.leave(name)
         self.play.await_seconds(pause_seconds)
         self.join(group, form, name)
 
@@ -127,43 +156,52 @@ class Day:
         """Start a member whose clock is ahead, and whose reports stop after so many seconds, for so many."""
         settings = {"bootstrap.servers": self.play.stage.bootstrap, "group.id": group, "client.id": name}
         settings |= {"auto.offset.reset": "earliest", **QUICK.settings}
-        spec = {"name": name, "topics": [group], "settings": settings, "metrics_topic": METRICS_TOPIC}
+        spec = {"name": name, "topics": ["audit"], "settings": settings, "metrics_topic": METRICS_TOPIC}
         command = [sys.executable, _ODD_CLIENT, json.dumps(spec), *(str(each) for each in (clock_ms, *outage))]
         return ChildProcess(command, log_path=self.play.directory / f"{name}.jsonl")
 
 
 def live(play: Play) -> None:
-    """Everything that healthy groups do in a day."""
-    day = Day(play, 60 * minutes(), time.monotonic())
+    """Open all groups, and let them do in each day everything that healthy groups do."""
+    days = max(1, round(minutes() / _LONGEST_DAY_MINUTES))
+    day = Day(play, 60 * minutes() / days, time.monotonic())
     with ExitStack() as stack:
         orders = open_groups(day)
         odd = [stack.enter_context(client) for client in open_audit(day)]
-        day.until(0.2)
-        day.burst("orders")
-        day.until(0.25)
-        # An idle night for orders, while the others go on.
-        orders.stop()
-        for number in range(1, 5):
-            day.replace("billing", QUICK, f"billing-{number}", 2)
-            play.await_seconds(6)
-        day.until(0.5)
-        day.join("search", COOPERATIVE, "search-3", "search-4")
-        day.join("stock", KIP848, "stock-3")
-        day.until(0.6)
-        play.traffic(per_second=20, partitions=6, name="orders")
-        day.burst("orders")
-        for number in range(1, 4):
-            day.replace("ledger", static(f"ledger-{number}"), f"ledger-{number}", 1)
-            play.await_seconds(3)
-        day.until(0.75)
-        for name in ("search-4", "search-3", "stock-3"):
-            play.leave(name)
-            play.await_seconds(6)
-        day.until(0.9)
-        day.burst("orders")
-        day.until(1)
+        for number in range(days):
+            day.began += day.seconds if number else 0
+            orders = live_one(day, orders)
         play.await_seconds(_JUDGED_SECONDS)
         assert all(client.is_running for client in odd), f"a client ended: see {play.directory}"
+
+
+def live_one(day: Day, orders: Any) -> Any:
+    """Let one day pass; `orders` is the traffic of that topic. Return the one that is there in the evening."""
+    day.until(0.2)
+    day.burst("orders")
+    day.until(0.25)
+    # An idle night for orders, while the others go on.
+    orders.stop()
+    for number in range(1, 5):
+        day.replace("billing", QUICK, f"billing-{number}", 2)
+        day.play.await_seconds(6)
+    day.until(0.5)
+    day.join("search", COOPERATIVE, "search-3", "search-4")
+    day.join("stock", KIP848, "stock-3")
+    day.until(0.6)
+    orders = day.play.traffic(per_second=20, partitions=6, name="orders")
+    day.burst("orders")
+    for number in range(1, 4):
+        day.replace("ledger", static(f"ledger-{number}"), f"ledger-{number}", 1)
+        day.play.await_seconds(3)
+    day.until(0.75)
+    for name in ("search-4", "search-3", "stock-3"):
+        day.leave(name)
+        day.play.await_seconds(6)
+    day.until(0.9)
+    day.burst("orders")
+    day.until(1)
+    return orders
 
 
 def open_groups(day: Day) -> Any:
@@ -193,14 +231,10 @@ def open_groups(day: Day) -> Any:
 def open_audit(day: Day) -> Iterator[ChildProcess]:
     """Start a group of a client with a clock of its own, and one whose reports are missing for a while."""
     day.serve("audit", 5)
-    yield day.odd_client("audit-ahead", "audit", clock_ms=_SKEW_MS, outage=(0, 0))
     outage = (0.3 * day.seconds, min(_LONGEST_OUTAGE_SECONDS, day.seconds / 3))
-    yield day.odd_client("audit-silent", "audit", clock_ms=0, outage=outage)
-
-
-def minutes() -> float:
-    """How long the day is to last."""
-    return float(os.environ.get("HEALTHY_MINUTES", "30"))
+    for group, ahead, silent in zip(*map(in_copies, ("audit", "audit-ahead", "audit-silent")), strict=True):
+        yield day.odd_client(ahead, group, clock_ms=_SKEW_MS, outage=(0, 0))
+        yield day.odd_client(silent, group, clock_ms=0, outage=outage)
 
 
 DAY = Story(
@@ -213,7 +247,7 @@ DAY = Story(
     expect=lambda _: Expected(""),
     perform=live,
     count_symptoms=lambda *_: 0,
-    seconds=3_600,
+    seconds=60 * minutes(),
     versions=("4.3.1",),
 )
 
