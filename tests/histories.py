@@ -147,6 +147,7 @@ def probe(
     *,
     ends: Mapping[int, int | None] | None = None,
     stable: Mapping[int, int | None] | None = None,
+    starts: Mapping[int, int | None] | None = None,
     owners: Mapping[int, str] | None = None,
     topic: str = TOPIC,
     **changes: Any,
@@ -157,6 +158,7 @@ def probe(
         "members": None if members is None else tuple(map(_probed, members)),
         "end_offsets": _by_topic(topic, ends),
         "stable_offsets": _by_topic(topic, stable),
+        "start_offsets": _by_topic(topic, starts),
         "owners": _by_topic(topic, owners),
     }
     told = {name: msgspec.UNSET if value is None else value for name, value in asked.items()}

@@ -79,6 +79,7 @@ from rebalance_contract.lag import (
     TopicLag,
 )
 from rebalance_contract.probes import (
+    OFFSET_FIELDS,
     PROBE_SCHEMA,
     Probe,
     ProbedMember,
@@ -153,6 +154,7 @@ __all__ = [
     "KEPT_PASSING",
     "KEPT_REPLACEMENTS",
     "MAX_ACTIVITY_BYTES",
+    "OFFSET_FIELDS",
     "PANE_MS",
     "PROBE_SCHEMA",
     "QUERIES",

@@ -79,9 +79,10 @@ class TopicOffsets:
 
 @dataclass(frozen=True, slots=True)
 class OffsetActivity:
-    """Where the partitions of a group's topics end, and what its coordinator holds as committed, as last probed.
+    """Where the partitions of a group's topics begin and end, and what its coordinator holds as committed, as probed.
 
-    `ends` is the high watermark, `stable_ends` the last stable offset. Topics and partitions that are absent were not
+    `ends` is the high watermark, `stable_ends` the last stable offset, `starts` the offset of the oldest record that is
+    still there. Topics and partitions that are absent were not
     asked, or have not changed since they were reported last. `is_all_committed`: what is absent in `committed`, in all
     rows of one probe, the coordinator does not hold.
     """
@@ -91,6 +92,7 @@ class OffsetActivity:
     probed_at_ms: int
     ends: dict[str, TopicOffsets] = field(default_factory=dict)
     stable_ends: dict[str, TopicOffsets] = field(default_factory=dict)
+    starts: dict[str, TopicOffsets] = field(default_factory=dict)
     committed: dict[str, TopicOffsets] = field(default_factory=dict)
     is_all_committed: bool = False
     kind: Literal["offsets"] = "offsets"

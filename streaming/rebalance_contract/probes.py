@@ -12,6 +12,8 @@ from rebalance_contract.sets import AnyGroupState, AnyGroupType
 PROBE_SCHEMA = "rebalance-monitor/probe/1"
 #: A prober tells all that it knows of a group again after this long, of a calm group nothing else.
 PROBE_REPEAT_MS = 60_000
+#: The fields of a probe that have offsets by topic and partition.
+OFFSET_FIELDS = ("end_offsets", "stable_offsets", "start_offsets", "committed_offsets")
 
 
 @dataclass(frozen=True, slots=True)
@@ -38,9 +40,10 @@ class Probe:
     the state and a full one have one form. `state` is Kafka's own name, compared without regard to case;
     `settled_at_ms` is when a group that is not stable now, or has other members than before, was last seen stable or
     empty. `unlisted_at_ms` is when its coordinator last listed its groups without one that is new.
-    `end_offsets` and `stable_offsets` (last stable offsets) are topic -> partition number as text -> offset.
-    `committed_offsets` are of the same form: what the coordinator has, for readers that did not see the commits.
-    `topic_ids` gives the ids of topics by name (Kafka's 22 characters). `errors` are sentences for people.
+    `end_offsets`, `stable_offsets` (last stable offsets) and `start_offsets` (of the oldest record that a partition
+    has) are topic -> partition number as text -> offset. `committed_offsets` are of the same form: what the coordinator
+    has, for readers that did not see the commits. `topic_ids` gives the ids of topics by name (Kafka's 22 characters).
+    `errors` are sentences for people.
     """
 
     schema: str = PROBE_SCHEMA
@@ -58,6 +61,7 @@ class Probe:
     members: tuple[ProbedMember, ...] | msgspec.UnsetType | None = msgspec.UNSET
     end_offsets: dict[str, dict[str, int | None]] | msgspec.UnsetType = msgspec.UNSET
     stable_offsets: dict[str, dict[str, int | None]] | msgspec.UnsetType = msgspec.UNSET
+    start_offsets: dict[str, dict[str, int | None]] | msgspec.UnsetType = msgspec.UNSET
     committed_offsets: dict[str, dict[str, int | None]] | msgspec.UnsetType = msgspec.UNSET
     topic_ids: dict[str, str] | msgspec.UnsetType = msgspec.UNSET
     owners: dict[str, dict[str, str]] | msgspec.UnsetType = msgspec.UNSET

@@ -146,7 +146,7 @@ ACTIVITY = Topic(
 )
 PROBES = Topic(
     name="probes",
-    content="what the brokers answered: group states, members, end offsets",
+    content="what the brokers answered: group states, members, offsets where partitions begin and end",
     key="group",
     writers=(Party.PROBER,),
     readers=(Party.MEMBERSHIP, Party.ACTIVITY),

@@ -137,6 +137,43 @@ def test_where_a_group_begins_whose_offsets_were_deleted_is_told(
     assert not found or f"by {records:,}".replace(",", "") in found[0].summary.replace(",", "")
 
 
+def returned(*events: Event, start: int, offsets: dict[int, int]) -> GroupHistory:
+    """Stop a group, let records be deleted up to an offset, start it again, and let it commit."""
+    back_ms = T0 + 60 * SECOND
+    return history(
+        *events,
+        *emptied(),
+        probe(T0 + 55 * SECOND, ends=dict.fromkeys(range(4), 11_900), starts=dict.fromkeys(range(4), start)),
+        rebalance(back_ms, [], [A, B]),
+        snapshot(back_ms, A, B),
+        commits(back_ms + 10 * SECOND, offsets),
+    )
+
+
+@pytest.mark.parametrize(
+    ("start", "records"),
+    [(11_700, 4 * (11_700 - 10_500)), (10_600, 4 * 100), (10_500, 0), (0, 0)],
+    ids=["most of what waited", "some of it", "only what was read", "nothing"],
+)
+def test_what_was_deleted_before_a_group_came_back_is_lost_to_it(start: int, records: int):
+    """The finding counts these records, however few, and says that retention or somebody deleted them."""
+    known = returned(*working(), start=start, offsets=dict.fromkeys(range(4), 11_800))
+    found = [*verdicts(offset_rewind, known, 2 * MINUTE), *verdicts(offset_skip, known, 2 * MINUTE)]
+    expected = [("offset_skip", "retention", STRONG, Severity.PAGE)] if records else []
+    assert [(each.rule, each.variant, each.confidence, each.severity) for each in found] == expected
+    assert not found or f"by {records} records" in found[0].summary.replace(",", "")
+
+
+def test_what_a_member_may_have_read_before_it_was_deleted_is_not_lost():
+    """It is there all the time and commits seldom: between two commits retention may delete what it has read."""
+    known = history(
+        *working(),
+        probe(T0 + 55 * SECOND, starts=dict.fromkeys(range(4), 10_550)),
+        commits(T0 + 60 * SECOND, dict.fromkeys(range(4), 10_600)),
+    )
+    assert [*verdicts(offset_rewind, known, 2 * MINUTE), *verdicts(offset_skip, known, 2 * MINUTE)] == []
+
+
 QUIET = {
     "working": history(*working()),
     "a burst is consumed": jumped(*working(), offsets=dict.fromkeys(range(4), 90_000)),

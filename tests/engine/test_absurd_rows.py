@@ -17,6 +17,7 @@ from hypothesis import strategies as st
 
 from histories import CLUSTER, GROUP, MINUTE, SECOND, T0, commits, member, probe, pulse, rebalance, snapshot
 from rebalance_contract import (
+    OFFSET_FIELDS,
     CommitActivity,
     GroupLag,
     GroupSnapshot,
@@ -155,7 +156,7 @@ def _plain(kind: Any, name: str, *, tame: bool) -> Values:
     if isinstance(kind, type) and issubclass(kind, Enum):
         return st.sampled_from(list(kind))
     numbers = next((each for end, each in _TAME.items() if tame and name.endswith(end)), _WILD)
-    names = _PARTITION_NAMES if tame and name in ("end_offsets", "stable_offsets", "owners") else _NAMES
+    names = _PARTITION_NAMES if tame and name in (*OFFSET_FIELDS, "owners") else _NAMES
     plain: dict[Any, Values] = {
         int: numbers,
         str: names,

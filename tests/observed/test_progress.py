@@ -10,7 +10,7 @@ from itertools import combinations
 import pytest
 
 from histories import MINUTE, SECOND, T0, Event, commits, history, member, probe
-from rebalance_contract import CommitActivity, TopicCommits, TopicOffsets
+from rebalance_contract import CommitActivity, OffsetActivity, TopicCommits, TopicOffsets
 from rebalance_streaming.observed.progress import Flow, Jump, Position, Progress, Rhythm
 
 A, B = member("a-1", [0, 1]), member("b-1", [2, 3])
@@ -150,6 +150,37 @@ def test_jumps_are_steps_back_and_steps_out_of_proportion():
     ]
 
 
+@pytest.mark.parametrize("partitions", [2, 40], ids=["one by one", "as columns"])
+@pytest.mark.parametrize(
+    ("start", "after", "began"),
+    [(35, 40, 35), (40, 40, 40), (41, 40, None), (30, 40, None), (None, 40, None), (35, 5_000, 35)],
+    ids=["overtaken", "it goes on where it begins", "it is behind still", "nothing is gone", "not known", "far ahead"],
+)
+def test_an_offset_that_deletion_overtook_is_a_jump(start: int | None, after: int, began: int | None, partitions: int):
+    """However short it is: what was between the commit before and where the partition begins now is gone."""
+    every = range(partitions)
+    known = progress(
+        *(commits(T0 + n * 5_000, dict.fromkeys(every, 10 + 10 * n)) for n in range(3)),
+        probe(T0 + 12_000, starts={0: start}),
+        commits(T0 + MINUTE, {number: after if number == 0 else 40 for number in every}),
+    )
+    is_far = after > 1_000
+    expected = [Jump("orders", 0, T0 + MINUTE, 30, after, start=began)] if began is not None or is_far else []
+    assert known.jumps == expected
+
+
+def test_a_topic_that_is_recreated_begins_anew():
+    """What the one before had lost is not lost to its successor."""
+    known = progress(
+        probe(T0, starts={0: 500}, ends={0: 900}),
+        commits(T0 + SECOND, {0: 600}),
+        probe(T0 + 2 * SECOND, ends={0: 3}),
+        commits(T0 + 3 * SECOND, {0: 3}),
+        commits(T0 + 8 * SECOND, {0: 700}),
+    )
+    assert [(each.before, each.after, each.start) for each in known.jumps] == [(600, 3, None)]
+
+
 def made_up(seed: int, *topics: str) -> Progress:
     """Commits of any partitions of these topics at any times, which may go back, and probes of orders between them."""
     chance = random.Random(seed)
@@ -209,9 +240,11 @@ def test_a_probe_costs_what_it_tells():
     """Partition 19,999 of very many topics makes no arrays of 20,000."""
     known = Progress()
     told = {f"invented-{number}": TopicOffsets([19_999], [5]) for number in range(1_000)}
-    assert not known.take_ends(told, told, T0)
+    assert not known.take_offsets(OffsetActivity("c", "g", T0, told, told))
     assert known.partition_counts() == {}
-    assert known.take_ends({"whole": TopicOffsets([0, 1], [5, 5])}, {"whole": TopicOffsets([0], [5])}, T0)
+    assert known.take_offsets(
+        OffsetActivity("c", "g", T0, {"whole": TopicOffsets([0, 1], [5, 5])}, {"whole": TopicOffsets([0], [5])})
+    )
     assert known.partition_counts() == {"whole": 2}
 
 

@@ -16,6 +16,11 @@ def told(*offsets: int) -> dict[str, TopicOffsets]:
     return {"orders": TopicOffsets(list(range(len(offsets))), list(offsets))}
 
 
+def probed(at_ms: int, ends: dict[str, TopicOffsets], stable: dict[str, TopicOffsets] | None = None) -> OffsetActivity:
+    """Make a probe."""
+    return OffsetActivity("c", "g", at_ms, ends, stable or {})
+
+
 def two_groups() -> tuple[Progress, Progress]:
     """Return two groups of one cluster."""
     ends = ClusterEnds()
@@ -27,9 +32,9 @@ def test_groups_that_read_one_topic_are_told_of_the_same_moments():
     (one, other), alone = two_groups(), Progress()
     for second in range(0, 1_200, 5):
         at_ms, ends = T0 + second * SECOND, told(second)
-        assert one.take_ends(ends, ends, at_ms)
-        assert other.take_ends(ends, ends, at_ms)
-        assert alone.take_ends(ends, ends, at_ms)
+        assert one.take_offsets(probed(at_ms, ends, ends))
+        assert other.take_offsets(probed(at_ms, ends, ends))
+        assert alone.take_offsets(probed(at_ms, ends, ends))
     for back_ms in range(0, 20 * MINUTE, 7 * SECOND):
         at_ms = T0 + 1_200 * SECOND - back_ms
         expected = alone.estimated_end_at("orders", 0, at_ms), alone.end_growth("orders", 0, at_ms)
@@ -43,10 +48,10 @@ def test_a_group_knows_ends_from_when_it_was_told(begun_s: int):
     (one, other), alone = two_groups(), Progress()
     for second in range(0, 1_200, 5):
         at_ms, ends = T0 + second * SECOND, told(second)
-        one.take_ends(ends, {}, at_ms)
+        one.take_offsets(probed(at_ms, ends))
         if second >= begun_s:
-            other.take_ends(ends, {}, at_ms)
-            alone.take_ends(ends, {}, at_ms)
+            other.take_offsets(probed(at_ms, ends))
+            alone.take_offsets(probed(at_ms, ends))
         elif second == begun_s - 5:
             assert (other.ends_since(), other.partition_counts(), other.end_at("orders", 0, at_ms)) == (None, {}, None)
     assert (one.ends_since() or 0) < T0 + (begun_s - 5) * SECOND
@@ -65,8 +70,8 @@ def test_groups_that_come_and_go_take_nothing_of_what_another_one_knows():
     known = Progress(ends)
     for second in range(0, 1_800, 5):
         at_ms = T0 + second * SECOND
-        known.take_ends(told(second), {}, at_ms)
-        Progress(ends).take_ends(told(second), {}, at_ms)
+        known.take_offsets(probed(at_ms, told(second)))
+        Progress(ends).take_offsets(probed(at_ms, told(second)))
     assert known.end_at("orders", 0, at_ms - 14 * MINUTE) == second - 14 * 60
     assert len(known_of(ends).recent.times) <= 180
 
@@ -74,19 +79,19 @@ def test_groups_that_come_and_go_take_nothing_of_what_another_one_knows():
 def test_what_one_group_was_told_is_news_to_the_other():
     """Each is told of it once."""
     one, other = two_groups()
-    assert one.take_ends(told(5), {}, T0)
-    assert other.take_ends(told(5), {}, T0)
-    assert one.take_ends(told(6), {}, T0 + SECOND)
-    assert other.take_ends(told(6), {}, T0 + SECOND)
-    assert not one.take_ends(told(6), {}, T0 + 2 * SECOND)
+    assert one.take_offsets(probed(T0, told(5)))
+    assert other.take_offsets(probed(T0, told(5)))
+    assert one.take_offsets(probed(T0 + SECOND, told(6)))
+    assert other.take_offsets(probed(T0 + SECOND, told(6)))
+    assert not one.take_offsets(probed(T0 + 2 * SECOND, told(6)))
 
 
 def test_a_topic_that_is_made_anew_has_no_day_behind_it():
     """Ends only grow: what lies before a lower one is another topic's. Rules see what happened."""
     ends = ClusterEnds()
     for second in range(0, 60, 5):
-        ends.take(told(1_000 + second), {}, T0 + second * SECOND)
-    ends.take(told(3), {}, T0 + MINUTE)
+        ends.take(probed(T0 + second * SECOND, told(1_000 + second)))
+    ends.take(probed(T0 + MINUTE, told(3)))
     known = known_of(ends)
     assert known.day.of_partition(0) == [3]
     assert known.recent.of_partition(0)[-2:] == [1_050, 3]
@@ -95,9 +100,9 @@ def test_a_topic_that_is_made_anew_has_no_day_behind_it():
 def test_an_older_probe_changes_nothing():
     """It is another prober's, or of a backlog."""
     ends = ClusterEnds()
-    ends.take(told(7), told(7), T0 + SECOND)
+    ends.take(probed(T0 + SECOND, told(7), told(7)))
     version = known_of(ends).version
-    ends.take(told(5, 5), told(5, 5), T0)
+    ends.take(probed(T0, told(5, 5), told(5, 5)))
     assert (known_of(ends).end.tolist(), known_of(ends).stable.tolist()) == ([7], [7])
     assert known_of(ends).version == version
 

@@ -13,7 +13,7 @@ from typing import Any
 
 from msgspec import UNSET
 
-from rebalance_contract import Probe, ProbedMember, encode
+from rebalance_contract import OFFSET_FIELDS, Probe, ProbedMember, encode
 from rebalance_exporters.prober.told import Offsets
 
 #: A probe's JSON is no longer: below the 1 MB that brokers and clients take unless told otherwise.
@@ -27,8 +27,6 @@ _ID_BYTES, _TOPIC_BYTES = 30, 8
 #: Sentences about one group.
 _MOST_ERRORS, _LONGEST_ERROR = 20, 1_000
 
-_OFFSETS = ("end_offsets", "stable_offsets", "committed_offsets")
-
 
 def encode_bounded(probe: Probe) -> list[bytes]:
     """Return a probe as JSON texts of `MAX_PROBE_BYTES` at most; nearly always it is one."""
@@ -39,11 +37,12 @@ def encode_bounded(probe: Probe) -> list[bytes]:
 
 
 def _split(probe: Probe) -> Iterator[Probe]:
-    rest = replace(probe, end_offsets=UNSET, stable_offsets=UNSET, committed_offsets=UNSET, topic_ids=UNSET)
+    nothing: dict[str, Any] = dict.fromkeys((*OFFSET_FIELDS, "topic_ids"), UNSET)
+    rest = replace(probe, **nothing)
     if any(value is not UNSET for value in (rest.state, rest.members, rest.owners, rest.errors)):
         yield _cut_members(rest)
     head = Probe(probed_at_ms=probe.probed_at_ms, cluster=probe.cluster, group=probe.group)
-    for name in _OFFSETS:
+    for name in OFFSET_FIELDS:
         offsets = getattr(probe, name)
         for part in _offset_parts(offsets) if offsets is not UNSET else ():
             part_of: Any = {name: part}

@@ -37,6 +37,9 @@ class ProbeConfig:
     )
     full_list_seconds: float = setting(30.0, "How often all groups are listed.")
     offsets_seconds: float = setting(5.0, "How often end offsets are asked.")
+    starts_seconds: float = setting(
+        30.0, "How often brokers are asked where partitions begin, which tells what was deleted before it was read."
+    )
     zookeeper: str = setting("", "`host:port[,host:port…][/chroot]` of groups that live in ZooKeeper. Empty: none.")
     listen_host: str = setting(
         "0.0.0.0",  # noqa: S104  Prometheus scrapes from another machine
@@ -84,7 +87,7 @@ class ProbeConfig:
     def _time_problems(self) -> list[str]:
         problems = [
             f"probe.{name} is {getattr(self, name)}: it must be greater than 0"
-            for name in ("full_list_seconds", "offsets_seconds")
+            for name in ("full_list_seconds", "offsets_seconds", "starts_seconds")
             if not getattr(self, name) > 0
         ]
         if not 0 < self.period_seconds <= _SLOWEST_PERIOD_SECONDS:

@@ -1,4 +1,4 @@
-"""Where partitions end, and where their last stable offset is: asked of the leaders, which answer per partition.
+"""Where partitions begin, end, and have their last stable offset: asked of the leaders, which answer per partition.
 
 One partition without a leader, or one leader that does not answer, spoils nothing for the others. The requests are made
 here: confluent-kafka's call makes a future for every partition, which at 100,000 of them costs seconds.
@@ -7,7 +7,7 @@ here: confluent-kafka's call makes a future for every partition, which at 100,00
 from __future__ import annotations
 
 from collections import defaultdict
-from collections.abc import Iterable, Sequence
+from collections.abc import Iterable, Mapping
 from dataclasses import dataclass, field
 from typing import Any
 
@@ -30,7 +30,7 @@ from rebalance_kafka.grants import grant
 
 #: Partitions in one request: what a broker answers within a fraction of a second.
 _ASKED_AT_ONCE = 10_000
-_LATEST = -1
+_LATEST, _EARLIEST = -1, -2
 _READ_UNCOMMITTED, _READ_COMMITTED = 0, 1
 #: The first version that knows the last stable offset (KIP-98).
 _ISOLATION = 2
@@ -48,18 +48,19 @@ _TopicRow: type[Any] = ListOffsetsRequest.ListOffsetsTopic
 _PartitionRow: type[Any] = _TopicRow.ListOffsetsPartition
 
 #: One topic's offsets by partition; null is an offset that was asked and is unknown.
-TopicEnds = list[int | None]
+PartitionOffsets = list[int | None]
 
 
 @dataclass(slots=True)
 class OffsetRound:
-    """What one round found, by topic; `stable` was asked before `end`.
+    """What one round found, by topic; `stable` was asked before `end`. `start` has topics only that were asked for it.
 
     `errors` are sentences by topic, `failures` sentences about brokers. The topics in `moved` have other leaders now.
     """
 
-    end: dict[str, TopicEnds] = field(default_factory=dict)
-    stable: dict[str, TopicEnds] = field(default_factory=dict)
+    end: dict[str, PartitionOffsets] = field(default_factory=dict)
+    stable: dict[str, PartitionOffsets] = field(default_factory=dict)
+    start: dict[str, PartitionOffsets] = field(default_factory=dict)
     errors: dict[str, str] = field(default_factory=dict)
     failures: list[str] = field(default_factory=list)
     moved: set[str] = field(default_factory=set)
@@ -78,69 +79,117 @@ class _Asked:
     rows: dict[int, Any]
 
 
+@dataclass(frozen=True, slots=True)
+class _Request:
+    """One request to one leader: topics with partitions, an isolation level, and where what it answers belongs."""
+
+    batch: list[Any]
+    isolation: int
+    offsets: dict[str, PartitionOffsets]
+
+    def to_kafka(self) -> Any:
+        """Return it as kafka-python sends it."""
+        return ListOffsetsRequest(
+            replica_id=-1, isolation_level=self.isolation, topics=self.batch, min_version=_ISOLATION
+        )
+
+
 class OffsetAsker:
-    """Asks for the offsets of many partitions: each leader for all of its own, side by side."""
+    """Asks for the offsets of many partitions: each leader for all of its own, side by side.
 
-    def __init__(self, brokers: Brokers) -> None:
+    Where a partition begins is asked every `starts_seconds` only: it moves when records are deleted.
+    """
+
+    def __init__(self, brokers: Brokers, starts_seconds: float) -> None:
         self._brokers = brokers
+        self._starts_seconds = starts_seconds
         self._asked: dict[str, _Asked] = {}
+        #: When the starts of a topic's partitions were asked for last, in seconds of the monotonic clock.
+        self._starts_asked: dict[str, float] = {}
 
-    def ask(self, topics: Iterable[ProbedTopic]) -> OffsetRound:
-        """Return end and stable offsets of all partitions of the topics."""
-        found, rows = OffsetRound(), defaultdict[int, list[Any]](list)
+    def ask(self, topics: Iterable[ProbedTopic], now: float) -> OffsetRound:
+        """Return end and stable offsets of all partitions of the topics, and where they begin if that is due.
+
+        `now` is in seconds of the monotonic clock.
+        """
+        found, requests = OffsetRound(), defaultdict[int, list[_Request]](list)
+        topics = list(topics)
         for topic in topics:
-            found.end[topic.name], found.stable[topic.name] = [None] * topic.partitions, [None] * topic.partitions
-            for leader, row in self._rows_of(topic).items():
-                if leader >= 0:
-                    rows[leader].append(row)
-                else:
-                    found.moved.add(topic.name)
-                    found.errors[topic.name] = f"a partition of topic {topic.name} has no leader"
-        batches = {leader: _in_batches(each) for leader, each in rows.items()}
+            found.end[topic.name], found.stable[topic.name] = _unknown(topic), _unknown(topic)
+            if -1 in self._rows_of(topic):
+                found.moved.add(topic.name)
+                found.errors[topic.name] = f"a partition of topic {topic.name} has no leader"
         # For each batch the stable offsets first: so none is ever told that lies behind an end asked earlier.
-        answers = self._brokers.ask({leader: _requests(each) for leader, each in batches.items()})
-        for leader, each in batches.items():
-            for at, answer in enumerate(answers[leader]):
-                self._take(leader, each[at // 2], answer, found.end if at % 2 else found.stable, found)
+        for leader, batches in _by_leader(self._rows_of(topic) for topic in topics).items():
+            for batch in batches:
+                requests[leader].append(_Request(batch, _READ_COMMITTED, found.stable))
+                requests[leader].append(_Request(batch, _READ_UNCOMMITTED, found.end))
+        due = [topic for topic in topics if self._are_starts_due(topic.name, now)]
+        found.start.update((topic.name, _unknown(topic)) for topic in due)
+        for leader, batches in _by_leader(_make_rows(topic, _EARLIEST) for topic in due).items():
+            requests[leader] += [_Request(batch, _READ_UNCOMMITTED, found.start) for batch in batches]
+        answers = self._brokers.ask({leader: [each.to_kafka() for each in asked] for leader, asked in requests.items()})
+        for leader, asked in requests.items():
+            for request, answer in zip(asked, answers[leader], strict=True):
+                _take(leader, request, answer, found)
         return found
+
+    def _are_starts_due(self, topic: str, now: float) -> bool:
+        """Whether to ask where a topic's partitions begin; if so it counts as asked."""
+        asked = self._starts_asked.get(topic)
+        if asked is not None and now - asked < self._starts_seconds:
+            return False
+        self._starts_asked[topic] = now
+        return True
 
     def forget(self, topics: Iterable[str]) -> None:
         """Drop what is kept of all topics but these."""
         present = set(topics)
         self._asked = {name: asked for name, asked in self._asked.items() if name in present}
+        self._starts_asked = {name: asked for name, asked in self._starts_asked.items() if name in present}
 
     def _rows_of(self, topic: ProbedTopic) -> dict[int, Any]:
         known = self._asked.get(topic.name)
         if known is None or known.leaders != topic.leaders:
-            known = self._asked[topic.name] = _Asked(topic.leaders, _make_rows(topic))
+            known = self._asked[topic.name] = _Asked(topic.leaders, _make_rows(topic, _LATEST))
         return known.rows
 
-    def _take(
-        self,
-        leader: int,
-        batch: Sequence[Any],
-        answer: Answer | Exception,
-        offsets: dict[str, TopicEnds],
-        found: OffsetRound,
-    ) -> None:
-        if isinstance(answer, Exception):
-            why = describe(answer)
-            found.failures.append(f"broker {leader} did not tell where its partitions end ({why})")
-            found.errors |= {row.name: f"offsets of topic {row.name} are unknown ({why})" for row in batch}
-            found.moved.update(row.name for row in batch)
-            return
-        for row in answer.topics:
-            known = offsets.get(row.name)
-            if known is not None:
-                _read(row, known, found)
+
+def _unknown(topic: ProbedTopic) -> PartitionOffsets:
+    return [None] * topic.partitions
 
 
-def _make_rows(topic: ProbedTopic) -> dict[int, Any]:
+def _take(leader: int, request: _Request, answer: Answer | Exception, found: OffsetRound) -> None:
+    """Take in what a broker answered to one request."""
+    if isinstance(answer, Exception):
+        why = describe(answer)
+        found.failures.append(f"broker {leader} did not tell where its partitions begin and end ({why})")
+        found.errors |= {row.name: f"offsets of topic {row.name} are unknown ({why})" for row in request.batch}
+        found.moved.update(row.name for row in request.batch)
+        return
+    for row in answer.topics:
+        known = request.offsets.get(row.name)
+        if known is not None:
+            _read(row, known, found)
+
+
+def _make_rows(topic: ProbedTopic, timestamp: int) -> dict[int, Any]:
+    """Return a topic's part of requests by leader, -1 for partitions that have none."""
     partitions = defaultdict(list)
     for number, leader in enumerate(topic.leaders):
-        row = _PartitionRow(partition_index=number, current_leader_epoch=-1, timestamp=_LATEST)
+        row = _PartitionRow(partition_index=number, current_leader_epoch=-1, timestamp=timestamp)
         partitions[max(leader, -1)].append(row)
     return {leader: _TopicRow(name=topic.name, partitions=each) for leader, each in partitions.items()}
+
+
+def _by_leader(topics: Iterable[Mapping[int, Any]]) -> dict[int, list[list[Any]]]:
+    """Return rows of topics in batches by the leader to ask."""
+    rows = defaultdict[int, list[Any]](list)
+    for each in topics:
+        for leader, row in each.items():
+            if leader >= 0:
+                rows[leader].append(row)
+    return {leader: _in_batches(each) for leader, each in rows.items()}
 
 
 def _in_batches(rows: Iterable[Any]) -> list[list[Any]]:
@@ -156,15 +205,7 @@ def _in_batches(rows: Iterable[Any]) -> list[list[Any]]:
     return batches
 
 
-def _requests(batches: Iterable[list[Any]]) -> list[Any]:
-    return [
-        ListOffsetsRequest(replica_id=-1, isolation_level=level, topics=batch, min_version=_ISOLATION)
-        for batch in batches
-        for level in (_READ_COMMITTED, _READ_UNCOMMITTED)
-    ]
-
-
-def _read(topic: Any, offsets: TopicEnds, found: OffsetRound) -> None:
+def _read(topic: Any, offsets: PartitionOffsets, found: OffsetRound) -> None:
     """Take in one topic of an answer; what was not asked is left out."""
     for row in topic.partitions:
         if row.error_code:

@@ -116,7 +116,7 @@ def _make_tasks(
     offsets = OffsetWatch(
         config,
         topics=TopicRegistry(brokers),
-        asker=OffsetAsker(brokers),
+        asker=OffsetAsker(brokers, config.starts_seconds),
         interests=interests,
         publish=publisher.publish,
         metrics=metrics,

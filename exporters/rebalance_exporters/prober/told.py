@@ -1,16 +1,26 @@
-"""What to tell each group of where its topics end: what changed since it was told last, or all of it.
+"""What to tell each group of where its topics begin and end: what changed since it was told last, or all of it.
 
 Pure. Offsets of a topic are kept once, and what changed in it is put together once, however many groups use it.
 """
 
 from __future__ import annotations
 
+import itertools
 from collections.abc import Collection, Mapping, Sequence
 from dataclasses import dataclass, field
+from typing import NamedTuple
 
 #: Topic -> partition number as text -> offset, null when it is unknown.
 PartitionOffsets = dict[str, int | None]
 Offsets = dict[str, PartitionOffsets]
+
+
+class ChosenOffsets(NamedTuple):
+    """What a group is told now: end offsets, last stable offsets, and where partitions begin."""
+
+    end: Offsets
+    stable: Offsets
+    start: Offsets
 
 
 @dataclass(slots=True)
@@ -53,6 +63,7 @@ class _Positions:
 class _Topic:
     end: _Positions = field(default_factory=_Positions)
     stable: _Positions = field(default_factory=_Positions)
+    start: _Positions = field(default_factory=_Positions)
 
 
 @dataclass(slots=True)
@@ -71,20 +82,32 @@ class OffsetPublications:
         self._topics: dict[str, _Topic] = {}
         self._told: dict[str, _ToldTopics] = {}
 
-    def note(self, end: Mapping[str, Sequence[int | None]], stable: Mapping[str, Sequence[int | None]]) -> None:
-        """Take in what one round of asking found; a topic that was not asked keeps what it had."""
+    def note(
+        self,
+        end: Mapping[str, Sequence[int | None]],
+        stable: Mapping[str, Sequence[int | None]],
+        start: Mapping[str, Sequence[int | None]],
+    ) -> None:
+        """Take in what one round of asking found; a topic that was not asked keeps what it had.
+
+        So does a partition of which it is not known where it begins: it begins there or later.
+        """
         self._round += 1
         for name, offsets in end.items():
             self._topics.setdefault(name, _Topic()).end.note(offsets, self._round)
         for name, offsets in stable.items():
             self._topics.setdefault(name, _Topic()).stable.note(offsets, self._round)
+        for name, offsets in start.items():
+            positions = self._topics.setdefault(name, _Topic()).start
+            known = itertools.chain(positions.offsets, itertools.repeat(None))
+            positions.note([k if s is None else s for s, k in zip(offsets, known, strict=False)], self._round)
 
     def knows(self, topic: str) -> bool:
         """Whether a topic's offsets were asked in any round."""
         return topic in self._topics
 
-    def choose(self, group: str, partitions: Mapping[str, int], *, all_again: bool = False) -> tuple[Offsets, Offsets]:
-        """Return a group's end and stable offsets that changed since it was last told, or all of them.
+    def choose(self, group: str, partitions: Mapping[str, int], *, all_again: bool = False) -> ChosenOffsets:
+        """Return a group's offsets that changed since it was last told, or all of them.
 
         `partitions` is how many each of its topics has; 0 is a topic that does not exist or may not be described. Of
         such a one the group is told that there is nothing to tell, an empty entry among the end offsets, so that a
@@ -93,25 +116,23 @@ class OffsetPublications:
         told = self._told.get(group)
         if told is None:
             told = self._told[group] = _ToldTopics()
-        end: Offsets = {}
-        stable: Offsets = {}
+        chosen = ChosenOffsets({}, {}, {})
         for name, count in partitions.items():
             is_new = all_again or bool(told.partitions.get(name)) != bool(count) or name not in told.partitions
             if count:
-                self._choose_topic(name, 0 if is_new else told.round, end, stable)
+                self._choose_topic(name, 0 if is_new else told.round, chosen)
             elif is_new:
-                end[name] = {}
+                chosen.end[name] = {}
         told.round, told.partitions = self._round, partitions
-        return end, stable
+        return chosen
 
-    def _choose_topic(self, name: str, since: int, end: Offsets, stable: Offsets) -> None:
+    def _choose_topic(self, name: str, since: int, chosen: ChosenOffsets) -> None:
         topic = self._topics.get(name)
         if topic is None:
             return
-        if changed := topic.end.changed_since(since):
-            end[name] = changed
-        if changed := topic.stable.changed_since(since):
-            stable[name] = changed
+        for positions, kind in zip((topic.end, topic.stable, topic.start), chosen, strict=True):
+            if changed := positions.changed_since(since):
+                kind[name] = changed
 
     def forget(self, groups: Collection[str], topics: Collection[str]) -> None:
         """Drop the memory of all groups and topics but these."""

@@ -1,4 +1,7 @@
-"""The task that watches where partitions end: asks about all topics that groups use, publishes changes per group."""
+"""The task that watches where partitions begin and end.
+
+It asks about all topics that groups use, and publishes changes per group.
+"""
 
 from __future__ import annotations
 
@@ -60,7 +63,7 @@ class OffsetWatch:
         wanted = all_topics(interests)
         self._topics.refresh(wanted, now)
         topics = self._resolve(wanted)
-        found = self._ask(topics.values())
+        found = self._ask(topics.values(), now)
         self._errors = found.errors
         self._metrics.partitions.set(found.partitions)
         self._publish_groups(interests, topics, now, now_ms)
@@ -79,7 +82,7 @@ class OffsetWatch:
         self._topics.learn(wanted)
         topics = self._resolve(wanted)
         # Of the other topics the last cycle's answers will do.
-        found = self._ask([topic for topic in topics.values() if not self._offsets.knows(topic.name)])
+        found = self._ask([topic for topic in topics.values() if not self._offsets.knows(topic.name)], now)
         self._errors = {**self._errors, **found.errors}
         self._metrics.partitions.inc(found.partitions)
         self._publish_groups(interests, topics, now, now_ms)
@@ -94,15 +97,15 @@ class OffsetWatch:
                 self._complaints.note(WHAT, topic.error)
         return found
 
-    def _ask(self, topics: Iterable[ProbedTopic]) -> OffsetRound:
+    def _ask(self, topics: Iterable[ProbedTopic], now: float) -> OffsetRound:
         """Ask the leaders. Raises ExporterError, with all that was known kept, when not one of them answered."""
-        found = self._asker.ask({topic.name: topic for topic in topics if topic.partitions}.values())
+        found = self._asker.ask({topic.name: topic for topic in topics if topic.partitions}.values(), now)
         for error in found.failures or found.errors.values():
             self._complaints.note(WHAT, error)
         if found.end and not any(offset is not None for offsets in found.end.values() for offset in offsets):
             raise ExporterError("no leader reported the end offsets of its partitions")
         self._topics.doubt(found.moved)
-        self._offsets.note(found.end, found.stable)
+        self._offsets.note(found.end, found.stable, found.start)
         return found
 
     def _publish_groups(
@@ -120,17 +123,18 @@ class OffsetWatch:
         now, now_ms = times
         is_due = self._repeats.take_turn(group, now)
         partitions = {topic.name: topic.partitions for topic in used}
-        end, stable = self._offsets.choose(group, partitions, all_again=is_due)
+        chosen = self._offsets.choose(group, partitions, all_again=is_due)
         tells_facts = is_due or self._facts.get(group) != facts
         if tells_facts:
             self._facts[group] = facts
-        if tells_facts or end or stable:
+        if tells_facts or any(chosen):
             probe = Probe(
                 probed_at_ms=now_ms,
                 cluster=self._cluster,
                 group=group,
-                end_offsets=end or msgspec.UNSET,
-                stable_offsets=stable or msgspec.UNSET,
+                end_offsets=chosen.end or msgspec.UNSET,
+                stable_offsets=chosen.stable or msgspec.UNSET,
+                start_offsets=chosen.start or msgspec.UNSET,
                 **(facts if tells_facts else {}),
             )
             self._publish(probe)

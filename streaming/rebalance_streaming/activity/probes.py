@@ -1,4 +1,4 @@
-"""Takes probes apart: where partitions end, as packed rows, and what else was answered about a group.
+"""Takes probes apart: where partitions begin and end, as packed rows, and what else was answered about a group.
 
 Receives the text of one message of the probes topic; hands on rows of the contract. What a probe says of itself is not
 believed beyond what is possible: offsets and partition numbers have Kafka's ranges, and no probe is from the future.
@@ -8,11 +8,13 @@ from __future__ import annotations
 
 from collections.abc import Iterator
 from dataclasses import replace
+from typing import Any
 
 import msgspec
 
 from rebalance_contract import (
     MAX_ACTIVITY_BYTES,
+    OFFSET_FIELDS,
     ContractError,
     OffsetActivity,
     Probe,
@@ -45,7 +47,8 @@ def unpack_probe(
     # Nobody knows the future: a clock that is ahead must not silence the probes that come after.
     probe = replace(probe, probed_at_ms=max(0, min(probe.probed_at_ms, recorded_ms, read_ms)))
     yield from ((probe.group, row) for row in _offsets(probe))
-    rest = replace(probe, end_offsets=msgspec.UNSET, stable_offsets=msgspec.UNSET, committed_offsets=msgspec.UNSET)
+    nothing: dict[str, Any] = dict.fromkeys(OFFSET_FIELDS, msgspec.UNSET)
+    rest = replace(probe, **nothing)
     if rest != Probe(probed_at_ms=probe.probed_at_ms, cluster=probe.cluster, group=probe.group, schema=probe.schema):
         yield probe.group, ProbeActivity(rest)
 
@@ -56,6 +59,8 @@ def _offsets(probe: Probe) -> Iterator[OffsetActivity]:
         yield from (replace(row, ends=part) for part in _parts(probe.end_offsets))
     if isinstance(probe.stable_offsets, dict):
         yield from (replace(row, stable_ends=part) for part in _parts(probe.stable_offsets))
+    if isinstance(probe.start_offsets, dict):
+        yield from (replace(row, starts=part) for part in _parts(probe.start_offsets))
     if isinstance(probe.committed_offsets, dict):
         # That a coordinator holds nothing is an answer, too.
         held = [*_parts(probe.committed_offsets)] or [{}]

@@ -147,7 +147,7 @@ class LagTable:
             group.held_ms = row.probed_at_ms
             for topic, committed in row.committed.items():
                 is_news = learn_committed(group.topics, topic, committed, row.probed_at_ms) or is_news
-        self.ends.take(row.ends, row.stable_ends, row.probed_at_ms)
+        self.ends.take(row)
         for topic in {*row.ends, *row.stable_ends}:
             # Another group's probe may have told of the topic before: what is news is so to each group.
             ends = self.ends.get(topic)

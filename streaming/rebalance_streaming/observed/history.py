@@ -159,7 +159,7 @@ class GroupHistory:
     def take_offsets(self, row: OffsetActivity) -> int:
         """Take up probed end offsets; returns which `inputs` they changed."""
         self._note_age(row.probed_at_ms)
-        moved = self.progress.take_ends(row.ends, row.stable_ends, row.probed_at_ms)
+        moved = self.progress.take_offsets(row)
         return (inputs.ENDS if moved else inputs.NOTHING) | self._note_topics(row.ends, row.probed_at_ms)
 
     def take_impact(self, impact: RebalanceImpact) -> bool:

@@ -166,7 +166,7 @@ def _check_probe(probe: Probe, now_ms: int) -> None:
 def _check_ends(row: OffsetActivity, now_ms: int) -> None:
     """Raise ImplausibleError for probed offsets that cannot be true."""
     _check_times((row.probed_at_ms,), now_ms)
-    kinds = (row.ends, row.stable_ends, row.committed)
+    kinds = (row.ends, row.stable_ends, row.starts, row.committed)
     if max(map(len, kinds)) > MOST_TOPICS:
         raise ImplausibleError("more topics than can be")
     told = [each for kind in kinds for each in kind.values()]

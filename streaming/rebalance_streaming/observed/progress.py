@@ -9,13 +9,13 @@ once for all groups (`topic_ends.py`).
 from __future__ import annotations
 
 import itertools
-from collections.abc import Iterable, Iterator, Mapping
+from collections.abc import Iterable, Iterator
 from dataclasses import dataclass
 
 import numpy as np
 
-from rebalance_contract import CommitActivity, Partitions, TopicCommits, TopicOffsets
-from rebalance_streaming.activity.offsets import FEW, UNKNOWN, Ints, as_array, places
+from rebalance_contract import CommitActivity, OffsetActivity, Partitions, TopicCommits
+from rebalance_streaming.activity.offsets import FEW, UNKNOWN, Ints, as_array, filled, places
 from rebalance_streaming.observed.commit_rings import KEPT, CommitRings
 from rebalance_streaming.observed.plausible import LARGEST_OFFSET, MOST_TOPICS
 from rebalance_streaming.observed.topic_ends import END_SPACING_MS, ClusterEnds, SeenEnds, TopicEnds
@@ -27,6 +27,7 @@ _SAME_REQUEST_MS = 50
 #: A committed offset jumps ahead when it takes more records than this, and so many times its longest step before.
 _SMALLEST_JUMP, _UNUSUAL_STEP = 1_000, 10
 _KEPT_JUMPS = 200
+_NOWHERE = filled(0)
 
 
 @dataclass(slots=True)
@@ -91,7 +92,9 @@ class Rhythm:
 class Jump:
     """A committed offset that went back, or ahead by far more than its usual step, or is another than was forgotten.
 
-    `deleted_ms`: when its coordinator had forgotten the one before; null: it had not.
+    So is one that was overtaken by the deletion of records. `deleted_ms`: when its coordinator had forgotten the one
+    before; null: it had not. `start`: where the partition had begun by then, if that was behind the one before: what
+    was between had been deleted.
     """
 
     topic: str
@@ -100,6 +103,7 @@ class Jump:
     before: int
     after: int
     deleted_ms: int | None = None
+    start: int | None = None
 
 
 class Progress:
@@ -145,7 +149,7 @@ class Progress:
         del self.jumps[:-_KEPT_JUMPS]
 
     def _take_few(self, name: str, topic: CommitRings, at: Ints, commits: TopicCommits, pane_ms: int) -> None:
-        times = (commits.committed_at_ms, commits.first_at_ms)
+        times, starts = (commits.committed_at_ms, commits.first_at_ms), self._starts(name)
         for place, partition, offset, at_ms, from_ms in zip(
             at.tolist(), commits.partitions, commits.offsets, *times, strict=True
         ):
@@ -155,9 +159,12 @@ class Progress:
                 continue
             bounded = min(offset, LARGEST_OFFSET)
             before = int(topic.offsets[-1, place])
-            ahead = deleted_ms is not None and bounded > before
+            start = int(starts[partition]) if partition < len(starts) else UNKNOWN
+            overtaken = before < start <= bounded
+            ahead = overtaken or (deleted_ms is not None and bounded > before)
             if before != UNKNOWN and (bounded < before or ahead or _is_jump_ahead(topic.offsets[:, place], bounded)):
-                self.jumps.append(Jump(name, partition, at_ms, before, bounded, deleted_ms))
+                began = start if overtaken else None
+                self.jumps.append(Jump(name, partition, at_ms, before, bounded, deleted_ms, began))
             if bounded != before:
                 topic.advanced_ms[place] = at_ms
             if topic.first_ms[place] == UNKNOWN:
@@ -198,24 +205,32 @@ class Progress:
         times, offsets, deleted_ms = committed
         third, second, before = topic.offsets[-3:, kept]
         step = offsets - before
+        start = _at(self._starts(name), topic.partitions[kept])
+        overtaken = (before < start) & (start <= offsets)
         # What was forgotten is committed anew wherever its members began.
-        sure = (before != UNKNOWN) & ((step < 0) | ((deleted_ms != UNKNOWN) & (step > 0)))
+        sure = (before != UNKNOWN) & (overtaken | (step < 0) | ((deleted_ms != UNKNOWN) & (step > 0)))
         # A jump is many times longer than every step before it, so than the last one: few are looked at one by one.
         ahead = (third != UNKNOWN) & (step > _SMALLEST_JUMP) & (step > _UNUSUAL_STEP * np.abs(before - second))
         for i in np.flatnonzero(sure | ahead).tolist():
             if sure[i] or _is_jump_ahead(topic.offsets[:, kept[i]], int(offsets[i])):
                 place, deleted = int(topic.partitions[kept[i]]), _known(deleted_ms[i])
-                self.jumps.append(Jump(name, place, int(times[i]), int(before[i]), int(offsets[i]), deleted))
+                began = int(start[i]) if overtaken[i] else None
+                self.jumps.append(Jump(name, place, int(times[i]), int(before[i]), int(offsets[i]), deleted, began))
 
-    def take_ends(self, ends: Mapping[str, TopicOffsets], stable: Mapping[str, TopicOffsets], at_ms: int) -> bool:
+    def _starts(self, name: str) -> Ints:
+        """Return where the partitions of a topic begin; -1, or no place at all, where that is not known."""
+        known = self._ends.get(name)
+        return _NOWHERE if known is None else known.start
+
+    def take_offsets(self, row: OffsetActivity) -> bool:
         """Take up that the group was told of ends; whether any is another than it was told before."""
         if self._keeps_ends:
-            self._ends.take(ends, stable, at_ms)
+            self._ends.take(row)
         moved = False
-        for told in (ends, stable):
+        for told in (row.ends, row.stable_ends):
             for name, offsets in told.items():
                 if offsets.partitions:
-                    moved = self._note_told(name, at_ms) or moved
+                    moved = self._note_told(name, row.probed_at_ms) or moved
         return moved
 
     def _note_told(self, name: str, at_ms: int) -> bool:
@@ -503,6 +518,14 @@ def _is_jump_ahead(ring: Ints, offset: int) -> bool:
     known: list[int] = np.where(ring == UNKNOWN, ring[-1], ring).tolist()
     usual = max(abs(later - earlier) for earlier, later in itertools.pairwise(known))
     return step > _UNUSUAL_STEP * max(1, usual)
+
+
+def _at(offsets: Ints, partitions: Ints) -> Ints:
+    """Return the offsets of partitions, -1 for those that have no place."""
+    if not len(offsets):
+        return filled(len(partitions))
+    inside = partitions < len(offsets)
+    return np.where(inside, offsets[np.where(inside, partitions, 0)], UNKNOWN)
 
 
 def _bounded(offsets: Ints) -> Ints:

@@ -1,18 +1,18 @@
-"""Where the topics of a cluster end, now and at earlier times: kept once, however many groups read a topic.
+"""Where the topics of a cluster begin and end: kept once, however many groups read a topic; ends of earlier times, too.
 
-Receives probed end offsets; lag reads what is kept here, and so do the rules of every group that reads the topic.
+Receives probed offsets; lag reads what is kept here, and so do the rules of every group that reads the topic.
 """
 
 from __future__ import annotations
 
 import itertools
 from bisect import bisect_left, bisect_right
-from collections.abc import Callable, Collection, Iterator, Mapping
+from collections.abc import Callable, Collection, Iterator
 from dataclasses import dataclass, field
 
 import numpy as np
 
-from rebalance_contract import TopicOffsets
+from rebalance_contract import OffsetActivity, TopicOffsets
 from rebalance_streaming.activity.offsets import UNKNOWN, Ints, filled, grown, put
 from rebalance_streaming.observed.offset_series import OffsetSeries
 from rebalance_streaming.observed.plausible import LARGEST_OFFSET, may_grow
@@ -33,6 +33,7 @@ _NOTHING = TopicOffsets([], [])
 class TopicEnds:
     """End offsets of one topic by partition, -1 where unknown, and what they were at earlier times.
 
+    `start` is the offset of the oldest record that a partition has, as last probed: it is there or further ahead now.
     `recent` has the last 15 minutes or more, closely; `day` has samples that thin out with age, of this topic only: one
     that was deleted and made anew begins anew. `end` is replaced and never changed. `partitions` have been told the
     ends of. `version` is another whenever something changes, and no other topic's. `held_ms` is when some group was
@@ -41,6 +42,7 @@ class TopicEnds:
 
     end: Ints
     stable: Ints
+    start: Ints
     probed_ms: int
     recent: OffsetSeries
     day: OffsetSeries
@@ -54,18 +56,19 @@ class TopicEnds:
             self.held_ms = self.recent.times[-1]
 
     def _grow(self, size: int) -> None:
-        self.end, self.stable = grown(self.end, size), grown(self.stable, size)
+        self.end, self.stable, self.start = (grown(each, size) for each in (self.end, self.stable, self.start))
         self.recent.grow(size)
         self.day.grow(size)
 
-    def take(self, told: TopicOffsets, stable: TopicOffsets, at_ms: int) -> bool:
-        """Take up what a probe told of the topic; whether any of it is new."""
-        size = 1 + max(max(told.partitions, default=UNKNOWN), max(stable.partitions, default=UNKNOWN))
+    def take(self, told: TopicOffsets, stable: TopicOffsets, start: TopicOffsets, at_ms: int) -> bool:
+        """Take up what a probe told of the topic; whether any end of it is new."""
+        size = 1 + max(max(each.partitions, default=UNKNOWN) for each in (told, stable, start))
         is_grown = size > len(self.end)
         if is_grown:
             self._grow(size)
         self.probed_ms = at_ms
         has_new_stable, _ = put(self.stable, stable)
+        put(self.start, start)
         if not told.partitions:
             return is_grown or has_new_stable
         self.partitions = max(self.partitions, 1 + max(told.partitions))
@@ -76,6 +79,7 @@ class TopicEnds:
         if is_lower:
             # Ends only grow: the topic was deleted and made anew, and its past is another topic's.
             self.day = OffsetSeries(len(end))
+            self.start.fill(UNKNOWN)
         self._note_recent(at_ms, is_new=has_new_end or is_grown)
         _note_sample(self.day, self.end, at_ms, is_new=has_new_end or is_grown)
         return is_grown or has_new_stable or has_new_end
@@ -116,13 +120,14 @@ class ClusterEnds:
         """Return the ends of a topic; null where no probe has told any."""
         return self._topics.get(topic)
 
-    def take(self, ends: Mapping[str, TopicOffsets], stable: Mapping[str, TopicOffsets], at_ms: int) -> None:
-        """Take up probed end offsets and last stable offsets; of a topic none that is older than what is known."""
-        for topic in {*ends, *stable}:
-            self._take_topic(topic, ends.get(topic, _NOTHING), stable.get(topic, _NOTHING), at_ms)
+    def take(self, row: OffsetActivity) -> None:
+        """Take up probed offsets; of a topic none that is older than what is known."""
+        for topic in {*row.ends, *row.stable_ends, *row.starts}:
+            told, stable, start = (each.get(topic, _NOTHING) for each in (row.ends, row.stable_ends, row.starts))
+            self._take_topic(topic, (told, stable, start), row.probed_at_ms)
 
-    def _take_topic(self, topic: str, told: TopicOffsets, stable: TopicOffsets, at_ms: int) -> None:
-        partitions = told.partitions + stable.partitions
+    def _take_topic(self, topic: str, told: tuple[TopicOffsets, TopicOffsets, TopicOffsets], at_ms: int) -> None:
+        partitions = [number for each in told for number in each.partitions]
         if not partitions:
             return
         known = self._topics.get(topic)
@@ -133,9 +138,9 @@ class ClusterEnds:
             return
         if known is None:
             self._make_room()
-            nothing = filled(0), filled(0), at_ms, OffsetSeries(0), OffsetSeries(0)
+            nothing = filled(0), filled(0), filled(0), at_ms, OffsetSeries(0), OffsetSeries(0)
             known = self._topics[topic] = TopicEnds(*nothing, next(self._versions))
-        if known.take(told, stable, at_ms):
+        if known.take(*told, at_ms):
             known.version = next(self._versions)
 
     def _make_room(self) -> None:

@@ -5,7 +5,7 @@ from typing import Any
 
 import msgspec
 
-from rebalance_contract import Probe, ProbedMember, decode
+from rebalance_contract import OFFSET_FIELDS, Probe, ProbedMember, decode
 from rebalance_exporters.prober.bounds import MAX_PROBE_BYTES, encode_bounded
 
 
@@ -45,9 +45,9 @@ def test_offsets_of_many_partitions_are_told_in_parts():
     ends = {f"{number:0200d}": {str(each): largest - each for each in range(20)} for number in range(4_000)}
     ends |= {"large": dict.fromkeys(map(str, range(50_000)), largest), "missing": {}}
     stable = {"large": dict.fromkeys(map(str, range(50_000)))}
-    parts = parts_of(make(end_offsets=ends, stable_offsets=stable, committed_offsets=stable))
+    parts = parts_of(make(end_offsets=ends, stable_offsets=stable, start_offsets=stable, committed_offsets=stable))
     assert joined(parts, "end_offsets") == ends
-    assert joined(parts, "stable_offsets") == joined(parts, "committed_offsets") == stable
+    assert [joined(parts, name) for name in OFFSET_FIELDS] == [ends, stable, stable, stable]
     assert len(parts) < 20
     assert all(part.errors is msgspec.UNSET for part in parts)
 

@@ -9,33 +9,43 @@ from rebalance_exporters.prober.told import OffsetPublications
 def offsets() -> OffsetPublications:
     """One round in which two partitions of `t` and one of `u` were asked; `t`-1 is unknown."""
     publications = OffsetPublications()
-    publications.note({"t": [10, None], "u": [5]}, {"t": [8, None], "u": [5]})
+    publications.note({"t": [10, None], "u": [5]}, {"t": [8, None], "u": [5]}, {})
     return publications
 
 
 def test_a_group_is_first_told_everything(offsets):
     """All partitions of its topics, null for those asked and unknown, none of other topics."""
-    assert offsets.choose("g", {"t": 2}) == ({"t": {"0": 10, "1": None}}, {"t": {"0": 8, "1": None}})
+    assert offsets.choose("g", {"t": 2}) == ({"t": {"0": 10, "1": None}}, {"t": {"0": 8, "1": None}}, {})
 
 
 def test_then_only_what_changed(offsets):
     """Nothing when nothing changed; end and stable offsets apart; becoming unknown is a change."""
     offsets.choose("g", {"t": 2})
-    offsets.note({"t": [10, None]}, {"t": [8, None]})
-    assert offsets.choose("g", {"t": 2}) == ({}, {})
-    offsets.note({"t": [11, 3]}, {"t": [8, None]})
-    assert offsets.choose("g", {"t": 2}) == ({"t": {"0": 11, "1": 3}}, {})
-    offsets.note({"t": [None, 3]}, {"t": [None, None]})
-    assert offsets.choose("g", {"t": 2}) == ({"t": {"0": None}}, {"t": {"0": None}})
+    offsets.note({"t": [10, None]}, {"t": [8, None]}, {})
+    assert offsets.choose("g", {"t": 2}) == ({}, {}, {})
+    offsets.note({"t": [11, 3]}, {"t": [8, None]}, {})
+    assert offsets.choose("g", {"t": 2}) == ({"t": {"0": 11, "1": 3}}, {}, {})
+    offsets.note({"t": [None, 3]}, {"t": [None, None]}, {})
+    assert offsets.choose("g", {"t": 2}) == ({"t": {"0": None}}, {"t": {"0": None}}, {})
+
+
+def test_where_partitions_begin_is_told_as_it_is_known(offsets):
+    """One that could not be asked this time begins where it began, or later; a topic may have more partitions."""
+    offsets.note({}, {}, {"t": [1, None]})
+    assert offsets.choose("g", {"t": 2}).start == {"t": {"0": 1, "1": None}}
+    offsets.note({}, {}, {"t": [None, 2, 0]})
+    assert offsets.choose("g", {"t": 3}).start == {"t": {"1": 2, "2": 0}}
+    offsets.note({}, {}, {"t": [None, 2, 0]})
+    assert offsets.choose("g", {"t": 3}).start == {}
 
 
 def test_what_a_group_missed_it_is_told_later(offsets):
     """Each group has its own place: changes of rounds it was not asked for are not lost."""
     offsets.choose("a", {"t": 2})
     offsets.choose("b", {"t": 2})
-    offsets.note({"t": [11, None]}, {})
+    offsets.note({"t": [11, None]}, {}, {})
     assert offsets.choose("a", {"t": 2})[0] == {"t": {"0": 11}}
-    offsets.note({"t": [11, 1]}, {})
+    offsets.note({"t": [11, 1]}, {}, {})
     assert offsets.choose("a", {"t": 2})[0] == {"t": {"1": 1}}
     assert offsets.choose("b", {"t": 2})[0] == {"t": {"0": 11, "1": 1}}
 
@@ -43,19 +53,19 @@ def test_what_a_group_missed_it_is_told_later(offsets):
 def test_everything_again_when_asked_for(offsets):
     """Whatever was told between; what changes after that is told as always."""
     offsets.choose("g", {"t": 2})
-    offsets.note({"t": [11, None]}, {})
+    offsets.note({"t": [11, None]}, {}, {})
     offsets.choose("g", {"t": 2})
-    offsets.note({}, {})
-    assert offsets.choose("g", {"t": 2}) == ({}, {})
-    told = ({"t": {"0": 11, "1": None}}, {"t": {"0": 8, "1": None}})
+    offsets.note({}, {}, {})
+    assert offsets.choose("g", {"t": 2}) == ({}, {}, {})
+    told = ({"t": {"0": 11, "1": None}}, {"t": {"0": 8, "1": None}}, {})
     assert offsets.choose("g", {"t": 2}, all_again=True) == told
-    assert offsets.choose("g", {"t": 2}) == ({}, {})
+    assert offsets.choose("g", {"t": 2}) == ({}, {}, {})
 
 
 def test_a_topic_that_is_new_to_a_group_is_told_whole(offsets):
     """Although its offsets have not changed since."""
     offsets.choose("g", {"t": 2})
-    assert offsets.choose("g", {"t": 2, "u": 1}) == ({"u": {"0": 5}}, {"u": {"0": 5}})
+    assert offsets.choose("g", {"t": 2, "u": 1}) == ({"u": {"0": 5}}, {"u": {"0": 5}}, {})
 
 
 def test_forgotten_topics_take_no_memory(offsets):
@@ -63,7 +73,7 @@ def test_forgotten_topics_take_no_memory(offsets):
     offsets.choose("g", {"t": 2})
     offsets.forget({"g"}, {"t"})
     assert offsets.choose("h", {"t": 2, "u": 1})[0] == {"t": {"0": 10, "1": None}}
-    assert offsets.choose("g", {"t": 2}) == ({}, {})
+    assert offsets.choose("g", {"t": 2}) == ({}, {}, {})
     offsets.forget(set(), {"t"})
     assert offsets.choose("g", {"t": 2})[0] == {"t": {"0": 10, "1": None}}
 
@@ -71,22 +81,22 @@ def test_forgotten_topics_take_no_memory(offsets):
 def test_a_topic_with_nothing_to_tell_is_told_so_again(offsets):
     """One that does not exist or may not be described has an empty entry: asked in vain is not never asked."""
     assert offsets.choose("g", {"t": 2, "missing": 0})[0] == {"t": {"0": 10, "1": None}, "missing": {}}
-    assert offsets.choose("g", {"t": 2, "missing": 0}) == ({}, {})
+    assert offsets.choose("g", {"t": 2, "missing": 0}) == ({}, {}, {})
     assert offsets.choose("g", {"t": 2, "missing": 0}, all_again=True)[0] == {"t": {"0": 10, "1": None}, "missing": {}}
 
 
 def test_a_topic_that_comes_or_goes_is_told_at_once(offsets):
     """One that is made, whole; one that is deleted, as having nothing to tell."""
     offsets.choose("g", {"t": 2, "u": 0})
-    assert offsets.choose("g", {"t": 0, "u": 1}) == ({"t": {}, "u": {"0": 5}}, {"u": {"0": 5}})
+    assert offsets.choose("g", {"t": 0, "u": 1}) == ({"t": {}, "u": {"0": 5}}, {"u": {"0": 5}}, {})
     assert offsets.choose("g", {"t": 2, "u": 1})[0] == {"t": {"0": 10, "1": None}}
 
 
 def test_added_partitions_are_news(offsets):
     """Only they are told."""
     offsets.choose("g", {"u": 1})
-    offsets.note({"u": [5, 0]}, {"u": [5, 0]})
-    assert offsets.choose("g", {"u": 2}) == ({"u": {"1": 0}}, {"u": {"1": 0}})
+    offsets.note({"u": [5, 0]}, {"u": [5, 0]}, {})
+    assert offsets.choose("g", {"u": 2}) == ({"u": {"1": 0}}, {"u": {"1": 0}}, {})
 
 
 def test_groups_of_one_topic_share_what_they_are_told(offsets):

@@ -34,6 +34,8 @@ _TOLD_MS = 24 * _HOUR_MS
 _COME_BACK_MS = 600_000
 
 ADMINISTRATIVE, STALE_COMMIT, AFTER_EXPIRY = "administrative_reset", "stale_commit", "after_expiry"
+#: Records were deleted, by retention or by hand, before the group read them.
+RETENTION = "retention"
 
 
 # --- Jumps ---
@@ -77,6 +79,9 @@ def _is_jump(view: GroupView, jump: Jump) -> bool:
     place, progress = (jump.topic, jump.partition), view.history.progress
     if jump.deleted_ms is not None:
         return _moved_by(view, jump) > 0
+    # A member may have read on before the records behind it were deleted, and commits now; one that was away has not.
+    if jump.start is not None and _absence_before(view.history, jump.at_ms) > 0:
+        return True
     steps = list(commit_steps(progress, place, jump.at_ms - 1))
     sizes, factor = [step for _, step, _ in steps if step > 0] or [1], view.thresholds.jump_factor
     # How fast it once caught up is how far it may go ahead again; what is committed late is behind by a usual step.
@@ -98,7 +103,10 @@ def _moved_by(view: GroupView, jump: Jump) -> int:
     """Return how many records a jump leaves out, or repeats.
 
     Ahead of an offset that was forgotten it is what had come until the group's members were back; the rest they read.
+    Where records were deleted it is those.
     """
+    if jump.start is not None:
+        return jump.start - jump.before
     if jump.deleted_ms is None or jump.after < jump.before:
         return abs(jump.after - jump.before)
     back = (
@@ -142,6 +150,7 @@ def _jump_verdict(view: GroupView, burst: Sequence[Jump], *, ahead: bool) -> Ver
         meant=meant,
         after_expiry=variant == AFTER_EXPIRY,
         stale=variant == STALE_COMMIT,
+        overtaken=variant == RETENTION,
         untold=variant is None,
     )
 
@@ -156,6 +165,8 @@ def _mechanism(view: GroupView, burst: Sequence[Jump]) -> tuple[str | None, floa
     if _was_empty(history, at_ms):
         label = STRONG if _are_all(history.progress, burst) else PLAUSIBLE
         return ADMINISTRATIVE, label, "the group had no members, so somebody reset it"
+    if all(each.start is not None for each in burst):
+        return RETENTION, STRONG, "they had been deleted, by retention or by hand, before the group read them"
     near = any(
         each.started_before_ms - _NEAR_MS <= at_ms <= each.last_known_ms + _NEAR_MS
         for each in history.rebalances.values()
