@@ -123,8 +123,8 @@ def _head(judged: Sequence[Judged], made: str, digest: str) -> Iterator[str]:
         "- The truth of a run is what its script did and what the brokers' log says, never what the monitor says.",
         f"- Scaled: `detect.window_scale` of {scaled};",
         "  these diagnoses take longer than a recording.",
-        "- No recording was repeated for its verdict. Those of retention_overtakes were played anew when the prober began",
-        "  to ask where partitions begin, which those before did not have.",
+        "- No recording was repeated for its verdict. Those of retention_overtakes were played anew when the prober",
+        "  began to ask where partitions begin, which those before did not have.",
         f"- {len(void)} plays were not kept, because a client was lost to",
         f"  which nothing was done (the machine was busy) or the script did not come to its end{_say_void(void)}.",
     )
