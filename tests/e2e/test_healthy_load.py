@@ -65,6 +65,7 @@ ALLOWED = {
     "scale_in": "search and stock shrink",
     "static_member_restart": "ledger's members are restarted in time",
     "topic_metadata_change": "kafka-python may join before it knows its topic, and joins again when it does",
+    "coordinator_overload": "the broker shares a busy machine; clients measure how long it takes to answer",
     "poll_overrun_risk": "invoices and reports work for 70 % of max.poll.interval, of which is told from 50 % on",
     "undetermined": "it says that the monitor does not know, and accuses nobody",
 }
