@@ -35,9 +35,11 @@ _CONFIG_FLAGS = (
         envvar="REBALANCE_MONITOR_CONFIG",
         help="Settings file (TOML); docs/configuration.md lists the settings.",
     ),
-    click.option("--set", "flags", multiple=True, metavar="KEY=VALUE", help="Any setting, for example cluster=prod."),
+    click.option(
+        "--set", "flags", multiple=True, metavar="KEY=VALUE", help="Override a setting, for example cluster=prod."
+    ),
 )
-_CLUSTER_FLAG = click.option("--bootstrap-server", metavar="HOST:PORT", help="Brokers to start from.")
+_CLUSTER_FLAG = click.option("--bootstrap-server", metavar="HOST:PORT", help="Bootstrap servers, separated by commas.")
 
 
 #: Exporters' users know these; each is a setting of `export` under another name.
@@ -52,13 +54,15 @@ _EXPORT_FLAGS = {
         help="Maximum number of members per group that get series.",
     ),
     "collect_partitions": click.option(
-        "--collect.partitions", "collect_partitions", is_flag=True, help="Lag per partition too."
+        "--collect.partitions", "collect_partitions", is_flag=True, help="Export lag per partition too."
     ),
     "collect_members": click.option(
-        "--collect.members", "collect_members", is_flag=True, help="Heartbeats and polls per client too."
+        "--collect.members", "collect_members", is_flag=True, help="Export heartbeats and polls per member too."
     ),
-    "owners_file": click.option("--owners.file", "owners_file", metavar="FILE", help="Which team owns which groups."),
-    "web_config_file": click.option("--web.config.file", "web_config_file", metavar="FILE", help="TLS and passwords."),
+    "owners_file": click.option("--owners.file", "owners_file", metavar="FILE", help="File that maps groups to teams."),
+    "web_config_file": click.option(
+        "--web.config.file", "web_config_file", metavar="FILE", help="File with TLS and basic-auth settings."
+    ),
 }
 
 
@@ -96,11 +100,11 @@ def cli(context: click.Context) -> None:
     "queries",
     multiple=True,
     type=click.Choice(["membership", "activity", "diagnosis"]),
-    help="Run this query only; may be given several times. Without it all three run.",
+    help="Run only this query; may be repeated. By default all three run.",
 )
-@click.option("--rebuild", is_flag=True, help="Begin a new checkpoint with what was published, after one was lost.")
+@click.option("--rebuild", is_flag=True, help="Replace a lost checkpoint by a new one, made from the published topics.")
 @click.option(
-    "--set-aside", is_flag=True, help="With --rebuild: move a checkpoint that is there to a name with the time."
+    "--set-aside", is_flag=True, help="With --rebuild: rename an existing checkpoint instead of refusing to start."
 )
 def stream(
     config: Path | None,
@@ -125,7 +129,7 @@ def stream(
 @cli.command()
 @_configured
 def probe(config: Path | None, flags: tuple[str, ...], bootstrap_server: str | None) -> None:
-    """Ask brokers, and ZooKeeper if set, for what the log does not tell."""
+    """Poll brokers, and ZooKeeper if configured, for what the log does not contain."""
     from rebalance_deploy import components  # noqa: PLC0415
 
     components.run_probe(_sources(config, flags, bootstrap_server), _stop_event(), _reload_event())
@@ -135,7 +139,7 @@ def probe(config: Path | None, flags: tuple[str, ...], bootstrap_server: str | N
 @_configured
 @_exporting
 def export(config: Path | None, flags: tuple[str, ...], bootstrap_server: str | None, **settings: object) -> None:
-    """Serve /metrics, the live page and the API from what the stream publishes."""
+    """Serve /metrics, the web UI and the API from the topics of the stream."""
     from rebalance_deploy import components  # noqa: PLC0415
 
     flags = (*_export_settings(settings), *flags)
@@ -147,7 +151,7 @@ def export(config: Path | None, flags: tuple[str, ...], bootstrap_server: str | 
 @_configured
 @_exporting
 def up(config: Path | None, flags: tuple[str, ...], bootstrap_server: str | None, **settings: object) -> None:
-    """Run stream, prober and exporter on this machine against any cluster. SIGHUP goes to all of them."""
+    """Run stream, prober and exporter on this machine against any cluster. SIGHUP is forwarded to all of them."""
     from rebalance_deploy import local  # noqa: PLC0415
 
     flags = (*_export_settings(settings), *flags)
@@ -159,18 +163,18 @@ def up(config: Path | None, flags: tuple[str, ...], bootstrap_server: str | None
     "--duration",
     type=click.FloatRange(min=20),
     metavar="SECONDS",
-    help="End by itself; exit code 0 only if all was counted and the sick consumer was named first.",
+    help="End after this time; exit code 0 only if all was counted and the sick consumer was named first.",
 )
 @click.option(
     "--cure-after",
     type=click.FloatRange(min=0),
     metavar="SECONDS",
-    help="When the sick consumer is restarted with the advised value; by default after 120.",
+    help="Restart the sick consumer with the advised value after this time; default: 120.",
 )
 @click.option(
     "--kafka-version",
     type=click.Choice(VERSIONS),
-    help=f"Version of the broker; by default {DEFAULT_VERSION}.",
+    help=f"Version of the broker; default: {DEFAULT_VERSION}.",
 )
 @click.option(
     "--port",
@@ -179,7 +183,7 @@ def up(config: Path | None, flags: tuple[str, ...], bootstrap_server: str | None
     show_default=True,
     help="Port of the exporter; 0 picks a free one.",
 )
-@click.option("--yes", is_flag=True, help="Install Prometheus and Alertmanager where they are missing, without asking.")
+@click.option("--yes", is_flag=True, help="Install Prometheus and Alertmanager without asking if they are missing.")
 def demo(duration: float | None, cure_after: float | None, kafka_version: str | None, port: int, *, yes: bool) -> None:
     """Start a real Kafka, a workload with one sick consumer, and the monitor."""
     from rebalance_deploy.demo import programs, show  # noqa: PLC0415
@@ -203,7 +207,7 @@ def _confirming(*, assume_yes: bool) -> Callable[[str], bool] | None:
 @cli.command()
 @click.argument("file", type=click.File("r", errors="replace"), default="-")
 def decode(file: Any) -> None:
-    """Decode records given as JSON lines {key_hex, value_hex, ...}; adds outcome, type, key and value."""
+    """Decode records given as JSON lines {key_hex, value_hex, ...}; add outcome, type, key and value."""
     from rebalance_streaming.decode_lines import decode_stream  # noqa: PLC0415
 
     for line in decode_stream(file):
@@ -212,9 +216,11 @@ def decode(file: Any) -> None:
 
 @cli.command()
 @_configured
-@click.option("--from-now", is_flag=True, help="Leave out what is in the topics already.")
-@click.option("--to-end", is_flag=True, help="Stop at what is in the topics now instead of following until Ctrl-C.")
-@click.option("--topics", multiple=True, metavar="TOPIC", help="Further topics to record.")
+@click.option("--from-now", is_flag=True, help="Skip the records that the topics already contain.")
+@click.option(
+    "--to-end", is_flag=True, help="Stop at the present end of the topics instead of following them until Ctrl-C."
+)
+@click.option("--topics", multiple=True, metavar="TOPIC", help="Further topic to record; may be repeated.")
 def record(
     *,
     config: Path | None,
@@ -250,20 +256,22 @@ def record(
 
 @cli.command()
 @click.argument("files", nargs=-1, type=click.File("rb"))
-@click.option("--until", "until_ms", type=int, metavar="MS", help="Leave out what is younger (epoch milliseconds).")
+@click.option(
+    "--until", "until_ms", type=int, metavar="MS", help="Skip records later than this time (epoch milliseconds)."
+)
 @click.option(
     "--output",
     type=click.Choice(list(OUTPUTS)),
     default="rebalances",
     show_default=True,
-    help="Which rows to write. impact: what rebalances cost; timing: heartbeats of members; all: each with its kind.",
+    help="Which rows to write. impact: costs of rebalances; timing: heartbeats of members; all: with a field kind.",
 )
 @LOGS
 @TIME_ZONE
 @click.option(
     "--without-log",
     is_flag=True,
-    help="Pass over what groups wrote to the offsets topic, as sources.log = false does: judge by the rest alone.",
+    help="Ignore the records of the offsets topic, as with sources.log = false.",
 )
 @_CONFIG_FLAGS[0]
 @_CONFIG_FLAGS[1]
@@ -278,7 +286,7 @@ def replay(
     config: Path | None,
     flags: tuple[str, ...],
 ) -> None:
-    """Decode, fold and diagnose recordings (JSON lines; `-` or nothing: standard input) as the stream would have."""
+    """Process recordings as the stream would have: JSON lines; without FILES, or with `-`, from standard input."""
     from rebalance_deploy import components  # noqa: PLC0415
     from rebalance_deploy.progress import shown  # noqa: PLC0415
     from rebalance_streaming.log_files import read_log_files, to_utc_of  # noqa: PLC0415
@@ -309,7 +317,7 @@ def replay(
 @cli.command()
 @click.argument("set_name", default="connector")
 def jars(set_name: str) -> None:
-    """Print the paths of a pinned set of jars, fetched if need be, as `spark-submit --jars` takes them.
+    """Print the paths of a pinned set of jars for `spark-submit --jars`; fetch missing ones.
 
     SET_NAME is connector (the default), broker-4.3.1 or broker-3.9.2.
     """

@@ -17,8 +17,8 @@ class LogConfig:
     With `json`, `record`, `replay` and `jars` do so, too.
     """
 
-    format: str = setting("text", "`text`, or `json`: one object per line, of progress with its figures.")
-    level: str = setting("info", "The least that is printed: `debug`, `info`, `warning` or `error`.")
+    format: str = setting("text", "`text`, or `json`: one object per line, with the figures of progress.")
+    level: str = setting("info", "Lowest level that is logged: `debug`, `info`, `warning` or `error`.")
 
     def validate(self) -> list[str]:
         """Return every problem found, each as one sentence that names the key; empty when all is well."""

@@ -19,7 +19,7 @@ F = TypeVar("F", bound=Callable[..., Any])
 _STORY = click.Option(
     ["--story"],
     type=click.Choice(["a", "b", "c", "d", "e"], case_sensitive=False),
-    help="Play a real incident and its fix instead; ends by itself after two to five minutes.",
+    help="Play a real incident and its fix instead; takes two to five minutes.",
 )
 _STORIES = """
 \b
@@ -38,17 +38,26 @@ _COLD_START_FLAGS = (
     click.option("--commits", type=int, help="Commits in that log."),
     click.option("--source-partitions", type=int, help="Partitions of that log."),
     click.option("--seed", type=int, help="Random seed of the generated log."),
-    click.option("--keep", type=click.Path(path_type=Path), help="Keep filled brokers here for the next time."),
-    click.option("--json", "json_file", type=click.Path(path_type=Path), help="Write the figures here too."),
-    click.option("--logs", type=click.Path(path_type=Path), help="Leave the logs of what was measured here."),
-    click.option("--peer", envvar="PEER", metavar="kminion:PATH", help="Measure this beside it (environment: PEER)."),
+    click.option(
+        "--keep", type=click.Path(path_type=Path), help="Directory to keep filled brokers in for the next run."
+    ),
+    click.option("--json", "json_file", type=click.Path(path_type=Path), help="Also write the figures to this file."),
+    click.option("--logs", type=click.Path(path_type=Path), help="Directory for the logs of the measured processes."),
+    click.option(
+        "--peer",
+        envvar="PEER",
+        metavar="kminion:PATH",
+        help="Measure this tool too, for comparison (environment: PEER).",
+    ),
     click.option(
         "--deadline", "deadline_seconds", type=float, help="Maximum seconds until all lag values are correct."
     ),
-    click.option("--settle", "settle_seconds", type=float, help="Seconds between right and idle."),
-    click.option("--idle", "idle_seconds", type=float, help="Seconds of idling that are measured."),
-    click.option("--live", "live_seconds", type=float, help="Seconds of commits at the end."),
-    click.option("--live-rate", type=float, help="Commits per second at the end."),
+    click.option(
+        "--settle", "settle_seconds", type=float, help="Seconds to wait between correct lag and the idle measurement."
+    ),
+    click.option("--idle", "idle_seconds", type=float, help="Duration of the idle measurement in seconds."),
+    click.option("--live", "live_seconds", type=float, help="Duration of the live measurement in seconds."),
+    click.option("--live-rate", type=float, help="Commits per second of the live measurement."),
 )
 
 
@@ -81,15 +90,15 @@ def bench(names: tuple[str, ...], **cold_start: object) -> None:
 
 @click.command()
 @click.argument("directory", type=click.Path(path_type=Path))
-@click.option("--calm", type=click.IntRange(min=1), default=300, show_default=True, help="Groups that are well.")
-@click.option("--sick", type=click.IntRange(0, 5), default=0, show_default=True, help="Groups that are sick.")
+@click.option("--calm", type=click.IntRange(min=1), default=300, show_default=True, help="Number of healthy groups.")
+@click.option("--sick", type=click.IntRange(0, 5), default=0, show_default=True, help="Number of sick groups.")
 @click.option(
     "--duration", "duration_seconds", type=click.FloatRange(min=1), default=930, show_default=True, metavar="SECONDS"
 )
 @click.option("--port", type=click.IntRange(0, 65_535), default=9642, show_default=True, help="Port of the exporter.")
 @click.option("--prometheus-port", type=click.IntRange(0, 65_535), default=9090, show_default=True)
 def fleet(directory: Path, **options: Any) -> None:
-    """Run a fleet to look at dashboards with: a real Kafka, calm groups and sick ones, the monitor, and a Prometheus.
+    """Run a fleet to view in dashboards: a real Kafka, healthy and sick groups, the monitor, and a Prometheus.
 
     It ends by itself. DIRECTORY keeps logs and the data of Prometheus.
     """

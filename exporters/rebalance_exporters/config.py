@@ -95,39 +95,40 @@ class ExportConfig:
     )
     listen_host: str = setting(
         "0.0.0.0",  # noqa: S104  Prometheus scrapes from another machine
-        "Where HTTP is served; every interface by default, as exporters do.",
+        "Address on which HTTP is served; all interfaces by default.",
     )
-    listen_port: int = setting(9642, "Port of HTTP; 0 takes any free one.")
+    listen_port: int = setting(9642, "HTTP port; 0 picks a free port.")
     topic_prefix: str = setting(
-        "rebalance-monitor.", "What stands before `groups`, `rebalances` and the other names of the monitor's topics."
+        "rebalance-monitor.", "Prefix of the names of the monitor's topics (`groups`, `rebalances` and so on)."
     )
     further_clusters: tuple[FurtherCluster, ...] = setting(
         (),
-        "Clusters that are shown beside the one of `kafka`, each with its name (`cluster`), the client properties that "
-        "differ (`kafka`), files with the values of further ones (`kafka_files`) and its `topic_prefix`. "
-        "Credentials of `kafka` (`sasl.…`, client certificates and keys) are taken over only where `same_credentials` "
-        "is true. What is read there is taken for that cluster only.",
+        "Clusters that are shown in addition to that of `[kafka]`: tables of `cluster` (its name), `kafka` (client "
+        "properties that differ), `kafka_files` (files with the values of further properties) and `topic_prefix`. "
+        "Credentials in `[kafka]` (`sasl.…`, client certificates and keys) are used for such a cluster only if "
+        "`same_credentials` is true. Rows read from a cluster count for that cluster only.",
     )
     stale_after_seconds: float = setting(
-        30.0, "Without news from the stream for that long, readiness says so, and lag and windows are no longer shown."
+        30.0,
+        "After this time without rows from the stream the exporter is not ready, and lag and windows are not exported.",
     )
-    group_expiry_seconds: float = setting(3600.0, "A deleted group's series vanish that long after the deletion.")
+    group_expiry_seconds: float = setting(3600.0, "Time after the deletion of a group at which its series disappear.")
     limit_groups: int = setting(
-        10_000, "The most groups that get series; those known longest stay, and the rest is counted."
+        10_000, "Maximum number of groups with series. The groups known longest are kept; the others are counted."
     )
     limit_members_per_group: int = setting(
-        100, "The most members of a group that get series, where `collect_members` is on."
+        100, "Maximum number of members per group with series, if `collect_members` is true."
     )
     keep_rebalances: int = setting(
         20_000,
-        "How many of the latest rebalances the API can show, over all groups; `report` reaches back as far. 1,000 of "
-        "groups with a few members take 2 to 4 MB.",
+        "Number of most recent rebalances, over all groups, that the API and `report` can show. 1,000 rebalances of "
+        "groups with a few members take 2 to 4 MB of memory.",
     )
-    collect_partitions: bool = setting(False, "A lag series per partition too.")
-    collect_members: bool = setting(False, "Heartbeat and poll series per member, where clients report.")
+    collect_partitions: bool = setting(False, "Export lag per partition too.")
+    collect_members: bool = setting(False, "Export heartbeat and poll series per member, for clients that report.")
     owners_file: str = setting(
         "",
-        "Which team owns which group, a TOML or YAML file of patterns; read again when it changes, and at SIGHUP. "
+        "TOML or YAML file that maps groups to the teams that own them. It is reloaded when it changes, and on SIGHUP. "
         "Empty: none.",
     )
     web_config_file: str = setting("", WEB_CONFIG_TEXT)

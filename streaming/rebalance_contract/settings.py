@@ -17,15 +17,15 @@ _HIGHEST_PORT = 65535
 #: A setting that stream and prober share, `sources.log`: its default and what it decides.
 READS_LOG = True
 READS_LOG_TEXT = (
-    "Whether the stream may read `__consumer_offsets`. `false`: groups are known by probes, client metrics and "
-    "brokers' logs alone, and all counts are *at least*; see [without-the-log.md](without-the-log.md)."
+    "Whether the stream may read `__consumer_offsets`. With `false` it uses only probes, client metrics and brokers' "
+    "logs, and all counts are lower bounds; see [without-the-log.md](without-the-log.md)."
 )
 #: What the settings of every process's pages decide.
 WEB_CONFIG_TEXT = (
-    "TLS and passwords, a file in the form of Prometheus's exporter-toolkit; read again when it or a file that it "
-    "names changes, and at SIGHUP. Empty: none."
+    "File with TLS and basic-auth settings, in the format of Prometheus's exporter-toolkit. It is reloaded when it or "
+    "a file that it names changes, and on SIGHUP. Empty: neither TLS nor passwords."
 )
-HEALTH_TEXT = "Where `web_config_file` asks for passwords: `/-/healthy` and `/-/ready` are answered without one."
+HEALTH_TEXT = "If true, `/-/healthy` and `/-/ready` need no password even where `web_config_file` requires one."
 
 
 def setting(default: T, description: str) -> T:

@@ -116,7 +116,7 @@ class Topic:
 
 GROUPS = Topic(
     name="groups",
-    content="the present snapshot of a group: members, totals, windows",
+    content="the latest snapshot of a group: members, totals, windows",
     key="cluster/group",
     writers=(Party.MEMBERSHIP,),
     readers=(Party.DIAGNOSIS, Party.PROBER, Party.EXPORTER, Party.MEMBERSHIP),
@@ -125,7 +125,7 @@ GROUPS = Topic(
 )
 REBALANCES = Topic(
     name="rebalances",
-    content="one rebalance, from its first record on",
+    content="the latest version of a rebalance, published from its first record on",
     key="cluster/group/rebalance_id",
     writers=(Party.MEMBERSHIP,),
     readers=(Party.DIAGNOSIS, Party.EXPORTER, Party.MEMBERSHIP),
@@ -135,8 +135,8 @@ REBALANCES = Topic(
 )
 ACTIVITY = Topic(
     name="activity",
-    content="what a group committed, and its clients and coordinators reported, in one pane",
-    key="group; of clients that name none: client id, or empty; of counts: topic/partition",
+    content="offset commits, probes and reports of a group's clients and coordinator, summarized over one pane",
+    key="group; client reports without a group: client id, or empty; counts: topic/partition",
     writers=(Party.ACTIVITY,),
     readers=(Party.DIAGNOSIS, Party.PROBER),
     cleanup_policy=DELETE,
@@ -146,7 +146,7 @@ ACTIVITY = Topic(
 )
 PROBES = Topic(
     name="probes",
-    content="what the brokers answered: group states, members, offsets where partitions begin and end",
+    content="answers of the brokers: group states, members, start and end offsets of partitions",
     key="group",
     writers=(Party.PROBER,),
     readers=(Party.MEMBERSHIP, Party.ACTIVITY),
@@ -158,7 +158,7 @@ PROBES = Topic(
 )
 CLIENT_METRICS = Topic(
     name="client-metrics",
-    content="what a client reports of itself, in any known format",
+    content="a report of a client about itself, in any supported format",
     key="any",
     writers=(Party.CLIENTS,),
     readers=(Party.ACTIVITY,),
@@ -169,7 +169,7 @@ CLIENT_METRICS = Topic(
 )
 BROKER_LOGS = Topic(
     name="broker-logs",
-    content="lines of brokers' own logs, as text or in a shipper's envelope",
+    content="lines of the brokers' log files, as text or in the envelope of a log shipper",
     key="any",
     writers=(Party.BROKERS,),
     readers=(Party.ACTIVITY,),
@@ -180,7 +180,7 @@ BROKER_LOGS = Topic(
 )
 FINDINGS = Topic(
     name="findings",
-    content="what a rule found, with its evidence",
+    content="a finding of the diagnosis, with its evidence",
     key="cluster/group/rule/subject",
     writers=(Party.DIAGNOSIS,),
     readers=(Party.EXPORTER, Party.DIAGNOSIS),
@@ -190,7 +190,7 @@ FINDINGS = Topic(
 )
 HEARTBEATS = Topic(
     name="heartbeats",
-    content="heartbeat timing of a group's members",
+    content="heartbeat and poll timing of a group's members",
     key="cluster/group",
     writers=(Party.DIAGNOSIS,),
     readers=(Party.EXPORTER,),
@@ -200,7 +200,7 @@ HEARTBEATS = Topic(
 )
 LAG = Topic(
     name="lag",
-    content="lag of a group in records and time, and its sliding windows",
+    content="the lag of a group in records and time, and its sliding windows",
     key="cluster/group",
     writers=(Party.DIAGNOSIS,),
     readers=(Party.PROBER, Party.EXPORTER, Party.DIAGNOSIS),
@@ -210,8 +210,8 @@ LAG = Topic(
 )
 IMPACT = Topic(
     name="impact",
-    content="what a rebalance cost (lag around it, silences, who left how), and the totals of its group",
-    key="cluster/group/rebalance_id, totals: cluster/group",
+    content="the cost of a rebalance (lag around it, gaps in commits, timed-out members), or the totals of a group",
+    key="cluster/group/rebalance_id; totals: cluster/group",
     writers=(Party.DIAGNOSIS,),
     readers=(Party.EXPORTER, Party.DIAGNOSIS),
     cleanup_policy=COMPACT_DELETE,
@@ -220,8 +220,8 @@ IMPACT = Topic(
 )
 STATUS = Topic(
     name="status",
-    content="the monitor's own health; each query writes under keys of its own",
-    key="cluster/kind; of a query: cluster/kind/query; of quarantine: cluster/kind/query/part",
+    content="the health of the monitor itself; each query has its own keys",
+    key="cluster/kind; queries: cluster/kind/query; quarantine: cluster/kind/query/part",
     writers=QUERIES,
     readers=(Party.EXPORTER, *QUERIES),
     cleanup_policy=COMPACT,
@@ -230,7 +230,7 @@ STATUS = Topic(
 
 SILENCES = Topic(
     name="silences",
-    content="groups that nobody is to be called for, until when, by whom and why; announced deploys",
+    content="a silence (groups, time, author, reason), or an announced deploy",
     key="cluster/silence_id",
     writers=(Party.EXPORTER,),
     readers=(Party.EXPORTER, Party.DIAGNOSIS),

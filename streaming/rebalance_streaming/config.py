@@ -56,92 +56,105 @@ class StreamConfig:
         "what stands behind `java.`."
     )
     cluster: str = setting(
-        "default", "Name of the watched cluster: a label of every series, part of every key; without `/`."
+        "default",
+        "Name of the watched cluster. It is a label of every series and part of every key; `/` is not allowed.",
     )
-    source_topic: str = setting(OFFSETS_TOPIC, "The log that is read.")
+    source_topic: str = setting(OFFSETS_TOPIC, "Topic that is watched for group records and offset commits.")
     reads_log: bool = setting(READS_LOG, READS_LOG_TEXT)
     topic_prefix: str = setting(
-        "rebalance-monitor.", "What stands before `groups`, `rebalances` and the other names of the monitor's topics."
+        "rebalance-monitor.", "Prefix of the names of the monitor's topics (`groups`, `rebalances` and so on)."
     )
     checkpoint: str = setting(
         "rebalance-monitor-checkpoint",
-        "Path or URI every executor can reach; a local path without scheme means this machine.",
+        "Directory of the checkpoint: a path, or a URI that all executors can reach. A path without a scheme is local "
+        "to the machine.",
     )
     rebuild: str = setting(
         "",
-        "A word of your choice, such as a date. With one that the checkpoint does not remember, the stream does what "
-        "`--rebuild --set-aside` does; later starts with the same word go on from there. Empty: nothing is rebuilt.",
+        "A value of your choice, such as a date. If the checkpoint has not recorded this value, the stream does what "
+        "`--rebuild --set-aside` does and records it. Later starts with the same value continue from the new "
+        "checkpoint. Empty: no rebuild.",
     )
     topic_replication_factor: int = setting(
-        -1, "Replication factor of topics the monitor creates; -1 leaves it to the broker's default."
+        -1, "Replication factor of the topics that the monitor creates; -1 uses the broker's default."
     )
-    membership_trigger_ms: int = setting(500, "How often the query of group records looks for new ones.")
+    membership_trigger_ms: int = setting(500, "Trigger interval of the query that reads group records.")
     activity_trigger_ms: int = setting(
-        1_000, "How often the query of commits, probes and client metrics looks for new ones."
+        1_000, "Trigger interval of the query that reads offset commits, probes and client metrics."
     )
-    diagnosis_trigger_ms: int = setting(500, "How often the diagnosis looks at what is new.")
+    diagnosis_trigger_ms: int = setting(500, "Trigger interval of the diagnosis.")
     diagnosis_lookback_minutes: float = setting(
-        15.0, "How far back the diagnosis reads packed activity when it starts."
+        15.0, "How far back the diagnosis reads the activity topic when it starts."
     )
     diagnosis_lookback_rows: int = setting(
-        100_000, "Rows of activity read at most per partition when the diagnosis starts, the newest ones."
+        100_000,
+        "Maximum number of rows per partition of the activity topic, the newest ones, read when the diagnosis starts.",
     )
     stall_seconds: float = setting(
-        600.0, "A batch that is not over after this long is ended, and its query started again."
+        600.0, "A batch that takes longer than this is cancelled, and its query is restarted."
     )
     read_committed_groups: str = setting(
         "",
-        "Groups whose consumers read committed records only, as a regular expression: their lag ends at the "
-        "last stable offset. No protocol tells which ones do.",
+        "Regular expression for groups whose consumers use `isolation.level=read_committed`. Their lag is measured up "
+        "to the last stable offset. The protocol does not reveal the isolation level.",
     )
     metric_topics: tuple[MetricTopic | str, ...] = setting(
-        (), "Topics of client metrics beside the monitor's own, by name or with their format and defaults."
+        (), "Further topics of client metrics: names, or tables of `name`, `format` and `defaults`."
     )
     broker_log_topics: tuple[BrokerLogTopic | str, ...] = setting(
         (),
-        "Topics of lines of the watched brokers' own logs, by name or with their `time_zone`; none are read "
-        "without it. `rebalance-monitor.broker-logs` is made if it is missing.",
+        "Topics with log lines of the watched brokers: names, or tables of `name` and `time_zone`. Empty: no broker "
+        "logs are read. `rebalance-monitor.broker-logs` is created if it does not exist.",
     )
-    pane_ms: int = setting(5_000, "Width of a commit summary; the sliding windows are multiples of it.")
+    pane_ms: int = setting(5_000, "Width of the panes that commits are summarized in; must divide a minute.")
     max_offsets_per_trigger: int = setting(
         1_000_000,
-        "Log positions read at most per batch while catching up. Bounds how long a batch takes: a million, some 7 s.",
+        "Maximum number of log positions per batch while catching up. It bounds the duration of a batch: a million "
+        "take about 7 s.",
     )
     max_reports_per_trigger: int = setting(
         5_000,
-        "Messages of client metrics and of brokers' logs read at most per batch: a backlog of theirs, however "
-        "large, holds up commits for no longer than so many take.",
+        "Maximum number of messages of client metrics and brokers' logs per batch, so that a backlog of them does not "
+        "delay commits for longer than that number takes.",
     )
     source_tasks: int = setting(
-        1, "Python tasks that read and decode per query. More than 1 helps catching up, costs latency when live."
+        1,
+        "Number of Python tasks that read and decode, per query. More than 1 catches up faster but adds latency when "
+        "live.",
     )
-    shuffle_partitions: int = setting(1, "Fixed when a checkpoint is made: Spark ignores a later change.")
+    shuffle_partitions: int = setting(
+        1, "Number of shuffle partitions. It is fixed when a checkpoint is created; Spark ignores later changes."
+    )
     forget_groups_after_hours: float = setting(
-        24.0, "How long a deleted group's totals are kept, should it come back; then its state is dropped."
+        24.0, "How long the totals of a deleted group are kept in case it comes back. Then its state is dropped."
     )
     queries: tuple[str, ...] = setting(
-        QUERIES, "The queries this process runs; a big cluster spreads them over machines."
+        QUERIES, "The queries that this process runs. For a large cluster they can run on different machines."
     )
     master: str = setting(
         "local[2,4]",
-        "Spark master, by default two cores and up to four attempts of a task; empty leaves it, and the "
-        "memory, to `spark-submit`.",
+        "Spark master; the default uses two cores and up to four attempts per task. Empty: `spark-submit` sets the "
+        "master and the driver's memory.",
     )
-    driver_memory: str = setting("700m", "Heap of the Spark driver, which in local mode is all of it.")
+    driver_memory: str = setting(
+        "700m", "Heap size of the Spark driver. In local mode it is the heap of the whole application."
+    )
     extra_jars: tuple[str, ...] = setting(
-        (), "Further jars for Spark, such as a cloud's login module; under `spark-submit` they come with `--jars`."
+        (),
+        "Additional jars for Spark, such as a cloud's login module. With `spark-submit` pass them with `--jars` "
+        "instead.",
     )
     stop_timeout_seconds: float = setting(
         15.0,
-        "How long a stop waits for the running batch; one that is cut is run again at the next start. All of "
-        "a stop takes at most 27 s more.",
+        "How long a stop waits for the running batch. A batch that is interrupted runs again at the next start. The "
+        "whole stop takes at most 27 s longer than this.",
     )
     listen_host: str = setting(
         "0.0.0.0",  # noqa: S104  Prometheus scrapes from another machine
-        "Where the stream's own pages are served.",
+        "Address on which the stream serves its own endpoints.",
     )
     listen_port: int = setting(
-        9644, "Port of `/-/healthy`, `/-/ready` and the stream's own `/metrics`; 0 takes any free one."
+        9644, "Port of `/-/healthy`, `/-/ready` and the stream's own `/metrics`; 0 picks a free port."
     )
     web_config_file: str = setting("", WEB_CONFIG_TEXT)
     health_without_password: bool = setting(False, HEALTH_TEXT)

@@ -16,9 +16,8 @@ from rebalance_contract.topics import OPTIONAL_TOPICS, TOPICS, Topic
 _INTRODUCTION = """\
 # Data flow
 
-How a record of the watched log becomes a figure on a page. This page is generated from the table in
-`streaming/rebalance_contract/topics.py`; change it there, then run
-`make docs`.
+The topics of the monitor, and which process reads and writes them. This page is generated from
+`streaming/rebalance_contract/topics.py`; change the table there, then run `make docs`.
 
 """
 
@@ -39,24 +38,27 @@ terminal, page, pipelines ─▶ exporter ─▶ silences ─▶ all exporters, 
 """
 
 _RULES = """
-Data flow one way: a query reads only what stands left of it, and what people say: the diagnosis reads which deploys
-were announced. Whoever reads a topic that it writes itself does so once, at a start, to go on from there. Two go on
-reading: exporters, as silences that one of them was asked for are those of all, and queries the status of their own
-kind, to learn that another stream took over. The prober reads which groups and topics there are, so that it asks the
-brokers about those. Every fact has one writer, which a query's rows name with its epoch in the header
-`rebalance-monitor-writer` (`rebalance_contract/epochs.py`); delivery is at least once, and a row that arrives again
-replaces the earlier one of its key. The terminal reads no topic: it asks the exporter. What is dotted is there only
-where a setting asks for it ([broker-logs.md](broker-logs.md)).
+- **Direction.** Data flows one way: a query reads only topics to its left. The one exception is `silences`, from which
+  the diagnosis learns of announced deploys.
+- **Reading own topics.** A process that reads a topic it also writes does so once, at its start, to restore its state.
+  Two cases read continuously: exporters read `silences`, so that a silence made on one of them holds on all; queries
+  read the `status` of the same query, to notice that another stream took over.
+- **Prober.** It reads which groups and topics exist, and asks the brokers about those.
+- **Terminal.** It reads no topic; it queries the exporter's API.
+- **Writers.** Each row has one writer. Rows of a query carry the query's epoch in the header `rebalance-monitor-writer`
+  (`rebalance_contract/epochs.py`).
+- **Delivery** is at least once. A row that arrives again replaces the earlier row with the same key.
+- **Dotted lines** exist only if a setting enables them ([broker-logs.md](broker-logs.md)).
 """
 
 _TABLE = """
 ## Topics
 
-The size is that of the largest value, in bytes; what would be larger is cut by its writer and marked. A topic marked
-`unpacked` is created with `compression.type=uncompressed`, so that the broker measures what a compressed batch really
-holds and refuses one that would fill a reader's memory; `topics.py` says what was seen of that. Names are those behind
-the prefix (`rebalance-monitor.`). Lag, totals of impact and firing findings of each group are written once a day even
-where nothing changed, so that no retention drops what stands.
+Names are given without the prefix (`rebalance-monitor.`). The size is the maximum size of a value, in bytes; the writer
+truncates larger rows and marks them. A topic marked `uncompressed` is created with `compression.type=uncompressed`: the
+broker then checks the uncompressed size of a batch, and rejects one that would fill a reader's memory (`topics.py` has
+the details). The lag, the impact totals and the firing findings of each group are written once a day even if they did
+not change, so that retention does not delete rows that are still valid.
 
 """
 
@@ -70,13 +72,13 @@ def render(topics: Sequence[Topic] = (*TOPICS, *OPTIONAL_TOPICS)) -> str:
             _RULES,
             _TABLE,
             _table(
-                ("topic", "a row", "key", "writer", "readers", "size", "clean-up", "schema"),
+                ("topic", "one row is", "key", "writer", "readers", "size", "cleanup", "schema"),
                 (_topic_row(topic) for topic in topics),
             ),
             "\n## Processes\n\n",
             _table(("process", "reads", "writes"), (_party_row(party, topics) for party in Party)),
-            "\n## Settings\n\nWhat a missing topic is created with; the stream checks at a start that a topic it finds "
-            "agrees.\n\n```\n",
+            "\n## Settings\n\nThe stream creates missing topics with these settings. At its start it checks "
+            "the settings of topics that exist.\n\n```\n",
             *(f"{topic.create_command('rebalance-monitor.')}\n" for topic in topics),
             "```\n",
         )
@@ -85,7 +87,7 @@ def render(topics: Sequence[Topic] = (*TOPICS, *OPTIONAL_TOPICS)) -> str:
 
 def _topic_row(topic: Topic) -> tuple[str, ...]:
     writers, readers = ", ".join(topic.writers), ", ".join(topic.readers)
-    size = f"{topic.max_row_bytes:,}" + (", unpacked" if topic.foreign else "")
+    size = f"{topic.max_row_bytes:,}" + (", uncompressed" if topic.foreign else "")
     return (f"`{topic.name}`", topic.content, topic.key, writers, readers, size, _kept(topic), _schemas(topic))
 
 

@@ -24,59 +24,61 @@ _OTHERS = ", ".join(f"`{name}`" for name in sorted(OTHER_VARIABLES))
 _INTRODUCTION = f"""\
 # Configuration
 
-Every setting of every process. This page is generated from the dataclasses that hold them; change the texts there,
-then run `make docs`.
+All settings of all processes. This page is generated from the dataclasses of the settings; change the texts there, then
+run `make docs`.
 
-One file serves all processes: each reads the shared keys and its own section, and an unknown key anywhere is an error
-that names the nearest one. A flag beats the environment, which beats the file, which beats the default:
+All processes can use the same file: each reads the shared keys and its own section. An unknown key anywhere in it is an
+error; the message suggests a similar key if there is one. A flag overrides the environment, which overrides the file,
+which overrides the default:
 
 | where | how |
 |---|---|
-| flag | `--set export.listen_port=9642`; the usual ones have names of their own, see `--help` |
-| environment | `{ENV_PREFIX}EXPORT_LISTEN_PORT=9642`; with `_FILE` appended, a file that holds the value |
+| flag | `--set export.listen_port=9642`; common settings have flags of their own, see `--help` |
+| environment | `{ENV_PREFIX}EXPORT_LISTEN_PORT=9642`; with `_FILE` appended, the path of a file that holds the value |
 | file | `--config FILE` or `{ENV_PREFIX}CONFIG`: TOML, a table per section |
 
-The name of a duration ends in its unit (`_ms`, `_seconds`, `_minutes`, `_hours`). A list is separated by commas in a
-flag or a variable. Secrets are refused as flags.
+Names of durations end in the unit (`_ms`, `_seconds`, `_minutes`, `_hours`). In a flag or a variable, separate the
+elements of a list with commas. Secrets cannot be given as flags.
 
-The commands that ask the exporter read `REBALANCE_MONITOR_URL`, `_USER`, `_PASSWORD_FILE` and `_CA_FILE` for `--url`,
-`--user`, `--password-file` and `--ca-file`. `REBALANCE_MONITOR_CACHE` is the directory of jars
-(`~/.cache/rebalance-monitor` without it), and `REBALANCE_MONITOR_IVY_SETTINGS` a file of Ivy settings for those behind
-a mirror.
+The commands that query the exporter read `REBALANCE_MONITOR_URL`, `_USER`, `_PASSWORD_FILE`, `_CA_FILE` and `_CLUSTER`
+for `--url`, `--user`, `--password-file`, `--ca-file` and `--cluster`. `REBALANCE_MONITOR_CACHE` is the directory of
+jars (default: `~/.cache/rebalance-monitor`). `REBALANCE_MONITOR_IVY_SETTINGS` is a file with Ivy settings, such as a
+Maven mirror.
 
-Variables that begin with `{ENV_PREFIX}` and are none of these are refused as errors, except those of other commands
-({_OTHERS}) and those that Kubernetes makes of services
-(`…_SERVICE_HOST`, `…_SERVICE_PORT`, `…_PORT` with an address, `…_PORT_9092_TCP` and the like), which mean nothing here.
+Any other variable that begins with `{ENV_PREFIX}` is an error. Exceptions: the variables of other commands
+({_OTHERS}), and the variables that Kubernetes sets for services
+(`…_SERVICE_HOST`, `…_SERVICE_PORT`, `…_PORT` with an address, `…_PORT_9092_TCP` and the like), which are ignored.
 """
 
 _SHARED = """
 ## Shared
 
-Outside the sections, because they mean one thing for the whole deployment.
+Top-level keys, outside the sections. They have the same value for the whole deployment.
 
 """
 
 _KAFKA = f"""
 `[kafka]` holds client properties under librdkafka's names (`security.protocol`, `ssl.ca.location`, `sasl.mechanism`,
-…), which are translated for the other clients; `[kafka.java]` and `[kafka.librdkafka]` hold what only one of them
-gets. In the environment `{ENV_PREFIX}KAFKA_SASL_PASSWORD` is `sasl.password`. Properties that would make a process
-wrong, such as `enable.auto.commit`, and those that cannot work are refused with a sentence that says so. TLS, SASL,
-OAUTHBEARER and MSK IAM, each with an example: [authentication.md](authentication.md).
+…). They are translated for the other clients. `[kafka.java]` holds properties for the Java client only,
+`[kafka.librdkafka]` properties for librdkafka and kafka-python only. The environment variable
+`{ENV_PREFIX}KAFKA_SASL_PASSWORD` sets `sasl.password`. Properties that the monitor must control, such as
+`enable.auto.commit`, and properties that cannot work are rejected with an error message. TLS, SASL, OAUTHBEARER and MSK
+IAM, each with an example: [authentication.md](authentication.md).
 """
 
 _OF = {
     "stream": "The Spark application: `rebalance-monitor stream`, or `spark-submit`.",
-    "detect": "The diagnosis, part of the stream and of `replay`.",
+    "detect": "The diagnosis, which the stream and `replay` run.",
     "probe": "`rebalance-monitor probe`.",
     "export": "`rebalance-monitor export`.",
-    "log": "What `stream`, `probe`, `export` and `up` print: a line per event, on standard error.",
+    "log": "Log of `stream`, `probe`, `export` and `up`: a line per event, on standard error.",
 }
 
 _THRESHOLDS = """
 ## [detect.thresholds]
 
-What the rules of the diagnosis compare with. Which of them matter to which diagnosis, and what values for some groups
-only look like, is described in [diagnoses.md](diagnoses.md). `[[detect.overrides]]` replaces them group by group.
+Thresholds of the diagnosis. [diagnoses.md](diagnoses.md) says which diagnosis uses which threshold, and has an
+example of values for some groups only. `[[detect.overrides]]` replaces them for the groups that it names.
 
 | key | default | what it decides |
 |---|---|---|

@@ -28,30 +28,34 @@ class ProbeConfig:
     """All settings of `rebalance-monitor probe`."""
 
     kafka: Mapping[str, str] = table("Client properties under librdkafka's names; `bootstrap.servers` is required.")
-    cluster: str = setting("default", "The same as the stream's.")
-    topic_prefix: str = setting("rebalance-monitor.", "The same as the stream's.")
+    cluster: str = setting("default", "Same as the stream's.")
+    topic_prefix: str = setting("rebalance-monitor.", "Same as the stream's.")
     reads_log: bool = setting(READS_LOG, READS_LOG_TEXT)
     period_seconds: float = setting(
         2.0,
-        "How often groups in an unstable state are looked for; the start of a classic rebalance is known that exactly.",
+        "Interval at which unstable groups are listed. The start of a classic rebalance is known to within this time.",
     )
-    full_list_seconds: float = setting(30.0, "How often all groups are listed.")
-    offsets_seconds: float = setting(5.0, "How often end offsets are asked.")
+    full_list_seconds: float = setting(30.0, "Interval at which all groups are listed.")
+    offsets_seconds: float = setting(5.0, "Interval at which end offsets are fetched.")
     starts_seconds: float = setting(
-        30.0, "How often brokers are asked where partitions begin, which tells what was deleted before it was read."
+        30.0,
+        "Interval at which the start offsets of partitions are fetched, to find records that were deleted before they "
+        "were read.",
     )
-    zookeeper: str = setting("", "`host:port[,host:port…][/chroot]` of groups that live in ZooKeeper. Empty: none.")
+    zookeeper: str = setting(
+        "", "`host:port[,host:port…][/chroot]` of the ensemble of ZooKeeper-based consumer groups. Empty: none."
+    )
     listen_host: str = setting(
         "0.0.0.0",  # noqa: S104  Prometheus scrapes from another machine
-        "Where the prober's own pages are served.",
+        "Address on which the prober serves its own endpoints.",
     )
     listen_port: int = setting(
-        9643, "Port of `/-/healthy`, `/-/ready` and the prober's own `/metrics`; 0 takes any free one."
+        9643, "Port of `/-/healthy`, `/-/ready` and the prober's own `/metrics`; 0 picks a free port."
     )
     web_config_file: str = setting("", WEB_CONFIG_TEXT)
     health_without_password: bool = setting(False, HEALTH_TEXT)
     topic_replication_factor: int = setting(
-        -1, "Of the probes topic if it must be created; -1 leaves it to the broker's default."
+        -1, "Replication factor of the probes topic if the prober creates it; -1 uses the broker's default."
     )
 
     @property

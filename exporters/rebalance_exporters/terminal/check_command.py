@@ -37,16 +37,25 @@ class _CheckCommand(click.Command):
 
 @click.command(cls=_CheckCommand, short_help="Exit 0, 1, 2 or 3: for cron, CI and Nagios.")
 @click.argument("groups", nargs=-1, shell_complete=complete_groups)
-@click.option("--max-rebalances", type=click.IntRange(min=0), metavar="N", help="Warn when a group has more.")
 @click.option(
-    "--window", type=click.Choice(["1m", "5m", "15m"]), default="15m", show_default=True, help="In this time."
+    "--max-rebalances",
+    type=click.IntRange(min=0),
+    metavar="N",
+    help="Warn if a group has more rebalances than this in the window.",
+)
+@click.option(
+    "--window",
+    type=click.Choice(["1m", "5m", "15m"]),
+    default="15m",
+    show_default=True,
+    help="Window of --max-rebalances.",
 )
 @click.option(
     "--max-severity",
     type=click.Choice(SEVERITIES),
     default="info",
     show_default=True,
-    help="The gravest finding that is still all right.",
+    help="Highest severity of findings that still counts as OK.",
 )
 @JSON
 @reads_exporter
@@ -59,14 +68,14 @@ def check(
     max_severity: str,
     as_json: bool,
 ) -> None:
-    """Say in one line whether groups are well, for cron, CI and Nagios; all groups when none is named.
+    """Check in one line whether groups are OK, for cron, CI and Nagios; without GROUPS, all of them.
 
     \b
     Exit codes:
-      0  well
-      1  a finding of severity ticket fires, or a limit is exceeded
-      2  a finding of severity page fires
-      3  not known: no answer, old data, or no such group
+      0  OK
+      1  warning: a finding of severity ticket fires, or a limit is exceeded
+      2  critical: a finding of severity page fires
+      3  unknown: no answer, stale data, or no such group
     """
     try:
         code, text = _judge(where, groups, (max_rebalances, window, max_severity), as_json)

@@ -48,17 +48,19 @@ SORTS = ("lost", "rebalances", "finding", "lag", "members", "state", "group")
 
 
 @click.command(short_help="Show all groups, worst first, live.")
-@click.option("--sort", type=click.Choice(SORTS), default="lost", show_default=True, help="What comes first.")
-@click.option("--limit", type=click.IntRange(min=0), metavar="N", help="Rows to show; 0 for all.")
-@click.option("--once", is_flag=True, help="Write the table once, as always when not at a terminal.")
-@click.option("--interval", type=click.FloatRange(min=0.5), default=2.0, show_default=True, help="Seconds to refresh.")
+@click.option("--sort", type=click.Choice(SORTS), default="lost", show_default=True, help="Sort order.")
+@click.option("--limit", type=click.IntRange(min=0), metavar="N", help="Number of rows to show; 0 for all.")
+@click.option("--once", is_flag=True, help="Print the table once; the default if standard output is not a terminal.")
+@click.option(
+    "--interval", type=click.FloatRange(min=0.5), default=2.0, show_default=True, help="Refresh interval in seconds."
+)
 @JSON
 @ZONE
 @reads_exporter
 def top(*, where: Where, sort: str, limit: int | None, once: bool, interval: float, as_json: bool, utc: bool) -> None:
-    """Show all groups, the one that lost most time first.
+    """Show all groups, by default the one that lost most time first.
 
-    LOST is the time that partitions were not consumed in the last 15 minutes, added up over the partitions.
+    LOST is the time that partitions were not consumed in the last 15 minutes, summed over the partitions.
     """
     with until_interrupted(), asking(where) as api:
         from rebalance_exporters.terminal import top as table  # noqa: PLC0415
@@ -75,10 +77,12 @@ def top(*, where: Where, sort: str, limit: int | None, once: bool, interval: flo
             table.watch(api, view, screen, threading.Event(), interval)
 
 
-@click.command(short_help="Say why a group rebalanced and what to change.")
+@click.command(short_help="Explain why a group rebalanced and what to change.")
 @GROUP
-@click.option("--at", metavar="TIME", help="The rebalance at a time: 2026-03-01T14:05, 14:05, or 90m (ago).")
-@click.option("--rebalance", "rebalance_id", metavar="ID", help="The rebalance with this id; `history` lists them.")
+@click.option("--at", metavar="TIME", help="Explain the rebalance at this time: 2026-03-01T14:05, 14:05, or 90m (ago).")
+@click.option(
+    "--rebalance", "rebalance_id", metavar="ID", help="Explain the rebalance with this id; `history` lists the ids."
+)
 @LOGS
 @TIME_ZONE
 @MARKDOWN
@@ -97,7 +101,7 @@ def explain(
     as_json: bool,
     utc: bool,
 ) -> None:
-    """Say why a group rebalanced, what it cost and what to change: the latest time, or another."""
+    """Explain why a group rebalanced, what it cost and what to change; by default its latest rebalance."""
     if at is not None and rebalance_id is not None:
         raise click.UsageError("--at and --rebalance do not go together: each names one rebalance")
     if markdown and as_json:
@@ -135,24 +139,32 @@ def _facts_json(facts: Facts) -> dict[str, object]:
     }
 
 
-@click.command(short_help="Say what a line of a log means, or which messages are in a log.")
+@click.command(short_help="Explain a log message, or list the known messages in a log.")
 @click.argument("message", required=False)
-@click.option("--file", "path", type=click.Path(path_type=Path), metavar="FILE", help="A log, also as .gz; - reads it.")
-@click.option("--group", metavar="NAME", shell_complete=complete_groups, help="The group, where the line has no name.")
+@click.option(
+    "--file",
+    "path",
+    type=click.Path(path_type=Path),
+    metavar="FILE",
+    help="Log file, plain or gzip; - for standard input.",
+)
+@click.option(
+    "--group", metavar="NAME", shell_complete=complete_groups, help="The group, if the line does not name it."
+)
 @JSON
 @ZONE
 @reads_exporter
 def why(*, where: Where, message: str | None, path: Path | None, group: str | None, as_json: bool, utc: bool) -> None:
-    """Say what MESSAGE means: a line of a log, or a piece of one. Without it a log is read from a file or pipe.
+    """Explain MESSAGE, a log line or a part of one. Without MESSAGE, read a log from --file or a pipe.
 
-    It says which diagnoses the message may stand for, how they are told apart, and what to change. Where the group is
-    in the line or given, and the monitor answers, it also says what the monitor knows of that group now.
+    It lists the diagnoses that the message may indicate, how to tell them apart, and what to change. If the line or
+    --group names the group, and the exporter answers, it also shows the present state of that group.
 
     \b
     Exit codes:
       0  at least one message is known
-      1  none is
-      2  there was nothing to look at
+      1  no message is known
+      2  there was no input
     """
     if message is not None and path is not None:
         raise click.UsageError("pass a MESSAGE or --file FILE, not both")
@@ -173,7 +185,7 @@ def why(*, where: Where, message: str | None, path: Path | None, group: str | No
 @ZONE
 @reads_exporter
 def history(*, where: Where, group: str, since: str, as_json: bool, utc: bool) -> None:
-    """List the rebalances of a group, with what they come to at the end."""
+    """List the rebalances of a group, followed by their totals."""
     clock = clock_of(utc)
     with asking(where) as api:
         from rebalance_exporters.terminal import history as past  # noqa: PLC0415
@@ -204,7 +216,7 @@ def history(*, where: Where, group: str, since: str, as_json: bool, utc: bool) -
             )
 
 
-@click.command(short_help="Say which settings would have avoided a group's rebalances.")
+@click.command(short_help="Show which settings would have avoided a group's rebalances.")
 @GROUP
 @SINCE
 @MARKDOWN
@@ -212,11 +224,11 @@ def history(*, where: Where, group: str, since: str, as_json: bool, utc: bool) -
 @ZONE
 @reads_exporter
 def advise(*, where: Where, group: str, since: str, markdown: bool, as_json: bool, utc: bool) -> None:
-    """Say, for each setting that could change, how many of a group's rebalances it would have avoided, and its cost.
+    """Show for each setting how many of a group's rebalances another value would have avoided, and its cost.
 
-    It is computed from the group's own rebalances: one counts as avoided by a value if its row shows that the value
-    would have been enough. From what a row shows to what it leaves open is a range. LOST is the time that partitions
-    were without commits, REBALANCING how long rebalances took at least.
+    It is computed from the group's own rebalances: a rebalance counts as avoided if its row shows that the value would
+    have been sufficient. Where a row does not decide this, the result is a range. LOST is the time that partitions
+    were without commits, REBALANCING the minimum duration of the rebalances.
     """
     if markdown and as_json:
         raise click.UsageError("--markdown and --json do not go together")
@@ -229,15 +241,15 @@ def advise(*, where: Where, group: str, since: str, markdown: bool, as_json: boo
         _write(answer, describe_advice(answer, clock, where.access), as_json=as_json, markdown=markdown)
 
 
-@click.command(short_help="Sum up a period: time lost by group, causes, what changed, what to set.")
+@click.command(short_help="Summarize a period: time lost by group, causes, changes, settings to change.")
 @click.option("--since", default="7d", show_default=True, metavar="TIME", help="24h, 7d, or a time as for explain.")
-@click.option("--until", metavar="TIME", help="The end of the period; now where it is not given.")
+@click.option("--until", metavar="TIME", help="End of the period; default: now.")
 @click.option(
     "--html",
     "html_file",
     type=click.Path(path_type=Path),
     metavar="FILE",
-    help="Write a page that needs no other file.",
+    help="Write a self-contained HTML page.",
 )
 @MARKDOWN
 @JSON
@@ -253,11 +265,11 @@ def report(
     as_json: bool,
     utc: bool,
 ) -> None:
-    """Sum up what rebalances cost: groups by time lost, their causes, what changed, and which settings to change.
+    """Summarize the cost of rebalances: groups by time lost, causes, changes, and which settings to change.
 
-    LOST is the time that partitions were without commits because of rebalances, added up over the partitions.
-    What changed is compared with the period of the same length before, where the exporter keeps rebalances since then.
-    How many it keeps is its setting export.keep_rebalances.
+    LOST is the time that partitions were without commits because of rebalances, summed over the partitions. Changes are
+    relative to the preceding period of the same length, if the exporter still has its rebalances
+    (export.keep_rebalances).
     """
     if (html_file is not None) + markdown + as_json > 1:
         raise click.UsageError("--html, --markdown and --json do not go together")
@@ -297,13 +309,13 @@ def _write_file(path: Path, text: str) -> None:
     aside(f"wrote {path}")
 
 
-@click.command(short_help="Follow rebalances and findings as they come.")
-@click.option("--group", metavar="NAME", shell_complete=complete_groups, help="Of one group only.")
-@click.option("--json", "as_json", is_flag=True, help="Write every event as a line of JSON.")
+@click.command(short_help="Follow rebalances and findings live.")
+@click.option("--group", metavar="NAME", shell_complete=complete_groups, help="Show events of this group only.")
+@click.option("--json", "as_json", is_flag=True, help="Write each event as a line of JSON.")
 @ZONE
 @reads_exporter
 def tail(*, where: Where, group: str | None, as_json: bool, utc: bool) -> None:
-    """Follow what happens: rebalances, findings and changes of state, one line each. Ctrl-C ends it."""
+    """Follow events live: rebalances, findings and state changes, one line each. Stop with Ctrl-C."""
     with until_interrupted(), asking(where) as api:
         from rebalance_exporters.terminal import tail as following  # noqa: PLC0415
 
@@ -328,14 +340,14 @@ def _say(line: str) -> None:
 @click.command(short_help="Print the completion script of a shell.")
 @click.argument("shell", type=click.Choice(SHELLS))
 def completion(shell: str) -> None:
-    """Print the script that makes a shell complete commands, options and group names.
+    """Print a script that makes a shell complete commands, options and group names.
 
     \b
-    To have it in every new shell:
+    To install it for every new shell:
       bash  rebalance-monitor completion bash > ~/.local/share/bash-completion/completions/rebalance-monitor
       zsh   rebalance-monitor completion zsh > ~/.zfunc/_rebalance-monitor    (with ~/.zfunc in fpath before compinit)
       fish  rebalance-monitor completion fish > ~/.config/fish/completions/rebalance-monitor.fish
-    Group names come from the exporter that --url or REBALANCE_MONITOR_URL names.
+    Group names come from the exporter at --url or REBALANCE_MONITOR_URL.
     """
     click.echo(make_script(shell, click.get_current_context().find_root().command))
 

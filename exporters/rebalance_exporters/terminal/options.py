@@ -34,8 +34,10 @@ NO_INPUT = "no input: pass a MESSAGE, --file FILE, or pipe a log"
 _LIBRARIES = frozenset({"httpx", "rich", "msgspec"})
 
 _ACCESS_OPTIONS = (
-    click.option("--url", envvar="REBALANCE_MONITOR_URL", default=DEFAULT_URL, show_default=True, help="The exporter."),
-    click.option("--user", envvar="REBALANCE_MONITOR_USER", metavar="NAME", help="User of its web config."),
+    click.option(
+        "--url", envvar="REBALANCE_MONITOR_URL", default=DEFAULT_URL, show_default=True, help="URL of the exporter."
+    ),
+    click.option("--user", envvar="REBALANCE_MONITOR_USER", metavar="NAME", help="User name of its web config file."),
     click.option(
         "--password-file",
         type=click.Path(path_type=Path),
@@ -46,33 +48,44 @@ _ACCESS_OPTIONS = (
         "--ca-file",
         type=click.Path(path_type=Path),
         envvar="REBALANCE_MONITOR_CA_FILE",
-        help="CA that signed its certificate (PEM).",
+        help="CA certificate of the exporter (PEM).",
     ),
-    click.option("--cluster", envvar="REBALANCE_MONITOR_CLUSTER", metavar="NAME", help="One of several clusters."),
+    click.option(
+        "--cluster",
+        envvar="REBALANCE_MONITOR_CLUSTER",
+        metavar="NAME",
+        help="The cluster, if the exporter shows several.",
+    ),
 )
 _ACCESS_NAMES = frozenset({"url", "user", "password_file", "ca_file", "cluster"})
 JSON = click.option("--json", "as_json", is_flag=True, help="Write JSON.")
-ZONE = click.option("--utc/--local", "utc", default=True, show_default=True, help="Times in UTC or of this machine.")
+ZONE = click.option(
+    "--utc/--local", "utc", default=True, show_default=True, help="Show times in UTC or in this machine's zone."
+)
 #: Files of brokers' logs beside what the monitor knows, for `explain` here and `replay` of the console script.
 LOGS = click.option(
     "--logs",
     multiple=True,
     type=click.File("rb"),
     metavar="FILE",
-    help="A broker's log beside it, gzip or not; - for standard input. May be given several times.",
+    help="Broker log to take into account, plain or gzip; - for standard input. May be repeated.",
 )
 TIME_ZONE = click.option(
     "--time-zone",
     default="UTC",
     show_default=True,
     metavar="NAME",
-    help="Zone of the times in --logs that do not say it, as Europe/Berlin.",
+    help="Time zone of --logs whose times do not name one, such as Europe/Berlin.",
 )
 GROUP = click.argument("group", shell_complete=complete_groups)
 MARKDOWN = click.option("--markdown", is_flag=True, help="Write Markdown, for a ticket or a chat.")
 #: For commands about a group's past.
 SINCE = click.option(
-    "--since", default="24h", show_default=True, metavar="TIME", help="24h, 7d, or a time as for explain."
+    "--since",
+    default="24h",
+    show_default=True,
+    metavar="TIME",
+    help="Start of the period: 24h, 7d, or a time as for explain.",
 )
 
 

@@ -17,17 +17,19 @@ if TYPE_CHECKING:
     from rebalance_exporters.terminal.silences import Wish
 
 _GROUPS = click.argument("groups", nargs=-1, required=True, shell_complete=complete_groups)
-_LENGTH = click.option("--for", "length", required=True, metavar="TIME", help="How long: 30m, 2h, 1d.")
-_REASON = click.option("--reason", required=True, help="Why, for who wonders later.")
-_BY = click.option("--by", metavar="WHO", help="For whom, where a pipeline logs in, or several people as one user.")
+_LENGTH = click.option("--for", "length", required=True, metavar="TIME", help="Duration: 30m, 2h, 1d.")
+_REASON = click.option("--reason", required=True, help="Reason, shown with the silence.")
+_BY = click.option(
+    "--by", metavar="WHO", help="Person on whose behalf it is made, if a pipeline or a shared user logs in."
+)
 
 
-@click.group(short_help="Hold alerts of groups back for a time.")
+@click.group(short_help="Suppress alerts of groups for a time.")
 def silence() -> None:
-    """Hold alerts of groups back for a time: their findings stay on the page, marked, and nobody is called.
+    """Suppress alerts of groups for a time. Their findings stay on the page, marked as silenced.
 
-    Nothing that is counted changes. The exporter has to know who asks: add and expire need --user and --password-file,
-    as in its web config.
+    Counts and findings do not change. add and expire need --user and --password-file of a user in the exporter's web
+    config file.
     """
 
 
@@ -35,7 +37,9 @@ def silence() -> None:
 @_GROUPS
 @_LENGTH
 @_REASON
-@click.option("--from", "start", metavar="TIME", help="When it begins: 2026-03-01T22:00, 22:00, or 30m (from now).")
+@click.option(
+    "--from", "start", metavar="TIME", help="Start: 2026-03-01T22:00, 22:00, or 30m (from now); default: now."
+)
 @_BY
 @JSON
 @ZONE
@@ -51,9 +55,9 @@ def add_silence(
     as_json: bool,
     utc: bool,
 ) -> None:
-    """Silence GROUPS from now, or a later time, on.
+    """Silence GROUPS, from now or from a later time.
 
-    A name that ends with * stands for all names that begin like it; '*' alone for the whole cluster.
+    A name that ends with * matches all groups with that prefix; '*' alone matches the whole cluster.
     """
     with asking(where) as api:
         from rebalance_exporters.terminal.silences import Wish  # noqa: PLC0415
@@ -62,13 +66,13 @@ def add_silence(
         _ask_for(where, api, wish, as_json=as_json, clock=clock_of(utc))
 
 
-@silence.command("list", short_help="List silences in force and to come.")
-@click.option("--all", "ended", is_flag=True, help="Those that ended, too.")
+@silence.command("list", short_help="List active and pending silences.")
+@click.option("--all", "ended", is_flag=True, help="Include those that ended.")
 @JSON
 @ZONE
 @reads_exporter
 def list_silences(*, where: Where, ended: bool, as_json: bool, utc: bool) -> None:
-    """List silences: until when, who asked for them, and why."""
+    """List silences: when they end, who made them, and why."""
     with asking(where) as api:
         from rebalance_exporters.terminal.escaping import safe_json  # noqa: PLC0415
         from rebalance_exporters.terminal.screen import Screen  # noqa: PLC0415
@@ -101,9 +105,9 @@ def expire_silence(*, where: Where, silence_id: str, as_json: bool, utc: bool) -
 @click.command(short_help="Announce a deploy, for pipelines.")
 @_GROUPS
 @_LENGTH
-@click.option("--version", metavar="NAME", help="What is deployed.")
+@click.option("--version", metavar="NAME", help="Version that is deployed.")
 @_BY
-@click.option("--reason", help="Why, for who wonders later; by default that it is a deploy, and of which version.")
+@click.option("--reason", help="Reason, shown with the announcement; default: deploy and the version.")
 @JSON
 @ZONE
 @reads_exporter
@@ -118,11 +122,11 @@ def announce(
     as_json: bool,
     utc: bool,
 ) -> None:
-    """Announce a deploy of GROUPS, from the pipeline that makes it, before it begins.
+    """Announce a deploy of GROUPS. Run this in the deploy pipeline, before the deploy starts.
 
-    Rebalances in that time whose members come and go as in a deploy are attributed to it. Other findings are reported
-    unchanged. To end it early: `silence expire` with the id that --json prints. The exporter has to know who asks:
-    it needs --user and --password-file.
+    Rebalances in that time are attributed to the deploy if their members come and go as in a deploy. Other findings are
+    reported unchanged. To end it early, run `silence expire` with the id that --json prints. It needs --user and
+    --password-file of a user in the exporter's web config file.
     """
     with asking(where) as api:
         from rebalance_contract import SilenceKind  # noqa: PLC0415

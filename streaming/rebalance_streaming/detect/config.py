@@ -45,7 +45,7 @@ class Quiet:
 class DetectConfig:
     """How the diagnosis judges."""
 
-    window_scale: float = setting(1.0, "Multiplies every window and hold time longer than a minute.")
+    window_scale: float = setting(1.0, "Factor for every window and hold time longer than a minute.")
     probe_interval_ms: int = setting(
         5_000,
         "Interval between probes that the rules assume. Set it if you change `probe.period_seconds` or "
@@ -53,18 +53,18 @@ class DetectConfig:
     )
     settle_ms: int = setting(
         20_000,
-        "How long after its end a rebalance is judged: late generations, commits and probes have arrived by then.",
+        "Delay between the end of a rebalance and its diagnosis, in which late generations, commits and probes arrive.",
     )
     ignore: tuple[str, ...] = setting(
         ("console-consumer-.*", "spark-kafka-source-.*", "spark-executor-.*"),
-        "Regular expressions of groups never judged.",
+        "Regular expressions for groups that are never diagnosed.",
     )
     overrides: tuple[Override, ...] = setting(
-        (), "Other thresholds for some groups: tables of `group` (a regular expression) and `thresholds`."
+        (), "Thresholds for some groups: tables of `group` (a regular expression) and `thresholds`."
     )
     silences: tuple[Quiet, ...] = setting(
         (),
-        "Findings that notify nobody: tables of `group` and `rule` (regular expressions), and `until_ms` if they end.",
+        "Findings without notifications: tables of `group` and `rule` (regular expressions), optionally `until_ms`.",
     )
     thresholds: Thresholds = field(default_factory=Thresholds)
 
