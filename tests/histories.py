@@ -14,6 +14,7 @@ import msgspec
 from rebalance_contract import (
     ClientActivity,
     CommitActivity,
+    CommitGap,
     Generation,
     GroupSnapshot,
     Member,
@@ -24,7 +25,6 @@ from rebalance_contract import (
     ProbedMember,
     Rebalance,
     RebalanceImpact,
-    Silence,
     TopicCommits,
     encode,
 )
@@ -201,7 +201,7 @@ def unpacked(event: Probe) -> list[OffsetActivity | ProbeActivity]:
     return [row for _, row in unpack_probe(encode(event), event.cluster, event.probed_at_ms, event.probed_at_ms)]
 
 
-def silenced(of: Rebalance, *silences: Silence) -> RebalanceImpact:
+def silenced(of: Rebalance, *silences: CommitGap) -> RebalanceImpact:
     """Make what a rebalance cost: gaps in commits."""
     return RebalanceImpact(CLUSTER, GROUP, of.rebalance_id, silences)
 

@@ -60,10 +60,10 @@ from rebalance_contract.groups import (
     settled,
 )
 from rebalance_contract.impact import (
+    CommitGap,
     CountedImpact,
     GroupImpact,
     RebalanceImpact,
-    Silence,
 )
 from rebalance_contract.keys import (
     group_key,
@@ -173,6 +173,7 @@ __all__ = [
     "ClientConfig",
     "ClientSample",
     "CommitActivity",
+    "CommitGap",
     "ContractError",
     "CoordinatorAct",
     "CoordinatorActivity",
@@ -224,7 +225,6 @@ __all__ = [
     "ReportTotals",
     "Settlement",
     "Severity",
-    "Silence",
     "SilenceIndex",
     "SilenceKind",
     "Status",

@@ -1,4 +1,4 @@
-"""What rebalances cost their group, as the diagnosis finds out: silences of commits, lag, members that timed out."""
+"""What rebalances cost their group, as the diagnosis finds out: gaps in commits, lag, members that timed out."""
 
 from __future__ import annotations
 
@@ -10,7 +10,7 @@ from rebalance_contract.sets import AnyTrigger
 
 
 @dataclass(frozen=True, slots=True)
-class Silence:
+class CommitGap:
     """An unusual gap between two commits of a partition, of at least 7.5 s, by the coordinator's clock."""
 
     topic: str
@@ -23,22 +23,22 @@ class Silence:
 class RebalanceImpact:
     """What one rebalance cost: topic `…impact`, key `cluster/group/rebalance_id`, rewritten as more is known.
 
-    `silences` are the gaps in commits that overlap it, told when they end, seconds later; `lost_partition_ms` is their
-    time after its start, an upper bound of what the partitions stood still, by up to one commit interval each.
+    `silences` are the gaps in commits that overlap it, published when they end, seconds later. `lost_partition_ms` is
+    their time after its start: an upper bound of the time without progress, by up to one commit interval per partition.
     `lag_before` is the group's lag in records when last probed before it, `lag_peak` the most since, and
     `lag_recovered_at_ms` when it was back to what it was: null if the next rebalance came first, or not within 15
     minutes. All three are null without probes of end offsets. `expired` and `poll_timeout` are the ids of members that
     left because their session, or their poll limit, was over; null while the rebalance has not been judged.
     `prepared_at_ms` is when the coordinator began to prepare it, by its own line in its broker's log, `trigger` why,
     `trigger_member` the member it names and `trigger_reason` that client's words; null without that log, and of groups
-    whose coordinator assigns. `is_truncated`: silences or members were left out so that the row fits;
+    whose coordinator assigns. `is_truncated`: gaps or members were left out so that the row fits;
     `lost_partition_ms` counts them.
     """
 
     cluster: str
     group: str
     rebalance_id: str
-    silences: tuple[Silence, ...] = ()
+    silences: tuple[CommitGap, ...] = ()
     lost_partition_ms: int = 0
     lag_before: int | None = None
     lag_peak: int | None = None

@@ -9,6 +9,7 @@ import pytest
 from exporters.api.test_overview import FINDING
 from exporters.contract_rows import PAYMENTS, rebalance_row
 from rebalance_contract import (
+    CommitGap,
     Evidence,
     GroupLag,
     GroupSnapshot,
@@ -17,7 +18,6 @@ from rebalance_contract import (
     MemberTiming,
     Rebalance,
     RebalanceImpact,
-    Silence,
     Subject,
     SubjectMember,
     TopicLag,
@@ -53,7 +53,7 @@ CASES = [
         bounds.encode_lag, _LAG, {"topics": {"orders": TopicLag(_ALL, _ALL, list(_ALL), sum(_ALL))}}, id="lag"
     ),
     pytest.param(
-        bounds.encode_impact, _IMPACT, {"silences": tuple(Silence("orders", p, 1, 9) for p in _ALL)}, id="impact"
+        bounds.encode_impact, _IMPACT, {"silences": tuple(CommitGap("orders", p, 1, 9) for p in _ALL)}, id="impact"
     ),
 ]
 

@@ -9,7 +9,7 @@ import pytest
 
 from detect.views import asked, view_of
 from histories import HOUR, MINUTE, SECOND, T0, Event, history, member, probe, rebalance, report, silenced, snapshot
-from rebalance_contract import Member, Moves, Severity, Silence
+from rebalance_contract import CommitGap, Member, Moves, Severity
 from rebalance_streaming.detect.rules.assignors import (
     CONDITIONS,
     assignment_imbalance,
@@ -34,7 +34,7 @@ def members(count: int, **changes: Any) -> list[Member]:
 def cost(who: list[Member], *, kept: int = 4, took_ms: int = 3 * SECOND, count: int = 1) -> list[Event]:
     """Let four partitions stand still for as long as a rebalance takes."""
     begins = [NOW - (i + 1) * HOUR for i in range(count)]
-    gaps = {at: tuple(Silence("orders", p, at, at + took_ms) for p in range(4)) for at in begins}
+    gaps = {at: tuple(CommitGap("orders", p, at, at + took_ms) for p in range(4)) for at in begins}
     made = [rebalance(at, who, who, moves=Moves(kept=kept), took_ms=took_ms) for at in begins]
     return [*made, *(silenced(each, *gaps[each.started_before_ms]) for each in made)]
 

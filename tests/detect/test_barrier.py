@@ -23,7 +23,7 @@ from histories import (
     silenced,
     snapshot,
 )
-from rebalance_contract import Generation, Member, Silence
+from rebalance_contract import CommitGap, Generation, Member
 from rebalance_contract.clients import ASSIGNED_LATENCY, POLL_AGE, REVOKED_LATENCY
 from rebalance_streaming.detect.episode import EpisodeContext, make_episode
 from rebalance_streaming.detect.judging_time import JudgingTime
@@ -273,7 +273,10 @@ def test_a_gap_in_commits_tells_who_was_late_when_commits_are_forgotten():
     """A dozen commits are kept; one every second has replaced them when a rebalance is judged."""
     of = joined(START_MS, NEW, [A, B], took_ms=WAIT_MS + 20)
     after = [commits(RELEASED_MS + n * SECOND, {0: 8 + n, 1: 8 + n}) for n in range(1, 20)]
-    ends = Silence(TOPIC, 0, START_MS, RELEASED_MS + SECOND), Silence(TOPIC, 1, START_MS - SECOND, RELEASED_MS - 100)
+    ends = (
+        CommitGap(TOPIC, 0, START_MS, RELEASED_MS + SECOND),
+        CommitGap(TOPIC, 1, START_MS - SECOND, RELEASED_MS - 100),
+    )
     for gaps, expected in ((ends, ["b"]), ((), [])):
         known = history(of, *after, silenced(of, *gaps))
         found = explain_barrier(

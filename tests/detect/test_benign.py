@@ -24,7 +24,7 @@ from histories import (
     rebalance,
     silenced,
 )
-from rebalance_contract import Rebalance, Severity, Silence
+from rebalance_contract import CommitGap, Rebalance, Severity
 from rebalance_streaming.detect.episode import ExplainedDeparture
 from rebalance_streaming.detect.judging_time import JudgingTime
 from rebalance_streaming.detect.rules.benign import BENIGN_RULES, FOLLOWS, aftermath, restart, scale_in
@@ -75,7 +75,7 @@ def test_newcomers_alone_hold_nobody_up_for_long(gaps_s: tuple[int, ...], every_
         for at in range(LOST_MS - 5 * MINUTE, LOST_MS - 2 * SECOND, every_s * SECOND)
     ]
     gaps = (
-        Silence("orders", place, LOST_MS - 2 * SECOND, LOST_MS + (s - 2) * SECOND) for place, s in enumerate(gaps_s)
+        CommitGap("orders", place, LOST_MS - 2 * SECOND, LOST_MS + (s - 2) * SECOND) for place, s in enumerate(gaps_s)
     )
     assert said(benign(of, *beats, of, silenced(of, *gaps))) == ("scale_out", confidence)
 

@@ -30,6 +30,7 @@ from histories import (
 )
 from rebalance_contract import (
     CommitActivity,
+    CommitGap,
     CoordinatorAct,
     CoordinatorActivity,
     CoordinatorEvent,
@@ -37,7 +38,6 @@ from rebalance_contract import (
     Generation,
     Rebalance,
     Severity,
-    Silence,
     decode,
     encode,
 )
@@ -189,7 +189,7 @@ def test_what_nothing_explains_is_a_ticket_where_rebalances_cost_much(
 ):
     """A hundredth of a day is 14.4 minutes; a topic to which nothing was written for hours is no cost."""
     began_ms = T0 + 2 * MINUTE
-    gaps = tuple(Silence("orders", p, began_ms, began_ms + silent_minutes * MINUTE) for p in range(4))
+    gaps = tuple(CommitGap("orders", p, began_ms, began_ms + silent_minutes * MINUTE) for p in range(4))
     costly = joined(began_ms, B, [A], took_ms=took_minutes * MINUTE)
     after = unexplained(T0 + 20 * MINUTE)
     run = Run().live(

@@ -8,8 +8,8 @@ from hypothesis import strategies as st
 
 from rebalance_contract import CommitActivity, TopicCommits
 from rebalance_streaming.activity.offsets import FEW
+from rebalance_streaming.engine.commit_gaps import CommitRhythm
 from rebalance_streaming.engine.lag import LagTable
-from rebalance_streaming.engine.silences import CommitRhythm
 from rebalance_streaming.observed.progress import Jump, Position, Progress
 
 START_MS = 1_700_000_000_000

@@ -8,7 +8,7 @@ from dataclasses import replace
 import pytest
 
 from histories import T0, member, rebalance
-from rebalance_contract import CountedImpact, GroupImpact, Rebalance, RebalanceImpact, Silence
+from rebalance_contract import CommitGap, CountedImpact, GroupImpact, Rebalance, RebalanceImpact
 from rebalance_streaming.engine.impact import ImpactTracker
 
 SECOND = 1_000
@@ -23,8 +23,8 @@ def rows_of(tracker: ImpactTracker) -> dict[str, RebalanceImpact]:
     return {row.rebalance_id: row for row in tracker.changed() if isinstance(row, RebalanceImpact)}
 
 
-def silence(partition: int, from_ms: int, to_ms: int) -> Silence:
-    return Silence("orders", partition, from_ms, to_ms)
+def silence(partition: int, from_ms: int, to_ms: int) -> CommitGap:
+    return CommitGap("orders", partition, from_ms, to_ms)
 
 
 def test_time_is_lost_from_the_start_of_the_rebalance_to_the_next_commit():
@@ -32,7 +32,7 @@ def test_time_is_lost_from_the_start_of_the_rebalance_to_the_next_commit():
     tracker = ImpactTracker("prod")
     tracker.take_rebalance(FIRST)
     gaps = [silence(0, T0 - 4_000, T0 + 31_000), silence(1, T0 + 2_000, T0 + 30_500)]
-    tracker.take_silences(FIRST.group, gaps)
+    tracker.take_commit_gaps(FIRST.group, gaps)
     (row,) = rows_of(tracker).values()
     assert row.silences == tuple(gaps)
     assert row.lost_partition_ms == 31_000 + 28_500
@@ -44,11 +44,11 @@ def test_time_is_lost_from_the_start_of_the_rebalance_to_the_next_commit():
     [silence(0, T0 - 20_000, T0 - 1_000), silence(1, T0 + 30_001, T0 + 50_000)],
     ids=["over before", "begun after"],
 )
-def test_other_gaps_are_not_its_own(gap: Silence):
+def test_other_gaps_are_not_its_own(gap: CommitGap):
     """Over before it began, or begun after its end."""
     tracker = ImpactTracker("prod")
     tracker.take_rebalance(FIRST)
-    tracker.take_silences(FIRST.group, [gap])
+    tracker.take_commit_gaps(FIRST.group, [gap])
     assert rows_of(tracker) == {}
 
 
@@ -57,7 +57,7 @@ def test_of_a_forgotten_group_nothing_changed():
     tracker = ImpactTracker("prod")
     for group in ("one", "two"):
         tracker.take_rebalance(replace(FIRST, group=group))
-        tracker.take_silences(group, [silence(0, T0 - 4_000, T0 + 31_000)])
+        tracker.take_commit_gaps(group, [silence(0, T0 - 4_000, T0 + 31_000)])
     tracker.forget_group("one")
     assert {row.group for row in tracker.changed()} == {"two"}
 
@@ -69,8 +69,8 @@ def test_the_order_of_rows_does_not_matter():
         tracker = ImpactTracker("prod")
         steps = [
             lambda: tracker.take_rebalance(replace(FIRST, outcome="ongoing", completed_at_ms=None)),
-            lambda: tracker.take_silences(FIRST.group, [silence(0, T0, T0 + 20_000)]),
-            lambda: tracker.take_silences(FIRST.group, [silence(1, T0 + 1_000, T0 + 25_000)]),
+            lambda: tracker.take_commit_gaps(FIRST.group, [silence(0, T0, T0 + 20_000)]),
+            lambda: tracker.take_commit_gaps(FIRST.group, [silence(1, T0 + 1_000, T0 + 25_000)]),
         ]
         for step in order:
             steps[step]()

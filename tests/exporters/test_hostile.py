@@ -26,10 +26,10 @@ from exporters.contract_rows import (
 )
 from prometheus.rig import run_tool
 from rebalance_contract import (
+    CommitGap,
     GroupTiming,
     Member,
     MemberTiming,
-    Silence,
     TimingWindow,
     TopicLag,
     encode,
@@ -77,7 +77,7 @@ def fill(name: str) -> View:
         diagnosis_row(),
         lag_row(None, None, group="plain"),
         rebalance_row(name[:99], group=name),
-        impact_row(name[:99], group=name, silences=(Silence(name, 0, NOW_MS - 9, NOW_MS),)),
+        impact_row(name[:99], group=name, silences=(CommitGap(name, 0, NOW_MS - 9, NOW_MS),)),
         probed_lag_row(9, group=name, topics={name: TopicLag([0], [5], [9], 9)}),
         Row(HEARTBEATS, key, encode(timing)),
         Row(FINDINGS, f"prod/{name}/{name}/x".encode(), json.dumps(finding).encode()),

@@ -24,7 +24,7 @@ from exporters.contract_rows import (
     totals_row,
 )
 from exporters.rendering import timing_row
-from rebalance_contract import CountedImpact, QuarantineCount, RecordCount, Settlement, Silence, WatchedTopic, encode
+from rebalance_contract import CommitGap, CountedImpact, QuarantineCount, RecordCount, Settlement, WatchedTopic, encode
 from rebalance_exporters.api.overview import make_overview
 from rebalance_exporters.metrics.formats import Style
 from rebalance_exporters.metrics.render import Exposition
@@ -44,7 +44,7 @@ ROWS = (
     log_row(WatchedTopic("orders", 3, skipped_records=1, rewinds=1)),
     quarantine_row(QuarantineCount("record", "KeyError", 1)),
     rebalance_row("0-1"),
-    impact_row("0-1", silences=(Silence("orders", 0, 1, 2),), expired=("c-1",), lag_peak=4),
+    impact_row("0-1", silences=(CommitGap("orders", 0, 1, 2),), expired=("c-1",), lag_peak=4),
     totals_row(CountedImpact(1, 2, 3), a=CountedImpact(3, 4, 5)),
     finding_row(),
     finding_row("x", state="resolved", resolved_at_ms=NOW_MS),

@@ -9,6 +9,7 @@ import pytest
 
 from histories import CLUSTER, GROUP, MINUTE, T0, commits, probe, snapshot
 from rebalance_contract import (
+    CommitGap,
     ContractError,
     CoordinatorActivity,
     CountActivity,
@@ -26,7 +27,6 @@ from rebalance_contract import (
     ReportCount,
     ReportTotals,
     Severity,
-    Silence,
     Subject,
     TopicLag,
     TopicOffsets,
@@ -175,7 +175,7 @@ LAG = GroupLag(
     last_log_offset=12,
 )
 COST = RebalanceImpact(
-    CLUSTER, GROUP, "one", (Silence("orders", 0, T0 - MINUTE, T0),), 60_000, 5, 9, T0, prepared_at_ms=T0 - MINUTE
+    CLUSTER, GROUP, "one", (CommitGap("orders", 0, T0 - MINUTE, T0),), 60_000, 5, 9, T0, prepared_at_ms=T0 - MINUTE
 )
 COSTS = GroupImpact(CLUSTER, GROUP, counted={"one": CountedImpact(1, 0, 60_000, T0)})
 FOUND = Finding(
@@ -217,8 +217,8 @@ def on_topic(partitions: list[int], committed: list[int]) -> GroupLag:
         replace(COST, prepared_at_ms=2**52),
         replace(COST, lag_peak=2**63),
         replace(COST, lost_partition_ms=2**62),
-        replace(COST, silences=(Silence("orders", -1, T0, T0),)),
-        replace(COST, silences=(Silence("orders", 0, T0, 2**62),)),
+        replace(COST, silences=(CommitGap("orders", -1, T0, T0),)),
+        replace(COST, silences=(CommitGap("orders", 0, T0, 2**62),)),
         replace(COSTS, closed_until_ms=2**60),
         replace(COSTS, earlier=CountedImpact(2**62)),
         replace(COSTS, counted={"one": CountedImpact(started_at_ms=2**60)}),

@@ -7,7 +7,7 @@ from dataclasses import dataclass, field
 from enum import StrEnum
 from typing import NamedTuple
 
-from rebalance_contract import Member, Silence
+from rebalance_contract import CommitGap, Member
 from rebalance_contract.api_reports import Avoided, EstimateRange, SettingEstimate
 from rebalance_exporters.advice.absences import Seen
 
@@ -85,9 +85,9 @@ def write_ms(value: int | None) -> str | None:
     return None if value is None else str(value)
 
 
-def length_of(silence: Silence, start_ms: int) -> int:
-    """Return how many milliseconds of a silence lie after the start of its rebalance."""
-    return max(0, silence.resumed_at_ms - max(silence.last_commit_ms, start_ms))
+def length_of(gap: CommitGap, start_ms: int) -> int:
+    """Return how many milliseconds of a gap in commits lie after the start of its rebalance."""
+    return max(0, gap.resumed_at_ms - max(gap.last_commit_ms, start_ms))
 
 
 def owners_of(members: Iterable[Member]) -> dict[tuple[str, int], str]:

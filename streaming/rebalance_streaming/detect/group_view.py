@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Callable, Iterable
 from dataclasses import dataclass, field
 
-from rebalance_contract import AlertSilence, GroupState, Member, Rebalance, Silence
+from rebalance_contract import AlertSilence, CommitGap, GroupState, Member, Rebalance
 from rebalance_streaming.detect.episode import ExplainedDeparture
 from rebalance_streaming.detect.judging_time import JudgingTime
 from rebalance_streaming.detect.memory import Memory
@@ -87,8 +87,8 @@ class GroupView:
         of_day = [each for each in self.recent(DAY_MS, time) if each.members_before and each.members_after]
         assigned = (sum(map(len, (each.partitions or {}).values())) for each in self.members)
         # While members reconcile they own less than they will.
-        partitions = max([sum(assigned), *(len(self.history.silences_of(each)) for each in of_day)])
-        lost_ms = sum(_stood_still_ms(each, self.history.silences_of(each)) for each in of_day)
+        partitions = max([sum(assigned), *(len(self.history.commit_gaps_of(each)) for each in of_day)])
+        lost_ms = sum(_stood_still_ms(each, self.history.commit_gaps_of(each)) for each in of_day)
         return lost_ms / (partitions * DAY_MS) if partitions else 0.0
 
     def stable_since_ms(self) -> int | None:
@@ -99,7 +99,7 @@ class GroupView:
         return snapshot.last_rebalance_ms or self.history.first_ms
 
 
-def _stood_still_ms(rebalance: Rebalance, silences: tuple[Silence, ...]) -> int:
+def _stood_still_ms(rebalance: Rebalance, silences: tuple[CommitGap, ...]) -> int:
     """Return for how long partitions stood still for a rebalance, all together."""
     began_ms, ended_ms = rebalance.started_before_ms, rebalance.completed_at_ms
     if ended_ms is None:

@@ -45,10 +45,10 @@ from rebalance_streaming.detect.config import DetectConfig
 from rebalance_streaming.detect.detector import Detector
 from rebalance_streaming.detect.findings import topic_key
 from rebalance_streaming.detect.judgement import Judgement
+from rebalance_streaming.engine.commit_gaps import CommitRhythm
 from rebalance_streaming.engine.impact import ImpactTracker
 from rebalance_streaming.engine.lag import LagTable, LagWindow
 from rebalance_streaming.engine.rows import DIAGNOSED, GroupGone, Input, Output, RowGone
-from rebalance_streaming.engine.silences import CommitRhythm
 from rebalance_streaming.engine.windows import Schedule
 from rebalance_streaming.groups import counts
 from rebalance_streaming.groups.windows import Window, windows_at
@@ -213,9 +213,9 @@ class Engine:
         if row.cluster != self._cluster or not self._lag.take_commits(row):
             return
         self._lag.measure(row.group, row.last_commit_ms)
-        silences = self._rhythms.setdefault(row.group, CommitRhythm()).take(row)
-        if silences:
-            self._impact.take_silences(row.group, silences)
+        gaps = self._rhythms.setdefault(row.group, CommitRhythm()).take(row)
+        if gaps:
+            self._impact.take_commit_gaps(row.group, gaps)
         self._schedule.touch(row.group, at_ms)
         self._detector.take_commits(row)
 

@@ -1,7 +1,7 @@
-"""What rebalances cost their groups: silences of commits, lag around them, members that timed out, and the totals.
+"""What rebalances cost their groups: gaps in commits, lag around them, members that timed out, and the totals.
 
-Receives rebalances, silences, measurements of lag and judged departures in any order; hands on the rows that changed.
-A rebalance's cost is worked out from what is known each time, never added to, so that every row may come again.
+Receives rebalances, gaps in commits, measurements of lag and judged departures in any order; hands on the rows that
+changed. A cost is computed from what is known each time, never added to, so that every row may come again.
 """
 
 from __future__ import annotations
@@ -10,25 +10,25 @@ from collections import deque
 from collections.abc import Iterable, Iterator
 from dataclasses import dataclass, field, replace
 
-from rebalance_contract import CountedImpact, GroupImpact, Rebalance, RebalanceImpact, Silence
+from rebalance_contract import CommitGap, CountedImpact, GroupImpact, Rebalance, RebalanceImpact
 from rebalance_streaming.engine.lag_around import LagAround, lag_around
 from rebalance_streaming.observed.coordinator_log import RebalanceStart
 
 #: Rebalances of a group that may still cost something, and those whose share of the totals may still change.
 _KEPT_REBALANCES, _COUNTED = 30, 100
-#: Silences wait for the row of their rebalance, which another query writes, at most so many per group.
-_KEPT_SILENCES = 5_000
+#: Gaps wait for the row of their rebalance, which another query writes, at most so many per group.
+_KEPT_GAPS = 5_000
 #: Measurements of lag kept per group: with a probe every ten seconds more than lag is watched for.
 _KEPT_MEASUREMENTS = 200
 
 
 @dataclass(slots=True)
 class _RebalanceCost:
-    """A rebalance with its cost; `silences` and `lag` are what rests on rows that are not remembered."""
+    """A rebalance with its cost; `gaps` and `lag` are what rests on rows that are not remembered."""
 
     rebalance: Rebalance
     impact: RebalanceImpact
-    silences: tuple[Silence, ...] = ()
+    gaps: tuple[CommitGap, ...] = ()
     lag: LagAround | None = None
 
 
@@ -39,7 +39,7 @@ class _GroupCosts:
     totals: GroupImpact
     rebalances: dict[str, _RebalanceCost] = field(default_factory=dict)
     restored: dict[str, RebalanceImpact] = field(default_factory=dict)
-    silences: deque[Silence] = field(default_factory=lambda: deque(maxlen=_KEPT_SILENCES))
+    gaps: deque[CommitGap] = field(default_factory=lambda: deque(maxlen=_KEPT_GAPS))
     measured: deque[tuple[int, int]] = field(default_factory=deque)
     measured_before_ms: int = 0
 
@@ -81,12 +81,12 @@ class ImpactTracker:
         for each in _at_or_before(group.rebalances.values(), rebalance.started_before_ms)[-2:]:
             self._hold_lag(group, each)
 
-    def take_silences(self, group: str, silences: Iterable[Silence]) -> None:
+    def take_commit_gaps(self, group: str, gaps: Iterable[CommitGap]) -> None:
         """Take up gaps between commits that ended."""
         costs = self._of(group)
-        before = len(costs.silences)
-        costs.silences.extend(silences)
-        if len(costs.silences) != before:
+        before = len(costs.gaps)
+        costs.gaps.extend(gaps)
+        if len(costs.gaps) != before:
             self._attribute(costs)
 
     def take_lag(self, group: str, lag: int, at_ms: int) -> None:
@@ -171,7 +171,7 @@ class ImpactTracker:
         return sum(max(0, end - max(begin, from_ms)) for begin, end in spans)
 
     def newest_loss_ms(self, group: str) -> int | None:
-        """Return when the latest silence that a rebalance cost was over; null when none is known."""
+        """Return when the latest gap in commits that a rebalance cost was over; null when none is known."""
         costs = self._groups.get(group)
         spans = () if costs is None else (span for known in costs.rebalances.values() for span in _spans(known))
         return max((end for _, end in spans), default=None)
@@ -193,17 +193,17 @@ class ImpactTracker:
             del group.rebalances[oldest]
 
     def _attribute(self, group: _GroupCosts) -> None:
-        """Give each silence to the latest rebalance it overlaps; a partition is silent once per rebalance."""
-        owned: dict[str, dict[tuple[str, int], Silence]] = {name: {} for name in group.rebalances}
-        for silence in group.silences:
-            known = _latest_overlapping(group.rebalances.values(), silence)
+        """Give each gap to the latest rebalance it overlaps; a partition has one per rebalance."""
+        owned: dict[str, dict[tuple[str, int], CommitGap]] = {name: {} for name in group.rebalances}
+        for gap in group.gaps:
+            known = _latest_overlapping(group.rebalances.values(), gap)
             if known is not None:
-                owned[known.rebalance.rebalance_id].setdefault((silence.topic, silence.partition), silence)
-        for name, silences in owned.items():
+                owned[known.rebalance.rebalance_id].setdefault((gap.topic, gap.partition), gap)
+        for name, gaps in owned.items():
             known = group.rebalances[name]
-            for silence in known.silences:
-                silences.setdefault((silence.topic, silence.partition), silence)
-            ordered = tuple(silences[place] for place in sorted(silences))
+            for gap in known.gaps:
+                gaps.setdefault((gap.topic, gap.partition), gap)
+            ordered = tuple(gaps[place] for place in sorted(gaps))
             start_ms = known.rebalance.started_before_ms
             lost_ms = sum(each.resumed_at_ms - max(each.last_commit_ms, start_ms) for each in ordered)
             self._put(group, known, replace(known.impact, silences=ordered, lost_partition_ms=max(0, lost_ms)))
@@ -232,12 +232,12 @@ def _at_or_before(rebalances: Iterable[_RebalanceCost], at_ms: int) -> list[_Reb
     return sorted(begun, key=lambda each: each.rebalance.started_before_ms)
 
 
-def _latest_overlapping(rebalances: Iterable[_RebalanceCost], silence: Silence) -> _RebalanceCost | None:
+def _latest_overlapping(rebalances: Iterable[_RebalanceCost], gap: CommitGap) -> _RebalanceCost | None:
     overlapping = (
         known
         for known in rebalances
-        if silence.resumed_at_ms > known.rebalance.started_before_ms
-        and (known.rebalance.completed_at_ms is None or silence.last_commit_ms <= known.rebalance.completed_at_ms)
+        if gap.resumed_at_ms > known.rebalance.started_before_ms
+        and (known.rebalance.completed_at_ms is None or gap.last_commit_ms <= known.rebalance.completed_at_ms)
     )
     return max(overlapping, key=lambda known: known.rebalance.started_before_ms, default=None)
 
@@ -280,7 +280,7 @@ def _counted(totals: GroupImpact, known: _RebalanceCost) -> GroupImpact:
 def _spans(known: _RebalanceCost) -> Iterator[tuple[int, int]]:
     """Yield the stretches of time lost."""
     start_ms = known.rebalance.started_before_ms
-    for silence in known.impact.silences:
-        begin, end = max(silence.last_commit_ms, start_ms), silence.resumed_at_ms
+    for gap in known.impact.silences:
+        begin, end = max(gap.last_commit_ms, start_ms), gap.resumed_at_ms
         if begin < end:
             yield begin, end

@@ -14,6 +14,7 @@ from itertools import pairwise
 
 from rebalance_contract import (
     UNSETTLED_STATES,
+    CommitGap,
     GroupSnapshot,
     GroupType,
     Member,
@@ -24,7 +25,6 @@ from rebalance_contract import (
     ProbedMember,
     Rebalance,
     RebalanceImpact,
-    Silence,
     read_state,
 )
 from rebalance_streaming.observed import inputs
@@ -169,7 +169,7 @@ class GroupHistory:
         self.impacts[impact.rebalance_id] = impact
         return True
 
-    def silences_of(self, rebalance: Rebalance) -> tuple[Silence, ...]:
+    def commit_gaps_of(self, rebalance: Rebalance) -> tuple[CommitGap, ...]:
         """Return the gaps in commits that a rebalance cost."""
         impact = self.impacts.get(rebalance.rebalance_id)
         return () if impact is None else impact.silences

@@ -10,7 +10,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from rebalance_contract import Advice, Generation, Member, Rebalance, RebalanceImpact, RebalanceOutcome, Silence
+from rebalance_contract import Advice, CommitGap, Generation, Member, Rebalance, RebalanceImpact, RebalanceOutcome
 from rebalance_contract.api_reports import EstimateRange, SettingEstimate
 from rebalance_exporters.advice.absences import Seen, Way, find_absences
 from rebalance_exporters.advice.estimates import Setting
@@ -69,7 +69,7 @@ def rebalance(
         joined=joined,
         left=left,
     )
-    silences = tuple(Silence("t", number, start_ms, start_ms + ms) for number, ms in (lost or {}).items())
+    silences = tuple(CommitGap("t", number, start_ms, start_ms + ms) for number, ms in (lost or {}).items())
     judged = expired is not None or bool(poll_timeout) or bool(silences)
     impact = RebalanceImpact(
         "prod",
@@ -217,7 +217,7 @@ def test_polls_that_came_late():
 def test_the_last_commit_bounds_how_long_nobody_polled():
     """Whoever committed three seconds before it left has polled then, whatever its limit says."""
     b = member("b", partitions={"t": [1]}, rebalance_timeout_ms=4_000)
-    committed = Silence("t", 1, NOW_MS - 3_000, NOW_MS + 9_000)
+    committed = CommitGap("t", 1, NOW_MS - 3_000, NOW_MS + 9_000)
     first = rebalance(0, (A, b), (A,), rule="poll_overrun", poll_timeout=[b.member_id])
     assert first.impact is not None
     first = first._replace(impact=replace(first.impact, silences=(committed,)))

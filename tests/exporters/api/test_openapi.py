@@ -24,7 +24,7 @@ from exporters.contract_rows import (
     totals_row,
 )
 from exporters.serving import DEADLINE_SECONDS, Served, hash_password, serving
-from rebalance_contract import Advice, CountedImpact, Silence, openapi
+from rebalance_contract import Advice, CommitGap, CountedImpact, openapi
 from rebalance_contract.api import EVENTS, OPENAPI_PATH, ROOT, STREAM_PATH, EventName, Readiness, Refusal
 from rebalance_exporters.api import stream_events
 from rebalance_exporters.api.stream_events import EventSource, Filter
@@ -50,7 +50,7 @@ ROWS = (
     rebalance_row("0-42"),
     rebalance_row("0-43", NOW_MS + 1),
     impact_row(
-        "0-42", silences=(Silence("orders", 1, NOW_MS - 9_000, NOW_MS),), lag_before=3, lag_peak=9, expired=("c",)
+        "0-42", silences=(CommitGap("orders", 1, NOW_MS - 9_000, NOW_MS),), lag_before=3, lag_peak=9, expired=("c",)
     ),
     finding_row(rebalance_ids=("0-42",), rebalances=1, advice=(Advice("session.timeout.ms", None, "45000", "-"),)),
     silence_row(),

@@ -22,9 +22,9 @@ from exporters.page.storm import storm_view
 from rebalance_contract import (
     Advice,
     Alternative,
+    CommitGap,
     Evidence,
     Member,
-    Silence,
     Subject,
     SubjectMember,
     TopicLag,
@@ -70,7 +70,7 @@ def test_names_are_only_text(browser: Browser, name: str, window: dict[str, int]
         *stream_rows(cluster=name),
         group_row(snapshot),
         lag_row(cluster=name, group=name, topics={name: TopicLag([0], [1], [1], 1)}),
-        impact_row(name, group=name, cluster=name, silences=(Silence(name, 0, NOW_MS - 9_000, NOW_MS),)),
+        impact_row(name, group=name, cluster=name, silences=(CommitGap(name, 0, NOW_MS - 9_000, NOW_MS),)),
         Row(REBALANCES, key.encode(), encode(rebalance)),
         Row(FINDINGS, f"{key}/".encode(), finding.value),
     )

@@ -24,6 +24,7 @@ from exporters.contract_rows import (
     totals_row,
 )
 from rebalance_contract import (
+    CommitGap,
     CountedImpact,
     GroupLag,
     GroupSnapshot,
@@ -32,7 +33,6 @@ from rebalance_contract import (
     Rebalance,
     RebalanceImpact,
     RecordCount,
-    Silence,
     TopicLag,
     decode,
     encode,
@@ -184,7 +184,7 @@ def documents(view: View) -> list[dict[str, Any]]:
 
 def test_a_rebalance_is_shown_with_what_it_cost_in_whatever_order_they_come() -> None:
     """Rebalance and impact stand in two topics, which are read in any order; a newer form of either keeps the other."""
-    silence = Silence("orders", 0, NOW_MS - 9_000, NOW_MS)
+    silence = CommitGap("orders", 0, NOW_MS - 9_000, NOW_MS)
     rebalance, impact = rebalance_row("0-1"), impact_row("0-1", silences=(silence,), lost_partition_ms=8_000)
     for rows in ([rebalance, impact], [impact, rebalance], [impact, rebalance, rebalance_row("0-1", NOW_MS + 5)]):
         (document,) = documents(make_view(*rows))

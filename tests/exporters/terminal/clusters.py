@@ -8,6 +8,7 @@ from typing import Any
 from rebalance_contract import (
     Advice,
     Alternative,
+    CommitGap,
     Counters,
     Evidence,
     Finding,
@@ -17,7 +18,6 @@ from rebalance_contract import (
     Member,
     Moves,
     RebalanceImpact,
-    Silence,
     Subject,
     SubjectMember,
 )
@@ -60,8 +60,8 @@ COST = RebalanceImpact(
     "payments-enricher",
     "12-4711",
     silences=(
-        Silence("orders", 4, NOW_MS - 4 * MINUTE_MS, NOW_MS - 3 * MINUTE_MS + 9_000),
-        Silence("orders", 5, NOW_MS - 4 * MINUTE_MS, NOW_MS - 3 * MINUTE_MS + 9_000),
+        CommitGap("orders", 4, NOW_MS - 4 * MINUTE_MS, NOW_MS - 3 * MINUTE_MS + 9_000),
+        CommitGap("orders", 5, NOW_MS - 4 * MINUTE_MS, NOW_MS - 3 * MINUTE_MS + 9_000),
     ),
     lost_partition_ms=42_000,
     lag_before=120,

@@ -189,7 +189,7 @@ def _had_to_commit(history: GroupHistory, member: Member, until_ms: int) -> bool
 
 def _last_commit(episode: Episode, member: Member, before_ms: int) -> int | None:
     """Return when a member committed last before a moment. Gaps are remembered for longer than single commits."""
-    owned, gaps = places(member.partitions), episode.history.silences_of(episode.rebalance)
+    owned, gaps = places(member.partitions), episode.history.commit_gaps_of(episode.rebalance)
     ends = [
         t for each in gaps if (each.topic, each.partition) in owned for t in (each.last_commit_ms, each.resumed_at_ms)
     ]

@@ -280,7 +280,7 @@ def _stood_still(episode: Episode) -> bool:
     history, rebalance, began_ms = episode.history, episode.rebalance, episode.rebalance.started_before_ms
     gaps = {
         (each.topic, each.partition): each.resumed_at_ms - each.last_commit_ms
-        for each in history.silences_of(rebalance)
+        for each in history.commit_gaps_of(rebalance)
         if each.resumed_at_ms is not None and each.last_commit_ms is not None
     }
     return any(

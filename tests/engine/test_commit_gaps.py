@@ -1,7 +1,7 @@
 """Gaps between commits that are longer than usual."""
 
-from rebalance_contract import CommitActivity, Silence, TopicCommits
-from rebalance_streaming.engine.silences import CommitRhythm
+from rebalance_contract import CommitActivity, CommitGap, TopicCommits
+from rebalance_streaming.engine.commit_gaps import CommitRhythm
 
 T0 = 1_000_000
 
@@ -32,7 +32,7 @@ def test_a_gap_is_told_when_it_ends():
     rhythm = CommitRhythm()
     assert take(rhythm, row((0, 0), (1, 0)), row((0, 2_000), (1, 2_000))) == []
     assert take(rhythm, row((0, 4_000)), row((0, 6_000), (1, 11_000))) == [(1, 2_000, 11_000)]
-    assert rhythm.take(row((0, 40_000))) == [Silence("orders", 0, T0 + 6_000, T0 + 40_000)]
+    assert rhythm.take(row((0, 40_000))) == [CommitGap("orders", 0, T0 + 6_000, T0 + 40_000)]
 
 
 def test_a_slow_rhythm_is_no_silence():

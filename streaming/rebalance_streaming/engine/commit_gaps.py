@@ -10,7 +10,7 @@ from dataclasses import dataclass
 
 import numpy as np
 
-from rebalance_contract import CommitActivity, Silence, TopicCommits
+from rebalance_contract import CommitActivity, CommitGap, TopicCommits
 from rebalance_streaming.activity.offsets import FEW, Ints, places, widened
 
 #: Half as long again as the usual commit interval of 5 s.
@@ -39,13 +39,13 @@ class CommitRhythm:
     def __init__(self) -> None:
         self._topics: dict[str, _Rhythm] = {}
 
-    def take(self, row: CommitActivity) -> list[Silence]:
+    def take(self, row: CommitActivity) -> list[CommitGap]:
         """Take up packed commits in log order; returns the unusual gaps that ended with them."""
-        found: list[Silence] = []
+        found: list[CommitGap] = []
         for name, commits in row.topics.items():
             ended = self._take_topic(name, commits)
             if not row.is_history:
-                found += [Silence(name, *each) for each in ended]
+                found += [CommitGap(name, *each) for each in ended]
         return found
 
     def _take_topic(self, name: str, commits: TopicCommits) -> list[tuple[int, int, int]]:
