@@ -36,7 +36,7 @@ from rebalance_kafka.properties import librdkafka_properties
 from rebalance_kafka.reachability import UNREACHABLE, NoAnswerError, Reachability
 from rebalance_streaming.config import StreamConfig
 from rebalance_streaming.errors import AwayError, StreamError
-from rebalance_streaming.log_watch import Ends, TopicLook
+from rebalance_streaming.log_watch import Ends, TopicState
 from rebalance_streaming.topic_settings import check_topic
 from rebalance_streaming.wire.records import OFFSETS_TOPIC
 
@@ -193,10 +193,10 @@ class Cluster:
         ends = self._offsets(partitions, _LATEST, IsolationLevel.READ_UNCOMMITTED)
         return {partition: offset if offset >= 0 else ends[partition] for partition, offset in found.items()}
 
-    def look_at(self, topics: Collection[str]) -> dict[str, TopicLook]:
+    def fetch_topic_states(self, topics: Collection[str]) -> dict[str, TopicState]:
         """Return how topics stand now, in three requests for all of them together.
 
-        One that cannot be looked at (no broker answers, not allowed) is left out, and so are the ends of partitions
+        One without an answer (no broker, not allowed) is left out, and so are the ends of partitions
         without a leader. Never raises: the brokers may be away while the stream runs.
         """
         if not topics:
@@ -209,7 +209,7 @@ class Cluster:
             ends[name][partition] = Ends(earliest[name, partition], latest[name, partition])
         return {name: replace(each, ends=ends[name]) for name, each in found.items()}
 
-    def _describe(self, topics: Collection[str]) -> dict[str, TopicLook | None]:
+    def _describe(self, topics: Collection[str]) -> dict[str, TopicState | None]:
         described = self._admin.describe_topics(TopicCollection(list(topics)), request_timeout=REQUEST_SECONDS)
         return {name: _topic_of(future) for name, future in described.items()}
 
@@ -325,14 +325,14 @@ class Cluster:
         )
 
 
-def _topic_of(future: Future[Any]) -> TopicLook | None:
+def _topic_of(future: Future[Any]) -> TopicState | None:
     """Return what was reported of a topic, its ends left to be looked up; null when nothing was."""
     try:
         topic = future.result()
     except KafkaException as error:
-        return TopicLook(0, {}) if error.args[0].code() == KafkaError.UNKNOWN_TOPIC_OR_PART else None
+        return TopicState(0, {}) if error.args[0].code() == KafkaError.UNKNOWN_TOPIC_OR_PART else None
     topic_id = str(topic.topic_id)
-    return TopicLook(len(topic.partitions), {}, None if topic_id == _NO_TOPIC_ID else topic_id)
+    return TopicState(len(topic.partitions), {}, None if topic_id == _NO_TOPIC_ID else topic_id)
 
 
 def _offset_of(future: Future[Any]) -> int | None:

@@ -1,6 +1,6 @@
 """Looks at the inputs of the queries while they run: the shell around `log_watch`.
 
-Brokers that are away let a look take half a minute, so it happens in a thread of its own; the launcher hands in how far
+While brokers are away a check takes half a minute, so it happens in a thread of its own; the launcher hands in how far
 its queries are, and takes out what happened, whenever it likes.
 """
 
@@ -13,12 +13,12 @@ from contextlib import suppress
 from confluent_kafka import KafkaException
 
 from rebalance_contract import LogTotals
-from rebalance_streaming.log_watch import Incident, LogWatch, Positions, TopicLook, Unread, compare, take_up
+from rebalance_streaming.log_watch import Incident, LogWatch, Positions, TopicState, Unread, compare, take_up
 
 _PERIOD_SECONDS, _STOP_SECONDS = 5.0, 1.0
 
-#: What the brokers tell of topics; `Cluster.look_at`.
-DescribeTopics = Callable[[Collection[str]], Mapping[str, TopicLook]]
+#: What the brokers tell of topics; `Cluster.fetch_topic_states`.
+DescribeTopics = Callable[[Collection[str]], Mapping[str, TopicState]]
 
 
 class InputWatcher:
@@ -26,28 +26,28 @@ class InputWatcher:
 
     def __init__(
         self,
-        look: DescribeTopics,
+        fetch: DescribeTopics,
         inputs: Mapping[str, Collection[str]],
         totals: Iterable[LogTotals] = (),
         period_seconds: float = _PERIOD_SECONDS,
     ) -> None:
         known = {each.query: take_up(each) for each in totals}
-        self._look, self._inputs, self._period_seconds = look, inputs, period_seconds
+        self._fetch, self._inputs, self._period_seconds = fetch, inputs, period_seconds
         self._watches = {query: known.get(query) or LogWatch(query) for query in inputs}
         self._positions: dict[str, Mapping[str, Positions]] = {}
-        #: The highest positions by query, topic and partition since a look had an answer for the topic.
+        #: The highest positions by query, topic and partition since a check had an answer for the topic.
         self._reached: dict[str, dict[str, dict[int, int]]] = {query: {} for query in inputs}
         self._incidents: list[Incident] = []
-        #: Where the partitions of each topic ended when it was looked at last.
+        #: Where the partitions of each topic ended at its last check.
         self._ends: dict[str, Positions] = {}
-        #: How many looks have begun, which of them was compared last, and which had begun when a query was forgotten.
+        #: How many checks have begun, which of them was compared last, and which had begun when a query was forgotten.
         self._begun = self._compared = 0
         self._forgotten: dict[str, int] = {}
         self._lock, self._stopping, self._due = threading.Lock(), threading.Event(), threading.Event()
         self._thread = threading.Thread(target=self._run, name="input-watcher", daemon=True)
 
     def start(self) -> None:
-        """Begin to look, at once and then every few seconds."""
+        """Start to check the inputs, at once and then every few seconds."""
         self._thread.start()
 
     def stop(self) -> None:
@@ -59,7 +59,7 @@ class InputWatcher:
     def note(self, query: str, positions: Mapping[str, Positions]) -> None:
         """Take in how far a query is: the next position to read by topic and partition.
 
-        One that falls may mean that the log was cut: the next look is at once, as until the query is started with the
+        One that falls may mean that the log was cut: the next check is at once, as until the query is started with the
         new era it takes what it reads for repetitions.
         """
         with self._lock:
@@ -81,7 +81,7 @@ class InputWatcher:
         return incidents
 
     def ends(self) -> dict[str, Positions]:
-        """Return where the partitions of each topic ended at the last look that had an answer."""
+        """Return where the partitions of each topic ended at the last check that had an answer."""
         with self._lock:
             return dict(self._ends)
 
@@ -100,38 +100,38 @@ class InputWatcher:
         with self._lock:
             return [each.publish(cluster, now_ms) for each in self._watches.values()]
 
-    def look_once(self) -> None:
-        """Look at all inputs and compare. Of two looks at once one that began earlier and is answered later is void."""
+    def check_once(self) -> None:
+        """Fetch all inputs and compare. Of two at once one that began earlier and is answered later is void."""
         with self._lock:
             self._begun += 1
             number = self._begun
-            # Before the look: a position noted after it may rightly lie behind the ends that were found.
+            # Before the check: a position noted after it may rightly lie behind the ends that were found.
             positions = dict(self._positions)
             reached, self._reached = self._reached, {query: {} for query in self._inputs}
-        looks: Mapping[str, TopicLook] = {}
+        states: Mapping[str, TopicState] = {}
         try:
-            looks = self._look({topic for topics in self._inputs.values() for topic in topics})
+            states = self._fetch({topic for topics in self._inputs.values() for topic in topics})
         finally:
-            # What could not be looked at, all of it where the look failed, is compared at the next one.
+            # Topics without an answer, all of them where the check failed, are compared at the next one.
             with self._lock:
                 if number < self._compared:
-                    looks = {}
+                    states = {}
                 self._compared = max(self._compared, number)
                 for query, begun in self._forgotten.items():
                     if number <= begun:
                         positions.pop(query, None)
                         reached[query] = {}
-                self._compare(looks, positions, reached)
+                self._compare(states, positions, reached)
 
     def _compare(
         self,
-        looks: Mapping[str, TopicLook],
+        states: Mapping[str, TopicState],
         positions: Mapping[str, Mapping[str, Positions]],
         reached: Mapping[str, Mapping[str, Positions]],
     ) -> None:
-        self._ends |= {topic: {p: each.latest for p, each in look.ends.items()} for topic, look in looks.items()}
+        self._ends |= {topic: {p: each.latest for p, each in state.ends.items()} for topic, state in states.items()}
         for query, topics in self._inputs.items():
-            seen = {topic: looks[topic] for topic in topics if topic in looks}
+            seen = {topic: states[topic] for topic in topics if topic in states}
             known = positions.get(query, {})
             self._watches[query], told = compare(self._watches[query], seen, known, reached[query])
             self._incidents += told
@@ -139,16 +139,16 @@ class InputWatcher:
 
     def _run(self) -> None:
         while not self._stopping.is_set():
-            # What a client refuses once may work at the next look; the positions are compared all the same.
+            # What a client refuses once may work at the next check; the positions are compared all the same.
             with suppress(KafkaException):
-                self.look_once()
+                self.check_once()
             self._due.wait(self._period_seconds)
             self._due.clear()
 
 
-def _unseen(reached: Positions, look: TopicLook | None) -> dict[int, int]:
-    """Return the positions of partitions of which a look found no end: they are compared at the next one."""
-    return {partition: at for partition, at in reached.items() if look is None or partition not in look.ends}
+def _unseen(reached: Positions, state: TopicState | None) -> dict[int, int]:
+    """Return the positions of partitions of which a check found no end: they are compared at the next one."""
+    return {partition: at for partition, at in reached.items() if state is None or partition not in state.ends}
 
 
 def _raise(highest: dict[str, dict[int, int]], positions: Mapping[str, Positions]) -> bool:

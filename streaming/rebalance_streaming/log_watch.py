@@ -1,10 +1,10 @@
-"""Whether the inputs of a query are still what it has read: pure, one comparison per look at the brokers.
+"""Whether the inputs of a query are still what it has read: pure, one comparison per check of the brokers.
 
 A log loses records before they are read (retention, an administrator), is cut below what was read (an unclean
 election), is recreated, and grows. Spark's source goes on after each of these without a word, or never notices. So
-every few seconds the launcher looks up where the partitions begin and end (`Cluster.look_at`), and this module compares
-that with the look before and with the query's positions. What it finds are incidents, said in a sentence each and added
-to totals that outlive a restart.
+every few seconds the launcher fetches where the partitions begin and end (`Cluster.fetch_topic_states`), and this
+module compares that with the check before and with the query's positions. What it finds are incidents: each has a
+sentence, and is added to totals that outlive a restart.
 
 An offset names a record only together with the partition's *era*: it begins at 0 and goes up by 1 whenever the
 partition is cut below what was read, or recreated. Folds take a record of a higher era for new, whatever its offset.
@@ -29,7 +29,7 @@ class IncidentKind(StrEnum):
     PARTITIONS_REMOVED = "partitions_removed"
     SKIPPED = "skipped"
     REWOUND = "rewound"
-    MADE_ANEW = "made_anew"
+    RECREATED = "recreated"
 
 
 #: Partition -> the next position that the query reads.
@@ -45,10 +45,10 @@ class Ends:
 
 
 @dataclass(frozen=True, slots=True)
-class TopicLook:
+class TopicState:
     """A topic at one moment. `partition_count` is 0 when it does not exist; `topic_id` is null where none is reported.
 
-    `ends` has the partitions whose ends could be looked up: one without a leader is left out, and is not compared.
+    `ends` has the partitions whose ends were answered: one without a leader is left out, and is not compared.
     """
 
     partition_count: int
@@ -92,7 +92,7 @@ _SENTENCES: dict[IncidentKind, str] = {
         "{topic} was cut, and {count} positions that the {query} query had read are gone ({places}): an "
         "election took a replica that lacked them, or the topic was recreated"
     ),
-    IncidentKind.MADE_ANEW: "{topic}, which the {query} query reads, was deleted and recreated ({places})",
+    IncidentKind.RECREATED: "{topic}, which the {query} query reads, was deleted and recreated ({places})",
 }
 
 
@@ -115,7 +115,7 @@ class Unread:
 
 @dataclass(frozen=True, slots=True)
 class TopicWatch:
-    """One input: its totals, what was seen last, and the partitions that were missing from the look before.
+    """One input: its totals, what was seen last, and the partitions that were missing from the check before.
 
     `partitions` has those of the totals by number, `unread` what the query has to read of those cut or recreated.
     """
@@ -168,57 +168,57 @@ def _publish(watch: TopicWatch) -> WatchedTopic:
 
 def compare(
     watch: LogWatch,
-    looks: Mapping[str, TopicLook],
+    states: Mapping[str, TopicState],
     positions: Mapping[str, Positions],
     reached: Mapping[str, Positions] = MappingProxyType({}),
 ) -> tuple[LogWatch, tuple[Incident, ...]]:
-    """Compare a look at the inputs with the one before; returns the watch to go on with, and what happened.
+    """Compare the states of the inputs with those before; returns the watch to go on with, and what happened.
 
-    `positions` are the query's: the next one to read per topic and partition, noted *before* the look, so that none can
-    lie behind an end unless the log was cut. At a start they are those that the query goes on from; a partition that
-    it never read has none. `reached` are the highest that it had since the look before: when the log is cut the query
-    may come down before anybody looks. A topic that is not in `looks` could not be looked at, which says nothing.
+    `positions` are the query's: the next one to read per topic and partition, noted *before* the states, so that none
+    can lie behind an end unless the log was cut. At a start they are those that the query goes on from; a partition
+    that it never read has none. `reached` are the highest that it had since the check before: when the log is cut the query
+    may come down before the next check. A topic that is not in `states` had no answer, which says nothing.
     """
     topics, found = dict(watch.topics), list[Incident]()
-    for topic, look in looks.items():
+    for topic, state in states.items():
         topics[topic], incidents = _compare_topic(
             watch.query,
-            watch.topics.get(topic) or _first(topic, look),
-            look,
+            watch.topics.get(topic) or _first(topic, state),
+            state,
             _Read(positions.get(topic, {}), reached.get(topic, {})),
         )
         found += incidents
     return replace(watch, topics=topics), tuple(found)
 
 
-def _first(topic: str, look: TopicLook) -> TopicWatch:
-    return TopicWatch(WatchedTopic(topic, look.partition_count, look.topic_id))
+def _first(topic: str, state: TopicState) -> TopicWatch:
+    return TopicWatch(WatchedTopic(topic, state.partition_count, state.topic_id))
 
 
 @dataclass(frozen=True, slots=True)
 class _Read:
-    """How far a query is in a topic, and the highest positions it had since the look before."""
+    """How far a query is in a topic, and the highest positions it had since the check before."""
 
     positions: Positions
     reached: Positions
 
 
-def _compare_topic(query: str, before: TopicWatch, look: TopicLook, read: _Read) -> tuple[TopicWatch, list[Incident]]:
+def _compare_topic(query: str, before: TopicWatch, state: TopicState, read: _Read) -> tuple[TopicWatch, list[Incident]]:
     incidents = _Found(query, before.totals.topic)
-    counted = _compare_counts(before, look, incidents)
+    counted = _compare_counts(before, state, incidents)
     known_id = before.totals.topic_id
-    if known_id is not None and look.topic_id not in (None, known_id):
-        partitions, ends = _made_anew(before, look, read.positions, incidents), look.ends
+    if known_id is not None and state.topic_id not in (None, known_id):
+        partitions, ends = _recreated(before, state, read.positions, incidents), state.ends
     else:
-        partitions, ends = _compare_ends(before, look, read, incidents), {**before.ends, **look.ends}
+        partitions, ends = _compare_ends(before, state, read, incidents), {**before.ends, **state.ends}
     told = incidents.all()
-    totals = replace(_add(counted.totals, told), topic_id=look.topic_id or known_id)
-    unread = _unread(before, partitions, look, read)
+    totals = replace(_add(counted.totals, told), topic_id=state.topic_id or known_id)
+    unread = _unread(before, partitions, state, read)
     return replace(counted, totals=totals, partitions=partitions, ends=ends, unread=unread), told
 
 
 def _unread(
-    before: TopicWatch, after: Mapping[int, WatchedPartition], look: TopicLook, read: _Read
+    before: TopicWatch, after: Mapping[int, WatchedPartition], state: TopicState, read: _Read
 ) -> dict[int, Unread]:
     """Note where the query is in each partition whose new era it has to read: null unless behind the end there is."""
     found: dict[int, Unread] = {}
@@ -226,7 +226,7 @@ def _unread(
         if each.awaited_from is None:
             continue
         stood_at = before.unread[partition].stood_at if partition in before.unread else None
-        position, ends = read.positions.get(partition, 0), look.ends.get(partition)
+        position, ends = read.positions.get(partition, 0), state.ends.get(partition)
         if stood_at is None and ends is not None and position > ends.latest:
             stood_at = position
         found[partition] = Unread(each.awaited_from, stood_at)
@@ -250,12 +250,12 @@ class _Found:
         ]
 
 
-def _compare_counts(before: TopicWatch, look: TopicLook, found: _Found) -> TopicWatch:
+def _compare_counts(before: TopicWatch, state: TopicState, found: _Found) -> TopicWatch:
     """Note partitions that came, and those that are missing twice in a row.
 
     Once says little: a broker that has just started tells of fewer topics than there are.
     """
-    known, now = before.totals.partition_count, look.partition_count
+    known, now = before.totals.partition_count, state.partition_count
     for partition in range(known, now):
         found.add(IncidentKind.PARTITIONS_ADDED, partition, 1)
     gone = frozenset(range(now, known))
@@ -266,22 +266,24 @@ def _compare_counts(before: TopicWatch, look: TopicLook, found: _Found) -> Topic
     return replace(before, totals=replace(before.totals, partition_count=max(known, now)), missing=gone)
 
 
-def _made_anew(before: TopicWatch, look: TopicLook, positions: Positions, found: _Found) -> dict[int, WatchedPartition]:
+def _recreated(
+    before: TopicWatch, state: TopicState, positions: Positions, found: _Found
+) -> dict[int, WatchedPartition]:
     """Begin a new era in every partition, wherever the ends are now: none of the records is one that was read."""
     partitions = dict(before.partitions)
-    for partition in range(look.partition_count):
+    for partition in range(state.partition_count):
         # One that is new and has no leader yet begins at 0.
-        earliest = look.ends.get(partition, Ends(0, 0)).earliest
-        found.add(IncidentKind.MADE_ANEW, partition, 1)
+        earliest = state.ends.get(partition, Ends(0, 0)).earliest
+        found.add(IncidentKind.RECREATED, partition, 1)
         # What the new topic has lost already is not counted: nobody can tell whether it was ever read.
         awaited_from = earliest if positions.get(partition, 0) > 0 else None
         partitions[partition] = WatchedPartition(partition, before.era(partition) + 1, earliest, awaited_from)
     return partitions
 
 
-def _compare_ends(before: TopicWatch, look: TopicLook, read: _Read, found: _Found) -> dict[int, WatchedPartition]:
+def _compare_ends(before: TopicWatch, state: TopicState, read: _Read, found: _Found) -> dict[int, WatchedPartition]:
     partitions = dict(before.partitions)
-    for partition, ends in look.ends.items():
+    for partition, ends in state.ends.items():
         known = partitions.get(partition, WatchedPartition(partition))
         position = read.positions.get(partition)
         # A cut that is known already explains where the query was.
@@ -299,7 +301,7 @@ def _compare_ends(before: TopicWatch, look: TopicLook, read: _Read, found: _Foun
 
 @dataclass(frozen=True, slots=True)
 class _Was:
-    """Where a partition ended at the look before (0: not known), and where the query is in it and has been since."""
+    """Where a partition ended at the check before (0: not known), and where the query is in it and has been since."""
 
     end: int
     position: int | None
@@ -337,5 +339,5 @@ def _add(totals: WatchedTopic, incidents: Sequence[Incident]) -> WatchedTopic:
         skipped_records=totals.skipped_records + count.get(IncidentKind.SKIPPED, 0),
         lost_positions=totals.lost_positions + count.get(IncidentKind.REWOUND, 0),
         rewinds=totals.rewinds + sum(len(each.partitions) for each in incidents if each.kind == IncidentKind.REWOUND),
-        recreations=totals.recreations + (IncidentKind.MADE_ANEW in count),
+        recreations=totals.recreations + (IncidentKind.RECREATED in count),
     )

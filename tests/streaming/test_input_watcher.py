@@ -10,7 +10,7 @@ from rebalance_contract import LogTotals, encode
 from rebalance_streaming.cluster import Cluster
 from rebalance_streaming.config import StreamConfig
 from rebalance_streaming.input_watcher import InputWatcher
-from rebalance_streaming.log_watch import Ends, TopicLook, Unread
+from rebalance_streaming.log_watch import Ends, TopicState, Unread
 from rebalance_streaming.ownership import read_statuses
 from waiting import wait_for
 
@@ -21,7 +21,7 @@ class Brokers:
     """What they tell of topics, to be changed by the test."""
 
     def __init__(self) -> None:
-        self.topics = {"log": TopicLook(1, {0: Ends(0, 100)}), "probes": TopicLook(1, {0: Ends(0, 10)})}
+        self.topics = {"log": TopicState(1, {0: Ends(0, 100)}), "probes": TopicState(1, {0: Ends(0, 10)})}
 
     def look(self, topics):
         return {name: self.topics[name] for name in topics if name in self.topics}
@@ -33,10 +33,10 @@ def test_each_query_is_compared_with_its_own_position():
     watcher = InputWatcher(brokers.look, INPUTS)
     watcher.note("membership", {"log": {0: 100}})
     watcher.note("activity", {"log": {0: 40}})
-    watcher.look_once()
+    watcher.check_once()
     assert watcher.take() == []
-    brokers.topics["log"] = TopicLook(1, {0: Ends(50, 100)})
-    watcher.look_once()
+    brokers.topics["log"] = TopicState(1, {0: Ends(50, 100)})
+    watcher.check_once()
     (told,) = watcher.take()
     assert (told.query, told.kind, told.count) == ("activity", "skipped", 10)
     assert watcher.take() == []
@@ -47,9 +47,9 @@ def test_where_inputs_ended_is_known_of_the_last_look_with_an_answer():
     brokers = Brokers()
     watcher = InputWatcher(brokers.look, INPUTS)
     assert watcher.ends() == {}
-    watcher.look_once()
-    brokers.topics = {"log": TopicLook(1, {0: Ends(0, 130)})}
-    watcher.look_once()
+    watcher.check_once()
+    brokers.topics = {"log": TopicState(1, {0: Ends(0, 130)})}
+    watcher.check_once()
     assert watcher.ends() == {"log": {0: 130}, "probes": {0: 10}}
 
 
@@ -58,7 +58,7 @@ def test_totals_and_eras_go_on_after_a_restart():
     brokers = Brokers()
     watcher = InputWatcher(brokers.look, INPUTS)
     watcher.note("membership", {"log": {0: 120}})
-    watcher.look_once()
+    watcher.check_once()
     rows = watcher.totals("c", 7)
     again = InputWatcher(brokers.look, INPUTS, rows)
     assert (again.eras("membership", "log"), again.eras("activity", "log")) == ({0: 1}, {})
@@ -71,7 +71,7 @@ def test_a_position_noted_during_a_look_is_for_the_next():
     watcher = InputWatcher(
         lambda topics: (watcher.note("activity", {"log": {0: 130}}), brokers.look(topics))[1], INPUTS
     )
-    watcher.look_once()
+    watcher.check_once()
     assert watcher.take() == []
 
 
@@ -82,24 +82,24 @@ def test_a_query_that_came_down_before_anybody_looked_was_cut_off():
     """
     brokers = Brokers()
     watcher = InputWatcher(brokers.look, INPUTS)
-    watcher.look_once()
+    watcher.check_once()
     log = brokers.topics.pop("log")
     watcher.note("membership", {"log": {0: 110}})
-    watcher.look_once()
+    watcher.check_once()
     watcher.note("membership", {"log": {0: 95}})
-    brokers.topics["log"] = TopicLook(log.partition_count, {0: Ends(0, 102)})
-    watcher.look_once()
+    brokers.topics["log"] = TopicState(log.partition_count, {0: Ends(0, 102)})
+    watcher.check_once()
     (told,) = watcher.take()
     assert (told.query, told.kind, told.count) == ("membership", "rewound", 15)
     watcher.forget("membership")
-    watcher.look_once()
+    watcher.check_once()
     assert watcher.take() == [], "until it was started again nobody knows where it goes on"
     watcher.note("membership", {"log": {0: 99}})
-    watcher.look_once()
+    watcher.check_once()
     (told,) = watcher.take()
     assert (told.query, told.kind, told.count) == ("membership", "skipped", 4)
     watcher.note("membership", {"log": {0: 102}})
-    watcher.look_once()
+    watcher.check_once()
     assert watcher.take() == []
 
 
@@ -107,23 +107,23 @@ def test_of_two_looks_at_once_the_older_is_void():
     """A broker that was slow answers a look with an end of before, after another one was compared: nothing was cut."""
     brokers = Brokers()
     watcher = InputWatcher(brokers.look, {"membership": ("log",)})
-    former = InputWatcher.look_once
+    former = InputWatcher.check_once
 
     def look(topics):
         # While this one waits for its answer another one begins and ends, and has seen more.
         if not looks:
             looks.append(brokers.look(topics))
-            brokers.topics["log"] = TopicLook(1, {0: Ends(0, 110)})
+            brokers.topics["log"] = TopicState(1, {0: Ends(0, 110)})
             former(watcher)
             return looks[0]
         return brokers.look(topics)
 
     looks: list[object] = []
-    watcher._look = look  # the watcher is made before the look that uses it
-    watcher.look_once()
+    watcher._fetch = look  # the watcher is made before the look that uses it
+    watcher.check_once()
     assert watcher.take() == []
     watcher.note("membership", {"log": {0: 110}})
-    watcher.look_once()
+    watcher.check_once()
     assert watcher.take() == []
 
 
@@ -134,13 +134,13 @@ def test_a_look_from_before_a_query_was_stopped_says_nothing_of_where_it_is():
         lambda topics: ([watcher.forget(each) for each in stopping], brokers.look(topics))[1], INPUTS
     )
     watcher.note("membership", {"log": {0: 100}})
-    watcher.look_once()
-    brokers.topics["log"] = TopicLook(1, {0: Ends(0, 80)})
-    watcher.look_once()
+    watcher.check_once()
+    brokers.topics["log"] = TopicState(1, {0: Ends(0, 80)})
+    watcher.check_once()
     assert watcher.unread("membership") == {"log": {0: Unread(begin=80, stood_at=100)}}
     stopping.append("membership")
-    brokers.topics["log"] = TopicLook(1, {0: Ends(0, 105)})
-    watcher.look_once()
+    brokers.topics["log"] = TopicState(1, {0: Ends(0, 105)})
+    watcher.check_once()
     assert [each.kind for each in watcher.take() if each.query == "membership"] == ["rewound"]
     assert watcher.unread("membership") == {"log": {0: Unread(begin=80, stood_at=100)}}
 
@@ -157,7 +157,7 @@ def test_a_position_that_falls_is_looked_into_at_once():
     watcher.start()
     assert asked.acquire(timeout=120)
     watcher.note("membership", {"log": {0: 100}})
-    brokers.topics["log"] = TopicLook(1, {0: Ends(0, 97)})
+    brokers.topics["log"] = TopicState(1, {0: Ends(0, 97)})
     watcher.note("membership", {"log": {0: 95}})
     (told,) = wait_for(watcher.take, "an incident")
     watcher.stop()
@@ -174,14 +174,14 @@ def test_a_look_that_fails_forgets_nothing():
         return brokers.look(topics)
 
     watcher = InputWatcher(look, INPUTS)
-    watcher.look_once()
+    watcher.check_once()
     watcher.note("membership", {"log": {0: 110}})
     failing.set()
     with pytest.raises(KafkaException):
-        watcher.look_once()
+        watcher.check_once()
     failing.clear()
     watcher.note("membership", {"log": {0: 100}})
-    watcher.look_once()
+    watcher.check_once()
     assert [(each.query, each.kind, each.count) for each in watcher.take()] == [("membership", "rewound", 10)]
 
 
@@ -189,7 +189,7 @@ def test_a_query_that_came_down_during_a_look_without_a_leader_was_cut_off():
     """While the look waits for the dead leader's answer the new one is elected, with an end that was seen before."""
     brokers = Brokers()
     watcher = InputWatcher(brokers.look, INPUTS)
-    watcher.look_once()
+    watcher.check_once()
     watcher.note("membership", {"log": {0: 110}})
     whole = brokers.topics["log"]
 
@@ -198,11 +198,11 @@ def test_a_query_that_came_down_during_a_look_without_a_leader_was_cut_off():
         return brokers.look(topics)
 
     watcher._look = look
-    brokers.topics["log"] = TopicLook(1, {})
-    watcher.look_once()
+    brokers.topics["log"] = TopicState(1, {})
+    watcher.check_once()
     watcher._look = brokers.look
     brokers.topics["log"] = whole
-    watcher.look_once()
+    watcher.check_once()
     assert [(each.query, each.kind, each.count) for each in watcher.take()] == [("membership", "rewound", 10)]
 
 
@@ -211,15 +211,15 @@ def test_a_query_that_stays_where_it_was_is_cut_off_once():
     brokers = Brokers()
     watcher = InputWatcher(brokers.look, INPUTS)
     watcher.note("membership", {"log": {0: 100}})
-    watcher.look_once()
-    brokers.topics["log"] = TopicLook(1, {0: Ends(0, 90)})
-    watcher.look_once()
+    watcher.check_once()
+    brokers.topics["log"] = TopicState(1, {0: Ends(0, 90)})
+    watcher.check_once()
     watcher.note("membership", {"log": {0: 100}})
-    watcher.look_once()
+    watcher.check_once()
     watcher.note("membership", {"log": {0: 100}})
     watcher.note("membership", {"log": {0: 90}})
-    watcher.look_once()
-    watcher.look_once()
+    watcher.check_once()
+    watcher.check_once()
     assert [(each.query, each.kind) for each in watcher.take()] == [("membership", "rewound"), ("activity", "rewound")]
 
 
@@ -248,7 +248,7 @@ def test_rows_come_back_from_the_status_topic(broker):
     config = StreamConfig(kafka={"bootstrap.servers": broker.bootstrap}, topic_prefix=f"t{uuid.uuid4().hex[:8]}.")
     cluster = Cluster(config)
     cluster.ensure_topics()
-    watcher = InputWatcher(cluster.look_at, {"membership": (config.probes_topic,)}, period_seconds=0.1)
+    watcher = InputWatcher(cluster.fetch_topic_states, {"membership": (config.probes_topic,)}, period_seconds=0.1)
     watcher.note("membership", {config.probes_topic: {0: 5}})
     watcher.start()
     (told,) = wait_for(watcher.take, "an incident")

@@ -7,15 +7,15 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from rebalance_contract import LogTotals, WatchedTopic, decode, decode_status, encode
-from rebalance_streaming.log_watch import Ends, Incident, LogWatch, TopicLook, Unread, compare, take_up
+from rebalance_streaming.log_watch import Ends, Incident, LogWatch, TopicState, Unread, compare, take_up
 
 TOPIC = "log"
 OLD, NEW = "uJW6Bb3sSz2nN3Aj0YyTDw", "AIvSgqBnQ0SVbX9iFKqX9A"
 
 
-def a_look(*ends: tuple[int, int], topic_id: str | None = OLD, count: int | None = None) -> TopicLook:
+def a_look(*ends: tuple[int, int], topic_id: str | None = OLD, count: int | None = None) -> TopicState:
     """A topic whose partitions 0, 1, … begin and end so."""
-    return TopicLook(
+    return TopicState(
         len(ends) if count is None else count, {p: Ends(*each) for p, each in enumerate(ends)}, topic_id=topic_id
     )
 
@@ -26,11 +26,11 @@ class Story:
     def __init__(self, watch: LogWatch | None = None) -> None:
         self.watch = watch or LogWatch("membership")
 
-    def look(self, look: TopicLook, positions: Mapping[int, int] | None = None) -> list[Incident]:
+    def look(self, look: TopicState, positions: Mapping[int, int] | None = None) -> list[Incident]:
         self.watch, told = compare(self.watch, {TOPIC: look}, {TOPIC: positions or {}})
         return list(told)
 
-    def kinds(self, look: TopicLook, positions: Mapping[int, int] | None = None) -> list[str]:
+    def kinds(self, look: TopicState, positions: Mapping[int, int] | None = None) -> list[str]:
         return [each.kind for each in self.look(look, positions)]
 
     @property
@@ -158,7 +158,7 @@ def test_a_topic_made_anew_is_told_by_its_id(end: int):
     story = Story()
     story.look(a_look((0, 100), (0, 100)), {0: 100, 1: 70})
     (told,) = story.look(a_look((0, end), (0, end), topic_id=NEW), {0: 100, 1: 70})
-    assert (told.kind, told.partitions) == ("made_anew", (0, 1))
+    assert (told.kind, told.partitions) == ("recreated", (0, 1))
     assert "was deleted and recreated (partitions 0, 1)" in told.sentence
     assert story.watch.eras(TOPIC) == {0: 1, 1: 1}
     read_on = story.look(a_look((0, end), (0, end), topic_id=NEW), {0: 0, 1: 0})
@@ -184,7 +184,7 @@ def test_a_topic_made_anew_during_a_stop_is_told():
     """The id is remembered in the row."""
     story = Story()
     story.look(a_look((0, 100)), {0: 100})
-    assert story.restart().kinds(a_look((0, 200), topic_id=NEW), {0: 100}) == ["made_anew"]
+    assert story.restart().kinds(a_look((0, 200), topic_id=NEW), {0: 100}) == ["recreated"]
 
 
 def test_a_topic_made_anew_on_an_old_broker_is_a_rewind():
@@ -206,9 +206,9 @@ def test_partitions_without_a_leader_are_compared_with_what_was_there_before():
     """One that could not be looked at for a while is neither cut nor whole."""
     story = Story()
     story.look(a_look((0, 100)), {0: 100})
-    assert story.look(TopicLook(1, {}, OLD), {0: 100}) == []
+    assert story.look(TopicState(1, {}, OLD), {0: 100}) == []
     assert story.kinds(a_look((0, 90)), {0: 100}) == ["rewound"]
-    story.look(TopicLook(1, {}, NEW), {0: 90})
+    story.look(TopicState(1, {}, NEW), {0: 90})
     assert story.look(a_look((0, 5), topic_id=NEW), {0: 90}) == [], "a new topic has no old end"
 
 
@@ -229,7 +229,7 @@ def test_growth_is_said_once_and_may_be_read_from_its_beginning():
 def test_a_topic_is_gone_when_two_looks_say_so():
     """A broker that has just started knows of no topic for a moment."""
     story = Story()
-    whole, gone = a_look((0, 9), (0, 9)), TopicLook(0, {})
+    whole, gone = a_look((0, 9), (0, 9)), TopicState(0, {})
     story.look(whole)
     assert story.look(gone) == []
     assert story.look(whole) == []
@@ -237,7 +237,7 @@ def test_a_topic_is_gone_when_two_looks_say_so():
     (told,) = story.look(gone)
     assert (told.kind, told.partitions) == ("partitions_removed", (0, 1))
     assert story.look(gone) == []
-    assert story.kinds(a_look((0, 0), (0, 0), topic_id=NEW)) == ["partitions_added", "made_anew"]
+    assert story.kinds(a_look((0, 0), (0, 0), topic_id=NEW)) == ["partitions_added", "recreated"]
 
 
 def test_many_partitions_are_one_sentence():

@@ -43,10 +43,10 @@ class Log:
         wait_for(lambda: (found := self.look()) is not None and found.ends == ends, self.look)
 
     def look(self):
-        return self.cluster.look_at([self.topic]).get(self.topic)
+        return self.cluster.fetch_topic_states([self.topic]).get(self.topic)
 
     def compare(self) -> list[Incident]:
-        looks = self.cluster.look_at([self.topic])
+        looks = self.cluster.fetch_topic_states([self.topic])
         self.watch, told = compare(self.watch, looks, {self.topic: self.positions})
         return list(told)
 
@@ -84,7 +84,7 @@ def test_each_story_of_a_log_is_told(log: Log):
     log.create()
     removed, told = log.compare()
     assert (removed.kind, removed.partitions) == ("partitions_removed", (2,))
-    assert (told.kind, told.partitions) == ("made_anew", (0, 1))
+    assert (told.kind, told.partitions) == ("recreated", (0, 1))
     assert log.watch.eras(log.topic) == {0: 1, 1: 1}
     assert log.compare() == []
     log.positions = {0: 0, 1: 0}
@@ -96,14 +96,14 @@ def test_each_story_of_a_log_is_told(log: Log):
 def test_brokers_that_are_away_say_nothing():
     """A look that nobody answers ends in time, and is no statement about the log."""
     cluster = Cluster(StreamConfig(kafka={"bootstrap.servers": f"127.0.0.1:{find_free_port()}"}))
-    assert cluster.look_at(["log"]) == {}
+    assert cluster.fetch_topic_states(["log"]) == {}
 
 
 def test_all_topics_are_looked_at_together(broker):
     """One that does not exist is told of, and does not stop the others."""
     log = Log(broker)
     log.create()
-    found = log.cluster.look_at([log.topic, "nothing-here"])
+    found = log.cluster.fetch_topic_states([log.topic, "nothing-here"])
     assert {name: each.partition_count for name, each in found.items()} == {log.topic: 2, "nothing-here": 0}
 
 

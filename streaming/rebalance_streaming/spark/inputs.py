@@ -25,7 +25,7 @@ from rebalance_streaming.spark.membership import MEMBERSHIP
 from rebalance_streaming.spark.supervision import SupervisedQuery
 
 _TELL_AGAIN_MS = 60_000
-_NEEDS_A_START = frozenset({IncidentKind.PARTITIONS_ADDED, IncidentKind.REWOUND, IncidentKind.MADE_ANEW})
+_NEEDS_A_START = frozenset({IncidentKind.PARTITIONS_ADDED, IncidentKind.REWOUND, IncidentKind.RECREATED})
 
 
 def inputs_of(config: StreamConfig) -> dict[str, tuple[str, ...]]:
@@ -52,7 +52,7 @@ class WatchedInputs:
     ) -> None:
         self._config, self._first_live = config, first_live
         here = {name: topics for name, topics in inputs_of(config).items() if name in config.queries}
-        self._watcher = InputWatcher(cluster.look_at, here, totals)
+        self._watcher = InputWatcher(cluster.fetch_topic_states, here, totals)
         self._told: dict[str, LogTotals] = {}
         self._told_at_ms = 0
 
@@ -85,7 +85,7 @@ class WatchedInputs:
         for query, each in positions.items():
             self._watcher.note(query, each)
         with suppress(KafkaException):
-            self._watcher.look_once()
+            self._watcher.check_once()
         for incident in self._watcher.take():
             notify(incident.sentence)
 
@@ -98,7 +98,7 @@ class WatchedInputs:
                 # What retention took while nobody read lies between where the query was left and where the log begins.
                 self._watcher.note(query.name, resumed)
                 with suppress(KafkaException):
-                    self._watcher.look_once()
+                    self._watcher.check_once()
             if query.watch.positions:
                 self._watcher.note(query.name, query.watch.positions)
             query.watch.ends = self._watcher.ends()
