@@ -225,8 +225,8 @@ class SilenceKind(StrEnum):
     DEPLOY = "deploy"
 
 
-class Party(StrEnum):
-    """Who writes and reads topics: the three queries of the stream, the other two processes, what is watched."""
+class Participant(StrEnum):
+    """Writers and readers of topics: the three queries of the stream, the other two processes, clients and brokers."""
 
     MEMBERSHIP = "membership"
     ACTIVITY = "activity"
@@ -238,7 +238,7 @@ class Party(StrEnum):
 
 
 #: The queries of the stream; the first two read the watched log.
-QUERIES = (Party.MEMBERSHIP, Party.ACTIVITY, Party.DIAGNOSIS)
+QUERIES = (Participant.MEMBERSHIP, Participant.ACTIVITY, Participant.DIAGNOSIS)
 
 
 class StatusKind(StrEnum):

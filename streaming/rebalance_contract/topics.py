@@ -32,7 +32,7 @@ from rebalance_contract.impact import GroupImpact, RebalanceImpact
 from rebalance_contract.lag import GroupLag
 from rebalance_contract.probes import Probe
 from rebalance_contract.rebalances import Rebalance
-from rebalance_contract.sets import QUERIES, Party
+from rebalance_contract.sets import QUERIES, Participant
 from rebalance_contract.silences import AlertSilence
 from rebalance_contract.status import (
     DecodeTotals,
@@ -70,8 +70,8 @@ class Topic:
     name: str
     content: str
     key: str
-    writers: tuple[Party, ...]
-    readers: tuple[Party, ...]
+    writers: tuple[Participant, ...]
+    readers: tuple[Participant, ...]
     cleanup_policy: str
     retention_ms: int | None = None
     max_row_bytes: int = MAX_ROW_BYTES
@@ -118,8 +118,8 @@ GROUPS = Topic(
     name="groups",
     content="the latest snapshot of a group: members, totals, windows",
     key="cluster/group",
-    writers=(Party.MEMBERSHIP,),
-    readers=(Party.DIAGNOSIS, Party.PROBER, Party.EXPORTER, Party.MEMBERSHIP),
+    writers=(Participant.MEMBERSHIP,),
+    readers=(Participant.DIAGNOSIS, Participant.PROBER, Participant.EXPORTER, Participant.MEMBERSHIP),
     cleanup_policy=COMPACT,
     rows=(GroupSnapshot,),
 )
@@ -127,8 +127,8 @@ REBALANCES = Topic(
     name="rebalances",
     content="the latest version of a rebalance, published from its first record on",
     key="cluster/group/rebalance_id",
-    writers=(Party.MEMBERSHIP,),
-    readers=(Party.DIAGNOSIS, Party.EXPORTER, Party.MEMBERSHIP),
+    writers=(Participant.MEMBERSHIP,),
+    readers=(Participant.DIAGNOSIS, Participant.EXPORTER, Participant.MEMBERSHIP),
     cleanup_policy=COMPACT_DELETE,
     retention_ms=30 * _DAY_MS,
     rows=(Rebalance,),
@@ -137,8 +137,8 @@ ACTIVITY = Topic(
     name="activity",
     content="offset commits, probes and reports of a group's clients and coordinator, summarized over one pane",
     key="group; client reports without a group: client id, or empty; counts: topic/partition",
-    writers=(Party.ACTIVITY,),
-    readers=(Party.DIAGNOSIS, Party.PROBER),
+    writers=(Participant.ACTIVITY,),
+    readers=(Participant.DIAGNOSIS, Participant.PROBER),
     cleanup_policy=DELETE,
     retention_ms=_DAY_MS,
     max_row_bytes=MAX_ACTIVITY_BYTES,
@@ -148,8 +148,8 @@ PROBES = Topic(
     name="probes",
     content="answers of the brokers: group states, members, start and end offsets of partitions",
     key="group",
-    writers=(Party.PROBER,),
-    readers=(Party.MEMBERSHIP, Party.ACTIVITY),
+    writers=(Participant.PROBER,),
+    readers=(Participant.MEMBERSHIP, Participant.ACTIVITY),
     cleanup_policy=DELETE,
     retention_ms=_DAY_MS,
     max_row_bytes=_FOREIGN_BYTES,
@@ -160,8 +160,8 @@ CLIENT_METRICS = Topic(
     name="client-metrics",
     content="a report of a client about itself, in any supported format",
     key="any",
-    writers=(Party.CLIENTS,),
-    readers=(Party.ACTIVITY,),
+    writers=(Participant.CLIENTS,),
+    readers=(Participant.ACTIVITY,),
     cleanup_policy=DELETE,
     retention_ms=_DAY_MS,
     max_row_bytes=_FOREIGN_BYTES,
@@ -171,8 +171,8 @@ BROKER_LOGS = Topic(
     name="broker-logs",
     content="lines of the brokers' log files, as text or in the envelope of a log shipper",
     key="any",
-    writers=(Party.BROKERS,),
-    readers=(Party.ACTIVITY,),
+    writers=(Participant.BROKERS,),
+    readers=(Participant.ACTIVITY,),
     cleanup_policy=DELETE,
     retention_ms=_DAY_MS,
     max_row_bytes=_FOREIGN_BYTES,
@@ -182,8 +182,8 @@ FINDINGS = Topic(
     name="findings",
     content="a finding of the diagnosis, with its evidence",
     key="cluster/group/rule/subject",
-    writers=(Party.DIAGNOSIS,),
-    readers=(Party.EXPORTER, Party.DIAGNOSIS),
+    writers=(Participant.DIAGNOSIS,),
+    readers=(Participant.EXPORTER, Participant.DIAGNOSIS),
     cleanup_policy=COMPACT_DELETE,
     retention_ms=30 * _DAY_MS,
     rows=(Finding,),
@@ -192,8 +192,8 @@ HEARTBEATS = Topic(
     name="heartbeats",
     content="heartbeat and poll timing of a group's members",
     key="cluster/group",
-    writers=(Party.DIAGNOSIS,),
-    readers=(Party.EXPORTER,),
+    writers=(Participant.DIAGNOSIS,),
+    readers=(Participant.EXPORTER,),
     cleanup_policy=COMPACT_DELETE,
     retention_ms=_DAY_MS,
     rows=(GroupTiming,),
@@ -202,8 +202,8 @@ LAG = Topic(
     name="lag",
     content="the lag of a group in records and time, and its sliding windows",
     key="cluster/group",
-    writers=(Party.DIAGNOSIS,),
-    readers=(Party.PROBER, Party.EXPORTER, Party.DIAGNOSIS),
+    writers=(Participant.DIAGNOSIS,),
+    readers=(Participant.PROBER, Participant.EXPORTER, Participant.DIAGNOSIS),
     cleanup_policy=COMPACT_DELETE,
     retention_ms=7 * _DAY_MS,
     rows=(GroupLag,),
@@ -212,8 +212,8 @@ IMPACT = Topic(
     name="impact",
     content="the cost of a rebalance (lag around it, gaps in commits, timed-out members), or the totals of a group",
     key="cluster/group/rebalance_id; totals: cluster/group",
-    writers=(Party.DIAGNOSIS,),
-    readers=(Party.EXPORTER, Party.DIAGNOSIS),
+    writers=(Participant.DIAGNOSIS,),
+    readers=(Participant.EXPORTER, Participant.DIAGNOSIS),
     cleanup_policy=COMPACT_DELETE,
     retention_ms=30 * _DAY_MS,
     rows=(RebalanceImpact, GroupImpact),
@@ -223,7 +223,7 @@ STATUS = Topic(
     content="the health of the monitor itself; each query has its own keys",
     key="cluster/kind; queries: cluster/kind/query; quarantine: cluster/kind/query/part",
     writers=QUERIES,
-    readers=(Party.EXPORTER, *QUERIES),
+    readers=(Participant.EXPORTER, *QUERIES),
     cleanup_policy=COMPACT,
     rows=(DecodeTotals, QueryStatus, ReportTotals, DiagnosisStatus, QuarantineTotals, LogTotals),
 )
@@ -232,8 +232,8 @@ SILENCES = Topic(
     name="silences",
     content="a silence (groups, time, author, reason), or an announced deploy",
     key="cluster/silence_id",
-    writers=(Party.EXPORTER,),
-    readers=(Party.EXPORTER, Party.DIAGNOSIS),
+    writers=(Participant.EXPORTER,),
+    readers=(Participant.EXPORTER, Participant.DIAGNOSIS),
     cleanup_policy=COMPACT_DELETE,
     # As far ahead as one may begin, as long as one may last, and a month in which its rebalances are looked at.
     retention_ms=93 * _DAY_MS,

@@ -174,10 +174,11 @@ def compare(
 ) -> tuple[LogWatch, tuple[Incident, ...]]:
     """Compare the states of the inputs with those before; returns the watch to go on with, and what happened.
 
-    `positions` are the query's: the next one to read per topic and partition, noted *before* the states, so that none
-    can lie behind an end unless the log was cut. At a start they are those that the query goes on from; a partition
-    that it never read has none. `reached` are the highest that it had since the check before: when the log is cut the query
-    may come down before the next check. A topic that is not in `states` had no answer, which says nothing.
+    `positions` are the query's: the next one to read per topic and partition, noted *before* the states, so that
+    none can lie behind an end unless the log was cut. At a start they are those that the query goes on from; a
+    partition that it never read has none. `reached` are the highest that it had since the check before: when the
+    log is cut the query may come down before the next check. A topic that is not in `states` had no answer, which
+    says nothing.
     """
     topics, found = dict(watch.topics), list[Incident]()
     for topic, state in states.items():

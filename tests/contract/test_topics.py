@@ -27,7 +27,9 @@ def test_the_page_is_what_the_table_says():
     assert PAGE.read_text("utf-8") == flow.render(), "python -m rebalance_devtools.docs.flow docs/data-flow.md"
 
 
-@pytest.mark.parametrize("name", [each.name for each in (*topics.TOPICS, *topics.OPTIONAL_TOPICS)] + list(topics.Party))
+@pytest.mark.parametrize(
+    "name", [each.name for each in (*topics.TOPICS, *topics.OPTIONAL_TOPICS)] + list(topics.Participant)
+)
 def test_the_picture_shows_every_topic_and_process(name: str):
     """What is in the table is in the picture."""
     assert re.search(rf"(?<![\w-]){name}(?![\w-])", flow.PICTURE)

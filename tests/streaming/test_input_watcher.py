@@ -197,10 +197,10 @@ def test_a_query_that_came_down_during_a_look_without_a_leader_was_cut_off():
         watcher.note("membership", {"log": {0: 100}})
         return brokers.look(topics)
 
-    watcher._look = look
+    watcher._fetch = look
     brokers.topics["log"] = TopicState(1, {})
     watcher.check_once()
-    watcher._look = brokers.look
+    watcher._fetch = brokers.look
     brokers.topics["log"] = whole
     watcher.check_once()
     assert [(each.query, each.kind, each.count) for each in watcher.take()] == [("membership", "rewound", 10)]

@@ -10,7 +10,7 @@ from collections.abc import Iterable, Sequence
 from pathlib import Path
 
 from rebalance_contract.schemas import schema_names
-from rebalance_contract.sets import Party
+from rebalance_contract.sets import Participant
 from rebalance_contract.topics import OPTIONAL_TOPICS, TOPICS, Topic
 
 _INTRODUCTION = """\
@@ -76,7 +76,9 @@ def render(topics: Sequence[Topic] = (*TOPICS, *OPTIONAL_TOPICS)) -> str:
                 (_topic_row(topic) for topic in topics),
             ),
             "\n## Processes\n\n",
-            _table(("process", "reads", "writes"), (_party_row(party, topics) for party in Party)),
+            _table(
+                ("process", "reads", "writes"), (_participant_row(participant, topics) for participant in Participant)
+            ),
             "\n## Settings\n\nThe stream creates missing topics with these settings. At its start it checks "
             "the settings of topics that exist.\n\n```\n",
             *(f"{topic.create_command('rebalance-monitor.')}\n" for topic in topics),
@@ -104,11 +106,11 @@ def _schemas(topic: Topic) -> str:
     return ", ".join(f"[{name}](schemas/{name}.schema.json)" for name in schema_names(topic))
 
 
-def _party_row(party: Party, topics: Sequence[Topic]) -> tuple[str, ...]:
-    log = ["`__consumer_offsets`"] if party in (Party.MEMBERSHIP, Party.ACTIVITY) else []
-    reads = [*log, *(f"`{topic.name}`" for topic in topics if party in topic.readers)]
-    writes = [f"`{topic.name}`" for topic in topics if party in topic.writers]
-    return (party, ", ".join(reads), ", ".join(writes))
+def _participant_row(participant: Participant, topics: Sequence[Topic]) -> tuple[str, ...]:
+    log = ["`__consumer_offsets`"] if participant in (Participant.MEMBERSHIP, Participant.ACTIVITY) else []
+    reads = [*log, *(f"`{topic.name}`" for topic in topics if participant in topic.readers)]
+    writes = [f"`{topic.name}`" for topic in topics if participant in topic.writers]
+    return (participant, ", ".join(reads), ", ".join(writes))
 
 
 def _table(head: Sequence[str], rows: Iterable[Sequence[str]]) -> str:

@@ -16,7 +16,7 @@ from rebalance_contract import (
     GroupSnapshot,
     GroupState,
     GroupWindow,
-    Party,
+    Participant,
 )
 from rebalance_contract.api import FindingMark, Overview, OverviewRow, OverviewWindow, Readiness, SilenceMark
 from rebalance_exporters.metrics.groups import assignor_of, count_members, count_partitions
@@ -57,7 +57,9 @@ def make_overview(
 
 def data_age_ms(fleet: FleetSnapshot, now_ms: int, cluster: str | None = None) -> int | None:
     """Return how long ago the membership query of any cluster (or of one) last gave a sign of life, at most."""
-    told = [s.updated_at_ms for s in fleet.queries if s.query == Party.MEMBERSHIP and cluster in {None, s.cluster}]
+    told = [
+        s.updated_at_ms for s in fleet.queries if s.query == Participant.MEMBERSHIP and cluster in {None, s.cluster}
+    ]
     return max(0, now_ms - min(told)) if told else None
 
 

@@ -5,13 +5,13 @@ from __future__ import annotations
 from collections.abc import Mapping
 from dataclasses import dataclass, field
 
-from rebalance_contract import CountedFrom, DiagnosisStatus, Party, QueryStatus
+from rebalance_contract import CountedFrom, DiagnosisStatus, Participant, QueryStatus
 from rebalance_contract.api import Readiness
 from rebalance_contract.probes import PROBE_REPEAT_MS
 from rebalance_exporters.state.fleet import FleetSnapshot
 
 #: The queries that read the log: one makes the groups, the other what they commit.
-_READERS = (Party.MEMBERSHIP, Party.ACTIVITY)
+_READERS = (Participant.MEMBERSHIP, Participant.ACTIVITY)
 
 _IS_IT_RUNNING = "is `rebalance-monitor stream` running?"
 _TRIGGERS_WITHOUT_BATCH = 3
@@ -163,7 +163,7 @@ class Judge:
     ) -> _Awaited | None:
         """Judge whether all parts give signs of life."""
         signs = {name: None if name not in queries else queries[name].updated_at_ms for name in _READERS}
-        signs[Party.DIAGNOSIS] = None if diagnosis is None else diagnosis.updated_at_ms
+        signs[Participant.DIAGNOSIS] = None if diagnosis is None else diagnosis.updated_at_ms
         found = [self._judge_sign(cluster, part, told_ms, now_ms) for part, told_ms in signs.items()]
         return next((each for each in found if each is not None), None)
 
@@ -232,7 +232,7 @@ def status_age_seconds(status: QueryStatus, now_ms: int) -> float:
 
 def read_until_ms(fleet: FleetSnapshot) -> dict[str, int]:
     """Return up to when the log was read for groups, by cluster."""
-    return {status.cluster: status.read_until_ms for status in fleet.queries if status.query == Party.MEMBERSHIP}
+    return {status.cluster: status.read_until_ms for status in fleet.queries if status.query == Participant.MEMBERSHIP}
 
 
 def read_share(status: QueryStatus) -> float | None:
@@ -338,7 +338,7 @@ def _is_probed(diagnosis: DiagnosisStatus, now_ms: int, within_ms: int = _PROBED
 
 def _reads_log(queries: Mapping[str, QueryStatus]) -> bool:
     """Whether the log tells of groups, not probes alone."""
-    reader = queries.get(Party.MEMBERSHIP)
+    reader = queries.get(Participant.MEMBERSHIP)
     return reader is None or reader.counted_from == CountedFrom.LOG
 
 

@@ -11,7 +11,7 @@ from rebalance_contract import (
     FindingState,
     GroupImpact,
     GroupLag,
-    Party,
+    Participant,
     RebalanceImpact,
     ReportTotals,
     decode,
@@ -48,6 +48,6 @@ def _decode(topic: str, value: bytes) -> Restored | None:
         finding = decode(value, Finding)
         return finding if finding.state == FindingState.FIRING else None
     status = decode_status(value)
-    if isinstance(status, ReportTotals) or (isinstance(status, DecodeTotals) and status.query == Party.ACTIVITY):
+    if isinstance(status, ReportTotals) or (isinstance(status, DecodeTotals) and status.query == Participant.ACTIVITY):
         return status
     return None

@@ -13,7 +13,7 @@ from collections.abc import Callable, Iterable
 from functools import partial
 from typing import Protocol
 
-from rebalance_contract import ContractError, Party
+from rebalance_contract import ContractError, Participant
 from rebalance_contract.epochs import Fence, RowWriter, decode_writer
 from rebalance_kafka.clock import epoch_ms
 from rebalance_kafka.properties import librdkafka_properties
@@ -113,7 +113,7 @@ def run(connection: socket.socket) -> None:
         return
     said: list[str] = []
     properties = {**librdkafka_properties(start.config.kafka), **QUIET}
-    writer = RowWriter(start.config.cluster, Party.DIAGNOSIS, start.epoch)
+    writer = RowWriter(start.config.cluster, Participant.DIAGNOSIS, start.epoch)
     publisher = Publisher(properties, said.append, writer)
     worker = DiagnosisWorker(start, publisher, said.append)
     try:

@@ -30,7 +30,7 @@ from rebalance_contract import (
     GroupState,
     GroupWindow,
     OffsetActivity,
-    Party,
+    Participant,
     ProbeActivity,
     QuarantineCount,
     Rebalance,
@@ -405,7 +405,7 @@ class Engine:
             self._totals, self._arrived = counts.fold_counts(self._totals, self._arrived), []
         topic = self._config.source_topic
         told = (
-            counts.publish_records(self._cluster, Party.ACTIVITY.value, self._totals, topic),
+            counts.publish_records(self._cluster, Participant.ACTIVITY.value, self._totals, topic),
             counts.publish_reports(self._cluster, self._totals, topic),
         )
         if told == self._told_totals:

@@ -17,7 +17,7 @@ from pyspark.sql import Column, DataFrame
 from pyspark.sql import functions as F
 from pyspark.sql.pandas.types import from_arrow_schema
 
-from rebalance_contract import CommitActivity, ContractError, CountActivity, Party, encode
+from rebalance_contract import CommitActivity, ContractError, CountActivity, Participant, encode
 from rebalance_kafka.clock import epoch_ms
 from rebalance_streaming.activity.broker_logs import LogPacking
 from rebalance_streaming.activity.clients import MetricsTopic, pack_batch
@@ -31,7 +31,7 @@ from rebalance_streaming.wire.broker_logs.outcomes import LineOutcome
 from rebalance_streaming.wire.commits import CommitBatch, KeyCache, decode_commits
 from rebalance_streaming.wire.decode import Outcome
 
-ACTIVITY = Party.ACTIVITY.value
+ACTIVITY = Participant.ACTIVITY.value
 
 _ARROW_SCHEMA = pa.schema([("key", pa.binary()), ("value", pa.binary())])
 #: Distinct keys remembered per worker process: 10,000 groups of 100 partitions. Only speed depends on it.

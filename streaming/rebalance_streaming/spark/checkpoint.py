@@ -13,7 +13,7 @@ import msgspec
 from py4j.protocol import Py4JJavaError
 from pyspark.sql import SparkSession
 
-from rebalance_contract import QUERIES, Party
+from rebalance_contract import QUERIES, Participant
 from rebalance_streaming.errors import StreamError
 from rebalance_streaming.spark import hadoop_files
 from rebalance_streaming.spark.rebuild_words import RebuildWords, decode_words, encode_words
@@ -24,7 +24,7 @@ LAYOUT = "v4"
 _LAYOUT_NAME = re.compile(r"v(\d+)")
 #: Where a query without state keeps its positions since its sources changed: it reads its inputs anew, and the layout,
 #: with the totals of the others, stays.
-_DIRECTORIES = {Party.ACTIVITY.value: "activity-two-sources"}
+_DIRECTORIES = {Participant.ACTIVITY.value: "activity-two-sources"}
 
 
 @dataclass(frozen=True, slots=True)

@@ -16,7 +16,7 @@ from pyspark.sql import DataFrame, SparkSession
 from pyspark.sql import functions as F
 from pyspark.sql.streaming.query import StreamingQuery
 
-from rebalance_contract import Party
+from rebalance_contract import Participant
 from rebalance_contract.bounds import MAX_ROW_BYTES
 from rebalance_contract.epochs import WRITER_HEADER
 from rebalance_streaming.cluster import Cluster
@@ -26,7 +26,7 @@ from rebalance_streaming.diagnosis.process import DiagnosisError, DiagnosisProce
 from rebalance_streaming.engine.rows import DIAGNOSED
 from rebalance_streaming.spark.source import StartingOffsets, read_log
 
-DIAGNOSIS = Party.DIAGNOSIS.value
+DIAGNOSIS = Participant.DIAGNOSIS.value
 #: Rows per batch: at the largest size that a row may have they still fit into the driver's memory.
 _ROWS_AT_ONCE = 10_000
 _COLUMNS = ("topic", "partition", "offset", "at_ms", "key", "value", "writer")

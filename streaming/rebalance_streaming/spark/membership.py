@@ -28,7 +28,7 @@ from rebalance_contract import (
     CountActivity,
     GroupSnapshot,
     GroupState,
-    Party,
+    Participant,
     Probe,
     ProbeActivity,
     QuarantineCount,
@@ -53,7 +53,7 @@ from rebalance_streaming.spark.source import is_offset_commit
 from rebalance_streaming.wire.decode import decode_record
 from rebalance_streaming.wire.partitioner import partition_for_group
 
-MEMBERSHIP = Party.MEMBERSHIP.value
+MEMBERSHIP = Participant.MEMBERSHIP.value
 #: Keys of Spark's state: groups are spread over so many. More would touch more keys per batch, fewer spread less work.
 BUCKETS = 32
 #: In place of a bucket: the query's own totals.
@@ -120,7 +120,7 @@ class PublishedRows:
     def without(self, queries: Container[str]) -> PublishedRows:
         """Return what is left for the other queries: to one that keeps it already it would be newer than its state."""
         left = PublishedRows(activity=self.activity) if MEMBERSHIP in queries else self
-        return replace(left, activity={}) if Party.ACTIVITY.value in queries else left
+        return replace(left, activity={}) if Participant.ACTIVITY.value in queries else left
 
 
 def pack_bucket(bucket: PublishedBucket) -> bytes:

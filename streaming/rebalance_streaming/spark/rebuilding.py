@@ -13,7 +13,7 @@ from rebalance_contract import (
     ContractError,
     DecodeTotals,
     GroupSnapshot,
-    Party,
+    Participant,
     QuarantineTotals,
     Rebalance,
     ReportTotals,
@@ -55,14 +55,14 @@ def read_published(config: StreamConfig, statuses: Iterable[Status]) -> Publishe
             totals[row.query] = row
         if isinstance(row, ReportTotals):
             reports = row
-        if isinstance(row, QuarantineTotals) and row.query == Party.MEMBERSHIP:
+        if isinstance(row, QuarantineTotals) and row.query == Participant.MEMBERSHIP:
             told = {f"{each.stage}/{each.reason}": each.count for each in row.quarantined}
             buckets[row.part].quarantined.update(told)
     return PublishedRows(
         {number: pack_bucket(each) for number, each in buckets.items()},
         len(snapshots),
-        counts.restore(totals.get(Party.MEMBERSHIP), None, config.source_topic),
-        counts.restore(totals.get(Party.ACTIVITY), reports, config.source_topic).positions,
+        counts.restore(totals.get(Participant.MEMBERSHIP), None, config.source_topic),
+        counts.restore(totals.get(Participant.ACTIVITY), reports, config.source_topic).positions,
     )
 
 
