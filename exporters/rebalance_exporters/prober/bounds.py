@@ -14,7 +14,7 @@ from typing import Any
 from msgspec import UNSET
 
 from rebalance_contract import OFFSET_FIELDS, Probe, ProbedMember, encode
-from rebalance_exporters.prober.told import Offsets
+from rebalance_exporters.prober.offset_publications import Offsets
 
 #: A probe's JSON is no longer: below the 1 MB that brokers and clients take unless told otherwise.
 MAX_PROBE_BYTES = 900_000

@@ -21,8 +21,8 @@ from kafka.protocol.consumer import OffsetFetchRequest
 from kafka.protocol.metadata import FindCoordinatorRequest
 
 from rebalance_exporters.prober.brokers import Answer, Brokers
+from rebalance_exporters.prober.offset_publications import Offsets
 from rebalance_exporters.prober.tasks import describe
-from rebalance_exporters.prober.told import Offsets
 from rebalance_kafka.backoff import Backoff
 from rebalance_kafka.grants import grant
 

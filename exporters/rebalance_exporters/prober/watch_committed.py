@@ -12,9 +12,9 @@ from rebalance_contract import Probe, encode
 from rebalance_exporters.prober.committed import CommittedAsker
 from rebalance_exporters.prober.config import ProbeConfig
 from rebalance_exporters.prober.interests import Interests
+from rebalance_exporters.prober.offset_publications import Offsets
 from rebalance_exporters.prober.repeats import Repeats
 from rebalance_exporters.prober.tasks import Complaints
-from rebalance_exporters.prober.told import Offsets
 from rebalance_kafka.clock import epoch_ms
 
 WHAT = "committed"

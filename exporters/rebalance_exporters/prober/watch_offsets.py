@@ -16,10 +16,10 @@ from rebalance_exporters.errors import ExporterError
 from rebalance_exporters.prober.config import ProbeConfig
 from rebalance_exporters.prober.interests import Interest, Interests, all_topics
 from rebalance_exporters.prober.metrics import ProbeMetrics
+from rebalance_exporters.prober.offset_publications import OffsetPublications
 from rebalance_exporters.prober.offsets import OffsetAsker, OffsetRound
 from rebalance_exporters.prober.repeats import Repeats
 from rebalance_exporters.prober.tasks import Complaints
-from rebalance_exporters.prober.told import OffsetPublications
 from rebalance_exporters.prober.topics import ProbedTopic, TopicRegistry
 from rebalance_kafka.clock import epoch_ms
 

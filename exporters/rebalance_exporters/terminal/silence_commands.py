@@ -14,7 +14,7 @@ from rebalance_exporters.terminal.options import JSON, ZONE, Where, asking, cloc
 if TYPE_CHECKING:
     from rebalance_contract import AlertSilence
     from rebalance_exporters.terminal.client import Api
-    from rebalance_exporters.terminal.silences import Wish
+    from rebalance_exporters.terminal.silences import SilenceOptions
 
 _GROUPS = click.argument("groups", nargs=-1, required=True, shell_complete=complete_groups)
 _LENGTH = click.option("--for", "length", required=True, metavar="TIME", help="Duration: 30m, 2h, 1d.")
@@ -60,10 +60,10 @@ def add_silence(
     A name that ends with * matches all groups with that prefix; '*' alone matches the whole cluster.
     """
     with asking(where) as api:
-        from rebalance_exporters.terminal.silences import Wish  # noqa: PLC0415
+        from rebalance_exporters.terminal.silences import SilenceOptions  # noqa: PLC0415
 
-        wish = Wish(groups=groups, reason=reason, length=length, start=start, by=by)
-        _ask_for(where, api, wish, as_json=as_json, clock=clock_of(utc))
+        options = SilenceOptions(groups=groups, reason=reason, length=length, start=start, by=by)
+        _ask_for(where, api, options, as_json=as_json, clock=clock_of(utc))
 
 
 @silence.command("list", short_help="List active and pending silences.")
@@ -130,17 +130,19 @@ def announce(
     """
     with asking(where) as api:
         from rebalance_contract import SilenceKind  # noqa: PLC0415
-        from rebalance_exporters.terminal.silences import Wish  # noqa: PLC0415
+        from rebalance_exporters.terminal.silences import SilenceOptions  # noqa: PLC0415
 
         told = reason or ("deploy" if version is None else f"deploy {version}")
-        wish = Wish(groups=groups, reason=told, length=length, by=by, version=version, kind=SilenceKind.DEPLOY)
-        _ask_for(where, api, wish, as_json=as_json, clock=clock_of(utc))
+        options = SilenceOptions(
+            groups=groups, reason=told, length=length, by=by, version=version, kind=SilenceKind.DEPLOY
+        )
+        _ask_for(where, api, options, as_json=as_json, clock=clock_of(utc))
 
 
-def _ask_for(where: Where, api: Api, wish: Wish, *, as_json: bool, clock: Clock) -> None:
+def _ask_for(where: Where, api: Api, options: SilenceOptions, *, as_json: bool, clock: Clock) -> None:
     from rebalance_exporters.terminal.silences import request  # noqa: PLC0415
 
-    wanted = request(wish, cluster=where.cluster, now_ms=read_now_ms(), clock=clock)
+    wanted = request(options, cluster=where.cluster, now_ms=read_now_ms(), clock=clock)
     _describe_silence(where, api.silence(wanted), as_json=as_json, clock=clock)
 
 

@@ -17,7 +17,7 @@ from rebalance_exporters.text.figures import span
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class Wish:
+class SilenceOptions:
     """What is to be silenced, or is deployed, as it was typed. `start` null: now; `by` null: who logs in."""
 
     groups: Sequence[str]
@@ -29,17 +29,24 @@ class Wish:
     kind: SilenceKind = SilenceKind.SILENCE
 
 
-def request(wish: Wish, *, cluster: str | None, now_ms: int, clock: Clock) -> SilenceRequest:
+def request(options: SilenceOptions, *, cluster: str | None, now_ms: int, clock: Clock) -> SilenceRequest:
     """Return what to ask the exporter for. Raises ExporterError for times that are none."""
-    duration_ms = span_ms(wish.length)
+    duration_ms = span_ms(options.length)
     if not duration_ms:
-        raise ExporterError(f"cannot read --for {safe(wish.length)}: type it as 30m, 2h or 1d")
+        raise ExporterError(f"cannot read --for {safe(options.length)}: type it as 30m, 2h or 1d")
     try:
-        starts_at_ms = None if wish.start is None else clock.read_ahead(wish.start, now_ms)
+        starts_at_ms = None if options.start is None else clock.read_ahead(options.start, now_ms)
     except ValueError as error:
         raise ExporterError(safe(str(error))) from error
     return SilenceRequest(
-        tuple(wish.groups), wish.reason, duration_ms, starts_at_ms, cluster, wish.kind, wish.version, wish.by
+        tuple(options.groups),
+        options.reason,
+        duration_ms,
+        starts_at_ms,
+        cluster,
+        options.kind,
+        options.version,
+        options.by,
     )
 
 

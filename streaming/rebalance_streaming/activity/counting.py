@@ -11,7 +11,7 @@ Kind = tuple[int | None, int | None, str]
 Place = tuple[str, int]
 
 
-class Tally:
+class TaskCounts:
     """Counts of one task. A partition's counts hold up to and including its last offset."""
 
     def __init__(self) -> None:

@@ -22,7 +22,7 @@ from rebalance_kafka.clock import epoch_ms
 from rebalance_streaming.activity.broker_logs import LogPacking
 from rebalance_streaming.activity.clients import MetricsTopic, pack_batch
 from rebalance_streaming.activity.commits import LogColumns, LogEra, pack_commits
-from rebalance_streaming.activity.counting import Tally
+from rebalance_streaming.activity.counting import TaskCounts
 from rebalance_streaming.activity.probes import unpack_probe
 from rebalance_streaming.config import StreamConfig
 from rebalance_streaming.spark.source import is_offset_commit
@@ -85,7 +85,7 @@ class ActivityPacker:
 
     def __init__(self, config: StreamConfig, eras: Mapping[int, LogEra]) -> None:
         self._config, self._eras = config, eras
-        self._tally = Tally()
+        self._tally = TaskCounts()
         self._to_utc = {each.name: local_to_utc(each.time_zone) for each in config.all_broker_log_topics}
         self._topics = {each.name: MetricsTopic(each.format, each.defaults) for each in config.all_metric_topics}
 

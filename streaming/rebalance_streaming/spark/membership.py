@@ -42,7 +42,7 @@ from rebalance_contract import (
 from rebalance_contract.bounds import encode_group, encode_rebalance
 from rebalance_kafka.clock import epoch_ms
 from rebalance_streaming.activity.commits import LogEra
-from rebalance_streaming.activity.counting import Tally
+from rebalance_streaming.activity.counting import TaskCounts
 from rebalance_streaming.activity.probes import unpack_probe
 from rebalance_streaming.config import StreamConfig
 from rebalance_streaming.groups import counts
@@ -171,7 +171,7 @@ def _make_addressing(
         touched.append(TOTALS)
 
     def address(batches: Iterator[pa.RecordBatch]) -> Iterator[pa.RecordBatch]:
-        tally = Tally()
+        tally = TaskCounts()
         for batch in batches:
             is_probe = pc.equal(batch.column("topic"), config.probes_topic)
             log = batch.filter(pc.invert(is_probe))
@@ -197,7 +197,7 @@ def _is_first_batch() -> bool:
     return context is None or context.getLocalProperty(_BATCH_ID) == "0"
 
 
-def _address_records(log: pa.RecordBatch, tally: Tally, counted: Mapping[int, int]) -> pa.RecordBatch:
+def _address_records(log: pa.RecordBatch, tally: TaskCounts, counted: Mapping[int, int]) -> pa.RecordBatch:
     """Count rows of the log, and put the group before each that is folded; the others are left out."""
     columns = (log.column(name).to_pylist() for name in ("topic", "partition", "offset", "key", "value"))
     groups: list[str | None] = []
@@ -232,7 +232,7 @@ def bucket_of(group: str) -> int:
 
 
 def _count_row(
-    config: StreamConfig, eras: Mapping[int, LogEra], tally: Tally, topic: str, partition: int
+    config: StreamConfig, eras: Mapping[int, LogEra], tally: TaskCounts, topic: str, partition: int
 ) -> AddressedRow:
     last, era = tally.last_offset(topic, partition), eras.get(partition)
     counted = CountActivity(

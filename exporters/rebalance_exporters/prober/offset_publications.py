@@ -1,4 +1,4 @@
-"""What to tell each group of where its topics begin and end: what changed since it was told last, or all of it.
+"""Which offsets to publish for each group: those that changed since the last publication, or all of them.
 
 Pure. Offsets of a topic are kept once, and what changed in it is put together once, however many groups use it.
 """
@@ -67,7 +67,7 @@ class _Topic:
 
 
 @dataclass(slots=True)
-class _ToldTopics:
+class _PublishedTopics:
     """What a group was told: up to which round, and how many partitions each topic had."""
 
     round: int = 0
@@ -80,7 +80,7 @@ class OffsetPublications:
     def __init__(self) -> None:
         self._round = 0
         self._topics: dict[str, _Topic] = {}
-        self._told: dict[str, _ToldTopics] = {}
+        self._told: dict[str, _PublishedTopics] = {}
 
     def note(
         self,
@@ -115,7 +115,7 @@ class OffsetPublications:
         """
         told = self._told.get(group)
         if told is None:
-            told = self._told[group] = _ToldTopics()
+            told = self._told[group] = _PublishedTopics()
         chosen = ChosenOffsets({}, {}, {})
         for name, count in partitions.items():
             is_new = all_again or bool(told.partitions.get(name)) != bool(count) or name not in told.partitions

@@ -2,7 +2,7 @@
 
 import pytest
 
-from rebalance_exporters.prober.told import OffsetPublications
+from rebalance_exporters.prober.offset_publications import OffsetPublications
 
 
 @pytest.fixture
