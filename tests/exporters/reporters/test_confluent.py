@@ -10,8 +10,8 @@ from typing import Any
 import confluent_kafka
 import pytest
 
+from exporters.reporters.sending import Sent, threads
 from rebalance_exporters.reporters.confluent import make_producer_settings, read_config, report
-from rebalance_exporters.reporters.polls import wall_ms
 from waiting import wait_for
 
 STATISTICS = '{ "name": "orders-1#consumer-1", "type": "consumer", "brokers": {}, "topics": {}, "replyq": 0 }'
@@ -62,39 +62,10 @@ class PlainConsumer:
         PlainConsumer.close(self)
 
 
-class Sent:
-    """Takes what a reporter sends."""
-
-    def __init__(self) -> None:
-        self.reports: list[dict[str, Any]] = []
-        self.keys: set[bytes | None] = set()
-
-    def __call__(self, topic: str, key: bytes | None, value: bytes) -> None:
-        self.keys.add(key)
-        self.reports.append(json.loads(value))
-
-    @property
-    def last(self) -> dict[str, Any]:
-        """A report that was made after this was asked."""
-        since_ms = wall_ms()
-        wait_for(lambda: self.reports and self.reports[-1]["emitted_ms"] > since_ms, "a report")
-        return self.reports[-1]
-
-
-@pytest.fixture
-def sent() -> Sent:
-    return Sent()
-
-
 def reported(sent: Sent, **config: Any) -> Any:
     return report(
         PlainConsumer, {"group.id": "orders", "client.id": "orders-1", **config}, interval_seconds=0.02, send=sent
     )
-
-
-def threads() -> set[threading.Thread]:
-    """The threads of all reporters; one of a test before may just be ending."""
-    return {each for each in threading.enumerate() if each.name.startswith("rebalance-monitor")}
 
 
 def test_what_comes_back_is_an_instance_of_the_class(sent):

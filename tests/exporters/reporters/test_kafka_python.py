@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import contextlib
 import gc
-import json
 import threading
 from typing import Any, ClassVar
 
@@ -12,6 +11,7 @@ import kafka
 import pytest
 from kafka.metrics import AnonMeasurable, MetricConfig, Metrics
 
+from exporters.reporters.sending import Sent, threads
 from rebalance_exporters.reporters import kafka_python
 from rebalance_exporters.reporters.kafka_python import (
     metric_reporter,
@@ -22,7 +22,6 @@ from rebalance_exporters.reporters.kafka_python import (
 )
 from rebalance_exporters.reporters.kafka_python_producer import ProducerTransport, make_producer_settings
 from rebalance_exporters.reporters.outbox import OutgoingReport
-from rebalance_exporters.reporters.polls import wall_ms
 from waiting import wait_for
 
 SETTINGS: dict[str, Any] = {
@@ -96,37 +95,8 @@ class SlottedConsumer(PlainConsumer):
         raise TypeError("__class__ assignment: object layout differs")
 
 
-class Sent:
-    """Takes what a reporter sends."""
-
-    def __init__(self) -> None:
-        self.reports: list[dict[str, Any]] = []
-        self.places: list[tuple[str, bytes | None]] = []
-
-    def __call__(self, topic: str, key: bytes | None, value: bytes) -> None:
-        self.places.append((topic, key))
-        self.reports.append(json.loads(value))
-
-    @property
-    def last(self) -> dict[str, Any]:
-        """The newest report but one that was made before this was asked."""
-        since_ms = wall_ms()
-        wait_for(lambda: self.reports and self.reports[-1]["emitted_ms"] > since_ms, "a report")
-        return self.reports[-1]
-
-
-@pytest.fixture
-def sent() -> Sent:
-    return Sent()
-
-
 def reported(consumer: Any, sent: Sent, **more: Any) -> Any:
     return report(consumer, interval_seconds=0.02, send=sent, **more)
-
-
-def threads() -> set[threading.Thread]:
-    """The threads of all reporters; one of a test before may just be ending."""
-    return {each for each in threading.enumerate() if each.name.startswith("rebalance-monitor")}
 
 
 def test_the_consumer_stays_the_consumer(sent):
