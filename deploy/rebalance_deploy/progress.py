@@ -64,7 +64,7 @@ class Pace:
     _seen: deque[tuple[float, StepProgress]] = field(default_factory=deque)
 
     def take(self, reading: StepProgress, now_seconds: float) -> None:
-        """Take up a reading, in the order of a clock that never goes back."""
+        """Process a reading, in the order of a clock that never goes back."""
         if self._seen and (reading.step != self._seen[-1][1].step or _is_behind(reading, self._seen[-1][1])):
             self._seen.clear()
         self._seen.append((now_seconds, reading))

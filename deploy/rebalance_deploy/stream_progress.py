@@ -25,7 +25,7 @@ class StreamProgress:
         self._is_shown = False
 
     def look(self, statuses: Sequence[QueryStatus]) -> None:
-        """Take in how the queries are now; for one thread."""
+        """Note how the queries are now; for one thread."""
         self._statuses = tuple(statuses)
         if self._bar is None or not statuses:
             return

@@ -38,11 +38,11 @@ class StreamHealth(Collector):
         self.registry.register(self)
 
     def look(self, statuses: Sequence[QueryStatus]) -> None:
-        """Take in how the queries are now; called over and over while the stream works."""
+        """Note how the queries are now; called over and over while the stream works."""
         self._statuses, self._looked = tuple(statuses), self._clock()
 
     def wait_for(self, awaited: str | None) -> None:
-        """Take in what the start waits for; null: it goes on."""
+        """Note what the start waits for; null: it goes on."""
         self._awaited, self._started = awaited, self._clock()
 
     def unhealthy(self) -> str | None:

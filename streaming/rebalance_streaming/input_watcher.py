@@ -57,7 +57,7 @@ class InputWatcher:
         self._thread.join(_STOP_SECONDS)
 
     def note(self, query: str, positions: Mapping[str, Positions]) -> None:
-        """Take in how far a query is: the next position to read by topic and partition.
+        """Note how far a query is: the next position to read by topic and partition.
 
         One that falls may mean that the log was cut: the next check is at once, as until the query is started with the
         new era it takes what it reads for repetitions.

@@ -135,7 +135,7 @@ class QueryOwnership:
             )
 
     def take(self, records: Iterable[Record], *, is_new: bool) -> None:
-        """Take in records of the status topic; `is_new`: they were written since this process began to follow it."""
+        """Process records of the status topic; `is_new`: they were written since this process began to follow it."""
         # Two that started in the same millisecond agree on who goes on.
         own = self.epoch, self.host, self.pid
         for record in records:

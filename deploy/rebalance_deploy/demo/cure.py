@@ -32,7 +32,7 @@ class Cure:
         self.is_applied = self.is_calm = False
 
     def hear(self, row: Rebalance | Finding) -> None:
-        """Take up a row as the stream published it, of any group."""
+        """Process a row as the stream published it, of any group."""
         if row.group != self._sick.group:
             return
         if isinstance(row, Rebalance):

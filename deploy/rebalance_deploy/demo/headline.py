@@ -28,7 +28,7 @@ class Headline:
         self.looks = self.wrong = self.excused = 0
 
     def hear(self, finding: Finding) -> None:
-        """Take up a finding as the stream published it, of any group."""
+        """Process a finding as the stream published it, of any group."""
         if finding.group != self._sick.group:
             return
         if finding.state == FindingState.FIRING and finding.severity != Severity.INFO:

@@ -30,7 +30,7 @@ class Standstill:
         self._thread.join()
 
     def look(self, now: float) -> None:
-        """Take up that the thread runs at `now`, in seconds, which it means to do four times a second."""
+        """Note that the thread runs at `now`, in seconds, which it means to do four times a second."""
         if self._looked_at is not None and now - self._looked_at >= NOTICED_SECONDS:
             self.ended_at = now
         self._looked_at = now

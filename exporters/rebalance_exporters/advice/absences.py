@@ -115,7 +115,7 @@ class _Waiting:
         self._by_client: dict[str, dict[str, None]] = defaultdict(dict)
 
     def add(self, gone: _Gone) -> None:
-        """Take up one who went; whoever may write to the topic may write of one that went twice."""
+        """Add a member that left. Rows of other writers may let a member leave twice: the later one counts."""
         member = gone.member
         self._pop(member.member_id)
         self._by_id[member.member_id] = gone

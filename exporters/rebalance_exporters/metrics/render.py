@@ -155,7 +155,7 @@ class StateClock:
         return f"{self._ended}{self._start}{seconds}\n"
 
     def _turn(self, labels: str, group: GroupSnapshot, times: StateTimes, now_ms: int) -> None:
-        """Take up that the state changed: the time spent in the former one stands."""
+        """Note that the state changed: the time spent in the former one stands."""
         self._times, self._type = times, group.type
         spent = complete_states(group, seconds_by_state(times, now_ms))
         self._shown = {state: max(seconds, self._shown.get(state, 0.0)) for state, seconds in spent.items()}
@@ -400,7 +400,7 @@ class Exposition:
                 yield key, render_labels(GROUP_LABELS, key), silence
 
     def _note_read_until(self, fleet: FleetSnapshot, now_ms: int) -> None:
-        """Take up how far the log was read; totals that were shown never go back, so neither does this."""
+        """Note how far the log was read; totals that were shown never go back, so neither does this."""
         for cluster, until_ms in read_until_ms(fleet).items():
             self._read_until[cluster] = max(min(until_ms, now_ms), self._read_until.get(cluster, 0))
 

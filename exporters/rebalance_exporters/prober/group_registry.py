@@ -74,7 +74,7 @@ class GroupRegistry:
             entry.rested_ms = at_ms
 
     def note_all(self, found: GroupList, asked_ms: int = 0) -> list[Listed]:
-        """Take in a list of all groups; return, and forget, those whose coordinator answered without them."""
+        """Process a list of all groups; return, and forget, those whose coordinator answered without them."""
         self._unsure = not found.answered
         self._note_settled(found)
         for listed in found.groups:
@@ -101,7 +101,7 @@ class GroupRegistry:
             entry.settled_ms = self._listed_ms if listed.coordinator_id in self._answered else None
 
     def note_unstable(self, found: GroupList, asked_ms: int = 0) -> bool:
-        """Take in a list of unstable groups; return whether groups that are not classic have left it."""
+        """Process a list of unstable groups; return whether groups that are not classic have left it."""
         self._note_settled(found)
         present = {listed.group for listed in found.groups}
         for listed in found.groups:
@@ -118,7 +118,7 @@ class GroupRegistry:
         return any(not entry.listed.is_classic for entry in settled)
 
     def note_newer(self, found: GroupList) -> None:
-        """Take in a list of groups that are not classic."""
+        """Process a list of groups that are not classic."""
         for listed in found.groups:
             self._note(listed)
 
@@ -153,7 +153,7 @@ class GroupRegistry:
         return [entry.listed for entry in (urgent + routine)[:MOST_DESCRIBED]]
 
     def note_described(self, described: Iterable[Described], now: float) -> None:
-        """Take in what coordinators said; a `Dead` group may have gone or changed its type, the next list tells."""
+        """Note what coordinators said; a `Dead` group may have gone or changed its type, the next list tells."""
         for each in described:
             entry = self._entries.get(each.group)
             if entry is None:

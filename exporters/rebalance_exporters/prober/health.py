@@ -28,7 +28,7 @@ class ProbeHealth:
         self._awaited: str | None = None
 
     def wait_for(self, awaited: str) -> None:
-        """Take in why no task can begin yet."""
+        """Note why no task can begin yet."""
         self._awaited = awaited
 
     def expect(self, what: str, period_seconds: float) -> None:
@@ -36,7 +36,7 @@ class ProbeHealth:
         self._tasks[what] = _Rounds(period_seconds, self._clock())
 
     def note(self, what: str, *, answered: bool) -> None:
-        """Take in that a round of a task ended."""
+        """Note that a round of a task ended."""
         rounds, now = self._tasks[what], self._clock()
         rounds.ended = now
         if answered:

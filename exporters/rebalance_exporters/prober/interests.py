@@ -95,7 +95,7 @@ class _GroupTopics:
         return self.subscribed | self.lagging | self.committed.keys() | self.held
 
     def note_commits(self, row: _TopicsRow) -> bool:
-        """Take in up to where commits are known; false where the group was deleted since.
+        """Note up to where commits are known; false where the group was deleted since.
 
         Positions in a log partition that was recreated say nothing of that.
         """
@@ -122,7 +122,7 @@ class Interests:
         self.is_fresh = threading.Event()
 
     def apply_group(self, key: bytes | None, value: bytes | None) -> None:
-        """Take in a row of the groups topic. Raises ContractError when it is not one."""
+        """Process a row of the groups topic. Raises ContractError when it is not one."""
         if value is None:
             self._drop(self._group_of(key))
             return
@@ -148,7 +148,7 @@ class Interests:
             known.type, known.subscribed, known.has_members = None, frozenset(), False
 
     def apply_lag(self, key: bytes | None, value: bytes | None) -> None:
-        """Take in a row of the lag topic: all topics of a group that ever committed. Raises ContractError."""
+        """Process a row of the lag topic: all topics of a group that ever committed. Raises ContractError."""
         if value is None:
             self._forget_lag(self._group_of(key))
             return
@@ -164,7 +164,7 @@ class Interests:
             self._note_fresh(row.group, before, known)
 
     def apply_activity(self, value: bytes | None, now_ms: int) -> None:
-        """Take in a row of the activity topic, of which only commits count. Raises ContractError."""
+        """Process a row of the activity topic, of which only commits count. Raises ContractError."""
         if value is None or decode(value, _KindRow).kind != "commits":
             return
         row = decode(value, _TopicsRow)
@@ -178,7 +178,7 @@ class Interests:
                 self._note_fresh(row.group, before, known)
 
     def note_held(self, group: str, topics: Iterable[str]) -> None:
-        """Take in which topics a coordinator holds offsets of a group for."""
+        """Note which topics a coordinator holds offsets of a group for."""
         with self._lock:
             known = self._groups.get(group)
             if known is not None:

@@ -33,7 +33,7 @@ class _Positions:
     since: dict[int, PartitionOffsets] = field(default_factory=dict)
 
     def note(self, offsets: Sequence[int | None], this_round: int) -> None:
-        """Take in what was found; partitions beyond its end keep what they had."""
+        """Note what was found; partitions beyond its end keep what they had."""
         known = len(self.offsets)
         if self.offsets[: len(offsets)] == offsets:
             return
@@ -88,7 +88,7 @@ class OffsetPublications:
         stable: Mapping[str, Sequence[int | None]],
         start: Mapping[str, Sequence[int | None]],
     ) -> None:
-        """Take in what one round of asking found; a topic that was not asked keeps what it had.
+        """Note what one round of asking found; a topic that was not asked keeps what it had.
 
         So does a partition of which it is not known where it begins: it begins there or later.
         """

@@ -160,7 +160,7 @@ def _unknown(topic: ProbedTopic) -> PartitionOffsets:
 
 
 def _take(leader: int, request: _Request, answer: Answer | Exception, found: OffsetRound) -> None:
-    """Take in what a broker answered to one request."""
+    """Note what a broker answered to one request."""
     if isinstance(answer, Exception):
         why = describe(answer)
         found.failures.append(f"broker {leader} did not tell where its partitions begin and end ({why})")
@@ -206,7 +206,7 @@ def _in_batches(rows: Iterable[Any]) -> list[list[Any]]:
 
 
 def _read(topic: Any, offsets: PartitionOffsets, found: OffsetRound) -> None:
-    """Take in one topic of an answer; what was not asked is left out."""
+    """Process one topic of an answer; what was not asked is left out."""
     for row in topic.partitions:
         if row.error_code:
             error = for_code(row.error_code)

@@ -66,7 +66,7 @@ class ProbePublisher:
                 self._complaints.note(_WHAT, f"a probe was not published: {describe_kafka(error.args[0])}")
 
     def serve(self, stop: threading.Event) -> None:
-        """Take in what became of probes until `stop` is set; meant for a thread of its own."""
+        """Poll what became of probes until `stop` is set; meant for a thread of its own."""
         while not stop.is_set():
             self._producer.poll(_POLL_SECONDS)
 

@@ -47,7 +47,7 @@ class InterestReader:
         self._follower.close()
 
     def read(self) -> None:
-        """Take in what there is to read now; returns within about a second. Raises KafkaException."""
+        """Read what is available now; returns within about a second. Raises KafkaException."""
         if self._follower.is_look_due:
             self._follower.look()
         deadline = time.monotonic() + _READ_SECONDS
@@ -65,7 +65,7 @@ class InterestReader:
         return start_at_end({place: each for place, each in bounds.items() if place[0] == self._activity_topic})
 
     def _apply(self, record: Record) -> None:
-        """Take in one row; one that cannot be is counted, and said of once per topic, so that the rest is read."""
+        """Process one row; one that cannot be is counted, and reported once per topic, so that the rest is read."""
         try:
             if record.topic == self._groups_topic:
                 self._interests.apply_group(record.key, record.value)

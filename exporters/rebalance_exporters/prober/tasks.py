@@ -33,7 +33,7 @@ class Complaints:
         self._lock = threading.Lock()
 
     def note(self, what: str, sentence: str, about: str | None = None) -> None:
-        """Take in one error; `what` is the label it is counted under.
+        """Count one error; `what` is the label it is counted under.
 
         Sentences that say the same in different words share an `about`; of those one is said.
         """

@@ -145,7 +145,7 @@ class _MetricReporter:
         self._reporter.start()
 
     def metric_change(self, metric: Any) -> None:
-        """Take in a metric."""
+        """Note a metric."""
         self._metrics[metric.metric_name] = metric
 
     def metric_removal(self, metric: Any) -> None:

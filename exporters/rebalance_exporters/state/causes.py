@@ -39,7 +39,7 @@ class Causes:
         self._causes: dict[tuple[GroupKey, str], PrimaryCause] = {}
 
     def note(self, finding: Finding) -> None:
-        """Take up the cause of the rebalances that a finding names; one that is not primary is the cause of none."""
+        """Process the cause of the rebalances that a finding names; one that is not primary is the cause of none."""
         if not finding.primary or not finding.rebalance_ids:
             return
         group, cause = (finding.cluster, finding.group), _make_cause(finding)

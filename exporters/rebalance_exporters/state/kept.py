@@ -157,7 +157,7 @@ def keep_impact(impact: RebalanceImpact, text: bytes) -> KeptImpact:
 
 
 def fold_example(examples: Examples, kept: KeptRebalance) -> Examples:
-    """Take up a rebalance as an example; the same object comes back when it changes none."""
+    """Process a rebalance as an example; the same object comes back when it changes none."""
     example = Example(kept.rebalance_id, kept.started_ms, kept.completed_ms or kept.started_ms, kept.duration_ms)
     known = examples.by_reason
     if (kept.reason in known or len(known) < _MAX_REASONS) and _is_newer(example, known.get(kept.reason)):
@@ -189,7 +189,7 @@ class WaitingImpacts:
         self._bytes = 0
 
     def put(self, group: GroupKey, rebalance_id: str, impact: KeptImpact) -> None:
-        """Take up what a rebalance cost, or the newer form of it."""
+        """Process the cost of a rebalance, or a newer version of it."""
         self.take(group, rebalance_id)
         self._impacts[group, rebalance_id] = impact
         self._bytes += impact.text.size
@@ -222,7 +222,7 @@ class KeptRebalances:
         self.dropped_until_ms: int | None = None
 
     def put(self, kept: KeptRebalance) -> None:
-        """Take up a rebalance, or the newer form of one, which leaves what it cost as it was reported."""
+        """Process a rebalance, or a newer version of one, which leaves its cost as it was reported."""
         self.examples[kept.group] = fold_example(self.examples.get(kept.group, Examples()), kept)
         known = self.get(kept.group, kept.rebalance_id)
         waiting = self._waiting.take(kept.group, kept.rebalance_id) if known is None else known.impact
@@ -235,7 +235,7 @@ class KeptRebalances:
             self._drop_earliest()
 
     def put_impact(self, group: GroupKey, rebalance_id: str, impact: KeptImpact) -> bool:
-        """Take up what a rebalance cost; returns whether that changed one that is kept."""
+        """Process the cost of a rebalance; returns whether that changed one that is kept."""
         known = self.get(group, rebalance_id)
         if known is None:
             self._waiting.put(group, rebalance_id, impact)
@@ -310,7 +310,7 @@ class KeptFindings:
         self.by_group: dict[GroupKey, GroupFindings] = {}
 
     def put(self, key: str, finding: Finding, *, is_new: bool) -> None:
-        """Take up a finding; it counts as fired when it was not firing before. Raises RefusedError for too many.
+        """Process a finding; it counts as fired when it was not firing before. Raises RefusedError for too many.
 
         One that is not `is_new` was there when the reading began, and counts 0: another exporter has counted it.
         """

@@ -25,7 +25,7 @@ class LateEvents:
         self.totals: dict[tuple[str, str], int] = {}
 
     def note(self, before: GroupSnapshot | None, now: GroupSnapshot, *, is_new: bool) -> None:
-        """Take up the newer snapshot of a group, of which none was known where `before` is null.
+        """Process the newer snapshot of a group, of which none was known where `before` is null.
 
         One that is not `is_new` was there when the reading began: it is where counting begins.
         """

@@ -86,7 +86,7 @@ class Weights:
         self._total = 0
 
     def put(self, thing: Hashable, size: int) -> None:
-        """Take up what a thing weighs now. Raises RefusedError, and changes nothing, where it would be too much."""
+        """Record the present size of a thing. Raises RefusedError, and changes nothing, where it would be too much."""
         total = self._total - self._of.get(thing, 0) + size
         if total > max(self._limit, self._total):
             raise RefusedError("limit", f"rows of {self._total} bytes are held already")

@@ -67,7 +67,7 @@ class KeptSilences:
         return self._now
 
     def put(self, silence: AlertSilence, size: int) -> AlertSilence | None:
-        """Take up a silence, or its newer form, of so many bytes. Returns the one before.
+        """Process a silence, or its newer form, of so many bytes. Returns the one before.
 
         Raises RefusedError for one that is none, or for which there is no room.
         """

@@ -21,7 +21,7 @@ class StateTimes:
 
 
 def fold_state(times: StateTimes | None, state: str | None, at_ms: int) -> StateTimes:
-    """Take up the state that counts from `at_ms` on; the same object comes back while the state lasts.
+    """Note the state that counts from `at_ms` on; the same object comes back while the state lasts.
 
     A time before the last one counts as the last one: clocks of two brokers may differ.
     """

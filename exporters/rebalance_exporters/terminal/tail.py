@@ -37,7 +37,7 @@ class EventNarrator:
     _told: OrderedDict[Hashable, Hashable] = field(default_factory=OrderedDict)
 
     def learn(self, rows: Iterable[OverviewRow]) -> None:
-        """Take up the present states without a word; of a group unknown so far the first state heard is no change."""
+        """Note the present states without reporting them; the first state of an unknown group is no change."""
         for row in rows:
             self._note(("group", row.cluster, row.group), row.state)
 

@@ -43,7 +43,7 @@ class Connections:
         self._waiting: dict[int, float] = {}
 
     def admit(self, connection: socket.socket) -> bool:
-        """Take in a connection, at the cost of the one that has waited longest; false when all others are answered."""
+        """Admit a connection, at the cost of the one that has waited longest; false when all others are answered."""
         if len(self._open) >= self._limit:
             self._forget_closed()
         if len(self._open) >= self._limit:

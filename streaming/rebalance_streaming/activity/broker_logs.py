@@ -43,7 +43,7 @@ class LogPacking:
     _panes: dict[tuple[str, int], _Pane] = field(default_factory=dict)
 
     def take(self, value: bytes | None, timestamp_ms: int | None, to_utc: ToUtc = in_utc) -> None:
-        """Take up a record, or a line of a file. `timestamp_ms` is the record's time; null, or below 0: it has none."""
+        """Process a record, or a line of a file. `timestamp_ms` is the record's time; null, or below 0: it has none."""
         try:
             lines = decode_record(value, self._observed_ms(timestamp_ms), to_utc)
         except Exception:

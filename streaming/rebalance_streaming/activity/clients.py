@@ -102,7 +102,7 @@ class _Pane:
     is_truncated: bool = False
 
     def take(self, report: Report, counts: Counter[tuple[str, str]], topic: str | None) -> None:
-        """Take up a report; `topic` is that of a message with no other report."""
+        """Process a report; `topic` is that of a message with no other report."""
         sample = self._sample(report)
         moment = self.moments.get(sample.emitted_ms)
         if moment is None:
@@ -175,7 +175,7 @@ class _Packing:
     counts: Counter[tuple[str, str]] = field(default_factory=Counter)
 
     def take(self, reports: tuple[Report, ...], topic: str | None = None) -> None:
-        """Take up the reports of one message."""
+        """Process the reports of one message."""
         alone = topic if len(reports) == 1 else None
         for report in reports:
             start_ms = report.observed_ms // self.pane_ms * self.pane_ms

@@ -67,7 +67,7 @@ class DiagnosisWorker:
         return self._engine
 
     def take(self, rows: tuple[InputRow, ...]) -> None:
-        """Take up rows in the order of their times."""
+        """Process rows in the order of their times."""
         now_ms = epoch_ms()
         for row in rows:
             writer = decode_writer(row.writer)

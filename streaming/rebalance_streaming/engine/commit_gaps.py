@@ -40,7 +40,7 @@ class CommitRhythm:
         self._topics: dict[str, _Rhythm] = {}
 
     def take(self, row: CommitActivity) -> list[CommitGap]:
-        """Take up packed commits in log order; returns the unusual gaps that ended with them."""
+        """Process packed commits in log order; returns the unusual gaps that ended with them."""
         found: list[CommitGap] = []
         for name, commits in row.topics.items():
             ended = self._take_topic(name, commits)

@@ -119,7 +119,7 @@ class Engine:
     # --- What happens ---
 
     def restore(self, row: Restored, now_ms: int = 0) -> None:
-        """Take up what an earlier run published, before anything else; a row that fails is set aside.
+        """Restore what an earlier run published, before anything else; a row that fails is set aside.
 
         `now_ms` is 0 where the time is not known.
         """
@@ -147,7 +147,7 @@ class Engine:
                 self._totals = _added(self._totals, counts.restore(None, row, self._config.source_topic))
 
     def apply(self, row: Input, at_ms: int) -> None:
-        """Take up a row that was written at a time; one that fails is set aside."""
+        """Process a row that was written at a time; one that fails is set aside."""
         try:
             self._apply(row, at_ms)
         except Exception as error:

@@ -54,7 +54,7 @@ class ImpactTracker:
         self._changed: dict[str, dict[str | None, RebalanceImpact | GroupImpact]] = {}
 
     def restore(self, row: RebalanceImpact | GroupImpact) -> None:
-        """Take up what an earlier run published."""
+        """Restore what an earlier run published."""
         group = self._of(row.group)
         if isinstance(row, GroupImpact):
             group.totals = row
@@ -68,7 +68,7 @@ class ImpactTracker:
         self._of(group).measured_before_ms = until_ms
 
     def take_rebalance(self, rebalance: Rebalance) -> None:
-        """Take up a version of a rebalance."""
+        """Process a version of a rebalance."""
         group, name = self._of(rebalance.group), rebalance.rebalance_id
         known = group.rebalances.get(name)
         if known is None:
@@ -82,7 +82,7 @@ class ImpactTracker:
             self._hold_lag(group, each)
 
     def take_commit_gaps(self, group: str, gaps: Iterable[CommitGap]) -> None:
-        """Take up gaps between commits that ended."""
+        """Process gaps between commits that ended."""
         costs = self._of(group)
         before = len(costs.gaps)
         costs.gaps.extend(gaps)
@@ -90,7 +90,7 @@ class ImpactTracker:
             self._attribute(costs)
 
     def take_lag(self, group: str, lag: int, at_ms: int) -> None:
-        """Take up a measurement of a group's lag; one that is older than the newest changes nothing."""
+        """Process a measurement of a group's lag; one that is older than the newest changes nothing."""
         costs = self._of(group)
         if costs.measured and at_ms <= costs.measured[-1][0]:
             return
@@ -123,7 +123,7 @@ class ImpactTracker:
         self._put(costs, known, told)
 
     def take_timeouts(self, group: str, rebalance_id: str, expired: Iterable[str], poll_timeout: Iterable[str]) -> None:
-        """Take up which members a judged rebalance lost to their session, or to their poll limit.
+        """Note which members a judged rebalance lost to their session, or to their poll limit.
 
         As what a member is told of first it counts, also where an earlier run told it.
         """
@@ -139,7 +139,7 @@ class ImpactTracker:
             self._put(costs, known, told)
 
     def take_start(self, group: str, rebalance_id: str, start: RebalanceStart) -> None:
-        """Take up when, and why, the coordinator began to prepare a rebalance."""
+        """Note when, and why, the coordinator began to prepare a rebalance."""
         costs = self._of(group)
         known = costs.rebalances.get(rebalance_id)
         if known is not None:

@@ -113,7 +113,7 @@ class LagTable:
         self._looked_ms = 0
 
     def take_commits(self, row: CommitActivity) -> bool:
-        """Take up packed commits; returns false for a repetition, which changes nothing."""
+        """Process packed commits; returns false for a repetition, which changes nothing."""
         group = self._groups.setdefault(row.group, _Group())
         at = (row.log_partition, row.log_era, row.last_log_offset)
         if _is_at_or_before(at, group.read_to):
@@ -132,7 +132,7 @@ class LagTable:
         return True
 
     def take_offsets(self, row: OffsetActivity) -> bool:
-        """Take up probed offsets; whether any is new, or news that there is none.
+        """Process probed offsets; whether any is new, or news that there is none.
 
         A probe that is older than what is known changes nothing.
         """
@@ -157,7 +157,7 @@ class LagTable:
         return is_news
 
     def restore(self, row: GroupLag) -> None:
-        """Take up what an earlier run published of a group of which nothing is known yet."""
+        """Restore what an earlier run published of a group of which nothing is known yet."""
         if row.group in self._groups:
             return
         group = _Group(

@@ -173,7 +173,7 @@ def replacements(left: Sequence[Member], joined: Sequence[Member], at_ms: int) -
 
 
 def _step(draft: FoldDraft, record: GroupRecord, value: GroupMetadataValue) -> None:
-    """Take up the generation this record completes, and the ones before it that never got here."""
+    """Process the generation this record completes, and the ones before it that never got here."""
     before = draft.snapshot
     members_before = by_id((*before.members, *draft.changes.departed))
     first_departed, due, joining = draft.changes.first, draft.revoked_unassigned, draft.joining_since_ms

@@ -79,7 +79,7 @@ def publish_reports(cluster: str, totals: CountTotals, topic: str) -> ReportTota
 
 
 def restore(records: DecodeTotals | None, reports: ReportTotals | None, topic: str) -> CountTotals:
-    """Take up totals that were published before; null: none were."""
+    """Restore totals that were published before; null: none were."""
     totals = CountTotals()
     if records is not None:
         totals.positions |= records.positions

@@ -40,7 +40,7 @@ Place = tuple[str, int]
 
 
 def begin(draft: FoldDraft, record: GroupRecord, step: Step) -> None:
-    """Take up a generation: into the rebalance that goes on or just ended, or as the first of a new one."""
+    """Add a generation to the rebalance that goes on or just ended, or as the first of a new one."""
     former = draft.episode
     if former is not None and _continues(former.rebalance, step):
         draft.episode = _shortened(replace(former, rebalance=_extended(former.rebalance, draft, step)))

@@ -253,7 +253,7 @@ def _on_metadata(draft: FoldDraft, record: GroupRecord, kind: _Kind) -> None:
 
 
 def _step(draft: FoldDraft, record: GroupRecord, *, hash_changed: bool) -> None:
-    """Take up a new group epoch: it is the beginning of a rebalance."""
+    """Process a new group epoch: it is the beginning of a rebalance."""
     if draft.last_generation is not None and record.value.epoch < draft.last_generation:
         draft.snapshot = replace(draft.snapshot, counters=episodes.count_reset(draft.snapshot.counters))
     changes = draft.changes

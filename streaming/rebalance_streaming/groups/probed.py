@@ -71,12 +71,12 @@ class _ProbedGroup:
 
 
 def take_probe(state: FoldState, probe: Probe, *, reads_log: bool) -> tuple[FoldState, tuple[Rebalance, ...]]:
-    """Take up a probe, which only adds to what the log tells where that is read, and else is all that there is."""
+    """Process a probe: it adds to what the log says or, where the log is not read, is the only source."""
     return observe(state, probe) if reads_log else fold_probe(state, probe)
 
 
 def fold_probe(state: FoldState, probe: Probe) -> tuple[FoldState, tuple[Rebalance, ...]]:
-    """Take up a probe of a group whose log is not read. Returns the new state and the rebalances that changed.
+    """Process a probe of a group whose log is not read. Returns the new state and the rebalances that changed.
 
     A probe that is not later than the last one changes nothing, so a repetition does not either.
     """
@@ -179,7 +179,7 @@ def _see_unrest(draft: FoldDraft, probed: _ProbedGroup, *, is_first: bool) -> No
 
 
 def _begin(draft: FoldDraft, probed: _ProbedGroup, began_ms: int) -> LatestRebalance:
-    """Take up and return a rebalance that a probe shows: into the one that just ended, or as a new one."""
+    """Add a rebalance that a probe shows to the one that just ended, or as a new one; returns it."""
     former = draft.episode
     if former is not None and _continues(former.rebalance, draft, began_ms):
         draft.episode = episode = replace(former, rebalance=episodes.reopened(former.rebalance))

@@ -22,7 +22,7 @@ _STATES = frozenset(STATES_OF[GroupType.CLASSIC])
 
 
 def observe(state: FoldState, probe: Probe) -> tuple[FoldState, tuple[Rebalance, ...]]:
-    """Take up a probe. Returns the new state and the rebalance whose bounds it narrowed, if any."""
+    """Process a probe. Returns the new state and the rebalance whose bounds it narrowed, if any."""
     if state.sighting.probed_ms is not None and probe.probed_at_ms <= state.sighting.probed_ms:
         return state, ()
     draft = FoldDraft.of(state)
@@ -62,7 +62,7 @@ def _see_state(draft: FoldDraft, probe: Probe) -> None:
 
 
 def _see_settled(draft: FoldDraft, at_ms: int) -> None:
-    """Take up that the group was settled at a time that no probe was published of."""
+    """Note that the group was settled at a time that no probe was published of."""
     known_ms, settled_ms = draft.snapshot.updated_at_ms, draft.sighting.settled_ms
     if known_ms is not None and at_ms <= known_ms:
         _narrow(draft, at_ms, settled=True)

@@ -19,7 +19,7 @@ class Announcements:
         self._index: SilenceIndex | None = None
 
     def put(self, row: AlertSilence) -> AlertSilence | None:
-        """Take up a deploy; a silence of another kind is passed over. Returns what was known of the deploy before."""
+        """Process a deploy; a silence of another kind is passed over. Returns what was known of the deploy before."""
         name = row.cluster, row.silence_id
         known = self._known.get(name)
         if row.kind != SilenceKind.DEPLOY:

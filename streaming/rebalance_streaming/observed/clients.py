@@ -129,7 +129,7 @@ class ClientHistory:
     lag: dict[tuple[str, int], dict[str, float]] = field(default_factory=dict)
 
     def take(self, row: ClientActivity, sample: ClientSample) -> None:
-        """Take up a sample of a row. One that is older than the newest finds its place by its own time."""
+        """Process a sample of a row. One that is older than the newest finds its place by its own time."""
         if len(self.reports) == _KEPT and sample.emitted_ms < self.reports[0].emitted_ms:
             return
         last = self.latest()
@@ -181,7 +181,7 @@ class ClientHistory:
         return found if found is not None and found.emitted_ms == emitted_ms else None
 
     def take_offsets(self, offsets: Mapping[str, Mapping[str, int]]) -> None:
-        """Take up how far librdkafka handed records to the application, by topic and partition."""
+        """Note how far librdkafka handed records to the application, by topic and partition."""
         for topic, told in offsets.items():
             for partition, offset in told.items():
                 if partition.isascii() and partition.isdecimal() and len(partition) <= _LONGEST_PARTITION:
@@ -443,7 +443,7 @@ class Clients:
     _index: _ClientIndex = field(default_factory=_ClientIndex)
 
     def take(self, row: ClientActivity) -> None:
-        """Take up a row: to the process it comes from, so that a history survives a rejoin under a new id."""
+        """Assign a row to the process it comes from, so that a history survives a rejoin under a new id."""
         if not row.samples:
             return
         history = self._history_of(row, row.samples[0].emitted_ms)

@@ -20,7 +20,7 @@ class ClusterCommits:
         self._held_back: dict[str, int] = {}
 
     def take(self, group: str, last_ms: int) -> None:
-        """Take up when a group committed last."""
+        """Note when a group committed last."""
         self._groups.add(group)
         self._last_ms = max(self._last_ms, last_ms)
 

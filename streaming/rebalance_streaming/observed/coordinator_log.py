@@ -148,7 +148,7 @@ class CoordinatorLog:
     _stays: dict[str, _Stay] | None = None
 
     def take(self, events: Iterable[CoordinatorEvent]) -> bool:
-        """Take up events; returns whether any was new."""
+        """Process events; returns whether any was new."""
         new = [each for each in events if each not in self._known]
         for each in new:
             self._known.add(each)

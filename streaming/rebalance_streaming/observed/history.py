@@ -104,7 +104,7 @@ class GroupHistory:
     _listed_ids: frozenset[str] = frozenset()
 
     def take_group(self, snapshot: GroupSnapshot, at_ms: int) -> None:
-        """Take up a present snapshot; an older one than is known changes nothing."""
+        """Process a snapshot; one that is older than the known one changes nothing."""
         known = self.snapshot
         if known is not None and _position(snapshot) < _position(known):
             return
@@ -126,7 +126,7 @@ class GroupHistory:
                 self.released.append((each, snapshot.updated_at_ms or at_ms))
 
     def take_rebalance(self, rebalance: Rebalance) -> None:
-        """Take up a version of a rebalance; the latest replaces the ones before."""
+        """Process a version of a rebalance; the latest replaces the ones before."""
         self.rebalances[rebalance.rebalance_id] = replace(
             rebalance,
             members_before=self._shared(rebalance.members_before),
@@ -145,7 +145,7 @@ class GroupHistory:
             self.members = {each: member for each, member in self.members.items() if each in kept}
 
     def take_probe(self, probe: Probe) -> int:
-        """Take up a probe; returns which `inputs` it changed."""
+        """Process a probe; returns which `inputs` it changed."""
         at_ms, changed = probe.probed_at_ms, inputs.NOTHING
         self._note_age(at_ms)
         if isinstance(probe.coordinator_id, int):
@@ -157,13 +157,13 @@ class GroupHistory:
         return changed
 
     def take_offsets(self, row: OffsetActivity) -> int:
-        """Take up probed end offsets; returns which `inputs` they changed."""
+        """Process probed end offsets; returns which `inputs` they changed."""
         self._note_age(row.probed_at_ms)
         moved = self.progress.take_offsets(row)
         return (inputs.ENDS if moved else inputs.NOTHING) | self._note_topics(row.ends, row.probed_at_ms)
 
     def take_impact(self, impact: RebalanceImpact) -> bool:
-        """Take up what a rebalance cost; returns whether that is news of a rebalance that is kept."""
+        """Process the cost of a rebalance; returns whether that is news of a rebalance that is kept."""
         if impact.rebalance_id not in self.rebalances or self.impacts.get(impact.rebalance_id) == impact:
             return False
         self.impacts[impact.rebalance_id] = impact
@@ -181,7 +181,7 @@ class GroupHistory:
         return inputs.OWNERS
 
     def _note_state(self, probe: Probe) -> int:
-        """Take up a state; one that is as it was before, and settled, changes nothing that anybody asks for."""
+        """Process a state; one that is settled and the same as before changes nothing."""
         last = self.sightings[-1] if self.sightings else None
         if last is not None and probe.probed_at_ms <= last.at_ms:
             return inputs.NOTHING

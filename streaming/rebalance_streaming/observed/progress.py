@@ -123,7 +123,7 @@ class Progress:
         self.jumps: list[Jump] = []
 
     def take_commits(self, summary: CommitActivity) -> None:
-        """Take up a summary; a repetition changes nothing."""
+        """Process a summary; a repetition changes nothing."""
         at = (summary.log_era, summary.last_log_offset)
         if at <= self._read_to.get(summary.log_partition, (0, UNKNOWN)):
             return
@@ -223,7 +223,7 @@ class Progress:
         return _NOWHERE if known is None else known.start
 
     def take_offsets(self, row: OffsetActivity) -> bool:
-        """Take up that the group was told of ends; whether any is another than it was told before."""
+        """Note that the group was told of ends; whether any is another than it was told before."""
         if self._keeps_ends:
             self._ends.take(row)
         moved = False

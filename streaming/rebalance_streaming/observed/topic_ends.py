@@ -61,7 +61,7 @@ class TopicEnds:
         self.day.grow(size)
 
     def take(self, told: TopicOffsets, stable: TopicOffsets, start: TopicOffsets, at_ms: int) -> bool:
-        """Take up what a probe told of the topic; whether any end of it is new."""
+        """Process what a probe reported of the topic; returns whether any of its ends is new."""
         size = 1 + max(max(each.partitions, default=UNKNOWN) for each in (told, stable, start))
         is_grown = size > len(self.end)
         if is_grown:
@@ -121,7 +121,7 @@ class ClusterEnds:
         return self._topics.get(topic)
 
     def take(self, row: OffsetActivity) -> None:
-        """Take up probed offsets; of a topic none that is older than what is known."""
+        """Process probed offsets; of a topic none that is older than what is known."""
         for topic in {*row.ends, *row.stable_ends, *row.starts}:
             told, stable, start = (each.get(topic, _NOTHING) for each in (row.ends, row.stable_ends, row.starts))
             self._take_topic(topic, (told, stable, start), row.probed_at_ms)

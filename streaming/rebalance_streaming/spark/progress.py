@@ -73,7 +73,7 @@ class QueryWatch:
         return resumed
 
     def look(self, query: StreamingQuery, now_ms: int) -> None:
-        """Take up what Spark says of a query that runs."""
+        """Process what Spark reports of a running query."""
         java: Any = query._jsq
         if str(query.runId) != self._run:
             # A new run's first batch may hang as well; for how long the former run's did is over.
