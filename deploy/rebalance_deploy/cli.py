@@ -119,7 +119,7 @@ def stream(
     from rebalance_deploy import components  # noqa: PLC0415
 
     if set_aside and not rebuild:
-        raise click.UsageError("--set-aside goes with --rebuild; without it the stream goes on from its checkpoint")
+        raise click.UsageError("--set-aside goes with --rebuild; without it the stream continues from its checkpoint")
     if queries:
         flags = (*flags, f"stream.queries={','.join(dict.fromkeys(queries))}")
     sources = _sources(config, flags, bootstrap_server)

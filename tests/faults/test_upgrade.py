@@ -31,7 +31,7 @@ _SOURCES = ("deploy", "exporters", "streaming")
 #: A commit of 2026-11-26, of the same layout. A change of LAYOUT wants a later one here. Those before it let counters
 #: fall by themselves where a start takes long.
 _EARLIER = "87eb5a43b86b2caa0e8c446c1441c339c21ed1eb"
-_TOLD, _CAUGHT_UP = "go on from what was published of them", "caught up with the log"
+_TOLD, _CAUGHT_UP = "continue from their published rows", "caught up with the log"
 
 
 def unpacked(commit: str, directory: Path) -> str:

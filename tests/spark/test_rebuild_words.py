@@ -135,7 +135,7 @@ def test_a_new_place_is_taken_up_by_a_word(disk: Disk) -> None:
     assert disk.moved == 0
     without = Disk(disk.monkeypatch)
     assert without.start() is None
-    assert "totals begin anew" in without.said[-1]
+    assert "totals start at 0" in without.said[-1]
 
 
 def test_a_process_without_totals_is_done_at_once(disk: Disk) -> None:

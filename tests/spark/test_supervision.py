@@ -113,7 +113,7 @@ def test_pauses_grow_up_to_a_minute(clock: SimpleNamespace):
     pauses = [later - earlier for earlier, later in itertools.pairwise(tried)]
     assert pauses == [1, 2, 4, 8, 16, 32, 60, 60, 60, 60, 60]
     assert (query.status.restarts, query.status.error) == (len(tried), "the topic is gone")
-    assert said[0] == "the membership query ended: the topic is gone; it goes on where it was in 1 s"
+    assert said[0] == "the membership query ended: the topic is gone; it is restarted in 1 s"
 
 
 def test_brokers_that_are_away_at_a_start_end_nothing(clock: SimpleNamespace):

@@ -74,7 +74,7 @@ def test_without_an_older_layout_nothing_is_taken_up(start: Start, there: tuple[
         (start.path / name).mkdir()
     assert start.take_up() is None
     assert [each.partition(": ")[2][:20] for each in start.said] == (
-        [] if LAYOUT in there else ["totals begin anew; t"]
+        [] if LAYOUT in there else ["totals start at 0. T"]
     )
 
 
@@ -83,7 +83,7 @@ def test_an_older_layout_is_taken_up_from_what_was_published(start: Start):
     (start.path / _OLDER).mkdir()
     assert start.take_up() == _PUBLISHED
     (line,) = start.said
-    assert f"is of layout {_OLDER}, and one of {LAYOUT} begins: 7 groups go on from what was published" in line
+    assert f"is of layout {_OLDER}, a new one of layout {LAYOUT} is created: 7 groups continue from" in line
 
 
 def test_a_query_takes_up_what_was_published_until_it_has_ended_a_batch(start: Start):
@@ -129,7 +129,7 @@ def test_nothing_is_taken_up_while_another_stream_writes(start: Start, rebuild: 
 def test_a_rebuild_moves_a_checkpoint_away_only_when_it_may(start: Start):
     """Without leave it refuses, and changes nothing."""
     (start.path / LAYOUT).mkdir()
-    with pytest.raises(StreamError, match="with --set-aside as well it is moved away first"):
+    with pytest.raises(StreamError, match="with --rebuild --set-aside it is renamed first"):
         start.take_up(rebuild=True)
     assert start.take_up(rebuild=True, may_set_aside=True) == _PUBLISHED
     (moved,) = start.path.iterdir()

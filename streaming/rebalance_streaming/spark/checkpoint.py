@@ -68,8 +68,8 @@ def open_checkpoint(spark: SparkSession, path: str, found_now: Baseline) -> Base
 def damaged(path: str, file: str) -> StreamError:
     """Return the error that says which file of a checkpoint cannot be read, and what to do."""
     return StreamError(
-        f"checkpoint {path} is damaged: {file} cannot be read; start with --rebuild --set-aside to go on from what was "
-        "published, or with another word as stream.rebuild, or move it away to start afresh (totals restart)"
+        f"checkpoint {path} is damaged: {file} cannot be read; start with --rebuild --set-aside, or with a new "
+        "value of stream.rebuild, to continue from the published rows, or move it away to reset all totals"
     )
 
 
@@ -167,5 +167,5 @@ def _check_same(path: str, kept: Baseline, now: Baseline) -> None:
         if was != is_now:
             raise StreamError(
                 f"checkpoint {path} belongs to {what} {was}, not {is_now}; "
-                "choose another with --set stream.checkpoint=DIR, or move it away to start afresh"
+                "choose another with --set stream.checkpoint=DIR, or move it away to create a new one"
             )

@@ -150,8 +150,8 @@ def run(
             raise
     except _NO_JVM:
         raise StreamError(
-            "Spark's JVM ended or does not answer: see what it said last, and whether the machine ran out of memory or "
-            "its heap was too small (stream.driver_memory); started again, the stream goes on where it was"
+            "Spark's JVM ended or does not answer: see its last output, and whether the machine ran out of memory or "
+            "its heap was too small (stream.driver_memory); after a restart the stream continues where it stopped"
         ) from None
     finally:
         found.ownership.stop()
@@ -270,8 +270,8 @@ def _take_up(
         found.ownership.refuse_beside_another(option, asked.stop)
         if is_there and not (asked.may_set_aside or words.is_new):
             raise StreamError(
-                f"--rebuild: there is a checkpoint at {config.checkpoint}; without --rebuild the stream goes on from "
-                "it, with --set-aside as well it is moved away first"
+                f"--rebuild: a checkpoint exists at {config.checkpoint}; without --rebuild the stream continues from "
+                "it, with --rebuild --set-aside it is renamed first"
             )
     elif older is not None or words.done:
         here = [name for name in _INPUT_QUERIES if name in config.queries]
@@ -280,14 +280,14 @@ def _take_up(
         if begun == here:
             return None
         was = "not rebuilt to its end" if words.done else f"of layout {older}"
-        why = f"the checkpoint at {config.checkpoint} is {was}, and one of {LAYOUT} begins: "
+        why = f"the checkpoint at {config.checkpoint} is {was}, a new one of layout {LAYOUT} is created: "
         found.ownership.refuse_beside_another(why.removesuffix(": "), asked.stop)
     else:
         if not is_there and MEMBERSHIP in config.queries and has_rows(config):
             listeners.warn(
-                f"{config.groups_topic} has groups of a checkpoint that is not at {config.checkpoint}: totals begin "
-                "anew; to go on from what was published, stop the stream and start it with --rebuild --set-aside, or "
-                "with another word as stream.rebuild"
+                f"{config.groups_topic} has groups of another checkpoint than {config.checkpoint}: totals start at 0. "
+                "To continue from the published rows, stop the stream and start it with --rebuild --set-aside, or "
+                "with a new value of stream.rebuild"
             )
         return None
     published = read_published(config, found.statuses).without(begun)
@@ -296,7 +296,7 @@ def _take_up(
         if is_there:
             listeners.notify(f"the checkpoint was moved to {set_aside(spark, config.checkpoint, epoch_ms())}")
         keep_rebuild_words(spark, config.checkpoint, words)
-    listeners.notify(f"{why}{published.group_count} groups go on from what was published of them")
+    listeners.notify(f"{why}{published.group_count} groups continue from their published rows")
     return published
 
 

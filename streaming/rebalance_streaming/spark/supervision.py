@@ -141,7 +141,7 @@ class SupervisedQuery:
         pause = self._backoff.fail()
         self._next_start = time.monotonic() + pause
         self.watch.status = replace(self.watch.status, restarts=self.status.restarts + 1, error=reason)
-        self._notify(f"the {self.name} query ended: {reason}; it goes on where it was in {pause:.0f} s")
+        self._notify(f"the {self.name} query ended: {reason}; it is restarted in {pause:.0f} s")
 
     def _cause(self, error: Exception) -> str:
         text = str(error)
@@ -164,7 +164,7 @@ def told_damage(text: str) -> str | None:
         return None
     return (
         f"{root_cause(text)} (its checkpoint is damaged, or cannot be read now: if that stays so, stop the stream and "
-        "start it once with --rebuild --set-aside, or with another word as stream.rebuild)"
+        "start it once with --rebuild --set-aside, or with a new value of stream.rebuild)"
     )
 
 
