@@ -329,6 +329,20 @@ def test_everything_that_decides_a_verdict_is_where_it_was():
     assert empty == []
 
 
+def test_what_python_files_say_of_themselves_does_not_count(project: Path):
+    """Comments, docstrings and empty lines may change; a text that a rule gives may not."""
+    rule = project / "streaming/rebalance_streaming/detect/a.py"
+    stated = []
+    for text in (
+        '"""One."""\n\ndef f():\n    return "# text"\n',
+        '"""Another,\nlonger one."""\n# Why.\ndef f():  # so\n    """Return."""\n\n    return "# text"\n',
+        'def f():\n    return "# another text"\n',
+    ):
+        rule.write_text(text)
+        stated.append(freshness.digest(project))
+    assert stated[0] == stated[1] != stated[2]
+
+
 def test_a_new_rule_or_a_missing_report_is_noticed(project: Path):
     """A file more, a file less, and a report without a digest."""
     another = project / "streaming/rebalance_streaming/detect/b.py"
