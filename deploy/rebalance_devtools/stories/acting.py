@@ -5,6 +5,7 @@ from __future__ import annotations
 import os
 import signal
 from collections.abc import Callable, Mapping, Sequence
+from dataclasses import replace
 from types import MappingProxyType
 from typing import Any
 
@@ -217,6 +218,18 @@ def deploy_in_turn(play: Play, *names: str, settle_seconds: float, **joining: An
     afterwards(play)
 
 
+def killed_in_turn(play: Play, *names: str, settle_seconds: float) -> None:
+    """Open a group whose members are then killed in turn, each started again before its session is over."""
+    open_group(play, *names)
+    for number, name in enumerate(names, start=1):
+        play.kill(name)
+        play.await_seconds(2)
+        join(play, name, patience_seconds=PATIENCE_SECONDS + session_seconds(play))
+        play.await_logged("has failed", times=number, seconds=session_seconds(play) + PATIENCE_SECONDS)
+        play.await_seconds(settle_seconds)
+    afterwards(play)
+
+
 def host_of(play: Play, number: int) -> str:
     """Return a host of the play's own: permissions are taken from hosts, and other groups share the broker."""
     return f"127.0.{1 + play.seed % 200}.{number}"
@@ -225,6 +238,12 @@ def host_of(play: Play, number: int) -> str:
 def hosts_of(play: Play, *names: str) -> dict[str, str]:
     """Return hosts of the play's own for clients, by their names."""
     return {name: host_of(play, 10 + number) for number, name in enumerate(names)}
+
+
+def stalling(play: Play, name: str, stall_ms: int, **program: Any) -> ClientSpec:
+    """Return the form that is played as a client that `Play.stall` lets work for so long."""
+    stalls = {"stall_ms": stall_ms, "stall_file": str(play.stall_file(name))}
+    return replace(play.form, program={**play.form.program, **stalls, **program})
 
 
 def static_form(play: Play, instance: str) -> ClientSpec:

@@ -27,6 +27,7 @@ from rebalance_devtools.stories.acting import (
     lose,
     open_group,
     session_seconds,
+    stalling,
 )
 from rebalance_devtools.stories.forms import (
     CONNECT_DELAY_SECONDS,
@@ -117,7 +118,7 @@ def streams_slow_record(play: Play) -> None:
     """An instance of Kafka Streams works on one record for longer than it may stay away from poll."""
     stall_ms = play.parameters["max_poll_ms"] + 8_000 + play.parameters["extra_ms"]
     open_group(play, "s1")
-    play.start("s2", stall_ms=stall_ms, stall_file=str(play.stall_file("s2")))
+    play.start("s2", stalling(play, "s2", stall_ms))
     play.await_told("s2", "records", seconds=PATIENCE_SECONDS)
     calm(play)
     generation, before = play.generation, assignments(play, "s2")

@@ -22,6 +22,7 @@ from rebalance_devtools.stories.acting import (
     lose,
     open_group,
     overrun,
+    stalling,
     stand_still,
 )
 from rebalance_devtools.stories.families import network_cut
@@ -74,8 +75,7 @@ def cooperative_overrun(play: Play) -> None:
 def java_overrun(play: Play) -> None:
     """One of three of Kafka's own clients works on a batch for longer than it may."""
     open_group(play, "m1", "m3")
-    stall_ms = play.parameters["max_poll_ms"] + 9_000
-    play.start("m2", stall_ms=stall_ms, stall_file=str(play.stall_file("m2")))
+    play.start("m2", stalling(play, "m2", play.parameters["max_poll_ms"] + 9_000))
     play.await_told("m2", "records")
     before = assignments(play, "m2")
     play.stall("m2")

@@ -32,6 +32,7 @@ from rebalance_devtools.stories.acting import (
     open_group,
     open_static,
     session_seconds,
+    stalling,
     stand_still,
     swing,
     take_broker_away,
@@ -169,7 +170,7 @@ def risky_batches_of_java(play: Play) -> None:
     """The same of Kafka's own client, which enforces its limit by a thread of its own and reports nothing."""
     open_group(play, "m1")
     stall_ms = int(0.8 * play.parameters["max_poll_ms"])
-    play.start("m2", stall_ms=stall_ms, stall_file=str(play.stall_file("m2")))
+    play.start("m2", stalling(play, "m2", stall_ms))
     play.await_told("m2", "records")
     calm(play)
     for _ in range(4):

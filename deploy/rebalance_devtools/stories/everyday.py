@@ -21,8 +21,9 @@ from rebalance_devtools.stories.acting import (
     deploy_in_turn,
     extra_seconds,
     join,
+    killed_in_turn,
     open_group,
-    session_seconds,
+    stalling,
 )
 from rebalance_devtools.stories.forms import (
     NEW,
@@ -61,14 +62,7 @@ def cooperative_java_deploy(play: Play) -> None:
 
 def killed_deploy(play: Play) -> None:
     """Three aiokafka clients are replaced in turn; each is killed, as by a shell that keeps the signal from it."""
-    open_group(play, *_ALL)
-    for number, name in enumerate(_ALL, start=1):
-        play.kill(name)
-        play.await_seconds(2)
-        join(play, name, patience_seconds=PATIENCE_SECONDS + session_seconds(play))
-        play.await_logged(_FAILED, times=number, seconds=session_seconds(play) + PATIENCE_SECONDS)
-        play.await_seconds(8)
-    afterwards(play)
+    killed_in_turn(play, *_ALL, settle_seconds=8)
 
 
 # --- Work that takes long ---
@@ -77,8 +71,7 @@ def killed_deploy(play: Play) -> None:
 def cooperative_java_overrun(play: Play) -> None:
     """One of three of Kafka's own clients, with an assignor of two rounds, works on a batch for longer than it may."""
     open_group(play, "m1", "m3")
-    stall_ms = play.parameters["max_poll_ms"] + 9_000
-    join(play, "m2", stall_ms=stall_ms, stall_file=str(play.stall_file("m2")))
+    join(play, "m2", form=stalling(play, "m2", play.parameters["max_poll_ms"] + 9_000))
     play.await_told("m2", "records")
     play.await_seconds(8)
     before = assignments(play, "m2")

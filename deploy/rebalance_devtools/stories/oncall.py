@@ -30,10 +30,11 @@ from rebalance_devtools.stories.acting import (
     disturb_for_a_while,
     hosts_of,
     join,
+    killed_in_turn,
     leave_in_turn,
     open_group,
     open_static,
-    session_seconds,
+    stalling,
     stand_still,
     start_static,
     take_broker_away,
@@ -84,15 +85,7 @@ def kip848_recreate(play: Play) -> None:
 
 def java_killed_deploy(play: Play) -> None:
     """Both of Kafka's own clients are replaced in turn; each is killed, for it did not stop in the time that it had."""
-    names = ("m1", "m2")
-    open_group(play, *names)
-    for number, name in enumerate(names, start=1):
-        play.kill(name)
-        play.await_seconds(2)
-        join(play, name, patience_seconds=PATIENCE_SECONDS + session_seconds(play))
-        play.await_logged(_FAILED, times=number, seconds=session_seconds(play) + PATIENCE_SECONDS)
-        play.await_seconds(6)
-    afterwards(play)
+    killed_in_turn(play, "m1", "m2", settle_seconds=6)
 
 
 def java_static_deploy(play: Play) -> None:
@@ -176,7 +169,7 @@ def mixed_cut(play: Play) -> None:
 
 def streams_group_slow_record(play: Play) -> None:
     """One of two instances of a streams group works on a record for longer than it may stay away from poll."""
-    open_group(play, "s1", "s2", forms={"s2": _stalling(play, "s2", play.parameters["max_poll_ms"] + 9_000)})
+    open_group(play, "s1", "s2", forms={"s2": stalling(play, "s2", play.parameters["max_poll_ms"] + 9_000)})
     before = assignments(play, "s2")
     play.stall("s2")
     play.await_told("s2", "stalls", seconds=PATIENCE_SECONDS)
@@ -188,7 +181,7 @@ def streams_group_slow_record(play: Play) -> None:
 
 def java_unsubscribes(play: Play) -> None:
     """An application takes one of three of Kafka's own clients out of the group by unsubscribing, and back later."""
-    away = _stalling(play, "m2", 14_000 + play.parameters["extra_ms"], stall_unsubscribes="true")
+    away = stalling(play, "m2", 14_000 + play.parameters["extra_ms"], stall_unsubscribes="true")
     open_group(play, *_ALL, forms={"m2": away})
     before = assignments(play, "m2")
     play.stall("m2")
@@ -200,7 +193,7 @@ def java_unsubscribes(play: Play) -> None:
 def overrun_and_broker_restart(play: Play) -> None:
     """One of three of Kafka's own clients works for too long; the only broker is restarted in order meanwhile."""
     limit_ms = play.parameters["max_poll_ms"]
-    open_group(play, *_ALL, forms={"m2": _stalling(play, "m2", limit_ms + 20_000)})
+    open_group(play, *_ALL, forms={"m2": stalling(play, "m2", limit_ms + 20_000)})
     generation, before = play.generation, assignments(play, "m2")
     play.stall("m2")
     play.await_logged(_POLL_TIMEOUT, seconds=limit_ms / 1000 + PATIENCE_SECONDS)
@@ -210,11 +203,6 @@ def overrun_and_broker_restart(play: Play) -> None:
     if play.count_logged(_FAILED):
         raise UserError("the broker was away for longer than a session")
     afterwards(play)
-
-
-def _stalling(play: Play, name: str, stall_ms: int, **program: Any) -> ClientSpec:
-    """Return the form that is played as a client that `Play.stall` lets work for so long."""
-    return replace(play.form, program={"stall_ms": stall_ms, "stall_file": str(play.stall_file(name)), **program})
 
 
 def _draw_killed(generator: random.Random) -> Parameters:

@@ -37,6 +37,7 @@ from rebalance_devtools.stories.acting import (
     open_group,
     open_static,
     session_seconds,
+    stalling,
     take_broker_away,
 )
 from rebalance_devtools.stories.applications import ask_connect, await_tasks, start_sink
@@ -212,8 +213,7 @@ def protocol_rolled_back(play: Play) -> None:
 def overrun_while_scaling(play: Play) -> None:
     """A member works for longer than it may stay away from poll; an autoscaler answers the lag with two more."""
     open_group(play, "m1")
-    stall_ms = play.parameters["max_poll_ms"] + 12_000
-    join(play, "m2", stall_ms=stall_ms, stall_file=str(play.stall_file("m2")))
+    join(play, "m2", form=stalling(play, "m2", play.parameters["max_poll_ms"] + 12_000))
     play.await_told("m2", "records")
     calm(play)
     before = assignments(play, "m2")

@@ -33,6 +33,7 @@ from rebalance_devtools.stories.acting import (
     open_group,
     overrun,
     session_seconds,
+    stalling,
     static_form,
     take_broker_away,
 )
@@ -181,7 +182,7 @@ def aiokafka_overrun(play: Play) -> None:
 def kip848_long_record(play: Play) -> None:
     """One of Kafka's own clients works on a record for long; a newcomer waits for what it is to give up meanwhile."""
     stall_ms = 26_000 + play.parameters["extra_ms"]
-    open_group(play, "busy", stall_ms=stall_ms, stall_file=str(play.stall_file("busy")))
+    open_group(play, "busy", form=stalling(play, "busy", stall_ms))
     play.stall("busy")
     play.await_told("busy", "stalls")
     play.start("new")
