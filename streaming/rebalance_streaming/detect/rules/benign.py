@@ -54,21 +54,23 @@ def initial_formation(episode: Episode, _time: JudgingTime) -> Verdict | None:
     rebalance = episode.rebalance
     if rebalance.reason != RebalanceReason.FIRST_JOIN and (rebalance.members_before or rebalance.is_at_least):
         return None
+    return _formed(rebalance)
+
+
+def formed_anew(episode: Episode, _time: JudgingTime) -> Verdict | None:
+    """The group was empty in the midst of a rebalance: all left in order, and others came."""
+    rebalance = episode.rebalance
+    left_in_order = all(each.likely == CLEAN for each in episode.departures)
+    began_anew = any(each.reason == RebalanceReason.FIRST_JOIN for each in rebalance.rounds)
+    return _formed(rebalance) if rebalance.members_after and left_in_order and began_anew else None
+
+
+def _formed(rebalance: Rebalance) -> Verdict:
     # A group may empty before it was ever still; then those that passed through are all there were.
     came = rebalance.members_after or rebalance.passing
     left = None if rebalance.members_after or not came else "all"
     subject = subject_of(*came[:MOST_MEMBERS])
     return say("initial_group_formation", rebalance.started_before_ms, subject, count=len(came), left=left)
-
-
-def formed_anew(episode: Episode, _time: JudgingTime) -> Verdict | None:
-    """The group was empty in the midst of a rebalance: all left in order, and others came."""
-    rebalance, came = episode.rebalance, episode.rebalance.members_after
-    left_in_order = all(each.likely == CLEAN for each in episode.departures)
-    if not came or not left_in_order or RebalanceReason.FIRST_JOIN not in {each.reason for each in rebalance.rounds}:
-        return None
-    subject = subject_of(*came[:MOST_MEMBERS])
-    return say("initial_group_formation", rebalance.started_before_ms, subject, count=len(came), left=None)
 
 
 def subscription_change(episode: Episode, _time: JudgingTime) -> Verdict | None:
