@@ -5,7 +5,6 @@ from __future__ import annotations
 from typing import Any
 
 from detect.departing import LOST_MS, B, episode
-from detect.views import asked
 from histories import (
     MINUTE,
     SECOND,
@@ -27,7 +26,7 @@ def explained(rebalance: Rebalance, *events: Event, **changes: Any) -> Verdict |
     """Return what is said of the one member that a rebalance lost."""
     of = episode(rebalance, *events, **changes)
     (departure,) = of.departures
-    return asked(explain_loss, of, departure)
+    return explain_loss(of, departure)
 
 
 def silent(who: Member = B, silence_s: float = 12.0) -> list[Event]:

@@ -5,7 +5,7 @@ from __future__ import annotations
 from typing import Any
 
 from detect.standing_histories import departed
-from detect.views import asked, view_of
+from detect.views import view_of
 from histories import (
     MINUTE,
     SECOND,
@@ -34,7 +34,7 @@ def who(found: Verdict) -> list[str | None]:
 def judged(rule: Any, story: Story, now_ms: int, **changes: Any) -> list[Verdict]:
     """Return what a pattern says of a story at a time."""
     events, past = story
-    return list(asked(rule, view_of(history(snapshot(T0, A), *events), now_ms, past=tuple(past), **changes)))
+    return list(rule(view_of(history(snapshot(T0, A), *events), now_ms, past=tuple(past), **changes)))
 
 
 def lives(

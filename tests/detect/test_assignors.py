@@ -7,7 +7,7 @@ from typing import Any
 
 import pytest
 
-from detect.views import asked, view_of
+from detect.views import view_of
 from histories import HOUR, MINUTE, SECOND, T0, Event, history, member, probe, rebalance, report, silenced, snapshot
 from rebalance_contract import CommitGap, Member, Moves, Severity
 from rebalance_streaming.detect.rules.assignors import (
@@ -59,7 +59,7 @@ def cost(who: list[Member], *, kept: int = 4, took_ms: int = 3 * SECOND, count: 
 )
 def test_an_eager_assignor_costs_what_did_not_move(events: list[Event], severity: str | None):
     """Five members or a percent of a day; a ticket only where it did cost something."""
-    found = list(asked(eager_assignor, view_of(history(*events), NOW)))
+    found = list(eager_assignor(view_of(history(*events), NOW)))
     assert [(each.severity, each.confidence) for each in found] == ([] if severity is None else [(severity, CERTAIN)])
 
 
@@ -76,14 +76,14 @@ def test_the_way_to_a_cooperative_assignor_depends_on_the_client(library: str | 
     """Java from 3.0 needs one bounce, older ones two, librdkafka a full stop."""
     who = members(5)
     told = [report(NOW, each, library=library, library_version=version) for each in who]
-    (found,) = asked(eager_assignor, view_of(history(snapshot(T0, *who), *told), NOW))
+    (found,) = eager_assignor(view_of(history(snapshot(T0, *who), *told), NOW))
     assert words in found.advice[0].proposed
 
 
 def test_nothing_is_advised_that_no_client_has():
     """kafka-python has no cooperative assignor before 3.0, and does not speak KIP-848."""
     who = [replace(each, client_id="kafka-python-2.2.3") for each in members(5)]
-    (found,) = asked(eager_assignor, view_of(history(snapshot(T0, *who)), NOW))
+    (found,) = eager_assignor(view_of(history(snapshot(T0, *who)), NOW))
     assert found.advice == ()
 
 
@@ -106,7 +106,7 @@ def changing(*names: str, every_ms: int = 4 * MINUTE) -> list[Event]:
 )
 def test_an_assignor_that_goes_back_and_forth(events: list[Event], confidence: float | None):
     """One direction is a migration; members whose lists do not fit swing."""
-    found = list(asked(assignor_migration_error, view_of(history(*events), NOW)))
+    found = list(assignor_migration_error(view_of(history(*events), NOW)))
     assert [each.confidence for each in found] == ([] if confidence is None else [confidence])
 
 
@@ -137,7 +137,7 @@ def surplus(idle_minutes: int, *, partitions: int = 2, count: int = 3, **changes
 )
 def test_members_that_never_get_a_partition(events: list[Event], idle: list[str]):
     """More members than partitions for half an hour; the number to have is told."""
-    found = list(asked(idle_members, view_of(history(*events), NOW)))
+    found = list(idle_members(view_of(history(*events), NOW)))
     assert [m.member_id for each in found for m in each.subject.members] == idle
     assert all((each.advice[0].current, each.advice[0].proposed) == (str(2 + len(idle)), "2") for each in found)
 
@@ -147,9 +147,9 @@ def test_idleness_counts_over_several_rebalances():
     idle, busy = member("i-1"), [member("m0-1", [0]), member("m1-1", [1])]
     changes = [rebalance(NOW - at * MINUTE, [*busy, idle], [*busy, idle], took_ms=SECOND) for at in (45, 20, 5)]
     known = history(snapshot(NOW - 5 * MINUTE, *busy, idle), *changes)
-    assert list(asked(idle_members, view_of(known, NOW)))
+    assert list(idle_members(view_of(known, NOW)))
     known.take_rebalance(rebalance(NOW - 12 * MINUTE, busy, [*busy, replace(idle, partitions={"orders": [0]})]))
-    assert not list(asked(idle_members, view_of(known, NOW)))
+    assert not list(idle_members(view_of(known, NOW)))
 
 
 def test_each_member_counts_since_it_became_idle_itself():
@@ -159,7 +159,7 @@ def test_each_member_counts_since_it_became_idle_itself():
     after = {90: [*busy, first], 40: [*busy, first, second], 10: [*busy, first, second, third]}
     changes = [rebalance(NOW - at * MINUTE, busy, who, took_ms=SECOND) for at, who in after.items()]
     known = history(snapshot(NOW - 10 * MINUTE, *busy, first, second, third), *changes)
-    (found,) = asked(idle_members, view_of(known, NOW))
+    (found,) = idle_members(view_of(known, NOW))
     assert [each.member_id for each in found.subject.members] == ["i-1", "j-1"]
     assert found.started_at_ms == NOW - 90 * MINUTE + SECOND
 
@@ -175,7 +175,7 @@ def test_members_of_other_topics_are_counted_apart():
         probe(NOW - SECOND, ends={0: 5}),
         probe(NOW - SECOND, ends=dict.fromkeys(range(2), 5), topic="bills"),
     )
-    (found,) = asked(idle_members, view_of(known, NOW))
+    (found,) = idle_members(view_of(known, NOW))
     assert [each.member_id for each in found.subject.members] == ["m1-1"]
 
 
@@ -202,7 +202,7 @@ def shared_out(*shares: int, minutes: int = 11, **changes: Any) -> list[Event]:
 )
 def test_unequal_shares_of_equal_members(events: list[Event], severity: str | None):
     """More than one partition apart with equal subscriptions, for ten minutes; the busiest is named."""
-    found = list(asked(assignment_imbalance, view_of(history(*events), NOW)))
+    found = list(assignment_imbalance(view_of(history(*events), NOW)))
     assert [each.severity for each in found] == ([] if severity is None else [severity])
     assert all(each.subject.members[0].member_id == "m0-1" for each in found)
 
@@ -227,7 +227,7 @@ def test_fairer_assignors_are_those_that_the_group_has_not_and_could_have(
     events[0] = snapshot(
         NOW - 11 * MINUTE, *(replace(each, client_id=client_id) for each in events[0].members), **described
     )
-    (found,) = asked(assignment_imbalance, view_of(history(*events), NOW))
+    (found,) = assignment_imbalance(view_of(history(*events), NOW))
     assert [each.proposed.partition(",")[0].partition(";")[0] for each in found.advice] == expected
 
 
@@ -258,7 +258,7 @@ OTHER = member("shipping-1", {"parcels": [0]}, topics=("parcels",), host="h2")
 )
 def test_two_applications_in_one_group(events: list[Event], fires: bool):
     """No topic in common for an hour, and other clients or hosts."""
-    found = list(asked(shared_group_id, view_of(history(*events), NOW)))
+    found = list(shared_group_id(view_of(history(*events), NOW)))
     assert [each.confidence for each in found] == ([STRONG] if fires else [])
     assert not found or ("billing" in found[0].summary and "parcels" in found[0].summary)
 
@@ -288,11 +288,11 @@ def connect(*offsets: tuple[int | None, int | None], one_name: bool = True) -> l
 )
 def test_two_connect_clusters_in_one_group(events: list[Event], fires: bool):
     """A worker that has read less of its config topic than another, three joins long and no more each time."""
-    found = list(asked(shared_connect_group, view_of(history(*events, snapshot(NOW, *members(2))), NOW)))
+    found = list(shared_connect_group(view_of(history(*events, snapshot(NOW, *members(2))), NOW)))
     assert [(each.rule, each.confidence) for each in found] == ([("shared_group_id", STRONG)] if fires else [])
     assert not found or "config topic" in found[0].summary
     later = view_of(history(*events, snapshot(NOW, *members(2))), NOW + HOUR)
-    assert list(asked(shared_connect_group, later)) == []
+    assert list(shared_connect_group(later)) == []
 
 
 # --- Everywhere ---
@@ -303,4 +303,4 @@ def test_a_healthy_group_has_no_finding():
     who = members(6)
     deploy = [rebalance(NOW - (6 - i) * MINUTE, who, who, moves=Moves(kept=5)) for i in range(6)]
     known = history(snapshot(NOW - MINUTE, *who, protocol="cooperative-sticky"), *deploy)
-    assert [each.rule for rule in CONDITIONS for each in asked(rule, view_of(known, NOW))] == []
+    assert [each.rule for rule in CONDITIONS for each in rule(view_of(known, NOW))] == []

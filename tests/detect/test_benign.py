@@ -9,7 +9,6 @@ import pytest
 
 from detect.departing import LOST_MS, A, B, episode, gone, losing, said, who
 from detect.standing_histories import departed
-from detect.views import asked
 from histories import (
     MINUTE,
     SECOND,
@@ -26,7 +25,6 @@ from histories import (
 )
 from rebalance_contract import CommitGap, Rebalance, Severity
 from rebalance_streaming.detect.episode import ExplainedDeparture
-from rebalance_streaming.detect.judging_time import JudgingTime
 from rebalance_streaming.detect.rules.benign import BENIGN_RULES, FOLLOWS, aftermath, restart, scale_in
 from rebalance_streaming.detect.verdict import Verdict
 from rebalance_streaming.observed.confidence import CERTAIN, HINT, PLAUSIBLE, STRONG
@@ -38,7 +36,7 @@ def benign(
 ) -> Verdict | None:
     """Return what the first benign rule says that speaks."""
     looked = episode(of, *events, now_ms=LOST_MS + after_s * SECOND, past=past)
-    return next((found for rule in BENIGN_RULES if (found := asked(rule, looked)) is not None), None)
+    return next((found for rule in BENIGN_RULES if (found := rule(looked)) is not None), None)
 
 
 def same(reason: str, **changes: Any) -> Rebalance:
@@ -289,10 +287,9 @@ def test_who_comes_back_by_its_own_id_is_itself():
 def test_what_rests_on_an_orderly_leave_is_no_surer_than_that():
     """Its session may as well have run out: neither a smaller group nor a deploy is claimed."""
     unsure = gone(likely=CLEAN, classes=(CLEAN, SESSION_EXPIRED), confidence=HINT)
-    late = JudgingTime(LOST_MS + 20 * MINUTE)
-    assert said(scale_in(losing(unsure, after_s=20 * 60), late)) == ("scale_in", HINT)
+    assert said(scale_in(losing(unsure, after_s=20 * 60))) == ("scale_in", HINT)
     back = replace(unsure, back_as=replace(B, member_id="b-2"), back_ms=LOST_MS + 20 * SECOND)
-    assert said(restart(losing(back), late)) == ("rolling_deploy", HINT)
+    assert said(restart(losing(back, after_s=20 * 60))) == ("rolling_deploy", HINT)
     past = departed(LOST_MS, B, CLEAN, rule="rolling_deploy", confidence=HINT)
     again = benign(joined(LOST_MS + 20_000, member("b-2", [2, 3]), [A]), past=(past,))
     assert said(again) == ("rolling_deploy", HINT)
@@ -419,7 +416,7 @@ def test_topics_that_change_all_day_are_a_ticket(times: int, severity: str | Non
 def test_a_further_round_belongs_to_the_one_before(reason: str, after_s: int, confidence: float | None):
     """A due follow-up at any time, an unexplained rejoin within half a minute; with members that change it is none."""
     earlier = joined(LOST_MS - 3_000 - after_s * SECOND, B, [A])
-    found = asked(aftermath, episode(same(reason), earlier))
+    found = aftermath(episode(same(reason), earlier))
     assert said(found) == (None if confidence is None else (FOLLOWS, confidence))
-    assert asked(aftermath, episode(joined(LOST_MS, member("n-1"), [A], reason=reason), earlier)) is None
-    assert asked(aftermath, episode(same(reason))) is None
+    assert aftermath(episode(joined(LOST_MS, member("n-1"), [A], reason=reason), earlier)) is None
+    assert aftermath(episode(same(reason))) is None

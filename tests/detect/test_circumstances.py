@@ -9,7 +9,6 @@ import pytest
 
 from detect.departing import LOST_MS, A, B, gone, losing, said, who
 from detect.standing_histories import departed
-from detect.views import asked
 from histories import MINUTE, SECOND, Event, member, rebalance
 from rebalance_contract import UNDETERMINED
 from rebalance_streaming.detect.rules.circumstances import is_busy, missing_reports, same_slot, say_lost
@@ -38,7 +37,7 @@ def test_what_came_back_at_once_stood_still_if_it_cannot_starve(of: Departure, e
 
     It may have been cut off as well, so that it is said as a hint.
     """
-    found = asked(frozen_or_starved, losing(of), of)
+    found = frozen_or_starved(losing(of), of)
     assert said(found) == expected
     if found is not None and found.rule == UNDETERMINED:
         assert {each.rule for each in found.alternatives} == {"heartbeat_starvation", "process_pause", "member_crash"}
@@ -80,7 +79,7 @@ def test_one_alone_that_is_back_to_stay_stood_still(
     of: Departure, events: tuple[Event, ...], after_s: int, expected: float
 ):
     """Its host was not cut off, as another member went on; what died comes beside its ghost, or dies again."""
-    found = asked(frozen_or_starved, losing(of, events=events, after_s=after_s), of)
+    found = frozen_or_starved(losing(of, events=events, after_s=after_s), of)
     assert said(found) == ("process_pause", expected)
     assert found is not None
     assert ("others of its host went on" in found.summary) == (expected == PLAUSIBLE)
@@ -89,17 +88,17 @@ def test_one_alone_that_is_back_to_stay_stood_still(
 def test_one_that_is_lost_again_and_again_may_as_well_die():
     """The third loss in a row is what a loop of deaths looks like, however long it was there in between."""
     earlier = [departed(LOST_MS - minute * MINUTE, BACK.member, SESSION_EXPIRED) for minute in (2, 4)]
-    assert said(asked(frozen_or_starved, losing(BACK, past=earlier[:1]), BACK)) == ("process_pause", PLAUSIBLE)
-    assert said(asked(frozen_or_starved, losing(BACK, past=earlier), BACK)) == ("process_pause", HINT)
+    assert said(frozen_or_starved(losing(BACK, past=earlier[:1]), BACK)) == ("process_pause", PLAUSIBLE)
+    assert said(frozen_or_starved(losing(BACK, past=earlier), BACK)) == ("process_pause", HINT)
 
 
 @pytest.mark.parametrize("likely", [POLL_TIMEOUT, SESSION_EXPIRED, FENCED, CLEAN])
 def test_a_known_departure_is_not_unknown(likely: str):
     """The last rule speaks only where no class fits."""
     of = gone(likely=likely)
-    assert asked(unknown_loss, losing(of), of) is None
+    assert unknown_loss(losing(of), of) is None
     unknown = gone(likely=UNKNOWN)
-    assert said(asked(unknown_loss, losing(unknown), unknown)) == (UNDETERMINED, 0.4)
+    assert said(unknown_loss(losing(unknown), unknown)) == (UNDETERMINED, 0.4)
 
 
 @pytest.mark.parametrize(("arriving", "busy"), [(None, False), (0, False), (1, True)])

@@ -8,7 +8,7 @@ from typing import Any
 import pytest
 
 from detect.standing_histories import departed
-from detect.views import asked, view_of
+from detect.views import view_of
 from histories import HOUR, MINUTE, SECOND, T0, Event, commits, history, member, probe, rebalance, report, snapshot
 from rebalance_contract import UNDETERMINED, Generation, Member, Severity
 from rebalance_contract.clients import (
@@ -67,7 +67,7 @@ def rates(*values: float, every_ms: int = 15 * SECOND) -> list[Event]:
 )
 def test_three_heartbeats_fit_into_a_session(events: list[Event], expected: tuple[str, float] | None):
     """Told intervals count as they are, measured ones only at their best; what is not told is not guessed."""
-    found = list(asked(session_heartbeat_ratio, view_of(history(snapshot(T0, A, B), *events), NOW)))
+    found = list(session_heartbeat_ratio(view_of(history(snapshot(T0, A, B), *events), NOW)))
     assert [(each.severity, each.confidence) for each in found] == ([] if expected is None else [expected])
     if found:
         assert [each.member_id for each in found[0].subject.members] == ["a-1"]
@@ -78,20 +78,20 @@ def test_story_c_had_exactly_a_third():
     """10 s of 30 s is allowed, told or measured a little late."""
     exact = replace(A, session_timeout_ms=30_000)
     for events in (told(heartbeat_interval_ms=10_000), rates(*[1 / 10.4] * 8)):
-        assert not list(asked(session_heartbeat_ratio, view_of(history(snapshot(T0, exact, B), *events), NOW)))
+        assert not list(session_heartbeat_ratio(view_of(history(snapshot(T0, exact, B), *events), NOW)))
 
 
 def test_a_session_of_no_length_has_no_share():
     """A foreign client may join with 0."""
     member = replace(A, session_timeout_ms=0)
     events = told(heartbeat_interval_ms=3_000)
-    assert not list(asked(session_heartbeat_ratio, view_of(history(snapshot(T0, member, B), *events), NOW)))
+    assert not list(session_heartbeat_ratio(view_of(history(snapshot(T0, member, B), *events), NOW)))
 
 
 def test_counted_heartbeats_are_as_good_as_a_rate():
     """A client that only counts is measured by its best minute."""
     beats = [report(NOW - 120_000 + i * 30_000, A, {HEARTBEAT_TOTAL: 5.0 * i}) for i in range(5)]
-    (found,) = asked(session_heartbeat_ratio, view_of(history(snapshot(T0, A, B), *beats), NOW))
+    (found,) = session_heartbeat_ratio(view_of(history(snapshot(T0, A, B), *beats), NOW))
     assert "every 6.0 s" in found.summary
 
 
@@ -122,7 +122,7 @@ def evicted(
 )
 def test_a_session_is_too_short_if_it_ends_for_a_moment(departures: list[ExplainedDeparture], expected: bool):
     """Only repeated losses that a longer session outlasts count, never a poll timeout, a crash or a starved client."""
-    found = list(asked(session_timeout_too_short, view_of(history(snapshot(T0, A, B)), NOW, past=tuple(departures))))
+    found = list(session_timeout_too_short(view_of(history(snapshot(T0, A, B)), NOW, past=tuple(departures))))
     assert [(each.severity, each.confidence) for each in found] == ([(Severity.INFO, HINT)] if expected else [])
     if found:
         assert found[0].advice[0].proposed == "45000"
@@ -143,7 +143,7 @@ def test_a_longer_session_must_not_hide_starvation(client_id: str, liveness: str
     """Where heartbeats may fail by themselves it is a hint, until the client's own reports say otherwise."""
     who = replace(A, client_id=client_id)
     gone = (evicted(50, who, liveness=liveness), evicted(9, who, liveness=liveness))
-    (found,) = asked(session_timeout_too_short, view_of(history(snapshot(T0, who, B)), NOW, past=gone))
+    (found,) = session_timeout_too_short(view_of(history(snapshot(T0, who, B)), NOW, past=gone))
     assert (found.severity, found.confidence) == expected
 
 
@@ -151,7 +151,7 @@ def test_a_short_session_is_a_better_word_than_a_hint():
     """That it is below ten seconds is certain, whatever lost the members."""
     who = replace(A, session_timeout_ms=6_000)
     gone = (evicted(50, who), evicted(9, who))
-    (found,) = asked(session_timeout_too_short, view_of(history(snapshot(T0, who, B)), NOW, past=gone))
+    (found,) = session_timeout_too_short(view_of(history(snapshot(T0, who, B)), NOW, past=gone))
     assert (found.variant, found.confidence) == ("setting", CERTAIN)
 
 
@@ -160,17 +160,17 @@ def test_a_return_under_another_id_is_found_in_the_rebalances():
     again = replace(A, member_id="a-2")
     events = [rebalance(NOW - 50 * MINUTE + 8 * SECOND, [B], [again, B])]
     departures = (evicted(50, A, back_after_ms=None), evicted(9, B))
-    assert list(asked(session_timeout_too_short, view_of(history(snapshot(T0, A, B), *events), NOW, past=departures)))
+    assert list(session_timeout_too_short(view_of(history(snapshot(T0, A, B), *events), NOW, past=departures)))
 
 
 @pytest.mark.parametrize(("session", "fires"), [(6_000, True), (9_999, True), (10_000, False), (45_000, False)])
 def test_a_session_below_ten_seconds_is_noted(session: int, fires: bool):
     """It is a fact and not a fault yet: Severity.INFO. Groups without a session of their own say nothing."""
     one = replace(A, session_timeout_ms=session)
-    found = list(asked(session_timeout_too_short, view_of(history(snapshot(T0, one, B)), NOW)))
+    found = list(session_timeout_too_short(view_of(history(snapshot(T0, one, B)), NOW)))
     assert [(each.severity, each.confidence) for each in found] == ([(Severity.INFO, CERTAIN)] if fires else [])
     new = replace(A, session_timeout_ms=None)
-    assert not list(asked(session_timeout_too_short, view_of(history(snapshot(T0, new, type="consumer")), NOW)))
+    assert not list(session_timeout_too_short(view_of(history(snapshot(T0, new, type="consumer")), NOW)))
 
 
 @pytest.mark.parametrize(
@@ -179,7 +179,7 @@ def test_a_session_below_ten_seconds_is_noted(session: int, fires: bool):
 def test_an_excessive_rebalance_timeout_names_who_sets_it(timeout: int, fires: bool):
     """The group waits for the largest one: its owner is named, and what it should be."""
     one = replace(A, rebalance_timeout_ms=timeout)
-    found = list(asked(rebalance_timeout_excessive, view_of(history(snapshot(T0, one, B)), NOW)))
+    found = list(rebalance_timeout_excessive(view_of(history(snapshot(T0, one, B)), NOW)))
     assert bool(found) == fires
     if found:
         assert found[0].confidence == CERTAIN
@@ -191,7 +191,7 @@ def test_a_measured_poll_gap_gives_the_timeout_a_number():
     """With the longest time between polls reported, the advice is twice that."""
     one = replace(A, rebalance_timeout_ms=3_600_000)
     events = [report(NOW - SECOND, one, {POLL_GAP_MAX: 90_500.0})]
-    (found,) = asked(rebalance_timeout_excessive, view_of(history(snapshot(T0, one, B), *events), NOW))
+    (found,) = rebalance_timeout_excessive(view_of(history(snapshot(T0, one, B), *events), NOW))
     assert found.advice[0].proposed == "181000"
 
 
@@ -199,11 +199,11 @@ def test_an_excessive_timeout_does_not_grow():
     """Where batches take more than half of it, they come first; librdkafka takes none below its session."""
     one = replace(A, rebalance_timeout_ms=3_600_000)
     events = [report(NOW - SECOND, one, {POLL_GAP_MAX: 1_900_000.0})]
-    (found,) = asked(rebalance_timeout_excessive, view_of(history(snapshot(T0, one, B), *events), NOW))
+    (found,) = rebalance_timeout_excessive(view_of(history(snapshot(T0, one, B), *events), NOW))
     assert found.advice[0].proposed == "twice the longest batch, once batches are shorter: one took 1900 s"
     one = replace(A, client_id="rdkafka", session_timeout_ms=600_000, rebalance_timeout_ms=3_600_000)
     events = [report(NOW - SECOND, one, {POLL_GAP_MAX: 90_500.0})]
-    (found,) = asked(rebalance_timeout_excessive, view_of(history(snapshot(T0, one, B), *events), NOW))
+    (found,) = rebalance_timeout_excessive(view_of(history(snapshot(T0, one, B), *events), NOW))
     assert found.advice[0].proposed == "600000"
 
 
@@ -224,7 +224,7 @@ def test_an_excessive_timeout_does_not_grow():
 def test_a_reported_poll_gap_warns_before_the_overrun(values: dict[str, float], expected: str | None):
     """Half of max.poll.interval is worth a note, four fifths a ticket; waiting inside poll() is no work."""
     events = [report(NOW - 10 * SECOND, A, values, config=ClientConfig(max_poll_records=500))]
-    found = list(asked(poll_overrun_risk, view_of(history(snapshot(T0, A, B), *events), NOW)))
+    found = list(poll_overrun_risk(view_of(history(snapshot(T0, A, B), *events), NOW)))
     assert [each.severity for each in found] == ([] if expected is None else [expected])
     if found:
         assert found[0].confidence == STRONG
@@ -235,7 +235,7 @@ def test_a_reported_poll_gap_warns_before_the_overrun(values: dict[str, float], 
 def test_the_advice_makes_a_batch_take_half_the_interval():
     """500 records in 250 s, with 300 s allowed: 300 records take 150 s."""
     events = [report(NOW, A, {POLL_GAP_MAX: 250_000.0}, config=ClientConfig(max_poll_records=500))]
-    (found,) = asked(poll_overrun_risk, view_of(history(snapshot(T0, A, B), *events), NOW))
+    (found,) = poll_overrun_risk(view_of(history(snapshot(T0, A, B), *events), NOW))
     assert found.advice[0].proposed == "at most 300"
 
 
@@ -265,7 +265,7 @@ def committing(*, lag: bool, gap_s: int, who: Member = A) -> list[Event]:
 )
 def test_commits_tell_a_poll_gap_only_of_busy_clients_that_commit_in_poll(events: list[Event], fires: bool):
     """Idle time, timers and clients without a limit say nothing; without client metrics it is plausible at most."""
-    found = list(asked(poll_overrun_risk, view_of(history(*events), NOW)))
+    found = list(poll_overrun_risk(view_of(history(*events), NOW)))
     assert [each.confidence for each in found] == ([PLAUSIBLE] if fires else [])
     assert not found or found[0].missing
 
@@ -292,7 +292,7 @@ def stalling(stall_s: int) -> list[Event]:
 @pytest.mark.parametrize(("stall_s", "fires"), [(145, False), (160, True)])
 def test_a_poll_gap_is_told_from_the_first_commit_after_it(stall_s: int, fires: bool):
     """Rows tell the first and the last commit of a pane; of the time between two a commit interval may be polled."""
-    found = list(asked(poll_overrun_risk, view_of(history(*stalling(stall_s)), NOW + MINUTE)))
+    found = list(poll_overrun_risk(view_of(history(*stalling(stall_s)), NOW + MINUTE)))
     took = [int(each.summary.partition("once took ")[2].partition(" s")[0]) for each in found]
     assert [0.94 * stall_s <= each <= stall_s for each in took] == ([True] if fires else [])
 
@@ -303,7 +303,7 @@ def test_commits_once_in_minutes_are_a_habit():
     for i in range(8):
         at_ms = NOW - (8 - i) * 200 * SECOND
         events += [probe(at_ms - SECOND, ends={0: 99_999, 1: 99_999}), commits(at_ms, {0: 100 * i, 1: 100 * i})]
-    assert not list(asked(poll_overrun_risk, view_of(history(*events), NOW)))
+    assert not list(poll_overrun_risk(view_of(history(*events), NOW)))
 
 
 # --- Joining ---
@@ -342,7 +342,7 @@ def forming(count: int, every_ms: int, *, left: tuple[str, ...] = (), first_empt
 )
 def test_a_group_that_forms_step_by_step_waits_too_little(events: list[Event], fires: bool):
     """From empty, with arrivals only; the advice is the spread of the joins and a second."""
-    found = list(asked(initial_delay_too_short, view_of(history(*events), T0 + 3 * MINUTE)))
+    found = list(initial_delay_too_short(view_of(history(*events), T0 + 3 * MINUTE)))
     assert bool(found) == fires
     if found:
         assert (found[0].advice[0].proposed, len(found[0].rebalance_ids)) == ("33000", 5)
@@ -376,7 +376,7 @@ def refused(values: dict[str, float | None], **changes: Any) -> list[Event]:
 )
 def test_a_client_that_is_kept_out_reports_it(events: list[Event], variant: str | None, fires: bool):
     """It tries to join for a minute, has nothing, and is in no generation of a group at rest."""
-    found = list(asked(join_rejected, view_of(history(snapshot(T0, A, B), *events), NOW)))
+    found = list(join_rejected(view_of(history(snapshot(T0, A, B), *events), NOW)))
     assert [(each.severity, each.variant) for each in found] == ([(Severity.TICKET, variant)] if fires else [])
     if found:
         assert found[0].subject.members[0].client_id == "x"
@@ -394,7 +394,7 @@ def test_a_client_that_is_kept_out_reports_it(events: list[Event], variant: str 
 def test_who_is_kept_out_is_told_of_an_assignor_where_it_is_a_setting(described: dict[str, Any], expected: bool):
     """In groups of KIP-848 the broker assigns, and Streams and Connect bring their own."""
     known = history(snapshot(T0, A, B, **described), *refused({ASSIGNED: 0.0}, join_state="wait-join"))
-    (found,) = asked(join_rejected, view_of(known, NOW))
+    (found,) = join_rejected(view_of(known, NOW))
     assert ("partition.assignment.strategy" in {each.parameter for each in found.advice}) == expected
 
 
@@ -404,14 +404,14 @@ def test_failed_rebalances_that_go_on_are_attempts():
         report(NOW - at * SECOND, member("x-1"), {ASSIGNED: 0.0, FAILED_REBALANCES: 70.0 - at}, member_id=None)
         for at in range(60, -1, -5)
     ]
-    assert list(asked(join_rejected, view_of(history(snapshot(T0, A, B), *failing), NOW)))
+    assert list(join_rejected(view_of(history(snapshot(T0, A, B), *failing), NOW)))
 
 
 def test_a_group_that_nobody_can_join_is_harm():
     """Empty with lag: a page."""
     events = [commits(T0, {0: 5}), probe(NOW - SECOND, ends={0: 50})]
     known = history(snapshot(T0), *events, *refused({ASSIGNED: 0.0}, join_state="init"))
-    (found,) = asked(join_rejected, view_of(known, NOW))
+    (found,) = join_rejected(view_of(known, NOW))
     assert found.severity == Severity.PAGE
 
 
@@ -423,7 +423,7 @@ def test_a_group_that_nobody_can_join_is_harm():
 def test_who_waits_for_a_barrier_is_not_rejected(event: Event):
     """A client may wait for as long as the barrier lasts."""
     waiting = refused({ASSIGNED: 0.0}, join_state="wait-join")
-    assert not list(asked(join_rejected, view_of(history(snapshot(T0, A, B), *waiting, event), NOW)))
+    assert not list(join_rejected(view_of(history(snapshot(T0, A, B), *waiting, event), NOW)))
 
 
 # --- Everywhere ---
@@ -440,7 +440,7 @@ def test_a_healthy_group_has_no_finding():
             for at in range(60, -1, -5)
         ]
     known = history(*events)
-    assert [each.rule for rule in CONDITIONS for each in asked(rule, view_of(known, NOW))] == []
+    assert [each.rule for rule in CONDITIONS for each in rule(view_of(known, NOW))] == []
 
 
 def test_a_young_group_is_not_judged():
@@ -450,5 +450,5 @@ def test_a_young_group_is_not_judged():
         snapshot(T0, wrong, first_seen_ms=T0),
         report(T0 + SECOND, wrong, config=ClientConfig(heartbeat_interval_ms=9_000)),
     )
-    assert [each.rule for rule in CONDITIONS for each in asked(rule, view_of(known, T0 + MINUTE))] == []
-    assert len({each.rule for rule in CONDITIONS for each in asked(rule, view_of(known, T0 + 3 * MINUTE))}) == 3
+    assert [each.rule for rule in CONDITIONS for each in rule(view_of(known, T0 + MINUTE))] == []
+    assert len({each.rule for rule in CONDITIONS for each in rule(view_of(known, T0 + 3 * MINUTE))}) == 3

@@ -9,7 +9,6 @@ import pytest
 
 from detect.departing import LOST_MS, STATIC, A, B, episode, gone, losing, said, who
 from detect.standing_histories import departed
-from detect.views import asked
 from histories import (
     MINUTE,
     SECOND,
@@ -49,7 +48,7 @@ def test_a_session_is_half_as_long_again_as_the_absence(silence_s: int | None, b
     """max(45 s, ceil(1.5 x absence)): from its last sign, a session before where there was none, to its return."""
     silence = None if silence_s is None else silence_s * SECOND
     of = gone(STATIC, silence_ms=silence, back_s=back_s)
-    found = asked(static_absence, losing(of), of)
+    found = static_absence(losing(of), of)
     assert said(found) == ("static_session_too_short", STRONG)
     assert found is not None
     assert (found.advice[0].current, found.advice[0].proposed) == ("10000", str(proposed))
@@ -59,7 +58,7 @@ def test_a_session_is_half_as_long_again_as_the_absence(silence_s: int | None, b
 def test_no_session_outlasts_an_absence_of_hours():
     """Brokers take half an hour: what would not have helped is not proposed."""
     of = gone(STATIC, silence_ms=12 * SECOND, back_s=7_200)
-    found = asked(static_absence, losing(of), of)
+    found = static_absence(losing(of), of)
     assert said(found) == ("static_session_too_short", STRONG)
     assert found is not None
     assert "session.timeout.ms" not in {each.parameter for each in found.advice}
@@ -69,7 +68,7 @@ def test_an_idle_partitions_last_commit_does_not_date_an_absence():
     """Two hours without work before it went are no absence of two hours."""
     idle = Rhythm(LOST_MS - 120 * MINUTE, None, pulse=False, commits=3)
     of = gone(STATIC, silence_ms=None, rhythm=idle, back_s=60)
-    found = asked(static_absence, losing(of), of)
+    found = static_absence(losing(of), of)
     assert found is not None
     assert found.advice[0].proposed == "105000"
     assert "was away 70.0 s" in found.summary
@@ -87,7 +86,7 @@ def test_an_idle_partitions_last_commit_does_not_date_an_absence():
 )
 def test_other_returns_prove_no_short_session(of: Departure, expected: None):
     """Only a static member whose session ran out and that came back."""
-    assert asked(static_absence, losing(of), of) is expected
+    assert static_absence(losing(of), of) is expected
 
 
 @pytest.mark.parametrize(
@@ -102,7 +101,7 @@ def test_other_returns_prove_no_short_session(of: Departure, expected: None):
 )
 def test_a_static_ghost_left_its_partitions_unread(of: Departure, told: bool):
     """Gone for good with its session; whatever reports that it lives is no ghost."""
-    found = asked(static_ghost, losing(of), of)
+    found = static_ghost(losing(of), of)
     assert said(found) == (("static_member_ghost", PLAUSIBLE) if told else None)
     if found is not None:
         assert found.subject.partitions == ("orders-2", "orders-3")
@@ -122,7 +121,7 @@ def beside(joined_before_ms: int, *, name: str = "b-2", host: str = "/host-b") -
 def test_only_a_ghost_with_a_long_session_is_told_to_have_a_shorter_one(session_ms: int | None, expected: bool):
     """The default is short enough; that of KIP-848 clients refuse, and brokers take none below it."""
     of = gone(replace(STATIC, session_timeout_ms=session_ms), silence_ms=12_000)
-    found = asked(static_ghost, losing(of), of)
+    found = static_ghost(losing(of), of)
     assert found is not None
     assert ("session.timeout.ms" in {each.parameter for each in found.advice}) == expected
 
@@ -140,7 +139,7 @@ def test_only_a_ghost_with_a_long_session_is_told_to_have_a_shorter_one(session_
 def test_a_successor_beside_the_ghost_tells_of_a_kill(event: Event, told: bool):
     """The same client came while the old one was silent and not yet removed."""
     of = gone(replace(B, client_id="b"))
-    found = asked(ungraceful, losing(of, events=(event,)), of)
+    found = ungraceful(losing(of, events=(event,)), of)
     assert said(found) == (("ungraceful_shutdown", HINT) if told else None)
     if found is not None:
         assert who(found) == ["b-1"]
@@ -165,7 +164,7 @@ def test_a_starved_client_joins_beside_its_old_id_as_well(
     old = replace(B, client_id=client_id)
     came = joined(LOST_MS - 8_000, replace(old, member_id="b-2"), [A, old])
     of = gone(old, **changes)
-    found = asked(ungraceful, losing(of, events=(came,)), of)
+    found = ungraceful(losing(of, events=(came,)), of)
     assert (None if found is None else found.confidence) == expected
     if found is not None:
         assert ("heartbeat_starvation" in {each.rule for each in found.alternatives}) == (not changes)
@@ -177,7 +176,7 @@ def test_a_ghost_of_unknown_end_is_a_hint_unless_its_reports_ended(liveness: str
     old = replace(B, client_id="rdkafka")
     came = joined(LOST_MS - 8_000, replace(old, member_id="b-2"), [A, old])
     of = gone(old, UNKNOWN, in_barrier=True, liveness=liveness)
-    assert said(asked(ungraceful, losing(of, events=(came,)), of)) == ("ungraceful_shutdown", expected)
+    assert said(ungraceful(losing(of, events=(came,)), of)) == ("ungraceful_shutdown", expected)
 
 
 # --- Crashes ---
@@ -211,7 +210,7 @@ def test_how_sure_a_crash_is(of: Departure, after_s: int, expected: float | None
 
     Nor where it is back, as who was cut off is, too; nor where its poll limit may have sent it away.
     """
-    found = asked(crash, losing(of, after_s=after_s), of)
+    found = crash(losing(of, after_s=after_s), of)
     assert said(found) == (None if expected is None else ("member_crash", expected))
     if found is not None:
         assert ("has not come back" in found.summary) == (of.back_ms is None)
@@ -243,7 +242,7 @@ def test_who_sends_no_heartbeat_with_its_partitions_died_of_its_first_records(
     """A client with a heartbeat thread is removed a session after its join only where its process ended in between."""
     member_, life_s = changes.pop("member", B), changes.pop("life_s")
     of = gone(replace(member_, client_id=library), joined_ms=LOST_MS - life_s * SECOND, silence_ms=None, **changes)
-    found = asked(crash, losing(of, after_s=20), of)
+    found = crash(losing(of, after_s=20), of)
     assert said(found) == (None if expected is None else ("member_crash", expected))
 
 
@@ -253,7 +252,7 @@ def test_a_ghost_is_awaited_as_its_coordinator_writes(in_barrier: bool, expected
     old = replace(B, client_id="rdkafka")
     came = joined(LOST_MS - 8_000, replace(old, member_id="b-2"), [A, old])
     of = gone(old, in_barrier=in_barrier, told=Exit(LOST_MS, CoordinatorAct.EXPIRED, None, in_barrier))
-    assert said(asked(ungraceful, losing(of, events=(came,)), of)) == expected
+    assert said(ungraceful(losing(of, events=(came,)), of)) == expected
 
 
 @pytest.mark.parametrize(
@@ -287,12 +286,12 @@ def test_ghosts_in_turn_are_those_of_a_deploy_that_kills(earlier: list[tuple[str
         replace(each.member, member_id=f"{each.member.member_id}0") for each in past if each.member.host != B.host
     ]
     whole = replace(looked.rebalance, members_after=(*looked.rebalance.members_after, *others))
-    found = asked(ungraceful, replace(looked, rebalance=whole), of)
+    found = ungraceful(replace(looked, rebalance=whole), of)
     assert said(found) == ("ungraceful_shutdown", expected)
     assert found is not None
     assert ("replaced in turn, as in a deploy" in {each.rule for each in found.evidence}) == (expected == PLAUSIBLE)
     # Whoever was lost for good was not replaced.
-    assert said(asked(ungraceful, looked, of)) == ("ungraceful_shutdown", HINT)
+    assert said(ungraceful(looked, of)) == ("ungraceful_shutdown", HINT)
 
 
 @pytest.mark.parametrize(("others", "expected"), [((), HINT), ((replace(A, member_id="a-2"),), PLAUSIBLE)])
@@ -302,7 +301,7 @@ def test_where_nobody_was_spared_a_kill_is_a_hint(others: tuple[Member, ...], ex
     came = joined(LOST_MS - 8_000, replace(both[1], member_id="b-2"), [*both, *others])
     of = rebalance(LOST_MS, [*both, *others], others)
     departures = tuple(gone(each) for each in both)
-    found = asked(ungraceful, replace(episode(of, came), departures=departures), departures[1])
+    found = ungraceful(replace(episode(of, came), departures=departures), departures[1])
     assert said(found) == ("ungraceful_shutdown", expected)
 
 
@@ -321,7 +320,7 @@ def test_who_died_before_dies_again(rule: str, sure: float, of: dict[str, Any], 
     who = replace(B, client_id="kgo")
     earlier = departed(LOST_MS - 5 * MINUTE, replace(who, member_id="b-0"), SESSION_EXPIRED, rule=rule, sure=sure)
     lost_now = gone(who, **of)
-    assert said(asked(crash, losing(lost_now, past=[earlier], after_s=10), lost_now)) == expected
+    assert said(crash(losing(lost_now, past=[earlier], after_s=10), lost_now)) == expected
 
 
 def test_a_group_that_is_lost_as_a_whole_shares_a_cause():
@@ -329,8 +328,8 @@ def test_a_group_that_is_lost_as_a_whole_shares_a_cause():
     one, two = gone(replace(B, client_id="kgo")), gone(member("c-1", [4], client_id="kgo", host="/c"))
     spared, whole = losing(one, two), losing(one, two)
     whole = replace(whole, rebalance=replace(whole.rebalance, members_before=(one.member, two.member)))
-    assert said(asked(crash, spared, one)) == ("member_crash", STRONG)
-    assert said(asked(crash, whole, one)) == ("member_crash", HINT)
+    assert said(crash(spared, one)) == ("member_crash", STRONG)
+    assert said(crash(whole, one)) == ("member_crash", HINT)
 
 
 @pytest.mark.parametrize(("liveness", "sure"), [(None, HINT), (GONE, CERTAIN)])
@@ -338,20 +337,20 @@ def test_who_came_back_before_may_come_back_again(liveness: str | None, sure: fl
     """It was lost and back earlier: that it is away now is no crash yet, reports or not, and later a guess without."""
     earlier = departed(LOST_MS - 5 * MINUTE, B, SESSION_EXPIRED, rule=UNDETERMINED, back_ms=LOST_MS - 4 * MINUTE)
     of = gone(liveness=liveness)
-    assert asked(crash, losing(of, past=[earlier]), of) is None
-    found = asked(crash, losing(of, after_s=120, past=[earlier]), of)
+    assert crash(losing(of, past=[earlier]), of) is None
+    found = crash(losing(of, after_s=120, past=[earlier]), of)
     assert said(found) == ("member_crash", sure)
 
 
 def test_a_client_that_ran_and_beat_did_not_crash():
     """Its own reports say it was well to the end: undetermined, by what is still possible, never a crash."""
     of = gone(liveness=HEALTHY)
-    found = asked(frozen_or_starved, losing(of, after_s=600), of)
+    found = frozen_or_starved(losing(of, after_s=600), of)
     assert found is not None
     assert (found.rule, who(found)) == (UNDETERMINED, ["b-1"])
     assert {each.rule for each in found.alternatives} == {"scale_in", "network_partition"}
     back = gone(replace(B, client_id="kgo"), liveness=HEALTHY, back_s=1)
-    found = asked(frozen_or_starved, losing(back), back)
+    found = frozen_or_starved(losing(back), back)
     assert found is not None
     assert found.rule == UNDETERMINED
 
@@ -363,8 +362,8 @@ def test_reports_to_the_end_keep_a_member_from_having_crashed():
     of = episode(lost(LOST_MS, B, [A, B]), *quiet, *beats, now_ms=LOST_MS + 10 * MINUTE)
     (departure,) = of.departures
     assert (departure.likely, departure.liveness) == (SESSION_EXPIRED, HEALTHY)
-    assert asked(crash, of, departure) is None
-    assert said(asked(frozen_or_starved, of, departure)) == (UNDETERMINED, 0.4)
+    assert crash(of, departure) is None
+    assert said(frozen_or_starved(of, departure)) == (UNDETERMINED, 0.4)
 
 
 def test_generations_within_a_rebalance_show_a_successor():
@@ -374,6 +373,6 @@ def test_generations_within_a_rebalance_show_a_successor():
     then = Generation(3, "departure", left=("b-1",), join_ended_at_ms=LOST_MS, assigned_at_ms=LOST_MS)
     of = rebalance(LOST_MS - 8_000, [A, B], [A, came], took_ms=8_000, generations=(first, then))
     looked = episode(of)
-    found = asked(ungraceful, looked, gone())
+    found = ungraceful(looked, gone())
     assert said(found) == ("ungraceful_shutdown", HINT)
     assert of.rebalance_id == rebalance_id(LOST_MS - 8_000)

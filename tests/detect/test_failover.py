@@ -7,7 +7,7 @@ from dataclasses import replace
 import pytest
 
 from detect.standing_histories import departed, moved
-from detect.views import asked, view_of
+from detect.views import view_of
 from histories import HOUR, MINUTE, SECOND, T0, history, member, rebalance, snapshot
 from rebalance_contract import CoordinatorAct, CoordinatorEvent
 from rebalance_streaming.detect.episode import EpisodeContext, make_episode
@@ -27,33 +27,33 @@ MOVED_MS = NOW - 2 * MINUTE
 def test_a_failover_that_nobody_noticed_is_a_note():
     """The coordinator moved and no rebalance followed: known, counted, and over after a while."""
     known = history(snapshot(T0, A, B), *moved(MOVED_MS))
-    (found,) = asked(coordinator_failover, view_of(known, NOW))
+    (found,) = coordinator_failover(view_of(known, NOW))
     assert (found.confidence, found.advice) == (CERTAIN, ())
     assert "broker 1 to broker 2" in found.summary
-    assert not list(asked(coordinator_failover, view_of(known, NOW + 10 * MINUTE)))
-    assert not list(asked(coordinator_failover, view_of(history(snapshot(T0, A, B), moved(MOVED_MS)[0]), NOW)))
+    assert not list(coordinator_failover(view_of(known, NOW + 10 * MINUTE)))
+    assert not list(coordinator_failover(view_of(history(snapshot(T0, A, B), moved(MOVED_MS)[0]), NOW)))
 
 
 def test_a_rebalance_before_the_last_answer_of_the_old_coordinator_is_another_story():
     """The group formed, the coordinator answered once more and was gone then."""
     known = history(snapshot(T0, A, B), rebalance(NOW - 152 * SECOND, [A], [A, B]), *moved(MOVED_MS))
-    assert list(asked(coordinator_failover, view_of(known, NOW)))
+    assert list(coordinator_failover(view_of(known, NOW)))
 
 
 def test_a_failover_with_a_rebalance_is_told_by_the_rebalance():
     """The condition is silent where the cause of the rebalance says the same, and until that is known."""
     change = rebalance(NOW - 90 * SECOND, [A, B], [B])
     known = history(snapshot(T0, A, B), *moved(MOVED_MS), change)
-    assert not list(asked(coordinator_failover, view_of(known, NOW)))
+    assert not list(coordinator_failover(view_of(known, NOW)))
     causes = {change.rebalance_id: "coordinator_failover"}
-    assert not list(asked(coordinator_failover, view_of(known, NOW, causes=causes)))
+    assert not list(coordinator_failover(view_of(known, NOW, causes=causes)))
 
 
 def test_a_failover_beside_a_rebalance_with_another_cause_is_a_note():
     """Whoever looks for what happened sees both."""
     change = rebalance(NOW - 90 * SECOND, [A, B], [B])
     known = history(snapshot(T0, A, B), *moved(MOVED_MS), change)
-    (found,) = asked(coordinator_failover, view_of(known, NOW, causes={change.rebalance_id: "member_crash"}))
+    (found,) = coordinator_failover(view_of(known, NOW, causes={change.rebalance_id: "member_crash"}))
     assert (found.confidence, found.rebalance_ids) == (CERTAIN, (change.rebalance_id,))
     assert "a cause of its own" in found.summary
 
@@ -117,7 +117,7 @@ def test_a_broker_that_loaded_the_group_took_over():
     """Nobody probes: its log tells, to the millisecond, but not whether it is another broker than before."""
     change = rebalance(NOW - 90 * SECOND, [A, B], [B])
     quiet = loaded(history(snapshot(T0, A, B)), MOVED_MS)
-    (found,) = asked(coordinator_failover, view_of(quiet, NOW))
+    (found,) = coordinator_failover(view_of(quiet, NOW))
     assert (found.started_at_ms, [each.source for each in found.evidence]) == (MOVED_MS, ["broker_log"])
     assert "moved to another, or was started again" in found.summary
     known = loaded(history(snapshot(T0, A, B), change), MOVED_MS)
@@ -131,29 +131,29 @@ def test_a_broker_that_loaded_the_group_took_over():
 def test_probes_and_a_log_tell_of_one_move():
     """The log gives the moment, probes the brokers; a second load is a move of its own."""
     known = loaded(history(snapshot(T0, A, B), *moved(MOVED_MS)), MOVED_MS - 20 * SECOND)
-    (found,) = asked(coordinator_failover, view_of(known, NOW))
+    (found,) = coordinator_failover(view_of(known, NOW))
     assert [each.source for each in found.evidence] == ["probes", "broker_log"]
     assert "broker 1 to broker 2" in found.summary
-    (later,) = asked(coordinator_failover, view_of(loaded(known, NOW - SECOND), NOW))
+    (later,) = coordinator_failover(view_of(loaded(known, NOW - SECOND), NOW))
     assert "moved to another" in later.summary
 
 
 def test_a_log_that_names_its_broker_tells_from_which_to_which():
     """The broker that wrote of the group before, and the one that loaded it."""
     known = loaded(loaded(history(snapshot(T0, A, B)), T0, broker=3), MOVED_MS, broker=2)
-    (found,) = asked(coordinator_failover, view_of(known, NOW))
+    (found,) = coordinator_failover(view_of(known, NOW))
     assert "moved from broker 3 to broker 2" in found.summary
 
 
 def test_a_broker_that_has_the_group_again_was_started_again_or_is_not_well():
     """Once it may have been restarted; more often it stands still at times, and is no failover."""
     known = loaded(loaded(history(snapshot(T0, A, B)), T0, broker=1), MOVED_MS, broker=1)
-    (once,) = asked(coordinator_failover, view_of(known, NOW))
+    (once,) = coordinator_failover(view_of(known, NOW))
     assert "or was started again" in once.summary
-    assert not list(asked(coordinator_overload, view_of(known, NOW)))
+    assert not list(coordinator_overload(view_of(known, NOW)))
     loaded(known, MOVED_MS + 30 * SECOND, broker=1)
-    assert not list(asked(coordinator_failover, view_of(known, NOW)))
-    (found,) = asked(coordinator_overload, view_of(known, NOW))
+    assert not list(coordinator_failover(view_of(known, NOW)))
+    (found,) = coordinator_overload(view_of(known, NOW))
     assert (found.confidence, found.started_at_ms) == (PLAUSIBLE, MOVED_MS)
     assert "Broker 1 lost the group and had it again 2 times within 30.0 s" in found.summary
-    assert not list(asked(coordinator_overload, view_of(known, NOW + 10 * MINUTE)))
+    assert not list(coordinator_overload(view_of(known, NOW + 10 * MINUTE)))

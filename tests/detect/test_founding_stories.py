@@ -11,7 +11,6 @@ import pytest
 from detect.departing import LOST_MS, B, episode, said
 from detect.losing import AGAIN, STAYS, explained, left, silent
 from detect.turnover import Run
-from detect.views import asked
 from histories import (
     MINUTE,
     SECOND,
@@ -141,8 +140,8 @@ def test_a_member_lost_before_is_not_the_one_that_held_the_others():
     of = episode(gone, *quiet, *probes)
     first, held = sorted(of.departures, key=lambda each: each.member.client_id)
     assert (first.in_barrier, held.in_barrier) == (False, True)
-    assert said(asked(explain_loss, of, first)) == ("poll_overrun", STRONG)
-    assert said(asked(explain_loss, of, held)) != ("stalled_member_join_barrier", STRONG)
+    assert said(explain_loss(of, first)) == ("poll_overrun", STRONG)
+    assert said(explain_loss(of, held)) != ("stalled_member_join_barrier", STRONG)
 
 
 # --- Story C: batches longer than max.poll.interval ---

@@ -7,7 +7,7 @@ from typing import Any
 import pytest
 
 from detect.standing_histories import replayed
-from detect.views import asked, view_of
+from detect.views import view_of
 from histories import MINUTE, SECOND, T0, Event, history, member, rebalance, snapshot
 from rebalance_contract import Generation, Rebalance, Severity
 from rebalance_streaming.detect.rules.scheduled import (
@@ -57,7 +57,7 @@ def probing(*spacings_s: int, **changes: Any) -> GroupHistory:
 )
 def test_streams_probes_every_ten_minutes(known: GroupHistory, expected: tuple[int, float, str] | None):
     """Even spacing without any change, from the assignment before; it claims these rebalances."""
-    found = list(asked(streams_probing_rebalance, view_of(known, T0 + 300 * MINUTE)))
+    found = list(streams_probing_rebalance(view_of(known, T0 + 300 * MINUTE)))
     assert [(len(each.rebalance_ids), each.confidence, each.severity) for each in found] == (
         [] if expected is None else [expected]
     )
@@ -86,7 +86,7 @@ def connected(delay_s: int, *, reason: str = "connect_internal", left: bool = Tr
 )
 def test_connect_hands_out_tasks_after_a_delay(known: GroupHistory, confidence: float | None):
     """A worker left, and the same workers rebalance once more after scheduled.rebalance.max.delay."""
-    found = list(asked(connect_scheduled_rebalance, view_of(known, T0 + 20 * MINUTE)))
+    found = list(connect_scheduled_rebalance(view_of(known, T0 + 20 * MINUTE)))
     assert [each.confidence for each in found] == ([] if confidence is None else [confidence])
     for each in found:
         assert each.rebalance_ids == (known.in_order()[-1].rebalance_id,)
@@ -97,7 +97,7 @@ def test_a_recorded_worker_is_waited_for():
     """Recorded: two workers, one stops; with a delay of 8 s set, the other takes its tasks then."""
     known = replayed("connect-workers")
     assert known.snapshot is not None
-    (found,) = asked(connect_scheduled_rebalance, view_of(known, T0))
+    (found,) = connect_scheduled_rebalance(view_of(known, T0))
     (late,) = [each for each in known.in_order() if each.reason == "connect_internal"]
     assert found.rebalance_ids == (late.rebalance_id,)
     assert "waited 8.0 s" in found.summary
@@ -107,4 +107,4 @@ def test_recorded_streams_and_consumers_plan_nothing():
     """Recorded: Streams instances that come and go within a minute, and plain consumers."""
     for scenario in ("streams-classic-protocol", "classic-java-coop-join-leave", "enforce-rebalance-java-sticky"):
         known = replayed(scenario)
-        assert [v.rule for rule in CONDITIONS for v in asked(rule, view_of(known, T0))] == []
+        assert [v.rule for rule in CONDITIONS for v in rule(view_of(known, T0))] == []

@@ -10,7 +10,6 @@ import pytest
 from detect import departing
 from detect.departing import LOST_MS, A, B, gone, said
 from detect.standing_histories import departed
-from detect.views import asked
 from histories import MINUTE, SECOND, Event, member, rebalance, report
 from rebalance_contract import GroupType, Member
 from rebalance_contract.client_settings import JAVA
@@ -66,7 +65,7 @@ def kafka_python(version: str, **changes: Any) -> Member:
 def test_only_an_expired_session_is_their_matter(rule: Any, likely: str, liveness: str | None):
     """Who left by its poll timeout or in order was not thrown out for its heartbeats."""
     of = gone(replace(B, client_id="kafkajs"), likely, liveness=liveness)
-    assert asked(rule, episode(of, elsewhere=OtherGroups(("other",), ("/host-b",))), of) is None
+    assert rule(episode(of, elsewhere=OtherGroups(("other",), ("/host-b",))), of) is None
 
 
 # --- Starvation ---
@@ -105,7 +104,7 @@ def test_a_version_starves_in_its_own_way(client_id: str, variant: str | None):
 def test_reports_make_starvation_certain(client_id: str, variant: str, advised: set[str]):
     """The process ran and its heartbeats did not: certain of any client, with the mechanism its library has."""
     of = gone(replace(B, client_id=client_id), liveness=STARVED, stretch=stretch())
-    found = asked(starvation, episode(of), of)
+    found = starvation(episode(of), of)
     assert found is not None
     assert (found.rule, found.confidence, found.variant) == ("heartbeat_starvation", CERTAIN, variant)
     assert {each.parameter for each in found.advice} == advised
@@ -133,7 +132,7 @@ def test_without_reports_version_idleness_and_return_tell(
     who = kafka_python("1.4.6")
     of = gone(who, **changes)
     past = departed(LOST_MS - 6 * MINUTE, who, SESSION_EXPIRED, rule="heartbeat_starvation")
-    found = asked(starvation, episode(of, past=[past] if earlier else []), of)
+    found = starvation(episode(of, past=[past] if earlier else []), of)
     assert said(found) == expected
     if found is not None:
         assert "member_crash" in {each.rule for each in found.alternatives}
@@ -159,7 +158,7 @@ def test_without_reports_work_and_return_tell_of_a_blocked_loop(
     who = replace(B, client_id=client_id, session_timeout_ms=10_000, rebalance_timeout_ms=10_000)
     of = gone(who, client=fingerprint(who, None, "roundrobin"), **changes)
     past = departed(LOST_MS - 6 * MINUTE, who, SESSION_EXPIRED, rule="heartbeat_starvation")
-    found = asked(starvation, episode(of, past=[past] if earlier else []), of)
+    found = starvation(episode(of, past=[past] if earlier else []), of)
     assert said(found) == expected
     assert found is None or found.variant == "event_loop_blocked"
 
@@ -169,14 +168,14 @@ def test_who_left_by_itself_before_is_no_aiokafka():
     who = replace(B, session_timeout_ms=10_000, rebalance_timeout_ms=10_000)
     of = gone(who, client=fingerprint(who, None, "roundrobin"), arriving=50, back_s=5)
     earlier = departed(LOST_MS - MINUTE, who, POLL_TIMEOUT, rule="poll_overrun")
-    assert asked(starvation, episode(of), of) is not None
-    assert asked(starvation, episode(of, past=[earlier]), of) is None
+    assert starvation(episode(of), of) is not None
+    assert starvation(episode(of, past=[earlier]), of) is None
 
 
 def test_a_version_without_the_fault_does_not_starve_unseen():
     """kafka-python 2.3.0 that is lost idle and comes back: no report, no accusation."""
     of = gone(kafka_python("2.3.0"), arriving=0, back_s=20)
-    assert asked(starvation, episode(of), of) is None
+    assert starvation(episode(of), of) is None
 
 
 @pytest.mark.parametrize(
@@ -196,10 +195,10 @@ def test_a_process_that_stood_still_may_have_held_its_interpreter(
 ):
     """Story D: a native call stops reports and heartbeats alike; threads that wait for the lock switch all the time."""
     of = gone(who, liveness=PAUSED, stretch=stretch(stood_still_ms=11_000, **seen))
-    found = asked(starvation, episode(of), of)
+    found = starvation(episode(of), of)
     assert said(found) == expected
     if found is None:
-        assert said(asked(explain_loss, episode(of), of)) == ("process_pause", STRONG)
+        assert said(explain_loss(episode(of), of)) == ("process_pause", STRONG)
     else:
         assert (found.variant, found.alternatives[0].rule) == ("native_code", "process_pause")
 
@@ -232,7 +231,7 @@ def test_a_client_without_a_thread_of_its_own_was_busy(
     """Its heartbeats cannot starve, they wait for the processing; unless its reports say what else it was."""
     back_s = 20 if liveness is None else None
     of = gone(who, liveness=liveness, arriving=arriving, back_s=back_s, stretch=None if liveness is None else stretch())
-    found = asked(explain_loss, episode(of), of)
+    found = explain_loss(episode(of), of)
     assert said(found) == expected
     if found is not None and found.rule == "processing_blocks_heartbeat":
         assert "session.timeout.ms" in {each.parameter for each in found.advice}
@@ -244,7 +243,7 @@ def test_work_ends_and_death_does_not(after_s: int, rule: str):
     """A client without a thread for heartbeats that does not come back for three sessions, at least 30 s, has died."""
     of = gone(kafka_python("1.3.5"), liveness=None, arriving=20)
     time = JudgingTime(LOST_MS + after_s * SECOND)
-    found = explain_loss(replace(episode(of), now_ms=time.now_ms), time, of)
+    found = explain_loss(replace(episode(of), time=time), of)
     assert found is not None
     assert found.rule == rule
     if after_s == 20:
@@ -258,7 +257,7 @@ def test_work_ends_and_death_does_not(after_s: int, rule: str):
 def test_a_frozen_process_is_no_busy_one(who: Member, expected: str):
     """Reports from another thread stood still as well: the process did; kafkajs has only one thread for all."""
     of = gone(who, liveness=PAUSED, stretch=stretch(stood_still_ms=40_000, switches_per_second=0.0))
-    found = asked(explain_loss, episode(of), of)
+    found = explain_loss(episode(of), of)
     assert found is not None
     assert found.rule == expected
 
@@ -269,7 +268,7 @@ def test_a_frozen_process_is_no_busy_one(who: Member, expected: str):
 def test_a_session_outlasts_a_pause_as_long_as_the_one_seen():
     """Thrown out after 10 s, it stood still for 120: max(45, 2 x 120 + 3) s, and the summary says how long."""
     of = gone(liveness=PAUSED, silence_ms=12_000, stretch=stretch(stood_still_ms=120_000))
-    found = asked(pause, episode(of), of)
+    found = pause(episode(of), of)
     assert said(found) == ("process_pause", STRONG)
     assert found is not None
     assert found.advice[0].parameter == "session.timeout.ms"
@@ -285,7 +284,7 @@ def test_a_paused_member_of_a_newer_group_has_the_groups_session():
     of = gone(who, liveness=PAUSED, silence_ms=50_000, stretch=stretch(stood_still_ms=50_000))
     known = episode(of)
     for kind in (GroupType.CONSUMER, GroupType.SHARE, GroupType.STREAMS):
-        found = asked(pause, replace(known, rebalance=replace(known.rebalance, type=kind)), of)
+        found = pause(replace(known, rebalance=replace(known.rebalance, type=kind)), of)
         assert found is not None
         first = found.advice[0]
         assert (first.parameter, first.proposed) == (f"{kind}.session.timeout.ms (of the group)", "60000")
@@ -294,7 +293,7 @@ def test_a_paused_member_of_a_newer_group_has_the_groups_session():
 def test_a_short_pause_needs_the_usual_session():
     """Twice 12 s and a heartbeat are less than the default of 45 s."""
     of = gone(liveness=PAUSED, silence_ms=12_000, stretch=stretch(stood_still_ms=11_000))
-    found = asked(pause, episode(of), of)
+    found = pause(episode(of), of)
     assert found is not None
     assert found.advice[0].proposed == "45000"
 
@@ -316,7 +315,7 @@ def test_members_of_a_host_stood_still_together_unless_more_is_known(
     frozen = gone(liveness=PAUSED, stretch=stretch(stood_still_ms=11_000))
     other = gone(replace(C, host=B.host), liveness=neighbour)
     of = episode(frozen, other)
-    first, second = asked(pause, of, frozen), asked(pause, of, other)
+    first, second = pause(of, frozen), pause(of, other)
     assert first is not None
     assert [each.member_id for each in first.subject.members] == named
     assert (None if second is None else second.confidence) == expected
@@ -339,7 +338,7 @@ def test_a_host_that_thaws_at_once_stood_still(changes: dict[str, Any], expected
     """
     one = gone(replace(B, client_id="kgo"), back_s=1)
     two = gone(replace(C, **{"client_id": "kgo", "host": B.host, **changes}), back_s=2)
-    found = asked(pause, episode(one, two), one)
+    found = pause(episode(one, two), one)
     assert (None if found is None else found.confidence) == expected
 
 
@@ -348,15 +347,15 @@ def test_one_that_is_lost_twice_is_no_host_that_stood_still():
     one = gone(replace(B, client_id="kgo"), back_s=2)
     again = replace(one, member=replace(one.member, member_id="b-2"))
     passed = replace(episode(one), departures=(one, again))
-    assert asked(pause, passed, one) is None
+    assert pause(passed, one) is None
 
 
 def test_a_host_that_thaws_bit_by_bit_did_not_stand_still():
     """A minute between the returns: nothing stopped both, and one that is not back tells nothing."""
     one = gone(replace(B, client_id="kgo"), back_s=1)
     late = gone(replace(C, client_id="kgo", host=B.host), back_s=61)
-    assert asked(pause, episode(one, late), one) is None
-    assert asked(pause, episode(one, replace(late, back_ms=None, back_as=None)), one) is None
+    assert pause(episode(one, late), one) is None
+    assert pause(episode(one, replace(late, back_ms=None, back_as=None)), one) is None
 
 
 # --- The network ---
@@ -365,13 +364,13 @@ def test_a_host_that_thaws_bit_by_bit_did_not_stand_still():
 def test_reports_that_came_too_late_are_a_cut():
     """Written in time and delivered after the loss: the client ran and could not reach anybody."""
     of = gone(liveness=UNREACHABLE, silence_ms=12_000, stretch=stretch(undelivered=2, late_ms=20_000))
-    found = asked(unreachable, episode(of), of)
+    found = unreachable(episode(of), of)
     assert said(found) == ("network_partition", STRONG)
     assert found is not None
     assert found.subject.hosts == ("/host-b",)
     assert {each.parameter for each in found.advice} == {"session.timeout.ms", "socket.keepalive.enable"}
     java = replace(of, client=replace(of.client, library=JAVA))
-    found = asked(unreachable, episode(java), java)
+    found = unreachable(episode(java), java)
     assert found is not None
     assert {each.parameter for each in found.advice} == {"session.timeout.ms"}
 
@@ -391,7 +390,7 @@ def test_a_cut_takes_all_of_its_host(spared_host: str, liveness: str | None, lik
     """What one client tells of its way to the coordinator holds for those beside it, unless one of them stayed."""
     of = gone(liveness=UNREACHABLE, silence_ms=12_000, stretch=stretch(undelivered=2, late_ms=20_000))
     beside = gone(replace(C, host=B.host), likely, liveness=liveness)
-    found = asked(unreachable, episode(of, beside, spared=replace(A, host=spared_host)), of)
+    found = unreachable(episode(of, beside, spared=replace(A, host=spared_host)), of)
     assert found is not None
     assert {each.member_id for each in found.subject.members} == expected
 
@@ -412,7 +411,7 @@ def test_who_is_back_late_beside_others_of_its_host_was_started_again(
 ):
     """Neither its machine stood still nor its network, and few pauses of one process last for so many sessions."""
     of = gone(replace(B, client_id=client_id, session_timeout_ms=session_ms), back_s=back_s)
-    assert said(asked(explain_loss, episode(of, spared=replace(A, host=spared_host)), of)) == expected
+    assert said(explain_loss(episode(of, spared=replace(A, host=spared_host)), of)) == expected
 
 
 @pytest.mark.parametrize(
@@ -424,7 +423,7 @@ def test_who_comes_back_by_its_own_id_did_not_die(spared_host: str, back_s: floa
     """Since KIP-848 a process makes its member id itself: no other one can come back by it."""
     who = replace(B, session_timeout_ms=None, client_id="app-StreamThread-1-consumer")
     of = replace(gone(who, back_s=back_s), back_as=who)
-    found = asked(explain_loss, episode(of, spared=replace(A, host=spared_host)), of)
+    found = explain_loss(episode(of, spared=replace(A, host=spared_host)), of)
     assert said(found) == ("process_pause", expected)
     assert found is not None
     assert "by the id of the same process" in found.summary
@@ -436,7 +435,7 @@ def test_a_session_outlasts_one_unanswered_request(request_ms: int | None, expec
     """A half-open connection swallows one heartbeat: S > request.timeout + h, where the client told it."""
     of = gone(liveness=UNREACHABLE, silence_ms=12_000)
     told = report(LOST_MS - MINUTE, B, config=ClientConfig(request_timeout_ms=request_ms))
-    found = asked(unreachable, episode(of, events=(told,)), of)
+    found = unreachable(episode(of, events=(told,)), of)
     assert found is not None
     assert found.advice[0].proposed == expected
 
@@ -458,5 +457,5 @@ def test_a_host_is_cut_off_as_a_whole(
 ):
     """Other groups lost members of this host, and nobody on it was spared: a hint, unless reports say otherwise."""
     of = gone(liveness=liveness)
-    found = asked(unreachable, episode(of, spared=replace(A, host=spared_host), elsewhere=elsewhere), of)
+    found = unreachable(episode(of, spared=replace(A, host=spared_host), elsewhere=elsewhere), of)
     assert (None if found is None else round(found.confidence, 2)) == expected

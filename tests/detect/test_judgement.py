@@ -12,7 +12,7 @@ from detect import departing
 from detect.departing import LOST_MS
 from detect.standing_histories import departed
 from detect.turnover import Run
-from detect.views import asked, view_of
+from detect.views import view_of
 from histories import (
     MINUTE,
     SECOND,
@@ -66,7 +66,7 @@ def explained(of: Rebalance, *events: Event, **changes: Any) -> Verdict | None:
     """Return what is said of the one member that a rebalance lost."""
     looked = episode(of, *events, **changes)
     (departure,) = looked.departures
-    return asked(explain_loss, looked, departure)
+    return explain_loss(looked, departure)
 
 
 def silent(silence_s: float = 12.0, from_ms: int = LOST_MS) -> list[Event]:
@@ -174,7 +174,7 @@ def test_one_never_soon_after_a_join_is_no_starved_heartbeat():
     (departure,) = of.departures
     assert departure.liveness != STARVED
     assert departure.likely == CLEAN
-    assert asked(explain_loss, of, departure) is None
+    assert explain_loss(of, departure) is None
 
 
 def test_a_never_that_stays_is_one():
@@ -192,7 +192,7 @@ def test_a_poll_of_nine_seconds_ago_is_far_from_a_limit_of_five_minutes():
     of = episode(left(), *silent(), *reports)
     (departure,) = of.departures
     assert (departure.liveness, departure.likely) == (HEALTHY, SESSION_EXPIRED)
-    found = asked(explain_loss, of, departure)
+    found = explain_loss(of, departure)
     assert found is not None
     assert (found.rule, found.confidence) == ("undetermined", HINT)
     assert struck(found)["poll_overrun"].endswith("before it was gone, max.poll.interval is 300 s")
@@ -234,7 +234,7 @@ def test_an_end_before_the_commit_says_nothing(stale: bool):
             commits(each.left_ms - 10_000, {1: 20 + n}),
             rebalance(each.left_ms, [each.member], [], took_ms=0),
         ]
-    found = list(asked(poison_record, view_of(history(*events), T0 + 9 * MINUTE, past=tuple(deaths))))
+    found = list(poison_record(view_of(history(*events), T0 + 9 * MINUTE, past=tuple(deaths))))
     assert [each.subject.partitions for each in found] == [("orders-0",)]
 
 
@@ -353,7 +353,7 @@ def test_restarts_on_one_host_and_a_conflict_are_both_hints():
     swaps = tuple(Replacement(T0 + n * MINUTE, "ia", f"ia-{n}", f"ia-{n + 1}", "h1", "h1") for n in range(3))
     who = member("ia-3", [0], group_instance_id="ia")
     seen_now = view_of(history(snapshot(T0, who, replacements=swaps)), T0 + 4 * MINUTE)
-    said = [*asked(static_id_conflict, seen_now), *asked(static_member_restart, seen_now)]
+    said = [*static_id_conflict(seen_now), *static_member_restart(seen_now)]
     assert [(each.rule, each.confidence) for each in said] == [
         ("static_id_conflict", HINT),
         ("static_member_restart", HINT),
@@ -377,7 +377,7 @@ def deploying(*, again: bool) -> Any:
 @pytest.mark.parametrize(("again", "severity"), [(False, Severity.INFO), (True, Severity.TICKET)])
 def test_a_storm_in_which_nobody_goes_twice_is_a_deploys(again: bool, severity: Severity):
     """Before all instances are replaced a deploy has no name yet: it is no ticket for a storm."""
-    (found,) = asked(rebalance_storm, deploying(again=again))
+    (found,) = rebalance_storm(deploying(again=again))
     assert found.severity == severity
 
 
@@ -419,7 +419,7 @@ def test_an_overrun_that_repeats_is_no_loop_of_deaths():
         likely, rule = (SESSION_EXPIRED, "member_crash") if n % 2 else (POLL_TIMEOUT, "poll_overrun")
         past.append(departed(at_ms, who, likely, rule=rule, of=of.rebalance_id))
     seen_now = view_of(history(snapshot(T0, STAYS), *events), T0 + 29 * MINUTE, past=tuple(past))
-    assert list(asked(crash_loop, seen_now)) == []
+    assert list(crash_loop(seen_now)) == []
 
 
 def overrunning(hours: float) -> Iterator[Event]:

@@ -9,7 +9,7 @@ from typing import Any
 import pytest
 
 from detect.standing_histories import replayed
-from detect.views import asked, view_of
+from detect.views import view_of
 from histories import HOUR, MINUTE, SECOND, T0, Event, commits, history, member, probe, rebalance, report, snapshot
 from rebalance_contract import (
     CoordinatorAct,
@@ -23,6 +23,7 @@ from rebalance_contract import (
 )
 from rebalance_contract.clients import POLL_AGE
 from rebalance_streaming.detect.episode import Episode
+from rebalance_streaming.detect.judging_time import JudgingTime
 from rebalance_streaming.detect.rules.kip848 import (
     CONDITIONS,
     assigning_stuck,
@@ -79,7 +80,7 @@ def group(*members: Member, **changes: Any) -> GroupSnapshot:
 def test_a_member_that_keeps_partitions_is_named(held_s: float, severity: str | None):
     """After three heartbeats a note, after half its timeout a ticket: the holder, its partitions, its victims."""
     known = history(group(holder(held_s), victim(), stable("c-1", 2)))
-    found = list(asked(reconciliation_stuck, view_of(known, NOW)))
+    found = list(reconciliation_stuck(view_of(known, NOW)))
     assert [(each.severity, each.confidence) for each in found] == ([] if severity is None else [(severity, CERTAIN)])
     if found:
         assert [each.member_id for each in found[0].subject.members] == ["a-1"]
@@ -93,19 +94,19 @@ def test_a_member_that_keeps_partitions_is_named(held_s: float, severity: str | 
 def test_a_short_timeout_shortens_the_patience(timeout_s: int, held_s: float, fires: bool):
     """A member is named before it is thrown out, but never within a heartbeat and a half."""
     known = history(group(holder(held_s, timeout_ms=timeout_s * SECOND), victim()))
-    assert bool(list(asked(reconciliation_stuck, view_of(known, NOW)))) == fires
+    assert bool(list(reconciliation_stuck(view_of(known, NOW)))) == fires
 
 
 def test_who_waits_is_never_the_cause():
     """A member that waits for partitions nobody lists as kept is not accused."""
     known = history(group(stable("a-1", 0, 1), victim()))
-    assert not list(asked(reconciliation_stuck, view_of(known, NOW)))
+    assert not list(reconciliation_stuck(view_of(known, NOW)))
 
 
 def test_a_victim_of_another_holder_is_not_named():
     """Only those that are to get what this member keeps wait for it."""
     other = replace(victim(), target={"orders": [7]})
-    (found,) = asked(reconciliation_stuck, view_of(history(group(holder(40), other)), NOW))
+    (found,) = reconciliation_stuck(view_of(history(group(holder(40), other)), NOW))
     assert "wait" not in found.summary
 
 
@@ -113,7 +114,7 @@ def test_lag_on_kept_partitions_is_harm():
     """Nobody has read the partition for minutes while records arrive: a page."""
     events = [commits(NOW - 6 * MINUTE, {1: 5}), *(probe(NOW - at * MINUTE, ends={1: 90 - at}) for at in (5, 0))]
     known = history(group(holder(400, timeout_ms=600_000), victim()), *events)
-    (found,) = asked(reconciliation_stuck, view_of(known, NOW))
+    (found,) = reconciliation_stuck(view_of(known, NOW))
     assert found.severity == Severity.PAGE
 
 
@@ -121,9 +122,9 @@ def test_reports_say_whether_the_member_polls():
     """The client's own word is evidence; without it, it is missing."""
     slow = holder(40)
     known = history(group(slow, victim()), report(NOW - SECOND, slow, {POLL_AGE: 39.0}))
-    (found,) = asked(reconciliation_stuck, view_of(known, NOW))
+    (found,) = reconciliation_stuck(view_of(known, NOW))
     assert ("last poll", "39.0 s ago") in [(each.field, each.value) for each in found.evidence]
-    (blind,) = asked(reconciliation_stuck, view_of(history(group(slow, victim())), NOW))
+    (blind,) = reconciliation_stuck(view_of(history(group(slow, victim())), NOW))
     assert (found.missing, bool(blind.missing)) == ((), True)
 
 
@@ -133,7 +134,7 @@ def test_a_version_with_a_known_fault_is_to_be_upgraded():
     known = history(
         group(slow, victim()), report(NOW - SECOND, slow, library="apache-kafka-java", library_version="3.7.1")
     )
-    (found,) = asked(reconciliation_stuck, view_of(known, NOW))
+    (found,) = reconciliation_stuck(view_of(known, NOW))
     assert (found.advice[0].parameter, found.advice[0].current) == ("upgrade", "java 3.7.1")
 
 
@@ -144,8 +145,8 @@ def test_a_recorded_fencing_is_explained():
     departures = {each.member.member_id: each for each in find_departures(known, change, {}, NOW)}
     (name,) = [name for generation in change.generations for name in generation.fenced]
     assert departures[name].likely == FENCED
-    episode = Episode(change, known, Thresholds(), NOW, tuple(departures.values()), ())
-    found = asked(fenced, episode, departures[name])
+    episode = Episode(change, known, Thresholds(), JudgingTime(NOW), tuple(departures.values()), ())
+    found = fenced(episode, departures[name])
     assert found is not None
     assert (found.rule, found.variant, found.confidence) == ("reconciliation_stuck", "fenced", CERTAIN)
     assert [each.member_id for each in found.subject.members] == [name]
@@ -169,7 +170,7 @@ def test_a_recorded_revocation_is_watched_while_it_lasts(scenario: str, after_s:
     start = next(each.started_before_ms for each in replayed(scenario).in_order() if each.reason == "join")
     at_ms = start + after_s * SECOND
     patient = replace(Thresholds(), young_ms=0)
-    found = list(asked(reconciliation_stuck, view_of(replayed(scenario, at_ms), at_ms, thresholds=patient)))
+    found = list(reconciliation_stuck(view_of(replayed(scenario, at_ms), at_ms, thresholds=patient)))
     assert [m.client_id for each in found for m in each.subject.members] == ([] if culprit is None else [culprit])
     assert all(each.subject.partitions == ("t-new-java-fenced-in-revocation-2",) for each in found)
 
@@ -204,7 +205,7 @@ def test_a_target_that_does_not_come(since_s: int, changes: dict[str, Any], fire
     change = raised(at_ms)
     described: dict[str, Any] = {"generation": 5, "assignment_epoch": 4, "last_rebalance_id": change.rebalance_id}
     known = history(group(stable("a-1", 0), **{**described, **changes}), change)
-    found = list(asked(assigning_stuck, view_of(known, NOW)))
+    found = list(assigning_stuck(view_of(known, NOW)))
     assert [each.started_at_ms for each in found] == ([at_ms] if fires else [])
 
 
@@ -216,7 +217,7 @@ def test_a_coordinator_that_could_not_compute_the_target_says_so(epoch: int):
     known = history(group(stable("a-1", 0), **described), change)
     line = CoordinatorEvent(NOW - 15 * SECOND, CoordinatorAct.UNASSIGNED, generation=epoch, reason="it broke")
     known.coordinator_log.take([line])
-    (found,) = asked(assigning_stuck, view_of(known, NOW))
+    (found,) = assigning_stuck(view_of(known, NOW))
     told = [each.value for each in found.evidence if each.source == EvidenceSource.BROKER_LOG]
     assert (told, "no member asks" in found.summary, bool(found.missing)) == (
         (["it broke"], False, False) if epoch == 5 else ([], True, True)
@@ -226,7 +227,7 @@ def test_a_coordinator_that_could_not_compute_the_target_says_so(epoch: int):
 def test_an_empty_group_needs_no_target():
     """Nobody is there to be assigned anything."""
     known = history(group(generation=5, assignment_epoch=4))
-    assert not list(asked(assigning_stuck, view_of(known, NOW)))
+    assert not list(assigning_stuck(view_of(known, NOW)))
 
 
 # --- Too many epochs ---
@@ -267,7 +268,7 @@ DEPLOY = [(sign, f"{name}-{i}") for name in "abcd" for sign, i in (("+", 1), ("-
 )
 def test_epochs_without_end_are_told_by_what_raised_them(events: list[Event], variant: str | None):
     """Six in ten minutes that no single pass of arrivals or departures explains."""
-    found = list(asked(epoch_churn, view_of(history(*events), NOW)))
+    found = list(epoch_churn(view_of(history(*events), NOW)))
     assert [each.variant for each in found] == ([] if variant is None else [variant])
     assert all("6 group epochs" in each.summary for each in found)
 
@@ -295,14 +296,14 @@ def test_a_deploy_makes_many_epochs_and_no_finding():
         members = [*rest, new]
     known = history(group(*members), *events)
     assert len(events) == 8
-    assert not list(asked(epoch_churn, view_of(known, NOW)))
+    assert not list(epoch_churn(view_of(known, NOW)))
 
 
 def test_what_is_explained_as_benign_does_not_churn():
     """The causes found for the rebalances are respected."""
     known = history(*epochs(*FLAPPING))
     causes = {each.rebalance_id: "scale_out" for each in known.in_order()}
-    assert not list(asked(epoch_churn, view_of(known, NOW, causes=causes)))
+    assert not list(epoch_churn(view_of(known, NOW, causes=causes)))
 
 
 # --- Cooperative loops ---
@@ -341,7 +342,7 @@ def followed(
 def test_follow_ups_that_call_for_the_next_are_a_livelock(changes: Sequence[Event], fires: bool):
     """Four in a row with the same members, each within a minute; one logical rebalance is enough to see it."""
     known = history(snapshot(NOW, member("a-1", [0]), member("b-1", [1]), protocol="cooperative-sticky"), *changes)
-    found = list(asked(cooperative_livelock, view_of(known, NOW + HOUR)))
+    found = list(cooperative_livelock(view_of(known, NOW + HOUR)))
     assert [(each.confidence, each.severity, each.claims) for each in found] == (
         [(STRONG, Severity.TICKET, True)] if fires else []
     )
@@ -356,7 +357,7 @@ def test_a_livelock_may_span_rebalances():
         at_ms = NOW - (4 - i) * 40 * SECOND
         step = Generation(2 + i, "cooperative_followup", join_ended_at_ms=at_ms, assigned_at_ms=at_ms)
         known.take_rebalance(rebalance(at_ms, members, members, generations=(step,), protocol="cooperative-sticky"))
-    assert [len(each.rebalance_ids) for each in asked(cooperative_livelock, view_of(known, NOW))] == [4]
+    assert [len(each.rebalance_ids) for each in cooperative_livelock(view_of(known, NOW))] == [4]
 
 
 @pytest.mark.parametrize("scenario", ["classic-java-coop-join-leave", "streams-classic-protocol"])
@@ -364,7 +365,7 @@ def test_recorded_cooperative_groups_do_not_loop(scenario: str):
     """Recorded: joins and departures of healthy cooperative groups, each with one follow-up at most."""
     known = replayed(scenario)
     assert any(g.reason == "cooperative_followup" for each in known.in_order() for g in each.generations)
-    assert not list(asked(cooperative_livelock, view_of(known, NOW)))
+    assert not list(cooperative_livelock(view_of(known, NOW)))
 
 
 # --- Everywhere ---
@@ -379,7 +380,7 @@ def test_recorded_healthy_groups_have_no_finding(scenario: str):
     for each in known.in_order():
         at_ms = (each.completed_at_ms or each.started_before_ms) + SECOND
         patient = replace(Thresholds(), young_ms=0)
-        assert [v.rule for rule in CONDITIONS for v in asked(rule, view_of(known, at_ms, thresholds=patient))] == []
+        assert [v.rule for rule in CONDITIONS for v in rule(view_of(known, at_ms, thresholds=patient))] == []
 
 
 @pytest.mark.parametrize(("held_s", "told"), [(16.1, True), (14.0, False)])
@@ -389,8 +390,8 @@ def test_what_was_over_between_two_looks_is_judged_afterwards(held_s: float, tol
     after = replace(before, members=(free, victim()), updated_at_ms=NOW, log_offset=2)
     of = rebalance(NOW - 20 * SECOND, [member("a-1", [0, 1], **NEW)], [free], took_ms=20 * SECOND, type="consumer")
     known = history(before, after, of)
-    found = list(asked(held_up, view_of(known, NOW + 2 * SECOND), of))
+    found = list(held_up(view_of(known, NOW + 2 * SECOND), of))
     assert [each.subject.members[0].member_id for each in found] == (["a-1"] if told else [])
-    assert not list(asked(reconciliation_stuck, view_of(known, NOW + 2 * SECOND)))
+    assert not list(reconciliation_stuck(view_of(known, NOW + 2 * SECOND)))
     later = replace(of, started_before_ms=NOW - SECOND)
-    assert not list(asked(held_up, view_of(known, NOW + 2 * SECOND), later))
+    assert not list(held_up(view_of(known, NOW + 2 * SECOND), later))

@@ -7,7 +7,7 @@ from dataclasses import replace
 import pytest
 
 from detect.standing_histories import departed
-from detect.views import asked, view_of
+from detect.views import view_of
 from histories import (
     MINUTE,
     SECOND,
@@ -60,7 +60,7 @@ def lost(likely: str = "poll_timeout_leave") -> tuple[ExplainedDeparture, ...]:
 
 def test_a_batch_that_every_owner_hands_on_is_a_loop():
     """Story C: partitions, rebalances and the first aid are named; a page, because nothing is consumed."""
-    (found,) = asked(no_progress_loop, view_of(history(*loop_events()), T0 + 23 * MINUTE, past=lost()))
+    (found,) = no_progress_loop(view_of(history(*loop_events()), T0 + 23 * MINUTE, past=lost()))
     assert (found.rule, found.confidence, found.severity, found.claims) == (
         "no_progress_loop",
         STRONG,
@@ -77,23 +77,23 @@ def test_a_batch_that_every_owner_hands_on_is_a_loop():
 def test_clients_that_consume_meanwhile_make_it_certain():
     """Their totals grow while committed offsets stand still."""
     reports = [report(T0 + minute * MINUTE, A2, {CONSUMED: 500.0 * minute}) for minute in (13, 15)]
-    (found,) = asked(no_progress_loop, view_of(history(*loop_events(), *reports), T0 + 23 * MINUTE, past=lost()))
+    (found,) = no_progress_loop(view_of(history(*loop_events(), *reports), T0 + 23 * MINUTE, past=lost()))
     assert found.confidence == CERTAIN
     assert any(each.value == "1000" for each in found.evidence)
 
 
 def test_a_group_that_never_committed_can_be_in_a_loop():
     """As it was recorded: from the first batch on every commit is refused."""
-    (found,) = asked(no_progress_loop, view_of(history(*loop_events(committed=None)), T0 + 23 * MINUTE, past=lost()))
+    (found,) = no_progress_loop(view_of(history(*loop_events(committed=None)), T0 + 23 * MINUTE, past=lost()))
     assert "orders-0 @ its start" in found.advice[-1].proposed
 
 
 def test_without_end_offsets_only_poll_timeouts_tell_of_work():
     """Less sure, no page; expired sessions of what may be an idle group say nothing."""
     known = history(*loop_events(ends=False))
-    (found,) = asked(no_progress_loop, view_of(known, T0 + 23 * MINUTE, past=lost()))
+    (found,) = no_progress_loop(view_of(known, T0 + 23 * MINUTE, past=lost()))
     assert (found.confidence, found.severity, len(found.missing)) == (PLAUSIBLE, Severity.TICKET, 1)
-    assert list(asked(no_progress_loop, view_of(known, T0 + 23 * MINUTE, past=lost(SESSION_EXPIRED)))) == []
+    assert list(no_progress_loop(view_of(known, T0 + 23 * MINUTE, past=lost(SESSION_EXPIRED)))) == []
 
 
 def idle_group() -> GroupHistory:
@@ -119,7 +119,7 @@ def idle_group() -> GroupHistory:
 )
 def test_other_series_of_departures_are_no_loop(known, departures, minutes):
     """Somebody commits, nothing waits, members leave in order, or it has not gone on."""
-    assert list(asked(no_progress_loop, view_of(known, T0 + minutes * MINUTE, past=departures))) == []
+    assert list(no_progress_loop(view_of(known, T0 + minutes * MINUTE, past=departures))) == []
 
 
 # --- poison_record ---
@@ -148,7 +148,7 @@ def deaths(*who: Member, likely: str = SESSION_EXPIRED, rule: str = "member_cras
 
 def test_a_record_that_kills_each_owner_is_named():
     """By partition and offset; it claims the rebalances, because their own causes are only its effects."""
-    (found,) = asked(poison_record, view_of(poisoned(), T0 + 4 * MINUTE, past=deaths(*P)))
+    (found,) = poison_record(view_of(poisoned(), T0 + 4 * MINUTE, past=deaths(*P)))
     assert (found.rule, found.confidence, found.severity, found.claims) == (
         "poison_record",
         STRONG,
@@ -163,26 +163,26 @@ def test_a_record_that_kills_each_owner_is_named():
 def test_a_poisoned_partition_that_stands_still_for_long_is_a_page():
     """After five minutes without progress; half an hour after the deaths it is over."""
     known = poisoned()
-    assert [each.severity for each in asked(poison_record, view_of(known, T0 + 6 * MINUTE, past=deaths(*P)))] == [
+    assert [each.severity for each in poison_record(view_of(known, T0 + 6 * MINUTE, past=deaths(*P)))] == [
         Severity.PAGE
     ]
-    assert list(asked(poison_record, view_of(known, T0 + 40 * MINUTE, past=deaths(*P)))) == []
+    assert list(poison_record(view_of(known, T0 + 40 * MINUTE, past=deaths(*P)))) == []
 
 
 def test_without_end_offsets_only_deaths_that_are_mostly_sure_tell_of_a_record():
     """Nobody knows whether records waited; members of an idle group whose heartbeats starve are lost like this, too."""
     sure = deaths(*P)
-    (found,) = asked(poison_record, view_of(poisoned(ends=None), T0 + 4 * MINUTE, past=sure))
+    (found,) = poison_record(view_of(poisoned(ends=None), T0 + 4 * MINUTE, past=sure))
     assert (found.rule, found.confidence) == ("poison_record", PLAUSIBLE)
     one_open = (*sure[:2], replace(sure[2], confidence=HINT))
-    assert len(list(asked(poison_record, view_of(poisoned(ends=None), T0 + 4 * MINUTE, past=one_open)))) == 1
+    assert len(list(poison_record(view_of(poisoned(ends=None), T0 + 4 * MINUTE, past=one_open)))) == 1
     hints = tuple(replace(each, confidence=HINT) for each in sure)
-    assert list(asked(poison_record, view_of(poisoned(ends=None), T0 + 4 * MINUTE, past=hints))) == []
+    assert list(poison_record(view_of(poisoned(ends=None), T0 + 4 * MINUTE, past=hints))) == []
 
 
 def test_two_instances_in_turn_leave_a_doubt():
     """Of three departures two are of one client: partition and instance explain them about equally."""
-    (found,) = asked(poison_record, view_of(poisoned(), T0 + 4 * MINUTE, past=deaths(P[0], P[1], P[0])))
+    (found,) = poison_record(view_of(poisoned(), T0 + 4 * MINUTE, past=deaths(P[0], P[1], P[0])))
     assert found.confidence == PLAUSIBLE
     assert found.alternatives[0].rule == "crash_loop"
 
@@ -191,9 +191,9 @@ def test_clients_of_one_name_and_host_are_told_apart_by_living_together():
     """A client id and a host may be shared by all; members of one generation are different ones."""
     same = [member(f"a-{n}", [0, n], host="/10.0.0.1") for n in (1, 2, 3)]
     known = poisoned()
-    assert list(asked(poison_record, view_of(known, T0 + 4 * MINUTE, past=deaths(*same)))) == []
+    assert list(poison_record(view_of(known, T0 + 4 * MINUTE, past=deaths(*same)))) == []
     known.take_rebalance(rebalance(T0 + MINUTE, same, same[1:]))
-    assert len(list(asked(poison_record, view_of(known, T0 + 4 * MINUTE, past=deaths(*same))))) == 1
+    assert len(list(poison_record(view_of(known, T0 + 4 * MINUTE, past=deaths(*same))))) == 1
 
 
 def dying_at_once(*, spared: bool = True) -> tuple[GroupHistory, tuple[ExplainedDeparture, ...]]:
@@ -213,11 +213,11 @@ def dying_at_once(*, spared: bool = True) -> tuple[GroupHistory, tuple[Explained
 def test_owners_that_die_at_once_are_told_by_those_that_live():
     """Nothing else of theirs is committed either, but whoever does not have the partition lives on."""
     known, gone = dying_at_once()
-    (found,) = asked(poison_record, view_of(known, T0 + 6 * MINUTE, past=gone))
+    (found,) = poison_record(view_of(known, T0 + 6 * MINUTE, past=gone))
     assert (found.confidence, found.subject.partitions) == (PLAUSIBLE, ("orders-0", "orders-1"))
     assert set(found.rebalance_ids) == {each.rebalance_id for each in known.in_order()[1:]}
     known, gone = dying_at_once(spared=False)
-    assert list(asked(poison_record, view_of(known, T0 + 6 * MINUTE, past=gone))) == []
+    assert list(poison_record(view_of(known, T0 + 6 * MINUTE, past=gone))) == []
 
 
 def handing_on(*, turns: int = 5, others: int = 0) -> tuple[GroupHistory, tuple[ExplainedDeparture, ...]]:
@@ -238,7 +238,7 @@ def handing_on(*, turns: int = 5, others: int = 0) -> tuple[GroupHistory, tuple[
 def test_owners_that_leave_in_order_one_after_the_other_are_picked_by_a_record():
     """An error that is caught ends a consumer in order, with its other partitions worked on: kafkajs does so."""
     known, left = handing_on()
-    (found,) = asked(poison_record, view_of(known, T0 + 6 * MINUTE, past=left))
+    (found,) = poison_record(view_of(known, T0 + 6 * MINUTE, past=left))
     assert (found.rule, found.confidence, found.subject.partitions) == ("poison_record", PLAUSIBLE, ("orders-0",))
 
 
@@ -246,7 +246,7 @@ def test_owners_that_leave_in_order_one_after_the_other_are_picked_by_a_record()
 def test_owners_that_leave_in_order_by_chance_are_no_victims(changes):
     """One of three each time: four in a row are seen every eighty-first time; and who stops all stops any."""
     known, left = handing_on(**changes)
-    assert list(asked(poison_record, view_of(known, T0 + 7 * MINUTE, past=left))) == []
+    assert list(poison_record(view_of(known, T0 + 7 * MINUTE, past=left))) == []
 
 
 def test_an_instance_that_dies_of_a_record_is_in_no_loop_of_its_own():
@@ -257,10 +257,10 @@ def test_an_instance_that_dies_of_a_record_is_in_no_loop_of_its_own():
     for each in gone:
         known.take_rebalance(rebalance(each.left_ms - 30 * SECOND, [P[2]], [P[2], each.member]))
     seen = view_of(known, T0 + 6 * MINUTE, past=gone)
-    assert [each.rule for each in asked(poison_record, seen)] == ["poison_record"]
-    assert list(asked(crash_loop, seen)) == []
+    assert [each.rule for each in poison_record(seen)] == ["poison_record"]
+    assert list(crash_loop(seen)) == []
     known.progress.take_commits(commits(T0 + 6 * MINUTE, {0: 43}))
-    assert [each.rule for each in asked(crash_loop, view_of(known, T0 + 6 * MINUTE, past=gone))] == ["crash_loop"]
+    assert [each.rule for each in crash_loop(view_of(known, T0 + 6 * MINUTE, past=gone))] == ["crash_loop"]
 
 
 @pytest.mark.parametrize(
@@ -278,9 +278,9 @@ def test_an_instance_that_dies_of_a_record_is_in_no_loop_of_its_own():
 )
 def test_other_deaths_are_not_the_record(known, departures):
     """The partition advances or is idle, or the deaths follow an instance or an order."""
-    assert list(asked(poison_record, view_of(known, T0 + 4 * MINUTE, past=departures))) == []
+    assert list(poison_record(view_of(known, T0 + 4 * MINUTE, past=departures))) == []
 
 
 def test_a_group_that_loses_nobody_has_none_of_it():
     """Without departures both rules are silent."""
-    assert [verdict for rule in CONDITIONS for verdict in asked(rule, view_of(poisoned(), T0 + 4 * MINUTE))] == []
+    assert [verdict for rule in CONDITIONS for verdict in rule(view_of(poisoned(), T0 + 4 * MINUTE))] == []

@@ -10,7 +10,6 @@ import pytest
 from detect.departing import LOST_MS, B, episode, said
 from detect.losing import AGAIN, STAYS, back, explained, left, silent
 from detect.standing_histories import departed
-from detect.views import asked
 from histories import (
     MINUTE,
     SECOND,
@@ -93,7 +92,7 @@ def test_what_looks_like_kafka_python_and_is_back_starved(
     known = history(*silent(who), gone, back(successor))
     known.coordinator_log.take([CoordinatorEvent(T0 + at, act, member_id="b-1") for at, act in enumerate(acts)])
     of = make_episode(known, gone, Thresholds(), JudgingTime(LOST_MS + MINUTE), EpisodeContext(past=past))
-    assert said(asked(explain_loss, of, of.departures[0])) == expected
+    assert said(explain_loss(of, of.departures[0])) == expected
 
 
 def gone_reports(*, until_ms: int) -> list[Event]:
@@ -204,7 +203,7 @@ def test_a_coordinator_that_lets_the_session_of_a_static_member_end_does_not_cle
     known = history(*silent(silence_s=28), gone)
     known.coordinator_log.take([CoordinatorEvent(LOST_MS, Act.EXPIRED, member_id="b-1")])
     of = make_episode(known, gone, Thresholds(), JudgingTime(LOST_MS + MINUTE), EpisodeContext())
-    found = asked(explain_loss, of, of.departures[0])
+    found = explain_loss(of, of.departures[0])
     assert said(found) == ("static_stalled_member", STRONG)
     assert found is not None
     assert ("poll_overrun", True) in {(each.rule, each.impossible) for each in found.alternatives}
@@ -265,7 +264,7 @@ def test_members_of_a_host_that_stood_still_together(host: str, sure: float):
     gone = rebalance(LOST_MS, [stays, one, two], [stays])
     again = rebalance(LOST_MS + SECOND, [stays], [stays, replace(one, member_id="b-2"), replace(two, member_id="c-2")])
     of = episode(gone, *silent(), again)
-    found = [asked(explain_loss, of, each) for each in of.departures]
+    found = [explain_loss(of, each) for each in of.departures]
     assert [said(each) for each in found] == [("process_pause", sure)] * 2
     assert found[0] is not None
     assert found[0].subject.hosts == ("/h",)
@@ -309,6 +308,6 @@ def test_whatever_is_said_names_the_member(silence_s: int, client_id: str, insta
     who = replace(B, client_id=client_id, group_instance_id=instance)
     of = episode(left(who), *silent(silence_s=silence_s))
     (departure,) = of.departures
-    found = asked(explain_loss, of, departure)
+    found = explain_loss(of, departure)
     assert (found is None) == (departure.likely == "clean_leave")
     assert found is None or named(departure, found)

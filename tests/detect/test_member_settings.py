@@ -7,7 +7,6 @@ from dataclasses import replace
 import pytest
 
 from detect.departing import LOST_MS, A, B, gone, losing
-from detect.views import asked
 from histories import T0, history, rebalance, snapshot
 from rebalance_contract import GroupType, Member
 from rebalance_streaming.detect.rules.member_settings import (
@@ -56,11 +55,11 @@ def test_a_worker_of_connect_that_did_not_poll_is_told_of_its_own_limit():
     who = replace(B, client_id="connect-1", rebalance_timeout_ms=60_000)
     lost = gone(who, POLL_TIMEOUT)
     known = losing(lost, events=(snapshot(T0, A, who, protocol="sessioned", protocol_type="connect"),))
-    found = asked(poll_overrun, replace(known, rebalance=replace(known.rebalance, protocol="sessioned")), lost)
+    found = poll_overrun(replace(known, rebalance=replace(known.rebalance, protocol="sessioned")), lost)
     assert found is not None
     assert "did not poll within rebalance.timeout.ms (60.0 s)" in found.summary
     assert {each.parameter for each in found.advice} == {"operation", "rebalance.timeout.ms"}
-    consumer = asked(poll_overrun, losing(lost), lost)
+    consumer = poll_overrun(losing(lost), lost)
     assert consumer is not None
     assert "did not poll within max.poll.interval (60.0 s)" in consumer.summary
 

@@ -10,7 +10,7 @@ from typing import Any
 import pytest
 
 from detect.standing_histories import departed, replayed
-from detect.views import asked, view_of
+from detect.views import view_of
 from histories import (
     HOUR,
     MINUTE,
@@ -115,9 +115,9 @@ def test_two_processes_of_one_name_fence_each_other(
 ):
     """Hosts that alternate, or two processes at a time; a restart, or one per host, is none."""
     known = history(snapshot(T0, SA, SB, replacements=swapped(*route)), *reports)
-    found = list(asked(static_id_conflict, view_of(known, NOW)))
+    found = list(static_id_conflict(view_of(known, NOW)))
     assert [(each.confidence, each.severity) for each in found] == ([] if expected is None else [expected])
-    restarts = list(asked(static_member_restart, view_of(known, NOW)))
+    restarts = list(static_member_restart(view_of(known, NOW)))
     assert bool(restarts) == ((expected is None or expected[0] == HINT) and bool(route))
     assert all(each.severity == Severity.INFO for each in restarts)
     for each in (*found, *restarts):
@@ -129,8 +129,8 @@ def test_instances_are_judged_apart():
     restarted = tuple(replace(each, group_instance_id="ib") for each in swapped("h1", "h2"))
     alone = report(NOW, SB, instance_id="ib", member_id=None, pid=9)
     known = history(snapshot(T0, SA, SB, replacements=(*swapped("h1", "h1"), *restarted)), *processes(1, 2), alone)
-    (conflict,) = asked(static_id_conflict, view_of(known, NOW))
-    (restart,) = asked(static_member_restart, view_of(known, NOW))
+    (conflict,) = static_id_conflict(view_of(known, NOW))
+    (restart,) = static_member_restart(view_of(known, NOW))
     assert [m.group_instance_id for m in (*conflict.subject.members, *restart.subject.members)] == ["ia", "ia", "ib"]
 
 
@@ -138,7 +138,7 @@ def test_instances_are_judged_apart():
 def test_how_sure_restarts_on_one_host_are(programs: int, confidence: float):
     """Reports of all processes, of some, or of none."""
     known = history(snapshot(T0, SA, SB, replacements=swapped(*("h1",) * 4)), *named(*("m",) * programs))
-    (found,) = asked(static_member_restart, view_of(known, NOW))
+    (found,) = static_member_restart(view_of(known, NOW))
     assert found.confidence == confidence
 
 
@@ -148,7 +148,7 @@ def test_both_sides_of_a_conflict_are_named():
         snapshot(T0, SA, SB, replacements=swapped("h1", "h2", "h1")),
         report(NOW - 2 * MINUTE, SA, instance_id="ia", client_id="app", member_id="ia-1", pid=1, host="h2"),
     )
-    (found,) = asked(static_id_conflict, view_of(known, NOW))
+    (found,) = static_id_conflict(view_of(known, NOW))
     sides = [(each.member_id, each.client_id, each.host) for each in found.subject.members]
     assert sides == [("ia-1", "app", "h2"), ("ia-2", None, "h1")]
 
@@ -180,7 +180,7 @@ def test_who_is_refused_for_longer_than_a_session_meets_another_that_lives(
     """A process that was killed is refused until its own ghost is removed, and no longer."""
     known = history(snapshot(T0, OWNER, SB, type=GroupType.CONSUMER))
     known.coordinator_log.take(lines)
-    found = list(asked(static_id_conflict, view_of(known, NOW)))
+    found = list(static_id_conflict(view_of(known, NOW)))
     assert [each.confidence for each in found] == ([] if expected is None else [expected])
     for each in found:
         assert [m.member_id for m in each.subject.members] == ["ia-1", "ia-9"]
@@ -205,7 +205,7 @@ def test_who_has_the_name_is_alive_by_its_own_signs(life: Event, expected: float
     """Brokers may allow sessions of many minutes: until then the owner may be the ghost of who is refused."""
     known = history(snapshot(T0, OWNER, SB, type=GroupType.CONSUMER), life)
     known.coordinator_log.take(refused(80, 1))
-    (found,) = asked(static_id_conflict, view_of(known, NOW))
+    (found,) = static_id_conflict(view_of(known, NOW))
     assert found.confidence == expected
 
 
@@ -213,8 +213,8 @@ def test_old_replacements_are_history():
     """Ten minutes later nobody needs to know."""
     known = history(snapshot(T0, SA, SB, replacements=swapped("h1", "h2", "h1", "h2")))
     later = view_of(known, NOW + 11 * MINUTE)
-    assert not list(asked(static_id_conflict, later))
-    assert not list(asked(static_member_restart, later))
+    assert not list(static_id_conflict(later))
+    assert not list(static_member_restart(later))
 
 
 def test_a_new_name_at_each_start_is_a_ghost_factory():
@@ -223,10 +223,10 @@ def test_a_new_name_at_each_start_is_a_ghost_factory():
         rebalance(T0 + i * MINUTE, [SB], [replace(SA, member_id=f"r{i}-1", group_instance_id=f"pod-{i}"), SB])
         for i in range(7)
     ]
-    (found,) = asked(random_instance_ids, view_of(history(snapshot(T0, SA, SB), *starts), NOW))
+    (found,) = random_instance_ids(view_of(history(snapshot(T0, SA, SB), *starts), NOW))
     assert (found.rule, found.variant, found.confidence) == ("static_member_ghost", "random_instance_ids", STRONG)
     same = [rebalance(T0 + i * MINUTE, [SB], [SA, SB]) for i in range(7)]
-    assert not list(asked(random_instance_ids, view_of(history(snapshot(T0, SA, SB), *same), NOW)))
+    assert not list(random_instance_ids(view_of(history(snapshot(T0, SA, SB), *same), NOW)))
 
 
 # --- Away for longer than the session ---
@@ -254,7 +254,7 @@ def away(for_s: int | None, who: Member = SA, likely: str = SESSION_EXPIRED, **c
 )
 def test_a_static_member_away_for_longer_than_its_session(gone: ExplainedDeparture, proposed: str | None):
     """The session should be half as long again as the absence; only expiry and return prove it."""
-    found = list(asked(static_session_too_short, view_of(history(snapshot(T0, SA, SB)), NOW, past=(gone,))))
+    found = list(static_session_too_short(view_of(history(snapshot(T0, SA, SB)), NOW, past=(gone,))))
     assert [each.advice[0].proposed for each in found] == ([] if proposed is None else [proposed])
     assert all(each.confidence == STRONG for each in found)
 
@@ -262,21 +262,21 @@ def test_a_static_member_away_for_longer_than_its_session(gone: ExplainedDepartu
 def test_an_expiry_that_is_not_sure_makes_a_plausible_absence():
     """Its silence fits another timeout as well."""
     unsure = away(30, confidence=0.6)
-    (found,) = asked(static_session_too_short, view_of(history(snapshot(T0, SA, SB)), NOW, past=(unsure,)))
+    (found,) = static_session_too_short(view_of(history(snapshot(T0, SA, SB)), NOW, past=(unsure,)))
     assert found.confidence == PLAUSIBLE
 
 
 def test_advice_taken_ends_the_finding():
     """Once the session is longer than the absence, nothing is wrong any more."""
     raised = replace(SA, session_timeout_ms=60_000)
-    assert not list(asked(static_session_too_short, view_of(history(snapshot(T0, raised, SB)), NOW, past=(away(30),))))
+    assert not list(static_session_too_short(view_of(history(snapshot(T0, raised, SB)), NOW, past=(away(30),))))
 
 
 def test_a_group_sets_the_session_of_the_newer_protocol():
     """The advice names the group's setting, which clients do not have."""
     new = replace(SA, session_timeout_ms=None)
     known = history(snapshot(T0, new, SB, type="consumer"))
-    (found,) = asked(static_session_too_short, view_of(known, NOW, past=(away(60, new),)))
+    (found,) = static_session_too_short(view_of(known, NOW, past=(away(60, new),)))
     assert found.advice[0].parameter.startswith("consumer.session.timeout.ms")
 
 
@@ -318,7 +318,7 @@ ALIVE = [report(NOW - at * SECOND, SA, pid=1) for at in range(200, -1, -5)]
 )
 def test_a_silent_static_member_whose_process_is_gone_is_a_ghost(events: list[Event], confidence: float | None):
     """It has work and the others go on; only its own reports tell a dead process from a stalled one."""
-    found = list(asked(static_member_ghost, view_of(history(*events), NOW)))
+    found = list(static_member_ghost(view_of(history(*events), NOW)))
     assert [each.confidence for each in found] == ([] if confidence is None else [confidence])
     if found:
         assert found[0].subject.partitions == ("orders-0", "orders-1")
@@ -329,7 +329,7 @@ def test_a_ghost_with_a_long_session_is_harm():
     """Half an hour without a reader while lag grows: a page."""
     who = replace(SA, session_timeout_ms=1_800_000)
     known = history(*one_silent(silent_s=295, who=who), *DEAD)
-    (found,) = asked(static_member_ghost, view_of(known, NOW + 30 * SECOND))
+    (found,) = static_member_ghost(view_of(known, NOW + 30 * SECOND))
     assert found.severity == Severity.PAGE
 
 
@@ -345,7 +345,7 @@ def test_a_ghost_with_a_long_session_is_harm():
 )
 def test_a_ghost_is_known_for_sure_when_nobody_comes_back(gone: ExplainedDeparture, fires: bool):
     """Ten minutes after its session ended nothing has replaced it."""
-    assert bool(list(asked(static_member_ghost, view_of(history(snapshot(T0, SB)), NOW, past=(gone,))))) == fires
+    assert bool(list(static_member_ghost(view_of(history(snapshot(T0, SB)), NOW, past=(gone,))))) == fires
 
 
 # --- Alive, but not polling ---
@@ -359,7 +359,7 @@ def test_a_ghost_is_known_for_sure_when_nobody_comes_back(gone: ExplainedDepartu
 def test_a_static_member_that_does_not_poll_stays(who: Member, age_s: float, fires: bool):
     """Its client runs and says how long ago it polled."""
     events = [report(NOW - 5 * SECOND, who, {POLL_AGE: age_s})]
-    found = list(asked(static_stalled_member, view_of(history(snapshot(T0, who, SB), *events), NOW)))
+    found = list(static_stalled_member(view_of(history(snapshot(T0, who, SB), *events), NOW)))
     assert [each.confidence for each in found] == ([STRONG] if fires else [])
     assert not found or "310 s" in found[0].summary
 
@@ -379,7 +379,7 @@ def test_a_barrier_that_ran_out_leaves_a_static_member_in_place(took_s: int, who
         probe(NOW - SECOND, ends=dict.fromkeys(range(4), 100)),
     ]
     known = history(snapshot(start + took_s * SECOND, who, SB, member("c-1")), *quiet)
-    found = list(asked(static_stalled_member, view_of(known, NOW)))
+    found = list(static_stalled_member(view_of(known, NOW)))
     assert [each.confidence for each in found] == ([PLAUSIBLE] if fires else [])
 
 
@@ -415,7 +415,7 @@ def test_many_restarts_want_static_membership(story: tuple[list[Event], tuple[Ex
     """More than twenty rebalances a week by restarts, and everybody back at once."""
     events, gone = story
     causes = {each.rebalance_id: "rolling_deploy" for each in gone}
-    found = list(asked(static_membership_missing, view_of(history(*events), NOW + MINUTE, past=gone, causes=causes)))
+    found = list(static_membership_missing(view_of(history(*events), NOW + MINUTE, past=gone, causes=causes)))
     assert [each.confidence for each in found] == ([STRONG] if fires else [])
     assert not found or [each.proposed for each in found[0].advice][1] == "45000"
 
@@ -429,7 +429,7 @@ def test_only_who_can_be_static_is_told_to_be(client_id: str, kind: str, fires: 
     events, gone = restarted(24, who=replace(A, client_id=client_id))
     events[0] = snapshot(NOW, replace(A, client_id=client_id), B, type=kind)
     causes = {each.rebalance_id: "rolling_deploy" for each in gone}
-    found = list(asked(static_membership_missing, view_of(history(*events), NOW + MINUTE, past=gone, causes=causes)))
+    found = list(static_membership_missing(view_of(history(*events), NOW + MINUTE, past=gone, causes=causes)))
     assert bool(found) == fires
 
 
@@ -438,7 +438,7 @@ def test_a_name_without_a_longer_session_where_that_is_long_enough():
     events, gone = restarted(24, who=replace(A, session_timeout_ms=120_000))
     events[0] = snapshot(NOW, *(replace(each, session_timeout_ms=120_000) for each in (A, B)))
     causes = {each.rebalance_id: "rolling_deploy" for each in gone}
-    (found,) = asked(static_membership_missing, view_of(history(*events), NOW + MINUTE, past=gone, causes=causes))
+    (found,) = static_membership_missing(view_of(history(*events), NOW + MINUTE, past=gone, causes=causes))
     assert [each.parameter for each in found.advice] == ["group.instance.id", "code"]
 
 
@@ -450,7 +450,7 @@ def test_clients_are_looked_at_only_where_there_were_many_restarts(monkeypatch: 
         events, gone = restarted(times)
         causes = {each.rebalance_id: "rolling_deploy" for each in gone}
         here = view_of(history(*events), NOW + MINUTE, past=gone, causes=causes)
-        assert not list(asked(static_membership_missing, here))
+        assert not list(static_membership_missing(here))
     assert asked_of == [2]
 
 
@@ -458,7 +458,7 @@ def test_restarts_that_are_faults_do_not_count():
     """A member that is lost by its session each hour does not want to be static."""
     events, gone = restarted(24)
     causes = {each.rebalance_id: "heartbeat_starvation" for each in gone}
-    assert not list(asked(static_membership_missing, view_of(history(*events), NOW + MINUTE, past=gone, causes=causes)))
+    assert not list(static_membership_missing(view_of(history(*events), NOW + MINUTE, past=gone, causes=causes)))
 
 
 # --- Scaling ---
@@ -498,7 +498,7 @@ def scaled(
 def test_a_scaler_that_cannot_decide(story: tuple[list[Event], tuple[ExplainedDeparture, ...]], fires: bool):
     """Three changes of direction within an hour, in order, by instances that come and go."""
     events, gone = story
-    found = list(asked(autoscaler_flapping, view_of(history(*events), NOW + MINUTE + SECOND, past=gone)))
+    found = list(autoscaler_flapping(view_of(history(*events), NOW + MINUTE + SECOND, past=gone)))
     assert [each.confidence for each in found] == ([STRONG] if fires else [])
     assert not found or "3 -> 6 -> 3 -> 6 -> 3" in found[0].summary
 
@@ -516,7 +516,7 @@ def test_a_slow_deploy_is_no_scaler():
         members = [*rest, member(f"n{i}-1", [i], host=f"new{i}")]
         events.append(rebalance(at_ms + 3 * MINUTE, rest, members))
     known = history(snapshot(NOW, *members), *events)
-    assert not list(asked(autoscaler_flapping, view_of(known, NOW, past=tuple(gone))))
+    assert not list(autoscaler_flapping(view_of(known, NOW, past=tuple(gone))))
 
 
 # --- Everywhere ---
@@ -529,7 +529,7 @@ def test_a_healthy_group_has_no_finding():
     gone = departed(NOW - 10 * MINUTE, old, CLEAN, rule="rolling_deploy", back_ms=NOW - 9 * MINUTE)
     known = history(*events, rebalance(NOW - 10 * MINUTE, [old, SB], [SA, SB]))
     causes = {rebalance_id(NOW - 10 * MINUTE): "rolling_deploy"}
-    found = [each.rule for rule in CONDITIONS for each in asked(rule, view_of(known, NOW, past=(gone,), causes=causes))]
+    found = [each.rule for rule in CONDITIONS for each in rule(view_of(known, NOW, past=(gone,), causes=causes))]
     assert found == []
 
 
@@ -539,8 +539,8 @@ def test_restarts_of_real_static_members_are_restarts(scenario: str):
     known = replayed(scenario)
     assert known.snapshot is not None
     seen = view_of(known, known.snapshot.replacements[-1].at_ms + SECOND)
-    assert len(list(asked(static_member_restart, seen))) == 2
-    assert not list(asked(static_id_conflict, replace(seen, history=_with_members(known))))
+    assert len(list(static_member_restart(seen))) == 2
+    assert not list(static_id_conflict(replace(seen, history=_with_members(known))))
 
 
 def _with_members(known: GroupHistory) -> GroupHistory:

@@ -7,7 +7,7 @@ from collections.abc import Sequence
 import pytest
 
 from detect.standing_histories import departed
-from detect.views import asked, memory_of, view_of
+from detect.views import memory_of, view_of
 from histories import (
     HOUR,
     MINUTE,
@@ -59,7 +59,7 @@ def jumped(*events: Event, offsets: dict[int, int], after_s: int = 60) -> GroupH
 
 
 def verdicts(rule: ConditionRule, known: GroupHistory, after_ms: int = MINUTE, **changes: object) -> list[Verdict]:
-    return list(asked(rule, view_of(known, T0 + after_ms, **changes)))
+    return list(rule(view_of(known, T0 + after_ms, **changes)))
 
 
 JUMPS = {
@@ -334,7 +334,7 @@ def losing(departures: Sequence[object], *, backlog: int = 5_000, now_ms: int = 
 def test_duplicates_above_a_thousandth_are_told_with_their_cause():
     """The count is remembered after the commits it came from are forgotten."""
     here = losing([departed(AT, A)])
-    (found,) = asked(duplicate_processing, here)
+    (found,) = duplicate_processing(here)
     assert (found.rule, found.confidence, found.rebalance_ids) == (
         "duplicate_processing",
         PLAUSIBLE,
@@ -344,26 +344,24 @@ def test_duplicates_above_a_thousandth_are_told_with_their_cause():
     assert found.evidence[1].rule == "poll_overrun"
     for turn in range(20):
         take(here.history, commits(AT + (turn + 6) * 5 * SECOND, dict.fromkeys(range(4), 20_000 + turn)))
-    (later,) = asked(duplicate_processing, view_of(here.history, AT + 5 * MINUTE, past=here.past, causes=here.causes))
+    (later,) = duplicate_processing(view_of(here.history, AT + 5 * MINUTE, past=here.past, causes=here.causes))
     assert later.rebalance_ids == found.rebalance_ids
 
 
 def test_duplicates_are_over_when_there_were_none_for_a_while():
     """A cured group is calm as long after its last duplicates as after anything that recurs."""
     here = losing([departed(AT, A)])
-    assert list(asked(duplicate_processing, here))
+    assert list(duplicate_processing(here))
     ended = here.history.rebalances[rebalance_id(AT)].completed_at_ms
     for passed_ms, is_told in ((9 * MINUTE, True), (11 * MINUTE, False)):
         later = view_of(here.history, ended + passed_ms, past=here.past, causes=here.causes)
-        assert bool(list(asked(duplicate_processing, later))) is is_told
+        assert bool(list(duplicate_processing(later))) is is_told
 
 
 @pytest.mark.parametrize("likely", [FENCED, UNSYNCED, REMOVED_BY_ADMIN])
 def test_who_is_removed_by_others_repeats_records_too(likely: str):
     """It had no say in it, and so did not commit first."""
-    assert [each.rule for each in asked(duplicate_processing, losing([departed(AT, A, likely)]))] == [
-        "duplicate_processing"
-    ]
+    assert [each.rule for each in duplicate_processing(losing([departed(AT, A, likely)]))] == ["duplicate_processing"]
 
 
 @pytest.mark.parametrize(
@@ -378,16 +376,16 @@ def test_who_is_removed_by_others_repeats_records_too(likely: str):
 )
 def test_without_lost_work_there_are_no_duplicates(here):
     """Members that commit before they leave repeat nothing."""
-    assert list(asked(duplicate_processing, here)) == []
+    assert list(duplicate_processing(here)) == []
 
 
 def test_few_duplicates_of_many_records_are_not_worth_a_word():
     """Below a thousandth of what came in meanwhile."""
     here = losing([departed(AT, A)])
     strict = view_of(here.history, here.now_ms, past=here.past, thresholds=Thresholds(duplicates_share=0.2))
-    assert list(asked(duplicate_processing, strict)) == []
+    assert list(duplicate_processing(strict)) == []
 
 
 def test_a_quiet_group_has_none_of_it():
     """Every rule of the module is silent on a group that works."""
-    assert [verdict for rule in CONDITIONS for verdict in asked(rule, view_of(history(*working()), T0 + MINUTE))] == []
+    assert [verdict for rule in CONDITIONS for verdict in rule(view_of(history(*working()), T0 + MINUTE))] == []

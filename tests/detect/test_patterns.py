@@ -10,7 +10,7 @@ import pytest
 
 from detect.spells import START_MS, A, Story, judged, lives, who
 from detect.standing_histories import departed
-from detect.views import asked, view_of
+from detect.views import view_of
 from histories import (
     MINUTE,
     SECOND,
@@ -378,9 +378,7 @@ def stormy(*causes: str | None, took_s: int = 5, every_s: int = 60, events: Sequ
 
 def test_a_storm_carries_the_cause_that_most_have():
     """Five in ten minutes: their number, the share of time lost, and what is behind most of them."""
-    (found,) = asked(
-        rebalance_storm, stormy("poll_overrun", "poll_overrun", "member_crash", "poll_overrun", "undetermined")
-    )
+    (found,) = rebalance_storm(stormy("poll_overrun", "poll_overrun", "member_crash", "poll_overrun", "undetermined"))
     assert (found.rule, found.variant, found.severity, found.claims) == (
         "rebalance_storm",
         "poll_overrun",
@@ -407,7 +405,7 @@ def test_a_storm_carries_the_cause_that_most_have():
 )
 def test_a_storm_is_five_in_ten_minutes_or_a_third_of_the_time(known: GroupView, variant: str | None):
     """What a deploy or growth explains does not count; one long wait is no storm."""
-    assert [each.variant for each in asked(rebalance_storm, known)] == ([] if variant is None else [variant])
+    assert [each.variant for each in rebalance_storm(known)] == ([] if variant is None else [variant])
 
 
 def harm(*, lag: int = 50, arriving: int = 10, stood_min: int = 8) -> list[Event]:
@@ -419,7 +417,7 @@ def harm(*, lag: int = 50, arriving: int = 10, stood_min: int = 8) -> list[Event
 
 def test_a_storm_that_harms_pages():
     """Records wait, more arrive, and nobody has got on for five minutes."""
-    (found,) = asked(rebalance_storm, stormy(*["poll_overrun"] * 5, events=harm()))
+    (found,) = rebalance_storm(stormy(*["poll_overrun"] * 5, events=harm()))
     assert found.severity == Severity.PAGE
 
 
@@ -443,7 +441,7 @@ def test_harm_is_standstill_with_growing_lag(events: list[Event], grows: bool):
 def test_a_quiet_group_has_no_pattern():
     """Nobody came, nobody left."""
     known = view_of(history(snapshot(T0, A), *harm()), NOW)
-    assert [verdict for rule in (*PATTERNS, *AGGREGATES) for verdict in asked(rule, known)] == []
+    assert [verdict for rule in (*PATTERNS, *AGGREGATES) for verdict in rule(known)] == []
 
 
 def test_members_are_told_apart_by_client_and_host():

@@ -9,7 +9,7 @@ import pytest
 
 from detect import departing
 from detect.departing import LOST_MS, A, B, said
-from detect.views import asked, view_of
+from detect.views import view_of
 from histories import MINUTE, SECOND, T0, Event, history, member, probe, rebalance, report, snapshot
 from rebalance_contract import Evidence, EvidenceSource, Generation, Member
 from rebalance_contract.clients import POLL_GAP_MAX
@@ -52,14 +52,14 @@ def episode(*departures: Departure, events: tuple[Event, ...] = (), wait_s: int 
 def test_other_departures_are_no_overruns(likely: str):
     """Only who left by the poll timeout ran over it."""
     of = gone(likely=likely)
-    assert asked(poll_overrun, episode(of), of) is None
+    assert poll_overrun(episode(of), of) is None
 
 
 def test_an_overrun_is_told_with_limit_return_and_batch():
     """Out after 300 s without a poll, back 450 s later: since when, how sure, what to change by which formula."""
     of = gone(back_s=450, confidence=CERTAIN, liveness="not_polling")
     told = report(T0, B, config=ClientConfig(max_poll_records=500))
-    found = asked(poll_overrun, episode(of, events=(told,)), of)
+    found = poll_overrun(episode(of, events=(told,)), of)
     assert said(found) == ("poll_overrun", CERTAIN)
     assert found is not None
     assert found.summary == (
@@ -76,7 +76,7 @@ def test_timeouts_that_are_alike_are_told_apart_by_nobody():
     """aiokafka's session is as long as its rebalance timeout: crash and starvation stay possible, and are named."""
     who = member("b-1", [2, 3], client_id="aiokafka-0.8.1", rebalance_timeout_ms=10_000)
     of = gone(who, classes=(POLL_TIMEOUT, SESSION_EXPIRED), confidence=PLAUSIBLE, back_s=20)
-    found = asked(poll_overrun, episode(of), of)
+    found = poll_overrun(episode(of), of)
     assert said(found) == ("poll_overrun", PLAUSIBLE)
     assert found is not None
     assert {each.rule for each in found.alternatives} == {"member_crash", "heartbeat_starvation"}
@@ -88,14 +88,14 @@ def test_timeouts_that_are_alike_are_told_apart_by_nobody():
 def test_an_overrun_that_may_be_a_session_is_a_hint_until_it_is_back():
     """Whoever overran its limit joins again with its next poll; what died, or is kept out, does not."""
     alike = gone(classes=(POLL_TIMEOUT, SESSION_EXPIRED), confidence=PLAUSIBLE)
-    assert said(asked(poll_overrun, episode(alike), alike)) == ("poll_overrun", HINT)
+    assert said(poll_overrun(episode(alike), alike)) == ("poll_overrun", HINT)
     alone = gone(confidence=PLAUSIBLE)
-    assert said(asked(poll_overrun, episode(alone), alone)) == ("poll_overrun", PLAUSIBLE)
+    assert said(poll_overrun(episode(alone), alone)) == ("poll_overrun", PLAUSIBLE)
 
 
 def test_a_leave_that_only_looks_orderly_is_named_as_the_alternative():
     """It committed up to the moment its limit was over: an orderly leave would look the same."""
-    found = asked(poll_overrun, episode(of := gone(classes=(POLL_TIMEOUT, CLEAN))), of)
+    found = poll_overrun(episode(of := gone(classes=(POLL_TIMEOUT, CLEAN))), of)
     assert found is not None
     assert [each.rule for each in found.alternatives] == ["scale_in"]
 
@@ -104,12 +104,12 @@ def test_a_limit_that_nobody_told_has_no_number():
     """Records of old brokers lack it: no made-up limit, and the client's own word where there is one."""
     who = replace(B, rebalance_timeout_ms=None)
     of = gone(who)
-    found = asked(poll_overrun, episode(of), of)
+    found = poll_overrun(episode(of), of)
     assert found is not None
     assert "within max.poll.interval and left" in found.summary
     assert [each.parameter for each in found.advice] == ["code"]
     told = report(T0, who, config=ClientConfig(max_poll_interval_ms=300_000))
-    found = asked(poll_overrun, episode(of, events=(told,)), of)
+    found = poll_overrun(episode(of, events=(told,)), of)
     assert found is not None
     assert "(300 s)" in found.summary
     assert found.started_at_ms == LOST_MS - 300 * SECOND
@@ -152,7 +152,7 @@ def test_a_static_member_that_stops_polling_says_no_good_bye(
 ):
     """It is out at its limit plus its session, silent for both; shorter silences have another reason."""
     of = gone(who, **{"confidence": STRONG, **changes})
-    found = asked(static_stall, episode(of), of)
+    found = static_stall(episode(of), of)
     assert said(found) == expected
     if found is not None:
         silence_ms = changes["silence_ms"]
@@ -183,7 +183,7 @@ def listed(wait_s: int, *members: Member) -> tuple[Event, ...]:
 def test_who_was_out_at_the_end_held_the_others(likely: str, wait_s: int, expected: float | None):
     """Out by its limit, or there for longer than its session: it sent heartbeats and did not join."""
     of = gone(likely=likely, in_barrier=True)
-    found = asked(barrier_holder, episode(of, events=listed(wait_s, A, B, NEW), wait_s=wait_s), of)
+    found = barrier_holder(episode(of, events=listed(wait_s, A, B, NEW), wait_s=wait_s), of)
     assert (None if found is None else found.confidence) == expected
     if found is not None:
         assert f"the others waited {wait_s if wait_s >= 100 else f'{wait_s}.0'} s, until it was out" in found.summary
@@ -198,7 +198,7 @@ def test_a_limit_below_the_session_is_what_ended_the_wait():
     """Nothing was due from it, but its limit is the shorter timeout: less sure."""
     who = replace(B, session_timeout_ms=45_000, rebalance_timeout_ms=20_000)
     of = gone(who, UNKNOWN, in_barrier=True)
-    found = asked(barrier_holder, episode(of, events=listed(20, A, who, NEW), wait_s=20), of)
+    found = barrier_holder(episode(of, events=listed(20, A, who, NEW), wait_s=20), of)
     assert said(found) == ("stalled_member_join_barrier", PLAUSIBLE)
 
 
@@ -207,23 +207,23 @@ def test_a_fault_that_began_it_is_the_cause(likely: str):
     """Another member was lost first: that this one was late as well is for its own diagnosis to say."""
     first, held = gone(C, likely), gone(in_barrier=True)
     of = episode(first, held, events=listed(240, A, B, NEW), wait_s=240)
-    assert asked(barrier_holder, of, held) is None
+    assert barrier_holder(of, held) is None
     orderly = episode(replace(first, classes=(CLEAN,)), held, events=listed(240, A, B, NEW), wait_s=240)
-    assert said(asked(barrier_holder, orderly, held)) == ("stalled_member_join_barrier", STRONG)
+    assert said(barrier_holder(orderly, held)) == ("stalled_member_join_barrier", STRONG)
 
 
 def test_a_slow_heart_makes_waiting_usual():
     """With heartbeats every ten seconds half a minute of waiting is ordinary, and 31 s are not."""
     told = report(T0, A, config=ClientConfig(heartbeat_interval_ms=10_000))
     of = gone(in_barrier=True)
-    assert asked(barrier_holder, episode(of, events=(told, *listed(29, A, B)), wait_s=29), of) is None
-    assert asked(barrier_holder, episode(of, events=(told, *listed(31, A, B)), wait_s=31), of) is not None
+    assert barrier_holder(episode(of, events=(told, *listed(29, A, B)), wait_s=29), of) is None
+    assert barrier_holder(episode(of, events=(told, *listed(31, A, B)), wait_s=31), of) is not None
 
 
 def test_without_probes_a_newcomer_makes_it_plausible():
     """Nobody looked: that somebody came when it was out suggests the wait; the missing source is named."""
     of = gone()
-    found = asked(barrier_holder, episode(of), of)
+    found = barrier_holder(episode(of), of)
     assert said(found) == ("stalled_member_join_barrier", PLAUSIBLE)
     assert found is not None
     assert found.missing == ("probes of the group's state while it rebalanced",)
@@ -232,10 +232,10 @@ def test_without_probes_a_newcomer_makes_it_plausible():
         episode(of).rebalance,
         generations=(Generation(2, "departure", left=("b-1",)), Generation(3, "join", joined=("n-1",))),
     )
-    assert asked(barrier_holder, replace(episode(of), rebalance=later), of) is None  # nobody waited
+    assert barrier_holder(replace(episode(of), rebalance=later), of) is None  # nobody waited
     unmoved = rebalance(LOST_MS, [A, B], [A])
     alone = make_episode(history(unmoved), unmoved, Thresholds(), JudgingTime(LOST_MS + MINUTE), EpisodeContext())
-    assert asked(barrier_holder, replace(alone, departures=(of,)), of) is None
+    assert barrier_holder(replace(alone, departures=(of,)), of) is None
 
 
 # --- Close to the limit ---
@@ -245,7 +245,7 @@ NOW = T0 + 30 * MINUTE
 
 def at_risk(gap_s: float, who: Member = A, **config: int) -> list[Verdict]:
     told = report(NOW - SECOND, who, {POLL_GAP_MAX: gap_s * 1_000}, config=ClientConfig(**config))
-    return list(asked(poll_overrun_risk, view_of(history(snapshot(T0, who, B), told), NOW)))
+    return list(poll_overrun_risk(view_of(history(snapshot(T0, who, B), told), NOW)))
 
 
 @pytest.mark.parametrize(("gap_s", "share"), [(150, "50%"), (240, "80%"), (299, "100%")])

@@ -9,7 +9,7 @@ from typing import Any
 import pytest
 
 from detect.standing_histories import departed
-from detect.views import asked, view_of
+from detect.views import view_of
 from histories import (
     HOUR,
     MINUTE,
@@ -29,7 +29,6 @@ from histories import (
 from rebalance_contract import Member, Probe, Severity
 from rebalance_streaming.detect.answers import Clocks, hold
 from rebalance_streaming.detect.group_view import ConditionRule
-from rebalance_streaming.detect.judging_time import JudgingTime
 from rebalance_streaming.detect.rules.progress import (
     commit_failures_after_rebalance,
     partition_skew,
@@ -52,7 +51,7 @@ _clocks: dict[tuple[int, ConditionRule], Clocks] = {}
 
 def judge(rule: ConditionRule, known: GroupHistory, after_ms: int, **changes: object) -> list[Verdict]:
     seen = view_of(known, T0 + after_ms, **changes)
-    said, running = hold(tuple(asked(rule, seen)), _clocks.get((id(known), rule), {}), JudgingTime(seen.now_ms))
+    said, running = hold(tuple(rule(seen)), _clocks.get((id(known), rule), {}), seen.time)
     _clocks[id(known), rule] = running
     return list(said)
 

@@ -30,7 +30,6 @@ from rebalance_contract.clients import POLL_AGE
 from rebalance_streaming.detect import answers
 from rebalance_streaming.detect.detector import Detector
 from rebalance_streaming.detect.group_view import Condition, GroupView
-from rebalance_streaming.detect.judging_time import JudgingTime
 from rebalance_streaming.detect.verdict import Verdict
 
 A, B = member("a-1", [0, 1]), member("b-1", [2, 3])
@@ -58,7 +57,7 @@ def test_the_largest_offsets_do_not_overflow():
 def test_a_rule_that_raises_is_set_aside_for_its_group(monkeypatch: pytest.MonkeyPatch):
     """Other rules and other groups go on; it is counted and told once an hour, not at each turn."""
 
-    def stumbles(look: GroupView, _time: JudgingTime) -> Iterator[Verdict]:
+    def stumbles(look: GroupView) -> Iterator[Verdict]:
         if look.history.group == "odd":
             raise ZeroDivisionError
         return iter(())

@@ -10,7 +10,6 @@ from typing import Any
 import pytest
 
 from detect.departing import LOST_MS, A, B, episode
-from detect.views import asked
 from histories import MINUTE, SECOND, T0, Event, commits, joined, lost, member, probe, rebalance, report
 from rebalance_contract import UNDETERMINED, Generation, Member
 from rebalance_contract.clients import HEARTBEAT_AGE
@@ -57,7 +56,7 @@ def two_lost(*, quiet_b_s: int, start_s: int = 40) -> Episode:
 
 def test_what_began_it_is_the_cause_however_sure_the_rest():
     """`b` probably crashed; that `c` surely did not poll while the others waited is what came of it."""
-    found = asked(explain, two_lost(quiet_b_s=12))
+    found = explain(two_lost(quiet_b_s=12))
     assert rules(found[:2]) == ["member_crash", "poll_overrun"]
     assert [who(each) for each in found[:2]] == [["b"], ["c"]]
     assert found[0].confidence < found[1].confidence
@@ -66,7 +65,7 @@ def test_what_began_it_is_the_cause_however_sure_the_rest():
 
 def test_members_of_the_same_fault_are_one_diagnosis():
     """`b` overran its limit, and so did `c` while the others waited: one cause with two subjects."""
-    found = asked(explain, two_lost(quiet_b_s=301))
+    found = explain(two_lost(quiet_b_s=301))
     assert rules(found).count("poll_overrun") == 1
     assert (found[0].rule, who(found[0])) == ("poll_overrun", ["b", "c"])
     assert found[0].summary.endswith("1 other member likewise.")
@@ -79,14 +78,14 @@ def test_the_surest_of_several_losses_speaks():
         for at in range(LOST_MS - MINUTE, LOST_MS + 20_000, 5_000)
     ]
     told = beats({0: LOST_MS, 2: LOST_MS - 12 * SECOND, 4: LOST_MS - 12 * SECOND})
-    found = asked(explain, episode(rebalance(LOST_MS, [A, B, C], [A]), *told, *starved))
+    found = explain(episode(rebalance(LOST_MS, [A, B, C], [A]), *told, *starved))
     assert rules(found) == ["heartbeat_starvation", "member_crash"]
     assert found[0].confidence == CERTAIN
 
 
 def test_an_unknown_loss_is_the_cause_where_nothing_else_is():
     """Nothing was due from it: undetermined, with what is missing, and only once."""
-    found = asked(explain, episode(lost(LOST_MS, B, [A, B])))
+    found = explain(episode(lost(LOST_MS, B, [A, B])))
     assert rules(found) == [UNDETERMINED]
     assert who(found[0]) == ["b"]
     assert found[0].missing
@@ -97,9 +96,9 @@ def test_a_failover_explains_losses_that_nobody_else_does():
     moved = [probe(LOST_MS - MINUTE, coordinator_id=1), probe(LOST_MS - 30 * SECOND, coordinator_id=2)]
     told = beats({0: LOST_MS, 2: LOST_MS - 12 * SECOND})
     of = lost(LOST_MS, B, [A, B])
-    assert rules(asked(explain, episode(of, *moved, *told))) == ["coordinator_failover", "member_crash"]
+    assert rules(explain(episode(of, *moved, *told))) == ["coordinator_failover", "member_crash"]
     ended = [report(at, B, {HEARTBEAT_AGE: 1.0}, tick_late_ms=0) for at in range(T0, LOST_MS - 9_000, 5_000)]
-    found = asked(explain, episode(of, *moved, *told, *ended))
+    found = explain(episode(of, *moved, *told, *ended))
     assert rules(found) == ["member_crash"]
     assert found[0].confidence == CERTAIN
 
@@ -110,7 +109,7 @@ def test_a_failover_explains_losses_that_nobody_else_does():
 def grown(wait_s: int, *events: Event, **known: Any) -> tuple[Verdict, ...]:
     """Explain a join that made the one old member's group wait so long."""
     of = joined(LOST_MS - wait_s * SECOND, NEW, [B], took_ms=wait_s * SECOND + 20)
-    return asked(explain, episode(of, *events, **known))
+    return explain(episode(of, *events, **known))
 
 
 @pytest.mark.parametrize(
@@ -148,7 +147,7 @@ def test_a_known_loss_comes_before_the_wait_and_an_unknown_one_after():
     start_ms = LOST_MS - 40 * SECOND
     of = rebalance(start_ms, [A, B], [A], took_ms=40_020)
     quiet = beats({0: LOST_MS, 2: start_ms - 12 * SECOND})
-    known, unknown = asked(explain, episode(of, *quiet)), asked(explain, episode(of))
+    known, unknown = explain(episode(of, *quiet)), explain(episode(of))
     assert (known[0].rule, known[-1].rule) == ("member_crash", "stalled_member_join_barrier")
     assert rules(unknown) == ["stalled_member_join_barrier", UNDETERMINED]
 
@@ -159,7 +158,7 @@ def test_a_known_loss_comes_before_the_wait_and_an_unknown_one_after():
 def test_nothing_known_is_said_so_with_what_is_missing():
     """The leader rejoined and nothing changed: undetermined, and both sources that would tell are named."""
     of = rebalance(LOST_MS, [A, B], [A, B], reason="leader_rejoin")
-    (found,) = asked(explain, episode(of))
+    (found,) = explain(episode(of))
     assert (found.rule, found.subject.members) == (UNDETERMINED, ())
     assert found.missing == ("client metrics of the group's members", "probes of the group's state")
     assert {each.rule for each in found.alternatives} == {"leader_rejoin_loop", "topic_metadata_change"}
@@ -168,13 +167,13 @@ def test_nothing_known_is_said_so_with_what_is_missing():
 def test_sources_that_are_there_are_not_missed():
     """With reports and probes nothing more could have been asked."""
     of = rebalance(LOST_MS, [A, B], [A, B], reason="leader_rejoin")
-    (found,) = asked(explain, episode(of, probe(LOST_MS - 5 * SECOND, "Stable"), report(LOST_MS - SECOND, A)))
+    (found,) = explain(episode(of, probe(LOST_MS - 5 * SECOND, "Stable"), report(LOST_MS - SECOND, A)))
     assert found.missing == ()
 
 
 def test_every_verdict_is_about_this_rebalance():
     """Whatever stands beside the primary belongs to the same rebalance, and rivals are named once."""
-    found = asked(explain, two_lost(quiet_b_s=12))
+    found = explain(two_lost(quiet_b_s=12))
     assert len(found) > 1
     assert {each.rebalance_ids for each in found} == {(f"r{LOST_MS - 40 * SECOND}",)}
     rivals = [each.rule for each in found[0].alternatives]
@@ -195,7 +194,7 @@ def test_a_generation_with_a_reason_of_its_own_keeps_it(wait_s: int, primary: st
     )
     took_ms = grown_ms - LOST_MS
     of = rebalance(LOST_MS, [], [A, B], took_ms=took_ms, reason="first_join", generations=rounds)
-    found = asked(explain, episode(of))
+    found = explain(episode(of))
     assert rules(found)[0] == primary
     assert set(rules(found)) == {"initial_group_formation", "topic_metadata_change"}
 
@@ -220,7 +219,7 @@ def test_the_cause_is_that_of_the_part_that_cost_most(costs_s: tuple[int, int, i
     )
     changed, took_ms = replace(A, topics=("other", *A.topics)), sum(costs_s) * SECOND
     of = rebalance(LOST_MS, [A], [changed, B], took_ms=took_ms, reason="join", generations=rounds)
-    found = rules(asked(explain, episode(of)))
+    found = rules(explain(episode(of)))
     assert found[0] == expected
     assert sorted(found) == ["scale_out", "subscription_change", "topic_metadata_change"]
 
@@ -232,4 +231,4 @@ def test_a_rejoin_that_nothing_called_for_is_no_cause_of_its_own():
         Generation(2, "leader_rejoin", join_ended_at_ms=LOST_MS + 5_000, assigned_at_ms=LOST_MS + 5_000),
     )
     of = rebalance(LOST_MS - 3_000, [], [A, B], took_ms=8_000, reason="first_join", generations=rounds)
-    assert rules(asked(explain, episode(of))) == ["initial_group_formation"]
+    assert rules(explain(episode(of))) == ["initial_group_formation"]

@@ -117,7 +117,7 @@ def test_a_coordinator_that_worked_did_not_stand_still(of: Rebalance):
 
 def test_what_is_told_of_each_member_came_of_the_standstill():
     """The coordinator is the primary cause, and the only one."""
-    found = explain(looked_at(anew(), *silent(), *both(reason=GAVE_UP)), JudgingTime(BACK_MS + 2 * MINUTE))
+    found = explain(looked_at(anew(), *silent(), *both(reason=GAVE_UP)))
     assert found[0].rule == "coordinator_overload"
     assert "none of 2 members for a session of 10.0 s" in found[0].summary
     assert not {each.rule for each in found} & {"network_partition", "join_rejected", "undetermined"}

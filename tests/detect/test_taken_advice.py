@@ -10,7 +10,7 @@ import pytest
 
 from detect.departing import LOST_MS, gone, losing
 from detect.standing_histories import departed, moved
-from detect.views import asked, view_of
+from detect.views import view_of
 from histories import HOUR, MINUTE, SECOND, T0, Event, history, member, probe, rebalance, report, snapshot
 from rebalance_contract import Generation, GroupType, Member
 from rebalance_contract.clients import POLL_GAP_MAX
@@ -89,7 +89,7 @@ def _of_losses(of: Client, kind: GroupType, who: list[Member]) -> Iterator[Verdi
         known = losing(lost, events=(seen,))
         known = replace(known, rebalance=replace(known.rebalance, type=kind, protocol=of.protocol))
         for rule in LOST_RULES:
-            found = asked(rule, known, lost)
+            found = rule(known, lost)
             if found is not None:
                 yield found
     change = rebalance(LOST_MS, who, who[1:], type=kind, protocol=of.protocol)
@@ -144,7 +144,7 @@ def _of_conditions(of: Client, kind: GroupType, who: list[Member]) -> Iterator[V
         causes = {each.rebalance_id: rule for each in past}
         view = view_of(known, NOW, past=tuple(past), causes=causes)
         for condition in CONDITIONS:
-            yield from asked(condition, view)
+            yield from condition(view)
 
 
 @pytest.mark.generated

@@ -7,7 +7,6 @@ from typing import Any
 import pytest
 
 from detect.losing import AGAIN, LOST_MS, STAYS, B, back, episode, left
-from detect.views import asked
 from histories import MINUTE, SECOND, T0, Event, history, pulse, rebalance, report
 from rebalance_contract import CoordinatorAct as Act
 from rebalance_contract import CoordinatorEvent, Rebalance
@@ -28,7 +27,7 @@ def told(of: Rebalance, reason: str | None, *events: Event, act: Act = Act.LEFT,
     known = history(*WORKS, *events, of)
     known.coordinator_log.take([CoordinatorEvent(LOST_MS - 900, act, member_id="b-1", reason=reason)])
     now = JudgingTime(LOST_MS + after_ms)
-    return asked(explain, make_episode(known, of, Thresholds(), now, EpisodeContext()))[0]
+    return explain(make_episode(known, of, Thresholds(), now, EpisodeContext()))[0]
 
 
 def reports(*, start_again_ms: int | None = None) -> list[Event]:
@@ -112,8 +111,8 @@ def test_a_return_of_a_process_that_ran_on_has_the_cause_of_its_leave():
     known = history(*WORKS, *reports(), gone, SOON)
     now = JudgingTime(LOST_MS + 10 * MINUTE)
     of = make_episode(known, gone, Thresholds(), now, EpisodeContext())
-    first, (departure,) = asked(explain, of)[0], of.departures
+    first, (departure,) = explain(of)[0], of.departures
     past = ExplainedDeparture(first.rule, first.confidence, departure.to_ms, B, departure, gone.rebalance_id)
-    second = asked(explain, make_episode(known, SOON, Thresholds(), now, EpisodeContext((past,))))[0]
+    second = explain(make_episode(known, SOON, Thresholds(), now, EpisodeContext((past,))))[0]
     assert (first.rule, second.rule) == ("undetermined", "undetermined")
     assert "came back" in second.summary

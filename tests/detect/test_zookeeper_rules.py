@@ -6,7 +6,7 @@ from collections.abc import Mapping, Sequence
 
 import pytest
 
-from detect.views import asked, view_of
+from detect.views import view_of
 from histories import MINUTE, SECOND, T0, commits, history, probe
 from rebalance_contract import Probe, ProbedMember, Severity
 from rebalance_streaming.detect.rules.zookeeper import (
@@ -32,7 +32,7 @@ def seen(
 
 def conflicts(now_s: float, *looks: Probe) -> list[Verdict]:
     """Ask for conflicts so many seconds after the story began."""
-    return list(asked(zk_partition_owner_conflict, view_of(history(*looks), T0 + int(now_s * SECOND))))
+    return list(zk_partition_owner_conflict(view_of(history(*looks), T0 + int(now_s * SECOND))))
 
 
 def subjects(verdicts: Sequence[Verdict]) -> list[str | None]:
@@ -147,8 +147,8 @@ def test_a_busy_topic_is_not_the_known_defect():
 def test_partitions_without_owner_are_told_after_half_a_minute():
     """One finding per topic; a page unless it is known that nothing waits."""
     known = history(seen(0, [A, B], SHARED), seen(10, [A, B], {0: A, 1: A, 2: A}))
-    assert list(asked(zk_orphan_partition, view_of(known, T0 + 40 * SECOND))) == []
-    (found,) = asked(zk_orphan_partition, view_of(known, T0 + 41 * SECOND))
+    assert list(zk_orphan_partition(view_of(known, T0 + 40 * SECOND))) == []
+    (found,) = zk_orphan_partition(view_of(known, T0 + 41 * SECOND))
     assert (found.subject.partitions, found.severity) == (("orders-3", "orders-4"), Severity.PAGE)
     idle = history(
         seen(0, [A, B], SHARED),
@@ -156,7 +156,7 @@ def test_partitions_without_owner_are_told_after_half_a_minute():
         commits(T0, dict.fromkeys(range(5), 70)),
         probe(T0, ends=dict.fromkeys(range(5), 70)),
     )
-    assert [each.severity for each in asked(zk_orphan_partition, view_of(idle, T0 + MINUTE))] == [Severity.TICKET]
+    assert [each.severity for each in zk_orphan_partition(view_of(idle, T0 + MINUTE))] == [Severity.TICKET]
 
 
 def test_partitions_never_owned_are_known_from_their_ends():
@@ -164,7 +164,7 @@ def test_partitions_never_owned_are_known_from_their_ends():
     known = history(
         seen(0, [A, B], SHARED), probe(T0, ends=dict.fromkeys(range(6), 7)), commits(T0, dict.fromkeys(range(5), 7))
     )
-    (found,) = asked(zk_orphan_partition, view_of(known, T0 + 50 * SECOND))
+    (found,) = zk_orphan_partition(view_of(known, T0 + 50 * SECOND))
     assert found.subject.partitions == ("orders-5",)
 
 
@@ -180,21 +180,21 @@ def test_partitions_never_owned_are_known_from_their_ends():
 )
 def test_owned_or_abandoned_partitions_are_no_orphans(looks):
     """Somebody must be there who should own them."""
-    assert list(asked(zk_orphan_partition, view_of(history(*looks), T0 + 70 * SECOND))) == []
+    assert list(zk_orphan_partition(view_of(history(*looks), T0 + 70 * SECOND))) == []
 
 
 def test_three_lost_sessions_in_ten_minutes_are_flapping():
     """Sessions of one consumer id are counted; another id is another consumer, and two losses may happen."""
     sessions = [seen(60 * n, [A, B], SHARED, made_ms=T0 + 60 * n) for n in range(4)]
-    assert list(asked(zk_session_flap, view_of(history(*sessions[:3]), T0 + 4 * MINUTE))) == []
-    found = list(asked(zk_session_flap, view_of(history(*sessions), T0 + 4 * MINUTE)))
+    assert list(zk_session_flap(view_of(history(*sessions[:3]), T0 + 4 * MINUTE))) == []
+    found = list(zk_session_flap(view_of(history(*sessions), T0 + 4 * MINUTE)))
     assert sorted(str(each) for each in subjects(found)) == [A, B]
-    assert list(asked(zk_session_flap, view_of(history(*sessions), T0 + 20 * MINUTE))) == []
+    assert list(zk_session_flap(view_of(history(*sessions), T0 + 20 * MINUTE))) == []
     restarts = [seen(60 * n, [f"node-1:{n}"], {}, made_ms=T0 + 60 * n) for n in range(6)]
-    assert list(asked(zk_session_flap, view_of(history(*restarts), T0 + 6 * MINUTE))) == []
+    assert list(zk_session_flap(view_of(history(*restarts), T0 + 6 * MINUTE))) == []
 
 
 def test_groups_outside_zookeeper_have_none_of_it():
     """Without looks at ZooKeeper all of these rules are silent."""
     known = history(probe(T0, "Stable", ends={0: 5}), commits(T0, {0: 1}))
-    assert [verdict for rule in CONDITIONS for verdict in asked(rule, view_of(known, T0 + MINUTE))] == []
+    assert [verdict for rule in CONDITIONS for verdict in rule(view_of(known, T0 + MINUTE))] == []

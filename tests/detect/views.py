@@ -2,11 +2,9 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable
 from dataclasses import replace
-from typing import Any, TypeVar
+from typing import Any
 
-from rebalance_streaming.detect.episode import Episode
 from rebalance_streaming.detect.group_view import GroupView
 from rebalance_streaming.detect.judging_time import JudgingTime
 from rebalance_streaming.detect.memory import Memory
@@ -14,24 +12,18 @@ from rebalance_streaming.detect.rules.registry import MEMORY_UPDATES
 from rebalance_streaming.detect.thresholds import Thresholds
 from rebalance_streaming.observed.history import GroupHistory
 
-_Answer = TypeVar("_Answer")
-
 #: What rules remember of the histories that were looked at, which a case would keep.
 _memories: dict[int, tuple[GroupHistory, Memory]] = {}
 
 
 def view_of(known: GroupHistory, now_ms: int, **changes: Any) -> GroupView:
     """Look at a group with the default thresholds; what is to be remembered is, from one look to the next."""
-    seen = GroupView(known, **{"thresholds": Thresholds(), "now_ms": now_ms, "memory": memory_of(known), **changes})
+    look = {"thresholds": Thresholds(), "time": JudgingTime(now_ms), "memory": memory_of(known), **changes}
+    seen = GroupView(known, **look)
     for each in MEMORY_UPDATES:
-        seen = replace(seen, memory=asked(each.update, seen))
+        seen = replace(seen, memory=each.update(seen))
     _memories[id(known)] = known, seen.memory
     return seen
-
-
-def asked(rule: Callable[..., _Answer], seen: GroupView | Episode, *rest: Any) -> _Answer:
-    """Ask a rule about what is seen, at the time of that."""
-    return rule(seen, JudgingTime(seen.now_ms), *rest)
 
 
 def memory_of(known: GroupHistory) -> Memory:

@@ -6,7 +6,6 @@ from dataclasses import replace
 
 import pytest
 
-from detect.views import asked
 from histories import MINUTE, SECOND, T0, history, member, probe, rebalance, report, snapshot
 from rebalance_contract import Generation, Member, Probe, Rebalance
 from rebalance_contract.clients import POLL_AGE
@@ -111,8 +110,8 @@ def test_a_member_that_left_later_was_there_before():
     of = rebalance(HELD_MS, [one, two], [two, NEW], took_ms=44_020, generations=rounds)
     longest = longest_barrier(history(of), of)
     assert longest == Barrier(HELD_MS, HELD_MS + 40_000, (one, two), frozenset())
-    primary, *_ = asked(
-        explain, make_episode(history(of), of, Thresholds(), JudgingTime(HELD_MS + 2 * MINUTE), EpisodeContext())
+    primary, *_ = explain(
+        make_episode(history(of), of, Thresholds(), JudgingTime(HELD_MS + 2 * MINUTE), EpisodeContext())
     )
     assert [each.member_id for each in primary.subject.members] != ["o-2"]
 
@@ -123,9 +122,7 @@ def test_a_member_that_stops_polling_right_after_the_group_formed_holds_the_newc
     of = forming_and_held()
     told = [report(at, FIRST, {POLL_AGE: (at - FORMED_MS) / 1000}) for at in range(FORMED_MS, LET_IN_MS, 5 * SECOND)]
     known = history(snapshot(T0, FIRST), *(told if reports else ()), *PREPARING, of)
-    primary, *_ = asked(
-        explain, make_episode(known, of, Thresholds(), JudgingTime(LET_IN_MS + MINUTE), EpisodeContext())
-    )
+    primary, *_ = explain(make_episode(known, of, Thresholds(), JudgingTime(LET_IN_MS + MINUTE), EpisodeContext()))
     assert primary.rule == "stalled_member_join_barrier"
     assert [each.member_id for each in primary.subject.members] == ["a-1"]
     assert primary.started_at_ms == HELD_MS

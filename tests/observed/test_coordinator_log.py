@@ -8,7 +8,6 @@ from typing import Any
 
 import pytest
 
-from detect.views import asked
 from histories import MINUTE, SECOND, T0, Event, commits, history, joined, lost, member, pulse, rebalance, snapshot
 from rebalance_contract import CoordinatorAct as Act
 from rebalance_contract import CoordinatorActivity, CoordinatorEvent, EvidenceSource, Rebalance, RebalanceImpact
@@ -317,9 +316,7 @@ def test_the_cause_of_a_rebalance_carries_what_began_it():
     gone = left()
     lines = [wrote(LOST_MS - 2, Act.EXPIRED, member_id="b-1"), begun(LOST_MS - 1, Trigger.HEARTBEAT_EXPIRATION)]
     known = told(gone, lines)
-    primary = asked(explain, make_episode(known, gone, Thresholds(), JudgingTime(LOST_MS + MINUTE), EpisodeContext()))[
-        0
-    ]
+    primary = explain(make_episode(known, gone, Thresholds(), JudgingTime(LOST_MS + MINUTE), EpisodeContext()))[0]
     found = [each for each in primary.evidence if each.source == EvidenceSource.BROKER_LOG]
     assert {each.field for each in found} == {"expired", "preparing"}
     assert any("b-1" in each.value for each in found)

@@ -76,23 +76,22 @@ class Answers:
 
     def ask(self, view: GroupView, changed: int, quarantine: Quarantine) -> bool:
         """Ask the rules that look at what changed, and those that are due; returns whether any answer is another."""
-        time = JudgingTime(view.now_ms)
         due = {place for place, at_ms in self._due.items() if at_ms <= view.now_ms}
         for place in sorted({*_memory_updates(changed), *(each for each in due if each < 0)}, reverse=True):
-            self._update_memory(place, view, time, quarantine)
+            self._update_memory(place, view, quarantine)
         view = replace(view, memory=self.memory)
         rules = sorted({*_rules(changed), *(each for each in due if each >= 0)})
-        return sum(self._ask_one(place, view, time, quarantine) for place in rules) > 0
+        return sum(self._ask_one(place, view, quarantine) for place in rules) > 0
 
-    def _update_memory(self, place: int, view: GroupView, time: JudgingTime, quarantine: Quarantine) -> None:
+    def _update_memory(self, place: int, view: GroupView, quarantine: Quarantine) -> None:
         each, view = MEMORY_UPDATES[-1 - place], replace(view, memory=self.memory)
         group, now_ms = view.history.group, view.now_ms
-        self.memory = quarantine.ask(each.name, group, now_ms, lambda: each.update(view, time), self.memory)
-        self._note(place, time.take_due())
+        self.memory = quarantine.ask(each.name, group, now_ms, lambda: each.update(view), self.memory)
+        self._note(place, view.time.take_due())
 
-    def _ask_one(self, place: int, view: GroupView, time: JudgingTime, quarantine: Quarantine) -> bool:
-        answer, clocks = self._answer(place, view, time, quarantine)
-        self._note(place, time.take_due())
+    def _ask_one(self, place: int, view: GroupView, quarantine: Quarantine) -> bool:
+        answer, clocks = self._answer(place, view, quarantine)
+        self._note(place, view.time.take_due())
         if clocks or place in self._clocks:
             self._clocks[place] = clocks
         before = self._answers.get(place, ())
@@ -102,16 +101,14 @@ class Answers:
             del self._answers[place]
         return answer != before
 
-    def _answer(
-        self, place: int, view: GroupView, time: JudgingTime, quarantine: Quarantine
-    ) -> tuple[tuple[Verdict, ...], Clocks]:
+    def _answer(self, place: int, view: GroupView, quarantine: Quarantine) -> tuple[tuple[Verdict, ...], Clocks]:
         condition, group = CONDITIONS[place], view.history.group
         # Called for every rule and group, so without a closure.
         if quarantine.is_aside(condition.name, group, view.now_ms):
             return _SILENCE
         try:
-            found = tuple(condition(view, time))
-            return hold(found, self._clocks.get(place, {}), time) if found else _SILENCE
+            found = tuple(condition(view))
+            return hold(found, self._clocks.get(place, {}), view.time) if found else _SILENCE
         except Exception as error:
             quarantine.put_aside(condition.name, group, view.now_ms, error)
             return _SILENCE

@@ -56,19 +56,24 @@ class Episode:
     """One rebalance with everything around it, at the time it is judged.
 
     `earlier` are departures of earlier rebalances, `died` the clients (`slot_of`) of which one is claimed a death,
-    `held` what was seen holding the group up while it went on. `now_ms` is when it is judged, in epoch milliseconds.
+    `held` what was seen holding the group up while it went on. `time` is when it is judged.
     """
 
     rebalance: Rebalance
     history: GroupHistory
     thresholds: Thresholds
-    now_ms: int
+    time: JudgingTime
     departures: tuple[Departure, ...]
     arrivals: tuple[Arrival, ...]
     earlier: tuple[Departure, ...] = ()
     died: frozenset[tuple[str, str]] = frozenset()
     held: tuple[Verdict, ...] = ()
     elsewhere: OtherGroups = OtherGroups()
+
+    @property
+    def now_ms(self) -> int:
+        """When it is judged, in epoch milliseconds."""
+        return self.time.now_ms
 
     @property
     def duration_ms(self) -> int:
@@ -203,7 +208,7 @@ def make_episode(
         rebalance,
         history,
         thresholds,
-        time.now_ms,
+        time,
         departures,
         tuple(_arrivals(history, rebalance, joined, known.past)),
         tuple(each.departure for each in known.past if each.rebalance_id != rebalance.rebalance_id),

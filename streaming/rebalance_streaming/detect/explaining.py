@@ -73,7 +73,7 @@ class Explainer:
         group, name = judged_group.history.group, rebalance.rebalance_id
         known = judged_group.judged.get(name)
         # With a time of its own: that the harm grows by time alone is no reason to explain the rebalance again.
-        held = held_up(judged_group.view(now_ms, self.probe_ms), JudgingTime(now_ms), rebalance)
+        held = held_up(judged_group.view(now_ms, self.probe_ms), rebalance)
         context = EpisodeContext(
             [each for each in judged_group.past if each.left_ms <= (rebalance.completed_at_ms or now_ms)],
             {} if known is None else known.departures,
@@ -83,7 +83,7 @@ class Explainer:
         time = JudgingTime(now_ms)
         episode = make_episode(judged_group.history, rebalance, judged_group.thresholds, time, context)
         verdicts = judged_group.recall(
-            name, tuple(_followed(judged_group, rebalance, each) for each in explain(episode, time))
+            name, tuple(_followed(judged_group, rebalance, each) for each in explain(episode))
         )
         judged_group.timetable.explain_again(name, time.due_ms)
         departures = {each.member.member_id: each for each in episode.departures}

@@ -23,22 +23,26 @@ _COMMIT_GAP_MS = 15_000
 class GroupView:
     """A group's history and the present. `past` are its departures with their explanations, oldest first.
 
-    `now_ms` is when it is judged, in epoch milliseconds. `causes` gives the rule that was found to be each rebalance's
-    primary cause. `probe_ms` is how often probes come. `announcements` are the deploys of the group that somebody
-    announced, whenever that was, the earliest first. What depends on how long ago something was is asked with the
-    `JudgingTime` that the rule was given, which collects when the answer would be another one.
+    `causes` gives the rule that was found to be each rebalance's primary cause. `probe_ms` is how often probes come.
+    `announcements` are the deploys of the group that somebody announced, whenever that was, the earliest first. What
+    depends on how long ago something was is asked of `time`, which collects when the answer would be another one.
     """
 
     history: GroupHistory
     thresholds: Thresholds
-    now_ms: int
+    time: JudgingTime
     past: tuple[ExplainedDeparture, ...] = ()
     causes: dict[str, str] = field(default_factory=dict)
     probe_ms: int = 5_000
     announcements: tuple[AlertSilence, ...] = ()
     memory: Memory = field(default_factory=Memory)
 
-    def end_growth(self, topic: str, partition: int, window_ms: int, time: JudgingTime) -> int | None:
+    @property
+    def now_ms(self) -> int:
+        """When it is judged, in epoch milliseconds."""
+        return self.time.now_ms
+
+    def end_growth(self, topic: str, partition: int, window_ms: int) -> int | None:
         """Return how many records a partition got within a window that ends now; null when it was probed once at most.
 
         While there are any, the answer changes with each probe that the window leaves behind.
@@ -46,7 +50,7 @@ class GroupView:
         grown = self.history.progress.end_growth(topic, partition, self.now_ms - window_ms)
         if grown:
             first_ms = self.history.progress.first_probe_ms(topic, self.now_ms - window_ms)
-            time.note_due((self.now_ms if first_ms is None else first_ms) + window_ms + 1)
+            self.time.note_due((self.now_ms if first_ms is None else first_ms) + window_ms + 1)
         return grown
 
     @property
@@ -59,10 +63,10 @@ class GroupView:
         """Whether what is known of the group comes from the log, and not from probes alone."""
         return self.history.snapshot is None or not self.history.snapshot.is_at_least
 
-    def is_young(self, time: JudgingTime) -> bool:
+    def is_young(self) -> bool:
         """Whether the group is too new to be judged by how it stands."""
         first = self.history.first_ms
-        return first is None or not time.lasted(first, self.thresholds.young_ms)
+        return first is None or not self.time.lasted(first, self.thresholds.young_ms)
 
     @property
     def is_settled(self) -> bool:
@@ -70,21 +74,21 @@ class GroupView:
         snapshot = self.history.snapshot
         return snapshot is not None and snapshot.state == GroupState.STABLE and snapshot.rebalancing_since_ms is None
 
-    def recent(self, window_ms: int, time: JudgingTime) -> list[Rebalance]:
+    def recent(self, window_ms: int) -> list[Rebalance]:
         """Return the rebalances that began within a window that ends now, oldest first."""
         found = self.history.since_ms(self.now_ms - window_ms)
         if found:
-            time.note_due(found[0].started_before_ms + window_ms + 1)
+            self.time.note_due(found[0].started_before_ms + window_ms + 1)
         return found
 
-    def churn(self, time: JudgingTime) -> float:
+    def churn(self) -> float:
         """Return the share of the last day that partitions stood still for rebalances; 0 without members.
 
         A gap between commits counts up to a little after the rebalance: what comes later is an idle topic. It is a
         share of the whole day, so a lower bound for a group that was watched for less.
         """
         # A group that lost its last member is down; that is no rebalance's cost.
-        of_day = [each for each in self.recent(DAY_MS, time) if each.members_before and each.members_after]
+        of_day = [each for each in self.recent(DAY_MS) if each.members_before and each.members_after]
         assigned = (sum(map(len, (each.partitions or {}).values())) for each in self.members)
         # While members reconcile they own less than they will.
         partitions = max([sum(assigned), *(len(self.history.commit_gaps_of(each)) for each in of_day)])
@@ -110,8 +114,8 @@ def _stood_still_ms(rebalance: Rebalance, silences: tuple[CommitGap, ...]) -> in
     return sum(max(0, span) for span in spans)
 
 
-#: Says what stands, of any number of subjects, as long as it stands; the time collects when that may be something else.
-ConditionRule = Callable[[GroupView, JudgingTime], Iterable[Verdict]]
+#: Says what stands, of any number of subjects, as long as it stands; the view's time collects when that may change.
+ConditionRule = Callable[[GroupView], Iterable[Verdict]]
 
 
 @dataclass(frozen=True, slots=True)
@@ -132,21 +136,21 @@ class Condition:
         """The rule's own name, which is its diagnosis' id for most."""
         return getattr(self.rule, "__name__", "rule")
 
-    def __call__(self, view: GroupView, time: JudgingTime) -> Iterable[Verdict]:
-        """Ask the rule; `time` has collected when to ask again once all that it says was taken."""
-        if self.grown and view.is_young(time):
+    def __call__(self, view: GroupView) -> Iterable[Verdict]:
+        """Ask the rule; the view's time has collected when to ask again once all that it says was taken."""
+        if self.grown and view.is_young():
             return ()
         if view.reads_log:
-            return self.rule(view, time)
+            return self.rule(view)
         asked = self.without_log or not self.looks_at & LOGGED
-        return map(from_probes, self.rule(view, time)) if asked else ()
+        return map(from_probes, self.rule(view)) if asked else ()
 
 
 @dataclass(frozen=True, slots=True)
 class MemoryUpdate:
     """Works out what is to be remembered of a group now, from what was remembered before."""
 
-    update: Callable[[GroupView, JudgingTime], Memory]
+    update: Callable[[GroupView], Memory]
     looks_at: int = GROUP
 
     @property

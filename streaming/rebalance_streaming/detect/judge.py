@@ -66,14 +66,13 @@ class GroupJudge:
         judged_group.harmed, found = harmed, list(judged_group.answers.verdicts())
         stated = judged_group.state([each for each in found if each.claims], now_ms)
         causes = {name: each.rule for each in stated if each.primary for name in each.rebalance_ids}
-        view = replace(view, causes=causes)
+        view = replace(view, causes=causes, time=JudgingTime(now_ms))
         standing = [each for each in found if not each.claims and not self._is_behind(judged_group, each)]
         standing += self._holding(judged_group, standing, now_ms, harmed=harmed)
         stated += [replace(each, primary="stands_alone" in diagnosis(each.rule).traits) for each in standing]
-        time = JudgingTime(now_ms)
-        sums = [verdict for rule in AGGREGATES for verdict in rule(view, time)]
+        sums = [verdict for rule in AGGREGATES for verdict in rule(view)]
         stated += [judged_group.stated(each, now_ms, primary=False) for each in sums]
-        return self._publish(judged_group, view, time, stated, harmed=harmed)
+        return self._publish(judged_group, view, stated, harmed=harmed)
 
     def _holding(
         self, judged_group: JudgedGroup, standing: Sequence[Verdict], now_ms: int, *, harmed: bool
@@ -92,14 +91,14 @@ class GroupJudge:
         return rests_on_commits and self.commits.hold_back(judged_group.history.group, verdict.started_at_ms)
 
     def _publish(
-        self, judged_group: JudgedGroup, view: GroupView, time: JudgingTime, stated: Sequence[Verdict], *, harmed: bool
+        self, judged_group: JudgedGroup, view: GroupView, stated: Sequence[Verdict], *, harmed: bool
     ) -> list[Finding]:
-        weighed = with_severities(stated, view, time, self.config, harmed=harmed)
+        weighed = with_severities(stated, view, self.config, harmed=harmed)
         group, resolve_after_ms = judged_group.history.group, judged_group.thresholds.resolve_after_ms
         changed, withdrawn = self.findings.update(group, weighed, view.now_ms, resolve_after_ms, judged_group.unjudged)
         self.withdrawn.extend(withdrawn)
         judged_group.minds_harm = any(each.primary or "gathers" in diagnosis(each.rule).traits for each in weighed)
-        judged_group.timetable.restate_ms = self._restate_ms(judged_group, time, weighed)
+        judged_group.timetable.restate_ms = self._restate_ms(judged_group, view.time, weighed)
         return changed
 
     def _restate_ms(self, judged_group: JudgedGroup, time: JudgingTime, stated: Sequence[Verdict]) -> int | None:

@@ -16,6 +16,7 @@ from rebalance_streaming.detect.catalogue import CALLED, PARTS, diagnosis, with_
 from rebalance_streaming.detect.episode import ExplainedDeparture
 from rebalance_streaming.detect.findings import as_verdict
 from rebalance_streaming.detect.group_view import GroupView
+from rebalance_streaming.detect.judging_time import JudgingTime
 from rebalance_streaming.detect.thresholds import Thresholds
 from rebalance_streaming.detect.verdict import Verdict
 from rebalance_streaming.detect.wording import WORDINGS
@@ -103,7 +104,7 @@ class JudgedGroup:
         """Return the group as rules see it now; `probe_ms` is how often probes come."""
         announced = self.announcements.of(self.history.cluster, self.history.group)
         past = tuple(self.past)
-        return GroupView(self.history, self.thresholds, now_ms, past, self.causes(), probe_ms, announced)
+        return GroupView(self.history, self.thresholds, JudgingTime(now_ms), past, self.causes(), probe_ms, announced)
 
     def is_joining(self, now_ms: int) -> bool:
         """Whether probes lately saw the group in its join phase."""

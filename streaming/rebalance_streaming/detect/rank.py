@@ -11,7 +11,6 @@ from dataclasses import replace
 
 from rebalance_contract import UNDETERMINED, Alternative, Subject, SubjectMember
 from rebalance_streaming.detect.episode import Episode
-from rebalance_streaming.detect.judging_time import JudgingTime
 from rebalance_streaming.detect.rules.barrier import explain_barrier, explain_late_round
 from rebalance_streaming.detect.rules.benign import BENIGN_RULES, FOLLOWS, called_within, unexplained
 from rebalance_streaming.detect.rules.coordinator import find_standstill, find_store_failure
@@ -21,14 +20,14 @@ from rebalance_streaming.detect.verdict import Verdict, from_probes
 from rebalance_streaming.observed.confidence import CERTAIN
 
 
-def explain(episode: Episode, time: JudgingTime) -> tuple[Verdict, ...]:
+def explain(episode: Episode) -> tuple[Verdict, ...]:
     """Return what explains a rebalance, its primary cause first."""
-    losses = _losses(episode, time)
+    losses = _losses(episode)
     known = [each for each in losses if each.rule != UNDETERMINED]
     failover = find_failover(episode) if losses else None
     held = next(iter(episode.held), None)
     barrier = explain_barrier(episode) or held or explain_late_round(episode) if episode.knows_who_waited else None
-    benign = next((verdict for rule in BENIGN_RULES if (verdict := rule(episode, time)) is not None), None)
+    benign = next((verdict for rule in BENIGN_RULES if (verdict := rule(episode)) is not None), None)
     standstill = find_standstill(episode)
     if standstill is not None:
         # What is reported of each member is what came of it.
@@ -49,7 +48,7 @@ def explain(episode: Episode, time: JudgingTime) -> tuple[Verdict, ...]:
     start = episode.history.coordinator_log.start_of(episode.rebalance)
     if start is not None:
         ranked[0] = replace(ranked[0], evidence=(*ranked[0].evidence, start.evidence()))
-    ranked = _with_called(ranked, [*called_within(episode, time)], episode.duration_ms)
+    ranked = _with_called(ranked, [*called_within(episode)], episode.duration_ms)
     if episode.rebalance.is_at_least:
         ranked = [from_probes(each) for each in ranked]
     return tuple(replace(each, rebalance_ids=(episode.rebalance.rebalance_id,)) for each in _with_rivals(ranked))
@@ -69,9 +68,9 @@ def _with_called(ranked: list[Verdict], called: list[tuple[int, Verdict]], durat
     return [*first, *ranked, *(each for _, each in called if each not in first)]
 
 
-def _losses(episode: Episode, time: JudgingTime) -> list[Verdict]:
+def _losses(episode: Episode) -> list[Verdict]:
     """Return what was found of members lost: what began the rebalance before what happened while others waited."""
-    found = [(each, v) for each in episode.departures if (v := explain_loss(episode, time, each)) is not None]
+    found = [(each, v) for each in episode.departures if (v := explain_loss(episode, each)) is not None]
     began = {verdict.rule for departure, verdict in found if not departure.in_barrier}
     return sorted(_merge([verdict for _, verdict in found]), key=lambda each: each.rule not in began)
 

@@ -10,16 +10,13 @@ from rebalance_streaming.detect.catalogue import diagnosis
 from rebalance_streaming.detect.config import DetectConfig
 from rebalance_streaming.detect.findings import subject_key
 from rebalance_streaming.detect.group_view import DAY_MS, GroupView
-from rebalance_streaming.detect.judging_time import JudgingTime
 from rebalance_streaming.detect.verdict import Verdict
 from rebalance_streaming.observed.confidence import CLAIMED
 
 
-def with_severities(
-    stated: Sequence[Verdict], view: GroupView, time: JudgingTime, config: DetectConfig, *, harmed: bool
-) -> list[Verdict]:
+def with_severities(stated: Sequence[Verdict], view: GroupView, config: DetectConfig, *, harmed: bool) -> list[Verdict]:
     """Return all verdicts of a group with their severities; `harmed`: its consumption is harmed now."""
-    recurs, group = _recurs(stated, view, time), view.history.group
+    recurs, group = _recurs(stated, view), view.history.group
     # And not only a hint.
     claimed = {(each.rule, subject_key(each)) for each in stated if each.confidence >= CLAIMED}
     found = []
@@ -37,13 +34,13 @@ def _severity(verdict: Verdict, *, harmed: bool, recurs: bool) -> Severity:
     return Severity.PAGE if severity == Severity.TICKET and harmed and verdict.primary else severity
 
 
-def _recurs(stated: Iterable[Verdict], view: GroupView, time: JudgingTime) -> bool:
+def _recurs(stated: Iterable[Verdict], view: GroupView) -> bool:
     """Whether what nothing explains recurs within a day, or costs as much as if it did."""
     since_ms = view.now_ms - DAY_MS
     unexplained = sum(each.primary and each.rule == UNDETERMINED and (each.last_ms or 0) >= since_ms for each in stated)
     if unexplained >= view.thresholds.recurring_per_day:
         return True
-    return unexplained > 0 and view.churn(time) >= view.thresholds.churn_share
+    return unexplained > 0 and view.churn() >= view.thresholds.churn_share
 
 
 def _is_sure(verdict: Verdict, claimed: set[tuple[str, str]]) -> bool:

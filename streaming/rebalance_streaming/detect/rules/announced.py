@@ -14,7 +14,6 @@ from rebalance_contract.display import asked_by
 from rebalance_streaming.detect.catalogue import PARTS
 from rebalance_streaming.detect.episode import ExplainedDeparture
 from rebalance_streaming.detect.group_view import Condition, GroupView
-from rebalance_streaming.detect.judging_time import JudgingTime
 from rebalance_streaming.detect.rules.patterns import crash_loop, member_flapping, short_lived_consumers
 from rebalance_streaming.detect.rules.standing import went_again, widths
 from rebalance_streaming.detect.verdict import MOST_MEMBERS, Verdict, subject_of
@@ -28,20 +27,20 @@ _CLOCKS_MS = 5_000
 _OTHER_PATTERNS = (crash_loop, short_lived_consumers, member_flapping)
 
 
-def announced_deploy(view: GroupView, time: JudgingTime) -> Iterator[Verdict]:
+def announced_deploy(view: GroupView) -> Iterator[Verdict]:
     """Somebody announced a deploy, and members come and go as in one; of several that overlap, the latest counts."""
     if not view.announcements:
         return
-    others = [each for rule in _OTHER_PATTERNS for each in rule(view, time) if each.confidence >= CLAIMED]
+    others = [each for rule in _OTHER_PATTERNS for each in rule(view) if each.confidence >= CLAIMED]
     taken = {name for each in others for name in each.rebalance_ids}
     for announced in reversed(view.announcements):
-        explained = [each for each in _explained(view, time, announced) if each.rebalance_id not in taken]
+        explained = [each for each in _explained(view, announced) if each.rebalance_id not in taken]
         if explained:
             taken |= {each.rebalance_id for each in explained}
             yield _tell(view, announced, explained)
 
 
-def _explained(view: GroupView, time: JudgingTime, announced: AlertSilence) -> list[Rebalance]:
+def _explained(view: GroupView, announced: AlertSilence) -> list[Rebalance]:
     """Return the rebalances that began in the announced time and whose members came and went as in a deploy."""
     since_ms = announced.starts_at_ms - _CLOCKS_MS
     inside = [each for each in view.history.since_ms(since_ms) if each.started_before_ms < announced.ends_at_ms]
@@ -49,7 +48,7 @@ def _explained(view: GroupView, time: JudgingTime, announced: AlertSilence) -> l
     left = _left(view, known)
     again = went_again((slot_of(each.member) for each in left), widths(known))
     odd = {each.rebalance_id for each in left if each.rule not in PARTS or slot_of(each.member) in again}
-    if time.lasted(announced.ends_at_ms, 0):
+    if view.time.lasted(announced.ends_at_ms, 0):
         odd |= {each.rebalance_id for each in _not_replaced(left, len(_came(known)))}
     return [
         each

@@ -12,7 +12,6 @@ from rebalance_contract import STREAMS_ASSIGNOR, GroupType, Member, Rebalance, S
 from rebalance_contract.client_settings import EAGER_ASSIGNORS
 from rebalance_streaming.detect.advice import cooperative_advice
 from rebalance_streaming.detect.group_view import DAY_MS, Condition, GroupView
-from rebalance_streaming.detect.judging_time import JudgingTime
 from rebalance_streaming.detect.rules.member_settings import is_movable
 from rebalance_streaming.detect.rules.standing import (
     client_of,
@@ -38,14 +37,14 @@ _STUCK_JOINS = 3
 # --- Eager assignors ---
 
 
-def eager_assignor(view: GroupView, time: JudgingTime) -> Iterator[Verdict]:
+def eager_assignor(view: GroupView) -> Iterator[Verdict]:
     """Every rebalance stops all members, also those whose partitions stay where they are (KIP-429)."""
     snapshot = view.history.snapshot
     if snapshot is None or snapshot.type != GroupType.CLASSIC or snapshot.protocol not in EAGER_ASSIGNORS:
         return
-    recent = [each for each in view.recent(DAY_MS, time) if each.members_before and each.members_after]
+    recent = [each for each in view.recent(DAY_MS) if each.members_before and each.members_after]
     kept = sum(each.moves.kept for each in recent if each.moves is not None)
-    churn = view.churn(time)
+    churn = view.churn()
     if len(view.members) < view.thresholds.eager_members and churn < view.thresholds.churn_share:
         return
     prints = [fingerprint(each, client_of(view, each), snapshot.protocol) for each in view.members]
@@ -66,10 +65,10 @@ def eager_assignor(view: GroupView, time: JudgingTime) -> Iterator[Verdict]:
     )
 
 
-def assignor_migration_error(view: GroupView, time: JudgingTime) -> Iterator[Verdict]:
+def assignor_migration_error(view: GroupView) -> Iterator[Verdict]:
     """The group goes back and forth between assignors: members offer lists that do not fit (librdkafka#3589, #4368)."""
     window_ms = view.thresholds.deploy_window_ms
-    changes = [(at, name) for at, name in view.history.protocols if time.is_within(at, window_ms)]
+    changes = [(at, name) for at, name in view.history.protocols if view.time.is_within(at, window_ms)]
     before = [(at, name) for at, name in view.history.protocols if at < view.now_ms - window_ms][-1:]
     names = [name for _, name in (*before, *changes)]
     returns = sum(a == c for a, c in zip(names, names[2:], strict=False))
@@ -90,7 +89,7 @@ def assignor_migration_error(view: GroupView, time: JudgingTime) -> Iterator[Ver
 # --- Shares ---
 
 
-def idle_members(view: GroupView, time: JudgingTime) -> Iterator[Verdict]:
+def idle_members(view: GroupView) -> Iterator[Verdict]:
     """Members without a partition, because there are more of them than partitions; each still costs rebalances."""
     if not is_consumer_group(view) or not view.members:
         return
@@ -98,8 +97,8 @@ def idle_members(view: GroupView, time: JudgingTime) -> Iterator[Verdict]:
         each for each in view.members if each.topics and each.partitions is not None and not size_of(each.partitions)
     ]
     too_many = {topics: _is_surplus(view, topics) for topics in {each.topics for each in idle}}
-    waiting = _idle_since(view, [each for each in idle if too_many[each.topics]])
-    idle_since = [(each, at) for each, at in waiting if at is not None and time.lasted(at, view.thresholds.idle_ms)]
+    waiting, least_ms = _idle_since(view, [each for each in idle if too_many[each.topics]]), view.thresholds.idle_ms
+    idle_since = [(each, at) for each, at in waiting if at is not None and view.time.lasted(at, least_ms)]
     if not idle_since:
         return
     members, times = [each for each, _ in idle_since], [at for _, at in idle_since]
@@ -147,7 +146,7 @@ def _idle_since(view: GroupView, members: Sequence[Member]) -> list[tuple[Member
     return [(each, since[each.member_id]) for each in members]
 
 
-def assignment_imbalance(view: GroupView, time: JudgingTime) -> Iterator[Verdict]:
+def assignment_imbalance(view: GroupView) -> Iterator[Verdict]:
     """Members with equal subscriptions have unequal shares: range over many topics, or a flaw of the assignor."""
     snapshot = view.history.snapshot
     if not view.is_settled or not is_consumer_group(view) or snapshot is None:
@@ -155,7 +154,7 @@ def assignment_imbalance(view: GroupView, time: JudgingTime) -> Iterator[Verdict
     if snapshot.protocol == STREAMS_ASSIGNOR or not _is_uneven(view.members):
         return
     since = standing_since(view, _is_uneven)
-    if since is None or not time.lasted(since, view.thresholds.imbalance_ms):
+    if since is None or not view.time.lasted(since, view.thresholds.imbalance_ms):
         return
     classic = snapshot.type == GroupType.CLASSIC
     prints = [fingerprint(each, client_of(view, each), snapshot.protocol) for each in view.members]
@@ -192,12 +191,12 @@ def _is_uneven(members: tuple[Member, ...]) -> bool:
 # --- Strangers ---
 
 
-def shared_group_id(view: GroupView, time: JudgingTime) -> Iterator[Verdict]:
+def shared_group_id(view: GroupView) -> Iterator[Verdict]:
     """Different applications use one group id: a deploy of one stops the other (spring-projects/spring-kafka#3784)."""
     if not is_consumer_group(view):
         return
     since = standing_since(view, lambda members: len(_strangers(members)) > 1)
-    if since is None or not time.lasted(since, view.thresholds.shared_ms):
+    if since is None or not view.time.lasted(since, view.thresholds.shared_ms):
         return
     parts = _strangers(view.members)
     yield say(
@@ -213,14 +212,14 @@ def shared_group_id(view: GroupView, time: JudgingTime) -> Iterator[Verdict]:
     )
 
 
-def shared_connect_group(view: GroupView, time: JudgingTime) -> Iterator[Verdict]:
+def shared_connect_group(view: GroupView) -> Iterator[Verdict]:
     """Workers of two Connect clusters use one group id: one of them never reads what the group's leader has read.
 
     A worker reads its config topic to the end before it joins, and again when it is behind its group's assignment
     (DistributedHerder.handleRebalanceCompleted): only one of another topic stays where it is, join after join.
     """
     runs: dict[tuple[str, str], list[tuple[Rebalance, Member]]] = {}
-    for each in view.recent(view.thresholds.leader_rejoin_window_ms, time):
+    for each in view.recent(view.thresholds.leader_rejoin_window_ms):
         newest = max((_read_to(worker) for worker in each.members_after), default=-1)
         for worker in each.members_after:
             run = runs.get(slot_of(worker), [])

@@ -19,7 +19,6 @@ from rebalance_contract import (
 )
 from rebalance_streaming.detect.episode import Arrival, Episode, runs_of_own
 from rebalance_streaming.detect.group_view import DAY_MS
-from rebalance_streaming.detect.judging_time import JudgingTime
 from rebalance_streaming.detect.verdict import MOST_MEMBERS, Verdict, subject_of
 from rebalance_streaming.detect.wording import say
 from rebalance_streaming.observed.confidence import CERTAIN, HINT, PLAUSIBLE, STRONG
@@ -28,14 +27,14 @@ from rebalance_streaming.observed.departures import CLEAN, COMMIT_GAP_MS, UNKNOW
 from rebalance_streaming.observed.evidence import seconds
 from rebalance_streaming.observed.history import places
 
-BenignRule = Callable[[Episode, JudgingTime], Verdict | None]
+BenignRule = Callable[[Episode], Verdict | None]
 #: How long after a partition was added clients notice: metadata.max.age (5 min) and one heartbeat.
 _METADATA_AGE_MS = 310_000
 #: A rebalance without any change this soon after another belongs to it.
 _AFTERMATH_MS = 30_000
 
 
-def protocol_migration(episode: Episode, _time: JudgingTime) -> Verdict | None:
+def protocol_migration(episode: Episode) -> Verdict | None:
     """The group changed its assignor, or between the classic protocol and KIP-848's."""
     rebalance, before = episode.rebalance, episode.history.before(episode.rebalance)
     if before is None or not episode.rebalance.members_before:
@@ -49,7 +48,7 @@ def protocol_migration(episode: Episode, _time: JudgingTime) -> Verdict | None:
     return say("protocol_migration", rebalance.started_before_ms, was=was, now=now)
 
 
-def initial_formation(episode: Episode, _time: JudgingTime) -> Verdict | None:
+def initial_formation(episode: Episode) -> Verdict | None:
     """The first members of an empty group; the broker waits for more (group.initial.rebalance.delay.ms, KIP-134)."""
     rebalance = episode.rebalance
     if rebalance.reason != RebalanceReason.FIRST_JOIN and (rebalance.members_before or rebalance.is_at_least):
@@ -57,7 +56,7 @@ def initial_formation(episode: Episode, _time: JudgingTime) -> Verdict | None:
     return _formed(rebalance)
 
 
-def formed_anew(episode: Episode, _time: JudgingTime) -> Verdict | None:
+def formed_anew(episode: Episode) -> Verdict | None:
     """The group was empty in the midst of a rebalance: all left in order, and others came."""
     rebalance = episode.rebalance
     left_in_order = all(each.likely == CLEAN for each in episode.departures)
@@ -73,7 +72,7 @@ def _formed(rebalance: Rebalance) -> Verdict:
     return say("initial_group_formation", rebalance.started_before_ms, subject, count=len(came), left=left)
 
 
-def subscription_change(episode: Episode, _time: JudgingTime) -> Verdict | None:
+def subscription_change(episode: Episode) -> Verdict | None:
     """A member subscribed to other topics."""
     changed = _changed_topics(episode)
     if episode.rebalance.reason != RebalanceReason.SUBSCRIPTION_CHANGE:
@@ -95,7 +94,7 @@ def subscription_change(episode: Episode, _time: JudgingTime) -> Verdict | None:
     )
 
 
-def unsubscribed(episode: Episode, _time: JudgingTime) -> Verdict | None:
+def unsubscribed(episode: Episode) -> Verdict | None:
     """Members gave up all their topics, or have some again: their processes went on."""
     gone = list(episode.departures) or [each.returned_from.departure for each in episode.arrivals if each.returned_from]
     if not gone or (not episode.departures and len(gone) < len(episode.arrivals)):
@@ -112,7 +111,7 @@ def unsubscribed(episode: Episode, _time: JudgingTime) -> Verdict | None:
     )
 
 
-def rack_change(episode: Episode, _time: JudgingTime) -> Verdict | None:
+def rack_change(episode: Episode) -> Verdict | None:
     """A member told another rack than before, and nothing else changed (KIP-881)."""
     before = {member.member_id: member.rack_id for member in episode.rebalance.members_before}
     stayed = [each for each in episode.rebalance.members_after if each.member_id in before]
@@ -166,7 +165,7 @@ def _grew_by_pattern(episode: Episode, gained: set[str], lost: set[str]) -> bool
     return everybody and same and not (gained and lost)
 
 
-def topic_metadata_change(episode: Episode, _time: JudgingTime) -> Verdict | None:
+def topic_metadata_change(episode: Episode) -> Verdict | None:
     """Partitions were added, or topics matching a pattern came or went."""
     rebalance, began_ms = episode.rebalance, episode.rebalance.started_before_ms
     subscribed = {topic for member in rebalance.members_after for topic in member.topics}
@@ -194,13 +193,13 @@ def topic_metadata_change(episode: Episode, _time: JudgingTime) -> Verdict | Non
     )
 
 
-def scale_out(episode: Episode, time: JudgingTime) -> Verdict | None:
+def scale_out(episode: Episode) -> Verdict | None:
     """Members came that were not there before."""
     rebalance = episode.rebalance
     newcomers = [each.member for each in episode.arrivals if each.returned_from is None]
     if not newcomers or episode.departures or (rebalance.is_at_least and not _is_seen_whole(episode)):
         return None
-    stayed = time.lasted(rebalance.completed_at_ms or episode.now_ms, episode.thresholds.stay_ms)
+    stayed = episode.time.lasted(rebalance.completed_at_ms or episode.now_ms, episode.thresholds.stay_ms)
     return say(
         "scale_out.arrivals",
         rebalance.started_before_ms,
@@ -211,7 +210,7 @@ def scale_out(episode: Episode, time: JudgingTime) -> Verdict | None:
     )
 
 
-def resized_restart(episode: Episode, time: JudgingTime) -> Verdict | None:
+def resized_restart(episode: Episode) -> Verdict | None:
     """A group that was stopped in order a moment ago came back with more members than it had, or with fewer."""
     rebalance = episode.rebalance
     back = _back_from_stop(episode)
@@ -219,7 +218,7 @@ def resized_restart(episode: Episode, time: JudgingTime) -> Verdict | None:
     if not back or not was or rebalance.is_at_least or _lost_any(episode, since_ms):
         return None
     now, formed_ms = rebalance.size_after, rebalance.completed_at_ms or episode.now_ms
-    stayed = time.lasted(formed_ms, episode.thresholds.stay_ms)
+    stayed = episode.time.lasted(formed_ms, episode.thresholds.stay_ms)
     if now > was:
         newcomers = [each.member for each in episode.arrivals if each.member.member_id not in back]
         subject, sure = subject_of(*newcomers[:MOST_MEMBERS]), STRONG if stayed else PLAUSIBLE
@@ -300,7 +299,7 @@ def _is_seen_whole(episode: Episode) -> bool:
     return rebalance.reason == RebalanceReason.JOIN and not rebalance.passing and short
 
 
-def replaced(episode: Episode, _time: JudgingTime) -> Verdict | None:
+def replaced(episode: Episode) -> Verdict | None:
     """Members left in order while no fewer others came, perhaps on other hosts: part of a deploy, or a move."""
     left, came = episode.departures, episode.arrivals
     if not left or any(each.likely != CLEAN or each.back_as is not None for each in left):
@@ -317,14 +316,14 @@ def replaced(episode: Episode, _time: JudgingTime) -> Verdict | None:
     )
 
 
-def scale_in(episode: Episode, time: JudgingTime) -> Verdict | None:
+def scale_in(episode: Episode) -> Verdict | None:
     """Members left in order and did not come back."""
     rebalance, left = episode.rebalance, [each for each in episode.departures if each.likely == CLEAN]
     if not left or len(left) < len(episode.departures) or any(each.back_as is not None for each in left):
         return None
     if rebalance.size_after >= rebalance.size_before:
         return None
-    waited = time.lasted(left[-1].to_ms, episode.thresholds.stay_ms)
+    waited = episode.time.lasted(left[-1].to_ms, episode.thresholds.stay_ms)
     evidence = tuple(evidence for each in left[:5] for evidence in each.evidence)
     return say(
         "scale_in.departures",
@@ -343,7 +342,7 @@ def _surely_in_order(left: Sequence[Departure]) -> float:
     return min((each.confidence for each in left), default=CERTAIN)
 
 
-def restart(episode: Episode, _time: JudgingTime) -> Verdict | None:
+def restart(episode: Episode) -> Verdict | None:
     """An instance left in order and came back: part of a deploy, of which this may be the only one."""
     gone = [each for each in episode.departures if each.likely == CLEAN and not each.went_on]
     left = [each for each in gone if each.back_as is not None]
@@ -365,7 +364,7 @@ def restart(episode: Episode, _time: JudgingTime) -> Verdict | None:
     )
 
 
-def aftermath(episode: Episode, _time: JudgingTime) -> Verdict | None:
+def aftermath(episode: Episode) -> Verdict | None:
     """A generation without any change that a cooperative assignor, or an eager leader, adds to the one before."""
     before = episode.history.before(episode.rebalance)
     if before is None or before.completed_at_ms is None or episode.departures or episode.arrivals:
@@ -385,7 +384,7 @@ def aftermath(episode: Episode, _time: JudgingTime) -> Verdict | None:
 FOLLOWS = "follows"
 
 
-def called_within(episode: Episode, time: JudgingTime) -> Iterator[tuple[int, Verdict]]:
+def called_within(episode: Episode) -> Iterator[tuple[int, Verdict]]:
     """Yield what called for later generations of a chain, each with what it cost in milliseconds.
 
     A partition that is added seconds after a group formed makes generations of the same rebalance: they keep a cause of
@@ -393,18 +392,18 @@ def called_within(episode: Episode, time: JudgingTime) -> Iterator[tuple[int, Ve
     """
     for part in runs_of_own(episode.rebalance):
         looked = replace(episode, rebalance=part, departures=(), arrivals=())
-        of_topics = topic_metadata_change(looked, time)
+        of_topics = topic_metadata_change(looked)
         # Whose subscription changed shows in the whole chain: the members are those before and after all of it.
         whole = replace(episode, rebalance=replace(episode.rebalance, reason=part.reason))
         subscribed = part.reason == RebalanceReason.SUBSCRIPTION_CHANGE and bool(_changed_topics(whole))
-        verdict = subscription_change(whole, time) if subscribed else None
+        verdict = subscription_change(whole) if subscribed else None
         sure = part.reason == RebalanceReason.TOPIC_METADATA_CHANGE or (of_topics and of_topics.confidence == CERTAIN)
         found = verdict or (of_topics if sure else None)
         if found is not None:
             yield looked.duration_ms, found
 
 
-def return_after_loss(episode: Episode, _time: JudgingTime) -> Verdict | None:
+def return_after_loss(episode: Episode) -> Verdict | None:
     """A member is back that was lost, or whose process ran on: whatever it left for caused this rebalance, too."""
     back = [(each.member, each.returned_from) for each in episode.arrivals if each.returned_from is not None]
     lost = [(member, past) for member, past in back if past.departure.likely != CLEAN or past.departure.went_on]

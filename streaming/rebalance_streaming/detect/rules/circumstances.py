@@ -6,7 +6,6 @@ from typing import Any
 
 from rebalance_contract import Evidence, Subject
 from rebalance_streaming.detect.episode import Episode
-from rebalance_streaming.detect.judging_time import JudgingTime
 from rebalance_streaming.detect.verdict import Verdict, subject_of
 from rebalance_streaming.detect.wording import say
 from rebalance_streaming.observed.confidence import STRONG
@@ -100,7 +99,7 @@ def is_back_soon(departure: Departure) -> bool:
     return departure.back_ms is not None and departure.back_ms - departure.to_ms <= soon_ms
 
 
-def stays(episode: Episode, time: JudgingTime, departure: Departure) -> bool:
+def stays(episode: Episode, departure: Departure) -> bool:
     """Whether a member came back after its group had gone on without it, and has been there since for long.
 
     One that died may join while its ghost is awaited, and whatever ended it may end it again, as it did before.
@@ -114,7 +113,7 @@ def stays(episode: Episode, time: JudgingTime, departure: Departure) -> bool:
         return False
     until_ms = back_ms + max(_STAYS_SESSIONS * departure.session_ms, _AWAY_MS)
     later = (each for each in episode.history.after(episode.rebalance) if each.started_before_ms <= until_ms)
-    return time.lasted(until_ms, 0) and not any(back.member_id in each.left for each in later)
+    return episode.time.lasted(until_ms, 0) and not any(back.member_id in each.left for each in later)
 
 
 def is_restarted(episode: Episode, departure: Departure) -> bool:

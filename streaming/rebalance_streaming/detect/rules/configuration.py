@@ -34,7 +34,6 @@ from rebalance_streaming.detect.advice import (
 from rebalance_streaming.detect.catalogue import with_trait
 from rebalance_streaming.detect.episode import ExplainedDeparture
 from rebalance_streaming.detect.group_view import DAY_MS, Condition, GroupView
-from rebalance_streaming.detect.judging_time import JudgingTime
 from rebalance_streaming.detect.rules.member_settings import has_assignor, sessions_of, type_of
 from rebalance_streaming.detect.rules.polling import longest_told_gap
 from rebalance_streaming.detect.rules.standing import (
@@ -65,7 +64,7 @@ _OUTSIDE = ("init", "wait-join")
 
 
 # --- Session and heartbeats ---
-def session_heartbeat_ratio(view: GroupView, _time: JudgingTime) -> Iterator[Verdict]:
+def session_heartbeat_ratio(view: GroupView) -> Iterator[Verdict]:
     """Fewer than three heartbeats fit into the session: one that is lost may cost the membership (KIP-62)."""
     wrong = [(member, *found) for member in view.members if (found := _heartbeat_of(view, member)) is not None]
     if not wrong:
@@ -116,9 +115,9 @@ def _interval_by_rate(client: ClientHistory) -> float | None:
     return 1000 / max(rates) if rates else None
 
 
-def session_timeout_too_short(view: GroupView, time: JudgingTime) -> Iterator[Verdict]:
+def session_timeout_too_short(view: GroupView) -> Iterator[Verdict]:
     """Members are lost that were only slow for a moment: the session is shorter than usual pauses (KIP-735)."""
-    evicted, limit = _evicted_for_a_moment(view, time), view.thresholds.session_timeout_ms
+    evicted, limit = _evicted_for_a_moment(view), view.thresholds.session_timeout_ms
     short = [each for each in view.members if each.session_timeout_ms is not None and each.session_timeout_ms < limit]
     if len(evicted) >= _EVICTIONS and not (short and _may_starve(evicted)):
         yield _lost_for_a_moment(view, evicted)
@@ -131,10 +130,10 @@ def _may_starve(evicted: list[ExplainedDeparture]) -> bool:
     return any(each.departure.liveness is None and each.departure.client.may_starve is not False for each in evicted)
 
 
-def _evicted_for_a_moment(view: GroupView, time: JudgingTime) -> list[ExplainedDeparture]:
+def _evicted_for_a_moment(view: GroupView) -> list[ExplainedDeparture]:
     """Return departures by session expiry, of members that were back within two sessions, that a longer one saves."""
     found = []
-    for past in recent_past(view, time, DAY_MS):
+    for past in recent_past(view, DAY_MS):
         departure = past.departure
         if (
             departure.likely != SESSION_EXPIRED
@@ -191,7 +190,7 @@ def _longer_session(view: GroupView, member: Member) -> tuple[Advice, ...]:
 
 
 # --- Rebalance timeout ---
-def rebalance_timeout_excessive(view: GroupView, _time: JudgingTime) -> Iterator[Verdict]:
+def rebalance_timeout_excessive(view: GroupView) -> Iterator[Verdict]:
     """One member that stalls freezes the group for the largest rebalance timeout (fasten-project/fasten#183)."""
     timeouts = [(each.rebalance_timeout_ms or 0, each) for each in view.members]
     limit = view.thresholds.rebalance_timeout_ms
@@ -233,10 +232,10 @@ def _shorter_wait(view: GroupView, member: Member, now_ms: int, gap_ms: float | 
 # --- Members that come one by one, or are not let in ---
 
 
-def initial_delay_too_short(view: GroupView, time: JudgingTime) -> Iterator[Verdict]:
+def initial_delay_too_short(view: GroupView) -> Iterator[Verdict]:
     """A forming group rebalanced for every member that came (group.initial.rebalance.delay.ms, KIP-134)."""
     window = view.thresholds.formation_window_ms
-    recent = view.recent(window + view.thresholds.resolve_after_ms, time)
+    recent = view.recent(window + view.thresholds.resolve_after_ms)
     firsts = [
         each for each in recent if each.type == GroupType.CLASSIC and not each.members_before and each.members_after
     ]
@@ -276,30 +275,30 @@ def _formed_in_steps(forming: list[Rebalance], times: list[int]) -> Verdict:
     )
 
 
-def join_rejected(view: GroupView, time: JudgingTime) -> Iterator[Verdict]:
+def join_rejected(view: GroupView) -> Iterator[Verdict]:
     """A client tries to join and never becomes a member: the broker refuses it (KIP-62, KIP-345, KIP-389)."""
-    if not _lets_members_in(view, time):
+    if not _lets_members_in(view):
         return
     matched = {id(client): member for member in view.members if (client := client_of(view, member)) is not None}
     nameless = {each.client_id for each in view.members} - {each.client_id for each in matched.values()}
     for client in view.history.clients:
-        if id(client) not in matched and client.client_id not in nameless and _is_kept_out(view, time, client):
+        if id(client) not in matched and client.client_id not in nameless and _is_kept_out(view, client):
             yield _rejected(view, client)
 
 
-def _lets_members_in(view: GroupView, time: JudgingTime) -> bool:
+def _lets_members_in(view: GroupView) -> bool:
     """Whether the group has been at rest for so long that a client could have joined."""
     snapshot, since = view.history.snapshot, view.stable_since_ms()
     if snapshot is None or snapshot.rebalancing_since_ms is not None or since is None:
         return False
     unsettled = next((each for each in reversed(view.history.sightings) if each.state in UNSETTLED_STATES), None)
-    busy = unsettled is not None and time.is_within(unsettled.at_ms, _REJECTED_MS)
-    return not busy and time.lasted(since, _REJECTED_MS)
+    busy = unsettled is not None and view.time.is_within(unsettled.at_ms, _REJECTED_MS)
+    return not busy and view.time.lasted(since, _REJECTED_MS)
 
 
-def _is_kept_out(view: GroupView, time: JudgingTime, client: ClientHistory) -> bool:
+def _is_kept_out(view: GroupView, client: ClientHistory) -> bool:
     """Whether all recent reports tell of attempts to join and none of partitions."""
-    if not is_reporting(time, client) or client.group_id not in (None, view.history.group):
+    if not is_reporting(view, client) or client.group_id not in (None, view.history.group):
         return False
     if client.member_id is not None and any(each.member_id == client.member_id for each in view.members):
         return False

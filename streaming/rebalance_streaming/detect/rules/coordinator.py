@@ -23,7 +23,6 @@ from rebalance_contract import (
 from rebalance_contract.clients import ANY_RESPONSE_MAX, RESPONSE_MAX
 from rebalance_streaming.detect.episode import Episode, ExplainedDeparture
 from rebalance_streaming.detect.group_view import Condition, GroupView
-from rebalance_streaming.detect.judging_time import JudgingTime
 from rebalance_streaming.detect.rules.failover import OFTEN, moved_lately, regained
 from rebalance_streaming.detect.rules.standing import client_of, is_reporting
 from rebalance_streaming.detect.thresholds import Thresholds
@@ -55,9 +54,9 @@ _NOT_LEADING = frozenset({"NOT_COORDINATOR", "NOT_LEADER_OR_FOLLOWER"})
 _TOO_LARGE = frozenset({"UNKNOWN_SERVER_ERROR", "MESSAGE_TOO_LARGE", "RECORD_LIST_TOO_LARGE", "INVALID_FETCH_SIZE"})
 
 
-def coordinator_stuck_rebalance(view: GroupView, time: JudgingTime) -> Iterator[Verdict]:
+def coordinator_stuck_rebalance(view: GroupView) -> Iterator[Verdict]:
     """The coordinator exceeds the rebalance's own timeout, which it must not (KAFKA-9752, KAFKA-12890)."""
-    run = _trailing_run(view, time)
+    run = _trailing_run(view)
     limit = max((each.rebalance_timeout_ms or 0 for each in view.members), default=0)
     if len(run) < 2 or not limit or run[-1].at_ms - run[0].at_ms <= limit + view.thresholds.stuck_slack_ms:
         return
@@ -90,14 +89,14 @@ def _stuck(view: GroupView, run: list[Sighting], limit: int, *, static: bool, st
     )
 
 
-def _trailing_run(view: GroupView, time: JudgingTime) -> list[Sighting]:
+def _trailing_run(view: GroupView) -> list[Sighting]:
     """Return the latest probes that all saw the same unsettled state, with no record and no blind spot in between."""
     run: list[Sighting] = []
     for each in unsettled(view.history):
         if run and (run[0].at_ms - each.at_ms > SEEN_FOR_MS or each.state != run[0].state):
             break
         run.insert(0, each)
-    return run if run and time.is_within(run[-1].at_ms, SEEN_FOR_MS) else []
+    return run if run and view.time.is_within(run[-1].at_ms, SEEN_FOR_MS) else []
 
 
 # --- Slow, or standing still ---
@@ -153,9 +152,9 @@ def _all_joined_anew(episode: Episode) -> bool:
     return all(back in came for back in backs) and all(map(episode.came_with_loss_of, lost))
 
 
-def coordinator_overload(view: GroupView, time: JudgingTime) -> Iterator[Verdict]:
+def coordinator_overload(view: GroupView) -> Iterator[Verdict]:
     """Several clients at once wait long for the coordinator's answers, or its broker loses the group repeatedly."""
-    told, moves, back = _waiting_clients(view, time), moved_lately(view, time), regained(view, time)
+    told, moves, back = _waiting_clients(view), moved_lately(view), regained(view)
     slow = [(each, ms) for each, ms in told if ms > view.thresholds.overload_response_ms]
     # Whoever waits for one that just moved does not wait for a slow one.
     if moves != 1 and len(slow) >= _SLOW_CLIENTS and 2 * len(slow) >= len(told):
@@ -170,21 +169,21 @@ def coordinator_overload(view: GroupView, time: JudgingTime) -> Iterator[Verdict
         )
 
 
-def _waiting_clients(view: GroupView, time: JudgingTime) -> list[tuple[Member, float]]:
+def _waiting_clients(view: GroupView) -> list[tuple[Member, float]]:
     """Return how long members that ran on time waited for an answer at most, in ms; empty where none waited long."""
-    names = (RESPONSE_MAX,) if _joined_lately(view, time) else (RESPONSE_MAX, ANY_RESPONSE_MAX)
+    names = (RESPONSE_MAX,) if _joined_lately(view) else (RESPONSE_MAX, ANY_RESPONSE_MAX)
     limit = view.thresholds.overload_response_ms
     if not any((_response_ms(view, each, names) or 0) > limit for each in view.history.clients):
         return []
     pairs = ((each, client_of(view, each)) for each in view.members)
-    reporting = [(each, client) for each, client in pairs if client is not None and _ran_on_time(view, time, client)]
+    reporting = [(each, client) for each, client in pairs if client is not None and _ran_on_time(view, client)]
     return [(each, ms) for each, client in reporting if (ms := _response_ms(view, client, names)) is not None]
 
 
-def _joined_lately(view: GroupView, time: JudgingTime) -> bool:
+def _joined_lately(view: GroupView) -> bool:
     """Whether members may have waited for each other in what librdkafka's statistics of the last minutes tell."""
     settled_ms = view.stable_since_ms()
-    return not view.is_settled or settled_ms is None or not time.lasted(settled_ms, 2 * _MINUTE_MS)
+    return not view.is_settled or settled_ms is None or not view.time.lasted(settled_ms, 2 * _MINUTE_MS)
 
 
 def _recent(view: GroupView, client: ClientHistory) -> Iterator[ClientReport]:
@@ -199,10 +198,10 @@ def _response_ms(view: GroupView, client: ClientHistory, names: Sequence[str]) -
     return max(told, default=None)
 
 
-def _ran_on_time(view: GroupView, time: JudgingTime, client: ClientHistory) -> bool:
+def _ran_on_time(view: GroupView, client: ClientHistory) -> bool:
     """Whether a client that reports was not slow itself; judged anew when its last report is a minute old."""
     on_time = not any((each.tick_late_ms or 0) > _LATE_TICK_MS for each in _recent(view, client))
-    return on_time and is_reporting(time, client) and time.is_within(client.reports[-1].emitted_ms, _MINUTE_MS)
+    return on_time and is_reporting(view, client) and view.time.is_within(client.reports[-1].emitted_ms, _MINUTE_MS)
 
 
 def _overloaded(view: GroupView, slow: list[tuple[Member, float]], told: int, moves: int) -> Verdict:
@@ -227,10 +226,10 @@ def _overloaded(view: GroupView, slow: list[tuple[Member, float]], told: int, mo
 
 
 # --- Unable to store ---
-def offsets_topic_unhealthy(view: GroupView, time: JudgingTime) -> Iterator[Verdict]:
+def offsets_topic_unhealthy(view: GroupView) -> Iterator[Verdict]:
     """The group's offsets partition cannot store assignments (confluentinc/librdkafka#2722)."""
-    hopping = _hopping(view, time)
-    recent = [] if hopping else view.recent(view.thresholds.resolve_after_ms, time)
+    hopping = _hopping(view)
+    recent = [] if hopping else view.recent(view.thresholds.resolve_after_ms)
     lost = [each for each in recent if each.type == GroupType.CLASSIC and _lost_rounds(each)]
     if not hopping and not lost:
         return
@@ -272,10 +271,10 @@ def _lost_rounds(rebalance: Rebalance) -> bool:
     return rebalance.generations_aborted >= _ABORTED and rebalance.changes <= 1 and bool(rebalance.members_after)
 
 
-def _hopping(view: GroupView, time: JudgingTime) -> list[Sighting]:
+def _hopping(view: GroupView) -> list[Sighting]:
     """Return the latest probes if they saw the group fall back to preparing repeatedly, without any record since."""
     run = [*unsettled(view.history)][::-1]
-    fresh = bool(run) and time.is_within(run[-1].at_ms, SEEN_FOR_MS)
+    fresh = bool(run) and view.time.is_within(run[-1].at_ms, SEEN_FOR_MS)
     return run if fresh and hops(run) >= _HOPS and run[-1].at_ms - run[0].at_ms >= _HOPPING_MS else []
 
 

@@ -12,7 +12,6 @@ from dataclasses import dataclass, replace
 from rebalance_contract import EvidenceSource
 from rebalance_streaming.detect.episode import ExplainedDeparture
 from rebalance_streaming.detect.group_view import Condition, GroupView
-from rebalance_streaming.detect.judging_time import JudgingTime
 from rebalance_streaming.detect.memory import Duplicates, Memory
 from rebalance_streaming.detect.rules.member_settings import have_poll_records
 from rebalance_streaming.detect.verdict import Verdict, name_of
@@ -50,12 +49,12 @@ _METHODS = {
 _WITHOUT_COMMIT = (POLL_TIMEOUT, SESSION_EXPIRED, FENCED, UNSYNCED, REMOVED_BY_ADMIN)
 
 
-def duplicate_processing(view: GroupView, time: JudgingTime) -> Iterator[Verdict]:
+def duplicate_processing(view: GroupView) -> Iterator[Verdict]:
     """Members that were lost before they could commit made others process records again (KIP-62; kafka-python#2070)."""
     since = view.history.progress.ends_since()
     counts = _counted(view, since) if since is not None else {}
     total = sum(each.records for each in counts.values())
-    if since is None or not total or not _is_recent(view, time, counts):
+    if since is None or not total or not _is_recent(view, counts):
         return
     growths = (view.history.progress.end_growth(p.topic, p.partition, since) for p in view.history.progress.positions())
     volume = sum(each for each in growths if each is not None)
@@ -63,18 +62,18 @@ def duplicate_processing(view: GroupView, time: JudgingTime) -> Iterator[Verdict
         yield _duplicates_verdict(view, counts, total, volume, since)
 
 
-def update_duplicates(view: GroupView, time: JudgingTime) -> Memory:
+def update_duplicates(view: GroupView) -> Memory:
     """Count the duplicates of rebalances that lost members and were not counted yet; forget those long gone."""
     known = {name: each for name, each in view.memory.duplicates.items() if name in view.history.rebalances}
     lost: dict[str, set[Place]] = {}
     refused: dict[str, int] = {}
     for each in view.past:
-        if each.departure.likely in _WITHOUT_COMMIT and time.is_within(each.left_ms, 2 * _COUNTABLE_MS):
+        if each.departure.likely in _WITHOUT_COMMIT and view.time.is_within(each.left_ms, 2 * _COUNTABLE_MS):
             lost.setdefault(each.rebalance_id, set()).update(places(each.member.partitions))
             refused[each.rebalance_id] = refused.get(each.rebalance_id, 0) + _refused(view.history, each)
     for rebalance_id in sorted(lost.keys() - known.keys()):
         rebalance = view.history.rebalances.get(rebalance_id)
-        if rebalance is None or not time.is_within(rebalance.completed_at_ms or view.now_ms, _COUNTABLE_MS):
+        if rebalance is None or not view.time.is_within(rebalance.completed_at_ms or view.now_ms, _COUNTABLE_MS):
             continue
         found = count_repeated(view.history, rebalance, by_topic(sorted(lost[rebalance_id])))
         if (found is None or not found[0]) and refused[rebalance_id]:
@@ -105,10 +104,10 @@ def _counted(view: GroupView, since_ms: int) -> dict[str, Duplicates]:
     return {name: each for name, each in view.memory.duplicates.items() if name in since and each.records}
 
 
-def _is_recent(view: GroupView, time: JudgingTime, counts: Iterable[str]) -> bool:
+def _is_recent(view: GroupView, counts: Iterable[str]) -> bool:
     rebalances = [view.history.rebalances[each] for each in counts]
     latest_ms = max(each.last_known_ms for each in rebalances)
-    return time.is_within(latest_ms, view.thresholds.resolve_after_ms)
+    return view.time.is_within(latest_ms, view.thresholds.resolve_after_ms)
 
 
 def _duplicates_verdict(

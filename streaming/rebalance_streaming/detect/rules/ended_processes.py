@@ -11,7 +11,6 @@ from rebalance_contract import Evidence, EvidenceSource, GroupType
 from rebalance_contract.client_settings import STREAM_THREAD
 from rebalance_streaming.detect.advice import graceful_stop_advice, session_for_absence, shortens
 from rebalance_streaming.detect.episode import Episode
-from rebalance_streaming.detect.judging_time import JudgingTime
 from rebalance_streaming.detect.rules.circumstances import (
     THAW_MS,
     is_back_soon,
@@ -45,7 +44,7 @@ _AWAY_AGAIN = 1.5
 _ALIVE = (STARVED, PAUSED, UNREACHABLE, HEALTHY, ALIVE)
 
 
-def static_absence(episode: Episode, _time: JudgingTime, departure: Departure) -> Verdict | None:
+def static_absence(episode: Episode, departure: Departure) -> Verdict | None:
     """A static member was away for longer than its session and came back (KIP-345)."""
     member, session = departure.member, departure.session_ms
     if member.group_instance_id is None or departure.likely != SESSION_EXPIRED or departure.back_ms is None:
@@ -59,7 +58,7 @@ def static_absence(episode: Episode, _time: JudgingTime, departure: Departure) -
     return say_lost("static_session_too_short.lost", departure, since_ms, missing=(), advice=longer, away=away)
 
 
-def static_ghost(episode: Episode, _time: JudgingTime, departure: Departure) -> Verdict | None:
+def static_ghost(episode: Episode, departure: Departure) -> Verdict | None:
     """A static instance is gone for good; nobody read its partitions until its session ended."""
     member = departure.member
     if member.group_instance_id is None or departure.likely != SESSION_EXPIRED or departure.back_ms is not None:
@@ -71,7 +70,7 @@ def static_ghost(episode: Episode, _time: JudgingTime, departure: Departure) -> 
     return say_lost("static_member_ghost.lost", departure, subject=subject, shortens=shorter)
 
 
-def ungraceful(episode: Episode, _time: JudgingTime, departure: Departure) -> Verdict | None:
+def ungraceful(episode: Episode, departure: Departure) -> Verdict | None:
     """An instance was replaced without leaving: its ghost stayed until its session ended."""
     if departure.member.group_instance_id or departure.liveness in (STARVED, HEALTHY, ALIVE):
         return None
@@ -204,11 +203,11 @@ def _is_of(history: GroupHistory, member_id: str, slot: tuple[str, str]) -> bool
     return member is not None and slot_of(member) == slot
 
 
-def crash(episode: Episode, time: JudgingTime, departure: Departure) -> Verdict | None:
+def crash(episode: Episode, departure: Departure) -> Verdict | None:
     """The process died without a word and the session ran out."""
     if departure.likely != SESSION_EXPIRED or departure.liveness in _ALIVE:
         return None
-    evidence = _crash_evidence(episode, time, departure)
+    evidence = _crash_evidence(episode, departure)
     if evidence is None:
         return None
     return say_lost(
@@ -221,13 +220,13 @@ def crash(episode: Episode, time: JudgingTime, departure: Departure) -> Verdict 
     )
 
 
-def _crash_evidence(episode: Episode, time: JudgingTime, departure: Departure) -> list[Evidence] | None:
+def _crash_evidence(episode: Episode, departure: Departure) -> list[Evidence] | None:
     """Return what speaks for and against a death beside a session that ran out; null if something else fits as well."""
     away_ms = (departure.back_ms or episode.now_ms) - departure.to_ms
     alive_ms = patience_ms(departure)
     usual_ms = _usual_absence_ms(episode, departure)
-    long_away = time.lasted(departure.to_ms, alive_ms)
-    waited = usual_ms is None or time.lasted(departure.to_ms, max(_AWAY_AGAIN * usual_ms, alive_ms))
+    long_away = episode.time.lasted(departure.to_ms, alive_ms)
+    waited = usual_ms is None or episode.time.lasted(departure.to_ms, max(_AWAY_AGAIN * usual_ms, alive_ms))
     if departure.liveness == RESTARTED or (departure.liveness == GONE and waited):
         return [_reports_ended(departure)]
     known = departure.client.may_starve is False

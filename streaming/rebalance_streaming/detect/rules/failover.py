@@ -11,7 +11,6 @@ from rebalance_contract import Member, RebalanceReason
 from rebalance_streaming.detect.advice import session_for_failover
 from rebalance_streaming.detect.episode import Episode
 from rebalance_streaming.detect.group_view import Condition, GroupView
-from rebalance_streaming.detect.judging_time import JudgingTime
 from rebalance_streaming.detect.rules.member_settings import sessions_of
 from rebalance_streaming.detect.verdict import Verdict
 from rebalance_streaming.detect.wording import say
@@ -35,11 +34,11 @@ _AFTER_FAILOVER = frozenset(
 )
 
 
-def coordinator_failover(view: GroupView, time: JudgingTime) -> Iterator[Verdict]:
+def coordinator_failover(view: GroupView) -> Iterator[Verdict]:
     """The group's coordinator moved to another broker, and no rebalance came of it: as it should be."""
     for move in find_moves(view.history)[-1:]:
-        lost_again = move.is_back and len(regained(view, time)) >= OFTEN
-        if lost_again or not time.is_within(move.at_ms, view.thresholds.resolve_after_ms):
+        lost_again = move.is_back and len(regained(view)) >= OFTEN
+        if lost_again or not view.time.is_within(move.at_ms, view.thresholds.resolve_after_ms):
             return
         reach = move.at_ms + _longest_session(view.members) + view.thresholds.failover_window_ms
         since = view.history.since_ms(move.from_ms)
@@ -57,16 +56,16 @@ def coordinator_failover(view: GroupView, time: JudgingTime) -> Iterator[Verdict
             )
 
 
-def regained(view: GroupView, time: JudgingTime) -> list[Move]:
+def regained(view: GroupView) -> list[Move]:
     """Return when brokers had again what they had lost, within the time that findings stand."""
     moves = (each for each in find_moves(view.history) if each.is_back)
-    return [each for each in moves if time.is_within(each.at_ms, view.thresholds.resolve_after_ms)]
+    return [each for each in moves if view.time.is_within(each.at_ms, view.thresholds.resolve_after_ms)]
 
 
-def moved_lately(view: GroupView, time: JudgingTime) -> int:
+def moved_lately(view: GroupView) -> int:
     """Return how often the coordinator moved so lately that clients' one-minute maxima still show it."""
     shown_ms = view.thresholds.failover_window_ms + 2 * _MINUTE_MS
-    return sum(time.is_within(each.at_ms, shown_ms) for each in find_moves(view.history))
+    return sum(view.time.is_within(each.at_ms, shown_ms) for each in find_moves(view.history))
 
 
 def _longest_session(members: Sequence[Member]) -> int:

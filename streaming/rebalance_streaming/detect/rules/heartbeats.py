@@ -17,7 +17,6 @@ from rebalance_streaming.detect.advice import (
 )
 from rebalance_streaming.detect.bugs import upgrade_advice
 from rebalance_streaming.detect.episode import Episode
-from rebalance_streaming.detect.judging_time import JudgingTime
 from rebalance_streaming.detect.rules.circumstances import (
     THAW_MS,
     is_back_soon,
@@ -50,7 +49,7 @@ _REJOINS = 3
 _NOT_CUT_OFF = (GONE, RESTARTED, PAUSED, STARVED)
 
 
-def starvation(episode: Episode, _time: JudgingTime, departure: Departure) -> Verdict | None:
+def starvation(episode: Episode, departure: Departure) -> Verdict | None:
     """Heartbeats stopped although the process was well."""
     if departure.likely != SESSION_EXPIRED or not departure.client.own_heartbeats:
         return None
@@ -161,7 +160,7 @@ def _switched(departure: Departure) -> bool:
     return stretch is not None and (stretch.switches_per_second or 0) >= 50
 
 
-def blocked_heartbeat(episode: Episode, time: JudgingTime, departure: Departure) -> Verdict | None:
+def blocked_heartbeat(episode: Episode, departure: Departure) -> Verdict | None:
     """A client without a heartbeat thread was busy for longer than its session."""
     if departure.likely != SESSION_EXPIRED or departure.client.own_heartbeats:
         return None
@@ -171,14 +170,14 @@ def blocked_heartbeat(episode: Episode, time: JudgingTime, departure: Departure)
     if departure.liveness == PAUSED and departure.client.library != KAFKAJS and not _held_interpreter(departure):
         return None
     silent = departure.liveness is None and departure.back_ms is None
-    if silent and time.lasted(departure.to_ms, patience_ms(departure)):
+    if silent and episode.time.lasted(departure.to_ms, patience_ms(departure)):
         return None  # work ends, and then it is back
     confidence = STRONG if is_busy(departure) or departure.liveness == STARVED else PLAUSIBLE
     advice = blocked_heartbeat_advice(departure, session_of_lost(episode, departure))
     return say_lost("processing_blocks_heartbeat", departure, confidence=confidence, advice=advice)
 
 
-def pause(episode: Episode, _time: JudgingTime, departure: Departure) -> Verdict | None:
+def pause(episode: Episode, departure: Departure) -> Verdict | None:
     """Nothing of the process ran for longer than the session: garbage collection, throttling, a frozen machine."""
     if departure.likely != SESSION_EXPIRED:
         return None
@@ -231,7 +230,7 @@ def _lost_together(episode: Episode, departure: Departure) -> list[Departure]:
     ]
 
 
-def unreachable(episode: Episode, _time: JudgingTime, departure: Departure) -> Verdict | None:
+def unreachable(episode: Episode, departure: Departure) -> Verdict | None:
     """The client ran but could not reach the coordinator."""
     wide = whole_host_lost(episode, departure.member.host)
     if departure.likely != SESSION_EXPIRED or (departure.liveness != UNREACHABLE and not wide):
@@ -267,7 +266,7 @@ def _cut_off_with(episode: Episode, departure: Departure) -> list[Member]:
     ]
 
 
-def refused(episode: Episode, time: JudgingTime, departure: Departure) -> Verdict | None:
+def refused(episode: Episode, departure: Departure) -> Verdict | None:
     """Its session ran out although it runs, and it is not let in again: it lost a permission, say.
 
     The coordinator checks permissions before anything else (KafkaApis), so heartbeats that are sent renew nothing, and
@@ -279,7 +278,7 @@ def refused(episode: Episode, time: JudgingTime, departure: Departure) -> Verdic
         return None  # it may not have reached its coordinator
     client, patience_ms = episode.history.clients.of(departure.member), _REJOINS * departure.client.heartbeat_ms
     last = None if client is None else client.latest()
-    waited = time.lasted(departure.to_ms, patience_ms)
+    waited = episode.time.lasted(departure.to_ms, patience_ms)
     if departure.back_as is not None or not waited or last is None or last.emitted_ms < departure.to_ms + patience_ms:
         return None
     if not last.assigned and last.join_state is None and not last.values.get(JOIN_RATE):
@@ -295,7 +294,7 @@ def refused(episode: Episode, time: JudgingTime, departure: Departure) -> Verdic
     )
 
 
-def frozen_or_starved(episode: Episode, time: JudgingTime, departure: Departure) -> Verdict | None:
+def frozen_or_starved(episode: Episode, departure: Departure) -> Verdict | None:
     """It was lost by its session, came back, and nothing separates what may have happened."""
     if departure.likely != SESSION_EXPIRED:
         return None
@@ -305,7 +304,7 @@ def frozen_or_starved(episode: Episode, time: JudgingTime, departure: Departure)
     returned = departure.back_ms is not None
     if departure.client.may_starve is False and (is_back_soon(departure) or departure.kept_id):
         pause_ms, heartbeat_ms = departure.silence_ms or departure.session_ms, departure.client.heartbeat_ms
-        same = departure.kept_id or (not may_have_overrun(departure) and stays(episode, time, departure))
+        same = departure.kept_id or (not may_have_overrun(departure) and stays(episode, departure))
         alone = same and spared_on_host(episode, departure)
         return say_lost(
             "process_pause.back_soon",
@@ -319,7 +318,7 @@ def frozen_or_starved(episode: Episode, time: JudgingTime, departure: Departure)
     return say_lost("undetermined.silent", departure, began_ms, missing=(), returned=returned)
 
 
-def unknown_loss(episode: Episode, _time: JudgingTime, departure: Departure) -> Verdict | None:
+def unknown_loss(episode: Episode, departure: Departure) -> Verdict | None:
     """Nothing was due from the member before it was gone, so nothing tells how it went."""
     if departure.likely != UNKNOWN:
         return None

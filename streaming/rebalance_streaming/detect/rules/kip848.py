@@ -13,7 +13,6 @@ from rebalance_contract import Generation, GroupType, Member, MemberState, Rebal
 from rebalance_streaming.detect.catalogue import of_family, with_trait
 from rebalance_streaming.detect.episode import Episode
 from rebalance_streaming.detect.group_view import Condition, GroupView
-from rebalance_streaming.detect.judging_time import JudgingTime
 from rebalance_streaming.detect.rules.standing import client_of, is_harmed, size_of, upgrade_for, went_again, widths
 from rebalance_streaming.detect.verdict import Verdict, subject_of
 from rebalance_streaming.detect.wording import say
@@ -35,17 +34,17 @@ _MEMBER_REASONS = frozenset(
 # --- Members that do not let go ---
 
 
-def reconciliation_stuck(view: GroupView, time: JudgingTime) -> Iterator[Verdict]:
+def reconciliation_stuck(view: GroupView) -> Iterator[Verdict]:
     """A member does not give up partitions that others are to get (KAFKA-16198, KAFKA-19449); these are the victims."""
     if not _is_new(view):
         return
     for member in view.members:
         since = member.state_since_ms if member.state == MemberState.UNREVOKED else None
-        if since is not None and time.outlasted(since, _patience_ms(view, member)):
-            yield _holding(view, time, member, since, view.now_ms)
+        if since is not None and view.time.outlasted(since, _patience_ms(view, member)):
+            yield _holding(view, member, since, view.now_ms)
 
 
-def held_up(view: GroupView, time: JudgingTime, rebalance: Rebalance) -> Iterator[Verdict]:
+def held_up(view: GroupView, rebalance: Rebalance) -> Iterator[Verdict]:
     """Yield who kept partitions for too long during a rebalance and has let go since, whether or not anybody looked."""
     ended_ms = rebalance.completed_at_ms or view.now_ms
     for member, until_ms in view.history.released:
@@ -53,7 +52,7 @@ def held_up(view: GroupView, time: JudgingTime, rebalance: Rebalance) -> Iterato
         if since is None or not rebalance.started_before_ms <= since <= until_ms <= ended_ms:
             continue
         if until_ms - since > _patience_ms(view, member):
-            yield _holding(view, time, member, since, until_ms)
+            yield _holding(view, member, since, until_ms)
 
 
 def _patience_ms(view: GroupView, member: Member) -> float:
@@ -67,16 +66,17 @@ def _is_new(view: GroupView) -> bool:
     return view.history.snapshot is not None and view.history.snapshot.type == GroupType.CONSUMER
 
 
-def _holding(view: GroupView, time: JudgingTime, member: Member, since: int, until_ms: int) -> Verdict:
+def _holding(view: GroupView, member: Member, since: int, until_ms: int) -> Verdict:
     limit, pending, client = member.rebalance_timeout_ms, member.pending_revocation, client_of(view, member)
     victims = [each for each in view.members if each.state == MemberState.UNRELEASED and _waits_for(each, member)]
+    late_ms = None if limit is None else _LATE * limit
     ended = until_ms < view.now_ms
-    late = limit is not None and (until_ms - since > _LATE * limit if ended else time.outlasted(since, _LATE * limit))
+    late = late_ms is not None and (until_ms - since > late_ms if ended else view.time.outlasted(since, late_ms))
     return say(
         "reconciliation_stuck.holding",
         since,
         subject_of(member, partitions=partition_names(pending)),
-        severity=Severity.PAGE if is_harmed(view, time, [pending]) else Severity.TICKET if late else Severity.INFO,
+        severity=Severity.PAGE if is_harmed(view, [pending]) else Severity.TICKET if late else Severity.INFO,
         advice=upgrade_for(member, client, "reconciliation_stuck", kip848=True),
         member=member,
         partitions=size_of(pending),
@@ -101,7 +101,7 @@ def _waits_for(victim: Member, holder: Member) -> bool:
     return bool(places(victim.target) & places(holder.pending_revocation))
 
 
-def fenced(episode: Episode, _time: JudgingTime, departure: Departure) -> Verdict | None:
+def fenced(episode: Episode, departure: Departure) -> Verdict | None:
     """A member that the coordinator fenced because it did not give up its partitions in time."""
     if departure.likely != FENCED:
         return None
@@ -128,7 +128,7 @@ def fenced(episode: Episode, _time: JudgingTime, departure: Departure) -> Verdic
 # --- Targets that do not come ---
 
 
-def assigning_stuck(view: GroupView, time: JudgingTime) -> Iterator[Verdict]:
+def assigning_stuck(view: GroupView) -> Iterator[Verdict]:
     """The coordinator has computed no target assignment for the group's epoch (KIP-848)."""
     snapshot = view.history.snapshot
     if snapshot is None or snapshot.type != GroupType.CONSUMER or not snapshot.members or snapshot.generation is None:
@@ -136,7 +136,7 @@ def assigning_stuck(view: GroupView, time: JudgingTime) -> Iterator[Verdict]:
     if snapshot.assignment_epoch is not None and snapshot.assignment_epoch >= snapshot.generation:
         return
     since = _unassigned_since(view)
-    if since is not None and time.outlasted(since, view.thresholds.assigning_ms):
+    if since is not None and view.time.outlasted(since, view.thresholds.assigning_ms):
         failed = view.history.coordinator_log.failed_target(snapshot.generation)
         yield say(
             "assigning_stuck",
@@ -164,7 +164,7 @@ def _unassigned_since(view: GroupView) -> int | None:
 # --- Too many epochs ---
 
 
-def epoch_churn(view: GroupView, time: JudgingTime) -> Iterator[Verdict]:
+def epoch_churn(view: GroupView) -> Iterator[Verdict]:
     """The group gets new epochs all the time, each moving partitions (KIP-848); says what they are made of."""
     if not _is_new(view):
         return
@@ -174,9 +174,9 @@ def epoch_churn(view: GroupView, time: JudgingTime) -> Iterator[Verdict]:
         each
         for each in view.history.in_order()
         if each.type == GroupType.CONSUMER and view.causes.get(each.rebalance_id) not in _CALM
-        if time.is_within(each.completed_at_ms or view.now_ms, window)
+        if view.time.is_within(each.completed_at_ms or view.now_ms, window)
     ]
-    epochs = [g for each in near for g in each.generations if time.is_within(g.started_at_ms or 0, window)]
+    epochs = [g for each in near for g in each.generations if view.time.is_within(g.started_at_ms or 0, window)]
     epochs = [each for each in epochs if each.reason not in (RebalanceReason.FIRST_JOIN, RebalanceReason.GROUP_EMPTIED)]
     if len(epochs) < view.thresholds.churn_epochs or _is_one_pass(near, epochs):
         return

@@ -24,7 +24,6 @@ from rebalance_contract import (
 from rebalance_streaming.detect.bugs import STREAMS
 from rebalance_streaming.detect.catalogue import with_trait
 from rebalance_streaming.detect.group_view import DAY_MS, Condition, GroupView
-from rebalance_streaming.detect.judging_time import JudgingTime
 from rebalance_streaming.detect.rules.member_settings import is_movable
 from rebalance_streaming.detect.rules.standing import (
     client_of,
@@ -54,7 +53,7 @@ _BESIDE_JOINS = 2
 _CALLS_LEADER = with_trait("rejoins")
 
 
-def leader_rejoin_loop(view: GroupView, _time: JudgingTime) -> Iterator[Verdict]:
+def leader_rejoin_loop(view: GroupView) -> Iterator[Verdict]:
     """The leader joins again and again though nothing changed (KAFKA-14867, strimzi/strimzi-kafka-operator#3225)."""
     # A change of topics that probes saw makes the leader rejoin as it should.
     called = {name for name, cause in view.causes.items() if cause in _CALLS_LEADER}
@@ -126,11 +125,12 @@ def _rejoins(leader: str, looping: list[Round]) -> Verdict:
     )
 
 
-def assignor_slow_or_failing(view: GroupView, time: JudgingTime) -> Iterator[Verdict]:
+def assignor_slow_or_failing(view: GroupView) -> Iterator[Verdict]:
     """The leader takes long to compute the assignment, or its rounds come to nothing (confluentinc/librdkafka#4800)."""
-    day = [each for each in view.recent(DAY_MS, time) if each.type == GroupType.CLASSIC and each.members_after]
+    day = [each for each in view.recent(DAY_MS) if each.type == GroupType.CLASSIC and each.members_after]
     slow = [(ms, each) for each in day if (ms := _longest_sync_ms(each)) > view.thresholds.sync_warn_ms]
-    recent = [(ms, each) for ms, each in slow if time.is_within(each.last_known_ms, view.thresholds.resolve_after_ms)]
+    stands_ms = view.thresholds.resolve_after_ms
+    recent = [(ms, each) for ms, each in slow if view.time.is_within(each.last_known_ms, stands_ms)]
     if recent:
         yield _slow_assignor(view, *max(recent, key=lambda each: each[0]), len(slow))
     # Each member that came or went may have interrupted a round, and then it was not the leader.
@@ -183,7 +183,7 @@ def _upgrade(view: GroupView, leader: Member | None, rule: str, library: str | N
 # --- Cooperative rebalances that call for the next one without end ---
 
 
-def cooperative_livelock(view: GroupView, time: JudgingTime) -> Iterator[Verdict]:
+def cooperative_livelock(view: GroupView) -> Iterator[Verdict]:
     """Follow-up rebalances trigger each other (KAFKA-13891, KAFKA-14382, confluentinc/librdkafka#4800, #4059)."""
     runs = [each for each in _runs(view) if len(each) >= view.thresholds.livelock_generations]
     if not runs:
@@ -197,9 +197,7 @@ def cooperative_livelock(view: GroupView, time: JudgingTime) -> Iterator[Verdict
         "cooperative_livelock",
         last[0].at_ms,
         Subject() if leader is None else subject_of(leader),
-        severity=Severity.PAGE
-        if is_harmed(view, time, [each.partitions for each in view.members])
-        else Severity.TICKET,
+        severity=Severity.PAGE if is_harmed(view, [each.partitions for each in view.members]) else Severity.TICKET,
         advice=upgrade,
         rebalance_ids=tuple(dict.fromkeys(each.rebalance.rebalance_id for run in runs for each in run)),
         rounds=len(last),

@@ -16,7 +16,6 @@ from rebalance_contract.clients import CONSUMED_TOTAL
 from rebalance_streaming.detect.catalogue import with_trait
 from rebalance_streaming.detect.episode import ExplainedDeparture
 from rebalance_streaming.detect.group_view import Condition, GroupView
-from rebalance_streaming.detect.judging_time import JudgingTime
 from rebalance_streaming.detect.rules.member_settings import have_poll_records
 from rebalance_streaming.detect.verdict import Verdict, name_of
 from rebalance_streaming.detect.wording import say
@@ -67,12 +66,12 @@ def _frozen(view: GroupView, place: Place) -> _Frozen:
 # --- The same batch again and again ---
 
 
-def no_progress_loop(view: GroupView, time: JudgingTime) -> Iterator[Verdict]:
+def no_progress_loop(view: GroupView) -> Iterator[Verdict]:
     """Every owner runs the same too-long batch and hands it on (tulios/kafkajs#1396, #1083; kafka-python#2070)."""
     lost = [each for each in view.past if _was_too_long(each)]
     if len(lost) < _LOSSES:
         return
-    rebalances = _series(view, time)
+    rebalances = _series(view)
     touched = {place for each in lost[-_SEARCHED:] for place in places(each.member.partitions)} if rebalances else ()
     loops: dict[tuple[str, ...], list[_Frozen]] = {}
     for frozen in (_frozen(view, place) for place in sorted(touched)):
@@ -89,7 +88,7 @@ def _was_too_long(past: ExplainedDeparture) -> bool:
     return past.departure.likely == POLL_TIMEOUT or (expired and past.rule in _OVER_WORK)
 
 
-def _series(view: GroupView, time: JudgingTime) -> list[Rebalance]:
+def _series(view: GroupView) -> list[Rebalance]:
     """Return the latest rebalances, as far as each may be the next turn of a loop; none if the last is long ago.
 
     A turn takes as long as a poll may.
@@ -102,7 +101,7 @@ def _series(view: GroupView, time: JudgingTime) -> list[Rebalance]:
         if next_ms - each.started_before_ms > turn_ms:
             break
         if not found:
-            time.note_due(each.started_before_ms + turn_ms + 1)
+            view.time.note_due(each.started_before_ms + turn_ms + 1)
         found.insert(0, each)
         next_ms = each.started_before_ms
     return found
@@ -203,10 +202,10 @@ def _growth(client: ClientHistory, since_ms: int) -> float:
 # --- One record kills each owner ---
 
 
-def poison_record(view: GroupView, time: JudgingTime) -> Iterator[Verdict]:
+def poison_record(view: GroupView) -> Iterator[Verdict]:
     """One record takes down each owner of its partition (Walmart and Uber on poison pills)."""
     window = view.thresholds.poison_window_ms
-    deaths = [each for each in view.past if time.is_within(each.left_ms, window) and _may_be_poisoned(each)]
+    deaths = [each for each in view.past if view.time.is_within(each.left_ms, window) and _may_be_poisoned(each)]
     if len(deaths) < view.thresholds.poison_departures:
         return
     coverage = Counter(place for each in deaths for place in places(each.member.partitions))
@@ -217,7 +216,7 @@ def poison_record(view: GroupView, time: JudgingTime) -> Iterator[Verdict]:
             if _is_poisoned(view, frozen, deaths):
                 found.setdefault(len(_losses(frozen, deaths)), []).append(frozen)
     if found:
-        yield _poison_verdict(view, time, sorted(found[max(found)], key=lambda each: each.place), deaths)
+        yield _poison_verdict(view, sorted(found[max(found)], key=lambda each: each.place), deaths)
 
 
 def _may_be_poisoned(death: ExplainedDeparture) -> bool:
@@ -315,9 +314,7 @@ def _advanced(view: GroupView, place: tuple[str, int], from_ms: int, to_ms: int)
     return after is not None and after[0] > from_ms and (before is None or after[1] > before[1])
 
 
-def _poison_verdict(
-    view: GroupView, time: JudgingTime, poisoned: Sequence[_Frozen], deaths: Sequence[ExplainedDeparture]
-) -> Verdict:
+def _poison_verdict(view: GroupView, poisoned: Sequence[_Frozen], deaths: Sequence[ExplainedDeparture]) -> Verdict:
     first, victims = poisoned[0], _losses(poisoned[0], deaths)
     of_one = max(Counter(slot_of(each.member) for each in deaths).values()) / len(deaths)
     clear = len(victims) / len(deaths) >= 2 * of_one and len(poisoned) == 1 and first.lag is not None
@@ -326,7 +323,7 @@ def _poison_verdict(
         victims[0].left_ms,
         Subject(partitions=tuple(each.name for each in poisoned)),
         confidence=STRONG if clear else PLAUSIBLE,
-        severity=Severity.PAGE if time.lasted(first.since_ms, view.thresholds.stalled_ms) else Severity.TICKET,
+        severity=Severity.PAGE if view.time.lasted(first.since_ms, view.thresholds.stalled_ms) else Severity.TICKET,
         rebalance_ids=_shaken_by(view, victims),
         next=[_at(each) for each in poisoned],
         departures=len(victims),

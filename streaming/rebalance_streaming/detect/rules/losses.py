@@ -14,7 +14,6 @@ from dataclasses import replace
 from rebalance_contract import Alternative
 from rebalance_streaming.detect.catalogue import with_trait
 from rebalance_streaming.detect.episode import Episode
-from rebalance_streaming.detect.judging_time import JudgingTime
 from rebalance_streaming.detect.rules.ended_processes import crash, static_absence, static_ghost, ungraceful
 from rebalance_streaming.detect.rules.heartbeats import (
     blocked_heartbeat,
@@ -32,7 +31,7 @@ from rebalance_streaming.detect.verdict import Verdict
 from rebalance_streaming.observed.confidence import HINT
 from rebalance_streaming.observed.departures import CLEAN, POLL_TIMEOUT, SESSION_EXPIRED, Departure
 
-LossRule = Callable[[Episode, JudgingTime, Departure], Verdict | None]
+LossRule = Callable[[Episode, Departure], Verdict | None]
 
 
 #: By the class that a departure cannot have, what it is then no effect of.
@@ -47,13 +46,13 @@ _DEATHS = with_trait("death")
 _TOLD_IMPOSSIBLE = 3
 
 
-def explain_loss(episode: Episode, time: JudgingTime, departure: Departure) -> Verdict | None:
+def explain_loss(episode: Episode, departure: Departure) -> Verdict | None:
     """Return the diagnosis of one departure; null for one that was in order."""
     struck = {each.rule: each for each in _impossible(departure)}
-    said = [verdict for rule in LOSS_RULES if (verdict := rule(episode, time, departure)) is not None]
+    said = [verdict for rule in LOSS_RULES if (verdict := rule(episode, departure)) is not None]
     possible = [each for each in said if each.rule not in struck]
     if not possible:
-        return None if departure.likely == CLEAN else unknown_loss(episode, time, departure)
+        return None if departure.likely == CLEAN else unknown_loss(episode, departure)
     best = next((each for each in possible if each.confidence > HINT), possible[0])
     kept = [each for each in best.alternatives if each.rule not in struck]
     impossible = [each for name, each in struck.items() if name != best.rule][:_TOLD_IMPOSSIBLE]

@@ -13,7 +13,6 @@ from rebalance_streaming.detect.advice import session_for_absence
 from rebalance_streaming.detect.catalogue import with_trait
 from rebalance_streaming.detect.episode import ExplainedDeparture
 from rebalance_streaming.detect.group_view import DAY_MS, Condition, GroupView
-from rebalance_streaming.detect.judging_time import JudgingTime
 from rebalance_streaming.detect.rules.member_settings import may_be_named, sessions_of
 from rebalance_streaming.detect.rules.standing import came_back_ms, recent_past
 from rebalance_streaming.detect.verdict import Verdict
@@ -34,11 +33,11 @@ _MOSTLY = 0.8
 # --- Restarts ---
 
 
-def static_membership_missing(view: GroupView, time: JudgingTime) -> Iterator[Verdict]:
+def static_membership_missing(view: GroupView) -> Iterator[Verdict]:
     """Deploys cost many rebalances that static membership would spare: every instance comes back at once (KIP-345)."""
     if not view.members or any(each.group_instance_id for each in view.members):
         return
-    restarts = [each for each in view.recent(_WEEK_MS, time) if _is_restart(view, each)]
+    restarts = [each for each in view.recent(_WEEK_MS) if _is_restart(view, each)]
     # Whether they may be named is asked of every client: last, and seldom.
     if len(restarts) <= view.thresholds.static_restarts_per_week or not may_be_named(view.history, view.members):
         return
@@ -74,16 +73,16 @@ def _absence(view: GroupView, past: ExplainedDeparture) -> int | None:
 # --- Scaling ---
 
 
-def autoscaler_flapping(view: GroupView, time: JudgingTime) -> Iterator[Verdict]:
+def autoscaler_flapping(view: GroupView) -> Iterator[Verdict]:
     """The number of members goes up and down without end: a scaler answers its own rebalances (kedacore/keda#1556)."""
     window = view.thresholds.autoscaler_window_ms
-    moves = [each for each in view.recent(window, time) if view.causes.get(each.rebalance_id) not in _OTHER_HANDS]
-    turns = _turns(time, moves)
+    moves = [each for each in view.recent(window) if view.causes.get(each.rebalance_id) not in _OTHER_HANDS]
+    turns = _turns(view, moves)
     if len(turns) - 2 < view.thresholds.autoscaler_turns:
         return
     came = {m.member_id: m for each in moves for m in each.members_after if m.member_id in each.joined}
     ids = {each.rebalance_id for each in moves}
-    left = [each for each in recent_past(view, time, window) if each.rebalance_id in ids]
+    left = [each for each in recent_past(view, window) if each.rebalance_id in ids]
     brief = [each for each in left if each.member.member_id in came]
     clean = sum(each.departure.likely == CLEAN for each in left)
     # In a deploy the old ones leave; a scaler takes away whom it brought.
@@ -92,14 +91,14 @@ def autoscaler_flapping(view: GroupView, time: JudgingTime) -> Iterator[Verdict]
     yield _flapping(view, moves, turns, left, list(came.values()))
 
 
-def _turns(time: JudgingTime, moves: list[Rebalance]) -> list[int]:
+def _turns(view: GroupView, moves: list[Rebalance]) -> list[int]:
     """Return the extremes of the number of members, first and last included; what did not last is left out."""
     if not moves:
         return []
     counts = [len(moves[0].members_before)]
     for each, later in zip(moves, [*moves[1:], None], strict=True):
         began = each.last_known_ms
-        if time.lasted(began, _PLATEAU_MS) if later is None else later.started_before_ms - began >= _PLATEAU_MS:
+        if view.time.lasted(began, _PLATEAU_MS) if later is None else later.started_before_ms - began >= _PLATEAU_MS:
             counts.append(len(each.members_after))
     counts = [each for i, each in enumerate(counts) if i == 0 or each != counts[i - 1]]
     inner = [b for a, b, c in zip(counts, counts[1:], counts[2:], strict=False) if (b - a) * (c - b) < 0]

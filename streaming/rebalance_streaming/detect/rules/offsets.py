@@ -12,7 +12,6 @@ from statistics import median
 
 from rebalance_contract import GroupState, Severity, Subject
 from rebalance_streaming.detect.group_view import Condition, GroupView
-from rebalance_streaming.detect.judging_time import JudgingTime
 from rebalance_streaming.detect.memory import Memory
 from rebalance_streaming.detect.verdict import Verdict
 from rebalance_streaming.detect.wording import say
@@ -41,12 +40,12 @@ RETENTION = "retention"
 # --- Jumps ---
 
 
-def offset_rewind(view: GroupView, _time: JudgingTime) -> Iterator[Verdict]:
+def offset_rewind(view: GroupView) -> Iterator[Verdict]:
     """Committed offsets went back: their records are processed again."""
     yield from (_jump_verdict(view, burst, ahead=False) for burst in _bursts(view, ahead=False))
 
 
-def offset_skip(view: GroupView, _time: JudgingTime) -> Iterator[Verdict]:
+def offset_skip(view: GroupView) -> Iterator[Verdict]:
     """Committed offsets went ahead of what anybody can have processed: records were lost to the group."""
     yield from (_jump_verdict(view, burst, ahead=True) for burst in _bursts(view, ahead=True))
 
@@ -63,10 +62,10 @@ def _bursts(view: GroupView, *, ahead: bool) -> list[list[Jump]]:
     return found
 
 
-def update_jumps(view: GroupView, time: JudgingTime) -> Memory:
+def update_jumps(view: GroupView) -> Memory:
     """Remember of recent changes whether they were jumps, as found while the commits before them were still known."""
     known, stands_ms = view.memory.jumps, view.thresholds.resolve_after_ms
-    recent = [each for each in view.history.progress.jumps if time.is_within(each.at_ms, stands_ms)]
+    recent = [each for each in view.history.progress.jumps if view.time.is_within(each.at_ms, stands_ms)]
     return replace(view.memory, jumps={e: known[e] if e in known else _is_jump(view, e) for e in recent})
 
 
@@ -190,12 +189,12 @@ def _are_all(progress: Progress, burst: Sequence[Jump]) -> bool:
 # --- Expiry ---
 
 
-def offsets_expired(view: GroupView, time: JudgingTime) -> Iterator[Verdict]:
+def offsets_expired(view: GroupView) -> Iterator[Verdict]:
     """A group was away for so long that its offsets expired, or are about to (KIP-211: 7 days; 1 day before 2.0)."""
     since = _away_since(view)
     if since is not None:
-        yield from _expires_soon(view, time, since)
-    gone = [each for each in view.history.progress.deleted() if time.is_within(each[2], _TOLD_MS)]
+        yield from _expires_soon(view, since)
+    gone = [each for each in view.history.progress.deleted() if view.time.is_within(each[2], _TOLD_MS)]
     if gone:
         yield from _expired(view, gone)
 
@@ -223,9 +222,9 @@ def _away_since(view: GroupView) -> int | None:
     return max(emptied.completed_at_ms, last_commit or 0)
 
 
-def _expires_soon(view: GroupView, time: JudgingTime, since: int) -> Iterator[Verdict]:
+def _expires_soon(view: GroupView, since: int) -> Iterator[Verdict]:
     retention, away = view.thresholds.retention_ms, view.now_ms - since
-    if not time.lasted(since, _WARN * retention) or not time.is_within(since, _SURELY_LONGER * retention):
+    if not view.time.lasted(since, _WARN * retention) or not view.time.is_within(since, _SURELY_LONGER * retention):
         return
     held = sum(1 for _ in view.history.progress.positions())
     if held:

@@ -16,7 +16,6 @@ from rebalance_contract import UNDETERMINED, GroupType, Member, Rebalance, Sever
 from rebalance_streaming.detect.catalogue import PARTS, of_family, with_trait
 from rebalance_streaming.detect.episode import ExplainedDeparture
 from rebalance_streaming.detect.group_view import Condition, GroupView
-from rebalance_streaming.detect.judging_time import JudgingTime
 from rebalance_streaming.detect.rules import loops
 from rebalance_streaming.detect.rules.member_settings import may_be_named
 from rebalance_streaming.detect.rules.standing import lag_grows, went_again, widths
@@ -73,10 +72,10 @@ class _Series:
         return median(each.length_ms for each in self.lives if each.length_ms is not None)
 
 
-def crash_loop(view: GroupView, time: JudgingTime) -> Iterator[Verdict]:
+def crash_loop(view: GroupView) -> Iterator[Verdict]:
     """The same instance joins and dies again and again (Kubernetes: CrashLoopBackOff)."""
     series = list(_short_series(view))
-    by_records = _ended_by_records(view, time) if series else []
+    by_records = _ended_by_records(view) if series else []
     for each in series:
         if _are_ended_by_one(by_records, each.lives):
             continue
@@ -114,9 +113,9 @@ def _short_series(view: GroupView) -> Iterator[_Series]:
             yield series
 
 
-def _ended_by_records(view: GroupView, time: JudgingTime) -> list[frozenset[str]]:
+def _ended_by_records(view: GroupView) -> list[frozenset[str]]:
     """Return the rebalances in which a record ended members, of each record that does."""
-    return [frozenset(each.rebalance_ids) for each in loops.poison_record(view, time)]
+    return [frozenset(each.rebalance_ids) for each in loops.poison_record(view)]
 
 
 def _are_ended_by_one(by_records: Iterable[frozenset[str]], lives: list[Life]) -> bool:
@@ -225,7 +224,7 @@ def _gaps_grow(view: GroupView, slot: Slot, lives: list[Life]) -> bool:
     return len(gaps) >= 3 and all(b >= _BACK_OFF * a for a, b in itertools.pairwise(gaps))
 
 
-def short_lived_consumers(view: GroupView, time: JudgingTime) -> Iterator[Verdict]:
+def short_lived_consumers(view: GroupView) -> Iterator[Verdict]:
     """An application makes a consumer per job or request: each joins, leaves in order, and shakes the group."""
     limits = view.thresholds
     lives = sorted(
@@ -244,7 +243,7 @@ def short_lived_consumers(view: GroupView, time: JudgingTime) -> Iterator[Verdic
     arrivals = min(len({each.joined_ms for each in brief}), len({each.past.left_ms for each in brief}))
     if arrivals < limits.short_lived_arrivals or orderly * 2 < len(brief) or others > len(brief) // 3:
         return
-    if _are_ended_by_one(_ended_by_records(view, time), brief):
+    if _are_ended_by_one(_ended_by_records(view), brief):
         return
     slots = dict.fromkeys(slot_of(each.member) for each in brief)
     yield say(
@@ -259,7 +258,7 @@ def short_lived_consumers(view: GroupView, time: JudgingTime) -> Iterator[Verdic
     )
 
 
-def rolling_deploy(view: GroupView, _time: JudgingTime) -> list[Verdict]:
+def rolling_deploy(view: GroupView) -> list[Verdict]:
     """Every instance was replaced once, one after the other (KIP-345)."""
     return [verdict for run in _runs_of_departures(view) if (verdict := _deploy(view, run)) is not None]
 
@@ -380,7 +379,7 @@ def _arrived(rebalance: Rebalance, member: Member) -> bool:
     return any(member.member_id in generation.joined for generation in rebalance.rounds)
 
 
-def member_flapping(view: GroupView, _time: JudgingTime) -> Iterator[Verdict]:
+def member_flapping(view: GroupView) -> Iterator[Verdict]:
     """The same member leaves and returns again and again, and no source tells why."""
     window, returns = view.thresholds.flapping_window_ms, view.thresholds.flapping_returns
     back = {
@@ -409,10 +408,10 @@ def member_flapping(view: GroupView, _time: JudgingTime) -> Iterator[Verdict]:
         )
 
 
-def rebalance_storm(view: GroupView, time: JudgingTime) -> Iterator[Verdict]:
+def rebalance_storm(view: GroupView) -> Iterator[Verdict]:
     """More rebalances than a group can work beside; carries the cause that most of them have."""
     limits, window = view.thresholds, view.thresholds.storm_window_ms
-    recent = [each for each in view.recent(window, time) if view.causes.get(each.rebalance_id) not in _BENIGN]
+    recent = [each for each in view.recent(window) if view.causes.get(each.rebalance_id) not in _BENIGN]
     busy_ms = sum(
         max(0, (each.completed_at_ms or view.now_ms) - max(each.started_before_ms, view.now_ms - window))
         for each in recent

@@ -22,7 +22,6 @@ from rebalance_streaming.detect.advice import (
 )
 from rebalance_streaming.detect.episode import Episode
 from rebalance_streaming.detect.group_view import Condition, GroupView
-from rebalance_streaming.detect.judging_time import JudgingTime
 from rebalance_streaming.detect.rules.circumstances import say_lost
 from rebalance_streaming.detect.rules.member_settings import barrier_advice, is_of_connect
 from rebalance_streaming.detect.rules.standing import client_of, is_consumer_group, positions_of
@@ -56,7 +55,7 @@ _FEW_GAPS = 3
 _LOOKS = 20
 
 
-def barrier_holder(episode: Episode, _time: JudgingTime, departure: Departure) -> Verdict | None:
+def barrier_holder(episode: Episode, departure: Departure) -> Verdict | None:
     """A rebalance that had begun for another reason waited for this member until its timeout."""
     barrier = episode.barrier_of(departure)
     confidence = _held_barrier(episode, departure, barrier)
@@ -100,7 +99,7 @@ def _held_barrier(episode: Episode, departure: Departure, barrier: Barrier | Non
     return PLAUSIBLE if departure.likely == UNKNOWN and poll is not None and poll < departure.session_ms else None
 
 
-def static_stall(episode: Episode, _time: JudgingTime, departure: Departure) -> Verdict | None:
+def static_stall(episode: Episode, departure: Departure) -> Verdict | None:
     """A static member that stops polling does not leave: after max.poll.interval its session has to run out as well."""
     silence = departure.silence_ms
     if silence is None or not kept_place_without_polls(departure):
@@ -116,7 +115,7 @@ def static_stall(episode: Episode, _time: JudgingTime, departure: Departure) -> 
     )
 
 
-def poll_overrun(episode: Episode, _time: JudgingTime, departure: Departure) -> Verdict | None:
+def poll_overrun(episode: Episode, departure: Departure) -> Verdict | None:
     """One batch took longer than max.poll.interval, so the client left by itself (KIP-62)."""
     if departure.likely != POLL_TIMEOUT:
         return None
@@ -152,7 +151,7 @@ class _Gap:
     metric: str | None
 
 
-def poll_overrun_risk(view: GroupView, _time: JudgingTime) -> Iterator[Verdict]:
+def poll_overrun_risk(view: GroupView) -> Iterator[Verdict]:
     """A batch took more than half of max.poll.interval; the next may take all of it (KIP-62).
 
     A client that is back after it overran its limit is no longer at risk of it.

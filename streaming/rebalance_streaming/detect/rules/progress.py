@@ -15,7 +15,6 @@ from rebalance_contract import Member, Partitions, Rebalance, Subject
 from rebalance_contract.clients import COMMIT_RATE, COMMIT_TOTAL, CONSUMED_RATE, CONSUMED_TOTAL
 from rebalance_streaming.detect.advice import members_for
 from rebalance_streaming.detect.group_view import Condition, GroupView
-from rebalance_streaming.detect.judging_time import JudgingTime
 from rebalance_streaming.detect.memory import Memory
 from rebalance_streaming.detect.rules.member_settings import have_poll_records
 from rebalance_streaming.detect.rules.standing import client_of, positions_of
@@ -46,36 +45,36 @@ _REPORTED_MS = 120_000
 
 
 # --- Standing still ---
-def stalled_consumer(view: GroupView, time: JudgingTime) -> Iterator[Verdict]:
+def stalled_consumer(view: GroupView) -> Iterator[Verdict]:
     """A member is there and takes part, but commits nothing while records wait (IBM/sarama#2855; Cloudflare)."""
     if view.history.progress.ends_since() is None:
         return
     if view.history.is_simple():
-        yield from _stopped_checkpoints(view, time)
+        yield from _stopped_checkpoints(view)
         return
     stable = view.stable_since_ms()
-    if not view.is_settled or stable is None or not time.lasted(stable, view.thresholds.stalled_ms):
+    if not view.is_settled or stable is None or not view.time.lasted(stable, view.thresholds.stalled_ms):
         return
-    for member, positions in _waiting(view, time):
+    for member, positions in _waiting(view):
         wait = _patience(view, member)
-        if wait is None or not time.lasted(stable, wait):
+        if wait is None or not view.time.lasted(stable, wait):
             continue
-        stuck = [each for each in positions if _waits_for(view, time, each, wait)]
+        stuck = [each for each in positions if _waits_for(view, each, wait)]
         if stuck:
-            yield _stalled_verdict(view, time, member, stuck, max(stable, *(each.advanced_ms or 0 for each in stuck)))
+            yield _stalled_verdict(view, member, stuck, max(stable, *(each.advanced_ms or 0 for each in stuck)))
 
 
-def update_waiting(view: GroupView, time: JudgingTime) -> Memory:
+def update_waiting(view: GroupView) -> Memory:
     """Remember since when records are seen waiting in partitions that are not committed any further.
 
     A rebalance makes the time begin anew, for its new owners.
     """
-    if view.is_young(time) or view.history.progress.ends_since() is None:
+    if view.is_young() or view.history.progress.ends_since() is None:
         return replace(view.memory, waiting={})
     if view.history.is_simple():
         positions = [each for each in view.history.progress.lagging() if not _in_transaction(each)]
     else:
-        positions = [each for _, several in _waiting(view, time) for each in several] if view.is_settled else []
+        positions = [each for _, several in _waiting(view) for each in several] if view.is_settled else []
     before, since = view.memory.waiting, view.stable_since_ms() or 0
     waiting = {}
     for each in positions:
@@ -84,13 +83,13 @@ def update_waiting(view: GroupView, time: JudgingTime) -> Memory:
     return replace(view.memory, waiting=waiting)
 
 
-def _waiting(view: GroupView, time: JudgingTime) -> Iterator[tuple[Member, list[Position]]]:
+def _waiting(view: GroupView) -> Iterator[tuple[Member, list[Position]]]:
     """Yield members with those of their partitions that have lag and were not committed any further for some time.
 
     Readers of committed records wait for a transaction as long as it is open.
     """
     progress, wait_ms = view.history.progress, view.thresholds.stalled_ms
-    _note_next_to_fall_behind(view, time)
+    _note_next_to_fall_behind(view)
     behind: dict[str, list[Position]] = {}
     for each in progress.falls_behind(view.now_ms - wait_ms):
         if not _in_transaction(each):
@@ -102,11 +101,11 @@ def _waiting(view: GroupView, time: JudgingTime) -> Iterator[tuple[Member, list[
             yield member, positions
 
 
-def _note_next_to_fall_behind(view: GroupView, time: JudgingTime) -> None:
+def _note_next_to_fall_behind(view: GroupView) -> None:
     wait_ms = view.thresholds.stalled_ms
     next_ms = view.history.progress.next_to_fall_behind(view.now_ms - wait_ms)
     if next_ms is not None:
-        time.note_due(next_ms + wait_ms)
+        view.time.note_due(next_ms + wait_ms)
 
 
 def _patience(view: GroupView, member: Member) -> int | None:
@@ -126,24 +125,25 @@ def _assigned(view: GroupView) -> Partitions:
     return by_topic(place for member in view.members for place in places(member.partitions))
 
 
-def _waits_for(view: GroupView, time: JudgingTime, position: Position, wait_ms: int) -> bool:
+def _waits_for(view: GroupView, position: Position, wait_ms: int) -> bool:
     """Whether records that were there so long ago still are, and more have come since.
 
     How long records wait is known from ends probed then, or from having looked for so long. After a transaction,
     which may just have ended, its reader needs a commit interval to go on.
     """
-    if not view.end_growth(position.topic, position.partition, wait_ms, time):
+    if not view.end_growth(position.topic, position.partition, wait_ms):
         return False  # until a probe sees another end, which is an occasion to look again
     progress, since = view.history.progress, view.now_ms - wait_ms
     began = view.memory.waiting.get(position.name, view.now_ms)
     before = progress.end_at(position.topic, position.partition, since)
     seen_then = before is not None and position.committed is not None and position.committed < before
-    if not (seen_then or time.lasted(began, wait_ms)) or not time.lasted(position.advanced_ms or since, wait_ms):
+    waits = seen_then or view.time.lasted(began, wait_ms)
+    if not waits or not view.time.lasted(position.advanced_ms or since, wait_ms):
         # A probe remembered until then may tell sooner than having looked for so long.
-        time.note_due(view.now_ms + END_SPACING_MS)
+        view.time.note_due(view.now_ms + END_SPACING_MS)
         return False
     settle = 2 * view.probe_ms if position.stable_end is not None else 0
-    return time.lasted(began, settle)
+    return view.time.lasted(began, settle)
 
 
 def _in_transaction(position: Position) -> bool:
@@ -151,12 +151,10 @@ def _in_transaction(position: Position) -> bool:
     return stable is not None and stable < (position.end or 0) and (position.committed or 0) >= stable
 
 
-def _stalled_verdict(
-    view: GroupView, time: JudgingTime, member: Member, stuck: Sequence[Position], since_ms: int
-) -> Verdict:
+def _stalled_verdict(view: GroupView, member: Member, stuck: Sequence[Position], since_ms: int) -> Verdict:
     goes_on = any((each.advanced_ms or 0) > since_ms for each in positions_of(view, member.partitions))
     alone, names = goes_on and len(stuck) == 1, tuple(each.name for each in stuck)
-    variant, poll_age, rate = _what_it_does(view, time, member)
+    variant, poll_age, rate = _what_it_does(view, member)
     return say(
         "stalled_consumer.partition" if alone else "stalled_consumer.member",
         since_ms,
@@ -176,14 +174,14 @@ def _stalled_verdict(
     )
 
 
-def _what_it_does(view: GroupView, time: JudgingTime, member: Member) -> tuple[str | None, float | None, float | None]:
+def _what_it_does(view: GroupView, member: Member) -> tuple[str | None, float | None, float | None]:
     """Return what the member's client says it does meanwhile, the age of its last poll or else its records per second.
 
     Null: it is silent, or that is not what tells.
     """
     client = client_of(view, member)
     latest = None if client is None else client.latest()
-    if client is None or latest is None or not time.is_within(latest.emitted_ms, _FRESH_MS + client.interval_ms):
+    if client is None or latest is None or not view.time.is_within(latest.emitted_ms, _FRESH_MS + client.interval_ms):
         return None, None, None
     if latest.poll_age_ms is not None and latest.poll_age_ms >= view.thresholds.stalled_ms:
         return "not_polling", latest.poll_age_ms, None
@@ -192,18 +190,18 @@ def _what_it_does(view: GroupView, time: JudgingTime, member: Member) -> tuple[s
     return variant, None, consumed
 
 
-def _stopped_checkpoints(view: GroupView, time: JudgingTime) -> Iterator[Verdict]:
+def _stopped_checkpoints(view: GroupView) -> Iterator[Verdict]:
     """Yield that a group without members, which committed regularly, does so no more; it may have ended on purpose."""
     progress = view.history.progress
     last = progress.last_commit_ms
-    if last is None or view.history.ownership or not time.lasted(last, view.thresholds.stalled_ms):
+    if last is None or view.history.ownership or not view.time.lasted(last, view.thresholds.stalled_ms):
         return
     lagging = list(progress.lagging())
     rhythm = progress.rhythm(by_topic((each.topic, each.partition) for each in lagging), view.now_ms)
-    if rhythm.gap_ms is None or rhythm.commits < _REGULAR or not time.lasted(last, 3 * rhythm.gap_ms):
+    if rhythm.gap_ms is None or rhythm.commits < _REGULAR or not view.time.lasted(last, 3 * rhythm.gap_ms):
         return
     wait = max(view.thresholds.stalled_ms, 3 * rhythm.gap_ms)
-    stuck = [each for each in lagging if not _in_transaction(each) and _waits_for(view, time, each, wait)]
+    stuck = [each for each in lagging if not _in_transaction(each) and _waits_for(view, each, wait)]
     if stuck:
         yield say(
             "stalled_consumer.checkpoints",
@@ -216,12 +214,12 @@ def _stopped_checkpoints(view: GroupView, time: JudgingTime) -> Iterator[Verdict
 
 
 # --- Advancing, but too slowly ---
-def slow_consumer_group(view: GroupView, time: JudgingTime) -> Iterator[Verdict]:
+def slow_consumer_group(view: GroupView) -> Iterator[Verdict]:
     """All partitions advance, but more is produced than consumed: not a rebalance's fault."""
     window, stable = view.thresholds.slow_ms, view.stable_since_ms()
-    if not view.is_settled or stable is None or not view.members or not time.lasted(stable, window):
+    if not view.is_settled or stable is None or not view.members or not view.time.lasted(stable, window):
         return
-    flow = _flow(view, time)
+    flow = _flow(view)
     if flow is None or flow.produced <= flow.consumed or flow.lag <= flow.produced * window / 1000 * _BEHIND:
         return
     working = sum(1 for member in view.members if any((member.partitions or {}).values())) or 1
@@ -237,29 +235,29 @@ def slow_consumer_group(view: GroupView, time: JudgingTime) -> Iterator[Verdict]
     )
 
 
-def _flow(view: GroupView, time: JudgingTime) -> Flow | None:
+def _flow(view: GroupView) -> Flow | None:
     """Return what flows; null while a partition with lag stands still, or where commits or ends are not known."""
     progress, wait_ms = view.history.progress, view.thresholds.stalled_ms
     if not progress.total_lag() or any(progress.falls_behind(view.now_ms - wait_ms)):
         return None
-    _note_next_to_fall_behind(view, time)
+    _note_next_to_fall_behind(view)
     flow = progress.flow(_RATE_MS)
     return flow if flow is not None and flow.consumed else None
 
 
-def partition_skew(view: GroupView, time: JudgingTime) -> Iterator[Verdict]:
+def partition_skew(view: GroupView) -> Iterator[Verdict]:
     """One partition gets most of the records: members added do not help."""
     progress = view.history.progress
     total = (progress.total_lag() if view.is_settled else None) or 0
     for position in progress.lagging(view.thresholds.skew_share * total) if total else ():
-        yield from _skew(view, time, position, total)
+        yield from _skew(view, position, total)
 
 
-def _skew(view: GroupView, time: JudgingTime, position: Position, total: int) -> Iterator[Verdict]:
+def _skew(view: GroupView, position: Position, total: int) -> Iterator[Verdict]:
     """Yield the skew of the partition that has most of the lag, once it has lasted."""
     progress, window = view.history.progress, view.thresholds.slow_ms
     count = progress.partition_count(position.topic) or 0
-    grown = [view.end_growth(position.topic, p, window, time) for p in range(count)]
+    grown = [view.end_growth(position.topic, p, window) for p in range(count)]
     known = [each for each in grown if each is not None]
     own = grown[position.partition] if position.partition < count else None
     usual, lag = median(known) if known else 0, position.lag or 0
@@ -299,7 +297,7 @@ def _moved(reports: Sequence[ClientReport], total: str, rate: str | None, since_
 
 
 # --- Zombies ---
-def zombie_member(view: GroupView, time: JudgingTime) -> Iterator[Verdict]:
+def zombie_member(view: GroupView) -> Iterator[Verdict]:
     """A client that was removed from the group keeps on consuming."""
     snapshot = view.history.snapshot
     if snapshot is None or snapshot.rebalancing_since_ms is not None:
@@ -310,7 +308,7 @@ def zombie_member(view: GroupView, time: JudgingTime) -> Iterator[Verdict]:
         if latest is None or latest.member_id is None or latest.member_id in present:
             continue
         gone_ms = _gone_ms(view, latest.member_id)
-        if gone_ms is not None and time.is_within(latest.emitted_ms, _REPORTED_MS):
+        if gone_ms is not None and view.time.is_within(latest.emitted_ms, _REPORTED_MS):
             yield from _zombie(view, client, latest.member_id, gone_ms)
 
 
@@ -333,7 +331,7 @@ def _zombie(view: GroupView, client: ClientHistory, member_id: str, gone_ms: int
 
 
 # --- Commits that fail ---
-def commit_failures_after_rebalance(view: GroupView, time: JudgingTime) -> Iterator[Verdict]:
+def commit_failures_after_rebalance(view: GroupView) -> Iterator[Verdict]:
     """Since a rebalance a member consumes, but none of its commits is stored: they are refused, or not tried."""
     latest = next(reversed(view.history.in_order()), None) if view.history.clients.known else None
     if latest is None or latest.completed_at_ms is None or not view.is_settled:
@@ -341,19 +339,17 @@ def commit_failures_after_rebalance(view: GroupView, time: JudgingTime) -> Itera
     for member in view.members:
         client = view.history.clients.of(member)
         if client is not None and client.reports and member.partitions:
-            yield from _failing(view, time, client, member, latest)
+            yield from _failing(view, client, member, latest)
 
 
-def _failing(
-    view: GroupView, time: JudgingTime, client: ClientHistory, member: Member, rebalance: Rebalance
-) -> Iterator[Verdict]:
+def _failing(view: GroupView, client: ClientHistory, member: Member, rebalance: Rebalance) -> Iterator[Verdict]:
     done_ms, progress = rebalance.completed_at_ms or 0, view.history.progress
     after = [s for s in client.reports if s.emitted_ms >= done_ms + _SLACK_MS]
     rhythm = progress.rhythm(member.partitions or {}, done_ms)
     quiet_ms = max(_RATE_WINDOW_MS, 3 * (rhythm.gap_ms or 0)) + _SLACK_MS
     if not after or rhythm.gap_ms is None or after[-1].emitted_ms - done_ms < quiet_ms:
         return
-    fresh = time.is_within(after[-1].emitted_ms, _REPORTED_MS)
+    fresh = view.time.is_within(after[-1].emitted_ms, _REPORTED_MS)
     if not fresh or not _moved(after, CONSUMED_TOTAL, CONSUMED_RATE, done_ms):
         return
     if progress.commits_between(member.partitions or {}, done_ms, view.now_ms):

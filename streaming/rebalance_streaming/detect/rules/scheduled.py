@@ -12,7 +12,6 @@ from itertools import pairwise
 
 from rebalance_contract import CONNECT_PROTOCOL, STREAMS_ASSIGNOR, Rebalance, RebalanceReason, Severity
 from rebalance_streaming.detect.group_view import Condition, GroupView
-from rebalance_streaming.detect.judging_time import JudgingTime
 from rebalance_streaming.detect.verdict import Verdict
 from rebalance_streaming.detect.wording import say
 from rebalance_streaming.observed.confidence import PLAUSIBLE, STRONG
@@ -37,7 +36,7 @@ class _Probing:
     spacing_ms: int
 
 
-def streams_probing_rebalance(view: GroupView, _time: JudgingTime) -> Iterator[Verdict]:
+def streams_probing_rebalance(view: GroupView) -> Iterator[Verdict]:
     """Streams looks every ten minutes whether warm-up replicas have caught up, and moves tasks that have (KIP-441)."""
     probing = _probing(view.history.in_order())
     usual = [each for each in probing if _is_near(each.spacing_ms, _PROBING_MS)]
@@ -91,7 +90,7 @@ def _probed(probing: list[_Probing], interval_ms: int, confidence: float) -> Ver
 
 
 # --- Kafka Connect ---
-def connect_scheduled_rebalance(view: GroupView, _time: JudgingTime) -> Iterator[Verdict]:
+def connect_scheduled_rebalance(view: GroupView) -> Iterator[Verdict]:
     """Connect held back a lost worker's tasks for scheduled.rebalance.max.delay, then handed them out (KIP-415)."""
     for confidence, pairs in ((STRONG, _scheduled(view, exact=True)), (PLAUSIBLE, _scheduled(view, exact=False))):
         if pairs:

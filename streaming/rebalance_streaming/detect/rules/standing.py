@@ -12,7 +12,6 @@ from rebalance_contract import CONSUMER_PROTOCOL, Advice, Generation, GroupType,
 from rebalance_streaming.detect.bugs import upgrade_advice
 from rebalance_streaming.detect.episode import ExplainedDeparture
 from rebalance_streaming.detect.group_view import GroupView
-from rebalance_streaming.detect.judging_time import JudgingTime
 from rebalance_streaming.detect.verdict import subject_of
 from rebalance_streaming.observed.clients import ClientHistory
 from rebalance_streaming.observed.departures import Slot, slot_of
@@ -93,9 +92,9 @@ def standing_since(view: GroupView, stands: Callable[[tuple[Member, ...]], bool]
     return since if since is not None else view.stable_since_ms()
 
 
-def recent_past(view: GroupView, time: JudgingTime, window_ms: int) -> list[ExplainedDeparture]:
+def recent_past(view: GroupView, window_ms: int) -> list[ExplainedDeparture]:
     """Return the departures within a window that ends now, oldest first."""
-    return [each for each in view.past if time.is_within(each.left_ms, window_ms)]
+    return [each for each in view.past if view.time.is_within(each.left_ms, window_ms)]
 
 
 def came_back_ms(view: GroupView, past: ExplainedDeparture) -> int | None:
@@ -123,12 +122,12 @@ def grew_since(view: GroupView, position: Position, since_ms: int) -> bool:
     return (view.history.progress.end_growth(position.topic, position.partition, since_ms) or 0) > 0
 
 
-def is_harmed(view: GroupView, time: JudgingTime, partitions: Iterable[Partitions | None]) -> bool:
+def is_harmed(view: GroupView, partitions: Iterable[Partitions | None]) -> bool:
     """Whether one of these partitions has not moved for a while and falls behind: harm to consumption now."""
     for each in partitions:
         for position in positions_of(view, each):
             moved = position.advanced_ms
-            if not position.lag or moved is None or not time.lasted(moved, view.thresholds.stalled_ms):
+            if not position.lag or moved is None or not view.time.lasted(moved, view.thresholds.stalled_ms):
                 continue
             if grew_since(view, position, moved):
                 return True
@@ -141,7 +140,7 @@ def lag_grows(view: GroupView) -> bool:
     return any(grew_since(view, position, position.advanced_ms or 0) for position in behind)
 
 
-def is_reporting(time: JudgingTime, client: ClientHistory) -> bool:
+def is_reporting(view: GroupView, client: ClientHistory) -> bool:
     """Whether a client's reports go on: the latest is at most three intervals old."""
     latest = client.latest()
-    return latest is not None and time.is_within(latest.emitted_ms, max(15_000, 3 * client.interval_ms))
+    return latest is not None and view.time.is_within(latest.emitted_ms, max(15_000, 3 * client.interval_ms))

@@ -17,7 +17,6 @@ from rebalance_streaming.detect.advice import session_for_absence, session_of_me
 from rebalance_streaming.detect.catalogue import with_trait
 from rebalance_streaming.detect.episode import ExplainedDeparture
 from rebalance_streaming.detect.group_view import DAY_MS, Condition, GroupView
-from rebalance_streaming.detect.judging_time import JudgingTime
 from rebalance_streaming.detect.rules.member_settings import type_of
 from rebalance_streaming.detect.rules.standing import (
     came_back_ms,
@@ -54,10 +53,10 @@ _NAMES_PER_MEMBER, _LEAST_NAMES = 3, 6
 
 
 # --- Away for longer than the session ---
-def static_session_too_short(view: GroupView, time: JudgingTime) -> Iterator[Verdict]:
+def static_session_too_short(view: GroupView) -> Iterator[Verdict]:
     """A static member was away for longer than its session, so that its restart cost two rebalances (KIP-345)."""
     absences: dict[str, list[tuple[int, ExplainedDeparture]]] = {}
-    for past in recent_past(view, time, DAY_MS):
+    for past in recent_past(view, DAY_MS):
         away = _absence(view, past)
         if away is not None and past.member.group_instance_id is not None:
             absences.setdefault(past.member.group_instance_id, []).append((away, past))
@@ -104,25 +103,25 @@ def _too_short(view: GroupView, instance: str, longest: int, several: list[Expla
 
 
 # --- Gone for good ---
-def static_member_ghost(view: GroupView, time: JudgingTime) -> Iterator[Verdict]:
+def static_member_ghost(view: GroupView) -> Iterator[Verdict]:
     """A static instance is gone for good; nobody reads its partitions until its session ends (KIP-345)."""
-    yield from (verdict for each in view.members if (verdict := _gone_unseen(view, time, each)) is not None)
+    yield from (verdict for each in view.members if (verdict := _gone_unseen(view, each)) is not None)
     horizon = view.thresholds.stay_ms + view.thresholds.resolve_after_ms
-    for past in recent_past(view, time, horizon):
+    for past in recent_past(view, horizon):
         expired = past.departure.likely == SESSION_EXPIRED and not kept_place_without_polls(past.departure)
-        waited = time.lasted(past.left_ms, view.thresholds.stay_ms)
+        waited = view.time.lasted(past.left_ms, view.thresholds.stay_ms)
         if past.member.group_instance_id is not None and expired and waited and came_back_ms(view, past) is None:
             yield _gone_for_good(past)
 
 
-def _gone_unseen(view: GroupView, time: JudgingTime, member: Member) -> Verdict | None:
+def _gone_unseen(view: GroupView, member: Member) -> Verdict | None:
     """Judge a static member that is still listed: silent with work to do, while the others go on."""
-    silent = _silence_with_work(view, time, member)
+    silent = _silence_with_work(view, member)
     client = None if silent is None else client_of(view, member)
-    if silent is None or (client is not None and is_reporting(time, client)):
+    if silent is None or (client is not None and is_reporting(view, client)):
         return None
     session = session_of(member)
-    harmed = session > view.thresholds.stalled_ms and is_harmed(view, time, [member.partitions])
+    harmed = session > view.thresholds.stalled_ms and is_harmed(view, [member.partitions])
     return say(
         "static_member_ghost.unseen",
         view.now_ms - silent,
@@ -141,14 +140,14 @@ def _with_partitions(member: Member) -> Subject:
     return subject_of(member, partitions=partition_names(member.partitions)[:20])
 
 
-def _silence_with_work(view: GroupView, time: JudgingTime, member: Member) -> int | None:
+def _silence_with_work(view: GroupView, member: Member) -> int | None:
     """Return for how long a static member has committed nothing although it had work and the others went on."""
     if member.group_instance_id is None or not member.partitions:
         return None
     progress, stable_ms = view.history.progress, view.stable_since_ms()
     rhythm = progress.rhythm(member.partitions, view.now_ms)
     since = max(rhythm.last_ms or 0, stable_ms or 0)
-    if rhythm.last_ms is None or not time.lasted(since, max(_SILENT_MS, 3 * (rhythm.gap_ms or 0))):
+    if rhythm.last_ms is None or not view.time.lasted(since, max(_SILENT_MS, 3 * (rhythm.gap_ms or 0))):
         return None
     positions = positions_of(view, member.partitions)
     working = any(each.lag and grew_since(view, each, since) for each in positions)
@@ -176,27 +175,27 @@ def _gone_for_good(past: ExplainedDeparture) -> Verdict:
 
 
 # --- Alive, but not polling ---
-def static_stalled_member(view: GroupView, time: JudgingTime) -> Iterator[Verdict]:
+def static_stalled_member(view: GroupView) -> Iterator[Verdict]:
     """A static member that stops polling keeps its partitions until max.poll.interval plus its session (KIP-345)."""
     static = [member for member in view.members if member.group_instance_id is not None]
     barrier = _barrier_that_ran_out(view) if static else None
     for member in static:
-        verdict = _stalled_by_report(view, time, member)
+        verdict = _stalled_by_report(view, member)
         if verdict is None and barrier is not None:
-            verdict = _stalled_by_barrier(view, time, member, barrier)
+            verdict = _stalled_by_barrier(view, member, barrier)
         if verdict is not None:
             yield verdict
 
 
-def _stalled_by_report(view: GroupView, time: JudgingTime, member: Member) -> Verdict | None:
+def _stalled_by_report(view: GroupView, member: Member) -> Verdict | None:
     client, limit = client_of(view, member), member.rebalance_timeout_ms
     latest = None if client is None else client.latest()
     age = None if latest is None else latest.poll_age_ms
     if client is None or latest is None or age is None or limit is None:
         return None
-    if age < limit or not is_reporting(time, client):
+    if age < limit or not is_reporting(view, client):
         return None
-    return _stalled(view, time, member, round(latest.emitted_ms - age), poll_age=age)
+    return _stalled(view, member, round(latest.emitted_ms - age), poll_age=age)
 
 
 def _barrier_that_ran_out(view: GroupView) -> Barrier | None:
@@ -208,7 +207,7 @@ def _barrier_that_ran_out(view: GroupView) -> Barrier | None:
     return barrier if ran_out else None
 
 
-def _stalled_by_barrier(view: GroupView, time: JudgingTime, member: Member, barrier: Barrier) -> Verdict | None:
+def _stalled_by_barrier(view: GroupView, member: Member, barrier: Barrier) -> Verdict | None:
     """Judge a static member for which a barrier ran into its timeout, and that has not committed since."""
     progress = view.history.progress
     known = any(each.member_id == member.member_id for each in barrier.stayed)
@@ -218,12 +217,11 @@ def _stalled_by_barrier(view: GroupView, time: JudgingTime, member: Member, barr
     went_on = any((progress.position(*place).committed_ms or 0) > barrier.released_ms for place in others)
     if not known or committed or not waiting or not went_on:
         return None
-    return _stalled(view, time, member, barrier.from_ms, barrier_ms=barrier.waited_ms)
+    return _stalled(view, member, barrier.from_ms, barrier_ms=barrier.waited_ms)
 
 
 def _stalled(
     view: GroupView,
-    time: JudgingTime,
     member: Member,
     since_ms: int,
     *,
@@ -236,7 +234,7 @@ def _stalled(
         since_ms,
         _with_partitions(member),
         confidence=PLAUSIBLE if poll_age is None else STRONG,
-        severity=Severity.PAGE if is_harmed(view, time, [member.partitions]) else Severity.TICKET,
+        severity=Severity.PAGE if is_harmed(view, [member.partitions]) else Severity.TICKET,
         member=member,
         kept=poll + session,
         poll_age=poll_age,
@@ -251,29 +249,29 @@ def _stalled(
 # --- Names: one that two processes share, one that is new at each start ---
 
 
-def static_id_conflict(view: GroupView, time: JudgingTime) -> Iterator[Verdict]:
+def static_id_conflict(view: GroupView) -> Iterator[Verdict]:
     """Two live processes share a group.instance.id and fence each other (twmb/franz-go#931, kafka4beam/brod#674)."""
     instances = {each.group_instance_id for each in view.members if each.group_instance_id is not None}
-    reporting = _processes_by_instance(view, time, instances)
+    reporting = _processes_by_instance(view, instances)
     for instance in sorted(instances):
         processes = reporting.get(instance, [])
-        swaps, rivals = _replacements(view, time, instance), _rivals(time, processes)
-        refused = _refusals(view, time, instance)
+        swaps, rivals = _replacements(view, instance), _rivals(view, processes)
+        refused = _refusals(view, instance)
         if refused or _is_conflict(swaps, rivals, processes):
             yield _conflict(view, instance, swaps, rivals, processes, refused=refused)
 
 
-def _replacements(view: GroupView, time: JudgingTime, instance: str) -> list[Replacement]:
+def _replacements(view: GroupView, instance: str) -> list[Replacement]:
     snapshot = view.history.snapshot
     window_ms = view.thresholds.conflict_window_ms
     return [
         each
         for each in (snapshot.replacements if snapshot else ())
-        if each.group_instance_id == instance and time.is_within(each.at_ms, window_ms)
+        if each.group_instance_id == instance and view.time.is_within(each.at_ms, window_ms)
     ]
 
 
-def _refusals(view: GroupView, time: JudgingTime, instance: str) -> Sequence[CoordinatorEvent]:
+def _refusals(view: GroupView, instance: str) -> Sequence[CoordinatorEvent]:
     """Return the joins that a coordinator of KIP-848 refused because another member had the instance id and lives.
 
     A process that is killed and started again is refused for a session, until its own ghost is removed. Whoever is
@@ -285,10 +283,10 @@ def _refusals(view: GroupView, time: JudgingTime, instance: str) -> Sequence[Coo
         return ()
     owner = next((each for each in view.members if each.group_instance_id == instance), None)
     by_owner = [each for each in refused if owner is not None and each.replaced_id == owner.member_id]
-    if owner is None or not by_owner or not time.is_within(by_owner[-1].at_ms, window_ms):
+    if owner is None or not by_owner or not view.time.is_within(by_owner[-1].at_ms, window_ms):
         return ()
     session = max(session_of(owner), _LONGEST_GROUP_SESSION_MS if owner.session_timeout_ms is None else 0)
-    return by_owner if time.lasted(by_owner[0].at_ms, session + _SLACK_MS) else ()
+    return by_owner if view.time.lasted(by_owner[0].at_ms, session + _SLACK_MS) else ()
 
 
 def _is_alive(view: GroupView, refused: Sequence[CoordinatorEvent]) -> bool:
@@ -307,10 +305,10 @@ def _is_alive(view: GroupView, refused: Sequence[CoordinatorEvent]) -> bool:
     return any(each.member_id == owner_id and each.emitted_ms > since_ms + _SLACK_MS for each in reports)
 
 
-def _rivals(time: JudgingTime, processes: list[ClientHistory]) -> list[ClientHistory]:
+def _rivals(view: GroupView, processes: list[ClientHistory]) -> list[ClientHistory]:
     """Return which of an instance's processes report at the same time; fewer than two are no rivals."""
     several = [each for each in processes if len(each.reports) > 1]
-    live = [each for each in several if is_reporting(time, each)] if len(several) >= _REPLACEMENTS else []
+    live = [each for each in several if is_reporting(view, each)] if len(several) >= _REPLACEMENTS else []
     if len(live) < _REPLACEMENTS:
         return []
     latest_start = max(each.reports[0].emitted_ms for each in live)
@@ -318,9 +316,7 @@ def _rivals(time: JudgingTime, processes: list[ClientHistory]) -> list[ClientHis
     return live if all(sum(s.emitted_ms >= latest_start for s in each.reports) > 1 for each in live) else []
 
 
-def _processes_by_instance(
-    view: GroupView, time: JudgingTime, instances: Collection[str]
-) -> dict[str, list[ClientHistory]]:
+def _processes_by_instance(view: GroupView, instances: Collection[str]) -> dict[str, list[ClientHistory]]:
     """Return the processes that reported lately under each of these instance ids, by when they first did.
 
     An instance without any is left out.
@@ -330,7 +326,7 @@ def _processes_by_instance(
         instance = each.instance_id
         if instance is None or instance not in instances or not each.reports:
             continue
-        if time.is_within(each.reports[-1].emitted_ms, view.thresholds.conflict_window_ms):
+        if view.time.is_within(each.reports[-1].emitted_ms, view.thresholds.conflict_window_ms):
             found.setdefault(instance, []).append(each)
     for processes in found.values():
         processes.sort(key=lambda each: each.reports[0].emitted_ms)
@@ -444,14 +440,14 @@ def instance_subject(view: GroupView, instance: str) -> Subject:
     return Subject((SubjectMember(None, group_instance_id=instance),)) if member is None else subject_of(member)
 
 
-def static_member_restart(view: GroupView, time: JudgingTime) -> Iterator[Verdict]:
+def static_member_restart(view: GroupView) -> Iterator[Verdict]:
     """A static member was restarted within its session, which cost nobody else anything (KIP-345, KAFKA-10284)."""
     snapshot = view.history.snapshot
     instances = {each.group_instance_id for each in (snapshot.replacements if snapshot else ())}
-    reporting = _processes_by_instance(view, time, instances)
+    reporting = _processes_by_instance(view, instances)
     for instance in sorted(instances):
-        swaps, processes = _replacements(view, time, instance), reporting.get(instance, [])
-        if not swaps or _is_shared(swaps, _rivals(time, processes), processes):
+        swaps, processes = _replacements(view, instance), reporting.get(instance, [])
+        if not swaps or _is_shared(swaps, _rivals(view, processes), processes):
             continue
         gaps = _gaps_ms(processes)
         # Many on one host may as well be two processes there: the log cannot tell, so both are hints.
@@ -469,9 +465,9 @@ def static_member_restart(view: GroupView, time: JudgingTime) -> Iterator[Verdic
         )
 
 
-def random_instance_ids(view: GroupView, time: JudgingTime) -> Iterator[Verdict]:
+def random_instance_ids(view: GroupView) -> Iterator[Verdict]:
     """Every start has a new group.instance.id, and each leaves a ghost behind (variant of `static_member_ghost`)."""
-    recent = view.recent(DAY_MS, time)
+    recent = view.recent(DAY_MS)
     seen = {m.group_instance_id for each in recent for m in (*each.members_before, *each.members_after)} - {None}
     most = max((len(each.members_after) for each in recent), default=0)
     if len(seen) >= max(_LEAST_NAMES, _NAMES_PER_MEMBER * most):

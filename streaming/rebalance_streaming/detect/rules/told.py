@@ -6,7 +6,6 @@ Somebody had one removed; one joined and did not ask for its assignment; one wen
 from __future__ import annotations
 
 from rebalance_streaming.detect.episode import Episode
-from rebalance_streaming.detect.judging_time import JudgingTime
 from rebalance_streaming.detect.rules.circumstances import say_lost
 from rebalance_streaming.detect.rules.member_settings import is_movable
 from rebalance_streaming.detect.verdict import Verdict
@@ -14,7 +13,7 @@ from rebalance_streaming.observed.coordinator_log import BEHIND, UNSUBSCRIBED
 from rebalance_streaming.observed.departures import CLEAN, REMOVED_BY_ADMIN, UNSYNCED, Departure
 
 
-def removed(episode: Episode, _time: JudgingTime, departure: Departure) -> Verdict | None:
+def removed(episode: Episode, departure: Departure) -> Verdict | None:
     """An administrator's request removed it (KIP-345): who asked for that, and why, is in no source."""
     if departure.likely != REMOVED_BY_ADMIN:
         return None
@@ -22,7 +21,7 @@ def removed(episode: Episode, _time: JudgingTime, departure: Departure) -> Verdi
     return say_lost("undetermined.removed", departure, began_ms, missing=(), returned=departure.back_as is not None)
 
 
-def unsynced(episode: Episode, _time: JudgingTime, departure: Departure) -> Verdict | None:
+def unsynced(episode: Episode, departure: Departure) -> Verdict | None:
     """It joined, sent heartbeats, and did not send its SyncGroup within the rebalance timeout (KAFKA-12890).
 
     The leader sends the assignment with it, for which all others wait. Whoever leads stays leader as long as it is a
@@ -43,7 +42,7 @@ def unsynced(episode: Episode, _time: JudgingTime, departure: Departure) -> Verd
     )
 
 
-def ran_on(episode: Episode, _time: JudgingTime, departure: Departure) -> Verdict | None:
+def ran_on(episode: Episode, departure: Departure) -> Verdict | None:
     """It left in order, and its process went on: it was not restarted."""
     if departure.likely != CLEAN or not departure.went_on:
         return None

@@ -10,7 +10,6 @@ from collections.abc import Iterator
 from rebalance_contract import GroupState, Partitions, Severity, Subject
 from rebalance_streaming.detect.catalogue import with_trait
 from rebalance_streaming.detect.group_view import Condition, GroupView
-from rebalance_streaming.detect.judging_time import JudgingTime
 from rebalance_streaming.detect.rules.standing import grew_since, is_consumer_group
 from rebalance_streaming.detect.verdict import Verdict, name_of
 from rebalance_streaming.detect.wording import say
@@ -24,12 +23,12 @@ _LONGER, _ABSENCES = 1.5, 2
 _REPLACING = with_trait("replaces")
 
 
-def orphan_partition(view: GroupView, time: JudgingTime) -> Iterator[Verdict]:
+def orphan_partition(view: GroupView) -> Iterator[Verdict]:
     """A partition of a subscribed topic is in no assignment (KAFKA-13435, KAFKA-12984, IBM/sarama#1462)."""
     snapshot, stable = view.history.snapshot, view.stable_since_ms()
     if snapshot is None or stable is None or not view.is_settled:
         return
-    if not time.outlasted(stable, view.thresholds.orphan_ms):
+    if not view.time.outlasted(stable, view.thresholds.orphan_ms):
         return
     if not is_consumer_group(view):
         return
@@ -42,8 +41,8 @@ def orphan_partition(view: GroupView, time: JudgingTime) -> Iterator[Verdict]:
         missing = sorted(set(range(counts[topic])) - set(assigned.get(topic, ())))
         orphans = [view.history.progress.position(topic, each) for each in missing] if missing else []
         known = [each for each in orphans if each.end is not None]
-        if known and time.outlasted(_changed_ms(view, topic), _metadata_age_ms(view)):
-            yield _orphan_verdict(view, time, topic, known, max(stable, _changed_ms(view, topic)))
+        if known and view.time.outlasted(_changed_ms(view, topic), _metadata_age_ms(view)):
+            yield _orphan_verdict(view, topic, known, max(stable, _changed_ms(view, topic)))
 
 
 def _assigned(view: GroupView) -> Partitions | None:
@@ -69,9 +68,9 @@ def _metadata_age_ms(view: GroupView) -> int:
     return max((each for each in told if each is not None), default=view.thresholds.metadata_ms)
 
 
-def _orphan_verdict(view: GroupView, time: JudgingTime, topic: str, orphans: list[Position], since_ms: int) -> Verdict:
+def _orphan_verdict(view: GroupView, topic: str, orphans: list[Position], since_ms: int) -> Verdict:
     names = tuple(each.name for each in orphans)
-    growing = any((view.end_growth(topic, each.partition, view.thresholds.slow_ms, time) or 0) > 0 for each in orphans)
+    growing = any((view.end_growth(topic, each.partition, view.thresholds.slow_ms) or 0) > 0 for each in orphans)
     unread = growing or any(each.lag for each in orphans)
     added = any(name == topic for _, name, _, _ in view.history.topic_changes)
     return say(
@@ -90,13 +89,13 @@ def _orphan_verdict(view: GroupView, time: JudgingTime, topic: str, orphans: lis
     )
 
 
-def empty_group_with_lag(view: GroupView, time: JudgingTime) -> Iterator[Verdict]:
+def empty_group_with_lag(view: GroupView) -> Iterator[Verdict]:
     """A group lost all its members, and records keep coming."""
     since = _empty_since(view)
-    if since is None or not time.lasted(since, _allowed_absence_ms(view, since)):
+    if since is None or not view.time.lasted(since, _allowed_absence_ms(view, since)):
         return
     waiting = [each for each in view.history.progress.positions() if each.lag]
-    growing = [each for each in waiting if _grows(view, time, each, since)]
+    growing = [each for each in waiting if _grows(view, each, since)]
     if growing:
         yield _empty_verdict(view, growing, since)
 
@@ -122,12 +121,12 @@ def _allowed_absence_ms(view: GroupView, since_ms: int) -> int:
     return max(allowed, view.thresholds.stay_ms) if deploying else allowed
 
 
-def _grows(view: GroupView, time: JudgingTime, position: Position, since_ms: int) -> bool:
+def _grows(view: GroupView, position: Position, since_ms: int) -> bool:
     """Whether records came since a moment, and lately."""
     window_ms = view.thresholds.slow_ms
     if since_ms < view.now_ms - window_ms:
-        return (view.end_growth(position.topic, position.partition, window_ms, time) or 0) > 0
-    time.note_due(since_ms + window_ms + 1)
+        return (view.end_growth(position.topic, position.partition, window_ms) or 0) > 0
+    view.time.note_due(since_ms + window_ms + 1)
     return grew_since(view, position, since_ms)
 
 
@@ -146,7 +145,7 @@ def _empty_verdict(view: GroupView, growing: list[Position], since_ms: int) -> V
     )
 
 
-def commit_only_group(view: GroupView, _time: JudgingTime) -> Iterator[Verdict]:
+def commit_only_group(view: GroupView) -> Iterator[Verdict]:
     """Offsets are committed without membership: assign(), Flink's checkpoints, connectors of their own making."""
     progress = view.history.progress
     if not view.history.is_simple() or view.history.ownership or progress.first_commit_ms is None:

@@ -14,7 +14,6 @@ from math import ceil, floor
 
 from rebalance_contract import ProbedMember, Severity, Subject, SubjectMember
 from rebalance_streaming.detect.group_view import Condition, GroupView
-from rebalance_streaming.detect.judging_time import JudgingTime
 from rebalance_streaming.detect.verdict import Verdict
 from rebalance_streaming.detect.wording import advise, say
 from rebalance_streaming.observed import inputs
@@ -50,31 +49,31 @@ class _Conflict:
     gave_up_ms: int | None = None
 
 
-def zk_partition_owner_conflict(view: GroupView, time: JudgingTime) -> Iterator[Verdict]:
+def zk_partition_owner_conflict(view: GroupView) -> Iterator[Verdict]:
     """An owner does not let go of partitions that are another's by now (Parsely/pykafka#701, #619, #606)."""
     looks = list(view.history.ownership)
-    if not looks or _is_stale(time, looks):
+    if not looks or _is_stale(view, looks):
         return
     found: dict[tuple[str, ...], list[_Conflict]] = {}
-    for conflict in (*_given_up(view, time, looks), *_waiting(view, time, looks)):
+    for conflict in (*_given_up(view, looks), *_waiting(view, looks)):
         found.setdefault(tuple(sorted(conflict.holders)), []).append(conflict)
     for conflicts in found.values():
-        yield _conflict_verdict(view, time, looks[-1], conflicts)
+        yield _conflict_verdict(view, looks[-1], conflicts)
 
 
-def _is_stale(time: JudgingTime, looks: list[Ownership]) -> bool:
-    return time.outlasted(looks[-1].at_ms, _STALE_MS)
+def _is_stale(view: GroupView, looks: list[Ownership]) -> bool:
+    return view.time.outlasted(looks[-1].at_ms, _STALE_MS)
 
 
-def _waiting(view: GroupView, time: JudgingTime, looks: list[Ownership]) -> Iterator[_Conflict]:
+def _waiting(view: GroupView, looks: list[Ownership]) -> Iterator[_Conflict]:
     """Yield members that have been waiting for their share longer than they try, while nothing changed hands."""
     for topic in looks[-1].owners:
         for conflict in _starved(view, looks, len(looks) - 1, topic):
-            if time.outlasted(conflict.since_ms, view.thresholds.zk_idle_ms):
+            if view.time.outlasted(conflict.since_ms, view.thresholds.zk_idle_ms):
                 yield conflict
 
 
-def _given_up(view: GroupView, time: JudgingTime, looks: list[Ownership]) -> Iterator[_Conflict]:
+def _given_up(view: GroupView, looks: list[Ownership]) -> Iterator[_Conflict]:
     """Yield members that went after about the time they try, never owned anything, while nothing changed hands.
 
     Stands until the holder gives something up, or until this is long ago.
@@ -82,7 +81,7 @@ def _given_up(view: GroupView, time: JudgingTime, looks: list[Ownership]) -> Ite
     shortest = view.thresholds.zk_idle_ms - view.probe_ms
     for at, (seen, after) in enumerate(pairwise(looks)):
         gone = ids(seen) - ids(after)
-        if not gone or not time.is_within(after.at_ms, view.thresholds.resolve_after_ms):
+        if not gone or not view.time.is_within(after.at_ms, view.thresholds.resolve_after_ms):
             continue
         for topic in seen.owners:
             for conflict in _starved(view, looks, at, topic):
@@ -118,7 +117,7 @@ def _partition_count(view: GroupView, looks: list[Ownership], topic: str) -> int
     return probed or len({partition for each in looks for partition in each.owners.get(topic, {})})
 
 
-def _conflict_verdict(view: GroupView, time: JudgingTime, latest: Ownership, conflicts: list[_Conflict]) -> Verdict:
+def _conflict_verdict(view: GroupView, latest: Ownership, conflicts: list[_Conflict]) -> Verdict:
     first, gave_up = conflicts[0], any(each.gave_up_ms is not None for each in conflicts)
     idle, ambiguous, holders = _topic_is_idle(view, first), len(latest.owners) > 1, sorted(first.holders.items())
     starved = sorted({each.starved for each in conflicts})
@@ -128,7 +127,7 @@ def _conflict_verdict(view: GroupView, time: JudgingTime, latest: Ownership, con
         min(each.since_ms for each in conflicts),
         Subject(tuple(_subject_member(latest, owner) for owner, _ in holders)),
         confidence=PLAUSIBLE if ambiguous else CERTAIN if gave_up else STRONG,
-        severity=Severity.PAGE if _starves_consumption(view, time, first) else None,
+        severity=Severity.PAGE if _starves_consumption(view, first) else None,
         variant="consume_blocks" if idle else None,
         # Only of a topic with records is the known defect the least likely reason.
         advice=tuple(map(advise, cures if idle is False else reversed(cures))),
@@ -156,12 +155,12 @@ def _topic_is_idle(view: GroupView, conflict: _Conflict) -> bool | None:
     return not any(grown) if grown else None
 
 
-def _starves_consumption(view: GroupView, time: JudgingTime, conflict: _Conflict) -> bool:
+def _starves_consumption(view: GroupView, conflict: _Conflict) -> bool:
     """Whether records of the topic wait and nobody advances."""
     wait = view.thresholds.stalled_ms
     positions = (view.history.progress.position(conflict.topic, each) for each in range(conflict.partitions))
     moved = [each.advanced_ms for each in positions if each.lag]
-    return any(at_ms is not None and time.outlasted(at_ms, wait) for at_ms in moved)
+    return any(at_ms is not None and view.time.outlasted(at_ms, wait) for at_ms in moved)
 
 
 def _subject_member(seen: Ownership, owner: str) -> SubjectMember:
@@ -178,14 +177,14 @@ def _host(member_id: str) -> str:
     return member_id.rpartition(":")[0] or member_id
 
 
-def zk_orphan_partition(view: GroupView, time: JudgingTime) -> Iterator[Verdict]:
+def zk_orphan_partition(view: GroupView) -> Iterator[Verdict]:
     """Members are there, and yet nobody owns a partition (pykafka#565; wvanbergen/kafka#102)."""
     looks = list(view.history.ownership)
-    if not looks or _is_stale(time, looks) or not looks[-1].members:
+    if not looks or _is_stale(view, looks) or not looks[-1].members:
         return
     wait = max(view.thresholds.zk_orphan_ms, view.thresholds.zk_idle_ms)
     for topic in sorted({name for each in looks for name in each.owners}):
-        orphans = {p: since for p, since in _orphans(view, looks, topic).items() if time.outlasted(since, wait)}
+        orphans = {p: since for p, since in _orphans(view, looks, topic).items() if view.time.outlasted(since, wait)}
         if orphans:
             yield _orphan_verdict(view, topic, orphans)
 
@@ -225,13 +224,13 @@ def _orphan_verdict(view: GroupView, topic: str, orphans: dict[int, int]) -> Ver
     )
 
 
-def zk_session_flap(view: GroupView, time: JudgingTime) -> Iterator[Verdict]:
+def zk_session_flap(view: GroupView) -> Iterator[Verdict]:
     """The same consumer loses its ZooKeeper session again and again."""
     window = view.thresholds.zk_flap_window_ms
     sessions: dict[str, dict[int, int]] = {}
     latest: dict[str, ProbedMember] = {}
     for seen in view.history.ownership:
-        for member in seen.members if time.is_within(seen.at_ms, window) else ():
+        for member in seen.members if view.time.is_within(seen.at_ms, window) else ():
             if member.session_created_ms is not None:
                 sessions.setdefault(member.member_id, {}).setdefault(member.session_created_ms, seen.at_ms)
                 latest[member.member_id] = member
