@@ -20,8 +20,8 @@ from rebalance_streaming.observed.confidence import CERTAIN, HINT, PLAUSIBLE, SC
 PACKAGE = Path(wording.__file__).parent
 #: Texts for a cause that is named later.
 NOT_DIAGNOSES = {"follows", "returned"}
-#: What `say_lost` gives to every text about a lost member.
-OF_LOSSES = {"member", "session"}
+#: What is given to every text about a lost member, and to every one about a group as it stands.
+IMPLIED = {"say_lost": frozenset({"member", "session"}), "view.say": frozenset({"lasted", "members", "limits"})}
 
 
 @dataclass(frozen=True)
@@ -45,7 +45,7 @@ def calls(*functions: str) -> list[Call]:
     found = [
         call_of(path, node)
         for path, node in nodes()
-        if isinstance(node, ast.Call) and isinstance(node.func, ast.Name) and node.func.id in functions
+        if isinstance(node, ast.Call) and ast.unparse(node.func) in functions
     ]
     return [call for call in found if call.keys]
 
@@ -54,9 +54,8 @@ def call_of(path: Path, node: ast.Call) -> Call:
     first = node.args[0]
     chosen = (first.body, first.orelse) if isinstance(first, ast.IfExp) else (first,)
     keys = frozenset(each.value for each in chosen if isinstance(each, ast.Constant) and isinstance(each.value, str))
-    of_loss = isinstance(node.func, ast.Name) and node.func.id == "say_lost"
     facts = frozenset(each.arg for each in node.keywords if each.arg is not None) - parameters()
-    return Call(f"{path.name}:{node.lineno}", keys, facts, frozenset(OF_LOSSES) if of_loss else frozenset())
+    return Call(f"{path.name}:{node.lineno}", keys, facts, IMPLIED.get(ast.unparse(node.func), frozenset()))
 
 
 @cache
@@ -77,7 +76,7 @@ def parameters() -> set[str]:
 def test_a_rule_gives_the_facts_of_its_text():
     """None is missing, which would be a KeyError in the midst of judging, and none is worked out in vain."""
     missing, vain = {}, {}
-    for call in calls("say", "say_lost"):
+    for call in calls("say", *IMPLIED):
         told = {key: WORDINGS[key].names for key in call.keys}
         missing[call.place] = {key for key, names in told.items() if names - call.facts - call.implied}
         vain[call.place] = call.facts - set().union(*told.values())
@@ -88,7 +87,7 @@ def test_a_rule_gives_the_facts_of_its_text():
 
 def test_every_text_is_told_by_some_rule():
     """A text that nobody tells any more is dropped."""
-    assert WORDINGS.keys() == {key for each in calls("say", "say_lost") for key in each.keys}
+    assert WORDINGS.keys() == {key for each in calls("say", *IMPLIED) for key in each.keys}
 
 
 def test_shared_advice_has_the_facts_of_its_text():

@@ -4,13 +4,15 @@ from __future__ import annotations
 
 from collections.abc import Callable, Iterable
 from dataclasses import dataclass, field
+from typing import Any
 
-from rebalance_contract import AlertSilence, CommitGap, GroupState, Member, Rebalance
+from rebalance_contract import AlertSilence, CommitGap, GroupState, Member, Rebalance, Subject
 from rebalance_streaming.detect.episode import ExplainedDeparture
 from rebalance_streaming.detect.judging_time import JudgingTime
 from rebalance_streaming.detect.memory import Memory
 from rebalance_streaming.detect.thresholds import Thresholds
 from rebalance_streaming.detect.verdict import Verdict, from_probes
+from rebalance_streaming.detect.wording import say
 from rebalance_streaming.observed.history import GroupHistory
 from rebalance_streaming.observed.inputs import GROUP, LOGGED
 
@@ -41,6 +43,15 @@ class GroupView:
     def now_ms(self) -> int:
         """When it is judged, in epoch milliseconds."""
         return self.time.now_ms
+
+    def say(self, key: str, since_ms: int, /, *subject: Subject, **told: Any) -> Verdict:
+        """Return a verdict about the group, as `say` of `wording` makes one, which takes what is told.
+
+        Given are the facts `lasted` (how long ago it began, in milliseconds), `members` (how many there are) and
+        `limits` (the thresholds).
+        """
+        facts = {"lasted": self.now_ms - since_ms, "members": len(self.members), "limits": self.thresholds}
+        return say(key, since_ms, *subject, **{**facts, **told})
 
     def end_growth(self, topic: str, partition: int, window_ms: int) -> int | None:
         """Return how many records a partition got within a window that ends now; null when it was probed once at most.

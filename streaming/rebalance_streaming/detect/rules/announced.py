@@ -17,7 +17,6 @@ from rebalance_streaming.detect.group_view import Condition, GroupView
 from rebalance_streaming.detect.rules.patterns import crash_loop, member_flapping, short_lived_consumers
 from rebalance_streaming.detect.rules.standing import went_again, widths
 from rebalance_streaming.detect.verdict import MOST_MEMBERS, Verdict, subject_of
-from rebalance_streaming.detect.wording import say
 from rebalance_streaming.observed.confidence import CLAIMED
 from rebalance_streaming.observed.departures import CLEAN, SESSION_EXPIRED, slot_of
 
@@ -92,7 +91,7 @@ def _tell(view: GroupView, announced: AlertSilence, explained: Sequence[Rebalanc
         announced.starts_at_ms,
         announced.ends_at_ms,
     )
-    return say(
+    return view.say(
         "rolling_deploy.announced",
         explained[0].started_before_ms,
         subject_of(*moved[:MOST_MEMBERS]),

@@ -21,7 +21,7 @@ from rebalance_streaming.detect.rules.standing import (
     subject_among,
 )
 from rebalance_streaming.detect.verdict import MOST_MEMBERS, Verdict, subject_of
-from rebalance_streaming.detect.wording import plain, say
+from rebalance_streaming.detect.wording import plain
 from rebalance_streaming.groups.identity import client_stem
 from rebalance_streaming.observed.confidence import PLAUSIBLE, STRONG
 from rebalance_streaming.observed.departures import slot_of
@@ -49,13 +49,12 @@ def eager_assignor(view: GroupView) -> Iterator[Verdict]:
         return
     prints = [fingerprint(each, client_of(view, each), snapshot.protocol) for each in view.members]
     cost = f"{kept} partitions stopped without moving in {len(recent)} rebalances of the last day"
-    yield say(
+    yield view.say(
         "eager_assignor",
         view.stable_since_ms() or view.now_ms,
         # What has not cost anything yet is worth knowing, and no more.
         severity=Severity.TICKET if kept else Severity.INFO,
         protocol=snapshot.protocol,
-        members=len(view.members),
         partitions=sum(size_of(each.partitions) for each in view.members),
         kept=cost,
         cost=cost if kept else None,
@@ -74,7 +73,7 @@ def assignor_migration_error(view: GroupView) -> Iterator[Verdict]:
     returns = sum(a == c for a, c in zip(names, names[2:], strict=False))
     if not returns:
         return
-    yield say(
+    yield view.say(
         "assignor_migration_error",
         changes[0][0],
         confidence=STRONG if returns > 1 else PLAUSIBLE,
@@ -82,7 +81,6 @@ def assignor_migration_error(view: GroupView) -> Iterator[Verdict]:
         mixed=len({name in EAGER_ASSIGNORS for name in names}) > 1,
         often=returns > 1,
         last=names[-1],
-        limits=view.thresholds,
     )
 
 
@@ -102,7 +100,7 @@ def idle_members(view: GroupView) -> Iterator[Verdict]:
     if not idle_since:
         return
     members, times = [each for each, _ in idle_since], [at for _, at in idle_since]
-    yield say(
+    yield view.say(
         "idle_members",
         min(times),
         subject_of(*members),
@@ -161,7 +159,7 @@ def assignment_imbalance(view: GroupView) -> Iterator[Verdict]:
     shares = [size_of(each.partitions) for each in view.members]
     fair = sum(shares) / len(shares)
     member = max(view.members, key=lambda each: (size_of(each.partitions), each.member_id))
-    yield say(
+    yield view.say(
         "assignment_imbalance",
         since,
         subject_of(member),
@@ -199,7 +197,7 @@ def shared_group_id(view: GroupView) -> Iterator[Verdict]:
     if since is None or not view.time.lasted(since, view.thresholds.shared_ms):
         return
     parts = _strangers(view.members)
-    yield say(
+    yield view.say(
         "shared_group_id.topics",
         since,
         subject_among(view, [member for part in parts for member in part]),
@@ -208,7 +206,6 @@ def shared_group_id(view: GroupView) -> Iterator[Verdict]:
         told="; ".join(f"{plain(part)} read {', '.join(sorted(_topics(part)))}" for part in parts[:3]),
         topics=" | ".join(",".join(sorted(_topics(part))) for part in parts),
         sizes=" | ".join(str(len(part)) for part in parts),
-        lasted=view.now_ms - since,
     )
 
 
@@ -231,7 +228,7 @@ def shared_connect_group(view: GroupView) -> Iterator[Verdict]:
         return
     workers = [run[-1][1] for run in stuck]
     began_ms = min(run[0][0].started_before_ms for run in stuck)
-    yield say(
+    yield view.say(
         "shared_group_id.connect",
         began_ms,
         subject_of(*workers[:MOST_MEMBERS]),

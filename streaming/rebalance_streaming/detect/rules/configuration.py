@@ -71,7 +71,7 @@ def session_heartbeat_ratio(view: GroupView) -> Iterator[Verdict]:
         return
     member, interval, told = max(wrong, key=lambda each: each[1] / (each[0].session_timeout_ms or 1))
     session = member.session_timeout_ms or 0
-    yield say(
+    yield view.say(
         "session_heartbeat_ratio",
         view.stable_since_ms() or view.now_ms,
         subject_among(view, [each[0] for each in wrong]),
@@ -151,7 +151,7 @@ def _lost_for_a_moment(view: GroupView, evicted: list[ExplainedDeparture]) -> Ve
     last, starving = evicted[-1].departure, _may_starve(evicted)
     slots = {slot_of(each.member) for each in evicted}
     blind = {each.member.host or "the member" for each in evicted if each.departure.liveness is None}
-    return say(
+    return view.say(
         "session_timeout_too_short.evictions",
         evicted[0].left_ms,
         subject_of(last.member) if len(slots) == 1 else Subject(),
@@ -171,14 +171,13 @@ def _lost_for_a_moment(view: GroupView, evicted: list[ExplainedDeparture]) -> Ve
 
 def _short_by_setting(view: GroupView, short: list[Member]) -> Verdict:
     member = min(short, key=lambda each: each.session_timeout_ms or 0)
-    return say(
+    return view.say(
         "session_timeout_too_short.setting",
         view.stable_since_ms() or view.now_ms,
         subject_among(view, short),
         advice=_longer_session(view, member),
         members=short,
         session=member.session_timeout_ms or 0,
-        limits=view.thresholds,
     )
 
 
@@ -200,7 +199,7 @@ def rebalance_timeout_excessive(view: GroupView) -> Iterator[Verdict]:
     snapshot, (longest, worst) = view.history.snapshot, max(wrong, key=lambda each: each[0])
     gap = longest_told_gap(view, worst)
     connect = snapshot is not None and snapshot.protocol_type == CONNECT_PROTOCOL
-    yield say(
+    yield view.say(
         "rebalance_timeout_excessive",
         view.stable_since_ms() or view.now_ms,
         subject_among(view, [each for _, each in wrong]),
@@ -317,7 +316,7 @@ def _rejected(view: GroupView, client: ClientHistory) -> Verdict:
     session = client.config.session_timeout_ms
     refused = session if session is not None and not _taken(session) else None
     seen = [each for each in client.reports if each.emitted_ms >= view.now_ms - _REJECTED_MS]
-    return say(
+    return view.say(
         "join_rejected.tries",
         seen[0].emitted_ms,
         Subject((SubjectMember(client.member_id, client.client_id, client.host, client.instance_id),)),
@@ -329,7 +328,6 @@ def _rejected(view: GroupView, client: ClientHistory) -> Verdict:
         instance=client.instance_id,
         state=seen[-1].join_state or f"{seen[-1].assigned or 0:.0f} partitions assigned",
         lasted=seen[-1].emitted_ms - seen[0].emitted_ms,
-        members=len(view.members),
         refused=refused,
         usual=USUAL_SESSION_MS,
         by_assignor=refused is None and has_assignor(view.history),

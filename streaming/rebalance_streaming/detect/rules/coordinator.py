@@ -73,7 +73,7 @@ def _are_strangers(view: GroupView, listed: Sequence[ProbedMember]) -> bool:
 
 def _stuck(view: GroupView, run: list[Sighting], limit: int, *, static: bool, strangers: bool) -> Verdict:
     preparing = run[-1].state == GroupState.PREPARING_REBALANCE
-    return say(
+    return view.say(
         "coordinator_stuck_rebalance",
         run[0].at_ms,
         confidence=CERTAIN if not preparing else PLAUSIBLE if static or strangers else STRONG,
@@ -85,7 +85,6 @@ def _stuck(view: GroupView, run: list[Sighting], limit: int, *, static: bool, st
         static=static,
         strangers=strangers,
         preparing=preparing,
-        limits=view.thresholds,
     )
 
 
@@ -160,7 +159,7 @@ def coordinator_overload(view: GroupView) -> Iterator[Verdict]:
     if moves != 1 and len(slow) >= _SLOW_CLIENTS and 2 * len(slow) >= len(told):
         yield _overloaded(view, slow, len(told), moves)
     elif len(back) >= OFTEN:
-        yield say(
+        yield view.say(
             "coordinator_overload.regained",
             back[0].at_ms,
             broker=back[-1].after,
@@ -209,7 +208,7 @@ def _overloaded(view: GroupView, slow: list[tuple[Member, float]], told: int, mo
     session = min((session_of(each) for each in view.members), default=0)
     since_ms = view.now_ms - view.thresholds.resolve_after_ms
     evicted = any(each.departure.likely == SESSION_EXPIRED and each.left_ms >= since_ms for each in view.past)
-    return say(
+    return view.say(
         "coordinator_overload.slow",
         view.now_ms - _MINUTE_MS,
         # Whoever is answered at once by the same broker says that it is the others' network; one that loses the group
@@ -221,7 +220,6 @@ def _overloaded(view: GroupView, slow: list[tuple[Member, float]], told: int, mo
         worst=worst,
         hosts=", ".join(hosts),
         moves=moves or None,
-        limits=view.thresholds,
     )
 
 
@@ -236,7 +234,7 @@ def offsets_topic_unhealthy(view: GroupView) -> Iterator[Verdict]:
     since_ms = hopping[0].at_ms if hopping else lost[0].started_before_ms
     last_commit = view.history.progress.last_commit_ms if hopping else None
     stopped = last_commit is not None and last_commit < since_ms
-    yield say(
+    yield view.say(
         "offsets_topic_unhealthy.seems",
         since_ms,
         confidence=PLAUSIBLE if stopped else HINT,

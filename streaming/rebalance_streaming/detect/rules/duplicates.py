@@ -15,7 +15,6 @@ from rebalance_streaming.detect.group_view import Condition, GroupView
 from rebalance_streaming.detect.memory import Duplicates, Memory
 from rebalance_streaming.detect.rules.member_settings import have_poll_records
 from rebalance_streaming.detect.verdict import Verdict, name_of
-from rebalance_streaming.detect.wording import say
 from rebalance_streaming.observed import inputs
 from rebalance_streaming.observed.confidence import CERTAIN, PLAUSIBLE, STRONG
 from rebalance_streaming.observed.departures import FENCED, POLL_TIMEOUT, REMOVED_BY_ADMIN, SESSION_EXPIRED, UNSYNCED
@@ -115,7 +114,7 @@ def _duplicates_verdict(
 ) -> Verdict:
     methods = sorted({each.method for each in counts.values()}, key=lambda each: (_METHODS[each].confidence, each))
     ids = sorted(counts, key=lambda each: view.history.rebalances[each].started_before_ms)
-    return say(
+    return view.say(
         "duplicate_processing.counted",
         view.history.rebalances[ids[0]].started_before_ms,
         confidence=_METHODS[methods[0]].confidence,

@@ -45,7 +45,7 @@ def coordinator_failover(view: GroupView) -> Iterator[Verdict]:
         near = [each.rebalance_id for each in since if each.started_before_ms <= reach]
         causes = {view.causes.get(each) for each in near}
         if None not in causes and "coordinator_failover" not in causes:
-            yield say(
+            yield view.say(
                 "coordinator_failover.beside" if near else "coordinator_failover.harmless",
                 move.at_ms,
                 rebalance_ids=tuple(near),

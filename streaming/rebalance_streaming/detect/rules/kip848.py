@@ -72,7 +72,7 @@ def _holding(view: GroupView, member: Member, since: int, until_ms: int) -> Verd
     late_ms = None if limit is None else _LATE * limit
     ended = until_ms < view.now_ms
     late = late_ms is not None and (until_ms - since > late_ms if ended else view.time.outlasted(since, late_ms))
-    return say(
+    return view.say(
         "reconciliation_stuck.holding",
         since,
         subject_of(member, partitions=partition_names(pending)),
@@ -138,12 +138,11 @@ def assigning_stuck(view: GroupView) -> Iterator[Verdict]:
     since = _unassigned_since(view)
     if since is not None and view.time.outlasted(since, view.thresholds.assigning_ms):
         failed = view.history.coordinator_log.failed_target(snapshot.generation)
-        yield say(
+        yield view.say(
             "assigning_stuck",
             since,
             epoch=snapshot.generation,
             target=str(snapshot.assignment_epoch),
-            lasted=view.now_ms - since,
             failed=failed is not None,
             error=None if failed is None else failed.reason or "no reason given",
         )
@@ -212,7 +211,7 @@ def _churning(view: GroupView, rebalances: Sequence[Rebalance], epochs: Sequence
     latest = {slot_of(known[name]): known[name] for name in sorted(ids) if name in known}
     restless = [latest[slot] for slot, _ in slots.most_common(3)]
     fenced, by_topics = main == "fenced", main in ("subscription change", "topic metadata change")
-    return say(
+    return view.say(
         "epoch_churn",
         epochs[0].started_at_ms or rebalances[0].started_before_ms,
         subject_of(*restless),
@@ -225,7 +224,6 @@ def _churning(view: GroupView, rebalances: Sequence[Rebalance], epochs: Sequence
         fenced=fenced,
         by_topics=by_topics,
         by_members=not fenced and not by_topics,
-        limits=view.thresholds,
     )
 
 

@@ -146,7 +146,7 @@ def _longest_sync_ms(rebalance: Rebalance) -> int:
 
 def _slow_assignor(view: GroupView, longest_ms: int, rebalance: Rebalance, times: int) -> Verdict:
     leader = leader_of(rebalance)
-    return say(
+    return view.say(
         "assignor_slow_or_failing.slow",
         rebalance.join_ended_at_ms or rebalance.started_before_ms,
         Subject() if leader is None else subject_of(leader),
@@ -159,13 +159,12 @@ def _slow_assignor(view: GroupView, longest_ms: int, rebalance: Rebalance, times
         members=len(rebalance.members_after),
         partitions=sum(size_of(each.partitions) for each in rebalance.members_after),
         reported=leader is not None and client_of(view, leader) is not None,
-        limits=view.thresholds,
         movable=is_movable(view.history),
     )
 
 
 def _failing_assignor(view: GroupView, failing: Sequence[Rebalance]) -> Verdict:
-    return say(
+    return view.say(
         "assignor_slow_or_failing.failing",
         failing[0].started_before_ms,
         advice=_upgrade(view, leader_of(failing[-1]), "assignor_slow_or_failing"),
@@ -193,7 +192,7 @@ def cooperative_livelock(view: GroupView) -> Iterator[Verdict]:
     leader = leader_of(rebalance)
     library = STREAMS if rebalance.protocol == STREAMS_ASSIGNOR else None
     upgrade = _upgrade(view, leader, "cooperative_livelock", library)
-    yield say(
+    yield view.say(
         "cooperative_livelock",
         last[0].at_ms,
         Subject() if leader is None else subject_of(leader),

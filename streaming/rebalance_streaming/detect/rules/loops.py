@@ -18,7 +18,6 @@ from rebalance_streaming.detect.episode import ExplainedDeparture
 from rebalance_streaming.detect.group_view import Condition, GroupView
 from rebalance_streaming.detect.rules.member_settings import have_poll_records
 from rebalance_streaming.detect.verdict import Verdict, name_of
-from rebalance_streaming.detect.wording import say
 from rebalance_streaming.observed import inputs
 from rebalance_streaming.observed.clients import ClientHistory
 from rebalance_streaming.observed.confidence import CERTAIN, CLAIMED, PLAUSIBLE, STRONG
@@ -164,7 +163,7 @@ def _loop_verdict(
     lags = [each.lag for each in stuck if each.lag is not None]
     consumed = _consumed_since(view, involved, since)
     names = tuple(each.name for each in stuck)
-    return say(
+    return view.say(
         "no_progress_loop",
         since,
         Subject(partitions=names),
@@ -174,7 +173,6 @@ def _loop_verdict(
         partitions=names,
         rebalances=len(ids),
         owners=sorted({name_of(each.member) for each in involved}),
-        lasted=view.now_ms - since,
         lag=sum(lags) if lags else None,
         probed=bool(lags),
         consumed=consumed or None,
@@ -318,7 +316,7 @@ def _poison_verdict(view: GroupView, poisoned: Sequence[_Frozen], deaths: Sequen
     first, victims = poisoned[0], _losses(poisoned[0], deaths)
     of_one = max(Counter(slot_of(each.member) for each in deaths).values()) / len(deaths)
     clear = len(victims) / len(deaths) >= 2 * of_one and len(poisoned) == 1 and first.lag is not None
-    return say(
+    return view.say(
         "poison_record",
         victims[0].left_ms,
         Subject(partitions=tuple(each.name for each in poisoned)),
@@ -329,7 +327,6 @@ def _poison_verdict(view: GroupView, poisoned: Sequence[_Frozen], deaths: Sequen
         departures=len(victims),
         deaths=len(deaths),
         members=sorted({name_of(each.member) for each in victims}),
-        lasted=view.now_ms - victims[0].left_ms,
         frozen=view.now_ms - first.since_ms,
         partition=first.name,
         place=_at(first),

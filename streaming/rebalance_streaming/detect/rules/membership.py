@@ -16,7 +16,6 @@ from rebalance_streaming.detect.group_view import DAY_MS, Condition, GroupView
 from rebalance_streaming.detect.rules.member_settings import may_be_named, sessions_of
 from rebalance_streaming.detect.rules.standing import came_back_ms, recent_past
 from rebalance_streaming.detect.verdict import Verdict
-from rebalance_streaming.detect.wording import say
 from rebalance_streaming.observed.confidence import PLAUSIBLE, STRONG
 from rebalance_streaming.observed.departures import CLEAN, slot_of
 
@@ -50,7 +49,7 @@ def static_membership_missing(view: GroupView) -> Iterator[Verdict]:
     longest = max(known)
     shortest = min(sessions_of(view.history, view.members), key=lambda each: each.now_ms)
     longer = session_for_absence(shortest, longest)
-    yield say(
+    yield view.say(
         "static_membership_missing",
         restarts[0].started_before_ms,
         rebalance_ids=ids,
@@ -112,19 +111,17 @@ def _flapping(
     hosts = {each.host for each in moves[0].members_before}
     fresh = sum(slot_of(each) not in known or each.host not in hosts for each in came)
     anew = fresh >= _MOSTLY * len(came)
-    return say(
+    return view.say(
         "autoscaler_flapping",
         moves[0].started_before_ms,
         confidence=STRONG if anew else PLAUSIBLE,
         rebalance_ids=tuple(each.rebalance_id for each in moves),
         route=" -> ".join(map(str, turns)),
         changes=len(turns) - 2,
-        lasted=view.now_ms - moves[0].started_before_ms,
         left=len(left),
         fresh=fresh,
         came=len(came),
         anew=anew,
-        members=len(view.members),
     )
 
 

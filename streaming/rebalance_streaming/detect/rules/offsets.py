@@ -14,7 +14,6 @@ from rebalance_contract import GroupState, Severity, Subject
 from rebalance_streaming.detect.group_view import Condition, GroupView
 from rebalance_streaming.detect.memory import Memory
 from rebalance_streaming.detect.verdict import Verdict
-from rebalance_streaming.detect.wording import say
 from rebalance_streaming.observed import inputs
 from rebalance_streaming.observed.confidence import PLAUSIBLE, STRONG
 from rebalance_streaming.observed.history import GroupHistory, is_cooperative
@@ -131,7 +130,7 @@ def _was_empty(history: GroupHistory, at_ms: int) -> bool:
 def _jump_verdict(view: GroupView, burst: Sequence[Jump], *, ahead: bool) -> Verdict:
     (variant, label, why), first = _mechanism(view, burst), burst[0]
     names, meant = tuple(sorted({f"{each.topic}-{each.partition}" for each in burst})), variant == ADMINISTRATIVE
-    return say(
+    return view.say(
         "offset_skip.jump" if ahead else "offset_rewind",
         first.at_ms,
         Subject(partitions=names),
@@ -228,7 +227,7 @@ def _expires_soon(view: GroupView, since: int) -> Iterator[Verdict]:
         return
     held = sum(1 for _ in view.history.progress.positions())
     if held:
-        yield say(
+        yield view.say(
             "offsets_expired.soon",
             since,
             days=away / (24 * _HOUR_MS),
@@ -269,7 +268,7 @@ def _was_old(view: GroupView, gone: tuple[str, int, int]) -> bool:
 def _expiry_verdict(view: GroupView, gone: Sequence[tuple[str, int, int]], variant: str | None) -> Verdict:
     names = tuple(f"{topic}-{partition}" for topic, partition, _ in sorted(gone))
     retention = view.thresholds.retention_ms / _HOUR_MS
-    return say(
+    return view.say(
         "offsets_expired.gone",
         min(each[2] for each in gone),
         Subject() if variant is None else Subject(partitions=names),

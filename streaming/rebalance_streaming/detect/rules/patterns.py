@@ -20,7 +20,6 @@ from rebalance_streaming.detect.rules import loops
 from rebalance_streaming.detect.rules.member_settings import may_be_named
 from rebalance_streaming.detect.rules.standing import lag_grows, went_again, widths
 from rebalance_streaming.detect.verdict import MOST_MEMBERS, Verdict, subject_of
-from rebalance_streaming.detect.wording import say
 from rebalance_streaming.groups.identity import client_stem
 from rebalance_streaming.observed import inputs
 from rebalance_streaming.observed.confidence import CLAIMED, HINT, PLAUSIBLE, STRONG
@@ -80,7 +79,7 @@ def crash_loop(view: GroupView) -> Iterator[Verdict]:
         if _are_ended_by_one(by_records, each.lives):
             continue
         member, first_ms = each.lives[-1].member, each.lives[0].past.left_ms
-        yield say(
+        yield view.say(
             "crash_loop",
             first_ms,
             subject_of(member),
@@ -246,7 +245,7 @@ def short_lived_consumers(view: GroupView) -> Iterator[Verdict]:
     if _are_ended_by_one(_ended_by_records(view), brief):
         return
     slots = dict.fromkeys(slot_of(each.member) for each in brief)
-    yield say(
+    yield view.say(
         "short_lived_consumers",
         brief[0].past.left_ms,
         subject_of(brief[-1].member),
@@ -254,7 +253,6 @@ def short_lived_consumers(view: GroupView) -> Iterator[Verdict]:
         rebalance_ids=tuple(dict.fromkeys(name for slot in slots for name in _rebalances_of(view, slot, brief))),
         count=len(brief),
         life=median(each.length_ms or 0 for each in brief),
-        limits=limits,
     )
 
 
@@ -302,7 +300,7 @@ def _deploy(view: GroupView, left: list[ExplainedDeparture]) -> Verdict | None:
     stopped = killed * 2 > len(left)
     if stopped and not _is_stopped_in_turn(left, size):
         return None
-    return say(
+    return view.say(
         "ungraceful_shutdown.deploy" if stopped else "rolling_deploy.deploy",
         first_ms,
         subject_of(*(each.member for each in left[:MOST_MEMBERS])),
@@ -398,7 +396,7 @@ def member_flapping(view: GroupView) -> Iterator[Verdict]:
         member = lives[-1].member
         if any((each.config_offset or 0) > (member.config_offset or 0) for each in view.members):
             continue  # a worker of Connect that is behind leaves to read on: `shared_group_id` if it never does
-        yield say(
+        yield view.say(
             "member_flapping",
             lives[0].past.left_ms,
             subject_of(member),
@@ -423,7 +421,7 @@ def rebalance_storm(view: GroupView) -> Iterator[Verdict]:
     cause, by_cause = causes.most_common(1)[0] if causes else (UNDETERMINED, len(recent))
     snapshot = view.history.snapshot
     one_pass = bool(causes) and causes.keys() <= PARTS and _is_one_pass(view, recent)
-    yield say(
+    yield view.say(
         "rebalance_storm",
         recent[0].started_before_ms,
         severity=Severity.PAGE if lag_grows(view) else Severity.INFO if one_pass else Severity.TICKET,
@@ -433,7 +431,6 @@ def rebalance_storm(view: GroupView) -> Iterator[Verdict]:
         share=share,
         cause=cause,
         by_cause=by_cause,
-        limits=limits,
         generation=str(snapshot.generation if snapshot else None),
     )
 

@@ -26,7 +26,7 @@ from rebalance_streaming.detect.rules.circumstances import say_lost
 from rebalance_streaming.detect.rules.member_settings import barrier_advice, is_of_connect
 from rebalance_streaming.detect.rules.standing import client_of, is_consumer_group, positions_of
 from rebalance_streaming.detect.verdict import Verdict, subject_of
-from rebalance_streaming.detect.wording import advise, say
+from rebalance_streaming.detect.wording import advise
 from rebalance_streaming.observed import inputs
 from rebalance_streaming.observed.barriers import Barrier
 from rebalance_streaming.observed.clients import ClientHistory
@@ -251,7 +251,7 @@ def _waited_since(view: GroupView, member: Member, from_ms: int, until_ms: int) 
 
 def _at_risk(view: GroupView, member: Member, client: ClientHistory | None, limit: int, gap: _Gap) -> Verdict:
     near = gap.length_ms >= view.thresholds.poll_risk_ticket * limit
-    return say(
+    return view.say(
         "poll_overrun_risk.told" if gap.metric else "poll_overrun_risk.by_commits",
         gap.ended_ms - round(gap.length_ms),
         subject_of(member),

@@ -19,7 +19,6 @@ from rebalance_streaming.detect.memory import Memory
 from rebalance_streaming.detect.rules.member_settings import have_poll_records
 from rebalance_streaming.detect.rules.standing import client_of, positions_of
 from rebalance_streaming.detect.verdict import Verdict, subject_of
-from rebalance_streaming.detect.wording import say
 from rebalance_streaming.observed import inputs
 from rebalance_streaming.observed.clients import ClientHistory, ClientReport
 from rebalance_streaming.observed.confidence import CERTAIN, STRONG
@@ -155,7 +154,7 @@ def _stalled_verdict(view: GroupView, member: Member, stuck: Sequence[Position],
     goes_on = any((each.advanced_ms or 0) > since_ms for each in positions_of(view, member.partitions))
     alone, names = goes_on and len(stuck) == 1, tuple(each.name for each in stuck)
     variant, poll_age, rate = _what_it_does(view, member)
-    return say(
+    return view.say(
         "stalled_consumer.partition" if alone else "stalled_consumer.member",
         since_ms,
         Subject(partitions=names) if alone else subject_of(member),
@@ -164,7 +163,6 @@ def _stalled_verdict(view: GroupView, member: Member, stuck: Sequence[Position],
         partitions=names,
         several=len(names) > 1,
         member=member,
-        lasted=view.now_ms - since_ms,
         lag=sum(each.lag or 0 for each in stuck),
         stable_known=all(each.stable_end is not None for each in stuck),
         told=variant is not None,
@@ -203,11 +201,10 @@ def _stopped_checkpoints(view: GroupView) -> Iterator[Verdict]:
     wait = max(view.thresholds.stalled_ms, 3 * rhythm.gap_ms)
     stuck = [each for each in lagging if not _in_transaction(each) and _waits_for(view, each, wait)]
     if stuck:
-        yield say(
+        yield view.say(
             "stalled_consumer.checkpoints",
             last,
             interval=rhythm.gap_ms,
-            lasted=view.now_ms - last,
             lag=sum(each.lag or 0 for each in stuck),
             partitions=len(stuck),
         )
@@ -224,14 +221,12 @@ def slow_consumer_group(view: GroupView) -> Iterator[Verdict]:
         return
     working = sum(1 for member in view.members if any((member.partitions or {}).values())) or 1
     needed = members_for(flow, working)
-    yield say(
+    yield view.say(
         "slow_consumer_group",
         view.now_ms,
         lasting_ms=window,
         flow=flow,
-        members=len(view.members),
         needed=needed if needed > len(view.members) else None,
-        limits=view.thresholds,
     )
 
 
@@ -265,7 +260,7 @@ def _skew(view: GroupView, position: Position, total: int) -> Iterator[Verdict]:
         return
     # What came within a minute or so may just have come.
     if lag > own * _BEHIND:
-        yield say(
+        yield view.say(
             "partition_skew",
             view.now_ms,
             Subject(partitions=(position.name,)),
@@ -276,7 +271,6 @@ def _skew(view: GroupView, position: Position, total: int) -> Iterator[Verdict]:
             lag=lag,
             total=total,
             share=lag / total,
-            limits=view.thresholds,
         )
 
 
@@ -327,7 +321,7 @@ def _zombie(view: GroupView, client: ClientHistory, member_id: str, gone_ms: int
         return
     cause = next((each.rule for each in reversed(view.past) if each.member.member_id == member_id), None)
     lasted = after[-1].emitted_ms - gone_ms
-    yield say("zombie_member", gone_ms, subject_of(member), member=member, lasted=lasted, cause=cause)
+    yield view.say("zombie_member", gone_ms, subject_of(member), member=member, lasted=lasted, cause=cause)
 
 
 # --- Commits that fail ---
@@ -359,7 +353,7 @@ def _failing(view: GroupView, client: ClientHistory, member: Member, rebalance: 
 
 def _failing_verdict(view: GroupView, member: Member, rebalance: Rebalance, *, tried: bool | None) -> Verdict:
     done_ms = rebalance.last_known_ms
-    return say(
+    return view.say(
         "commit_failures_after_rebalance",
         done_ms,
         subject_of(member),
@@ -367,7 +361,6 @@ def _failing_verdict(view: GroupView, member: Member, rebalance: Rebalance, *, t
         variant={True: "refused", False: "not_tried", None: None}[tried],
         rebalance_ids=(rebalance.rebalance_id,),
         member=member,
-        lasted=view.now_ms - done_ms,
         told={True: "go on, and none is stored", False: "stopped", None: "not reported"}[tried],
         known=tried is not None,
         batches=have_poll_records(view.history, [member]),

@@ -87,7 +87,7 @@ def _absence(view: GroupView, past: ExplainedDeparture) -> int | None:
 def _too_short(view: GroupView, instance: str, longest: int, several: list[ExplainedDeparture]) -> Verdict:
     last = several[-1].departure
     known = session_of_member(last.member, last.client, type_of(view.history), view.history.clients.of(last.member))
-    return say(
+    return view.say(
         "static_session_too_short.often",
         several[0].left_ms,
         instance_subject(view, instance),
@@ -122,7 +122,7 @@ def _gone_unseen(view: GroupView, member: Member) -> Verdict | None:
         return None
     session = session_of(member)
     harmed = session > view.thresholds.stalled_ms and is_harmed(view, [member.partitions])
-    return say(
+    return view.say(
         "static_member_ghost.unseen",
         view.now_ms - silent,
         _with_partitions(member),
@@ -229,7 +229,7 @@ def _stalled(
     barrier_ms: int | None = None,
 ) -> Verdict:
     poll, session = member.rebalance_timeout_ms or 0, session_of(member)
-    return say(
+    return view.say(
         "static_stalled_member.present",
         since_ms,
         _with_partitions(member),
@@ -393,7 +393,7 @@ def _conflict(
     times = [swaps[0].at_ms] if swaps else [each.reports[0].emitted_ms for each in processes[:1]]
     others = {f"{each.client_id} ({each.host})" for each in processes} if rivals or returns else _hosts(swaps)
     hosts = [each.old_host for each in swaps[:1]] + [each.new_host for each in swaps]
-    return say(
+    return view.say(
         "static_id_conflict",
         refused[0].at_ms if refused else times[0],
         _refused_subject(view, instance, refused) if refused else _both(view, instance, swaps, rivals),
@@ -408,7 +408,6 @@ def _conflict(
         refused=len(refused) or None,
         owner=refused[-1].replaced_id if refused else None,
         known=sure or seen or bool(refused),
-        limits=view.thresholds,
     )
 
 
@@ -454,7 +453,7 @@ def static_member_restart(view: GroupView) -> Iterator[Verdict]:
         doubt = HINT if _is_in_place(swaps) and not gaps else PLAUSIBLE
         seen = bool(gaps) and len(gaps) >= len(swaps) - 1 and max(gaps) >= processes[0].interval_ms
         last, label = swaps[-1], CERTAIN if len(swaps) == 1 else STRONG if seen else doubt
-        yield say(
+        yield view.say(
             "static_member_restart",
             last.at_ms,
             instance_subject(view, instance),
@@ -472,7 +471,7 @@ def random_instance_ids(view: GroupView) -> Iterator[Verdict]:
     most = max((len(each.members_after) for each in recent), default=0)
     if len(seen) >= max(_LEAST_NAMES, _NAMES_PER_MEMBER * most):
         since_ms = recent[0].started_before_ms
-        yield say("static_member_ghost.random_instance_ids", since_ms, names=len(seen), members=most)
+        yield view.say("static_member_ghost.random_instance_ids", since_ms, names=len(seen), members=most)
 
 
 CONDITIONS: tuple[Condition, ...] = (

@@ -12,7 +12,6 @@ from rebalance_streaming.detect.catalogue import with_trait
 from rebalance_streaming.detect.group_view import Condition, GroupView
 from rebalance_streaming.detect.rules.standing import grew_since, is_consumer_group
 from rebalance_streaming.detect.verdict import Verdict, name_of
-from rebalance_streaming.detect.wording import say
 from rebalance_streaming.observed import inputs
 from rebalance_streaming.observed.evidence import seconds
 from rebalance_streaming.observed.history import by_topic
@@ -73,7 +72,7 @@ def _orphan_verdict(view: GroupView, topic: str, orphans: list[Position], since_
     growing = any((view.end_growth(topic, each.partition, view.thresholds.slow_ms) or 0) > 0 for each in orphans)
     unread = growing or any(each.lag for each in orphans)
     added = any(name == topic for _, name, _, _ in view.history.topic_changes)
-    return say(
+    return view.say(
         "orphan_partition",
         since_ms,
         Subject(partitions=names),
@@ -81,9 +80,7 @@ def _orphan_verdict(view: GroupView, topic: str, orphans: list[Position], since_
         variant="partitions_added" if added else None,
         partitions=names,
         count=len(names),
-        lasted=view.now_ms - since_ms,
         subscribed=sum(1 for member in view.members if topic in member.topics),
-        members=len(view.members),
         topic=topic,
         known=orphans[-1].partition + 1,
     )
@@ -132,11 +129,10 @@ def _grows(view: GroupView, position: Position, since_ms: int) -> bool:
 
 def _empty_verdict(view: GroupView, growing: list[Position], since_ms: int) -> Verdict:
     last, abandoned = view.history.latest(), view.history.had_members_ms is None
-    return say(
+    return view.say(
         "empty_group_with_lag",
         since_ms,
         severity=Severity.TICKET if abandoned else None,
-        lasted=view.now_ms - since_ms,
         lag=sum(each.lag or 0 for each in growing),
         partitions=len(growing),
         members=sorted({name_of(each) for each in (() if last is None else last.members_before)}),
@@ -154,7 +150,7 @@ def commit_only_group(view: GroupView) -> Iterator[Verdict]:
     if partitions:
         gap_ms = progress.rhythm(partitions, view.now_ms).gap_ms
         every = f"every {seconds(gap_ms)}" if gap_ms else "now and then"
-        yield say("commit_only_group", progress.first_commit_ms, every=every)
+        yield view.say("commit_only_group", progress.first_commit_ms, every=every)
 
 
 CONDITIONS: tuple[Condition, ...] = (

@@ -15,7 +15,7 @@ from math import ceil, floor
 from rebalance_contract import ProbedMember, Severity, Subject, SubjectMember
 from rebalance_streaming.detect.group_view import Condition, GroupView
 from rebalance_streaming.detect.verdict import Verdict
-from rebalance_streaming.detect.wording import advise, say
+from rebalance_streaming.detect.wording import advise
 from rebalance_streaming.observed import inputs
 from rebalance_streaming.observed.confidence import CERTAIN, PLAUSIBLE, STRONG
 from rebalance_streaming.observed.history import Ownership
@@ -122,7 +122,7 @@ def _conflict_verdict(view: GroupView, latest: Ownership, conflicts: list[_Confl
     idle, ambiguous, holders = _topic_is_idle(view, first), len(latest.owners) > 1, sorted(first.holders.items())
     starved = sorted({each.starved for each in conflicts})
     cures = ("more_retries", "consumer_timeout", "pykafka_upgrade")
-    return say(
+    return view.say(
         "zk_partition_owner_conflict",
         min(each.since_ms for each in conflicts),
         Subject(tuple(_subject_member(latest, owner) for owner, _ in holders)),
@@ -211,14 +211,13 @@ def _is_orphan(seen: Ownership, place: tuple[str, int]) -> bool:
 def _orphan_verdict(view: GroupView, topic: str, orphans: dict[int, int]) -> Verdict:
     names = tuple(f"{topic}-{p}" for p in sorted(orphans))
     lags = [view.history.progress.position(topic, p).lag for p in orphans]
-    return say(
+    return view.say(
         "zk_orphan_partition",
         min(orphans.values()),
         Subject(partitions=names),
         severity=None if any(lag != 0 for lag in lags) else Severity.TICKET,
         partitions=names,
         count=len(names),
-        lasted=view.now_ms - min(orphans.values()),
         members=len(view.history.ownership[-1].members),
         probed=None not in lags,
     )
@@ -240,7 +239,7 @@ def zk_session_flap(view: GroupView) -> Iterator[Verdict]:
 
 
 def _flap_verdict(view: GroupView, member: ProbedMember, times: list[int]) -> Verdict:
-    return say(
+    return view.say(
         "zk_session_flap",
         times[1],
         Subject((_named(member),)),
