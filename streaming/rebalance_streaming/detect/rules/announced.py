@@ -13,7 +13,7 @@ from rebalance_contract import UNDETERMINED, AlertSilence, Evidence, EvidenceSou
 from rebalance_contract.display import asked_by
 from rebalance_streaming.detect.catalogue import PARTS
 from rebalance_streaming.detect.episode import ExplainedDeparture
-from rebalance_streaming.detect.group_view import Condition, GroupView
+from rebalance_streaming.detect.group_view import GroupView
 from rebalance_streaming.detect.rules.patterns import crash_loop, member_flapping, short_lived_consumers
 from rebalance_streaming.detect.rules.standing import went_again, widths
 from rebalance_streaming.detect.verdict import MOST_MEMBERS, Verdict, subject_of
@@ -104,6 +104,3 @@ def _tell(view: GroupView, announced: AlertSilence, explained: Sequence[Rebalanc
         killed=sum(each.departure.likely == SESSION_EXPIRED for each in left),
         rebalances=len(explained),
     )
-
-
-CONDITIONS: tuple[Condition, ...] = (Condition(announced_deploy),)

@@ -11,7 +11,7 @@ from collections.abc import Iterator, Sequence
 from rebalance_contract import STREAMS_ASSIGNOR, GroupType, Member, Rebalance, Severity
 from rebalance_contract.client_settings import EAGER_ASSIGNORS
 from rebalance_streaming.detect.advice import cooperative_advice
-from rebalance_streaming.detect.group_view import DAY_MS, Condition, GroupView
+from rebalance_streaming.detect.group_view import DAY_MS, GroupView
 from rebalance_streaming.detect.rules.member_settings import is_movable
 from rebalance_streaming.detect.rules.standing import (
     client_of,
@@ -266,14 +266,3 @@ def _topics(members: Sequence[Member]) -> set[str]:
 
 def _disjoint(sets: Sequence[set[str]]) -> bool:
     return sum(map(len, sets)) == len(set().union(*sets))
-
-
-CONDITIONS: tuple[Condition, ...] = (
-    # Which libraries there are changes its advice only, and not from report to report.
-    Condition(eager_assignor, grown=True),
-    Condition(assignor_migration_error, grown=True),
-    Condition(idle_members, grown=True),
-    Condition(assignment_imbalance, grown=True),
-    Condition(shared_group_id, grown=True),
-    Condition(shared_connect_group, grown=True),
-)

@@ -33,7 +33,7 @@ from rebalance_streaming.detect.advice import (
 )
 from rebalance_streaming.detect.catalogue import with_trait
 from rebalance_streaming.detect.episode import ExplainedDeparture
-from rebalance_streaming.detect.group_view import DAY_MS, Condition, GroupView
+from rebalance_streaming.detect.group_view import DAY_MS, GroupView
 from rebalance_streaming.detect.rules.member_settings import has_assignor, sessions_of, type_of
 from rebalance_streaming.detect.rules.polling import longest_told_gap
 from rebalance_streaming.detect.rules.standing import (
@@ -45,7 +45,6 @@ from rebalance_streaming.detect.rules.standing import (
 )
 from rebalance_streaming.detect.verdict import Verdict, subject_of
 from rebalance_streaming.detect.wording import say
-from rebalance_streaming.observed import inputs
 from rebalance_streaming.observed.clients import ClientHistory
 from rebalance_streaming.observed.confidence import CERTAIN, HINT, PLAUSIBLE, STRONG
 from rebalance_streaming.observed.departures import SESSION_EXPIRED, slot_of
@@ -336,12 +335,3 @@ def _rejected(view: GroupView, client: ClientHistory) -> Verdict:
 
 def _taken(session_ms: int) -> bool:
     return OWN_SESSION.shortest_ms <= session_ms <= OWN_SESSION.longest_ms
-
-
-CONDITIONS: tuple[Condition, ...] = (
-    Condition(session_heartbeat_ratio, inputs.CLIENTS, grown=True),
-    Condition(session_timeout_too_short, inputs.CLIENTS, grown=True),
-    Condition(rebalance_timeout_excessive, inputs.CLIENTS, grown=True),
-    Condition(initial_delay_too_short, grown=True),
-    Condition(join_rejected, inputs.CLIENTS | inputs.STATES | inputs.COMMITS | inputs.ENDS),
-)

@@ -22,14 +22,13 @@ from rebalance_contract import (
 )
 from rebalance_contract.clients import ANY_RESPONSE_MAX, RESPONSE_MAX
 from rebalance_streaming.detect.episode import Episode, ExplainedDeparture
-from rebalance_streaming.detect.group_view import Condition, GroupView
+from rebalance_streaming.detect.group_view import GroupView
 from rebalance_streaming.detect.rules.failover import OFTEN, moved_lately, regained
 from rebalance_streaming.detect.rules.standing import client_of, is_reporting
 from rebalance_streaming.detect.thresholds import Thresholds
 from rebalance_streaming.detect.verdict import Verdict, subject_of
 from rebalance_streaming.detect.wording import say
 from rebalance_streaming.groups.identity import client_stem
-from rebalance_streaming.observed import inputs
 from rebalance_streaming.observed.clients import ClientHistory, ClientReport
 from rebalance_streaming.observed.confidence import CERTAIN, HINT, PLAUSIBLE, STRONG
 from rebalance_streaming.observed.departures import CLEAN, SESSION_EXPIRED, session_of
@@ -314,10 +313,3 @@ def cluster_wide(
             limits=thresholds,
         )
         return
-
-
-CONDITIONS: tuple[Condition, ...] = (
-    Condition(coordinator_stuck_rebalance, inputs.STATES),
-    Condition(coordinator_overload, inputs.CLIENTS | inputs.STATES, grown=True),
-    Condition(offsets_topic_unhealthy, inputs.STATES | inputs.COMMITS, grown=True),
-)

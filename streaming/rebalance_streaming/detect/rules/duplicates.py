@@ -11,11 +11,10 @@ from dataclasses import dataclass, replace
 
 from rebalance_contract import EvidenceSource
 from rebalance_streaming.detect.episode import ExplainedDeparture
-from rebalance_streaming.detect.group_view import Condition, GroupView
+from rebalance_streaming.detect.group_view import GroupView
 from rebalance_streaming.detect.memory import Duplicates, Memory
 from rebalance_streaming.detect.rules.member_settings import have_poll_records
 from rebalance_streaming.detect.verdict import Verdict, name_of
-from rebalance_streaming.observed import inputs
 from rebalance_streaming.observed.confidence import CERTAIN, PLAUSIBLE, STRONG
 from rebalance_streaming.observed.departures import FENCED, POLL_TIMEOUT, REMOVED_BY_ADMIN, SESSION_EXPIRED, UNSYNCED
 from rebalance_streaming.observed.history import GroupHistory, by_topic, places
@@ -131,6 +130,3 @@ def _duplicates_verdict(
         positions=methods[0] == "application_offsets",
         batches=have_poll_records(view.history, view.members),
     )
-
-
-CONDITIONS: tuple[Condition, ...] = (Condition(duplicate_processing, inputs.COMMITS | inputs.ENDS),)

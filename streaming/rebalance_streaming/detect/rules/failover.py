@@ -10,11 +10,10 @@ from collections.abc import Iterator, Sequence
 from rebalance_contract import Member, RebalanceReason
 from rebalance_streaming.detect.advice import session_for_failover
 from rebalance_streaming.detect.episode import Episode
-from rebalance_streaming.detect.group_view import Condition, GroupView
+from rebalance_streaming.detect.group_view import GroupView
 from rebalance_streaming.detect.rules.member_settings import sessions_of
 from rebalance_streaming.detect.verdict import Verdict
 from rebalance_streaming.detect.wording import say
-from rebalance_streaming.observed import inputs
 from rebalance_streaming.observed.confidence import PLAUSIBLE, STRONG
 from rebalance_streaming.observed.coordinator_moves import Move, find_moves
 from rebalance_streaming.observed.departures import SESSION_EXPIRED, UNKNOWN, session_of
@@ -104,6 +103,3 @@ def find_failover(episode: Episode) -> Verdict | None:
         sure=sure,
         advice=session_for_failover(sessions_of(episode.history, rebalance.members_before, rebalance.type)),
     )
-
-
-CONDITIONS: tuple[Condition, ...] = (Condition(coordinator_failover, inputs.STATES),)

@@ -12,11 +12,10 @@ from collections.abc import Iterator, Sequence
 from rebalance_contract import Generation, GroupType, Member, MemberState, Rebalance, RebalanceReason, Severity
 from rebalance_streaming.detect.catalogue import of_family, with_trait
 from rebalance_streaming.detect.episode import Episode
-from rebalance_streaming.detect.group_view import Condition, GroupView
+from rebalance_streaming.detect.group_view import GroupView
 from rebalance_streaming.detect.rules.standing import client_of, is_harmed, size_of, upgrade_for, went_again, widths
 from rebalance_streaming.detect.verdict import Verdict, subject_of
 from rebalance_streaming.detect.wording import say
-from rebalance_streaming.observed import inputs
 from rebalance_streaming.observed.clients import ClientHistory
 from rebalance_streaming.observed.departures import FENCED, Departure, slot_of
 from rebalance_streaming.observed.history import partition_names, places
@@ -225,10 +224,3 @@ def _churning(view: GroupView, rebalances: Sequence[Rebalance], epochs: Sequence
         by_topics=by_topics,
         by_members=not fenced and not by_topics,
     )
-
-
-CONDITIONS: tuple[Condition, ...] = (
-    Condition(reconciliation_stuck, inputs.COMMITS | inputs.ENDS | inputs.CLIENTS),
-    Condition(assigning_stuck, inputs.STATES),
-    Condition(epoch_churn, grown=True),
-)

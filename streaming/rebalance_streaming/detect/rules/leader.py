@@ -23,7 +23,7 @@ from rebalance_contract import (
 )
 from rebalance_streaming.detect.bugs import STREAMS
 from rebalance_streaming.detect.catalogue import with_trait
-from rebalance_streaming.detect.group_view import DAY_MS, Condition, GroupView
+from rebalance_streaming.detect.group_view import DAY_MS, GroupView
 from rebalance_streaming.detect.rules.member_settings import is_movable
 from rebalance_streaming.detect.rules.standing import (
     client_of,
@@ -35,7 +35,6 @@ from rebalance_streaming.detect.rules.standing import (
 )
 from rebalance_streaming.detect.verdict import Verdict, subject_of
 from rebalance_streaming.detect.wording import say
-from rebalance_streaming.observed import inputs
 from rebalance_streaming.observed.fingerprints import fingerprint
 from rebalance_streaming.observed.leader_rounds import Round, follow_ups, pure_rejoins
 
@@ -220,10 +219,3 @@ def _runs(view: GroupView) -> list[list[Round]]:
         else:
             runs[-1].append(each)
     return [run for run in runs if run]
-
-
-CONDITIONS: tuple[Condition, ...] = (
-    Condition(leader_rejoin_loop),
-    Condition(assignor_slow_or_failing, inputs.CLIENTS, grown=True),
-    Condition(cooperative_livelock, inputs.COMMITS | inputs.ENDS | inputs.CLIENTS),
-)

@@ -15,10 +15,9 @@ from rebalance_contract import Member, Rebalance, Severity, Subject
 from rebalance_contract.clients import CONSUMED_TOTAL
 from rebalance_streaming.detect.catalogue import with_trait
 from rebalance_streaming.detect.episode import ExplainedDeparture
-from rebalance_streaming.detect.group_view import Condition, GroupView
+from rebalance_streaming.detect.group_view import GroupView
 from rebalance_streaming.detect.rules.member_settings import have_poll_records
 from rebalance_streaming.detect.verdict import Verdict, name_of
-from rebalance_streaming.observed import inputs
 from rebalance_streaming.observed.clients import ClientHistory
 from rebalance_streaming.observed.confidence import CERTAIN, CLAIMED, PLAUSIBLE, STRONG
 from rebalance_streaming.observed.departures import POLL_TIMEOUT, SESSION_EXPIRED, slot_of
@@ -347,9 +346,3 @@ def _shaken_by(view: GroupView, victims: Sequence[ExplainedDeparture]) -> tuple[
         if alike and each.started_before_ms <= until_ms and each.rebalance_id not in ids:
             found.append(each.rebalance_id)
     return tuple(found)
-
-
-CONDITIONS: tuple[Condition, ...] = (
-    Condition(no_progress_loop, inputs.COMMITS | inputs.ENDS | inputs.CLIENTS),
-    Condition(poison_record, inputs.COMMITS | inputs.ENDS),
-)

@@ -12,7 +12,7 @@ from rebalance_contract import UNDETERMINED, Member, Rebalance, RebalanceReason
 from rebalance_streaming.detect.advice import session_for_absence
 from rebalance_streaming.detect.catalogue import with_trait
 from rebalance_streaming.detect.episode import ExplainedDeparture
-from rebalance_streaming.detect.group_view import DAY_MS, Condition, GroupView
+from rebalance_streaming.detect.group_view import DAY_MS, GroupView
 from rebalance_streaming.detect.rules.member_settings import may_be_named, sessions_of
 from rebalance_streaming.detect.rules.standing import came_back_ms, recent_past
 from rebalance_streaming.detect.verdict import Verdict
@@ -123,9 +123,3 @@ def _flapping(
         came=len(came),
         anew=anew,
     )
-
-
-CONDITIONS: tuple[Condition, ...] = (
-    Condition(static_membership_missing, grown=True),
-    Condition(autoscaler_flapping, grown=True),
-)

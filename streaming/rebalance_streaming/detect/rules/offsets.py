@@ -11,10 +11,9 @@ from dataclasses import replace
 from statistics import median
 
 from rebalance_contract import GroupState, Severity, Subject
-from rebalance_streaming.detect.group_view import Condition, GroupView
+from rebalance_streaming.detect.group_view import GroupView
 from rebalance_streaming.detect.memory import Memory
 from rebalance_streaming.detect.verdict import Verdict
-from rebalance_streaming.observed import inputs
 from rebalance_streaming.observed.confidence import PLAUSIBLE, STRONG
 from rebalance_streaming.observed.history import GroupHistory, is_cooperative
 from rebalance_streaming.observed.progress import Jump, Progress
@@ -279,10 +278,3 @@ def _expiry_verdict(view: GroupView, gone: Sequence[tuple[str, int, int]], varia
         age=_NEARLY * retention,
         retention=retention,
     )
-
-
-CONDITIONS: tuple[Condition, ...] = (
-    Condition(offset_rewind, inputs.COMMITS | inputs.ENDS),
-    Condition(offset_skip, inputs.COMMITS | inputs.ENDS),
-    Condition(offsets_expired, inputs.COMMITS),
-)

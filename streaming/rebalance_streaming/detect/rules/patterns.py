@@ -15,13 +15,12 @@ from statistics import median
 from rebalance_contract import UNDETERMINED, GroupType, Member, Rebalance, Severity
 from rebalance_streaming.detect.catalogue import PARTS, of_family, with_trait
 from rebalance_streaming.detect.episode import ExplainedDeparture
-from rebalance_streaming.detect.group_view import Condition, GroupView
+from rebalance_streaming.detect.group_view import GroupView
 from rebalance_streaming.detect.rules import loops
 from rebalance_streaming.detect.rules.member_settings import may_be_named
 from rebalance_streaming.detect.rules.standing import lag_grows, went_again, widths
 from rebalance_streaming.detect.verdict import MOST_MEMBERS, Verdict, subject_of
 from rebalance_streaming.groups.identity import client_stem
-from rebalance_streaming.observed import inputs
 from rebalance_streaming.observed.confidence import CLAIMED, HINT, PLAUSIBLE, STRONG
 from rebalance_streaming.observed.departures import CLEAN, SESSION_EXPIRED, UNKNOWN, Slot, slot_of
 from rebalance_streaming.observed.liveness import GONE, RESTARTED
@@ -482,12 +481,3 @@ def _rebalances_of(view: GroupView, slot: Slot, lives: list[Life]) -> tuple[str,
         if touches and (each.members_before or view.causes.get(each.rebalance_id) not in _FORMATION):
             found.append(each.rebalance_id)
     return tuple(found)
-
-
-PATTERNS: tuple[Condition, ...] = (
-    Condition(crash_loop),
-    Condition(short_lived_consumers),
-    Condition(rolling_deploy),
-    Condition(member_flapping),
-)
-AGGREGATES: tuple[Condition, ...] = (Condition(rebalance_storm, inputs.COMMITS | inputs.ENDS, without_log=True),)

@@ -21,13 +21,12 @@ from rebalance_streaming.detect.advice import (
     worker_overrun_advice,
 )
 from rebalance_streaming.detect.episode import Episode
-from rebalance_streaming.detect.group_view import Condition, GroupView
+from rebalance_streaming.detect.group_view import GroupView
 from rebalance_streaming.detect.rules.circumstances import say_lost
 from rebalance_streaming.detect.rules.member_settings import barrier_advice, is_of_connect
 from rebalance_streaming.detect.rules.standing import client_of, is_consumer_group, positions_of
 from rebalance_streaming.detect.verdict import Verdict, subject_of
 from rebalance_streaming.detect.wording import advise
-from rebalance_streaming.observed import inputs
 from rebalance_streaming.observed.barriers import Barrier
 from rebalance_streaming.observed.clients import ClientHistory
 from rebalance_streaming.observed.confidence import HINT, PLAUSIBLE, STRONG
@@ -270,8 +269,3 @@ def _shorter_batches(member: Member, client: ClientHistory | None, limit: int, b
         return *longer_poll_interval(batch_ms, limit, LIBRDKAFKA), advise("worker_pool")
     told = None if client is None else client.config.max_poll_records
     return *shorter_batches(limit, batch_ms, told), advise("worker_pool")
-
-
-CONDITIONS: tuple[Condition, ...] = (
-    Condition(poll_overrun_risk, inputs.COMMITS | inputs.ENDS | inputs.CLIENTS, grown=True),
-)

@@ -14,12 +14,11 @@ from statistics import median
 from rebalance_contract import Member, Partitions, Rebalance, Subject
 from rebalance_contract.clients import COMMIT_RATE, COMMIT_TOTAL, CONSUMED_RATE, CONSUMED_TOTAL
 from rebalance_streaming.detect.advice import members_for
-from rebalance_streaming.detect.group_view import Condition, GroupView
+from rebalance_streaming.detect.group_view import GroupView
 from rebalance_streaming.detect.memory import Memory
 from rebalance_streaming.detect.rules.member_settings import have_poll_records
 from rebalance_streaming.detect.rules.standing import client_of, positions_of
 from rebalance_streaming.detect.verdict import Verdict, subject_of
-from rebalance_streaming.observed import inputs
 from rebalance_streaming.observed.clients import ClientHistory, ClientReport
 from rebalance_streaming.observed.confidence import CERTAIN, STRONG
 from rebalance_streaming.observed.fingerprints import fingerprint
@@ -365,12 +364,3 @@ def _failing_verdict(view: GroupView, member: Member, rebalance: Rebalance, *, t
         known=tried is not None,
         batches=have_poll_records(view.history, [member]),
     )
-
-
-CONDITIONS: tuple[Condition, ...] = (
-    Condition(stalled_consumer, inputs.COMMITS | inputs.ENDS | inputs.CLIENTS, grown=True),
-    Condition(slow_consumer_group, inputs.COMMITS | inputs.ENDS),
-    Condition(partition_skew, inputs.COMMITS | inputs.ENDS, grown=True),
-    Condition(zombie_member, inputs.CLIENTS),
-    Condition(commit_failures_after_rebalance, inputs.COMMITS | inputs.CLIENTS),
-)

@@ -11,7 +11,7 @@ from dataclasses import dataclass
 from itertools import pairwise
 
 from rebalance_contract import CONNECT_PROTOCOL, STREAMS_ASSIGNOR, Rebalance, RebalanceReason, Severity
-from rebalance_streaming.detect.group_view import Condition, GroupView
+from rebalance_streaming.detect.group_view import GroupView
 from rebalance_streaming.detect.verdict import Verdict
 from rebalance_streaming.detect.wording import say
 from rebalance_streaming.observed.confidence import PLAUSIBLE, STRONG
@@ -128,6 +128,3 @@ def _handed_out(pairs: list[tuple[Rebalance, Rebalance]], confidence: float) -> 
         rounded=round(delay, -3),
         by_default=confidence > PLAUSIBLE,
     )
-
-
-CONDITIONS: tuple[Condition, ...] = (Condition(streams_probing_rebalance), Condition(connect_scheduled_rebalance))

@@ -16,7 +16,7 @@ from rebalance_contract.client_settings import OWN_SESSION
 from rebalance_streaming.detect.advice import session_for_absence, session_of_member, shortens
 from rebalance_streaming.detect.catalogue import with_trait
 from rebalance_streaming.detect.episode import ExplainedDeparture
-from rebalance_streaming.detect.group_view import DAY_MS, Condition, GroupView
+from rebalance_streaming.detect.group_view import DAY_MS, GroupView
 from rebalance_streaming.detect.rules.member_settings import type_of
 from rebalance_streaming.detect.rules.standing import (
     came_back_ms,
@@ -29,7 +29,6 @@ from rebalance_streaming.detect.rules.standing import (
 )
 from rebalance_streaming.detect.verdict import Verdict, subject_of
 from rebalance_streaming.detect.wording import say
-from rebalance_streaming.observed import inputs
 from rebalance_streaming.observed.barriers import Barrier, longest_barrier
 from rebalance_streaming.observed.clients import ClientHistory
 from rebalance_streaming.observed.confidence import CERTAIN, HINT, PLAUSIBLE, STRONG
@@ -472,14 +471,3 @@ def random_instance_ids(view: GroupView) -> Iterator[Verdict]:
     if len(seen) >= max(_LEAST_NAMES, _NAMES_PER_MEMBER * most):
         since_ms = recent[0].started_before_ms
         yield view.say("static_member_ghost.random_instance_ids", since_ms, names=len(seen), members=most)
-
-
-CONDITIONS: tuple[Condition, ...] = (
-    # Not at commits: rules that need those are not asked where the log is not read.
-    Condition(static_id_conflict, inputs.CLIENTS | inputs.STATES),
-    Condition(static_member_restart, inputs.CLIENTS),
-    Condition(random_instance_ids, grown=True),
-    Condition(static_session_too_short),
-    Condition(static_member_ghost, inputs.COMMITS | inputs.ENDS | inputs.CLIENTS, grown=True),
-    Condition(static_stalled_member, inputs.COMMITS | inputs.ENDS | inputs.CLIENTS, grown=True),
-)

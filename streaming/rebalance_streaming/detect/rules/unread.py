@@ -9,10 +9,9 @@ from collections.abc import Iterator
 
 from rebalance_contract import GroupState, Partitions, Severity, Subject
 from rebalance_streaming.detect.catalogue import with_trait
-from rebalance_streaming.detect.group_view import Condition, GroupView
+from rebalance_streaming.detect.group_view import GroupView
 from rebalance_streaming.detect.rules.standing import grew_since, is_consumer_group
 from rebalance_streaming.detect.verdict import Verdict, name_of
-from rebalance_streaming.observed import inputs
 from rebalance_streaming.observed.evidence import seconds
 from rebalance_streaming.observed.history import by_topic
 from rebalance_streaming.observed.progress import Position
@@ -151,10 +150,3 @@ def commit_only_group(view: GroupView) -> Iterator[Verdict]:
         gap_ms = progress.rhythm(partitions, view.now_ms).gap_ms
         every = f"every {seconds(gap_ms)}" if gap_ms else "now and then"
         yield view.say("commit_only_group", progress.first_commit_ms, every=every)
-
-
-CONDITIONS: tuple[Condition, ...] = (
-    Condition(orphan_partition, inputs.COMMITS | inputs.ENDS),
-    Condition(empty_group_with_lag, inputs.COMMITS | inputs.ENDS, grown=True),
-    Condition(commit_only_group, inputs.COMMITS, grown=True),
-)

@@ -13,10 +13,9 @@ from itertools import pairwise
 from math import ceil, floor
 
 from rebalance_contract import ProbedMember, Severity, Subject, SubjectMember
-from rebalance_streaming.detect.group_view import Condition, GroupView
+from rebalance_streaming.detect.group_view import GroupView
 from rebalance_streaming.detect.verdict import Verdict
 from rebalance_streaming.detect.wording import advise
-from rebalance_streaming.observed import inputs
 from rebalance_streaming.observed.confidence import CERTAIN, PLAUSIBLE, STRONG
 from rebalance_streaming.observed.history import Ownership
 from rebalance_streaming.observed.zookeeper_claims import (
@@ -248,10 +247,3 @@ def _flap_verdict(view: GroupView, member: ProbedMember, times: list[int]) -> Ve
         sessions=len(times),
         lasted=view.now_ms - times[0],
     )
-
-
-CONDITIONS: tuple[Condition, ...] = (
-    Condition(zk_partition_owner_conflict, inputs.OWNERS | inputs.COMMITS | inputs.ENDS),
-    Condition(zk_orphan_partition, inputs.OWNERS | inputs.COMMITS | inputs.ENDS),
-    Condition(zk_session_flap, inputs.OWNERS),
-)
