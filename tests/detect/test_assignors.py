@@ -7,11 +7,10 @@ from typing import Any
 
 import pytest
 
-from detect.views import view_of
+from detect.views import said_by, view_of
 from histories import HOUR, MINUTE, SECOND, T0, Event, history, member, probe, rebalance, report, silenced, snapshot
 from rebalance_contract import CommitGap, Member, Moves, Severity
 from rebalance_streaming.detect.rules.assignors import (
-    CONDITIONS,
     assignment_imbalance,
     assignor_migration_error,
     eager_assignor,
@@ -22,6 +21,14 @@ from rebalance_streaming.detect.rules.assignors import (
 from rebalance_streaming.observed.confidence import CERTAIN, PLAUSIBLE, STRONG
 
 NOW = T0 + 2 * HOUR
+RULES = (
+    eager_assignor,
+    assignor_migration_error,
+    idle_members,
+    assignment_imbalance,
+    shared_group_id,
+    shared_connect_group,
+)
 
 
 def members(count: int, **changes: Any) -> list[Member]:
@@ -303,4 +310,4 @@ def test_a_healthy_group_has_no_finding():
     who = members(6)
     deploy = [rebalance(NOW - (6 - i) * MINUTE, who, who, moves=Moves(kept=5)) for i in range(6)]
     known = history(snapshot(NOW - MINUTE, *who, protocol="cooperative-sticky"), *deploy)
-    assert [each.rule for rule in CONDITIONS for each in rule(view_of(known, NOW))] == []
+    assert said_by(*RULES, of=view_of(known, NOW)) == []

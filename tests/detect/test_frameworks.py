@@ -7,14 +7,10 @@ from typing import Any
 import pytest
 
 from detect.standing_histories import replayed
-from detect.views import view_of
+from detect.views import said_by, view_of
 from histories import MINUTE, SECOND, T0, Event, history, member, rebalance, snapshot
 from rebalance_contract import Generation, Rebalance, Severity
-from rebalance_streaming.detect.rules.scheduled import (
-    CONDITIONS,
-    connect_scheduled_rebalance,
-    streams_probing_rebalance,
-)
+from rebalance_streaming.detect.rules.scheduled import connect_scheduled_rebalance, streams_probing_rebalance
 from rebalance_streaming.observed.confidence import PLAUSIBLE, STRONG
 from rebalance_streaming.observed.history import GroupHistory
 
@@ -107,4 +103,4 @@ def test_recorded_streams_and_consumers_plan_nothing():
     """Recorded: Streams instances that come and go within a minute, and plain consumers."""
     for scenario in ("streams-classic-protocol", "classic-java-coop-join-leave", "enforce-rebalance-java-sticky"):
         known = replayed(scenario)
-        assert [v.rule for rule in CONDITIONS for v in rule(view_of(known, T0))] == []
+        assert said_by(connect_scheduled_rebalance, streams_probing_rebalance, of=view_of(known, T0)) == []

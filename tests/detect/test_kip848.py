@@ -9,7 +9,7 @@ from typing import Any
 import pytest
 
 from detect.standing_histories import replayed
-from detect.views import view_of
+from detect.views import said_by, view_of
 from histories import HOUR, MINUTE, SECOND, T0, Event, commits, history, member, probe, rebalance, report, snapshot
 from rebalance_contract import (
     CoordinatorAct,
@@ -24,14 +24,7 @@ from rebalance_contract import (
 from rebalance_contract.clients import POLL_AGE
 from rebalance_streaming.detect.episode import Episode
 from rebalance_streaming.detect.judging_time import JudgingTime
-from rebalance_streaming.detect.rules.kip848 import (
-    CONDITIONS,
-    assigning_stuck,
-    epoch_churn,
-    fenced,
-    held_up,
-    reconciliation_stuck,
-)
+from rebalance_streaming.detect.rules.kip848 import assigning_stuck, epoch_churn, fenced, held_up, reconciliation_stuck
 from rebalance_streaming.detect.rules.leader import cooperative_livelock
 from rebalance_streaming.detect.thresholds import Thresholds
 from rebalance_streaming.observed.confidence import CERTAIN, STRONG
@@ -40,6 +33,7 @@ from rebalance_streaming.observed.departures import FENCED
 
 NOW = T0 + HOUR
 NEW = {"session_timeout_ms": None, "epoch": 3}
+RULES = (reconciliation_stuck, assigning_stuck, epoch_churn)
 
 
 def holder(held_s: float, *, timeout_ms: int = 60_000) -> Member:
@@ -380,7 +374,7 @@ def test_recorded_healthy_groups_have_no_finding(scenario: str):
     for each in known.in_order():
         at_ms = (each.completed_at_ms or each.started_before_ms) + SECOND
         patient = replace(Thresholds(), young_ms=0)
-        assert [v.rule for rule in CONDITIONS for v in rule(view_of(known, at_ms, thresholds=patient))] == []
+        assert said_by(*RULES, of=view_of(known, at_ms, thresholds=patient)) == []
 
 
 @pytest.mark.parametrize(("held_s", "told"), [(16.1, True), (14.0, False)])

@@ -35,7 +35,6 @@ from rebalance_streaming.detect.rules.patterns import (
     rolling_deploy,
     short_lived_consumers,
 )
-from rebalance_streaming.detect.rules.standing import lag_grows
 from rebalance_streaming.observed.confidence import HINT, PLAUSIBLE, STRONG
 from rebalance_streaming.observed.departures import CLEAN, POLL_TIMEOUT, SESSION_EXPIRED, UNKNOWN
 from rebalance_streaming.observed.liveness import ALIVE, GONE
@@ -434,7 +433,7 @@ def test_a_storm_that_harms_pages():
 )
 def test_harm_is_standstill_with_growing_lag(events: list[Event], grows: bool):
     """A partition with lag, without progress for five minutes, whose lag still grows."""
-    assert lag_grows(view_of(history(snapshot(T0, A), *events), NOW)) == grows
+    assert view_of(history(snapshot(T0, A), *events), NOW).lag_grows() == grows
 
 
 def test_a_quiet_group_has_no_pattern():

@@ -6,11 +6,10 @@ from collections.abc import Mapping, Sequence
 
 import pytest
 
-from detect.views import view_of
+from detect.views import said_by, view_of
 from histories import MINUTE, SECOND, T0, commits, history, probe
 from rebalance_contract import Probe, ProbedMember, Severity
 from rebalance_streaming.detect.rules.zookeeper import (
-    CONDITIONS,
     _starved,
     zk_orphan_partition,
     zk_partition_owner_conflict,
@@ -197,4 +196,6 @@ def test_three_lost_sessions_in_ten_minutes_are_flapping():
 def test_groups_outside_zookeeper_have_none_of_it():
     """Without looks at ZooKeeper all of these rules are silent."""
     known = history(probe(T0, "Stable", ends={0: 5}), commits(T0, {0: 1}))
-    assert [verdict for rule in CONDITIONS for verdict in rule(view_of(known, T0 + MINUTE))] == []
+    assert (
+        said_by(zk_orphan_partition, zk_partition_owner_conflict, zk_session_flap, of=view_of(known, T0 + MINUTE)) == []
+    )

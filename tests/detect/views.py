@@ -5,10 +5,10 @@ from __future__ import annotations
 from dataclasses import replace
 from typing import Any
 
-from rebalance_streaming.detect.group_view import GroupView
+from rebalance_streaming.detect.group_view import ConditionRule, GroupView
 from rebalance_streaming.detect.judging_time import JudgingTime
 from rebalance_streaming.detect.memory import Memory
-from rebalance_streaming.detect.rules.registry import MEMORY_UPDATES
+from rebalance_streaming.detect.rules.registry import CONDITIONS, MEMORY_UPDATES
 from rebalance_streaming.detect.thresholds import Thresholds
 from rebalance_streaming.observed.history import GroupHistory
 
@@ -29,3 +29,8 @@ def view_of(known: GroupHistory, now_ms: int, **changes: Any) -> GroupView:
 def memory_of(known: GroupHistory) -> Memory:
     """Return what was remembered of a history at the latest look."""
     return _memories.get(id(known), (known, Memory()))[1]
+
+
+def said_by(*rules: ConditionRule, of: GroupView) -> list[str]:
+    """Return the diagnoses that these rules find, asked as they are declared."""
+    return [each.rule for declared in CONDITIONS if declared.rule in rules for each in declared(of)]

@@ -2,19 +2,32 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable
+from collections.abc import Callable, Iterable, Sequence
 from dataclasses import dataclass, field
 from typing import Any
 
-from rebalance_contract import AlertSilence, CommitGap, GroupState, Member, Rebalance, Subject
+from rebalance_contract import (
+    CONSUMER_PROTOCOL,
+    AlertSilence,
+    CommitGap,
+    GroupState,
+    GroupType,
+    Member,
+    Partitions,
+    Rebalance,
+    Subject,
+)
 from rebalance_streaming.detect.episode import ExplainedDeparture
 from rebalance_streaming.detect.judging_time import JudgingTime
 from rebalance_streaming.detect.memory import Memory
 from rebalance_streaming.detect.thresholds import Thresholds
-from rebalance_streaming.detect.verdict import Verdict, from_probes
+from rebalance_streaming.detect.verdict import Verdict, from_probes, subject_of
 from rebalance_streaming.detect.wording import say
-from rebalance_streaming.observed.history import GroupHistory
+from rebalance_streaming.observed.clients import ClientHistory
+from rebalance_streaming.observed.departures import slot_of
+from rebalance_streaming.observed.history import GroupHistory, places
 from rebalance_streaming.observed.inputs import GROUP, LOGGED
+from rebalance_streaming.observed.progress import Position
 
 DAY_MS = 24 * 3_600_000
 #: After a rebalance whoever has work commits within this: three intervals of auto-commit.
@@ -112,6 +125,82 @@ class GroupView:
         if snapshot is None:
             return None
         return snapshot.last_rebalance_ms or self.history.first_ms
+
+    def client_of(self, member: Member) -> ClientHistory | None:
+        """Return what a member's client reported; null when nothing did."""
+        return self.history.clients.of(member)
+
+    @property
+    def is_consumer_group(self) -> bool:
+        """Whether members are consumers of topics: not workers of Connect, nor what has assignments of another form."""
+        snapshot = self.history.snapshot
+        return (
+            snapshot is not None
+            and snapshot.type in (GroupType.CLASSIC, GroupType.CONSUMER)
+            and snapshot.protocol_type in (None, CONSUMER_PROTOCOL)
+        )
+
+    def subject_among(self, culprits: Sequence[Member]) -> Subject:
+        """Return members as a subject, or the group as a whole where all are alike: it stays as they come and go."""
+        return Subject() if len(culprits) == len(self.members) else subject_of(*culprits)
+
+    def standing_since(self, stands: Callable[[tuple[Member, ...]], bool]) -> int | None:
+        """Return since when something has been true of the members after every rebalance; null if it is not now."""
+        if not stands(self.members):
+            return None
+        since = None
+        for rebalance in reversed(self.history.in_order()):
+            if not stands(rebalance.members_after):
+                break
+            since = rebalance.last_known_ms
+        return since if since is not None else self.stable_since_ms()
+
+    def recent_past(self, window_ms: int) -> list[ExplainedDeparture]:
+        """Return the departures within a window that ends now, oldest first."""
+        return [each for each in self.past if self.time.is_within(each.left_ms, window_ms)]
+
+    def came_back_ms(self, past: ExplainedDeparture) -> int | None:
+        """Return when a member that left was in the group again, under whatever id; null when it has not come back."""
+        if past.departure.back_ms is not None:
+            return past.departure.back_ms
+        slot = slot_of(past.member)
+        for rebalance in self.history.in_order():
+            at_ms = rebalance.last_known_ms
+            if at_ms < past.left_ms:
+                continue
+            came = [m for m in rebalance.members_after if m.member_id in rebalance.joined and slot_of(m) == slot]
+            if any(not self.history.seen_together(past.member.member_id, m.member_id) for m in came):
+                return at_ms
+        return None
+
+    def positions_of(self, partitions: Partitions | None) -> list[Position]:
+        """Return where these partitions stand."""
+        return [self.history.progress.position(topic, p) for topic, p in sorted(places(partitions))]
+
+    def grew_since(self, position: Position, since_ms: int) -> bool:
+        """Whether a partition is known to have got records since a moment (epoch ms)."""
+        return (self.history.progress.end_growth(position.topic, position.partition, since_ms) or 0) > 0
+
+    def is_harmed(self, partitions: Iterable[Partitions | None]) -> bool:
+        """Whether one of these partitions has not moved for a while and falls behind: harm to consumption now."""
+        for each in partitions:
+            for position in self.positions_of(each):
+                moved = position.advanced_ms
+                if not position.lag or moved is None or not self.time.lasted(moved, self.thresholds.stalled_ms):
+                    continue
+                if self.grew_since(position, moved):
+                    return True
+        return False
+
+    def lag_grows(self) -> bool:
+        """Whether some partition is not consumed while records arrive: harm, and not only a risk of it."""
+        behind = self.history.progress.falls_behind(self.now_ms - self.thresholds.stalled_ms)
+        return any(self.grew_since(position, position.advanced_ms or 0) for position in behind)
+
+    def is_reporting(self, client: ClientHistory) -> bool:
+        """Whether a client's reports go on: the latest is at most three intervals old."""
+        latest = client.latest()
+        return latest is not None and self.time.is_within(latest.emitted_ms, max(15_000, 3 * client.interval_ms))
 
 
 def _stood_still_ms(rebalance: Rebalance, silences: tuple[CommitGap, ...]) -> int:

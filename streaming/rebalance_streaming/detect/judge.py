@@ -22,7 +22,6 @@ from rebalance_streaming.detect.judging_time import JudgingTime
 from rebalance_streaming.detect.quarantine import Quarantine
 from rebalance_streaming.detect.rules.barrier import waiting_now
 from rebalance_streaming.detect.rules.registry import AGGREGATES
-from rebalance_streaming.detect.rules.standing import lag_grows
 from rebalance_streaming.detect.severity import with_severities
 from rebalance_streaming.detect.verdict import Verdict
 from rebalance_streaming.observed import inputs
@@ -60,7 +59,8 @@ class GroupJudge:
         now_ms, restate_ms = view.now_ms, judged_group.timetable.restate_ms
         due = restate_ms is not None and restate_ms <= now_ms
         must = another or due or changed & (inputs.GROUP | inputs.STATES) or judged_group.is_joining(now_ms)
-        harmed = lag_grows(view) if must or (judged_group.minds_harm and changed & inputs.BULK) else judged_group.harmed
+        looks_for_harm = must or (judged_group.minds_harm and changed & inputs.BULK)
+        harmed = view.lag_grows() if looks_for_harm else judged_group.harmed
         if not must and harmed == judged_group.harmed:
             return []
         judged_group.harmed, found = harmed, list(judged_group.answers.verdicts())

@@ -15,7 +15,7 @@ from rebalance_streaming.detect.catalogue import PARTS
 from rebalance_streaming.detect.episode import ExplainedDeparture
 from rebalance_streaming.detect.group_view import GroupView
 from rebalance_streaming.detect.rules.patterns import crash_loop, member_flapping, short_lived_consumers
-from rebalance_streaming.detect.rules.standing import went_again, widths
+from rebalance_streaming.detect.rules.rebalances import went_again, widths
 from rebalance_streaming.detect.verdict import MOST_MEMBERS, Verdict, subject_of
 from rebalance_streaming.observed.confidence import CLAIMED
 from rebalance_streaming.observed.departures import CLEAN, SESSION_EXPIRED, slot_of

@@ -13,13 +13,7 @@ from rebalance_contract.client_settings import EAGER_ASSIGNORS
 from rebalance_streaming.detect.advice import cooperative_advice
 from rebalance_streaming.detect.group_view import DAY_MS, GroupView
 from rebalance_streaming.detect.rules.member_settings import is_movable
-from rebalance_streaming.detect.rules.standing import (
-    client_of,
-    is_consumer_group,
-    size_of,
-    standing_since,
-    subject_among,
-)
+from rebalance_streaming.detect.rules.rebalances import size_of
 from rebalance_streaming.detect.verdict import MOST_MEMBERS, Verdict, subject_of
 from rebalance_streaming.detect.wording import plain
 from rebalance_streaming.groups.identity import client_stem
@@ -47,7 +41,7 @@ def eager_assignor(view: GroupView) -> Iterator[Verdict]:
     churn = view.churn()
     if len(view.members) < view.thresholds.eager_members and churn < view.thresholds.churn_share:
         return
-    prints = [fingerprint(each, client_of(view, each), snapshot.protocol) for each in view.members]
+    prints = [fingerprint(each, view.client_of(each), snapshot.protocol) for each in view.members]
     cost = f"{kept} partitions stopped without moving in {len(recent)} rebalances of the last day"
     yield view.say(
         "eager_assignor",
@@ -89,7 +83,7 @@ def assignor_migration_error(view: GroupView) -> Iterator[Verdict]:
 
 def idle_members(view: GroupView) -> Iterator[Verdict]:
     """Members without a partition, because there are more of them than partitions; each still costs rebalances."""
-    if not is_consumer_group(view) or not view.members:
+    if not view.is_consumer_group or not view.members:
         return
     idle = [
         each for each in view.members if each.topics and each.partitions is not None and not size_of(each.partitions)
@@ -147,15 +141,15 @@ def _idle_since(view: GroupView, members: Sequence[Member]) -> list[tuple[Member
 def assignment_imbalance(view: GroupView) -> Iterator[Verdict]:
     """Members with equal subscriptions have unequal shares: range over many topics, or a flaw of the assignor."""
     snapshot = view.history.snapshot
-    if not view.is_settled or not is_consumer_group(view) or snapshot is None:
+    if not view.is_settled or not view.is_consumer_group or snapshot is None:
         return
     if snapshot.protocol == STREAMS_ASSIGNOR or not _is_uneven(view.members):
         return
-    since = standing_since(view, _is_uneven)
+    since = view.standing_since(_is_uneven)
     if since is None or not view.time.lasted(since, view.thresholds.imbalance_ms):
         return
     classic = snapshot.type == GroupType.CLASSIC
-    prints = [fingerprint(each, client_of(view, each), snapshot.protocol) for each in view.members]
+    prints = [fingerprint(each, view.client_of(each), snapshot.protocol) for each in view.members]
     shares = [size_of(each.partitions) for each in view.members]
     fair = sum(shares) / len(shares)
     member = max(view.members, key=lambda each: (size_of(each.partitions), each.member_id))
@@ -191,16 +185,16 @@ def _is_uneven(members: tuple[Member, ...]) -> bool:
 
 def shared_group_id(view: GroupView) -> Iterator[Verdict]:
     """Different applications use one group id: a deploy of one stops the other (spring-projects/spring-kafka#3784)."""
-    if not is_consumer_group(view):
+    if not view.is_consumer_group:
         return
-    since = standing_since(view, lambda members: len(_strangers(members)) > 1)
+    since = view.standing_since(lambda members: len(_strangers(members)) > 1)
     if since is None or not view.time.lasted(since, view.thresholds.shared_ms):
         return
     parts = _strangers(view.members)
     yield view.say(
         "shared_group_id.topics",
         since,
-        subject_among(view, [member for part in parts for member in part]),
+        view.subject_among([member for part in parts for member in part]),
         parts=len(parts),
         group=view.history.group,
         told="; ".join(f"{plain(part)} read {', '.join(sorted(_topics(part)))}" for part in parts[:3]),

@@ -36,13 +36,6 @@ from rebalance_streaming.detect.episode import ExplainedDeparture
 from rebalance_streaming.detect.group_view import DAY_MS, GroupView
 from rebalance_streaming.detect.rules.member_settings import has_assignor, sessions_of, type_of
 from rebalance_streaming.detect.rules.polling import longest_told_gap
-from rebalance_streaming.detect.rules.standing import (
-    came_back_ms,
-    client_of,
-    is_reporting,
-    recent_past,
-    subject_among,
-)
 from rebalance_streaming.detect.verdict import Verdict, subject_of
 from rebalance_streaming.detect.wording import say
 from rebalance_streaming.observed.clients import ClientHistory
@@ -73,7 +66,7 @@ def session_heartbeat_ratio(view: GroupView) -> Iterator[Verdict]:
     yield view.say(
         "session_heartbeat_ratio",
         view.stable_since_ms() or view.now_ms,
-        subject_among(view, [each[0] for each in wrong]),
+        view.subject_among([each[0] for each in wrong]),
         confidence=CERTAIN if told else PLAUSIBLE,
         severity=Severity.TICKET if 2 * interval > session else Severity.INFO,
         member=member,
@@ -87,7 +80,7 @@ def session_heartbeat_ratio(view: GroupView) -> Iterator[Verdict]:
 
 def _heartbeat_of(view: GroupView, member: Member) -> tuple[float, bool] | None:
     """Return (heartbeat interval in ms, whether reported) of a member with too long an interval for its session."""
-    session, client = member.session_timeout_ms, client_of(view, member)
+    session, client = member.session_timeout_ms, view.client_of(member)
     if not session or client is None:
         return None
     told = client.config.heartbeat_interval_ms
@@ -132,7 +125,7 @@ def _may_starve(evicted: list[ExplainedDeparture]) -> bool:
 def _evicted_for_a_moment(view: GroupView) -> list[ExplainedDeparture]:
     """Return departures by session expiry, of members that were back within two sessions, that a longer one saves."""
     found = []
-    for past in recent_past(view, DAY_MS):
+    for past in view.recent_past(DAY_MS):
         departure = past.departure
         if (
             departure.likely != SESSION_EXPIRED
@@ -140,7 +133,7 @@ def _evicted_for_a_moment(view: GroupView) -> list[ExplainedDeparture]:
             or departure.session_ms >= USUAL_SESSION_MS
         ):
             continue
-        back_ms = came_back_ms(view, past)
+        back_ms = view.came_back_ms(past)
         if departure.liveness not in (GONE, RESTARTED) and back_ms is not None:
             found += [past] if back_ms - past.left_ms <= 2 * departure.session_ms else []
     return found
@@ -173,7 +166,7 @@ def _short_by_setting(view: GroupView, short: list[Member]) -> Verdict:
     return view.say(
         "session_timeout_too_short.setting",
         view.stable_since_ms() or view.now_ms,
-        subject_among(view, short),
+        view.subject_among(short),
         advice=_longer_session(view, member),
         members=short,
         session=member.session_timeout_ms or 0,
@@ -181,7 +174,7 @@ def _short_by_setting(view: GroupView, short: list[Member]) -> Verdict:
 
 
 def _longer_session(view: GroupView, member: Member) -> tuple[Advice, ...]:
-    client = client_of(view, member)
+    client = view.client_of(member)
     prints = fingerprint(member, client)
     known = session_of_member(member, prints, type_of(view.history), client)
     return longer_session(known, prints.heartbeat_ms, with_requests=True)
@@ -201,7 +194,7 @@ def rebalance_timeout_excessive(view: GroupView) -> Iterator[Verdict]:
     yield view.say(
         "rebalance_timeout_excessive",
         view.stable_since_ms() or view.now_ms,
-        subject_among(view, [each for _, each in wrong]),
+        view.subject_among([each for _, each in wrong]),
         member=worst,
         longest=longest,
         others=max((timeout for timeout, _ in timeouts if timeout <= limit), default=None),
@@ -277,7 +270,7 @@ def join_rejected(view: GroupView) -> Iterator[Verdict]:
     """A client tries to join and never becomes a member: the broker refuses it (KIP-62, KIP-345, KIP-389)."""
     if not _lets_members_in(view):
         return
-    matched = {id(client): member for member in view.members if (client := client_of(view, member)) is not None}
+    matched = {id(client): member for member in view.members if (client := view.client_of(member)) is not None}
     nameless = {each.client_id for each in view.members} - {each.client_id for each in matched.values()}
     for client in view.history.clients:
         if id(client) not in matched and client.client_id not in nameless and _is_kept_out(view, client):
@@ -296,7 +289,7 @@ def _lets_members_in(view: GroupView) -> bool:
 
 def _is_kept_out(view: GroupView, client: ClientHistory) -> bool:
     """Whether all recent reports tell of attempts to join and none of partitions."""
-    if not is_reporting(view, client) or client.group_id not in (None, view.history.group):
+    if not view.is_reporting(client) or client.group_id not in (None, view.history.group):
         return False
     if client.member_id is not None and any(each.member_id == client.member_id for each in view.members):
         return False

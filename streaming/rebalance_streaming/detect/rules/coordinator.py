@@ -11,20 +11,11 @@ from bisect import bisect_right
 from collections.abc import Callable, Iterable, Iterator, Sequence
 from itertools import takewhile
 
-from rebalance_contract import (
-    GroupState,
-    GroupType,
-    Member,
-    ProbedMember,
-    Rebalance,
-    Severity,
-    Subject,
-)
+from rebalance_contract import GroupState, GroupType, Member, ProbedMember, Rebalance, Severity, Subject
 from rebalance_contract.clients import ANY_RESPONSE_MAX, RESPONSE_MAX
 from rebalance_streaming.detect.episode import Episode, ExplainedDeparture
 from rebalance_streaming.detect.group_view import GroupView
 from rebalance_streaming.detect.rules.failover import OFTEN, moved_lately, regained
-from rebalance_streaming.detect.rules.standing import client_of, is_reporting
 from rebalance_streaming.detect.thresholds import Thresholds
 from rebalance_streaming.detect.verdict import Verdict, subject_of
 from rebalance_streaming.detect.wording import say
@@ -173,7 +164,7 @@ def _waiting_clients(view: GroupView) -> list[tuple[Member, float]]:
     limit = view.thresholds.overload_response_ms
     if not any((_response_ms(view, each, names) or 0) > limit for each in view.history.clients):
         return []
-    pairs = ((each, client_of(view, each)) for each in view.members)
+    pairs = ((each, view.client_of(each)) for each in view.members)
     reporting = [(each, client) for each, client in pairs if client is not None and _ran_on_time(view, client)]
     return [(each, ms) for each, client in reporting if (ms := _response_ms(view, client, names)) is not None]
 
@@ -199,7 +190,7 @@ def _response_ms(view: GroupView, client: ClientHistory, names: Sequence[str]) -
 def _ran_on_time(view: GroupView, client: ClientHistory) -> bool:
     """Whether a client that reports was not slow itself; judged anew when its last report is a minute old."""
     on_time = not any((each.tick_late_ms or 0) > _LATE_TICK_MS for each in _recent(view, client))
-    return on_time and is_reporting(view, client) and view.time.is_within(client.reports[-1].emitted_ms, _MINUTE_MS)
+    return on_time and view.is_reporting(client) and view.time.is_within(client.reports[-1].emitted_ms, _MINUTE_MS)
 
 
 def _overloaded(view: GroupView, slow: list[tuple[Member, float]], told: int, moves: int) -> Verdict:

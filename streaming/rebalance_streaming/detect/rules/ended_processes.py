@@ -21,7 +21,7 @@ from rebalance_streaming.detect.rules.circumstances import (
     whole_host_lost,
 )
 from rebalance_streaming.detect.rules.member_settings import may_be_named, session_of_lost
-from rebalance_streaming.detect.rules.standing import went_again
+from rebalance_streaming.detect.rules.rebalances import went_again
 from rebalance_streaming.detect.verdict import Verdict, subject_of
 from rebalance_streaming.observed.confidence import HINT, PLAUSIBLE, STRONG
 from rebalance_streaming.observed.departures import (

@@ -13,7 +13,8 @@ from rebalance_contract import Generation, GroupType, Member, MemberState, Rebal
 from rebalance_streaming.detect.catalogue import of_family, with_trait
 from rebalance_streaming.detect.episode import Episode
 from rebalance_streaming.detect.group_view import GroupView
-from rebalance_streaming.detect.rules.standing import client_of, is_harmed, size_of, upgrade_for, went_again, widths
+from rebalance_streaming.detect.rules.member_settings import upgrade_for
+from rebalance_streaming.detect.rules.rebalances import size_of, went_again, widths
 from rebalance_streaming.detect.verdict import Verdict, subject_of
 from rebalance_streaming.detect.wording import say
 from rebalance_streaming.observed.clients import ClientHistory
@@ -66,7 +67,7 @@ def _is_new(view: GroupView) -> bool:
 
 
 def _holding(view: GroupView, member: Member, since: int, until_ms: int) -> Verdict:
-    limit, pending, client = member.rebalance_timeout_ms, member.pending_revocation, client_of(view, member)
+    limit, pending, client = member.rebalance_timeout_ms, member.pending_revocation, view.client_of(member)
     victims = [each for each in view.members if each.state == MemberState.UNRELEASED and _waits_for(each, member)]
     late_ms = None if limit is None else _LATE * limit
     ended = until_ms < view.now_ms
@@ -75,8 +76,8 @@ def _holding(view: GroupView, member: Member, since: int, until_ms: int) -> Verd
         "reconciliation_stuck.holding",
         since,
         subject_of(member, partitions=partition_names(pending)),
-        severity=Severity.PAGE if is_harmed(view, [pending]) else Severity.TICKET if late else Severity.INFO,
-        advice=upgrade_for(member, client, "reconciliation_stuck", kip848=True),
+        severity=Severity.PAGE if view.is_harmed([pending]) else Severity.TICKET if late else Severity.INFO,
+        advice=upgrade_for(view.history, member, "reconciliation_stuck", kip848=True),
         member=member,
         partitions=size_of(pending),
         held=until_ms - since,
@@ -113,7 +114,7 @@ def fenced(episode: Episode, departure: Departure) -> Verdict | None:
         (departure.to_ms if out_ms is None else out_ms) - limit,
         subject_of(member, partitions=partition_names(pending)),
         evidence=departure.evidence,
-        advice=upgrade_for(member, client, "reconciliation_stuck", kip848=True),
+        advice=upgrade_for(episode.history, member, "reconciliation_stuck", kip848=True),
         rebalance_ids=(rebalance.rebalance_id,),
         member=member,
         limit_ms=limit,

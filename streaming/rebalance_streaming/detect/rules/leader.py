@@ -11,28 +11,12 @@ from collections import Counter
 from collections.abc import Iterator, Sequence
 from itertools import groupby, pairwise
 
-from rebalance_contract import (
-    STREAMS_ASSIGNOR,
-    Advice,
-    GroupType,
-    Member,
-    Rebalance,
-    RebalanceReason,
-    Severity,
-    Subject,
-)
+from rebalance_contract import STREAMS_ASSIGNOR, GroupType, Rebalance, RebalanceReason, Severity, Subject
 from rebalance_streaming.detect.bugs import STREAMS
 from rebalance_streaming.detect.catalogue import with_trait
 from rebalance_streaming.detect.group_view import DAY_MS, GroupView
-from rebalance_streaming.detect.rules.member_settings import is_movable
-from rebalance_streaming.detect.rules.standing import (
-    client_of,
-    is_harmed,
-    leader_of,
-    size_of,
-    sync_ms,
-    upgrade_for,
-)
+from rebalance_streaming.detect.rules.member_settings import is_movable, upgrade_for
+from rebalance_streaming.detect.rules.rebalances import leader_of, size_of, sync_ms
 from rebalance_streaming.detect.verdict import Verdict, subject_of
 from rebalance_streaming.detect.wording import say
 from rebalance_streaming.observed.fingerprints import fingerprint
@@ -150,14 +134,14 @@ def _slow_assignor(view: GroupView, longest_ms: int, rebalance: Rebalance, times
         rebalance.join_ended_at_ms or rebalance.started_before_ms,
         Subject() if leader is None else subject_of(leader),
         severity=Severity.TICKET if longest_ms > view.thresholds.sync_ticket_ms else Severity.INFO,
-        advice=_upgrade(view, leader, "assignor_slow_or_failing"),
+        advice=upgrade_for(view.history, leader, "assignor_slow_or_failing"),
         rebalance_ids=(rebalance.rebalance_id,),
         leader=leader,
         sync=longest_ms,
         times=times,
         members=len(rebalance.members_after),
         partitions=sum(size_of(each.partitions) for each in rebalance.members_after),
-        reported=leader is not None and client_of(view, leader) is not None,
+        reported=leader is not None and view.client_of(leader) is not None,
         movable=is_movable(view.history),
     )
 
@@ -166,16 +150,12 @@ def _failing_assignor(view: GroupView, failing: Sequence[Rebalance]) -> Verdict:
     return view.say(
         "assignor_slow_or_failing.failing",
         failing[0].started_before_ms,
-        advice=_upgrade(view, leader_of(failing[-1]), "assignor_slow_or_failing"),
+        advice=upgrade_for(view.history, leader_of(failing[-1]), "assignor_slow_or_failing"),
         rebalance_ids=tuple(each.rebalance_id for each in failing),
         rebalances=len(failing),
         aborted=sum(each.generations_aborted for each in failing),
         movable=is_movable(view.history),
     )
-
-
-def _upgrade(view: GroupView, leader: Member | None, rule: str, library: str | None = None) -> tuple[Advice, ...]:
-    return upgrade_for(leader, None if leader is None else client_of(view, leader), rule, library=library)
 
 
 # --- Cooperative rebalances that call for the next one without end ---
@@ -190,19 +170,19 @@ def cooperative_livelock(view: GroupView) -> Iterator[Verdict]:
     rebalance = last[-1].rebalance
     leader = leader_of(rebalance)
     library = STREAMS if rebalance.protocol == STREAMS_ASSIGNOR else None
-    upgrade = _upgrade(view, leader, "cooperative_livelock", library)
+    upgrade = upgrade_for(view.history, leader, "cooperative_livelock", library=library)
     yield view.say(
         "cooperative_livelock",
         last[0].at_ms,
         Subject() if leader is None else subject_of(leader),
-        severity=Severity.PAGE if is_harmed(view, [each.partitions for each in view.members]) else Severity.TICKET,
+        severity=Severity.PAGE if view.is_harmed([each.partitions for each in view.members]) else Severity.TICKET,
         advice=upgrade,
         rebalance_ids=tuple(dict.fromkeys(each.rebalance.rebalance_id for run in runs for each in run)),
         rounds=len(last),
         lasted=last[-1].at_ms - last[0].at_ms,
         sync=max((sync_ms(each.generation) for each in last), default=0),
         leader=leader,
-        versions_known=all(fingerprint(each, client_of(view, each)).release for each in view.members),
+        versions_known=all(fingerprint(each, view.client_of(each)).release for each in view.members),
         upgrade=bool(upgrade),
     )
 

@@ -23,6 +23,7 @@ from rebalance_streaming.detect.advice import (
     stalled_barrier_advice,
     worker_overrun_advice,
 )
+from rebalance_streaming.detect.bugs import upgrade_advice
 from rebalance_streaming.detect.episode import Episode
 from rebalance_streaming.observed.departures import Departure
 from rebalance_streaming.observed.fingerprints import Fingerprint, fingerprint
@@ -98,6 +99,19 @@ def may_be_named(history: GroupHistory, members: Iterable[Member], rebalance: Re
 def have_poll_records(history: GroupHistory, members: Iterable[Member]) -> bool:
     """Whether all of these members have a max.poll.records to set."""
     return not is_of_connect(history) and all(has_poll_records(each.library) for each in _prints(history, members))
+
+
+def upgrade_for(
+    history: GroupHistory, member: Member | None, rule: str, *, library: str | None = None, kip848: bool = False
+) -> tuple[Advice, ...]:
+    """Return the upgrade of a client, or of a framework above it, that removes what may be behind a diagnosis.
+
+    `member` null: not known which.
+    """
+    prints = None if member is None else fingerprint(member, history.clients.of(member))
+    name, release = (None, ()) if prints is None else (prints.library, prints.release)
+    upgrade = upgrade_advice(library or name, release, rule, kip848=kip848)
+    return () if upgrade is None else (upgrade,)
 
 
 def _members(history: GroupHistory) -> tuple[Member, ...]:

@@ -14,7 +14,6 @@ from rebalance_streaming.detect.catalogue import with_trait
 from rebalance_streaming.detect.episode import ExplainedDeparture
 from rebalance_streaming.detect.group_view import DAY_MS, GroupView
 from rebalance_streaming.detect.rules.member_settings import may_be_named, sessions_of
-from rebalance_streaming.detect.rules.standing import came_back_ms, recent_past
 from rebalance_streaming.detect.verdict import Verdict
 from rebalance_streaming.observed.confidence import PLAUSIBLE, STRONG
 from rebalance_streaming.observed.departures import CLEAN, slot_of
@@ -65,7 +64,7 @@ def _is_restart(view: GroupView, rebalance: Rebalance) -> bool:
 
 
 def _absence(view: GroupView, past: ExplainedDeparture) -> int | None:
-    back_ms = came_back_ms(view, past)
+    back_ms = view.came_back_ms(past)
     return None if back_ms is None else max(0, back_ms - past.left_ms)
 
 
@@ -81,7 +80,7 @@ def autoscaler_flapping(view: GroupView) -> Iterator[Verdict]:
         return
     came = {m.member_id: m for each in moves for m in each.members_after if m.member_id in each.joined}
     ids = {each.rebalance_id for each in moves}
-    left = [each for each in recent_past(view, window) if each.rebalance_id in ids]
+    left = [each for each in view.recent_past(window) if each.rebalance_id in ids]
     brief = [each for each in left if each.member.member_id in came]
     clean = sum(each.departure.likely == CLEAN for each in left)
     # In a deploy the old ones leave; a scaler takes away whom it brought.

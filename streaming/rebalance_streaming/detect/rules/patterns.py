@@ -18,7 +18,7 @@ from rebalance_streaming.detect.episode import ExplainedDeparture
 from rebalance_streaming.detect.group_view import GroupView
 from rebalance_streaming.detect.rules import loops
 from rebalance_streaming.detect.rules.member_settings import may_be_named
-from rebalance_streaming.detect.rules.standing import lag_grows, went_again, widths
+from rebalance_streaming.detect.rules.rebalances import went_again, widths
 from rebalance_streaming.detect.verdict import MOST_MEMBERS, Verdict, subject_of
 from rebalance_streaming.groups.identity import client_stem
 from rebalance_streaming.observed.confidence import CLAIMED, HINT, PLAUSIBLE, STRONG
@@ -423,7 +423,7 @@ def rebalance_storm(view: GroupView) -> Iterator[Verdict]:
     yield view.say(
         "rebalance_storm",
         recent[0].started_before_ms,
-        severity=Severity.PAGE if lag_grows(view) else Severity.INFO if one_pass else Severity.TICKET,
+        severity=Severity.PAGE if view.lag_grows() else Severity.INFO if one_pass else Severity.TICKET,
         variant=cause,
         rebalance_ids=tuple(each.rebalance_id for each in recent),
         count=len(recent),

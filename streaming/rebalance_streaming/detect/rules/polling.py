@@ -24,7 +24,6 @@ from rebalance_streaming.detect.episode import Episode
 from rebalance_streaming.detect.group_view import GroupView
 from rebalance_streaming.detect.rules.circumstances import say_lost
 from rebalance_streaming.detect.rules.member_settings import barrier_advice, is_of_connect
-from rebalance_streaming.detect.rules.standing import client_of, is_consumer_group, positions_of
 from rebalance_streaming.detect.verdict import Verdict, subject_of
 from rebalance_streaming.detect.wording import advise
 from rebalance_streaming.observed.barriers import Barrier
@@ -155,11 +154,11 @@ def poll_overrun_risk(view: GroupView) -> Iterator[Verdict]:
 
     A client that is back after it overran its limit is no longer at risk of it.
     """
-    if not is_consumer_group(view):
+    if not view.is_consumer_group:
         return
     reporting = bool(view.history.clients.known)
     for member in view.members:
-        client = client_of(view, member) if reporting else None
+        client = view.client_of(member) if reporting else None
         if client is None and not _may_be_late(view, member, member.rebalance_timeout_ms or 0):
             continue
         limit = _limit_of(member, client)
@@ -177,7 +176,7 @@ def _may_be_late(view: GroupView, member: Member, limit: int) -> bool:
 
 def longest_told_gap(view: GroupView, member: Member) -> float | None:
     """Return the longest time between two polls that a member's client reported, in milliseconds; null: none told."""
-    gap = _told_gap(view, member, client_of(view, member))
+    gap = _told_gap(view, member, view.client_of(member))
     return None if gap is None else gap.length_ms
 
 
@@ -204,7 +203,7 @@ def _told_gap(view: GroupView, member: Member, client: ClientHistory | None) -> 
         if each.poll_age_ms is None:
             continue
         if waiting is None and POLL_AGE not in each.values:
-            waiting = any(position.lag for position in positions_of(view, member.partitions))
+            waiting = any(position.lag for position in view.positions_of(member.partitions))
         if POLL_AGE in each.values or waiting:
             gaps.append((each.poll_age_ms, each.emitted_ms, POLL_AGE))
     return _Gap(*max(gaps)) if gaps else None
@@ -221,7 +220,7 @@ def _gap_by_commits(view: GroupView, member: Member, limit: int) -> _Gap | None:
         return None
     rhythm, gaps = progress.rhythm(partitions, view.now_ms), progress.commit_gaps(partitions)
     usual = rhythm.gap_ms is not None and rhythm.gap_ms <= _AUTO_COMMIT_MS
-    library = fingerprint(member, client_of(view, member)).library
+    library = fingerprint(member, view.client_of(member)).library
     if library == LIBRDKAFKA or not (rhythm.pulse or usual) or len(gaps) < _FEW_GAPS:
         return None
     interval = median(until_ms - from_ms for from_ms, until_ms in gaps)

@@ -17,7 +17,6 @@ from rebalance_streaming.detect.advice import members_for
 from rebalance_streaming.detect.group_view import GroupView
 from rebalance_streaming.detect.memory import Memory
 from rebalance_streaming.detect.rules.member_settings import have_poll_records
-from rebalance_streaming.detect.rules.standing import client_of, positions_of
 from rebalance_streaming.detect.verdict import Verdict, subject_of
 from rebalance_streaming.observed.clients import ClientHistory, ClientReport
 from rebalance_streaming.observed.confidence import CERTAIN, STRONG
@@ -115,7 +114,7 @@ def _patience(view: GroupView, member: Member) -> int | None:
     if gap is None:
         return None
     poll = member.rebalance_timeout_ms or 0
-    enforced = poll if poll < _UNLIMITED_MS and fingerprint(member, client_of(view, member)).enforces_poll else 0
+    enforced = poll if poll < _UNLIMITED_MS and fingerprint(member, view.client_of(member)).enforces_poll else 0
     return max(view.thresholds.stalled_ms, 3 * gap, enforced)
 
 
@@ -150,7 +149,7 @@ def _in_transaction(position: Position) -> bool:
 
 
 def _stalled_verdict(view: GroupView, member: Member, stuck: Sequence[Position], since_ms: int) -> Verdict:
-    goes_on = any((each.advanced_ms or 0) > since_ms for each in positions_of(view, member.partitions))
+    goes_on = any((each.advanced_ms or 0) > since_ms for each in view.positions_of(member.partitions))
     alone, names = goes_on and len(stuck) == 1, tuple(each.name for each in stuck)
     variant, poll_age, rate = _what_it_does(view, member)
     return view.say(
@@ -176,7 +175,7 @@ def _what_it_does(view: GroupView, member: Member) -> tuple[str | None, float | 
 
     Null: it is silent, or that is not what tells.
     """
-    client = client_of(view, member)
+    client = view.client_of(member)
     latest = None if client is None else client.latest()
     if client is None or latest is None or not view.time.is_within(latest.emitted_ms, _FRESH_MS + client.interval_ms):
         return None, None, None

@@ -18,15 +18,6 @@ from rebalance_streaming.detect.catalogue import with_trait
 from rebalance_streaming.detect.episode import ExplainedDeparture
 from rebalance_streaming.detect.group_view import DAY_MS, GroupView
 from rebalance_streaming.detect.rules.member_settings import type_of
-from rebalance_streaming.detect.rules.standing import (
-    came_back_ms,
-    client_of,
-    grew_since,
-    is_harmed,
-    is_reporting,
-    positions_of,
-    recent_past,
-)
 from rebalance_streaming.detect.verdict import Verdict, subject_of
 from rebalance_streaming.detect.wording import say
 from rebalance_streaming.observed.barriers import Barrier, longest_barrier
@@ -55,7 +46,7 @@ _NAMES_PER_MEMBER, _LEAST_NAMES = 3, 6
 def static_session_too_short(view: GroupView) -> Iterator[Verdict]:
     """A static member was away for longer than its session, so that its restart cost two rebalances (KIP-345)."""
     absences: dict[str, list[tuple[int, ExplainedDeparture]]] = {}
-    for past in recent_past(view, DAY_MS):
+    for past in view.recent_past(DAY_MS):
         away = _absence(view, past)
         if away is not None and past.member.group_instance_id is not None:
             absences.setdefault(past.member.group_instance_id, []).append((away, past))
@@ -75,7 +66,7 @@ def _absence(view: GroupView, past: ExplainedDeparture) -> int | None:
     departure = past.departure
     if past.rule in _UNPOLLED or departure.likely != SESSION_EXPIRED or kept_place_without_polls(departure):
         return None
-    back_ms = came_back_ms(view, past)
+    back_ms = view.came_back_ms(past)
     if past.member.group_instance_id is None or back_ms is None or back_ms <= past.left_ms:
         return None
     away = back_ms - (departure.rhythm.last_ms or past.left_ms - departure.session_ms)
@@ -106,21 +97,21 @@ def static_member_ghost(view: GroupView) -> Iterator[Verdict]:
     """A static instance is gone for good; nobody reads its partitions until its session ends (KIP-345)."""
     yield from (verdict for each in view.members if (verdict := _gone_unseen(view, each)) is not None)
     horizon = view.thresholds.stay_ms + view.thresholds.resolve_after_ms
-    for past in recent_past(view, horizon):
+    for past in view.recent_past(horizon):
         expired = past.departure.likely == SESSION_EXPIRED and not kept_place_without_polls(past.departure)
         waited = view.time.lasted(past.left_ms, view.thresholds.stay_ms)
-        if past.member.group_instance_id is not None and expired and waited and came_back_ms(view, past) is None:
+        if past.member.group_instance_id is not None and expired and waited and view.came_back_ms(past) is None:
             yield _gone_for_good(past)
 
 
 def _gone_unseen(view: GroupView, member: Member) -> Verdict | None:
     """Judge a static member that is still listed: silent with work to do, while the others go on."""
     silent = _silence_with_work(view, member)
-    client = None if silent is None else client_of(view, member)
-    if silent is None or (client is not None and is_reporting(view, client)):
+    client = None if silent is None else view.client_of(member)
+    if silent is None or (client is not None and view.is_reporting(client)):
         return None
     session = session_of(member)
-    harmed = session > view.thresholds.stalled_ms and is_harmed(view, [member.partitions])
+    harmed = session > view.thresholds.stalled_ms and view.is_harmed([member.partitions])
     return view.say(
         "static_member_ghost.unseen",
         view.now_ms - silent,
@@ -148,8 +139,8 @@ def _silence_with_work(view: GroupView, member: Member) -> int | None:
     since = max(rhythm.last_ms or 0, stable_ms or 0)
     if rhythm.last_ms is None or not view.time.lasted(since, max(_SILENT_MS, 3 * (rhythm.gap_ms or 0))):
         return None
-    positions = positions_of(view, member.partitions)
-    working = any(each.lag and grew_since(view, each, since) for each in positions)
+    positions = view.positions_of(member.partitions)
+    working = any(each.lag and view.grew_since(each, since) for each in positions)
     others = any(
         progress.commits_between(each.partitions or {}, since + _SILENT_MS // 2, view.now_ms)
         for each in view.members
@@ -187,12 +178,12 @@ def static_stalled_member(view: GroupView) -> Iterator[Verdict]:
 
 
 def _stalled_by_report(view: GroupView, member: Member) -> Verdict | None:
-    client, limit = client_of(view, member), member.rebalance_timeout_ms
+    client, limit = view.client_of(member), member.rebalance_timeout_ms
     latest = None if client is None else client.latest()
     age = None if latest is None else latest.poll_age_ms
     if client is None or latest is None or age is None or limit is None:
         return None
-    if age < limit or not is_reporting(view, client):
+    if age < limit or not view.is_reporting(client):
         return None
     return _stalled(view, member, round(latest.emitted_ms - age), poll_age=age)
 
@@ -211,7 +202,7 @@ def _stalled_by_barrier(view: GroupView, member: Member, barrier: Barrier) -> Ve
     progress = view.history.progress
     known = any(each.member_id == member.member_id for each in barrier.stayed)
     committed = progress.commits_between(member.partitions or {}, barrier.from_ms, view.now_ms)
-    waiting = any(position.lag for position in positions_of(view, member.partitions))
+    waiting = any(position.lag for position in view.positions_of(member.partitions))
     others = {place for each in view.members if each is not member for place in places(each.partitions)}
     went_on = any((progress.position(*place).committed_ms or 0) > barrier.released_ms for place in others)
     if not known or committed or not waiting or not went_on:
@@ -233,7 +224,7 @@ def _stalled(
         since_ms,
         _with_partitions(member),
         confidence=PLAUSIBLE if poll_age is None else STRONG,
-        severity=Severity.PAGE if is_harmed(view, [member.partitions]) else Severity.TICKET,
+        severity=Severity.PAGE if view.is_harmed([member.partitions]) else Severity.TICKET,
         member=member,
         kept=poll + session,
         poll_age=poll_age,
@@ -307,7 +298,7 @@ def _is_alive(view: GroupView, refused: Sequence[CoordinatorEvent]) -> bool:
 def _rivals(view: GroupView, processes: list[ClientHistory]) -> list[ClientHistory]:
     """Return which of an instance's processes report at the same time; fewer than two are no rivals."""
     several = [each for each in processes if len(each.reports) > 1]
-    live = [each for each in several if is_reporting(view, each)] if len(several) >= _REPLACEMENTS else []
+    live = [each for each in several if view.is_reporting(each)] if len(several) >= _REPLACEMENTS else []
     if len(live) < _REPLACEMENTS:
         return []
     latest_start = max(each.reports[0].emitted_ms for each in live)

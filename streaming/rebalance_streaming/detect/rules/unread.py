@@ -10,7 +10,6 @@ from collections.abc import Iterator
 from rebalance_contract import GroupState, Partitions, Severity, Subject
 from rebalance_streaming.detect.catalogue import with_trait
 from rebalance_streaming.detect.group_view import GroupView
-from rebalance_streaming.detect.rules.standing import grew_since, is_consumer_group
 from rebalance_streaming.detect.verdict import Verdict, name_of
 from rebalance_streaming.observed.evidence import seconds
 from rebalance_streaming.observed.history import by_topic
@@ -28,7 +27,7 @@ def orphan_partition(view: GroupView) -> Iterator[Verdict]:
         return
     if not view.time.outlasted(stable, view.thresholds.orphan_ms):
         return
-    if not is_consumer_group(view):
+    if not view.is_consumer_group:
         return
     assigned = _assigned(view)
     counts = view.history.progress.partition_counts()
@@ -123,7 +122,7 @@ def _grows(view: GroupView, position: Position, since_ms: int) -> bool:
     if since_ms < view.now_ms - window_ms:
         return (view.end_growth(position.topic, position.partition, window_ms) or 0) > 0
     view.time.note_due(since_ms + window_ms + 1)
-    return grew_since(view, position, since_ms)
+    return view.grew_since(position, since_ms)
 
 
 def _empty_verdict(view: GroupView, growing: list[Position], since_ms: int) -> Verdict:
