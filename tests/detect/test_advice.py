@@ -231,9 +231,10 @@ def test_a_worker_of_connect_is_no_consumer():
 # --- Sessions ---
 
 
-def session(who: Member = B, kind: str = GroupType.CLASSIC, **told: int) -> MemberSession:
+def session(who: Member = B, kind: str = GroupType.CLASSIC, heartbeat_ms: int = 3_000, **told: int) -> MemberSession:
     """Make the session of a member, with the settings that its client told."""
-    return session_of_member(who, fingerprint(who), kind, telling(**told) if told else None)
+    prints = replace(fingerprint(who), heartbeat_ms=heartbeat_ms)
+    return session_of_member(who, prints, kind, telling(**told) if told else None)
 
 
 RDKAFKA = replace(B, client_id="rdkafka", session_timeout_ms=10_000, rebalance_timeout_ms=30_000)
@@ -261,7 +262,9 @@ def test_a_session_outlasts_pauses_heartbeats_and_requests(
 ):
     """max(3 h, request.timeout + h, 2 x longest pause + h, 45 s), and not more than brokers take."""
     told = {} if request_ms is None else {"request_timeout_ms": request_ms}
-    (found,) = longer_session(session(**told), heartbeat_ms, pause_ms=silence_s * SECOND, with_requests=True)
+    (found,) = longer_session(
+        session(heartbeat_ms=heartbeat_ms, **told), pause_ms=silence_s * SECOND, with_requests=True
+    )
     assert (found.parameter, found.current, found.proposed) == ("session.timeout.ms", "10000", str(expected))
     assert ("request.timeout" in found.formula) == (request_ms in (30_000, 60_000))
     assert found.formula.endswith("at most 1800000")
@@ -301,7 +304,7 @@ def test_who_has_no_heartbeat_thread_is_told_to_upgrade():
 )
 def test_a_session_that_the_group_sets_stays_within_the_brokers_limits(kind: str, name: str):
     """45 to 60 s, whatever the pause; the advice says which setting of the brokers allows more."""
-    (found,) = longer_session(session(NEWER, kind), 5_000, pause_ms=50 * SECOND)
+    (found,) = longer_session(session(NEWER, kind, heartbeat_ms=5_000), pause_ms=50 * SECOND)
     assert (found.parameter, found.current) == (f"{name} (of the group)", "45000 (the default, not reported)")
     assert found.proposed == "60000"
     assert f"at most 60000 (group.{kind}.max.session.timeout.ms of the brokers)" in found.formula
@@ -317,7 +320,9 @@ def test_a_session_that_does_not_outlast_what_it_is_for_is_not_proposed():
     assert [each.proposed for each in session_for_absence(of, 20 * MINUTE)] == [f"1800000, {limit}"]
     assert [each.proposed for each in session_for_absence(of, 61 * SECOND)] == [f"92000, {limit}"]
     assert [each.proposed for each in session_for_absence(of, 60 * SECOND)] == ["60000"]
-    assert [each.proposed for each in longer_session(of, 5_000, pause_ms=100 * SECOND)] == [f"205000, {limit}"]
+    assert [each.proposed for each in longer_session(replace(of, heartbeat_ms=5_000), pause_ms=100 * SECOND)] == [
+        f"205000, {limit}"
+    ]
     for each in (of, session()):
         assert session_for_absence(each, 31 * MINUTE) == session_for_absence(each, 100 * MINUTE) == ()
     assert [each.proposed for each in session_for_absence(session(), 29 * MINUTE)] == ["1800000"]
@@ -337,7 +342,7 @@ def test_a_broker_that_restarts_is_outlasted_by_nothing_shorter_than_usual():
 def test_a_session_is_advised_only_if_it_is_longer():
     """Of 120 s with an absence of 10 s, or of 45 s with a short pause, there is nothing to change."""
     assert session_for_absence(session(replace(B, session_timeout_ms=120_000)), 10 * SECOND) == ()
-    assert longer_session(session(replace(B, session_timeout_ms=45_000)), 3_000, pause_ms=20 * SECOND) == ()
+    assert longer_session(session(replace(B, session_timeout_ms=45_000)), pause_ms=20 * SECOND) == ()
     assert session_for_failover([session(replace(B, session_timeout_ms=45_000))]) == ()
     assert session_for_failover([session(NEWER, GroupType.CONSUMER)]) == session_for_failover([]) == ()
     several = [session(replace(B, session_timeout_ms=each)) for each in (90_000, 10_000)]
@@ -346,29 +351,29 @@ def test_a_session_is_advised_only_if_it_is_longer():
 
 def test_librdkafka_takes_no_session_above_its_poll_interval():
     """The poll interval is proposed where it outlasts the pause; else it has to grow as well."""
-    (found,) = longer_session(session(RDKAFKA), 3_000, pause_ms=14 * SECOND)
+    (found,) = longer_session(session(RDKAFKA), pause_ms=14 * SECOND)
     assert found.proposed == "30000"
     assert "at most 30000 (max.poll.interval.ms: librdkafka takes no session above it)" in found.formula
-    (found,) = longer_session(session(RDKAFKA), 3_000, pause_ms=28 * SECOND)
+    (found,) = longer_session(session(RDKAFKA), pause_ms=28 * SECOND)
     both = "and max.poll.interval.ms with it: librdkafka takes no session above it"
     assert found.proposed == f"59000, {both}"
     defaults = replace(RDKAFKA, session_timeout_ms=45_000, rebalance_timeout_ms=300_000)
-    (found,) = longer_session(session(defaults), 3_000, pause_ms=200 * SECOND)
+    (found,) = longer_session(session(defaults), pause_ms=200 * SECOND)
     assert found.proposed == "300000"
     short = replace(RDKAFKA, rebalance_timeout_ms=10_000)
     assert [each.proposed for each in session_for_failover([session(short)])] == [f"45000, {both}"]
     # In groups of KIP-848 nothing binds the two.
     newer = replace(RDKAFKA, session_timeout_ms=None)
-    (found,) = longer_session(session(newer, GroupType.CONSUMER), 5_000, pause_ms=50 * SECOND)
+    (found,) = longer_session(session(newer, GroupType.CONSUMER, heartbeat_ms=5_000), pause_ms=50 * SECOND)
     assert found.proposed == "60000"
 
 
 def test_kafka_python_takes_no_session_that_is_not_below_its_request_timeout():
     """Until 3.0, 305 s by default."""
     who = replace(B, client_id="kafka-python-2.2.3")
-    (found,) = longer_session(session(who), 3_000, pause_ms=200 * SECOND)
+    (found,) = longer_session(session(who), pause_ms=200 * SECOND)
     assert found.proposed == "304000"
-    (found,) = longer_session(session(replace(who, client_id="kafka-python-3.0.2")), 3_000, pause_ms=200 * SECOND)
+    (found,) = longer_session(session(replace(who, client_id="kafka-python-3.0.2")), pause_ms=200 * SECOND)
     assert found.proposed == "403000"
 
 

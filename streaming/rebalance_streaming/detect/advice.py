@@ -149,12 +149,13 @@ def cooperative_advice(protocol: str | None, prints: Sequence[Fingerprint], why:
 class MemberSession:
     """The session of a member: what sets it, its length in milliseconds, and what bounds it in the client itself.
 
-    `told_ms` is null where its records do not carry it, `request_ms` is its request.timeout.ms where it told it, and
-    `bound` is null where the client takes whatever brokers do.
+    `told_ms` is null where its records do not carry it, `heartbeat_ms` is the interval of its heartbeats, `request_ms`
+    its request.timeout.ms where it told it, and `bound` is null where the client takes whatever brokers do.
     """
 
     setting: SessionSetting
     told_ms: int | None
+    heartbeat_ms: int
     request_ms: int | None = None
     bound: ClientBound | None = None
 
@@ -172,18 +173,20 @@ def session_of_member(
     request_ms = None if client is None else client.config.request_timeout_ms
     bound = session_bound(prints.library, prints.release, poll_ms=poll_ms, request_ms=request_ms)
     setting = session_setting(group_type, member.session_timeout_ms)
-    return MemberSession(setting, member.session_timeout_ms, request_ms, None if setting.of_group else bound)
+    own_bound = None if setting.of_group else bound
+    return MemberSession(setting, member.session_timeout_ms, prints.heartbeat_ms, request_ms, own_bound)
 
 
 def longer_session(
-    of: MemberSession, heartbeat_ms: int, *, pause_ms: float | None = None, with_requests: bool = False
+    of: MemberSession, *, pause_ms: float | None = None, with_requests: bool = False
 ) -> tuple[Advice, ...]:
     """Return the session timeout that holds three heartbeats and twice the longest pause, if it is longer than now.
 
     `with_requests`: a request that is not answered, too, if the client told how long it waits. Null: not to be
     outlasted.
     """
-    times, least_ms = {"3 x heartbeat interval": 3 * heartbeat_ms}, 0
+    heartbeat_ms, least_ms = of.heartbeat_ms, 0
+    times = {"3 x heartbeat interval": 3 * heartbeat_ms}
     if pause_ms is not None:
         times["2 x longest pause + heartbeat interval"] = math.ceil(2 * pause_ms) + heartbeat_ms
         least_ms = math.ceil(pause_ms) + heartbeat_ms

@@ -24,17 +24,11 @@ from rebalance_contract import (
 )
 from rebalance_contract.client_settings import OWN_SESSION
 from rebalance_contract.clients import FAILED_REBALANCES, JOIN_RATE
-from rebalance_streaming.detect.advice import (
-    heartbeat_for,
-    initial_delay_for,
-    longer_session,
-    poll_interval_for,
-    session_of_member,
-)
+from rebalance_streaming.detect.advice import heartbeat_for, initial_delay_for, longer_session, poll_interval_for
 from rebalance_streaming.detect.catalogue import with_trait
 from rebalance_streaming.detect.episode import ExplainedDeparture
 from rebalance_streaming.detect.group_view import DAY_MS, GroupView
-from rebalance_streaming.detect.rules.member_settings import has_assignor, sessions_of, type_of
+from rebalance_streaming.detect.rules.member_settings import has_assignor, sessions_of
 from rebalance_streaming.detect.rules.polling import longest_told_gap
 from rebalance_streaming.detect.verdict import Verdict, subject_of
 from rebalance_streaming.detect.wording import say
@@ -42,7 +36,6 @@ from rebalance_streaming.observed.clients import ClientHistory
 from rebalance_streaming.observed.confidence import CERTAIN, HINT, PLAUSIBLE, STRONG
 from rebalance_streaming.observed.departures import SESSION_EXPIRED, slot_of
 from rebalance_streaming.observed.evidence import seconds
-from rebalance_streaming.observed.fingerprints import fingerprint
 from rebalance_streaming.observed.liveness import GONE, RESTARTED
 
 #: Kafka's windowed rates cover a minute, and count late by the answers' travel time: only a clear excess counts.
@@ -174,10 +167,8 @@ def _short_by_setting(view: GroupView, short: list[Member]) -> Verdict:
 
 
 def _longer_session(view: GroupView, member: Member) -> tuple[Advice, ...]:
-    client = view.client_of(member)
-    prints = fingerprint(member, client)
-    known = session_of_member(member, prints, type_of(view.history), client)
-    return longer_session(known, prints.heartbeat_ms, with_requests=True)
+    (session,) = sessions_of(view.history, [member])
+    return longer_session(session, with_requests=True)
 
 
 # --- Rebalance timeout ---

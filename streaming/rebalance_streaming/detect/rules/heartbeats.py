@@ -10,11 +10,7 @@ from dataclasses import replace
 from rebalance_contract import EvidenceSource, GroupType, Member
 from rebalance_contract.client_settings import AIOKAFKA, KAFKA_PYTHON, KAFKAJS, has_keepalive
 from rebalance_contract.clients import JOIN_RATE
-from rebalance_streaming.detect.advice import (
-    blocked_heartbeat_advice,
-    longer_session,
-    starvation_advice,
-)
+from rebalance_streaming.detect.advice import blocked_heartbeat_advice, longer_session, starvation_advice
 from rebalance_streaming.detect.bugs import upgrade_advice
 from rebalance_streaming.detect.episode import Episode
 from rebalance_streaming.detect.rules.circumstances import (
@@ -196,7 +192,7 @@ def pause(episode: Episode, departure: Departure) -> Verdict | None:
         departure.to_ms - silence,
         subject=subject_of(*(each.member for each in together), hosts=(host,)),
         confidence=sure,
-        advice=longer_session(session_of_lost(episode, departure), departure.client.heartbeat_ms, pause_ms=stood_still),
+        advice=longer_session(session_of_lost(episode, departure), pause_ms=stood_still),
         stood_still=stood_still,
     )
 
@@ -239,7 +235,6 @@ def unreachable(episode: Episode, departure: Departure) -> Verdict | None:
         return None
     longer = longer_session(
         session_of_lost(episode, departure),
-        departure.client.heartbeat_ms,
         pause_ms=departure.silence_ms or departure.session_ms,
         with_requests=True,
     )
@@ -303,7 +298,7 @@ def frozen_or_starved(episode: Episode, departure: Departure) -> Verdict | None:
         return say_lost("undetermined.healthy", departure, began_ms, missing=(), beat=departure.liveness == HEALTHY)
     returned = departure.back_ms is not None
     if departure.client.may_starve is False and (is_back_soon(departure) or departure.kept_id):
-        pause_ms, heartbeat_ms = departure.silence_ms or departure.session_ms, departure.client.heartbeat_ms
+        pause_ms = departure.silence_ms or departure.session_ms
         same = departure.kept_id or (not may_have_overrun(departure) and stays(episode, departure))
         alone = same and spared_on_host(episode, departure)
         return say_lost(
@@ -313,7 +308,7 @@ def frozen_or_starved(episode: Episode, departure: Departure) -> Verdict | None:
             kept=departure.kept_id,
             alone=alone,
             subject=subject_of(departure.member, hosts=(departure.member.host,)),
-            advice=longer_session(session_of_lost(episode, departure), heartbeat_ms, pause_ms=pause_ms),
+            advice=longer_session(session_of_lost(episode, departure), pause_ms=pause_ms),
         )
     return say_lost("undetermined.silent", departure, began_ms, missing=(), returned=returned)
 
