@@ -8,7 +8,7 @@ so there only the processes' own reports, or their coordinator's lines, show tha
 from __future__ import annotations
 
 from collections.abc import Collection, Iterator, Sequence
-from dataclasses import replace
+from dataclasses import dataclass, replace
 from itertools import pairwise
 
 from rebalance_contract import CoordinatorEvent, Member, Replacement, Severity, Subject, SubjectMember
@@ -52,7 +52,7 @@ def static_session_too_short(view: GroupView) -> Iterator[Verdict]:
             absences.setdefault(past.member.group_instance_id, []).append((away, past))
     for instance, several in sorted(absences.items()):
         longest, _ = max(several, key=lambda each: each[0])
-        present = next((each for each in view.members if each.group_instance_id == instance), None)
+        present = _holder(view, instance)
         # Raised since then: the advice was taken.
         if present is None or session_of(present) < longest:
             yield _too_short(view, instance, longest, [past for _, past in several])
@@ -239,26 +239,79 @@ def _stalled(
 # --- Names: one that two processes share, one that is new at each start ---
 
 
+@dataclass(frozen=True, slots=True)
+class _Name:
+    """What became of one group.instance.id lately.
+
+    `swaps` are the replacements of who had it, `processes` those that reported under it, by when they first did, and
+    `rivals` those of them that report at the same time: two at least, or none.
+    """
+
+    instance: str
+    swaps: list[Replacement]
+    processes: list[ClientHistory]
+    rivals: list[ClientHistory]
+
+    @property
+    def is_shared(self) -> bool:
+        """Whether two have it at a time, or in turns."""
+        return bool(self.rivals) or self.turns > 0 or self.returns > 0
+
+    @property
+    def is_in_place(self) -> bool:
+        """Whether it was taken over on one host again and again."""
+        return len(self.hosts) == 1 and len(self.swaps) >= _ON_ONE_HOST
+
+    @property
+    def hosts(self) -> set[str]:
+        """The hosts that it went from and to."""
+        return {host for each in self.swaps for host in (each.old_host, each.new_host)}
+
+    @property
+    def turns(self) -> int:
+        """How often it went back to the host it had just left."""
+        return sum(
+            one.old_host == other.new_host and one.new_host == other.old_host != other.new_host
+            for one, other in pairwise(self.swaps)
+        )
+
+    @property
+    def returns(self) -> int:
+        """How often a program came back after another one had had it; a restart has one name."""
+        names = [(each.client_id, each.host) for each in self.processes]
+        return sum(a == c != b for a, b, c in zip(names, names[1:], names[2:], strict=False))
+
+    @property
+    def gaps_ms(self) -> list[int]:
+        """By how much each process began after the last report of the one before; none if any began earlier.
+
+        Who is fenced lives until its next heartbeat, after another has joined: two that share a name overlap. Whoever
+        is started again begins when the one before is gone.
+        """
+        gaps = [_began_ms(after) - before.reports[-1].emitted_ms for before, after in pairwise(self.processes)]
+        return gaps if all(gap > 0 for gap in gaps) else []
+
+
 def static_id_conflict(view: GroupView) -> Iterator[Verdict]:
     """Two live processes share a group.instance.id and fence each other (twmb/franz-go#931, kafka4beam/brod#674)."""
-    instances = {each.group_instance_id for each in view.members if each.group_instance_id is not None}
+    for name in _names(view, {each.group_instance_id for each in view.members if each.group_instance_id is not None}):
+        refused = _refusals(view, name.instance)
+        if refused or name.is_shared or (name.is_in_place and not name.gaps_ms):
+            yield _conflict(view, name, refused)
+
+
+def _names(view: GroupView, instances: Collection[str]) -> Iterator[_Name]:
+    """Yield what became of each of these instance ids, in order."""
+    snapshot, window_ms = view.history.snapshot, view.thresholds.conflict_window_ms
     reporting = _processes_by_instance(view, instances)
     for instance in sorted(instances):
+        swaps = [
+            each
+            for each in (snapshot.replacements if snapshot else ())
+            if each.group_instance_id == instance and view.time.is_within(each.at_ms, window_ms)
+        ]
         processes = reporting.get(instance, [])
-        swaps, rivals = _replacements(view, instance), _rivals(view, processes)
-        refused = _refusals(view, instance)
-        if refused or _is_conflict(swaps, rivals, processes):
-            yield _conflict(view, instance, swaps, rivals, processes, refused=refused)
-
-
-def _replacements(view: GroupView, instance: str) -> list[Replacement]:
-    snapshot = view.history.snapshot
-    window_ms = view.thresholds.conflict_window_ms
-    return [
-        each
-        for each in (snapshot.replacements if snapshot else ())
-        if each.group_instance_id == instance and view.time.is_within(each.at_ms, window_ms)
-    ]
+        yield _Name(instance, swaps, processes, _rivals(view, processes))
 
 
 def _refusals(view: GroupView, instance: str) -> Sequence[CoordinatorEvent]:
@@ -271,7 +324,7 @@ def _refusals(view: GroupView, instance: str) -> Sequence[CoordinatorEvent]:
     refused = view.history.coordinator_log.refusals(instance, view.now_ms - window_ms)
     if not refused:
         return ()
-    owner = next((each for each in view.members if each.group_instance_id == instance), None)
+    owner = _holder(view, instance)
     by_owner = [each for each in refused if owner is not None and each.replaced_id == owner.member_id]
     if owner is None or not by_owner or not view.time.is_within(by_owner[-1].at_ms, window_ms):
         return ()
@@ -323,78 +376,30 @@ def _processes_by_instance(view: GroupView, instances: Collection[str]) -> dict[
     return found
 
 
-def _is_conflict(swaps: list[Replacement], rivals: list[ClientHistory], processes: list[ClientHistory]) -> bool:
-    return _is_shared(swaps, rivals, processes) or (_is_in_place(swaps) and not _gaps_ms(processes))
-
-
-def _is_shared(swaps: list[Replacement], rivals: list[ClientHistory], processes: list[ClientHistory]) -> bool:
-    """Whether two have an instance id at a time, or in turns."""
-    return bool(rivals) or _alternations(swaps) > 0 or _returns(processes) > 0
-
-
-def _gaps_ms(processes: list[ClientHistory]) -> list[int]:
-    """Return by how much each process began after the last report of the one before; none if any began earlier.
-
-    Who is fenced lives until its next heartbeat, after another has joined: two that share a name overlap. Whoever is
-    started again begins when the one before is gone.
-    """
-    gaps = [_began_ms(after) - before.reports[-1].emitted_ms for before, after in pairwise(processes)]
-    return gaps if all(gap > 0 for gap in gaps) else []
-
-
 def _began_ms(process: ClientHistory) -> int:
     first = process.reports[0]
     return first.emitted_ms if first.process_start_ms is None else first.process_start_ms
 
 
-def _is_in_place(swaps: list[Replacement]) -> bool:
-    return len(_hosts(swaps)) == 1 and len(swaps) >= _ON_ONE_HOST
-
-
-def _hosts(swaps: list[Replacement]) -> set[str]:
-    return {host for each in swaps for host in (each.old_host, each.new_host)}
-
-
-def _alternations(swaps: list[Replacement]) -> int:
-    """Return how often an instance went back to the host it had just left."""
-    return sum(
-        one.old_host == other.new_host and one.new_host == other.old_host != other.new_host
-        for one, other in pairwise(swaps)
-    )
-
-
-def _returns(processes: list[ClientHistory]) -> int:
-    """Return how often a program came back after another one had had the instance id; a restart has one name."""
-    names = [(each.client_id, each.host) for each in processes]
-    return sum(a == c != b for a, b, c in zip(names, names[1:], names[2:], strict=False))
-
-
-def _conflict(
-    view: GroupView,
-    instance: str,
-    swaps: list[Replacement],
-    rivals: list[ClientHistory],
-    processes: list[ClientHistory],
-    *,
-    refused: Sequence[CoordinatorEvent],
-) -> Verdict:
-    turns, returns = _alternations(swaps), _returns(processes)
-    sure, seen = bool(rivals) or _is_alive(view, refused) or turns > 1 or returns > 1, bool(turns or returns)
+def _conflict(view: GroupView, name: _Name, refused: Sequence[CoordinatorEvent]) -> Verdict:
+    swaps, processes, turns, returns = name.swaps, name.processes, name.turns, name.returns
+    sure = bool(name.rivals) or _is_alive(view, refused) or turns > 1 or returns > 1
+    seen = bool(turns or returns)
     times = [swaps[0].at_ms] if swaps else [each.reports[0].emitted_ms for each in processes[:1]]
-    others = {f"{each.client_id} ({each.host})" for each in processes} if rivals or returns else _hosts(swaps)
+    others = {f"{each.client_id} ({each.host})" for each in processes} if name.rivals or returns else name.hosts
     hosts = [each.old_host for each in swaps[:1]] + [each.new_host for each in swaps]
     return view.say(
         "static_id_conflict",
         refused[0].at_ms if refused else times[0],
-        _refused_subject(view, instance, refused) if refused else _both(view, instance, swaps, rivals),
+        _refused_subject(view, name.instance, refused) if refused else _both(view, name),
         confidence=CERTAIN if sure else STRONG if seen else PLAUSIBLE if refused else HINT,
         severity=Severity.PAGE if turns else Severity.TICKET,
-        instance=instance,
+        instance=name.instance,
         between=" and ".join(sorted(others)) if len(others) > 1 else None,
         swaps=len(swaps) or None,
         hosts=" -> ".join(hosts) if turns else None,
         programs=" -> ".join(each.client_id or "?" for each in processes) if returns else None,
-        rivals=len(rivals) or None,
+        rivals=len(name.rivals) or None,
         refused=len(refused) or None,
         owner=refused[-1].replaced_id if refused else None,
         known=sure or seen or bool(refused),
@@ -407,14 +412,14 @@ def _refused_subject(view: GroupView, instance: str, refused: Sequence[Coordinat
     return replace(owner, members=(*owner.members, SubjectMember(refused[-1].member_id, group_instance_id=instance)))
 
 
-def _both(view: GroupView, instance: str, swaps: list[Replacement], rivals: list[ClientHistory]) -> Subject:
+def _both(view: GroupView, name: _Name) -> Subject:
     """Return both sides: who was thrown out last and by whom, or the processes that report."""
-    if not swaps:
-        sides = [SubjectMember(each.member_id, each.client_id, each.host, instance) for each in rivals]
-        return Subject(tuple(sides)) if sides else instance_subject(view, instance)
-    last = swaps[-1]
+    if not name.swaps:
+        sides = [SubjectMember(each.member_id, each.client_id, each.host, name.instance) for each in name.rivals]
+        return Subject(tuple(sides)) if sides else instance_subject(view, name.instance)
+    last = name.swaps[-1]
     named = ((last.old_member_id, last.old_host), (last.new_member_id, last.new_host))
-    return Subject(tuple(SubjectMember(name, _client_id(view, name), host, instance) for name, host in named))
+    return Subject(tuple(SubjectMember(each, _client_id(view, each), host, name.instance) for each, host in named))
 
 
 def _client_id(view: GroupView, member_id: str) -> str | None:
@@ -423,34 +428,34 @@ def _client_id(view: GroupView, member_id: str) -> str | None:
     return next((each.client_id for each in told), None)
 
 
+def _holder(view: GroupView, instance: str) -> Member | None:
+    return next((each for each in view.members if each.group_instance_id == instance), None)
+
+
 def instance_subject(view: GroupView, instance: str) -> Subject:
     """Return the member that has an instance id now as a subject, or the bare id when nobody has it."""
-    member = next((each for each in view.members if each.group_instance_id == instance), None)
+    member = _holder(view, instance)
     return Subject((SubjectMember(None, group_instance_id=instance),)) if member is None else subject_of(member)
 
 
 def static_member_restart(view: GroupView) -> Iterator[Verdict]:
     """A static member was restarted within its session, which cost nobody else anything (KIP-345, KAFKA-10284)."""
     snapshot = view.history.snapshot
-    instances = {each.group_instance_id for each in (snapshot.replacements if snapshot else ())}
-    reporting = _processes_by_instance(view, instances)
-    for instance in sorted(instances):
-        swaps, processes = _replacements(view, instance), reporting.get(instance, [])
-        if not swaps or _is_shared(swaps, _rivals(view, processes), processes):
+    for name in _names(view, {each.group_instance_id for each in (snapshot.replacements if snapshot else ())}):
+        if not name.swaps or name.is_shared:
             continue
-        gaps = _gaps_ms(processes)
+        gaps, last, times = name.gaps_ms, name.swaps[-1], len(name.swaps)
         # Many on one host may as well be two processes there: the log cannot tell, so both are hints.
-        doubt = HINT if _is_in_place(swaps) and not gaps else PLAUSIBLE
-        seen = bool(gaps) and len(gaps) >= len(swaps) - 1 and max(gaps) >= processes[0].interval_ms
-        last, label = swaps[-1], CERTAIN if len(swaps) == 1 else STRONG if seen else doubt
+        doubt = HINT if name.is_in_place and not gaps else PLAUSIBLE
+        seen = bool(gaps) and len(gaps) >= times - 1 and max(gaps) >= name.processes[0].interval_ms
         yield view.say(
             "static_member_restart",
             last.at_ms,
-            instance_subject(view, instance),
-            confidence=label,
-            instance=instance,
+            instance_subject(view, name.instance),
+            confidence=CERTAIN if times == 1 else STRONG if seen else doubt,
+            instance=name.instance,
             host=last.new_host,
-            times=len(swaps),
+            times=times,
         )
 
 
