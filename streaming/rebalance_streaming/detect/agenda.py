@@ -105,7 +105,9 @@ class Agenda:
         self._timetables.pop(group, None)
 
     def touch(self, timetable: Timetable, changed: int) -> None:
-        """Note which inputs of a group changed: it is judged at once, or soon where such rows come all the time."""
+        """Note which inputs of a group changed, if any: it is judged at once, or soon if they change all the time."""
+        if not changed:
+            return
         timetable.changed |= changed
         if changed & ~BULK:
             self._touched.add(timetable.group)

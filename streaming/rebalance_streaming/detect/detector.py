@@ -66,7 +66,10 @@ def _guarded(take: Callable[[Detector, _Row], None]) -> Callable[[Detector, _Row
 
     @wraps(take)
     def attempt(self: Detector, row: _Row) -> None:
-        self._quarantine.attempt(take.__name__, row.group, lambda: take(self, row), None)
+        try:
+            take(self, row)
+        except Exception as error:
+            self._quarantine.put(take.__name__, row.group, error)
 
     return attempt
 
@@ -178,18 +181,15 @@ class Detector:
     def take_probe(self, probe: Probe) -> None:
         """Take up a probe."""
         judged_group = self._judged_group(probe.group)
-        if judged_group is None:
-            return
-        changed = judged_group.history.take_probe(probe)
-        if changed:
-            self._agenda.touch(judged_group.timetable, changed)
+        if judged_group is not None:
+            self._agenda.touch(judged_group.timetable, judged_group.history.take_probe(probe))
 
     @_guarded
     def take_offsets(self, row: OffsetActivity) -> None:
         """Take up probed end offsets."""
         judged_group = self._judged_group(row.group)
-        if judged_group is not None and (changed := judged_group.history.take_offsets(row)):
-            self._agenda.touch(judged_group.timetable, changed)
+        if judged_group is not None:
+            self._agenda.touch(judged_group.timetable, judged_group.history.take_offsets(row))
 
     @_guarded
     def take_impact(self, impact: RebalanceImpact) -> None:
@@ -267,17 +267,14 @@ class Detector:
         next calls. Null: all.
         """
         if self.now_ms == 0:
-            self._begin(now_ms)
+            # Of what was heard before, at a start, nobody knows how long ago it was.
+            for judged_group in self._judged_groups.values():
+                judged_group.heard_ms = now_ms
         self.now_ms = max(self.now_ms, now_ms)
         changed: list[Finding] = []
         for group in self._take_turns(self._due(), most):
             changed += self._judge_group(self._judged_groups[group])
         return self._unpublished.take([*changed, *self._disturbances()])
-
-    def _begin(self, now_ms: int) -> None:
-        """Learn the time: of what was heard before, at a start, nobody knows how long ago it was."""
-        for judged_group in self._judged_groups.values():
-            judged_group.heard_ms = now_ms
 
     def _judge_group(self, judged_group: JudgedGroup) -> list[Finding]:
         found, timetable = self._judge.judge(judged_group, self.now_ms), judged_group.timetable
@@ -383,8 +380,5 @@ class Detector:
     def _coordinator_of(self, group: str) -> int | None:
         """Return the broker that coordinates a group, as last probed."""
         judged_group = self._judged_groups.get(group)
-        return (
-            judged_group.history.coordinators[-1].broker
-            if judged_group is not None and judged_group.history.coordinators
-            else None
-        )
+        seen = () if judged_group is None else judged_group.history.coordinators
+        return seen[-1].broker if seen else None

@@ -26,16 +26,11 @@ class Quarantine:
         self._report = on_quarantine
         self._until_ms: dict[tuple[str, str, str], int] = {}
 
-    def attempt(self, stage: str, group: str, act: Callable[[], _T], otherwise: _T) -> _T:
-        """Return what a call returns; `otherwise` if it raises, which is counted and told."""
-        try:
-            return act()
-        except Exception as error:
-            self.put(stage, group, error)
-            return otherwise
-
     def ask(self, stage: str, group: str, now_ms: int, act: Callable[[], _T], otherwise: _T, *, about: str = "") -> _T:
-        """Call likewise, but not again for a while where it has raised, `about` the same thing if one is named."""
+        """Return what a call returns; `otherwise` if it raises, which is counted and told.
+
+        It is not called again for a while then, `about` the same thing if one is named.
+        """
         if self.is_aside(stage, group, now_ms, about):
             return otherwise
         try:
