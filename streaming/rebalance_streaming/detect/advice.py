@@ -114,7 +114,7 @@ def poll_limit(departure: Departure, client: ClientHistory | None) -> int | None
 
 def _batch_ms(departure: Departure, limit: int) -> float:
     """Return how long the batch took: at least until the member was gone, and until it came back if it did."""
-    away = 0 if departure.back_ms is None else max(0, departure.back_ms - departure.to_ms)
+    away = max(0, departure.away_ms or 0)
     # A static member does not leave: its session has to run out after its limit.
     static = departure.member.group_instance_id is not None
     return float(max(limit, departure.silence_ms or 0 if static else 0) + away)

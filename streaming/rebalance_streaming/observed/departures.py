@@ -88,6 +88,11 @@ class Departure:
         return self.classes[0]
 
     @property
+    def away_ms(self) -> int | None:
+        """How long it was gone before it was back; null while it is not."""
+        return None if self.back_ms is None else self.back_ms - self.to_ms
+
+    @property
     def lived(self) -> bool:
         """Whether its process is known to have gone on: by reports before and after that came from it, or by its id."""
         seen = self.stretch

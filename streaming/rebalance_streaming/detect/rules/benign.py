@@ -113,18 +113,17 @@ def unsubscribed(episode: Episode) -> Verdict | None:
 
 def rack_change(episode: Episode) -> Verdict | None:
     """A member told another rack than before, and nothing else changed (KIP-881)."""
-    before = {member.member_id: member.rack_id for member in episode.rebalance.members_before}
-    stayed = [each for each in episode.rebalance.members_after if each.member_id in before]
-    moved = [each for each in stayed if before[each.member_id] != each.rack_id]
+    moved = [(old, new) for old, new in _stayed(episode.rebalance) if old.rack_id != new.rack_id]
     if episode.rebalance.reason != RebalanceReason.RACK_CHANGE or not moved:
         return None
+    members, (old, new) = [each for _, each in moved], moved[0]
     return say(
         "rack_change",
         episode.rebalance.started_before_ms,
-        subject_of(*moved),
-        members=moved,
-        was=before[moved[0].member_id] or "none",
-        now=moved[0].rack_id or "none",
+        subject_of(*members),
+        members=members,
+        was=old.rack_id or "none",
+        now=new.rack_id or "none",
     )
 
 
@@ -145,22 +144,25 @@ def _changed_between_epochs(episode: Episode) -> Verdict | None:
     )
 
 
+def _stayed(rebalance: Rebalance) -> list[tuple[Member, Member]]:
+    """Return the members that were there before a rebalance and after it, as they were then."""
+    before = {each.member_id: each for each in rebalance.members_before}
+    return [(before[each.member_id], each) for each in rebalance.members_after if each.member_id in before]
+
+
 def _changed_topics(episode: Episode) -> list[tuple[Member, Member]]:
-    before = {member.member_id: member for member in episode.rebalance.members_before}
+    """Return the members that stayed and changed their subscriptions, before and after that."""
     return [
-        (before[member.member_id], member)
-        for member in episode.rebalance.members_after
-        if member.member_id in before
-        and (before[member.member_id].topics, before[member.member_id].topic_regex)
-        != (member.topics, member.topic_regex)
+        (old, new)
+        for old, new in _stayed(episode.rebalance)
+        if (old.topics, old.topic_regex) != (new.topics, new.topic_regex)
     ]
 
 
 def _grew_by_pattern(episode: Episode, gained: set[str], lost: set[str]) -> bool:
     """Whether all members alike got or lost topics: then a pattern matched others, which is a change of topics."""
     changed = _changed_topics(episode)
-    stayed = [m for m in episode.rebalance.members_after if m.member_id in {o.member_id for o, _ in changed}]
-    everybody = len(stayed) == len(episode.rebalance.members_after) > 1
+    everybody = len(changed) == len(episode.rebalance.members_after) > 1
     same = all((set(n.topics) - set(o.topics), set(o.topics) - set(n.topics)) == (gained, lost) for o, n in changed)
     return everybody and same and not (gained and lost)
 
@@ -351,7 +353,7 @@ def restart(episode: Episode) -> Verdict | None:
     # Whoever left in order and is not back beside those that are was not meant to be.
     if not members or len(gone) < len(episode.departures):
         return None
-    away = [each.back_ms - each.to_ms for each in left if each.back_ms is not None]
+    away = [each.away_ms for each in left if each.away_ms is not None]
     text = f"back after {seconds(max(0, *away))}" if away else "came back under a new id"
     sure = _surely_in_order((*left, *(of for _, of in back)))
     return say(

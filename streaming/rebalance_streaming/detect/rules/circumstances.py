@@ -96,7 +96,7 @@ def is_back_soon(departure: Departure) -> bool:
     It is let in a heartbeat after it asked, when the others have heard of it.
     """
     soon_ms = max(THAW_MS, departure.session_ms) + departure.client.heartbeat_ms
-    return departure.back_ms is not None and departure.back_ms - departure.to_ms <= soon_ms
+    return departure.away_ms is not None and departure.away_ms <= soon_ms
 
 
 def stays(episode: Episode, departure: Departure) -> bool:
@@ -121,7 +121,7 @@ def is_restarted(episode: Episode, departure: Departure) -> bool:
 
     Pauses and cuts are over within few sessions; a supervisor takes its time.
     """
-    if departure.back_ms is None or departure.client.may_starve is not False:
+    if departure.away_ms is None or departure.client.may_starve is not False:
         return False
-    late = departure.back_ms - departure.to_ms > max(_AWAY_SESSIONS * departure.session_ms, _RESTART_MS)
+    late = departure.away_ms > max(_AWAY_SESSIONS * departure.session_ms, _RESTART_MS)
     return late and spared_on_host(episode, departure)

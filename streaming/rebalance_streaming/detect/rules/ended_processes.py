@@ -46,13 +46,13 @@ _ALIVE = (STARVED, PAUSED, UNREACHABLE, HEALTHY, ALIVE)
 
 def static_absence(episode: Episode, departure: Departure) -> Verdict | None:
     """A static member was away for longer than its session and came back (KIP-345)."""
-    member, session = departure.member, departure.session_ms
-    if member.group_instance_id is None or departure.likely != SESSION_EXPIRED or departure.back_ms is None:
+    static = departure.member.group_instance_id is not None
+    if not static or departure.likely != SESSION_EXPIRED or departure.away_ms is None:
         return None
     if departure.liveness in (HEALTHY, ALIVE):
         return None
     # Where no commit was due, the last one says nothing of when it went.
-    away = departure.back_ms - departure.to_ms + (departure.silence_ms or session)
+    away = departure.away_ms + (departure.silence_ms or departure.session_ms)
     longer = session_for_absence(session_of_lost(episode, departure), away)
     since_ms = departure.to_ms
     return say_lost("static_session_too_short.lost", departure, since_ms, missing=(), advice=longer, away=away)
@@ -105,7 +105,7 @@ def _ended_with_barrier(episode: Episode, departure: Departure) -> bool:
 
 def _closed_by_design(episode: Episode, departure: Departure) -> Verdict | None:
     """Kafka Streams closes without leaving (internal.leave.group.on.close): what is back was started again."""
-    away_ms = None if departure.back_ms is None else departure.back_ms - departure.to_ms
+    away_ms = departure.away_ms
     if STREAM_THREAD not in departure.member.client_id or departure.likely != SESSION_EXPIRED:
         return None
     if away_ms is None or away_ms <= THAW_MS or departure.liveness in _ALIVE:
@@ -311,10 +311,10 @@ def _usual_absence_ms(episode: Episode, departure: Departure) -> int | None:
     alike = [
         each
         for each in (*episode.earlier, *episode.departures)
-        if each.back_ms is not None
+        if each.away_ms is not None
         and each.likely == SESSION_EXPIRED
         and each.liveness not in (GONE, RESTARTED)
         and (slot_of(each.member)[0] == slot[0] or each.member.host == member.host)
         and each is not departure
     ]
-    return max((each.back_ms - each.to_ms for each in alike if each.back_ms is not None), default=None)
+    return max((each.away_ms for each in alike if each.away_ms is not None), default=None)

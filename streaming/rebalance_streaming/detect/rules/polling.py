@@ -130,7 +130,7 @@ def poll_overrun(episode: Episode, departure: Departure) -> Verdict | None:
         advice=worker_overrun_advice(limit) if worker else poll_overrun_advice(departure, client),
         worker=worker,
         limit=limit,
-        away=None if departure.back_ms is None else departure.back_ms - departure.to_ms,
+        away=departure.away_ms,
         as_session=SESSION_EXPIRED in classes,
         in_order=CLEAN in classes and SESSION_EXPIRED not in classes,
         unlike=not {CLEAN, SESSION_EXPIRED} & set(classes),

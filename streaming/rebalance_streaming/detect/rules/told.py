@@ -51,5 +51,4 @@ def ran_on(episode: Episode, departure: Departure) -> Verdict | None:
         return say_lost("undetermined.behind", departure, began_ms, missing=())
     if meaning == UNSUBSCRIBED or departure.back_as is None:
         return None  # a change of its subscription, or of the number of members
-    away = None if departure.back_ms is None else departure.back_ms - departure.to_ms
-    return say_lost("undetermined.rejoined", departure, began_ms, missing=(), away=away)
+    return say_lost("undetermined.rejoined", departure, began_ms, missing=(), away=departure.away_ms)
