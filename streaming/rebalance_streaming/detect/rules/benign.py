@@ -8,15 +8,7 @@ from __future__ import annotations
 from collections.abc import Callable, Iterator, Sequence
 from dataclasses import replace
 
-from rebalance_contract import (
-    Evidence,
-    EvidenceSource,
-    GroupType,
-    Member,
-    Rebalance,
-    RebalanceReason,
-    Severity,
-)
+from rebalance_contract import Evidence, EvidenceSource, GroupType, Member, Rebalance, RebalanceReason, Severity
 from rebalance_streaming.detect.episode import Arrival, Episode, runs_of_own
 from rebalance_streaming.detect.group_view import DAY_MS
 from rebalance_streaming.detect.verdict import MOST_MEMBERS, Verdict, subject_of

@@ -31,7 +31,6 @@ from rebalance_streaming.detect.group_view import DAY_MS, GroupView
 from rebalance_streaming.detect.rules.member_settings import has_assignor, sessions_of
 from rebalance_streaming.detect.rules.polling import longest_told_gap
 from rebalance_streaming.detect.verdict import Verdict, subject_of
-from rebalance_streaming.detect.wording import say
 from rebalance_streaming.observed.clients import ClientHistory
 from rebalance_streaming.observed.confidence import CERTAIN, HINT, PLAUSIBLE, STRONG
 from rebalance_streaming.observed.departures import SESSION_EXPIRED, slot_of
@@ -228,7 +227,15 @@ def initial_delay_too_short(view: GroupView) -> Iterator[Verdict]:
     times = _arrival_times(forming, first.started_before_ms + window)
     if times is None or len(times) < view.thresholds.formation_generations:
         return
-    yield _formed_in_steps(forming, times)
+    spread = times[-1] - times[0]
+    yield view.say(
+        "initial_delay_too_short",
+        forming[0].started_before_ms,
+        rebalance_ids=tuple(each.rebalance_id for each in forming),
+        generations=len(times),
+        spread=spread,
+        proposed=initial_delay_for(spread),
+    )
 
 
 def _arrival_times(forming: list[Rebalance], until_ms: int) -> list[int] | None:
@@ -243,18 +250,6 @@ def _arrival_times(forming: list[Rebalance], until_ms: int) -> list[int] | None:
         if generation.joined and at_ms is not None:
             times += [at_ms] * (1 + generation.aborted_before)
     return times
-
-
-def _formed_in_steps(forming: list[Rebalance], times: list[int]) -> Verdict:
-    spread = times[-1] - times[0]
-    return say(
-        "initial_delay_too_short",
-        forming[0].started_before_ms,
-        rebalance_ids=tuple(each.rebalance_id for each in forming),
-        generations=len(times),
-        spread=spread,
-        proposed=initial_delay_for(spread),
-    )
 
 
 def join_rejected(view: GroupView) -> Iterator[Verdict]:

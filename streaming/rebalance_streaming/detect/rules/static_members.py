@@ -19,7 +19,6 @@ from rebalance_streaming.detect.episode import ExplainedDeparture
 from rebalance_streaming.detect.group_view import DAY_MS, GroupView
 from rebalance_streaming.detect.rules.member_settings import type_of
 from rebalance_streaming.detect.verdict import Verdict, subject_of
-from rebalance_streaming.detect.wording import say
 from rebalance_streaming.observed.barriers import Barrier, longest_barrier
 from rebalance_streaming.observed.clients import ClientHistory
 from rebalance_streaming.observed.confidence import CERTAIN, HINT, PLAUSIBLE, STRONG
@@ -101,7 +100,17 @@ def static_member_ghost(view: GroupView) -> Iterator[Verdict]:
         expired = past.departure.likely == SESSION_EXPIRED and not kept_place_without_polls(past.departure)
         waited = view.time.lasted(past.left_ms, view.thresholds.stay_ms)
         if past.member.group_instance_id is not None and expired and waited and view.came_back_ms(past) is None:
-            yield _gone_for_good(past)
+            yield view.say(
+                "static_member_ghost.gone",
+                past.left_ms - past.departure.session_ms,
+                subject_of(past.member),
+                confidence=past.departure.confidence,
+                evidence=past.departure.evidence,
+                rebalance_ids=(past.rebalance_id,),
+                member=past.member,
+                session=past.departure.session_ms,
+                shortens=shortens(past.member.session_timeout_ms),
+            )
 
 
 def _gone_unseen(view: GroupView, member: Member) -> Verdict | None:
@@ -147,21 +156,6 @@ def _silence_with_work(view: GroupView, member: Member) -> int | None:
         if each.member_id != member.member_id
     )
     return view.now_ms - since if working and others else None
-
-
-def _gone_for_good(past: ExplainedDeparture) -> Verdict:
-    session = past.departure.session_ms
-    return say(
-        "static_member_ghost.gone",
-        past.left_ms - session,
-        subject_of(past.member),
-        confidence=past.departure.confidence,
-        evidence=past.departure.evidence,
-        rebalance_ids=(past.rebalance_id,),
-        member=past.member,
-        session=session,
-        shortens=shortens(past.member.session_timeout_ms),
-    )
 
 
 # --- Alive, but not polling ---

@@ -233,17 +233,14 @@ def zk_session_flap(view: GroupView) -> Iterator[Verdict]:
                 sessions.setdefault(member.member_id, {}).setdefault(member.session_created_ms, seen.at_ms)
                 latest[member.member_id] = member
     for member_id, created in sessions.items():
-        if len(created) - 1 >= view.thresholds.zk_flaps:
-            yield _flap_verdict(view, latest[member_id], sorted(created.values()))
-
-
-def _flap_verdict(view: GroupView, member: ProbedMember, times: list[int]) -> Verdict:
-    return view.say(
-        "zk_session_flap",
-        times[1],
-        Subject((_named(member),)),
-        host=_host(member.member_id),
-        times=len(times) - 1,
-        sessions=len(times),
-        lasted=view.now_ms - times[0],
-    )
+        times = sorted(created.values())
+        if len(times) - 1 >= view.thresholds.zk_flaps:
+            yield view.say(
+                "zk_session_flap",
+                times[1],
+                Subject((_named(latest[member_id]),)),
+                host=_host(member_id),
+                times=len(times) - 1,
+                sessions=len(times),
+                lasted=view.now_ms - times[0],
+            )
