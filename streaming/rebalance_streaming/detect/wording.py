@@ -28,6 +28,8 @@ from rebalance_streaming.observed.confidence import SCALE
 from rebalance_streaming.observed.evidence import seconds, weigh
 
 Facts = Mapping[str, object]
+#: A part of a text, which facts fill; null where one that it needs is null.
+Part = Callable[[Facts], str | None]
 T = TypeVar("T")
 
 #: Of names in a list so many are shown: those of members are long.
@@ -59,49 +61,32 @@ _FORMATS: Mapping[str, Callable[[Any], str]] = MappingProxyType({"time": seconds
 
 
 def _format_of(spec: str | None) -> Callable[[Any], str]:
-    """Return what makes a fact text. A choice is made by `_Choice`."""
+    """Return what makes a fact text. A choice is made by `_choice`."""
     if spec is None:
         return plain
     return _FORMATS.get(spec) or (lambda value: format(value, spec))
 
 
-@dataclass(frozen=True, slots=True)
-class _Fact:
-    """A place for a fact, or for an attribute of one; null where there is none."""
+def _fact(name: str, attributes: str, tell: Callable[[Any], str]) -> Part:
+    """Return a place for a fact, or for an attribute of one."""
 
-    name: str
-    attributes: str
-    tell: Callable[[Any], str]
+    def fill(facts: Facts) -> str | None:
+        value = facts[name]
+        if attributes and value is not None:
+            value = attrgetter(attributes)(value)
+        return None if value is None or (not value and isinstance(value, _MAY_BE_EMPTY)) else tell(value)
 
-    def fill(self, facts: Facts) -> str | None:
-        value = facts[self.name]
-        if self.attributes and value is not None:
-            value = attrgetter(self.attributes)(value)
-        return None if value is None or (not value and isinstance(value, _MAY_BE_EMPTY)) else self.tell(value)
+    return fill
 
 
-@dataclass(frozen=True, slots=True)
-class _Choice:
-    """Two texts, of which a fact chooses one: by whether it is so, or, where it counts, is one."""
-
-    name: str
-    yes: str
-    no: str
-    counts: bool
-
-    def fill(self, facts: Facts) -> str | None:
-        value = facts[self.name]
-        return self.yes if (value == 1 if self.counts else value) else self.no
+def _choice(name: str, yes: str, no: str, *, counts: bool) -> Part:
+    """Return two texts, of which a fact chooses one: by whether it is so, or, where it counts, is one."""
+    return lambda facts: yes if (facts[name] == 1 if counts else facts[name]) else no
 
 
-@dataclass(frozen=True, slots=True)
-class _Optional:
-    """A part that is left out when one of its facts is null."""
-
-    text: Text
-
-    def fill(self, facts: Facts) -> str | None:
-        return self.text.fill(facts) or ""
+def _optional(text: Text) -> Part:
+    """Return a part that is left out when one of its facts is null."""
+    return lambda facts: text.fill(facts) or ""
 
 
 class Text:
@@ -119,7 +104,7 @@ class Text:
             return self._constant
         told = ""
         for each in self._parts:
-            text = each if isinstance(each, str) else each.fill(facts)
+            text = each if isinstance(each, str) else each(facts)
             if text is None:
                 text = unknown
             if text is None:
@@ -128,20 +113,20 @@ class Text:
         return told
 
 
-def _parts(source: str) -> Iterator[str | _Fact | _Choice | _Optional]:
+def _parts(source: str) -> Iterator[str | Part]:
     end = 0
     for found in _PART.finditer(source):
         if found.start() > end:
             yield source[end : found.start()]
         name, spec, optional = found.groups()
         if optional is not None:
-            yield _Optional(Text(optional))
+            yield _optional(Text(optional))
         elif spec is not None and ("|" in spec or "/" in spec):
             yes, _, no = spec.partition("|") if "|" in spec else spec.partition("/")
-            yield _Choice(name, yes, no, counts="|" not in spec)
+            yield _choice(name, yes, no, counts="|" not in spec)
         else:
             root, _, attributes = name.partition(".")
-            yield _Fact(root, attributes, _format_of(spec))
+            yield _fact(root, attributes, _format_of(spec))
         end = found.end()
     if end < len(source):
         yield source[end:]
@@ -159,14 +144,13 @@ class Line(Generic[T]):
     once.
     """
 
-    __slots__ = ("_if", "_lacks", "_made", "_make", "_unless", "columns", "names")
+    __slots__ = ("_condition", "_lacks", "_made", "_make", "columns", "names")
 
     def __init__(self, source: str | Sequence[str], make: Callable[..., T], lacks: int | None = None) -> None:
         *rest, last = (source,) if isinstance(source, str) else source
         found = re.fullmatch(r"(if|unless) (\w+)", last)
         self.columns = tuple(Text(" ".join(each.split())) for each in (rest if found else (*rest, last)))
-        self._if = found[2] if found and found[1] == "if" else None
-        self._unless = found[2] if found and found[1] == "unless" else None
+        self._condition = None if found is None else (found[2], found[1] == "if")
         self.names = frozenset().union(*(each.names for each in self.columns)) | ({found[2]} if found else set())
         self._make, self._lacks = make, lacks
         self._made = None if self.names else self._filled({})
@@ -175,8 +159,10 @@ class Line(Generic[T]):
         """Return what is reported with these facts; null if it is not to be reported, or lacks one."""
         if self._made is not None:
             return self._made
-        if (self._if and not facts[self._if]) or (self._unless and facts[self._unless]):
-            return None
+        if self._condition is not None:
+            name, wanted = self._condition
+            if bool(facts[name]) != wanted:
+                return None
         return self._filled(facts)
 
     def _filled(self, facts: Facts) -> T | None:

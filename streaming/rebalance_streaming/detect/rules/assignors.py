@@ -12,14 +12,13 @@ from rebalance_contract import STREAMS_ASSIGNOR, GroupType, Member, Rebalance, S
 from rebalance_contract.client_settings import EAGER_ASSIGNORS
 from rebalance_streaming.detect.advice import cooperative_advice
 from rebalance_streaming.detect.group_view import DAY_MS, GroupView
-from rebalance_streaming.detect.rules.member_settings import is_movable
+from rebalance_streaming.detect.rules.member_settings import is_movable, prints_of
 from rebalance_streaming.detect.rules.rebalances import size_of
 from rebalance_streaming.detect.verdict import MOST_MEMBERS, Verdict, subject_of
 from rebalance_streaming.detect.wording import plain
 from rebalance_streaming.groups.identity import client_stem
 from rebalance_streaming.observed.confidence import PLAUSIBLE, STRONG
 from rebalance_streaming.observed.departures import slot_of
-from rebalance_streaming.observed.fingerprints import fingerprint
 
 #: How far the largest share may exceed the fair one before somebody should look at it.
 _UNFAIR = 1.5
@@ -41,7 +40,7 @@ def eager_assignor(view: GroupView) -> Iterator[Verdict]:
     churn = view.churn()
     if len(view.members) < view.thresholds.eager_members and churn < view.thresholds.churn_share:
         return
-    prints = [fingerprint(each, view.client_of(each), snapshot.protocol) for each in view.members]
+    prints = prints_of(view.history, view.members)
     cost = f"{kept} partitions stopped without moving in {len(recent)} rebalances of the last day"
     yield view.say(
         "eager_assignor",
@@ -149,7 +148,7 @@ def assignment_imbalance(view: GroupView) -> Iterator[Verdict]:
     if since is None or not view.time.lasted(since, view.thresholds.imbalance_ms):
         return
     classic = snapshot.type == GroupType.CLASSIC
-    prints = [fingerprint(each, view.client_of(each), snapshot.protocol) for each in view.members]
+    prints = prints_of(view.history, view.members)
     shares = [size_of(each.partitions) for each in view.members]
     fair = sum(shares) / len(shares)
     member = max(view.members, key=lambda each: (size_of(each.partitions), each.member_id))

@@ -74,7 +74,7 @@ def barrier_advice(
         return worker_overrun_advice(None if departure is None else departure.poll_ms)
     there = rebalance.members_before if rebalance is not None else _members(history)
     protocol = protocol_of(history, rebalance)
-    return *stalled_barrier_advice(departure), *cooperative_advice(protocol, _prints(history, there), _MEANWHILE)
+    return *stalled_barrier_advice(departure), *cooperative_advice(protocol, prints_of(history, there), _MEANWHILE)
 
 
 def has_assignor(history: GroupHistory) -> bool:
@@ -85,7 +85,7 @@ def has_assignor(history: GroupHistory) -> bool:
 
 def is_movable(history: GroupHistory) -> bool:
     """Whether a group may go over to KIP-848: classic members of libraries that speak it, which bring no assignor."""
-    return has_assignor(history) and all(speaks_kip848(each.library) for each in _prints(history, _members(history)))
+    return has_assignor(history) and all(speaks_kip848(each.library) for each in prints_of(history, _members(history)))
 
 
 def may_be_named(history: GroupHistory, members: Iterable[Member], rebalance: Rebalance | None = None) -> bool:
@@ -93,12 +93,12 @@ def may_be_named(history: GroupHistory, members: Iterable[Member], rebalance: Re
     kind = type_of(history) if rebalance is None else rebalance.type
     if is_of_connect(history, rebalance):
         return False
-    return all(has_static_members(each.library, each.release, kind) for each in _prints(history, members))
+    return all(has_static_members(each.library, each.release, kind) for each in prints_of(history, members))
 
 
 def have_poll_records(history: GroupHistory, members: Iterable[Member]) -> bool:
     """Whether all of these members have a max.poll.records to set."""
-    return not is_of_connect(history) and all(has_poll_records(each.library) for each in _prints(history, members))
+    return not is_of_connect(history) and all(has_poll_records(each.library) for each in prints_of(history, members))
 
 
 def upgrade_for(
@@ -118,6 +118,7 @@ def _members(history: GroupHistory) -> tuple[Member, ...]:
     return () if history.snapshot is None else history.snapshot.members
 
 
-def _prints(history: GroupHistory, members: Iterable[Member]) -> list[Fingerprint]:
+def prints_of(history: GroupHistory, members: Iterable[Member]) -> list[Fingerprint]:
+    """Return what is known of the clients of members, by what the group agreed on among others."""
     protocol = protocol_of(history)
     return [fingerprint(each, history.clients.of(each), protocol) for each in members]
