@@ -29,7 +29,7 @@ from rebalance_streaming.detect.rules.polling import barrier_holder, poll_overru
 from rebalance_streaming.detect.rules.told import ran_on, removed, unsynced
 from rebalance_streaming.detect.verdict import Verdict
 from rebalance_streaming.observed.confidence import HINT
-from rebalance_streaming.observed.departures import CLEAN, POLL_TIMEOUT, SESSION_EXPIRED, Departure
+from rebalance_streaming.observed.departures import POLL_TIMEOUT, SESSION_EXPIRED, Departure
 
 LossRule = Callable[[Episode, Departure], Verdict | None]
 
@@ -52,7 +52,7 @@ def explain_loss(episode: Episode, departure: Departure) -> Verdict | None:
     said = [verdict for rule in LOSS_RULES if (verdict := rule(episode, departure)) is not None]
     possible = [each for each in said if each.rule not in struck]
     if not possible:
-        return None if departure.likely == CLEAN else unknown_loss(episode, departure)
+        return None
     best = next((each for each in possible if each.confidence > HINT), possible[0])
     kept = [each for each in best.alternatives if each.rule not in struck]
     impossible = [each for name, each in struck.items() if name != best.rule][:_TOLD_IMPOSSIBLE]
