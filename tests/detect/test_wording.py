@@ -21,7 +21,10 @@ PACKAGE = Path(wording.__file__).parent
 #: Texts for a cause that is named later.
 NOT_DIAGNOSES = {"follows", "returned"}
 #: What is given to every text about a lost member, and to every one about a group as it stands.
-IMPLIED = {"say_lost": frozenset({"member", "session"}), "view.say": frozenset({"lasted", "members", "limits"})}
+IMPLIED = {
+    "say_lost": frozenset({"member", "session", "returned", "reported"}),
+    "view.say": frozenset({"lasted", "members", "limits"}),
+}
 
 
 @dataclass(frozen=True)

@@ -51,9 +51,8 @@ class Explainer:
         ]
         if not order:
             return
-        horizon = (
-            now_ms - max(judged_group.thresholds.stay_ms, judged_group.thresholds.storm_window_ms) - HORIZON_SLACK_MS
-        )
+        limits = judged_group.thresholds
+        horizon = now_ms - max(limits.stay_ms, limits.storm_window_ms) - HORIZON_SLACK_MS
         again = [each for each in order[-RECONSIDERED:] if each.started_before_ms >= horizon]
         recent = {each.rebalance_id for each in again} | due
         for rebalance in order:

@@ -109,9 +109,8 @@ class JudgedGroup:
     def is_joining(self, now_ms: int) -> bool:
         """Whether probes lately saw the group in its join phase."""
         seen = self.history.sightings
-        return (
-            bool(seen) and seen[-1].state == GroupState.PREPARING_REBALANCE and now_ms - seen[-1].at_ms <= SEEN_FOR_MS
-        )
+        joins = bool(seen) and seen[-1].state == GroupState.PREPARING_REBALANCE
+        return joins and now_ms - seen[-1].at_ms <= SEEN_FOR_MS
 
     def put(self, judged: JudgedRebalance) -> list[ExplainedDeparture]:
         """Take up the verdicts of a rebalance in the place of earlier ones; returns how its members left."""

@@ -34,17 +34,9 @@ def explain(episode: Episode) -> tuple[Verdict, ...]:
         known = losses = []
     unstored = find_store_failure(episode, failover)
     moved = None if _is_sure(known) or (failover is not None and unstored is failover) else failover or standstill
-    ranked = [each for each in (unstored, moved) if each is not None]
-    ranked += known
-    if not known and barrier is not None:
-        ranked.append(barrier)
-    ranked += [each for each in losses if each.rule == UNDETERMINED]
-    if benign is not None:
-        ranked.append(benign)
-    if known and barrier is not None:
-        ranked.append(barrier)
-    if not ranked:
-        ranked = [unexplained(episode)]
+    unknown = [each for each in losses if each.rule == UNDETERMINED]
+    causes = (*known, *unknown, benign, barrier) if known else (barrier, *unknown, benign)
+    ranked = [each for each in (unstored, moved, *causes) if each is not None] or [unexplained(episode)]
     start = episode.history.coordinator_log.start_of(episode.rebalance)
     if start is not None:
         ranked[0] = replace(ranked[0], evidence=(*ranked[0].evidence, start.evidence()))

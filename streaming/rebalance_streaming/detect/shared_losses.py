@@ -94,11 +94,7 @@ class SharedLosses:
             host for host in {each.past.member.host for each in near} if self._on_host.get(host, set()) <= together
         }
         coordinators = {broker for name in names if (broker := self._coordinator_of(name)) is not None}
-        return OtherGroups(
-            tuple(sorted(names)),
-            tuple(sorted(hosts)),
-            tuple(sorted(coordinators)),
-        )
+        return OtherGroups(tuple(sorted(names)), tuple(sorted(hosts)), tuple(sorted(coordinators)))
 
     def disturbances(self, thresholds: Thresholds, now_ms: int) -> list[Verdict]:
         """Return what groups on several hosts and coordinators suffered together."""

@@ -217,30 +217,25 @@ def waiting_now(
 
     Only probes see this: the log has nothing before the barrier's release.
     """
-    seen = list(history.sightings)
-    if (
-        not seen
-        or seen[-1].state != GroupState.PREPARING_REBALANCE
-        or history.snapshot is None
-        or not history.snapshot.members
-    ):
+    seen, snapshot = list(history.sightings), history.snapshot
+    if snapshot is None or not snapshot.members or not seen or seen[-1].state != GroupState.PREPARING_REBALANCE:
         return None
-    told_ms, seen_ms = history.snapshot.last_rebalance_ms, seen[-1].at_ms
+    told_ms, seen_ms = snapshot.last_rebalance_ms, seen[-1].at_ms
     if told_ms is not None and told_ms >= seen_ms - SAME_MS:
         return None  # the log knows better: it has been released meanwhile
     # What was seen before the log's last release was another wait, and what goes on since the last probe is not known.
     since = preparing_since(history, told_ms or 0, seen_ms) or seen_ms
     waited = seen_ms - since
-    if waited < long_barrier_ms(history, history.snapshot.members, barrier_ms) or now_ms - seen_ms > 90_000:
+    if waited < long_barrier_ms(history, snapshot.members, barrier_ms) or now_ms - seen_ms > 90_000:
         return None
     listed = next((each.members for each in reversed(seen) if each.members is not None), None)
     ids = None if listed is None else {member.member_id for member in listed}
-    old = [m for m in history.snapshot.members if ids is None or m.member_id in ids]
+    old = [m for m in snapshot.members if ids is None or m.member_id in ids]
     old = _not_polling(history, old, since, now_ms)
     culprit = old[0] if len(old) == 1 else _longest_without_poll(history, old, since, now_ms)
     if culprit is None and is_cooperative(history):
         culprit = _silent(history, old, since, now_ms)
-    bound = max((m.rebalance_timeout_ms or 0 for m in history.snapshot.members), default=0)
+    bound = max((m.rebalance_timeout_ms or 0 for m in snapshot.members), default=0)
     return say(
         "stalled_member_join_barrier.now",
         since,

@@ -24,6 +24,8 @@ BenignRule = Callable[[Episode], Verdict | None]
 _METADATA_AGE_MS = 310_000
 #: A rebalance without any change this soon after another belongs to it.
 _AFTERMATH_MS = 30_000
+#: What leaders do of themselves after a rebalance.
+_AFTERMATHS = (RebalanceReason.LEADER_REJOIN, RebalanceReason.STREAMS_INTERNAL, RebalanceReason.CONNECT_INTERNAL)
 
 
 def protocol_migration(episode: Episode) -> Verdict | None:
@@ -365,11 +367,7 @@ def aftermath(episode: Episode) -> Verdict | None:
         return None
     due = episode.rebalance.reason == RebalanceReason.COOPERATIVE_FOLLOWUP
     soon = episode.rebalance.started_before_ms - before.completed_at_ms <= _AFTERMATH_MS
-    if not due and not (
-        soon
-        and episode.rebalance.reason
-        in (RebalanceReason.LEADER_REJOIN, RebalanceReason.STREAMS_INTERNAL, RebalanceReason.CONNECT_INTERNAL)
-    ):
+    if not due and not (soon and episode.rebalance.reason in _AFTERMATHS):
         return None
     return say("follows", episode.rebalance.started_before_ms, confidence=STRONG if due else PLAUSIBLE)
 

@@ -51,10 +51,11 @@ def say_lost(
     missing: tuple[str, ...] | None = None,
     **told: Any,
 ) -> Verdict:
-    """Return a verdict about a lost member, with what its departure tells; its facts `member` and `session` are given.
+    """Return a verdict about a lost member, with what its departure tells.
 
-    `told` is what `say` takes, confidence and facts of the text among it. Null: it began a session before the member
-    was gone, is about the member, shows how it left, misses its reports.
+    Given are the facts `member`, `session`, `returned`, and `reported`: whether its client reports. `told` is what
+    `say` takes, confidence and facts of the text among it. Null: it began a session before the member was gone, is
+    about the member, shows how it left, misses its reports.
     """
     return say(
         key,
@@ -62,9 +63,9 @@ def say_lost(
         subject_of(departure.member) if subject is None else subject,
         evidence=departure.evidence if evidence is None else evidence,
         missing=missing_reports(departure) if missing is None else missing,
+        **{"returned": departure.back_ms is not None, "reported": departure.liveness is not None, **told},
         member=departure.member,
         session=departure.session_ms,
-        **told,
     )
 
 

@@ -119,15 +119,12 @@ def _evicted_for_a_moment(view: GroupView) -> list[ExplainedDeparture]:
     found = []
     for past in view.recent_past(DAY_MS):
         departure = past.departure
-        if (
-            departure.likely != SESSION_EXPIRED
-            or past.rule not in _OUTLASTED
-            or departure.session_ms >= USUAL_SESSION_MS
-        ):
+        is_short = departure.likely == SESSION_EXPIRED and departure.session_ms < USUAL_SESSION_MS
+        if not is_short or past.rule not in _OUTLASTED or departure.liveness in (GONE, RESTARTED):
             continue
         back_ms = view.came_back_ms(past)
-        if departure.liveness not in (GONE, RESTARTED) and back_ms is not None:
-            found += [past] if back_ms - past.left_ms <= 2 * departure.session_ms else []
+        if back_ms is not None and back_ms - past.left_ms <= 2 * departure.session_ms:
+            found.append(past)
     return found
 
 

@@ -91,7 +91,6 @@ def ungraceful(episode: Episode, departure: Departure) -> Verdict | None:
         ),
         successor=successor,
         in_turn=in_turn,
-        reported=departure.liveness is not None,
     )
 
 
@@ -215,8 +214,6 @@ def crash(episode: Episode, departure: Departure) -> Verdict | None:
         departure,
         departure.to_ms - (departure.silence_ms or departure.session_ms),
         clues=tuple(evidence),
-        returned=departure.back_ms is not None,
-        reported=departure.liveness is not None,
     )
 
 
@@ -276,9 +273,8 @@ def _nobody_was_spared(episode: Episode) -> bool:
 
 def _reports_ended(departure: Departure) -> Evidence:
     restarted = departure.liveness == RESTARTED
-    value, rule = (
-        ("of another process", "it was started again") if restarted else ("none any more", "its process ended")
-    )
+    value = "of another process" if restarted else "none any more"
+    rule = "it was started again" if restarted else "its process ended"
     since_ms = departure.stretch.last_report_ms if departure.stretch else departure.to_ms
     return observe(EvidenceSource.CLIENT_METRICS, "reports", value, rule, DECISIVE, span=(since_ms, None))
 

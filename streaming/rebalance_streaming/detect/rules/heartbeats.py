@@ -296,7 +296,6 @@ def frozen_or_starved(episode: Episode, departure: Departure) -> Verdict | None:
     began_ms = episode.rebalance.started_before_ms
     if departure.liveness in (HEALTHY, ALIVE):
         return say_lost("undetermined.healthy", departure, began_ms, missing=(), beat=departure.liveness == HEALTHY)
-    returned = departure.back_ms is not None
     if departure.client.may_starve is False and (is_back_soon(departure) or departure.kept_id):
         pause_ms = departure.silence_ms or departure.session_ms
         same = departure.kept_id or (not may_have_overrun(departure) and stays(episode, departure))
@@ -310,7 +309,7 @@ def frozen_or_starved(episode: Episode, departure: Departure) -> Verdict | None:
             subject=subject_of(departure.member, hosts=(departure.member.host,)),
             advice=longer_session(session_of_lost(episode, departure), pause_ms=pause_ms),
         )
-    return say_lost("undetermined.silent", departure, began_ms, missing=(), returned=returned)
+    return say_lost("undetermined.silent", departure, began_ms, missing=())
 
 
 def unknown_loss(episode: Episode, departure: Departure) -> Verdict | None:

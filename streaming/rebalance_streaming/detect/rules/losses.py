@@ -68,9 +68,8 @@ def _impossible(departure: Departure) -> Iterator[Alternative]:
     kept = "static_stalled_member" if departure.told is not None and departure.likely == SESSION_EXPIRED else ""
     for of_class, why in departure.struck:
         for rule in _RESTS_ON.get(of_class, ()):
-            if rule == kept:
-                continue
-            yield Alternative(rule, why, impossible=True)
+            if rule != kept:
+                yield Alternative(rule, why, impossible=True)
     if departure.lived:
         for rule in sorted(_DEATHS):
             yield Alternative(rule, "the same process reported before and after", impossible=True)

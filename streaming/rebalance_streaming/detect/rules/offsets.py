@@ -106,9 +106,8 @@ def _moved_by(view: GroupView, jump: Jump) -> int:
         return jump.start - jump.before
     if jump.deleted_ms is None or jump.after < jump.before:
         return abs(jump.after - jump.before)
-    back = (
-        each.started_before_ms for each in reversed(view.history.in_order()) if each.started_before_ms <= jump.at_ms
-    )
+    began = (each.started_before_ms for each in reversed(view.history.in_order()))
+    back = (at_ms for at_ms in began if at_ms <= jump.at_ms)
     end = view.history.progress.estimated_end_at(jump.topic, jump.partition, next(back, jump.at_ms))
     return max(0, min(jump.after, jump.after if end is None else end) - jump.before)
 
@@ -208,13 +207,9 @@ def _away_since(view: GroupView) -> int | None:
         return last_commit
     emptied = next(reversed(history.in_order()), None)
     snapshot = history.snapshot
-    if (
-        emptied is None
-        and snapshot is not None
-        and snapshot.state == GroupState.EMPTY
-        and snapshot.last_rebalance_ms is not None
-    ):
-        return max(snapshot.last_rebalance_ms, last_commit or 0)
+    empty_ms = snapshot.last_rebalance_ms if snapshot is not None and snapshot.state == GroupState.EMPTY else None
+    if emptied is None and empty_ms is not None:
+        return max(empty_ms, last_commit or 0)
     if emptied is None or emptied.members_after or emptied.completed_at_ms is None or view.members:
         return None
     return max(emptied.completed_at_ms, last_commit or 0)
