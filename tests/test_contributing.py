@@ -17,7 +17,6 @@ EXAMPLES = {
     "assigning_stuck": {
         "streaming/rebalance_streaming/detect/diagnoses/kip848.toml",
         "streaming/rebalance_streaming/detect/rules/kip848.py",
-        "streaming/rebalance_streaming/detect/rules/registry.py",
         "tests/detect/test_kip848.py",
         # By its trait `holding` alerts about groups that wait speak of it; the text says so.
         "deploy/prometheus/rules/kafka-rebalance.yml",

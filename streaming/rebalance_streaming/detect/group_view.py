@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Iterable, Sequence
 from dataclasses import dataclass, field
+from types import FunctionType, ModuleType
 from typing import Any
 
 from rebalance_contract import (
@@ -244,6 +245,32 @@ class Condition:
             return self.rule(view)
         asked = self.without_log or not self.looks_at & LOGGED
         return map(from_probes, self.rule(view)) if asked else ()
+
+
+#: By the function that was declared.
+_DECLARED: dict[object, Condition] = {}
+
+
+def condition(
+    looks_at: int = GROUP, *, grown: bool = False, without_log: bool = False
+) -> Callable[[ConditionRule], ConditionRule]:
+    """Declare a rule of groups, with what a `Condition` says of it; the function stays what it is."""
+
+    def declare(rule: ConditionRule) -> ConditionRule:
+        _DECLARED[rule] = Condition(rule, looks_at, grown, without_log)
+        return rule
+
+    return declare
+
+
+def conditions_in(*modules: ModuleType) -> tuple[Condition, ...]:
+    """Return the rules that modules declare: module by module, each in the order of its lines."""
+    return tuple(
+        _DECLARED[each]
+        for module in modules
+        for each in vars(module).values()
+        if isinstance(each, FunctionType) and each in _DECLARED and each.__module__ == module.__name__
+    )
 
 
 @dataclass(frozen=True, slots=True)

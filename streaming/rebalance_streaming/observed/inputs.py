@@ -19,6 +19,10 @@ ENDS = 16
 #: What clients report.
 CLIENTS = 32
 
+#: Where partitions stand, and with it what clients say of themselves.
+PROGRESS = COMMITS | ENDS
+REPORTED = PROGRESS | CLIENTS
+
 #: Where the log is not read, these are seldom known and late: rules that look at them are not asked there.
 LOGGED = COMMITS
 

@@ -13,7 +13,7 @@ from rebalance_contract import UNDETERMINED, AlertSilence, Evidence, EvidenceSou
 from rebalance_contract.display import asked_by
 from rebalance_streaming.detect.catalogue import PARTS
 from rebalance_streaming.detect.episode import ExplainedDeparture
-from rebalance_streaming.detect.group_view import GroupView
+from rebalance_streaming.detect.group_view import GroupView, condition
 from rebalance_streaming.detect.rules.patterns import crash_loop, member_flapping, short_lived_consumers
 from rebalance_streaming.detect.rules.rebalances import went_again, widths
 from rebalance_streaming.detect.verdict import MOST_MEMBERS, Verdict, subject_of
@@ -26,6 +26,7 @@ _CLOCKS_MS = 5_000
 _OTHER_PATTERNS = (crash_loop, short_lived_consumers, member_flapping)
 
 
+@condition()
 def announced_deploy(view: GroupView) -> Iterator[Verdict]:
     """Somebody announced a deploy, and members come and go as in one; of several that overlap, the latest counts."""
     if not view.announcements:

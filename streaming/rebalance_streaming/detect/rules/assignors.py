@@ -11,7 +11,7 @@ from collections.abc import Iterator, Sequence
 from rebalance_contract import STREAMS_ASSIGNOR, GroupType, Member, Rebalance, Severity
 from rebalance_contract.client_settings import EAGER_ASSIGNORS
 from rebalance_streaming.detect.advice import cooperative_advice
-from rebalance_streaming.detect.group_view import DAY_MS, GroupView
+from rebalance_streaming.detect.group_view import DAY_MS, GroupView, condition
 from rebalance_streaming.detect.rules.member_settings import is_movable, prints_of
 from rebalance_streaming.detect.rules.rebalances import size_of
 from rebalance_streaming.detect.verdict import MOST_MEMBERS, Verdict, subject_of
@@ -30,6 +30,8 @@ _STUCK_JOINS = 3
 # --- Eager assignors ---
 
 
+# Which libraries there are changes its advice only, and not from report to report.
+@condition(grown=True)
 def eager_assignor(view: GroupView) -> Iterator[Verdict]:
     """Every rebalance stops all members, also those whose partitions stay where they are (KIP-429)."""
     snapshot = view.history.snapshot
@@ -57,6 +59,7 @@ def eager_assignor(view: GroupView) -> Iterator[Verdict]:
     )
 
 
+@condition(grown=True)
 def assignor_migration_error(view: GroupView) -> Iterator[Verdict]:
     """The group goes back and forth between assignors: members offer lists that do not fit (librdkafka#3589, #4368)."""
     window_ms = view.thresholds.deploy_window_ms
@@ -80,6 +83,7 @@ def assignor_migration_error(view: GroupView) -> Iterator[Verdict]:
 # --- Shares ---
 
 
+@condition(grown=True)
 def idle_members(view: GroupView) -> Iterator[Verdict]:
     """Members without a partition, because there are more of them than partitions; each still costs rebalances."""
     if not view.is_consumer_group or not view.members:
@@ -137,6 +141,7 @@ def _idle_since(view: GroupView, members: Sequence[Member]) -> list[tuple[Member
     return [(each, since[each.member_id]) for each in members]
 
 
+@condition(grown=True)
 def assignment_imbalance(view: GroupView) -> Iterator[Verdict]:
     """Members with equal subscriptions have unequal shares: range over many topics, or a flaw of the assignor."""
     snapshot = view.history.snapshot
@@ -182,6 +187,7 @@ def _is_uneven(members: tuple[Member, ...]) -> bool:
 # --- Strangers ---
 
 
+@condition(grown=True)
 def shared_group_id(view: GroupView) -> Iterator[Verdict]:
     """Different applications use one group id: a deploy of one stops the other (spring-projects/spring-kafka#3784)."""
     if not view.is_consumer_group:
@@ -202,6 +208,7 @@ def shared_group_id(view: GroupView) -> Iterator[Verdict]:
     )
 
 
+@condition(grown=True)
 def shared_connect_group(view: GroupView) -> Iterator[Verdict]:
     """Workers of two Connect clusters use one group id: one of them never reads what the group's leader has read.
 

@@ -27,10 +27,11 @@ from rebalance_contract.clients import FAILED_REBALANCES, JOIN_RATE
 from rebalance_streaming.detect.advice import heartbeat_for, initial_delay_for, longer_session, poll_interval_for
 from rebalance_streaming.detect.catalogue import with_trait
 from rebalance_streaming.detect.episode import ExplainedDeparture
-from rebalance_streaming.detect.group_view import DAY_MS, GroupView
+from rebalance_streaming.detect.group_view import DAY_MS, GroupView, condition
 from rebalance_streaming.detect.rules.member_settings import has_assignor, sessions_of
 from rebalance_streaming.detect.rules.polling import longest_told_gap
 from rebalance_streaming.detect.verdict import Verdict, subject_of
+from rebalance_streaming.observed import inputs
 from rebalance_streaming.observed.clients import ClientHistory
 from rebalance_streaming.observed.confidence import CERTAIN, HINT, PLAUSIBLE, STRONG
 from rebalance_streaming.observed.departures import SESSION_EXPIRED, slot_of
@@ -48,6 +49,7 @@ _OUTSIDE = ("init", "wait-join")
 
 
 # --- Session and heartbeats ---
+@condition(inputs.CLIENTS, grown=True)
 def session_heartbeat_ratio(view: GroupView) -> Iterator[Verdict]:
     """Fewer than three heartbeats fit into the session: one that is lost may cost the membership (KIP-62)."""
     wrong = [(member, *found) for member in view.members if (found := _heartbeat_of(view, member)) is not None]
@@ -99,6 +101,7 @@ def _interval_by_rate(client: ClientHistory) -> float | None:
     return 1000 / max(rates) if rates else None
 
 
+@condition(inputs.CLIENTS, grown=True)
 def session_timeout_too_short(view: GroupView) -> Iterator[Verdict]:
     """Members are lost that were only slow for a moment: the session is shorter than usual pauses (KIP-735)."""
     evicted, limit = _evicted_for_a_moment(view), view.thresholds.session_timeout_ms
@@ -168,6 +171,7 @@ def _longer_session(view: GroupView, member: Member) -> tuple[Advice, ...]:
 
 
 # --- Rebalance timeout ---
+@condition(inputs.CLIENTS, grown=True)
 def rebalance_timeout_excessive(view: GroupView) -> Iterator[Verdict]:
     """One member that stalls freezes the group for the largest rebalance timeout (fasten-project/fasten#183)."""
     timeouts = [(each.rebalance_timeout_ms or 0, each) for each in view.members]
@@ -210,6 +214,7 @@ def _shorter_wait(view: GroupView, member: Member, now_ms: int, gap_ms: float | 
 # --- Members that come one by one, or are not let in ---
 
 
+@condition(grown=True)
 def initial_delay_too_short(view: GroupView) -> Iterator[Verdict]:
     """A forming group rebalanced for every member that came (group.initial.rebalance.delay.ms, KIP-134)."""
     window = view.thresholds.formation_window_ms
@@ -249,6 +254,7 @@ def _arrival_times(forming: list[Rebalance], until_ms: int) -> list[int] | None:
     return times
 
 
+@condition(inputs.REPORTED | inputs.STATES)
 def join_rejected(view: GroupView) -> Iterator[Verdict]:
     """A client tries to join and never becomes a member: the broker refuses it (KIP-62, KIP-345, KIP-389)."""
     if not _lets_members_in(view):

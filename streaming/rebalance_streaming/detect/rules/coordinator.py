@@ -14,12 +14,13 @@ from itertools import takewhile
 from rebalance_contract import GroupState, GroupType, Member, ProbedMember, Rebalance, Severity, Subject
 from rebalance_contract.clients import ANY_RESPONSE_MAX, RESPONSE_MAX
 from rebalance_streaming.detect.episode import Episode, ExplainedDeparture
-from rebalance_streaming.detect.group_view import GroupView
+from rebalance_streaming.detect.group_view import GroupView, condition
 from rebalance_streaming.detect.rules.failover import OFTEN, moved_lately, regained
 from rebalance_streaming.detect.thresholds import Thresholds
 from rebalance_streaming.detect.verdict import Verdict, subject_of
 from rebalance_streaming.detect.wording import say
 from rebalance_streaming.groups.identity import client_stem
+from rebalance_streaming.observed import inputs
 from rebalance_streaming.observed.clients import ClientHistory, ClientReport
 from rebalance_streaming.observed.confidence import CERTAIN, HINT, PLAUSIBLE, STRONG
 from rebalance_streaming.observed.departures import CLEAN, SESSION_EXPIRED, session_of
@@ -44,6 +45,7 @@ _NOT_LEADING = frozenset({"NOT_COORDINATOR", "NOT_LEADER_OR_FOLLOWER"})
 _TOO_LARGE = frozenset({"UNKNOWN_SERVER_ERROR", "MESSAGE_TOO_LARGE", "RECORD_LIST_TOO_LARGE", "INVALID_FETCH_SIZE"})
 
 
+@condition(inputs.STATES)
 def coordinator_stuck_rebalance(view: GroupView) -> Iterator[Verdict]:
     """The coordinator exceeds the rebalance's own timeout, which it must not (KAFKA-9752, KAFKA-12890)."""
     run = _trailing_run(view)
@@ -141,6 +143,7 @@ def _all_joined_anew(episode: Episode) -> bool:
     return all(back in came for back in backs) and all(map(episode.came_with_loss_of, lost))
 
 
+@condition(inputs.CLIENTS | inputs.STATES, grown=True)
 def coordinator_overload(view: GroupView) -> Iterator[Verdict]:
     """Several clients at once wait long for the coordinator's answers, or its broker loses the group repeatedly."""
     told, moves, back = _waiting_clients(view), moved_lately(view), regained(view)
@@ -214,6 +217,7 @@ def _overloaded(view: GroupView, slow: list[tuple[Member, float]], told: int, mo
 
 
 # --- Unable to store ---
+@condition(inputs.STATES | inputs.COMMITS, grown=True)
 def offsets_topic_unhealthy(view: GroupView) -> Iterator[Verdict]:
     """The group's offsets partition cannot store assignments (confluentinc/librdkafka#2722)."""
     hopping = _hopping(view)

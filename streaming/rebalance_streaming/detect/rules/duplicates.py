@@ -11,10 +11,11 @@ from dataclasses import dataclass, replace
 
 from rebalance_contract import EvidenceSource
 from rebalance_streaming.detect.episode import ExplainedDeparture
-from rebalance_streaming.detect.group_view import GroupView
+from rebalance_streaming.detect.group_view import GroupView, condition
 from rebalance_streaming.detect.memory import Duplicates, Memory
 from rebalance_streaming.detect.rules.member_settings import have_poll_records
 from rebalance_streaming.detect.verdict import Verdict, name_of
+from rebalance_streaming.observed import inputs
 from rebalance_streaming.observed.confidence import CERTAIN, PLAUSIBLE, STRONG
 from rebalance_streaming.observed.departures import FENCED, POLL_TIMEOUT, REMOVED_BY_ADMIN, SESSION_EXPIRED, UNSYNCED
 from rebalance_streaming.observed.history import GroupHistory, by_topic, places
@@ -47,6 +48,7 @@ _METHODS = {
 _WITHOUT_COMMIT = (POLL_TIMEOUT, SESSION_EXPIRED, FENCED, UNSYNCED, REMOVED_BY_ADMIN)
 
 
+@condition(inputs.PROGRESS)
 def duplicate_processing(view: GroupView) -> Iterator[Verdict]:
     """Members that were lost before they could commit made others process records again (KIP-62; kafka-python#2070)."""
     since = view.history.progress.ends_since()

@@ -10,10 +10,11 @@ from collections.abc import Iterator, Sequence
 from rebalance_contract import Member, RebalanceReason
 from rebalance_streaming.detect.advice import session_for_failover
 from rebalance_streaming.detect.episode import Episode
-from rebalance_streaming.detect.group_view import GroupView
+from rebalance_streaming.detect.group_view import GroupView, condition
 from rebalance_streaming.detect.rules.member_settings import sessions_of
 from rebalance_streaming.detect.verdict import Verdict
 from rebalance_streaming.detect.wording import say
+from rebalance_streaming.observed import inputs
 from rebalance_streaming.observed.confidence import PLAUSIBLE, STRONG
 from rebalance_streaming.observed.coordinator_moves import Move, find_moves
 from rebalance_streaming.observed.departures import SESSION_EXPIRED, UNKNOWN, session_of
@@ -33,6 +34,7 @@ _AFTER_FAILOVER = frozenset(
 )
 
 
+@condition(inputs.STATES)
 def coordinator_failover(view: GroupView) -> Iterator[Verdict]:
     """The group's coordinator moved to another broker, and no rebalance came of it: as it should be."""
     for move in find_moves(view.history)[-1:]:

@@ -12,11 +12,12 @@ from collections.abc import Iterator, Sequence
 from rebalance_contract import Generation, GroupType, Member, MemberState, Rebalance, RebalanceReason, Severity
 from rebalance_streaming.detect.catalogue import of_family, with_trait
 from rebalance_streaming.detect.episode import Episode
-from rebalance_streaming.detect.group_view import GroupView
+from rebalance_streaming.detect.group_view import GroupView, condition
 from rebalance_streaming.detect.rules.member_settings import upgrade_for
 from rebalance_streaming.detect.rules.rebalances import size_of, went_again, widths
 from rebalance_streaming.detect.verdict import Verdict, subject_of
 from rebalance_streaming.detect.wording import say
+from rebalance_streaming.observed import inputs
 from rebalance_streaming.observed.clients import ClientHistory
 from rebalance_streaming.observed.departures import FENCED, Departure, slot_of
 from rebalance_streaming.observed.history import partition_names, places
@@ -34,6 +35,7 @@ _MEMBER_REASONS = frozenset(
 # --- Members that do not let go ---
 
 
+@condition(inputs.REPORTED)
 def reconciliation_stuck(view: GroupView) -> Iterator[Verdict]:
     """A member does not give up partitions that others are to get (KAFKA-16198, KAFKA-19449); these are the victims."""
     if not _is_new(view):
@@ -128,6 +130,7 @@ def fenced(episode: Episode, departure: Departure) -> Verdict | None:
 # --- Targets that do not come ---
 
 
+@condition(inputs.STATES)
 def assigning_stuck(view: GroupView) -> Iterator[Verdict]:
     """The coordinator has computed no target assignment for the group's epoch (KIP-848)."""
     snapshot = view.history.snapshot
@@ -163,6 +166,7 @@ def _unassigned_since(view: GroupView) -> int | None:
 # --- Too many epochs ---
 
 
+@condition(grown=True)
 def epoch_churn(view: GroupView) -> Iterator[Verdict]:
     """The group gets new epochs all the time, each moving partitions (KIP-848); says what they are made of."""
     if not _is_new(view):

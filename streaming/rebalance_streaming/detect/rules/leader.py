@@ -14,11 +14,12 @@ from itertools import groupby, pairwise
 from rebalance_contract import STREAMS_ASSIGNOR, GroupType, Rebalance, RebalanceReason, Severity, Subject
 from rebalance_streaming.detect.bugs import STREAMS
 from rebalance_streaming.detect.catalogue import with_trait
-from rebalance_streaming.detect.group_view import DAY_MS, GroupView
+from rebalance_streaming.detect.group_view import DAY_MS, GroupView, condition
 from rebalance_streaming.detect.rules.member_settings import is_movable, upgrade_for
 from rebalance_streaming.detect.rules.rebalances import leader_of, size_of, sync_ms
 from rebalance_streaming.detect.verdict import Verdict, subject_of
 from rebalance_streaming.detect.wording import say
+from rebalance_streaming.observed import inputs
 from rebalance_streaming.observed.fingerprints import fingerprint
 from rebalance_streaming.observed.leader_rounds import Round, follow_ups, pure_rejoins
 
@@ -36,6 +37,7 @@ _BESIDE_JOINS = 2
 _CALLS_LEADER = with_trait("rejoins")
 
 
+@condition()
 def leader_rejoin_loop(view: GroupView) -> Iterator[Verdict]:
     """The leader joins again and again though nothing changed (KAFKA-14867, strimzi/strimzi-kafka-operator#3225)."""
     # A change of topics that probes saw makes the leader rejoin as it should.
@@ -108,6 +110,7 @@ def _rejoins(leader: str, looping: list[Round]) -> Verdict:
     )
 
 
+@condition(inputs.CLIENTS, grown=True)
 def assignor_slow_or_failing(view: GroupView) -> Iterator[Verdict]:
     """The leader takes long to compute the assignment, or its rounds come to nothing (confluentinc/librdkafka#4800)."""
     day = [each for each in view.recent(DAY_MS) if each.type == GroupType.CLASSIC and each.members_after]
@@ -161,6 +164,7 @@ def _failing_assignor(view: GroupView, failing: Sequence[Rebalance]) -> Verdict:
 # --- Cooperative rebalances that call for the next one without end ---
 
 
+@condition(inputs.REPORTED)
 def cooperative_livelock(view: GroupView) -> Iterator[Verdict]:
     """Follow-up rebalances trigger each other (KAFKA-13891, KAFKA-14382, confluentinc/librdkafka#4800, #4059)."""
     runs = [each for each in _runs(view) if len(each) >= view.thresholds.livelock_generations]

@@ -15,9 +15,10 @@ from rebalance_contract import Member, Rebalance, Severity, Subject
 from rebalance_contract.clients import CONSUMED_TOTAL
 from rebalance_streaming.detect.catalogue import with_trait
 from rebalance_streaming.detect.episode import ExplainedDeparture
-from rebalance_streaming.detect.group_view import GroupView
+from rebalance_streaming.detect.group_view import GroupView, condition
 from rebalance_streaming.detect.rules.member_settings import have_poll_records
 from rebalance_streaming.detect.verdict import Verdict, name_of
+from rebalance_streaming.observed import inputs
 from rebalance_streaming.observed.clients import ClientHistory
 from rebalance_streaming.observed.confidence import CERTAIN, CLAIMED, PLAUSIBLE, STRONG
 from rebalance_streaming.observed.departures import POLL_TIMEOUT, SESSION_EXPIRED, slot_of
@@ -64,6 +65,7 @@ def _frozen(view: GroupView, place: Place) -> _Frozen:
 # --- The same batch again and again ---
 
 
+@condition(inputs.REPORTED)
 def no_progress_loop(view: GroupView) -> Iterator[Verdict]:
     """Every owner runs the same too-long batch and hands it on (tulios/kafkajs#1396, #1083; kafka-python#2070)."""
     lost = [each for each in view.past if _was_too_long(each)]
@@ -199,6 +201,7 @@ def _growth(client: ClientHistory, since_ms: int) -> float:
 # --- One record kills each owner ---
 
 
+@condition(inputs.PROGRESS)
 def poison_record(view: GroupView) -> Iterator[Verdict]:
     """One record takes down each owner of its partition (Walmart and Uber on poison pills)."""
     window = view.thresholds.poison_window_ms

@@ -12,7 +12,7 @@ from rebalance_contract import UNDETERMINED, Member, Rebalance, RebalanceReason
 from rebalance_streaming.detect.advice import session_for_absence
 from rebalance_streaming.detect.catalogue import with_trait
 from rebalance_streaming.detect.episode import ExplainedDeparture
-from rebalance_streaming.detect.group_view import DAY_MS, GroupView
+from rebalance_streaming.detect.group_view import DAY_MS, GroupView, condition
 from rebalance_streaming.detect.rules.member_settings import may_be_named, sessions_of
 from rebalance_streaming.detect.verdict import Verdict
 from rebalance_streaming.observed.confidence import PLAUSIBLE, STRONG
@@ -31,6 +31,7 @@ _MOSTLY = 0.8
 # --- Restarts ---
 
 
+@condition(grown=True)
 def static_membership_missing(view: GroupView) -> Iterator[Verdict]:
     """Deploys cost many rebalances that static membership would spare: every instance comes back at once (KIP-345)."""
     if not view.members or any(each.group_instance_id for each in view.members):
@@ -71,6 +72,7 @@ def _absence(view: GroupView, past: ExplainedDeparture) -> int | None:
 # --- Scaling ---
 
 
+@condition(grown=True)
 def autoscaler_flapping(view: GroupView) -> Iterator[Verdict]:
     """The number of members goes up and down without end: a scaler answers its own rebalances (kedacore/keda#1556)."""
     window = view.thresholds.autoscaler_window_ms

@@ -11,9 +11,10 @@ from dataclasses import replace
 from statistics import median
 
 from rebalance_contract import GroupState, Severity, Subject
-from rebalance_streaming.detect.group_view import GroupView
+from rebalance_streaming.detect.group_view import GroupView, condition
 from rebalance_streaming.detect.memory import Memory
 from rebalance_streaming.detect.verdict import Verdict
+from rebalance_streaming.observed import inputs
 from rebalance_streaming.observed.confidence import PLAUSIBLE, STRONG
 from rebalance_streaming.observed.history import GroupHistory, is_cooperative
 from rebalance_streaming.observed.progress import Jump, Progress
@@ -38,11 +39,13 @@ RETENTION = "retention"
 # --- Jumps ---
 
 
+@condition(inputs.PROGRESS)
 def offset_rewind(view: GroupView) -> Iterator[Verdict]:
     """Committed offsets went back: their records are processed again."""
     yield from (_jump_verdict(view, burst, ahead=False) for burst in _bursts(view, ahead=False))
 
 
+@condition(inputs.PROGRESS)
 def offset_skip(view: GroupView) -> Iterator[Verdict]:
     """Committed offsets went ahead of what anybody can have processed: records were lost to the group."""
     yield from (_jump_verdict(view, burst, ahead=True) for burst in _bursts(view, ahead=True))
@@ -186,6 +189,7 @@ def _are_all(progress: Progress, burst: Sequence[Jump]) -> bool:
 # --- Expiry ---
 
 
+@condition(inputs.COMMITS)
 def offsets_expired(view: GroupView) -> Iterator[Verdict]:
     """A group was away for so long that its offsets expired, or are about to (KIP-211: 7 days; 1 day before 2.0)."""
     since = _away_since(view)

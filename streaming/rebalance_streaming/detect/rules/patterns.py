@@ -15,7 +15,7 @@ from statistics import median
 from rebalance_contract import UNDETERMINED, GroupType, Member, Rebalance, Severity
 from rebalance_streaming.detect.catalogue import PARTS, of_family, with_trait
 from rebalance_streaming.detect.episode import ExplainedDeparture
-from rebalance_streaming.detect.group_view import GroupView
+from rebalance_streaming.detect.group_view import GroupView, condition
 from rebalance_streaming.detect.rules import loops
 from rebalance_streaming.detect.rules.member_settings import may_be_named
 from rebalance_streaming.detect.rules.rebalances import went_again, widths
@@ -70,6 +70,7 @@ class _Series:
         return median(each.length_ms for each in self.lives if each.length_ms is not None)
 
 
+@condition()
 def crash_loop(view: GroupView) -> Iterator[Verdict]:
     """The same instance joins and dies again and again (Kubernetes: CrashLoopBackOff)."""
     series = list(_short_series(view))
@@ -222,6 +223,7 @@ def _gaps_grow(view: GroupView, slot: Slot, lives: list[Life]) -> bool:
     return len(gaps) >= 3 and all(b >= _BACK_OFF * a for a, b in itertools.pairwise(gaps))
 
 
+@condition()
 def short_lived_consumers(view: GroupView) -> Iterator[Verdict]:
     """An application makes a consumer per job or request: each joins, leaves in order, and shakes the group."""
     limits = view.thresholds
@@ -255,6 +257,7 @@ def short_lived_consumers(view: GroupView) -> Iterator[Verdict]:
     )
 
 
+@condition()
 def rolling_deploy(view: GroupView) -> list[Verdict]:
     """Every instance was replaced once, one after the other (KIP-345)."""
     return [verdict for run in _runs_of_departures(view) if (verdict := _deploy(view, run)) is not None]
@@ -376,6 +379,7 @@ def _arrived(rebalance: Rebalance, member: Member) -> bool:
     return any(member.member_id in generation.joined for generation in rebalance.rounds)
 
 
+@condition()
 def member_flapping(view: GroupView) -> Iterator[Verdict]:
     """The same member leaves and returns again and again, and no source tells why."""
     window, returns = view.thresholds.flapping_window_ms, view.thresholds.flapping_returns

@@ -21,11 +21,12 @@ from rebalance_streaming.detect.advice import (
     worker_overrun_advice,
 )
 from rebalance_streaming.detect.episode import Episode
-from rebalance_streaming.detect.group_view import GroupView
+from rebalance_streaming.detect.group_view import GroupView, condition
 from rebalance_streaming.detect.rules.circumstances import say_lost
 from rebalance_streaming.detect.rules.member_settings import barrier_advice, is_of_connect
 from rebalance_streaming.detect.verdict import Verdict, subject_of
 from rebalance_streaming.detect.wording import advise
+from rebalance_streaming.observed import inputs
 from rebalance_streaming.observed.barriers import Barrier
 from rebalance_streaming.observed.clients import ClientHistory
 from rebalance_streaming.observed.confidence import HINT, PLAUSIBLE, STRONG
@@ -149,6 +150,7 @@ class _Gap:
     metric: str | None
 
 
+@condition(inputs.REPORTED, grown=True)
 def poll_overrun_risk(view: GroupView) -> Iterator[Verdict]:
     """A batch took more than half of max.poll.interval; the next may take all of it (KIP-62).
 

@@ -14,10 +14,11 @@ from statistics import median
 from rebalance_contract import Member, Partitions, Rebalance, Subject
 from rebalance_contract.clients import COMMIT_RATE, COMMIT_TOTAL, CONSUMED_RATE, CONSUMED_TOTAL
 from rebalance_streaming.detect.advice import members_for
-from rebalance_streaming.detect.group_view import GroupView
+from rebalance_streaming.detect.group_view import GroupView, condition
 from rebalance_streaming.detect.memory import Memory
 from rebalance_streaming.detect.rules.member_settings import have_poll_records
 from rebalance_streaming.detect.verdict import Verdict, subject_of
+from rebalance_streaming.observed import inputs
 from rebalance_streaming.observed.clients import ClientHistory, ClientReport
 from rebalance_streaming.observed.confidence import CERTAIN, STRONG
 from rebalance_streaming.observed.fingerprints import fingerprint
@@ -42,6 +43,7 @@ _REPORTED_MS = 120_000
 
 
 # --- Standing still ---
+@condition(inputs.REPORTED, grown=True)
 def stalled_consumer(view: GroupView) -> Iterator[Verdict]:
     """A member is there and takes part, but commits nothing while records wait (IBM/sarama#2855; Cloudflare)."""
     if view.history.progress.ends_since() is None:
@@ -209,6 +211,7 @@ def _stopped_checkpoints(view: GroupView) -> Iterator[Verdict]:
 
 
 # --- Advancing, but too slowly ---
+@condition(inputs.PROGRESS)
 def slow_consumer_group(view: GroupView) -> Iterator[Verdict]:
     """All partitions advance, but more is produced than consumed: not a rebalance's fault."""
     window, stable = view.thresholds.slow_ms, view.stable_since_ms()
@@ -238,6 +241,7 @@ def _flow(view: GroupView) -> Flow | None:
     return flow if flow is not None and flow.consumed else None
 
 
+@condition(inputs.PROGRESS, grown=True)
 def partition_skew(view: GroupView) -> Iterator[Verdict]:
     """One partition gets most of the records: members added do not help."""
     progress = view.history.progress
@@ -289,6 +293,7 @@ def _moved(reports: Sequence[ClientReport], total: str, rate: str | None, since_
 
 
 # --- Zombies ---
+@condition(inputs.CLIENTS)
 def zombie_member(view: GroupView) -> Iterator[Verdict]:
     """A client that was removed from the group keeps on consuming."""
     snapshot = view.history.snapshot
@@ -323,6 +328,7 @@ def _zombie(view: GroupView, client: ClientHistory, member_id: str, gone_ms: int
 
 
 # --- Commits that fail ---
+@condition(inputs.COMMITS | inputs.CLIENTS)
 def commit_failures_after_rebalance(view: GroupView) -> Iterator[Verdict]:
     """Since a rebalance a member consumes, but none of its commits is stored: they are refused, or not tried."""
     latest = next(reversed(view.history.in_order()), None) if view.history.clients.known else None

@@ -11,7 +11,7 @@ from dataclasses import dataclass
 from itertools import pairwise
 
 from rebalance_contract import CONNECT_PROTOCOL, STREAMS_ASSIGNOR, Rebalance, RebalanceReason, Severity
-from rebalance_streaming.detect.group_view import GroupView
+from rebalance_streaming.detect.group_view import GroupView, condition
 from rebalance_streaming.detect.verdict import Verdict
 from rebalance_streaming.detect.wording import say
 from rebalance_streaming.observed.confidence import PLAUSIBLE, STRONG
@@ -36,6 +36,7 @@ class _Probing:
     spacing_ms: int
 
 
+@condition()
 def streams_probing_rebalance(view: GroupView) -> Iterator[Verdict]:
     """Streams looks every ten minutes whether warm-up replicas have caught up, and moves tasks that have (KIP-441)."""
     probing = _probing(view.history.in_order())
@@ -90,6 +91,7 @@ def _probed(probing: list[_Probing], interval_ms: int, confidence: float) -> Ver
 
 
 # --- Kafka Connect ---
+@condition()
 def connect_scheduled_rebalance(view: GroupView) -> Iterator[Verdict]:
     """Connect held back a lost worker's tasks for scheduled.rebalance.max.delay, then handed them out (KIP-415)."""
     for confidence, pairs in ((STRONG, _scheduled(view, exact=True)), (PLAUSIBLE, _scheduled(view, exact=False))):

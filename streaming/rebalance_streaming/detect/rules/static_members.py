@@ -16,9 +16,10 @@ from rebalance_contract.client_settings import OWN_SESSION
 from rebalance_streaming.detect.advice import session_for_absence, session_of_member, shortens
 from rebalance_streaming.detect.catalogue import with_trait
 from rebalance_streaming.detect.episode import ExplainedDeparture
-from rebalance_streaming.detect.group_view import DAY_MS, GroupView
+from rebalance_streaming.detect.group_view import DAY_MS, GroupView, condition
 from rebalance_streaming.detect.rules.member_settings import type_of
 from rebalance_streaming.detect.verdict import Verdict, subject_of
+from rebalance_streaming.observed import inputs
 from rebalance_streaming.observed.barriers import Barrier, longest_barrier
 from rebalance_streaming.observed.clients import ClientHistory
 from rebalance_streaming.observed.confidence import CERTAIN, HINT, PLAUSIBLE, STRONG
@@ -42,6 +43,7 @@ _NAMES_PER_MEMBER, _LEAST_NAMES = 3, 6
 
 
 # --- Away for longer than the session ---
+@condition()
 def static_session_too_short(view: GroupView) -> Iterator[Verdict]:
     """A static member was away for longer than its session, so that its restart cost two rebalances (KIP-345)."""
     absences: dict[str, list[tuple[int, ExplainedDeparture]]] = {}
@@ -92,6 +94,7 @@ def _too_short(view: GroupView, instance: str, longest: int, several: list[Expla
 
 
 # --- Gone for good ---
+@condition(inputs.REPORTED, grown=True)
 def static_member_ghost(view: GroupView) -> Iterator[Verdict]:
     """A static instance is gone for good; nobody reads its partitions until its session ends (KIP-345)."""
     yield from (verdict for each in view.members if (verdict := _gone_unseen(view, each)) is not None)
@@ -159,6 +162,7 @@ def _silence_with_work(view: GroupView, member: Member) -> int | None:
 
 
 # --- Alive, but not polling ---
+@condition(inputs.REPORTED, grown=True)
 def static_stalled_member(view: GroupView) -> Iterator[Verdict]:
     """A static member that stops polling keeps its partitions until max.poll.interval plus its session (KIP-345)."""
     static = [member for member in view.members if member.group_instance_id is not None]
@@ -286,6 +290,8 @@ class _Name:
         return gaps if all(gap > 0 for gap in gaps) else []
 
 
+# Not at commits: rules that need those are not asked where the log is not read.
+@condition(inputs.CLIENTS | inputs.STATES)
 def static_id_conflict(view: GroupView) -> Iterator[Verdict]:
     """Two live processes share a group.instance.id and fence each other (twmb/franz-go#931, kafka4beam/brod#674)."""
     for name in _names(view, {each.group_instance_id for each in view.members if each.group_instance_id is not None}):
@@ -432,6 +438,7 @@ def instance_subject(view: GroupView, instance: str) -> Subject:
     return Subject((SubjectMember(None, group_instance_id=instance),)) if member is None else subject_of(member)
 
 
+@condition(inputs.CLIENTS)
 def static_member_restart(view: GroupView) -> Iterator[Verdict]:
     """A static member was restarted within its session, which cost nobody else anything (KIP-345, KAFKA-10284)."""
     snapshot = view.history.snapshot
@@ -453,6 +460,7 @@ def static_member_restart(view: GroupView) -> Iterator[Verdict]:
         )
 
 
+@condition(grown=True)
 def random_instance_ids(view: GroupView) -> Iterator[Verdict]:
     """Every start has a new group.instance.id, and each leaves a ghost behind (variant of `static_member_ghost`)."""
     recent = view.recent(DAY_MS)

@@ -9,8 +9,9 @@ from collections.abc import Iterator
 
 from rebalance_contract import GroupState, Partitions, Severity, Subject
 from rebalance_streaming.detect.catalogue import with_trait
-from rebalance_streaming.detect.group_view import GroupView
+from rebalance_streaming.detect.group_view import GroupView, condition
 from rebalance_streaming.detect.verdict import Verdict, name_of
+from rebalance_streaming.observed import inputs
 from rebalance_streaming.observed.evidence import seconds
 from rebalance_streaming.observed.history import by_topic
 from rebalance_streaming.observed.progress import Position
@@ -20,6 +21,7 @@ _LONGER, _ABSENCES = 1.5, 2
 _REPLACING = with_trait("replaces")
 
 
+@condition(inputs.PROGRESS)
 def orphan_partition(view: GroupView) -> Iterator[Verdict]:
     """A partition of a subscribed topic is in no assignment (KAFKA-13435, KAFKA-12984, IBM/sarama#1462)."""
     snapshot, stable = view.history.snapshot, view.stable_since_ms()
@@ -84,6 +86,7 @@ def _orphan_verdict(view: GroupView, topic: str, orphans: list[Position], since_
     )
 
 
+@condition(inputs.PROGRESS, grown=True)
 def empty_group_with_lag(view: GroupView) -> Iterator[Verdict]:
     """A group lost all its members, and records keep coming."""
     since = _empty_since(view)
@@ -139,6 +142,7 @@ def _empty_verdict(view: GroupView, growing: list[Position], since_ms: int) -> V
     )
 
 
+@condition(inputs.COMMITS, grown=True)
 def commit_only_group(view: GroupView) -> Iterator[Verdict]:
     """Offsets are committed without membership: assign(), Flink's checkpoints, connectors of their own making."""
     progress = view.history.progress

@@ -13,9 +13,10 @@ from itertools import pairwise
 from math import ceil, floor
 
 from rebalance_contract import ProbedMember, Severity, Subject, SubjectMember
-from rebalance_streaming.detect.group_view import GroupView
+from rebalance_streaming.detect.group_view import GroupView, condition
 from rebalance_streaming.detect.verdict import Verdict
 from rebalance_streaming.detect.wording import advise
+from rebalance_streaming.observed import inputs
 from rebalance_streaming.observed.confidence import CERTAIN, PLAUSIBLE, STRONG
 from rebalance_streaming.observed.history import Ownership
 from rebalance_streaming.observed.zookeeper_claims import (
@@ -48,6 +49,7 @@ class _Conflict:
     gave_up_ms: int | None = None
 
 
+@condition(inputs.OWNERS | inputs.PROGRESS)
 def zk_partition_owner_conflict(view: GroupView) -> Iterator[Verdict]:
     """An owner does not let go of partitions that are another's by now (Parsely/pykafka#701, #619, #606)."""
     looks = list(view.history.ownership)
@@ -176,6 +178,7 @@ def _host(member_id: str) -> str:
     return member_id.rpartition(":")[0] or member_id
 
 
+@condition(inputs.OWNERS | inputs.PROGRESS)
 def zk_orphan_partition(view: GroupView) -> Iterator[Verdict]:
     """Members are there, and yet nobody owns a partition (pykafka#565; wvanbergen/kafka#102)."""
     looks = list(view.history.ownership)
@@ -222,6 +225,7 @@ def _orphan_verdict(view: GroupView, topic: str, orphans: dict[int, int]) -> Ver
     )
 
 
+@condition(inputs.OWNERS)
 def zk_session_flap(view: GroupView) -> Iterator[Verdict]:
     """The same consumer loses its ZooKeeper session again and again."""
     window = view.thresholds.zk_flap_window_ms
