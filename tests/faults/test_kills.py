@@ -91,7 +91,8 @@ def rig(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Rig]:
         for name, value in KUBERNETES.items():
             environment.setenv(name, value)
         directory, port = tmp_path_factory.mktemp("kills"), f"export.listen_port={find_free_port()}"
-        with running_rig(directory, port, **SHORT_SESSION) as running:
+        partitions = {"offsets.topic.num.partitions": str(fill.LOG_PARTITIONS)}
+        with running_rig(directory, port, **SHORT_SESSION, **partitions) as running:
             yield running
 
 

@@ -40,7 +40,7 @@ def rows_of(spark: SparkSession, config: StreamConfig, directory: Path) -> int:
     log = read_log(
         spark,
         config.kafka,
-        {OFFSETS_TOPIC: dict.fromkeys(range(50), EARLIEST)},
+        {OFFSETS_TOPIC: dict.fromkeys(Cluster(config).log_ends(OFFSETS_TOPIC).visible, EARLIEST)},
         read_committed=False,
         max_offsets_per_trigger=1_000_000,
     )

@@ -46,6 +46,11 @@ _DEFAULTS = {
     "transaction.state.log.min.isr": "1",
     "share.coordinator.state.topic.replication.factor": "1",
     "share.coordinator.state.topic.min.isr": "1",
+    # Kafka's 50 of each are for thousands of groups. Every one is a task of Spark's in each batch, and to the broker a
+    # directory and a part of a coordinator.
+    "offsets.topic.num.partitions": "8",
+    "transaction.state.log.num.partitions": "8",
+    "share.coordinator.state.topic.num.partitions": "8",
     # The default of 3 s suits fleets that start together; here it would only delay the first generation.
     "group.initial.rebalance.delay.ms": "0",
     # Lets a test's member expire in a second instead of six.

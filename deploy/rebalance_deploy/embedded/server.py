@@ -19,8 +19,9 @@ from rebalance_deploy.jdk import Java, find_java
 from rebalance_deploy.processes import ChildProcess
 
 # A server of a demo or a test lives for minutes: the quick compiler alone starts a broker in 2.5 instead of 3.1 s, and
-# with 1.9 instead of 3.4 s of CPU. For a benchmark of the broker itself drop the last option.
-QUICK_START = ("-Xmx512m", "-XX:TieredStopAtLevel=1")
+# with 1.9 instead of 3.4 s of CPU, and so small a heap needs no collector with threads and tables of its own. For a
+# benchmark of the broker itself drop the last two options.
+QUICK_START = ("-Xmx512m", "-XX:TieredStopAtLevel=1", "-XX:+UseSerialGC")
 
 #: What the JVM has to say of an archive that does not fit it, or its jars, is of use to nobody: it goes on without.
 _SHARING = ("-Xshare:auto", "-Xlog:cds=off", "-Xlog:cds+dynamic=off", "-Xlog:class+path=off")
@@ -79,7 +80,7 @@ class JavaServer:
     def start(self, main: str, *arguments: str | Path) -> None:
         """Start the server's main class; it does not answer yet when this returns."""
         java = find_java()
-        self._archive = None if self._archives is None else self._archives / _archive_name(java)
+        self._archive = None if self._archives is None else self._archives / _archive_name(java, self._jvm_options)
         self._process = self._run(java, self._sharing(), main, *arguments)
 
     def request_stop(self) -> None:
@@ -144,9 +145,10 @@ class JavaServer:
         return UserError(f"{self.name} {what}: {telling_line(log)} (log: {log})")
 
 
-def _archive_name(java: Java) -> str:
-    """Return a name that another Java does not share; the JVM looks itself whether the jars are those of then."""
-    stamp = f"{java.executable.resolve()} {java.version_text}"
+def _archive_name(java: Java, options: Sequence[str]) -> str:
+    """Return a name that no other Java or collector shares; the JVM looks itself whether the jars are those of then."""
+    collector = " ".join(each for each in options if each.startswith("-XX:+Use"))
+    stamp = f"{java.executable.resolve()} {java.version_text} {collector}"
     return f"classes-{hashlib.sha256(stamp.encode()).hexdigest()[:16]}.jsa"
 
 

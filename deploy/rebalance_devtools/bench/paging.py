@@ -19,6 +19,7 @@ from rebalance_deploy.monitor import Monitor, loopback_sources
 from rebalance_deploy.observability import PrometheusOptions, alerting, alerts_of, receiving
 from rebalance_deploy.processes import ChildProcess
 from rebalance_deploy.topics import create_topics
+from rebalance_devtools.bench import fill
 
 _ALERT = "KafkaRebalanceFinding"
 _PATIENCE_SECONDS = 300.0
@@ -45,7 +46,8 @@ def _run(scrape_seconds: float) -> tuple[float, float]:
 
     with ExitStack() as stack:
         directory = Path(stack.enter_context(tempfile.TemporaryDirectory(ignore_cleanup_errors=True)))
-        broker = stack.enter_context(EmbeddedKafka(directory / "kafka"))
+        config = {"offsets.topic.num.partitions": str(fill.LOG_PARTITIONS)}
+        broker = stack.enter_context(EmbeddedKafka(directory / "kafka", config=config))
         create_topics(broker.bootstrap, workload.TOPICS)
         monitor = stack.enter_context(Monitor(loopback_sources(broker.bootstrap, directory), directory))
         monitor.wait_until_ready(threading.Event(), lambda _: None)

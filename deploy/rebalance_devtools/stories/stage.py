@@ -29,7 +29,11 @@ _LATER = (14, 15, 16)
 _FOUND_SECONDS = 180.0
 
 #: What a real cluster has and `EmbeddedKafka` leaves out for quick tests.
-_AS_IN_PRODUCTION = {"group.initial.rebalance.delay.ms": "3000", "group.min.session.timeout.ms": "6000"}
+_AS_IN_PRODUCTION = {
+    "group.initial.rebalance.delay.ms": "3000",
+    "group.min.session.timeout.ms": "6000",
+    "offsets.topic.num.partitions": "50",
+}
 
 
 @dataclass(frozen=True, slots=True)
