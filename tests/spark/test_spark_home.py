@@ -153,7 +153,12 @@ def begun_with(_):
     yield pyspark.__file__
 
 use_installed_pyspark(Path(sys.argv[1]))
-settings = {"spark.master": "local[1]", "spark.ui.enabled": "false", WORKERS_PARENT: sys.argv[2]}
+settings = {
+    "spark.master": "local[1]",
+    "spark.ui.enabled": "false",
+    "spark.driver.extraJavaOptions": "-XX:TieredStopAtLevel=1 -XX:+UseSerialGC",
+    WORKERS_PARENT: sys.argv[2],
+}
 spark = SparkSession.builder.config(map=settings).getOrCreate()
 print(*spark.sparkContext.parallelize([0], 1).mapPartitions(begun_with).collect())
 spark.stop()
