@@ -55,6 +55,14 @@ def starting_browser(profile: Path) -> Iterator[Browser]:
 _CLICK = "const found = document.querySelector(arguments[0]); found?.click(); return found !== null"
 
 
+#: Whether the page is connected, and whether the view that is shown is complete. For the text of a whole view Selenium
+#: asks of each element whether it can be seen, which on a busy machine takes Chromium seconds.
+_IS_LIVE = "return document.getElementById('connection-text')?.innerText.trim() === 'Live'"
+_IS_LOADED = "return document.querySelector('main')?.innerText.includes('Loading') === false"
+#: To look takes time from what is awaited: it is done for a third of the time at most.
+_PAUSES_PER_LOOK, _SHORTEST_PAUSE_SECONDS, _LONGEST_PAUSE_SECONDS = 2.0, 0.05, 0.5
+
+
 class Browser:
     """What tests do with a page and ask of it."""
 
@@ -116,15 +124,17 @@ class Browser:
         """Wait until a condition holds, and return what it returned."""
         waited = Waited()
         while True:
+            began = time.monotonic()
             try:
                 found = condition()
             except StaleElementReferenceException:
                 found = None
             if found:
                 return found
+            look_seconds = time.monotonic() - began
             if waited.go_on() > seconds:
                 raise AssertionError(f"waited in vain; {self.complaints()}; the page says: {self.text('body')[:2000]}")
-            time.sleep(0.05)
+            time.sleep(max(_SHORTEST_PAUSE_SECONDS, min(_LONGEST_PAUSE_SECONDS, _PAUSES_PER_LOOK * look_seconds)))
 
     def complaints(self) -> list[str]:
         """Return what the browser complained of since it was last asked."""
@@ -133,4 +143,8 @@ class Browser:
 
     def wait_live(self) -> None:
         """Wait until the page is connected and has loaded."""
-        self.wait(lambda: self.text("#connection-text") == "Live")
+        self.wait(lambda: self.run(_IS_LIVE))
+
+    def wait_loaded(self) -> None:
+        """Wait until nothing of the view that is shown is still to come."""
+        self.wait(lambda: self.run(_IS_LOADED))

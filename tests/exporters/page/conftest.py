@@ -1,4 +1,4 @@
-"""A browser that is shared by a module's tests."""
+"""A browser that tests share."""
 
 from __future__ import annotations
 
@@ -13,14 +13,21 @@ if TYPE_CHECKING:
     from exporters.page.browser import Browser
 
 
-@pytest.fixture(scope="module")
-def browser(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Browser]:
-    """A running Chromium for all tests; `show` makes it forget what was before."""
+@pytest.fixture(scope="session")
+def chromium(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Browser]:
+    """The one that a worker starts once."""
     # Tests without a browser are spared what drives one.
     from exporters.page.browser import starting_browser  # noqa: PLC0415
 
     with starting_browser(tmp_path_factory.mktemp("chromium")) as running:
         yield running
+
+
+@pytest.fixture(scope="module")
+def browser(chromium: Browser) -> Iterator[Browser]:
+    """A running Chromium for all tests; `show` makes it forget what was before. Between files it shows nothing."""
+    yield chromium
+    chromium.driver.get("about:blank")
 
 
 @pytest.fixture

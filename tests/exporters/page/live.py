@@ -42,7 +42,7 @@ def showing(browser: Browser, view: View, address: str = "#/", **window: int | b
         base = f"http://127.0.0.1:{served.port}/"
         browser.show(f"{base}{address}", **window)
         browser.wait_live()
-        browser.wait(lambda: "Loading" not in browser.text("main"))
+        browser.wait_loaded()
         yield base
         browser.driver.get("about:blank")
 

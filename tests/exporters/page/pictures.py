@@ -84,7 +84,7 @@ def take(browser: Browser, base: str, picture: Picture, folder: Path) -> Path:
     width, height = picture.size
     browser.show(f"{base}/{picture.address}", width=width, height=height, dark=picture.dark)
     browser.wait_live()
-    browser.wait(lambda: "Loading" not in browser.text("main"))
+    browser.wait_loaded()
     if picture.whole:
         height = min(2600, browser.run("return document.documentElement.scrollHeight"))
     return _shoot(browser, folder / f"{picture.name}.png", (width, height), beyond=picture.whole)

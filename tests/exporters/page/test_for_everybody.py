@@ -41,9 +41,8 @@ def test_axe_finds_nothing(browser: Browser, storm: View, width: int, dark: bool
         for address in (*views, "#/groups/prod/none", "#/past"):
             browser.run("location.hash = arguments[0]", address)
             browser.wait(lambda address=address: browser.run(SHOWN) == address.split("/")[1].partition("?")[0])
-            browser.wait(
-                lambda: "Loading" not in browser.text("main") and browser.text("main > section:not([hidden]) h1")
-            )
+            browser.wait_loaded()
+            browser.wait(lambda: browser.text("main > section:not([hidden]) h1"))
             browser.run("document.querySelectorAll('details').forEach((each) => (each.open = true))")
             found[address] = violations(browser)
         assert {address: each for address, each in found.items() if each} == {}
