@@ -249,7 +249,7 @@ def test_one_page_per_incident(office: Office) -> None:
 def test_one_page_per_outage_of_a_broker(office: Office) -> None:
     """Fifty groups that a broker holds up are one incident; one at another broker has its own, and so has a sick fleet.
 
-    What Prometheus sends is shown by outage.yml, with as many groups.
+    What Prometheus sends is shown by outage.yml, of fewer groups.
     """
     cluster, groups = "outage", [f"g{n}" for n in range(50)]
     outage = alert("Outage", "critical", cluster, startsAt=STARTED)
