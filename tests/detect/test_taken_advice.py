@@ -79,6 +79,8 @@ def _group(of: Client, kind: GroupType, who: list[Member], at_ms: int = T0) -> E
 
 def _of_losses(of: Client, kind: GroupType, who: list[Member]) -> Iterator[Verdict]:
     seen = _group(of, kind, who)
+    known = losing(gone(who[1]), events=(seen,))
+    known = replace(known, rebalance=replace(known.rebalance, type=kind, protocol=of.protocol))
     ways = product(
         (SESSION_EXPIRED, POLL_TIMEOUT), (None, PAUSED, UNREACHABLE), (None, 2, 60), (8_000, 70_000, 400_000)
     )
@@ -86,10 +88,9 @@ def _of_losses(of: Client, kind: GroupType, who: list[Member]) -> Iterator[Verdi
         lost = gone(who[1], likely, liveness=liveness, back_s=back_s, silence_ms=silence_ms, in_barrier=True)
         prints = fingerprint(who[1], assignor=of.protocol)
         lost = replace(lost, client=prints, stretch=FROZEN if liveness == PAUSED else None, arriving=5)
-        known = losing(lost, events=(seen,))
-        known = replace(known, rebalance=replace(known.rebalance, type=kind, protocol=of.protocol))
+        after = replace(known, departures=(lost,))
         for rule in LOST_RULES:
-            found = rule(known, lost)
+            found = rule(after, lost)
             if found is not None:
                 yield found
     change = rebalance(LOST_MS, who, who[1:], type=kind, protocol=of.protocol)
