@@ -85,8 +85,10 @@ def hold_hostile_records_distort_nothing(rig: Watched, *others: str) -> None:
     wait_for(lambda: rig.counts().get(HEALTHY) == rig.expected_counts()[HEALTHY], "the healthy group")
     found = hostile_records(seed=7)
     records = [next(found) for _ in range(HOSTILE_RECORDS)]
-    own = {partition_for_group(group, fill.LOG_PARTITIONS) for group in (HEALTHY, RETURNING, *others)}
-    partition = next(p for p in range(fill.LOG_PARTITIONS) if p not in own)
+    admin = AdminClient({"bootstrap.servers": rig.broker.bootstrap, "log_level": 0})
+    partitions = len(admin.list_topics(OFFSETS_TOPIC, timeout=60).topics[OFFSETS_TOPIC].partitions)
+    own = {partition_for_group(group, partitions) for group in (HEALTHY, RETURNING, *others)}
+    partition = next(each for each in range(partitions) if each not in own)
     write_to_offsets_topic(rig.broker.bootstrap, records, partition)
     expected = Counter(kind_of(query_of(key), key, value) for key, value in records)
     assert {outcome for *_, outcome in expected} == {"corrupt", "unsupported", "tombstone", "decoded"}

@@ -22,7 +22,6 @@ from rebalance_deploy.counts import fetch
 from rebalance_deploy.embedded.kafka import EmbeddedKafka
 from rebalance_deploy.processes import ChildProcess
 from rebalance_deploy.topics import create_topics
-from rebalance_devtools.bench import fill
 from waiting import wait_for
 
 pytestmark = [pytest.mark.e2e, pytest.mark.timeout(2_400)]
@@ -45,8 +44,7 @@ def up(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Up]:
     directory = tmp_path_factory.mktemp("up")
     log, owners = directory / "up.log", directory / "owners.toml"
     owners.write_text("")
-    # As many as Kafka makes by itself, where other tests have fewer: more than one of Spark's caches holds by default.
-    with EmbeddedKafka(config={"offsets.topic.num.partitions": str(fill.LOG_PARTITIONS)}) as broker:
+    with EmbeddedKafka() as broker:
         create_topics(broker.bootstrap, {"orders": 4})
         settings = (
             *("export.listen_host=127.0.0.1", "export.listen_port=0", "probe.listen_port=0", "stream.listen_port=0"),
