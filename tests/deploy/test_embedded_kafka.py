@@ -271,8 +271,12 @@ def test_broker_that_dies_at_start_says_why() -> None:
     assert not broker.directory.exists()
 
 
+# The other signals are tried with processes that cost less (tests/deploy/test_processes.py).
 @pytest.mark.broker
-@pytest.mark.parametrize("last_signal", [signal.SIGKILL, signal.SIGTERM, signal.SIGINT])
+@pytest.mark.parametrize(
+    "last_signal",
+    [signal.SIGKILL, *(pytest.param(each, marks=pytest.mark.slow) for each in (signal.SIGTERM, signal.SIGINT))],
+)
 def test_no_broker_outlives_its_parent(tmp_path: Path, last_signal: signal.Signals) -> None:
     """Whatever ends the Python process that started a broker, the broker ends with it."""
     told = tmp_path / "pid"

@@ -164,7 +164,8 @@ def in_the_way(checkpoint: Path) -> str:
     return "cannot use checkpoint"
 
 
-@pytest.mark.parametrize("spoil", [damaged, of_another_cluster, in_the_way])
+# A stream that starts costs 10 s of processor time, and what is damaged is told in tests/spark/test_checkpoint.py too.
+@pytest.mark.parametrize("spoil", [pytest.param(damaged, marks=pytest.mark.slow), of_another_cluster, in_the_way])
 def test_a_bad_checkpoint_is_named(broker: EmbeddedKafka, tmp_path: Path, spoil: Callable[[Path], str]):
     """A checkpoint that cannot be used is never silently replaced."""
     checkpoint = tmp_path / "checkpoint"
