@@ -46,8 +46,8 @@ _DEFAULTS = {
     "transaction.state.log.min.isr": "1",
     "share.coordinator.state.topic.replication.factor": "1",
     "share.coordinator.state.topic.min.isr": "1",
-    # Kafka's 50 of each are for thousands of groups. Every one is a task of Spark's in each batch, and to the broker a
-    # directory and a part of a coordinator.
+    # Kafka's 50 of each are for thousands of groups. The stream asks each for its end twice a second and reads it by
+    # itself, and to the broker it is a directory and a part of a coordinator.
     "offsets.topic.num.partitions": "8",
     "transaction.state.log.num.partitions": "8",
     "share.coordinator.state.topic.num.partitions": "8",
