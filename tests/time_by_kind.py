@@ -1,11 +1,13 @@
 """Where the time of a run went, by kind of test: a plugin of pytest, which tells it beside `--durations`.
 
 The kind of a test is the most expensive of its markers. Its time is that of the clock, setting up and ending what it
-uses included; what several tests share is counted with the first and the last of them.
+uses included; what several tests share is counted with the first and the last of them. Processor time is that of the
+worker and of the processes that it started, which is known when these have ended.
 """
 
 from __future__ import annotations
 
+import resource
 from collections import Counter, defaultdict
 from typing import Any
 
@@ -24,10 +26,29 @@ def kind_of(item: pytest.Item) -> str:
     return next((name for name in KINDS if name in names), UNIT)
 
 
+def processor_seconds() -> float:
+    """Return the processor time of this process so far, and of those of its children that have ended."""
+    used = [resource.getrusage(of) for of in (resource.RUSAGE_SELF, resource.RUSAGE_CHILDREN)]
+    return sum(each.ru_utime + each.ru_stime for each in used)
+
+
+_told_seconds = 0.0
+
+
 @pytest.hookimpl(tryfirst=True)
 def pytest_runtest_setup(item: pytest.Item) -> None:
     """Let the reports of a test tell its kind, whichever process reads them."""
+    global _told_seconds  # noqa: PLW0603
+    _told_seconds = processor_seconds()
     item.user_properties.append(("kind", kind_of(item)))
+
+
+@pytest.hookimpl(tryfirst=True)
+def pytest_runtest_makereport(item: pytest.Item) -> None:
+    """Let the report of a phase, which has a copy of the properties, tell its processor time as the last of these."""
+    global _told_seconds
+    before, _told_seconds = _told_seconds, processor_seconds()
+    item.user_properties.append(("processor_seconds", _told_seconds - before))
 
 
 def pytest_terminal_summary(terminalreporter: Any) -> None:
@@ -36,13 +57,18 @@ def pytest_terminal_summary(terminalreporter: Any) -> None:
         return
     seconds: defaultdict[tuple[object, object], float] = defaultdict(float)
     tests: Counter[object] = Counter()
+    processor: defaultdict[object, float] = defaultdict(float)
     for report in (each for several in terminalreporter.stats.values() for each in several):
         if isinstance(report, pytest.TestReport):
-            kind = dict(report.user_properties).get("kind")
+            told = dict(report.user_properties)
+            kind = told.get("kind")
+            processor[kind] += float(str(told.get("processor_seconds", 0)))
             seconds[kind, report.when] += report.duration
             tests[kind] += report.when == "call"
     terminalreporter.section("time by kind")
-    terminalreporter.write_line("| kind | tests | setup | call | teardown |\n|---|---:|---:|---:|---:|")
+    terminalreporter.write_line(
+        "| kind | tests | setup | call | teardown | processor time |\n|---|---:|---:|---:|---:|---:|"
+    )
     for kind in (each for each in (*KINDS, UNIT) if tests[each]):
         parts = " | ".join(f"{seconds[kind, when]:,.0f} s" for when in ("setup", "call", "teardown"))
-        terminalreporter.write_line(f"| {kind} | {tests[kind]:,} | {parts} |")
+        terminalreporter.write_line(f"| {kind} | {tests[kind]:,} | {parts} | {processor[kind]:,.0f} s |")
