@@ -52,6 +52,35 @@ def test_other_gaps_are_not_its_own(gap: CommitGap):
     assert rows_of(tracker) == {}
 
 
+def test_what_silences_cost_does_not_fall_when_others_take_their_place():
+    """A group whose commits come at random has more of them than are kept, for hours."""
+    tracker = ImpactTracker("prod")
+    tracker.take_rebalance(FIRST)
+    tracker.take_commit_gaps(FIRST.group, [silence(0, T0 - 4_000, T0 + 31_000), silence(0, T0 + 9_000, T0 + 32_000)])
+    lost_ms = rows_of(tracker)[FIRST.rebalance_id].lost_partition_ms
+    for batch in range(12):
+        later = [(number % 7, T0 + number * 40 * SECOND) for number in range(500 * batch + 1, 500 * batch + 501)]
+        tracker.take_commit_gaps(FIRST.group, [silence(place, at_ms, at_ms + 9_000) for place, at_ms in later])
+    assert rows_of(tracker) == {}
+    tracker.take_rebalance(replace(FIRST, leader="b-1"))
+    assert rows_of(tracker) == {}
+    assert tracker.lost_ms(FIRST.group, 0) == lost_ms
+
+
+def test_silences_wait_an_hour_for_their_rebalance():
+    """So a group that never rebalances keeps no more of them than that, however it commits."""
+
+    def cost(waited_ms: int) -> dict[str, RebalanceImpact]:
+        tracker = ImpactTracker("prod")
+        tracker.take_commit_gaps(FIRST.group, [silence(0, T0 - 4_000, T0 + 31_000)])
+        tracker.take_commit_gaps(FIRST.group, [silence(1, T0 + waited_ms, T0 + 31_000 + waited_ms)])
+        tracker.take_rebalance(FIRST)
+        return rows_of(tracker)
+
+    assert cost(3_600 * SECOND)[FIRST.rebalance_id].lost_partition_ms == 31_000
+    assert cost(3_600 * SECOND + 1) == {}
+
+
 def test_of_a_forgotten_group_nothing_changed():
     """Of another group it did."""
     tracker = ImpactTracker("prod")

@@ -12,24 +12,31 @@ from dataclasses import dataclass, field, replace
 
 from rebalance_contract import CommitGap, CountedImpact, GroupImpact, Rebalance, RebalanceImpact
 from rebalance_streaming.engine.lag_around import LagAround, lag_around
+from rebalance_streaming.engine.measured_lag import MeasuredLag
 from rebalance_streaming.observed.coordinator_log import RebalanceStart
 
 #: Rebalances of a group that may still cost something, and those whose share of the totals may still change.
 _KEPT_REBALANCES, _COUNTED = 30, 100
-#: Gaps wait for the row of their rebalance, which another query writes, at most so many per group.
-_KEPT_GAPS = 5_000
-#: Measurements of lag kept per group: with a probe every ten seconds more than lag is watched for.
-_KEPT_MEASUREMENTS = 200
+#: Gaps wait for the row of their rebalance, which another query writes: for as long as a start reads back, and at most
+#: so many per group. Those of a rebalance stay with it for longer.
+_GAPS_KEPT_MS, _KEPT_GAPS = 3_600_000, 5_000
+
+#: Topic and partition.
+_Place = tuple[str, int]
 
 
 @dataclass(slots=True)
 class _RebalanceCost:
-    """A rebalance with its cost; `gaps` and `lag` are what rests on rows that are not remembered."""
+    """A rebalance with its cost; `gaps` and `lag` are what rests on rows that are not remembered.
+
+    `gaps` were reported by an earlier run, `former` waited for longer than they are kept, by place.
+    """
 
     rebalance: Rebalance
     impact: RebalanceImpact
     gaps: tuple[CommitGap, ...] = ()
     lag: LagAround | None = None
+    former: dict[_Place, CommitGap] = field(default_factory=dict)
 
 
 @dataclass(slots=True)
@@ -39,8 +46,8 @@ class _GroupCosts:
     totals: GroupImpact
     rebalances: dict[str, _RebalanceCost] = field(default_factory=dict)
     restored: dict[str, RebalanceImpact] = field(default_factory=dict)
-    gaps: deque[CommitGap] = field(default_factory=lambda: deque(maxlen=_KEPT_GAPS))
-    measured: deque[tuple[int, int]] = field(default_factory=deque)
+    gaps: deque[CommitGap] = field(default_factory=deque)
+    measured: MeasuredLag = field(default_factory=MeasuredLag)
     measured_before_ms: int = 0
 
 
@@ -83,22 +90,20 @@ class ImpactTracker:
 
     def take_commit_gaps(self, group: str, gaps: Iterable[CommitGap]) -> None:
         """Process gaps between commits that ended."""
-        costs = self._of(group)
-        before = len(costs.gaps)
-        costs.gaps.extend(gaps)
-        if len(costs.gaps) != before:
+        costs, new = self._of(group), list(gaps)
+        if new:
+            costs.gaps.extend(new)
+            _drop_old_gaps(costs)
             self._attribute(costs)
 
     def take_lag(self, group: str, lag: int, at_ms: int) -> None:
         """Process a measurement of a group's lag; one that is older than the newest changes nothing."""
         costs = self._of(group)
-        if costs.measured and at_ms <= costs.measured[-1][0]:
+        if not costs.measured.add(at_ms, lag):
             return
-        if len(costs.measured) == _KEPT_MEASUREMENTS:
-            costs.measured.popleft()
-            for each in _at_or_before(costs.rebalances.values(), costs.measured[0][0]):
+        if costs.measured.drop_old():
+            for each in _at_or_before(costs.rebalances.values(), costs.measured.oldest_ms or 0):
                 each.lag = _lag_of(each.impact)
-        costs.measured.append((at_ms, lag))
         for each in _at_or_before(costs.rebalances.values(), at_ms)[-1:]:
             self._hold_lag(costs, each)
 
@@ -194,9 +199,12 @@ class ImpactTracker:
 
     def _attribute(self, group: _GroupCosts) -> None:
         """Give each gap to the latest rebalance it overlaps; a partition has one per rebalance."""
-        owned: dict[str, dict[tuple[str, int], CommitGap]] = {name: {} for name in group.rebalances}
+        if not group.rebalances:
+            return
+        owned: dict[str, dict[_Place, CommitGap]] = {name: {**each.former} for name, each in group.rebalances.items()}
+        latest_first = _latest_first(group)
         for gap in group.gaps:
-            known = _latest_overlapping(group.rebalances.values(), gap)
+            known = _latest_overlapping(latest_first, gap)
             if known is not None:
                 owned[known.rebalance.rebalance_id].setdefault((gap.topic, gap.partition), gap)
         for name, gaps in owned.items():
@@ -232,14 +240,30 @@ def _at_or_before(rebalances: Iterable[_RebalanceCost], at_ms: int) -> list[_Reb
     return sorted(begun, key=lambda each: each.rebalance.started_before_ms)
 
 
-def _latest_overlapping(rebalances: Iterable[_RebalanceCost], gap: CommitGap) -> _RebalanceCost | None:
+def _latest_first(group: _GroupCosts) -> list[_RebalanceCost]:
+    return sorted(group.rebalances.values(), key=lambda each: each.rebalance.started_before_ms, reverse=True)
+
+
+def _latest_overlapping(latest_first: Iterable[_RebalanceCost], gap: CommitGap) -> _RebalanceCost | None:
+    """Return the latest rebalance that a gap overlaps; of several that began together the one heard of first."""
     overlapping = (
         known
-        for known in rebalances
+        for known in latest_first
         if gap.resumed_at_ms > known.rebalance.started_before_ms
         and (known.rebalance.completed_at_ms is None or gap.last_commit_ms <= known.rebalance.completed_at_ms)
     )
-    return max(overlapping, key=lambda known: known.rebalance.started_before_ms, default=None)
+    return next(overlapping, None)
+
+
+def _drop_old_gaps(group: _GroupCosts) -> None:
+    """Drop gaps that waited for long: those that belong to a rebalance stay with it, as its cost does not fall."""
+    gaps, latest_first = group.gaps, _latest_first(group)
+    horizon_ms = gaps[-1].resumed_at_ms - _GAPS_KEPT_MS
+    while len(gaps) > _KEPT_GAPS or gaps[0].resumed_at_ms < horizon_ms:
+        gone = gaps.popleft()
+        owner = _latest_overlapping(latest_first, gone)
+        if owner is not None:
+            owner.former.setdefault((gone.topic, gone.partition), gone)
 
 
 def _counted(totals: GroupImpact, known: _RebalanceCost) -> GroupImpact:
