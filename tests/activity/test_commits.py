@@ -1,5 +1,7 @@
 """Packing commits per group and pane."""
 
+from collections.abc import Sequence
+
 import numpy as np
 import pyarrow as pa
 import pytest
@@ -10,6 +12,7 @@ from rebalance_contract import CommitActivity, encode
 from rebalance_contract.activity import MAX_ACTIVITY_BYTES
 from rebalance_devtools.bench import fill
 from rebalance_streaming.activity.commits import LogColumns, LogEra, pack_commits
+from rebalance_streaming.observed.plausible import check
 from rebalance_streaming.wire.commits import KeyCache, decode_commits
 
 PANE_MS = 5_000
@@ -18,10 +21,16 @@ PANE_MS = 5_000
 Commit = tuple[str, int, int | None, int]
 
 
-def pack(commits: list[Commit], eras: dict[int, LogEra] | None = None) -> list[CommitActivity]:
-    """Pack commits that lie one after the other in one log partition."""
+def pack(
+    commits: list[Commit], eras: dict[int, LogEra] | None = None, *, told_ms: Sequence[int] = ()
+) -> list[CommitActivity]:
+    """Pack commits that lie one after the other in one log partition; their own times are those of their records."""
     keys = pa.array([fill.commit_key(group, "t", p) for group, p, _, _ in commits], pa.binary())
-    values = [None if offset is None else fill.commit_value(offset, at) for _, _, offset, at in commits]
+    times = told_ms or [at for *_, at in commits]
+    values = [
+        None if offset is None else fill.commit_value(offset, at)
+        for (_, _, offset, _), at in zip(commits, times, strict=True)
+    ]
     rows = len(commits)
     log = LogColumns(
         np.full(rows, 3, dtype=np.int32),
@@ -54,6 +63,29 @@ def test_a_deleted_offset_is_null_with_the_records_time():
     (summary,) = pack([("g", 0, 5, 1_000), ("g", 0, None, 1_200)])
     topic = summary.topics["t"]
     assert (topic.offsets, topic.committed_at_ms, topic.commits) == ([None], [1_200], [2])
+
+
+@pytest.mark.parametrize("offset", [-1, -2, -(2**63)])
+def test_an_offset_below_0_is_none(offset: int):
+    """A client of Sarama may commit -1, which brokers store; what the group's other partitions are at still counts."""
+    (row,) = pack([("g", 0, 5, 1_000), ("g", 0, offset, 1_200), ("g", 1, 7, 1_300)])
+    check(row, 1_300)
+    assert (row.topics["t"].offsets, row.topics["t"].committed_at_ms) == ([None, 7], [1_200, 1_300])
+
+
+def test_an_offset_that_no_log_reaches_spoils_no_row():
+    """Whoever seeks to the end of all numbers commits that."""
+    (row,) = pack([("g", 0, 2**63 - 1, 1_000), ("g", 1, 7, 1_000)])
+    check(row, 1_000)
+    assert row.topics["t"].offsets == [2**62, 7]
+
+
+@pytest.mark.parametrize(("told_ms", "expected_ms"), [(-1, 50_000), (10**15, 50_000), (2**63 - 1, 50_000), (7, 7)])
+def test_a_commits_time_that_cannot_be_is_its_records(told_ms: int, expected_ms: int):
+    """With the first version of OffsetCommit clients tell it themselves, whatever their clocks show."""
+    (row,) = pack([("g", 0, 5, 50_000), ("g", 1, 5, 50_000)], told_ms=[told_ms, 50_000])
+    check(row, 50_000)
+    assert row.topics["t"].committed_at_ms == row.topics["t"].first_at_ms == [expected_ms, 50_000]
 
 
 def test_nothing_gives_nothing():

@@ -22,6 +22,10 @@ Ints = npt.NDArray[np.int64]
 
 #: In place of a pane's number: before the monitor first looked.
 _HISTORY = -(2**62)
+#: The largest offset of a row: readers add them up.
+_LARGEST_OFFSET = 2**62
+#: By how much a commit's own time may be ahead of its record's. Up to OffsetCommit version 1 it is the client's word.
+_AHEAD_MS = 12 * 3_600_000
 #: What a partition takes at most in a row: six numbers, and its topic's name.
 _BYTES_PER_PARTITION = 90
 
@@ -67,8 +71,8 @@ def pack_commits(
 ) -> Iterator[CommitActivity]:
     """Yield one row per group and pane of the rows, which must be in log order within a partition.
 
-    A pane is a stretch of `pane_ms` of record time. A deleted offset (tombstone) counts as the pane's last word on
-    its partition, with the record's own time. Records from before the monitor first looked at a partition (`era`)
+    A pane is a stretch of `pane_ms` of record time. A deleted offset (a tombstone, or one below 0) counts as the pane's
+    last word on its partition, with the record's own time. Records from before the monitor first looked at a partition (`era`)
     tell a position only: all panes of a group are one row there, however long the log is. A row that would be larger
     than the contract allows is cut into several, in the order of their last positions in the log.
     """
@@ -138,16 +142,17 @@ def _last_per_key_and_pane(
     key, pane_slot = np.divmod(distinct, max(1, len(panes)))
     order = np.lexsort((log.offset[row], panes[pane_slot], keys.group_code[key]))
     row, first, key, pane_slot = row[order], first[order], key[order], pane_slot[order]
-    deleted = batch.outcome[row] == Outcome.TOMBSTONE
+    # Brokers store any number that a client commits, and clients take one below 0 for none at all.
+    deleted = (batch.outcome[row] == Outcome.TOMBSTONE) | (batch.offset[row] < 0)
     return _Last(
         group=keys.group_code[key],
         pane=panes[pane_slot],
         topic=keys.topic_code[key],
         partition=keys.partition[key],
         log_partition=log.partition[row].astype(np.int64),
-        committed=np.where(deleted, log.timestamp_ms[row], batch.commit_timestamp_ms[row]),
+        committed=np.where(deleted, log.timestamp_ms[row], _committed_at(batch, log, row)),
         first=_committed_at(batch, log, first),
-        offset=batch.offset[row],
+        offset=np.minimum(batch.offset[row], _LARGEST_OFFSET),
         deleted=deleted,
         log_offset=log.offset[row],
         first_log_offset=log.offset[first],
@@ -157,8 +162,9 @@ def _last_per_key_and_pane(
 
 
 def _committed_at(batch: CommitBatch, log: LogColumns, rows: Ints) -> Ints:
-    told = batch.commit_timestamp_ms[rows]
-    times: Ints = np.where(batch.outcome[rows] == Outcome.TOMBSTONE, log.timestamp_ms[rows], told)
+    told, recorded = batch.commit_timestamp_ms[rows], log.timestamp_ms[rows]
+    untold = (batch.outcome[rows] == Outcome.TOMBSTONE) | (told < 0) | (told > recorded + _AHEAD_MS)
+    times: Ints = np.where(untold, recorded, told)
     return times
 
 
