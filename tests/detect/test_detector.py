@@ -442,6 +442,13 @@ def test_what_several_groups_suffer_at_once_is_the_clusters(groups: int, brokers
         assert [each.state for each in run.told if not each.group] == ["firing", "resolved"]
 
 
+def test_a_group_without_a_name_takes_no_finding_of_the_cluster():
+    """Clients up to 2.1 commit to it where nobody names their group; what is found of no group is the cluster's."""
+    run = Run().live(T0 + 3 * MINUTE, *outage(3, 2), *overrun(""), step_ms=5 * SECOND)
+    assert [(each.rule, each.state) for each in run.told if not each.group] == [("cluster_wide_disturbance", "firing")]
+    assert "" not in run.detector.groups()
+
+
 def test_losses_that_were_none_leave_the_cluster_alone():
     """Brokers' lines that come later say that all left in order: then nothing happened to the cluster either."""
     run = Run().live(T0 + 3 * MINUTE, *outage(3, 2), step_ms=5 * SECOND)

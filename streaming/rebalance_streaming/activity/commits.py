@@ -72,9 +72,9 @@ def pack_commits(
     """Yield one row per group and pane of the rows, which must be in log order within a partition.
 
     A pane is a stretch of `pane_ms` of record time. A deleted offset (a tombstone, or one below 0) counts as the pane's
-    last word on its partition, with the record's own time. Records from before the monitor first looked at a partition (`era`)
-    tell a position only: all panes of a group are one row there, however long the log is. A row that would be larger
-    than the contract allows is cut into several, in the order of their last positions in the log.
+    last word on its partition, with the record's own time. Records from before the monitor first looked at a partition
+    (`era`) tell a position only: all panes of a group are one row there, however long the log is. A row that would be
+    larger than the contract allows is cut into several, in the order of their last positions in the log.
     """
     name_bytes = _topic_sizes(batch)
     usable = np.flatnonzero((batch.key_code >= 0) & (batch.outcome <= Outcome.TOMBSTONE))

@@ -203,7 +203,7 @@ class Detector:
 
         Clients name groups as they like: one makes no group, it is known by the log or by probes.
         """
-        if row.group_id not in self._judged_groups and self._config.ignores(row.group_id or ""):
+        if row.group_id and row.group_id not in self._judged_groups and self._config.ignores(row.group_id):
             return
         for group, each in self._routing.route(row):
             judged_group = self._judged_groups.get(group)
