@@ -9,7 +9,16 @@ import msgspec
 
 from engine.driving import config
 from histories import CLUSTER, GROUP, HOUR, MINUTE, SECOND, T0, commits, member, pulse, rebalance, snapshot
-from rebalance_contract import Finding, FindingState, GroupImpact, GroupLag, GroupState, RebalanceImpact
+from rebalance_contract import (
+    Finding,
+    FindingState,
+    GroupImpact,
+    GroupLag,
+    GroupState,
+    OffsetActivity,
+    RebalanceImpact,
+    TopicOffsets,
+)
 from rebalance_streaming.engine.engine import Engine
 from rebalance_streaming.engine.rows import GroupGone, Output, RowGone, address
 
@@ -174,3 +183,49 @@ def test_a_group_of_which_only_a_row_is_left_is_not_renewed():
     assert not any(each.topics for each in lags)
     # While it slides out of the windows.
     assert max(each.at_ms for each in lags) <= now_ms + 20 * MINUTE
+
+
+def days(engine: Engine, now_ms: int, count: int) -> list[Output]:
+    """Return what is told in so many days, looked at each half hour."""
+    return [each for half in range(1, count * 48 + 1) for each in engine.advance(now_ms + half * HOUR // 2)]
+
+
+def ends(group: str) -> OffsetActivity:
+    return OffsetActivity(CLUSTER, group, T0, {"orders": TopicOffsets([0], [5])})
+
+
+def test_a_group_that_no_record_tells_of_is_forgotten_when_its_offsets_are_gone():
+    """A tool committed without being a member, under a name of its own; nobody tells that its group is gone."""
+    engine = Engine(replace(config(), cluster=CLUSTER))
+    for row in pulse(T0, T0 + MINUTE, [0, 1]):
+        engine.apply(row, T0 + MINUTE)
+    told = days(engine, T0 + MINUTE, 3)
+    assert not any(isinstance(each, RowGone) for each in told)
+    now_ms = T0 + 4 * 24 * HOUR
+    engine.apply(replace(commits(now_ms, dict.fromkeys([0, 1])), last_log_offset=10**13), now_ms)
+    told = days(engine, now_ms, 3)
+    gone = [address(each) for each in told if isinstance(each, RowGone)]
+    assert sorted(topic for topic, _, _ in gone) == ["heartbeats", "lag"]
+    assert not engine._lag.groups()
+    assert not engine._detector.groups()
+
+
+def test_groups_that_only_probes_invent_are_forgotten():
+    """One of which a probe told where topics end, and nothing else did, costs nothing after two days."""
+    engine = Engine(replace(config(), cluster=CLUSTER))
+    for number in range(20):
+        engine.apply(ends(f"invented-{number}"), T0)
+    assert len(engine._lag.groups()) == 20
+    days(engine, T0, 2)
+    assert not engine._lag.groups()
+    assert not engine._detector.groups()
+
+
+def test_a_group_that_may_still_commit_is_kept():
+    """It has a record, and no offsets: a member reads, and commits elsewhere."""
+    engine = Engine(replace(config(), cluster=CLUSTER))
+    engine.apply(snapshot(T0, A), T0)
+    engine.apply(ends(GROUP), T0)
+    told = days(engine, T0, 3)
+    assert not any(isinstance(each, RowGone) for each in told)
+    assert engine._lag.groups() == engine._detector.groups() == [GROUP]

@@ -247,15 +247,22 @@ class Engine:
         if self._restored_ms.get(group, -1) > at_ms:
             # What an earlier run told after it had forgotten the group, findings too, is of the group that came back.
             return
-        self._detector.forget_group(group)
-        if group in self._published:
-            self._gone.append(RowGone(topics.HEARTBEATS, row.cluster, group))
+        self._forget_findings(group)
         is_deleted = snapshot is not None and snapshot.state == GroupState.DELETED
         if self._lag.is_committed_to(group, updated_ms if is_deleted else at_ms):
             # Offsets may be committed to a group without members. Told anew, so that the next start sees it is newer.
             self._published.pop(group, None)
         else:
             self._forget_offsets(group)
+
+    def _forget_all(self, group: str) -> None:
+        self._forget_findings(group)
+        self._forget_offsets(group)
+
+    def _forget_findings(self, group: str) -> None:
+        self._detector.forget_group(group)
+        if group in self._published:
+            self._gone.append(RowGone(topics.HEARTBEATS, self._cluster, group))
 
     def _forget_offsets(self, group: str) -> None:
         """Drop what rests on a group's commits, with its rows: else a start would take them up and renew them."""
@@ -360,19 +367,29 @@ class Engine:
     def _renewals(self, now_ms: int) -> Iterator[Output]:
         """Yield what stands of the groups whose turn of the day came since the last call, as it was published last.
 
-        Of a group that has neither a record nor committed offsets nothing stands that is worth keeping.
+        Of a group that has neither a record nor committed offsets nothing stands that is worth keeping: it is forgotten
+        once its lag has been the same for a day. Tools that commit without being members leave such groups, each under
+        a name of its own, and up to Kafka 3.9 no tombstone says that they are gone.
         """
         since_ms = now_ms if self._renewed_ms is None else self._renewed_ms
         if self._renewed_ms is not None and now_ms - since_ms < _RENEWALS_EVERY_MS:
             return
         self._renewed_ms = now_ms
-        for group, lag in self._published.items():
-            if (group in self._groups or lag.topics) and next_turn(group, since_ms, _RENEWAL_MS) <= now_ms:
-                yield lag
-                totals = self._impact.totals(group)
-                if totals is not None:
-                    yield totals
-                yield from self._detector.findings.firing(group)
+        known = dict.fromkeys((*self._published, *self._lag.groups()))
+        for group in [each for each in known if next_turn(each, since_ms, _RENEWAL_MS) <= now_ms]:
+            lag = self._published.get(group)
+            if group in self._groups or self._lag.has_positions(group):
+                yield from self._standing(group)
+            elif lag is None or now_ms - lag.at_ms >= _RENEWAL_MS:
+                self._forget_all(group)
+
+    def _standing(self, group: str) -> Iterator[Output]:
+        lag, totals = self._published.get(group), self._impact.totals(group)
+        if lag is not None:
+            yield lag
+            if totals is not None:
+                yield totals
+            yield from self._detector.findings.firing(group)
 
     def _lag_row(self, group: str, now_ms: int) -> GroupLag:
         """Return a group's lag with its windows that end at a time in epoch milliseconds."""

@@ -240,6 +240,11 @@ class LagTable:
         known = self._groups.get(group)
         return known is not None and any(name not in known.told and name not in self.ends for name in known.topics)
 
+    def has_positions(self, group: str) -> bool:
+        """Whether an offset of the group is committed, or held by its coordinator."""
+        known = self._groups.get(group)
+        return known is not None and bool(known.topics)
+
     def is_committed_to(self, group: str, since_ms: int) -> bool:
         """Whether the group has committed offsets, the newest of them from after a time.
 
