@@ -229,3 +229,24 @@ def test_a_group_that_may_still_commit_is_kept():
     told = days(engine, T0, 3)
     assert not any(isinstance(each, RowGone) for each in told)
     assert engine._lag.groups() == engine._detector.groups() == [GROUP]
+
+
+def test_topics_that_come_and_go_leave_nothing_in_a_group_that_stays():
+    """It reads a topic of each day; two days after the topic is gone, nothing is kept of it."""
+    engine, now_ms, size = Engine(replace(config(), cluster=CLUSTER)), T0, []
+    engine.apply(snapshot(T0, A), T0)
+    for day in range(12):
+        topic = f"events-{day}"
+        for hour in range(24):
+            at_ms = now_ms + hour * HOUR
+            offset = None if hour == 23 else hour
+            engine.apply(commits(at_ms, {0: offset, 1: offset}, topic=topic), at_ms)
+            told = {topic: TopicOffsets([0, 1], [100 + hour] * 2)} if hour < 23 else {topic: TopicOffsets([], [])}
+            engine.apply(OffsetActivity(CLUSTER, GROUP, at_ms, told), at_ms)
+            engine.advance(at_ms)
+        now_ms += 24 * HOUR
+        history = engine._detector._judged_groups[GROUP].history
+        kept = (engine._lag.ends._topics, engine._lag._groups[GROUP].told, engine._rhythms[GROUP]._topics)
+        kept = (*kept, history.topic_counts, history.progress._told, history.progress._topics)
+        size.append(max(map(len, kept)))
+    assert max(size) <= 4

@@ -258,6 +258,12 @@ class Detector:
         self._unpublished.withdrawn += [*ended, *withdrawn]
         self.findings.forget_group(group)
 
+    def forget_topics(self, group: str, until_ms: int) -> None:
+        """Forget topics of a group that were gone by a moment."""
+        judged_group = self._judged_groups.get(group)
+        if judged_group is not None:
+            judged_group.history.forget_topics(until_ms)
+
     # --- What it means ---
 
     def advance(self, now_ms: int, most: int | None = None) -> Judgement:

@@ -6,6 +6,7 @@ when it is much longer than the two before it, so that a client that commits onc
 
 from __future__ import annotations
 
+from collections.abc import Collection
 from dataclasses import dataclass
 
 import numpy as np
@@ -47,6 +48,10 @@ class CommitRhythm:
             if not row.is_history:
                 found += [CommitGap(name, *each) for each in ended]
         return found
+
+    def keep(self, topics: Collection[str]) -> None:
+        """Forget all other topics: nothing is committed there any more."""
+        self._topics = {name: known for name, known in self._topics.items() if name in topics}
 
     def _take_topic(self, name: str, commits: TopicCommits) -> list[tuple[int, int, int]]:
         """Return (partition, last commit, resumed at) of unusual gaps."""

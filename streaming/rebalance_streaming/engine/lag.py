@@ -274,10 +274,21 @@ class LagTable:
         if known is not None:
             self._left.update(known.told, known.topics)
 
+    def topics_of(self, group: str) -> frozenset[str]:
+        """Return the topics on which the group has committed offsets; forget what else it was told of topics gone."""
+        known = self._groups.get(group)
+        if known is None:
+            return frozenset()
+        known.told = {
+            name: version for name, version in known.told.items() if name in self.ends or name in known.topics
+        }
+        return frozenset(known.topics)
+
     def forget_unread(self, now_ms: int) -> None:
-        """Forget the ends of topics that forgotten groups read and no other group does, once in a while."""
-        if now_ms - self._looked_ms < _UNREAD_MS or not (self._left or self._left_before):
+        """Forget the ends of topics that are gone, or that only forgotten groups read, once in a while."""
+        if now_ms - self._looked_ms < _UNREAD_MS:
             return
+        self.ends.forget_untold()
         unread, self._left_before, self._left, self._looked_ms = self._left_before, self._left, set(), now_ms
         for group in self._groups.values() if unread else ():
             unread.difference_update(group.told, group.topics)

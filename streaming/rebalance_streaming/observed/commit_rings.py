@@ -71,6 +71,10 @@ class CommitRings:
         committed: npt.NDArray[np.bool_] = (self.times[-1] != UNKNOWN) & (self.deleted_ms == UNKNOWN)
         return committed
 
+    def is_gone(self, until_ms: int) -> bool:
+        """Whether every offset was deleted, by a moment at the latest."""
+        return not self.is_committed().any() and int(self.deleted_ms.max(initial=UNKNOWN)) <= until_ms
+
     def columns(self, numbers: Iterable[int]) -> Ints:
         """Return the places of those of some partitions that were ever committed, in their order."""
         wanted = np.fromiter(numbers, dtype=np.int64)

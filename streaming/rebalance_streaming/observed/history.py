@@ -162,6 +162,12 @@ class GroupHistory:
         moved = self.progress.take_offsets(row)
         return (inputs.ENDS if moved else inputs.NOTHING) | self._note_topics(row.ends, row.probed_at_ms)
 
+    def forget_topics(self, until_ms: int) -> None:
+        """Forget topics that were gone by a moment: a group may read others every day."""
+        self.progress.forget_gone(until_ms)
+        counts = ((topic, self.progress.partition_count(topic)) for topic in self.topic_counts)
+        self.topic_counts = {topic: count for topic, count in counts if count is not None}
+
     def take_impact(self, impact: RebalanceImpact) -> bool:
         """Process the cost of a rebalance; returns whether that is news of a rebalance that is kept."""
         if impact.rebalance_id not in self.rebalances or self.impacts.get(impact.rebalance_id) == impact:

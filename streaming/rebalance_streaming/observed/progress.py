@@ -244,6 +244,11 @@ class Progress:
         moved, told.version = told.version != known.version, known.version
         return moved
 
+    def forget_gone(self, until_ms: int) -> None:
+        """Forget topics whose offsets were all deleted by a moment, and of which ends nobody tells any more."""
+        self._topics = {name: topic for name, topic in self._topics.items() if not topic.is_gone(until_ms)}
+        self._told = {name: told for name, told in self._told.items() if name in self._ends}
+
     # --- Questions ---
 
     def partition_counts(self) -> dict[str, int]:

@@ -161,6 +161,15 @@ class ClusterEnds:
         """Forget a topic."""
         self._topics.pop(topic, None)
 
+    def forget_untold(self) -> None:
+        """Forget topics of which no probe has told for a day, while it told of others: they were deleted.
+
+        A group that lives on may have read thousands of them.
+        """
+        newest_ms = max((each.probed_ms for each in self._topics.values()), default=0)
+        for name in [name for name, each in self._topics.items() if newest_ms - each.probed_ms > _OLDEST_SAMPLE_MS]:
+            del self._topics[name]
+
 
 class SeenEnds:
     """The ends of a topic as a group was told them: from the row `first` on."""
