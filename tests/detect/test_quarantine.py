@@ -30,6 +30,7 @@ from rebalance_contract.clients import POLL_AGE
 from rebalance_streaming.detect import answers, detector
 from rebalance_streaming.detect.detector import Detector
 from rebalance_streaming.detect.group_view import Condition, GroupView
+from rebalance_streaming.detect.quarantine import Quarantine
 from rebalance_streaming.detect.verdict import Verdict
 
 A, B = member("a-1", [0, 1]), member("b-1", [2, 3])
@@ -95,6 +96,21 @@ def test_timing_that_cannot_be_worked_out_is_set_aside_for_its_group():
         assert [each.group for each in detector.timings(T0 + turn * 5 * SECOND)] == ["sound"]
     assert heard == [("timing", "odd")]
     assert dict(detector.quarantined) == {("timing", "OverflowError"): 1}
+
+
+def test_what_was_set_aside_long_ago_takes_no_memory():
+    """A group whose rebalances cannot be explained has ever new ones; each was asked about once."""
+    quarantine, asked = Quarantine(), []
+
+    def fail() -> None:
+        asked.append(None)
+        raise ValueError
+
+    for number in range(2_000):
+        for _ in range(2):
+            quarantine.ask("explain", GROUP, T0 + number * MINUTE, fail, None, about=f"0-{number}")
+    assert len(asked) == quarantine.counts["explain", "ValueError"] == 2_000
+    assert len(quarantine._until_ms) == 60
 
 
 def test_a_rebalance_that_cannot_be_judged_has_a_cause_nobody_can_tell():

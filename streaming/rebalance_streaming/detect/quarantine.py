@@ -46,6 +46,10 @@ class Quarantine:
     def put_aside(self, stage: str, group: str, now_ms: int, error: Exception, about: str = "") -> None:
         """Count and tell what raised; it is not to be asked for a while."""
         self.put(stage, group, error)
+        # In the order of their ends: a rebalance that cannot be explained is named once, and there is always a next.
+        while self._until_ms and next(iter(self._until_ms.values())) <= now_ms:
+            del self._until_ms[next(iter(self._until_ms))]
+        self._until_ms.pop((group, stage, about), None)
         self._until_ms[group, stage, about] = now_ms + SET_ASIDE_MS
 
     def put(self, stage: str, group: str, error: Exception) -> None:
