@@ -22,6 +22,7 @@ from datetime import UTC, datetime
 from types import TracebackType
 from typing import TYPE_CHECKING
 
+from rebalance_exporters.terminal.escaping import safe
 from rebalance_kafka.checks import SECRET_WORDS
 
 if TYPE_CHECKING:
@@ -74,17 +75,21 @@ class _Lines(logging.Formatter):
 
     def line(self, time: str, level: str, name: str, message: str, more: Mapping[str, object]) -> str:
         """Return the line; of text, one more for each of a trace. Figures are for programs."""
-        trace = more.get("trace")
+        trace = [safe(each) for each in str(more.get("trace") or "").splitlines()]
         of = self._process if name == _log.name else f"{self._process} ({name})"
-        # A message of several lines would look like several events.
-        return "\n".join([f"{time} {level} {of}: {' '.join(message.splitlines())}", *([str(trace)] if trace else [])])
+        # A message of several lines would look like several events, and names in it are of whoever connects to Kafka.
+        return "\n".join([f"{time} {level} {of}: {safe(' '.join(message.splitlines()))}", *trace])
 
 
 class _JsonLines(_Lines):
     def line(self, time: str, level: str, name: str, message: str, more: Mapping[str, object]) -> str:
         """Return the line."""
         fields = {"time": time, "level": level.lower(), "process": self._process, "logger": name, "message": message}
-        return json.dumps({**fields, **more}, ensure_ascii=False)
+        text = json.dumps({**fields, **more}, ensure_ascii=False)
+        if text.isprintable():
+            return text
+        # Of what a terminal obeys JSON escapes a part only.
+        return json.dumps({**fields, **more}).replace("\x7f", "\\u007f")
 
 
 def configure(config: LogConfig, process: str, *kafka: Mapping[str, str]) -> Log:

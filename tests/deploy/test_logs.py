@@ -70,6 +70,25 @@ def test_a_line_of_text_has_time_level_and_process(printed: Printed) -> None:
         assert re.fullmatch(f"{TIME} {rest}", line), line
 
 
+@pytest.mark.parametrize("form", FORMATS)
+def test_names_of_strangers_are_shown_and_not_obeyed(form: str, printed: Printed) -> None:
+    """A group may be named by codes that clear the screen, turn the reading direction or hide the rest of a line."""
+    log = configure(LogConfig(format=form), "probe", {})
+    name = "gr\u00fcn \x1b[2J\x9b1m\x7f \u202e\u2028"
+    log.warn(f"group {name} may not be described")
+    try:
+        raise ValueError(name)
+    except ValueError:
+        logging.getLogger("rebalance").exception("a row was left out")
+    text = printed.getvalue()
+    assert all(line.isprintable() for line in text.split("\n"))
+    if form == "json":
+        assert json.loads(text.splitlines()[0])["message"] == f"group {name} may not be described"
+    else:
+        assert "group gr\u00fcn \\x1b[2J\\x9b1m\\x7f \\u202e  may not be described" in text
+        assert "\nValueError: gr\u00fcn" in text
+
+
 def test_json_is_an_object_per_line(printed: Printed) -> None:
     """Traces and warnings of Python included."""
     log = configure(LogConfig(format="json"), "export", {})
