@@ -36,6 +36,7 @@ from rebalance_kafka.refusals import refusals_as
 
 _JOIN_SECONDS = 20.0
 _READ_PERIOD_SECONDS = 0.25
+_ZOOKEEPER = "zookeeper"
 
 _log = logging.getLogger(__name__)
 
@@ -138,8 +139,8 @@ def _make_tasks(
     ]
     if config.zookeeper:
         zookeeper = stack.enter_context(contextlib.closing(Zookeeper(config.zookeeper)))
-        watch = _ZookeeperWatch(config.cluster, zookeeper, publisher)
-        tasks.append(Task("zookeeper", config.period_seconds, watch.cycle, metrics, complaints))
+        watch = _ZookeeperWatch(config.cluster, zookeeper, publisher, complaints)
+        tasks.append(Task(_ZOOKEEPER, config.period_seconds, watch.cycle, metrics, complaints))
     return tasks
 
 
@@ -151,8 +152,9 @@ def _make_admin(config: ProbeConfig) -> AdminClient:
 class _ZookeeperWatch:
     """The task that watches groups in ZooKeeper."""
 
-    def __init__(self, cluster: str, zookeeper: Zookeeper, publisher: ProbePublisher) -> None:
+    def __init__(self, cluster: str, zookeeper: Zookeeper, publisher: ProbePublisher, complaints: Complaints) -> None:
         self._cluster = cluster
+        self._complaints = complaints
         self._zookeeper = zookeeper
         self._publisher = publisher
         self._publications = Publications()
@@ -161,6 +163,8 @@ class _ZookeeperWatch:
         """Read and publish once."""
         now, now_ms = time.monotonic(), epoch_ms()
         groups = self._zookeeper.read()
+        for error in self._zookeeper.errors:
+            self._complaints.note(_ZOOKEEPER, error)
         for group in groups:
             probe = probe_zookeeper(self._cluster, group, now_ms)
             if self._publications.admit(probe, now):

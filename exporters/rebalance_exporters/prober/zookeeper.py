@@ -13,7 +13,7 @@ from dataclasses import dataclass, field
 from typing import Any
 
 from kazoo.client import KazooClient
-from kazoo.exceptions import KazooException, NoNodeError
+from kazoo.exceptions import KazooException, NoAuthError, NoNodeError
 from kazoo.handlers.threading import KazooTimeoutError
 
 from rebalance_contract import GroupType, Partitions, Probe, ProbedMember
@@ -22,6 +22,8 @@ from rebalance_exporters.prober.tasks import describe
 
 _TIMEOUT_SECONDS = 5.0
 _ROOT = "/consumers"
+#: Anybody who may write to ZooKeeper may name a node as they like.
+_LONGEST_PARTITION = 9
 #: pykafka on Python 3 writes a topic's name as Python prints bytes.
 _PRINTED_BYTES = re.compile(r"^b'(.*)'$")
 
@@ -44,6 +46,8 @@ class Zookeeper:
     def __init__(self, hosts: str) -> None:
         """Make the client, which connects at the first read. Raises ExporterError when the address is none."""
         self._hosts, self._is_connected = hosts, False
+        #: What of the latest reading was refused, in sentences.
+        self.errors: tuple[str, ...] = ()
         try:
             self._client = self._make_client()
         except ValueError as error:
@@ -59,13 +63,22 @@ class Zookeeper:
         self._client.close()
 
     def read(self) -> list[ZookeeperGroup]:
-        """Return all groups.
+        """Return all groups that this client may read.
 
         Raises ExporterError while no server has answered yet, afterwards KazooException or its timeout while the
         ensemble is away.
         """
         self._connect()
-        return [self._read_group(group) for group in self._children(_ROOT)]
+        groups, errors = [], []
+        for group in self._children(_ROOT):
+            try:
+                groups.append(self._read_group(group))
+            except NoAuthError:
+                errors.append(
+                    f"group {group} is not watched: ZooKeeper does not let this client read below {_ROOT}/{group}"
+                )
+        self.errors = tuple(errors)
+        return groups
 
     def _connect(self) -> None:
         """Wait for a first answer; from then on the client connects by itself."""
@@ -120,7 +133,7 @@ def read_owners(owned: dict[tuple[str, str], str]) -> Owners:
     owners: Owners = {}
     for (topic_node, node), owner in sorted(owned.items()):
         partition = node.rpartition("-")[2]
-        if partition.isdigit():
+        if partition.isascii() and partition.isdecimal() and len(partition) <= _LONGEST_PARTITION:
             owners.setdefault(read_topic_name(topic_node), {})[partition] = owner
     return owners
 

@@ -10,7 +10,7 @@ from unittest.mock import Mock
 
 import pytest
 from kazoo.client import KazooClient
-from kazoo.exceptions import ConnectionLoss
+from kazoo.exceptions import ConnectionLoss, NoAuthError
 
 from exporters.prober.probing import make_config, probing
 from rebalance_deploy.embedded.zookeeper import ZooKeeper
@@ -27,6 +27,8 @@ OWNED = {
     ("b'orders'", "2-1"): "h-2:b",
     ("refunds", "0"): "h-2:b",
     ("refunds", "broken"): "h-2:b",
+    ("refunds", "1-²"): "h-2:b",
+    ("refunds", "9" * 5_000): "h-2:b",
 }
 
 
@@ -47,6 +49,23 @@ def test_members_are_told_with_what_they_own():
         ("h-1:a", "h-1", {"orders": [0, 2]}),
         ("h-3:c", "h-3", {}),
     ]
+
+
+def test_a_group_that_may_not_be_read_hides_no_other(monkeypatch: pytest.MonkeyPatch):
+    """An ACL of one group's nodes; it is named, and the others are watched as before."""
+    zookeeper = Zookeeper("localhost:1")
+    nodes = {"/consumers": ["closed", "open"], "/consumers/open/ids": ["h-1:a"]}
+
+    def children(path: str) -> list[str]:
+        if path.startswith("/consumers/closed"):
+            raise NoAuthError
+        return nodes.get(path, [])
+
+    client = Mock(retry=lambda call, path: call(path), get_children=children, get=lambda _: (b"", Mock(ctime=5)))
+    monkeypatch.setattr(zookeeper, "_client", client)
+    assert zookeeper.read() == [ZookeeperGroup("open", {"h-1:a": 5})]
+    assert len(zookeeper.errors) == 1
+    assert "group closed is not watched" in zookeeper.errors[0]
 
 
 @pytest.fixture
