@@ -13,7 +13,7 @@ from rebalance_streaming.wire.records import (
     OwnedTopicPartitions,
 )
 
-_MEMBER, _CURRENT = 5, 8
+_MEMBER, _CURRENT, _REGEX = 5, 8, 16
 ORDERS = UUID(int=1)
 
 
@@ -30,9 +30,9 @@ def described(client_id: str, *topics: str, pattern: str = "") -> ConsumerGroupM
     return ConsumerGroupMemberMetadataValue(None, None, client_id, "/h", topics, pattern, 300_000, None)
 
 
-def has(*partitions: int) -> ConsumerGroupCurrentMemberAssignmentValue:
+def has(*partitions: int, topic: UUID = ORDERS) -> ConsumerGroupCurrentMemberAssignmentValue:
     """Return a record of what a member has of the topic."""
-    return ConsumerGroupCurrentMemberAssignmentValue(2, 1, 0, (OwnedTopicPartitions(ORDERS, partitions),), ())
+    return ConsumerGroupCurrentMemberAssignmentValue(2, 1, 0, (OwnedTopicPartitions(topic, partitions),), ())
 
 
 def test_each_member_stands_once_and_in_its_place():
@@ -62,6 +62,32 @@ def test_the_only_topic_of_a_group_names_the_only_id():
     state = folded((_MEMBER, "a", described("a", "orders")), (_MEMBER, "b", described("b")), (_CURRENT, "b", has(0)))
     assert state.topic_names == {uuid_text(ORDERS): "orders"}
     assert state.snapshot.members[1].partitions == {"orders": [0]}
+
+
+def test_a_topic_that_was_made_anew_has_its_name_under_its_new_id():
+    """It was deleted meanwhile: members have partitions of an id of which no record has a name."""
+    again = UUID(int=2)
+    records = [(_MEMBER, each, described(each, "orders")) for each in "ab"]
+    records += [(_CURRENT, each, has(number)) for number, each in enumerate("ab")]
+    records += [(_CURRENT, each, has(number, 2 + number, topic=again)) for number, each in enumerate("ab")]
+    state = folded(*records)
+    assert state.topic_names == {uuid_text(ORDERS): "orders", uuid_text(again): "orders"}
+    assert [each.partitions for each in state.snapshot.members] == [{"orders": [0, 2]}, {"orders": [1, 3]}]
+
+
+def test_what_members_still_have_of_a_topic_of_before_keeps_its_name():
+    """All subscribe to another topic now; the assignment follows later, with the other one's id."""
+    records = [(_MEMBER, "a", described("a", "orders")), (_CURRENT, "a", has(0)), (_MEMBER, "a", described("a", "new"))]
+    state = folded(*records)
+    assert state.snapshot.members[0].partitions == {"orders": [0]}
+    state = folded(*records, (_CURRENT, "a", has(0, topic=UUID(int=2))))
+    assert state.snapshot.members[0].partitions == {"new": [0]}
+
+
+def test_patterns_that_are_resolved_again_and_again_take_no_room():
+    """The state of a group is kept by Spark: it does not grow while no group epoch follows."""
+    state = folded((_MEMBER, "a", described("a", pattern="ord.*")), *[(_REGEX, "", None)] * 50)
+    assert state.changes.others == ("regex",)
 
 
 def test_an_id_stays_where_the_topic_may_be_another():

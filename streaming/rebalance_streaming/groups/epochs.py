@@ -57,7 +57,7 @@ def fold_epochs(draft: FoldDraft, record: GroupRecord) -> None:
     _take_over(draft, record, kind)
     handler(draft, record, kind)
     if kind is not STREAMS:
-        _learn_only_topic(draft)
+        _learn_only_topic(draft, record.member_id)
     if draft.snapshot.generation is None:
         return
     draft.snapshot = replace(draft.snapshot, state=_group_state(draft, kind))
@@ -332,11 +332,11 @@ def _on_topics(draft: FoldDraft, record: GroupRecord, _kind: _Kind) -> None:
     for each in topics:
         name_topic(draft, uuid_text(each.topic_id), each.topic_name)
     if record.record_type == _SHARE_STATE:
-        draft.changes = replace(draft.changes, others=(*draft.changes.others, "share_state"))
+        _note_other(draft, "share_state")
 
 
 def _on_regex(draft: FoldDraft, _record: GroupRecord, _kind: _Kind) -> None:
-    draft.changes = replace(draft.changes, others=(*draft.changes.others, "regex"))
+    _note_other(draft, "regex")
 
 
 def _on_topology(draft: FoldDraft, record: GroupRecord, _kind: _Kind) -> None:
@@ -350,7 +350,13 @@ def _on_topology(draft: FoldDraft, record: GroupRecord, _kind: _Kind) -> None:
         }
         members = tuple(_read_by(each, draft.sources) for each in draft.snapshot.members)
         draft.snapshot = replace(draft.snapshot, members=members)
-        draft.changes = replace(draft.changes, others=(*draft.changes.others, "topology"))
+        _note_other(draft, "topology")
+
+
+def _note_other(draft: FoldDraft, change: str) -> None:
+    # Once: of some there are many, and none may be followed by a group epoch, which takes them.
+    if change not in draft.changes.others:
+        draft.changes = replace(draft.changes, others=(*draft.changes.others, change))
 
 
 def _group_state(draft: FoldDraft, kind: _Kind) -> str:
@@ -473,20 +479,31 @@ def _rename(member: Member, topic_id: str, name: str) -> Member:
     )
 
 
-def _learn_only_topic(draft: FoldDraft) -> None:
-    """Where all members subscribe to one topic only, the one id in their assignments is that topic's."""
+def _learn_only_topic(draft: FoldDraft, member_id: str | None) -> None:
+    """Where all members subscribe to one topic only, the one id in their assignments is that topic's.
+
+    `member_id` is the member that the latest record is about, null for none.
+    """
     members = draft.snapshot.members
     if not members or len(members[0].topics) != 1:
         return
     (name,) = members[0].topics
-    # Comes first, as it is so at every record but a few, and all members are looked at below.
-    if name in draft.topic_names.values():
+    named = {name, *draft.topic_names.values()}
+    # Comes first, as it is so at every record but a few, and all members are looked at below. A topic that was deleted
+    # and made anew has another id.
+    if name in draft.topic_names.values() and not _places(_member(draft.snapshot, member_id or "")) - named:
         return
     if any(member.topics not in ((), (name,)) or member.topic_regex for member in members):
         return
-    places = {topic for m in members for each in (m.partitions, m.target) for topic in each or {}} - {name}
-    if len(places) == 1:
-        name_topic(draft, places.pop(), name)
+    # Not what members still have of a topic of before, whose name is known.
+    ids = {place for member in members for place in _places(member)} - named
+    if len(ids) == 1:
+        name_topic(draft, ids.pop(), name)
+
+
+def _places(member: Member | None) -> set[str]:
+    """Return the topics, by name or id, of which a member has partitions or is to have some."""
+    return set() if member is None else {*(member.partitions or ()), *(member.target or ())}
 
 
 _SHARE_STATE = 15
