@@ -8,7 +8,7 @@ from typing import Any
 
 import pytest
 
-from histories import MINUTE, SECOND, T0, member, packed, report
+from histories import HOUR, MINUTE, SECOND, T0, member, packed, report
 from rebalance_contract import Member
 from rebalance_contract.clients import ASSIGNED, COMMIT_TOTAL, HEARTBEAT_AGE, HEARTBEAT_TOTAL, POLL_AGE
 from rebalance_streaming.observed import clients as clients_module
@@ -366,6 +366,32 @@ def test_processes_are_bounded(monkeypatch: pytest.MonkeyPatch):
     assert clients.of(Member("m99", "x", "/x", None)) is not None
     assert clients.of(Member("m0", "x", "/x", None)) is None
     assert len(clients.by_member) <= 20
+
+
+def test_a_process_that_is_silent_for_an_hour_is_forgotten():
+    """Pods of ever new names replace each other: of those that are gone only what a start would read is kept."""
+    found = Clients()
+    for number in range(40):
+        who = member(f"b-{number}", host=f"/pod-{number}")
+        for at_ms in range(0, 15 * MINUTE, 5 * MINUTE):
+            found.take(packed(report(T0 + number * 15 * MINUTE + at_ms, who)))
+    assert len(found.known) <= 6
+    assert len(found.by_member) <= 6
+    assert found.of(member("b-39", host="/pod-39")) is not None
+    assert found.of(member("b-9", host="/pod-9")) is None
+
+
+def test_a_client_whose_clock_is_behind_is_not_forgotten():
+    """It reports like the others, hours ago by its own clock."""
+    found, late = Clients(), member("b-late", host="/late")
+    for minute in range(0, 120, 5):
+        at_ms = T0 + minute * MINUTE
+        found.take(packed(report(at_ms, WHO)))
+        row = packed(report(at_ms - 3 * HOUR, late))
+        found.take(replace(row, samples=tuple(replace(each, observed_ms=at_ms - 3 * HOUR) for each in row.samples)))
+    history = found.of(late)
+    assert history is not None
+    assert len(history.reports) == 24
 
 
 def test_consumers_alike_are_bounded(monkeypatch: pytest.MonkeyPatch):

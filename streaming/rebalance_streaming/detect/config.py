@@ -77,8 +77,8 @@ class DetectConfig:
         return found
 
     def ignores(self, group: str) -> bool:
-        """Whether a group is never judged. Findings under an empty name are those of the whole cluster."""
-        return not group or any(re.fullmatch(pattern, group) for pattern in self.ignore)
+        """Whether a group is never judged."""
+        return any(re.fullmatch(pattern, group) for pattern in self.ignore)
 
     def silenced(self, group: str, rule: str, now_ms: int) -> bool:
         """Whether a finding is not to notify anybody now."""

@@ -203,7 +203,7 @@ class Detector:
 
         Clients name groups as they like: one makes no group, it is known by the log or by probes.
         """
-        if row.group_id and row.group_id not in self._judged_groups and self._config.ignores(row.group_id):
+        if row.group_id not in self._judged_groups and self._config.ignores(row.group_id or ""):
             return
         for group, each in self._routing.route(row):
             judged_group = self._judged_groups.get(group)
@@ -335,7 +335,8 @@ class Detector:
         """
         judged_group = self._judged_groups.get(group)
         if judged_group is None:
-            if self._config.ignores(group):
+            # Findings under an empty name are those of the whole cluster.
+            if not group or self._config.ignores(group):
                 return None
             if not confirmed and self._unconfirmed >= _MOST_UNCONFIRMED:
                 raise ImplausibleError("more groups than can be that only probes and clients name")

@@ -28,6 +28,8 @@ _KEPT = 180
 #: Bounds for clients that are invented, or that get new names all the time: per group, and per process.
 _KEPT_CLIENTS, _KEPT_ALIKE, _KEPT_MEMBER_IDS = 12_000, 50, 30_000
 _KEPT_PLACES = 5_000
+#: A process that is silent for as long as a start reads back is forgotten, all such at a time: pods have new names.
+_SILENT_MS, _LOOK_MS = 3_600_000, 600_000
 _STATISTICS = "librdkafka_stats"
 #: A report is late when it takes longer than this to arrive, or when none came for so many intervals.
 _DELIVERY_MS, _LATE_REPORT = 1_000, 1.6
@@ -127,6 +129,8 @@ class ClientHistory:
     #: Running sums of delta counters.
     sums: dict[str, float] = field(default_factory=dict)
     lag: dict[tuple[str, int], dict[str, float]] = field(default_factory=dict)
+    #: How late it was, by what all clients of the group had told, when it was heard last.
+    heard_ms: int = 0
 
     def take(self, row: ClientActivity, sample: ClientSample) -> None:
         """Process a sample of a row. One that is older than the newest finds its place by its own time."""
@@ -441,6 +445,9 @@ class Clients:
     known: dict[str, list[ClientHistory]] = field(default_factory=dict)
     by_member: dict[str, ClientHistory] = field(default_factory=dict)
     _index: _ClientIndex = field(default_factory=_ClientIndex)
+    #: How late it is by the latest record that carried a report, and when silent ones were looked for.
+    _latest_ms: int = 0
+    _looked_ms: int = 0
 
     def take(self, row: ClientActivity) -> None:
         """Assign a row to the process it comes from, so that a history survives a rejoin under a new id."""
@@ -449,6 +456,11 @@ class Clients:
         history = self._history_of(row, row.samples[0].emitted_ms)
         for sample in row.samples:
             history.take(row, sample)
+        # Not its own time: one whose clock is behind would be silent for ever.
+        self._latest_ms = history.heard_ms = max(self._latest_ms, *(each.observed_ms for each in row.samples))
+        if self._latest_ms - self._looked_ms >= _LOOK_MS:
+            self._looked_ms = self._latest_ms
+            self._forget_silent()
         history.take_offsets(row.app_offsets)
         self._index.put(history)
 
@@ -477,12 +489,20 @@ class Clients:
         """Make room for a process; of too many, the tenth that has been silent longest is forgotten."""
         if len(self.known) >= _KEPT_CLIENTS:
             by_age = sorted(self.known, key=lambda each: max(map(_latest_ms, self.known[each]), default=0))
-            forgotten = [history for each in by_age[: _KEPT_CLIENTS // 10] for history in self.known.pop(each)]
-            for history in forgotten:
-                self._index.remove(history)
-            gone = {id(history) for history in forgotten}
-            self.by_member = {each: known for each, known in self.by_member.items() if id(known) not in gone}
+            self._forget(by_age[: _KEPT_CLIENTS // 10])
         return self.known.setdefault(key, [])
+
+    def _forget_silent(self) -> None:
+        horizon_ms = self._latest_ms - _SILENT_MS
+        self._forget([key for key, same in self.known.items() if all(each.heard_ms < horizon_ms for each in same)])
+
+    def _forget(self, keys: Iterable[str]) -> None:
+        forgotten = [history for key in keys for history in self.known.pop(key)]
+        for history in forgotten:
+            self._index.remove(history)
+        gone = {id(history) for history in forgotten}
+        if gone:
+            self.by_member = {each: known for each, known in self.by_member.items() if id(known) not in gone}
 
     def of(self, member: Member) -> ClientHistory | None:
         """Return a member's client: by member id, else instance, else client id with host, else a unique client id."""
