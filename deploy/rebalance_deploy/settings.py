@@ -60,6 +60,8 @@ _IN_WORDS: Mapping[str, str] = {
 _WRONG_TYPE = re.compile(r"Expected `([^`]+)`, got `[^`]+`")
 _STEP = re.compile(r"\.(\w+)|\[(\d+)\]")
 _UNITS: Mapping[str, str] = {"_ms": "milliseconds", "_seconds": "seconds", "_bytes": "bytes"}
+#: What is counted in these may be thirty years; any other number is one that a float holds exactly.
+_TIMES, _LONGEST, _LARGEST = ("_seconds", "_minutes", "_hours"), 10**9, 2**53
 _ALL_SETTINGS = "docs/configuration.md lists all"
 
 
@@ -289,10 +291,29 @@ def _build(component: type[_C], section: str, values: Mapping[str, Any]) -> _C:
     if problems:
         raise UserError("; ".join(problems))
     built = msgspec.convert(own, component)
-    problems = built.validate()
+    problems = [*_absurd_numbers(built, section), *built.validate()]
     if problems:
         raise UserError("; ".join(problems))
     return built
+
+
+def _absurd_numbers(value: Any, place: str) -> Iterator[str]:
+    """Tell of numbers that are none, without end, or beyond what clocks and sums take; TOML has `inf` and `nan`."""
+    if is_dataclass(value) and not isinstance(value, type):
+        for each in fields(value):
+            inner = shared_key(each.name) if each.name in SHARED else f"{place}.{each.name}"
+            yield from _absurd_numbers(getattr(value, each.name), inner)
+    elif isinstance(value, Mapping):
+        for name, each in value.items():
+            yield from _absurd_numbers(each, f"{place}.{name}")
+    elif isinstance(value, tuple):
+        for number, each in enumerate(value, start=1):
+            yield from _absurd_numbers(each, f"{place} number {number}")
+    elif isinstance(value, int | float):
+        most = _LONGEST if place.endswith(_TIMES) else _LARGEST
+        # A number that is none compares with nothing.
+        if not -most <= value <= most:
+            yield f"{place} is {value}: use a number of at most {most:,}"
 
 
 def _wrong(key: str, value: Any, default: Any, error: msgspec.ValidationError) -> str:

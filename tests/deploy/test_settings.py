@@ -138,6 +138,36 @@ def test_a_part_of_the_wrong_type_is_named_with_its_value(tmp_path: Path, text: 
     assert str(caught.value) == told
 
 
+@pytest.mark.parametrize(
+    ("text", "said"),
+    [
+        (
+            "[stream]\nforget_groups_after_hours = inf",
+            "stream.forget_groups_after_hours is inf: use a number of at most",
+        ),
+        ("[stream]\nstop_timeout_seconds = nan", "stream.stop_timeout_seconds is nan: use a number of at most"),
+        (
+            "[stream]\nstall_seconds = 1e10",
+            "stream.stall_seconds is 10000000000.0: use a number of at most 1,000,000,000",
+        ),
+        ("[detect]\nwindow_scale = inf", "detect.window_scale is inf"),
+        ("[detect.thresholds]\nskew_factor = inf", "detect.thresholds.skew_factor is inf"),
+        (
+            '[[detect.overrides]]\ngroup = "g"\nthresholds = {barrier_ms = inf}',
+            "detect.overrides number 1.thresholds.barrier_ms is inf",
+        ),
+    ],
+)
+def test_a_number_without_end_is_refused(tmp_path: Path, text: str, said: str):
+    """Whoever means "never" by it learns so at the start, and not when a batch, a thread or a rule fails of it."""
+    file = tmp_path / "m.toml"
+    file.write_text(f'[kafka]\n"bootstrap.servers" = "b:9092"\n{text}\n')
+    configured = detect_config if text.startswith(("[detect", "[[detect")) else stream_config
+    with pytest.raises(UserError) as refused:
+        configured(Sources(file))
+    assert said in str(refused.value)
+
+
 def test_a_components_own_checks_are_reported():
     """Values of the right type can still be nonsense."""
     with pytest.raises(UserError, match="must be positive"):
