@@ -363,6 +363,21 @@ def test_a_group_whose_state_cannot_be_read_is_set_aside():
     assert {stage for stage, _ in query.quarantined()} == {"group"}
 
 
+def test_a_deleted_group_whose_state_cannot_be_read_holds_up_no_other(clock: dict[str, int]):
+    """When it is to be forgotten it is set aside, once: its bucket would fail with each batch again."""
+    query = Query()
+    query.take(golden_rows())
+    (name,) = query.groups()
+    bucket = membership.bucket_of(name)
+    query.store.buckets[bucket].groups.values[name] = (b"\xff\xff",)
+    neighbour = neighbour_in(bucket)
+    clock["ms"] = golden_rows()[-1][3] + 2 * DAY_MS
+    for number in (1, 2):
+        query.take([group_row(neighbour, number, number)])
+    assert query.group(neighbour).generation == 2
+    assert query.quarantined() == {("group", "ValidationError"): 1}
+
+
 # --- Rebuilding ---
 
 

@@ -392,7 +392,12 @@ class GroupProcessor(StatefulProcessor):
         outputs: list[Output] = []
         for group in due:
             found = self._groups.getValue((group,))
-            snapshot = None if found is None else load_state(bytes(found[0])).snapshot
+            try:
+                snapshot = None if found is None else load_state(bytes(found[0])).snapshot
+            except Exception as error:
+                # As with a record of such a group: its state stays for whoever can read it.
+                bucket.set_aside("group", error)
+                continue
             if (
                 snapshot is not None
                 and snapshot.state == GroupState.DELETED
