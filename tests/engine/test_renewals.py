@@ -250,3 +250,20 @@ def test_topics_that_come_and_go_leave_nothing_in_a_group_that_stays():
         kept = (*kept, history.topic_counts, history.progress._told, history.progress._topics)
         size.append(max(map(len, kept)))
     assert max(size) <= 4
+
+
+def test_of_a_group_at_rest_rebalances_of_before_a_day_are_forgotten():
+    """With what was found of them; the latest stay, as rules ask for the last one however long ago it was."""
+    engine = Engine(replace(config(), cluster=CLUSTER))
+    before = [A]
+    for number in range(60):
+        at_ms, after = T0 + number * 10 * MINUTE, [A, B] if len(before) == 1 else [A]
+        engine.apply(rebalance(at_ms, before, after), at_ms)
+        engine.apply(snapshot(at_ms, *after), at_ms)
+        engine.advance(at_ms + 5 * MINUTE)
+        before = after
+    (judged_group,) = engine._detector._judged_groups.values()
+    assert len(judged_group.history.rebalances) == len(judged_group.judged) == 60
+    days(engine, T0 + 10 * HOUR, 3)
+    assert judged_group.history.rebalances.keys() == judged_group.judged.keys()
+    assert len(judged_group.judged) == 30

@@ -6,8 +6,9 @@ from collections.abc import Sequence
 
 import pytest
 
-from histories import CLUSTER, GROUP, MINUTE, T0, member, probe, rebalance
+from histories import CLUSTER, GROUP, HOUR, MINUTE, T0, member, probe, rebalance
 from rebalance_contract import GroupState, Probe, Rebalance, decode, encode
+from rebalance_streaming.observed import history as history_module
 from rebalance_streaming.observed.history import GroupHistory
 
 A, B = member("a-1", [0, 1]), member("b-1", [2, 3])
@@ -65,3 +66,37 @@ def test_two_members_are_seen_together_where_one_probe_lists_both():
         history.take_probe(decode(encode(probe(T0 + minute * MINUTE, AT_REST, members)), Probe))
     assert history.seen_together("a-1", "b-1")
     assert not history.seen_together("a-1", "c-1")
+
+
+def rolled(count: int, size: int, *, apart_ms: int = MINUTE) -> GroupHistory:
+    """Return the history of a group of a size in which a member is replaced at each rebalance."""
+    found, names = GroupHistory(CLUSTER, GROUP), [f"m{number}-0" for number in range(size)]
+    for number in range(count):
+        before = [member(name) for name in names]
+        names[number % size] = f"m{number % size}-{number + 1}"
+        found.take_rebalance(rebalance(T0 + number * apart_ms, before, [member(name) for name in names]))
+    return found
+
+
+def test_of_large_groups_fewer_rebalances_are_kept(monkeypatch: pytest.MonkeyPatch):
+    """Each names all members; of whatever size, those that are judged together are there."""
+    monkeypatch.setattr(history_module, "_KEPT_NAMED", 800)
+    small, large, huge = rolled(320, 1), rolled(60, 10), rolled(40, 30)
+    assert [len(each.rebalances) for each in (small, large, huge)] == [300, 40, 30]
+    for each in (small, large, huge):
+        assert each.rebalances.keys() == {known.rebalance_id for known in each.in_order()}
+        assert each.in_order()[-1].started_before_ms == max(known.started_before_ms for known in each.in_order())
+        named = {m.member_id for known in each.in_order() for m in (*known.members_before, *known.members_after)}
+        assert each.members.keys() == named
+
+
+def test_rebalances_of_long_ago_are_forgotten_but_for_the_latest():
+    """A group that is at rest for long keeps those that it had last."""
+    found = rolled(100, 3, apart_ms=HOUR)
+    assert found.forget_rebalances(T0 + 50 * HOUR)
+    assert len(found.rebalances) == 50
+    assert found.in_order()[0].started_before_ms == T0 + 50 * HOUR
+    assert not found.forget_rebalances(T0 + 50 * HOUR)
+    assert found.forget_rebalances(T0 + 1_000 * HOUR)
+    assert len(found.rebalances) == 30
+    assert len(found.members) == 3 + 30

@@ -258,11 +258,14 @@ class Detector:
         self._unpublished.withdrawn += [*ended, *withdrawn]
         self.findings.forget_group(group)
 
-    def forget_topics(self, group: str, until_ms: int) -> None:
-        """Forget topics of a group that were gone by a moment."""
+    def forget_old(self, group: str, until_ms: int) -> None:
+        """Forget topics of a group that were gone by a moment, and rebalances that were over."""
         judged_group = self._judged_groups.get(group)
-        if judged_group is not None:
-            judged_group.history.forget_topics(until_ms)
+        if judged_group is None:
+            return
+        judged_group.history.forget_topics(until_ms)
+        if judged_group.history.forget_rebalances(until_ms):
+            judged_group.keep(judged_group.history.in_order())
 
     # --- What it means ---
 

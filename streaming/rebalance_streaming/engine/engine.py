@@ -62,7 +62,7 @@ DROPPED_REPORT = ("client report", "group not known")
 _TIMING_MS, _STATUS_MS = 10_000, 2_000
 #: What stands is published again once in so long, a group at a time: topics drop what nobody renews for a week.
 _RENEWAL_MS, _RENEWALS_EVERY_MS = 86_400_000, 60_000
-#: So long after its offsets were deleted a topic is forgotten: rules tell of that for a day.
+#: So old is what is forgotten: rules look back for a day, and a start reads as much.
 _GONE_MS = _RENEWAL_MS + 3_600_000
 #: Errors told in the log, per stage and reason; the rest is counted.
 _TOLD = 3
@@ -381,17 +381,17 @@ class Engine:
         for group in [each for each in known if next_turn(each, since_ms, _RENEWAL_MS) <= now_ms]:
             lag = self._published.get(group)
             if group in self._groups or self._lag.has_positions(group):
-                self._forget_topics(group, now_ms)
+                self._forget_old(group, now_ms)
                 yield from self._standing(group)
             elif lag is None or now_ms - lag.at_ms >= _RENEWAL_MS:
                 self._forget_all(group)
 
-    def _forget_topics(self, group: str, now_ms: int) -> None:
-        """Forget topics that a group does not read any more; what was found of their end was told for a day."""
+    def _forget_old(self, group: str, now_ms: int) -> None:
+        """Forget what no rule looks back to: topics that a group reads no more, rebalances of before a day."""
         topics_left = self._lag.topics_of(group)
         if group in self._rhythms:
             self._rhythms[group].keep(topics_left)
-        self._detector.forget_topics(group, now_ms - _GONE_MS)
+        self._detector.forget_old(group, now_ms - _GONE_MS)
 
     def _standing(self, group: str) -> Iterator[Output]:
         lag, totals = self._published.get(group), self._impact.totals(group)

@@ -33,6 +33,8 @@ from rebalance_streaming.observed.coordinator_log import CoordinatorLog
 from rebalance_streaming.observed.progress import Progress
 
 _KEPT_REBALANCES, _KEPT_PROBES, _KEPT_OWNERSHIP = 300, 400, 120
+#: Members named in the rebalances kept, some 0.4 kB each where assignments change; the latest few stay in any case.
+_KEPT_NAMED, _FEWEST_REBALANCES = 200_000, 30
 #: For so long all probes are kept, as many as a start reads; then of a time at rest only the first and the last.
 _ALL_PROBES_MS = 900_000
 #: A probe shows a state for so long: two that are further apart do not show one and the same.
@@ -135,14 +137,39 @@ class GroupHistory:
         )
         self._ordered = None
         self._note_age(rebalance.started_before_ms)
-        if len(self.rebalances) > _KEPT_REBALANCES:
-            oldest = min(self.rebalances, key=lambda each: self.rebalances[each].started_before_ms)
-            del self.rebalances[oldest]
-            self.impacts.pop(oldest, None)
-            kept = {
-                m.member_id for r in self.rebalances.values() for m in (*r.members_before, *r.members_after, *r.passing)
-            }
-            self.members = {each: member for each, member in self.members.items() if each in kept}
+        self._forget(self._beyond_room())
+
+    def _beyond_room(self) -> list[Rebalance]:
+        """Return the rebalances that there is no room for, the oldest."""
+        named = sum(map(_count_named, self.rebalances.values()))
+        if len(self.rebalances) <= _KEPT_REBALANCES and named <= _KEPT_NAMED:
+            return []
+        ordered, gone = self.in_order(), 0
+        while len(ordered) - gone > _KEPT_REBALANCES or (
+            named > _KEPT_NAMED and len(ordered) - gone > _FEWEST_REBALANCES
+        ):
+            named -= _count_named(ordered[gone])
+            gone += 1
+        return ordered[:gone]
+
+    def forget_rebalances(self, until_ms: int) -> bool:
+        """Forget rebalances that were over by a moment, but for the latest few; returns whether there were any."""
+        old = [each for each in self.in_order()[:-_FEWEST_REBALANCES] if each.last_known_ms <= until_ms]
+        self._forget(old)
+        return bool(old)
+
+    def _forget(self, rebalances: Iterable[Rebalance]) -> None:
+        gone = {each.rebalance_id for each in rebalances}
+        if not gone:
+            return
+        for each in gone:
+            del self.rebalances[each]
+            self.impacts.pop(each, None)
+        self._ordered = None
+        kept = {
+            m.member_id for r in self.rebalances.values() for m in (*r.members_before, *r.members_after, *r.passing)
+        }
+        self.members = {each: member for each, member in self.members.items() if each in kept}
 
     def take_probe(self, probe: Probe) -> int:
         """Process a probe; returns which `inputs` it changed."""
@@ -307,6 +334,10 @@ class GroupHistory:
 
 def _began(rebalance: Rebalance) -> tuple[int, str]:
     return rebalance.started_before_ms, rebalance.rebalance_id
+
+
+def _count_named(rebalance: Rebalance) -> int:
+    return len(rebalance.members_before) + len(rebalance.members_after) + len(rebalance.passing)
 
 
 def _position(snapshot: GroupSnapshot) -> tuple[int, int]:
