@@ -49,9 +49,13 @@ class CommitRhythm:
                 found += [CommitGap(name, *each) for each in ended]
         return found
 
-    def keep(self, topics: Collection[str]) -> None:
-        """Forget all other topics: nothing is committed there any more."""
-        self._topics = {name: known for name, known in self._topics.items() if name in topics}
+    def forget_others(self, topics: Collection[str], until_ms: int) -> None:
+        """Forget topics other than these that were committed to last by a moment."""
+        self._topics = {
+            name: known
+            for name, known in self._topics.items()
+            if name in topics or int(known.last_ms.max(initial=_NEVER)) > until_ms
+        }
 
     def _take_topic(self, name: str, commits: TopicCommits) -> list[tuple[int, int, int]]:
         """Return (partition, last commit, resumed at) of unusual gaps."""

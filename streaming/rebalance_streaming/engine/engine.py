@@ -388,10 +388,10 @@ class Engine:
 
     def _forget_old(self, group: str, now_ms: int) -> None:
         """Forget what no rule looks back to: topics that a group reads no more, rebalances of before a day."""
-        topics_left = self._lag.topics_of(group)
+        until_ms, topics_left = now_ms - _GONE_MS, self._lag.topics_of(group)
         if group in self._rhythms:
-            self._rhythms[group].keep(topics_left)
-        self._detector.forget_old(group, now_ms - _GONE_MS)
+            self._rhythms[group].forget_others(topics_left, until_ms)
+        self._detector.forget_old(group, until_ms)
 
     def _standing(self, group: str) -> Iterator[Output]:
         lag, totals = self._published.get(group), self._impact.totals(group)
