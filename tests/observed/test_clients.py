@@ -381,6 +381,17 @@ def test_a_process_that_is_silent_for_an_hour_is_forgotten():
     assert found.of(member("b-9", host="/pod-9")) is None
 
 
+def test_many_clients_keep_fewer_reports_each(monkeypatch: pytest.MonkeyPatch):
+    """What clients of one group say fills no memory, however many there are, or are made up."""
+    monkeypatch.setattr(clients_module, "_KEPT_OF_GROUP", 400)
+    found = Clients()
+    for at_s in range(200):
+        for number in range(8):
+            found.take(packed(report(T0 + at_s * SECOND, member(f"c{number}-1", host=f"/h{number}"))))
+    assert {len(each.reports) for each in found} == {50}
+    assert {each.reports[-1].emitted_ms for each in found} == {T0 + 199 * SECOND}
+
+
 def test_a_client_whose_clock_is_behind_is_not_forgotten():
     """It reports like the others, hours ago by its own clock."""
     found, late = Clients(), member("b-late", host="/late")

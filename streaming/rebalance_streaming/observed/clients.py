@@ -28,6 +28,8 @@ _KEPT = 180
 #: Bounds for clients that are invented, or that get new names all the time: per group, and per process.
 _KEPT_CLIENTS, _KEPT_ALIKE, _KEPT_MEMBER_IDS = 12_000, 50, 30_000
 _KEPT_PLACES = 5_000
+#: Of all clients of a group, some 1 kB each: of more than 2,200 clients each keeps fewer, but for the latest few.
+_KEPT_OF_GROUP, _FEWEST = 400_000, 30
 #: A process that is silent for as long as a start reads back is forgotten, all such at a time: pods have new names.
 _SILENT_MS, _LOOK_MS = 3_600_000, 600_000
 _STATISTICS = "librdkafka_stats"
@@ -456,6 +458,9 @@ class Clients:
         history = self._history_of(row, row.samples[0].emitted_ms)
         for sample in row.samples:
             history.take(row, sample)
+        most = max(_FEWEST, _KEPT_OF_GROUP // len(self.known))
+        while len(history.reports) > most:
+            history.reports.popleft()
         # Not its own time: one whose clock is behind would be silent for ever.
         self._latest_ms = history.heard_ms = max(self._latest_ms, *(each.observed_ms for each in row.samples))
         if self._latest_ms - self._looked_ms >= _LOOK_MS:
