@@ -63,6 +63,7 @@ ALLOWED = {
     "rolling_deploy": "billing is deployed",
     "scale_out": "search and stock grow, and so do all groups while they are opened member by member",
     "scale_in": "search and stock shrink",
+    "static_membership_missing": "billing is deployed day after day, and static members would make that cheaper",
     "static_member_restart": "ledger's members are restarted in time",
     "topic_metadata_change": "kafka-python may join before it knows its topic, and joins again when it does",
     "coordinator_overload": "the broker shares a busy machine; clients measure how long it takes to answer",
