@@ -72,6 +72,14 @@ class LogEnds:
     stable: dict[int, int]
 
 
+@dataclass(frozen=True, slots=True)
+class _Described:
+    """A topic as brokers describe it, its ends left to be looked up, and which partitions have a leader."""
+
+    state: TopicState
+    led: tuple[int, ...]
+
+
 class Cluster:
     """The brokers as the stream's launcher sees them."""
 
@@ -202,16 +210,17 @@ class Cluster:
         if not topics:
             return {}
         found = {name: each for name, each in self._describe(topics).items() if each is not None}
-        places = [TopicPartition(name, p) for name, each in found.items() for p in range(each.partition_count)]
+        # librdkafka looks for a leader that is missing again and again until the request times out.
+        places = [TopicPartition(name, p) for name, each in found.items() for p in each.led]
         earliest, latest = self._ends_now(places, _EARLIEST), self._ends_now(places, _LATEST)
         ends: dict[str, dict[int, Ends]] = {name: {} for name in found}
         for name, partition in earliest.keys() & latest.keys():
             ends[name][partition] = Ends(earliest[name, partition], latest[name, partition])
-        return {name: replace(each, ends=ends[name]) for name, each in found.items()}
+        return {name: replace(each.state, ends=ends[name]) for name, each in found.items()}
 
-    def _describe(self, topics: Collection[str]) -> dict[str, TopicState | None]:
+    def _describe(self, topics: Collection[str]) -> dict[str, _Described | None]:
         described = self._admin.describe_topics(TopicCollection(list(topics)), request_timeout=REQUEST_SECONDS)
-        return {name: _topic_of(future) for name, future in described.items()}
+        return {name: _described(future) for name, future in described.items()}
 
     def _ends_now(self, places: list[TopicPartition], spec: OffsetSpec) -> dict[tuple[str, int], int]:
         if not places:
@@ -244,7 +253,7 @@ class Cluster:
         """Return whether a topic is there: some brokers hear a moment later than others of one that was just made."""
         deadline = time.monotonic() + _NEWS_SECONDS
         # Asking for the metadata of one topic by name makes it, where brokers make topics by themselves.
-        while (found := self._describe([topic])[topic]) is None or found.partition_count == 0:
+        while (found := self._describe([topic])[topic]) is None or found.state.partition_count == 0:
             if time.monotonic() > deadline:
                 return False
             time.sleep(0.1)
@@ -325,14 +334,16 @@ class Cluster:
         )
 
 
-def _topic_of(future: Future[Any]) -> TopicState | None:
-    """Return what was reported of a topic, its ends left to be looked up; null when nothing was."""
+def _described(future: Future[Any]) -> _Described | None:
+    """Return what was reported of a topic; null when nothing was."""
     try:
         topic = future.result()
     except KafkaException as error:
-        return TopicState(0, {}) if error.args[0].code() == KafkaError.UNKNOWN_TOPIC_OR_PART else None
+        is_missing = error.args[0].code() == KafkaError.UNKNOWN_TOPIC_OR_PART
+        return _Described(TopicState(0, {}), ()) if is_missing else None
     topic_id = str(topic.topic_id)
-    return TopicState(len(topic.partitions), {}, None if topic_id == _NO_TOPIC_ID else topic_id)
+    state = TopicState(len(topic.partitions), {}, None if topic_id == _NO_TOPIC_ID else topic_id)
+    return _Described(state, tuple(each.id for each in topic.partitions if each.leader is not None))
 
 
 def _offset_of(future: Future[Any]) -> int | None:

@@ -230,7 +230,7 @@ def test_a_query_that_fails_takes_no_other_with_it(running: Callable[..., Stream
 
     wait_for(tended, lambda: f"three restarts, not {said}", 300)
     assert (well.status.restarts, well.status.error) == (0, None)
-    assert {line.partition("; it goes on")[0] for line in said} == {
+    assert {line.partition("; it is restarted in ")[0] for line in said} == {
         "the sick query ended: ValueError: this batch cannot be"
     }
     seen = len(batches)
