@@ -41,6 +41,8 @@ from rebalance_streaming.topic_settings import check_topic
 from rebalance_streaming.wire.records import OFFSETS_TOPIC
 
 REQUEST_SECONDS = 10.0
+#: What is asked again every few seconds may fail sooner.
+_LOOK_SECONDS = 4.0
 #: How long brokers may take to tell each other of a new topic.
 _NEWS_SECONDS = 3.0
 #: What brokers older than 2.8 tell as a topic's id: sixteen zero bytes.
@@ -209,17 +211,31 @@ class Cluster:
         """
         if not topics:
             return {}
-        found = {name: each for name, each in self._describe(topics).items() if each is not None}
-        # librdkafka looks for a leader that is missing again and again until the request times out.
+        found = {name: each for name, each in self._describe_again(topics).items() if each is not None}
+        # librdkafka looks for a leader that is missing, or away, without a pause until the request times out.
         places = [TopicPartition(name, p) for name, each in found.items() for p in each.led]
-        earliest, latest = self._ends_now(places, _EARLIEST), self._ends_now(places, _LATEST)
+        earliest = self._ends_now(places, _EARLIEST)
+        latest = self._ends_now([each for each in places if (each.topic, each.partition) in earliest], _LATEST)
         ends: dict[str, dict[int, Ends]] = {name: {} for name in found}
-        for name, partition in earliest.keys() & latest.keys():
-            ends[name][partition] = Ends(earliest[name, partition], latest[name, partition])
+        for (name, partition), end in latest.items():
+            ends[name][partition] = Ends(earliest[name, partition], end)
         return {name: replace(each.state, ends=ends[name]) for name, each in found.items()}
 
-    def _describe(self, topics: Collection[str]) -> dict[str, _Described | None]:
-        described = self._admin.describe_topics(TopicCollection(list(topics)), request_timeout=REQUEST_SECONDS)
+    def _describe_again(self, topics: Collection[str]) -> dict[str, _Described | None]:
+        """Describe topics as often as one likes.
+
+        librdkafka asks the broker that metadata last named as the controller. If that one is gone it connects to it
+        without a pause, until the request times out, and with each further one, for up to five minutes. A new client
+        asks any broker for metadata first.
+        """
+        found = self._describe(topics, _LOOK_SECONDS)
+        if not any(found.values()):
+            self._admin = AdminClient(self._client)
+            found = self._describe(topics, _LOOK_SECONDS)
+        return found
+
+    def _describe(self, topics: Collection[str], seconds: float) -> dict[str, _Described | None]:
+        described = self._admin.describe_topics(TopicCollection(list(topics)), request_timeout=seconds)
         return {name: _described(future) for name, future in described.items()}
 
     def _ends_now(self, places: list[TopicPartition], spec: OffsetSpec) -> dict[tuple[str, int], int]:
@@ -228,7 +244,7 @@ class Cluster:
         asked = self._admin.list_offsets(
             dict.fromkeys(places, spec),
             isolation_level=IsolationLevel.READ_UNCOMMITTED,
-            request_timeout=REQUEST_SECONDS,
+            request_timeout=_LOOK_SECONDS,
         )
         told = {(at.topic, at.partition): _offset_of(future) for at, future in asked.items()}
         return {place: offset for place, offset in told.items() if offset is not None}
@@ -253,7 +269,7 @@ class Cluster:
         """Return whether a topic is there: some brokers hear a moment later than others of one that was just made."""
         deadline = time.monotonic() + _NEWS_SECONDS
         # Asking for the metadata of one topic by name makes it, where brokers make topics by themselves.
-        while (found := self._describe([topic])[topic]) is None or found.state.partition_count == 0:
+        while (found := self._describe([topic], REQUEST_SECONDS)[topic]) is None or found.state.partition_count == 0:
             if time.monotonic() > deadline:
                 return False
             time.sleep(0.1)

@@ -2,7 +2,12 @@
 
 from __future__ import annotations
 
+from concurrent.futures import Future
+from types import SimpleNamespace
+from typing import Any
+
 import pytest
+from confluent_kafka import KafkaError, KafkaException, TopicCollection
 
 from mock_cluster import MockCluster
 from rebalance_kafka import reachability
@@ -11,6 +16,7 @@ from rebalance_streaming import cluster as module
 from rebalance_streaming.cluster import Cluster
 from rebalance_streaming.config import StreamConfig
 from rebalance_streaming.errors import AwayError, StreamError
+from rebalance_streaming.log_watch import Ends
 
 
 def config_of(bootstrap: str) -> StreamConfig:
@@ -49,3 +55,43 @@ def test_partitions_without_a_leader_may_get_one(monkeypatch: pytest.MonkeyPatch
     brokers.take_leader("log")
     with pytest.raises(AwayError, match=r"cannot look up the ends of log \(.*every partition has a leader"):
         Cluster(config_of(brokers.bootstrap)).log_ends("log")
+
+
+class _Admin:
+    """A client of librdkafka; the first one waits for a controller that is gone, and each takes one partition's end."""
+
+    made: int = 0
+
+    def __init__(self, _: Any) -> None:
+        type(self).made += 1
+        self.number = type(self).made
+        self.asked: list[tuple[str, int]] = []
+
+    def describe_topics(self, topics: TopicCollection, **_: Any) -> dict[str, Future[Any]]:
+        answer: Future[Any] = Future()
+        if self.number == 1:
+            answer.set_exception(KafkaException(KafkaError(KafkaError._TIMED_OUT)))
+        else:
+            led = [SimpleNamespace(id=0, leader="a broker"), SimpleNamespace(id=1, leader=None)]
+            answer.set_result(SimpleNamespace(topic_id="id", partitions=led))
+        return {"log": answer}
+
+    def list_offsets(self, places: dict[Any, Any], **_: Any) -> dict[Any, Future[Any]]:
+        self.asked += [(at.topic, at.partition) for at in places]
+        answers: dict[Any, Future[Any]] = {at: Future() for at in places}
+        for each in answers.values():
+            each.set_result(SimpleNamespace(offset=7))
+        return answers
+
+
+def test_a_controller_that_is_gone_is_not_asked_again(monkeypatch: pytest.MonkeyPatch):
+    """Another client asks who it is now; ends are asked of partitions that have a leader."""
+    monkeypatch.setattr(module, "AdminClient", _Admin)
+    monkeypatch.setattr(_Admin, "made", 0)
+    cluster = Cluster(config_of("127.0.0.1:1"))
+    for _ in range(2):
+        found = cluster.fetch_topic_states(["log"])["log"]
+        assert (found.partition_count, found.ends) == (2, {0: Ends(7, 7)})
+    assert _Admin.made == 2
+    assert isinstance(cluster._admin, _Admin)
+    assert cluster._admin.asked == [("log", 0)] * 4
