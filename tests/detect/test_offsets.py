@@ -164,6 +164,14 @@ def test_what_was_deleted_before_a_group_came_back_is_lost_to_it(start: int, rec
     assert not found or f"by {records} records" in found[0].summary.replace(",", "")
 
 
+def test_a_reset_by_hand_leaves_out_all_that_it_passes():
+    """Whether or not some of it had been deleted: the group had no members when its offset moved."""
+    starts = probe(T0 + 55 * SECOND, starts=dict.fromkeys(range(4), 10_600))
+    known = jumped(*working(), *emptied(), starts, offsets=dict.fromkeys(range(4), 13_500))
+    (found,) = verdicts(offset_skip, known, 2 * MINUTE)
+    assert (found.variant, "by 12000 records" in found.summary.replace(",", "")) == ("administrative_reset", True)
+
+
 def test_what_a_member_may_have_read_before_it_was_deleted_is_not_lost():
     """It is there all the time and commits seldom: between two commits retention may delete what it has read."""
     known = history(

@@ -124,7 +124,7 @@ class OffsetAsker:
             for batch in batches:
                 requests[leader].append(_Request(batch, _READ_COMMITTED, found.stable))
                 requests[leader].append(_Request(batch, _READ_UNCOMMITTED, found.end))
-        due = [topic for topic in topics if self._are_starts_due(topic.name, now)]
+        due = [topic for topic in topics if self._take_turn(topic.name, now)]
         found.start.update((topic.name, _unknown(topic)) for topic in due)
         for leader, batches in _by_leader(_make_rows(topic, _EARLIEST) for topic in due).items():
             requests[leader] += [_Request(batch, _READ_UNCOMMITTED, found.start) for batch in batches]
@@ -134,7 +134,7 @@ class OffsetAsker:
                 _take(leader, request, answer, found)
         return found
 
-    def _are_starts_due(self, topic: str, now: float) -> bool:
+    def _take_turn(self, topic: str, now: float) -> bool:
         """Whether to ask where a topic's partitions begin; if so it counts as asked."""
         asked = self._starts_asked.get(topic)
         if asked is not None and now - asked < self._starts_seconds:

@@ -103,16 +103,18 @@ def _moved_by(view: GroupView, jump: Jump) -> int:
     """Return how many records a jump leaves out, or repeats.
 
     Ahead of an offset that was forgotten it is what had come until the group's members were back; the rest they read.
-    Where records were deleted it is those.
     """
-    if jump.start is not None:
-        return jump.start - jump.before
     if jump.deleted_ms is None or jump.after < jump.before:
         return abs(jump.after - jump.before)
     began = (each.started_before_ms for each in reversed(view.history.in_order()))
     back = (at_ms for at_ms in began if at_ms <= jump.at_ms)
     end = view.history.progress.estimated_end_at(jump.topic, jump.partition, next(back, jump.at_ms))
     return max(0, min(jump.after, jump.after if end is None else end) - jump.before)
+
+
+def _deleted(jump: Jump) -> int:
+    """Return how many records behind the offset before had been deleted."""
+    return 0 if jump.start is None else jump.start - jump.before
 
 
 def _was_empty(history: GroupHistory, at_ms: int) -> bool:
@@ -140,7 +142,7 @@ def _jump_verdict(view: GroupView, burst: Sequence[Jump], *, ahead: bool) -> Ver
         severity=None if not meant else Severity.TICKET if ahead else Severity.INFO,
         variant=variant,
         partitions=names,
-        records=sum(_moved_by(view, each) for each in burst),
+        records=sum(map(_deleted, burst) if variant == RETENTION else (_moved_by(view, each) for each in burst)),
         why=why,
         place=f"{first.topic}-{first.partition}",
         jump=first,
