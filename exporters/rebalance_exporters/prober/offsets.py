@@ -114,13 +114,14 @@ class OffsetAsker:
         """
         found, requests = OffsetRound(), defaultdict[int, list[_Request]](list)
         topics = list(topics)
-        for topic in topics:
+        rows = [self._rows_of(topic) for topic in topics]
+        for topic, by_leader in zip(topics, rows, strict=True):
             found.end[topic.name], found.stable[topic.name] = _unknown(topic), _unknown(topic)
-            if -1 in self._rows_of(topic):
+            if -1 in by_leader:
                 found.moved.add(topic.name)
                 found.errors[topic.name] = f"a partition of topic {topic.name} has no leader"
         # For each batch the stable offsets first: so none is ever told that lies behind an end asked earlier.
-        for leader, batches in _by_leader(self._rows_of(topic) for topic in topics).items():
+        for leader, batches in _by_leader(rows).items():
             for batch in batches:
                 requests[leader].append(_Request(batch, _READ_COMMITTED, found.stable))
                 requests[leader].append(_Request(batch, _READ_UNCOMMITTED, found.end))
