@@ -29,6 +29,7 @@ from rebalance_streaming.detect.rules.benign import BENIGN_RULES, FOLLOWS, after
 from rebalance_streaming.detect.verdict import Verdict
 from rebalance_streaming.observed.confidence import CERTAIN, HINT, PLAUSIBLE, STRONG
 from rebalance_streaming.observed.departures import CLEAN, POLL_TIMEOUT, SESSION_EXPIRED
+from rebalance_streaming.observed.liveness import GONE, RESTARTED
 
 
 def benign(
@@ -94,17 +95,41 @@ def test_a_loss_is_no_scale_in():
     assert benign(lost(LOST_MS, B, [A, B])) is None
 
 
-def test_a_restart_in_order_is_part_of_a_deploy():
-    """It left in order and the same client is back; both rebalances say so."""
+def test_a_single_restart_in_order_may_be_part_of_a_deploy():
+    """It left in order and the same client is back; both rebalances say so. It may be one process that ran on."""
     gone_then, again = lost(LOST_MS, B, [A, B]), joined(LOST_MS + 20_000, member("b-2", [2, 3]), [A])
     beats = pulse(LOST_MS - MINUTE, LOST_MS, [0, 1, 2, 3])
     found = benign(gone_then, *beats, again)
-    assert said(found) == ("rolling_deploy", PLAUSIBLE)
+    assert said(found) == ("rolling_deploy", HINT)
     assert found is not None
     assert "back after 23.0 s" in found.evidence[0].value
     past = departed(LOST_MS, B, CLEAN, rule="rolling_deploy")
     back = benign(again, *beats, gone_then, past=(past,))
+    assert said(back) == ("rolling_deploy", HINT)
+
+
+@pytest.mark.parametrize(
+    "past",
+    [
+        pytest.param((departed(LOST_MS, B, CLEAN, liveness=RESTARTED),), id="its reports come from another process"),
+        pytest.param((departed(LOST_MS, B, CLEAN, liveness=GONE),), id="its reports ended"),
+        pytest.param(
+            (departed(LOST_MS - MINUTE, A, CLEAN), departed(LOST_MS, B, CLEAN)), id="another left in order before it"
+        ),
+    ],
+)
+def test_a_restart_is_surely_one_if_its_process_ended_or_others_left_in_turn(past: tuple[ExplainedDeparture, ...]):
+    """One process that leaves and joins again reports on, and no other does the same within minutes."""
+    gone_then, again = lost(LOST_MS, B, [A, B]), joined(LOST_MS + 20_000, member("b-2", [2, 3]), [A])
+    back = benign(again, *pulse(LOST_MS - MINUTE, LOST_MS, [0, 1, 2, 3]), gone_then, past=past)
     assert said(back) == ("rolling_deploy", PLAUSIBLE)
+
+
+def test_the_only_member_of_a_group_is_restarted_as_a_whole_group_is():
+    """No other could be stopped with it."""
+    gone_then, again = lost(LOST_MS, A, [A]), joined(LOST_MS + 20_000, member("a-2", [0, 1]), [])
+    found = benign(gone_then, *pulse(LOST_MS - MINUTE, LOST_MS, [0, 1]), again)
+    assert said(found) == ("rolling_deploy", PLAUSIBLE)
 
 
 def test_who_left_in_order_and_is_back_was_restarted_although_another_is_not():

@@ -25,8 +25,8 @@ DOCS = Path(__file__).parents[3] / "docs" / "images"
 _DESKTOP, _PHONE = (1280, 860), (360, 780)
 _WEEK_MS = 7 * 86_400_000
 _GROUP = "#/groups/prod/payments-enricher"
-#: Its finding has a setting with a number, and what that would have avoided.
-_ADVISED = "#/groups/prod/orders-projection"
+#: Its finding has a setting with its value and the one to set, and what that would have avoided.
+_ADVISED = "#/groups/prod/checkout-audit"
 
 
 class Picture(NamedTuple):

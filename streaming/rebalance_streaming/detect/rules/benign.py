@@ -15,9 +15,10 @@ from rebalance_streaming.detect.verdict import MOST_MEMBERS, Verdict, subject_of
 from rebalance_streaming.detect.wording import say
 from rebalance_streaming.observed.confidence import CERTAIN, HINT, PLAUSIBLE, STRONG
 from rebalance_streaming.observed.coordinator_log import UNSUBSCRIBED
-from rebalance_streaming.observed.departures import CLEAN, COMMIT_GAP_MS, UNKNOWN, Departure
+from rebalance_streaming.observed.departures import CLEAN, COMMIT_GAP_MS, UNKNOWN, Departure, slot_of
 from rebalance_streaming.observed.evidence import seconds
 from rebalance_streaming.observed.history import places
+from rebalance_streaming.observed.liveness import GONE, RESTARTED
 
 BenignRule = Callable[[Episode], Verdict | None]
 #: How long after a partition was added clients notice: metadata.max.age (5 min) and one heartbeat.
@@ -349,15 +350,32 @@ def restart(episode: Episode) -> Verdict | None:
         return None
     away = [each.away_ms for each in left if each.away_ms is not None]
     text = f"back after {seconds(max(0, *away))}" if away else "came back under a new id"
-    sure = _surely_in_order((*left, *(of for _, of in back)))
+    returned = (*left, *(of for _, of in back))
+    restarted = PLAUSIBLE if _are_new_processes(episode, returned) else HINT
     return say(
         "rolling_deploy.restart",
         episode.rebalance.started_before_ms,
         subject_of(*members),
-        confidence=min(PLAUSIBLE, sure),
+        confidence=min(restarted, _surely_in_order(returned)),
         member=members[0],
         back=text,
     )
+
+
+def _are_new_processes(episode: Episode, returned: Sequence[Departure]) -> bool:
+    """Whether members that left in order and came back are surely other processes than before.
+
+    A client may also leave and join again within one process: it unsubscribes, or has not polled for too long and
+    leaves by itself (aiokafka#848). In the log alone both look the same. When several instances leave in order, in
+    turn or together, somebody stops them; of a single one its reports or the coordinator's line are decisive.
+    """
+    since_ms = episode.rebalance.started_before_ms - episode.thresholds.deploy_per_member_ms
+    recent = (each for each in episode.earlier if each.to_ms >= since_ms)
+    in_order = (each for each in (*recent, *episode.departures) if each.likely == CLEAN and not each.went_on)
+    slots = {slot_of(each.member) for each in (*returned, *in_order)}
+    known = any(each.liveness in (GONE, RESTARTED) or each.told is not None for each in returned)
+    is_only_one = max(episode.rebalance.size_before, episode.rebalance.size_after) <= 1
+    return known or len(slots) > 1 or is_only_one
 
 
 def aftermath(episode: Episode) -> Verdict | None:

@@ -21,7 +21,7 @@ from rebalance_streaming.detect.verdict import Verdict, name_of
 from rebalance_streaming.observed import inputs
 from rebalance_streaming.observed.clients import ClientHistory
 from rebalance_streaming.observed.confidence import CERTAIN, CLAIMED, PLAUSIBLE, STRONG
-from rebalance_streaming.observed.departures import POLL_TIMEOUT, SESSION_EXPIRED, slot_of
+from rebalance_streaming.observed.departures import CLEAN, POLL_TIMEOUT, SESSION_EXPIRED, slot_of
 from rebalance_streaming.observed.history import places
 from rebalance_streaming.observed.progress import Place
 
@@ -269,9 +269,15 @@ def _is_poisoned(view: GroupView, frozen: _Frozen, deaths: Sequence[ExplainedDep
 
 
 def _had_records(view: GroupView, frozen: _Frozen, victims: Sequence[ExplainedDeparture]) -> bool:
-    """Whether records waited; where no end was probed, whether most owners surely died: what starves is idle."""
+    """Whether records waited; where no end was probed, whether most owners surely ended: an idle one may starve."""
     waited = _waited(view, frozen, victims)
-    return 2 * sum(each.confidence >= CLAIMED for each in victims) > len(victims) if waited is None else waited
+    return 2 * sum(map(_surely_ended, victims)) > len(victims) if waited is None else waited
+
+
+def _surely_ended(victim: ExplainedDeparture) -> bool:
+    """Whether a cause of a departure is claimed, or it was surely in order: what starves does not say good-bye."""
+    departure = victim.departure
+    return victim.confidence >= CLAIMED or (departure.likely == CLEAN and departure.confidence >= CLAIMED)
 
 
 def _are_several(view: GroupView, victims: Sequence[ExplainedDeparture]) -> bool:
