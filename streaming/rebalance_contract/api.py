@@ -23,6 +23,7 @@ from rebalance_contract.sets import (
     AnySilenceKind,
     CountedFrom,
     FindingState,
+    Severity,
     SilenceKind,
     gravity,
 )
@@ -79,9 +80,12 @@ class FindingMark:
 def reading_order(finding: Finding | FindingMark) -> tuple[int, bool, float, int]:
     """Return what findings are sorted by: severity, then causes, then how sure they are, then oldest first.
 
-    Alerts, dashboards and the page have the same order, so that all of them speak of the same finding.
+    Alerts, dashboards and the page have the same order, so that all of them show the same finding first. Information
+    calls for nothing, so there the latest comes first: how a group formed is sure, and hours ago.
     """
-    return -gravity(finding.severity), not finding.primary, -finding.confidence, finding.started_at_ms
+    is_info = finding.severity == Severity.INFO
+    latest = (0.0, -finding.started_at_ms) if is_info else (-finding.confidence, finding.started_at_ms)
+    return -gravity(finding.severity), not finding.primary, *latest
 
 
 @dataclass(frozen=True, slots=True)

@@ -13,7 +13,7 @@ from typing import NamedTuple
 
 from exporters.contract_rows import NOW_MS
 from exporters.page.browser import Browser, starting_browser
-from exporters.page.storm import storm_view
+from exporters.page.storm import Incident, replay_incident, storm_view
 from exporters.page.week import week_view
 from exporters.serving import serving
 from rebalance_exporters.terminal.access import Access
@@ -25,8 +25,9 @@ DOCS = Path(__file__).parents[3] / "docs" / "images"
 _DESKTOP, _PHONE = (1280, 860), (360, 780)
 _WEEK_MS = 7 * 86_400_000
 _GROUP = "#/groups/prod/payments-enricher"
-#: Its finding has a setting with its value and the one to set, and what that would have avoided.
-_ADVISED = "#/groups/prod/checkout-audit"
+#: A group whose consumer overruns again and again; its finding has a setting with its value and the one to set.
+_SICK = Incident("../families/overrun_for_long-71", "payments-capture", 150_000)
+_ADVISED = f"#/groups/prod/{_SICK.group}"
 
 
 class Picture(NamedTuple):
@@ -41,7 +42,8 @@ class Picture(NamedTuple):
 
 SHOWN = (
     Picture("page-fleet"),
-    Picture("page-group", _ADVISED, (1280, 1210)),
+    Picture("page-group", _ADVISED, (1280, 700)),
+    Picture("page-finding", _ADVISED, (1280, 1190)),
     Picture("page-phone", _ADVISED, _PHONE, dark=True),
 )
 
@@ -95,6 +97,7 @@ def main(arguments: list[str]) -> None:
     folder = Path(arguments[0]) if arguments else DOCS
     folder.mkdir(parents=True, exist_ok=True)
     view = storm_view()
+    view.apply(replay_incident(_SICK))
     pictures = every_view(view.rebalances(("prod", "payments-enricher"))[0].rebalance_id) if arguments else SHOWN
     with tempfile.TemporaryDirectory() as profile, serving(view) as served, starting_browser(Path(profile)) as browser:
         taken = [take(browser, f"http://127.0.0.1:{served.port}", picture, folder) for picture in pictures]

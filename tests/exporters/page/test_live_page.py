@@ -125,6 +125,23 @@ def test_the_same_finding_comes_first_in_the_table_and_on_the_page_of_a_group(br
         assert places == sorted(places)
 
 
+def test_of_information_the_latest_comes_first(browser: Browser) -> None:
+    """How a group formed is sure, and hours ago; what happened since is worth more."""
+    formed = put_finding(
+        finding_id="1", rule="initial_group_formation", severity="info", confidence=0.98, started_at_ms=NOW_MS - 99
+    )
+    stuck = put_finding(
+        finding_id="2",
+        rule="reconciliation_stuck",
+        severity="info",
+        summary="stuck",
+        confidence=0.9,
+        started_at_ms=NOW_MS,
+    )
+    with showing(browser, make_view(group_row(), formed, stuck)):
+        assert browser.text("#groups td.finding-cell") == "● info reconciliation stuck +1\nstuck"
+
+
 def test_a_silenced_group_is_marked_and_keeps_its_findings(browser: Browser) -> None:
     """In the table, which asks nobody to act on it, and on its page, which says until when, who and why; live."""
     view = make_view(group_row(), put_finding())

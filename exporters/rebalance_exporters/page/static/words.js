@@ -103,9 +103,12 @@ export function causesOf(findings) {
   return causes;
 }
 
-/** Sort findings by which to read first, as alerts and dashboards do: firing, then gravity, causes, sureness, oldest first. */
+/** Sort findings by which to read first, as `reading_order` of the contract does; those that fire before the others. */
 export function orderFindings(findings) {
-  const rank = (each) => [each.state === FindingState.FIRING ? 0 : 1, -gravity(each.severity), each.primary ? 0 : 1, -each.confidence, each.started_at_ms];
+  const rank = (each) => {
+    const latest = each.severity === Severity.INFO ? [0, -each.started_at_ms] : [-each.confidence, each.started_at_ms];
+    return [each.state === FindingState.FIRING ? 0 : 1, -gravity(each.severity), each.primary ? 0 : 1, ...latest];
+  };
   return [...findings].sort((a, b) => compare(rank(a), rank(b)));
 }
 

@@ -1,0 +1,34 @@
+"""The order in which findings are read."""
+
+from __future__ import annotations
+
+from rebalance_contract import FindingState, Severity
+from rebalance_contract.api import FindingMark, reading_order
+
+
+def mark(name: str, severity: Severity, confidence: float, started_at_ms: int, *, primary: bool = True) -> FindingMark:
+    """Make a finding that is open."""
+    return FindingMark(name, name, severity, "", confidence, FindingState.FIRING, started_at_ms, primary)
+
+
+def test_what_calls_for_action_comes_first_then_causes_then_the_surest_then_the_oldest() -> None:
+    """Also of a severity that this version does not know, which is as grave as a page."""
+    expected = [
+        mark("page", Severity.PAGE, 0.6, 9),
+        mark("sure", Severity.TICKET, 0.9, 8),
+        mark("sure and newer", Severity.TICKET, 0.9, 9),
+        mark("less sure", Severity.TICKET, 0.6, 1),
+        mark("follows", Severity.TICKET, 0.98, 1, primary=False),
+        mark("info", Severity.INFO, 0.98, 1),
+    ]
+    assert sorted(expected[::-1], key=reading_order) == expected
+
+
+def test_of_information_the_latest_comes_first() -> None:
+    """How a group formed is sure, and hours ago; what happened since is worth more."""
+    expected = [
+        mark("restarted", Severity.INFO, 0.4, 9),
+        mark("formed", Severity.INFO, 0.98, 1),
+        mark("no cause", Severity.INFO, 0.98, 10, primary=False),
+    ]
+    assert sorted(expected[::-1], key=reading_order) == expected
