@@ -1,7 +1,8 @@
 """Writes the dashboards so that Grafana 9.4 shows them: `python -m dashboards_for_grafana_9 FOLDER`.
 
-They are for Grafana 10 and newer. Where none is to be had, pictures are taken from a 9.4 built from source: it knows
-the kind of a table's cells under an older name, and cannot wrap texts.
+They are for Grafana 10 and newer. Where none is to be had, pictures are taken from a 9.4 built from source. It knows
+the kind of a table's cells under an older name, and cannot wrap texts. It draws an annotation over every panel, as it
+does not know which panels one is for, so annotations that are for some panels are switched off.
 """
 
 from __future__ import annotations
@@ -32,12 +33,20 @@ def translate(panels: Iterable[dict[str, Any]]) -> None:
                     each |= {"id": "custom.displayMode", "value": _MODES.get(kind, "auto")}
 
 
+def hide_marks(board: dict[str, Any]) -> None:
+    """Switch off the annotations that are for some panels only."""
+    for each in board["annotations"]["list"]:
+        if "filter" in each:
+            each["enable"] = False
+
+
 def main(folder: Path) -> None:
     """Write every dashboard."""
     folder.mkdir(parents=True, exist_ok=True)
     for path in sorted(BOARDS.glob("*.json")):
         board = json.loads(path.read_text())
         translate(board["panels"])
+        hide_marks(board)
         (folder / path.name).write_text(json.dumps(board))
 
 

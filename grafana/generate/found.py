@@ -119,7 +119,8 @@ def show_open(*links: _Link, of_one: bool = False) -> dashboard.Panel:
     short = f'label_replace({told}, "proposed", "$1", "proposed", "([0-9]+), which is .*")'
     # Where a finding gives no advice of its own, its rule stands for what the catalogue says of it.
     advised = f'{short} or label_replace({untold}, "proposed", "$1", "rule", "(.*)")'
-    named_group = TableColumn("Group", label="group", links=links, width=150)
+    open_for = f"time() - {of_findings('start_timestamp_seconds')}"
+    named_group = TableColumn("Group", label="group", links=links, width=140)
     return show_table(
         "Open findings and what to change",
         About(
@@ -132,15 +133,15 @@ def show_open(*links: _Link, of_one: bool = False) -> dashboard.Panel:
         (
             TableColumn("Severity", severity_codes(), units.Number, texts=SEVERITIES, width=75),
             *(() if of_one else (named_group,)),
-            TableColumn("Diagnosis", label="rule", width=205),
+            TableColumn("Diagnosis", label="rule", width=195),
             TableColumn("Sure", of_findings("confidence"), units.PercentUnit, decimals=0, width=55),
-            TableColumn("Since", f"1000 * {of_findings('start_timestamp_seconds')}", units.DateTimeFromNow, width=125),
-            TableColumn("Who", label="who", width=170),
-            TableColumn("Setting", label="parameter", width=165),
+            TableColumn("Open for", open_for, units.Seconds, decimals=0, width=75),
+            TableColumn("Who", label="who", width=145),
+            TableColumn("Setting", label="parameter", width=145),
             TableColumn("Now", label="current", width=60),
             TableColumn("What to set or do", label="proposed", texts=ACTIONS, wrap=True),
             *((named_group,) if of_one else ()),
-            TableColumn("Cluster", label="cluster", links=links, width=75),
+            TableColumn("Cluster", label="cluster", links=links, width=70),
             # What it is sorted by, and what the labels come from.
             TableColumn("Order", gravest(), hidden=True),
             TableColumn("Known", advised, hidden=True),

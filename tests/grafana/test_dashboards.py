@@ -323,6 +323,8 @@ def test_units() -> None:
 TABLE_PIXELS = 1230
 #: The least width that Grafana gives a column which has none.
 FREE_PIXELS = 150
+#: What the advice has there: two lines of forty letters, or one where a Grafana cannot wrap.
+ADVICE_PIXELS = 270
 
 
 def test_tables_fit() -> None:
@@ -354,6 +356,8 @@ def test_the_advice_has_what_others_leave_of_the_table() -> None:
         assert labels.index("proposed") < labels.index("cluster")
         widths = {name for (_, name), _ in overrides(table, "custom.width").items()}
         assert [each for each in labels if each not in widths] == ["proposed"]
+        taken = sum(width for _, width in overrides(table, "custom.width").items())
+        assert TABLE_PIXELS - taken >= ADVICE_PIXELS
         assert any('"([0-9]+), which is .*"' in target["expr"] for target in table["targets"])
 
 

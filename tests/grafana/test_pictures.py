@@ -10,7 +10,7 @@ from urllib.parse import parse_qs, urlsplit
 import pytest
 
 from dashboard_pictures import DOCS, SHOWN, SITUATIONS, Picture, address, describe
-from dashboards_for_grafana_9 import translate
+from dashboards_for_grafana_9 import hide_marks, translate
 
 ROOT = Path(__file__).parents[2]
 PICTURE = pytest.mark.parametrize("picture", SHOWN, ids=lambda picture: picture.name)
@@ -58,3 +58,10 @@ def test_grafana_9_finds_the_kind_of_cells_under_its_own_name() -> None:
     translate([{"type": "row", "panels": [table]}])
     assert cells == {"id": "custom.displayMode", "value": "color-background-solid"}
     assert width == {"id": "custom.width", "value": 75}
+
+
+def test_grafana_9_draws_no_mark_that_is_for_some_panels() -> None:
+    """It would draw it over every panel."""
+    for_some, for_all = {"enable": True, "filter": {"ids": [1]}}, {"enable": True}
+    hide_marks({"annotations": {"list": [for_some, for_all]}})
+    assert (for_some["enable"], for_all["enable"]) == (False, True)
