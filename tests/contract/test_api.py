@@ -5,6 +5,8 @@ from __future__ import annotations
 from rebalance_contract import FindingState, Severity
 from rebalance_contract.api import FindingMark, reading_order
 
+ORDER = (4, 1, 5, 2, 0, 3)
+
 
 def mark(name: str, severity: Severity, confidence: float, started_at_ms: int, *, primary: bool = True) -> FindingMark:
     """Make a finding that is open."""
@@ -21,7 +23,8 @@ def test_what_calls_for_action_comes_first_then_causes_then_the_surest_then_the_
         mark("follows", Severity.TICKET, 0.98, 1, primary=False),
         mark("info", Severity.INFO, 0.98, 1),
     ]
-    assert sorted(expected[::-1], key=reading_order) == expected
+    shuffled = [expected[each] for each in ORDER if each < len(expected)]
+    assert sorted(shuffled, key=reading_order) == expected
 
 
 def test_of_information_the_latest_comes_first() -> None:
@@ -31,4 +34,5 @@ def test_of_information_the_latest_comes_first() -> None:
         mark("formed", Severity.INFO, 0.98, 1),
         mark("no cause", Severity.INFO, 0.98, 10, primary=False),
     ]
-    assert sorted(expected[::-1], key=reading_order) == expected
+    shuffled = [expected[each] for each in ORDER if each < len(expected)]
+    assert sorted(shuffled, key=reading_order) == expected

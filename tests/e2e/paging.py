@@ -6,7 +6,7 @@ import json
 from collections.abc import Iterator
 from contextlib import contextmanager
 from pathlib import Path
-from typing import Any
+from typing import Any, NamedTuple
 
 from e2e.pages import page
 from prometheus.rig import Inbox, webhook_receiver
@@ -15,9 +15,17 @@ from rebalance_deploy.observability import AlertmanagerOptions, PrometheusOption
 FINDING, DOWN, WATCHDOG = "KafkaRebalanceFinding", "KafkaRebalanceMonitorDown", "KafkaRebalanceWatchdog"
 
 
+class Paged(NamedTuple):
+    """Who is paged, and the URLs of Alertmanager and Prometheus."""
+
+    inbox: Inbox
+    pager_url: str
+    prometheus_url: str
+
+
 @contextmanager
-def paged(directory: Path, exporter_url: str) -> Iterator[tuple[Inbox, str]]:
-    """Let Prometheus watch an exporter and Alertmanager page a receiver; yields it and Alertmanager's URL."""
+def paged(directory: Path, exporter_url: str) -> Iterator[Paged]:
+    """Let Prometheus watch an exporter and Alertmanager page a receiver."""
     with webhook_receiver() as inbox:
         # A scrape may take as long as lies between two of them: one that a busy exporter answers too late makes every
         # condition begin to hold anew.
@@ -25,7 +33,7 @@ def paged(directory: Path, exporter_url: str) -> Iterator[tuple[Inbox, str]]:
         watching = PrometheusOptions(links=links, scrape_seconds=5, hold_seconds=2)
         telling = AlertmanagerOptions(group_wait_seconds=1, group_interval_seconds=2)
         with alerting(directory, exporter_url, inbox.url, watching, telling) as both:
-            yield inbox, both.alertmanager.url
+            yield Paged(inbox, both.alertmanager.url, both.prometheus.url)
 
 
 def alerts(inbox: Inbox, name: str) -> list[dict[str, Any]]:

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import re
 import subprocess
+from collections.abc import Set
 from pathlib import Path
 from typing import Any
 
@@ -14,6 +15,8 @@ from e2e.demos import demo
 from e2e.pages import page
 from e2e.paging import DOWN, FINDING, WATCHDOG, alerts, has_all_lines, heard, hold_page_is_whole, paged
 from exporters.tables import every_metric
+from grafana.boards import Asked, queries, read_list
+from grafana.live import Scraped, run
 from prometheus.rig import Inbox, run_tool
 from rebalance_deploy.demo.workload import SICK
 from waiting import wait_for
@@ -40,13 +43,14 @@ def url_of(log: Path) -> str:
 def test_the_demo_shows_every_metric_tells_of_its_sick_consumer_and_counts_every_rebalance(tmp_path: Path) -> None:
     """Exit code 0, the sick consumer explained, every metric of the table on /metrics, nothing for promtool to mend.
 
+    Every panel of the dashboards shows something, but for those that have nothing to show as long as all is well.
     The sick consumer gets the value that the monitor advises. A Prometheus and an Alertmanager that watch the demo tell
     of that consumer, with cause, impact, what to do and links; once the demo is over they tell of their blindness only.
     """
     log, text = tmp_path / "demo.log", ""
     with demo(log, "--duration", str(_SECONDS), "--cure-after", str(_CURE_SECONDS)) as running:
         url = wait_for(lambda: url_of(log), log.read_text, 2 * _DEADLINE_SECONDS)
-        with paged(tmp_path, url) as (inbox, pager_url):
+        with paged(tmp_path, url) as (inbox, pager_url, prometheus_url):
             wait_for(lambda: "client processes started" in log.read_text(), log.read_text, _DEADLINE_SECONDS)
             missing = {metric.family_name for metric in every_metric()} - _ASKED_FOR
 
@@ -60,6 +64,14 @@ def test_the_demo_shows_every_metric_tells_of_its_sick_consumer_and_counts_every
 
             wait_for(all_there, lambda: f"{sorted(missing)} on /metrics", _DEADLINE_SECONDS)
             checked = check_metrics(text + "\n")
+            empty = panels_to_fill()
+
+            def all_filled() -> bool:
+                here = Scraped(prometheus_url)
+                empty.difference_update((each.board, each.panel) for each in filling(empty) if run(here, each))
+                return not empty
+
+            wait_for(all_filled, lambda: f"{sorted(empty)} to show something", _DEADLINE_SECONDS)
             told = wait_for(lambda: told_of(inbox, SICK.group), lambda: inbox.bodies("/alerts"), _DEADLINE_SECONDS)
             assert running.wait(600) == 0, log.read_text()
             wait_for(lambda: alerts(inbox, DOWN), "somebody to be told of the blindness", _DEADLINE_SECONDS)
@@ -83,6 +95,17 @@ def test_the_group_is_calm_once_the_advice_is_followed(tmp_path: Path) -> None:
         calm = log.read_text()
         assert not re.search(r"FIRING (ticket|page): (?!rebalance_storm)", calm.partition("the advice is followed")[2])
     assert re.search(r"was stopped and started: [12]\b", calm)
+
+
+def panels_to_fill() -> set[tuple[str, str]]:
+    """Return the panels of the dashboards, by dashboard and title, that are empty in no monitor that works."""
+    may_be_empty = {(each["dashboard"], each["panel"]) for each in read_list("empty.yml")}
+    return {(each.board, each.panel) for each in queries()} - may_be_empty
+
+
+def filling(panels: Set[tuple[str, str]]) -> list[Asked]:
+    """Return the queries of panels."""
+    return [each for each in queries() if (each.board, each.panel) in panels]
 
 
 def told_of(inbox: Inbox, group: str) -> list[dict[str, Any]]:

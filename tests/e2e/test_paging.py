@@ -40,7 +40,7 @@ SCALE = "detect.window_scale=0.05"
 
 def test_a_sick_consumer_pages_and_its_cure_resolves(tmp_path: Path) -> None:
     """Harm pages with cause, impact, scope, what to do and links; the cure resolves it; blindness mutes the rest."""
-    with running_rig(tmp_path, SCALE) as rig, paged(tmp_path, rig.url) as (inbox, pager_url):
+    with running_rig(tmp_path, SCALE) as rig, paged(tmp_path, rig.url) as (inbox, pager_url, _):
         producer = ChildProcess(workload.producer_command(rig.broker.bootstrap), log_path=tmp_path / "producer.log")
         with producer:
             rig.start(WELL)

@@ -9,9 +9,9 @@ from __future__ import annotations
 import gzip
 import itertools
 import time
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from contextlib import contextmanager
-from dataclasses import dataclass, replace
+from dataclasses import dataclass, field, replace
 from pathlib import Path
 from typing import Any
 from urllib.parse import urlencode
@@ -21,6 +21,7 @@ import yaml
 from exporters.contract_rows import diagnosis_row, impact_row, log_row, query_row, records_row
 from exporters.replayed import topic_row
 from exporters.serving import serving_app
+from grafana.boards import ALL, Asked, expand
 from prometheus.rig import ask, prometheus
 from rebalance_contract import QuarantineCount, RecordCount, ReportCount, ReportTotals, WatchedTopic, encode
 from rebalance_deploy.observability import PrometheusOptions, write_prometheus_config
@@ -45,14 +46,13 @@ _DEADLINE_SECONDS = 600
 
 
 @dataclass(frozen=True, slots=True)
-class Live:
-    """A Prometheus to ask, and the view behind what it scraped.
+class Scraped:
+    """A Prometheus to ask.
 
     `at` is the time as of which to ask, in seconds since 1970: after a scrape that was in time. Null: now.
     """
 
     url: str
-    view: View
     at: float | None = None
 
     def instant(self, expr: str) -> list[dict[str, Any]]:
@@ -77,6 +77,19 @@ class Live:
         return answer["data"]
 
 
+@dataclass(frozen=True, slots=True)
+class Live(Scraped):
+    """A Prometheus, and the view behind what it scraped."""
+
+    view: View = field(kw_only=True)
+
+
+def run(here: Scraped, asked: Asked, chosen: Mapping[str, str] = ALL) -> list[dict[str, Any]]:
+    """Return what a panel's query finds, asked as Grafana would ask it."""
+    expr = expand(asked.expr, chosen)
+    return here.instant(expr) if asked.instant else here.over_time(expr)
+
+
 @dataclass(slots=True)
 class Clock:
     """The exporter's clock: it stands, so that however slow the machine is nothing is stale."""
@@ -95,7 +108,7 @@ def live(directory: Path) -> Iterator[Live]:
     view = View(group_expiry_seconds=3600, keep_rebalances=100)
     tell(view, [row for each in lines for row in rows_of(each[: len(each) // 2])], 1, clock.now_ms)
     with _serving(directory, view, clock) as port, _scraping(directory, port) as url:
-        here = Live(url, view)
+        here = Live(url, view=view)
         _await_scrapes(here, "kafka_rebalance_monitor_rows_total")
         clock.now_ms += 1_000
         tell(view, [row for each in lines for row in rows_of(each)], 2, clock.now_ms)
