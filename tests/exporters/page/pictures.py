@@ -1,13 +1,19 @@
 """Takes the pictures of the page that the documentation shows: `PYTHONPATH=tests python -m exporters.page.pictures`.
 
+What stands in each picture is kept beside this file, so that a test notices when the page says something else.
+
 With a folder as argument every view is taken there, in all sizes and colours, for whoever changes the page.
 """
 
 from __future__ import annotations
 
 import base64
+import json
+import re
 import sys
 import tempfile
+from collections.abc import Iterator
+from contextlib import contextmanager
 from pathlib import Path
 from typing import NamedTuple
 
@@ -16,14 +22,20 @@ from exporters.page.browser import Browser, starting_browser
 from exporters.page.storm import Incident, replay_incident, storm_view
 from exporters.page.week import week_view
 from exporters.serving import serving
+from rebalance_exporters.state.view import View
 from rebalance_exporters.terminal.access import Access
 from rebalance_exporters.terminal.client import Api
 from rebalance_exporters.terminal.figures import Clock
 from rebalance_exporters.terminal.period_html import write_html
 
 DOCS = Path(__file__).parents[3] / "docs" / "images"
+#: What stands in the pictures of the documentation.
+TEXTS = Path(__file__).parent / "pictured.json"
 _DESKTOP, _PHONE = (1280, 860), (360, 780)
 _WEEK_MS = 7 * 86_400_000
+_REPORT = "report"
+#: Rows of the table of all groups that are in its picture, and in which no time passes.
+_FIRST_ROWS = 8
 _GROUP = "#/groups/prod/payments-enricher"
 #: A group whose consumer overruns again and again; its finding has a setting with its value and the one to set.
 _SICK = Incident("../families/overrun_for_long-71", "payments-capture", 150_000)
@@ -61,17 +73,24 @@ def every_view(rebalance_id: str) -> list[Picture]:
     ]
 
 
-def take_report(browser: Browser, folder: Path, *, dark: bool = False) -> Path:
-    """Take a picture of the report on a week, as `report --html` writes it."""
+@contextmanager
+def showing_report(browser: Browser, *, dark: bool = False) -> Iterator[None]:
+    """Show the report on a week, as `report --html` writes it, until the block ends."""
     with serving(week_view()) as served, tempfile.TemporaryDirectory() as written:
         access = Access("report", f"http://127.0.0.1:{served.port}")
         with Api(access) as api:
-            told = api.report(since_ms=NOW_MS - _WEEK_MS)
+            report = api.report(since_ms=NOW_MS - _WEEK_MS)
         page = Path(written) / "report.html"
-        page.write_text(write_html(told, Clock(), access), encoding="utf-8")
+        page.write_text(write_html(report, Clock(), access), encoding="utf-8")
         browser.show(page.as_uri(), width=_DESKTOP[0], dark=dark)
+        yield
+
+
+def take_report(browser: Browser, folder: Path, *, dark: bool = False) -> Path:
+    """Take a picture of the whole report."""
+    with showing_report(browser, dark=dark):
         height = browser.run("return document.documentElement.scrollHeight")
-        return _shoot(browser, folder / f"report{'-dark' if dark else ''}.png", (_DESKTOP[0], height))
+        return _shoot(browser, folder / f"{_REPORT}{'-dark' if dark else ''}.png", (_DESKTOP[0], height))
 
 
 def _shoot(browser: Browser, path: Path, size: tuple[int, int], *, beyond: bool = True) -> Path:
@@ -81,29 +100,65 @@ def _shoot(browser: Browser, path: Path, size: tuple[int, int], *, beyond: bool 
     return path
 
 
-def take(browser: Browser, base: str, picture: Picture, folder: Path) -> Path:
-    """Take one picture, as PNG."""
+def show(browser: Browser, base: str, picture: Picture) -> None:
+    """Show what a picture is taken of, until it is live and complete."""
     width, height = picture.size
     browser.show(f"{base}/{picture.address}", width=width, height=height, dark=picture.dark)
     browser.wait_live()
     browser.wait_loaded()
+
+
+def take(browser: Browser, base: str, picture: Picture, folder: Path) -> Path:
+    """Take one picture, as PNG."""
+    show(browser, base, picture)
+    width, height = picture.size
     if picture.whole:
         height = min(2600, browser.run("return document.documentElement.scrollHeight"))
     return _shoot(browser, folder / f"{picture.name}.png", (width, height), beyond=picture.whole)
+
+
+def documented_view() -> View:
+    """Make the view of the documentation's pictures: the fleet in trouble, with the group to look at."""
+    view = storm_view()
+    view.apply(replay_incident(_SICK))
+    return view
+
+
+def read_texts(browser: Browser) -> dict[str, str]:
+    """Return what stands in the pictures of the documentation: of all groups in the first rows, of the others all."""
+    with serving(documented_view()) as served:
+        base = f"http://127.0.0.1:{served.port}"
+        show(browser, base, Picture("fleet"))
+        fleet = [
+            browser.text("#verdict"),
+            *browser.texts(f"#groups thead, #groups tbody tr:nth-child(-n+{_FIRST_ROWS})"),
+        ]
+        show(browser, base, Picture("group", _ADVISED))
+        group = browser.run("return document.body.innerText")
+    with showing_report(browser):
+        report = browser.run("return document.body.innerText")
+    return {"all groups": _words(*fleet), "a group": _words(group), "report": _words(report)}
+
+
+def _words(*texts: str) -> str:
+    """Return texts as words, but for the age of a page's data."""
+    return re.sub(r"data \S+ \S+ old", "data", " ".join(" ".join(texts).split()))
 
 
 def main(arguments: list[str]) -> None:
     """Take the pictures of the documentation, or all there are."""
     folder = Path(arguments[0]) if arguments else DOCS
     folder.mkdir(parents=True, exist_ok=True)
-    view = storm_view()
-    view.apply(replay_incident(_SICK))
+    view = documented_view()
     pictures = every_view(view.rebalances(("prod", "payments-enricher"))[0].rebalance_id) if arguments else SHOWN
-    with tempfile.TemporaryDirectory() as profile, serving(view) as served, starting_browser(Path(profile)) as browser:
-        taken = [take(browser, f"http://127.0.0.1:{served.port}", picture, folder) for picture in pictures]
+    with tempfile.TemporaryDirectory() as profile, starting_browser(Path(profile)) as browser:
+        with serving(view) as served:
+            taken = [take(browser, f"http://127.0.0.1:{served.port}", picture, folder) for picture in pictures]
         taken += [take_report(browser, folder, dark=dark) for dark in ((False, True) if arguments else (False,))]
-        for path in taken:
-            sys.stdout.write(f"{path} {path.stat().st_size // 1000} kB\n")
+        if not arguments:
+            TEXTS.write_text(json.dumps(read_texts(browser), indent=1, ensure_ascii=False) + "\n")
+    for path in taken:
+        sys.stdout.write(f"{path} {path.stat().st_size // 1000} kB\n")
 
 
 if __name__ == "__main__":
