@@ -129,10 +129,8 @@ def read_texts(browser: Browser) -> dict[str, str]:
     with serving(documented_view()) as served:
         base = f"http://127.0.0.1:{served.port}"
         show(browser, base, Picture("fleet"))
-        fleet = [
-            browser.text("#verdict"),
-            *browser.texts(f"#groups thead, #groups tbody tr:nth-child(-n+{_FIRST_ROWS})"),
-        ]
+        rows = browser.texts(f"#groups thead, #groups tbody tr:nth-child(-n+{_FIRST_ROWS})")
+        fleet = [browser.text("#verdict"), *rows]
         show(browser, base, Picture("group", _ADVISED))
         group = browser.run("return document.body.innerText")
     with showing_report(browser):
