@@ -113,14 +113,8 @@ def show_open(*links: _Link, of_one: bool = False) -> dashboard.Panel:
 
     `of_one`: one group is chosen for most of the time, so that its name comes last.
     """
-    labels = ("who", "parameter", "current", "proposed")
-    told, untold = (of_findings("info", *labels, where=f'proposed{sign}""') for sign in ("!=", "="))
-    # A number stands without what else it is good for, which the live page has.
-    short = f'label_replace({told}, "proposed", "$1", "proposed", "([0-9]+), which is .*")'
-    # Where a finding gives no advice of its own, its rule stands for what the catalogue says of it.
-    advised = f'{short} or label_replace({untold}, "proposed", "$1", "rule", "(.*)")'
     open_for = f"time() - {of_findings('start_timestamp_seconds')}"
-    named_group = TableColumn("Group", label="group", links=links, width=140)
+    named_group = TableColumn("Group", label="group", links=links, width=150)
     return show_table(
         "Open findings and what to change",
         About(
@@ -133,19 +127,37 @@ def show_open(*links: _Link, of_one: bool = False) -> dashboard.Panel:
         (
             TableColumn("Severity", severity_codes(), units.Number, texts=SEVERITIES, width=75),
             *(() if of_one else (named_group,)),
-            TableColumn("Diagnosis", label="rule", width=195),
+            TableColumn("Diagnosis", label="rule", width=205),
             TableColumn("Sure", of_findings("confidence"), units.PercentUnit, decimals=0, width=55),
             TableColumn("Open for", open_for, units.Seconds, decimals=0, width=75),
-            TableColumn("Who", label="who", width=145),
-            TableColumn("Setting", label="parameter", width=145),
-            TableColumn("Now", label="current", width=60),
-            TableColumn("What to set or do", label="proposed", texts=ACTIONS, wrap=True),
+            TableColumn("Who", label="who", width=170),
+            TableColumn("What to set or do", label="change", texts=ACTIONS, wrap=True),
             *((named_group,) if of_one else ()),
-            TableColumn("Cluster", label="cluster", links=links, width=70),
+            TableColumn("Cluster", label="cluster", links=links, width=75),
             # What it is sorted by, and what the labels come from.
             TableColumn("Order", gravest(), hidden=True),
-            TableColumn("Known", advised, hidden=True),
+            TableColumn("Known", _advised(), hidden=True),
         ),
         empty=NO_FINDING,
         sort="Order",
     )
+
+
+def _advised() -> str:
+    """Return the query of findings with whom they are about and, as label `change`, what to set or do.
+
+    `max.poll.interval.ms: 6000 → 60000`, as far as the value now is known. Where a finding gives no advice of its own,
+    its rule stands for what the catalogue says of it.
+    """
+
+    def advice(where: str) -> str:
+        found = of_findings("info", "who", "parameter", "current", "proposed", where=where)
+        # A number stands without what else it is good for, which the live page has.
+        return f'label_replace({found}, "proposed", "$1", "proposed", "([0-9]+), which is .*")'
+
+    replaced = f"""label_join({advice('current!="",proposed!=""')}, "change", " → ", "current", "proposed")"""
+    set_anew = advice('current="",proposed!="",parameter!="code"')
+    settings = f"""{replaced} or label_join({set_anew}, "change", "", "proposed")"""
+    code = f"""label_join({advice('proposed!="",parameter="code"')}, "change", "", "proposed")"""
+    unadvised = f"""label_replace({of_findings("info", "who", where='proposed=""')}, "change", "$1", "rule", "(.*)")"""
+    return f"""label_join({settings}, "change", ": ", "parameter", "change") or {code} or {unadvised}"""
