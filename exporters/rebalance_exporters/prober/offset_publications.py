@@ -16,7 +16,7 @@ Offsets = dict[str, PartitionOffsets]
 
 
 class ChosenOffsets(NamedTuple):
-    """What a group is told now: end offsets, last stable offsets, and where partitions begin."""
+    """What is published of a group now: end offsets, last stable offsets, and where partitions begin."""
 
     end: Offsets
     stable: Offsets
@@ -25,16 +25,23 @@ class ChosenOffsets(NamedTuple):
 
 @dataclass(slots=True)
 class _Positions:
-    """One kind of a topic's offsets by partition, and the round in which each became what it is."""
+    """One kind of a topic's offsets by partition, and the round in which each became what it is.
 
+    `keeps_known`: a null among newer offsets leaves what was known.
+    """
+
+    keeps_known: bool = False
     offsets: list[int | None] = field(default_factory=list)
     rounds: list[int] = field(default_factory=list)
     changed_in: int = 0
     since: dict[int, PartitionOffsets] = field(default_factory=dict)
 
     def note(self, offsets: Sequence[int | None], this_round: int) -> None:
-        """Note what was found; partitions beyond its end keep what they had."""
+        """Note what was found; partitions beyond its length keep what they had."""
         known = len(self.offsets)
+        if self.keeps_known:
+            before = itertools.chain(self.offsets, itertools.repeat(None))
+            offsets = [was if new is None else new for new, was in zip(offsets, before, strict=False)]
         if self.offsets[: len(offsets)] == offsets:
             return
         for number, offset in enumerate(offsets):
@@ -45,42 +52,44 @@ class _Positions:
                 self.offsets[number], self.rounds[number] = offset, this_round
         self.changed_in, self.since = this_round, {}
 
-    def changed_since(self, told_round: int) -> PartitionOffsets:
-        """Return what became what it is after a round; all groups told in that round share the answer."""
-        if self.changed_in <= told_round:
+    def changed_since(self, published_round: int) -> PartitionOffsets:
+        """Return what became what it is after a round; all groups published in that round share the answer."""
+        if self.changed_in <= published_round:
             return {}
-        changed = self.since.get(told_round)
+        changed = self.since.get(published_round)
         if changed is None:
-            changed = self.since[told_round] = {
+            changed = self.since[published_round] = {
                 str(number): offset
                 for number, (offset, in_round) in enumerate(zip(self.offsets, self.rounds, strict=True))
-                if in_round > told_round
+                if in_round > published_round
             }
         return changed
 
 
-@dataclass(slots=True)
-class _Topic:
-    end: _Positions = field(default_factory=_Positions)
-    stable: _Positions = field(default_factory=_Positions)
-    start: _Positions = field(default_factory=_Positions)
+#: The offsets of a topic by kind, in the order of `ChosenOffsets`.
+_Topic = tuple[_Positions, _Positions, _Positions]
+
+
+def _new_topic() -> _Topic:
+    # A partition of which it is not known where it begins now begins where it began, or later.
+    return _Positions(), _Positions(), _Positions(keeps_known=True)
 
 
 @dataclass(slots=True)
 class _PublishedTopics:
-    """What a group was told: up to which round, and how many partitions each topic had."""
+    """What was published of a group: up to which round, and how many partitions each topic had."""
 
     round: int = 0
     partitions: Mapping[str, int] = field(default_factory=dict)
 
 
 class OffsetPublications:
-    """Remembers the offsets of all partitions, and how far each group was told."""
+    """Remembers the offsets of all partitions, and up to which round each group's were published."""
 
     def __init__(self) -> None:
         self._round = 0
         self._topics: dict[str, _Topic] = {}
-        self._told: dict[str, _PublishedTopics] = {}
+        self._published: dict[str, _PublishedTopics] = {}
 
     def note(
         self,
@@ -88,55 +97,50 @@ class OffsetPublications:
         stable: Mapping[str, Sequence[int | None]],
         start: Mapping[str, Sequence[int | None]],
     ) -> None:
-        """Note what one round of asking found; a topic that was not asked keeps what it had.
-
-        So does a partition of which it is not known where it begins: it begins there or later.
-        """
+        """Note what one round of requests found; a topic that was not asked about keeps what it had."""
         self._round += 1
-        for name, offsets in end.items():
-            self._topics.setdefault(name, _Topic()).end.note(offsets, self._round)
-        for name, offsets in stable.items():
-            self._topics.setdefault(name, _Topic()).stable.note(offsets, self._round)
-        for name, offsets in start.items():
-            positions = self._topics.setdefault(name, _Topic()).start
-            known = itertools.chain(positions.offsets, itertools.repeat(None))
-            positions.note([k if s is None else s for s, k in zip(offsets, known, strict=False)], self._round)
+        for kind, found in enumerate((end, stable, start)):
+            for name, offsets in found.items():
+                topic = self._topics.get(name)
+                if topic is None:
+                    topic = self._topics[name] = _new_topic()
+                topic[kind].note(offsets, self._round)
 
     def knows(self, topic: str) -> bool:
-        """Whether a topic's offsets were asked in any round."""
+        """Whether a topic's offsets were requested in any round."""
         return topic in self._topics
 
     def choose(self, group: str, partitions: Mapping[str, int], *, all_again: bool = False) -> ChosenOffsets:
-        """Return a group's offsets that changed since it was last told, or all of them.
+        """Return a group's offsets that changed since its last publication, or all of them.
 
-        `partitions` is how many each of its topics has; 0 is a topic that does not exist or may not be described. Of
-        such a one the group is told that there is nothing to tell, an empty entry among the end offsets, so that a
-        reader need not wait for it. The group counts as told. The dictionaries are shared: change none of them.
+        `partitions` is how many each of its topics has; 0 is a topic that does not exist or may not be described. Such
+        a topic gets an empty entry among the end offsets, so that a reader does not wait for it. The group's offsets
+        count as published. The dictionaries are shared: change none of them.
         """
-        told = self._told.get(group)
-        if told is None:
-            told = self._told[group] = _PublishedTopics()
+        last = self._published.get(group)
+        if last is None:
+            last = self._published[group] = _PublishedTopics()
         chosen = ChosenOffsets({}, {}, {})
         for name, count in partitions.items():
-            is_new = all_again or bool(told.partitions.get(name)) != bool(count) or name not in told.partitions
+            is_new = all_again or bool(last.partitions.get(name)) != bool(count) or name not in last.partitions
             if count:
-                self._choose_topic(name, 0 if is_new else told.round, chosen)
+                self._choose_topic(name, 0 if is_new else last.round, chosen)
             elif is_new:
                 chosen.end[name] = {}
-        told.round, told.partitions = self._round, partitions
+        last.round, last.partitions = self._round, partitions
         return chosen
 
     def _choose_topic(self, name: str, since: int, chosen: ChosenOffsets) -> None:
         topic = self._topics.get(name)
         if topic is None:
             return
-        for positions, kind in zip((topic.end, topic.stable, topic.start), chosen, strict=True):
+        for positions, kind in zip(topic, chosen, strict=True):
             if changed := positions.changed_since(since):
                 kind[name] = changed
 
     def forget(self, groups: Collection[str], topics: Collection[str]) -> None:
         """Drop the memory of all groups and topics but these."""
-        for group in self._told.keys() - set(groups):
-            del self._told[group]
+        for group in self._published.keys() - set(groups):
+            del self._published[group]
         for name in self._topics.keys() - set(topics):
             del self._topics[name]
