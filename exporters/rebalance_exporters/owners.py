@@ -54,7 +54,7 @@ def _matches(owner: Owner, cluster: str, group: str) -> bool:
 
 
 def load_owners(file: str) -> Owners:
-    """Read the file; no name means that nobody owns anything. Raises ExporterError that tells all that is wrong."""
+    """Read the file; no name means that nobody owns anything. Raises ExporterError that lists all that is wrong."""
     if not file:
         return Owners()
     document = read_settings_file(Path(file))

@@ -1,4 +1,4 @@
-"""The HTTP side: puts reader, view and exposition together and serves them until it is told to stop."""
+"""The HTTP side: puts reader, view and exposition together and serves them until it is stopped."""
 
 from __future__ import annotations
 

@@ -22,7 +22,7 @@ def read_settings_file(file: Path) -> dict[str, Any]:
         raise ExporterError(f"cannot read {file} ({error.strerror}): check the path and who may read it") from error
     except (tomllib.TOMLDecodeError, yaml.YAMLError, UnicodeDecodeError) as error:
         kind = "TOML" if file.suffix == ".toml" else "YAML"
-        raise ExporterError(f"{file} is not valid {kind}: {_told_without_content(error)}") from None
+        raise ExporterError(f"{file} is not valid {kind}: {_describe_without_content(error)}") from None
     if document is None:
         return {}
     if not isinstance(document, dict):
@@ -30,7 +30,7 @@ def read_settings_file(file: Path) -> dict[str, Any]:
     return document
 
 
-def _told_without_content(error: Exception) -> str:
+def _describe_without_content(error: Exception) -> str:
     """Return what is wrong and where. YAML's own sentences quote the file, which may hold passwords."""
     if not isinstance(error, yaml.MarkedYAMLError):
         return "it is not UTF-8" if isinstance(error, UnicodeDecodeError) else " ".join(str(error).split())

@@ -1,6 +1,6 @@
 """What groups did, packed on the executors: offset commits, end offsets, probes, and what was counted on the way.
 
-Rows of the topic `…activity`, told apart by `kind`; the key is the group, for counts `topic/partition`. A row stays
+Rows of the topic `…activity`, distinguished by `kind`; the key is the group, for counts `topic/partition`. A row stays
 below `MAX_ACTIVITY_BYTES`: what is larger is cut into several rows that mean the same together.
 """
 
@@ -42,7 +42,7 @@ class CommitActivity:
     was seen before is a repetition. `log_era` counts how often the log partition was cut or recreated.
     `pane_counts` has (start of a pane in ms, commits in it), oldest first, of the last 15 minutes only; what was
     committed before is in `topics` and nowhere else. `is_history`: the records were in the log before the monitor
-    first looked at it, where compaction had thinned them: they tell a position and nothing of a rhythm.
+    first looked at it, where compaction had thinned them: they give a position and say nothing of a rhythm.
     """
 
     cluster: str
@@ -71,7 +71,7 @@ class CommitActivity:
 
 @dataclass(frozen=True, slots=True)
 class TopicOffsets:
-    """Offsets of one topic by partition, as parallel lists; null where the leader did not tell."""
+    """Offsets of one topic by partition, as parallel lists; null where the leader did not report it."""
 
     partitions: list[int]
     offsets: list[int | None]
@@ -112,7 +112,7 @@ class ProbeActivity:
 class CountActivity:
     """What one task counted in one partition of an input topic, up to and including `last_offset`.
 
-    `counts` has (record type, value version, outcome, count); type and version are null where the key does not tell,
+    `counts` has (record type, value version, outcome, count); type and version are null where the key does not say,
     for tombstones (the version), and for topics other than the log.
     """
 

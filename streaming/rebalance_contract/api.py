@@ -54,7 +54,7 @@ class OverviewWindow:
     """Sums over one sliding window, which ends when the diagnosis last looked at the group.
 
     `rebalancing_ratio` is the share of the window spent rebalancing, 0 to 1; `lost_partition_seconds` is added up over
-    partitions. What no probe tells is null where the log is not read: generations and lost time.
+    partitions. What no probe reports is null where the log is not read: generations and lost time.
     """
 
     rebalances: int
@@ -164,8 +164,8 @@ class OverviewRow:
 
     def rebalances_in(self, window: str) -> int | None:
         """Return how often the group rebalanced in a window; null where that is not known."""
-        told = self.windows.get(window)
-        return None if told is None else told.rebalances
+        known = self.windows.get(window)
+        return None if known is None else known.rebalances
 
 
 @dataclass(frozen=True, slots=True)
@@ -236,7 +236,7 @@ class RebalanceText:
 class RebalanceRow(Rebalance):
     """A rebalance, as docs/schemas/rebalances.schema.json describes it, what it cost, and all of that in words.
 
-    `impact` is null while the diagnosis has told nothing. `deploys` are those that were announced for its time.
+    `impact` is null while the diagnosis has reported none. `deploys` are those that were announced for its time.
     """
 
     impact: RebalanceImpact | None = None

@@ -10,7 +10,7 @@ from enum import StrEnum
 
 
 class MessageMatch(StrEnum):
-    """How well a text is known: a message whole, a part of one, or none; then the entries told are the nearest."""
+    """How well a text is known: a message whole, a part of one, or none; then the nearest entries are given."""
 
     WHOLE = "whole"
     PART = "part"
@@ -29,7 +29,7 @@ class MessagePrinter:
 
 @dataclass(frozen=True, slots=True)
 class MessageCause:
-    """A diagnosis that a message may stand for, and how it is told from the others."""
+    """A diagnosis that a message may stand for, and how it is distinguished from the others."""
 
     diagnosis: str
     when: str

@@ -18,7 +18,7 @@ class EstimateRange:
 
 @dataclass(frozen=True, slots=True)
 class Avoided:
-    """What a setting would have avoided of a number of rebalances, as far as their own rows tell.
+    """What a setting would have avoided of a number of rebalances, as far as their own rows show.
 
     `low` counts rebalances of which the rows show that the value would have been enough, `high` also those of which
     they leave that open. `rebalancing_ms` and `lost_partition_ms` are parts of what PeriodSums adds up. Of partitions
@@ -34,7 +34,7 @@ class Avoided:
 class PeriodSums:
     """What a number of rebalances come to.
 
-    `rebalancing_ms` adds up durations, the lower bounds where the log does not tell more; those that go on count for
+    `rebalancing_ms` adds up durations, the lower bounds where the log does not show more; those that go on count for
     nothing. `lost_partition_ms` is the time that partitions were without commits, added up over partitions, of those
     rebalances for which it was reported; for `uncosted` it was not.
     """
@@ -173,7 +173,7 @@ class PeriodReport:
 class SettingEstimate:
     """One setting, the value that a group's own history speaks for, and what it would have avoided.
 
-    `current` is what members had, null where no row tells it. `value` is `proposed` as a number, in milliseconds or,
+    `current` is what members had, null where no row has it. `value` is `proposed` as a number, in milliseconds or,
     of max.poll.records, in percent of what it is; null where the setting is no number. `cost` says what it costs and
     `basis` what the numbers rest on. `rebalance_ids` are at most ten that it would have avoided, the latest first,
     those that only may have been after the others.

@@ -1,7 +1,7 @@
 """Which settings clients and groups have, and what values they take: what advice may propose.
 
 Receives members as the log describes them, and types of groups; knows the libraries by what they send. Facts of
-Kafka, librdkafka and the other libraries stand here once, with the file of their source that tells them. A version is
+Kafka, librdkafka and the other libraries stand here once, with the file of their source that states them. A version is
 a tuple of numbers, empty where it is not known; a library is null where it is not.
 """
 
@@ -57,7 +57,7 @@ _BY_CLIENT_ID = (
 
 
 def library_of(member: Member, assignor: str | None) -> tuple[str | None, str | None]:
-    """Return the library and version that a member's records tell, by its default client id, else its subscription.
+    """Return the library and version that a member's records show, by its default client id, else its subscription.
 
     `assignor` is that of its group, null where it is not known.
     """
@@ -132,14 +132,16 @@ def has_keepalive(library: str | None) -> bool:
 
 def has_cooperative(library: str | None, version: Version) -> bool:
     """Whether a library has the cooperative assignor; one that is not known may have it."""
-    return library is None or _is_since(version, _COOPERATIVE_SINCE.get(library), untold=library in _COOPERATIVE_LONG)
+    return library is None or _is_since(
+        version, _COOPERATIVE_SINCE.get(library), if_unknown=library in _COOPERATIVE_LONG
+    )
 
 
 def has_static_members(library: str | None, version: Version, group_type: str) -> bool:
     """Whether a library has group.instance.id in a group of such a type; one that is not known may have it."""
     if group_type not in _STATIC_TYPES:
         return False
-    return library is None or _is_since(version, _STATIC_SINCE.get(library), untold=True)
+    return library is None or _is_since(version, _STATIC_SINCE.get(library), if_unknown=True)
 
 
 def has_poll_records(library: str | None) -> bool:
@@ -152,10 +154,10 @@ def speaks_kip848(library: str | None) -> bool:
     return library is None or library in _SPEAKS_KIP848
 
 
-def _is_since(version: Version, first: Version | None, *, untold: bool) -> bool:
+def _is_since(version: Version, first: Version | None, *, if_unknown: bool) -> bool:
     if first is None:
         return False
-    return version >= first if version else untold
+    return version >= first if version else if_unknown
 
 
 # --- Sessions ---
@@ -198,7 +200,7 @@ GROUP_SESSION_NAMES = frozenset(each.name for each in _GROUP_SESSIONS.values())
 
 
 def session_setting(group_type: str, session_ms: int | None) -> SessionSetting:
-    """Return what sets the session of a member of a group; `session_ms` as its records tell it, null: they do not.
+    """Return what sets the session of a member of a group; `session_ms` as its records have it, null: they do not.
 
     A classic member in a group of KIP-848, as there are while it moves, has its own.
     """
@@ -206,7 +208,7 @@ def session_setting(group_type: str, session_ms: int | None) -> SessionSetting:
 
 
 def session_or_usual(session_ms: int | None) -> int:
-    """Return the session of a member whose records do not tell it: the default of those that brokers set."""
+    """Return the session of a member whose records do not have it: the default of those that brokers set."""
     return USUAL_SESSION_MS if session_ms is None else session_ms
 
 
@@ -231,7 +233,7 @@ def session_bound(
 ) -> ClientBound | None:
     """Return what bounds the session in a client itself; null where nothing does.
 
-    `poll_ms` is its max.poll.interval.ms and `request_ms` its request.timeout.ms, null where they are not told.
+    `poll_ms` is its max.poll.interval.ms and `request_ms` its request.timeout.ms, null where they are not known.
     librdkafka refuses to start with a session above the poll interval (rd_kafka_conf_finalize in rdkafka_conf.c).
     """
     if library == LIBRDKAFKA and poll_ms:

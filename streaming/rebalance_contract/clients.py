@@ -44,7 +44,7 @@ CLIENT_VALUES = frozenset(
 
 @dataclass(frozen=True, slots=True)
 class ClientConfig:
-    """Settings a client told of itself, in milliseconds and records; null: not told, or no possible setting."""
+    """Settings a client reported of itself, in milliseconds and records; null: not reported, or no possible setting."""
 
     session_timeout_ms: int | None = None
     heartbeat_interval_ms: int | None = None
@@ -59,7 +59,7 @@ class ClientConfig:
 
 @dataclass(frozen=True, slots=True)
 class ProcessFigures:
-    """What a client told of its process; null: not told.
+    """What a client reported of its process; null: not reported.
 
     `start_ms` is when it started, `tick_late_ms` how much later than due its reporting thread woke, `cpu_s` processor
     time used so far, `voluntary_switches` how often its threads gave the processor up.
@@ -76,11 +76,11 @@ class ClientSample:
     """What a client said of one moment.
 
     `emitted_ms` is its own clock, `observed_ms` the time of the record that carried it. `values` holds absolute values
-    by canonical name, all finite and none negative; `increments` counters told as increments since the sample before:
-    who reads them adds them up, once per `emitted_ms`. `heartbeat_never`: it said that it has not sent one yet.
-    `poll_age_ms` is how long ago the application last polled as far as times in the report tell, 0 while it waits
-    inside poll(); null: not told, or told by `values` only. `reason` is librdkafka's text of why it last rebalanced
-    and `join_state` its own state, both verbatim.
+    by canonical name, all finite and none negative; `increments` counters reported as increments since the sample
+    before: who reads them adds them up, once per `emitted_ms`. `heartbeat_never`: it said that it has not sent one yet.
+    `poll_age_ms` is how long ago the application last polled as far as times in the report show, 0 while it waits
+    inside poll(); null: not reported, or only in `values`. `reason` is librdkafka's text of why it last rebalanced and
+    `join_state` its own state, both verbatim.
     """
 
     emitted_ms: int
@@ -98,9 +98,9 @@ class ClientSample:
 class ClientActivity:
     """What one client said in one pane: topic `…activity`, key group id, else client id, else empty.
 
-    A client is what has the same identity, settings and format throughout; null: not told. `samples` are in the order
-    of `emitted_ms`, at least one. A pane holds records by their own time; a pane of many samples is reported in several
-    rows, and one that is split over micro-batches too: rows of a client are put together by the times of their
+    A client is what has the same identity, settings and format throughout; null: not reported. `samples` are in the
+    order of `emitted_ms`, at least one. A pane holds records by their own time; a pane of many samples is reported in
+    several rows, and one that is split over micro-batches too: rows of a client are put together by the times of their
     samples, so that a row that arrives twice changes nothing. `app_offsets` are, by topic and partition, the positions
     up to which librdkafka handed records to the application, the last of the pane. `implausible` counts values that
     were taken out because nothing can have them: zero timeouts, numbers that are not finite, times far from the

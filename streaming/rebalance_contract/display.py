@@ -1,6 +1,6 @@
 """How the words of the closed sets, and lists of names, are shown by the terminal, the page and the dashboards.
 
-Each of them has colours of its own for the tones. A mark is a shape, so that nobody has to tell colours apart.
+Each of them has colours of its own for the tones. A mark is a shape, so that nobody has to distinguish colours.
 """
 
 from __future__ import annotations

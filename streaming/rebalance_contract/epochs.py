@@ -1,6 +1,6 @@
 """Whose rows count where two streams write the same topics: each row names the epoch of its writer, in a header.
 
-A stream takes an epoch for its queries at its start, which is higher than every one before, and tells it in
+A stream takes an epoch for its queries at its start, which is higher than every one before, and publishes it in
 `QueryStatus`. Of a query the highest epoch owns the topics: a process that learns of a higher one ends, and what it
 still writes is passed over by the readers. Rows without the header are taken, as those of older versions and of the
 monitor's other processes have none.
@@ -65,7 +65,7 @@ class _Epoch:
 
 
 class Fence:
-    """Tells rows of the stream that owns its topics from those of one that lost them.
+    """Separates rows of the stream that owns its topics from those of one that lost them.
 
     Compaction may leave a loser's row as the only one of its key, so such a row counts until the owner wrote the key
     too; rows that come when no loser can be alive any more, or when too many keys would have to be remembered, do not.

@@ -24,7 +24,7 @@ CONSUMER_PROTOCOL, CONNECT_PROTOCOL = "consumer", "connect"
 STREAMS_ASSIGNOR = "stream"
 
 #: Topic -> sorted partition numbers. A streams group's tasks stand under the topics that they read, and under their
-#: subtopology where the log does not tell those (a pattern, or a topology that was not read).
+#: subtopology where the log does not have those (a pattern, or a topology that was not read).
 Partitions = dict[str, list[int]]
 
 
@@ -33,7 +33,7 @@ class Member:
     """One member of a group as its last records described it.
 
     `group_instance_id` is null for a dynamic member. `partitions` is null when the assignment is not in a known form;
-    a topic whose name no record told stands there under its id. `rebalance_timeout_ms` is null in records
+    a topic whose name no record has stands there under its id. `rebalance_timeout_ms` is null in records
     older than value version 1, `session_timeout_ms` where the broker sets it (KIP-848).
     `epoch`, `state` (`away`: a static member that said it will return; `unknown (N)`: a number of a newer Kafka) with
     `state_since_ms`, `target` (what it is to have) and `pending_revocation` exist for members of KIP-848, share and
@@ -157,7 +157,7 @@ class GroupSnapshot:
     """The present snapshot of one group: topic `…groups`, key `cluster/group`.
 
     `type` is `consumer` for KIP-848, `simple` for commits without members, null while nothing is known. `state` of a
-    classic group is what the log tells, `Stable` (an assignment is stored) or `Empty`, unless a probe saw the
+    classic group is what the log says, `Stable` (an assignment is stored) or `Empty`, unless a probe saw the
     coordinator in `PreparingRebalance` or `CompletingRebalance` since; of the newer types all states come from the log.
     Null: nothing was read yet, for groups that are gone say `Deleted`. `generation` is the classic generation or the
     group epoch; `assignment_epoch` the epoch of the last target assignment, null for classic groups. `replacements` are
@@ -166,7 +166,7 @@ class GroupSnapshot:
     `log_offset` is the position of the last record folded, and holds within `log_era` only: how often the partition was
     cut or recreated.
     `counted_from` is `probes` where the log cannot be read: rebalances and members in `counters` and `windows` are then
-    at least so many, generations are not counted, and `updated_at_ms` is the time of the last probe that told news.
+    at least so many, generations are not counted, and `updated_at_ms` is the time of the last probe with news.
     """
 
     cluster: str

@@ -1,4 +1,4 @@
-"""Keys of rows: the parts that tell one row from another, put together and taken apart.
+"""Keys of rows: the parts that distinguish one row from another, joined and split.
 
 Which topic has which key is in `topics`; those of the status topic are made by `status_key`. No cluster has a `/` in
 its name, so that the first one ends it; groups may.

@@ -57,13 +57,13 @@ class GroupLag:
     """Lag and windows of one group: topic `…lag`, key `cluster/group`.
 
     `total` is the lag in records over all topics whose ends are known, null while none is. `oldest_unread_ms` is when
-    the oldest unread record was written at the earliest: null without lag, or while no probe tells; the true time lies
-    at most `oldest_unread_error_ms` later and, with `oldest_unread_is_bound`, may be any earlier. `commits` counts the
-    commits since the monitor first saw the group. `first_commit_ms` and `last_commit_ms` are the coordinator's times of
-    the oldest and the newest of them, null while there is none. `log_partition` is the group's partition of the log,
-    `last_log_offset` the position of its newest commit there, which holds within `log_era` only; both are null where
-    the log is not read. `windows` are named as in `WINDOWS_MS`. `is_truncated`: topics or partitions were left out so
-    that the row fits; `total` counts them.
+    the oldest unread record was written at the earliest: null without lag, or while no probe reports it; the true time
+    lies at most `oldest_unread_error_ms` later and, with `oldest_unread_is_bound`, may be any earlier. `commits` counts
+    the commits since the monitor first saw the group. `first_commit_ms` and `last_commit_ms` are the coordinator's
+    times of the oldest and the newest of them, null while there is none. `log_partition` is the group's partition of
+    the log, `last_log_offset` the position of its newest commit there, which holds within `log_era` only; both are null
+    where the log is not read. `windows` are named as in `WINDOWS_MS`. `is_truncated`: topics or partitions were left
+    out so that the row fits; `total` counts them.
     """
 
     cluster: str

@@ -22,9 +22,10 @@ from rebalance_contract.silences import AlertSilence
 JSON, EVENT_STREAM = "application/json", "text/event-stream"
 
 _DESCRIPTION = """\
-What the exporter of rebalance-monitor tells of Kafka consumer groups. Times are epoch milliseconds (`*_ms`); null means
-that something cannot be known, never zero. A reader ignores fields that it does not know: new ones are added without a
-new version. Names in paths are percent-encoded, and a slash in a name is written as %2F."""
+What the exporter of rebalance-monitor knows about Kafka consumer groups. Times are epoch milliseconds (`*_ms`); null
+means that something cannot be known, never zero. A reader ignores fields that it does not know: new ones are added
+without
+a new version. Names in paths are percent-encoded, and a slash in a name is written as %2F."""
 
 _WHOLE_NUMBER = Annotated[int, msgspec.Meta(ge=0)]
 _LIMIT = Annotated[int, msgspec.Meta(ge=1)]

@@ -10,7 +10,7 @@ from rebalance_contract.groups import Partitions
 from rebalance_contract.sets import AnyGroupState, AnyGroupType
 
 PROBE_SCHEMA = "rebalance-monitor/probe/1"
-#: A prober tells all that it knows of a group again after this long, of a calm group nothing else.
+#: A prober publishes all that it knows of a group again after this long, of a calm group nothing else.
 PROBE_REPEAT_MS = 60_000
 #: The fields of a probe that have offsets by topic and partition.
 OFFSET_FIELDS = ("end_offsets", "stable_offsets", "start_offsets", "committed_offsets")
@@ -18,7 +18,7 @@ OFFSET_FIELDS = ("end_offsets", "stable_offsets", "start_offsets", "committed_of
 
 @dataclass(frozen=True, slots=True)
 class ProbedMember:
-    """A member as a coordinator described it. `member_epoch` is null where the API does not tell it.
+    """A member as a coordinator described it. `member_epoch` is null where the API does not report it.
 
     `session_created_ms` is when a member that lives in ZooKeeper registered there, null for all others.
     """

@@ -84,7 +84,7 @@ class Rebalance:
     version.
 
     Where `counted_from` is `probes`, the log could not be read: `generations` is empty, `generation_from` and
-    `generation_to` are group epochs, null for classic groups, whose generation no request tells. `completed_at_ms` is
+    `generation_to` are group epochs, null for classic groups, whose generation no request returns. `completed_at_ms` is
     then the first look at the settled group, so that the rebalance ended at most a probe's period before; its duration
     lies between the two bounds all the same, and several rebalances between two looks are one.
     """

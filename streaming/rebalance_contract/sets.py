@@ -87,7 +87,7 @@ class MemberState(StrEnum):
 
 
 class RebalanceReason(StrEnum):
-    """What started a rebalance, as the log alone tells it."""
+    """What started a rebalance, according to the log alone."""
 
     FIRST_JOIN = "first_join"
     JOIN = "join"
@@ -242,7 +242,7 @@ QUERIES = (Participant.MEMBERSHIP, Participant.ACTIVITY, Participant.DIAGNOSIS)
 
 
 class StatusKind(StrEnum):
-    """What a row of the status topic tells; the second part of its key."""
+    """What a row of the status topic reports; the second part of its key."""
 
     RECORDS = "records"
     QUERY = "query"

@@ -17,7 +17,7 @@ from rebalance_contract.sets import AnySilenceKind, SilenceKind
 #: Ends a pattern that stands for all names that begin like it.
 WILDCARD = "*"
 
-#: Bounds of a silence: who makes one is told, and whoever reads one that is beyond them leaves it out.
+#: Bounds of a silence: whoever makes one beyond them gets an error, and whoever reads one leaves it out.
 MAX_PATTERNS, MAX_NAME, MAX_REASON, MAX_WHO, MAX_VERSION = 50, 1_000, 500, 200, 100
 #: Of all names together: far less than so many of the longest have, which nobody needs.
 MAX_NAMES = 16_384

@@ -13,7 +13,7 @@ from rebalance_contract.sets import AnyCountedFrom, CountedFrom, StatusKind
 class RecordCount:
     """How many records of one kind ended in one outcome.
 
-    `query` is the reader that met them. `type` is Kafka's record type, null when the key does not tell or names one
+    `query` is the reader that met them. `type` is Kafka's record type, null when the key does not say or names one
     that no Kafka has; `value_version` is null for tombstones and likewise.
     """
 
@@ -209,7 +209,7 @@ class DiagnosisStatus:
     schema_version: int = SCHEMA_VERSION
 
 
-#: What may stand in the status topic, told apart by the field `kind`.
+#: What may stand in the status topic, distinguished by the field `kind`.
 Status = DecodeTotals | QueryStatus | ReportTotals | DiagnosisStatus | QuarantineTotals | LogTotals
 
 

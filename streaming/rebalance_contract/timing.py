@@ -9,7 +9,7 @@ from rebalance_contract.codec import SCHEMA_VERSION
 
 @dataclass(frozen=True, slots=True)
 class MemberTiming:
-    """Heartbeat and poll timing of one client as it last reported. Times in milliseconds; null: not told.
+    """Heartbeat and poll timing of one client as it last reported. Times in milliseconds; null: not reported.
 
     `heartbeat_headroom` is the share of the session that is left, 1 to 0 and below when it has passed;
     `poll_headroom` that of max.poll.interval. `heartbeat_rate` is in heartbeats per second. `delivery_ms` is how
@@ -33,7 +33,7 @@ class MemberTiming:
 
 @dataclass(frozen=True, slots=True)
 class TimingWindow:
-    """The worst that any member of a group reported in one sliding window; null where nobody told.
+    """The worst that any member of a group reported in one sliding window; null where no member reported it.
 
     Headrooms as in `MemberTiming`. `reports` counts the reports of all members.
     """

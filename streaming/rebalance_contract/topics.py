@@ -61,7 +61,7 @@ class Topic:
     """One topic of the monitor.
 
     `content` says what a row is, `key` of what its key is made; `/` separates its parts. `rows` are the row types, of
-    several kinds told apart by their field `kind`; empty where the format is not the monitor's own.
+    several kinds distinguished by their field `kind`; empty where the format is not the monitor's own.
     `retention_ms` is null for a topic that keeps its rows until they are replaced. `max_row_bytes` bounds the value of
     a row; its writer cuts and marks what would be larger. `foreign`: others than the stream write to it, so the broker
     is to measure what batches really hold. `partitions` is what it is created with.

@@ -84,12 +84,12 @@ def librdkafka_problems(kafka: Mapping[str, str]) -> list[str]:
     view = librdkafka_view(kafka)
     found = [*_java_names(shared_view(kafka)), *_protocol_problems(view), *_token_function_problems(view)]
     found += _unreadable(view)
-    # What they hold can only be told of files that can be read.
+    # What they hold can only be checked of files that can be read.
     return found or [*_credential_problems(view), *_store_problems(view)]
 
 
 def java_problems(kafka: Mapping[str, str]) -> list[str]:
-    """Return what the Java client could not be told, beside `librdkafka_problems`."""
+    """Return what the Java client has no property for, beside `librdkafka_problems`."""
     shared, own = shared_view(kafka), java_view(kafka)
     found = [
         f"kafka.{name} cannot be translated for the Java client inside Spark: put it under [kafka.librdkafka] "

@@ -89,14 +89,14 @@ class Follower:
     ) -> None:
         """Make the client, which connects in the background; raises KafkaException when it refuses its properties.
 
-        `kafka` are settings as a user writes them. `name` tells this client from others in the brokers' logs.
+        `kafka` are settings as a user writes them. `name` distinguishes this client from others in the brokers' logs.
         """
         self._topics = tuple(dict.fromkeys(topics))
         self._on_error = on_error
         self._positions = Positions(start)
         self._missing = self._topics
         #: What was found at the latest look and cannot be read yet: partitions without a leader, and topics of which
-        #: brokers cannot tell the partitions. Null before the first look.
+        #: brokers cannot report the partitions. Null before the first look.
         self._awaited: tuple[str, ...] | None = None
         self._next_look = 0.0
         self._error: KafkaError | None = None

@@ -5,7 +5,7 @@
     [kafka.librdkafka]   for librdkafka, and for kafka-python in the prober, alone
 
 A component holds them in one flat mapping: names of the first table as they are, those of the others behind `java.`
-and `librdkafka.`. What is wrong with them is for `checks` to tell.
+and `librdkafka.`. What is wrong with them, `checks` reports.
 """
 
 from __future__ import annotations
@@ -122,7 +122,7 @@ def java_properties(kafka: Mapping[str, str]) -> dict[str, str]:
     """Return what the Java client inside Spark takes: the shared properties translated, and Java's own over them.
 
     Certificates and keys go along as text, not as names of files: executors need no copy of them. Raises OSError when
-    a file cannot be read, which `java_problems` tells before.
+    a file cannot be read, which `java_problems` reports before.
     """
     shared, own = shared_view(kafka), java_view(kafka)
     translated = {name: value for name, value in shared.items() if name in SAME}

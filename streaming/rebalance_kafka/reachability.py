@@ -50,7 +50,7 @@ class Reachability:
     def __init__(self, kafka: Mapping[str, str], name: str) -> None:
         """Make the client, which connects in the background; raises KafkaException when it refuses its properties.
 
-        `kafka` are settings as a user writes them. `name` tells this client from others in the brokers' logs.
+        `kafka` are settings as a user writes them. `name` distinguishes this client from others in the brokers' logs.
         """
         self._servers = kafka.get("bootstrap.servers", "")
         self._complaints: deque[KafkaError] = deque(maxlen=_COMPLAINTS)

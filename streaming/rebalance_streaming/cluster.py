@@ -43,9 +43,9 @@ from rebalance_streaming.wire.records import OFFSETS_TOPIC
 REQUEST_SECONDS = 10.0
 #: What is asked again every few seconds may fail sooner.
 _LOOK_SECONDS = 4.0
-#: How long brokers may take to tell each other of a new topic.
+#: How long brokers may take to propagate a new topic.
 _NEWS_SECONDS = 3.0
-#: What brokers older than 2.8 tell as a topic's id: sixteen zero bytes.
+#: What brokers older than 2.8 return as a topic's id: sixteen zero bytes.
 _NO_TOPIC_ID = "AAAAAAAAAAAAAAAAAAAAAA"
 
 #: librdkafka repeats connection failures on stderr every second; what matters of them is raised instead.
@@ -119,7 +119,7 @@ class Cluster:
         try:
             return self._admin.list_topics(*topic, timeout=REQUEST_SECONDS).topics
         except KafkaException as error:
-            raise AwayError(f"no broker tells which topics there are ({_text(error)})") from None
+            raise AwayError(f"no broker reports which topics there are ({_text(error)})") from None
 
     def _look_up_coordinator(self) -> None:
         consumer = Consumer(groupless(self._client, "start"))
@@ -246,8 +246,8 @@ class Cluster:
             isolation_level=IsolationLevel.READ_UNCOMMITTED,
             request_timeout=_LOOK_SECONDS,
         )
-        told = {(at.topic, at.partition): _offset_of(future) for at, future in asked.items()}
-        return {place: offset for place, offset in told.items() if offset is not None}
+        ends = {(at.topic, at.partition): _offset_of(future) for at, future in asked.items()}
+        return {place: offset for place, offset in ends.items() if offset is not None}
 
     def recent_offsets(self, topic: str, rows: int) -> dict[int, int]:
         """Return each partition's position so many rows before its end, its first one where it has fewer."""
@@ -333,7 +333,7 @@ class Cluster:
         self._await_topics({topic.topic for topic in missing})
 
     def _await_topics(self, names: set[str]) -> None:
-        """Wait until brokers tell of topics made a moment ago; a little patience, for others may have made them."""
+        """Wait until brokers report topics made a moment ago; a little patience, for others may have made them."""
         deadline = time.monotonic() + REQUEST_SECONDS
         while time.monotonic() < deadline:
             known = self._list_topics()
@@ -363,7 +363,7 @@ def _described(future: Future[Any]) -> _Described | None:
 
 
 def _offset_of(future: Future[Any]) -> int | None:
-    """Return an end of a partition, null for one that nobody told: without a leader librdkafka has no error for it."""
+    """Return an end of a partition, null for one that is not known: without a leader librdkafka has no error for it."""
     try:
         offset = int(future.result().offset)
     except KafkaException:

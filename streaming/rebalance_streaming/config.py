@@ -29,7 +29,7 @@ from rebalance_streaming.wire.records import OFFSETS_TOPIC
 
 @dataclass(frozen=True, slots=True)
 class MetricTopic:
-    """A further topic of client metrics. `format` pins what its messages are; null: told by each message.
+    """A further topic of client metrics. `format` pins what its messages are; null: each message shows it.
 
     `defaults` gives identity fields (`group_id`, `host`, …) that its messages lack.
     """

@@ -77,7 +77,7 @@ def _bytes_in(given: dict[str, Any], name: str) -> bytes | None:
 
 
 def _described(record: DecodedRecord) -> dict[str, Any]:
-    """Return the fields that tell of a record. `error` and the embedded structures are there only if it has some."""
+    """Return the fields that describe a record. `error` and the embedded structures are there only if it has some."""
     version = record.value_version
     described = {
         "outcome": record.outcome.name.lower(),

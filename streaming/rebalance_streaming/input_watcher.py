@@ -17,7 +17,7 @@ from rebalance_streaming.log_watch import Incident, LogWatch, Positions, TopicSt
 
 _PERIOD_SECONDS, _STOP_SECONDS = 5.0, 1.0
 
-#: What the brokers tell of topics; `Cluster.fetch_topic_states`.
+#: What the brokers report of topics; `Cluster.fetch_topic_states`.
 DescribeTopics = Callable[[Collection[str]], Mapping[str, TopicState]]
 
 
@@ -133,8 +133,8 @@ class InputWatcher:
         for query, topics in self._inputs.items():
             seen = {topic: states[topic] for topic in topics if topic in states}
             known = positions.get(query, {})
-            self._watches[query], told = compare(self._watches[query], seen, known, reached[query])
-            self._incidents += told
+            self._watches[query], incidents = compare(self._watches[query], seen, known, reached[query])
+            self._incidents += incidents
             _raise(self._reached[query], {topic: _unseen(at, seen.get(topic)) for topic, at in reached[query].items()})
 
     def _run(self) -> None:

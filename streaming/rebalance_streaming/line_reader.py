@@ -1,8 +1,8 @@
-"""What recorded lines tell: the rows that the stream would make of them, and what its folds would take.
+"""What recorded lines contain: the rows that the stream would make of them, and what its folds would take.
 
-Receives lines as they are read, each alone; hands on what they tell. When that happened to which group, and what became
-of it, is the replay's business. Topics that are neither the offsets topic nor the monitor's own are read as client
-metrics, and what is none as lines of brokers' logs. Deploys that were announced are in the topic of silences.
+Receives lines as they are read, each alone; returns what they contain. When that happened to which group, and what
+became of it, is the replay's business. Topics that are neither the offsets topic nor the monitor's own are read as
+client metrics, and what is none as lines of brokers' logs. Deploys that were announced are in the topic of silences.
 """
 
 from __future__ import annotations
@@ -47,7 +47,7 @@ class ToFold:
     what: GroupRecord | contract.Probe
 
 
-#: What a line tells, in its order: rows for the engine, and what is to be folded. Nothing, where it tells nothing here.
+#: What a line contains, in its order: rows for the engine, and what is to be folded; empty: nothing of use here.
 Contents = tuple[ToFold | Input, ...]
 
 
@@ -56,7 +56,7 @@ class LineReader:
     """Reads lines of a recording. `cluster` is the name that rows carry, `pane_ms` how wide a row of commits is.
 
     `to_utc` turns brokers' local times, where their logs have such, into UTC. `reads_log`: the offsets topic is read.
-    `reads_clients`: somebody wants what clients report. `skipped` counts lines that tell nothing here.
+    `reads_clients`: somebody wants what clients report. `skipped` counts lines with nothing of use here.
     """
 
     cluster: str
@@ -89,7 +89,7 @@ class LineReader:
         return pack_commits(decode_commits(keys, values, self._keys), log, self.cluster, self.pane_ms)
 
     def log_rows(self, line: RecordedLine) -> list[contract.CoordinatorActivity] | None:
-        """Return what a line tells that holds lines of a broker's log; null where it holds none."""
+        """Return the rows of a line that holds lines of a broker's log; null where it holds none."""
         if line.topic == OFFSETS_TOPIC or line.topic.endswith((PROBES_SUFFIX, _SILENCES_SUFFIX, *OWN_SUFFIXES)):
             return None
         value = line.value
@@ -102,7 +102,7 @@ class LineReader:
         return rows
 
     def read(self, line: RecordedLine) -> Contents:
-        """Return what any other line tells."""
+        """Return what any other line contains."""
         contents = tuple(self._read(line))
         self.skipped += not contents
         return contents

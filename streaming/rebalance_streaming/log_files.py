@@ -1,4 +1,4 @@
-"""Files of brokers' log lines into what groups' coordinators told, for commands that work without a stream."""
+"""Files of brokers' log lines into what groups' coordinators logged, for commands that work without a stream."""
 
 from __future__ import annotations
 
@@ -28,7 +28,7 @@ class LogFileError(StreamError):
 def read_log_files(
     files: Iterable[Any], *, cluster: str, pane_ms: int, time_zone: str = "UTC"
 ) -> list[CoordinatorActivity]:
-    """Return what the coordinators of groups told in files of broker logs, compressed by gzip or not.
+    """Return what the coordinators of groups logged in files of broker logs, compressed by gzip or not.
 
     `time_zone` is that of times that are written without one. Raises LogFileError for a file without such a line.
     """

@@ -162,8 +162,10 @@ def take_up(totals: LogTotals) -> LogWatch:
 
 
 def _publish(watch: TopicWatch) -> WatchedTopic:
-    told = (each for _, each in sorted(watch.partitions.items()))
-    return replace(watch.totals, partitions=tuple(each for each in told if each != WatchedPartition(each.partition)))
+    partitions = (each for _, each in sorted(watch.partitions.items()))
+    return replace(
+        watch.totals, partitions=tuple(each for each in partitions if each != WatchedPartition(each.partition))
+    )
 
 
 def compare(
@@ -212,10 +214,10 @@ def _compare_topic(query: str, before: TopicWatch, state: TopicState, read: _Rea
         partitions, ends = _recreated(before, state, read.positions, incidents), state.ends
     else:
         partitions, ends = _compare_ends(before, state, read, incidents), {**before.ends, **state.ends}
-    told = incidents.all()
-    totals = replace(_add(counted.totals, told), topic_id=state.topic_id or known_id)
+    found = incidents.all()
+    totals = replace(_add(counted.totals, found), topic_id=state.topic_id or known_id)
     unread = _unread(before, partitions, state, read)
-    return replace(counted, totals=totals, partitions=partitions, ends=ends, unread=unread), told
+    return replace(counted, totals=totals, partitions=partitions, ends=ends, unread=unread), found
 
 
 def _unread(
@@ -246,15 +248,15 @@ class _Found:
 
     def all(self) -> list[Incident]:
         return [
-            Incident(self._query, self._topic, kind, tuple(sorted(told)), told.total())
-            for kind, told in self._by_kind.items()
+            Incident(self._query, self._topic, kind, tuple(sorted(counts)), counts.total())
+            for kind, counts in self._by_kind.items()
         ]
 
 
 def _compare_counts(before: TopicWatch, state: TopicState, found: _Found) -> TopicWatch:
     """Note partitions that came, and those that are missing twice in a row.
 
-    Once says little: a broker that has just started tells of fewer topics than there are.
+    Once means little: a broker that has just started reports fewer topics than there are.
     """
     known, now = before.totals.partition_count, state.partition_count
     for partition in range(known, now):
@@ -276,7 +278,7 @@ def _recreated(
         # One that is new and has no leader yet begins at 0.
         earliest = state.ends.get(partition, Ends(0, 0)).earliest
         found.add(IncidentKind.RECREATED, partition, 1)
-        # What the new topic has lost already is not counted: nobody can tell whether it was ever read.
+        # What the new topic has lost already is not counted: nobody knows whether it was ever read.
         awaited_from = earliest if positions.get(partition, 0) > 0 else None
         partitions[partition] = WatchedPartition(partition, before.era(partition) + 1, earliest, awaited_from)
     return partitions
@@ -312,7 +314,7 @@ class _Was:
 def _compare_partition(known: WatchedPartition, was: _Was, now: Ends, found: _Found) -> WatchedPartition:
     position, is_awaited = was.position, known.awaited_from is not None
     read_to = 0 if position is None or is_awaited else position
-    # The end falls only when the log is cut. A running batch may have read what its query's position does not tell yet,
+    # The end falls only when the log is cut. A running batch may have read what its query's position does not show yet,
     # so that an end that fell begins a new era even where the position lies before it.
     if now.latest < max(read_to, was.reached, was.end):
         has_come_down = position is not None and position < was.reached

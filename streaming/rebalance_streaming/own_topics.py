@@ -18,18 +18,18 @@ from rebalance_streaming.errors import AwayError, StreamError
 
 def read_rows(config: StreamConfig, topics: Collection[str], *, name: str) -> Iterator[Record]:
     """Yield the records of topics up to their ends. Raises StreamError when these cannot be reached."""
-    with _told(topics):
+    with _explained(topics):
         yield from read_to_end(config.kafka, topics, name=name)
 
 
 def read_latest_rows(config: StreamConfig, topics: Collection[str], *, name: str) -> dict[tuple[str, bytes], bytes]:
     """Return the last value of each (topic, key), tombstones left out. Raises StreamError as `read_rows` does."""
-    with _told(topics):
+    with _explained(topics):
         return read_latest(config.kafka, topics, name=name)
 
 
 @contextmanager
-def _told(topics: Collection[str]) -> Iterator[None]:
+def _explained(topics: Collection[str]) -> Iterator[None]:
     try:
         yield
     except KafkaException as error:

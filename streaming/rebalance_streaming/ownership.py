@@ -35,7 +35,7 @@ _STOP_SECONDS = 1.0
 
 
 def read_statuses(config: StreamConfig) -> list[Status]:
-    """Return what the status topic tells of this cluster, the last row of each key; odd rows are passed over.
+    """Return what the status topic has of this cluster, the last row of each key; odd rows are passed over.
 
     Raises StreamError when the topic cannot be read to its end.
     """

@@ -24,8 +24,8 @@ _QUEUED_MESSAGES, _QUEUED_KIB = 20_000, 32_768
 _CLOSE_SECONDS = 5.0
 #: Pauses after a refusal, and before another producer is made: each twice the one before until something is delivered.
 _FIRST_PAUSE_SECONDS, _LONGEST_PAUSE_SECONDS = 1.0, 30.0
-#: What is wrong is told, per topic and error, and again where it is still so after this long.
-_TELL_AGAIN_SECONDS = 600.0
+#: A failure is reported once per topic and error, and again if it persists for this long.
+_REPORT_AGAIN_SECONDS = 600.0
 #: Sent again, a row would be refused again.
 _UNDELIVERABLE = frozenset(
     {
@@ -71,7 +71,7 @@ class Publisher:
         writer: RowWriter | None = None,
         clock: Callable[[], float] = time.monotonic,
     ) -> None:
-        """`say` is told what goes wrong, `writer` the one of rows that are put without one, if there is any.
+        """`say` is called with what goes wrong; `writer` is that of rows that are put without one, null: there is none.
 
         Raises KafkaException when the client refuses its properties.
         """
@@ -83,7 +83,7 @@ class Publisher:
         self._pauses: dict[str, _Pause] = {}
         self._renewal = _Pause()
         self._is_broken = False
-        self._told: dict[tuple[str, int], float] = {}
+        self._reported_at: dict[tuple[str, int], float] = {}
         self._properties = {
             **properties,
             # A retried batch is stored once, and never behind a later one.
@@ -178,7 +178,7 @@ class Publisher:
         )
 
     def _serve(self, seconds: float = 0.0) -> None:
-        """Let the client tell what became of rows, in so long at most; it may raise, once, that it cannot go on.
+        """Let the client report what became of rows, in so long at most; it may raise, once, that it cannot go on.
 
         Its `flush` would go on with callbacks after that, which fail within the interpreter.
         """
@@ -210,9 +210,9 @@ class Publisher:
         return True
 
     def _report(self, topic: str, error: KafkaError, line: str) -> None:
-        now, told = self._clock(), self._told.get((topic, error.code()))
-        if told is None or now - told >= _TELL_AGAIN_SECONDS:
-            self._told[topic, error.code()] = now
+        now, last = self._clock(), self._reported_at.get((topic, error.code()))
+        if last is None or now - last >= _REPORT_AGAIN_SECONDS:
+            self._reported_at[topic, error.code()] = now
             self._say(line)
 
 

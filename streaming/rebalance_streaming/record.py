@@ -83,7 +83,7 @@ def _follow(kafka: Mapping[str, str], topics: Iterable[str], from_beginning: boo
 def _refuse_lasting(error: KafkaError, topic: str | None) -> None:
     """Raise StreamError for what does not pass by itself; brokers that are away come back, and leaders are elected.
 
-    `error.retriable()` tells nothing here: the client says it of requests alone.
+    `error.retriable()` says nothing here: the client says it of requests alone.
     """
     if topic is not None and error.code() not in LEADER_IS_AWAITED:
         raise StreamError(f"cannot read {topic}: {error.str()}")

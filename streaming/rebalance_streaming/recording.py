@@ -72,7 +72,8 @@ def read_lines(
 ) -> Iterator[RecordedLine]:
     """Read recordings, compressed by gzip or not, several merged by time, up to and including `until_ms`.
 
-    A last line that is cut off is left out and told to `notify`. Raises ReplayError for any other bad line.
+    A last line that is cut off is left out, and `notify` is called with that. Raises ReplayError for any other bad
+    line.
     """
     readings = [_parse(file, notify) for file in files]
     lines = readings[0] if len(readings) == 1 else heapq.merge(*readings, key=lambda line: line.timestamp_ms)

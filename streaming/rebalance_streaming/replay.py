@@ -1,9 +1,9 @@
 """Recorded log lines in, the stream's rows out: the same decoding, folding and diagnosis without Spark or cluster.
 
-Lines are read as they come; what they tell waits until all were, and is folded and judged in the order of its time. Of
-one log partition of a recording, the commits and the other records must each be in the order of their offsets. Time is
-taken from the records: what the stream does once a time is over is done when records have passed it. What brokers' logs
-tell comes at its own times, from the recording as from log files that a replay is given beside.
+Lines are read as they come; what they contain waits until all were, and is folded and judged in the order of its time.
+Of one log partition of a recording, the commits and the other records must each be in the order of their offsets. Time
+is taken from the records: what the stream does once a time is over is done when records have passed it. What brokers'
+logs say comes at its own times, from the recording as from log files that a replay is given beside.
 """
 
 from __future__ import annotations
@@ -52,26 +52,26 @@ class ReplayProgress:
 
 @dataclass(slots=True)
 class _Waiting:
-    """What lines told, until all were read: only then is known what came first, as a recorder reads in turns.
+    """What lines contained, until all were read: only then is known what came first, as a recorder reads in turns.
 
-    `lines` has what the other lines of a log partition told, each with its time, by topic and partition.
+    `lines` has what the other lines of a log partition contained, each with its time, by topic and partition.
     """
 
     commits: list[contract.CommitActivity] = field(default_factory=list)
-    told: list[contract.CoordinatorActivity] = field(default_factory=list)
+    logged: list[contract.CoordinatorActivity] = field(default_factory=list)
     lines: dict[tuple[str, int], list[tuple[int, Contents]]] = field(default_factory=dict)
 
     def __len__(self) -> int:
-        return len(self.commits) + len(self.told) + sum(map(len, self.lines.values()))
+        return len(self.commits) + len(self.logged) + sum(map(len, self.lines.values()))
 
     def add(self, line: RecordedLine, contents: Contents) -> None:
-        """Keep what a line told. One that told nothing here still tells the time."""
+        """Keep what a line contained. One with nothing of use here still has a time."""
         self.lines.setdefault((line.topic, line.partition), []).append((line.timestamp_ms, contents))
 
     def take(self) -> Iterator[tuple[int, Contents]]:
         """Take out everything in the order of its time, commits and coordinators' rows at the time of their last."""
         self.commits.sort(key=lambda each: each.last_commit_ms, reverse=True)
-        self.told.sort(key=_told_ms, reverse=True)
+        self.logged.sort(key=_logged_ms, reverse=True)
         for at_ms, contents in heapq.merge(*map(_taken, self.lines.values()), key=lambda each: each[0]):
             yield from self._take_packed(at_ms)
             yield at_ms, contents
@@ -81,15 +81,15 @@ class _Waiting:
         """Take out packed rows of before a time, or all, from the ends of their lists."""
         while True:
             commits_ms = self.commits[-1].last_commit_ms if self.commits else None
-            told_ms = _told_ms(self.told[-1]) if self.told else None
-            at_ms = min((each for each in (commits_ms, told_ms) if each is not None), default=None)
+            logged_ms = _logged_ms(self.logged[-1]) if self.logged else None
+            at_ms = min((each for each in (commits_ms, logged_ms) if each is not None), default=None)
             if at_ms is None or (until_ms is not None and at_ms >= until_ms):
                 return
-            yield at_ms, (self.commits.pop() if at_ms == commits_ms else self.told.pop(),)
+            yield at_ms, (self.commits.pop() if at_ms == commits_ms else self.logged.pop(),)
 
 
 def _taken(lines: list[tuple[int, Contents]]) -> Iterator[tuple[int, Contents]]:
-    """Yield what lines told and let go of it."""
+    """Yield what lines contained, and drop it."""
     lines.reverse()
     while lines:
         yield lines.pop()
@@ -97,9 +97,9 @@ def _taken(lines: list[tuple[int, Contents]]) -> Iterator[tuple[int, Contents]]:
 
 @dataclass(slots=True)
 class _Groups:
-    """What the log and probes tell of groups: their states, rebalances, and the commits of those with nothing else.
+    """What the log and probes report of groups: their states, rebalances, and the commits of those with nothing else.
 
-    `reads_log`: probes only add to what the log tells; else they are all that there is.
+    `reads_log`: probes only add to what the log says; else they are all that there is.
     """
 
     cluster: str
@@ -158,7 +158,7 @@ class _Groups:
 
 @dataclass(slots=True)
 class _EngineDriver:
-    """Gives an engine rows and the time, as the stream's child process does, and keeps what it tells only once."""
+    """Gives an engine rows and the time, as the stream's child process does, and keeps what it publishes only once."""
 
     engine: Engine
     now_ms: int = 0
@@ -166,7 +166,7 @@ class _EngineDriver:
     impacts: dict[tuple[str, str], contract.RebalanceImpact | contract.GroupImpact] = field(default_factory=dict)
 
     def advance_to(self, now_ms: int) -> None:
-        """Tell the engine every moment up to a time, as the clock would have."""
+        """Advance the engine through every tick up to a time, as the clock would have."""
         self.now_ms = max(self.now_ms, now_ms)
         self.advanced_ms = self.advanced_ms or now_ms - _TICK_MS
         step = max(_TICK_MS, (now_ms - self.advanced_ms) // _IDLE_TICKS)
@@ -175,7 +175,7 @@ class _EngineDriver:
             self._keep_impacts(self.engine.advance(self.advanced_ms))
 
     def finish(self) -> Iterator[dict[str, Any]]:
-        """Yield what the engine has told at the end, the latest time it was told: impact, lag, timing and findings."""
+        """Yield what the engine has published by the end, the latest row of each: impact, lag, timing and findings."""
         self.advance_to(self.now_ms)
         rows = self.engine.finish(self.now_ms)
         self._keep_impacts(rows)
@@ -219,7 +219,7 @@ class Replay:
         self._driver = None if engine is None else _EngineDriver(engine)
 
     def feed(self, lines: Iterable[RecordedLine]) -> Iterator[dict[str, Any]]:
-        """Take lines and read them as they come; yields packed commits, and keeps what else they tell."""
+        """Take lines and read them as they come; yields packed commits, and keeps what else they contain."""
         for chunk in _chunks(lines):
             self.progress.lines += len(chunk)
             readable = self._reader.readable(chunk)
@@ -232,8 +232,8 @@ class Replay:
                     self._keep(line)
 
     def take_logs(self, rows: Iterable[contract.CoordinatorActivity]) -> None:
-        """Take what groups' coordinators told, before `finish`; the engine learns of it at its times."""
-        self._waiting.told += rows
+        """Take what groups' coordinators logged, before `finish`; the engine learns of it at its times."""
+        self._waiting.logged += rows
 
     def finish(self) -> Iterator[dict[str, Any]]:
         """Yield rebalances in the order of their end, groups, impact, lag, timing and findings as of the end."""
@@ -278,7 +278,7 @@ def _chunks(lines: Iterable[RecordedLine]) -> Iterator[list[RecordedLine]]:
         yield chunk
 
 
-def _told_ms(row: contract.CoordinatorActivity) -> int:
+def _logged_ms(row: contract.CoordinatorActivity) -> int:
     """Return when the last event of a row was written, as its reader would have had it."""
     return row.events[-1].at_ms if row.events else row.pane_start_ms
 
@@ -293,11 +293,11 @@ def _row(kind: str, row: Any) -> dict[str, Any]:
     """Return a row as the stream publishes it: bounded, with what is counted on the way."""
     encode_row = _BOUNDED.get(type(row))
     fields = msgspec.to_builtins(row) if encode_row is None else msgspec.json.decode(encode_row(row))
-    # Rows of some topics have a `kind` of their own; of a replay's output this one tells.
+    # Rows of some topics have a `kind` of their own; in a replay's output this one counts.
     return {**fields, "kind": kind}
 
 
-#: What an engine tells again at the end, by the kind under which a replay hands it on.
+#: What an engine publishes again at the end, by the kind that a replay gives it.
 _KINDS: dict[type[Any], str] = {
     contract.GroupLag: "lag",
     contract.GroupTiming: "timing",
@@ -327,15 +327,15 @@ def replay(
 ) -> Iterator[bytes]:
     """Yield the rows of a replay as JSON lines without line ends. Raises ReplayError for what is no recording.
 
-    `output` is a name of OUTPUTS. `logs` is what brokers' log files beside the recordings told. Findings come last,
-    each once, as it stood at the end. `without_log`: as where nobody may read the offsets topic. `progress` says
+    `output` is a name of OUTPUTS. `logs` is what brokers' log files beside the recordings contained. Findings come
+    last, each once, as it stood at the end. `without_log`: as where nobody may read the offsets topic. `progress` says
     meanwhile how far it is.
     """
     wanted = OUTPUTS[output]
     judged = {"finding", "lag", "rebalance_impact", "timing"} & set(wanted)
     engine = make_engine(CLUSTER, detect) if judged else None
     state = Replay(engine=engine, to_utc=to_utc, without_log=without_log, progress=progress)
-    state.take_logs(logs if until_ms is None else (each for each in logs if _told_ms(each) <= until_ms))
+    state.take_logs(logs if until_ms is None else (each for each in logs if _logged_ms(each) <= until_ms))
     for row in itertools.chain(state.feed(read_lines(files, until_ms, notify)), state.finish()):
         if row["kind"] in wanted:
             yield msgspec.json.encode(row)

@@ -50,7 +50,7 @@ class WrongTopic:
 def check_topic(name: str, topic: Topic, found: Mapping[str, str]) -> WrongTopic | None:
     """Compare a topic's settings, as the broker describes them, with the table's; null when all is well.
 
-    Retention is the operator's choice and not looked at; a setting that the broker does not tell counts as right.
+    Retention is the operator's choice and not looked at; a setting that the broker does not report counts as right.
     """
     wrong = (
         *_wrong_policy(topic, found.get(_POLICY)),

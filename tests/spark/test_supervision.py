@@ -20,7 +20,7 @@ from rebalance_contract import QueryStatus
 from rebalance_streaming.errors import StreamError
 from rebalance_streaming.spark import supervision
 from rebalance_streaming.spark.progress import QueryWatch
-from rebalance_streaming.spark.supervision import SupervisedQuery, root_cause, told_damage, told_room
+from rebalance_streaming.spark.supervision import SupervisedQuery, describe_damage, describe_full_disk, root_cause
 from waiting import wait_for
 
 #: Longer than any batch takes on a machine that is busy with others.
@@ -46,14 +46,14 @@ def test_a_full_disk_is_told_by_its_path(monkeypatch: pytest.MonkeyPatch):
     free = {"/checkpoint": 4_096, "/tmp": 10**10}
     monkeypatch.setattr(supervision.shutil, "disk_usage", lambda place: SimpleNamespace(free=free[place]))
     text = "java.io.IOException: No space left on device\n\tat java.base/java.io.FileOutputStream.write"
-    assert told_room(text, [*free]) == "there is no room on the disk of /checkpoint"
+    assert describe_full_disk(text, [*free]) == "there is no room on the disk of /checkpoint"
     state = "[CANNOT_WRITE_STATE_STORE.CANNOT_COMMIT] Error writing state store files for provider RocksDBStateStore"
-    assert told_room(state, [*free]) == "there is no room on the disk of /checkpoint"
+    assert describe_full_disk(state, [*free]) == "there is no room on the disk of /checkpoint"
     free["/checkpoint"] = 10**10
-    assert told_room(state, [*free]) is None
-    assert told_room(text, [*free]) == "there is no room on the disk of /checkpoint or /tmp"
-    assert told_room("java.io.IOException: broken pipe", [*free]) is None
-    assert told_room(text, []) is None
+    assert describe_full_disk(state, [*free]) is None
+    assert describe_full_disk(text, [*free]) == "there is no room on the disk of /checkpoint or /tmp"
+    assert describe_full_disk("java.io.IOException: broken pipe", [*free]) is None
+    assert describe_full_disk(text, []) is None
 
 
 # --- A damaged checkpoint ---
@@ -74,7 +74,7 @@ def test_a_full_disk_is_told_by_its_path(monkeypatch: pytest.MonkeyPatch):
 )
 def test_a_damaged_checkpoint_is_told_with_what_to_do(text: str):
     """In what Spark and Hadoop say of files that were changed, cut and lost (case 17 plays all of them)."""
-    told = told_damage(text + "\n=== Streaming Query ===\nIdentifier: membership")
+    told = describe_damage(text + "\n=== Streaming Query ===\nIdentifier: membership")
     assert told is not None
     assert told.startswith(text)
     assert "start it once with --rebuild --set-aside" in told
@@ -82,8 +82,8 @@ def test_a_damaged_checkpoint_is_told_with_what_to_do(text: str):
 
 def test_other_errors_are_no_damage():
     """A broker that is away, and a file of somebody else."""
-    assert told_damage("org.apache.kafka.common.errors.TimeoutException: Timed out waiting for a node") is None
-    assert told_damage("File file:/etc/kafka/client.pem does not exist") is None
+    assert describe_damage("org.apache.kafka.common.errors.TimeoutException: Timed out waiting for a node") is None
+    assert describe_damage("File file:/etc/kafka/client.pem does not exist") is None
 
 
 # --- Pauses ---
@@ -125,7 +125,7 @@ def test_brokers_that_are_away_at_a_start_end_nothing(clock: SimpleNamespace):
     said: list[str] = []
     query = supervised("activity", fail, said)
     query.tend(0, STALL_SECONDS)
-    assert query.status.error == "Kafka does not tell what it starts from: no broker is there"
+    assert query.status.error == "Kafka does not say what it starts from: no broker is there"
     assert len(said) == 1
 
 

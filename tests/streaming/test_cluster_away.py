@@ -31,7 +31,7 @@ def test_brokers_that_do_not_answer_may_come(monkeypatch: pytest.MonkeyPatch):
     cluster = Cluster(config_of("127.0.0.1:1"))
     with pytest.raises(AwayError, match=r"no Kafka broker answers at 127\.0\.0\.1:1 \(.*check kafka\.bootstrap"):
         cluster.check_reachable()
-    with pytest.raises(AwayError, match="no broker tells which topics there are"):
+    with pytest.raises(AwayError, match="no broker reports which topics there are"):
         cluster.ensure_topics()
 
 

@@ -81,7 +81,7 @@ def estimate_session(past: LookBack, value: int | None) -> SettingEstimate:
         cost = f"{cost}; {plural(len(deaths), 'member')} died, or stayed away, in this time"
     return tally.estimate(
         now.setting.name,
-        write_ms(now.told_ms),
+        write_ms(now.known_ms),
         write_ms(chosen) or "",
         chosen,
         cost=cost,
@@ -292,14 +292,14 @@ def _lost_of_others(seen: Seen) -> EstimateRange:
 
 
 class _SessionNow(NamedTuple):
-    """The session as it is: of those that lost it, else the longest; `told_ms` is null where no record tells it.
+    """The session as it is: of those that lost it, else the longest; `known_ms` is null where no record has it.
 
     `now_ms` is the default then; `longest_ms` is the longest of any member. `most_ms` is what clients and brokers take,
     and `ladder` what it could be instead.
     """
 
     setting: SessionSetting
-    told_ms: int | None
+    known_ms: int | None
     now_ms: int
     longest_ms: int
     most_ms: int
@@ -307,16 +307,16 @@ class _SessionNow(NamedTuple):
 
 
 def _session_now(past: LookBack) -> _SessionNow:
-    told_ms = _limit_of_missed(past, Way.EXPIRED, lambda member: member.session_timeout_ms)
-    setting = session_setting(past.type, told_ms)
-    now_ms = session_or_usual(told_ms)
+    known_ms = _limit_of_missed(past, Way.EXPIRED, lambda member: member.session_timeout_ms)
+    setting = session_setting(past.type, known_ms)
+    now_ms = session_or_usual(known_ms)
     # Of those that went: others need no longer one.
     gone = {each.member.member_id: each.member for each in past.in_period()}
     bounds = [] if setting.of_group else [_bound_of(past, each) for each in gone.values()]
     most_ms = min([setting.longest_ms, *(each for each in bounds if each is not None)])
     longest_ms = max((each.session_timeout_ms or 0 for each in past.members()), default=0)
     values = {each for each in (*_SESSIONS_MS, most_ms) if now_ms < each <= min(most_ms, _SESSIONS_MS[-1])}
-    return _SessionNow(setting, told_ms, now_ms, longest_ms, most_ms, tuple(sorted(values)))
+    return _SessionNow(setting, known_ms, now_ms, longest_ms, most_ms, tuple(sorted(values)))
 
 
 def _bound_of(past: LookBack, member: Member) -> int | None:
@@ -332,14 +332,14 @@ def _library(past: LookBack, absence: Absence) -> tuple[str | None, tuple[int, .
 
 
 def _limit_of_missed(past: LookBack, way: Way, read: Callable[[Member], int | None]) -> int | None:
-    """Return the largest limit of those that missed theirs, else the largest that any has; null: not told."""
+    """Return the largest limit of those that missed theirs, else the largest that any has; null: not known."""
     missed = [read(each.member) for each in past.in_period() if each.way is way]
     known = [each for each in missed if each is not None] or [each for each in map(read, past.members()) if each]
     return max(known, default=None)
 
 
 def _poll_limit(past: LookBack) -> int | None:
-    """Return the max.poll.interval.ms of those that missed it, else the largest that any has; null: not told."""
+    """Return the max.poll.interval.ms of those that missed it, else the largest that any has; null: not known."""
     return _limit_of_missed(past, Way.POLL_LIMIT, poll_limit_of)
 
 

@@ -1,4 +1,4 @@
-"""Who was away from a group, for how long and why it was taken out, as its rebalances tell.
+"""Who was away from a group, for how long and why it was removed, according to its rebalances.
 
 Receives the rebalances of one group; hands on immutable values. Pure: no clock, no I/O. A member that comes back has a
 new member id, so it is found again by its client id and host.
@@ -17,12 +17,12 @@ from rebalance_contract.api_reports import EstimateRange
 from rebalance_contract.client_settings import AIOKAFKA, library_of
 from rebalance_contract.diagnoses import with_trait
 
-#: By traits of the catalogue: what a cause tells of a member that went, or of those that waited for it.
+#: By traits of the catalogue: what a cause says about a member that went, or of those that waited for it.
 STARVED, STOOD_STILL, RESTARTED = with_trait("starved"), with_trait("same_process"), with_trait("new_process")
 DID_NOT_POLL, HELD_UP, WAITED_FOR = with_trait("poll_limit"), with_trait("holds_up"), with_trait("waits_to_join")
 #: Causes in which instances start while the session of the one before them still goes on.
 _BEFORE_EXPIRY = with_trait("overlaps")
-#: What stands in the place of a cause: nobody told one.
+#: In the place of a cause where none is known.
 NO_CAUSE = frozenset({None, UNDETERMINED})
 #: Findings that are less sure are hints.
 _MORE_THAN_A_HINT = 0.5
@@ -85,7 +85,7 @@ class Absence:
 
     @property
     def limit_ms(self) -> int | None:
-        """What its silence had to stay below, null where no record tells it."""
+        """What its silence had to stay below, null where no record has it."""
         return poll_limit_of(self.member) if self.way is Way.POLL_LIMIT else self.member.session_timeout_ms
 
 
@@ -197,7 +197,7 @@ def when_begun(rebalance: Rebalance) -> EstimateRange:
     """Return when a rebalance began: no more than a heartbeat before it was first seen.
 
     A member learns of it with its next heartbeat, and joins; one that is slower makes this too narrow. The first member
-    of an empty group waits for others, so that of its start nothing more is known than the row tells.
+    of an empty group waits for others, so nothing more is known of its start than the row says.
     """
     high = rebalance.started_before_ms
     low = high if rebalance.started_after_ms is None else rebalance.started_after_ms
@@ -205,7 +205,7 @@ def when_begun(rebalance: Rebalance) -> EstimateRange:
 
 
 def when_last_joined(rebalance: Rebalance) -> EstimateRange:
-    """Return when the last of a rebalance's newcomers came, as far as its generations tell."""
+    """Return when the last of a rebalance's newcomers came, as far as its generations show."""
     last = next((each for each in reversed(rebalance.generations) if each.joined), None)
     began_it = last is None or (last is rebalance.generations[0] and len(last.joined) == 1 and not last.left)
     return when_begun(rebalance) if began_it else _when(rebalance, lambda generation: generation is last)
@@ -232,7 +232,7 @@ def _when_in(rebalance: Rebalance, name: str) -> EstimateRange:
 
 
 def _when(rebalance: Rebalance, is_it: _Test) -> EstimateRange:
-    """Return between which times what a generation tells happened: a heartbeat, or the join phase, before its end."""
+    """Return between which times what a generation reports happened: a heartbeat, or the join phase, before its end."""
     begun, heartbeat_ms = when_begun(rebalance), _heartbeat_ms(rebalance)
     low = begun.low
     for number, generation in enumerate(rebalance.generations):

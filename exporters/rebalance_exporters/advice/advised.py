@@ -1,6 +1,6 @@
 """What the advice of findings would have avoided: the numbers beside each piece of advice that has any.
 
-Receives findings of one group and its past; hands on the same findings as the API tells them. Pure.
+Receives findings of one group and its past; hands on the same findings as the API reports them. Pure.
 """
 
 from __future__ import annotations
@@ -70,8 +70,8 @@ def _read(advice: Advice) -> tuple[Setting, int | None] | None:
 
 
 def _row(advice: Advice, avoided: Avoided | None) -> AdviceRow:
-    told = None if avoided is None else f"would have avoided {saved(avoided)} in the last 24 h"
-    return AdviceRow(advice.parameter, advice.current, advice.proposed, advice.formula, avoided, told)
+    text = None if avoided is None else f"would have avoided {saved(avoided)} in the last 24 h"
+    return AdviceRow(advice.parameter, advice.current, advice.proposed, advice.formula, avoided, text)
 
 
 def _copy(finding: Finding, advice: tuple[AdviceRow, ...]) -> FindingRow:

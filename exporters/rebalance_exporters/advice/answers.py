@@ -78,8 +78,8 @@ def find_worth(
         for each in estimate(look_back(seen, since_ms, until_ms)):
             if avoids_something(each):
                 found[each.setting][key] = each
-    told = (_describe(setting, of_groups) for setting, of_groups in found.items())
-    return tuple(sorted(told, key=lambda each: (worth_of(each.avoided), each.setting))[:limit])
+    described = (_describe(setting, of_groups) for setting, of_groups in found.items())
+    return tuple(sorted(described, key=lambda each: (worth_of(each.avoided), each.setting))[:limit])
 
 
 def _read(kept: KeptRebalance, cause: PrimaryCause | None) -> Seen:

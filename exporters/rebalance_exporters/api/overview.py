@@ -57,10 +57,10 @@ def make_overview(
 
 def data_age_ms(fleet: FleetSnapshot, now_ms: int, cluster: str | None = None) -> int | None:
     """Return how long ago the membership query of any cluster (or of one) last gave a sign of life, at most."""
-    told = [
+    updates_ms = [
         s.updated_at_ms for s in fleet.queries if s.query == Participant.MEMBERSHIP and cluster in {None, s.cluster}
     ]
-    return max(0, now_ms - min(told)) if told else None
+    return max(0, now_ms - min(updates_ms)) if updates_ms else None
 
 
 def make_row(key: GroupKey, fleet: FleetSnapshot, now_ms: int, owners: Owners) -> OverviewRow:
@@ -68,8 +68,8 @@ def make_row(key: GroupKey, fleet: FleetSnapshot, now_ms: int, owners: Owners) -
     group, findings = fleet.groups[key], fleet.findings.get(key)
     present = group.state != GroupState.DELETED
     counts = count_partitions(group)
-    told, timing = fleet.live_lag(key, now_ms), fleet.timings.get(key)
-    lag = told if present else None
+    known, timing = fleet.live_lag(key, now_ms), fleet.timings.get(key)
+    lag = known if present else None
     shown = lag.windows.get(_SHOWN_WINDOW) if lag else None
     last_commit_ms = lag.last_commit_ms if lag else None
     reported = timing.windows.get(_SHOWN_WINDOW) if timing and present else None
@@ -82,7 +82,7 @@ def make_row(key: GroupKey, fleet: FleetSnapshot, now_ms: int, owners: Owners) -
         idle_members=None if counts is None else counts.count(0),
         assigned_partitions=None if counts is None else sum(counts),
         owner=owners.team_of(*key),
-        windows=_windows(told),
+        windows=_windows(known),
         rebalances_total=sum(group.counters.rebalances.values()),
         lost_partition_seconds_total=None if group.is_at_least else fleet.cost(key).lost_partition_ms / 1000,
         lag=lag.total if lag else None,

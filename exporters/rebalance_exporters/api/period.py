@@ -80,7 +80,7 @@ class _Sums:
         """What they are sorted by, the largest first."""
         return -self.lost_partition_ms, -self.rebalancing_ms, -self.rebalances
 
-    def told(self) -> PeriodSums:
+    def as_row(self) -> PeriodSums:
         return PeriodSums(self.rebalances, self.rebalancing_ms, self.lost_partition_ms, self.uncosted)
 
 
@@ -131,7 +131,7 @@ def make_report(
         now.add_all(of_group.now)
         before.add_all(of_group.before)
 
-    def tell(key: GroupKey) -> PeriodGroup:
+    def describe(key: GroupKey) -> PeriodGroup:
         return _describe_group(key, groups[key], owners, is_compared=is_compared)
 
     rebalanced = [key for key, each in groups.items() if each.now.rebalances]
@@ -149,14 +149,14 @@ def make_report(
         dropped_until_ms=past.dropped_until_ms,
         known_groups=sum(period.cluster in {None, key[0]} for key in fleet.groups),
         rebalanced_groups=len(rebalanced),
-        sums=now.told(),
-        before=before.told() if is_compared else None,
-        groups=tuple(map(tell, worst)),
-        changed=tuple(map(tell, _first(changed, period.limit, lambda key: (_change(groups[key]), key)))),
+        sums=now.as_row(),
+        before=before.as_row() if is_compared else None,
+        groups=tuple(map(describe, worst)),
+        changed=tuple(map(describe, _first(changed, period.limit, lambda key: (_change(groups[key]), key)))),
         causes=_describe_causes(groups.values(), period.limit, is_compared=is_compared),
-        unexplained=unexplained.told(),
+        unexplained=unexplained.as_row(),
         settings=_describe_settings(groups, period.limit),
-        parts=tuple(PeriodPart(from_ms, sums.told()) for from_ms, sums in parts),
+        parts=tuple(PeriodPart(from_ms, sums.as_row()) for from_ms, sums in parts),
         worth=find_worth(_of_cluster(past, period.cluster), period.since_ms, period.until_ms, period.limit),
     )
 
@@ -221,14 +221,14 @@ def _describe_group(key: GroupKey, of_group: _OfGroup, owners: Owners, *, is_com
     return PeriodGroup(
         *key,
         owner=owners.team_of(*key),
-        sums=of_group.now.told(),
-        before=of_group.before.told() if is_compared else None,
+        sums=of_group.now.as_row(),
+        before=of_group.before.as_row() if is_compared else None,
         causes=tuple(
             PeriodCause(
                 rule,
                 1,
-                of_group.causes[rule].told(),
-                of_group.causes_before.get(rule, _Sums()).told() if is_compared else None,
+                of_group.causes[rule].as_row(),
+                of_group.causes_before.get(rule, _Sums()).as_row() if is_compared else None,
             )
             for rule in rules
         ),
@@ -248,7 +248,7 @@ def _describe_causes(groups: Iterable[_OfGroup], limit: int, *, is_compared: boo
         for rule, sums in of_group.causes_before.items():
             before[rule].add_all(sums)
     return tuple(
-        PeriodCause(rule, concerned[rule], found[rule].told(), before[rule].told() if is_compared else None)
+        PeriodCause(rule, concerned[rule], found[rule].as_row(), before[rule].as_row() if is_compared else None)
         for rule in _first(found, limit, lambda rule: (found[rule].weight, rule))
     )
 
@@ -272,7 +272,7 @@ def _describe_setting(advice: tuple[str, str | None, str], setting: _OfSetting) 
         rules=tuple(sorted(setting.rules)),
         groups=tuple(GroupName(*key) for key in groups),
         group_count=len(setting.groups),
-        sums=setting.sums.told(),
+        sums=setting.sums.as_row(),
     )
 
 

@@ -148,7 +148,7 @@ class _Api:
     def report(self, request: Request) -> Response:
         sources = self._sources
         now_ms = sources.clock_ms()
-        told = make_report(
+        report = make_report(
             self._view.past(),
             self._view.fleet(),
             sources.judge(),
@@ -157,7 +157,7 @@ class _Api:
             version=sources.version,
             owners=sources.read_owners(),
         )
-        return json_response(told)
+        return json_response(report)
 
     async def follow(self, request: Request) -> Response:
         followers = self._sources.followers
@@ -190,8 +190,8 @@ class _Api:
         of_group = fleet.findings.get(key)
         found = [each for each in (of_group.findings if of_group else ()) if rebalance_id in each.rebalance_ids]
         found.sort(key=lambda each: not each.primary)
-        told = contract.encode(self._describe(key, found))
-        return raw_json(b'{"rebalance":%s,"findings":%s}' % (fleet.document(kept), told))
+        findings = contract.encode(self._describe(key, found))
+        return raw_json(b'{"rebalance":%s,"findings":%s}' % (fleet.document(kept), findings))
 
     def _describe(self, key: GroupKey, findings: Sequence[contract.Finding]) -> tuple[FindingRow, ...]:
         """Return findings of one group with what their advice would have avoided in the last day."""

@@ -1,7 +1,7 @@
 """Server-sent events: what changes, as it changes, to whoever follows.
 
 Receives what the view says has changed; hands on events as bytes. A follower that is slow or was away gets the present
-state of what changed, once, and not every step in between; one that was away for too long is told to load everything
+state of what changed, once, and not every step in between; one that was away for too long is asked to load everything
 again. Ids are good for one run of the exporter: the changes of another run, or of a replica, are counted differently.
 """
 
@@ -32,8 +32,8 @@ _UNKNOWN = -1
 #: As many as versions can have, counted a million a second for ever.
 _ID_DIGITS = 18
 #: So many changes are made ready for a follower at a time: one that reads slowly, or not at all, holds no more of them,
-#: and what changed again meanwhile it is reported once.
-_TOLD_AT_ONCE = 200
+#: and what changed again meanwhile is reported to it once.
+_MOST_AT_ONCE = 200
 #: Of all events together that are kept for whoever else follows: those of some thousand groups.
 _KEPT_BYTES = 8 * 1024 * 1024
 #: What an event takes beside its text.
@@ -48,7 +48,7 @@ class Filter:
     group: str | None = None
 
     def wants(self, item: ChangedItem) -> bool:
-        """Tell whether a change is to be reported."""
+        """Return whether a change is to be reported."""
         return self.cluster in {None, item.cluster} and self.group in {None, item.group}
 
 
@@ -159,8 +159,8 @@ class EventSource:
             news = [write_event(EventName.RESET, contract.encode(Reset()), self._id(version))]
         else:
             chosen = [(changed, item) for changed, item in changes.items if wanted.wants(item)]
-            if is_more := len(chosen) > _TOLD_AT_ONCE:
-                chosen = chosen[:_TOLD_AT_ONCE]
+            if is_more := len(chosen) > _MOST_AT_ONCE:
+                chosen = chosen[:_MOST_AT_ONCE]
                 version, _ = chosen[-1]
             news = [text for changed, item in chosen if (text := self._write(changed, item, fleet))]
         return _News(version, is_more, news, readiness, write_event(EventName.STATUS, contract.encode(status)))

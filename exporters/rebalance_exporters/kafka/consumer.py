@@ -59,7 +59,7 @@ class TopicReader:
         self._logged: dict[int, float] = {}
         self._failure: str | None = None
         self._unreached: NoAnswerError | None = None
-        self._told_unreached: set[str] = set()
+        self._logged_unreached: set[str] = set()
         self._on_refusal: Callable[[], None] = lambda: None
         self._stopping = threading.Event()
         self._progress = ReadProgress(missing_topics=())
@@ -113,7 +113,7 @@ class TopicReader:
         if reachability.ask_until_answered(self._stopping, self._note_unreached) is None:
             return False
         self._unreached = None
-        self._told_unreached.clear()
+        self._logged_unreached.clear()
         return True
 
     def _note_unreached(self, error: NoAnswerError) -> None:
@@ -121,8 +121,8 @@ class TopicReader:
         self._unreached = error
         self._progress = ReadProgress(unreached=str(error), kafka_errors=self._kafka_errors)
         # Of several brokers now this one is named, now that one.
-        if str(error) not in self._told_unreached:
-            self._told_unreached.add(str(error))
+        if str(error) not in self._logged_unreached:
+            self._logged_unreached.add(str(error))
             _log.warning("%s", error)
         if error.is_lasting:
             self._on_refusal()

@@ -45,10 +45,10 @@ class SilenceWriter:
 
     def write(self, silence: AlertSilence) -> None:
         """Write a silence, and return once the brokers have it. Raises ExporterError that says why they do not."""
-        told: list[KafkaError | None] = []
+        outcomes: list[KafkaError | None] = []
 
         def note(error: KafkaError | None, _: Message) -> None:
-            told.append(error)
+            outcomes.append(error)
 
         with self._lock:
             producer = self._connected()
@@ -58,10 +58,10 @@ class SilenceWriter:
                 producer.flush(_DELIVERY_SECONDS + _REPORT_SECONDS)
             except (BufferError, KafkaException) as error:
                 raise ExporterError(f"the silence could not be written to {self._topic}: {error}") from error
-        if not told:
+        if not outcomes:
             raise ExporterError(f"no broker said in time whether {self._topic} took the silence: look, and try again")
-        if told[0] is not None:
-            raise ExporterError(self._explain(told[0]))
+        if outcomes[0] is not None:
+            raise ExporterError(self._explain(outcomes[0]))
 
     def refusal(self) -> str | None:
         """Return why nothing can be written, as the brokers last said; null where they say nothing against it.

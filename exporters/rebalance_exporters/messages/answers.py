@@ -1,4 +1,4 @@
-"""What is known of a text, as the API and the command line tell it."""
+"""What is known of a text, as the API and the command line show it."""
 
 from __future__ import annotations
 

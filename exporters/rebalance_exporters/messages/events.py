@@ -1,6 +1,6 @@
 """Which lines of a log are one event: a line, and what stands below it because of it, as a stack trace.
 
-Receives the lines of a log one after the other; tells of each whether it goes on with the event of the lines before.
+Receives the lines of a log one after the other; says of each whether it goes on with the event of the lines before.
 """
 
 from __future__ import annotations

@@ -32,7 +32,7 @@ class Client:
 
 @dataclass(frozen=True, slots=True)
 class PossibleCause:
-    """A diagnosis that a message may stand for, and how it is told from the others."""
+    """A diagnosis that a message may stand for, and how it is distinguished from the others."""
 
     diagnosis: str
     when: str
@@ -87,7 +87,7 @@ class Message:
         return replace(self, text=text, meaning=cause.meaning if together is None else meanings[together])
 
     def row(self) -> MessageRow:
-        """Return the entry as the API tells it, with settings as its clients call them."""
+        """Return the entry as the API shows it, with settings as its clients call them."""
         return MessageRow(
             id=self.id,
             text=self.text,

@@ -201,11 +201,11 @@ class Matcher:
         if not settled:
             return hits
         first = max(settled, key=lambda each: len(each.inner))
-        told = {first.message.id}
+        shown = {first.message.id}
         if first.message.meaning.id not in first.message.meaning.with_error.values():
             # The text has the cause now; where both say a third thing, what it says alone may help as well.
-            told |= set(first.inner)
-        return [first, *(each for each in hits if each.message.id not in told)]
+            shown |= set(first.inner)
+        return [first, *(each for each in hits if each.message.id not in shown)]
 
     def _find_pieces(self, text: str) -> list[Hit]:
         shared: Counter[str] = Counter()
@@ -215,7 +215,7 @@ class Matcher:
         for gram in set(_grams(text.split(" "))):
             found = self._grams.get(gram, ())
             for pattern in found:
-                # What stands in many texts tells little.
+                # What stands in many texts distinguishes little.
                 shared[pattern.message.id] += 1 + len(self._patterns) // len(found)
         if len(text) >= _SHORTEST_PIECE:
             for pattern in self._patterns:

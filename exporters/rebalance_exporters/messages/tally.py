@@ -4,7 +4,7 @@ An event counts once, for the longest message in its lines: a stack trace names 
 time and the group in the line above it.
 
 Takes lines of any length and number: time is linear, and memory has a bound, beyond which clients and then groups are
-no longer told apart (never lost from the counts).
+no longer counted separately (never lost from the counts).
 """
 
 from __future__ import annotations
@@ -46,7 +46,7 @@ class Entry:
 
 @dataclass(frozen=True, slots=True)
 class LineTally:
-    """What was counted. `is_merged`: there were more clients or groups than are told apart."""
+    """What was counted. `is_merged`: there were more clients or groups than are counted separately."""
 
     lines: int
     entries: tuple[Entry, ...]
@@ -92,7 +92,7 @@ def tally(lines: Iterable[str], matcher: Matcher) -> LineTally:
             event.take(number, text, hits)
         above = line
     counts.add(event)
-    return counts.tell(number)
+    return counts.result(number)
 
 
 class _Counts:
@@ -121,7 +121,7 @@ class _Counts:
             entry.last_line, entry.last_at = number, origin.at or entry.last_at
             entry.first_at = entry.first_at or origin.at
 
-    def tell(self, lines: int) -> LineTally:
+    def result(self, lines: int) -> LineTally:
         ranked = sorted(
             self._entries.values(), key=lambda each: (each.message.meaning.ordinary, -each.count, each.first_line)
         )

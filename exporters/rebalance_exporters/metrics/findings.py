@@ -36,10 +36,10 @@ def _per_open_finding(read: Callable[[Finding], float], choose: Callable[[float,
 
 
 def _read_finding_info(of: GroupFindings) -> Samples:
-    told: dict[tuple[str, str], tuple[str, ...]] = {}
+    infos: dict[tuple[str, str], tuple[str, ...]] = {}
     for finding in of.firing():
-        told.setdefault((finding.rule, finding.severity), (_name_subject(finding), *_first_change(finding)))
-    return [((*kind, *labels), 1) for kind, labels in sorted(told.items())]
+        infos.setdefault((finding.rule, finding.severity), (_name_subject(finding), *_first_change(finding)))
+    return [((*kind, *labels), 1) for kind, labels in sorted(infos.items())]
 
 
 def _name_subject(finding: Finding) -> str:

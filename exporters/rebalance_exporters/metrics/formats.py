@@ -50,7 +50,7 @@ def choose_style(accept: str | None) -> Style:
 
 
 def accepts_gzip(accept_encoding: str | None) -> bool:
-    """Tell whether the Accept-Encoding header allows gzip."""
+    """Return whether the Accept-Encoding header allows gzip."""
     weights = {
         kind: _read_weight(parameters.get("q", "1")) for kind, parameters in _parse_accept(accept_encoding or "")
     }

@@ -51,7 +51,7 @@ _MAX_FOREIGN_REASONS = 16
 
 @dataclass(frozen=True, slots=True)
 class GroupFacts:
-    """One group as its series tell it; `owner` is null where the owner file names none.
+    """One group as its series show it; `owner` is null where the owner file names none.
 
     `counters` and `cost` are its totals. `settles_ms` is when the latest rebalance adds to the counters what is not in
     them yet, null when nothing is due. `partitions` are those of each member; null when one assignment cannot be read
@@ -102,8 +102,8 @@ def _add_foreign(samples: list[Sample], known: Mapping[str, int]) -> list[Sample
     """Add reasons that this version does not know; whoever invents them by the thousand gets no series for each."""
     foreign = sorted(known.keys() - _REASONS.keys())
     rest = sum(known[reason] for reason in foreign[_MAX_FOREIGN_REASONS:])
-    told = [(labels, count + rest * (labels == _REASONS[RebalanceReason.OTHER])) for labels, count in samples]
-    return [*told, *(((reason,), known[reason]) for reason in foreign[:_MAX_FOREIGN_REASONS])]
+    known_samples = [(labels, count + rest * (labels == _REASONS[RebalanceReason.OTHER])) for labels, count in samples]
+    return [*known_samples, *(((reason,), known[reason]) for reason in foreign[:_MAX_FOREIGN_REASONS])]
 
 
 def _exemplify_rebalances(group: GroupFacts) -> Mapping[tuple[str, ...], Exemplar]:
@@ -117,7 +117,7 @@ def _exemplar(example: Example, value: float) -> Exemplar:
 def _read_generations(group: GroupFacts) -> Samples:
     counters = group.counters
     if group.snapshot.is_at_least:
-        return []  # no probe tells them
+        return []  # no probe reports them
     return [
         ((RebalanceOutcome.COMPLETED,), counters.generations_completed),
         ((RebalanceOutcome.ABORTED,), counters.generations_aborted),

@@ -108,8 +108,8 @@ def _read_quarantined(state: MonitorState) -> Samples:
     Stages of the diagnosis are not those of the other queries: a restart of the one takes nothing from the other.
     """
     totals: Counter[tuple[str, ...]] = Counter()
-    told: list[DiagnosisStatus | QuarantineTotals] = [*state.fleet.diagnoses.values(), *state.fleet.quarantines]
-    for status in told:
+    statuses: list[DiagnosisStatus | QuarantineTotals] = [*state.fleet.diagnoses.values(), *state.fleet.quarantines]
+    for status in statuses:
         for each in status.quarantined:
             totals[status.cluster, each.stage, each.reason] += each.count
     return sorted(totals.items())
@@ -201,7 +201,7 @@ MONITOR_METRICS: tuple[Metric[MonitorState], ...] = (
     Metric(
         "monitor_failed",
         "gauge",
-        "1 while a query does not run because of an error, which /-/ready tells.",
+        "1 while a query does not run because of an error, which /-/ready names.",
         _QUERY,
         _per_query(lambda status: int(status.error is not None)),
     ),
@@ -426,7 +426,7 @@ MONITOR_METRICS: tuple[Metric[MonitorState], ...] = (
         "counter",
         "Records, rows, groups or rules that the stream set aside so that the rest goes on, by stage and reason. Any "
         "rise means that something is not counted or not judged; at the stage `client report`, which alerts leave out, "
-        "that a client reports of a group of which neither the log nor a probe tells.",
+        "that a client reports a group that neither the log nor a probe has.",
         ("cluster", "stage", "reason"),
         _read_quarantined,
     ),

@@ -130,7 +130,7 @@ def _count_lines(texts: Iterable[bytes]) -> int:
 
 
 class StateClock:
-    """The time one group spent in its states, as shown: it never goes back, although the stream tells a little late.
+    """The time one group spent in its states, as shown: it never goes back, although the stream reports a little late.
 
     Between two changes of the state only one of the numbers grows, and the others stay written.
     """
@@ -386,8 +386,8 @@ class Exposition:
         for key in sorted(fleet.findings):
             if key in self._blocks or not key[1]:
                 silence = fleet.silences.in_force(key, now_ms)
-                told = self._muted.findings(key, fleet.findings[key], silence)
-                yield key, render_labels(GROUP_LABELS, key), told
+                shown = self._muted.findings(key, fleet.findings[key], silence)
+                yield key, render_labels(GROUP_LABELS, key), shown
 
     def _silenced(self, fleet: FleetSnapshot, now_ms: int) -> Iterator[tuple[GroupKey, str, AlertSilence]]:
         """Yield what silences exported groups, and clusters as a whole."""
@@ -421,7 +421,7 @@ class Exposition:
 
 
 def _shows_the_same(shown: GroupSnapshot, now: GroupSnapshot) -> bool:
-    """Tell whether two snapshots have the same series; with every commit of a simple group only its time changes."""
+    """Return whether two snapshots have the same series; with every commit of a simple group only its time changes."""
     if shown is now:
         return True
     return now.type == GroupType.SIMPLE and replace(now, updated_at_ms=shown.updated_at_ms) == shown

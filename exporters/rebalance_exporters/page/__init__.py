@@ -46,7 +46,7 @@ CONTENT_SECURITY_POLICY = "; ".join(
     )
 )
 
-# A browser asks every time and is told that nothing changed: after an upgrade no old script meets a new API.
+# A browser asks every time and is answered that nothing changed: after an upgrade no old script meets a new API.
 _HEADERS: Mapping[str, str] = {
     "cache-control": "no-cache",
     "content-security-policy": CONTENT_SECURITY_POLICY,

@@ -1,6 +1,6 @@
 """Probes that are too large for a record: offsets go into several, of everything else as much is reported as fits.
 
-A reader takes offsets and ids of several probes together, for each tells only what it names. Members and owners it
+A reader takes offsets and ids of several probes together, for each reports only what it names. Members and owners it
 takes as the whole, so what is left out of them is said in the probe's errors.
 """
 
@@ -16,7 +16,7 @@ from msgspec import UNSET
 from rebalance_contract import OFFSET_FIELDS, Probe, ProbedMember, encode
 from rebalance_exporters.prober.offset_publications import Offsets
 
-#: A probe's JSON is no longer: below the 1 MB that brokers and clients take unless told otherwise.
+#: A probe's JSON is no longer: below the 1 MB that brokers and clients accept by default.
 MAX_PROBE_BYTES = 900_000
 #: What parts aim at, which leaves room for a probe's other fields.
 _PART_BYTES = 700_000

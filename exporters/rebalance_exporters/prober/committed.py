@@ -1,9 +1,9 @@
-"""What coordinators hold as committed of groups of which the stream tells no commit; the rest need not be asked.
+"""What coordinators hold as committed for groups of which the stream reports no commit; no others are requested.
 
 A cold read of the log has the last commit of every partition of every group, and the lag topic keeps them. So what is
 asked here are groups of which neither a commit nor a lag row is known: those whose commits the stream could not read.
 Nothing waits for these answers: they are asked in a thread of their own, a few groups at a time, once the stream has
-had the time to tell of them itself.
+had the time to report them itself.
 
 The requests are made here: confluent-kafka 2.16's own call ends the process when a coordinator answers that it is not
 ready (librdkafka 2.16.1 looks for a consumer group that an admin client does not have).
@@ -69,7 +69,7 @@ class _Turn:
 class CommittedAsker:
     """Asks for the committed offsets of groups, a few in each round; remembers when each has its turn.
 
-    `reads_log`: the stream tells of commits. Where it cannot, groups are asked about in every round, in turns if they
+    `reads_log`: the stream reports commits. Where it cannot, groups are asked about in every round, in turns if they
     are many.
     """
 

@@ -103,7 +103,7 @@ class ProbeConfig:
 
 
 def _kafka_python_problems(kafka: Mapping[str, str]) -> list[str]:
-    """Return what kafka-python could not be told, beside what no client understands."""
+    """Return what kafka-python has no setting for, beside what no client understands."""
     view = librdkafka_view(kafka)
     mechanism = view.get("sasl.mechanism", "PLAIN")
     if mechanism not in _MECHANISMS:

@@ -153,7 +153,7 @@ class GroupRegistry:
         return [entry.listed for entry in (urgent + routine)[:MOST_DESCRIBED]]
 
     def note_described(self, described: Iterable[Described], now: float) -> None:
-        """Note what coordinators said; a `Dead` group may have gone or changed its type, the next list tells."""
+        """Note what coordinators said; a `Dead` group may have gone or changed its type, the next list shows which."""
         for each in described:
             entry = self._entries.get(each.group)
             if entry is None:

@@ -1,4 +1,4 @@
-"""Which topics each group subscribes or commits to: what the stream's topics tell. Pure; the reader is elsewhere.
+"""Which topics each group subscribes or commits to: according to the stream's topics. Pure; the reader is elsewhere.
 
 Rows are decoded only as far as this question needs; everything else in them is skipped unread.
 """
@@ -60,7 +60,7 @@ class _KindRow:
 
 @dataclass(frozen=True, slots=True)
 class Interest:
-    """What one group is about. `topics` may hold a topic id where no record told the name.
+    """What one group is about. `topics` may hold a topic id where no record has the name.
 
     `type` is the stream's, null while only commits are known. `has_members` is true if its last records had any.
     """
@@ -78,7 +78,7 @@ class Interest:
 @dataclass(slots=True)
 class _GroupTopics:
     """What is known of one group: its members' topics, its lag row's, those it committed to, and when, and those that
-    its coordinator holds offsets for. Log offsets are those of its log partition, null where no row told one.
+    its coordinator holds offsets for. Log offsets are those of its log partition, null where no row has one.
     """
 
     type: str | None = None
@@ -221,7 +221,7 @@ class Interests:
             return {name for name, known in self._groups.items() if known.type is not None or known.topics}
 
     def names_without_commits(self) -> set[str]:
-        """Return the groups of which neither a commit nor a lag row told a topic."""
+        """Return the groups of which neither a commit nor a lag row named a topic."""
         with self._lock:
             return {
                 name

@@ -62,7 +62,7 @@ class Tokens:
         return str(self._current()[0])
 
     def extensions(self) -> dict[str, str]:
-        """Return what is told to the broker beside the token."""
+        """Return what is sent to the broker with the token."""
         answer = self._current()
         return dict(answer[3]) if len(answer) > 3 else {}
 

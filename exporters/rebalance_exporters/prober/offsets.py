@@ -120,7 +120,7 @@ class OffsetAsker:
             if -1 in by_leader:
                 found.moved.add(topic.name)
                 found.errors[topic.name] = f"a partition of topic {topic.name} has no leader"
-        # For each batch the stable offsets first: so none is ever told that lies behind an end asked earlier.
+        # For each batch the stable offsets first: so none is ever published that lies beyond an end requested earlier.
         for leader, batches in _by_leader(rows).items():
             for batch in batches:
                 requests[leader].append(_Request(batch, _READ_COMMITTED, found.stable))
@@ -164,7 +164,7 @@ def _take(leader: int, request: _Request, answer: Answer | Exception, found: Off
     """Note what a broker answered to one request."""
     if isinstance(answer, Exception):
         why = describe(answer)
-        found.failures.append(f"broker {leader} did not tell where its partitions begin and end ({why})")
+        found.failures.append(f"broker {leader} did not report where its partitions begin and end ({why})")
         found.errors |= {row.name: f"offsets of topic {row.name} are unknown ({why})" for row in request.batch}
         found.moved.update(row.name for row in request.batch)
         return

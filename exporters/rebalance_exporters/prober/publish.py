@@ -12,7 +12,7 @@ from rebalance_contract import CONSUMER_PROTOCOL, UNSETTLED_STATES, Probe
 from rebalance_exporters.prober.answers import Described, Listed
 from rebalance_exporters.prober.repeats import Repeats
 
-#: In an unstable state a reader is told sooner that it lasts.
+#: In an unstable state readers learn sooner that it lasts.
 UNSTABLE_AGAIN_SECONDS = 10.0
 
 _HEAD = frozenset({"schema", "probed_at_ms", "cluster", "group"})

@@ -1,4 +1,4 @@
-"""When a group is told again what it has been told before. Pure: `now` is in seconds of any steady clock.
+"""When what was published of a group is published again. Pure: `now` is in seconds of any steady clock.
 
 A reader that comes late, or misses a message, has all of it again within a minute, once all groups have had
 their first turn. Where there are so many groups that this alone would keep readers busy, it takes longer. The groups'
@@ -12,7 +12,7 @@ from collections.abc import Collection
 from rebalance_contract.probes import PROBE_REPEAT_MS
 from rebalance_contract.turns import next_turn
 
-#: Everything is told again after this long,
+#: Everything is published again after this long,
 AGAIN_SECONDS = PROBE_REPEAT_MS / 1_000
 #: or so many groups a second, if that takes longer,
 MOST_PER_SECOND = 20
@@ -21,7 +21,7 @@ LONGEST_SECONDS = 600.0
 
 
 class Repeats:
-    """Remembers when each group is to be told everything again."""
+    """Remembers when everything of each group is to be published again."""
 
     def __init__(self) -> None:
         #: In milliseconds of that clock.
@@ -29,13 +29,13 @@ class Repeats:
 
     @property
     def seconds(self) -> float:
-        """How long after it was told everything a group is told again, at most."""
+        """How long after a full publication the next one of a group follows, at most."""
         return min(LONGEST_SECONDS, max(AGAIN_SECONDS, len(self._due) / MOST_PER_SECOND))
 
     def take_turn(self, group: str, now: float) -> bool:
-        """Whether a group is due, or new: it counts as told then, and is due again at its own moment of the period.
+        """Whether a group is due, or new: it counts as published then, and is due again at its own time of the period.
 
-        A new one is not told again within the first period.
+        A new one is not published again within the first period.
         """
         due_ms, now_ms = self._due.get(group), int(now * 1000)
         if due_ms is not None and now_ms < due_ms:

@@ -1,4 +1,4 @@
-"""Puts the prober together and runs it until it is told to stop."""
+"""Puts the prober together and runs it until it is stopped."""
 
 from __future__ import annotations
 

@@ -86,7 +86,7 @@ class Task:
         metrics.health.expect(what, period_seconds)
 
     def run(self, stop: threading.Event) -> None:
-        """Run cycles until told to stop."""
+        """Run cycles until stopped."""
         while not stop.is_set():
             started = time.monotonic()
             if self._run_once(self._cycle):

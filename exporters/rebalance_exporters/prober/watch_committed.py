@@ -1,4 +1,4 @@
-"""The task that tells what coordinators hold as committed, of groups of which the stream tells no commit.
+"""The task that publishes what coordinators hold as committed for groups of which the stream reports no commit.
 
 Where the log is not read these are all groups, each in every cycle.
 """
@@ -38,14 +38,14 @@ class CommittedWatch:
         self._publish = publish
         self._complaints = complaints
         #: What was reported of each group last, as a hash: a coordinator may hold a million offsets.
-        self._told: dict[str, int] = {}
+        self._published: dict[str, int] = {}
         self._repeats = Repeats()
 
     def cycle(self) -> None:
         """Ask and publish once."""
         now, now_ms = time.monotonic(), epoch_ms()
         wanted = self._interests.names_without_commits() if self._reads_log else self._interests.names()
-        self._told = {group: told for group, told in self._told.items() if group in wanted}
+        self._published = {group: each for group, each in self._published.items() if group in wanted}
         self._repeats.forget(wanted)
         found = self._asker.ask(wanted, now)
         for error in found.errors:
@@ -58,6 +58,6 @@ class CommittedWatch:
     def _is_news(self, group: str, offsets: Offsets, now: float) -> bool:
         """Whether a group's offsets are others than those that were reported, or are due to be reported again."""
         held, is_due = hash(encode(offsets)), self._repeats.take_turn(group, now)
-        changed = self._told.get(group) != held
-        self._told[group] = held
+        changed = self._published.get(group) != held
+        self._published[group] = held
         return changed or is_due

@@ -130,7 +130,7 @@ class GroupWatch:
         now_ms = epoch_ms()
         for each in described:
             self._note_error(each)
-            # Gone, or of another type now: the next list of all groups tells which.
+            # Gone, or of another type now: the next list of all groups shows which.
             if each.state != GroupState.DEAD:
                 probe = probe_described(self._cluster, chosen[each.group], each, now_ms)
                 self._admit(self._with_settled(probe), now)
@@ -163,7 +163,7 @@ class GroupWatch:
             self._registry.note_rested(probe.group, probe.probed_at_ms)
 
     def _with_bounds(self, probe: Probe) -> Probe:
-        """Add since when at the earliest the group is as it is, which the log tells better where it is read."""
+        """Add since when at the earliest the group is as it is, which the log says better where it is read."""
         unlisted_ms, rested_ms = self._registry.take_unlisted_ms(probe.group), self._registry.rested_ms(probe.group)
         if unlisted_ms is not None:
             probe = replace(probe, unlisted_at_ms=unlisted_ms)

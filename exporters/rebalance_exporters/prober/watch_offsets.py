@@ -50,7 +50,7 @@ class OffsetWatch:
         self._metrics = metrics
         self._complaints = complaints
         self._offsets = OffsetPublications()
-        #: What else each group was told last.
+        #: What else was published last of each group.
         self._facts: dict[str, dict[str, Any]] = {}
         self._repeats = Repeats()
         self._errors: dict[str, str] = {}
@@ -70,7 +70,7 @@ class OffsetWatch:
         names = {topic.name for topic in topics.values()}
         self._asker.forget(names)
         self._offsets.forget(interests.keys(), names)
-        self._facts = {group: told for group, told in self._facts.items() if group in interests}
+        self._facts = {group: facts for group, facts in self._facts.items() if group in interests}
         self._repeats.forget(interests)
 
     def cycle_fresh(self) -> None:
@@ -88,7 +88,7 @@ class OffsetWatch:
         self._publish_groups(interests, topics, now, now_ms)
 
     def _resolve(self, wanted: Iterable[str]) -> dict[str, ProbedTopic]:
-        """Return the topics that brokers told of, by the text the interest has, which may be an id."""
+        """Return the topics that brokers described, by the text the interest has, which may be an id."""
         for error in self._topics.errors:
             self._complaints.note(WHAT, error)
         found = {text: topic for text in wanted if (topic := self._topics.resolve(text)) is not None}
@@ -124,10 +124,10 @@ class OffsetWatch:
         is_due = self._repeats.take_turn(group, now)
         partitions = {topic.name: topic.partitions for topic in used}
         chosen = self._offsets.choose(group, partitions, all_again=is_due)
-        tells_facts = is_due or self._facts.get(group) != facts
-        if tells_facts:
+        has_facts = is_due or self._facts.get(group) != facts
+        if has_facts:
             self._facts[group] = facts
-        if tells_facts or any(chosen):
+        if has_facts or any(chosen):
             probe = Probe(
                 probed_at_ms=now_ms,
                 cluster=self._cluster,
@@ -135,7 +135,7 @@ class OffsetWatch:
                 end_offsets=chosen.end or msgspec.UNSET,
                 stable_offsets=chosen.stable or msgspec.UNSET,
                 start_offsets=chosen.start or msgspec.UNSET,
-                **(facts if tells_facts else {}),
+                **(facts if has_facts else {}),
             )
             self._publish(probe)
 

@@ -144,7 +144,7 @@ def read_topic_name(node: str) -> str:
 
 
 def probe_zookeeper(cluster: str, group: ZookeeperGroup, now_ms: int) -> Probe:
-    """Return the probe of one group; ZooKeeper tells no client ids, they are empty."""
+    """Return the probe of one group; ZooKeeper has no client ids, they are empty."""
     owned: dict[str, Any] = defaultdict(lambda: defaultdict(list))
     for topic, owners in group.owners.items():
         for partition, member in owners.items():

@@ -50,7 +50,7 @@ _LONG_SESSIONS = 0x01070000
 # Statistics have about 1 KB for each partition and 2 KB for each broker.
 _LARGEST_STATISTICS = LARGEST_BYTES - 10_000
 
-# What tells a producer how to reach the same brokers as the same user.
+# What a producer needs to reach the same brokers as the same user.
 _CONNECTION = ("bootstrap.servers", "metadata.broker.list", "client.dns.lookup", "oauth_cb")
 _CONNECTION_PREFIXES = (
     "security.",
@@ -101,7 +101,7 @@ def report(
     watch.reporter = Reporter(watch.compose, Outbox(transport, complaints), complaints, interval_seconds)
     consumer = _make_watched(consumer_class)(watch.wrap_config(interval_seconds), *args, **kwargs)
     setattr(consumer, _WATCH, watch)
-    # At the interpreter's exit there is nobody left to tell.
+    # At the interpreter's exit no thread is left that could send a report.
     weakref.finalize(consumer, watch.reporter.abandon).atexit = False
     watch.reporter.start()
     return consumer
@@ -116,7 +116,7 @@ class _Watch:
         self.polls = PollTracker()
         self._config = config
         self._complaints = complaints
-        self._told = read_config(config)
+        self._settings = read_config(config)
         #: Text and time of arrival in seconds, replaced together.
         self._statistics: tuple[str, float] | None = None
         self._member_id: str | None = None
@@ -174,7 +174,7 @@ class _Watch:
             "group_id": self._config.get("group.id"),
             "member_id": self._member_id,
             "instance_id": self._config.get("group.instance.id"),
-            "config": self._told,
+            "config": self._settings,
         }
 
 
@@ -244,7 +244,7 @@ class _ProducerTransport:
 
 
 def _make_watched(base: Any) -> Any:
-    """Return a subclass that tells its instance's watch of every poll and of the close."""
+    """Return a subclass that notifies its instance's watch of every poll and of the close."""
 
     def noting(method: Callable[..., Any], count: Callable[[Any], int]) -> Callable[..., Any]:
         def call(self: Any, *args: Any, **kwargs: Any) -> Any:

@@ -108,7 +108,7 @@ def metric_reporter(
 ) -> type:
     """Return a class for `KafkaConsumer(metric_reporters=[...])`.
 
-    Its reports lack member, generation, settings and polls. kafka-python tells reporters neither group nor servers, so
+    Its reports lack member, generation, settings and polls. kafka-python passes reporters neither group nor servers, so
     name them here; `producer_settings` go over that. Raises ValueError for an interval that is no positive number.
     """
 
@@ -139,7 +139,7 @@ class _MetricReporter:
         """Do nothing; kafka-python never calls it."""
 
     def init(self, metrics: Iterable[Any]) -> None:
-        """Begin. kafka-python hands over an empty list and tells every metric later."""
+        """Begin. kafka-python passes an empty list and each metric later."""
         for metric in metrics:
             self.metric_change(metric)
         self._reporter.start()
@@ -254,12 +254,12 @@ def _watch(consumer: Any, polls: PollTracker, reporter: Reporter) -> None:
     """Give a consumer a class of its own that notes polls; `for` looks for `__next__` in the class only."""
     setattr(consumer, _WATCH, _Watch(polls, reporter))
     consumer.__class__ = _make_watched(type(consumer))
-    # At the interpreter's exit there is nobody left to tell.
+    # At the interpreter's exit no thread is left that could send a report.
     weakref.finalize(consumer, reporter.abandon).atexit = False
 
 
 def _make_watched(base: Any) -> type:
-    """Return a subclass that tells its instance's watch of every poll and of the close."""
+    """Return a subclass that notifies its instance's watch of every poll and of the close."""
 
     def poll(self: Any, *args: Any, **kwargs: Any) -> Any:
         polls, found = self.__dict__[_WATCH].polls, 0

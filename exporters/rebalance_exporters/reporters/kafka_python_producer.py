@@ -25,11 +25,11 @@ _LOOK_SECONDS = 0.05
 #: Above `delivery_timeout_ms` and the time to send afterwards.
 _DELIVERY_SECONDS = 30.0
 
-# What tells a producer how to reach the same brokers as the same user.
+# What a producer needs to reach the same brokers as the same user.
 _CONNECTION = ("bootstrap_servers", "client_dns_lookup", "kafka_client", "selector", "socket_options")
 _CONNECTION_PREFIXES = ("security_", "ssl_", "sasl_", "socks5_", "proxy_")
-# Versions that cannot be asked for theirs; for the others the producer finds out by itself what it may use.
-_FIRST_TO_TELL = (0, 10)
+# Brokers of earlier versions cannot be asked for theirs; with the others the producer finds out what it may use.
+_FIRST_WITH_VERSIONS = (0, 10)
 
 _PRODUCER = {
     "acks": 1,
@@ -58,7 +58,7 @@ def make_producer_settings(consumer: dict[str, Any], own: dict[str, Any] | None 
         if (key in _CONNECTION or key.startswith(_CONNECTION_PREFIXES)) and value is not None and key in known
     }
     version = consumer.get("api_version")
-    if isinstance(version, tuple) and version < _FIRST_TO_TELL:
+    if isinstance(version, tuple) and version < _FIRST_WITH_VERSIONS:
         settings["api_version"] = version
     settings["client_id"] = "{}-rebalance-reporter".format(consumer.get("client_id") or "kafka-python")
     settings.update({key: value for key, value in _PRODUCER.items() if key in known})

@@ -17,7 +17,7 @@ if TYPE_CHECKING:
 
 #: Five minutes of reports at the default interval.
 CAPACITY = 60
-#: Brokers refuse records above 1 MB unless told otherwise.
+#: Brokers refuse records above 1 MB by default.
 LARGEST_BYTES = 900_000
 #: Of all reports that wait together: few consumers have reports of more than 60 kB.
 MOST_BYTES = 4_000_000

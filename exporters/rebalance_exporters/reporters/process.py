@@ -1,4 +1,4 @@
-"""Facts about this process that tell a restart from a pause, and a busy process from a frozen one."""
+"""Facts about this process that distinguish a restart from a pause, and a busy process from a frozen one."""
 
 from __future__ import annotations
 
@@ -32,7 +32,7 @@ def read_process() -> dict[str, Any]:
     """Return `start_ms` (epoch), `pid`, `host`, `cpu_s` used so far and `voluntary_switches`.
 
     A process that waited gave up the processor of its own accord, one that was frozen did not: the count of voluntary
-    switches tells them apart. It is null where the system has no such count.
+    switches distinguishes the two. It is null where the system has no such count.
     """
     pid = os.getpid()
     return {

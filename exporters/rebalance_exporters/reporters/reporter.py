@@ -36,14 +36,14 @@ class DueReport(NamedTuple):
 
     def fields(self) -> dict[str, Any]:
         """Return what every report says of itself."""
-        told = {
+        fields = {
             "emitted_ms": self.emitted_ms,
             "seq": self.seq,
             "interval_ms": self.interval_ms,
             "tick_late_ms": self.late_ms,
             "dropped": self.dropped,
         }
-        return dict(told, closing=True) if self.closing else told
+        return dict(fields, closing=True) if self.closing else fields
 
 
 class ReportSchedule:

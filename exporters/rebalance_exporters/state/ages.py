@@ -7,7 +7,7 @@ from collections.abc import Callable, Hashable, Iterator
 
 
 class Ages:
-    """Times as rows tell them; one that lies ahead counts as of the first look at it.
+    """Times as rows have them; one that lies ahead counts as of the first look at it.
 
     So what claims to be from the year 9999 grows old like everything else.
     """
@@ -20,9 +20,9 @@ class Ages:
         """Give the way to read times in one look at all things; what is not asked for in it is forgotten."""
         before, self._first_looks = self._first_looks, {}
 
-        def read(thing: Hashable, told_ms: int) -> int:
-            if told_ms <= now_ms:
-                return told_ms
+        def read(thing: Hashable, written_ms: int) -> int:
+            if written_ms <= now_ms:
+                return written_ms
             first = self._first_looks[thing] = before.get(thing, now_ms)
             return first
 

@@ -27,7 +27,7 @@ class PrimaryCause:
 
     @property
     def age(self) -> tuple[int, str]:
-        """What the latest has most of. Findings of one time are told apart, so that two exporters keep the same."""
+        """What the latest has most of. Findings of one time have an order too, so that two exporters keep the same."""
         return self.updated_at_ms, self.finding_id
 
 

@@ -15,7 +15,7 @@ Kind = Literal["group", "rebalance", "finding"]
 
 
 class ChangedItem(NamedTuple):
-    """What can change. `name` tells rebalances (by id) and findings (by key) of one group apart."""
+    """What can change. `name` distinguishes the rebalances (by id) and findings (by key) of one group."""
 
     kind: Kind
     cluster: str

@@ -62,7 +62,7 @@ class FleetSnapshot:
         return kept.document(self.silences.deploys(kept.group, kept.started_ms, ended_ms))
 
     def cost(self, key: GroupKey) -> contract.CountedImpact:
-        """Return what rebalances cost a group in all, as far as the diagnosis told."""
+        """Return what rebalances cost a group in all, as far as the diagnosis has reported."""
         return self.costs.get(key, _NO_COST)
 
 

@@ -22,7 +22,7 @@ _BEHIND_MS = 5_000
 #: A probe older than this was made by a prober that does not run any more; a running one makes some every few seconds.
 _PROBED_WITHIN_MS = 60_000
 #: What is repeated of one group alone may take one more period to come.
-_ALL_TOLD_WITHIN_MS = 2 * PROBE_REPEAT_MS
+_ALL_PROBED_WITHIN_MS = 2 * PROBE_REPEAT_MS
 #: How long a prober is waited for once all else is ready.
 _AWAIT_PROBER_MS = 30_000
 #: The newest probe is never as old as this by a clock that is right.
@@ -30,7 +30,7 @@ _PROBES_LATE_MS = 3 * PROBE_REPEAT_MS
 
 #: Said beside `ready`, because then a lag that is not shown is no fault.
 NO_PROBES = "ready; no probe of any group yet, and the log is not read: is `rebalance-monitor probe` running?"
-LAG_UNKNOWN = "ready; lag is unknown because no prober tells ends: is `rebalance-monitor probe` running?"
+LAG_UNKNOWN = "ready; lag is unknown because no prober reports end offsets: is `rebalance-monitor probe` running?"
 
 
 @dataclass(frozen=True, slots=True)
@@ -85,12 +85,12 @@ class _Awaited:
 class Judge:
     """Says whether what is served can be trusted.
 
-    It remembers only what no single snapshot tells: whether a clock that differs still moves, for how long a prober is
+    It remembers only what no single snapshot shows: whether a clock that differs still moves, for how long a prober is
     awaited, and that lag was complete once. So a group that appears later does not make everything unready.
     """
 
     stale_after_seconds: float
-    #: By cluster and part: the time it told last, and when that was first seen here; null for what was there before.
+    #: By cluster and part: the last time it reported, and when that was first seen; null for what was there before.
     _heard: dict[tuple[str, str], tuple[int, int | None]] = field(default_factory=dict)
     #: By cluster: since when all but lag is ready.
     _ready_since: dict[str, int] = field(default_factory=dict)
@@ -130,16 +130,16 @@ class Judge:
             about, awaited = next(((cluster, each) for cluster, each in own.items() if each), (name, None))
         if awaited is None:
             return None
-        told = awaited.text if not about else f"{awaited.text} [cluster {about}]"
-        told = told if progress.kafka_error is None else f"{told} (Kafka says: {progress.kafka_error})"
-        return _Awaited(told, awaited.share)
+        text = awaited.text if not about else f"{awaited.text} [cluster {about}]"
+        text = text if progress.kafka_error is None else f"{text} (Kafka says: {progress.kafka_error})"
+        return _Awaited(text, awaited.share)
 
     def _judge_clusters(self, fleet: FleetSnapshot, now_ms: int) -> dict[str, _Awaited | None]:
-        told: dict[str, dict[str, QueryStatus]] = {}
+        statuses: dict[str, dict[str, QueryStatus]] = {}
         for status in fleet.queries:
-            told.setdefault(status.cluster, {})[status.query] = status
+            statuses.setdefault(status.cluster, {})[status.query] = status
         # All are looked at, so that none is heard of for the first time when it is its turn.
-        return {cluster: self._judge_cluster(cluster, told[cluster], fleet, now_ms) for cluster in sorted(told)}
+        return {cluster: self._judge_cluster(cluster, statuses[cluster], fleet, now_ms) for cluster in sorted(statuses)}
 
     def _judge_cluster(
         self, cluster: str, queries: Mapping[str, QueryStatus], fleet: FleetSnapshot, now_ms: int
@@ -164,15 +164,15 @@ class Judge:
         """Judge whether all parts give signs of life."""
         signs = {name: None if name not in queries else queries[name].updated_at_ms for name in _READERS}
         signs[Participant.DIAGNOSIS] = None if diagnosis is None else diagnosis.updated_at_ms
-        found = [self._judge_sign(cluster, part, told_ms, now_ms) for part, told_ms in signs.items()]
+        found = [self._judge_sign(cluster, part, reported_ms, now_ms) for part, reported_ms in signs.items()]
         return next((each for each in found if each is not None), None)
 
-    def _judge_sign(self, cluster: str, part: str, told_ms: int | None, now_ms: int) -> _Awaited | None:
-        if told_ms is None:
+    def _judge_sign(self, cluster: str, part: str, reported_ms: int | None, now_ms: int) -> _Awaited | None:
+        if reported_ms is None:
             return _Awaited(f"no word yet from the {part} of the stream: {_IS_IT_RUNNING}")
         stale_ms = int(self.stale_after_seconds * 1000)
-        differs = self._judge_clock(cluster, f"stream's {part}", told_ms, now_ms, stale_ms)
-        age_ms = now_ms - told_ms
+        differs = self._judge_clock(cluster, f"stream's {part}", reported_ms, now_ms, stale_ms)
+        age_ms = now_ms - reported_ms
         if differs is not None or age_ms <= stale_ms:
             return differs
         return _Awaited(f"no word from the {part} for {age_ms / 1000:.0f} s: {_IS_IT_RUNNING}")
@@ -186,17 +186,17 @@ class Judge:
         differs = self._judge_clock(cluster, "prober", diagnosis.probed_at_ms, now_ms, _PROBES_LATE_MS)
         return differs if all(queries[name].caught_up for name in _READERS) else None
 
-    def _judge_clock(self, cluster: str, whose: str, told_ms: int, now_ms: int, usual_ms: int) -> _Awaited | None:
-        """Judge whether a time that somebody tells again and again is far from now; reported this late at most."""
+    def _judge_clock(self, cluster: str, whose: str, reported_ms: int, now_ms: int, usual_ms: int) -> _Awaited | None:
+        """Judge whether a time that is reported again and again is far from now; it comes `usual_ms` late at most."""
         known = self._heard.get((cluster, whose))
-        if known is None or known[0] != told_ms:
-            is_news = known is not None and told_ms > known[0]
-            known = self._heard[cluster, whose] = (told_ms, now_ms if is_news else None)
-        age_ms = now_ms - told_ms
+        if known is None or known[0] != reported_ms:
+            is_news = known is not None and reported_ms > known[0]
+            known = self._heard[cluster, whose] = (reported_ms, now_ms if is_news else None)
+        age_ms = now_ms - reported_ms
         if age_ms < -usual_ms:
             return _Awaited(f"{_clocks(whose, -age_ms)} ahead of the exporter's: set both by NTP")
         # What was old when it came, lately, was written by a clock that is behind and moves.
-        if known[1] is not None and known[1] - told_ms > usual_ms and now_ms - known[1] <= usual_ms:
+        if known[1] is not None and known[1] - reported_ms > usual_ms and now_ms - known[1] <= usual_ms:
             return _Awaited(f"{_clocks(whose, age_ms)} behind the exporter's: set both by NTP")
         return None
 
@@ -216,7 +216,7 @@ class Judge:
             return _await_ends(diagnosis)
         if self._complete.get(cluster) == starts or now_ms - since_ms >= _AWAIT_PROBER_MS:
             return None
-        return _Awaited("waiting for a prober to tell where partitions end: is `rebalance-monitor probe` running?")
+        return _Awaited("waiting for a prober to report where partitions end: is `rebalance-monitor probe` running?")
 
     def _remark(self, fleet: FleetSnapshot, now_ms: int) -> str | None:
         if any(each.counted_from != CountedFrom.LOG and _has_nothing(fleet, each.cluster) for each in fleet.queries):
@@ -248,7 +248,7 @@ def read_share(status: QueryStatus) -> float | None:
 def describe_long_batch(status: QueryStatus) -> str | None:
     """Say for how long a query has ended no batch, by the stream's own clock; null while that is not long.
 
-    So it may hang, as where Kafka does not tell it what it waits for, before the stream ends such a batch.
+    So it may hang, for example where Kafka never answers it, before the stream ends such a batch.
     """
     since_ms = status.started_at_ms if status.last_batch_at_ms is None else status.last_batch_at_ms
     passed_ms = status.updated_at_ms - since_ms
@@ -286,14 +286,14 @@ def _judge_queries(queries: Mapping[str, QueryStatus]) -> _Awaited | None:
     if all(queries[name].caught_up for name in _READERS):
         return None
     shares = {name: 1.0 if queries[name].caught_up else read_share(queries[name]) for name in _READERS}
-    told = {name: share for name, share in shares.items() if share is not None}
+    known = {name: share for name, share in shares.items() if share is not None}
     long = next((f"; {text}" for name in _READERS if (text := describe_long_batch(queries[name]))), "")
-    if len(told) < len(shares):
+    if len(known) < len(shares):
         return _Awaited(f"stream not caught up{_behind(queries)}{long}")
-    slowest = min(_READERS, key=lambda name: told[name])
-    each = ", ".join(f"{name} {_percent(share)}" for name, share in told.items())
+    slowest = min(_READERS, key=lambda name: known[name])
+    each = ", ".join(f"{name} {_percent(share)}" for name, share in known.items())
     wanted = queries[slowest].wanted_records
-    return _Awaited(f"reading the log: {_percent(told[slowest])} of {wanted:,} records ({each}){long}", told[slowest])
+    return _Awaited(f"reading the log: {_percent(known[slowest])} of {wanted:,} records ({each}){long}", known[slowest])
 
 
 def _percent(share: float) -> str:
@@ -337,7 +337,7 @@ def _is_probed(diagnosis: DiagnosisStatus, now_ms: int, within_ms: int = _PROBED
 
 
 def _reads_log(queries: Mapping[str, QueryStatus]) -> bool:
-    """Whether the log tells of groups, not probes alone."""
+    """Whether groups are known from the log, not from probes alone."""
     reader = queries.get(Participant.MEMBERSHIP)
     return reader is None or reader.counted_from == CountedFrom.LOG
 
@@ -345,16 +345,16 @@ def _reads_log(queries: Mapping[str, QueryStatus]) -> bool:
 def _judge_probes(
     queries: Mapping[str, QueryStatus], diagnosis: DiagnosisStatus | None, now_ms: int
 ) -> _Awaited | None:
-    """Judge, where probes are all that tells of groups, whether there are any."""
+    """Judge, where groups are known from probes alone, whether there are any."""
     if _reads_log(queries) or diagnosis is None:
         return None
-    if _is_probed(diagnosis, now_ms, _ALL_TOLD_WITHIN_MS):
+    if _is_probed(diagnosis, now_ms, _ALL_PROBED_WITHIN_MS):
         return None
     if diagnosis.probed_at_ms is None and not diagnosis.groups:
         return None  # a cluster without groups has no probes
     since = "" if diagnosis.probed_at_ms is None else f" for {(now_ms - diagnosis.probed_at_ms) / 1000:.0f} s"
     return _Awaited(
-        f"no probe{since}, and the log is not read, so nothing tells of groups: is `rebalance-monitor probe` running?"
+        f"no probe{since}, and the log is not read, so no group is known: is `rebalance-monitor probe` running?"
     )
 
 

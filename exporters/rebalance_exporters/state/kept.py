@@ -40,7 +40,7 @@ _WAITING_PER_KEPT, _WAITING_MORE = 10, 20_000
 _MAX_FINDINGS, _MAX_OF_GROUP, _MAX_KINDS = 50_000, 1_000, 500
 #: The fastest: a row of 3 kB takes a quarter of its bytes then, and some 30 microseconds.
 _PACKED_LEVEL = 1
-#: Reasons of rebalances that are told apart per group; the contract has fewer.
+#: Reasons of rebalances that are counted separately per group; the contract has fewer.
 _MAX_REASONS = 32
 
 
@@ -72,7 +72,7 @@ class KeptRebalance:
     """A rebalance as the API shows it: the JSON text as it came, and what is asked of it without unpacking that.
 
     `completed_ms` and `duration_ms` are null while it goes on; where only bounds are known, the duration is the lower.
-    `impact` is null while the diagnosis has told none.
+    `impact` is null while the diagnosis has reported none.
     """
 
     group: GroupKey
@@ -90,9 +90,9 @@ class KeptRebalance:
         `deploys` are those that were announced for its time.
         """
         fields = self.text.unpack().rstrip(_BLANKS)[:-1]
-        told = b"null" if self.impact is None else self.impact.text.unpack()
+        impact = b"null" if self.impact is None else self.impact.text.unpack()
         text = encode(describe_rebalance(*self.read(), deploys))
-        return b'%s,"impact":%s,"deploys":%s,"text":%s}' % (fields, told, encode(deploys), text)
+        return b'%s,"impact":%s,"deploys":%s,"text":%s}' % (fields, impact, encode(deploys), text)
 
     def read(self) -> tuple[Rebalance, RebalanceImpact | None]:
         """Return it, and what it cost, as rows of the contract."""

@@ -1,4 +1,4 @@
-"""How long a group was in each state, told from the snapshots that the stream publishes.
+"""How long a group was in each state, from the snapshots that the stream publishes.
 
 Receives states with the time from which they count, in the order of the group's log; hands on totals. The stream's
 contract has no such totals: a state that came and went between two snapshots is not seen, and each exporter counts from

@@ -107,7 +107,7 @@ class View:
         self._weights = Weights(max_bytes)
         self._lock = threading.Lock()
         self._snapshots: dict[GroupKey, contract.GroupSnapshot] = {}
-        #: As they are shown: those of snapshots, and those that only commits tell of.
+        #: As they are shown: those of snapshots, and those that are known from commits alone.
         self._groups: dict[GroupKey, contract.GroupSnapshot] = {}
         #: What all who ask are given until a row is read or something expires; null: to be put together.
         self._fleet: FleetSnapshot | None = None
@@ -124,7 +124,7 @@ class View:
         self._silences = KeptSilences(self._weights)
         self._ages = Ages()
         self._changes = ChangeLog()
-        #: Findings that were withdrawn, for whoever has been told of them.
+        #: Findings that were withdrawn, for followers that have received them.
         self._withdrawn: dict[ChangedItem, contract.Finding] = {}
         self._fence = Fence()
         self._rows = dict.fromkeys(TOPICS, 0)
@@ -178,7 +178,7 @@ class View:
         self._refused[topic, reason] += 1
 
     def forget_expired(self, now_ms: int) -> None:
-        """Drop groups deleted, findings resolved and heartbeats told longer ago than the expiry; note what is silenced.
+        """Drop groups deleted, findings resolved and heartbeats reported before the expiry; note what is silenced.
 
         A time that lies ahead counts from when it was first looked at, so that nothing stays for ever.
         """
@@ -257,7 +257,7 @@ class View:
             return RebalanceHistory(kept, self._rebalances.dropped_until_ms)
 
     def finding(self, item: ChangedItem) -> contract.Finding | None:
-        """Return a finding that changed. One that was withdrawn comes resolved, at a time that nobody told."""
+        """Return a finding that changed. One that was withdrawn comes resolved, at a time that no row has."""
         with self._lock:
             return self._findings.get((item.cluster, item.group), item.name) or self._withdrawn.get(item)
 
@@ -353,7 +353,7 @@ class View:
         expect_room(self._lags, identity, self._max_groups)
         known = self._lags.get(identity)
         if known is not None and replace(known, at_ms=lag.at_ms) == lag:
-            # Told again, as each group is once a day: who shows it need not write it again.
+            # Published again, as of each group once a day: who shows it need not write it again.
             return
         self._weights.put((LAG, identity), len(value))
         self._lags[identity] = lag
@@ -477,10 +477,10 @@ class View:
 
 def _state_at_ms(row: Row, snapshot: contract.GroupSnapshot) -> int:
     """Return from when on a group's state counts: not before the reading began, whatever the row says."""
-    told_ms = row.at_ms
-    if told_ms is None:
-        told_ms = max(snapshot.updated_at_ms or 0, snapshot.rebalancing_since_ms or 0)
-    return max(told_ms, row.read_since_ms or 0)
+    known_ms = row.at_ms
+    if known_ms is None:
+        known_ms = max(snapshot.updated_at_ms or 0, snapshot.rebalancing_since_ms or 0)
+    return max(known_ms, row.read_since_ms or 0)
 
 
 def _split_rebalance(key: bytes) -> tuple[GroupKey, str]:

@@ -144,9 +144,9 @@ def _describe(judged: Sequence[GroupCheck], rows: Sequence[OverviewRow], limits:
         total = sum(_rebalances(rows, limits))
         above = f"no finding above {limits.max_severity}"
         return f"{plural(len(rows), 'group')}, {plural(total, 'rebalance')} in {limits.window}, {above}"
-    told = ". ".join(f"{each.group or f'cluster {each.cluster}'}: {'; '.join(each.reasons)}" for each in bad[:_NAMED])
+    named = ". ".join(f"{each.group or f'cluster {each.cluster}'}: {'; '.join(each.reasons)}" for each in bad[:_NAMED])
     more = f". And {len(bad) - _NAMED} more" if len(bad) > _NAMED else ""
-    return f"{told}{more}. {_next(bad, access)}"
+    return f"{named}{more}. {_next(bad, access)}"
 
 
 def _next(bad: Sequence[GroupCheck], access: Access) -> str:

@@ -157,7 +157,7 @@ def _facts_json(facts: Facts) -> dict[str, object]:
 def why(*, where: Where, message: str | None, path: Path | None, group: str | None, as_json: bool, utc: bool) -> None:
     """Explain MESSAGE, a log line or a part of one. Without MESSAGE, read a log from --file or a pipe.
 
-    It lists the diagnoses that the message may indicate, how to tell them apart, and what to change. If the line or
+    It lists the diagnoses that the message may indicate, how to distinguish them, and what to change. If the line or
     --group names the group, and the exporter answers, it also shows the present state of that group.
 
     \b
@@ -280,11 +280,11 @@ def report(
 
         since_ms = read_time(since, read_now_ms(), clock)
         until_ms = None if until is None else read_time(until, read_now_ms(), clock)
-        told = api.report(where.cluster, since_ms=since_ms, until_ms=until_ms)
+        answer = api.report(where.cluster, since_ms=since_ms, until_ms=until_ms)
         if html_file is not None:
-            _write_file(html_file, period_html.write_html(told, clock, where.access))
+            _write_file(html_file, period_html.write_html(answer, clock, where.access))
         else:
-            _write(told, period.describe_period(told, clock, where.access), as_json=as_json, markdown=markdown)
+            _write(answer, period.describe_period(answer, clock, where.access), as_json=as_json, markdown=markdown)
 
 
 def _write(answer: object, report: TextReport, *, as_json: bool, markdown: bool) -> None:

@@ -18,7 +18,7 @@ _ENTITIES = {"<": "&lt;", "&": "&amp;"}
 def safe(text: str) -> str:
     r"""Return one line in which every character can be seen; others become `\x1b`, `\n`, `\u202e` and the like.
 
-    Applying it twice changes nothing more: a backslash stays, so that a name cannot be told from its escaped twin.
+    Applying it twice changes nothing more: a backslash stays, so that a name and its escaped form look the same.
     """
     if text.isprintable():
         return text

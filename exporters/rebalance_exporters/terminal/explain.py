@@ -1,6 +1,6 @@
 """`explain`: why a group rebalanced, what it cost and what to change, as a report.
 
-Receives what the API told of a group and one of its rebalances; hands on a report. Pure: `now` comes with the facts.
+Receives what the API answered about a group and one of its rebalances; returns a report. Pure: facts come with `now`.
 """
 
 from __future__ import annotations
@@ -233,9 +233,9 @@ def _describe_advice(facts: Facts, cause: Finding | None) -> Iterator[Passage]:
 
 def _advise(advice: Advice) -> str:
     formula = advice.formula.strip()
-    told = change(advice) if formula in {"", "-"} else f"{change(advice)} (from: {formula})"
+    text = change(advice) if formula in {"", "-"} else f"{change(advice)} (from: {formula})"
     # What was judged without an exporter has no past.
-    return told if not isinstance(advice, AdviceRow) or advice.text is None else f"{told}; {advice.text}"
+    return text if not isinstance(advice, AdviceRow) or advice.text is None else f"{text}; {advice.text}"
 
 
 def _describe_state(facts: Facts) -> str:

@@ -26,7 +26,7 @@ _COLUMNS = (
 
 @dataclass(frozen=True, slots=True)
 class Totals:
-    """What a number of rebalances come to. Durations are lower bounds where the log does not tell more.
+    """What a number of rebalances come to. Durations are lower bounds where the log does not show more.
 
     `causes` counts the primary findings by rule, most frequent first; `unjudged` rebalances have none that is kept.
     """

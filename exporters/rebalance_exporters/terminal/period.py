@@ -116,8 +116,8 @@ def explained(report: PeriodReport) -> float | None:
     """Return the share that has a cause, 0 to 1, never more than is known; null where nothing happened."""
     if not report.sums.rebalances:
         return None
-    untold = [report.unexplained, *(each.sums for each in report.causes if each.rule == UNDETERMINED)]
-    return math.floor(100 * (1 - sum(share(each, report.sums) for each in untold))) / 100
+    uncaused = [report.unexplained, *(each.sums for each in report.causes if each.rule == UNDETERMINED)]
+    return math.floor(100 * (1 - sum(share(each, report.sums) for each in uncaused))) / 100
 
 
 def causes_of(group: PeriodGroup) -> str:

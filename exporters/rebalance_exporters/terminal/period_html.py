@@ -293,8 +293,8 @@ def _change_rows(groups: Iterable[PeriodGroup], name_group: _Linker) -> Iterator
     for each in groups:
         before = each.before or PeriodSums()
         changed = gravest_change(each.sums, before)
-        told = element("span", changed, class_=_tone(changed))
-        yield name_group(each.cluster, each.group), lost(each.sums), lost(before), told
+        change = element("span", changed, class_=_tone(changed))
+        yield name_group(each.cluster, each.group), lost(each.sums), lost(before), change
 
 
 def _reading(report: PeriodReport, clock: Clock) -> Iterator[str]:

@@ -132,9 +132,9 @@ def announce(
         from rebalance_contract import SilenceKind  # noqa: PLC0415
         from rebalance_exporters.terminal.silences import SilenceOptions  # noqa: PLC0415
 
-        told = reason or ("deploy" if version is None else f"deploy {version}")
+        text = reason or ("deploy" if version is None else f"deploy {version}")
         options = SilenceOptions(
-            groups=groups, reason=told, length=length, by=by, version=version, kind=SilenceKind.DEPLOY
+            groups=groups, reason=text, length=length, by=by, version=version, kind=SilenceKind.DEPLOY
         )
         _ask_for(where, api, options, as_json=as_json, clock=clock_of(utc))
 

@@ -14,7 +14,7 @@ _LINE_END = re.compile(rb"\r\n|\n|\r")
 
 @dataclass(frozen=True, slots=True)
 class ServerEvent:
-    """One event. `id` is the last id told so far, null while there was none."""
+    """One event. `id` is the last id sent so far, null while there was none."""
 
     event: str
     data: str

@@ -34,7 +34,7 @@ class EventNarrator:
     """Turns events into lines; silent where nothing is new."""
 
     clock: Clock
-    _told: OrderedDict[Hashable, Hashable] = field(default_factory=OrderedDict)
+    _shown: OrderedDict[Hashable, Hashable] = field(default_factory=OrderedDict)
 
     def learn(self, rows: Iterable[OverviewRow]) -> None:
         """Note the present states without reporting them; the first state of an unknown group is no change."""
@@ -71,7 +71,7 @@ class EventNarrator:
     def _describe_group(self, row: OverviewRow) -> str | None:
         """Say that a state changed."""
         key = ("group", row.cluster, row.group)
-        before = self._told.get(key)
+        before = self._shown.get(key)
         if not self._note(key, row.state) or before is None or row.state is None:
             return None
         at = " " * 8 if row.state_since_ms is None else self.clock.time(row.state_since_ms)
@@ -79,7 +79,7 @@ class EventNarrator:
         return safe(f"{at}  {row.group}  {before} -> {row.state} ({row.members or 0} members{generation})")
 
     def _describe_status(self, status: StatusNow) -> str | None:
-        before = self._told.get("status")
+        before = self._shown.get("status")
         if not self._note("status", status.ready) or (before is None and status.ready):
             return None
         what = "up to date again" if status.ready else f"NOT UP TO DATE: {status.ready_text}"
@@ -87,11 +87,11 @@ class EventNarrator:
 
     def _note(self, key: Hashable, value: Hashable) -> bool:
         """Remember what is reported of something; returns whether it is new."""
-        new = self._told.get(key, _NOTHING) != value
-        self._told[key] = value
-        self._told.move_to_end(key)
-        if len(self._told) > _REMEMBERED:
-            self._told.popitem(last=False)
+        new = self._shown.get(key, _NOTHING) != value
+        self._shown[key] = value
+        self._shown.move_to_end(key)
+        if len(self._shown) > _REMEMBERED:
+            self._shown.popitem(last=False)
         return new
 
 
@@ -122,7 +122,7 @@ class Following:
 
 
 def follow(api: Api, following: Following, write: Callable[[ServerEvent], str | None], stop: threading.Event) -> None:
-    """Say events until told to stop. Connects again when the connection breaks, and goes on where it broke off.
+    """Say events until stopped. Connects again when the connection breaks, and goes on where it broke off.
 
     Raises ApiError when there is no first connection, or when the exporter refuses one.
     """

@@ -281,7 +281,7 @@ def _none(overview: Overview, access: Access) -> str:
 
 
 def watch(api: Api, view: TopOptions, screen: Screen, stop: threading.Event, every_seconds: float) -> None:
-    """Show the table and keep it fresh until told to stop; an exporter that goes away is waited for."""
+    """Show the table and keep it fresh until stopped; an exporter that goes away is waited for."""
     shown = _draw(api, view, screen)
     with Live(shown, console=screen.console, screen=True, auto_refresh=False, vertical_overflow="crop") as live:
         live.refresh()

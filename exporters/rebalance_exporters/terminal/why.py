@@ -1,6 +1,6 @@
 """`why`: what a message means, or which messages are in a log, as a report.
 
-Receives what the index and, where it could be asked, the exporter's API told; hands on a report. Pure.
+Receives what the index and, where it could be asked, the exporter's API answered; returns a report. Pure.
 """
 
 from __future__ import annotations
@@ -36,15 +36,15 @@ class MonitoredGroup:
 
     def about(self, causes: Sequence[str]) -> list[Finding]:
         """Return what was found: first what a message may stand for, then what else fires, the gravest first."""
-        told = [each for each in self.findings if each.rule in causes or each.state == FindingState.FIRING]
-        told.sort(
+        found = [each for each in self.findings if each.rule in causes or each.state == FindingState.FIRING]
+        found.sort(
             key=lambda each: (
                 each.rule not in causes,
                 each.state != FindingState.FIRING,
                 reading_order(each),
             )
         )
-        return told
+        return found
 
 
 def ask(api: Api, group: str, cluster: str | None, clock: Clock) -> MonitoredGroup:
@@ -98,7 +98,9 @@ def _ambiguous(answer: MessagesAnswer, known: MonitoredGroup | None, access: Acc
         for number, row in enumerate(answer.messages, 1)
     ]
     passages += _describe_known(known, causes)
-    passages.append(Passage("Next", ("paste more of the line, to see which it is and how its causes are told apart",)))
+    passages.append(
+        Passage("Next", ("paste more of the line, to see which it is and how its causes are distinguished",))
+    )
     return TextReport(
         "part of several messages, the likeliest first", None, tuple(passages), hints=tuple(_hints(known, access))
     )
@@ -131,8 +133,10 @@ def _describe_known(known: MonitoredGroup | None, causes: Sequence[str]) -> Iter
     if known.trouble is not None:
         yield Passage("Monitor", (known.trouble,))
         return
-    told = [_describe_finding(each, known.clock) for each in known.about(causes)[:_FINDINGS]]
-    yield Passage("Monitor", (f"of {known.group}:", *told) if told else (f"nothing is found about {known.group} now",))
+    described = [_describe_finding(each, known.clock) for each in known.about(causes)[:_FINDINGS]]
+    yield Passage(
+        "Monitor", (f"of {known.group}:", *described) if described else (f"nothing is found about {known.group} now",)
+    )
 
 
 def _describe_finding(finding: Finding, clock: Clock) -> str:
@@ -157,9 +161,9 @@ def list_messages(tally: LineTally) -> TextReport:
 def explain_log(tally: LineTally, knowns: Sequence[MonitoredGroup], access: Access) -> TextReport:
     """Make the report that says what the messages of a log mean, those that matter first."""
     meanings = _meanings(tally.entries)
-    told = [each for each in meanings if not each[0].ordinary][:_EXPLAINED] or meanings[:1]
-    passages = [Passage(f"{amount(number)} x", tuple(_describe_meaning(each))) for each, number in told]
-    causes = [each.diagnosis for meaning, _ in told for each in meaning.causes]
+    explained = [each for each in meanings if not each[0].ordinary][:_EXPLAINED] or meanings[:1]
+    passages = [Passage(f"{amount(number)} x", tuple(_describe_meaning(each))) for each, number in explained]
+    causes = [each.diagnosis for meaning, _ in explained for each in meaning.causes]
     passages += [passage for known in knowns for passage in _describe_known(known, causes)]
     hints = [hint for known in knowns for hint in _hints(known, access)]
     return TextReport("What they mean", None, tuple(passages), hints=tuple(hints))
@@ -244,6 +248,6 @@ def _table(tally: LineTally) -> Grid:
     more = len(tally.entries) - len(rows)
     notes = [
         f"and {more} more rows: --json has all of them" if more > 0 else "",
-        "there were more clients than are told apart" if tally.is_merged else "",
+        "there were more clients than are counted separately" if tally.is_merged else "",
     ]
     return Grid("", columns, rows, "; ".join(filter(None, notes)))

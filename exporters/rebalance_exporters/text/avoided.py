@@ -1,4 +1,4 @@
-"""What would have been avoided, in words: as the terminal, the report and the API tell it."""
+"""What would have been avoided, in words: as the terminal, the report and the API show it."""
 
 from __future__ import annotations
 
@@ -21,9 +21,9 @@ def saved(avoided: Avoided) -> str:
     return " and ".join(parts) or "nothing"
 
 
-def between(bounds: EstimateRange, tell: Callable[[int], str] = amount) -> str:
+def between(bounds: EstimateRange, write: Callable[[int], str] = amount) -> str:
     """Write a number that lies between two others."""
-    low, high = tell(bounds.low), tell(bounds.high)
+    low, high = write(bounds.low), write(bounds.high)
     if low == high:
         return low
     return f"{low} to {high}" if bounds.low else f"at most {high}"

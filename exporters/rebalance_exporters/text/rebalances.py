@@ -26,10 +26,10 @@ JUDGED_AFTER_MS = 60_000
 #: Why a rebalance has no cause: it has not ended, it ended lately, or nothing is kept.
 NO_CAUSE = {
     "not_ended": "not known yet: a rebalance is judged when it has ended",
-    "young": "not judged yet: what happens in the seconds after it tells the cause",
+    "young": "not judged yet: what happens in the seconds after it shows the cause",
     "none_kept": "no finding about this rebalance is kept: it is too old, or the stream that diagnoses does not run",
 }
-#: Of a rebalance that probes saw: how many it was, and what they do not tell.
+#: Of a rebalance that probes saw: how many it was, and what they do not show.
 SEEN, NOT_PROBED = "one at least: counted from probes", "not known: the log is not read"
 #: How a rebalance ended that was aborted.
 ABORTED = "ended by the group's deletion"
@@ -41,7 +41,7 @@ _NAMED = 5
 def describe_rebalance(
     rebalance: Rebalance, impact: RebalanceImpact | None, deploys: Sequence[AlertSilence] = ()
 ) -> RebalanceText:
-    """Return what there is to say of a rebalance; an impact of null: the diagnosis has told nothing yet.
+    """Return what there is to say of a rebalance; an impact of null: the diagnosis has reported nothing yet.
 
     `deploys` were announced for its time.
     """
@@ -79,13 +79,13 @@ def _why(rebalance: Rebalance) -> Iterator[TextPart]:
         "came back": [new for _, new in rebalance.replaced],
     }
     yield TextPart(rebalance.reason.replace("_", " "))
-    told = False
+    has_changes = False
     for what, ids in changes.items():
         if ids:
-            yield TextPart(f"{'; ' if told else ' ('}{what}: ")
+            yield TextPart(f"{'; ' if has_changes else ' ('}{what}: ")
             yield from _names(ids, members)
-            told = True
-    if told:
+            has_changes = True
+    if has_changes:
         yield TextPart(")")
 
 
@@ -132,9 +132,9 @@ def _partitions(moves: Moves | None) -> str:
         "new": moves.gained,
         "without an owner now": moves.lost,
     }
-    told = ", ".join(f"{number} {what}" for what, number in counts.items() if number)
+    counted = ", ".join(f"{number} {what}" for what, number in counts.items() if number)
     back = sum(map(len, moves.ping_ponged.values()))
-    return (told or "none") + (f"; {back} taken away and given back at once" if back else "")
+    return (counted or "none") + (f"; {back} taken away and given back at once" if back else "")
 
 
 def _without_commits(impact: RebalanceImpact | None) -> str:
@@ -158,7 +158,7 @@ def _lag(impact: RebalanceImpact | None, began_ms: int) -> str | None:
 
 
 def _phases(rebalance: Rebalance) -> Iterator[PhaseText]:
-    """Tell the phases in order of time; of a classic group one more for each later generation. Probes see none."""
+    """Yield the phases in order of time; of a classic group one more for each later generation. Probes see none."""
     if not rebalance.is_at_least:
         yield from _classic(rebalance) if rebalance.type == GroupType.CLASSIC else _newer(rebalance)
     if rebalance.completed_at_ms is None:

@@ -2,7 +2,7 @@
 
 bcrypt is slow on purpose, and a scrape comes every few seconds with the same password: one that was right is
 remembered, under a keyed digest, until the users change. A wrong name costs as much as a wrong password, so the time an
-answer takes does not tell which names exist.
+answer takes does not show which names exist.
 """
 
 from __future__ import annotations
@@ -40,15 +40,15 @@ class PasswordCheck:
 
     @property
     def is_needed(self) -> bool:
-        """Whether there is anybody to tell apart."""
+        """Whether there are any users."""
         return bool(self._users)
 
     def is_remembered(self, name: str, password: str) -> bool:
-        """Tell whether this password was right before, at the price of one digest."""
+        """Return whether this password was right before, at the price of one digest."""
         return self._digest(name, password) in self._right
 
     def is_right(self, name: str, password: str) -> bool:
-        """Tell whether the password is the user's; takes as long as bcrypt does."""
+        """Return whether the password is the user's; takes as long as bcrypt does."""
         hashed = self._users.get(name, self._nobody)
         try:
             matches = bcrypt.checkpw(password.encode()[:_BCRYPT_BYTES], hashed.encode())

@@ -57,7 +57,7 @@ class WebConfig:
 
 
 def load_web_config(file: str) -> WebConfig:
-    """Read the file; no name means plain HTTP for anybody. Raises ExporterError that tells all that is wrong."""
+    """Read the file; no name means plain HTTP for anybody. Raises ExporterError that lists all that is wrong."""
     if not file:
         return WebConfig()
     document = read_settings_file(Path(file))

@@ -62,7 +62,7 @@ class Connections:
         self._waiting.pop(number, None)
 
     def note_waiting(self, number: int) -> None:
-        """Note that no request is under way; told again, it changes nothing."""
+        """Note that no request is under way; a second call changes nothing."""
         if number in self._open:
             self._waiting.setdefault(number, self._clock())
 
@@ -98,7 +98,7 @@ class Reading:
         self._since = 0.0
 
     def has_stalled(self, unread: int) -> bool:
-        """Tell whether as many bytes as now have waited for too long; asked again and again."""
+        """Return whether as many bytes as now have waited for too long; asked again and again."""
         if unread == 0 or unread != self._unread:
             self._unread, self._since = unread, self._clock()
         return self._clock() - self._since >= STALL_SECONDS

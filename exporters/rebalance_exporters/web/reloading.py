@@ -23,7 +23,7 @@ _log = logging.getLogger(__name__)
 
 OWNERS, WEB_CONFIG = "owners", "web_config"
 
-#: What tells one content of a file from another without reading it; null where there is no file.
+#: What distinguishes one content of a file from another without reading it; null where there is no file.
 _Stamp = tuple[int, int, int] | None
 
 

@@ -46,7 +46,7 @@ class RequestError(Exception):
         self.retry_after_seconds = retry_after_seconds
 
     def answer(self) -> Response:
-        """Return it as the API tells errors."""
+        """Return it as the API reports errors."""
         answer = error_response(self.status_code, self.text, self.did_you_mean)
         if self.retry_after_seconds is not None:
             answer.headers["retry-after"] = str(self.retry_after_seconds)

@@ -1,4 +1,4 @@
-"""Serving an application over HTTP or HTTPS until it is told to end; every process of the monitor does it this way."""
+"""Serving an application over HTTP or HTTPS until it is stopped; every process of the monitor does it this way."""
 
 from __future__ import annotations
 
@@ -76,7 +76,7 @@ class _Config(uvicorn.Config):
 
 
 class _Protocol(H11Protocol):
-    """uvicorn's protocol, which tells when a request is under way, and looks at what is not read."""
+    """uvicorn's protocol, which notes when a request is under way, and looks at what is not read."""
 
     def __init__(self, config: uvicorn.Config, *arguments: Any, **named: Any) -> None:
         super().__init__(config, *arguments, **named)
@@ -131,7 +131,7 @@ class _Protocol(H11Protocol):
             self._note_whether_waiting()
 
     def _note_whether_waiting(self) -> bool:
-        """Note that no request is under way, and tell whether that is so: the answer before is to be read first."""
+        """Note that no request is under way, and return whether that is so: the answer before is to be read first."""
         is_answered = self.cycle is None or self.cycle.response_complete
         if is_answered and self.unread_bytes == 0:
             self._known.note_waiting(self._number)
@@ -166,7 +166,7 @@ class _Server(uvicorn.Server):
         self._settings = settings
         self._signals = signals
         self._announce = started
-        self._told = 0
+        self._logged = 0
 
     @contextlib.contextmanager
     def capture_signals(self) -> Generator[None, None, None]:
@@ -175,7 +175,7 @@ class _Server(uvicorn.Server):
     async def startup(self, sockets: list[socket.socket] | None = None) -> None:
         await super().startup(sockets)
         for listener in sockets or ():
-            # The event loop has told the kernel to keep no more than are accepted at once.
+            # The event loop has asked the kernel to keep no more than are accepted at once.
             listener.listen(_WAITING_OUTSIDE)
         self._announce()
 
@@ -199,9 +199,9 @@ class _Server(uvicorn.Server):
 
     def _describe_of_connections(self) -> None:
         turned_away = self.config.connections.turned_away
-        if turned_away > self._told:
-            _log.warning("%d connections gave way to others in a minute: no room", turned_away - self._told)
-            self._told = turned_away
+        if turned_away > self._logged:
+            _log.warning("%d connections gave way to others in a minute: no room", turned_away - self._logged)
+            self._logged = turned_away
 
 
 def serve(

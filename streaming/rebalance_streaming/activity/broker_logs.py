@@ -1,4 +1,4 @@
-"""Lines of brokers' logs into bounded rows of what groups' coordinators told, where the lines are read.
+"""Lines of brokers' logs into bounded rows of what groups' coordinators logged, where the lines are read.
 
 Receives records of topics of broker logs, or lines of files; hands on one row per group and pane, and how many lines
 ended in which outcome. Whatever a record is, it ends in outcomes: nothing is raised.
@@ -21,7 +21,7 @@ MAX_EVENTS = 5_000
 
 @dataclass(slots=True)
 class _Pane:
-    #: A shipper that starts anew tells what it told before.
+    #: A shipper that starts anew sends what it sent before.
     events: dict[CoordinatorEvent, None] = field(default_factory=dict)
     is_truncated: bool = False
 
@@ -34,7 +34,7 @@ class _Pane:
 
 @dataclass(slots=True)
 class LogPacking:
-    """Collects what a batch's lines tell. `now_ms` is the reader's clock; null: the records' times are believed."""
+    """Collects what a batch's lines say. `now_ms` is the reader's clock; null: the records' times are believed."""
 
     cluster: str
     pane_ms: int

@@ -2,7 +2,7 @@
 
 Receives a batch of records of client metric topics; hands on one row per client and pane, keyed for the activity topic,
 and how many messages ended in which outcome. Whatever a message is, it ends in an outcome: nothing is raised. No memory
-is kept from batch to batch, so counters told as increments stay increments.
+is kept from batch to batch, so counters reported as increments stay increments.
 """
 
 from __future__ import annotations
@@ -27,7 +27,7 @@ from rebalance_streaming.wire.metrics.report import Report, Temporality
 #: Outcomes of messages beside the reasons for which one cannot be decoded.
 DECODED, DROPPED, FAILED, TOO_SLOW = "decoded", "dropped", "failed", "too_slow"
 
-#: Moments kept of a client in a pane. One that stood still tells of minutes at once, a second apart.
+#: Moments kept of a client in a pane. One that stood still reports minutes at once, a second apart.
 MAX_MOMENTS = 240
 #: Partitions of a client whose positions are kept, and the room for them in a row.
 MAX_PARTITIONS, _OFFSET_BYTES = 2_000, 24_000
@@ -65,7 +65,7 @@ class Packed:
 
 
 class _Client(NamedTuple):
-    """What tells clients apart: all that is the same in the samples of a row."""
+    """What distinguishes clients: all that is the same in the samples of a row."""
 
     group_id: str | None
     client_id: str | None
@@ -82,13 +82,16 @@ class _Client(NamedTuple):
 
 @dataclass(slots=True)
 class _Moment:
-    """A sample that grows by the pieces in which a moment is told; `messages` counts those that are nowhere else."""
+    """A sample that grows by the pieces in which its moment is reported.
+
+    `messages` counts, by topic, the messages that are counted in no other moment.
+    """
 
     sample: ClientSample
     messages: Counter[str] = field(default_factory=Counter)
 
     def add(self, other: ClientSample) -> None:
-        """Put another piece of the same moment to it; what was told twice counts as told last."""
+        """Add another piece of the same moment; what was reported twice counts as reported last."""
         self.sample = merged(self.sample, other)
 
 
@@ -226,9 +229,9 @@ def pack_messages(
 ) -> Packed:
     """Decode and pack messages; each ends in one outcome, and nothing is raised.
 
-    `topics` says how those of a topic are read; of others, each message tells. `now_ms` is the reader's clock: records
-    from its future count as of now; null: their times are believed. `seconds` limits each message's processor time if
-    this is the main thread; null: no limit. Rows are at most MAX_ROW_BYTES long.
+    `topics` says how those of a topic are read; of others, each message shows it. `now_ms` is the reader's clock:
+    records from its future count as of now; null: their times are believed. `seconds` limits each message's processor
+    time if this is the main thread; null: no limit. Rows are at most MAX_ROW_BYTES long.
     """
     packing = _Packing(pane_ms)
     with TimeLimit(seconds) as limit:
@@ -298,7 +301,7 @@ def _messages(batch: pa.RecordBatch) -> Iterator[MetricRecord]:
 
 
 def merged(one: ClientSample, other: ClientSample) -> ClientSample:
-    """Return two pieces of one moment as one; what both tell counts as told last."""
+    """Return two pieces of one moment as one; what both report counts as reported last."""
     return ClientSample(
         emitted_ms=one.emitted_ms,
         observed_ms=other.observed_ms,
@@ -368,7 +371,7 @@ def _rows(cluster: str, client: _Client, start_ms: int, pane: _Pane) -> Iterator
     samples = (pane.moments[emitted_ms].sample for emitted_ms in sorted(pane.moments))
     for part in split_by_size(samples, MAX_ROW_BYTES - len(encode(row))):
         yield replace(row, samples=part)
-        # What is told of the pane as a whole is told once.
+        # What is reported of the pane as a whole is reported once.
         row = replace(row, app_offsets={}, implausible=0)
 
 

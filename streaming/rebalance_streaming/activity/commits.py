@@ -73,7 +73,7 @@ def pack_commits(
 
     A pane is a stretch of `pane_ms` of record time. A deleted offset (a tombstone, or one below 0) counts as the pane's
     last word on its partition, with the record's own time. Records from before the monitor first looked at a partition
-    (`era`) tell a position only: all panes of a group are one row there, however long the log is. A row that would be
+    (`era`) give a position only: all panes of a group are one row there, however long the log is. A row that would be
     larger than the contract allows is cut into several, in the order of their last positions in the log.
     """
     name_bytes = _topic_sizes(batch)
@@ -162,9 +162,9 @@ def _last_per_key_and_pane(
 
 
 def _committed_at(batch: CommitBatch, log: LogColumns, rows: Ints) -> Ints:
-    told, recorded = batch.commit_timestamp_ms[rows], log.timestamp_ms[rows]
-    untold = (batch.outcome[rows] == Outcome.TOMBSTONE) | (told < 0) | (told > recorded + _AHEAD_MS)
-    times: Ints = np.where(untold, recorded, told)
+    stated, recorded = batch.commit_timestamp_ms[rows], log.timestamp_ms[rows]
+    unusable = (batch.outcome[rows] == Outcome.TOMBSTONE) | (stated < 0) | (stated > recorded + _AHEAD_MS)
+    times: Ints = np.where(unusable, recorded, stated)
     return times
 
 

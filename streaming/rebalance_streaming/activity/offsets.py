@@ -1,6 +1,6 @@
 """Offsets of one topic by partition, as arrays; -1 stands for "not known".
 
-What a probe tells of a topic, it tells of all its partitions: the place in the array is the partition. What groups
+What a probe reports of a topic, it reports of all its partitions: the place in the array is the partition. What groups
 commit may be of any partition, so that those arrays are as long as there are partitions, beside an array of their
 numbers, sorted.
 """
@@ -68,22 +68,22 @@ def widened(columns: Ints, known: Ints, partitions: Ints) -> Ints:
     return wider
 
 
-def put(offsets: Ints, told: TopicOffsets) -> tuple[bool, bool]:
+def put(offsets: Ints, reported: TopicOffsets) -> tuple[bool, bool]:
     """Write offsets into their places; returns whether one is another than before, and whether one is lower.
 
-    One that nobody could tell just now, as of a partition without a leader, stays what it was.
+    One that is not known now, as of a partition without a leader, stays what it was.
     """
-    if len(told.partitions) <= FEW:
-        return _put_few(offsets, told)
-    before, now = offsets[told.partitions], as_array(told.offsets)
+    if len(reported.partitions) <= FEW:
+        return _put_few(offsets, reported)
+    before, now = offsets[reported.partitions], as_array(reported.offsets)
     now = np.where(now == UNKNOWN, before, now)
-    offsets[told.partitions] = now
+    offsets[reported.partitions] = now
     return bool((now != before).any()), bool((now < before).any())
 
 
-def _put_few(offsets: Ints, told: TopicOffsets) -> tuple[bool, bool]:
+def _put_few(offsets: Ints, reported: TopicOffsets) -> tuple[bool, bool]:
     is_changed = is_lower = False
-    for partition, offset in zip(told.partitions, told.offsets, strict=True):
+    for partition, offset in zip(reported.partitions, reported.offsets, strict=True):
         before = offsets[partition]
         if offset is not None and offset not in (UNKNOWN, before):
             offsets[partition] = offset

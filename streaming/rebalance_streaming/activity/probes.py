@@ -31,13 +31,13 @@ MAX_OFFSET = 2**62
 #: What a partition takes at most in JSON: its number and its offset.
 _BYTES_PER_PARTITION = 32
 
-Told = dict[str, dict[str, int | None]]
+Offsets = dict[str, dict[str, int | None]]
 
 
 def unpack_probe(
     text: bytes, cluster: str, recorded_ms: int, read_ms: int
 ) -> Iterator[tuple[str, OffsetActivity | ProbeActivity]]:
-    """Yield (key, row) of what a probe tells; nothing for a probe of another cluster. Raises ContractError.
+    """Yield (key, row) of what a probe reports; nothing for a probe of another cluster. Raises ContractError.
 
     `recorded_ms` is the time of its record, `read_ms` when it is read: it was there by the earlier of the two.
     """
@@ -67,11 +67,11 @@ def _offsets(probe: Probe) -> Iterator[OffsetActivity]:
         yield from (replace(row, committed=part, is_all_committed=True) for part in held)
 
 
-def _parts(told: Told) -> Iterator[dict[str, TopicOffsets]]:
+def _parts(reported: Offsets) -> Iterator[dict[str, TopicOffsets]]:
     """Cut offsets so that each part fits into a row of the activity topic."""
     part: dict[str, TopicOffsets] = {}
     size, limit = 0, MAX_ACTIVITY_BYTES // 2
-    for topic, offsets in told.items():
+    for topic, offsets in reported.items():
         if len(topic) > LONGEST_TOPIC:
             raise ContractError("a topic's name has more than 249 characters, which Kafka does not allow")
         rows = sorted((_partition(name), _offset(offset)) for name, offset in offsets.items())

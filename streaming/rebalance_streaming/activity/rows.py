@@ -1,4 +1,4 @@
-"""How what clients and brokers' logs told of a pane is cut into rows of a bounded length."""
+"""How what clients and brokers' logs reported of a pane is cut into rows of a bounded length."""
 
 from __future__ import annotations
 

@@ -99,7 +99,7 @@ class DiagnosisProcess:
         self._suspects.difference_update(map(_place, part))
 
     def tick(self, now_ms: int, read_until_ms: int, *, caught_up: bool) -> None:
-        """Tell the time, between two parts of a batch if one is being taken. Raises DiagnosisError as `take` does.
+        """Pass on the time, between two parts of a batch if one is being taken. Raises DiagnosisError as `take` does.
 
         Of what a batch has not handed over yet nothing can be said.
         """

@@ -153,8 +153,8 @@ class ActivityPacker:
             part, "partition", "offset", "timestamp_ms", "value", "size"
         ):
             try:
-                told = unpack_probe(value or b"", self._config.cluster, timestamp_ms, now_ms)
-                found = [] if size is None else list(told)
+                unpacked = unpack_probe(value or b"", self._config.cluster, timestamp_ms, now_ms)
+                found = [] if size is None else list(unpacked)
                 outcome = "decoded"
             except ContractError:
                 found, outcome = [], "too_large" if value is None else "corrupt"
@@ -183,7 +183,7 @@ class ActivityPacker:
         return rows
 
     def _pack_broker_logs(self, topic: str, part: pa.RecordBatch) -> list[Row]:
-        """Pack what coordinators told. What is counted are lines, and records in which there is none."""
+        """Pack what coordinators logged. What is counted are lines, and records in which there is none."""
         packing = LogPacking(self._config.cluster, self._config.pane_ms, epoch_ms())
         columns = ("partition", "offset", "timestamp_ms", "value", "size")
         for partition, offset, timestamp_ms, value, size in _tuples(part, *columns):

@@ -1,8 +1,8 @@
 """What befalls the inputs of the queries while they run: noticed, said, counted, and acted upon.
 
 Spark's source goes on silently when records are gone before they were read, when a log is cut or recreated, and when
-partitions are added. The watcher tells; a query that has to know is started again, with the partitions and the eras of
-the log that hold now.
+partitions are added. The watcher reports it; a query that is affected is started again, with the partitions and the
+eras of the log that hold now.
 """
 
 from __future__ import annotations
@@ -24,7 +24,7 @@ from rebalance_streaming.spark.diagnosis import DIAGNOSIS
 from rebalance_streaming.spark.membership import MEMBERSHIP
 from rebalance_streaming.spark.supervision import SupervisedQuery
 
-_TELL_AGAIN_MS = 60_000
+_PUBLISH_AGAIN_MS = 60_000
 _NEEDS_A_START = frozenset({IncidentKind.PARTITIONS_ADDED, IncidentKind.REWOUND, IncidentKind.RECREATED})
 
 
@@ -53,8 +53,8 @@ class WatchedInputs:
         self._config, self._first_live = config, first_live
         here = {name: topics for name, topics in inputs_of(config).items() if name in config.queries}
         self._watcher = InputWatcher(cluster.fetch_topic_states, here, totals)
-        self._told: dict[str, LogTotals] = {}
-        self._told_at_ms = 0
+        self._published: dict[str, LogTotals] = {}
+        self._published_at_ms = 0
 
     def start(self) -> None:
         """Begin to watch."""
@@ -90,7 +90,7 @@ class WatchedInputs:
             notify(incident.sentence)
 
     def look(self, queries: Iterable[SupervisedQuery], notify: Callable[[str], None]) -> None:
-        """Tell the watcher how far the queries are, and act on what it found."""
+        """Inform the watcher how far the queries are, and act on what it found."""
         by_name = {each.name: each for each in queries}
         for query in by_name.values():
             resumed = query.watch.take_resumed()
@@ -112,10 +112,10 @@ class WatchedInputs:
     def changed_totals(self, now_ms: int) -> list[LogTotals]:
         """Return the rows that changed since the last call, and once a minute all: the topic may be recreated."""
         changed = []
-        if now_ms - self._told_at_ms >= _TELL_AGAIN_MS:
-            self._told_at_ms, self._told = now_ms, {}
+        if now_ms - self._published_at_ms >= _PUBLISH_AGAIN_MS:
+            self._published_at_ms, self._published = now_ms, {}
         for each in self._watcher.totals(self._config.cluster, 0):
-            if each.topics and self._told.get(each.query) != each:
-                self._told[each.query] = each
+            if each.topics and self._published.get(each.query) != each:
+                self._published[each.query] = each
                 changed.append(replace(each, updated_at_ms=now_ms))
         return changed

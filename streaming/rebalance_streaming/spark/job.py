@@ -80,9 +80,9 @@ OnWait = Callable[[str | None], None]
 
 @dataclass(frozen=True, slots=True)
 class _Listeners:
-    """Who is told what: `notify` what happens, `warn` what goes wrong, `on_look` how the queries are.
+    """Callbacks: `notify` receives what happens, `warn` what goes wrong, `on_look` the statuses of the queries.
 
-    `on_wait` is told why no broker answers at the start, and null once one does.
+    `on_wait` receives why no broker answers at the start, and null once one does.
     """
 
     notify: Notify
@@ -179,15 +179,15 @@ def _await_cluster(config: StreamConfig, listeners: _Listeners, stop: threading.
 
     Raises StreamError as `_look_at_cluster` does.
     """
-    told, backoff = set[str](), Backoff(_AWAY_SECONDS, _LONGEST_AWAY_SECONDS, random.random)
+    warned, backoff = set[str](), Backoff(_AWAY_SECONDS, _LONGEST_AWAY_SECONDS, random.random)
     while not stop.is_set():
         try:
             found = _look_at_cluster(config, listeners)
         except AwayError as error:
             text = str(error)
             listeners.on_wait(text)
-            if text not in told:
-                told.add(text)
+            if text not in warned:
+                warned.add(text)
                 listeners.warn(text)
             stop.wait(backoff.fail())
         else:
@@ -484,7 +484,7 @@ def _watch(
 
 
 def _tick(inputs: _InputStatus, process: DiagnosisProcess, stop: threading.Event) -> None:
-    """Tell the diagnosis the time, in a thread of its own: it may answer late, and no query is to wait for it.
+    """Pass the time on to the diagnosis, in a thread of its own: it may answer late, and no query is to wait for it.
 
     What follows from rows is published with the next tick, so one comes as soon as a batch was handed over.
     """

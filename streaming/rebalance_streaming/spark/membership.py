@@ -91,7 +91,7 @@ OUTPUT_SCHEMA = "topic string, key binary, value binary"
 
 #: In place of a topic: a row that is there for its bucket only.
 TOUCH = ""
-#: Where Spark tells tasks the number of their batch (MicroBatchExecution.BATCH_ID_KEY).
+#: The property in which Spark gives tasks the number of their batch (MicroBatchExecution.BATCH_ID_KEY).
 _BATCH_ID = "streaming.sql.batchId"
 
 #: Topic, key, and value; null is a tombstone.
@@ -152,9 +152,9 @@ def fold_groups(
 def _address(log: DataFrame, config: StreamConfig, eras: Mapping[int, LogEra], published: PublishedRows) -> DataFrame:
     is_log = F.col("topic") == config.source_topic
     # Most probes bring offsets only, which are not worth a touched group.
-    tells_of_group = F.col("value").cast("string").rlike('"(state|topic_ids|coordinator_id)":')
+    describes_group = F.col("value").cast("string").rlike('"(state|topic_ids|coordinator_id)":')
     return (
-        log.where((is_log & ~is_offset_commit()) | (~is_log & tells_of_group))
+        log.where((is_log & ~is_offset_commit()) | (~is_log & describes_group))
         .withColumn("timestamp_ms", F.unix_millis("timestamp"))
         .select(*SOURCE_COLUMNS)
         .coalesce(config.source_tasks)
@@ -282,12 +282,12 @@ class GroupProcessor(StatefulProcessor):
         outputs: list[Output] = []
         for group, of_group in by_group.items():
             try:
-                state, told = self._fold_group(group, of_group, after)
+                state, written = self._fold_group(group, of_group, after)
             except Exception as error:
                 # Its state cannot be read or written: it stays as it is, and the other groups go on.
                 after.set_aside("group", error)
                 continue
-            outputs += told
+            outputs += written
             if state is not None and state.snapshot.state == GroupState.DELETED:
                 after.deleted.append((state.snapshot.updated_at_ms or 0, group))
         outputs += self._forget(after)
@@ -373,12 +373,12 @@ class GroupProcessor(StatefulProcessor):
         return self._config.rebalances_topic, key, encode_rebalance(each)
 
     def _quarantine_row(self, number: int, bucket: _Bucket) -> Output:
-        told = tuple(
+        counts = tuple(
             QuarantineCount(stage, reason, count)
             for kind, count in sorted(bucket.quarantined.items())
             for stage, _, reason in [kind.partition("/")]
         )
-        row = QuarantineTotals(self._config.cluster, MEMBERSHIP, number, told)
+        row = QuarantineTotals(self._config.cluster, MEMBERSHIP, number, counts)
         return self._config.status_topic, status_key(row), encode(row)
 
     def _forget(self, bucket: _Bucket) -> list[Output]:

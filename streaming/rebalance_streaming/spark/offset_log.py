@@ -35,7 +35,7 @@ def check_batches(spark: SparkSession, path: str, query: str) -> None:
     batch where there is any file below `offsets` (MicroBatchExecution.verifyNewCheckpointDirectory).
 
     Raises StreamError where the newest batch has a file without content, or was committed and has no offsets any more:
-    Spark tells neither in words that name the checkpoint.
+    Spark reports neither in words that name the checkpoint.
     """
     place = query_path(path, query)
     offsets, commits = (_sizes(spark, f"{place}/{kind}") for kind in ("offsets", "commits"))
@@ -50,7 +50,7 @@ def check_batches(spark: SparkSession, path: str, query: str) -> None:
 
 def has_begun(spark: SparkSession, path: str, query: str) -> bool:
     """Return whether a query has ended a batch, and so keeps what it began with."""
-    # Where `commits` is lost, a second batch tells that the first one had ended.
+    # Where `commits` is lost, a second batch shows that the first one had ended.
     planned = max(_sizes(spark, f"{query_path(path, query)}/offsets"), default=0)
     return planned > 0 or _committed(spark, path, query) >= 0
 
@@ -58,7 +58,7 @@ def has_begun(spark: SparkSession, path: str, query: str) -> bool:
 def positions(spark: SparkSession, path: str, query: str) -> Offsets:
     """Return the next position that a query reads in each partition.
 
-    Empty where it has committed no batch, and where files cannot be read: the start of the query tells that.
+    Empty where it has committed no batch, and where files cannot be read: the start of the query reports that.
     """
     try:
         batch = _committed(spark, path, query)

@@ -64,7 +64,7 @@ class QueryWatch:
     _batch_since_ms: int = 0
 
     def begin(self) -> None:
-        """Note that the query is to be started: its first batch tells where it goes on."""
+        """Note that the query is to be started: its first batch shows where it goes on."""
         self._is_first, self.positions = True, {}
 
     def take_resumed(self) -> Positions | None:
@@ -136,7 +136,7 @@ class QueryWatch:
         )
 
     def _note_arrived(self) -> None:
-        """Count what reaches the log during a batch: Spark tells only afterwards, of the time before it."""
+        """Count what reaches the log during a batch: Spark reports only afterwards, about the time before it."""
         topic = "" if self.catch_up is None else self.catch_up.topic
         processed, ends = self.positions.get(topic), self.ends.get(topic)
         if processed and ends:

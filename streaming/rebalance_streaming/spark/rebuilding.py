@@ -56,8 +56,8 @@ def read_published(config: StreamConfig, statuses: Iterable[Status]) -> Publishe
         if isinstance(row, ReportTotals):
             reports = row
         if isinstance(row, QuarantineTotals) and row.query == Participant.MEMBERSHIP:
-            told = {f"{each.stage}/{each.reason}": each.count for each in row.quarantined}
-            buckets[row.part].quarantined.update(told)
+            set_aside = {f"{each.stage}/{each.reason}": each.count for each in row.quarantined}
+            buckets[row.part].quarantined.update(set_aside)
     return PublishedRows(
         {number: pack_bucket(each) for number, each in buckets.items()},
         len(snapshots),

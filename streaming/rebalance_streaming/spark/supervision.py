@@ -32,7 +32,7 @@ _DAMAGED = re.compile(
 )
 #: What Py4J says before the error of Java itself.
 _CALLED = "An error occurred while calling "
-#: How the JVM, RocksDB and Python tell of a full disk, or of a quota that is used up.
+#: How the JVM, RocksDB and Python report a full disk, or a quota that is used up.
 _NO_ROOM = re.compile(r"No space left on device|Disk quota exceeded")
 #: Of state that cannot be written Spark does not say why.
 _STATE_NOT_WRITTEN = "CANNOT_WRITE_STATE_STORE"
@@ -48,7 +48,7 @@ _RECOVERED_SECONDS = 300.0
 class SupervisedQuery:
     """One query: running, or waiting to be started again.
 
-    `start` is told whether it is to be fast with many rows, until the log has been read up once, or with few.
+    `start` is called with whether it is to be fast with many rows, until the log has been read up once, or with few.
     `places` are the directories of this machine to which it writes.
     """
 
@@ -129,7 +129,7 @@ class SupervisedQuery:
         except (Py4JError, PySparkException, StreamError, DiagnosisError) as error:
             self._failed(self._cause(error))
         except KafkaException as error:
-            self._failed(f"Kafka does not tell what it starts from: {error.args[0].str()}")
+            self._failed(f"Kafka does not say what it starts from: {error.args[0].str()}")
         else:
             self.watch.status = replace(self.watch.status, error=None, is_stalled=False)
 
@@ -145,7 +145,7 @@ class SupervisedQuery:
 
     def _cause(self, error: Exception) -> str:
         text = str(error)
-        return told_room(text, self._places) or told_damage(text) or root_cause(text)
+        return describe_full_disk(text, self._places) or describe_damage(text) or root_cause(text)
 
 
 def stop_between_batches(query: SupervisedQuery, deadline: float) -> None:
@@ -155,7 +155,7 @@ def stop_between_batches(query: SupervisedQuery, deadline: float) -> None:
     query.stop_now()
 
 
-def told_damage(text: str) -> str | None:
+def describe_damage(text: str) -> str | None:
     """Return what to do about a checkpoint that Spark cannot read; null if the error is another.
 
     Not every damage is reported so: a file without any content may show as an internal error of Spark.
@@ -168,13 +168,13 @@ def told_damage(text: str) -> str | None:
     )
 
 
-def told_room(text: str, places: Sequence[str]) -> str | None:
+def describe_full_disk(text: str, places: Sequence[str]) -> str | None:
     """Return which of these directories have no room, all where that is unknown; null if the error is another."""
-    is_told = _NO_ROOM.search(text) is not None
-    if not places or not (is_told or _STATE_NOT_WRITTEN in text):
+    is_stated = _NO_ROOM.search(text) is not None
+    if not places or not (is_stated or _STATE_NOT_WRITTEN in text):
         return None
     full = [place for place in places if _has_little_room(place)]
-    if not (is_told or full):
+    if not (is_stated or full):
         return None
     return f"there is no room on the disk of {' or '.join(full or places)}"
 

@@ -95,7 +95,7 @@ def decode_assignment(raw: bytes) -> Assignment | Opaque:
 
 
 def decode_worker_state(raw: bytes) -> WorkerState | Opaque:
-    """Read what a worker of Connect told of itself when it joined."""
+    """Read what a worker of Connect sent about itself when it joined."""
     return _data(read_versioned(WorkerState, raw, _CONNECT_VERSION), WorkerState)
 
 

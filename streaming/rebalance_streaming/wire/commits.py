@@ -34,7 +34,7 @@ class CommitBatch:
     """One row per record.
 
     `key_code` is a row of `keys`, -1 where the key is no commit's. `record_type` and `value_version` are -1 where the
-    bytes do not tell. `offset`, `leader_epoch`, `commit_timestamp_ms` and `expire_timestamp_ms` are -1 unless the
+    bytes do not say. `offset`, `leader_epoch`, `commit_timestamp_ms` and `expire_timestamp_ms` are -1 unless the
     outcome is decoded, and where the record's version lacks the field.
     """
 

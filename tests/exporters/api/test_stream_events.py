@@ -122,7 +122,7 @@ def test_followers_share_what_they_are_told() -> None:
 
 def test_who_reads_slowly_holds_little_and_misses_nothing(monkeypatch: pytest.MonkeyPatch) -> None:
     """A few changes are made ready at a time, one after the other; what changes again before its turn is told once."""
-    monkeypatch.setattr(stream_events, "_TOLD_AT_ONCE", 2)
+    monkeypatch.setattr(stream_events, "_MOST_AT_ONCE", 2)
     view = make_view()
 
     async def run() -> list[Event]:

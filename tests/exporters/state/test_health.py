@@ -142,7 +142,7 @@ CASES = [
     ),
     Case(
         "no prober yet",
-        "waiting for a prober to tell where partitions end",
+        "waiting for a prober to report where partitions end",
         with_diagnosis(committing_groups=5, probed_at_ms=None),
     ),
     Case(

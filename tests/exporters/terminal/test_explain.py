@@ -119,7 +119,7 @@ def test_an_unknown_cause_is_not_guessed():
 @pytest.mark.parametrize(
     ("changes", "ago_ms", "cause"),
     [
-        ({}, 20_000, "not judged yet: what happens in the seconds after it tells the cause; ask again in a minute"),
+        ({}, 20_000, "not judged yet: what happens in the seconds after it shows the cause; ask again in a minute"),
         (
             {},
             900_000,

@@ -173,7 +173,7 @@ def test_memory_is_bounded(monkeypatch):
     narrator = tail.EventNarrator(Clock())
     for number in range(50):
         narrator.describe(ServerEvent("group", encode(replace(CALM_ROW, group=str(number))).decode(), None))
-    assert len(narrator._told) == 10
+    assert len(narrator._shown) == 10
 
 
 def test_a_group_that_does_not_exist_is_told_at_once(monitor, exporter):

@@ -73,7 +73,7 @@ function breakable(name) {
 }
 
 /** Write a number that lies between two others, as the terminal does. */
-function between({ low, high }, tell) {
-  if (tell(low) === tell(high)) return tell(low);
-  return low ? `${tell(low)} to ${tell(high)}` : `at most ${tell(high)}`;
+function between({ low, high }, write) {
+  if (write(low) === write(high)) return write(low);
+  return low ? `${write(low)} to ${write(high)}` : `at most ${write(high)}`;
 }

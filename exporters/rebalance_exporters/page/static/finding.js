@@ -22,7 +22,7 @@ export function findingArticle(finding, { clock, nowMs, rebalanceId = null }) {
       affected(finding, rebalanceId)));
 }
 
-/** Give a finding that came as an event, which does not tell what its advice would have avoided, what was reported before of the same advice. */
+/** An event does not have what a finding's advice would have avoided: add what was reported before of the same advice. */
 export function withNumbers(finding, known) {
   const before = new Map((known?.advice ?? []).map((each) => [`${each.parameter} ${each.proposed}`, each]));
   return { ...finding, advice: finding.advice.map((each) => ({ ...before.get(`${each.parameter} ${each.proposed}`), ...each })) };

@@ -52,9 +52,9 @@ export class GroupView extends LoadedView {
     return [groupApi(cluster, group), rebalancesApi(cluster, group, LOADED, stretch), findingsApi(cluster, group)];
   }
 
-  keep(snapshot, told, found) {
+  keep(snapshot, listed, found) {
     this.snapshot = snapshot;
-    this.rebalances = new Map(told.rebalances.map((each) => [each.rebalance_id, each]));
+    this.rebalances = new Map(listed.rebalances.map((each) => [each.rebalance_id, each]));
     this.findings = new Map(found.findings.map((each) => [each.finding_id, each]));
   }
 
@@ -81,7 +81,7 @@ export class GroupView extends LoadedView {
     if (this.rebalances?.size > 2 * LOADED) this.rebalances.delete([...this.rebalances.values()].sort((a, b) => markMs(a) - markMs(b))[0].rebalance_id);
   }
 
-  /** Tell whether the members that are shown are not those of a new row. */
+  /** Return whether the members that are shown are not those of a new row. */
   #differs(row) {
     const known = this.snapshot;
     return known === null || row.generation !== known.generation || row.members !== (known.member_count ?? known.members.length) || row.state !== known.state;
@@ -199,7 +199,7 @@ export class GroupView extends LoadedView {
   }
 }
 
-/** Tell whether a finding was open within a stretch of time. */
+/** Return whether a finding was open within a stretch of time. */
 function wasOpen(finding, { fromMs, toMs }) {
   return finding.started_at_ms < toMs && (finding.resolved_at_ms === null || finding.resolved_at_ms >= fromMs);
 }

@@ -106,8 +106,8 @@ export function findingsApi(cluster, group) {
 
 /** Return the API's address of what is known of a line of a log, or of a stack trace: its causes, and as much as the API takes. */
 export function messagesApi(text) {
-  const told = text.slice(0, LONGEST_TEXT).replaceAll(FRAME, "");
-  return `api/v1/messages?text=${part([...told].slice(0, LONGEST_LINE).join(""))}`;
+  const kept = text.slice(0, LONGEST_TEXT).replaceAll(FRAME, "");
+  return `api/v1/messages?text=${part([...kept].slice(0, LONGEST_LINE).join(""))}`;
 }
 
 /** Return the API's address of silences and announced deploys. */
@@ -134,15 +134,15 @@ export function ask(address) {
   return call(address, {});
 }
 
-/** Tell the API to change something; what it is told is null where the address says all. Throws as `ask` does. */
-export function tell(method, address, told) {
-  return call(address, { method, body: told === null ? null : JSON.stringify(told) });
+/** Ask the API to change something; the body is null where the address says all. Throws as `ask` does. */
+export function send(method, address, body) {
+  return call(address, { method, body: body === null ? null : JSON.stringify(body) });
 }
 
 async function call(address, how) {
   const headers = { accept: "application/json", ...(how.body ? { "content-type": "application/json" } : {}) };
   const answer = await fetch(address, { ...how, headers, cache: "no-store" });
   if (answer.ok) return answer.json();
-  const told = await answer.json().catch(() => ({}));
-  throw new ApiError(answer.status, told.error ?? `the exporter answered ${answer.status}`, told.did_you_mean ?? []);
+  const refusal = await answer.json().catch(() => ({}));
+  throw new ApiError(answer.status, refusal.error ?? `the exporter answered ${answer.status}`, refusal.did_you_mean ?? []);
 }

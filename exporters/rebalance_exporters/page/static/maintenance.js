@@ -3,7 +3,7 @@
 
 import { el, grid, named, refill, section, timed } from "./dom.js";
 import { span } from "./figures.js";
-import { silenceApi, silencesApi, tell } from "./links.js";
+import { send, silenceApi, silencesApi } from "./links.js";
 import { SilenceKind } from "./sets.js";
 import { LoadedView } from "./view.js";
 import { askedBy, silenceText } from "./words.js";
@@ -132,7 +132,7 @@ export class MaintenanceView extends LoadedView {
     this.#say("");
     let made;
     try {
-      made = await tell(method, address, body);
+      made = await send(method, address, body);
     } catch (error) {
       this.#say("", `It was not done: ${error.message}.`);
       return false;
@@ -157,7 +157,7 @@ function coverText({ covered_groups: covered }) {
   return `It is in force, for all exporters: ${groups}.`;
 }
 
-/** Tell whether a silence is to come ("later"), in force ("now") or "over". */
+/** Return whether a silence is to come ("later"), in force ("now") or "over". */
 function phase(silence, nowMs) {
   if (silence.ends_at_ms <= nowMs) return "over";
   return silence.starts_at_ms > nowMs ? "later" : "now";

@@ -8,7 +8,7 @@ import { stretchForm, stretchText } from "./stretch.js";
 import { LoadedView } from "./view.js";
 import { nameCell, words } from "./words.js";
 
-/** The most that the API tells of. */
+/** The most that the API lists. */
 const GROUPS = 200;
 
 export class PastView extends LoadedView {

@@ -31,9 +31,9 @@ export class RebalanceView extends LoadedView {
     return [rebalanceApi(cluster, group, rebalanceId), rebalancesApi(cluster, group, AROUND)];
   }
 
-  keep(told, around) {
-    this.rebalance = told.rebalance;
-    this.findings = new Map(told.findings.map((each) => [each.finding_id, each]));
+  keep(answer, around) {
+    this.rebalance = answer.rebalance;
+    this.findings = new Map(answer.findings.map((each) => [each.finding_id, each]));
     this.around = around.rebalances;
   }
 

@@ -94,7 +94,7 @@ export const SILENCES = Object.freeze({
 
 export const NO_CAUSE = Object.freeze({
   "not_ended": "not known yet: a rebalance is judged when it has ended",
-  "young": "not judged yet: what happens in the seconds after it tells the cause",
+  "young": "not judged yet: what happens in the seconds after it shows the cause",
   "none_kept": "no finding about this rebalance is kept: it is too old, or the stream that diagnoses does not run"
 });
 

@@ -39,7 +39,7 @@ export function askedBy(silence) {
   return silence.on_behalf_of === null ? silence.created_by : `${silence.on_behalf_of} (as ${silence.created_by})`;
 }
 
-/** Tell whether nobody is to be called for a group; a deploy that is announced holds nothing back. */
+/** Return whether nobody is to be called for a group; a deploy that is announced holds nothing back. */
 export function isSilenced(row) {
   return row.silence !== null && row.silence.kind !== SilenceKind.DEPLOY;
 }
@@ -49,7 +49,7 @@ export function silenceText(silence) {
   return Object.hasOwn(SILENCES, silence.kind) ? SILENCES[silence.kind] : silence.kind;
 }
 
-/** Tell whether a group is between two assignments. */
+/** Return whether a group is between two assignments. */
 export function isUnsettled(row) {
   return row.state !== null && !SETTLED.has(row.state);
 }

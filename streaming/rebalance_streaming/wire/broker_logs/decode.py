@@ -126,7 +126,7 @@ def _without_logger(text: str) -> str:
 
 
 def _time(line: LogText, head: str, observed_ms: int | None, to_utc: ToUtc) -> tuple[int, bool] | None:
-    """Return when a line was written, and whether that is its own time to the millisecond; null: nothing tells."""
+    """Return when a line was written, and whether that is its own time to the millisecond; null: nothing says when."""
     if line.is_own and line.at_ms is not None:
         return line.at_ms, True
     start, shipped_ms = 0, line.at_ms
@@ -161,7 +161,7 @@ def _events(
         instance_id=_option(values.get("instance")),
         replaced_id=values.get("replaced"),
         members=_number(values.get("members")),
-        reason=text.fixed.get("reason") or client_reason(values.get("told", "")),
+        reason=text.fixed.get("reason") or client_reason(values.get("detail", "")),
         exact=exact,
     )
     if "listed" in values:

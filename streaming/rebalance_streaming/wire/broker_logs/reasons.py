@@ -72,20 +72,20 @@ _REASONS: tuple[tuple[CoordinatorTrigger, Template], ...] = tuple(
 
 def read_reason(text: str) -> StatedReason:
     """Return what a coordinator's reason says."""
-    own, asked, told = text.partition(_CLIENT_REASON)
+    own, asked, stated = text.partition(_CLIENT_REASON)
     lowered = own[:1].lower() + own[1:]
     for trigger, words in _REASONS:
         values = words.match(lowered)
         if values is not None:
             member = values.get("member") or _only(values.get("members"))
-            return StatedReason(trigger, member, client_reason(told) if asked else values.get("error"))
+            return StatedReason(trigger, member, client_reason(stated) if asked else values.get("error"))
     return StatedReason(CoordinatorTrigger.OTHER, None, text[:LONGEST_REASON])
 
 
 def client_reason(text: str) -> str | None:
     """Return what a client gave as its reason, without the full stop of the sentence around it; null: none."""
-    told = text.strip().rstrip(".")
-    return None if told in ("", _NOT_PROVIDED) else told[:LONGEST_REASON]
+    stated = text.strip().rstrip(".")
+    return None if stated in ("", _NOT_PROVIDED) else stated[:LONGEST_REASON]
 
 
 def _only(members: str | None) -> str | None:

@@ -77,7 +77,7 @@ TEXTS: tuple[CoordinatorText, ...] = (
     _text(
         Act.LEFT,
         "Member MemberMetadata(memberId={member}, groupInstanceId={instance}, clientId={client}) has left group "
-        "{group} through explicit `LeaveGroup`; client reason: {told}",
+        "{group} through explicit `LeaveGroup`; client reason: {detail}",
     ),
     _text(
         Act.LEFT,
@@ -91,33 +91,33 @@ TEXTS: tuple[CoordinatorText, ...] = (
     # removeCurrentMemberFromClassicGroup, classicGroupLeaveToClassicGroup
     _text(
         Act.LEFT,
-        "[Group {group}] Member {member} has left group through explicit `LeaveGroup` request; client reason: {told}",
+        "[Group {group}] Member {member} has left group through explicit `LeaveGroup` request; client reason: {detail}",
     ),
     _text(
         Act.LEFT,
         "[Group {group}] Pending member {member} has left group through explicit `LeaveGroup` request; "
-        "client reason: {told}",
+        "client reason: {detail}",
     ),
     # classicGroupLeaveToConsumerGroup: 3.8 to 4.0; later
     _text(
         Act.LEFT,
         "[Group {group}] Dynamic Member {member} has left group through explicit `LeaveGroup` request; "
-        "client reason: {told}",
+        "client reason: {detail}",
     ),
     _text(
         Act.LEFT,
         "[Group {group}] Static Member {member} with instance id {instance} has left group through explicit "
-        "`LeaveGroup` request; client reason: {told}",
+        "`LeaveGroup` request; client reason: {detail}",
     ),
     _text(
         Act.LEFT,
         "[GroupId {group}] Dynamic member {member} has left group through explicit `LeaveGroup` request; "
-        "client reason: {told}",
+        "client reason: {detail}",
     ),
     _text(
         Act.LEFT,
         "[GroupId {group}] Static member {member} with instance id {instance} has left group through explicit "
-        "`LeaveGroup` request; client reason: {told}",
+        "`LeaveGroup` request; client reason: {detail}",
     ),
     # doUnknownJoinGroup, doDynamicNewMemberJoinGroup; classicGroupJoinNewDynamicMember: an id only, or a member
     _text(
@@ -209,7 +209,7 @@ TEXTS: tuple[CoordinatorText, ...] = (
         "[GroupId {group}] Member {member} fenced from the group because the member failed to sync within",
         reason="the member failed to sync within timeout",
     ),
-    _text(Act.FENCED, "[GroupId {group}] Member {member} fenced from the group because {told}"),
+    _text(Act.FENCED, "[GroupId {group}] Member {member} fenced from the group because {detail}"),
     # throwIfInstanceIdIsFenced
     _text(
         Act.FENCED,
@@ -225,7 +225,7 @@ TEXTS: tuple[CoordinatorText, ...] = (
     # updateTargetAssignment, where the assignor throws
     _text(
         Act.UNASSIGNED,
-        "[GroupId {group}] Failed to compute a new target assignment for epoch {generation}: {told}",
+        "[GroupId {group}] Failed to compute a new target assignment for epoch {generation}: {detail}",
     ),
     # KIP-1071: getOrMaybeCreateDynamicStreamsMember, streamsGroupLeave, streamsGroupFenceMemberOperation
     _text(Act.JOINED, "[GroupId {group}][MemberId {member}] Member joins the streams group"),
@@ -235,7 +235,7 @@ TEXTS: tuple[CoordinatorText, ...] = (
         "[GroupId {group}] Streams member {member} fenced from the group because the member session expired",
         reason="the member session expired",
     ),
-    _text(Act.FENCED, "[GroupId {group}] Streams member {member} fenced from the group because {told}"),
+    _text(Act.FENCED, "[GroupId {group}] Streams member {member} fenced from the group because {detail}"),
     _text(Act.EPOCH, "[GroupId {group}][MemberId {member}] Bumped streams group epoch to {generation} with "),
     # consumerGroupHeartbeat, classicGroupJoinToConsumerGroup, shareGroupHeartbeat; from 4.1 on with the hash
     _text(Act.EPOCH, "[GroupId {group}] Bumped group epoch to {generation} with metadata hash "),
@@ -254,7 +254,7 @@ TEXTS: tuple[CoordinatorText, ...] = (
     # cleanupGroupMetadata, kafka.coordinator.group.GroupMetadataManager
     _text(Act.DELETED, "Group {group} transitioned to Dead in generation {generation}"),
     # convertToConsumerGroup, convertToClassicGroup and the like
-    _text(Act.CONVERTED, "[GroupId {group}] Converted the {told}"),
+    _text(Act.CONVERTED, "[GroupId {group}] Converted the {detail}"),
 )
 
 #: Beginnings of what coordinators write that is no event of a group, or nothing beside another line of the same.

@@ -50,7 +50,7 @@ def _too_deep() -> UndecodableError:
 
 
 def _looks_shallow(text: bytes) -> bool:
-    """Tell by the brackets alone, a level at a time from inside. Those in strings count too, so a no is no proof."""
+    """Judge by the brackets alone, a level at a time from inside. Those in strings count too, so a no is no proof."""
     left = text.translate(_BRACES_ONLY, _NO_BRACKETS)
     for _ in range(MAX_NESTING):
         if not left:

@@ -1,7 +1,7 @@
 """Records of client metric topics into reports: finds out which form a record has, unless configuration pins it.
 
 Receives the bytes of a record and its headers; hands on at least one report or raises UndecodableError, nothing else.
-Who these clients are in the groups is not known here: record keys, client ids that name a group and what brokers tell
+Who these clients are in the groups is not known here: record keys, client ids that name a group and what brokers report
 of members are for the stage behind.
 """
 

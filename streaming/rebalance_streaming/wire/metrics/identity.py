@@ -65,7 +65,7 @@ def read_identity(tags: Mapping[str, object]) -> Identity:
 
 
 def read_labels(tags: Mapping[str, object]) -> dict[str, str]:
-    """Return the tags that tell points of one metric apart, under their plain names."""
+    """Return the tags that distinguish points of one metric, under their plain names."""
     return {
         _plain(key): text
         for key, raw in tags.items()
@@ -89,7 +89,7 @@ def complete(report: Report, headers: Identity, defaults: Identity) -> Report:
     """Fill in what the payload does not say: from headers, then from what is known already, then from defaults."""
     found: dict[str, Any] = {}
     _add_missing(report, found, headers)
-    _add_missing(report, found, _told_by_ids(report, found))
+    _add_missing(report, found, _identity_by_ids(report, found))
     _add_missing(report, found, defaults)
     return replace(report, **found) if found else report
 
@@ -100,7 +100,7 @@ def _add_missing(report: Report, found: dict[str, str], source: Identity) -> Non
             found[field] = text
 
 
-def _told_by_ids(report: Report, found: Mapping[str, str]) -> Identity:
+def _identity_by_ids(report: Report, found: Mapping[str, str]) -> Identity:
     client_id = report.client_id or found.get("client_id")
     member_id = report.member_id or found.get("member_id")
     # The id of a static member starts with its instance id instead.

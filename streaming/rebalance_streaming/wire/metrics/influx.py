@@ -27,7 +27,7 @@ _UNESCAPED = re.compile(r"\\([,= \\])")
 
 
 def recognises(value: bytes) -> bool:
-    """Tell whether a record begins like a line."""
+    """Return whether a record begins like a line."""
     return _START.match(value[:_LOOKED_AT_BYTES].lstrip()) is not None
 
 

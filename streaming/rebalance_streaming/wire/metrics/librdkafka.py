@@ -32,7 +32,7 @@ _Object = Mapping[str, Any]
 
 
 def recognises(document: object) -> bool:
-    """Tell whether statistics are in a document. Wrapped text is not parsed for it."""
+    """Return whether statistics are in a document. Wrapped text is not parsed for it."""
     return isinstance(document, dict) and (_is_statistics(document) or _wrapper(document) is not None)
 
 
@@ -41,11 +41,11 @@ def decode(document: _Object, observed_ms: int) -> tuple[Report, ...]:
     statistics = find_statistics(document)
     if statistics is None:
         raise UndecodableError(Reason.UNKNOWN_FORMAT, "There are no librdkafka statistics in the value.")
-    told = read_identity({} if statistics is document else document)
+    outer = read_identity({} if statistics is document else document)
     emitted_ms = _seconds_ms(statistics.get("time"))
-    identity = told._replace(
-        client_id=_client_id(statistics) or told.client_id,
-        library=told.library or LIBRARY,
+    identity = outer._replace(
+        client_id=_client_id(statistics) or outer.client_id,
+        library=outer.library or LIBRARY,
     )
     report = Report(
         FORMAT,
@@ -170,9 +170,9 @@ def _node_points(broker: _Object) -> Iterator[Point | None]:
 
 
 def _topic_points(topic: str, partitions: _Object) -> Iterator[Point | None]:
-    for partition, told in partitions.items():
+    for partition, fields in partitions.items():
         # A consumer knows all partitions of its topics; those it was not given have no values.
-        if partition == _NO_PARTITION or not isinstance(told, dict) or told.get("desired") is False:
+        if partition == _NO_PARTITION or not isinstance(fields, dict) or fields.get("desired") is False:
             continue
         labels = {"topic": topic, "partition": partition}
         for metric, field in (
@@ -181,8 +181,8 @@ def _topic_points(topic: str, partitions: _Object) -> Iterator[Point | None]:
             ("app_offset", "app_offset"),
             ("fetchq_count", "fetchq_cnt"),
         ):
-            if field in told:
-                yield make_point(metric, _known(told[field]), labels, Temporality.GAUGE)
+            if field in fields:
+                yield make_point(metric, _known(fields[field]), labels, Temporality.GAUGE)
 
 
 def _known(raw: object, divisor: int = 1) -> float | None:

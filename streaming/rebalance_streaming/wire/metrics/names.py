@@ -109,7 +109,7 @@ def _recognise(name: str) -> str:
 
 
 def may_be_known(name: str) -> bool:
-    """Tell by the last word whether a name in canonical form may end in a known one; most that agents send do not."""
+    """Return by the last word whether a name in canonical form may end in a known one; most that agents send do not."""
     return name.rpartition("_")[2] in _LAST_WORDS
 
 
@@ -123,12 +123,12 @@ def known_ending(name: str) -> str | None:
 
 
 def is_of_producer(name: str) -> bool:
-    """Tell whether a canonical name is a producer's."""
+    """Return whether a canonical name is a producer's."""
     return name.startswith("producer_")
 
 
 def temporality_of(name: str) -> Temporality:
-    """Return how values of a metric relate where the format does not say: Kafka's own cumulative names tell."""
+    """Return how values of a metric relate where the format does not say: Kafka's own cumulative names show it."""
     return Temporality.CUMULATIVE if name.endswith("_total") else Temporality.GAUGE
 
 

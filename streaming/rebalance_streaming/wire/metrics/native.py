@@ -27,7 +27,7 @@ _Object = Mapping[str, Any]
 
 
 def recognises(document: object) -> bool:
-    """Tell whether a document says that it is of this project."""
+    """Return whether a document says that it is of this project."""
     schema = document.get("schema") if isinstance(document, dict) else None
     return isinstance(schema, str) and schema.startswith("rebalance-monitor/")
 
@@ -95,17 +95,17 @@ def _generation(raw: object) -> int | None:
     return None if generation is None or generation < 0 else generation
 
 
-def _config(told: _Object) -> ClientConfig:
+def _config(config: _Object) -> ClientConfig:
     return ClientConfig(
-        session_timeout_ms=as_int(told.get("session_timeout_ms")),
-        heartbeat_interval_ms=as_int(told.get("heartbeat_interval_ms")),
-        max_poll_interval_ms=as_int(told.get("max_poll_interval_ms")),
-        max_poll_records=as_int(told.get("max_poll_records")),
-        fetch_max_wait_ms=as_int(told.get("fetch_max_wait_ms")),
-        metadata_max_age_ms=as_int(told.get("metadata_max_age_ms")),
-        request_timeout_ms=as_int(told.get("request_timeout_ms")),
-        auto_commit_interval_ms=as_int(told.get("auto_commit_interval_ms")),
-        group_protocol=as_text(told.get("group_protocol")),
+        session_timeout_ms=as_int(config.get("session_timeout_ms")),
+        heartbeat_interval_ms=as_int(config.get("heartbeat_interval_ms")),
+        max_poll_interval_ms=as_int(config.get("max_poll_interval_ms")),
+        max_poll_records=as_int(config.get("max_poll_records")),
+        fetch_max_wait_ms=as_int(config.get("fetch_max_wait_ms")),
+        metadata_max_age_ms=as_int(config.get("metadata_max_age_ms")),
+        request_timeout_ms=as_int(config.get("request_timeout_ms")),
+        auto_commit_interval_ms=as_int(config.get("auto_commit_interval_ms")),
+        group_protocol=as_text(config.get("group_protocol")),
     )
 
 

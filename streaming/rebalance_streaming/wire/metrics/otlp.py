@@ -56,7 +56,7 @@ _Object = Mapping[str, Any]
 
 
 def recognises(document: object) -> bool:
-    """Tell whether a document is an export of metrics."""
+    """Return whether a document is an export of metrics."""
     return isinstance(document, dict) and _get(document, "resourceMetrics") is not None
 
 

@@ -1,6 +1,6 @@
 """What nothing can have is taken out of a report, so that no stage behind divides by it, sorts by it or keeps it.
 
-Receives reports as their formats tell them; hands on the same with such values null and counted. A report stays, since
+Receives reports as their formats decode them; returns the same with such values null and counted. A report stays, since
 the rest of it may be right. Limits are far from what any client has: they are to keep arithmetic and memory bounded.
 """
 
@@ -94,7 +94,7 @@ def _implausible_values(report: Report) -> dict[str, Any]:
 
 
 def _times(report: Report) -> dict[str, int | None]:
-    """Return the times to change: a clock that is far off is taken to tell ages only.
+    """Return the times to change: of a clock that is far off only ages are used.
 
     A moment far in the future would hide all that the client says later.
     """
@@ -105,14 +105,14 @@ def _times(report: Report) -> dict[str, int | None]:
         off_ms = observed_ms - emitted_ms
         found["emitted_ms"] = observed_ms
     for name in _TIMES:
-        told_ms = getattr(report, name)
-        if told_ms is None:
+        reported_ms = getattr(report, name)
+        if reported_ms is None:
             continue
-        if not -CLOCK_AHEAD_MS <= emitted_ms - told_ms <= _TEN_YEARS_MS:
+        if not -CLOCK_AHEAD_MS <= emitted_ms - reported_ms <= _TEN_YEARS_MS:
             found[name] = None
         elif off_ms:
             # When its process started must be the same in all its reports, and how far the clock is off is not.
-            found[name] = None if name == "process_start_ms" else told_ms + off_ms
+            found[name] = None if name == "process_start_ms" else reported_ms + off_ms
     return found
 
 

@@ -30,7 +30,7 @@ _Object = Mapping[str, Any]
 
 
 def recognises(document: object) -> bool:
-    """Tell whether a document is a sample."""
+    """Return whether a document is a sample."""
     return _is_sample(document) or (isinstance(document, list) and bool(document) and _is_sample(document[0]))
 
 

@@ -50,7 +50,7 @@ class Field:
     name: str
     kind: Scalar | Mapping[int, Field]
     repeated: bool = False
-    #: How it is written, and its fields if it is a message; told by `kind`, kept because every field asks for it.
+    #: How it is written, and its fields if it is a message; known from `kind`, kept because every field asks for it.
     wire_type: int = field(init=False)
     message: Mapping[int, Field] | None = field(init=False)
 

@@ -26,7 +26,7 @@ class Temporality(enum.StrEnum):
 class Point:
     """One value. `value` is null when the client said there is none; `never` when it said that it never happened.
 
-    `labels` holds what tells points of one metric apart (`topic`, `partition`, `node_id`); often empty.
+    `labels` holds what distinguishes points of one metric (`topic`, `partition`, `node_id`); often empty.
     """
 
     metric: str
@@ -43,9 +43,9 @@ class Report:
     `observed_ms` is the time of the carrying Kafka record, `emitted_ms` the time inside the payload (the former where
     the format has none); order and ages use the latter. `interval_ms` is how often the client means to report,
     `tick_late_ms` how much later than due its reporting thread woke. `process_start_ms` with `host` and `pid` identify
-    a process; formats that only tell an age have the start computed from it. `cpu_s` is processor time used so far,
+    a process; formats that only have an age have the start computed from it. `cpu_s` is processor time used so far,
     `voluntary_switches` how often its threads gave the processor up.
-    `last_poll_return_ms` is when the application last got records, null when not told or while it waits inside the
+    `last_poll_return_ms` is when the application last got records, null when not reported or while it waits inside the
     client, since `waiting_since_ms`; `records_in_last_poll` how many it got, `records_done` how many of them are done.
     `reason` is librdkafka's text of why it last rebalanced and
     `join_state` its own state, both verbatim. `statistics_age_ms` says how old the metrics were when sent.

@@ -30,7 +30,7 @@ _Object = Mapping[str, Any]
 
 
 def recognises(document: object) -> bool:
-    """Tell whether a document is a metric or several."""
+    """Return whether a document is a metric or several."""
     metrics = _metrics(document)
     return bool(metrics) and _is_metric(metrics[0])
 

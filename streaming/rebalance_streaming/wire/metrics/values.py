@@ -72,7 +72,7 @@ def as_epoch_ms(raw: object, per_ms: int = 1) -> int | None:
 
 
 def guess_epoch_ms(raw: object) -> int | None:
-    """Return a time since 1970 whose unit only its magnitude tells: seconds, ms, us or ns, all after March 1973."""
+    """Return a time since 1970 whose unit only its magnitude shows: seconds, ms, us or ns, all after March 1973."""
     number = as_number(raw)
     if number is None or not math.isfinite(number):
         return None
@@ -88,7 +88,7 @@ def make_point(
 
     No value: NaN and infinities, which is how windows without events say so. Never: ages of -1 (Java), of +infinity
     (kafka-python) and ages since 1970. An average of 0.0 stays: kafka-python's windows without events have it, and only
-    the rate beside it tells. A missing temporality is given by the name.
+    the rate beside it shows that. A missing temporality is given by the name.
     """
     number = as_number(raw)
     if number is None or not metric:
