@@ -104,7 +104,7 @@ unit: setup ## Tests of the code alone (seconds): nothing but Python is needed
 	@$(MAKE) --no-print-directory --jobs=2 --output-sync --keep-going unit-streaming unit-others
 
 # Two runs of about the same length, each of which collects its own part only: workers of xdist would each collect all, and
-# what they tell each other of thousands of tests takes as long as half of the tests.
+# what they report to each other of thousands of tests takes as long as half of the tests.
 unit-streaming: UNIT_PART = $(filter $(STREAMING_TESTS),$(UNIT_FILES))
 unit-others: UNIT_PART = $(filter-out $(STREAMING_TESTS),$(UNIT_FILES))
 unit-streaming unit-others: setup

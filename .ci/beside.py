@@ -65,11 +65,11 @@ class Others:
                 text=True,
                 start_new_session=True,
             )
-            told, _ = self._running.communicate()
+            output, _ = self._running.communicate()
             if self._running.returncode:
                 self.failed.append(command)
-            self.tests += count_tests(told)
-            sys.stdout.write(f"\n----- {command}\n{told}-----\n")
+            self.tests += count_tests(output)
+            sys.stdout.write(f"\n----- {command}\n{output}-----\n")
             sys.stdout.flush()
 
 

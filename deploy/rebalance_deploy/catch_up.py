@@ -17,7 +17,7 @@ from rebalance_deploy.progress import Pace, StepProgress, figures_of, time_left
 from rebalance_exporters.config import ExportConfig
 
 #: How often the progress is reported, and how long the page is waited for meanwhile.
-_TELL_SECONDS, _ANSWER_SECONDS = 5.0, 1.0
+_SAY_SECONDS, _ANSWER_SECONDS = 5.0, 1.0
 #: Where a server answers that listens on every interface.
 _LOOPBACK = {"0.0.0.0": "127.0.0.1", "::": "::1"}  # noqa: S104
 
@@ -26,7 +26,7 @@ SayProgress = Callable[[str, Mapping[str, object]], None]
 
 @dataclass(slots=True)
 class CatchUpReport:
-    """Tells who waits how far the monitor is, until it is ready: a line every few seconds, with figures for programs.
+    """Reports how far the monitor is, until it is ready: a line every few seconds, with figures for programs.
 
     It is no bar, as three other processes write to the same terminal. `url` is the readiness page; null: says nothing.
     """
@@ -35,7 +35,7 @@ class CatchUpReport:
     _pace: Pace = field(default_factory=Pace)
     _next_seconds: float = 0.0
 
-    def tell(self, say: SayProgress, now_seconds: float) -> None:
+    def report(self, say: SayProgress, now_seconds: float) -> None:
         """Ask the page once, and say what it answers when it is time to."""
         if self.url is None:
             return
@@ -51,7 +51,7 @@ class CatchUpReport:
             reading = StepProgress(step, 0, "", share=verdict.share)
             self._pace.take(reading, now_seconds)
             if now_seconds >= self._next_seconds:
-                self._next_seconds = now_seconds + _TELL_SECONDS
+                self._next_seconds = now_seconds + _SAY_SECONDS
                 say(f"{verdict.text}{_at_pace(self._pace)}", figures_of(reading, self._pace))
 
 

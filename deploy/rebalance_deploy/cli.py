@@ -338,7 +338,7 @@ if importlib.util.find_spec(_DEVELOPERS_TOOLS) is not None:
 
 
 def _read_logs(files: Sequence[Any], group: str, time_zone: str) -> list[CoordinatorEvent]:
-    """Return what the coordinators of a group told in files of brokers' logs, in the order of its times."""
+    """Return what the coordinators of a group logged in files of brokers' logs, in the order of its times."""
     from rebalance_streaming.log_files import read_log_files  # noqa: PLC0415
 
     rows = read_log_files(files, cluster="", pane_ms=60_000, time_zone=time_zone)

@@ -28,7 +28,7 @@ class Counted:
 
 
 def expected(truth: GroupTruth) -> Counted:
-    """Return what /metrics must say of a group of whose whole life the broker's log tells."""
+    """Return what /metrics must say of a group whose whole life is in the broker's log."""
     completed = len(truth.completed)
     return Counted(truth.generation, completed, truth.generation - completed)
 

@@ -236,7 +236,7 @@ def _missing(jars: Iterable[LockedJar], directory: Path) -> list[LockedJar]:
 def only_one(directory: Path, doing: str) -> Iterator[None]:
     """Hold the lock of a directory of the cache; the kernel releases it when this process ends, however it ends.
 
-    `doing` is what it is held for, which whoever waits is told.
+    `doing` is what it is held for, for the message to whoever waits.
     """
     directory.mkdir(parents=True, exist_ok=True)
     with (directory / ".lock").open("w") as lock:

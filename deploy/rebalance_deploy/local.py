@@ -79,7 +79,7 @@ class Supervised:
 def run(sources: Sources, stop: threading.Event, reload: threading.Event) -> None:
     """Run all processes until `stop` is set, then stop them side by side.
 
-    Whenever `reload` is set all are told to read their settings files again.
+    Whenever `reload` is set all read their settings files again.
     """
     # Wrong settings, and brokers that do not answer, are reported once, here, and not by every child.
     stream = components.stream_config(sources)
@@ -95,7 +95,7 @@ def run(sources: Sources, stop: threading.Event, reload: threading.Event) -> Non
         while not stop.wait(1):
             for child in children:
                 child.restart_if_ended(stop, log.warn)
-            catch_up.tell(say_progress, time.monotonic())
+            catch_up.report(say_progress, time.monotonic())
             if reload.is_set():
                 reload.clear()
                 for child in children:

@@ -70,8 +70,8 @@ class _Lines(logging.Formatter):
         message = self.hide(record.getMessage())
         trace = self.hide(self.formatException(record.exc_info)) if record.exc_info else None
         more = {"trace": trace, _PROGRESS: getattr(record, _PROGRESS, None)}
-        told = {name: value for name, value in more.items() if value is not None}
-        return self.line(_time(record.created), record.levelname, record.name, message, told)
+        present = {name: value for name, value in more.items() if value is not None}
+        return self.line(_time(record.created), record.levelname, record.name, message, present)
 
     def line(self, time: str, level: str, name: str, message: str, more: Mapping[str, object]) -> str:
         """Return the line; of text, one more for each of a trace. Figures are for programs."""
@@ -125,7 +125,7 @@ def logs_json() -> bool:
 
 
 def say_line(text: str) -> None:
-    """Tell what happens, before or without a log of its own: as an object where a program reads it."""
+    """Say what happens, before or without a log of its own: as an object where a program reads it."""
     if logs_json():
         _log.info("%s", text)
     else:
@@ -138,7 +138,7 @@ def say_progress(text: str, figures: Mapping[str, object]) -> None:
 
 
 def report_failure(error: Exception) -> bool:
-    """Log why the process ends, if it logs JSON; false where a person is to be told in another way."""
+    """Log why the process ends, if it logs JSON; false where a person is to be informed in another way."""
     if not logs_json():
         return False
     _log.error("%s", error)

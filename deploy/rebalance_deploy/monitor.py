@@ -78,7 +78,7 @@ class Monitor:
         return ""
 
     def wait_until_ready(self, stop: threading.Event, say: Say, *, timeout_seconds: float = _READY_SECONDS) -> bool:
-        """Wait for the readiness page; false when told to stop meanwhile. Raises UserError when it never comes."""
+        """Wait for the readiness page; false when stopped meanwhile. Raises UserError when it never comes."""
         deadline, said = time.monotonic() + timeout_seconds, ""
         while not stop.wait(0.25):
             self.check()

@@ -77,7 +77,7 @@ class Server:
 
 @dataclass(frozen=True, slots=True)
 class Alerting:
-    """A Prometheus that watches an exporter, and the Alertmanager that it tells."""
+    """A Prometheus that watches an exporter, and the Alertmanager that it notifies."""
 
     prometheus: Server
     alertmanager: Server

@@ -113,7 +113,7 @@ class ChildProcess:
         return exit_code
 
     def _send(self, order: bytes) -> None:
-        # A command that ended by itself has taken its guard along; there is nobody left to tell.
+        # A command that ended by itself has taken its guard along; there is no process left to signal.
         with contextlib.suppress(OSError):
             self._socket.sendall(order)
 

@@ -26,7 +26,7 @@ if TYPE_CHECKING:
     from rich.progress import Progress
 
 _EVERY_SECONDS = 0.25
-_TELL_SECONDS = 5.0
+_LOG_SECONDS = 5.0
 #: What is done sooner needs no bar.
 _SILENT_SECONDS = 1.0
 #: Rates are those of so long a time, and none is reported of a shorter one than the second.
@@ -123,7 +123,7 @@ def figures_of(reading: StepProgress, pace: Pace) -> dict[str, object]:
         "share": reading.share,
         "share_rate": pace.share_rate,
         "seconds_left": pace.left_seconds,
-        # Some tell their share only.
+        # Some report their share only.
         **(counted if reading.unit else dict.fromkeys(counted)),
     }
 
@@ -177,7 +177,7 @@ class Bar:
             self._thread.join()
 
     def _log(self) -> None:
-        """Tell it now and then, and once more at the end of what took so long that it was reported before."""
+        """Log it now and then, and once more at the end of what took so long that it was reported before."""
         self._take()
         is_over = self._stop.wait(_SILENT_SECONDS)
         if is_over:
@@ -187,7 +187,7 @@ class Bar:
             say_progress(f"{reading.step}: {describe(reading, self._pace)}", figures_of(reading, self._pace))
             if is_over:
                 return
-            is_over = self._stop.wait(_TELL_SECONDS)
+            is_over = self._stop.wait(_LOG_SECONDS)
 
     def _draw(self) -> None:
         reading = self._take()
@@ -243,7 +243,7 @@ def drawing(stream: IO[str]) -> Progress | None:
     return Progress(
         TextColumn("{task.description}", markup=False),
         BarColumn(bar_width=None),
-        TextColumn("{task.fields[told]}", markup=False, table_column=Column(no_wrap=True)),
+        TextColumn("{task.fields[described]}", markup=False, table_column=Column(no_wrap=True)),
         console=console,
         expand=True,
         # It would send what goes to a pipe to the terminal.
@@ -256,14 +256,14 @@ def drawing(stream: IO[str]) -> Progress | None:
 def draw(progress: Progress, reading: StepProgress, pace: Pace) -> None:
     """Put a reading into the one line."""
     if not progress.task_ids:
-        # Adding draws at once, when there is nothing to tell yet.
-        progress.add_task("", total=None, visible=False, told="")
+        # Adding draws at once, when there is nothing to show yet.
+        progress.add_task("", total=None, visible=False, described="")
     progress.update(
         progress.task_ids[0],
         description=reading.step,
         total=None if reading.share is None else 1.0,
         completed=reading.share or 0.0,
-        told=describe(reading, pace),
+        described=describe(reading, pace),
         visible=True,
         refresh=True,
     )

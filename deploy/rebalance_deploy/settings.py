@@ -39,7 +39,7 @@ OTHER_VARIABLES = frozenset(
     f"{ENV_PREFIX}{name}"
     for name in ("CACHE", "CONFIG", "IVY_SETTINGS", "URL", "USER", "PASSWORD_FILE", "CA_FILE", "COMPLETE")
 )
-#: What Kubernetes tells every container of every service whose name begins like the variables here.
+#: What Kubernetes sets in every container for every service whose name begins like the variables here.
 _SERVICE_VARIABLE = re.compile(
     r"_SERVICE_HOST$|_SERVICE_PORT(_[A-Z0-9_]+)?$|_PORT_\d+_(TCP|UDP|SCTP)(_(PROTO|PORT|ADDR))?$"
 )
@@ -205,20 +205,20 @@ def _read_flags(flags: Iterable[str]) -> dict[str, Any]:
 
 def _unknown_keys(values: Mapping[str, Any], known: Mapping[str, type[Any]]) -> Iterator[str]:
     names, sections = known_keys(known), [*known, KAFKA, SOURCES]
-    told: set[str] = set()
+    reported: set[str] = set()
     for key in values:
         section, dot, _ = key.partition(".")
         if key in names or section == KAFKA:
             continue
         if not dot or section in sections:
             yield f"unknown setting {key!r}{_nearest_key(key, names)}"
-        elif section not in told:
-            told.add(section)
+        elif section not in reported:
+            reported.add(section)
             yield f"unknown section [{section}]{_nearest(section, sections, '[{}]')}"
 
 
 def _unknown_inside(values: Mapping[str, Any], known: Mapping[str, type[Any]]) -> Iterator[str]:
-    """Tell what is unknown inside lists of tables, of whichever component."""
+    """Yield what is unknown inside lists of tables, of whichever component."""
     for section, component in known.items():
         for name, hint in get_type_hints(component).items():
             yield from _unknown_fields(values.get(_key(section, name)), hint, _key(section, name))
@@ -298,7 +298,7 @@ def _build(component: type[_C], section: str, values: Mapping[str, Any]) -> _C:
 
 
 def _absurd_numbers(value: Any, place: str) -> Iterator[str]:
-    """Tell of numbers that are none, without end, or beyond what clocks and sums take; TOML has `inf` and `nan`."""
+    """Yield numbers that are none, without end, or beyond what clocks and sums take; TOML has `inf` and `nan`."""
     if is_dataclass(value) and not isinstance(value, type):
         for each in fields(value):
             inner = shared_key(each.name) if each.name in SHARED else f"{place}.{each.name}"

@@ -1,4 +1,4 @@
-"""The limit of a stop: a process that was told to end and hangs is ended, and says in what it hangs.
+"""The limit of a stop: a process that was asked to end and hangs is ended, and says in what it hangs.
 
 Every step of a stop has a deadline of its own where a library offers one. Not all do: `SparkContext.stop` waits for the
 JVM without one, and a Kafka client that is closed waits for its threads. The limit holds for whatever else happens, as
@@ -23,7 +23,7 @@ from rebalance_deploy.logs import Say
 #: next start, as after a crash.
 HANGING_STOP = 70
 
-#: From the signal to the end: below the 45 s after which `up` kills, and service managers are told to.
+#: From the signal to the end: below the 45 s after which `up` kills, as service managers are configured to.
 STOP_SECONDS = 42.0
 
 _SAY_SECONDS = 1.0

@@ -17,8 +17,8 @@ def create_topics(bootstrap: str, partitions: Mapping[str, int], *, replicas: in
     """Create topics, given as name and number of partitions, and wait until all can be written.
 
     `replicas` each partition has, as many brokers there must be; `settings` are of each topic, under Kafka's names.
-    A broker confirms a topic a moment before it tells of it and of its leaders. Raises KafkaException for one that
-    cannot be created, TimeoutError when the broker does not tell of all within two minutes.
+    A broker confirms a topic a moment before it lists it with its leaders. Raises KafkaException for one that
+    cannot be created, TimeoutError when the broker does not list all within two minutes.
     """
     # The client must outlive its futures.
     admin = AdminClient({"bootstrap.servers": bootstrap, "log_level": 0})
@@ -28,12 +28,12 @@ def create_topics(bootstrap: str, partitions: Mapping[str, int], *, replicas: in
     ends, pause = time.monotonic() + _CREATED_SECONDS, threading.Event()
     while not _are_led(admin, partitions):
         if time.monotonic() > ends:
-            raise TimeoutError(f"{bootstrap} confirmed topics and does not tell of them: {', '.join(partitions)}")
+            raise TimeoutError(f"{bootstrap} confirmed topics and does not list them: {', '.join(partitions)}")
         pause.wait(_ASK_AGAIN_SECONDS)
 
 
 def _are_led(admin: AdminClient, partitions: Mapping[str, int]) -> bool:
-    """Whether the broker tells of all these topics with all their partitions, each with a leader."""
+    """Whether the broker lists all these topics with all their partitions, each with a leader."""
     known = admin.list_topics(timeout=_CREATED_SECONDS).topics
     return all(
         name in known and sum(each.leader >= 0 for each in known[name].partitions.values()) == count

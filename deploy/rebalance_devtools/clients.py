@@ -56,7 +56,7 @@ def client_environment(name: str, *, requirements: Path = REQUIREMENTS) -> Path:
 
 
 def _stamp(pinned: Path) -> str:
-    """Return what tells one installation from another: the pins, and the Python whose wheels were chosen."""
+    """Return what distinguishes one installation from another: the pins, and the Python whose wheels were chosen."""
     return f"{hashlib.sha256(pinned.read_bytes()).hexdigest()} {sys.implementation.cache_tag}\n"
 
 

@@ -79,7 +79,7 @@ def run(options: FleetOptions, stop: threading.Event, say: Say) -> None:
 
 
 def shape_of(calm: int) -> Shape:
-    """Return the log of calm groups: as few commits as tell of each partition, up to the end of the topics."""
+    """Return the log of calm groups: as few commits as cover each partition, up to the end of the topics."""
     return Shape(groups=calm, partitions=_PARTITIONS, commits=calm * _PARTITIONS, caught_up=True)
 
 

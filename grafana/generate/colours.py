@@ -28,7 +28,7 @@ GENERATIONS: Mapping[str, str] = {RebalanceOutcome.COMPLETED: "green", Rebalance
 #: How decoding of the log's records ended.
 DECODING: Mapping[str, str] = {"decoded": "green", "tombstone": "blue", "unsupported": "orange", "corrupt": "red"}
 
-#: How decoding of client metrics ended: what is blue tells nothing of consumers, and is no fault.
+#: How decoding of client metrics ended: what is blue says nothing about consumers, and is no fault.
 CLIENT_METRICS: Mapping[str, str] = {
     DECODED: "green",
     Reason.NO_VALUES: "blue",

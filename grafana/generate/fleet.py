@@ -26,7 +26,7 @@ from grafana.generate.queries import (
     of_exporters,
     of_groups,
     or_none_known,
-    or_untold,
+    or_unknown,
     per_group,
     rate,
     window,
@@ -247,7 +247,7 @@ def _show_worst() -> dashboard.Panel:
             TableColumn("Members", gauge("group_members"), units.Short, width=80),
             TableColumn(
                 "Last rebalance",
-                or_untold(f"1000 * {gauge('last_rebalance_timestamp_seconds')}"),
+                or_unknown(f"1000 * {gauge('last_rebalance_timestamp_seconds')}"),
                 units.DateTimeFromNow,
                 width=150,
             ),

@@ -63,7 +63,7 @@ def _show_durations() -> dashboard.Panel:
         About(
             "How long rebalances took; what stands out most is where most were. Counted 20 s after their end.",
             "seconds.",
-            "bands tell causes: one at the session timeout, one at max.poll.interval.ms.",
+            "bands show causes: one at the session timeout, one at max.poll.interval.ms.",
         ),
         f"sum by (le) ({increase('duration_seconds_bucket', 'le', over='$__interval')})",
         unit=units.Seconds,
@@ -122,7 +122,7 @@ def _show_changes() -> dashboard.Panel:
             "Members per minute that joined, left or were replaced. Of the latter two, those whose session or poll "
             "limit was over are shown once more, as soon as the diagnosis knows.",
             "bars at deploys only.",
-            "left and joined in pairs: the same process returns under a new id. Open findings tells why it went.",
+            "left and joined in pairs: the same process returns under a new id. Open findings says why it went.",
         ),
         (
             Query(
@@ -141,8 +141,8 @@ def _show_late() -> dashboard.Panel:
     poll = f"ceil({gauge('member_poll_age_seconds', *by_member)})"
     beat = f"ceil({gauge('member_heartbeat_age_seconds', *by_member)})"
     left = gauge("member_heartbeat_headroom_ratio", *by_member)
-    # A library may tell of one of them only; with one answer of three Grafana calls its values by another name.
-    untold = f"NaN * ({poll} or {beat})"
+    # A library may report one of them only; with one answer of three Grafana calls its values by another name.
+    unknown = f"NaN * ({poll} or {beat})"
     return show_table(
         "Members by age of their last heartbeat",
         About(
@@ -154,15 +154,15 @@ def _show_late() -> dashboard.Panel:
         (
             TableColumn("Client", label="client_id"),
             TableColumn("Host", label="host", width=100),
-            TableColumn("Heartbeat", f"{beat} or {untold}", units.Seconds, width=85),
+            TableColumn("Heartbeat", f"{beat} or {unknown}", units.Seconds, width=85),
             TableColumn(
                 "Session left",
-                f"{left} or {untold}",
+                f"{left} or {unknown}",
                 units.PercentUnit,
                 steps=((None, BAD), (0.34, CLEAR)),
                 width=95,
             ),
-            TableColumn("Poll", f"{poll} or {untold}", units.Seconds, width=60),
+            TableColumn("Poll", f"{poll} or {unknown}", units.Seconds, width=60),
         ),
         empty=NO_MEMBERS,
         sort="Heartbeat",

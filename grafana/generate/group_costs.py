@@ -15,7 +15,7 @@ from grafana.generate.panels import (
     show_lines,
     show_table,
 )
-from grafana.generate.queries import gauge, growth, increase, of_groups, or_untold, per_group, rate, window
+from grafana.generate.queries import gauge, growth, increase, of_groups, or_unknown, per_group, rate, window
 from grafana.generate.sdk import dashboard, units
 from grafana.generate.texts import ASSIGNORS, GROUP_NAME, NO_GROUP, NO_PROBE, NO_TIMING
 
@@ -140,7 +140,7 @@ def _show_headroom() -> dashboard.Panel:
         "What is left of session and poll interval",
         About(
             "Smallest share of the session timeout and of max.poll.interval.ms that any member had left within 1 min; "
-            "below 0 it is overdue. Clients that do not tell the ages, such as librdkafka, are not in it.",
+            "below 0 it is overdue. Clients that do not report the ages, such as librdkafka, are not in it.",
             "heartbeats near 100 %, polls above 50 %.",
             "heartbeats below 33 %: something holds up the heartbeat thread or the host. Polls below 20 %: smaller "
             "batches (max.poll.records), or the next slow one costs a rebalance.",
@@ -195,21 +195,21 @@ def _show_settings() -> dashboard.Panel:
             TableColumn("Counted from", label="counted_from", width=110),
             TableColumn(
                 "Session left",
-                or_untold(window("heartbeat_headroom_ratio", "15m", by="min")),
+                or_unknown(window("heartbeat_headroom_ratio", "15m", by="min")),
                 units.PercentUnit,
                 steps=((None, BAD), (0.34, WORSE), (0.67, CLEAR)),
                 width=95,
             ),
             TableColumn(
                 "Poll left",
-                or_untold(window("poll_headroom_ratio", "15m", by="min")),
+                or_unknown(window("poll_headroom_ratio", "15m", by="min")),
                 units.PercentUnit,
                 steps=((None, BAD), (0.2, WORSE), (0.5, CLEAR)),
                 width=75,
             ),
             TableColumn(
                 "Slowest",
-                or_untold(f"histogram_quantile(0.99, {increase('duration_seconds_bucket', 'le')})"),
+                or_unknown(f"histogram_quantile(0.99, {increase('duration_seconds_bucket', 'le')})"),
                 units.Seconds,
                 width=75,
             ),

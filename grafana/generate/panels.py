@@ -337,10 +337,10 @@ def _thresholds(steps: Steps) -> dashboard.ThresholdsConfig:
 
 
 def _mappings(texts: Mapping[str, str | tuple[str, str]]) -> list[dashboard.ValueMapping]:
-    told = [(value, (text, None) if isinstance(text, str) else text) for value, text in texts.items()]
+    shown = [(value, (text, None) if isinstance(text, str) else text) for value, text in texts.items()]
     options = {
         value: dashboard.ValueMappingResult(text=text, color=color, index=index)
-        for index, (value, (text, color)) in enumerate(told)
+        for index, (value, (text, color)) in enumerate(shown)
     }
     return [dashboard.ValueMap(options)]
 
@@ -352,7 +352,7 @@ _NAME_PIXELS, _TIME_PIXELS = 26, 20
 _FILTER_PIXELS = 120
 
 #: What is not a number stands where a column would vanish because nothing is known of any row.
-_UNTOLD = dashboard.SpecialValueMap(
+_UNKNOWN = dashboard.SpecialValueMap(
     dashboard.DashboardSpecialValueMapOptions(
         dashboard.SpecialValueMatch.NULL_AND_NAN, dashboard.ValueMappingResult(text="-", color=CLEAR, index=0)
     )
@@ -401,7 +401,7 @@ def _properties(column: TableColumn, name: str) -> dict[str, object]:
     if column.texts:
         found["mappings"] = _mappings(column.texts)
     elif column.expr is not None:
-        found["mappings"] = [_UNTOLD]
+        found["mappings"] = [_UNKNOWN]
     if column.steps:
         found["thresholds"] = _thresholds(column.steps)
         found["custom.cellOptions"] = common.TableColoredBackgroundCellOptions(

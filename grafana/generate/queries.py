@@ -121,7 +121,7 @@ def or_nobody(vector: str, name: str) -> str:
     return f"{vector} or on () {nobody} or on () {blind}"
 
 
-def or_untold(vector: str) -> str:
+def or_unknown(vector: str) -> str:
     """Give groups of which nothing is known no number, so that a table keeps the column."""
     return f"{vector} or NaN * {per_group(of_groups('group_info'))}"
 
@@ -152,5 +152,5 @@ def max_of_exporter(metric: str, *labels: str) -> str:
 
 
 def max_growth(selected: str, labels: str) -> str:
-    """Return by how much a counter grew in the range shown, the highest by labels: who tells of it may be several."""
+    """Return by how much a counter grew in the range shown, the highest by labels: several may report it."""
     return f"max by ({labels}) (increase({selected}[$__range]))"

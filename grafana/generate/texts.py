@@ -40,8 +40,8 @@ ASKING = "|".join(each for each in Severity if gravity(each) > gravity(Severity.
 #: What stands where nothing is to be shown, by the reason.
 NO_GROUP = "not known: is the group's name right, and is the monitor ready?"
 NO_PROBE = "nobody probes: run `rebalance-monitor probe`"
-NO_TIMING = "no client of this group tells that: see docs/client-metrics.md"
-NO_MEMBERS = "off, or no client tells that: set export.collect_members"
+NO_TIMING = "no client of this group reports that: see docs/client-metrics.md"
+NO_MEMBERS = "off, or no client reports that: set export.collect_members"
 NO_EXPORTER = "no exporter is scraped"
 NO_REBALANCE = "no rebalance in the time shown"
 NO_FINDING = "nothing was found"

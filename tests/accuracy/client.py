@@ -39,13 +39,13 @@ class Spec:
 
 
 @dataclass
-class Teller:
+class EventLog:
     """Keeps what is owned and says so after every change."""
 
     spec: Spec
     owned: set[tuple[str, int]] = field(default_factory=set)
 
-    def tell(self, event: str, **more: Any) -> None:
+    def write(self, event: str, **more: Any) -> None:
         """Write one line."""
         line = {"t_ms": int(time.time() * 1000), "name": self.spec.name, "event": event, "owned": sorted(self.owned)}
         # In one piece: the client's own log goes to the same file.
@@ -55,7 +55,7 @@ class Teller:
     def gain(self, partitions: list[Any]) -> None:
         """Own more."""
         self.owned |= {(p.topic, p.partition) for p in partitions}
-        self.tell("assigned")
+        self.write("assigned")
 
     def give(self, partitions: list[Any]) -> None:
         """Own less, after the time a slow callback takes."""
@@ -63,10 +63,10 @@ class Teller:
             # The fault itself: a callback that takes so long.
             time.sleep(self.spec.revoke_seconds)
         self.owned -= {(p.topic, p.partition) for p in partitions}
-        self.tell("revoked")
+        self.write("revoked")
 
 
-def open_rdk(spec: Spec, teller: Teller) -> tuple[Any, Any]:
+def open_rdk(spec: Spec, event_log: EventLog) -> tuple[Any, Any]:
     """Open a confluent-kafka consumer; returns (poll, close)."""
     from confluent_kafka import Consumer, KafkaError
 
@@ -92,22 +92,22 @@ def open_rdk(spec: Spec, teller: Teller) -> tuple[Any, Any]:
     consumer = Consumer(settings)
     consumer.subscribe(
         [spec.topic],
-        on_assign=lambda _, partitions: teller.gain(partitions),
-        on_revoke=lambda _, partitions: teller.give(partitions),
-        on_lost=lambda _, partitions: teller.give(partitions),
+        on_assign=lambda _, partitions: event_log.gain(partitions),
+        on_revoke=lambda _, partitions: event_log.give(partitions),
+        on_lost=lambda _, partitions: event_log.give(partitions),
     )
 
     def poll() -> None:
         message = consumer.poll(0.2)
         error = None if message is None else message.error()
         if error is not None and (error.fatal() or error.code() == KafkaError._FATAL):
-            teller.tell("fatal", error=error.name())
+            event_log.write("fatal", error=error.name())
             os._exit(3)
 
     return poll, consumer.close
 
 
-def open_kp(spec: Spec, teller: Teller) -> tuple[Any, Any]:
+def open_kp(spec: Spec, event_log: EventLog) -> tuple[Any, Any]:
     """Open a kafka-python consumer; returns (poll, close)."""
     from kafka import ConsumerRebalanceListener, KafkaConsumer
     from kafka.coordinator.assignors.cooperative_sticky import CooperativeStickyAssignor
@@ -115,10 +115,10 @@ def open_kp(spec: Spec, teller: Teller) -> tuple[Any, Any]:
 
     class Listener(ConsumerRebalanceListener):
         def on_partitions_assigned(self, assigned: Any) -> None:
-            teller.gain(assigned)
+            event_log.gain(assigned)
 
         def on_partitions_revoked(self, revoked: Any) -> None:
-            teller.give(revoked)
+            event_log.give(revoked)
 
     assignors = {"range": RangePartitionAssignor, "cooperative-sticky": CooperativeStickyAssignor}
     consumer = KafkaConsumer(
@@ -139,20 +139,20 @@ def open_kp(spec: Spec, teller: Teller) -> tuple[Any, Any]:
 def main(text: str) -> None:
     """Consume until SIGTERM."""
     spec = Spec(**json.loads(text))
-    teller, state = Teller(spec), {"run": True, "stall": False}
+    event_log, state = EventLog(spec), {"run": True, "stall": False}
     signal.signal(signal.SIGTERM, lambda *_: state.update(run=False))
     signal.signal(signal.SIGUSR1, lambda *_: state.update(stall=True))
-    poll, close = (open_rdk if spec.library == "rdk" else open_kp)(spec, teller)
-    teller.tell("started")
+    poll, close = (open_rdk if spec.library == "rdk" else open_kp)(spec, event_log)
+    event_log.write("started")
     while state["run"]:
         poll()
         if state["stall"]:
             state["stall"] = False
-            teller.tell("stalls")
+            event_log.write("stalls")
             # The fault itself: processing that takes so long, in the thread that polls.
             time.sleep(spec.stall_seconds)
     close()
-    teller.tell("closed")
+    event_log.write("closed")
 
 
 if __name__ == "__main__":

@@ -35,7 +35,7 @@ def test_share_rate_and_time_left_are_told_until_it_is_ready(monkeypatch: pytest
     catch_up = CatchUpReport(URL)
     for at_seconds, each in answers.items():
         monkeypatch.setattr(reporting, "fetch", lambda url, each=each, **_: each if url == URL else None)
-        catch_up.tell(lambda text, figures: said.append(text) or told.append(figures), at_seconds)
+        catch_up.report(lambda text, figures: said.append(text) or told.append(figures), at_seconds)
     assert said == [
         "reading the monitor's topics: 5 of 10",
         "reading the log: 20 % of 100 records, 5 % a second, 16 s left",
@@ -50,7 +50,7 @@ def test_share_rate_and_time_left_are_told_until_it_is_ready(monkeypatch: pytest
     ]
     assert {each["done"] for each in told} == {None}
     monkeypatch.setattr(reporting, "fetch", lambda *_, **__: pytest.fail("asked again"))
-    catch_up.tell(lambda *_: None, 60.0)
+    catch_up.report(lambda *_: None, 60.0)
 
 
 def test_without_a_page_nobody_is_asked(monkeypatch: pytest.MonkeyPatch) -> None:
@@ -58,7 +58,7 @@ def test_without_a_page_nobody_is_asked(monkeypatch: pytest.MonkeyPatch) -> None
     asked: list[object] = []
     said: list[str] = []
     monkeypatch.setattr(reporting, "fetch", lambda *given, **_: asked.append(given))
-    CatchUpReport(None).tell(lambda text, _: said.append(text), 0.0)
+    CatchUpReport(None).report(lambda text, _: said.append(text), 0.0)
     assert (asked, said) == ([], [])
 
 

@@ -15,7 +15,7 @@ def test_a_demo_without_the_rules_goes_on(tmp_path: Path, monkeypatch: pytest.Mo
     monkeypatch.setattr(alerting, "find_tool", lambda _: Path("/usr/bin/true"))
     monkeypatch.setattr(observability, "_SHIPPED", tmp_path / "site-packages")
     said: list[str] = []
-    with alerting.pages_told(tmp_path, "http://127.0.0.1:1", said.append) as servers:
+    with alerting.printed_pages(tmp_path, "http://127.0.0.1:1", said.append) as servers:
         assert servers is None
     (line,) = said
     assert line.startswith("no notifications are shown: ")
@@ -26,7 +26,7 @@ def test_a_demo_without_the_programs_says_what_to_install(tmp_path: Path, monkey
     """They are no part of a Python installation."""
     monkeypatch.setenv("PATH", str(tmp_path))
     said: list[str] = []
-    with alerting.pages_told(tmp_path, "http://127.0.0.1:1", said.append) as servers:
+    with alerting.printed_pages(tmp_path, "http://127.0.0.1:1", said.append) as servers:
         assert servers is None
     (line,) = said
     assert line.startswith("no notifications are shown: ")

@@ -19,7 +19,7 @@ from rebalance_deploy import ports as ports_module
 from rebalance_deploy.embedded import DEFAULT_VERSION, VERSIONS
 from rebalance_deploy.embedded import kafka as kafka_module
 from rebalance_deploy.embedded.kafka import SHORT_SESSION, EmbeddedKafka, render_properties
-from rebalance_deploy.embedded.server import JavaServer, telling_line
+from rebalance_deploy.embedded.server import JavaServer, reason_line
 from rebalance_deploy.errors import UserError
 from rebalance_deploy.ports import find_free_port, find_free_ports, is_free
 from rebalance_devtools.stories.stage import find_coordinator
@@ -97,14 +97,14 @@ def test_no_port_is_given_twice_while_there_are_others(monkeypatch: pytest.Monke
     assert len({find_free_port() for _ in range(100)}) == 100
 
 
-def test_last_cause_is_the_telling_line(tmp_path: Path) -> None:
+def test_the_last_cause_is_the_reason(tmp_path: Path) -> None:
     """Of a long stack trace the person reads the cause; without one, the last line; without a log, that."""
     log = tmp_path / "log"
-    assert telling_line(log) == "it wrote no log"
+    assert reason_line(log) == "it wrote no log"
     log.write_text("INFO starting\n")
-    assert telling_line(log) == "INFO starting"
+    assert reason_line(log) == "INFO starting"
     log.write_text("ERROR failed\nCaused by: java.net.BindException: taken\n\tat here\nINFO closing\n")
-    assert telling_line(log) == "Caused by: java.net.BindException: taken"
+    assert reason_line(log) == "Caused by: java.net.BindException: taken"
 
 
 def test_unknown_version_names_the_known_ones() -> None:

@@ -174,7 +174,7 @@ def test_a_program_reads_figures_line_by_line(
         return next(readings, fetching(60, 60))
 
     monkeypatch.setattr(progress, "_SILENT_SECONDS", 0.0)
-    monkeypatch.setattr(progress, "_TELL_SECONDS", 0.001)
+    monkeypatch.setattr(progress, "_LOG_SECONDS", 0.001)
     # No rate is told, however long the machine takes from one reading to the next.
     monkeypatch.setattr(progress, "_SHORTEST_SECONDS", float("inf"))
     configure(LogConfig(format="json"), "record", {})

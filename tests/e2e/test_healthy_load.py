@@ -129,12 +129,12 @@ class Day:
             program = {"topics": [group], **program}
         groups = dict(zip(in_copies(group), zip(*map(in_copies, names), strict=True), strict=True))
         every = [member for members in groups.values() for member in members]
-        before = {member: len(self.play.told(member, "assigned")) for member in every}
+        before = {member: len(self.play.events_of(member, "assigned")) for member in every}
         for each, members in groups.items():
             for member in members:
                 self.play.start(member, form, group=each, **program)
         for member in every:
-            self.play.await_told(member, "assigned", times=before[member] + 1)
+            self.play.await_event(member, "assigned", times=before[member] + 1)
 
     def leave(self, name: str) -> None:
         """Let a member close in order."""

@@ -53,7 +53,7 @@ _LINES = {
 
 
 @contextmanager
-def pages_told(directory: Path, exporter_url: str, say: Say) -> Iterator[Alerting | None]:
+def printed_pages(directory: Path, exporter_url: str, say: Say) -> Iterator[Alerting | None]:
     """Run Prometheus and Alertmanager with the shipped rules and say every page; null where one of these is missing."""
     try:
         for name in PACKAGES:
@@ -64,14 +64,14 @@ def pages_told(directory: Path, exporter_url: str, say: Say) -> Iterator[Alertin
         yield None
         return
 
-    told: set[tuple[str, ...]] = set()
+    printed: set[tuple[str, ...]] = set()
 
     def on_body(path: str, body: Any) -> None:
-        # A notification has all alerts of its group, those told before too.
+        # A notification has all alerts of its group, those sent before too.
         for alert in alerts_of(path, body):
             key = (alert["fingerprint"], alert["status"], alert["startsAt"], alert["annotations"].get("change", ""))
-            if key not in told:
-                told.add(key)
+            if key not in printed:
+                printed.add(key)
                 say(render_page(alert))
 
     with (
@@ -94,7 +94,7 @@ def pages_told(directory: Path, exporter_url: str, say: Say) -> Iterator[Alertin
 
 
 def fires(servers: Alerting, group: str) -> bool:
-    """Return whether an alert of a group fires, or nobody can tell."""
+    """Return whether an alert of a group fires, or that is not known."""
     status, text = fetch(f"{servers.prometheus.url}/api/v1/alerts")
     if status != HTTPStatus.OK:
         return True
@@ -107,11 +107,13 @@ def _free_or_any(port: int) -> int:
 
 
 def render_page(alert: Mapping[str, Any]) -> str:
-    """Return an alert as Alertmanager's webhook tells it in the lines of the page, the phone's line first."""
-    told = {key: safe(" ".join(str(value).split())) for key, value in alert["annotations"].items()}
+    """Return an alert as Alertmanager's webhook reports it, in the lines of the page, the phone's line first."""
+    annotations = {key: safe(" ".join(str(value).split())) for key, value in alert["annotations"].items()}
     severity = safe(str(alert["labels"].get("severity", "")))
     name = safe(str(alert["labels"].get("alertname", "")))
-    head = f"ALERT [{safe(str(alert['status'])).upper()}] {told.get('summary', name)}  ({severity}, {name})"
+    head = f"ALERT [{safe(str(alert['status'])).upper()}] {annotations.get('summary', name)}  ({severity}, {name})"
     if alert["status"] != "firing":
         return head
-    return "\n".join([head, *(f"      {word:<8}{told[key]}" for key, word in _LINES.items() if told.get(key))])
+    return "\n".join(
+        [head, *(f"      {word:<8}{annotations[key]}" for key, word in _LINES.items() if annotations.get(key))]
+    )

@@ -22,7 +22,7 @@ class Headline:
         """Say what is wrong to `say`, once each."""
         self._sick, self._say = sick, say
         self._open: dict[str, Finding] = {}
-        self._was_told: set[str] = set()
+        self._was_said: set[str] = set()
         self._is_known = False
         self._next_look: float | None = None
         self.looks = self.wrong = self.excused = 0
@@ -53,8 +53,8 @@ class Headline:
         self.looks += 1
         if trouble is not None:
             self.wrong += 1
-            if trouble not in self._was_told:
-                self._was_told.add(trouble)
+            if trouble not in self._was_said:
+                self._was_said.add(trouble)
                 self._say(f"WRONG  {trouble}")
 
     def total(self) -> str:

@@ -20,7 +20,7 @@ from rebalance_contract import Finding, FindingState, Rebalance, Severity, decod
 from rebalance_deploy.broker_log import read_truth
 from rebalance_deploy.counts import Counted, expected, read_counts
 from rebalance_deploy.demo import workload
-from rebalance_deploy.demo.alerting import fires, pages_told
+from rebalance_deploy.demo.alerting import fires, printed_pages
 from rebalance_deploy.demo.cure import SETTING, Cure
 from rebalance_deploy.demo.headline import Headline
 from rebalance_deploy.demo.standstill import Standstill
@@ -63,7 +63,7 @@ _SETTINGS = (
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class DemoOptions:
-    """What may be chosen of a demo; without a duration it runs until it is told to stop.
+    """What may be chosen of a demo; without a duration it runs until it is stopped.
 
     `cure_after_seconds`: when the sick consumer gets the value advised, from the start of the workload, or later, once
     there is one.
@@ -121,7 +121,7 @@ def _perform(options: DemoOptions, directory: Path, stop: threading.Event, say: 
         monitor = stack.enter_context(Monitor(settings, directory))
         if not monitor.wait_until_ready(stop, say):
             return 0
-        servers = stack.enter_context(pages_told(directory, monitor.url, say))
+        servers = stack.enter_context(printed_pages(directory, monitor.url, say))
         show = _Show(broker, monitor, servers, directory, {}, stack, stop, say)
         _start_workload(show)
         _say_what_to_try(monitor.url, servers, say)

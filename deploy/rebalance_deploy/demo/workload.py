@@ -24,7 +24,7 @@ TOPICS = {"orders": 6, "payments": 6, "shipments": 4}
 class ConsumerSpec:
     """One consumer process: the library it uses, its identity, and how long it sits on what it polled.
 
-    `reports`: it tells the monitor of its heartbeats and polls.
+    `reports`: it reports its heartbeats and polls to the monitor.
     """
 
     library: str
@@ -74,7 +74,7 @@ def producer_command(bootstrap: str) -> list[str]:
 
 
 def produce(bootstrap: str, stop: threading.Event) -> None:
-    """Write a few records a second to every topic until told to stop."""
+    """Write a few records a second to every topic until stopped."""
     from confluent_kafka import Producer  # noqa: PLC0415
 
     producer = Producer({"bootstrap.servers": bootstrap, "linger.ms": 20})
@@ -86,7 +86,7 @@ def produce(bootstrap: str, stop: threading.Event) -> None:
 
 
 def consume(bootstrap: str, spec: ConsumerSpec, stop: threading.Event) -> None:
-    """Poll, work, commit, until told to stop; then leave the group."""
+    """Poll, work, commit, until stopped; then leave the group."""
     poll, close = _open(bootstrap, spec)
     while not stop.is_set():
         if poll() and spec.seconds_per_poll:

@@ -172,7 +172,7 @@ class EmbeddedKafka:
             except BaseException as error:
                 self.kill(node)
                 # Between choosing a port and the broker's opening it another program may have come.
-                if attempt == attempts or not isinstance(error, UserError) or not _tells_of_port(error):
+                if attempt == attempts or not isinstance(error, UserError) or not _is_about_port(error):
                     raise
                 self._ports = {}
             else:
@@ -180,7 +180,7 @@ class EmbeddedKafka:
 
     def stop(self, node: int | None = None) -> None:
         """Stop one broker, or all side by side, in an orderly way. Data and ports are kept."""
-        # The controller is the last: the others tell it that they go.
+        # The controller is the last: the others announce their shutdown to it.
         chosen = [self._servers[each] for each in reversed(self._chosen(node))]
         for server in chosen:
             server.request_stop()
@@ -327,7 +327,7 @@ def _identity(cluster_id: str, node: int) -> str:
     return f"version=1\ncluster.id={cluster_id}\nnode.id={node}\ndirectory.id={_random_id()}\n"
 
 
-def _tells_of_port(error: UserError) -> bool:
+def _is_about_port(error: UserError) -> bool:
     return any(words in str(error) for words in _PORT_TAKEN)
 
 

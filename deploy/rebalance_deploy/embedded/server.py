@@ -138,11 +138,11 @@ class JavaServer:
         return self.directory / "classes.jsa"
 
     def failure(self, what: str) -> UserError:
-        """Return the error that names the server and what befell it, with the last telling line of its log."""
+        """Return the error that names the server and what befell it, with the line of its log that says why."""
         log = self.log_path
         if self._keep_log is not None and log.exists():
             log = Path(shutil.copy(log, self._keep_log))
-        return UserError(f"{self.name} {what}: {telling_line(log)} (log: {log})")
+        return UserError(f"{self.name} {what}: {reason_line(log)} (log: {log})")
 
 
 def _archive_name(java: Java, options: Sequence[str]) -> str:
@@ -152,7 +152,7 @@ def _archive_name(java: Java, options: Sequence[str]) -> str:
     return f"classes-{hashlib.sha256(stamp.encode()).hexdigest()[:16]}.jsa"
 
 
-def telling_line(log: Path) -> str:
+def reason_line(log: Path) -> str:
     """Return the line of a server's log that says best why it ended: its last error, else its last line."""
     lines = (
         [line.strip() for line in log.read_text(errors="replace").splitlines() if line.strip()] if log.exists() else []

@@ -127,7 +127,7 @@ def _files(name: str, options: Options) -> Iterator[Path]:
 
 @dataclass(frozen=True, slots=True)
 class LagReading:
-    """The lag that was shown of each group, and when it was asked for and told, in seconds of the steady clock."""
+    """The lag that was shown of each group, and when it was requested and answered, in seconds of the steady clock."""
 
     asked: float
     answered: float

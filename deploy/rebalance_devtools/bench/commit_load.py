@@ -2,7 +2,7 @@
 
 Receives what to do as one JSON argument; writes, as one JSON document, what was committed when. Every request commits
 all partitions of a group, each offset one further than the last (or than `repeats` commits before): the group's lag
-tells which commits a reader has seen.
+shows which commits a reader has seen.
 """
 
 from __future__ import annotations

@@ -139,8 +139,8 @@ def _take_up(engine: Engine, number: int, *, end: int | None = None) -> None:
     `end`: of each partition; null: every other group is behind.
     """
     snapshot = _snapshot(number)
-    told = 10 + number % 2 * 5 if end is None else end
-    ends = {_topic(snapshot.group): TopicOffsets(list(range(_PARTITIONS)), [told] * _PARTITIONS)}
+    offset = 10 + number % 2 * 5 if end is None else end
+    ends = {_topic(snapshot.group): TopicOffsets(list(range(_PARTITIONS)), [offset] * _PARTITIONS)}
     engine.apply(snapshot, _START_MS)
     engine.apply(_commits(snapshot.group, number, 1, _START_MS), _START_MS)
     engine.apply(OffsetActivity("bench", snapshot.group, _START_MS, ends=ends), _START_MS)
@@ -235,7 +235,7 @@ def _report(group: str, member: Member, now_ms: int) -> Report:
 
 
 def _rebalance(group: GroupSnapshot, now_ms: int) -> Rebalance:
-    """A member leaves; the detector is told of it once, and never that it came back."""
+    """A member leaves; the detector receives that once, and never that it came back."""
     lost, kept = group.members[0], group.members[1:]
     after = tuple(replace(member, partitions=dict(member.partitions or {})) for member in kept)
     return Rebalance(

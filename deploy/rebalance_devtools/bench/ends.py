@@ -16,7 +16,7 @@ from rebalance_streaming.wire.records import OFFSETS_TOPIC
 
 _TOPICS, _READERS = 4, 3
 _START_MS, _DAY_SECONDS, _RECENT_SECONDS = 1_790_000_000_000, 86_400, 900
-#: How often a prober tells of a topic that is written to; of all of a day but its last half hour a minute does as well.
+#: How often a prober reports a topic that is written to; of all of a day but its last half hour a minute does as well.
 _PROBE_SECONDS, _SELDOM_SECONDS = 5, 60
 #: Partitions get 1 to so many records a second.
 _MOST_RECORDS = 50

@@ -1,7 +1,7 @@
 """What a cold start is measured of: the monitor as three processes, and a peer that is given as a binary.
 
-Each is told a broker and a directory, and is asked through what it shows to everybody: whether it is ready, and the lag
-of every group.
+Each is given a broker and a directory, and is asked through what it shows to everybody: whether it is ready, and the
+lag of every group.
 """
 
 from __future__ import annotations
@@ -26,7 +26,7 @@ _TIMEOUT_SECONDS = 60
 
 
 class BenchSubject(Protocol):
-    """Something that runs from entering the context on, and tells the lag of groups."""
+    """Something that runs from entering the context on, and reports the lag of groups."""
 
     def __enter__(self) -> Self: ...
 

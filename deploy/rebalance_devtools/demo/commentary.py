@@ -1,4 +1,4 @@
-"""Says of one group what its clients tell and what the monitor finds, as it comes.
+"""Prints what a group's clients report and what the monitor finds, as it comes.
 
 Receives clients' events from whoever hears them, and asks the monitor's API for the rest; hands lines to a `say`.
 """
@@ -47,7 +47,7 @@ def read_rebalances(url: str, group: str) -> list[Rebalance]:
 class Commentary:
     """Speaks of a group from the block's beginning until its end, or until it is hushed.
 
-    Of findings it tells complaints, and those of `rules` even where they are information. `say` is called from two
+    Of findings it prints complaints, and those of `rules` even where they are information. `say` is called from two
     threads, one at a time.
     """
 
@@ -122,7 +122,7 @@ class Commentary:
                 yield (each.rebalance_id, str(each.generation_to)), describe(each)
 
     def _findings(self) -> Iterator[tuple[tuple[str, ...], str]]:
-        """Yield the findings worth telling; those told before in short."""
+        """Yield the findings worth reporting; those reported before in short."""
         for each in reversed(read_findings(self._url)):
             matters = each.severity != Severity.INFO or each.rule in self._rules
             if each.group == self._group and matters:

@@ -1,4 +1,4 @@
-"""What clients of a story tell, in plain words, as far as it is worth reading.
+"""What clients of a story report, in plain words, as far as it is worth reading.
 
 Receives the events of one play in the order in which they are heard; hands on a line for those that say something new
 to a person who follows it. Knows no monitor and no clock: times are the events' own.
@@ -13,11 +13,11 @@ from types import MappingProxyType
 
 from rebalance_devtools.stories.script import JAVA, ClientSpec, Event
 
-#: A client that reads again after this had a pause worth telling, once; one that reads all the time is reported once.
+#: A client that reads again after this had a pause worth reporting, once; one that reads all the time is reported once.
 _PAUSE_MS = 5_000
 #: Work this long is what the story is about; shorter work is routine.
 _LONG_WORK_MS = 2_000
-#: Work is worth telling again when it is so much longer than what was reported.
+#: Work is worth reporting again when it is so much longer than what was reported.
 _LONGER = 1.5
 #: A healthy join takes a heartbeat interval of 3 s and the coordinator's initial delay of 3 s.
 _LONG_JOIN_MS = 10_000
@@ -99,8 +99,8 @@ class Narrator:
             return f"gets {records}, {which} handed out before"
         if before is None:
             return f"gets its first {records.removeprefix('1 ')}"
-        told, client.paused = client.paused, True
-        return None if told else f"gets {records}"
+        was_paused, client.paused = client.paused, True
+        return None if was_paused else f"gets {records}"
 
 
 def _describe_assigned(event: Event, client: _Client) -> str | None:

@@ -1,7 +1,7 @@
 """One founding incident as a show: what happens, what the monitor says of it, the fix, and the quiet after.
 
 The incident and its cured form play one after the other on the same brokers before the same monitor. What the clients
-tell and what the monitor finds is said as it comes; at the end the findings are held against what is known of the
+report and what the monitor finds is printed as it comes; at the end the findings are held against what is known of the
 incident. Ctrl-C is a KeyboardInterrupt here: a performance waits in many places.
 """
 
@@ -107,7 +107,7 @@ def check_port(port: int) -> None:
 
 
 def name_place(problem: str, directory: Path) -> str:
-    """Return a problem with the place where logs tell more of it, if it does not name one itself."""
+    """Return a problem with the place where logs say more about it, if it does not name one itself."""
     return problem if str(directory) in problem else f"{problem}; the logs are kept in {directory}"
 
 
@@ -206,7 +206,7 @@ def _conclude(show: _Show, mistakes: list[str], disturbances: list[str]) -> int:
         return 0
     show.say(
         f"kept in {show.directory}: stream.log, probe.log, export.log, the brokers' logs in kafka/, and what the"
-        " clients told in sick/ and cured/"
+        " clients reported in sick/ and cured/"
     )
     return 1
 
@@ -252,6 +252,6 @@ def _end(play: Play, commentary: Commentary, say: Say) -> None:
     """Let the commentary say the last words, and then the clients close in order, of which nothing need be said."""
     play.await_seconds(_LAST_WORDS_SECONDS)
     commentary.hush()
-    say("the clients are told to stop")
+    say("the clients are being stopped")
     for name in dict.fromkeys(event["name"] for event in play.events if event["event"] == "started"):
         play.leave(name)

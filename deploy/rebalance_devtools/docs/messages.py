@@ -16,7 +16,7 @@ _HEAD = """\
 # Messages
 
 What clients and coordinators print about consumer groups, what it means, and which [diagnoses](diagnoses.md) it may
-stand for. A message is a symptom: most are printed for several causes, so each entry says how those are told apart.
+stand for. A message is a symptom: most are printed for several causes, so each entry says how to distinguish them.
 
 `rebalance-monitor why "MESSAGE"` finds the entry of a line, or of a piece of one, and says what the monitor knows of
 the group; with `--file LOG` (also `.gz`) or from a pipe it counts the messages of a log. The search field of the live

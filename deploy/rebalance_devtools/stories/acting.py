@@ -41,17 +41,17 @@ def open_group(
     for name in names:
         play.start(name, forms.get(name, form), host=hosts.get(name), **program)
     for name in names:
-        play.await_told(name, "records")
+        play.await_event(name, "records")
     calm(play)
 
 
 def join(play: Play, *names: str, form: ClientSpec | None = None, patience_seconds: float = 60, **program: Any) -> None:
     """Start clients and wait until each was assigned something since."""
-    before = {name: len(play.told(name, "assigned")) for name in names}
+    before = {name: len(play.events_of(name, "assigned")) for name in names}
     for name in names:
         play.start(name, form, **program)
     for name in names:
-        play.await_told(name, "assigned", times=before[name] + 1, seconds=patience_seconds)
+        play.await_event(name, "assigned", times=before[name] + 1, seconds=patience_seconds)
 
 
 def replace_in_turn(play: Play, *names: str, settle_seconds: float, **joining: Any) -> None:
@@ -85,10 +85,10 @@ def take_broker_away(play: Play, node: int, stop: Callable[[EmbeddedKafka, int],
     kafka = play.stage.kafka
     assert kafka is not None
     stop(kafka, node)
-    play.tell("", "broker_stopped", node=node)
+    play.note("", "broker_stopped", node=node)
     play.await_seconds(seconds)
     kafka.start(node)
-    play.tell("", "broker_started", node=node)
+    play.note("", "broker_started", node=node)
 
 
 def freeze_broker(play: Play, seconds: float) -> None:
@@ -97,7 +97,7 @@ def freeze_broker(play: Play, seconds: float) -> None:
     assert kafka is not None
     (pid,) = kafka.pids
     os.kill(pid, signal.SIGSTOP)
-    play.tell("", "broker_paused")
+    play.note("", "broker_paused")
     try:
         play.await_seconds(seconds)
     finally:
@@ -166,7 +166,7 @@ def _lose_for_a_while(
 
 def await_return(play: Play, name: str, before: int) -> None:
     """Wait until a client was assigned something once more than `before`."""
-    play.await_told(name, "assigned", times=before + 1, seconds=session_seconds(play) + 2 * PATIENCE_SECONDS)
+    play.await_event(name, "assigned", times=before + 1, seconds=session_seconds(play) + 2 * PATIENCE_SECONDS)
 
 
 def overrun(play: Play, *names: str) -> None:
@@ -196,7 +196,7 @@ def let_poison_kill(play: Play, *names: str) -> None:
 
 def assignments(play: Play, name: str) -> int:
     """Return how often a client was assigned something."""
-    return len(play.told(name, "assigned"))
+    return len(play.events_of(name, "assigned"))
 
 
 def lose_for_good(play: Play) -> None:
@@ -264,7 +264,7 @@ def open_static(play: Play, *names: str) -> None:
     for name in names:
         start_static(play, name)
     for name in names:
-        play.await_told(name, "records")
+        play.await_event(name, "records")
     calm(play)
 
 
@@ -273,7 +273,7 @@ def _reset(play: Play, offset: int | None) -> None:
     ends = play.ends()
     places = [TopicPartition(play.topic, number, end if offset is None else offset) for number, end in ends.items()]
     play.admin.alter_consumer_group_offsets([ConsumerGroupTopicPartitions(play.group, places)])[play.group].result(30)
-    play.tell("", "offsets_set", offset=offset)
+    play.note("", "offsets_set", offset=offset)
 
 
 def stop_and_reset(play: Play, offset: int | None, *, waiting: int) -> None:

@@ -119,7 +119,7 @@ def streams_slow_record(play: Play) -> None:
     stall_ms = play.parameters["max_poll_ms"] + 8_000 + play.parameters["extra_ms"]
     open_group(play, "s1")
     play.start("s2", stalling(play, "s2", stall_ms))
-    play.await_told("s2", "records", seconds=PATIENCE_SECONDS)
+    play.await_event("s2", "records", seconds=PATIENCE_SECONDS)
     calm(play)
     generation, before = play.generation, assignments(play, "s2")
     play.stall("s2")
@@ -271,7 +271,7 @@ def connect_at_work(play: Play) -> None:
         start_connectors(play, first=number, count=1)
         play.await_seconds(12)
     ask_connect(play, "/connectors/source-3", method="DELETE")
-    play.tell("", "connector_deleted", number=3)
+    play.note("", "connector_deleted", number=3)
     afterwards(play)
 
 

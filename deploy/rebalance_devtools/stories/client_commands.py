@@ -73,7 +73,7 @@ class ClientStart:
         return [sys.executable, "-m", f"{_PACKAGE}.{module}", text], more
 
     def _foreign_command(self) -> tuple[list[str | Path], dict[str, str]]:
-        told = {
+        settings = {
             "name": self.name,
             "bootstrap": self.bootstrap,
             "group": self.group,
@@ -84,8 +84,8 @@ class ClientStart:
         }
         if self.form.library == KAFKAJS:
             program, modules = foreign.node_program()
-            return [foreign.find_tool("node"), program, json.dumps(told)], {"NODE_PATH": str(modules)}
-        return [foreign.go_program(), json.dumps({"library": self.form.library, **told})], {}
+            return [foreign.find_tool("node"), program, json.dumps(settings)], {"NODE_PATH": str(modules)}
+        return [foreign.go_program(), json.dumps({"library": self.form.library, **settings})], {}
 
     def _java_command(self) -> list[str | Path]:
         settings = {

@@ -76,10 +76,10 @@ def java_overrun(play: Play) -> None:
     """One of three of Kafka's own clients works on a batch for longer than it may."""
     open_group(play, "m1", "m3")
     play.start("m2", stalling(play, "m2", play.parameters["max_poll_ms"] + 9_000))
-    play.await_told("m2", "records")
+    play.await_event("m2", "records")
     before = assignments(play, "m2")
     play.stall("m2")
-    play.await_told("m2", "stalls")
+    play.await_event("m2", "stalls")
     await_return(play, "m2", before)
     afterwards(play)
 

@@ -159,9 +159,9 @@ def risky_batches(play: Play) -> None:
     """A client works for 80 % of what it may stay away from poll, again and again."""
     open_group(play, "m1", "m2", stall_ms=int(0.8 * play.parameters["max_poll_ms"]))
     for _ in range(4):
-        before = len(play.told("m2", "stalls"))
+        before = len(play.events_of("m2", "stalls"))
         play.signal("m2", signal.SIGUSR1)
-        play.await_told("m2", "stalls", times=before + 1)
+        play.await_event("m2", "stalls", times=before + 1)
         play.await_seconds(play.parameters["max_poll_ms"] / 1000 + 4)
     afterwards(play)
 
@@ -171,12 +171,12 @@ def risky_batches_of_java(play: Play) -> None:
     open_group(play, "m1")
     stall_ms = int(0.8 * play.parameters["max_poll_ms"])
     play.start("m2", stalling(play, "m2", stall_ms))
-    play.await_told("m2", "records")
+    play.await_event("m2", "records")
     calm(play)
     for _ in range(4):
-        before = len(play.told("m2", "stalls"))
+        before = len(play.events_of("m2", "stalls"))
         play.stall("m2")
-        play.await_told("m2", "stalls", times=before + 1)
+        play.await_event("m2", "stalls", times=before + 1)
         play.await_seconds(play.parameters["max_poll_ms"] / 1000 + 4)
     afterwards(play)
 
@@ -244,7 +244,7 @@ def static_hang(play: Play) -> None:
     }
     open_group(play, *forms, forms=forms, stall_ms=4 * limit_ms)
     play.signal("m2", signal.SIGUSR1)
-    play.await_told("m2", "stalls")
+    play.await_event("m2", "stalls")
     play.await_seconds(4 * limit_ms / 1000)
     afterwards(play)
 
@@ -322,7 +322,7 @@ def deploy_and_pause(play: Play) -> None:
 def coordinator_pulses(play: Play) -> None:
     """The coordinator's process gets no processor for 2.5 s out of every 6, for a minute and a half.
 
-    One host alone could not tell it from its own network: the clients are on three.
+    One host alone could not distinguish it from its own network: the clients are on three.
     """
     open_group(play, "m1", "m2", "m3", hosts=hosts_of(play, "m1", "m2", "m3"))
     for _ in range(15):
@@ -355,7 +355,7 @@ def zookeeper_flaps(play: Play) -> None:
     play.traffic(per_second=play.parameters["records_per_second"], partitions=partitions)
     for name in ("c1", "c2"):
         play.start(name)
-        play.await_told(name, "in", seconds=PATIENCE_SECONDS)
+        play.await_event(name, "in", seconds=PATIENCE_SECONDS)
     calm(play)
     for _ in range(4):
         play.signal("c2", signal.SIGSTOP)

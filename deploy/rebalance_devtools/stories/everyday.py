@@ -3,7 +3,7 @@
 Families as those of families.py, written later on 2026-11-26, by somebody who had read docs/diagnoses.md but no rule:
 a newcomer waits for one that works on a record (kafka-python#1942, kafka-python#816), pods are killed when they are to
 stop (backbeat#2819), handlers are too slow and the lag grows (snuba#5796), a batch takes too long with a cooperative
-assignor (KAFKA-15818 tells of the limit), a deploy and a death as they come every day. A play in which the fault did
+assignor (KAFKA-15818 describes the limit), a deploy and a death as they come every day. A play in which the fault did
 not come about ends with an error, and is void.
 """
 
@@ -72,11 +72,11 @@ def cooperative_java_overrun(play: Play) -> None:
     """One of three of Kafka's own clients, with an assignor of two rounds, works on a batch for longer than it may."""
     open_group(play, "m1", "m3")
     join(play, "m2", form=stalling(play, "m2", play.parameters["max_poll_ms"] + 9_000))
-    play.await_told("m2", "records")
+    play.await_event("m2", "records")
     play.await_seconds(8)
     before = assignments(play, "m2")
     play.stall("m2")
-    play.await_told("m2", "lost")
+    play.await_event("m2", "lost")
     await_return(play, "m2", before)
     afterwards(play)
 
@@ -87,12 +87,12 @@ def held_up_by_kafka_python(play: Play) -> None:
     usual = python(_KAFKA_PYTHON_2)(play.parameters)
     slow = ClientSpec(usual.library, usual.settings, {"hold_ms": hold_ms, "hold_marked": True})
     open_group(play, "java1", "java2", "kp", forms={"kp": slow})
-    (_, partition), *_ = play.told("kp", "assigned")[-1]["partitions"]
+    (_, partition), *_ = play.events_of("kp", "assigned")[-1]["partitions"]
     play.write(b"hold", partition=partition)
     play.await_seconds(3)
     join(play, "java3", patience_seconds=PATIENCE_SECONDS + hold_ms / 1000)
-    play.await_told("kp", "processed")
-    waited_ms = play.told("kp", "processed")[0]["t_ms"] - play.told("java3", "started")[0]["t_ms"]
+    play.await_event("kp", "processed")
+    waited_ms = play.events_of("kp", "processed")[0]["t_ms"] - play.events_of("java3", "started")[0]["t_ms"]
     if waited_ms < _WAIT_MS or play.count_logged(_FAILED):
         raise UserError(f"the newcomer waited for {waited_ms} ms, or kp was removed")
     afterwards(play)

@@ -151,7 +151,7 @@ def full_disk_waits(play: Play) -> None:
     """A client's disk is full: it tries again for ever, polls no more, and leaves by itself."""
     open_group(play, "m1", "m3")
     play.start("m2", output=str(play.directory / "m2.out"), disk_bytes=2_500_000, waits_for_room=True)
-    play.await_told("m2", "disk_full", seconds=PATIENCE_SECONDS)
+    play.await_event("m2", "disk_full", seconds=PATIENCE_SECONDS)
     await_loss(play, play.generation)
     afterwards(play)
 
@@ -173,7 +173,7 @@ def overrun_for_long(play: Play) -> None:
     play.start(
         "m2", overrunning(play.parameters), stall_ms=play.parameters["max_poll_ms"] + play.parameters["extra_ms"]
     )
-    play.await_told("m2", "records")
+    play.await_event("m2", "records")
     calm(play)
     for _ in range(7):
         overrun(play, "m2")
@@ -230,7 +230,7 @@ def fenced_on_hosts(play: Play) -> None:
     hosts = {"host-a": host_of(play, 11), "host-b": host_of(play, 12)}
     names = tuple(hosts)
     play.start(names[0], shared, host=hosts[names[0]])
-    play.await_told(names[0], "assigned")
+    play.await_event(names[0], "assigned")
     for number in range(5):
         fenced, newcomer = names[number % 2], names[(number + 1) % 2]
         play.expect_end(fenced)
@@ -264,7 +264,7 @@ def kip848_blocked(play: Play) -> None:
     """A KIP-848 member never returns from giving partitions up, until the broker fences it."""
     open_group(play, "slow", revoke_ms=600_000)
     play.start("waiting")
-    play.await_told("waiting", "records", seconds=90)
+    play.await_event("waiting", "records", seconds=90)
     afterwards(play)
 
 
@@ -273,7 +273,7 @@ def kip848_crash(play: Play) -> None:
     open_group(play, "m1", "m2")
     before = assignments(play, "m1")
     play.kill("m2")
-    play.await_told("m1", "assigned", times=before + 1, seconds=120)
+    play.await_event("m1", "assigned", times=before + 1, seconds=120)
     afterwards(play)
 
 
@@ -346,9 +346,9 @@ def deploy_while_slow(play: Play) -> None:
     stall_ms = 14_000 + play.parameters["extra_ms"]
     open_group(play, *names, "slow", stall_ms=stall_ms)
     for name in names:
-        before = len(play.told("slow", "stalls"))
+        before = len(play.events_of("slow", "stalls"))
         play.signal("slow", signal.SIGUSR1)
-        play.await_told("slow", "stalls", times=before + 1)
+        play.await_event("slow", "stalls", times=before + 1)
         play.leave(name)
         join(play, name, patience_seconds=PATIENCE_SECONDS + session_seconds(play))
         calm(play)

@@ -78,7 +78,7 @@ def perform(play: Play) -> None:
     play.start_all(names, "assigned")
     easy = play.traffic(per_second=2, partitions=partitions)
     for name in names:
-        play.await_told(name, "committed")
+        play.await_event(name, "committed")
     play.await_seconds(parameters["easy_ms"] / 1000)
     easy.stop()
     play.traffic(per_second=1_000 / parameters["message_every_ms"], partitions=partitions, value=b"hold")

@@ -104,7 +104,7 @@ def perform(play: Play) -> None:
     play.start_all(names, "records")
     play.await_seconds(parameters["traffic_ms"] / 1000)
     traffic.stop()
-    play.tell("", "traffic_ends")
+    play.note("", "traffic_ends")
     play.await_outcome()
 
 

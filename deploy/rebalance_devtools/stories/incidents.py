@@ -156,11 +156,11 @@ def kip848_left_paused(play: Play) -> None:
     """One of two members of the newer protocol pauses its partitions and never resumes them; it polls all the time."""
     open_group(play, "m1", "m2")
     play.signal("m2", signal.SIGUSR2)
-    play.await_told("m2", "changes")
+    play.await_event("m2", "changes")
     play.await_seconds(10)
-    before = len(play.told("m2", "records"))
+    before = len(play.events_of("m2", "records"))
     play.await_seconds(_WATCHED_SECONDS)
-    if len(play.told("m2", "records")) > before:
+    if len(play.events_of("m2", "records")) > before:
         raise UserError("m2 was not paused")
 
 
@@ -180,7 +180,7 @@ def burst_of_records(play: Play) -> None:
     """After a burst two kafka-python clients are handed so many records in one poll that they poll again too late."""
     open_group(play, "m1", "m2")
     play.fill(4_000, partitions=play.parameters["partitions"])
-    play.tell("", "burst", records=4_000)
+    play.note("", "burst", records=4_000)
     play.await_logged(_LEFT, times=4, seconds=3 * PATIENCE_SECONDS)
     afterwards(play)
 

@@ -36,7 +36,7 @@ def _settings(parameters: Parameters) -> dict[str, object]:
 
 
 def sick(parameters: Parameters) -> ClientSpec:
-    """Consumers that poll; the first one is told to stop."""
+    """Consumers that poll; the first one is made to stop."""
     return ClientSpec(JAVA, _settings(parameters))
 
 
@@ -71,13 +71,13 @@ def perform(play: Play) -> None:
     play.traffic(per_second=parameters["records_per_second"], partitions=parameters["partitions"])
     if play.cured:
         play.start(CULPRIT)
-        play.await_told(CULPRIT, "records")
+        play.await_event(CULPRIT, "records")
     else:
         play.start(CULPRIT, poll_for_ms=parameters["poll_for_ms"])
-        play.await_told(CULPRIT, "stops_polling")
+        play.await_event(CULPRIT, "stops_polling")
     play.await_seconds(parameters["pause_ms"] / 1000)
     play.start(NEWCOMER)
-    play.await_told(NEWCOMER, "assigned", seconds=parameters["max_poll_ms"] / 1000 + 30)
+    play.await_event(NEWCOMER, "assigned", seconds=parameters["max_poll_ms"] / 1000 + 30)
     play.await_outcome()
 
 

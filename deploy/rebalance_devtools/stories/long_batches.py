@@ -81,7 +81,7 @@ def expect(parameters: Parameters) -> Expected:
         "poll_overrun",
         culprits=_NAMES,
         secondary=("duplicate_processing", "no_progress_loop"),
-        # Java clients tell nobody their settings: what is advised is a share, in percent, of whatever it is.
+        # Java clients report no settings: what is advised is a share, in percent, of whatever it is.
         advice=(ExpectedAdvice("max.poll.records", 1, 100 * (parameters["healthy_batch"] + 1) / parameters["batch"]),),
         forbidden_diagnoses=("heartbeat_starvation", "member_crash", "session_timeout_too_short"),
         forbidden_advice=("session.timeout.ms",),

@@ -110,7 +110,7 @@ def sink_restarted(play: Play) -> None:
     """Somebody asks Connect to restart a sink connector and its two tasks; no worker comes or goes."""
     name, _ = _open_sink(play, tasks=2)
     before = play.count_logged(_stable_with(2))
-    play.tell("", "connector_restarted")
+    play.note("", "connector_restarted")
     ask_connect(play, f"/connectors/{name}/restart?includeTasks=true", method="POST", seconds=_ANSWER_SECONDS)
     play.await_logged(_LEFT, times=2, seconds=2 * PATIENCE_SECONDS)
     play.await_logged(_stable_with(2), times=before + 1, seconds=2 * PATIENCE_SECONDS)
@@ -121,11 +121,11 @@ def sink_shrinks(play: Play) -> None:
     """A sink connector that had three tasks is left with one; each is a consumer of the connector's group."""
     name, config = _open_sink(play, tasks=3)
     before = play.count_logged(_stable_with(1))
-    play.tell("", "tasks_taken_away", tasks=1)
+    play.note("", "tasks_taken_away", tasks=1)
     wanted = {**config, "tasks.max": "1"}
     ask_connect(play, f"/connectors/{name}/config", wanted, method="PUT", seconds=_ANSWER_SECONDS)
     play.await_logged(_LEFT, times=2, seconds=2 * PATIENCE_SECONDS)
-    # Connect's own word may tell of the tasks that are gone for a while.
+    # Connect itself may report the tasks that are gone for a while.
     play.await_logged(_stable_with(1), times=before + 1, seconds=2 * PATIENCE_SECONDS)
     afterwards(play)
 
@@ -172,7 +172,7 @@ def streams_group_slow_record(play: Play) -> None:
     open_group(play, "s1", "s2", forms={"s2": stalling(play, "s2", play.parameters["max_poll_ms"] + 9_000)})
     before = assignments(play, "s2")
     play.stall("s2")
-    play.await_told("s2", "stalls", seconds=PATIENCE_SECONDS)
+    play.await_event("s2", "stalls", seconds=PATIENCE_SECONDS)
     await_return(play, "s2", before)
     if play.count_logged("member session expired"):
         raise UserError("a session was over")

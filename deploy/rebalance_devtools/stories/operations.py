@@ -88,7 +88,7 @@ def hanging_transaction(play: Play) -> None:
     producer.begin_transaction()
     producer.produce(play.topic, value=b"x", partition=0)
     producer.flush(30)
-    play.tell("", "transaction_left_open", partition=0)
+    play.note("", "transaction_left_open", partition=0)
     play.await_seconds(_WATCHED_SECONDS)
 
 
@@ -101,10 +101,10 @@ def throttled_by_quota(play: Play) -> None:
     for name in names:
         play.start(name, host=hosts[name])
     for name in names:
-        play.await_told(name, "records")
+        play.await_event(name, "records")
     calm(play)
     limit_consumers(play.stage.bootstrap, [play.client_id(name) for name in names], _QUOTA_BYTES)
-    play.tell("", "quota", bytes_per_second=_QUOTA_BYTES)
+    play.note("", "quota", bytes_per_second=_QUOTA_BYTES)
     play.await_seconds(_WATCHED_SECONDS)
 
 
@@ -118,7 +118,7 @@ def retention_overtakes(play: Play) -> None:
     kept = [TopicPartition(play.topic, number, end - 50) for number, end in play.ends().items()]
     for future in play.admin.delete_records(kept).values():
         future.result(30)
-    play.tell("", "records_deleted")
+    play.note("", "records_deleted")
     play.await_seconds(_STARTS_ASKED_SECONDS)
     join(play, *names)
     afterwards(play)
@@ -131,7 +131,7 @@ def worker_deadlock(play: Play) -> None:
     """A handler of a Sarama client never returns from one record; its session goes on, and nobody joins or leaves."""
     open_group(play, "m1", "m2", stall_ms=3_600_000)
     play.signal("m2", signal.SIGUSR1)
-    play.await_told("m2", "stalls")
+    play.await_event("m2", "stalls")
     play.await_seconds(_WATCHED_SECONDS)
 
 
@@ -214,11 +214,11 @@ def overrun_while_scaling(play: Play) -> None:
     """A member works for longer than it may stay away from poll; an autoscaler answers the lag with two more."""
     open_group(play, "m1")
     join(play, "m2", form=stalling(play, "m2", play.parameters["max_poll_ms"] + 12_000))
-    play.await_told("m2", "records")
+    play.await_event("m2", "records")
     calm(play)
     before = assignments(play, "m2")
     play.stall("m2")
-    play.await_told("m2", "stalls")
+    play.await_event("m2", "stalls")
     play.await_seconds(5)
     join(play, "m3", "m4", patience_seconds=2 * PATIENCE_SECONDS)
     await_return(play, "m2", before)
@@ -234,7 +234,7 @@ def sink_grows(play: Play) -> None:
     calm(play)
     generation = play.generation
     ask_connect(play, f"/connectors/{name}/config", {**config, "tasks.max": "3"}, method="PUT")
-    play.tell("", "tasks_added", tasks=3)
+    play.note("", "tasks_added", tasks=3)
     play.await_generation(generation, 2 * PATIENCE_SECONDS)
     await_tasks(play, name, count=3)
     afterwards(play)
@@ -266,7 +266,7 @@ def group_full(play: Play) -> None:
     for name in ("m4", "m5"):
         play.start(name)
     play.await_seconds(70)
-    if play.told("m4", "assigned") or play.told("m5", "assigned"):
+    if play.events_of("m4", "assigned") or play.events_of("m5", "assigned"):
         raise UserError("the group was not full")
     afterwards(play)
 
@@ -298,7 +298,7 @@ def broker_and_client_lost(play: Play) -> None:
     assert kafka is not None
     play.kill("m2")
     kafka.kill(node)
-    play.tell("", "broker_stopped", node=node)
+    play.note("", "broker_stopped", node=node)
     await_loss(play, generation)
     afterwards(play)
 

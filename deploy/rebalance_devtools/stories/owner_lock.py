@@ -81,7 +81,7 @@ def perform(play: Play) -> None:
     play.create_topic(parameters["partitions"])
     traffic = play.traffic(per_second=20, partitions=parameters["partitions"])
     play.start(CULPRIT)
-    play.await_told(CULPRIT, "records")
+    play.await_event(CULPRIT, "records")
     play.await_seconds(parameters["traffic_ms"] / 1000)
     traffic.stop()
     play.await_seconds(parameters["idle_ms"] / 1000)
@@ -89,7 +89,7 @@ def perform(play: Play) -> None:
     for name in names:
         play.start(name)
     for name in names if play.cured else ():
-        play.await_told(name, "in", seconds=90)
+        play.await_event(name, "in", seconds=90)
     if play.cured:
         play.await_outcome()
         return

@@ -1,4 +1,4 @@
-"""One performance of a story: its topics, its traffic, its client processes, and what they tell.
+"""One performance of a story: its topics, its traffic, its client processes, and the events that they report.
 
 Receives a stage and a script; hands on a `StoryRun`, the truth a monitor is held against. It ends on conditions with
 deadlines: when the symptom was seen often enough or, for the cured form, when the quiet time has passed without one.
@@ -133,7 +133,7 @@ class Play:
         """Give the play's topic more partitions."""
         for future in self.admin.create_partitions([NewPartitions(self.topic, partitions)]).values():
             future.result(30)
-        self.tell("", "topic_grown", partitions=partitions)
+        self.note("", "topic_grown", partitions=partitions)
 
     def fill(self, records: int, *, partitions: int) -> None:
         """Write records to the topic's partitions in turn, and return when the brokers have them."""
@@ -147,7 +147,7 @@ class Play:
         producer = Producer({"bootstrap.servers": self.stage.bootstrap, "log_level": 0})
         producer.produce(self.topic, value=value, partition=partition)
         producer.flush(30)
-        self.tell("", "written", partition=partition)
+        self.note("", "written", partition=partition)
 
     def ends(self) -> dict[int, int]:
         """Return the end offset of each partition of the play's topic."""
@@ -163,7 +163,7 @@ class Play:
         """Delete a topic."""
         for future in self.admin.delete_topics([name]).values():
             future.result(30)
-        self.tell("", "topic_deleted", topic=name)
+        self.note("", "topic_deleted", topic=name)
 
     def traffic(self, *, per_second: float, partitions: int, name: str | None = None, value: bytes = b"x") -> _Traffic:
         """Write records at a steady rate, partitions in turn, until the traffic's `stop` or the play's end."""
@@ -221,34 +221,34 @@ class Play:
         self._clients[name] = _Client(name, process, log)
 
     def start_all(self, names: Sequence[str], until: str, **program: Any) -> None:
-        """Start clients in the story's form at once, and wait until each has told of an event."""
+        """Start clients in the story's form at once, and wait until each has reported an event."""
         for name in names:
             self.start(name, **program)
         for name in names:
-            self.await_told(name, until)
+            self.await_event(name, until)
 
     def leave(self, name: str) -> None:
         """Let a client close in order."""
-        self.tell(name, "closing")
+        self.note(name, "closing")
         self._dismiss(name).terminate(_STOP_SECONDS)
 
     def kill(self, name: str) -> None:
         """Kill a client as a crash would."""
         self._dismiss(name).kill()
-        self.tell(name, "killed")
+        self.note(name, "killed")
 
     def signal(self, name: str, number: int) -> None:
         """Send a signal to a client's process."""
         os.kill(self._clients[name].process.pid, number)
-        self.tell(name, "signal", number=int(number))
+        self.note(name, "signal", number=int(number))
 
     def stall(self, name: str) -> None:
         """Let a client that was started with `stall_file` work on its next record for its `stall_ms`."""
         self.stall_file(name).touch()
-        self.tell(name, "told_to_stall")
+        self.note(name, "told_to_stall")
 
     def stall_file(self, name: str) -> Path:
-        """Return the file by which a client whose signals are not its own is told to stall."""
+        """Return the file by which a client whose signals are not its own is asked to stall."""
         return self.directory / f"{name}.stall"
 
     def expect_end(self, name: str) -> None:
@@ -283,7 +283,7 @@ class Play:
     def disturb(self, name: str, fault: Fault, **how: float) -> None:
         """Change what the network does to a client that was started with a host."""
         self.network.set_fault(self.client_id(name), fault, **how)
-        self.tell(name, "network", fault=fault.value, **how)
+        self.note(name, "network", fault=fault.value, **how)
 
     def move(self, name: str, host: str) -> None:
         """Give a client that was started with a host another one: its connections end, the next come from there."""
@@ -292,7 +292,7 @@ class Play:
         self.await_seconds(1)
         self.network.set_fault(self.client_id(name), Fault.NONE)
         self._hosts[name] = host
-        self.tell(name, "moved", host=host)
+        self.note(name, "moved", host=host)
 
     def deny(self, kind: ResourceType, resource: str, host: str) -> None:
         """Take the permission to read a group or a topic away from a host.
@@ -309,16 +309,16 @@ class Play:
         for rule in rules:
             for future in self.admin.create_acls([rule]).values():
                 future.result(30)
-        self.tell("", "denied", kind=kind.name, resource=resource, host=host)
+        self.note("", "denied", kind=kind.name, resource=resource, host=host)
 
     # --- hearing and waiting ---
 
-    def tell(self, name: str, event: str, **more: Any) -> None:
-        """Note what was done to a client among what the clients tell."""
+    def note(self, name: str, event: str, **more: Any) -> None:
+        """Note what was done to a client among the clients' events."""
         self._take({"t_ms": int(time.time() * 1000), "name": name, "process": "", "event": event, **more})
 
     def hear(self) -> None:
-        """Take in what the clients told since. Raises UserError when one ended that was not to."""
+        """Take in what the clients reported since. Raises UserError when one ended that was not to."""
         for client in [*self._past, *self._clients.values()]:
             for event in _read_events(client):
                 self._take(event)
@@ -342,7 +342,7 @@ class Play:
                 )
             pause.wait(_LISTEN_SECONDS)
 
-    def told(self, name: str, event: str) -> list[Event]:
+    def events_of(self, name: str, event: str) -> list[Event]:
         """Return a client's events of one kind that were heard."""
         return [each for each in self.events if each["name"] == name and each["event"] == event]
 
@@ -350,9 +350,9 @@ class Play:
         """Wait until a client's process has ended; `what` says why it is to end."""
         self.wait(lambda: not self.is_running(name), f"{name} {what}", seconds)
 
-    def await_told(self, name: str, event: str, *, times: int = 1, seconds: float = 180) -> None:
-        """Wait until a client told an event so often."""
-        self.wait(lambda: len(self.told(name, event)) >= times, f"{name} to tell {event} x{times}", seconds)
+    def await_event(self, name: str, event: str, *, times: int = 1, seconds: float = 180) -> None:
+        """Wait until a client reported an event so often."""
+        self.wait(lambda: len(self.events_of(name, event)) >= times, f"{name} to report {event} x{times}", seconds)
 
     def await_seconds(self, seconds: float) -> None:
         """Let time pass, which is what the next step asks for: hearing goes on, and a client's end is noticed."""

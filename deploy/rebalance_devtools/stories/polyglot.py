@@ -53,7 +53,7 @@ def _hold_up(play: Play) -> None:
     """Let one client work on a record for long, and another one join meanwhile."""
     open_group(play, "m1", "slow", stall_ms=16_000 + play.parameters["extra_ms"])
     play.signal("slow", signal.SIGUSR1)
-    play.await_told("slow", "stalls")
+    play.await_event("slow", "stalls")
     join(play, "m3", patience_seconds=2 * PATIENCE_SECONDS)
     afterwards(play)
 
@@ -74,7 +74,7 @@ def sarama_phantom(play: Play) -> None:
     stall_ms = _READ_MS + 9_000 + play.parameters["extra_ms"]
     open_group(play, "m1", "slow", form=rdk, stall_ms=stall_ms)
     play.signal("slow", signal.SIGUSR1)
-    play.await_told("slow", "stalls")
+    play.await_event("slow", "stalls")
     join(play, "new", patience_seconds=2 * PATIENCE_SECONDS)
     play.await_seconds(session_seconds(play) + 10)
     afterwards(play)

@@ -134,7 +134,7 @@ def kafkajs_poison(play: Play) -> None:
     play.write(_POISON.encode(), partition=0)
 
     def crashed() -> list[str]:
-        return [name for name in _ALL for _ in play.told(name, "error")]
+        return [name for name in _ALL for _ in play.events_of(name, "error")]
 
     play.wait(lambda: len(crashed()) >= 5, "five crashes")
     if len({*crashed()}) == 1:
@@ -145,9 +145,9 @@ def kafkajs_poison(play: Play) -> None:
 def endless_retry(play: Play) -> None:
     """One of two of Kafka's own clients fails on a record and goes back to it every second, for ever."""
     open_group(play, "m1", "m2", fails_of=_POISON)
-    (_, partition), *_ = play.told("m2", "assigned")[-1]["partitions"]
+    (_, partition), *_ = play.events_of("m2", "assigned")[-1]["partitions"]
     play.write(_POISON.encode(), partition=partition)
-    play.await_told("m2", "fails")
+    play.await_event("m2", "fails")
     play.await_seconds(_WATCHED_SECONDS)
 
 
@@ -165,7 +165,7 @@ def sink_task_failed(play: Play) -> None:
     calm(play)
     play.write(b"no JSON", partition=0)
     await_tasks(play, name, state="FAILED")
-    play.tell("", "task_failed")
+    play.note("", "task_failed")
     play.await_seconds(_WATCHED_SECONDS)
 
 
@@ -184,10 +184,10 @@ def kip848_long_record(play: Play) -> None:
     stall_ms = 26_000 + play.parameters["extra_ms"]
     open_group(play, "busy", form=stalling(play, "busy", stall_ms))
     play.stall("busy")
-    play.await_told("busy", "stalls")
+    play.await_event("busy", "stalls")
     play.start("new")
-    play.await_told("new", "records", seconds=PATIENCE_SECONDS + stall_ms / 1000)
-    waited_ms = play.told("new", "records")[0]["t_ms"] - play.told("busy", "stalls")[0]["t_ms"]
+    play.await_event("new", "records", seconds=PATIENCE_SECONDS + stall_ms / 1000)
+    waited_ms = play.events_of("new", "records")[0]["t_ms"] - play.events_of("busy", "stalls")[0]["t_ms"]
     if waited_ms < stall_ms:
         raise UserError("the newcomer did not wait")
     afterwards(play)
@@ -200,7 +200,7 @@ def kip848_crash_loop(play: Play) -> None:
         before = assignments(play, "m3")
         play.start("m3", exit_after_ms=16_000)
         play.expect_end("m3")
-        play.await_told("m3", "assigned", times=before + 1, seconds=PATIENCE_SECONDS)
+        play.await_event("m3", "assigned", times=before + 1, seconds=PATIENCE_SECONDS)
         play.await_end("m3", "to die")
         play.await_seconds(pause_seconds)
     play.await_logged("fenced from the group because", times=4, seconds=_FENCED_SECONDS)
@@ -251,7 +251,7 @@ def group_deleted(play: Play) -> None:
     play.fill(6_000, partitions=partitions)
     ends, heard = play.ends(), len(play.events)
     play.admin.delete_consumer_groups([play.group])[play.group].result(30)
-    play.tell("", "group_deleted")
+    play.note("", "group_deleted")
     play.await_seconds(5)
     join(play, *names)
     afterwards(play)

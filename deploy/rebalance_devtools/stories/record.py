@@ -242,7 +242,7 @@ def _prepare(stage: Stage, topics: Iterable[str]) -> None:
 
 
 def report_interest(bootstrap: str, story: Story, group: str) -> None:
-    """Tell the prober, in the stream's name, which topic a group uses: without it no end offsets are asked for."""
+    """Publish for the prober, in the stream's name, which topic a group uses: else no end offsets are requested."""
     config, topic, now_ms = StreamConfig(), f"t-{group}", int(time.time() * 1000)
     producer = Producer({"bootstrap.servers": bootstrap, "log_level": 0})
     if story.group_type == "zookeeper":

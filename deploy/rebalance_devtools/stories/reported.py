@@ -1,4 +1,4 @@
-"""Faults as those who are on call report them, told again: a host suspended, a downstream that hangs, spot instances.
+"""Faults as people on call report them, reproduced: a host suspended, a downstream that hangs, spot instances.
 
 Families as those of families.py, written on 2026-11-26 after threads such as confluent-kafka-go#605 and librdkafka#3589
 (a change of assignors), librdkafka#3008 (a pattern and topics that appear), kafka-python#837 and ruby-kafka#186 (a
@@ -145,12 +145,14 @@ def raised_batches(play: Play) -> None:
     for name in names:
         play.start(name, old, record_ms=_RECORD_MS)
     for name in names:
-        play.await_told(name, "records")
+        play.await_event(name, "records")
     calm(play)
     replace_in_turn(
         play, *names, settle_seconds=6, form=new, record_ms=_RECORD_MS, patience_seconds=3 * PATIENCE_SECONDS
     )
-    play.wait(lambda: all(play.told(name, "lost") for name in names), "each to be away from poll for too long", 240)
+    play.wait(
+        lambda: all(play.events_of(name, "lost") for name in names), "each to be away from poll for too long", 240
+    )
     afterwards(play)
 
 
@@ -162,7 +164,7 @@ def slow_record_of_kafka_python(play: Play) -> None:
     slow = ClientSpec(usual.library, {**usual.settings, "max_poll_interval_ms": limit_ms}, program)
     open_group(play, "rdk1", "rdk2", "kp", forms={"kp": slow})
     before = assignments(play, "kp")
-    (_, partition), *_ = play.told("kp", "assigned")[-1]["partitions"]
+    (_, partition), *_ = play.events_of("kp", "assigned")[-1]["partitions"]
     play.write(b"hold", partition=partition)
     await_return(play, "kp", before)
     afterwards(play)
@@ -205,7 +207,7 @@ def session_refused(play: Play) -> None:
     times = {"session_timeout_ms": _REFUSED_SESSION_MS, "heartbeat_interval_ms": _REFUSED_SESSION_MS // 3}
     play.start("m3", confluent(**times)(play.parameters))
     play.await_seconds(60)
-    if play.told("m3", "assigned"):
+    if play.events_of("m3", "assigned"):
         raise UserError("m3 was let in")
     afterwards(play)
 
@@ -219,7 +221,7 @@ def topics_appear(play: Play) -> None:
     for letter in ("a", "b"):
         generation = play.generation
         play.create_topic(3, name=f"{play.topic}-{letter}")
-        play.tell("", "topic_created", topic=f"{play.topic}-{letter}")
+        play.note("", "topic_created", topic=f"{play.topic}-{letter}")
         play.await_generation(generation, PATIENCE_SECONDS)
         play.await_seconds(20)
     afterwards(play)

@@ -143,10 +143,10 @@ def crash_loop(play: Play) -> None:
     """A member dies a few seconds after each start, and is started again after longer and longer pauses."""
     open_group(play, "m1", "m2")
     for pause_seconds in (2, 4, 8, 16):
-        before = len(play.told("m3", "assigned"))
+        before = len(play.events_of("m3", "assigned"))
         play.start("m3", exit_after_ms=11_000)
         play.expect_end("m3")
-        play.await_told("m3", "assigned", times=before + 1)
+        play.await_event("m3", "assigned", times=before + 1)
         play.await_end("m3", "to die")
         play.await_seconds(pause_seconds)
     calm(play)
@@ -170,7 +170,7 @@ def static_id_conflict(play: Play) -> None:
     shared = ClientSpec(CONFLUENT, {**play.form.settings, "group.instance.id": "worker-1"})
     names = ("host-a", "host-b")
     play.start(names[0], shared)
-    play.await_told(names[0], "assigned")
+    play.await_event(names[0], "assigned")
     for number in range(5):
         fenced, newcomer = names[number % 2], names[(number + 1) % 2]
         play.expect_end(fenced)
@@ -195,12 +195,12 @@ def poll_overrun(play: Play) -> None:
     open_group(play, "m1")
     overrun = ClientSpec(CONFLUENT, {**play.form.settings, "max.poll.interval.ms": play.parameters["max_poll_ms"]})
     play.start("m2", overrun, stall_ms=play.parameters["max_poll_ms"] + 8_000)
-    play.await_told("m2", "records")
+    play.await_event("m2", "records")
     calm(play)
     for _ in range(2):
-        before = len(play.told("m2", "assigned"))
+        before = len(play.events_of("m2", "assigned"))
         play.signal("m2", signal.SIGUSR1)
-        play.await_told("m2", "assigned", times=before + 1, seconds=90)
+        play.await_event("m2", "assigned", times=before + 1, seconds=90)
         calm(play)
 
 
@@ -224,8 +224,8 @@ def reconciliation_stuck(play: Play) -> None:
     """A KIP-848 member takes half a minute to give partitions up when another one joins."""
     open_group(play, "slow", revoke_ms=30_000)
     play.start("waiting")
-    play.await_told("slow", "revoked", seconds=90)
-    play.await_told("waiting", "records", seconds=60)
+    play.await_event("slow", "revoked", seconds=90)
+    play.await_event("waiting", "records", seconds=60)
     calm(play)
 
 

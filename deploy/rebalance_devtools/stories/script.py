@@ -14,7 +14,7 @@ from typing import Any
 #: What was drawn for one performance; units in the names.
 Parameters = Mapping[str, int]
 
-#: One line a client told: `t_ms`, `name`, `event` and what belongs to the event.
+#: One line of a client's event log: `t_ms`, `name`, `event` and what belongs to the event.
 Event = Mapping[str, Any]
 
 JAVA = "java"
@@ -62,9 +62,9 @@ class Expected:
     """What the monitor must say of the sick form, and what it must not.
 
     `diagnosis` and `secondary` are identifiers of the catalogue; both must be said. `also` are further causes of the
-    same run, each of which must be said of its own rebalances. `accepted` tell of the same fault and may stand in the
+    same run, each of which must be said of its own rebalances. `accepted` name the same fault and may stand in the
     place of `diagnosis` or beside it; `beside` are true too, but do not do in its place. `culprits` are names of
-    clients of the play, whose member ids the run tells; none means that any member may be named. `upgrade_of` is the
+    clients of the play, whose member ids the run has; none means that any member may be named. `upgrade_of` is the
     library that is to be upgraded, to at least `upgrade_to`.
     """
 

@@ -108,7 +108,7 @@ def find_coordinator(bootstrap: str, group: str) -> int:
             if error == 0:
                 return node
             if error not in _LATER:
-                raise UserError(f"{address} does not tell who coordinates {group}: error code {error}")
+                raise UserError(f"{address} does not say who coordinates {group}: error code {error}")
         if time.monotonic() > deadline:
             break
         pause.wait(0.2)

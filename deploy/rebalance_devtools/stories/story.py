@@ -16,7 +16,7 @@ from rebalance_devtools.stories.stage import Stage, find_coordinator
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Story(Script):
-    """A script with its performance: what the play is told to do, from its first client to its outcome."""
+    """A script with its performance: what the play is to do, from its first client to its outcome."""
 
     perform: Callable[[Play], None]
 

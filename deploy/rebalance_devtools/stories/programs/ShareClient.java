@@ -8,10 +8,10 @@ import org.apache.kafka.common.errors.WakeupException;
 import org.apache.kafka.common.serialization.ByteArrayDeserializer;
 
 /**
- * A consumer of a share group (KIP-932), telling its events in the lines of telling.py.
+ * A consumer of a share group (KIP-932), writing its events as event_log.py does.
  *
  * <p>java -cp JARS ShareClient.java NAME TOPIC key=value...; keys are the client's. It has no callbacks and no assignment
- * of its own, so that "assigned" is told with the first records. SIGTERM closes it in order.
+ * of its own, so that "assigned" is written with the first records. SIGTERM closes it in order.
  */
 public class ShareClient {
     private static String name;
@@ -35,27 +35,27 @@ public class ShareClient {
             }
         }));
         consumer.subscribe(List.of(arguments[1]));
-        tell("started", "");
+        writeEvent("started", "");
         boolean first = true;
         try (consumer) {
             while (true) {
                 ConsumerRecords<byte[], byte[]> records = consumer.poll(Duration.ofMillis(200));
                 if (first && !records.isEmpty()) {
-                    tell("assigned", "");
+                    writeEvent("assigned", "");
                     first = false;
                 }
                 if (!records.isEmpty()) {
-                    tell("records", ",\"count\":" + records.count());
+                    writeEvent("records", ",\"count\":" + records.count());
                 }
             }
         } catch (WakeupException stop) {
             // SIGTERM.
         }
-        tell("closed", "");
+        writeEvent("closed", "");
         closed.countDown();
     }
 
-    private static synchronized void tell(String event, String more) {
+    private static synchronized void writeEvent(String event, String more) {
         System.out.println("{\"t_ms\":" + System.currentTimeMillis() + ",\"name\":\"" + name + "\",\"process\":\"" + name
                 + "/" + ProcessHandle.current().pid() + "\",\"event\":\"" + event + "\"" + more + "}");
         System.out.flush();

@@ -20,7 +20,7 @@ import org.apache.kafka.common.errors.WakeupException;
 import org.apache.kafka.common.serialization.ByteArrayDeserializer;
 
 /**
- * A consumer of Kafka's own client as stories run it, telling its events in the lines of telling.py.
+ * A consumer of Kafka's own client as stories run it, writing its events as event_log.py does.
  *
  * <p>java -cp JARS StoryClient.java NAME TOPIC program.key=value... key=value...; keys that begin with "program." are
  * for this program: poll_for_ms (after the first assignment it polls so long, then never again), record_ms (work on
@@ -57,7 +57,7 @@ public class StoryClient {
         consumer = new KafkaConsumer<>(properties, new ByteArrayDeserializer(), new ByteArrayDeserializer());
         closeOnSignal();
         consumer.subscribe(List.of(topic), new Listener());
-        tell("started", "");
+        writeEvent("started", "");
         try {
             consume();
         } catch (WakeupException stop) {
@@ -65,7 +65,7 @@ public class StoryClient {
         } finally {
             consumer.close();
         }
-        tell("closed", "");
+        writeEvent("closed", "");
     }
 
     private static void consume() throws Exception {
@@ -74,12 +74,12 @@ public class StoryClient {
         while (!stopping) {
             ConsumerRecords<byte[], byte[]> records = consumer.poll(Duration.ofMillis(200));
             if (!records.isEmpty()) {
-                tell("records", ",\"count\":" + records.count() + ",\"ranges\":" + ranges(records));
+                writeEvent("records", ",\"count\":" + records.count() + ",\"ranges\":" + ranges(records));
                 stall();
                 retry(records);
                 process(records.count(), batch++);
                 if (program.containsKey("record_ms")) {
-                    tell("processed", ",\"count\":" + records.count());
+                    writeEvent("processed", ",\"count\":" + records.count());
                 }
                 if ("true".equals(program.get("commit"))) {
                     commit();
@@ -87,17 +87,17 @@ public class StoryClient {
             }
             enforce();
             if (pollForMs >= 0 && assignedAtMs > 0 && System.currentTimeMillis() >= assignedAtMs + pollForMs) {
-                tell("stops_polling", "");
+                writeEvent("stops_polling", "");
                 work(Long.MAX_VALUE);
             }
         }
     }
 
-    /** Works for long when it is told to, by a file that it takes away. */
+    /** Works for long when a file asks it to, which it takes away. */
     private static void stall() throws Exception {
         if (program.containsKey("stall_file") && Files.deleteIfExists(Path.of(program.get("stall_file")))) {
             boolean unsubscribes = "true".equals(program.get("stall_unsubscribes"));
-            tell("stalls", ",\"milliseconds\":" + number("stall_ms", 0));
+            writeEvent("stalls", ",\"milliseconds\":" + number("stall_ms", 0));
             if (unsubscribes) {
                 commit();
                 consumer.unsubscribe();
@@ -116,7 +116,7 @@ public class StoryClient {
             if (failed != null && Arrays.equals(record.value(), failed)) {
                 consumer.seek(new TopicPartition(record.topic(), record.partition()), record.offset());
                 if (!failing) {
-                    tell("fails", ",\"partition\":" + record.partition() + ",\"offset\":" + record.offset());
+                    writeEvent("fails", ",\"partition\":" + record.partition() + ",\"offset\":" + record.offset());
                 }
                 failing = true;
                 work(1_000);
@@ -128,7 +128,7 @@ public class StoryClient {
         long now = System.currentTimeMillis();
         if (assignedAtMs > 0 && now - Math.max(assignedAtMs, enforcedAtMs) >= number("enforce_ms", Long.MAX_VALUE)) {
             enforcedAtMs = now;
-            tell("enforces", "");
+            writeEvent("enforces", "");
             consumer.enforceRebalance("the application wants it");
         }
     }
@@ -159,10 +159,10 @@ public class StoryClient {
     private static void commit() {
         try {
             consumer.commitSync();
-            tell("committed", "");
+            writeEvent("committed", "");
         } catch (CommitFailedException failure) {
             String text = failure.getMessage().replace("\"", "'").replace("\n", " ");
-            tell("commit_failed", ",\"error\":\"CommitFailedException\",\"text\":\"" + text + "\"");
+            writeEvent("commit_failed", ",\"error\":\"CommitFailedException\",\"text\":\"" + text + "\"");
         }
     }
 
@@ -201,7 +201,7 @@ public class StoryClient {
         @Override
         public void onPartitionsAssigned(Collection<TopicPartition> partitions) {
             assignedAtMs = assignedAtMs == 0 ? System.currentTimeMillis() : assignedAtMs;
-            tell("assigned", places(partitions) + ",\"generation\":" + consumer.groupMetadata().generationId()
+            writeEvent("assigned", places(partitions) + ",\"generation\":" + consumer.groupMetadata().generationId()
                     + ",\"member_id\":\"" + consumer.groupMetadata().memberId() + "\"");
         }
 
@@ -209,15 +209,15 @@ public class StoryClient {
         public void onPartitionsRevoked(Collection<TopicPartition> partitions) {
             long revokeMs = partitions.isEmpty() ? 0 : number("revoke_ms", 0);
             if (revokeMs > 0) {
-                tell("revoking", places(partitions));
+                writeEvent("revoking", places(partitions));
                 spend(revokeMs);
             }
-            tell("revoked", places(partitions));
+            writeEvent("revoked", places(partitions));
         }
 
         @Override
         public void onPartitionsLost(Collection<TopicPartition> partitions) {
-            tell("lost", places(partitions));
+            writeEvent("lost", places(partitions));
         }
     }
 
@@ -255,7 +255,7 @@ public class StoryClient {
         }));
     }
 
-    private static synchronized void tell(String event, String more) {
+    private static synchronized void writeEvent(String event, String more) {
         System.out.println("{\"t_ms\":" + System.currentTimeMillis() + ",\"name\":\"" + name + "\",\"process\":\""
                 + name + "/" + ProcessHandle.current().pid() + "\",\"event\":\"" + event + "\"" + more + "}");
         System.out.flush();

@@ -20,7 +20,7 @@ import org.apache.kafka.streams.state.KeyValueStore;
 import org.apache.kafka.streams.state.Stores;
 
 /**
- * A Kafka Streams application, telling its events in the lines of telling.py.
+ * A Kafka Streams application, writing its events as event_log.py does.
  *
  * <p>java -cp JARS StreamsApp.java NAME TOPIC program.key=value... key=value...; keys that begin with "program." are for
  * this program: stall_ms (work on the next record, once for each file stall_file that it finds), stateful (true: it
@@ -50,11 +50,11 @@ public class StreamsApp {
         CountDownLatch first = new CountDownLatch(1);
         KStream<byte[], byte[]> records = builder.<byte[], byte[]>stream(arguments[1]).peek((key, value) -> {
             if (first.getCount() > 0) {
-                tell(name, "records");
+                writeEvent(name, "records");
                 first.countDown();
             }
             if (stallFile != null && deleted(stallFile)) {
-                tell(name, "stalls");
+                writeEvent(name, "stalls");
                 work(stallMs);
             }
             if (fatal != null && Arrays.equals(value, fatal)) {
@@ -69,20 +69,20 @@ public class StreamsApp {
         KafkaStreams streams = new KafkaStreams(builder.build(), properties);
         streams.setStateListener((now, before) -> {
             if (now == KafkaStreams.State.RUNNING) {
-                tell(name, "assigned");
+                writeEvent(name, "assigned");
             } else if (now == KafkaStreams.State.ERROR) {
-                tell(name, "dies");
+                writeEvent(name, "dies");
                 Runtime.getRuntime().halt(1);
             }
         });
         CountDownLatch closed = new CountDownLatch(1);
         Runtime.getRuntime().addShutdownHook(new Thread(() -> {
             streams.close(Duration.ofSeconds(10));
-            tell(name, "closed");
+            writeEvent(name, "closed");
             closed.countDown();
         }));
         streams.start();
-        tell(name, "started");
+        writeEvent(name, "started");
         closed.await();
     }
 
@@ -118,7 +118,7 @@ public class StreamsApp {
         }
     }
 
-    private static synchronized void tell(String name, String event) {
+    private static synchronized void writeEvent(String name, String event) {
         System.out.println("{\"t_ms\":" + System.currentTimeMillis() + ",\"name\":\"" + name + "\",\"process\":\"" + name
                 + "/" + ProcessHandle.current().pid() + "\",\"event\":\"" + event + "\"}");
         System.out.flush();

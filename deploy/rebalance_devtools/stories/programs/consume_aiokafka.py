@@ -16,7 +16,7 @@ from typing import Any
 
 from aiokafka import AIOKafkaConsumer, ConsumerRebalanceListener
 
-from rebalance_devtools.stories.programs.telling import Teller
+from rebalance_devtools.stories.programs.event_log import EventLog
 
 
 @dataclass
@@ -35,60 +35,60 @@ class Spec:
 
 
 class Listener(ConsumerRebalanceListener):
-    """Tells what is assigned, and as whom."""
+    """Logs what is assigned, and as whom."""
 
-    def __init__(self, teller: Teller, consumer: Any) -> None:
-        """Speak through `teller`."""
-        self._teller, self._consumer = teller, consumer
+    def __init__(self, event_log: EventLog, consumer: Any) -> None:
+        """Speak through `event_log`."""
+        self._event_log, self._consumer = event_log, consumer
 
     async def on_partitions_assigned(self, assigned: Any) -> None:
-        """Tell it."""
+        """Log it."""
         # It has no public name for them.
         coordinator = self._consumer._coordinator
         places = sorted([each.topic, each.partition] for each in assigned)
-        self._teller.tell(
+        self._event_log.write(
             "assigned", partitions=places, generation=coordinator.generation, member_id=coordinator.member_id
         )
 
     async def on_partitions_revoked(self, revoked: Any) -> None:
-        """Tell it."""
-        self._teller.tell("revoked", partitions=sorted([each.topic, each.partition] for each in revoked))
+        """Log it."""
+        self._event_log.write("revoked", partitions=sorted([each.topic, each.partition] for each in revoked))
 
 
-def stall(spec: Spec, teller: Teller) -> None:
+def stall(spec: Spec, event_log: EventLog) -> None:
     """Keep the event loop."""
-    teller.tell("stalls", milliseconds=spec.stall_ms)
+    event_log.write("stalls", milliseconds=spec.stall_ms)
     time.sleep(spec.stall_ms / 1000)
 
 
-async def consume(spec: Spec, teller: Teller) -> None:
+async def consume(spec: Spec, event_log: EventLog) -> None:
     """Consume until SIGTERM."""
     loop, stopped, awaited = asyncio.get_running_loop(), asyncio.Event(), asyncio.Event()
     loop.add_signal_handler(signal.SIGTERM, stopped.set)
     if spec.stall_awaits:
         loop.add_signal_handler(signal.SIGUSR1, awaited.set)
     else:
-        loop.add_signal_handler(signal.SIGUSR1, stall, spec, teller)
+        loop.add_signal_handler(signal.SIGUSR1, stall, spec, event_log)
     consumer = AIOKafkaConsumer(**spec.settings)
-    consumer.subscribe([spec.topic], listener=Listener(teller, consumer))
+    consumer.subscribe([spec.topic], listener=Listener(event_log, consumer))
     await consumer.start()
-    teller.tell("started")
+    event_log.write("started")
     while not stopped.is_set():
         found = await consumer.getmany(timeout_ms=200)
-        teller.tell_records((each.topic, each.partition, each.offset) for batch in found.values() for each in batch)
+        event_log.write_records((each.topic, each.partition, each.offset) for batch in found.values() for each in batch)
         if awaited.is_set():
             awaited.clear()
-            teller.tell("stalls", milliseconds=spec.stall_ms)
+            event_log.write("stalls", milliseconds=spec.stall_ms)
             await asyncio.sleep(spec.stall_ms / 1000)
     await consumer.stop()
-    teller.tell("closed")
+    event_log.write("closed")
 
 
 def main(text: str) -> None:
     """Run until SIGTERM."""
     spec = Spec(**json.loads(text))
     logging.basicConfig(level=logging.WARNING, format="%(asctime)s %(name)s %(message)s")
-    asyncio.run(consume(spec, Teller(spec.name)))
+    asyncio.run(consume(spec, EventLog(spec.name)))
 
 
 if __name__ == "__main__":

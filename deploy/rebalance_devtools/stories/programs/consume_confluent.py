@@ -18,7 +18,7 @@ from typing import Any, NoReturn
 
 from confluent_kafka import Consumer, KafkaError, KafkaException
 
-from rebalance_devtools.stories.programs.telling import Stopped, Teller, on_signal, stop_on_sigterm
+from rebalance_devtools.stories.programs.event_log import EventLog, Stopped, on_signal, stop_on_sigterm
 
 
 @dataclass
@@ -65,18 +65,18 @@ def open_consumer(spec: Spec, on_error: Callable[[KafkaError], None]) -> Any:
 
 
 class Member:
-    """One consumer and what it tells."""
+    """One consumer and what it logs."""
 
-    def __init__(self, spec: Spec, teller: Teller) -> None:
+    def __init__(self, spec: Spec, event_log: EventLog) -> None:
         """Open the consumer and subscribe."""
-        self._spec, self._teller = spec, teller
+        self._spec, self._event_log = spec, event_log
         self._fatal: KafkaError | None = None
         self.consumer = open_consumer(spec, self._note_error)
         self._subscribe(spec.topics)
 
     def change(self) -> None:
         """Subscribe to the later topics, or get nothing more of the present ones."""
-        self._teller.tell("changes", topics=self._spec.later_topics)
+        self._event_log.write("changes", topics=self._spec.later_topics)
         if self._spec.later_topics:
             self._subscribe(self._spec.later_topics)
         else:
@@ -90,14 +90,14 @@ class Member:
         message = self.consumer.poll(seconds)
         error = self._fatal or (None if message is None else message.error())
         if error is not None:
-            self._teller.tell("error", error=error.name(), text=error.str())
+            self._event_log.write("error", error=error.name(), text=error.str())
             if is_fatal(error):
                 die(3)
         if message is None or message.error() is not None:
             return
-        self._teller.tell_records([(message.topic() or "", message.partition() or 0, message.offset() or 0)])
+        self._event_log.write_records([(message.topic() or "", message.partition() or 0, message.offset() or 0)])
         if self._spec.dies_of is not None and message.value() == self._spec.dies_of.encode():
-            self._teller.tell("dies", partition=message.partition(), offset=message.offset())
+            self._event_log.write("dies", partition=message.partition(), offset=message.offset())
             die(1)
         time.sleep(self._spec.work_ms / 1000)
         self._write()
@@ -112,7 +112,7 @@ class Member:
                     file.write(b"x" * self._spec.record_bytes)
                     return
             except OSError as error:
-                self._teller.tell("disk_full", error=error.strerror)
+                self._event_log.write("disk_full", error=error.strerror)
                 if not self._spec.waits_for_room:
                     die(1)
                 time.sleep(1)
@@ -126,22 +126,22 @@ class Member:
         try:
             self.consumer.commit(asynchronous=False)
         except KafkaException as error:
-            self._teller.tell("commit_failed", error=error.args[0].name(), text=error.args[0].str())
+            self._event_log.write("commit_failed", error=error.args[0].name(), text=error.args[0].str())
         else:
-            self._teller.tell("committed")
+            self._event_log.write("committed")
 
     def _assigned(self, _: Any, partitions: list[Any]) -> None:
         places = sorted([each.topic, each.partition] for each in partitions)
-        self._teller.tell("assigned", partitions=places, member_id=self.consumer.memberid())
+        self._event_log.write("assigned", partitions=places, member_id=self.consumer.memberid())
         if places:
             time.sleep(self._spec.take_ms / 1000)
 
     def _revoked(self, _: Any, partitions: list[Any]) -> None:
         time.sleep(self._spec.revoke_ms / 1000)
-        self._teller.tell("revoked", partitions=sorted([each.topic, each.partition] for each in partitions))
+        self._event_log.write("revoked", partitions=sorted([each.topic, each.partition] for each in partitions))
 
     def _lost(self, _: Any, partitions: list[Any]) -> None:
-        self._teller.tell("lost", partitions=sorted([each.topic, each.partition] for each in partitions))
+        self._event_log.write("lost", partitions=sorted([each.topic, each.partition] for each in partitions))
 
 
 def is_fatal(error: KafkaError) -> bool:
@@ -154,9 +154,9 @@ def die(code: int) -> NoReturn:
     os._exit(code)
 
 
-def stall(length_ms: int, teller: Teller) -> None:
+def stall(length_ms: int, event_log: EventLog) -> None:
     """Stand still."""
-    teller.tell("stalls", milliseconds=length_ms)
+    event_log.write("stalls", milliseconds=length_ms)
     time.sleep(length_ms / 1000)
 
 
@@ -169,7 +169,7 @@ def change_all(members: Sequence[Member]) -> None:
 def main(text: str) -> None:
     """Consume until SIGTERM, or until it is time to die."""
     spec = Spec(**json.loads(text))
-    teller = Teller(spec.name)
+    event_log = EventLog(spec.name)
     stop_on_sigterm()
     # A handler of Python's runs inside poll(), where an application does not work.
     stalls: list[int] = []
@@ -177,22 +177,22 @@ def main(text: str) -> None:
     if spec.output is not None:
         # No file of this process can grow beyond that; its own log never comes near.
         resource.setrlimit(resource.RLIMIT_FSIZE, (spec.disk_bytes, spec.disk_bytes))
-    members = [Member(spec, teller) for _ in range(spec.members)]
+    members = [Member(spec, event_log) for _ in range(spec.members)]
     on_signal(signal.SIGUSR2, lambda: change_all(members))
-    teller.tell("started")
+    event_log.write("started")
     until = None if spec.exit_after_ms is None else time.monotonic() + spec.exit_after_ms / 1000
     try:
         while until is None or time.monotonic() < until:
             for member in members:
                 member.poll(0.2 / spec.members)
             if stalls:
-                stall(stalls.pop(), teller)
-        teller.tell("dies")
+                stall(stalls.pop(), event_log)
+        event_log.write("dies")
         die(1)
     except Stopped:
         for member in members:
             member.consumer.close()
-        teller.tell("closed")
+        event_log.write("closed")
 
 
 if __name__ == "__main__":

@@ -18,7 +18,7 @@ from typing import Any
 from kafka import ConsumerRebalanceListener, KafkaConsumer
 from kafka.errors import KafkaError
 
-from rebalance_devtools.stories.programs.telling import Stopped, Teller, stop_on_sigterm
+from rebalance_devtools.stories.programs.event_log import EventLog, Stopped, stop_on_sigterm
 
 
 @dataclass
@@ -47,30 +47,30 @@ class Spec:
 
 
 class Listener(ConsumerRebalanceListener):
-    """Tells what is assigned, and as whom."""
+    """Logs what is assigned, and as whom."""
 
-    def __init__(self, teller: Teller, *, replays: bool = False) -> None:
-        """Speak through `teller`."""
-        self.teller, self._replays = teller, replays
+    def __init__(self, event_log: EventLog, *, replays: bool = False) -> None:
+        """Speak through `event_log`."""
+        self.event_log, self._replays = event_log, replays
         self.consumer: Any = None
         self.assigned_at: float | None = None
 
     def on_partitions_assigned(self, assigned: Any) -> None:
-        """Tell it."""
+        """Log it."""
         self.assigned_at = self.assigned_at or time.monotonic()
         generation, member_id = read_identity(self.consumer)
         places = sorted([each.topic, each.partition] for each in assigned)
-        self.teller.tell("assigned", partitions=places, generation=generation, member_id=member_id)
+        self.event_log.write("assigned", partitions=places, generation=generation, member_id=member_id)
         if self._replays and assigned:
             self.consumer.seek_to_beginning(*assigned)
 
     def on_partitions_revoked(self, revoked: Any) -> None:
-        """Tell it."""
-        self.teller.tell("revoked", partitions=sorted([each.topic, each.partition] for each in revoked))
+        """Log it."""
+        self.event_log.write("revoked", partitions=sorted([each.topic, each.partition] for each in revoked))
 
 
 def read_identity(consumer: Any) -> tuple[int | None, str | None]:
-    """Return generation and member id, which no version before 3.0 tells in public."""
+    """Return generation and member id, which no version before 3.0 has in its public API."""
     if hasattr(consumer, "group_metadata"):
         metadata = consumer.group_metadata()
         return metadata.generation_id, metadata.member_id
@@ -112,21 +112,21 @@ def batches(consumer: Any, spec: Spec) -> Iterator[list[Any]]:
         yield [message for messages in found.values() for message in messages]
 
 
-def work(consumer: Any, spec: Spec, teller: Teller, listener: Listener) -> None:
+def work(consumer: Any, spec: Spec, event_log: EventLog, listener: Listener) -> None:
     """Consume until stopped, or until the time to poll is over."""
     hold, had = make_hold(spec), set[tuple[int, int]]()
     for messages in batches(consumer, spec):
-        teller.tell_records((each.topic, each.partition, each.offset) for each in messages)
+        event_log.write_records((each.topic, each.partition, each.offset) for each in messages)
         held = [each for each in messages if is_held(spec, each, had)]
         for each in held:
             hold()
             had.add((each.partition, each.offset))
         if held:
-            teller.tell("processed", count=len(held))
+            event_log.write("processed", count=len(held))
         if messages and spec.commit:
-            commit(consumer, teller)
+            commit(consumer, event_log)
         if is_over(spec, listener):
-            teller.tell("stops_polling")
+            event_log.write("stops_polling")
             while True:
                 time.sleep(3600)
 
@@ -147,14 +147,14 @@ def is_over(spec: Spec, listener: Listener) -> bool:
     )
 
 
-def commit(consumer: Any, teller: Teller) -> None:
-    """Commit what was handed out, and tell how it went."""
+def commit(consumer: Any, event_log: EventLog) -> None:
+    """Commit what was handed out, and log how it went."""
     try:
         consumer.commit()
     except KafkaError as error:
-        teller.tell("commit_failed", error=type(error).__name__, text=str(error)[:300])
+        event_log.write("commit_failed", error=type(error).__name__, text=str(error)[:300])
     else:
-        teller.tell("committed")
+        event_log.write("committed")
 
 
 def open_consumer(spec: Spec) -> Any:
@@ -171,17 +171,17 @@ def main(text: str) -> None:
     """Run until SIGTERM."""
     spec = Spec(**json.loads(text))
     logging.basicConfig(level=logging.WARNING, format="%(asctime)s %(name)s %(message)s")
-    teller = Teller(spec.name)
+    event_log = EventLog(spec.name)
     stop_on_sigterm()
-    listener = Listener(teller, replays=spec.replays)
+    listener = Listener(event_log, replays=spec.replays)
     consumer = listener.consumer = open_consumer(spec)
     consumer.subscribe([spec.topic], listener=listener)
-    teller.tell("started")
+    event_log.write("started")
     try:
-        work(consumer, spec, teller, listener)
+        work(consumer, spec, event_log, listener)
     except Stopped:
         consumer.close()
-        teller.tell("closed")
+        event_log.write("closed")
 
 
 if __name__ == "__main__":

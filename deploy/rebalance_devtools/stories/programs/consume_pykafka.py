@@ -14,7 +14,7 @@ from typing import Any
 from pykafka import KafkaClient
 from pykafka.exceptions import ConsumerStoppedException, PartitionOwnedError
 
-from rebalance_devtools.stories.programs.telling import Stopped, Teller, stop_on_sigterm
+from rebalance_devtools.stories.programs.event_log import EventLog, Stopped, stop_on_sigterm
 
 
 @dataclass
@@ -29,15 +29,15 @@ class Spec:
 
 
 class Listener:
-    """Tells what a consumer owns after each of its rebalances."""
+    """Logs what a consumer owns after each of its rebalances."""
 
-    def __init__(self, teller: Teller) -> None:
-        """Speak through `teller`."""
-        self._teller = teller
+    def __init__(self, event_log: EventLog) -> None:
+        """Speak through `event_log`."""
+        self._event_log = event_log
 
     def __call__(self, consumer: Any, _before: Any, after: Any) -> None:
-        """Tell it; no new offsets are wanted."""
-        self._teller.tell("assigned", partitions=sorted(after), member_id=read_member_id(consumer))
+        """Log it; no new offsets are wanted."""
+        self._event_log.write("assigned", partitions=sorted(after), member_id=read_member_id(consumer))
 
 
 def read_member_id(consumer: Any) -> str:
@@ -46,45 +46,45 @@ def read_member_id(consumer: Any) -> str:
     return found.decode() if isinstance(found, bytes) else str(found)
 
 
-def consume(consumer: Any, teller: Teller) -> None:
+def consume(consumer: Any, event_log: EventLog) -> None:
     """Consume until stopped, or until the consumer gave itself up."""
     while True:
         try:
             message = consumer.consume()
         except (ConsumerStoppedException, PartitionOwnedError) as error:
-            teller.tell(
+            event_log.write(
                 "gave_up", error=type(error).__name__, text=str(error)[:300], member_id=read_member_id(consumer)
             )
             return
         if message is not None:
             topic, partition = consumer.topic.name, message.partition_id
             name = topic.decode() if isinstance(topic, bytes) else topic
-            teller.tell_records([(name, partition, message.offset)])
+            event_log.write_records([(name, partition, message.offset)])
 
 
 def main(text: str) -> None:
     """Run until SIGTERM or until the consumer gave itself up."""
     spec = Spec(**json.loads(text))
     logging.basicConfig(level=logging.INFO, format="%(asctime)s %(name)s %(message)s")
-    teller = Teller(spec.name)
+    event_log = EventLog(spec.name)
     stop_on_sigterm()
     consumer: Any = None
     try:
         client = KafkaClient(hosts=spec.bootstrap, broker_version="0.10.2")
-        teller.tell("started")
+        event_log.write("started")
         consumer = client.topics[spec.topic.encode()].get_balanced_consumer(
             consumer_group=spec.group.encode(),
-            post_rebalance_callback=Listener(teller),
+            post_rebalance_callback=Listener(event_log),
             auto_start=False,
             **spec.settings,
         )
-        teller.tell("joins", member_id=read_member_id(consumer))
+        event_log.write("joins", member_id=read_member_id(consumer))
         consumer.start()
-        teller.tell("in", member_id=read_member_id(consumer), partitions=sorted(consumer.partitions))
-        consume(consumer, teller)
-        teller.tell("closed")
+        event_log.write("in", member_id=read_member_id(consumer), partitions=sorted(consumer.partitions))
+        consume(consumer, event_log)
+        event_log.write("closed")
     except Stopped:
-        teller.tell("closed")
+        event_log.write("closed")
 
 
 if __name__ == "__main__":

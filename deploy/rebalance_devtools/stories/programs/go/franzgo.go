@@ -12,7 +12,7 @@ func consumeFranzGo() error {
 	tellPlaces := func(event string) func(context.Context, *kgo.Client, map[string][]int32) {
 		return func(_ context.Context, client *kgo.Client, owned map[string][]int32) {
 			member, generation := client.GroupMetadata()
-			tell(event, map[string]any{"partitions": places(owned), "member_id": member, "generation": generation})
+			writeEvent(event, map[string]any{"partitions": places(owned), "member_id": member, "generation": generation})
 		}
 	}
 	options := []kgo.Opt{
@@ -47,7 +47,7 @@ func consumeFranzGo() error {
 	if err != nil {
 		return err
 	}
-	tell("started", nil)
+	writeEvent("started", nil)
 	ctx, cancel := context.WithCancel(context.Background())
 	go func() {
 		<-stopped
@@ -57,7 +57,7 @@ func consumeFranzGo() error {
 		fetches := client.PollFetches(ctx)
 		for _, each := range fetches.Errors() {
 			if !errors.Is(each.Err, context.Canceled) {
-				tell("error", map[string]any{"error": each.Err.Error()})
+				writeEvent("error", map[string]any{"error": each.Err.Error()})
 			}
 		}
 		offsets := map[place][2]int64{}

@@ -1,4 +1,4 @@
-// Command plays is a consumer of franz-go or Sarama as stories run it, telling its events in the lines of telling.py.
+// Command plays is a consumer of franz-go or Sarama as stories run it, writing its events as event_log.py does.
 //
 //	plays '{"name": …, "library": "franz-go" or "sarama", "topic": …, "group": …, "bootstrap": …, …}'
 //
@@ -68,7 +68,7 @@ func main() {
 	if err := consume(); err != nil {
 		fail(err)
 	}
-	tell("closed", nil)
+	writeEvent("closed", nil)
 }
 
 func fail(err error) {
@@ -79,7 +79,7 @@ func fail(err error) {
 // work spends the time that was asked for on a record.
 func work() {
 	if stalls.CompareAndSwap(true, false) {
-		tell("stalls", map[string]any{"milliseconds": wanted.StallMs})
+		writeEvent("stalls", map[string]any{"milliseconds": wanted.StallMs})
 		time.Sleep(milliseconds(wanted.StallMs))
 	}
 }
@@ -98,7 +98,7 @@ func places(owned map[string][]int32) [][]any {
 	return found
 }
 
-func tell(event string, more map[string]any) {
+func writeEvent(event string, more map[string]any) {
 	rest := ""
 	if len(more) > 0 {
 		text, err := json.Marshal(more)
@@ -118,5 +118,5 @@ func tellRecords(offsets map[place][2]int64, count int) {
 	for at, ends := range offsets {
 		ranges = append(ranges, []any{at.topic, at.partition, ends[0], ends[1]})
 	}
-	tell("records", map[string]any{"count": count, "ranges": ranges})
+	writeEvent("records", map[string]any{"count": count, "ranges": ranges})
 }

@@ -11,14 +11,14 @@ import (
 type handler struct{}
 
 func (handler) Setup(session sarama.ConsumerGroupSession) error {
-	tell("assigned", map[string]any{
+	writeEvent("assigned", map[string]any{
 		"partitions": places(session.Claims()), "member_id": session.MemberID(), "generation": session.GenerationID(),
 	})
 	return nil
 }
 
 func (handler) Cleanup(session sarama.ConsumerGroupSession) error {
-	tell("revoked", map[string]any{"partitions": places(session.Claims())})
+	writeEvent("revoked", map[string]any{"partitions": places(session.Claims())})
 	return nil
 }
 
@@ -66,7 +66,7 @@ func consumeSarama() error {
 	if err != nil {
 		return err
 	}
-	tell("started", nil)
+	writeEvent("started", nil)
 	ctx, cancel := context.WithCancel(context.Background())
 	go func() {
 		<-stopped
@@ -74,7 +74,7 @@ func consumeSarama() error {
 	}()
 	for ctx.Err() == nil {
 		if err := group.Consume(ctx, []string{wanted.Topic}, handler{}); err != nil && !errors.Is(err, context.Canceled) {
-			tell("error", map[string]any{"error": err.Error()})
+			writeEvent("error", map[string]any{"error": err.Error()})
 		}
 	}
 	return group.Close()

@@ -1,4 +1,4 @@
-// A consumer of KafkaJS as stories run it, telling its events in the lines of telling.py.
+// A consumer of KafkaJS as stories run it, writing its events as event_log.py does.
 //
 //   node consume_kafkajs.js '{"name": …, "topic": …, "group": …, "bootstrap": …, …}'
 //
@@ -12,7 +12,7 @@ const { Kafka, logLevel } = require('kafkajs')
 const wanted = JSON.parse(process.argv[2])
 let stalls = false
 
-function tell(event, more = {}) {
+function writeEvent(event, more = {}) {
   const line = { t_ms: Date.now(), name: wanted.name, process: `${wanted.name}/${process.pid}`, event, ...more }
   process.stdout.write(`${JSON.stringify(line)}\n`)
 }
@@ -24,7 +24,7 @@ function given(values) {
 async function work() {
   if (!stalls) return
   stalls = false
-  tell('stalls', { milliseconds: wanted.stall_ms })
+  writeEvent('stalls', { milliseconds: wanted.stall_ms })
   await new Promise((resolve) => setTimeout(resolve, wanted.stall_ms))
 }
 
@@ -42,27 +42,27 @@ async function main() {
     const partitions = Object.entries(payload.memberAssignment).flatMap(([topic, numbers]) =>
       numbers.map((number) => [topic, number]),
     )
-    tell('assigned', { partitions, member_id: payload.memberId })
+    writeEvent('assigned', { partitions, member_id: payload.memberId })
   })
-  consumer.on(consumer.events.REBALANCING, () => tell('revoked'))
-  consumer.on(consumer.events.CRASH, ({ payload }) => tell('error', { error: String(payload.error) }))
+  consumer.on(consumer.events.REBALANCING, () => writeEvent('revoked'))
+  consumer.on(consumer.events.CRASH, ({ payload }) => writeEvent('error', { error: String(payload.error) }))
   process.on('SIGUSR1', () => {
     stalls = true
   })
   process.on('SIGTERM', async () => {
     await consumer.disconnect()
-    tell('closed')
+    writeEvent('closed')
     process.exit(0)
   })
   await consumer.connect()
   await consumer.subscribe({ topics: [wanted.topic], fromBeginning: true })
-  tell('started')
+  writeEvent('started')
   await consumer.run(
     given({
       autoCommitInterval: wanted.commit_ms,
       eachMessage: async ({ topic, partition, message }) => {
         const offset = Number(message.offset)
-        tell('records', { count: 1, ranges: [[topic, partition, offset, offset]] })
+        writeEvent('records', { count: 1, ranges: [[topic, partition, offset, offset]] })
         await work()
         if (wanted.fails_of !== undefined && String(message.value) === wanted.fails_of) {
           throw new Error('cannot work on this record')

@@ -1,4 +1,4 @@
-"""How a client program tells what happens to it: JSON lines on standard output, in one form for all libraries.
+"""How a client program reports what happens to it: JSON lines on standard output, in one form for all libraries.
 
 Standard library only, for every Python and next to every client.
 """
@@ -18,22 +18,22 @@ class Stopped(BaseException):
     """SIGTERM came: leave what you do and close."""
 
 
-class Teller:
+class EventLog:
     """Writes events under one client's name."""
 
     def __init__(self, name: str) -> None:
-        """Speak as `name`; `process` tells its processes apart, should it be started again."""
+        """Speak as `name`; `process` distinguishes its processes, should it be started again."""
         self._name = name
         self._process = f"{name}/{os.getpid()}"
 
-    def tell(self, event: str, **more: Any) -> None:
+    def write(self, event: str, **more: Any) -> None:
         """Write one line: the event and when, epoch milliseconds."""
         line = {"t_ms": int(time.time() * 1000), "name": self._name, "process": self._process, "event": event}
         # In one piece: the client's own log goes to the same file, and other threads write it.
         sys.stdout.write(json.dumps({**line, **more}) + "\n")
         sys.stdout.flush()
 
-    def tell_records(self, places: Iterable[tuple[str, int, int]]) -> None:
+    def write_records(self, places: Iterable[tuple[str, int, int]]) -> None:
         """Write which records were handed to the application: ranges [topic, partition, first, last]."""
         ranges: dict[tuple[str, int], list[int]] = {}
         count = 0
@@ -42,7 +42,7 @@ class Teller:
             found = ranges.setdefault((topic, partition), [offset, offset])
             found[1] = offset
         if count:
-            self.tell("records", count=count, ranges=[[*place, *ends] for place, ends in ranges.items()])
+            self.write("records", count=count, ranges=[[*place, *ends] for place, ends in ranges.items()])
 
 
 def stop_on_sigterm() -> None:
