@@ -170,7 +170,11 @@ class OverviewRow:
 
 @dataclass(frozen=True, slots=True)
 class Overview:
-    """All groups now. `data_age_ms` is how old the stalest stream's last sign of life is, null while there was none."""
+    """All groups now.
+
+    `data_age_ms` is how long ago the stream last published a status; with several streams, the one that is furthest
+    behind; null: none has published one.
+    """
 
     at_ms: int
     version: str

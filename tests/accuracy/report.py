@@ -115,7 +115,7 @@ def _head(judged: Sequence[Judged], made: str, digest: str) -> Iterator[str]:
         "  harmful cause is. *Right, a wrong one beside*: another is claimed too. *Wrong*: only another is claimed, or",
         "  a harmless cause for the rebalance that the fault made. *Hinted*: only something below 55 % is said.",
         "  *Abstained*: nothing, or `undetermined`. What counts is what stands at the end of the recording. A setting",
-        "  that is wrong, and what is reported besides causes (a slow assignor, risky batches), need not be a primary one.",
+        "  that is wrong, and what is said besides causes (a slow assignor, risky batches), need not be a primary one.",
         "- Behind each share stand the number of runs and its 95 % interval (Wilson): 3 of 3 is 44-100 %.",
         "- **Broker logs**: what the group's coordinators wrote in their brokers' logs, replayed beside the rest as",
         "  `replay --logs` does. The recordings have the lines of `GroupCoordinator` that name the group, not what",

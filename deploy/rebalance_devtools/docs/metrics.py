@@ -23,14 +23,14 @@ from rebalance_exporters.stream_health import StreamHealth
 _INTRODUCTION = """\
 # Metrics
 
-Everything the exporter's `/metrics` serves, and at the end what stream and prober serve of themselves. This page is
+Everything the exporter's `/metrics` serves, and at the end what stream and prober serve about themselves. This page is
 generated from the tables in `exporters/rebalance_exporters/metrics`; change the text there, then run
 `make docs`.
 
 All names begin with `{prefix}`. Units are base units. Where a value cannot be known its series is absent; it is never 0
 for that reason. Rebalances, generations and members are counted by the stream, at the source, and every child of those
-counters exists at 0 from the first scrape of a group on. The time in states, findings and events at wrong times are
-counted by the exporter: these begin at 0 at each of its starts, so that two exporters differ in them. No label holds a
+counters exists at 0 from the first scrape of a group on. Time in states, findings and events at wrong times are
+counted by the exporter: these start at 0 whenever it starts, so two exporters differ in them. No label holds a
 member id, a generation, an offset or the id of a rebalance: with OpenMetrics, `rebalances_total` and
 `duration_seconds` carry the latest rebalance's id as exemplar, and the API has the rest.
 
@@ -43,7 +43,7 @@ _SECTIONS: tuple[tuple[str, str, tuple[Metric[Any], ...]], ...] = (
     ("Groups", "From the log: every group has these.", (*GROUP_METRICS, STATE_SECONDS)),
     (
         "Windows",
-        "As the diagnosis last summed them up, at most a minute ago; absent while it is silent.",
+        "As last computed by the diagnosis, at most a minute ago; absent while it is silent.",
         WINDOW_METRICS,
     ),
     (
@@ -53,7 +53,7 @@ _SECTIONS: tuple[tuple[str, str, tuple[Metric[Any], ...]], ...] = (
     ),
     ("Partitions", "Off by default: `export.collect_partitions`.", (PARTITION_LAG,)),
     ("Findings", "What the diagnosis says.", FINDING_METRICS),
-    ("Silences", "What people and pipelines asked for.", SILENCE_METRICS),
+    ("Silences", "Silences and deploys that people and pipelines requested.", SILENCE_METRICS),
     ("Heartbeats and polls", "Only where clients report.", TIMING_METRICS),
     ("Members", "Off by default: `export.collect_members`. Only where clients report.", MEMBER_METRICS),
 )

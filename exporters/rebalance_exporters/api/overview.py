@@ -56,7 +56,7 @@ def make_overview(
 
 
 def data_age_ms(fleet: FleetSnapshot, now_ms: int, cluster: str | None = None) -> int | None:
-    """Return how long ago the membership query of any cluster (or of one) last gave a sign of life, at most."""
+    """Return how long ago the membership query of any cluster (or of one) last reported its status, at most."""
     updates_ms = [
         s.updated_at_ms for s in fleet.queries if s.query == Participant.MEMBERSHIP and cluster in {None, s.cluster}
     ]

@@ -76,40 +76,39 @@ FINDING_METRICS: tuple[Metric[GroupFindings], ...] = (
     Metric(
         "findings_total",
         "counter",
-        "How often a finding of this diagnosis began to fire, counted by each exporter from its own start: what fired "
-        "before counts 0.",
+        "How often a finding of this diagnosis began to fire, counted by each exporter from its own start: findings "
+        "that fired before count 0.",
         _FINDING,
         lambda of: sorted(of.fired.items()),
     ),
     Metric(
         "finding_severity_code",
         "gauge",
-        "How grave the open findings of this diagnosis are, so that a table sorts sensibly: 3 page, 2 ticket, 1 info. "
-        "A severity that this version does not know is as grave as any. Absent while none is open.",
+        "The highest severity of the open findings of this diagnosis as a number, for sorting tables: 3 page, 2 "
+        "ticket, 1 info. A severity that this version does not know counts as the highest. Absent while none is open.",
         _FINDING,
         _per_open_finding(lambda finding: gravity(finding.severity) + 1, max),
     ),
     Metric(
         "finding_confidence",
         "gauge",
-        "Probability, 0 to 1, that the diagnosis is right; of several open findings of it, the largest. Absent while "
-        "none is open.",
+        "Probability, 0 to 1, that the diagnosis is right; the largest of its open findings. Absent while none is "
+        "open.",
         _FINDING,
         _per_open_finding(lambda finding: finding.confidence, max),
     ),
     Metric(
         "finding_primary",
         "gauge",
-        "1 if an open finding of this diagnosis is the cause given for rebalances, or of a trouble without one; 0 if "
-        "it follows from a cause, or is a setting worth changing. Absent while none is open.",
+        "1 if an open finding of this diagnosis is the cause given for rebalances, or of a problem without a "
+        "rebalance; 0 if it follows from a cause, or is a setting worth changing. Absent while none is open.",
         _FINDING,
         _per_open_finding(lambda finding: int(finding.primary), max),
     ),
     Metric(
         "finding_start_timestamp_seconds",
         "gauge",
-        "Since when a finding of this diagnosis is open, in seconds since 1970: the oldest of several. Absent while "
-        "none is open.",
+        "When the oldest open finding of this diagnosis began, in seconds since 1970. Absent while none is open.",
         _FINDING,
         _per_open_finding(lambda finding: finding.started_at_ms / 1000, min),
     ),
@@ -119,7 +118,7 @@ FINDING_METRICS: tuple[Metric[GroupFindings], ...] = (
         "Always 1 while a finding of this diagnosis is open: join it on cluster, group, rule and severity to name who "
         "it is about and what to change first. `who` has clients as name@host, three at most, and is empty where it is "
         "the group; `parameter` is a setting, or code, operation or upgrade; `current` is empty where it is not known. "
-        "Of several findings a cause first, then the surest, then the oldest.",
+        "With several findings: a cause first, then the highest confidence, then the oldest.",
         (*_FINDING, "who", "parameter", "current", "proposed"),
         _read_finding_info,
     ),
@@ -130,10 +129,10 @@ SILENCE_METRICS: tuple[Metric[AlertSilence], ...] = (
     Metric(
         "group_silenced",
         "gauge",
-        "1 while somebody has silenced the group's alerts (`kind` silence): finding_active is 0 then, and no alert of "
-        "the rules fires; or while a deploy of it is announced (`kind` deploy): findings fire unchanged, and alerts do "
-        "where one asks for somebody. Counts and lag are unchanged. Absent otherwise. Group is empty for what is about "
-        "the cluster; /api/v1/silences says who, why and until when.",
+        "1 while the group's alerts are silenced (`kind` silence): finding_active is 0 then, and no alert of the rules "
+        "fires; or while a deploy of it is announced (`kind` deploy): findings fire unchanged, and alerts do where a "
+        "person has to act. Counts and lag are unchanged. Absent otherwise. Group is empty for what is about the "
+        "cluster; /api/v1/silences says who, why and until when.",
         ("kind",),
         lambda silence: [((silence.kind,), 1)],
     ),

@@ -220,9 +220,9 @@ GROUP_METRICS: tuple[Metric[GroupFacts], ...] = (
     Metric(
         "rebalances_total",
         "counter",
-        "Logical rebalances, by what set them off in the log: generations that follow each other before the group "
-        "settled are one. Counted by the stream when they begin, so none between two scrapes is missed. Why a member "
-        "came or went takes more than the log: that is the rule of kafka_rebalance_findings_total.",
+        "Logical rebalances, by their trigger in the log: generations that follow each other before the group settles "
+        "count as one. Counted by the stream when they begin, so none between two scrapes is missed. Why a member "
+        "joined or left needs more than the log: that is the rule of kafka_rebalance_findings_total.",
         ("reason",),
         _read_rebalances,
         _exemplify_rebalances,
@@ -230,8 +230,8 @@ GROUP_METRICS: tuple[Metric[GroupFacts], ...] = (
     Metric(
         "generations_total",
         "counter",
-        "Generations of the group: completed ones got an assignment, aborted ones were overtaken by the next round. "
-        "Many aborted ones mean that members come or go faster than the group can settle.",
+        "Generations of the group: completed ones got an assignment, aborted ones were superseded by the next round. "
+        "Many aborted ones mean that members join or leave faster than the group can settle.",
         ("outcome",),
         _read_generations,
     ),
@@ -239,7 +239,7 @@ GROUP_METRICS: tuple[Metric[GroupFacts], ...] = (
         "duration_seconds",
         "histogram",
         "How long logical rebalances took, start to stable, counted 20 s after their end. Where only bounds are known "
-        "(classic groups without a prober) the lower one.",
+        "(classic groups without a prober), the lower bound.",
         (),
         _read_durations,
         _exemplify_durations,
@@ -247,33 +247,33 @@ GROUP_METRICS: tuple[Metric[GroupFacts], ...] = (
     Metric(
         "lost_partition_seconds_total",
         "counter",
-        "Partition-seconds that passed during rebalances without a commit, from gaps of 7.5 s or more: an upper bound "
-        "by up to a commit interval each, and nothing for shorter ones.",
+        "Partition-seconds without a commit during rebalances, from gaps of 7.5 s or more: an upper bound, by up to a "
+        "commit interval per gap. Shorter gaps do not count.",
         (),
         lambda group: one_sample(None if group.snapshot.is_at_least else group.cost.lost_partition_ms / 1000),
     ),
     Metric(
         "moved_partitions_total",
         "counter",
-        "Partitions that changed from one member to another, a restarted member being the same. Counted 20 s after the "
-        "end of the rebalance.",
+        "Partitions that changed from one member to another; a restarted member counts as the same. Counted 20 s after "
+        "the end of the rebalance.",
         (),
         lambda group: one_sample(group.counters.partitions_moved),
     ),
     Metric(
         "member_changes_total",
         "counter",
-        "Members that joined, left or were replaced (came back under a new id within the rebalance). Those whose "
-        "session (`expired`) or poll limit (`poll_timeout`) was over count there as well, as soon as the diagnosis "
-        "knows: 20 s later, never of groups it ignores. So do not sum over `change`.",
+        "Members that joined, left or were replaced (came back under a new id within the rebalance). Members whose "
+        "session (`expired`) or poll limit (`poll_timeout`) ran out are counted under these values too, as soon as the "
+        "diagnosis knows: 20 s later, and not for groups it ignores. So do not sum over `change`.",
         ("change",),
         _read_member_changes,
     ),
     Metric(
         "last_rebalance_timestamp_seconds",
         "gauge",
-        "When the group's last rebalance was completed, or began if it goes on, in seconds since 1970. Absent while "
-        "none was seen.",
+        "When the group's last rebalance was completed, or began if it is still going on, in seconds since 1970. "
+        "Absent while none was seen.",
         (),
         lambda group: one_sample(in_seconds(group.snapshot.last_rebalance_ms)),
     ),
@@ -289,7 +289,7 @@ GROUP_METRICS: tuple[Metric[GroupFacts], ...] = (
     Metric(
         "group_generation",
         "gauge",
-        "The group's present generation. It starts again when a group is deleted and recreated: do not take rates.",
+        "The group's present generation. It starts again when a group is deleted and recreated: do not use rate().",
         (),
         lambda group: one_sample(group.snapshot.generation),
     ),
@@ -303,8 +303,8 @@ GROUP_METRICS: tuple[Metric[GroupFacts], ...] = (
     Metric(
         "group_state_code",
         "gauge",
-        f"The group's last known state as a number, as decoration for tables: {_STATE_LIST}. "
-        "Sampled at scrapes it misses most rebalances: alert on kafka_rebalance_rebalances_total instead.",
+        f"The group's last known state as a number, for display in tables: {_STATE_LIST}. "
+        "Scrapes miss most rebalances: alert on kafka_rebalance_rebalances_total instead.",
         (),
         lambda group: one_sample(STATE_CODES.get(group.snapshot.state or "")),
     ),
@@ -330,7 +330,7 @@ GROUP_METRICS: tuple[Metric[GroupFacts], ...] = (
         (),
         _read_static,
         unused="For a list of the groups that could have static members, or a rule that no group of a team lacks them: "
-        "it changes with a deployment, and seldom.",
+        "it changes seldom, and only with a deployment.",
     ),
     Metric(
         "group_member_partitions_max",
@@ -347,8 +347,8 @@ STATE_SECONDS: Metric[Mapping[str, float]] = Metric(
     "state_seconds_total",
     "counter",
     "Time spent per group state, from the states the stream publishes, counted by each exporter from its own start. Of "
-    "a classic group only `rebalance-monitor probe` sees the states between Empty and Stable. For the share of "
-    "time lost to rebalances take kafka_rebalance_window_rebalancing_ratio, which needs no probe.",
+    "a classic group only `rebalance-monitor probe` sees the states between Empty and Stable. For the share of time "
+    "lost to rebalances use kafka_rebalance_window_rebalancing_ratio, which needs no probe.",
     ("state",),
     _read_state_seconds,
 )

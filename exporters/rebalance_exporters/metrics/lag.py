@@ -86,7 +86,7 @@ LAG_METRICS: tuple[Metric[GroupLag], ...] = (
         "group_lag",
         "gauge",
         "Records between what the group committed and the end of its partitions, as of the last probe. Absent while no "
-        "end offset is known: without `rebalance-monitor probe` nobody knows.",
+        "end offset is known, as it is without `rebalance-monitor probe`.",
         (),
         lambda lag: one_sample(lag.total),
     ),
@@ -94,9 +94,9 @@ LAG_METRICS: tuple[Metric[GroupLag], ...] = (
     Metric(
         "topic_committed_offset",
         "gauge",
-        "Offsets the group has committed, added up over the topic's partitions whose end is known. Its growth is what "
-        "the group gets done; with the growth of topic_lag it is what comes in. Take deriv(), not rate(): it falls "
-        "when offsets are reset. Absent where the row had no room for all partitions.",
+        "Offsets the group has committed, summed over the topic's partitions whose end is known. Its growth is what "
+        "the group processes; together with the growth of topic_lag it is what is produced. Use deriv(), not rate(): "
+        "it falls when offsets are reset. Absent where the row had no room for all partitions.",
         ("topic",),
         _read_topic_committed,
     ),
@@ -132,8 +132,8 @@ PARTITION_LAG: Metric[GroupLag] = Metric(
 COMMIT_AGE: Metric[LagMoment] = Metric(
     "group_commit_age_seconds",
     "gauge",
-    "Time since the group's last offset commit. A group that has work and whose age grows does not get on. Absent "
-    "while no commit was read, and while the diagnosis is silent.",
+    "Time since the group's last offset commit. If it grows although the group has work, the group makes no progress. "
+    "Absent while no commit was read, and while the diagnosis is silent.",
     (),
     _read_commit_age,
 )
@@ -142,8 +142,8 @@ COMMIT_AGE: Metric[LagMoment] = Metric(
 TIME_LAG: Metric[LagMoment] = Metric(
     "group_time_lag_seconds",
     "gauge",
-    "How long the oldest record that the group has not committed has been there: at most this, and less by no more "
-    "than an eighth or one probe interval. A lower bound only for records older than the prober's memory.",
+    "Age of the oldest record that the group has not committed: an upper bound, too large by no more than an eighth or "
+    "one probe interval. Only a lower bound for records older than the prober's memory.",
     (),
     _read_time_lag,
 )

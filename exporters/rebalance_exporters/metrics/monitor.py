@@ -157,7 +157,7 @@ MONITOR_METRICS: tuple[Metric[MonitorState], ...] = (
     Metric(
         "monitor_ready",
         "gauge",
-        "1 when what is exported is complete and fresh. At 0 trust no other series: /-/ready says what is awaited.",
+        "1 when what is exported is complete and fresh. At 0 trust no other series: /-/ready says what is missing.",
         (),
         lambda state: one_sample(int(state.readiness.ready)),
     ),
@@ -193,8 +193,8 @@ MONITOR_METRICS: tuple[Metric[MonitorState], ...] = (
     Metric(
         "monitor_restarts_total",
         "counter",
-        "How often a query ended and was started again since the stream's process started. Again and again: it is "
-        "late at best, and /-/ready or the stream's log says why it ends.",
+        "How often a query ended and was restarted since the stream's process started. If it keeps rising, the data is "
+        "late at best, and /-/ready or the stream's log says why the query ends.",
         _QUERY,
         _per_query(lambda status: status.restarts),
     ),
@@ -243,7 +243,7 @@ MONITOR_METRICS: tuple[Metric[MonitorState], ...] = (
     Metric(
         "monitor_trigger_seconds",
         "gauge",
-        "How often a query means to run a batch.",
+        "The interval at which a query is meant to run a batch.",
         _QUERY,
         _per_query(lambda status: in_seconds(status.trigger_ms)),
     ),
@@ -257,7 +257,7 @@ MONITOR_METRICS: tuple[Metric[MonitorState], ...] = (
     Metric(
         "monitor_status_age_seconds",
         "gauge",
-        "Time since a query last gave a sign of life. When it grows, the stream is down and all series are stale.",
+        "Time since a query last reported its status. When it grows, the stream is down and all series are stale.",
         _QUERY,
         _read_status_age,
     ),
@@ -285,23 +285,24 @@ MONITOR_METRICS: tuple[Metric[MonitorState], ...] = (
     Metric(
         "monitor_log_skipped_positions_total",
         "counter",
-        "Positions of an input that were gone before a query had read them, an upper bound of records: retention or "
-        "somebody who deletes records is faster than the stream, or the log was cut and went on before it looked.",
+        "Positions of an input that were gone before a query had read them, an upper bound of records: retention, or "
+        "somebody who deletes records, was faster than the stream, or the log was truncated and continued before the "
+        "stream looked.",
         _INPUT,
         _per_input(lambda topic: topic.skipped_records),
     ),
     Metric(
         "monitor_log_lost_positions_total",
         "counter",
-        "Positions of an input that a query had read and that were cut from the log later, an upper bound of records.",
+        "Positions of an input that a query had read and that were truncated later, an upper bound of records.",
         _INPUT,
         _per_input(lambda topic: topic.lost_positions),
     ),
     Metric(
         "monitor_log_rewinds_total",
         "counter",
-        "How often a partition of an input was cut below what was known of it. Any rise: an unclean election, or "
-        "somebody restored the topic. The query reads on from the cut.",
+        "How often a partition of an input was truncated below what was known of it. Any rise: an unclean election, or "
+        "somebody restored the topic. The query continues from the new end.",
         _INPUT,
         _per_input(lambda topic: topic.rewinds),
     ),
@@ -315,7 +316,7 @@ MONITOR_METRICS: tuple[Metric[MonitorState], ...] = (
     Metric(
         "monitor_log_partitions_added_total",
         "counter",
-        "Partitions that came to an input while it was watched.",
+        "Partitions that were added to an input while it was watched.",
         _INPUT,
         _per_input(lambda topic: topic.added_partitions),
     ),
@@ -330,7 +331,7 @@ MONITOR_METRICS: tuple[Metric[MonitorState], ...] = (
         "monitor_client_metrics_total",
         "counter",
         "Messages of client metrics, and lines of brokers' logs, by topic and outcome: `decoded`, or why they were not "
-        "understood; `other` are lines of a broker that are no event of a group.",
+        "understood; `other` are lines of a broker that are not about an event of a group.",
         ("cluster", "topic", "outcome"),
         _read_reports,
     ),
@@ -400,14 +401,14 @@ MONITOR_METRICS: tuple[Metric[MonitorState], ...] = (
     Metric(
         "monitor_diagnosis_age_seconds",
         "gauge",
-        "Time since the diagnosis last gave a sign of life. While it is silent, lag and windows of groups are absent.",
+        "Time since the diagnosis last reported its status. While it is silent, lag and windows of groups are absent.",
         ("cluster",),
         _per_cluster(lambda status, now_ms: max(0, now_ms - status.updated_at_ms) / 1000),
     ),
     Metric(
         "monitor_diagnosis_delay_seconds",
         "gauge",
-        "How old the newest of what the diagnosis has taken up is. Absent while that is not known.",
+        "Age of the newest input that the diagnosis has processed. Absent while that is not known.",
         ("cluster",),
         _per_cluster(
             lambda status, now_ms: max(0, now_ms - status.read_until_ms) / 1000 if status.read_until_ms else None
@@ -433,7 +434,7 @@ MONITOR_METRICS: tuple[Metric[MonitorState], ...] = (
     Metric(
         "monitor_last_probe_timestamp_seconds",
         "gauge",
-        "When the probe that was read last was made, in seconds since 1970. Absent: nobody probes, and lag, "
+        "When the last probe that was read was made, in seconds since 1970. Absent: no prober runs, and lag, "
         "coordinators and the states within a classic rebalance are not known.",
         ("cluster",),
         _per_cluster(lambda status, _: in_seconds(status.probed_at_ms)),
@@ -441,7 +442,7 @@ MONITOR_METRICS: tuple[Metric[MonitorState], ...] = (
     Metric(
         "monitor_config_reload_successful",
         "gauge",
-        "1 when the file was understood when it was last read. At 0 the former content is in force; the log says why.",
+        "1 when the file was valid when it was last read. At 0 the previous content stays in effect; the log says why.",
         ("file",),
         lambda state: [((reload.file,), int(reload.successful)) for reload in state.reloads],
     ),

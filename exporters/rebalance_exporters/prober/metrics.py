@@ -25,11 +25,11 @@ class ProbeMetrics:
         )
         ready.set_function(lambda: float(self.health.unready() is None))
         self.cycles = Counter(
-            f"{_PREFIX}_cycles", "Rounds of asking that ended, well or not.", _WHAT, registry=self.registry
+            f"{_PREFIX}_cycles", "Rounds of requests that ended, successful or not.", _WHAT, registry=self.registry
         )
         self.errors = Counter(
             f"{_PREFIX}_errors",
-            "Questions that were not answered, or probes not published; `brokers`: at the start, no broker answered. "
+            "Requests that were not answered, or probes not published; `brokers`: at the start, no broker answered. "
             "The prober's output says why.",
             _WHAT,
             registry=self.registry,
@@ -49,7 +49,7 @@ class ProbeMetrics:
         self.groups = Gauge(f"{_PREFIX}_groups", "Groups the coordinators list.", registry=self.registry)
         self.partitions = Gauge(
             f"{_PREFIX}_partitions",
-            "Partitions whose offsets the last round asked, and those new since.",
+            "Partitions whose offsets the last round requested, and new ones since.",
             registry=self.registry,
         )
         self.published = Counter(
