@@ -12,7 +12,7 @@ import pytest
 from rebalance_contract import QueryStatus
 from rebalance_streaming.config import StreamConfig
 from rebalance_streaming.errors import AwayError, StreamError
-from rebalance_streaming.spark import job
+from rebalance_streaming.spark import job, startup
 
 
 def query(name: str, *, caught_up: bool = True, read_until_ms: int = 10, **more: Any) -> Any:
@@ -32,7 +32,7 @@ def test_bad_settings_are_told_at_once_and_before_anything_starts():
 
 def test_no_spark_is_started_while_brokers_are_away(monkeypatch: pytest.MonkeyPatch):
     """It is said, each sentence once, until it goes on or is stopped; whatever cannot get better ends it."""
-    monkeypatch.setattr(job, "_AWAY_SECONDS", 0.0)
+    monkeypatch.setattr(startup, "_AWAY_SECONDS", 0.0)
     answers: list[Exception | str] = []
 
     def look(*_: object) -> str:
@@ -41,17 +41,17 @@ def test_no_spark_is_started_while_brokers_are_away(monkeypatch: pytest.MonkeyPa
             raise answer
         return answer
 
-    monkeypatch.setattr(job, "_look_at_cluster", look)
+    monkeypatch.setattr(startup, "_look_at_cluster", look)
     waits, said, stop = list[str | None](), list[str](), threading.Event()
-    listeners = job._Listeners(said.append, said.append, lambda _: None, waits.append)
+    listeners = startup.Listeners(said.append, said.append, lambda _: None, waits.append)
     answers[:] = [AwayError("nobody answers"), AwayError("nobody answers"), AwayError("no leader"), "found"]
-    assert job._await_cluster(StreamConfig(), listeners, stop) == "found"
+    assert startup.await_cluster(StreamConfig(), listeners, stop) == "found"
     assert said == ["nobody answers", "no leader"]
     assert waits == ["nobody answers", "nobody answers", "no leader", None]
 
     answers[:] = [AwayError("nobody answers"), StreamError("not allowed")]
     with pytest.raises(StreamError, match="not allowed"):
-        job._await_cluster(StreamConfig(), listeners, stop)
+        startup.await_cluster(StreamConfig(), listeners, stop)
 
     stop.set()
     job.run(StreamConfig(), stop=stop)
@@ -61,7 +61,7 @@ def test_nobody_follows_other_streams_where_spark_does_not_start(monkeypatch: py
     """What was started before Spark ends with it."""
     stopped: list[bool] = []
     ownership = SimpleNamespace(stop=lambda: stopped.append(True))
-    monkeypatch.setattr(job, "_look_at_cluster", lambda *_: SimpleNamespace(ownership=ownership))
+    monkeypatch.setattr(startup, "_look_at_cluster", lambda *_: SimpleNamespace(ownership=ownership))
 
     def refuse(*_: Any) -> None:
         raise StreamError("no JVM")

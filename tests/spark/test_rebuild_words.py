@@ -12,7 +12,7 @@ import pytest
 from rebalance_contract import QueryStatus
 from rebalance_streaming.config import StreamConfig
 from rebalance_streaming.errors import StreamError
-from rebalance_streaming.spark import job
+from rebalance_streaming.spark import startup
 from rebalance_streaming.spark.membership import PublishedRows
 from rebalance_streaming.spark.rebuild_words import RebuildWords, decode_words, encode_words
 from spark.another_stream import Beside
@@ -44,15 +44,17 @@ class Disk:
             "read_published": self._read,
             "has_rows": lambda _: True,
         }.items():
-            self.monkeypatch.setattr(job, name, function)
+            self.monkeypatch.setattr(startup, name, function)
 
     def start(self, word: str = "", *, rebuild: bool = False, queries: tuple[str, ...] = ()) -> PublishedRows | None:
         """Decide what the queries of a start begin with."""
         config = StreamConfig(rebuild=word, queries=queries or StreamConfig().queries)
         found: Any = SimpleNamespace(statuses=[], ownership=Beside(self.other))
-        listeners = job._Listeners(self.said.append, self.said.append, lambda _: None)
+        listeners = startup.Listeners(self.said.append, self.said.append, lambda _: None)
         spark: Any = None
-        return job._take_up(spark, config, found, listeners, job._Rebuild(rebuild, rebuild, threading.Event()))
+        return startup._take_up(
+            spark, config, found, listeners, startup.AskedRebuild(rebuild, rebuild, threading.Event())
+        )
 
     def _read(self, *_: Any) -> PublishedRows:
         if self.is_unreadable:

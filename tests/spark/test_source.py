@@ -17,8 +17,8 @@ from rebalance_deploy.embedded.kafka import EmbeddedKafka
 from rebalance_streaming.cluster import Cluster
 from rebalance_streaming.config import StreamConfig
 from rebalance_streaming.errors import StreamError
-from rebalance_streaming.spark.job import check_source_delivers
 from rebalance_streaming.spark.source import EARLIEST, read_log
+from rebalance_streaming.spark.startup import check_source_delivers
 from rebalance_streaming.wire.records import OFFSETS_TOPIC
 
 pytestmark = [pytest.mark.spark, pytest.mark.broker]

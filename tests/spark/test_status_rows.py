@@ -10,6 +10,7 @@ from rebalance_contract.epochs import WRITER_HEADER
 from rebalance_streaming.config import StreamConfig
 from rebalance_streaming.publisher import Publisher
 from rebalance_streaming.spark import job
+from rebalance_streaming.spark.startup import Listeners
 
 
 @pytest.mark.waits
@@ -19,7 +20,7 @@ def test_a_client_that_cannot_go_on_ends_no_stream():
     config = StreamConfig(kafka={"bootstrap.servers": cluster.bootstrap}, cluster="prod")
     cluster.create(config.status_topic)
     publisher = Publisher({**config.kafka, "log_level": "0"}, said.append, clock=lambda: now[0])
-    to = job._Publishing(config, publisher, job._Listeners(said.append, said.append, lambda _: None), 7)
+    to = job._Publishing(config, publisher, Listeners(said.append, said.append, lambda _: None), 7)
     break_down(publisher._producer)
     to.publish_totals([LogTotals("prod", "activity", 5)])
     for at_ms in (1, 2):

@@ -13,7 +13,7 @@ from pyspark.sql import SparkSession
 from rebalance_contract import QueryStatus
 from rebalance_streaming.config import StreamConfig
 from rebalance_streaming.errors import StreamError
-from rebalance_streaming.spark import job
+from rebalance_streaming.spark import startup
 from rebalance_streaming.spark.checkpoint import LAYOUT, older_layout, query_path
 from rebalance_streaming.spark.membership import PublishedRows
 from spark.another_stream import Beside
@@ -37,10 +37,10 @@ class Start:
     def take_up(self, *, rebuild: bool = False, may_set_aside: bool = False) -> PublishedRows | None:
         """Decide what the queries begin with."""
         found: Any = SimpleNamespace(statuses=[], ownership=Beside(self.other))
-        listeners = job._Listeners(self.said.append, self.said.append, lambda _: None)
+        listeners = startup.Listeners(self.said.append, self.said.append, lambda _: None)
         config = StreamConfig(checkpoint=str(self.path), queries=self.queries)
-        asked = job._Rebuild(rebuild, may_set_aside, threading.Event())
-        return job._take_up(self._spark, config, found, listeners, asked)
+        asked = startup.AskedRebuild(rebuild, may_set_aside, threading.Event())
+        return startup._take_up(self._spark, config, found, listeners, asked)
 
     def end_batch(self, query: str, batch: int = 0) -> None:
         """Leave behind what Spark does when a batch has ended."""
@@ -53,8 +53,8 @@ class Start:
 @pytest.fixture
 def start(spark: SparkSession, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Start:
     """A start where nothing is at the path of the checkpoint."""
-    monkeypatch.setattr(job, "read_published", lambda *_: _PUBLISHED)
-    monkeypatch.setattr(job, "has_rows", lambda _: True)
+    monkeypatch.setattr(startup, "read_published", lambda *_: _PUBLISHED)
+    monkeypatch.setattr(startup, "has_rows", lambda _: True)
     return Start(spark, tmp_path)
 
 

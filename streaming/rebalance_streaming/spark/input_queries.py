@@ -26,6 +26,9 @@ from rebalance_streaming.spark.source import EARLIEST, read_log
 #: How many rows before its end a new checkpoint begins to read a topic of probes or of client metrics at.
 _PROBES_BACK, _REPORTS_BACK = 20_000, 5_000
 
+#: The queries that the diagnosis waits for.
+INPUT_QUERIES = (MEMBERSHIP, ACTIVITY)
+
 
 @dataclass(frozen=True, slots=True)
 class ReadUp:

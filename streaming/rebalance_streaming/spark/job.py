@@ -7,108 +7,50 @@ transaction holds it up, by design, and holds up nothing else. *diagnosis* reads
 
 from __future__ import annotations
 
-import random
 import threading
 import time
-from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterable, Iterator, Sequence
 from contextlib import contextmanager, suppress
-from dataclasses import dataclass, replace
+from dataclasses import dataclass
 from pathlib import Path
 
 from py4j.protocol import Py4JError, Py4JJavaError
-from pyspark.errors import PySparkException
 from pyspark.sql import SparkSession
 from pyspark.sql.streaming.query import StreamingQuery
 
 import rebalance_contract as contract
 from rebalance_contract.epochs import RowWriter
-from rebalance_kafka.backoff import Backoff
 from rebalance_kafka.clock import epoch_ms
-from rebalance_kafka.properties import java_properties, librdkafka_properties
-from rebalance_streaming.cluster import QUIET, Cluster, LogEnds
+from rebalance_kafka.properties import librdkafka_properties
+from rebalance_streaming.cluster import QUIET
 from rebalance_streaming.config import StreamConfig
 from rebalance_streaming.detect.config import DetectConfig
 from rebalance_streaming.diagnosis.inputs import StatusReader
 from rebalance_streaming.diagnosis.process import DiagnosisError, DiagnosisProcess
-from rebalance_streaming.errors import AwayError, StreamError
-from rebalance_streaming.ownership import QueryOwnership, read_statuses
+from rebalance_streaming.errors import StreamError
+from rebalance_streaming.ownership import QueryOwnership
 from rebalance_streaming.publisher import Publisher
 from rebalance_streaming.spark.activity import ACTIVITY
-from rebalance_streaming.spark.checkpoint import (
-    LAYOUT,
-    Baseline,
-    has_checkpoint,
-    keep_rebuild_words,
-    older_layout,
-    open_checkpoint,
-    read_rebuild_words,
-    set_aside,
-)
 from rebalance_streaming.spark.class_archive import ClassArchive
 from rebalance_streaming.spark.diagnosis import DIAGNOSIS, start_diagnosis
-from rebalance_streaming.spark.input_queries import QueryInputs, ReadUp, start_activity, start_membership
-from rebalance_streaming.spark.inputs import WatchedInputs
-from rebalance_streaming.spark.membership import MEMBERSHIP, PublishedRows
-from rebalance_streaming.spark.offset_log import has_begun, positions
+from rebalance_streaming.spark.input_queries import INPUT_QUERIES, QueryInputs, start_activity, start_membership
+from rebalance_streaming.spark.membership import MEMBERSHIP
+from rebalance_streaming.spark.offset_log import positions
 from rebalance_streaming.spark.progress import CatchUp
-from rebalance_streaming.spark.rebuilding import first_live, has_rows, read_published
 from rebalance_streaming.spark.session import places_of, prefer_bulk, start_session
-from rebalance_streaming.spark.source import rows_in_range
 from rebalance_streaming.spark.spark_home import use_installed_pyspark
-from rebalance_streaming.spark.supervision import SupervisedQuery, root_cause, stop_between_batches
+from rebalance_streaming.spark.startup import AskedRebuild, Listeners, Notify, OnLook, OnWait, await_cluster, prepare
+from rebalance_streaming.spark.supervision import SupervisedQuery, stop_between_batches
 
 #: What a call raises when the JVM is gone; of the first kind is also what the JVM itself answers with (Py4JJavaError).
 _NO_JVM = (Py4JError, ConnectionError)
-#: The queries that the diagnosis waits for.
-_INPUT_QUERIES = (MEMBERSHIP, ACTIVITY)
 _LOOK_SECONDS, _STATUS_SECONDS = 0.5, 2.0
-#: Between attempts to start while brokers are away: the first pause, and the longest.
-_AWAY_SECONDS, _LONGEST_AWAY_SECONDS = 1.0, 10.0
 #: The last statuses are worth no more: at the next start there are newer ones.
 _FLUSH_SECONDS, _STOP_SLACK_SECONDS = 2.0, 5.0
 #: The other stream waits for the end of a superseded one, whose running batches count for nobody.
 _SUPERSEDED_STOP_SECONDS = 2.0
 #: A first start that has more positions of the log to read prepares its queries for many rows per batch.
 _BULK_POSITIONS = 500_000
-#: How many positions before a partition's end the start-up check reads: more than any run of markers.
-_CHECKED_POSITIONS = 1_000
-
-Notify = Callable[[str], None]
-OnLook = Callable[[Sequence[contract.QueryStatus]], None]
-OnWait = Callable[[str | None], None]
-
-
-@dataclass(frozen=True, slots=True)
-class _Listeners:
-    """Callbacks: `notify` receives what happens, `warn` what goes wrong, `on_look` the statuses of the queries.
-
-    `on_wait` receives why no broker answers at the start, and null once one does.
-    """
-
-    notify: Notify
-    warn: Notify
-    on_look: OnLook
-    on_wait: OnWait = lambda _: None
-
-
-@dataclass(frozen=True, slots=True)
-class _Rebuild:
-    """What was asked for on the command line, and the stop signal: nothing is moved away once it is set."""
-
-    rebuild: bool
-    may_set_aside: bool
-    stop: threading.Event
-
-
-@dataclass(frozen=True, slots=True)
-class _Found:
-    """The cluster before Spark starts, what was published of the queries last, and as whom this process writes."""
-
-    cluster: Cluster
-    cluster_id: str
-    statuses: Sequence[contract.Status]
-    ownership: QueryOwnership
-    read: ReadUp
 
 
 def run(
@@ -133,14 +75,14 @@ def run(
     it), `on_look` the status of all queries twice a second, `on_wait` why no broker answers yet, and null once one
     does. Raises StreamError when the stream cannot start or breaks.
     """
-    stop, listeners = stop or threading.Event(), _Listeners(notify, warn or notify, on_look, on_wait)
-    found = _await_cluster(config, listeners, stop)
+    stop, listeners = stop or threading.Event(), Listeners(notify, warn or notify, on_look, on_wait)
+    found = await_cluster(config, listeners, stop)
     if found is None:
         return
     try:
         with _session(config, [*jars], cache) as (spark, archive):
-            asked = _Rebuild(rebuild, may_set_aside, stop)
-            inputs = _prepare(spark, config, detect or DetectConfig(), found, listeners, asked=asked)
+            asked = AskedRebuild(rebuild, may_set_aside, stop)
+            inputs = prepare(spark, config, detect or DetectConfig(), found, listeners, asked=asked)
             _run_queries(spark, config, inputs, stop, listeners=listeners, archive=archive)
     except Py4JJavaError:
         raise
@@ -174,168 +116,13 @@ def _session(
             spark.stop()
 
 
-def _await_cluster(config: StreamConfig, listeners: _Listeners, stop: threading.Event) -> _Found | None:
-    """Return what is found once brokers answer; null where `stop` is set before. Spark is not started in vain.
-
-    Raises StreamError as `_look_at_cluster` does.
-    """
-    warned, backoff = set[str](), Backoff(_AWAY_SECONDS, _LONGEST_AWAY_SECONDS, random.random)
-    while not stop.is_set():
-        try:
-            found = _look_at_cluster(config, listeners)
-        except AwayError as error:
-            text = str(error)
-            listeners.on_wait(text)
-            if text not in warned:
-                warned.add(text)
-                listeners.warn(text)
-            stop.wait(backoff.fail())
-        else:
-            listeners.on_wait(None)
-            return found
-    return None
-
-
-def _look_at_cluster(config: StreamConfig, listeners: _Listeners) -> _Found:
-    """Check the settings, the brokers and the topics, and say as whom this process writes.
-
-    Raises AwayError where brokers do not answer, StreamError where something is not as the stream needs it.
-    """
-    _raise_problems(config)
-    cluster = Cluster(config)
-    cluster_id = cluster.check_reachable()
-    if config.reads_log:
-        cluster.ensure_source()
-        cluster.check_readable(cluster.log_ends(config.source_topic))
-    cluster.ensure_topics(listeners.warn)
-    cluster.check_foreign_topics()
-    statuses = read_statuses(config)
-    ownership = QueryOwnership(config, statuses, epoch_ms())
-    read = ReadUp.of(cluster, config)
-    ownership.start()
-    listeners.notify(f"cluster {cluster_id}: {len(read.ends.visible)} partitions of {read.topic}; starting Spark")
-    if not config.reads_log:
-        listeners.notify(
-            "the log is not read (sources.log = false): groups are counted from probes, which see some rebalances"
-        )
-    return _Found(cluster, cluster_id, statuses, ownership, read)
-
-
-def _prepare(
-    spark: SparkSession,
-    config: StreamConfig,
-    detect: DetectConfig,
-    found: _Found,
-    listeners: _Listeners,
-    *,
-    asked: _Rebuild,
-) -> QueryInputs:
-    """Open the checkpoint, or begin one, and return what the queries read.
-
-    Raises StreamError where the checkpoint belongs to another log, or Spark delivers nothing of this one.
-    """
-    read, ownership = found.read, found.ownership
-    published = _take_up(spark, config, found, listeners, asked)
-    now = Baseline(found.cluster_id, read.topic, dict(read.ends.visible) if config.reads_log else {})
-    if published is not None:
-        now = replace(now, first_live=first_live(now.first_live, published, read.topic))
-    baseline = open_checkpoint(spark, config.checkpoint, now)
-    totals = [each for each in found.statuses if isinstance(each, contract.LogTotals)]
-    watched = WatchedInputs(config, found.cluster, baseline.first_live, totals)
-    properties = java_properties(config.kafka)
-    if config.reads_log:
-        check_source_delivers(spark, found.cluster, properties, read.ends)
-    # A checkpoint whose log has not grown since it was made is as good as a new one.
-    is_first_start = baseline == now
-    return QueryInputs(
-        found.cluster, detect, watched, read, properties, is_first_start, ownership, published or PublishedRows()
-    )
-
-
-def _take_up(
-    spark: SparkSession, config: StreamConfig, found: _Found, listeners: _Listeners, asked: _Rebuild
-) -> PublishedRows | None:
-    """Return what was published, for the queries of a checkpoint to begin with.
-
-    That is asked for by `rebuild` or a new word of `stream.rebuild`, or follows from a checkpoint of an older layout.
-    Null: they go on from their own checkpoint, or begin anew.
-    """
-    is_there, older = has_checkpoint(spark, config.checkpoint), older_layout(spark, config.checkpoint)
-    words = read_rebuild_words(spark, config.checkpoint, config.rebuild)
-    begun: list[str] = []
-    why = ""
-    anew = asked.rebuild or words.is_new
-    if anew:
-        option = "--rebuild" if asked.rebuild else f"stream.rebuild = {words.asked!r}"
-        found.ownership.refuse_beside_another(option, asked.stop)
-        if is_there and not (asked.may_set_aside or words.is_new):
-            raise StreamError(
-                f"--rebuild: a checkpoint exists at {config.checkpoint}; without --rebuild the stream continues from "
-                "it, with --rebuild --set-aside it is renamed first"
-            )
-    elif older is not None or words.done:
-        here = [name for name in _INPUT_QUERIES if name in config.queries]
-        # One that was stopped before it had ended its first batch takes up again what it had not kept.
-        begun = [name for name in here if has_begun(spark, config.checkpoint, name)]
-        if begun == here:
-            return None
-        was = "not rebuilt to its end" if words.done else f"of layout {older}"
-        why = f"the checkpoint at {config.checkpoint} is {was}, a new one of layout {LAYOUT} is created: "
-        found.ownership.refuse_beside_another(why.removesuffix(": "), asked.stop)
-    else:
-        if not is_there and MEMBERSHIP in config.queries and has_rows(config):
-            listeners.warn(
-                f"{config.groups_topic} has groups of another checkpoint than {config.checkpoint}: totals start at 0. "
-                "To continue from the published rows, stop the stream and start it with --rebuild --set-aside, or "
-                "with a new value of stream.rebuild"
-            )
-        return None
-    published = read_published(config, found.statuses).without(begun)
-    if anew:
-        # Only now: what cannot be read back must not be moved away from.
-        if is_there:
-            listeners.notify(f"the checkpoint was moved to {set_aside(spark, config.checkpoint, epoch_ms())}")
-        keep_rebuild_words(spark, config.checkpoint, words)
-    listeners.notify(f"{why}{published.group_count} groups continue from their published rows")
-    return published
-
-
-def _raise_problems(config: StreamConfig) -> None:
-    problems = config.validate()
-    if problems:
-        raise StreamError("; ".join(problems))
-
-
-def check_source_delivers(spark: SparkSession, cluster: Cluster, properties: Mapping[str, str], ends: LogEnds) -> None:
-    """Make sure that Spark's source returns rows for a log that has some.
-
-    Raises StreamError when it does not: the source fails silently for internal topics, and a monitor that sees
-    nothing looks exactly like a calm cluster.
-    """
-    partition = max(ends.visible, key=lambda p: ends.visible[p] - ends.earliest[p])
-    end = ends.visible[partition]
-    positions = range(max(ends.earliest[partition], end - _CHECKED_POSITIONS), end)
-    if not cluster.has_record(partition, positions):
-        return
-    try:
-        rows, reason = rows_in_range(spark, properties, cluster.source_topic, partition, positions), "no rows"
-    except (Py4JJavaError, PySparkException) as error:
-        rows, reason = 0, root_cause(str(error))
-    if rows == 0:
-        raise StreamError(
-            f"Spark cannot read {cluster.source_topic} although partition {partition} has records before {end} "
-            f"({reason}); check that nothing overrides spark.sql.streaming.kafka.useDeprecatedOffsetFetching=true "
-            "and that this client may read the topic"
-        )
-
-
 def _run_queries(
     spark: SparkSession,
     config: StreamConfig,
     inputs: QueryInputs,
     stop: threading.Event,
     *,
-    listeners: _Listeners,
+    listeners: Listeners,
     archive: ClassArchive | None,
 ) -> None:
     publisher = Publisher({**librdkafka_properties(config.kafka), **QUIET}, listeners.warn)
@@ -373,7 +160,7 @@ def _run_queries(
 
 def _resume(spark: SparkSession, config: StreamConfig, inputs: QueryInputs, to: _Publishing) -> None:
     """Find out what befell the inputs since the checkpoint was written, and publish it before a query goes on there."""
-    here = [name for name in _INPUT_QUERIES if name in config.queries]
+    here = [name for name in INPUT_QUERIES if name in config.queries]
     inputs.watched.resume({name: positions(spark, config.checkpoint, name) for name in here}, to.listeners.warn)
     to.publish_totals(inputs.watched.changed_totals(epoch_ms()))
 
@@ -434,7 +221,7 @@ class _Publishing:
 
     config: StreamConfig
     publisher: Publisher
-    listeners: _Listeners
+    listeners: Listeners
     epoch: int
 
     def publish(self, status: contract.QueryStatus | contract.LogTotals) -> None:
@@ -502,7 +289,7 @@ class _InputStatus:
     def __init__(self, queries: list[SupervisedQuery], config: StreamConfig) -> None:
         # What the diagnosis itself has not read yet is not known to it either.
         self._here = {each.name: each for each in queries}
-        missing = [name for name in _INPUT_QUERIES if name not in self._here]
+        missing = [name for name in INPUT_QUERIES if name not in self._here]
         self._elsewhere = StatusReader(config, missing) if missing and DIAGNOSIS in config.queries else None
 
     def read(self) -> tuple[int, bool]:
@@ -510,7 +297,7 @@ class _InputStatus:
         known = [each.status for each in self._here.values()]
         if self._elsewhere is not None:
             known += self._elsewhere.read()
-        if self._elsewhere is not None and not {each.query for each in known} >= set(_INPUT_QUERIES):
+        if self._elsewhere is not None and not {each.query for each in known} >= set(INPUT_QUERIES):
             return 0, False
         return min(each.read_until_ms for each in known), all(each.caught_up for each in known)
 

@@ -1,0 +1,240 @@
+"""What happens before the queries run: brokers are awaited and checked, and the checkpoint is opened or begun.
+
+Receives the settings and what was asked for on the command line; returns what the queries read. The checks before
+Spark starts report what a query could only fail with.
+"""
+
+from __future__ import annotations
+
+import random
+import threading
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import dataclass, replace
+
+from py4j.protocol import Py4JJavaError
+from pyspark.errors import PySparkException
+from pyspark.sql import SparkSession
+
+import rebalance_contract as contract
+from rebalance_kafka.backoff import Backoff
+from rebalance_kafka.clock import epoch_ms
+from rebalance_kafka.properties import java_properties
+from rebalance_streaming.cluster import Cluster, LogEnds
+from rebalance_streaming.config import StreamConfig
+from rebalance_streaming.detect.config import DetectConfig
+from rebalance_streaming.errors import AwayError, StreamError
+from rebalance_streaming.ownership import QueryOwnership, read_statuses
+from rebalance_streaming.spark.checkpoint import (
+    LAYOUT,
+    Baseline,
+    has_checkpoint,
+    keep_rebuild_words,
+    older_layout,
+    open_checkpoint,
+    read_rebuild_words,
+    set_aside,
+)
+from rebalance_streaming.spark.input_queries import INPUT_QUERIES, QueryInputs, ReadUp
+from rebalance_streaming.spark.inputs import WatchedInputs
+from rebalance_streaming.spark.membership import MEMBERSHIP, PublishedRows
+from rebalance_streaming.spark.offset_log import has_begun
+from rebalance_streaming.spark.rebuilding import first_live, has_rows, read_published
+from rebalance_streaming.spark.source import rows_in_range
+from rebalance_streaming.spark.supervision import root_cause
+
+#: Between attempts to start while brokers are away: the first pause, and the longest.
+_AWAY_SECONDS, _LONGEST_AWAY_SECONDS = 1.0, 10.0
+#: How many positions before a partition's end the start-up check reads: more than any run of markers.
+_CHECKED_POSITIONS = 1_000
+
+Notify = Callable[[str], None]
+OnLook = Callable[[Sequence[contract.QueryStatus]], None]
+OnWait = Callable[[str | None], None]
+
+
+@dataclass(frozen=True, slots=True)
+class Listeners:
+    """Callbacks: `notify` receives what happens, `warn` what goes wrong, `on_look` the statuses of the queries.
+
+    `on_wait` receives why no broker answers at the start, and null once one does.
+    """
+
+    notify: Notify
+    warn: Notify
+    on_look: OnLook
+    on_wait: OnWait = lambda _: None
+
+
+@dataclass(frozen=True, slots=True)
+class AskedRebuild:
+    """What was asked for on the command line, and the stop signal: nothing is moved away once it is set."""
+
+    rebuild: bool
+    may_set_aside: bool
+    stop: threading.Event
+
+
+@dataclass(frozen=True, slots=True)
+class FoundCluster:
+    """The cluster before Spark starts, what was published of the queries last, and as whom this process writes."""
+
+    cluster: Cluster
+    cluster_id: str
+    statuses: Sequence[contract.Status]
+    ownership: QueryOwnership
+    read: ReadUp
+
+
+def await_cluster(config: StreamConfig, listeners: Listeners, stop: threading.Event) -> FoundCluster | None:
+    """Return what is found once brokers answer; null where `stop` is set before. Spark is not started in vain.
+
+    Raises StreamError as `_look_at_cluster` does.
+    """
+    warned, backoff = set[str](), Backoff(_AWAY_SECONDS, _LONGEST_AWAY_SECONDS, random.random)
+    while not stop.is_set():
+        try:
+            found = _look_at_cluster(config, listeners)
+        except AwayError as error:
+            text = str(error)
+            listeners.on_wait(text)
+            if text not in warned:
+                warned.add(text)
+                listeners.warn(text)
+            stop.wait(backoff.fail())
+        else:
+            listeners.on_wait(None)
+            return found
+    return None
+
+
+def _look_at_cluster(config: StreamConfig, listeners: Listeners) -> FoundCluster:
+    """Check the settings, the brokers and the topics, and say as whom this process writes.
+
+    Raises AwayError where brokers do not answer, StreamError where something is not as the stream needs it.
+    """
+    _raise_problems(config)
+    cluster = Cluster(config)
+    cluster_id = cluster.check_reachable()
+    if config.reads_log:
+        cluster.ensure_source()
+        cluster.check_readable(cluster.log_ends(config.source_topic))
+    cluster.ensure_topics(listeners.warn)
+    cluster.check_foreign_topics()
+    statuses = read_statuses(config)
+    ownership = QueryOwnership(config, statuses, epoch_ms())
+    read = ReadUp.of(cluster, config)
+    ownership.start()
+    listeners.notify(f"cluster {cluster_id}: {len(read.ends.visible)} partitions of {read.topic}; starting Spark")
+    if not config.reads_log:
+        listeners.notify(
+            "the log is not read (sources.log = false): groups are counted from probes, which see some rebalances"
+        )
+    return FoundCluster(cluster, cluster_id, statuses, ownership, read)
+
+
+def prepare(
+    spark: SparkSession,
+    config: StreamConfig,
+    detect: DetectConfig,
+    found: FoundCluster,
+    listeners: Listeners,
+    *,
+    asked: AskedRebuild,
+) -> QueryInputs:
+    """Open the checkpoint, or begin one, and return what the queries read.
+
+    Raises StreamError where the checkpoint belongs to another log, or Spark delivers nothing of this one.
+    """
+    read, ownership = found.read, found.ownership
+    published = _take_up(spark, config, found, listeners, asked)
+    now = Baseline(found.cluster_id, read.topic, dict(read.ends.visible) if config.reads_log else {})
+    if published is not None:
+        now = replace(now, first_live=first_live(now.first_live, published, read.topic))
+    baseline = open_checkpoint(spark, config.checkpoint, now)
+    totals = [each for each in found.statuses if isinstance(each, contract.LogTotals)]
+    watched = WatchedInputs(config, found.cluster, baseline.first_live, totals)
+    properties = java_properties(config.kafka)
+    if config.reads_log:
+        check_source_delivers(spark, found.cluster, properties, read.ends)
+    # A checkpoint whose log has not grown since it was made is as good as a new one.
+    is_first_start = baseline == now
+    return QueryInputs(
+        found.cluster, detect, watched, read, properties, is_first_start, ownership, published or PublishedRows()
+    )
+
+
+def _take_up(
+    spark: SparkSession, config: StreamConfig, found: FoundCluster, listeners: Listeners, asked: AskedRebuild
+) -> PublishedRows | None:
+    """Return what was published, for the queries of a checkpoint to begin with.
+
+    That is asked for by `rebuild` or a new word of `stream.rebuild`, or follows from a checkpoint of an older layout.
+    Null: they go on from their own checkpoint, or begin anew.
+    """
+    is_there, older = has_checkpoint(spark, config.checkpoint), older_layout(spark, config.checkpoint)
+    words = read_rebuild_words(spark, config.checkpoint, config.rebuild)
+    begun: list[str] = []
+    why = ""
+    anew = asked.rebuild or words.is_new
+    if anew:
+        option = "--rebuild" if asked.rebuild else f"stream.rebuild = {words.asked!r}"
+        found.ownership.refuse_beside_another(option, asked.stop)
+        if is_there and not (asked.may_set_aside or words.is_new):
+            raise StreamError(
+                f"--rebuild: a checkpoint exists at {config.checkpoint}; without --rebuild the stream continues from "
+                "it, with --rebuild --set-aside it is renamed first"
+            )
+    elif older is not None or words.done:
+        here = [name for name in INPUT_QUERIES if name in config.queries]
+        # One that was stopped before it had ended its first batch takes up again what it had not kept.
+        begun = [name for name in here if has_begun(spark, config.checkpoint, name)]
+        if begun == here:
+            return None
+        was = "not rebuilt to its end" if words.done else f"of layout {older}"
+        why = f"the checkpoint at {config.checkpoint} is {was}, a new one of layout {LAYOUT} is created: "
+        found.ownership.refuse_beside_another(why.removesuffix(": "), asked.stop)
+    else:
+        if not is_there and MEMBERSHIP in config.queries and has_rows(config):
+            listeners.warn(
+                f"{config.groups_topic} has groups of another checkpoint than {config.checkpoint}: totals start at 0. "
+                "To continue from the published rows, stop the stream and start it with --rebuild --set-aside, or "
+                "with a new value of stream.rebuild"
+            )
+        return None
+    published = read_published(config, found.statuses).without(begun)
+    if anew:
+        # Only now: what cannot be read back must not be moved away from.
+        if is_there:
+            listeners.notify(f"the checkpoint was moved to {set_aside(spark, config.checkpoint, epoch_ms())}")
+        keep_rebuild_words(spark, config.checkpoint, words)
+    listeners.notify(f"{why}{published.group_count} groups continue from their published rows")
+    return published
+
+
+def check_source_delivers(spark: SparkSession, cluster: Cluster, properties: Mapping[str, str], ends: LogEnds) -> None:
+    """Make sure that Spark's source returns rows for a log that has some.
+
+    Raises StreamError when it does not: the source fails silently for internal topics, and a monitor that sees
+    nothing looks exactly like a calm cluster.
+    """
+    partition = max(ends.visible, key=lambda p: ends.visible[p] - ends.earliest[p])
+    end = ends.visible[partition]
+    positions = range(max(ends.earliest[partition], end - _CHECKED_POSITIONS), end)
+    if not cluster.has_record(partition, positions):
+        return
+    try:
+        rows, reason = rows_in_range(spark, properties, cluster.source_topic, partition, positions), "no rows"
+    except (Py4JJavaError, PySparkException) as error:
+        rows, reason = 0, root_cause(str(error))
+    if rows == 0:
+        raise StreamError(
+            f"Spark cannot read {cluster.source_topic} although partition {partition} has records before {end} "
+            f"({reason}); check that nothing overrides spark.sql.streaming.kafka.useDeprecatedOffsetFetching=true "
+            "and that this client may read the topic"
+        )
+
+
+def _raise_problems(config: StreamConfig) -> None:
+    problems = config.validate()
+    if problems:
+        raise StreamError("; ".join(problems))
