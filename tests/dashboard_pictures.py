@@ -95,7 +95,7 @@ def describe(base: str) -> Iterable[str]:
                 size = f"{each.size[0]} x {each.size[1]}"
                 yield f"    {each.name}.png: {each.board}, {size}, {each.theme}"
     yield "\nGrafana 9.4 takes what this writes: PYTHONPATH=tests python -m dashboards_for_grafana_9 FOLDER"
-    yield "Once FOLDER is complete, a Prometheus on its data will do, with AT=SECONDS, the end that the command told."
+    yield "Once FOLDER is complete, a Prometheus on its data will do, with AT=SECONDS, the end that was printed."
     yield "At last: optipng -o2 docs/images/dashboard-*.png"
 
 

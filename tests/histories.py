@@ -161,8 +161,8 @@ def probe(
         "start_offsets": _by_topic(topic, starts),
         "owners": _by_topic(topic, owners),
     }
-    told = {name: msgspec.UNSET if value is None else value for name, value in asked.items()}
-    return Probe(probed_at_ms=at_ms, cluster=CLUSTER, group=GROUP, **{**told, **changes})
+    reported = {name: msgspec.UNSET if value is None else value for name, value in asked.items()}
+    return Probe(probed_at_ms=at_ms, cluster=CLUSTER, group=GROUP, **{**reported, **changes})
 
 
 def _probed(each: Member | ProbedMember) -> ProbedMember:

@@ -20,7 +20,7 @@ EXAMPLES = {
         "tests/detect/test_kip848.py",
         # By its trait `holding` alerts about groups that wait speak of it; the text says so.
         "deploy/prometheus/rules/kafka-rebalance.yml",
-        # What clients' logs say of it is not needed to tell it.
+        # What clients' logs say of it is not needed to find it.
         "exporters/rebalance_exporters/messages/messages.toml",
     },
     "group_static_members": {
@@ -33,7 +33,7 @@ EXAMPLES = {
         "tests/wire/metrics/payloads.py",
         "tests/wire/metrics/test_formats.py",
         "tests/wire/metrics/test_influx.py",
-        # Made-up values of every format, and what users are told of each.
+        # Made-up values of every format, and what users read about each.
         "tests/fuzz/reports.py",
         "tests/exporters/reporters/test_documentation.py",
     },
@@ -53,7 +53,7 @@ def _sources() -> dict[str, str]:
 
 @pytest.mark.parametrize("name", EXAMPLES)
 def test_an_example_stands_where_it_is_said_to(name: str) -> None:
-    """A place that an addition needs beside those is one that the text does not tell of: say so there, or spare it."""
+    """A place that an addition needs beside those is one that the text does not name: say so there, or spare it."""
     whole_word = f"`git grep -lw {name}`" in TEXT
     assert whole_word or f"`git grep -l {name}`" in TEXT
     word = re.compile(rf"\b{name}\b" if whole_word else name)

@@ -1,4 +1,4 @@
-"""Where the time of a run went, by kind of test: a plugin of pytest, which tells it beside `--durations`.
+"""Where the time of a run went, by kind of test: a plugin of pytest, which prints it after `--durations`.
 
 The kind of a test is the most expensive of its markers. Its time is that of the clock, setting up and ending what it
 uses included; what several tests share is counted with the first and the last of them. Processor time is that of the
@@ -32,23 +32,23 @@ def processor_seconds() -> float:
     return sum(each.ru_utime + each.ru_stime for each in used)
 
 
-_told_seconds = 0.0
+_reported_seconds = 0.0
 
 
 @pytest.hookimpl(tryfirst=True)
 def pytest_runtest_setup(item: pytest.Item) -> None:
-    """Let the reports of a test tell its kind, whichever process reads them."""
-    global _told_seconds  # noqa: PLW0603
-    _told_seconds = processor_seconds()
+    """Let the reports of a test carry its kind, whichever process reads them."""
+    global _reported_seconds  # noqa: PLW0603
+    _reported_seconds = processor_seconds()
     item.user_properties.append(("kind", kind_of(item)))
 
 
 @pytest.hookimpl(tryfirst=True)
 def pytest_runtest_makereport(item: pytest.Item) -> None:
-    """Let the report of a phase, which has a copy of the properties, tell its processor time as the last of these."""
-    global _told_seconds
-    before, _told_seconds = _told_seconds, processor_seconds()
-    item.user_properties.append(("processor_seconds", _told_seconds - before))
+    """Let the report of a phase, which has a copy of the properties, carry its processor time as the last of these."""
+    global _reported_seconds
+    before, _reported_seconds = _reported_seconds, processor_seconds()
+    item.user_properties.append(("processor_seconds", _reported_seconds - before))
 
 
 def pytest_terminal_summary(terminalreporter: Any) -> None:
@@ -60,9 +60,9 @@ def pytest_terminal_summary(terminalreporter: Any) -> None:
     processor: defaultdict[object, float] = defaultdict(float)
     for report in (each for several in terminalreporter.stats.values() for each in several):
         if isinstance(report, pytest.TestReport):
-            told = dict(report.user_properties)
-            kind = told.get("kind")
-            processor[kind] += float(str(told.get("processor_seconds", 0)))
+            reported = dict(report.user_properties)
+            kind = reported.get("kind")
+            processor[kind] += float(str(reported.get("processor_seconds", 0)))
             seconds[kind, report.when] += report.duration
             tests[kind] += report.when == "call"
     terminalreporter.section("time by kind")

@@ -13,7 +13,7 @@ import org.apache.kafka.common.errors.WakeupException;
 import org.apache.kafka.common.serialization.ByteArrayDeserializer;
 
 /**
- * A consumer of Kafka's own client that tells what it owns, in the lines of client.py.
+ * A consumer of Kafka's own client that reports what it owns, in the lines of client.py.
  *
  * <p>java -cp JARS JavaClient.java consumer|share TOPIC NAME key=value...; SIGTERM closes it in order.
  */
@@ -30,7 +30,7 @@ public class JavaClient {
         for (String setting : List.of(arguments).subList(3, arguments.length)) {
             properties.put(setting.split("=", 2)[0], setting.split("=", 2)[1]);
         }
-        tell("started");
+        writeEvent("started");
         if (kind.equals("share")) {
             share(topic, properties);
         } else {
@@ -46,13 +46,13 @@ public class JavaClient {
             @Override
             public void onPartitionsAssigned(Collection<TopicPartition> partitions) {
                 partitions.forEach(each -> owned.add(place(each)));
-                tell("assigned");
+                writeEvent("assigned");
             }
 
             @Override
             public void onPartitionsRevoked(Collection<TopicPartition> partitions) {
                 partitions.forEach(each -> owned.remove(place(each)));
-                tell("revoked");
+                writeEvent("revoked");
             }
         });
         try (consumer) {
@@ -60,7 +60,7 @@ public class JavaClient {
                 consumer.poll(Duration.ofMillis(200));
             }
         } catch (WakeupException stop) {
-            tell("closed");
+            writeEvent("closed");
         }
         closed.countDown();
     }
@@ -70,14 +70,14 @@ public class JavaClient {
                 new KafkaShareConsumer<>(properties, new ByteArrayDeserializer(), new ByteArrayDeserializer());
         CountDownLatch closed = closeOnSignal(consumer::wakeup);
         consumer.subscribe(List.of(topic));
-        // A share consumer has no callbacks: what it is in is told by the broker's log.
-        tell("assigned");
+        // A share consumer has no callbacks: the broker's log shows which group it is in.
+        writeEvent("assigned");
         try (consumer) {
             while (true) {
                 consumer.poll(Duration.ofMillis(200));
             }
         } catch (WakeupException stop) {
-            tell("closed");
+            writeEvent("closed");
         }
         closed.countDown();
     }
@@ -99,7 +99,7 @@ public class JavaClient {
         return "[\"" + partition.topic() + "\"," + partition.partition() + "]";
     }
 
-    private static synchronized void tell(String event) {
+    private static synchronized void writeEvent(String event) {
         String places = owned.stream().collect(Collectors.joining(","));
         System.out.println("{\"t_ms\":" + System.currentTimeMillis() + ",\"name\":\"" + name + "\",\"event\":\""
                 + event + "\",\"owned\":[" + places + "]}");

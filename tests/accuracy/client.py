@@ -1,4 +1,4 @@
-"""A real consumer in a process of its own that tells what it owns: one JSON line per callback on standard output.
+"""A real consumer in a process of its own that reports what it owns: one JSON line per callback on standard output.
 
     python client.py '{"bootstrap": …, "group": …, "topic": …, "name": …, "library": "rdk", …}'
 

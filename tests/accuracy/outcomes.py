@@ -83,7 +83,7 @@ def outcome_of(recording: Recording, sources: str) -> Outcome:
         claimed = max(deciding, key=lambda each: each.confidence).rule
     else:
         claimed = min((each.rule for each in about if verdict in (HINTED, WRONG) and _is_hint(each)), default="-")
-    # What is told beside the cause is about others: a deploy names whom it replaced.
+    # What is reported besides the cause is about others: a deploy names whom it replaced.
     right = [each for each in about if each.rule in answers - {*expected.beside} and each.confidence >= CLAIMED]
     named = None if not (right and expected.culprits) else not [*mistakes_of_subject(recording.run, expected, right)]
     return Outcome(recording, sources, claimed, verdict, named, _causes(recording, sources, about, answers))

@@ -142,8 +142,8 @@ class Recording:
     def expected(self) -> Expected | None:
         """What must be said of it; null if nothing must."""
         story = find_story(self.run.story)
-        told = None if self.run.cured else story.expect(self.run.parameters)
-        return None if told is None or told.diagnosis in ("", "none") else told
+        reported = None if self.run.cured else story.expect(self.run.parameters)
+        return None if reported is None or reported.diagnosis in ("", "none") else reported
 
     def lines(self, left_out: tuple[str, ...]) -> Iterator[bytes]:
         """Yield the recorder's lines without those of some topics, by the ends of their names."""
@@ -212,7 +212,7 @@ class Recording:
 
     @property
     def thresholds(self) -> Thresholds:
-        """The defaults, with the brokers' own retention of offsets, which a monitor has to be told."""
+        """The defaults, with the brokers' own retention of offsets, which a monitor has to be configured with."""
         minutes = find_story(self.run.story).broker_config.get("offsets.retention.minutes")
         return Thresholds() if minutes is None else Thresholds(retention_ms=int(minutes) * 60_000)
 
@@ -236,7 +236,7 @@ def recordings(folder: Path = FOLDER) -> list[Recording]:
 
 def read_recording(path: Path) -> Recording:
     """Read a recording by the path of its truth."""
-    told: dict[str, Any] = json.loads(path.read_text())
-    fields = {name: told[name] for name in StoryRun.__dataclass_fields__ if name in told}
-    fields |= {"events": tuple(told["events"]), "broker_lines": tuple(told["broker_lines"])}
+    reported: dict[str, Any] = json.loads(path.read_text())
+    fields = {name: reported[name] for name in StoryRun.__dataclass_fields__ if name in reported}
+    fields |= {"events": tuple(reported["events"]), "broker_lines": tuple(reported["broker_lines"])}
     return Recording(path.name.removesuffix(".truth.json"), StoryRun(**fields), path.parent)

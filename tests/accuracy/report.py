@@ -36,8 +36,8 @@ _PROCESSES = 2
 _NONE = "-"
 #: Verdicts by which the cause was found.
 _FOUND = (RIGHT, BESIDE)
-#: With which sources it is told how often a diagnosis was right.
-_TOLD = ("all", "no client metrics", "no prober", "log only")
+#: The sources for which the table says how often a diagnosis was right.
+_SHOWN_SOURCES = ("all", "no client metrics", "no prober", "log only")
 #: What stands in the row of a diagnosis that no real client brought out.
 EXPERIMENTAL = "never seen: experimental"
 
@@ -203,8 +203,8 @@ def _say_verdicts(outcomes: Sequence[Outcome]) -> str:
 
 
 def _say_outcome(outcome: Outcome) -> str:
-    told = outcome.verdict in (WRONG, HINTED) and outcome.claimed != "-"
-    return f"{outcome.verdict}: {outcome.claimed}" if told else outcome.verdict
+    reported = outcome.verdict in (WRONG, HINTED) and outcome.claimed != "-"
+    return f"{outcome.verdict}: {outcome.claimed}" if reported else outcome.verdict
 
 
 def _delays(judged: Sequence[Judged]) -> Iterator[str]:
@@ -221,9 +221,9 @@ def _delays(judged: Sequence[Judged]) -> Iterator[str]:
             several = [each for each in judged if each.recording.split == split]
             delays = [delay for each in several for delay in each.delays_ms[sources]]
             times = (quantile(delays, 0.5), quantile(delays, 0.95), max(delays, default=None))
-            told = " | ".join(_NONE if each is None else f"{each / 1000:.1f} s" for each in times)
+            reported = " | ".join(_NONE if each is None else f"{each / 1000:.1f} s" for each in times)
             revised = sum(each.revised[sources] for each in several)
-            yield f"| {split} | {sources} | {len(delays)} | {told} | {say_share(revised, len(delays))} |"
+            yield f"| {split} | {sources} | {len(delays)} | {reported} | {say_share(revised, len(delays))} |"
 
 
 def _waits(judged: Sequence[Judged]) -> Iterator[str]:
@@ -287,18 +287,18 @@ def _known(judged: Sequence[Judged]) -> Iterator[str]:
         "right, by sources. *Beside*: right runs of which it was said too, as a setting worth changing or as what",
         "follows. What has neither a right run nor one beside is experimental: information only.",
         "",
-        f"| diagnosis | played | with | on brokers | right with {' | '.join(_TOLD)} | beside |",
-        "|---|---|---|---|" + "---:|" * (len(_TOLD) + 1),
+        f"| diagnosis | played | with | on brokers | right with {' | '.join(_SHOWN_SOURCES)} | beside |",
+        "|---|---|---|---|" + "---:|" * (len(_SHOWN_SOURCES) + 1),
     )
     for rule, cells in rows.items():
-        yield f"| {rule} | {' | '.join(cells or (EXPERIMENTAL, *[_NONE] * (len(_TOLD) + 3)))} |"
+        yield f"| {rule} | {' | '.join(cells or (EXPERIMENTAL, *[_NONE] * (len(_SHOWN_SOURCES) + 3)))} |"
 
 
 def _how_known(rule: str, judged: Sequence[Judged]) -> tuple[str, ...] | None:
     """Return the cells of a diagnosis; null if no real client brought it out."""
     played = [each for each in judged if rule in _asked(each.recording)]
-    right = {name: sum(each.outcomes[name].verdict in _FOUND for each in played) for name in _TOLD}
-    fixtures = sorted(name for name, told in EXPECTED.items() if told == rule)
+    right = {name: sum(each.outcomes[name].verdict in _FOUND for each in played) for name in _SHOWN_SOURCES}
+    fixtures = sorted(name for name, reported in EXPECTED.items() if reported == rule)
     beside = sum(rule in each.said and each.outcomes["all"].verdict == RIGHT for each in judged if each not in played)
     if not (right["all"] or fixtures or beside):
         return None
@@ -394,9 +394,9 @@ def write_results(name: str, columns: Sequence[str], rows: Sequence[Sequence[Any
         "date": f"{datetime.now(UTC):%Y-%m-%d}",
         "commit": _output(("git", "rev-parse", "--short=10", "HEAD")).strip(),
     }
-    told = {**when, "columns": list(columns), "rows": [list(row) for row in rows], "notes": notes}
+    reported = {**when, "columns": list(columns), "rows": [list(row) for row in rows], "notes": notes}
     RESULTS.mkdir(exist_ok=True)
-    (RESULTS / f"{name}.json").write_text(json.dumps(told, indent=1, ensure_ascii=False) + "\n")
+    (RESULTS / f"{name}.json").write_text(json.dumps(reported, indent=1, ensure_ascii=False) + "\n")
 
 
 def _output(command: Sequence[str]) -> str:

@@ -120,7 +120,7 @@ def rolling_restart(stage: Stage) -> None:
 
 
 def _members(stage: Stage) -> int | None:
-    """Return how many members the coordinator knows, null while it cannot tell."""
+    """Return how many members the coordinator knows, null while it does not say."""
     found = stage.members()
     return None if found is None else len(found)
 

@@ -41,7 +41,7 @@ class Stage:
     logs: list[Path] = field(default_factory=list)
     _processes: list[ChildProcess] = field(default_factory=list)
     _paused: set[str] = field(default_factory=set)
-    #: Where who runs under a name now tells; a share group's clients own nothing that they could tell.
+    #: Where each client's current process reports what it owns; a share group's clients own nothing to report.
     _latest_logs: dict[str, Path] = field(default_factory=dict)
     _owns: bool = True
 
@@ -118,7 +118,7 @@ class Stage:
         self.settle()
 
     def _await_departure(self, name: str) -> None:
-        """Wait until the coordinator does without a member; its session may have ended before it was told to go."""
+        """Wait until the coordinator does without a member; its session may have ended before it was asked to go."""
 
         def is_out() -> bool:
             found = self.members()
@@ -127,7 +127,7 @@ class Stage:
         wait_for(is_out, f"{name}'s session to expire", every=0.2)
 
     def members(self) -> list[str] | None:
-        """Return whom the coordinator knows, by the names of their clients, null while it cannot tell."""
+        """Return whom the coordinator knows, by the names of their clients, null while it does not say."""
         try:
             described = self.admin.describe_consumer_groups([self.group])[self.group].result()
         except KafkaException:
@@ -186,7 +186,7 @@ class Stage:
                 last, since = now, time.monotonic()
             return time.monotonic() - since >= seconds
 
-        wait_for(has_come_to_rest, self._tell, 300, every=0.2)
+        wait_for(has_come_to_rest, self._report, 300, every=0.2)
 
     def _everybody_is_in(self) -> bool:
         """Whether all that run have been assigned something, and now own each partition once by their own words."""
@@ -196,7 +196,7 @@ class Stage:
         owned = sorted(partition for each in words for _, partition in each[-1]["owned"])
         return not words or not self._owns or owned == list(range(self.partitions))
 
-    def _tell(self) -> str:
+    def _report(self) -> str:
         latest = {name: self.words(name)[-1:] for name in self.clients}
         return f"{self.group} to come to rest; of {self.partitions} partitions they say {latest}"
 

@@ -26,12 +26,12 @@ def test_a_recording_is_explained(recording: Recording) -> None:
 @pytest.mark.parametrize("sources", [each for each in SOURCES if each != "all"])
 @pytest.mark.parametrize("recording", RECORDINGS, ids=lambda each: each.name)
 def test_fewer_sources_make_no_wrong_cause(recording: Recording, sources: str) -> None:
-    """What cannot be told apart comes out as undetermined or a hint that names what is missing."""
+    """What cannot be distinguished comes out as undetermined or a hint that names what is missing."""
     assert outcome_of(recording, sources).verdict != WRONG
 
 
 def test_the_coordinators_words_are_evidence_where_they_are_given() -> None:
-    """They tell who left by its own request, of which a recording without them knows nothing."""
+    """They show who left by its own request, of which a recording without them knows nothing."""
     recording = next(each for each in RECORDINGS if each.name == "poll_overrun-1")
     sources = {
         chosen: {evidence.source for each in recording.judge(chosen) for evidence in each.evidence}

@@ -1,4 +1,4 @@
-"""What the log alone tells of real clients: the right cause where it shows one, and none where nothing is wrong."""
+"""What the log alone shows of real clients: the right cause where it shows one, and none where nothing is wrong."""
 
 from __future__ import annotations
 

@@ -116,7 +116,7 @@ def recording(story: str, *found: Finding, broker_lines: tuple[str, ...] = ()) -
     ],
 )
 def test_a_verdict_is_that_of_the_primary_causes(found: tuple[Finding, ...], verdict: str, claimed: str):
-    """A cause counts from 55 % on, a wrong one beside the right one is told, an excuse for the fault is wrong."""
+    """A cause counts from 55 % on, a wrong one beside the right one is reported, an excuse for the fault is wrong."""
     outcome = outcome_of(recording("crash_of_java", *found), "all")
     assert (outcome.verdict, outcome.claimed) == (verdict, claimed)
 
@@ -131,7 +131,7 @@ def test_a_verdict_is_that_of_the_primary_causes(found: tuple[Finding, ...], ver
         ((finding("member_crash", 0.9), finding("process_pause", 0.9)), WRONG),
     ],
 )
-def test_two_faults_have_to_be_told_both(found: tuple[Finding, ...], verdict: str):
+def test_two_faults_have_to_be_reported_both(found: tuple[Finding, ...], verdict: str):
     """One of two is not right; it is wrong where the other one's rebalance was excused, or another cause claimed."""
     assert outcome_of(recording("two_culprits", *found), "all").verdict == verdict
 
@@ -154,7 +154,7 @@ def test_a_healthy_group_is_accused_by_anything_but_information(found: tuple[Fin
     ("members", "right"), [(["m2-x"], True), (["m1-x", "m2-x"], False), (["m1-x"], False), ([], False)]
 )
 def test_a_subject_is_right_with_the_culprit_and_nobody_else(members: list[str], right: bool):
-    """Members are told by the ids that they told themselves."""
+    """Members are known by the ids that they reported themselves."""
     assert (
         outcome_of(recording("crash_of_java", finding("member_crash", 0.9, members=members)), "all").subject_right
         is right

@@ -70,9 +70,9 @@ def play(name: str, folder: Path) -> Result:
     drawn = ", ".join(f"{key} {value}" for key, value in recording.run.parameters.items())
     found = tuple(mistakes(recording, recording.judge()))
     fewer = outcome_of(recording, "no client metrics")
-    told = fewer.verdict if fewer.claimed in (fewer.wanted, "-") else f"{fewer.verdict}: {fewer.claimed}"
+    reported = fewer.verdict if fewer.claimed in (fewer.wanted, "-") else f"{fewer.verdict}: {fewer.claimed}"
     again = len(list(target.glob("*.truth.json.void")))
-    return Result(story, form, int(seed), version, drawn, found, told, again)
+    return Result(story, form, int(seed), version, drawn, found, reported, again)
 
 
 def recorded(name: str, target: Path) -> Recording:

@@ -1,4 +1,4 @@
-"""Messages of clients into rows: every message ends in an outcome, every row is bounded, nothing is told twice."""
+"""Messages of clients into rows: every message ends in an outcome, every row is bounded, nothing is reported twice."""
 
 from __future__ import annotations
 
@@ -36,9 +36,14 @@ def rows(*reports: Report) -> list[ClientActivity]:
 
 
 def native(at_ms: int = T0, **client: Any) -> bytes:
-    told = {"client_id": "b", "group_id": "g", **client}
+    reported = {"client_id": "b", "group_id": "g", **client}
     metrics = {"consumer-coordinator-metrics": {"last-heartbeat-seconds-ago": 1.5, "assigned-partitions": 2}}
-    document = {"schema": "rebalance-monitor/client-metrics/1", "emitted_ms": at_ms, "client": told, "metrics": metrics}
+    document = {
+        "schema": "rebalance-monitor/client-metrics/1",
+        "emitted_ms": at_ms,
+        "client": reported,
+        "metrics": metrics,
+    }
     return json.dumps(document).encode()
 
 
@@ -93,7 +98,7 @@ def test_only_what_rules_ask_for_is_packed():
 
 
 def test_pieces_of_one_moment_are_one_sample():
-    """Formats with one metric per message tell a moment in pieces."""
+    """Formats with one metric per message report a moment in pieces."""
     pieces = [report(T0, WHO, {POLL_AGE: 3.0}, cpu_s=1.0), report(T0, WHO, {HEARTBEAT_AGE: 1.5}, tick_late_ms=4)]
     ((sample,),) = (row.samples for row in rows(*pieces))
     assert sample.values == {POLL_AGE: 3.0, HEARTBEAT_AGE: 1.5}
@@ -108,8 +113,8 @@ def test_rows_come_back():
 
 
 @pytest.mark.parametrize("count", [50, 240])
-def test_a_burst_is_told_in_rows_of_bounded_length(count: int):
-    """A client that stood still tells of minutes at once: all of it, in as many rows as it needs."""
+def test_a_burst_is_reported_in_rows_of_bounded_length(count: int):
+    """A client that stood still reports minutes at once: all of it, in as many rows as it needs."""
     values = dict.fromkeys(CLIENT_VALUES, 1234.5678)
     said = [report(T0 - at * SECOND, WHO, values, reason="r" * 500) for at in range(count)]
     found = rows(*(replace(each, observed_ms=T0) for each in said))

@@ -22,11 +22,11 @@ Commit = tuple[str, int, int | None, int]
 
 
 def pack(
-    commits: list[Commit], eras: dict[int, LogEra] | None = None, *, told_ms: Sequence[int] = ()
+    commits: list[Commit], eras: dict[int, LogEra] | None = None, *, reported_ms: Sequence[int] = ()
 ) -> list[CommitActivity]:
     """Pack commits that lie one after the other in one log partition; their own times are those of their records."""
     keys = pa.array([fill.commit_key(group, "t", p) for group, p, _, _ in commits], pa.binary())
-    times = told_ms or [at for *_, at in commits]
+    times = reported_ms or [at for *_, at in commits]
     values = [
         None if offset is None else fill.commit_value(offset, at)
         for (_, _, offset, _), at in zip(commits, times, strict=True)
@@ -80,10 +80,10 @@ def test_an_offset_that_no_log_reaches_spoils_no_row():
     assert row.topics["t"].offsets == [2**62, 7]
 
 
-@pytest.mark.parametrize(("told_ms", "expected_ms"), [(-1, 50_000), (10**15, 50_000), (2**63 - 1, 50_000), (7, 7)])
-def test_a_commits_time_that_cannot_be_is_its_records(told_ms: int, expected_ms: int):
-    """With the first version of OffsetCommit clients tell it themselves, whatever their clocks show."""
-    (row,) = pack([("g", 0, 5, 50_000), ("g", 1, 5, 50_000)], told_ms=[told_ms, 50_000])
+@pytest.mark.parametrize(("reported_ms", "expected_ms"), [(-1, 50_000), (10**15, 50_000), (2**63 - 1, 50_000), (7, 7)])
+def test_a_commits_time_that_cannot_be_is_its_records(reported_ms: int, expected_ms: int):
+    """With the first version of OffsetCommit clients report it themselves, whatever their clocks show."""
+    (row,) = pack([("g", 0, 5, 50_000), ("g", 1, 5, 50_000)], reported_ms=[reported_ms, 50_000])
     check(row, 50_000)
     assert row.topics["t"].committed_at_ms == row.topics["t"].first_at_ms == [expected_ms, 50_000]
 
@@ -152,7 +152,7 @@ def test_a_large_group_is_cut_into_rows_that_fit():
     assert sum(count for each in found for _, count in each.pane_counts) == 6_000
 
 
-def test_the_era_of_the_log_is_told():
+def test_the_era_of_the_log_is_in_the_rows():
     """What was cut or made anew begins another era, whose positions are later than all of the one before."""
     (row,) = pack([("g", 0, 1, 1_000)], {3: LogEra(first_live=0, number=2)})
     assert (row.log_era, row.is_history) == (2, False)

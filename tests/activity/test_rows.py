@@ -1,4 +1,4 @@
-"""What is told of a pane, cut into rows of a bounded length."""
+"""What is reported of a pane, cut into rows of a bounded length."""
 
 from rebalance_contract import encode
 from rebalance_streaming.activity.rows import split_by_size
@@ -22,5 +22,5 @@ def test_what_has_no_room_at_all_is_alone():
 
 
 def test_nothing_is_one_empty_part():
-    """A pane may tell something beside its items."""
+    """A pane may have something besides its items."""
     assert list(split_by_size([], 1_000)) == [()]

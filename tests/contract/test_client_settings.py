@@ -93,7 +93,7 @@ def test_what_else_a_library_has():
 
 
 def test_what_bounds_a_session_within_the_client():
-    """librdkafka's poll interval, if it is known; the request time-out of kafka-python, by its default or as told."""
+    """librdkafka's poll interval, if it is known; kafka-python's request timeout, by default or as reported."""
     bound = session_bound(LIBRDKAFKA, (), poll_ms=30_000)
     assert bound is not None
     assert (bound.longest_ms, bound.setting) == (30_000, "max.poll.interval.ms")
@@ -101,9 +101,9 @@ def test_what_bounds_a_session_within_the_client():
     python = session_bound(KAFKA_PYTHON, (2, 2, 3), poll_ms=30_000)
     assert python is not None
     assert (python.longest_ms, python.setting) == (304_000, "request.timeout.ms")
-    told = session_bound(KAFKA_PYTHON, (), poll_ms=None, request_ms=41_000)
-    assert told is not None
-    assert told.longest_ms == 40_000
+    reported = session_bound(KAFKA_PYTHON, (), poll_ms=None, request_ms=41_000)
+    assert reported is not None
+    assert reported.longest_ms == 40_000
     assert session_bound(KAFKA_PYTHON, (3, 0, 2), poll_ms=30_000) is None
     assert session_bound(JAVA, (3, 7), poll_ms=30_000) is None
 
@@ -116,7 +116,7 @@ def test_workers_of_connect():
     assert not is_connect(None, "range")
 
 
-def test_a_client_id_tells_the_version():
+def test_a_client_id_shows_the_version():
     """As aiokafka and kafka-python write it."""
     assert library_of(Member("m", "aiokafka-0.12.0", "/h"), "roundrobin") == (AIOKAFKA, "0.12.0")
     assert library_of(Member("m", "billing", "/h"), "range") == (None, None)

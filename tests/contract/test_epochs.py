@@ -51,7 +51,7 @@ def test_a_losers_row_does_not_replace_the_owners():
 
 
 def test_a_losers_row_that_compaction_left_counts_until_the_owner_writes_the_key():
-    """Else a group would be missing that only the loser told of last."""
+    """Else a group would be missing that only the loser reported last."""
     fence = Fence()
     assert fence.admits("groups", A, NEW, 10)
     assert fence.admits("groups", B, OLD, 20)

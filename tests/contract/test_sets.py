@@ -78,8 +78,8 @@ def test_a_word_that_a_newer_stream_knows_is_passed_on(field: str) -> None:
     value = rebalance_row("r").value
     assert value is not None
     row = decode(value, Rebalance)
-    told = decode(encode({**_fields(row), field: "of_tomorrow"}), Rebalance)
-    assert getattr(told, field) == "of_tomorrow"
+    reported = decode(encode({**_fields(row), field: "of_tomorrow"}), Rebalance)
+    assert getattr(reported, field) == "of_tomorrow"
 
 
 def test_a_row_of_an_impossible_outcome_is_none() -> None:

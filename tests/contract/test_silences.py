@@ -21,7 +21,7 @@ def test_a_plain_silence_has_no_problem():
 
 
 @pytest.mark.parametrize(
-    ("changes", "told"),
+    ("changes", "reported"),
     [
         ({"groups": ()}, "1 to 50"),
         ({"groups": ("a",) * 51}, "1 to 50"),
@@ -47,10 +47,10 @@ def test_a_plain_silence_has_no_problem():
         ({"on_behalf_of": "x" * 201}, "for whom"),
     ],
 )
-def test_what_no_silence_may_be(changes, told):
+def test_what_no_silence_may_be(changes, reported):
     """Each problem is one sentence that says what is allowed."""
     (problem,) = silence_problems(replace(ONE, **changes))
-    assert told in problem
+    assert reported in problem
 
 
 def test_what_is_looked_up_is_what_a_silence_is_about():
@@ -63,8 +63,8 @@ def test_what_is_looked_up_is_what_a_silence_is_about():
     ]
     index = SilenceIndex.of([*made, replace(ONE, cluster="test", silence_id="x")])
     for name in names:
-        told = [each.silence_id for each in index.covering("prod", name)]
-        assert told == [each.silence_id for each in reversed(made) if each.is_about(name)]
+        reported = [each.silence_id for each in index.covering("prod", name)]
+        assert reported == [each.silence_id for each in reversed(made) if each.is_about(name)]
 
 
 def test_it_holds_from_its_start_up_to_its_end():

@@ -18,7 +18,7 @@ BOMB_BYTES = 16 << 20
 
 
 def create(broker: EmbeddedKafka, settings: dict[str, str]) -> str:
-    """Create a topic of one partition and return its name; the broker tells of it by then."""
+    """Create a topic of one partition and return its name; the broker lists it by then."""
     name = f"topic-{uuid.uuid4().hex[:8]}"
     create_topic(broker.bootstrap, name, **settings)
     return name

@@ -1,4 +1,4 @@
-"""What `up` tells at a terminal, and programs, until the monitor is ready."""
+"""What `up` reports at a terminal, and programs, until the monitor is ready."""
 
 from __future__ import annotations
 
@@ -18,7 +18,7 @@ def answer(text: str, share: float | None, *, ready: bool = False) -> tuple[int,
     return (200 if ready else 503), json.dumps({"ready": ready, "text": text, "share": share})
 
 
-def test_share_rate_and_time_left_are_told_until_it_is_ready(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_share_rate_and_time_left_are_reported_until_it_is_ready(monkeypatch: pytest.MonkeyPatch) -> None:
     """A line every five seconds, as far as a share is known; after `ready` nobody is asked any more."""
     answers = {
         0: (0, "connection refused"),
@@ -31,24 +31,24 @@ def test_share_rate_and_time_left_are_told_until_it_is_ready(monkeypatch: pytest
         13: answer("ready", 1.0, ready=True),
     }
     said: list[str] = []
-    told: list[Mapping[str, object]] = []
+    reported: list[Mapping[str, object]] = []
     catch_up = CatchUpReport(URL)
     for at_seconds, each in answers.items():
         monkeypatch.setattr(reporting, "fetch", lambda url, each=each, **_: each if url == URL else None)
-        catch_up.report(lambda text, figures: said.append(text) or told.append(figures), at_seconds)
+        catch_up.report(lambda text, figures: said.append(text) or reported.append(figures), at_seconds)
     assert said == [
         "reading the monitor's topics: 5 of 10",
         "reading the log: 20 % of 100 records, 5 % a second, 16 s left",
         "reading the log: 45 % of 100 records, 5 % a second, 11 s left",
         "ready",
     ]
-    shares = [(each["step"], each["share"], each["share_rate"], each["seconds_left"]) for each in told]
+    shares = [(each["step"], each["share"], each["share_rate"], each["seconds_left"]) for each in reported]
     assert shares[1:] == [
         ("reading the log", 0.2, 0.05, 16.0),
         ("reading the log", 0.45, 0.05, 11.0),
         ("ready", 1.0, None, None),
     ]
-    assert {each["done"] for each in told} == {None}
+    assert {each["done"] for each in reported} == {None}
     monkeypatch.setattr(reporting, "fetch", lambda *_, **__: pytest.fail("asked again"))
     catch_up.report(lambda *_: None, 60.0)
 

@@ -67,7 +67,7 @@ def test_the_sick_consumer_gets_the_value_advised_and_nothing_else_changes(cure,
 
 
 def test_the_group_is_calm_when_all_that_was_said_of_it_is_over(cure, said):
-    """Findings and alerts; rebalances since the restart are told. Hints and other groups do not count."""
+    """Findings and alerts; rebalances since the restart are reported. Hints and other groups do not count."""
     for each in (REBALANCE, SICK_FINDING, BESIDE, replace(BESIDE, finding_id="hint", severity=Severity.INFO)):
         cure.hear(each)
     cure.apply()

@@ -43,17 +43,17 @@ def test_it_is_looked_at_every_ten_seconds() -> None:
 
 
 @pytest.mark.parametrize(
-    ("heard", "told"),
+    ("heard", "reported"),
     [
         ([GRAVER], "WRONG  payments-enricher is said to suffer of member_crash"),
         ([resolved(RIGHT)], "WRONG  nothing is said of why payments-enricher rebalances"),
     ],
     ids=["another cause", "no cause"],
 )
-def test_a_wrong_headline_is_said_once_and_counted_each_time(heard: list[Finding], told: str) -> None:
+def test_a_wrong_headline_is_said_once_and_counted_each_time(heard: list[Finding], reported: str) -> None:
     """Another cause that is graver, or none, while the consumer is sick."""
     headline, said = looked(RIGHT, *heard)
-    assert (headline.looks, headline.wrong, said) == (3, 3, [told])
+    assert (headline.looks, headline.wrong, said) == (3, 3, [reported])
 
 
 def test_the_wrong_member_makes_a_headline_wrong() -> None:
@@ -71,7 +71,7 @@ def test_nothing_is_expected_before_the_first_diagnosis_and_after_the_cure() -> 
 
 
 def test_what_a_standstill_of_the_machine_does_is_not_held_against_the_headline() -> None:
-    """For as long as it is told; a right one counts all the same."""
+    """For as long as it is configured; a right one counts all the same."""
     headline, said = looked(RIGHT, GRAVER, times=0)
     headline.look(100.0, is_cured=False, stood_still_at=99.0)
     headline.hear(resolved(GRAVER))

@@ -71,7 +71,7 @@ def test_a_yes_installs_what_is_missing(bare: Path, said: list[str]) -> None:
 
 
 @pytest.mark.processes
-def test_an_installation_that_fails_is_told(bare: Path, said: list[str]) -> None:
+def test_an_installation_that_fails_is_reported(bare: Path, said: list[str]) -> None:
     """The demo goes on."""
     offer_programs(said.append, lambda _: True, installer=installer(bare, exit_code=100))
     assert said[-1].endswith("could not be installed: the demo goes on without notifications")
@@ -114,7 +114,7 @@ def test_nothing_is_asked_where_nothing_is_missing(
 
 @pytest.mark.processes
 def test_the_installer_knows_what_pages_need(tmp_path: Path) -> None:
-    """Prometheus and Alertmanager, and no JDK: who is not root is told both packages."""
+    """Prometheus and Alertmanager, and no JDK: without root, both packages are named."""
     (tmp_path / "id").write_text("#!/bin/sh\necho 1000\n")
     (tmp_path / "id").chmod(0o755)
     done = subprocess.run(

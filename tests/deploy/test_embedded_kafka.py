@@ -143,7 +143,7 @@ def read_first(bootstrap: str, topic: str) -> bytes | None:
         consumer.assign([TopicPartition(topic, 0, 0)])
 
         def read() -> Message | None:
-            # A broker that has just started may not lead the partition yet, which is told as an error.
+            # A broker that has just started may not lead the partition yet, which is reported as an error.
             message = consumer.poll(1)
             return message if message is not None and message.error() is None else None
 
@@ -279,7 +279,7 @@ def test_broker_that_dies_at_start_says_why() -> None:
 )
 def test_no_broker_outlives_its_parent(tmp_path: Path, last_signal: signal.Signals) -> None:
     """Whatever ends the Python process that started a broker, the broker ends with it."""
-    told = tmp_path / "pid"
+    reported = tmp_path / "pid"
     # A runner started in the background has its children ignore SIGINT.
     code = f"""
 import signal
@@ -287,13 +287,13 @@ signal.signal(signal.SIGINT, signal.default_int_handler)
 from pathlib import Path
 from rebalance_deploy.embedded.kafka import EmbeddedKafka
 with EmbeddedKafka(Path({str(tmp_path / "kafka")!r})) as broker:
-    Path({str(told)!r}).write_text(f"{{broker.pids[0]}}\\n")
+    Path({str(reported)!r}).write_text(f"{{broker.pids[0]}}\\n")
     signal.alarm(300)
     signal.pause()
 """
     with subprocess.Popen([sys.executable, "-c", code], stderr=subprocess.DEVNULL) as parent:
-        wait_for(lambda: told.exists() and told.read_text().endswith("\n"), "the broker answers", 300)
-        pid = int(told.read_text())
+        wait_for(lambda: reported.exists() and reported.read_text().endswith("\n"), "the broker answers", 300)
+        pid = int(reported.read_text())
         assert is_alive(pid)
         os.kill(parent.pid, last_signal)
         parent.wait(120)
@@ -375,5 +375,5 @@ def test_nothing_runs_after_the_end(tmp_path: Path) -> None:
 
 
 def test_without_a_zookeeper_there_is_no_address(tmp_path: Path) -> None:
-    """Which is how a prober is told that there is none."""
+    """Which is how a prober learns that there is none."""
     assert EmbeddedKafka(tmp_path).zookeeper == ""

@@ -1,6 +1,6 @@
 """Each extra is installed alone, by pip into an environment of its own, and starts what it promises.
 
-`tests/exporters/test_imports.py` tells sooner, and without an index, which library an extra lacks.
+`tests/exporters/test_imports.py` shows sooner, and without an index, which library an extra lacks.
 """
 
 from __future__ import annotations
@@ -64,7 +64,7 @@ def serving(installed: Environment, broker: EmbeddedKafka, name: str, *settings:
         found = wait_for(lambda: SERVING.search(log.read_text()) or not process.is_running, log.read_text)
         assert isinstance(found, re.Match), log.read_text()
         yield found[1]
-        # Before the stop: on a busy machine it may cut a batch of Spark, which py4j tells with a trace.
+        # Before the stop: on a busy machine it may cut a batch of Spark, which py4j reports with a trace.
         assert "Traceback" not in log.read_text(), log.read_text()
         assert process.terminate(60) == 0, log.read_text()
 

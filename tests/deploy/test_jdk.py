@@ -15,7 +15,7 @@ InstallJava = Callable[..., Path]
 
 @pytest.fixture
 def install_java(tmp_path: Path) -> InstallJava:
-    """Make a Java home below tmp_path whose `java` says what it is told to say."""
+    """Make a Java home below tmp_path whose `java` prints a given text."""
 
     def install(name: str, says: str, exit_code: int = 0) -> Path:
         home = tmp_path / name
@@ -39,7 +39,7 @@ def install_java(tmp_path: Path) -> InstallJava:
     ],
 )
 def test_version_is_read(install_java: InstallJava, tmp_path: Path, says: str, version: int, text: str) -> None:
-    """Every form in which a Java tells its version is understood."""
+    """Every form in which a Java reports its version is understood."""
     home = install_java("jdk", says)
     java = find_java(environ={"JAVA_HOME": str(home)}, installed=tmp_path / "none")
     assert (java.version, java.version_text, java.home) == (version, text, home)

@@ -193,7 +193,7 @@ def test_secrets_of_further_clusters_are_replaced_too(
 
 
 def test_properties_of_further_clusters_are_tried(two_clusters: Callable[[str], Sources]) -> None:
-    """What librdkafka refuses is told before anything starts, by the cluster's name and without its secrets."""
+    """What librdkafka refuses is reported before anything starts, by the cluster's name and without its secrets."""
     with pytest.raises(UserError, match=r"^export\.further_clusters, 'west': .*socket\.timeout\.ms") as error:
         components.export_config(two_clusters('"socket.timeout.ms" = "soon"'))
     assert CANARY not in str(error.value)

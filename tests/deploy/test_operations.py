@@ -48,9 +48,9 @@ def test_links_lead_somewhere() -> None:
 
 def test_ports_are_the_defaults() -> None:
     """Of all three."""
-    told = dict(re.findall(r"^\| (export|probe|stream) \| (\d+) \|", TEXT, re.MULTILINE))
+    reported = dict(re.findall(r"^\| (export|probe|stream) \| (\d+) \|", TEXT, re.MULTILINE))
     configs = {"export": ExportConfig(), "probe": ProbeConfig(), "stream": StreamConfig()}
-    assert told == {name: str(config.listen_port) for name, config in configs.items()}
+    assert reported == {name: str(config.listen_port) for name, config in configs.items()}
 
 
 def test_metrics_that_are_named_exist() -> None:
@@ -105,7 +105,7 @@ def test_its_rule_is_one(tmp_path: Path) -> None:
 
 
 def test_a_checkpoint_is_set_aside_for_a_rebuild_only() -> None:
-    """Whoever gives one flag without the other is told, and nothing starts."""
+    """One flag without the other is an error, and nothing starts."""
     outcome = CliRunner().invoke(cli, ["stream", "--set-aside"])
     assert outcome.exit_code == 2
     assert "--set-aside goes with --rebuild" in outcome.output

@@ -13,14 +13,14 @@ from waiting import is_alive, wait_for
 
 pytestmark = pytest.mark.processes
 
-# A command with a child of its own in the background; it tells both ids once both run.
+# A command with a child of its own in the background; it prints both ids once both run.
 FAMILY = "sleep 300 & echo $$ $!; wait"
 STUBBORN = "trap '' TERM; echo $$ $$; while :; do sleep 1; done"
 
 
-def told_pids(log: Path) -> list[int]:
+def reported_pids(log: Path) -> list[int]:
     """Return the ids the command wrote, once it has."""
-    wait_for(lambda: log.exists() and log.read_text().endswith("\n"), "the command tells its ids")
+    wait_for(lambda: log.exists() and log.read_text().endswith("\n"), "the command to print its ids")
     return [int(word) for word in log.read_text().split()]
 
 
@@ -34,7 +34,7 @@ def test_output_and_exit_code(tmp_path: Path) -> None:
 
 
 def test_environment_and_directory(tmp_path: Path) -> None:
-    """The command runs where and with what it was told to."""
+    """The command runs in the given place with the given environment."""
     log = tmp_path / "log"
     with ChildProcess(["/bin/sh", "-c", "echo $WORD; pwd"], log_path=log, env={"WORD": "hello"}, cwd=tmp_path) as child:
         child.wait(120)
@@ -63,7 +63,7 @@ def test_terminate_ends_the_whole_family(tmp_path: Path) -> None:
     """Stopping a command stops what it started, too."""
     log = tmp_path / "log"
     child = ChildProcess(["sh", "-c", FAMILY], log_path=log)
-    pids = told_pids(log)
+    pids = reported_pids(log)
     assert child.pid == pids[0]
     assert child.terminate(deadline_seconds=120) == 128 + signal.SIGTERM
     wait_for(lambda: not any(map(is_alive, pids)), "the family is gone")
@@ -74,7 +74,7 @@ def test_a_leader_that_ends_leaves_nothing_behind(tmp_path: Path) -> None:
     log = tmp_path / "log"
     with ChildProcess(["sh", "-c", "sleep 300 & echo $!; exit 0"], log_path=log) as child:
         assert child.wait(120) == 0
-    (pid,) = told_pids(log)
+    (pid,) = reported_pids(log)
     wait_for(lambda: not is_alive(pid), "the background child is gone")
 
 
@@ -82,7 +82,7 @@ def test_stubborn_command_is_killed_after_the_deadline(tmp_path: Path) -> None:
     """A command that ignores SIGTERM ends all the same."""
     log = tmp_path / "log"
     child = ChildProcess(["sh", "-c", STUBBORN], log_path=log)
-    told_pids(log)
+    reported_pids(log)
     with pytest.raises(TimeoutError):
         child.wait(0.01)
     assert child.terminate(deadline_seconds=0.2) == 128 + signal.SIGKILL
@@ -125,7 +125,7 @@ thread.join()
 children[0].wait()
 """
     with subprocess.Popen([sys.executable, "-c", parent_code], stderr=subprocess.DEVNULL) as parent:
-        pids = told_pids(log)
+        pids = reported_pids(log)
         assert all(map(is_alive, pids))
         parent.send_signal(last_signal)
         parent.wait(120)
@@ -143,7 +143,7 @@ ChildProcess._await_start = lambda _: signal.pause()
 ChildProcess(["sh", "-c", {FAMILY!r}], log_path=Path({str(log)!r}), grace_seconds=0.3)
 """
     with subprocess.Popen([sys.executable, "-c", parent_code]) as parent:
-        pids = told_pids(log)
+        pids = reported_pids(log)
         parent.kill()
     wait_for(lambda: not any(map(is_alive, pids)), "the family is gone")
 

@@ -1,4 +1,4 @@
-"""How far long work is: what is told of it, where, and that it is told nowhere else."""
+"""How far long work is: what is logged of it, where, and that it is logged nowhere else."""
 
 from __future__ import annotations
 
@@ -64,7 +64,7 @@ def fetching(done: int, wanted: int) -> StepProgress:
 
 
 @pytest.mark.parametrize(
-    ("readings", "told"),
+    ("readings", "reported"),
     [
         pytest.param([(0, StepProgress("recording", 0, "records"))], "0 records", id="at the start"),
         pytest.param(
@@ -88,7 +88,7 @@ def fetching(done: int, wanted: int) -> StepProgress:
                 (10, StepProgress("recording", 500, "records", share=0.1)),
             ],
             "10 %  500 records  50 records/s  1.5 min left",
-            id="the end is told by the share and not by what is counted",
+            id="the end follows from the share and not from what is counted",
         ),
         pytest.param(
             [(0, step_of_bytes("reading", 5, 10)), (3, step_of_bytes("reading", 5, 10))],
@@ -113,9 +113,9 @@ def fetching(done: int, wanted: int) -> StepProgress:
         pytest.param([(0, step_of_bytes("reading", 999, 1_000))], "99 %  999 B of 1.0 kB", id="rounded down"),
     ],
 )
-def test_what_is_told(readings: list[tuple[float, StepProgress]], told: str) -> None:
+def test_what_is_logged(readings: list[tuple[float, StepProgress]], reported: str) -> None:
     """Share, amount, rate and time left, each as far as it is known."""
-    assert describe(*paced(*readings)) == told
+    assert describe(*paced(*readings)) == reported
 
 
 def test_all_of_it_fits_into_a_line_of_80_columns(terminal: Terminal) -> None:
@@ -175,7 +175,7 @@ def test_a_program_reads_figures_line_by_line(
 
     monkeypatch.setattr(progress, "_SILENT_SECONDS", 0.0)
     monkeypatch.setattr(progress, "_LOG_SECONDS", 0.001)
-    # No rate is told, however long the machine takes from one reading to the next.
+    # No rate is given, however long the machine takes from one reading to the next.
     monkeypatch.setattr(progress, "_SHORTEST_SECONDS", float("inf"))
     configure(LogConfig(format="json"), "record", {})
     with shown(measure):

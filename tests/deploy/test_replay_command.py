@@ -46,7 +46,7 @@ def test_help_names_every_output(capsys: pytest.CaptureFixture[str]) -> None:
 
 
 def test_another_output_is_refused(capsys: pytest.CaptureFixture[str]) -> None:
-    """It is told what there is instead."""
+    """The error names what there is instead."""
     outcome = run(capsys, "replay", str(RECORDING), "--output", "everything")
     assert outcome.code == 2
     assert "timing" in outcome.err

@@ -115,7 +115,7 @@ def test_what_is_wrong_inside_a_value_is_named(tmp_path: Path):
 
 
 @pytest.mark.parametrize(
-    ("text", "told"),
+    ("text", "reported"),
     [
         ("[detect]\nignore = 5", "detect.ignore is 5: use a list"),
         ("[detect]\nignore = [5]", "detect.ignore[0] is 5: use text"),
@@ -129,13 +129,13 @@ def test_what_is_wrong_inside_a_value_is_named(tmp_path: Path):
         ),
     ],
 )
-def test_a_part_of_the_wrong_type_is_named_with_its_value(tmp_path: Path, text: str, told: str):
+def test_a_part_of_the_wrong_type_is_named_with_its_value(tmp_path: Path, text: str, reported: str):
     """Of lists and tables too, in words of the settings file and not of the library that reads it."""
     file = tmp_path / "m.toml"
     file.write_text(text)
     with pytest.raises(UserError) as caught:
         detect_config(Sources(file))
-    assert str(caught.value) == told
+    assert str(caught.value) == reported
 
 
 @pytest.mark.parametrize(
@@ -204,7 +204,7 @@ def test_shared_keys_stand_outside_the_sections():
 
 
 def kubernetes(service: str, *ports: tuple[str, int]) -> dict[str, str]:
-    """What a container is told of one service."""
+    """What Kubernetes sets in a container for one service."""
     name = service.upper().replace("-", "_")
     found = {f"{name}_SERVICE_HOST": "10.0.0.1", f"{name}_SERVICE_PORT": "9092", f"{name}_PORT": "tcp://10.0.0.1:9092"}
     for port_name, port in ports:
@@ -243,7 +243,7 @@ def test_variables_of_other_commands_are_no_settings():
 
 
 def test_a_misspelt_port_is_no_service():
-    """Only an address tells that Kubernetes wrote it."""
+    """Only an address shows that Kubernetes wrote it."""
     with pytest.raises(UserError, match="did you mean 'REBALANCE_MONITOR_LAMP_PORT'"):
         load_engine(environment={"REBALANCE_MONITOR_LMP_PORT": "9642"})
 
@@ -324,7 +324,7 @@ def test_secrets_are_refused_as_flags_however_written(key: str):
     assert "hunter2" not in str(caught.value)
 
 
-def test_what_librdkafka_would_refuse_is_told_before_anything_starts():
+def test_what_librdkafka_would_refuse_is_reported_before_anything_starts():
     """A misspelt property, in the same words for each process."""
     sources = Sources(flags=("kafka.bootstrap.servers=b:1", "kafka.client.rac=r"))
     for configured in (stream_config, probe_config, export_config):

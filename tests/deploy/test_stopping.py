@@ -29,7 +29,7 @@ HANG, FINISH = "wait()", "kill()"
 
 
 def run(step: str, seconds: float) -> tuple[int, str, int]:
-    """Run the program, tell it to stop once its child runs, and return its exit code, words and child."""
+    """Run the program, ask it to stop once its child runs, and return its exit code, words and child."""
     program = PROGRAM.format(step=step, seconds=seconds)
     pipe = subprocess.PIPE
     with subprocess.Popen([sys.executable, "-c", program], stdout=pipe, stderr=pipe, text=True) as process:

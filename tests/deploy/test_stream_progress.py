@@ -10,7 +10,7 @@ from rebalance_deploy.stream_progress import StreamProgress
 
 
 class Recorded(Bar):
-    """A bar that draws nothing, and remembers what it was told to do."""
+    """A bar that draws nothing, and remembers what it was asked to do."""
 
     def __init__(self, measure: Callable[[], StepProgress], stream: io.StringIO) -> None:
         super().__init__(measure, stream)

@@ -98,19 +98,19 @@ def test_a_wheel_holds_every_file_of_its_packages(wheel: zipfile.ZipFile) -> Non
 
 def test_an_installed_command_line_offers_nothing_for_developers(installed: Path) -> None:
     """`bench` and `demo --story` are a checkout's."""
-    told = json.loads(run(installed, _COMMANDS))
-    assert Path(told["file"]).is_relative_to(installed)
-    assert {"up", "stream", "probe", "export", "demo", "explain", "top", "replay"} <= set(told["commands"])
-    assert "bench" not in told["commands"]
-    assert told["demo"] == ["cure_after", "duration", "kafka_version", "port", "yes"]
+    reported = json.loads(run(installed, _COMMANDS))
+    assert Path(reported["file"]).is_relative_to(installed)
+    assert {"up", "stream", "probe", "export", "demo", "explain", "top", "replay"} <= set(reported["commands"])
+    assert "bench" not in reported["commands"]
+    assert reported["demo"] == ["cure_after", "duration", "kafka_version", "port", "yes"]
 
 
 def test_a_checkouts_command_line_offers_both() -> None:
     """As `make bench` and `make demo STORY=a` use them."""
     done = subprocess.run([sys.executable, "-c", _COMMANDS], capture_output=True, text=True, check=True)
-    told = json.loads(done.stdout)
-    assert "bench" in told["commands"]
-    assert told["demo"] == ["cure_after", "duration", "kafka_version", "port", "story", "yes"]
+    reported = json.loads(done.stdout)
+    assert "bench" in reported["commands"]
+    assert reported["demo"] == ["cure_after", "duration", "kafka_version", "port", "story", "yes"]
 
 
 def test_no_installed_module_needs_the_tools_of_developers(installed: Path) -> None:

@@ -35,7 +35,7 @@ class Workshop:
         self.pin(self.make_wheel("1.0"))
 
     def make_wheel(self, version: str) -> Path:
-        """Write the wheel of a package that tells its version."""
+        """Write the wheel of a package that reports its version."""
         path = self.wheels / f"alpha-{version}-py3-none-any.whl"
         info = f"alpha-{version}.dist-info"
         names = ("alpha.py", f"{info}/METADATA", f"{info}/WHEEL", f"{info}/RECORD")
@@ -80,7 +80,7 @@ def version_in(path: Path) -> str:
 
 @pytest.mark.processes
 def test_a_child_process_imports_what_was_pinned(workshop: Workshop, capsys: pytest.CaptureFixture[str]) -> None:
-    """The directory works as PYTHONPATH, and one line told the person who waited."""
+    """The directory works as PYTHONPATH, and one line was printed for the person who waited."""
     assert version_in(workshop.install()) == "1.0\n"
     assert capsys.readouterr().err == "installing alpha ...\n"
 

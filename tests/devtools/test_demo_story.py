@@ -34,20 +34,20 @@ from waiting import wait_for
 A, B = member("a-1", client_id="a"), member("b-1", client_id="b")
 
 
-def told(event: str, second: float, name: str = "c1", **more: Any) -> dict[str, Any]:
-    """An event as a client of a play tells it."""
+def reported(event: str, second: float, name: str = "c1", **more: Any) -> dict[str, Any]:
+    """An event as a client of a play reports it."""
     return {"t_ms": int(second * 1000), "name": name, "process": f"{name}/1", "event": event, **more}
 
 
 def assigned(second: float, partitions: int, member_id: str, name: str = "c1") -> dict[str, Any]:
     """A client got so many partitions under an id."""
     places = [["t", number] for number in range(partitions)]
-    return told("assigned", second, name, partitions=places, member_id=member_id)
+    return reported("assigned", second, name, partitions=places, member_id=member_id)
 
 
 def records(second: float, first: int, last: int, name: str = "c1") -> dict[str, Any]:
     """A client was handed a range of one partition's records."""
-    return told("records", second, name, count=last - first + 1, ranges=[["t", 0, first, last]])
+    return reported("records", second, name, count=last - first + 1, ranges=[["t", 0, first, last]])
 
 
 def lines(*events: dict[str, Any]) -> list[str]:
@@ -59,8 +59,11 @@ def lines(*events: dict[str, Any]) -> list[str]:
 @pytest.mark.parametrize(
     ("events", "said"),
     [
-        ([told("started", 1), assigned(4, 3, "m-1")], ["c1 starts", "c1 is in the group, 3 s after its start, with 3"]),
-        ([told("started", 1), assigned(20, 1, "m-1")], ["starts", "in the group at last, 19 s after its start"]),
+        (
+            [reported("started", 1), assigned(4, 3, "m-1")],
+            ["c1 starts", "c1 is in the group, 3 s after its start, with 3"],
+        ),
+        ([reported("started", 1), assigned(20, 1, "m-1")], ["starts", "in the group at last, 19 s after its start"]),
         ([assigned(1, 2, "m-1"), assigned(2, 1, "m-1")], ["with 2 partitions", "c1 has 1 partition now"]),
         ([assigned(1, 2, "m-1"), assigned(2, 2, "m-1")], ["with 2 partitions"]),
         ([assigned(1, 2, "m-1"), assigned(9, 2, "m-2")], ["with 2", "had been put out and is back under another"]),
@@ -78,19 +81,25 @@ def lines(*events: dict[str, Any]) -> list[str]:
             [records(1, 0, 0), records(2, 0, 0, "c2")],
             ["its first record", "c2 gets 1 record, which was handed out before"],
         ),
-        ([records(1, 0, 9), told("processed", 2.5, count=10)], ["10 records"]),
-        ([records(1, 0, 9), told("processed", 21, count=10)], ["10 records", "done with 10 records after 20.0 s of"]),
+        ([records(1, 0, 9), reported("processed", 2.5, count=10)], ["10 records"]),
         (
-            [records(1, 0, 9), *(told("processed", second, count=10) for second in (4, 4.1, 21, 22))],
+            [records(1, 0, 9), reported("processed", 21, count=10)],
+            ["10 records", "done with 10 records after 20.0 s of"],
+        ),
+        (
+            [records(1, 0, 9), *(reported("processed", second, count=10) for second in (4, 4.1, 21, 22))],
             ["10 records", "after 3.0 s of work", "after 20.0 s of work"],
         ),
-        ([told("commit_failed", 1, error="CommitFailedException", text="long")], ["refused: CommitFailedException"]),
-        ([told("traffic_ends", 1, "")], ["00:00:01  nobody writes"]),
-        ([told("committed", 1), told("revoked", 1, partitions=[]), told("closed", 2)], []),
+        (
+            [reported("commit_failed", 1, error="CommitFailedException", text="long")],
+            ["refused: CommitFailedException"],
+        ),
+        ([reported("traffic_ends", 1, "")], ["00:00:01  nobody writes"]),
+        ([reported("committed", 1), reported("revoked", 1, partitions=[]), reported("closed", 2)], []),
     ],
 )
-def test_only_what_is_new_is_told(events: list[dict[str, Any]], said: list[str]):
-    """One line for each thing worth knowing: routine, and what was told already, is left out."""
+def test_only_what_is_new_is_printed(events: list[dict[str, Any]], said: list[str]):
+    """One line for each thing worth knowing: routine, and what was reported already, is left out."""
     found = lines(*events)
     assert len(found) == len(said), found
     assert all(words in line for words, line in zip(said, found, strict=True)), found
@@ -110,7 +119,7 @@ def test_a_process_started_again_is_a_new_one():
     assert "had been put out" not in lines(assigned(1, 2, "m-1"), again)[1]
 
 
-def test_a_fix_is_told_as_what_differs():
+def test_a_fix_is_described_by_what_differs():
     """Library and settings, each before and after; what the program does has no name that people know."""
     sick = ClientSpec("kafka-python-1.4.6", {"a": 1, "b": 2}, {"hold": "gil"})
     cured = ClientSpec("kafka-python-1.4.7", {"b": 3, "c": 4, "a": 1}, {"hold": "process"})
@@ -125,12 +134,12 @@ def test_a_fix_is_told_as_what_differs():
 
 
 def test_every_founding_incident_has_its_letter():
-    """In the order in which they are told everywhere else, and each with a fix in words."""
+    """In the order in which they are reported everywhere else, and each with a fix in words."""
     assert [act.story.id.removesuffix("_upgraded") for act in ACTS.values()] == [story.id for story in FOUNDING]
     assert all(act.story.title.startswith(f"{letter.upper()}: ") and act.fix for letter, act in ACTS.items())
 
 
-def test_what_was_to_be_said_is_told_in_one_line():
+def test_what_was_to_be_said_is_in_one_line():
     """Cause, culprits, what to change."""
     bare = Expected("poll_overrun")
     assert describe_expected(bare) == "poll_overrun"
@@ -148,7 +157,7 @@ def test_a_kafka_without_the_story_is_refused_with_those_that_have_it():
         choose_version(StoryOptions(letter="e", kafka_version="4.3.1"))
 
 
-def test_a_port_in_use_is_told_before_anything_starts():
+def test_a_port_in_use_is_reported_before_anything_starts():
     """With what to type instead; 0 is always free."""
     with socket.socket() as other:
         other.bind(("127.0.0.1", 0))
@@ -248,8 +257,8 @@ def answers(monkeypatch: pytest.MonkeyPatch) -> list[Finding]:
     return found
 
 
-def test_a_finding_is_told_in_full_once_and_its_changes_in_a_line(answers: list[Finding]):
-    """Between lines of its own; findings of other groups, and information that was not asked for, are not told."""
+def test_a_finding_is_printed_in_full_once_and_its_changes_in_a_line(answers: list[Finding]):
+    """Between lines of its own; findings of other groups, and information that was not asked for, are not reported."""
     said: list[str] = []
     with Commentary("", "cured", {"scale_out"}, said.append) as speaker:
         answers += [finding(severity="info", rule="scale_out"), finding(finding_id="b", group="another")]
@@ -257,8 +266,8 @@ def test_a_finding_is_told_in_full_once_and_its_changes_in_a_line(answers: list[
         wait_for(lambda: said, lambda: "nothing was said")
         answers[0] = finding(severity="info", rule="scale_out", state="resolved")
         wait_for(lambda: len(said) >= 2, lambda: said)
-        speaker.hear(told("started", 1))
-    speaker.hear(told("started", 2, "c2"))
+        speaker.hear(reported("started", 1))
+    speaker.hear(reported("started", 2, "c2"))
     in_full, in_short, of_client = said
     assert in_full.startswith("\nthe monitor finds:\n00:00:00  cured  FIRING info: scale_out")
     assert in_full.endswith("words\n")
@@ -267,8 +276,8 @@ def test_a_finding_is_told_in_full_once_and_its_changes_in_a_line(answers: list[
 
 
 @pytest.mark.waits
-def test_quiet_is_told_with_the_work_that_goes_on_in_it(answers: list[Finding], monkeypatch: pytest.MonkeyPatch):
-    """Lest nothing seem to run; records told of before do not count."""
+def test_quiet_is_reported_with_the_work_that_goes_on_in_it(answers: list[Finding], monkeypatch: pytest.MonkeyPatch):
+    """Lest nothing seem to run; records reported before do not count."""
     assert answers == []
     monkeypatch.setattr(commentary, "_QUIET_STEP_SECONDS", 0.5)
     said: list[str] = []
@@ -279,7 +288,7 @@ def test_quiet_is_told_with_the_work_that_goes_on_in_it(answers: list[Finding], 
         wait_for(lambda: re.search(r"\.\.\. no news for \d+ s, 3 records read meanwhile$", said[-1]), lambda: said)
 
 
-def test_a_quiet_that_went_on_unsaid_is_told_once(answers: list[Finding]):
+def test_a_quiet_that_went_on_unsaid_is_reported_once(answers: list[Finding]):
     """After a pause of the machine there is one line for all of it."""
     assert answers == []
     said: list[str] = []

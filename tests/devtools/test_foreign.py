@@ -1,4 +1,4 @@
-"""Clients of Go and Node.js are pinned to the last checksum, and who lacks a tool for them is told which."""
+"""Clients of Go and Node.js are pinned to the last checksum, and the error names the tool that is missing."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""The network of plays: it carries what it is given, from the host that it was told, and is as bad as it was told."""
+"""The network of plays: it carries what it is given, from the given host, and is as bad as configured."""
 
 from __future__ import annotations
 

@@ -50,7 +50,7 @@ def drawn(story_id: str) -> list[Parameters]:
     return [STORIES[story_id].draw(random.Random(seed)) for seed in SEEDS]
 
 
-def told(event: str, name: str = "c", t_ms: int = 0, **more: Any) -> dict[str, Any]:
+def reported(event: str, name: str = "c", t_ms: int = 0, **more: Any) -> dict[str, Any]:
     return {"t_ms": t_ms, "name": name, "process": f"{name}/1", "event": event, **more}
 
 
@@ -84,7 +84,7 @@ def test_the_same_seed_draws_the_same(story: Story):
 
 @pytest.mark.parametrize("story", [*FOUNDING, *VARIANTS], ids=lambda story: story.id)
 def test_forms_differ_in_what_is_advised(story: Story):
-    """Sick and cured form are not the same client, or the story itself tells them apart."""
+    """Sick and cured form are not the same client, or the story itself distinguishes them."""
     parameters = story.draw(random.Random(1))
     differs = story.cast(parameters, cured=True) != story.cast(parameters, cured=False)
     assert differs or story.id == "join_barrier"
@@ -92,7 +92,7 @@ def test_forms_differ_in_what_is_advised(story: Story):
 
 @pytest.mark.parametrize("story", STORIES.values(), ids=lambda story: story.id)
 def test_every_client_can_be_had(story: Story):
-    """Libraries are known ones, and culprits are expected to be told by name."""
+    """Libraries are known ones, and culprits are expected by name."""
     parameters = story.draw(random.Random(1))
     forms = [story.cast(parameters, cured=cured) for cured in ((False, True) if story.cured else (False,))]
     kafkas_own, foreign = {JAVA, SHARE, STREAMS, CONNECT}, {FRANZ_GO, SARAMA, KAFKAJS}
@@ -102,27 +102,27 @@ def test_every_client_can_be_had(story: Story):
 
 def test_returns_are_counted_per_process():
     """A new id of the same process is a return; a new process, or the same id again, is not."""
-    events = [told("assigned", member_id=each) for each in ("c-1", "c-1", "c-2", "c-3")]
-    restarted = {**told("assigned", member_id="c-4"), "process": "c/2"}
+    events = [reported("assigned", member_id=each) for each in ("c-1", "c-1", "c-2", "c-3")]
+    restarted = {**reported("assigned", member_id="c-4"), "process": "c/2"}
     assert returns_under_new_ids([*events, restarted]) == 2
 
 
 def test_failed_commits_are_counted():
     """Those that went well do not count."""
-    assert failed_commits([told("committed"), told("commit_failed"), told("commit_failed")]) == 2
+    assert failed_commits([reported("committed"), reported("commit_failed"), reported("commit_failed")]) == 2
 
 
 def test_records_handed_out_again_are_counted():
     """To whomever, and only what was handed out before."""
-    first = told("records", ranges=[["t", 0, 0, 9], ["t", 1, 0, 4]])
-    again = told("records", name="d", ranges=[["t", 0, 5, 12]])
+    first = reported("records", ranges=[["t", 0, 0, 9], ["t", 1, 0, 4]])
+    again = reported("records", name="d", ranges=[["t", 0, 5, 12]])
     assert processed_twice([first, again]) == 5
 
 
 def test_thinning_keeps_the_ends_of_runs():
     """Of many records in a row the first and the last remain, of rare events all."""
-    events = [told("assigned"), *(told("records", t_ms=n) for n in range(5)), told("commit_failed")]
-    other = told("records", name="d", t_ms=9)
+    events = [reported("assigned"), *(reported("records", t_ms=n) for n in range(5)), reported("commit_failed")]
+    other = reported("records", name="d", t_ms=9)
     kept = thin([*events[:3], other, *events[3:]])
     assert [(each["name"], each["event"], each["t_ms"]) for each in kept] == [
         ("c", "assigned", 0),
@@ -134,9 +134,9 @@ def test_thinning_keeps_the_ends_of_runs():
 
 
 def test_thinning_sees_through_events_that_alternate():
-    """Who tells of each record that it came and that it was worked on fills no file."""
-    events = [told(event, t_ms=n) for n in range(9) for event in ("records", "processed")]
-    kept = thin([told("assigned"), *events, told("lost", t_ms=9)])
+    """A client that reports the arrival and the processing of each record fills no file."""
+    events = [reported(event, t_ms=n) for n in range(9) for event in ("records", "processed")]
+    kept = thin([reported("assigned"), *events, reported("lost", t_ms=9)])
     assert [(each["event"], each["t_ms"]) for each in kept] == [
         ("assigned", 0),
         ("records", 0),
@@ -161,7 +161,7 @@ def test_truth_is_json_with_the_members():
         started_ms=1,
         ended_ms=2,
         symptoms=1,
-        events=(told("assigned", member_id="c-1"), told("assigned", member_id="c-2")),
+        events=(reported("assigned", member_id="c-1"), reported("assigned", member_id="c-2")),
         broker_lines=("a line",),
     )
     truth = json.loads(render_truth(run))
@@ -181,8 +181,8 @@ _FENCED = "[GroupId orders] Member {} fenced from the group because the member s
 @pytest.mark.parametrize("line", [_FAILED, _FENCED])
 def test_who_is_lost_without_a_reason_makes_a_play_void(line: str):
     """Culprits and whoever was touched may be lost, by the classic and the newer protocol; nobody else may."""
-    in_group = [told("assigned", name, member_id=f"{name}-id") for name in ("culprit", "touched", "innocent")]
-    touched = {**told("signal", "touched"), "process": ""}
+    in_group = [reported("assigned", name, member_id=f"{name}-id") for name in ("culprit", "touched", "innocent")]
+    touched = {**reported("signal", "touched"), "process": ""}
     lost = run_of(*in_group, touched, broker_lines=tuple(line.format(f"{each['name']}-id") for each in in_group))
     assert innocents_lost(lost, ["culprit"]) == ["innocent"]
     assert innocents_lost(run_of(*in_group, touched), ["culprit"]) == []

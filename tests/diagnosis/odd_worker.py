@@ -1,4 +1,4 @@
-"""A process that is fed like the diagnosis and does what rows tell it: `kill` and `hang`, and says the others back."""
+"""A process that is fed like the diagnosis and does what rows ask of it: `kill` and `hang`, and returns the others."""
 
 from __future__ import annotations
 

@@ -37,7 +37,7 @@ def produce(config: StreamConfig, topic: str, *rows: tuple[str, bytes]) -> None:
     assert producer.flush(60) == 0
 
 
-def test_the_latest_status_of_the_wanted_queries_is_told(config):
+def test_the_latest_status_of_the_wanted_queries_is_read(config):
     """Rows of other clusters and queries, and those that cannot be read, are passed over; news come as written."""
     status = QueryStatus(config.cluster, "activity", False, 1, 2, 500)
     others = (replace(status, cluster="another"), replace(status, query="membership"))
@@ -50,7 +50,7 @@ def test_the_latest_status_of_the_wanted_queries_is_told(config):
     wait_for(lambda: reader.read() == [news], "the news")
 
 
-def test_a_superseded_process_tells_nothing_of_its_query(config):
+def test_a_superseded_process_says_nothing_about_its_query(config):
     """Its status comes after that of the one that took over."""
     owner = QueryStatus(config.cluster, "activity", True, 1, 2, 500, epoch=2)
     other = replace(owner, query="membership")

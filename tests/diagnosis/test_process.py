@@ -1,4 +1,4 @@
-"""The driver's handle on the process of the diagnosis, with real processes that end and hang when rows tell them to."""
+"""The driver's handle on the process of the diagnosis, with real processes that end and hang when rows ask them to."""
 
 from __future__ import annotations
 
@@ -97,20 +97,20 @@ def take_and_fail(driver: Driver, value: bytes) -> None:
 
 
 def test_rows_and_ticks_are_answered(driver: Driver):
-    """Rows come in order, time is told, and what the process says for people arrives."""
+    """Rows come in order, the time is passed on, and what the process says for people arrives."""
     driver.process.take(driver.rows(b"a", b"b"))
     driver.process.tick(3, 2, caught_up=True)
     assert driver.said[1:] == ["took a,b", "ticked 3 2 True"]
     assert driver.process.waiting == 1
 
 
-def test_whoever_tells_the_time_need_not_wait_when_rows_were_handed_over(driver: Driver):
+def test_a_tick_need_not_wait_when_rows_were_handed_over(driver: Driver):
     """What follows from rows is published with the next tick: it comes at once, and once."""
-    told = threading.Thread(target=driver.process.await_rows, args=(LONG_SECONDS,))
-    told.start()
+    reported = threading.Thread(target=driver.process.await_rows, args=(LONG_SECONDS,))
+    reported.start()
     driver.process.take(driver.rows(b"a"))
-    told.join(LONG_SECONDS / 2)
-    assert not told.is_alive()
+    reported.join(LONG_SECONDS / 2)
+    assert not reported.is_alive()
     again = threading.Thread(target=driver.process.await_rows, args=(LONG_SECONDS,), daemon=True)
     again.start()
     driver.process.take([])
@@ -163,7 +163,7 @@ def test_a_process_that_hangs_is_ended():
 
 @pytest.mark.parametrize("poison", [b"kill", b"hang"])
 def test_a_row_that_ends_or_hangs_the_process_is_found_and_left_out(hurried_driver: Driver, poison: bytes):
-    """All other rows are taken, the row is named, and the next process is told how many were left out."""
+    """All other rows are taken, the row is named, and the next process learns how many were left out."""
     rows = hurried_driver.rows(*(b"r%d" % i for i in range(20)), poison, *(b"s%d" % i for i in range(20)))
     hurried_driver.take_all(rows)
     assert hurried_driver.taken() == [f"r{i}" for i in range(20)] + [f"s{i}" for i in range(20)]
@@ -209,23 +209,23 @@ def test_a_stop_ends_the_process():
 
 
 def test_a_stop_does_not_wait_for_a_process_that_hangs(monkeypatch: pytest.MonkeyPatch):
-    """Whoever feeds it is told that it ended."""
+    """Whoever feeds it gets an error that it ended."""
     monkeypatch.setattr(process, "_END_SECONDS", 0.1)
-    driver, told = Driver(stall_seconds=600), list[BaseException]()
+    driver, reported = Driver(stall_seconds=600), list[BaseException]()
     driver.process.start(0)
 
     def feed() -> None:
         try:
             driver.process.take(driver.rows(b"hang"))
         except DiagnosisError as error:
-            told.append(error)
+            reported.append(error)
 
     feeding = threading.Thread(target=feed)
     feeding.start()
     wait_for(driver.process._lock.locked, "it to be fed")
     driver.process.stop()
     feeding.join(LONG_SECONDS)
-    assert len(told) == 1
+    assert len(reported) == 1
     assert not is_alive(driver.pid())
 
 
@@ -236,7 +236,7 @@ def test_a_process_that_cannot_start_is_said():
 
 
 def test_a_process_that_says_why_it_cannot_start_is_quoted():
-    """The supervision tells its sentence, and nothing is left of it."""
+    """The supervision reports its sentence, and nothing is left of it."""
     driver = Driver(worker="diagnosis.unable_worker")
     with pytest.raises(DiagnosisError, match="status-0 could not be read"):
         driver.process.start(0)

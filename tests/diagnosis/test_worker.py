@@ -194,13 +194,17 @@ def test_rows_of_a_superseded_stream_are_none():
 
 def test_an_announced_deploy_is_published_as_the_cause():
     """The row of the topic of silences becomes evidence of the finding; one of another cluster or kind becomes none."""
-    for row, told in ((DEPLOY, True), (replace(DEPLOY, cluster="x"), False), (replace(DEPLOY, kind="other"), False)):
+    for row, reported in (
+        (DEPLOY, True),
+        (replace(DEPLOY, cluster="x"), False),
+        (replace(DEPLOY, kind="other"), False),
+    ):
         worker = Worker()
         for topic in ("silences", "groups", "rebalances"):
             worker.take(topic, row if topic == "silences" else SOUND[topic][0])
         worker.tick(T0 + 50 * SECOND)
         found = worker.rows("findings", Finding).values()
-        assert [each.rule for each in found if each.variant == "announced"] == ["rolling_deploy"] * told
+        assert [each.rule for each in found if each.variant == "announced"] == ["rolling_deploy"] * reported
         assert not any(each.count for each in worker.status().quarantined)
 
 
@@ -354,7 +358,7 @@ CASES = [(topic, number) for topic, rows in SOUND.items() for number in range(le
 @pytest.mark.generated
 @pytest.mark.parametrize(("topic", "number"), CASES, ids=[f"{t}-{type(SOUND[t][n]).__name__}" for t, n in CASES])
 def test_no_row_ends_the_worker_or_harms_other_groups(topic: str, number: int):
-    """Each number, text and list of each row is made absurd in turn: a healthy group beside it is right, and told."""
+    """Each number, text and list of each row is made absurd in turn: a healthy group stays right and published."""
     before = resource.getrusage(resource.RUSAGE_SELF).ru_maxrss
     for text in mutations(SOUND[topic][number]):
         worker = Worker()
@@ -376,7 +380,7 @@ def test_no_row_ends_the_worker_or_harms_other_groups(topic: str, number: int):
 @pytest.mark.parametrize("topic", list(SOUND))
 @pytest.mark.parametrize("text", STRANGERS, ids=lambda text: repr(text[:30]))
 def test_a_row_that_is_none_is_counted(topic: str, text: bytes):
-    """And told, the first few times."""
+    """And reported, the first few times."""
     worker = Worker()
     worker.take(topic, text, key=b"\xff")
     worker.tick(T0 + SECOND)
@@ -385,7 +389,7 @@ def test_a_row_that_is_none_is_counted(topic: str, text: bytes):
 
 
 def test_a_report_that_belongs_to_nobody_is_counted():
-    """One without a group, a client and a member is given up at once; that is no error to tell."""
+    """One without a group, a client and a member is given up at once; that is no error to report."""
     worker = Worker()
     ((_, row),) = pack_reports([replace(report(T0, A), group_id=None, client_id=None, member_id=None)], 5_000, CLUSTER)
     worker.take("activity", row)

@@ -61,7 +61,7 @@ def hold_a_deploy_is_what_was_announced(watched: Watched) -> None:
         since = announced["starts_at_ms"]
         wait_for(
             lambda: announcements(watched, ANNOUNCED) and is_restart_judged(watched, ANNOUNCED, since),
-            lambda: (told_in_short(watched, ANNOUNCED), rebalances(watched, ANNOUNCED)),
+            lambda: (printed_in_short(watched, ANNOUNCED), rebalances(watched, ANNOUNCED)),
             **PATIENCE,
         )
         found = findings(watched, ANNOUNCED)
@@ -73,9 +73,11 @@ def hold_a_deploy_is_what_was_announced(watched: Watched) -> None:
         assert said["severity"] == Severity.INFO
         asking = {name for each in found if each["severity"] != Severity.INFO for name in each["rebalance_ids"]}
         assert not asking & set(said["rebalance_ids"]), found
-        wait_for(lambda: is_restart_judged(watched, UNSAID, since), lambda: told_in_short(watched, UNSAID), **PATIENCE)
+        wait_for(
+            lambda: is_restart_judged(watched, UNSAID, since), lambda: printed_in_short(watched, UNSAID), **PATIENCE
+        )
         assert announcements(watched, UNSAID) == []
-        wait_for(lambda: is_overrun_told(watched), lambda: findings(watched, SLOW), **PATIENCE)
+        wait_for(lambda: is_overrun_reported(watched), lambda: findings(watched, SLOW), **PATIENCE)
 
         run("silence", "expire", announced["silence_id"])
         ended = wait_for(lambda: [s for s in silences(watched) if s["expired_by"]], "its end to be shown", **PATIENCE)
@@ -86,7 +88,7 @@ def hold_a_deploy_is_what_was_announced(watched: Watched) -> None:
     after = ended[0]["ends_at_ms"]
     wait_for(
         lambda: is_restart_judged(watched, ANNOUNCED, after),
-        lambda: (told_in_short(watched, ANNOUNCED), rebalances(watched, ANNOUNCED, after)),
+        lambda: (printed_in_short(watched, ANNOUNCED), rebalances(watched, ANNOUNCED, after)),
         **PATIENCE,
     )
     (known,) = announcements(watched, ANNOUNCED)
@@ -94,13 +96,13 @@ def hold_a_deploy_is_what_was_announced(watched: Watched) -> None:
     assert not later & set(known["rebalance_ids"])
 
 
-def is_overrun_told(watched: Watched) -> bool:
-    """Whether the slow group's overrun is told. If not, its member gets more to work on, and is soon out again.
+def is_overrun_reported(watched: Watched) -> bool:
+    """Whether the slow group's overrun is reported. If not, its member gets more to work on, and is soon out again.
 
     On a busy machine a client that is out late looks like one whose session expired, and the other member soon has all
     records.
     """
-    if told(watched, SLOW, "poll_overrun"):
+    if reported(watched, SLOW, "poll_overrun"):
         return True
     produce(watched, _MORE_RECORDS)
     return False
@@ -152,7 +154,7 @@ def pipeline(watched: Watched) -> Iterator[Any]:
 
 
 def findings(watched: Watched, group: str) -> list[dict[str, Any]]:
-    """Return what is found of a group, as the first exporter tells it."""
+    """Return what is found of a group, as the first exporter reports it."""
     found: list[dict[str, Any]] = json.loads(page(f"{watched.url}/api/v1/findings?group={group}"))["findings"]
     return found
 
@@ -183,13 +185,13 @@ def is_restart_judged(watched: Watched, group: str, since_ms: int) -> bool:
     return restarted and {each["rebalance_id"] for each in known} <= named
 
 
-def told_in_short(watched: Watched, group: str) -> list[tuple[Any, ...]]:
+def printed_in_short(watched: Watched, group: str) -> list[tuple[Any, ...]]:
     """Return what is found of a group, for the message of a test that waits for more."""
     names = "rule", "state", "severity", "primary", "summary", "rebalance_ids"
     return [tuple(each[name] for name in names) for each in findings(watched, group)]
 
 
-def told(watched: Watched, group: str, rule: str) -> bool:
+def reported(watched: Watched, group: str, rule: str) -> bool:
     """Whether a diagnosis is the cause of some of a group's rebalances, and is open."""
     return any(
         each["rule"] == rule and each["primary"] and each["state"] == FindingState.FIRING

@@ -101,8 +101,8 @@ def hold_hostile_records_distort_nothing(rig: Watched, *others: str) -> None:
         lambda: not written - rig.record_totals(),
         lambda: f"every record to be counted, as {written - rig.record_totals()}",
     )
-    told = rig.record_totals()
-    assert not told - count_log(rig.broker.bootstrap)
+    reported = rig.record_totals()
+    assert not reported - count_log(rig.broker.bootstrap)
 
     rig.start(spec(HEALTHY, "h2"))
     wait_for(lambda: rig.counts().get(HEALTHY) == rig.expected_counts()[HEALTHY], "the rebalance after the flood")

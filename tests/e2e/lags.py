@@ -73,10 +73,10 @@ def transactions_do_not_deceive(rig: Watched, topic: str) -> None:
     producer.flush(60)
     wait_for(lambda: lags(rig, GROUP).get((topic, 0), 0) >= before + 5, "the pending records to be seen", **PATIENCE)
 
-    def told() -> list[int]:
+    def reported() -> list[int]:
         return [lag for place, lag in lags(rig, TRANSACTIONAL).items() if place == (topic, 0)]
 
-    assert wait_for(told, "the transaction's commit to be counted", **PATIENCE) == [end - 1]
+    assert wait_for(reported, "the transaction's commit to be counted", **PATIENCE) == [end - 1]
     producer.abort_transaction(120)
     consumer.close()
 

@@ -31,13 +31,13 @@ def paged(directory: Path, exporter_url: str) -> Iterator[Paged]:
         # condition begin to hold anew.
         links = {"link_monitor": exporter_url}
         watching = PrometheusOptions(links=links, scrape_seconds=5, hold_seconds=2)
-        telling = AlertmanagerOptions(group_wait_seconds=1, group_interval_seconds=2)
-        with alerting(directory, exporter_url, inbox.url, watching, telling) as both:
+        options = AlertmanagerOptions(group_wait_seconds=1, group_interval_seconds=2)
+        with alerting(directory, exporter_url, inbox.url, watching, options) as both:
             yield Paged(inbox, both.alertmanager.url, both.prometheus.url)
 
 
 def alerts(inbox: Inbox, name: str) -> list[dict[str, Any]]:
-    """Return what the receiver of everything was told of an alert, oldest first."""
+    """Return what the receiver of everything got about an alert, oldest first."""
     return [each for body in inbox.bodies("/alerts") for each in body["alerts"] if each["labels"]["alertname"] == name]
 
 
@@ -49,10 +49,10 @@ def has_all_lines(alert: dict[str, Any]) -> bool:
 
 def hold_page_is_whole(alert: dict[str, Any], exporter_url: str, group: str) -> None:
     """Cause, culprit, change, beginning, impact, scope, what to do, and the link to the group's page of the monitor."""
-    told = alert["annotations"]
+    annotations = alert["annotations"]
     assert alert["labels"] | {"cluster": "default", "group": group} == alert["labels"]
-    assert has_all_lines(alert), told
-    assert told["explain_url"] == f"{exporter_url}/#/groups/default/{group}"
+    assert has_all_lines(alert), annotations
+    assert annotations["explain_url"] == f"{exporter_url}/#/groups/default/{group}"
 
 
 def heard(pager_url: str) -> set[str]:

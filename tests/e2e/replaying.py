@@ -56,8 +56,8 @@ def assert_facts_and_causes_agree(rig: Rig, judged: Callable[[str], bool]) -> No
     def causes_differ(findings: Rows) -> dict[str, Any]:
         both = "firing", "resolved"
         live, replayed = _causes(rows(rig, "findings", ("finding_id",)), *both), _causes(findings, *both)
-        told = {each for each in live.keys() | replayed.keys() if judged(each.rpartition("/")[0])}
-        return {each: (live.get(each), replayed.get(each)) for each in told if live.get(each) != replayed.get(each)}
+        reported = {each for each in live.keys() | replayed.keys() if judged(each.rpartition("/")[0])}
+        return {each: (live.get(each), replayed.get(each)) for each in reported if live.get(each) != replayed.get(each)}
 
     _await_agreement(rig, ("rebalance", "group"), causes_differ)
 
@@ -93,7 +93,7 @@ def rebalances_differ(rig: Rig, replayed: Rows) -> dict[Any, Any]:
 def groups_differ(rig: Rig, replayed: Rows) -> dict[Any, Any]:
     """Return the fields that differ, by group, but for durations: they follow from the bounds above.
 
-    Groups that only commit have a row in the replay; live their lag has one, and a row of groups tells at most which
+    Groups that only commit have a row in the replay; live their lag has one, and a row of groups says at most which
     coordinator a probe found.
     """
     simple = {key for key, row in replayed.items() if row["type"] == "simple"}
@@ -201,7 +201,7 @@ def _row_as_of(engine: Engine, kind: type[GroupLag] | type[GroupTiming], group: 
 def _without_some(lags: Rows, live: Rows) -> Rows:
     """Return rows of lag without ratios of time, and without slopes where the live row has none.
 
-    A slope needs two probes. A live row is published as soon as there is lag to tell of; the second probe is no news.
+    A slope needs two probes. A live row is published as soon as there is lag to report; the second probe is no news.
     """
     found: Rows = {}
     for key, row in lags.items():
@@ -280,7 +280,7 @@ def replay_recording(rig: Rig) -> dict[str, Rows]:
     return found
 
 
-#: The fields that tell rows of a kind apart.
+#: The fields that distinguish rows of a kind.
 _KEYS = {
     "group": ("group",),
     "rebalance": ("group", "rebalance_id"),

@@ -35,7 +35,7 @@ from waiting import wait_for
 DEADLINE_SECONDS = 300.0
 READY_SECONDS = 300.0
 
-#: What a container is told of services whose names begin as the monitor's own settings do.
+#: What Kubernetes sets in a container for services whose names begin as the monitor's own settings do.
 KUBERNETES = {
     "REBALANCE_MONITOR_KAFKA_SERVICE_HOST": "10.0.0.1",
     "REBALANCE_MONITOR_KAFKA_SERVICE_PORT": "9092",
@@ -109,14 +109,14 @@ class Watched:
         def has_gone_on() -> bool:
             return bool(self.truth(spec.group).completed - before) or goes_on_without()
 
-        wait_for(has_gone_on, lambda: self._tell_of(spec.group), DEADLINE_SECONDS)
+        wait_for(has_gone_on, lambda: self._report_on(spec.group), DEADLINE_SECONDS)
 
     def await_generation(self, group: str, before: set[int]) -> None:
         """Wait until the broker's log shows a completed generation that was not there before."""
-        wait_for(lambda: self.truth(group).completed - before, lambda: self._tell_of(group), DEADLINE_SECONDS)
+        wait_for(lambda: self.truth(group).completed - before, lambda: self._report_on(group), DEADLINE_SECONDS)
 
-    def _tell_of(self, group: str) -> str:
-        """Say what the broker and the clients have to tell when a group does not go on."""
+    def _report_on(self, group: str) -> str:
+        """Say what the broker and the clients have to report when a group does not go on."""
         ended = [name for name, client in self.clients.items() if not client.is_running]
         of_coordinator = re.compile(
             rf"{re.escape(group)}|__consumer_offsets.*(ERROR|WARN)|(ERROR|WARN).*__consumer_offsets"

@@ -86,10 +86,10 @@ def test_what_a_broker_logs_of_its_groups_reaches_the_findings(version: str):
     # What follows within seconds is one rebalance, begun by the first.
     assert rebalances
     for each in rebalances:
-        told = impacts[each["rebalance_id"]]
+        reported = impacts[each["rebalance_id"]]
         # Against the file itself: a busy machine may add a rebalance of its own.
-        assert re.search(rf"^\[{_written(told['prepared_at_ms'])}\] .*Preparing to rebalance group g ", log, re.M)
-        assert (each["started_after_ms"] or 0) <= told["prepared_at_ms"] <= each["completed_at_ms"]
+        assert re.search(rf"^\[{_written(reported['prepared_at_ms'])}\] .*Preparing to rebalance group g ", log, re.M)
+        assert (each["started_after_ms"] or 0) <= reported["prepared_at_ms"] <= each["completed_at_ms"]
     sources = {one["source"] for each in rows if each["kind"] == "finding" for one in each["evidence"]}
     assert EvidenceSource.BROKER_LOG in sources
     values = [bytes.fromhex(each["value_hex"]) for each in map(json.loads, lines) if each["topic"] == TOPIC]

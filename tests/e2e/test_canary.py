@@ -59,7 +59,7 @@ def test_a_password_is_in_nothing_that_a_monitor_shows(tmp_path: Path, monkeypat
         for number, line in enumerate((logs / f"{name}.log").read_text().splitlines()):
             event = json.loads(line)
             assert event["process"] == name
-            # What Spark prints at every start is for `debug`. A batch that the stop cuts is told.
+            # What Spark prints at every start is for `debug`. A batch that the stop cuts is reported.
             assert event["logger"] != "spark" or event["level"] == "debug" or number >= started[name], line
             shown.append(line)
     kept = [path.read_bytes() for path in (tmp_path / "checkpoint").rglob("*") if path.is_file()]

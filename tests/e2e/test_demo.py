@@ -43,9 +43,9 @@ def url_of(log: Path) -> str:
 def test_the_demo_shows_every_metric_tells_of_its_sick_consumer_and_counts_every_rebalance(tmp_path: Path) -> None:
     """Exit code 0, the sick consumer explained, every metric of the table on /metrics, nothing for promtool to mend.
 
-    Every panel of the dashboards shows something, but for those that have nothing to show as long as all is well.
-    The sick consumer gets the value that the monitor advises. A Prometheus and an Alertmanager that watch the demo tell
-    of that consumer, with cause, impact, what to do and links; once the demo is over they tell of their blindness only.
+    Every panel of the dashboards shows something, but for those that have nothing to show as long as all is well. The
+    sick consumer gets the value that the monitor advises. A Prometheus and an Alertmanager that watch the demo report
+    that consumer, with cause, impact, what to do and links; once the demo is over they only report their blindness.
     """
     log, text = tmp_path / "demo.log", ""
     with demo(log, "--duration", str(_SECONDS), "--cure-after", str(_CURE_SECONDS)) as running:
@@ -72,9 +72,11 @@ def test_the_demo_shows_every_metric_tells_of_its_sick_consumer_and_counts_every
                 return not empty
 
             wait_for(all_filled, lambda: f"{sorted(empty)} to show something", _DEADLINE_SECONDS)
-            told = wait_for(lambda: told_of(inbox, SICK.group), lambda: inbox.bodies("/alerts"), _DEADLINE_SECONDS)
+            reported = wait_for(
+                lambda: alerts_of(inbox, SICK.group), lambda: inbox.bodies("/alerts"), _DEADLINE_SECONDS
+            )
             assert running.wait(600) == 0, log.read_text()
-            wait_for(lambda: alerts(inbox, DOWN), "somebody to be told of the blindness", _DEADLINE_SECONDS)
+            wait_for(lambda: alerts(inbox, DOWN), "somebody to be informed of the blindness", _DEADLINE_SECONDS)
             wait_for(lambda: heard(pager_url) == {DOWN, WATCHDOG}, lambda: heard(pager_url), _DEADLINE_SECONDS)
     said = log.read_text()
     assert re.search(r"FIRING (ticket|page): poll_overrun", said)
@@ -82,7 +84,7 @@ def test_the_demo_shows_every_metric_tells_of_its_sick_consumer_and_counts_every
     assert (count := re.search(r"counted (\d+) of (\d+) rebalances", said))
     assert count[1] == count[2]
     assert (checked.returncode, checked.stdout, checked.stderr) == (0, "", "")
-    hold_page_is_whole(told[0], url, SICK.group)
+    hold_page_is_whole(pages[0], url, SICK.group)
 
 
 @pytest.mark.slow
@@ -108,7 +110,7 @@ def filling(panels: Set[tuple[str, str]]) -> list[Asked]:
     return [each for each in queries() if (each.board, each.panel) in panels]
 
 
-def told_of(inbox: Inbox, group: str) -> list[dict[str, Any]]:
+def alerts_of(inbox: Inbox, group: str) -> list[dict[str, Any]]:
     """Return the whole pages that were sent about findings of a group: the first may come before all is known."""
     found = (each for each in alerts(inbox, FINDING) if each["labels"].get("group") == group)
     return [each for each in found if has_all_lines(each)]

@@ -70,7 +70,7 @@ def nowhere() -> Iterator[str]:
 
 
 def test_an_unreachable_broker_is_named(nowhere: str):
-    """Nobody answers: who starts the monitor at a terminal is told at which address, and what to check."""
+    """Nobody answers: at a terminal the error names the address, and what to check."""
     code, output = run("up", "--bootstrap-server", nowhere, *PORTS)
     assert code == 1
     # Once, however many processes would have met it.
@@ -164,7 +164,7 @@ def in_the_way(checkpoint: Path) -> str:
     return "cannot use checkpoint"
 
 
-# A stream that starts costs 10 s of processor time, and what is damaged is told in tests/spark/test_checkpoint.py too.
+# A stream that starts costs 10 s of processor time, and tests/spark/test_checkpoint.py also has what is damaged.
 @pytest.mark.parametrize("spoil", [pytest.param(damaged, marks=pytest.mark.slow), of_another_cluster, in_the_way])
 def test_a_bad_checkpoint_is_named(broker: EmbeddedKafka, tmp_path: Path, spoil: Callable[[Path], str]):
     """A checkpoint that cannot be used is never silently replaced."""

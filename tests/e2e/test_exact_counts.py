@@ -33,7 +33,7 @@ def spec(group: str, name: str, library: str = "confluent-kafka", **settings: An
 
 @pytest.fixture
 def rig(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Iterator[Rig]:
-    """A throw-away broker and a monitor of its own, which is told of services as a container of Kubernetes is."""
+    """A throw-away broker and a monitor of its own, with variables of services as in a container of Kubernetes."""
     for name, value in KUBERNETES.items():
         monkeypatch.setenv(name, value)
     with running_rig(tmp_path, f"stream.stop_timeout_seconds={STOP_SECONDS - 30}") as running:
@@ -138,7 +138,7 @@ def test_every_rebalance_is_counted_once_whatever_happens_to_the_stream(rig: Rig
     rig.leave(passer)
     rig.monitor.stream.start()
     after = rig.await_counts()
-    wait_for(lambda: rows(rig, "heartbeats", ("group",)), "what the stayer reports to be told", DEADLINE_SECONDS)
+    wait_for(lambda: rows(rig, "heartbeats", ("group",)), "what the stayer reports to be published", DEADLINE_SECONDS)
     assert {group: after[group] for group in before} == before
     assert len(after) >= 5
     assert sum(each.completed for each in after.values()) >= 20

@@ -67,7 +67,7 @@ ALLOWED = {
     "static_member_restart": "ledger's members are restarted in time",
     "topic_metadata_change": "kafka-python may join before it knows its topic, and joins again when it does",
     "coordinator_overload": "the broker shares a busy machine; clients measure how long it takes to answer",
-    "poll_overrun_risk": "invoices and reports work for 70 % of max.poll.interval, of which is told from 50 % on",
+    "poll_overrun_risk": "invoices and reports work for 70 % of max.poll.interval, which is reported from 50 % on",
     "undetermined": "it says that the monitor does not know, and accuses nobody",
 }
 
@@ -306,7 +306,7 @@ def test_nobody_is_accused_on_a_healthy_day(tmp_path: Path) -> None:
     ):
         findings = found(play.stage.bootstrap)
         (tmp_path / "findings.jsonl").write_bytes(b"".join(encode(each) + b"\n" for each in findings))
-        told = table(findings)
-        (tmp_path / "findings.txt").write_text(f"{told}\n")
+        reported = table(findings)
+        (tmp_path / "findings.txt").write_text(f"{reported}\n")
         assert watcher.findings(), "the monitor said nothing at all, so that it kept still about faults proves nothing"
-        assert {each.finding_id: encode(each) for each in findings if is_accusation(each)} == {}, told
+        assert {each.finding_id: encode(each) for each in findings if is_accusation(each)} == {}, reported

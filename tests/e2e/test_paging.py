@@ -70,8 +70,8 @@ def _critical(inbox: Inbox) -> dict[str, Any] | None:
     return next((each for each in found if each["labels"].get("group") == GROUP and has_all_lines(each)), None)
 
 
-def _fires(told: list[dict[str, Any]]) -> bool:
-    return any(each["status"] == "firing" for each in told)
+def _fires(reported: list[dict[str, Any]]) -> bool:
+    return any(each["status"] == "firing" for each in reported)
 
 
 def _causes(rig: Rig) -> set[str]:

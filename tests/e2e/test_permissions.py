@@ -117,7 +117,7 @@ def running(process: str, bootstrap: str, directory: Path) -> Iterator[Path]:
 
 
 def complaints(log: Path) -> list[str]:
-    """Lines that tell of a missing right."""
+    """Lines that report a missing right."""
     return [line for line in log.read_text().splitlines() if COMPLAINT.search(line)] if log.exists() else []
 
 
@@ -160,13 +160,13 @@ def await_the_whole(broker: Guarded, directory: Path) -> None:
         def is_ready() -> bool:
             return all(url_of(log) and fetch(f"{url_of(log)}/-/ready")[0] == 200 for log in logs.values())
 
-        def told() -> list[str]:
+        def reported() -> list[str]:
             return [line for log in logs.values() if log.exists() for line in log.read_text().splitlines()[-5:]]
 
-        wait_for(is_ready, told, 600, every=1)
+        wait_for(is_ready, reported, 600, every=1)
         lag = 'kafka_rebalance_group_lag{cluster="default",group="watched"}'
         metrics = f"{url_of(logs['export'])}/metrics"
-        wait_for(lambda: lag in httpx.get(metrics, auth=(USER, PASSWORD), timeout=30).text, told, 120, every=1)
+        wait_for(lambda: lag in httpx.get(metrics, auth=(USER, PASSWORD), timeout=30).text, reported, 120, every=1)
         answer = silence_a_group(logs["export"])
         assert answer is not None
         assert answer.status_code == 201, answer.text

@@ -29,7 +29,7 @@ from waiting import is_alive, wait_for
 pytestmark = [pytest.mark.e2e, pytest.mark.slow, pytest.mark.timeout(1_800)]
 
 GROUP = "spread"
-#: A member that is gone is told from one that comes back after three sessions, at least 30 s.
+#: A member that is gone is distinguished from one that comes back after three sessions, at least 30 s.
 JUDGED_SECONDS = 300.0
 
 

@@ -1,4 +1,4 @@
-"""`rebalance-monitor up`, as a person starts it: what it serves is right, and it does as it is told.
+"""`rebalance-monitor up`, as a person starts it: what it serves is right, and it does what it is asked to do.
 
 A start costs a minute, so one serves all: each test has groups and topics of its own.
 """
@@ -71,7 +71,7 @@ def up(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Up]:
 
 
 def traces(said: str) -> list[str]:
-    """Return what was logged with a trace. A batch that the stop cuts on a busy machine is told so by py4j."""
+    """Return what was logged with a trace. A batch that the stop cuts on a busy machine is reported so by py4j."""
     entries = re.split(r"^(?=\d{4}-\d\d-\d\dT)", said, flags=re.MULTILINE)
     return [each for each in entries if "Traceback" in each and "(py4j" not in each.partition("\n")[0]]
 
@@ -92,12 +92,12 @@ def test_a_deleted_group_that_returns_goes_on_counting(up: Up):
 
 
 def test_a_deploy_is_what_was_announced(up: Up):
-    """A restart that its pipeline announced names it as its cause and calls nobody; what is no deploy is told."""
+    """A restart that its pipeline announced names it as its cause and calls nobody; what is no deploy is reported."""
     announcing.hold_a_deploy_is_what_was_announced(up)
 
 
 def test_sighup_reads_the_owner_file_again(up: Up):
-    """The exporter does, which `up` tells; nothing ends."""
+    """The exporter does, as `up` says; nothing ends."""
     read_ms = last_read(up.url)
     os.kill(up.process.pid, signal.SIGHUP)
     wait_for(lambda: last_read(up.url) > read_ms, up.log.read_text)

@@ -1,4 +1,4 @@
-"""A cluster on which nobody may read `__consumer_offsets`: what the monitor tells there, and what it rests on."""
+"""A cluster on which nobody may read `__consumer_offsets`: what the monitor reports there, and what it rests on."""
 
 from __future__ import annotations
 
@@ -133,15 +133,15 @@ def test_a_sick_group_is_counted_and_judged_by_what_is_there(served: Served) -> 
         )
 
     wait_for(lambda: counted() >= 1, lambda: served.ask("overview"), JUDGED_SECONDS, every=1)
-    told = wait_for(
+    reported = wait_for(
         lambda: [each for each in findings() if each["primary"] and each["rebalance_ids"]],
         lambda: [(each["rule"], each["summary"], each["missing"]) for each in findings()],
         JUDGED_SECONDS,
         every=1,
     )
-    assert not {"log", "commits"} & {each["source"] for found in told for each in found["evidence"]}
+    assert not {"log", "commits"} & {each["source"] for found in reported for each in found["evidence"]}
     # Which it is depends on what the looks happened to see; whatever is not known has the log among what is missing.
-    unknown = [each for each in told if each["rule"] == "undetermined"]
+    unknown = [each for each in reported if each["rule"] == "undetermined"]
     assert all(each["missing"][0].startswith("the log:") for each in unknown), unknown
 
     # The coordinator holds committed offsets, whoever may read the log.
@@ -152,8 +152,8 @@ def test_a_sick_group_is_counted_and_judged_by_what_is_there(served: Served) -> 
     assert {(each["counted_from"], each["generation_to"]) for each in rebalances} == {("probes", None)}
     assert {each["text"]["steps"] for each in rebalances} == {"one at least: counted from probes"}
 
-    told_of_group = [(name, labels) for name, labels, _ in samples(served.url) if labels.items() >= group.items()]
-    infos = [labels for name, labels in told_of_group if name == "kafka_rebalance_group_info"]
+    reported_of_group = [(name, labels) for name, labels, _ in samples(served.url) if labels.items() >= group.items()]
+    infos = [labels for name, labels in reported_of_group if name == "kafka_rebalance_group_info"]
     assert [each["counted_from"] for each in infos] == ["probes"]
-    assert "kafka_rebalance_generations_total" not in {name for name, _ in told_of_group}
+    assert "kafka_rebalance_generations_total" not in {name for name, _ in reported_of_group}
     assert "not allowed" not in served.stream_log.read_text()

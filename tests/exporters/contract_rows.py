@@ -96,7 +96,7 @@ WINDOWS = {
 
 
 def lag_row(last_log_offset: int | None = 40, last_commit_ms: int | None = NOW_MS, **changes: Any) -> Row:
-    """Lag and windows of PAYMENTS with changes; it commits, and nobody tells ends."""
+    """Lag and windows of PAYMENTS with changes; it commits, and nobody reports ends."""
     lag = GroupLag(
         "prod",
         "payments",

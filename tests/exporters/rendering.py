@@ -52,9 +52,9 @@ def value_of(text: str, name: str, **labels: str) -> float | None:
 
 
 def timing_row(members: int, at_ms: int = NOW_MS) -> Row:
-    """Heartbeats of some members, one of whom tells no poll."""
-    told = tuple(
+    """Heartbeats of some members, one of which reports no poll."""
+    reported = tuple(
         MemberTiming(None, f"c-{i}", "h", "java", at_ms, 1_000.0 * i, 0.5, poll_age_ms=None if i == 0 else 2_000.0)
         for i in reversed(range(members))
     )
-    return Row(HEARTBEATS, b"prod/payments", encode(GroupTiming("prod", "payments", at_ms, {}, told)))
+    return Row(HEARTBEATS, b"prod/payments", encode(GroupTiming("prod", "payments", at_ms, {}, reported)))

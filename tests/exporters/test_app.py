@@ -98,7 +98,7 @@ def test_ready_answers_machines_too() -> None:
 
 
 def test_stale_data_is_still_served() -> None:
-    """When the stream dies, the last snapshot stays readable; readiness and the age tell that it is old."""
+    """When the stream dies, the last snapshot stays readable; readiness and the age show that it is old."""
     get = make_get(make_view(group_row(), query_row()), clock_ms=lambda: NOW_MS + 99_000)
     metrics = get("/metrics").text
     assert get("/-/ready").status_code == 503
@@ -290,14 +290,14 @@ def test_no_name_is_ambiguous_when_it_is_encoded(name: str) -> None:
 
 
 def test_data_is_never_taken_for_a_page() -> None:
-    """Names come from strangers: browsers are told not to guess what the API's answers are."""
+    """Names come from strangers: a header forbids browsers to guess what the API's answers are."""
     answer = make_get(make_view(group_row(group="<script>alert(1)</script>")))("/api/v1/groups")
     assert answer.headers["content-type"] == "application/json"
 
 
 @pytest.mark.parametrize("path", ["/", "/page/page.js", "/metrics", "/-/ready", "/healthz", "/api/v1/groups", "/no"])
 def test_every_answer_has_safe_headers(path: str) -> None:
-    """The page has a policy of its own; nothing else may run or be framed, and nothing tells what serves it."""
+    """The page has a policy of its own; nothing else may run or be framed, and nothing reveals what serves it."""
     headers = make_get(make_view(group_row()))(path).headers
     assert headers["x-content-type-options"] == "nosniff"
     assert headers["x-frame-options"] == "DENY"

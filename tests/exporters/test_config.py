@@ -83,7 +83,7 @@ def properties_of(cluster: FurtherCluster, kafka: Mapping[str, str]) -> Mapping[
 
 
 def test_credentials_go_to_no_other_brokers_unasked() -> None:
-    """Brokers of another cluster learn a password of PLAIN by being sent it; whoever forgets one is told."""
+    """Brokers of another cluster learn a password of PLAIN by being sent it; a missing one is an error."""
     (problem,) = ExportConfig(kafka=MONITOR, further_clusters=(west(),)).validate()
     assert "'west': the credentials of [kafka] are not sent to its brokers unasked" in problem
     assert properties_of(west(same_credentials=True), MONITOR) == {**MONITOR, "bootstrap.servers": "w:1"}
@@ -128,7 +128,7 @@ def test_passwords_of_further_clusters_come_from_files(tmp_path: Path) -> None:
 
 
 def test_a_file_that_cannot_be_read_is_named(tmp_path: Path) -> None:
-    """With the property that it is for; one that stands twice is told as well."""
+    """With the property that it is for; one that is given twice is reported as well."""
     login = {"sasl.mechanism": "PLAIN", "sasl.username": "w"}
     missing = west(kafka=login, kafka_files={"sasl.password": str(tmp_path / "none")})
     (problem,) = ExportConfig(kafka=MONITOR, further_clusters=(missing,)).validate()
@@ -145,7 +145,7 @@ def test_a_file_that_cannot_be_read_is_named(tmp_path: Path) -> None:
 
 
 @pytest.mark.parametrize(
-    ("further", "told"),
+    ("further", "reported"),
     [
         ((FurtherCluster("", LOCAL),), "'' is no name of a cluster"),
         ((FurtherCluster("a/b", LOCAL),), "'a/b' is no name of a cluster"),
@@ -154,8 +154,8 @@ def test_a_file_that_cannot_be_read_is_named(tmp_path: Path) -> None:
         ((FurtherCluster("w", {**LOCAL, "enable.auto.commit": "x"}),), "kafka.enable.auto.commit"),
     ],
 )
-def test_what_no_further_cluster_may_be(further: tuple[FurtherCluster, ...], told: str) -> None:
+def test_what_no_further_cluster_may_be(further: tuple[FurtherCluster, ...], reported: str) -> None:
     """One sentence each, as of other settings."""
     (problem,) = ExportConfig(kafka=LOCAL, further_clusters=further).validate()
     assert problem.startswith("export.further_clusters")
-    assert told in problem
+    assert reported in problem

@@ -303,7 +303,7 @@ def test_what_to_change_is_a_setting_with_its_value_if_any(advice: tuple[Advice,
     assert list(samples(view, "finding_info")) == [("payments", "poll_overrun", "ticket", "c@10.0.0.1", *change)]
 
 
-def test_of_several_findings_the_oldest_cause_is_told_of():
+def test_of_several_findings_the_oldest_cause_is_shown():
     """So that the series stays the same while others come and go."""
     rows = [
         finding_row(
@@ -339,7 +339,7 @@ def test_findings_of_a_cluster_have_no_group():
 
 
 def test_timing_is_in_seconds_and_shares_and_the_unknown_is_absent():
-    """Windows that nobody told of have no series; members only on demand."""
+    """Windows that nobody reported have no series; members only on demand."""
     view = make_view(group_row(), timing_row())
     assert samples(view, "window_heartbeat_age_max_seconds") == {("payments", "1m"): 2.5, ("payments", "5m"): 12.0}
     assert samples(view, "window_heartbeat_headroom_ratio") == {("payments", "1m"): 0.75, ("payments", "5m"): -0.2}
@@ -387,24 +387,24 @@ def test_findings_are_answered_as_the_contract_writes_them():
 
 
 @pytest.mark.parametrize(
-    ("path", "is_told"),
+    ("path", "is_reported"),
     [
         ("/api/v1/findings?group=payments", True),
         ("/api/v1/groups/payments/rebalances/0-20", True),
         ("/api/v1/findings", False),
     ],
 )
-def test_findings_of_a_group_tell_what_their_advice_would_have_avoided(path: str, is_told: bool):
+def test_findings_of_a_group_say_what_their_advice_would_have_avoided(path: str, is_reported: bool):
     """By the rebalances that are kept; where all groups are asked for, nobody looks through all of their past."""
     advice = Advice("max.poll.interval.ms", "60000", "120000, which is also the longest", "2 x longest")
     found = finding_row(advice=(advice,), rebalance_ids=("0-0", "0-20"))
     view = make_view(group_row(), query_row(), found, *(row for seen in overrun() for row in seen_rows(seen)))
-    ((told,),) = [each["advice"] for each in ask(view, path).json()["findings"]]
-    if is_told:
-        assert told["avoided"]["rebalances"]["high"] == 2
-        assert re.fullmatch(r"would have avoided .*2 rebalances.* in the last 24 h", told["text"])
+    ((reported,),) = [each["advice"] for each in ask(view, path).json()["findings"]]
+    if is_reported:
+        assert reported["avoided"]["rebalances"]["high"] == 2
+        assert re.fullmatch(r"would have avoided .*2 rebalances.* in the last 24 h", reported["text"])
     else:
-        assert (told["avoided"], told["text"]) == (None, None)
+        assert (reported["avoided"], reported["text"]) == (None, None)
 
 
 def seen_rows(seen: Seen) -> list[Row]:

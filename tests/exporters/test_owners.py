@@ -50,7 +50,7 @@ def test_without_a_file_nobody_owns_anything() -> None:
 
 
 @pytest.mark.parametrize(
-    ("text", "told"),
+    ("text", "reported"),
     [
         ("owner: []", "unknown key owner, did you mean owners?"),
         ("owners: {a: b}", "owners must be a list"),
@@ -66,14 +66,14 @@ def test_without_a_file_nobody_owns_anything() -> None:
         ("owners: []\nowners: []", "a key stands twice"),
     ],
 )
-def test_a_wrong_file_is_told_with_a_hint(tmp_path: Path, text: str, told: str) -> None:
+def test_a_wrong_file_is_reported_with_a_hint(tmp_path: Path, text: str, reported: str) -> None:
     """Nothing in the file is ignored silently; the error names the file, the place and what may have been meant."""
-    with pytest.raises(ExporterError, match=told) as caught:
+    with pytest.raises(ExporterError, match=reported) as caught:
         load_owners(write(tmp_path, text))
     assert "owners.yml" in str(caught.value)
 
 
-def test_a_missing_file_is_told(tmp_path: Path) -> None:
+def test_a_missing_file_is_reported(tmp_path: Path) -> None:
     """The error names the path."""
     with pytest.raises(ExporterError, match=r"cannot read .*nowhere.toml"):
         load_owners(str(tmp_path / "nowhere.toml"))

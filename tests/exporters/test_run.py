@@ -239,13 +239,13 @@ def test_the_exporter_leaves_no_consumer_group(broker: Any, prefix: str) -> None
     assert not any(name.encode() in key for key in read_log_keys(broker.bootstrap))
 
 
-def test_wrong_settings_are_told_together() -> None:
+def test_wrong_settings_are_reported_together() -> None:
     """Nothing starts with wrong settings, and one error names all of them."""
     with pytest.raises(ExporterError, match=r"bootstrap\.servers.*listen_port"):
         run(ExportConfig(listen_port=-1))
 
 
-def test_a_port_in_use_is_told_at_once() -> None:
+def test_a_port_in_use_is_reported_at_once() -> None:
     """A taken port is one sentence with host and port, before any broker is asked."""
     with socket.create_server(("127.0.0.1", 0)) as taken:
         port = taken.getsockname()[1]
@@ -305,7 +305,7 @@ def test_one_refused_login_of_several_takes_no_cluster_away(monkeypatch: pytest.
         assert client.get("/-/healthy").status_code == 200
 
 
-def test_unknown_client_properties_are_told() -> None:
+def test_unknown_client_properties_are_reported() -> None:
     """A property that the Kafka client does not know is an error at the start that names it."""
     config = ExportConfig(kafka={"bootstrap.servers": "127.0.0.1:1", "session.timeout": "1"})
     with pytest.raises(ExporterError, match=r"session\.timeout"):

@@ -64,10 +64,10 @@ class Stream:
             (diagnosis_row(cluster=self.cluster), DiagnosisStatus),
         ):
             assert row.value is not None
-            told: Any = decode(row.value, kind)
+            reported: Any = decode(row.value, kind)
             changes: dict[str, Any] = {"updated_at_ms": at_ms, "read_until_ms": at_ms}
             changes |= {"probed_at_ms": at_ms} if kind is DiagnosisStatus else {"last_batch_at_ms": at_ms}
-            rows.append(Row(STATUS, row.key, encode(replace(told, **changes))))
+            rows.append(Row(STATUS, row.key, encode(replace(reported, **changes))))
         return rows
 
 
@@ -139,9 +139,9 @@ def test_a_cluster_whose_brokers_are_away_leaves_the_other_right(
     west_broker.stop()
     with exporting(tmp_path, east_broker, west_broker) as url:
         wait_for(lambda: ready(url)[1]["partly"], lambda: ready(url), **PATIENCE)
-        status, told = ready(url)
+        status, reported = ready(url)
         assert status == 200
-        assert "[cluster west]" in told["text"]
+        assert "[cluster west]" in reported["text"]
         assert generations(url) == {("east", "orders"): 1}
 
         west_broker.start()

@@ -52,7 +52,7 @@ def test_it_is_ready_once_all_queries_run_and_have_read_the_log_up():
     assert health.unready() is None
 
 
-def test_a_batch_that_does_not_end_is_told_long_before_it_is_ended():
+def test_a_batch_that_does_not_end_is_reported_long_before_it_is_ended():
     """A stream that was ready no longer is, for it counts nothing; one that reads the log up goes on doing so."""
     health = StreamHealth()
     long = replace(RUNS, updated_at_ms=RUNS.last_batch_at_ms + 60_000)

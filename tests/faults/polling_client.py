@@ -76,9 +76,9 @@ def main() -> None:
         if not order:
             return
         said = {"child": fork()} if order == b"fork\n" else {}
-        told = {"bytes": most_memory(), "polls_ms": sorted(took), "assigned": len(consumer.assignment()), **said}
+        reported = {"bytes": most_memory(), "polls_ms": sorted(took), "assigned": len(consumer.assignment()), **said}
         took.clear()
-        sys.stdout.write(json.dumps(told) + "\n")
+        sys.stdout.write(json.dumps(reported) + "\n")
         sys.stdout.flush()
 
 

@@ -131,9 +131,9 @@ def refusals(rig: Rig) -> dict[str, int]:
         for each in topics.TOPICS
         if "exporter" in each.readers
     }
-    told = set_aside(rig)
+    reported = set_aside(rig)
     found |= {
-        f"diagnosis/{each.name}": told[each.name, "not understood"]
+        f"diagnosis/{each.name}": reported[each.name, "not understood"]
         for each in (topics.GROUPS, topics.REBALANCES, topics.ACTIVITY)
     }
     for topic in (topics.PROBES, topics.CLIENT_METRICS):
@@ -219,8 +219,8 @@ def test_invented_groups_fill_no_memory(rig: Rig, figures: Figures):
         grown = resident_bytes(pid) - sizes[name]
         figures.note(f"{name} grew by", grown / 1e6, "MB")
         assert grown <= _MOST_BYTES, name
-    told: Counter[tuple[str, str]] = set_aside(rig) - dropped
+    reported: Counter[tuple[str, str]] = set_aside(rig) - dropped
     # Some of the invented ones are kept for a while.
-    assert told.total() >= _INVENTED - 10_000, told
+    assert reported.total() >= _INVENTED - 10_000, reported
     assert restarts(rig) == before
     rig.monitor.check()

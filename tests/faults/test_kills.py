@@ -335,12 +335,12 @@ def test_an_open_transaction_delays_no_rebalance(rig: Rig, figures: Figures):
     rig.leave(spec(group, "stays"))
     assert_counted(rig, group)
     # Probes know the group, as its coordinator does, but nothing that it committed.
-    told = [
+    reported = [
         each.topics
         for each in decoded_rows(rig, LAG.full_name(CONFIG.topic_prefix), GroupLag)
         if each.group == _TRANSACTIONAL
     ]
-    assert not any(told), told
+    assert not any(reported), reported
     assert_facts_and_causes_agree(rig, is_calm)
 
 
@@ -350,7 +350,7 @@ def test_a_monitor_that_may_hardly_write_catches_up(rig: Rig, figures: Figures):
 
     The alert of it fires when readiness has told of a delay for three minutes (deploy/prometheus/tests/monitor.yml).
     """
-    group, pid, told = "throttled", jvm_of(rig), Counter[int]()
+    group, pid, reported = "throttled", jvm_of(rig), Counter[int]()
     with churning(rig, group) as churn:
         before = resident_bytes(pid)
         limit_producers(rig, "--add-config", f"producer_byte_rate={_THROTTLED_BYTES}")
@@ -359,14 +359,14 @@ def test_a_monitor_that_may_hardly_write_catches_up(rig: Rig, figures: Figures):
             while time.monotonic() < ends:
                 churn.await_cycles()
                 figures.note("JVM grew by", (resident_bytes(pid) - before) / 1e6, "MB")
-                told[fetch(f"{rig.monitor.url}/-/ready")[0]] += 1
+                reported[fetch(f"{rig.monitor.url}/-/ready")[0]] += 1
         finally:
             limit_producers(rig, "--delete-config", "producer_byte_rate")
         began = time.monotonic()
     assert_counted(rig, *groups_of(group))
     figures.note("all counted", time.monotonic() - began, "s")
-    figures.note("delay told", 100 * told[503] / told.total(), "% of the time")
-    assert told[503] > 0, told
+    figures.note("delay told", 100 * reported[503] / reported.total(), "% of the time")
+    assert reported[503] > 0, reported
     assert resident_bytes(pid) - before <= _GROWTH_BYTES
     assert jvm_of(rig) == pid
     assert_facts_and_causes_agree(rig, is_calm)

@@ -92,8 +92,8 @@ def test_a_first_start_on_a_large_log_outlives_garbage_and_kills(rig: Rig, figur
         lambda: rig.counts().get(_LAST_GROUP) == rig.expected_counts()[_LAST_GROUP], "the group to be counted", 180
     )
     # No record was counted twice: what the log holds by now is no less than what is told.
-    told = rig.record_totals()
-    assert not told - count_log(rig.broker.bootstrap)
+    reported = rig.record_totals()
+    assert not reported - count_log(rig.broker.bootstrap)
     assert set(restarts(rig).values()) == {0}
     rig.monitor.check()
 

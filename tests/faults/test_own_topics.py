@@ -150,8 +150,8 @@ def first_rows(log: WrittenLog) -> dict[str, Callable[[], object]]:
         return {decode(value, GroupSnapshot).group for key, value in rows if value and key != b"odd"}
 
     def diagnosed() -> set[str]:
-        told = [one for each in all_statuses(rig) if isinstance(each, DiagnosisStatus) for one in each.quarantined]
-        return {each.stage for each in told if each.count}
+        reported = [one for each in all_statuses(rig) if isinstance(each, DiagnosisStatus) for one in each.quarantined]
+        return {each.stage for each in reported if each.count}
 
     def is_diagnosed(topic: str) -> bool:
         return topic in diagnosed()

@@ -113,12 +113,12 @@ def test_a_reporter_costs_little_while_brokers_are_away(make_broker: MakeBroker,
         longer_ms = []
         for _ in range(_PERIODS):
             threading.Event().wait(_PERIOD_SECONDS)
-            told = {wanted: each.ask() for wanted, each in clients.items()}
-            polls_ms = {wanted: percentile_99(found["polls_ms"]) for wanted, found in told.items()}
+            reported = {wanted: each.ask() for wanted, each in clients.items()}
+            polls_ms = {wanted: percentile_99(found["polls_ms"]) for wanted, found in reported.items()}
             longer_ms.append(polls_ms["reporter"] - polls_ms["statistics"])
         child = clients["reporter"].ask("fork")["child"]
         said = clients["reporter"].errors
-    taken = {wanted: found["bytes"] for wanted, found in told.items()}
+    taken = {wanted: found["bytes"] for wanted, found in reported.items()}
     figures.note("memory added", (taken["reporter"] - taken["statistics"]) / 1e6, "MB")
     figures.note("memory added by librdkafka's statistics", (taken["statistics"] - taken["nothing"]) / 1e6, "MB")
     figures.note("99 % of polls, added", min(longer_ms), "ms")

@@ -123,11 +123,11 @@ def test_very_many_partitions_that_resume_together(log: WrittenLog, figures: Fig
 
     in_one_batch(log.rig, write)
 
-    def told() -> set[str]:
+    def reported() -> set[str]:
         rows = decoded_rows(log.rig, topics.IMPACT.full_name(CONFIG.topic_prefix), RebalanceImpact)
         return {each.group for each in rows if each.silences}
 
-    wait_for(lambda: told() >= sizes.keys(), lambda: f"the silences of {sizes.keys() - told()}", _SECONDS, every=2)
+    wait_for(lambda: reported() >= sizes.keys(), lambda: f"silences of {sizes.keys() - reported()}", _SECONDS, every=2)
     figures.note("largest message", (largest := largest_message(log.rig)) / 1e6, "MB")
     assert largest < _MESSAGE_BYTES
     assert restarts(log.rig) == before

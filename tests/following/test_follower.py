@@ -25,7 +25,7 @@ NOWHERE = {"bootstrap.servers": "127.0.0.1:1"}
 class ScriptedClient:
     """A consumer that answers from lists: topics as name -> leaders of its partitions, batches of messages.
 
-    A topic without any partition is one that the brokers cannot tell of.
+    A topic without any partition is one that the brokers cannot describe.
     """
 
     def __init__(self, topics: dict[str, list[int]], batches: Iterable[list[Message]] = ()) -> None:
@@ -104,7 +104,7 @@ def test_a_partition_that_loses_its_leader_is_kept(monkeypatch):
     assert client.assigned == {("a", 0): 1, ("a", 1): 0}
 
 
-def test_a_topic_that_cannot_be_told_of_is_kept(monkeypatch):
+def test_a_topic_that_cannot_be_described_is_kept(monkeypatch):
     """Only a topic that is gone is let go: then it is missed, and read anew when it is back."""
     client = ScriptedClient({"a": [1], "b": [1]}, [[message(0)]])
     monkeypatch.setattr(module, "_LOOK_FOR_GROWTH_SECONDS", 0)
@@ -124,27 +124,27 @@ def test_a_topic_that_cannot_be_told_of_is_kept(monkeypatch):
 
 
 def test_errors_are_handed_on_with_their_topic(monkeypatch):
-    """An error is told once, lasts until something is read again, and does not hide the records beside it."""
+    """An error is reported once, lasts until something is read again, and does not hide the records beside it."""
     denied = KafkaError.TOPIC_AUTHORIZATION_FAILED
-    told: list[tuple[int, str | None]] = []
+    reported: list[tuple[int, str | None]] = []
     client = ScriptedClient({"a": [1]}, [[message(0), message(0, denied, topic="b")], [message(2, -191)]])
-    follower = scripted(monkeypatch, client, on_error=lambda error, topic: told.append((error.code(), topic)))
+    follower = scripted(monkeypatch, client, on_error=lambda error, topic: reported.append((error.code(), topic)))
     assert [each.offset for each in follower.poll()] == [0]
-    assert told == [(denied, "b")]
+    assert reported == [(denied, "b")]
     assert follower.error is not None
     assert follower.error.code() == denied
     assert follower.poll() == []
     assert follower.error is None
-    assert len(told) == 1
+    assert len(reported) == 1
 
 
 def test_a_look_that_fails_is_repeated(monkeypatch):
-    """Where a partition's bounds are not told, a poll notes the error and a look raises it; the next one may work."""
-    told: list[int] = []
+    """Where a partition's bounds are not known, a poll notes the error and a look raises it; the next one may work."""
+    reported: list[int] = []
     client = ScriptedClient({"silent": [1]})
-    follower = scripted(monkeypatch, client, topics=["silent"], on_error=lambda error, _: told.append(error.code()))
+    follower = scripted(monkeypatch, client, topics=["silent"], on_error=lambda error, _: reported.append(error.code()))
     assert follower.poll() == []
-    assert told == [KafkaError._TIMED_OUT]
+    assert reported == [KafkaError._TIMED_OUT]
     assert follower.is_look_due
     assert not follower.at_end
     with pytest.raises(KafkaException):
@@ -220,7 +220,7 @@ def test_a_leader_that_is_elected_meanwhile_is_waited_for(monkeypatch):
     assert read(client) == [0, 1]
 
 
-def test_a_topic_that_brokers_cannot_tell_of_is_no_empty_one(monkeypatch):
+def test_a_topic_that_brokers_cannot_describe_is_no_empty_one(monkeypatch):
     """It exists, so something may stand in it; one that nobody names has no records."""
     client = ScriptedClient({"a": []})
     Clock(monkeypatch, client, 5)
@@ -243,7 +243,7 @@ def test_slow_brokers_are_not_given_up(monkeypatch):
 
 
 def test_an_end_without_a_record_is_one(monkeypatch):
-    """Where compaction or a transaction left none: the last record is below the end that the broker tells."""
+    """Where compaction or a transaction left none: the last record is below the end that the broker reports."""
     client = ScriptedClient({"a": [1]}, [[message(0)], [message(2, -191)]])
     Clock(monkeypatch, client, 5)
     assert read(client) == [0]

@@ -62,7 +62,7 @@ def test_a_topic_made_anew_is_read_anew(half_read):
     assert (half_read.read, half_read.wanted, half_read.at_end) == (0, 2, False)
 
 
-def test_it_tells_how_far_it_is(half_read):
+def test_it_reports_how_far_it_is(half_read):
     """What comes behind the end that was found at the start is no part of what was wanted."""
     assert (half_read.read, half_read.wanted, half_read.at_end) == (2, 4, False)
     half_read.pass_record(A0, 8)
@@ -71,7 +71,7 @@ def test_it_tells_how_far_it_is(half_read):
     assert (half_read.read, half_read.wanted, half_read.at_end) == (4, 4, True)
 
 
-def test_it_tells_what_was_there_from_what_came_since(half_read):
+def test_it_distinguishes_what_was_there_from_what_came_since(half_read):
     """By the end that was found when reading began; a partition that is read anew begins anew, too."""
     assert [half_read.was_there(*each) for each in ((A0, 8), (A0, 9), (B0, 3), (A1, 0))] == [True, False, False, False]
     half_read.update([B0], {})

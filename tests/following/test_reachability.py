@@ -60,13 +60,13 @@ def test_a_broker_that_takes_its_time_is_waited_for(monkeypatch: pytest.MonkeyPa
 
 
 def test_a_stop_ends_a_question() -> None:
-    """Without waiting for brokers that may not answer, and nobody is told of it."""
-    stop, told = threading.Event(), list[str]()
+    """Without waiting for brokers that may not answer, and nothing is reported."""
+    stop, reported = threading.Event(), list[str]()
     stop.set()
     with pytest.raises(NoAnswerError):
         Reachability(NOWHERE, "test").ask(DEADLINE_SECONDS, stop)
-    assert Reachability(NOWHERE, "test").ask_until_answered(stop, lambda error: told.append(str(error))) is None
-    assert not told
+    assert Reachability(NOWHERE, "test").ask_until_answered(stop, lambda error: reported.append(str(error))) is None
+    assert not reported
 
 
 def test_a_question_that_fails_oddly_is_not_waited_for() -> None:
@@ -93,7 +93,7 @@ def test_brokers_that_are_away_are_named() -> None:
 
 
 def test_what_is_no_broker_of_tls_is_no_outage(monkeypatch: pytest.MonkeyPatch) -> None:
-    """A client of TLS at a port without it gets nowhere by waiting, and is told at once."""
+    """A client of TLS at a port without it gets nowhere by waiting, and is reported at once."""
     monkeypatch.setattr(reachability, "_LOOK_SECONDS", 0.1)
     with answering(b"HTTP/1.1 400 Bad Request\r\n\r\n") as kafka, pytest.raises(NoAnswerError) as error:
         Reachability({**kafka, "security.protocol": "SSL"}, "test").ask(DEADLINE_SECONDS)
@@ -138,11 +138,11 @@ class Asked(Reachability):
 
 
 def test_it_is_asked_until_there_is_an_answer(monkeypatch: pytest.MonkeyPatch) -> None:
-    """Each failure is told; who is told decides whether to go on after one that will not pass."""
+    """Each failure is reported; the callback decides whether to go on after one that will not pass."""
     monkeypatch.setattr(reachability, "_FIRST_PAUSE_SECONDS", 0.0)
-    told: list[str] = []
-    assert Asked().ask_until_answered(threading.Event(), lambda error: told.append(str(error))) == "id"
-    assert told == ["away", "refused"]
+    reported: list[str] = []
+    assert Asked().ask_until_answered(threading.Event(), lambda error: reported.append(str(error))) == "id"
+    assert reported == ["away", "refused"]
 
     def give_up(error: NoAnswerError) -> None:
         if error.is_lasting:

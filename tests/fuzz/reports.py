@@ -147,14 +147,14 @@ def check_judging(chance: random.Random, messages: int = 12) -> None:
     engine.apply(snapshot(T0, *MEMBERS), T0)
     for number in range(messages):
         at_ms = T0 + number * 10 * SECOND
-        told: list[Input] = [
+        reported: list[Input] = [
             *(decode(encode(row), ClientActivity) for row in _rows(chance, at_ms)),
             commits(at_ms, {0: number, 1: 7, 2: number}),
             *unpacked(probe(at_ms, "Stable", MEMBERS, ends={0: number * 10, 1: number * 9, 2: number})),
         ]
         if at_ms == LOST_MS:
-            told += [lost(at_ms - 5_000, MEMBERS[1], MEMBERS), snapshot(at_ms, MEMBERS[0], MEMBERS[2])]
-        for row in told:
+            reported += [lost(at_ms - 5_000, MEMBERS[1], MEMBERS), snapshot(at_ms, MEMBERS[0], MEMBERS[2])]
+        for row in reported:
             engine.apply(row, at_ms)
         publish(view, engine.advance(at_ms))
     publish(view, engine.finish(LOST_MS + messages * 10 * SECOND))

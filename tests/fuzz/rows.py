@@ -59,7 +59,7 @@ Sent = tuple[str, bytes, bytes]
 
 def rows_for_the_engine(at_ms: int) -> list[Sent]:
     """Return a right row of each kind that the diagnosis reads."""
-    told = [
+    reported = [
         *unpacked(probe(at_ms, "Stable", MEMBERS, ends={0: 10, 1: 9, 2: 8}, stable={0: 10, 1: 9, 2: 8})),
         commits(at_ms, {0: 1, 1: 7, 2: None}),
         packed(report(at_ms, MEMBERS[1], {HEARTBEAT_AGE: 1.5})),
@@ -69,7 +69,7 @@ def rows_for_the_engine(at_ms: int) -> list[Sent]:
     return [
         ("groups", group, encode(snapshot(at_ms, *MEMBERS))),
         ("rebalances", group + b"/r", encode(lost(at_ms, MEMBERS[1], MEMBERS))),
-        *(("activity", GROUP.encode(), encode(each)) for each in told),
+        *(("activity", GROUP.encode(), encode(each)) for each in reported),
     ]
 
 
@@ -166,11 +166,11 @@ def run(seconds: float, seed: int) -> tuple[int, float, Counter[str]]:
     while time.process_time() < ends:
         seed += 1
         try:
-            share, told = unless_busy(lambda: check(seed))  # noqa: B023
+            share, reported = unless_busy(lambda: check(seed))  # noqa: B023
         except BaseException:
             sys.stdout.write(f"seed {seed}\n")
             raise
-        slowest, aside = max(slowest, share), aside + told
+        slowest, aside = max(slowest, share), aside + reported
     return seed - first, slowest, aside
 
 

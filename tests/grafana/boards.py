@@ -76,7 +76,7 @@ def queries() -> list[Asked]:
 def closed_label(expr: str, legend: str) -> str | None:
     """Return the label that a legend ends in, if its values are a closed set, of which each has a colour; else null."""
     found = re.fullmatch(r".*\{\{(reason|state|change|outcome|kind)\}\}", legend)
-    # What goes wrong in rows and rules is told by names that nobody knows beforehand.
+    # What goes wrong in rows and rules is shown by names that nobody knows beforehand.
     return None if found is None or re.search("contract_errors|quarantined", expr) else found[1]
 
 

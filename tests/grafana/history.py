@@ -16,7 +16,7 @@ from pathlib import Path
 
 from exporters.contract_rows import NOW_MS
 from exporters.page.storm import CALM, calm_rows
-from grafana.live import read_recording, rows_of, tell
+from grafana.live import feed, read_recording, rows_of
 from rebalance_contract.api import Readiness
 from rebalance_exporters.metrics.formats import Style
 from rebalance_exporters.metrics.render import Exposition
@@ -76,7 +76,7 @@ def scrape_calm(now_ms: int) -> Iterator[tuple[str, str]]:
     """Yield the same of groups to which nothing happens, and the monitor's own."""
     view = View(group_expiry_seconds=3600, keep_rebalances=100)
     rows = [row for number, name in enumerate(CALM) for row in calm_rows(name, members=2 + number % 3, lag=number % 5)]
-    tell(
+    feed(
         view,
         [
             row._replace(
@@ -114,7 +114,7 @@ def _take(view: View, rows: Sequence[Row], at_ms: int) -> None:
         for of in view.fleet().findings.values()
         for each in of.findings
     ]
-    tell(view, [*rows, *(Row(FINDINGS, key, None) for key in known if key not in kept)], 1, at_ms)
+    feed(view, [*rows, *(Row(FINDINGS, key, None) for key in known if key not in kept)], 1, at_ms)
 
 
 def _move(sample: re.Match[str], at_ms: int, by_ms: int, kept: int = 0) -> str:

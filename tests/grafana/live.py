@@ -1,4 +1,4 @@
-"""A real Prometheus that scrapes the real exporter, which was told of recorded incidents in two parts.
+"""A real Prometheus that scrapes the real exporter, which was fed recorded incidents in two parts.
 
 Two parts, because a counter that does not grow while it is watched shows nothing in a rate. The exporter's clock stands
 where the recordings end, so that its sliding windows are full.
@@ -38,7 +38,7 @@ from waiting import wait_for
 STORIES = Path(__file__).parents[1] / "golden" / "stories"
 
 #: Two classic groups and one of KIP-848, recorded minutes apart, all with probes and client metrics; of their clients
-#: only kafka-python tells the age of its heartbeats.
+#: only kafka-python reports the age of its heartbeats.
 RECORDINGS = ("held_interpreter-sick-1.jsonl", "poll_overrun-1.jsonl.gz", "reconciliation_stuck-1.jsonl.gz")
 
 CLUSTER = "default"
@@ -102,16 +102,16 @@ class Clock:
 
 @contextmanager
 def live(directory: Path) -> Iterator[Live]:
-    """Serve and scrape until the block ends; inside it, everything has been told and scraped a few times."""
+    """Serve and scrape until the block ends; inside it, everything has been fed and scraped a few times."""
     lines = [read_recording(name) for name in RECORDINGS]
     clock = Clock(max(line.timestamp_ms for each in lines for line in each))
     view = View(group_expiry_seconds=3600, keep_rebalances=100)
-    tell(view, [row for each in lines for row in rows_of(each[: len(each) // 2])], 1, clock.now_ms)
+    feed(view, [row for each in lines for row in rows_of(each[: len(each) // 2])], 1, clock.now_ms)
     with _serving(directory, view, clock) as port, _scraping(directory, port) as url:
         here = Live(url, view=view)
         _await_scrapes(here, "kafka_rebalance_monitor_rows_total")
         clock.now_ms += 1_000
-        tell(view, [row for each in lines for row in rows_of(each)], 2, clock.now_ms)
+        feed(view, [row for each in lines for row in rows_of(each)], 2, clock.now_ms)
         # What only the second part brought must have been seen often enough for a rate.
         _await_scrapes(here, 'kafka_rebalance_findings_total{rule="poll_overrun"}')
         _await_scrapes(here, 'kafka_rebalance_findings_total{rule="reconciliation_stuck"}')
@@ -127,7 +127,7 @@ def _await_scrapes(here: Live, selector: str) -> None:
     )
 
 
-def tell(view: View, rows: Sequence[Row], part: int, now_ms: int) -> None:
+def feed(view: View, rows: Sequence[Row], part: int, now_ms: int) -> None:
     """Let the view take rows over, with what the stream says of itself by then; one row is broken on purpose."""
     counts = [
         RecordCount("membership", 2, 3, "decoded", 100 * part),

@@ -501,6 +501,6 @@ def test_provisioning() -> None:
 
 
 def test_the_default_live_page_is_the_exporters() -> None:
-    """Where the exporter listens unless told otherwise is where the dashboards look for it."""
+    """Where the exporter listens by default is where the dashboards look for it."""
     [page] = {variables(board)["monitor"]["query"] for board in boards().values()}
     assert urlsplit(page).port == ExportConfig(kafka={}).listen_port

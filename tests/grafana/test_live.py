@@ -44,18 +44,20 @@ def test_variables_offer_something(here: Live, uid: str, variable: str) -> None:
     there = {
         "cluster": {CLUSTER},
         "group": {group for _, group in fleet.groups},
-        "topic": {topic for lag in fleet.lags.values() for topic, told in lag.topics.items() if told.total is not None},
+        "topic": {
+            topic for lag in fleet.lags.values() for topic, reported in lag.topics.items() if reported.total is not None
+        },
     }
     assert there[variable]
     assert set(here.values_of(found[2], expand(found[1]))) == there[variable]
 
 
 def test_marks_are_at_the_very_millisecond(here: Live) -> None:
-    """The mark's value is the time that the stream told, to the millisecond, for every group."""
+    """The mark's value is the time that the stream reported, to the millisecond, for every group."""
     [mark] = boards()["kafka-rebalance-group"]["annotations"]["list"]
-    told = {group: snapshot.last_rebalance_ms for (_, group), snapshot in here.view.fleet().groups.items()}
+    reported = {group: snapshot.last_rebalance_ms for (_, group), snapshot in here.view.fleet().groups.items()}
     marked = {each["metric"]["group"]: float(each["value"][1]) for each in here.instant(expand(mark["expr"]))}
-    assert marked == told
+    assert marked == reported
     assert len(marked) == 3
     labels = set(re.findall(r"\{\{(\w+)\}\}", mark["titleFormat"] + mark["textFormat"]))
     assert labels <= {"cluster", "group"}
@@ -102,7 +104,7 @@ def test_names_of_closed_sets_have_their_colours(here: Live) -> None:
 
 
 def test_findings_are_in_the_order_to_read_them(here: Live) -> None:
-    """By severity, causes before what follows from them, the surest first, then the oldest; the first is told above."""
+    """By severity, causes before what follows from them, the most certain, the oldest; the first is shown above."""
     firing = [each for of in here.view.fleet().findings.values() for each in of.firing()]
     rank: dict[tuple[str, str], tuple[float, ...]] = {}
     for each in firing:
@@ -131,7 +133,7 @@ def test_a_calm_fleet_is_named_so(here: Live) -> None:
 
 
 def test_one_group_can_be_chosen(here: Live) -> None:
-    """With the choice that an alert's link makes, every panel of the dashboard of groups tells of that group only."""
+    """With the choice that an alert's link makes, every panel of the dashboard of groups shows that group only."""
     chosen = ALL | {"cluster": CLUSTER, "group": "poll-overrun-played-1"}
     for asked in queries():
         if asked.board == "kafka-rebalance-group":
@@ -151,7 +153,7 @@ def test_one_group_can_be_chosen(here: Live) -> None:
     ],
 )
 def test_numbers_are_right(here: Live, board: str, panel: str, value: float | None) -> None:
-    """Single numbers are what was told; what grew is told from the outside, so nearly."""
+    """Single numbers are what was published; growth is measured from the outside, so it is approximate."""
     [asked] = [each for each in queries() if each.board.endswith(board) and each.panel == panel]
     [series] = run(here, asked)
     if value is None:

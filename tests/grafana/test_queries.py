@@ -1,4 +1,4 @@
-"""What panels ask for is what the exporter tells, and what the exporter tells is asked for somewhere."""
+"""What panels ask for is what the exporter has, and what the exporter has is asked for somewhere."""
 
 from __future__ import annotations
 

@@ -24,10 +24,10 @@ _SECTION = re.compile(rf"{_HEAD}.*?(?=^## )", re.DOTALL | re.MULTILINE)
 
 def examples() -> Mapping[str, str]:
     """Return per alert the text of its first expectation in page.yml."""
-    told: dict[str, str] = {}
+    reported: dict[str, str] = {}
     for name, page in _expected():
-        told.setdefault(name, "\n".join(_lines(page)))
-    return told
+        reported.setdefault(name, "\n".join(_lines(page)))
+    return reported
 
 
 def put(runbook: str, example: str) -> str:

@@ -70,9 +70,9 @@ def webhook_receiver() -> Iterator[Inbox]:
         yield Inbox(url, received)
 
 
-def without_repeats(told: Iterable[T]) -> list[T]:
-    """Return what was told, once where the same came again: Alertmanager repeats what was not answered in time."""
-    return [each for each, _ in groupby(told)]
+def without_repeats(reported: Iterable[T]) -> list[T]:
+    """Return what was notified, once where the same came again: Alertmanager repeats what was not answered in time."""
+    return [each for each, _ in groupby(reported)]
 
 
 def run_tool(name: str, *arguments: str | Path, text: str | None = None) -> subprocess.CompletedProcess[str]:

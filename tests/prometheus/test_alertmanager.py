@@ -190,7 +190,7 @@ def test_the_page_at_pagerduty(office: Office) -> None:
 
 
 def test_the_page_as_json(office: Office) -> None:
-    """The webhook gets every alert with its lines as annotations, whoever else is told."""
+    """The webhook gets every alert with its lines as annotations, whoever else is notified."""
     post_alerts(office.server.url, {**alert("Storm", "warning", "json", "g"), "annotations": PAGE})
     body = office.inbox.await_body("/alerts", '"cluster": "json"')
     assert body["groupLabels"] == {"cluster": "json", "group": "g"}
@@ -207,7 +207,7 @@ def test_one_message_per_group(office: Office) -> None:
     assert len(re.findall(r"^Also: KafkaRebalance(GroupEmpty|Finding) \(warning\)$", one["text"], re.M)) == 1
 
 
-def test_the_owner_is_told(office: Office) -> None:
+def test_the_owner_is_notified(office: Office) -> None:
     """A group's alert goes to the team of its owner, and to nobody else's Slack."""
     post_alerts(office.server.url, alert("Slow", "warning", "owner", "g", team="payments"))
     body = office.inbox.await_body("/alerts", '"cluster": "owner"')
@@ -217,7 +217,7 @@ def test_the_owner_is_told(office: Office) -> None:
 
 
 def test_one_page_per_incident(office: Office) -> None:
-    """A sick group that is a ticket, then stalls, storms and loses time is one incident at PagerDuty, told once."""
+    """A sick group that is a ticket, then stalls, storms and loses time is one incident at PagerDuty, notified once."""
     cluster, mine = "incident", '"group": "incident"'
     tickets = [alert(name, "warning", cluster, "g", startsAt=STARTED) for name in ("Finding", "Storm", "Slow")]
     post_alerts(office.server.url, *tickets)
@@ -240,10 +240,10 @@ def test_one_page_per_incident(office: Office) -> None:
 
     wait_for(find_end, "PagerDuty's incident is closed")
     bodies = office.inbox.bodies("/pagerduty")
-    told = without_repeats(each["payload"]["summary"] for each in bodies if each["payload"]["group"] == cluster)
-    assert len(told) == 2
-    assert told[0] == "[FIRING] g: Finding in words"
-    assert told[1].startswith("[RESOLVED] g: ")
+    reported = without_repeats(each["payload"]["summary"] for each in bodies if each["payload"]["group"] == cluster)
+    assert len(reported) == 2
+    assert reported[0] == "[FIRING] g: Finding in words"
+    assert reported[1].startswith("[RESOLVED] g: ")
 
 
 def test_one_page_per_outage_of_a_broker(office: Office) -> None:
@@ -261,15 +261,15 @@ def test_one_page_per_outage_of_a_broker(office: Office) -> None:
     found = [alert("Finding", "critical", cluster, group, startsAt=STARTED) for group in groups]
     post_alerts(office.server.url, *stalled, *found, alert("FleetStorm", "critical", cluster, startsAt=STARTED))
 
-    def told() -> list[str]:
+    def reported() -> list[str]:
         events = [each["payload"] for each in office.inbox.bodies("/pagerduty")]
         return sorted({each["summary"] for each in events if each["group"] == cluster})
 
-    wait_for(lambda: len(told()) == 2, told)
-    # What is told later proves that what came before was not.
+    wait_for(lambda: len(reported()) == 2, reported)
+    # What is notified later proves that what came before was not.
     post_alerts(office.server.url, alert("Storm", "critical", f"{cluster}-later", "g"))
     await_pagerduty(office, f"{cluster}-later")
-    assert told() == ["[FIRING] elsewhere: GroupStalled in words", "[FIRING] outage: Outage in words"]
+    assert reported() == ["[FIRING] elsewhere: GroupStalled in words", "[FIRING] outage: Outage in words"]
     muted = ask(f"{office.server.url}/api/v2/alerts?filter=cluster%3Doutage&filter=severity%3Dcritical&active=false")
     assert len(muted) == 100
     keys = {each["dedup_key"] for each in office.inbox.bodies("/pagerduty") if each["payload"]["group"] == cluster}
@@ -280,12 +280,12 @@ def test_a_ticket_that_becomes_a_page_is_one_incident_in_the_channel(office: Off
     """What the channel reads: the ticket, the page, and one end, although two alerts ended."""
     cluster = "escalation"
 
-    def told() -> list[str]:
+    def reported() -> list[str]:
         messages = [each["attachments"][0] for each in office.inbox.bodies("/slack")]
         return without_repeats(each["title"] for each in messages if f"cluster%3D%22{cluster}%22" in each["text"])
 
     def await_titles(*titles: str) -> None:
-        wait_for(lambda: told() == list(titles), told)
+        wait_for(lambda: reported() == list(titles), reported)
 
     ticket = alert("Finding", "warning", cluster, "g", startsAt=STARTED)
     ticket["annotations"] = {"summary": "the ticket"}
@@ -367,8 +367,8 @@ def test_inhibition(office: Office, loud: dict[str, Any], muted: dict[str, Any],
     # The muting one is there first, as by Prometheus, which sends all of an evaluation at once.
     post_alerts(office.server.url, loud, muted, heard)
     inhibited = loud["labels"]["cluster"] == muted["labels"]["cluster"]
-    told = {each["labels"]["cluster"] + each["labels"].get("group", ""): each for each in (heard, loud)}
-    for each in told.values():
+    reported = {each["labels"]["cluster"] + each["labels"].get("group", ""): each for each in (heard, loud)}
+    for each in reported.values():
         office.inbox.await_body("/alerts", f'"summary": "{each["annotations"]["summary"]}"')
     if inhibited:
         # Alertmanager takes alerts up for what they mute in a thread of its own, which may come last.
@@ -394,7 +394,7 @@ def await_status(office: Office, wanted: dict[str, Any]) -> dict[str, Any]:
 
 
 def test_a_dead_monitor_mutes_everything_but_itself(tmp_path: Path) -> None:
-    """While no exporter answers, no group's alert is told, in any cluster, and neither is its end."""
+    """While no exporter answers, no group's alert is notified, in any cluster, and neither is its end."""
     with webhook_receiver() as inbox:
         config = write_alertmanager_config(
             tmp_path, inbox.url, AlertmanagerOptions(group_wait_seconds=0.3, group_interval_seconds=0.5)
@@ -408,14 +408,14 @@ def test_a_dead_monitor_mutes_everything_but_itself(tmp_path: Path) -> None:
             post_alerts(server.url, stalled)
             assert await_status(office, stalled)["inhibitedBy"]
             post_alerts(server.url, {**stalled, "endsAt": now()})
-            # What is told later proves that what came before was not.
+            # What is notified later proves that what came before was not.
             post_alerts(server.url, {**down, "endsAt": now()})
             inbox.await_body("/alerts", '"status": "resolved"')
             assert "GroupStalled" not in str(inbox.bodies("/alerts") + inbox.bodies("/slack"))
 
 
 def test_resolution(office: Office) -> None:
-    """The end of an alert is told with the time it lasted, and closes PagerDuty's incident.
+    """The end of an alert is notified with the time it lasted, and closes PagerDuty's incident.
 
     Its links lead to that time, with the 15 minutes before it: whoever opens the page later would see a calm group.
     """
@@ -457,9 +457,9 @@ def test_the_end_of_what_was_about_a_cluster_leads_to_all_its_groups_then(office
 
 
 def ends(office: Office, cluster: str) -> list[dict[str, Any]]:
-    """Return what Slack was told of the end of an alert about a cluster."""
-    told = [each["attachments"][0] for each in office.inbox.bodies("/slack")]
-    return [each for each in told if f"{cluster}%22%7D|silence>" in each["text"] and each["color"] == "good"]
+    """Return what Slack got about the end of an alert about a cluster."""
+    reported = [each["attachments"][0] for each in office.inbox.bodies("/slack")]
+    return [each for each in reported if f"{cluster}%22%7D|silence>" in each["text"] and each["color"] == "good"]
 
 
 def milliseconds(moment: str) -> int:

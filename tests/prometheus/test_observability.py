@@ -92,7 +92,7 @@ def test_from_a_series_to_the_page(tmp_path: Path) -> None:
 
 
 def test_only_the_rules_that_are_named_are_held_shorter(tmp_path: Path) -> None:
-    """The demo hurries what is told of groups; that the monitor is blind is told after the minutes that it takes."""
+    """The demo shortens the wait of alerts about groups; that of alerts about the monitor stays as it is."""
     options = PrometheusOptions(hold_seconds=20, held_files="kafka-rebalance.yml")
     write_prometheus_config(tmp_path, options, targets=["a:1"])
     holds = {
@@ -117,7 +117,7 @@ def test_servers_end_with_the_block(tmp_path: Path) -> None:
     wait_for(lambda: not is_alive(server.process.pid), "Prometheus is gone")
 
 
-def test_a_wrong_configuration_is_told(tmp_path: Path) -> None:
+def test_a_wrong_configuration_is_reported(tmp_path: Path) -> None:
     """A server that ends at its start is an error with what it said last."""
     wrong = tmp_path / "wrong.yml"
     wrong.write_text("no_such_key: 1\n")
@@ -125,7 +125,7 @@ def test_a_wrong_configuration_is_told(tmp_path: Path) -> None:
         pass
 
 
-def test_a_port_in_use_is_told(tmp_path: Path) -> None:
+def test_a_port_in_use_is_reported(tmp_path: Path) -> None:
     """A port that was asked for and is taken is an error at once, whoever answers there."""
     with socket.create_server(("127.0.0.1", 0)) as taken, webhook_receiver() as inbox:
         config = write_alertmanager_config(tmp_path, inbox.url)

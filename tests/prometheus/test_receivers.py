@@ -148,8 +148,8 @@ def test_the_page_as_email(tmp_path: Path) -> None:
     assert "&lt;b&gt;a&#34;b&lt;/b&gt;@host" in hostile
     assert "<b>" not in hostile
     resolved = by_subject[f"[RESOLVED] {PAGE['summary']}"]
-    told, shown = (part.get_content() for part in resolved.iter_parts())
-    assert "02:41 to 03:10 UTC" in told
+    reported, shown = (part.get_content() for part in resolved.iter_parts())
+    assert "02:41 to 03:10 UTC" in reported
     assert re.search(r"payments-enricher[?]from=1768443967000&amp;to=1768446600000\">explain page<", shown)
     # Mail programs show what refers to one message together.
     thread = "<prod-payments-enricher@rebalance-monitor>"

@@ -161,7 +161,7 @@ def test_every_alert_fills_the_page() -> None:
         assert set(lines) == ANNOTATIONS | about_groups or name == "KafkaRebalanceWatchdog"
 
 
-def test_blindness_is_told_before_silence_is_taken_for_the_end() -> None:
+def test_blindness_is_reported_before_silence_is_taken_for_the_end() -> None:
     """Whatever notifies somebody is held until a dead monitor has been noticed and mutes it."""
     noticed = max(seconds(hold) for (name, _), hold in PROMISED.items() if "Monitor" in name)
     data = [rule for rule in alert_rules() if not re.search("Monitor|Watchdog", rule["alert"])]
@@ -215,16 +215,16 @@ def test_rules_use_words_that_the_monitor_says() -> None:
     assert {(label, word) for label, word in asked if word not in WORDS.get(label, ())} == set()
 
 
-def test_every_severity_of_a_finding_is_told_in_its_way() -> None:
+def test_every_severity_of_a_finding_is_notified_in_its_way() -> None:
     """A page wakes somebody, a ticket warns, and what is for information alerts nobody."""
-    told = {
+    reported = {
         severity: alert_severity
         for rule in alert_rules()
         for asked in re.findall(r'kafka_rebalance_finding_active{severity=~"([a-z|]+)"}', rule["expr"])
         for severity, alert_severity in zip(asked.split("|"), severities(rule), strict=True)
     }
-    assert told == {Severity.PAGE: "critical", Severity.TICKET: "warning"}
-    assert {*Severity} - {*told} == {Severity.INFO}
+    assert reported == {Severity.PAGE: "critical", Severity.TICKET: "warning"}
+    assert {*Severity} - {*reported} == {Severity.INFO}
 
 
 def _matchers(text: str) -> Iterator[tuple[str, str]]:
@@ -331,10 +331,10 @@ def _place_of(about: str) -> int:
 
 def test_runbooks_show_what_alerts_say() -> None:
     """Every runbook has the text of its alert as a promtool case expects it; `make docs` writes it."""
-    told = examples()
-    assert set(told) == set(ALERTS)
+    reported = examples()
+    assert set(reported) == set(ALERTS)
     assert [
-        name for name, text in told.items() if (page := (RUNBOOKS / f"{name}.md").read_text()) != put(page, text)
+        name for name, text in reported.items() if (page := (RUNBOOKS / f"{name}.md").read_text()) != put(page, text)
     ] == []
 
 

@@ -1,4 +1,4 @@
-"""What a start knows of another stream of the same cluster, without the brokers that tell of it."""
+"""What a start knows of another stream of the same cluster, without the brokers that report it."""
 
 from __future__ import annotations
 

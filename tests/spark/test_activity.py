@@ -29,7 +29,7 @@ from rebalance_streaming.engine.rows import Input, decode_input
 from rebalance_streaming.spark.activity import MAX_MESSAGE_BYTES, ActivityPacker, pack_activity
 
 T0 = 1_000_000_000_000
-OTHER = MetricTopic("metrics-of-others", "native", {"group_id": "told-by-topic"})
+OTHER = MetricTopic("metrics-of-others", "native", {"group_id": "from-topic"})
 LOGS = BrokerLogTopic("logs-of-brokers", "Europe/Berlin")
 CONFIG = StreamConfig(cluster="prod", metric_topics=(OTHER,), broker_log_topics=(LOGS,))
 ERAS = {7: LogEra(100)}
@@ -73,8 +73,8 @@ def commit(group: str, partition: int, offset: int | None, at: int) -> dict[str,
 
 def probe(offset: int = 0, **changes: Any) -> dict[str, Any]:
     """Return a probe's message."""
-    told = {"probed_at_ms": T0, "cluster": "prod", "group": "g", **changes}
-    return row(CONFIG.probes_topic, offset, json.dumps(told).encode(), key=b"g")
+    reported = {"probed_at_ms": T0, "cluster": "prod", "group": "g", **changes}
+    return row(CONFIG.probes_topic, offset, json.dumps(reported).encode(), key=b"g")
 
 
 def report(offset: int = 0, topic: str = CONFIG.metrics_topic, **client: Any) -> dict[str, Any]:
@@ -132,27 +132,27 @@ def test_commits_of_a_group_become_one_row():
     assert packed.counts == {(CONFIG.source_topic, "decoded"): 3, (CONFIG.source_topic, "tombstone"): 1}
 
 
-def test_commits_from_before_the_monitor_are_told_from_those_since():
+def test_commits_from_before_the_monitor_are_distinguished_from_those_since():
     """The era of the log partition says from where on."""
     history, live = pack(commit("g", 0, 5, 99), commit("g", 0, 6, 100)).of(CommitActivity)
     assert (history.is_history, live.is_history) == (True, False)
 
 
 def test_a_probe_is_taken_apart():
-    """Offsets and what is told of the group are rows of their own, under the group's key; a bare one is no row."""
+    """Offsets and what is reported of the group are rows of their own, under the group's key; a bare one is no row."""
     ends = {"orders": {"1": 9, "0": None}}
     packed = pack(probe(0, end_offsets=ends, state="Stable"), probe(1))
-    (offsets,), (told,) = packed.of(OffsetActivity), packed.of(ProbeActivity)
+    (offsets,), (reported,) = packed.of(OffsetActivity), packed.of(ProbeActivity)
     assert (offsets.ends["orders"].partitions, offsets.ends["orders"].offsets) == ([0, 1], [None, 9])
-    assert told.probe.state == "Stable"
+    assert reported.probe.state == "Stable"
     assert {key for key, _ in packed.rows} == {"g"}
     assert packed.counts == {(CONFIG.probes_topic, "decoded"): 2}
 
 
 def test_a_probe_from_the_future_is_of_now():
     """A clock that is ahead silences nobody: what was probed is as old as the record that says so."""
-    (told,) = pack(probe(5, probed_at_ms=2**62, state="Stable")).of(ProbeActivity)
-    assert told.probe.probed_at_ms == T0 + 5
+    (reported,) = pack(probe(5, probed_at_ms=2**62, state="Stable")).of(ProbeActivity)
+    assert reported.probe.probed_at_ms == T0 + 5
 
 
 def test_another_clusters_probe_is_none_of_ours():
@@ -164,7 +164,7 @@ def test_another_clusters_probe_is_none_of_ours():
 def test_reports_become_rows_of_their_client():
     """Of the monitor's own topic and of a further one, whose defaults complete what a message lacks."""
     packed = pack(report(group_id="g"), report(topic=OTHER.name))
-    assert {each.group_id for each in packed.of(ClientActivity)} == {"g", "told-by-topic"}
+    assert {each.group_id for each in packed.of(ClientActivity)} == {"g", "from-topic"}
     assert {each.cluster for each in packed.of(ClientActivity)} == {"prod"}
     assert packed.counts == {(CONFIG.metrics_topic, "decoded"): 1, (OTHER.name, "decoded"): 1}
 
@@ -264,9 +264,9 @@ def test_lines_of_brokers_logs_become_rows_of_their_groups():
     rows = [row(LOGS.name, 400 + n, value, partition=n) for n, value in enumerate(values)]
     large = row(LOGS.name, 500, b"x" * (MAX_MESSAGE_BYTES + 1))
     packed = pack(*rows, row(LOGS.name, 501, None), large)
-    ((key, told),) = packed.rows
-    assert (key, type(told)) == ("g", CoordinatorActivity)
-    assert told == CoordinatorActivity(
+    ((key, reported),) = packed.rows
+    assert (key, type(reported)) == ("g", CoordinatorActivity)
+    assert reported == CoordinatorActivity(
         "prod", "g", T0, (CoordinatorEvent(T0 + 123, CoordinatorAct.EMPTIED, generation=6, broker=1),)
     )
     outcomes = {outcome: count for (topic, outcome), count in packed.counts.items() if topic == LOGS.name}
@@ -274,7 +274,7 @@ def test_lines_of_brokers_logs_become_rows_of_their_groups():
 
 
 def test_a_row_of_a_coordinator_is_never_too_large():
-    """A restart of thousands of members within a pane is told in several rows."""
+    """A restart of thousands of members within a pane is reported in several rows."""
     member = "m" * 200
     lines = "\n".join(
         LINE.replace(

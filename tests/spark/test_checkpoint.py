@@ -63,7 +63,7 @@ def test_words_of_rebuilds_are_remembered_with_the_checkpoint(spark: SparkSessio
     assert read_rebuild_words(spark, path, "") == RebuildWords("", ())
 
 
-def test_damaged_words_are_none_and_a_place_of_no_use_is_told(spark: SparkSession, tmp_path: Path) -> None:
+def test_damaged_words_are_none_and_a_place_of_no_use_is_reported(spark: SparkSession, tmp_path: Path) -> None:
     """The first lets a word bring about another checkpoint; the second must not."""
     path = str(tmp_path)
     keep_rebuild_words(spark, path, RebuildWords("monday", ()))

@@ -23,7 +23,7 @@ def test_every_output_topic_has_a_clean_up_policy():
     }
 
 
-def test_all_bad_settings_are_told_at_once():
+def test_all_bad_settings_are_reported_at_once():
     """Three mistakes are three sentences in one run."""
     problems = StreamConfig(cluster="a/b", pane_ms=7_000).validate()
     assert [problem.split()[0] for problem in problems] == ["kafka.bootstrap.servers", "cluster", "stream.pane_ms"]

@@ -21,7 +21,7 @@ def query(name: str, *, caught_up: bool = True, read_until_ms: int = 10, **more:
     return SimpleNamespace(name=name, status=status, **more)
 
 
-def test_bad_settings_are_told_at_once_and_before_anything_starts():
+def test_bad_settings_are_reported_at_once_and_before_anything_starts():
     """Every problem in one sentence."""
     config = StreamConfig(queries=("membership", "odd"), stall_seconds=0)
     with pytest.raises(StreamError) as error:

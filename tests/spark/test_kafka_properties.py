@@ -41,7 +41,7 @@ def without(properties: dict[str, str], *names: str) -> dict[str, str]:
 
 
 def test_common_properties_pass_unchanged():
-    """Most names are the same in both clients; what tunes librdkafka alone is nothing to tell Java."""
+    """Most names are the same in both clients; what tunes librdkafka alone is not passed to Java."""
     kafka = {"bootstrap.servers": "b:1", "security.protocol": "ssl", "socket.timeout.ms": "1000"}
     assert java_properties(kafka) == {"bootstrap.servers": "b:1", "security.protocol": "SSL"}
 
@@ -105,7 +105,7 @@ def test_unsecured_tokens_hold_the_same_for_all():
     assert librdkafka_properties(kafka)["oauth_cb"] is unsecured_token
 
 
-def test_each_client_can_be_told_something_of_its_own():
+def test_each_client_can_have_settings_of_its_own():
     """Java's table goes over what is translated, librdkafka's over what is shared, and neither reaches the other."""
     kafka = SASL | USER | {"java.max.request.size": "9", "librdkafka.client.id": "x", "java.client.id": "y"}
     java, librdkafka = java_properties(kafka), librdkafka_properties(kafka)
@@ -161,7 +161,7 @@ def test_what_cannot_work_is_one_sentence(kafka: dict[str, str], parts: list[str
 
 @pytest.mark.parametrize("name", JAVA_NAMES)
 def test_javas_names_are_answered_with_librdkafkas(name: str):
-    """Who comes from Java is told the name, or where Java's may stand."""
+    """The error for a Java name gives the right name, or where Java's may stand."""
     problem = librdkafka_problems({name: "x", **OIDC})[0]
     assert f"kafka.{name} is a name of the Java client" in problem
     assert f"kafka.{JAVA_NAMES[name]}" in problem
@@ -181,7 +181,7 @@ def test_javas_names_are_answered_with_librdkafkas(name: str):
         ({"ssl.key.location": "server.key"}, ["cannot be used together", "KEY_VALUES_MISMATCH"]),
     ],
 )
-def test_keys_that_do_not_open_or_fit_are_told(pem: Certificates, change: dict[str, str], parts: list[str]):
+def test_keys_that_do_not_open_or_fit_are_reported(pem: Certificates, change: dict[str, str], parts: list[str]):
     """As a client would find out, but without connecting, and without the password in the text."""
     placed = {name: str(pem / value) if name.endswith("location") else value for name, value in change.items()}
     (problem,) = librdkafka_problems(client_files(pem) | placed)
@@ -210,7 +210,7 @@ def test_what_java_cannot_do_is_one_sentence(kafka: dict[str, str], parts: list[
 @pytest.mark.parametrize(
     ("key", "part"), [("client.traditional.key", "openssl pkcs8 -topk8 -in"), ("client.pbes2.key", "PBES2")]
 )
-def test_a_key_that_java_cannot_read_is_told_with_the_command(pem: Certificates, key: str, part: str):
+def test_a_key_that_java_cannot_read_is_reported_with_the_command(pem: Certificates, key: str, part: str):
     """Both forms are good for librdkafka."""
     kafka = client_files(pem, key) | {"ssl.key.password": KEY_PASSWORD}
     assert librdkafka_problems(kafka) == []
@@ -221,7 +221,7 @@ def test_a_key_that_java_cannot_read_is_told_with_the_command(pem: Certificates,
 
 @pytest.mark.waits
 def test_librdkafkas_own_refusal_is_one_sentence():
-    """Of a name that does not exist the nearest is told, and no secret is repeated."""
+    """For a name that does not exist the nearest is given, and no secret is repeated."""
     (problem,) = refused_by_librdkafka(SASL | USER | {"sasl.usernam": "x"})
     assert problem.endswith("there is no kafka.sasl.usernam, did you mean kafka.sasl.username?")
     (problem,) = refused_by_librdkafka({"max.block.ms": "5"})
@@ -250,5 +250,5 @@ def test_tokens_are_fetched_with_client_credentials(tmp_path: Path):
     [SASL | {"sasl.username": "u"}, without(OIDC, "sasl.oauthbearer.method"), {"ssl.truststore.location": "/x"}],
 )
 def test_one_mistake_is_one_sentence(kafka: dict[str, str]):
-    """What follows from it is not told as well."""
+    """What follows from it is not reported as well."""
     assert len(librdkafka_problems(kafka) + java_problems(kafka)) == 1

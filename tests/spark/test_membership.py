@@ -106,8 +106,8 @@ class Query:
         rows = {
             key: value for topic, key, value in self.outputs if topic == CONFIG.status_topic and "quarantine" in key
         }
-        told = [each for value in rows.values() for each in decode(value or b"", QuarantineTotals).quarantined]
-        return {(each.stage, each.reason): each.count for each in told}
+        reported = [each for value in rows.values() for each in decode(value or b"", QuarantineTotals).quarantined]
+        return {(each.stage, each.reason): each.count for each in reported}
 
     def last_rebalance(self, name: str) -> Rebalance | None:
         """Return the latest rebalance of a group; null: there was none."""
@@ -234,7 +234,7 @@ def test_where_batches_end_changes_nothing(clock: dict[str, int]):
 
 
 def test_records_of_one_batch_are_folded_in_the_logs_order(clock: dict[str, int]):
-    """Spark hands a key's rows over in any order; probes come last, for they tell of the present."""
+    """Spark hands a key's rows over in any order; probes come last, for they are about the present."""
     rows, in_order, shuffled = golden_rows("classic-rdk-range-join-leave"), Query(), Query()
     in_order.take(rows)
     shuffled.fold(reversed(addressed(rows)))
@@ -253,7 +253,7 @@ def test_groups_of_one_bucket_are_kept_apart():
     ]
 
 
-def test_a_probe_changes_what_the_log_cannot_tell():
+def test_a_probe_changes_what_the_log_cannot_show():
     """A group that prepares a rebalance says so; a probe of a group that nothing is known of is kept too."""
     query = Query()
     query.take([group_row("g", 1, 1)])
@@ -419,7 +419,7 @@ def published_groups(query: Query, *names: str) -> PublishedRows:
 
 
 def test_what_was_published_is_taken_up_once(clock: dict[str, int]):
-    """Also of groups that only probes have told of: later batches go on from what was folded."""
+    """Also of groups that only probes have reported: later batches go on from what was folded."""
     clock["ms"] = 1_010_000
     before = Query({7: LogEra(0)})
     before.take([probe_row("probed", "Empty", at_ms=900_000, coordinator_id=1)])

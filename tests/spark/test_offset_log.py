@@ -41,7 +41,7 @@ def test_a_query_starts_whose_first_file_of_offsets_was_cut(spark: SparkSession,
     [("offsets/1", None), ("offsets/*", None), ("offsets/1", b""), ("commits/1", b"")],
     ids=["newest offsets gone", "all offsets gone", "offsets empty", "commits empty"],
 )
-def test_a_newest_batch_that_is_damaged_is_told(
+def test_a_newest_batch_that_is_damaged_is_reported(
     spark: SparkSession, tmp_path: Path, file: str, content: bytes | None
 ) -> None:
     """Spark fails an assertion, or runs a batch again that was committed."""
@@ -52,8 +52,8 @@ def test_a_newest_batch_that_is_damaged_is_told(
     check_batches(spark, str(tmp_path), _QUERY)
     for found in directory.glob(file):
         found.unlink() if content is None else found.write_bytes(content)
-    told = file.replace("*", "1")
-    with pytest.raises(StreamError, match=rf"is damaged: .*/{_QUERY}/{told} cannot be read; start with --rebuild"):
+    reported = file.replace("*", "1")
+    with pytest.raises(StreamError, match=rf"is damaged: .*/{_QUERY}/{reported} cannot be read; start with --rebuild"):
         check_batches(spark, str(tmp_path), _QUERY)
 
 
@@ -123,7 +123,7 @@ def test_a_query_that_came_down_with_its_last_batch_goes_back(
 def test_a_query_that_may_have_read_stays(
     spark: SparkSession, tmp_path: Path, write: Write, files: dict[str, bytes]
 ) -> None:
-    """It has come down by itself and may have counted what it read from there, or nobody can tell where it is."""
+    """It has come down by itself and may have counted what it read from there, or it is not known where it is."""
     write("commits/9", b"v1\n{}")
     for name, content in files.items():
         write(name, content)
@@ -133,7 +133,7 @@ def test_a_query_that_may_have_read_stays(
 
 
 def test_a_damaged_file_has_no_positions(spark: SparkSession, tmp_path: Path, write: Write) -> None:
-    """Whoever looks where queries are goes on: the start of the query tells the damage."""
+    """Whoever looks where queries are goes on: the start of the query reports the damage."""
     write("offsets/9", _FILE % 50)
     write("commits/9", b"v1\n{}")
     (Path(query_path(str(tmp_path), _QUERY)) / "offsets/9").write_bytes(_FILE % 51)

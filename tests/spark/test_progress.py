@@ -63,7 +63,7 @@ def test_a_query_is_caught_up_once_it_reached_the_ends_it_found():
     assert query.batch({"0": 10, "1": 0, "2": 5}, {"0": 99, "2": 5}).caught_up
 
 
-def test_how_much_of_the_log_is_read_is_told():
+def test_how_much_of_the_log_is_read_is_reported():
     """Of what was there at the start; what came later does not count."""
     assert Query().batch({"0": 4, "2": 9}, {"0": 10, "2": 9}).read_records == 9
     assert CATCH_UP.wanted == 15
@@ -75,7 +75,7 @@ def test_source_lag_is_what_lies_between_processed_and_latest():
 
 
 def test_what_arrives_during_a_long_batch_is_unread():
-    """Spark tells where the log ended when the batch began; older looks at the brokers take nothing back."""
+    """Spark reports where the log ended when the batch began; older looks at the brokers take nothing back."""
     query = Query(busy=True)
     assert query.batch({"0": 6, "2": 5}, {"0": 10, "2": 5}).source_lag_records == 4
     query.watch.ends = {TOPIC: {0: 8, 2: 5}}
@@ -132,7 +132,7 @@ def test_a_query_that_has_said_nothing_yet_is_not_caught_up():
     assert (status.caught_up, status.read_until_ms) == (False, 0)
 
 
-def test_a_batch_that_goes_on_is_told_by_how_long():
+def test_a_batch_that_goes_on_is_reported_by_how_long():
     """The time begins with the end of the batch before, and is over with each batch and while nothing runs."""
     query = Query(busy=True)
     query.batch({"0": 1}, {"0": 9})
@@ -148,7 +148,7 @@ def test_a_batch_that_goes_on_is_told_by_how_long():
     assert query.watch.busy_ms(query.now_ms) == 0
 
 
-def test_a_first_batch_that_hangs_is_told_too():
+def test_a_first_batch_that_hangs_is_reported_too():
     """A query that has never finished a batch is as busy as any other."""
     query = Query(busy=True)
     for _ in range(4):

@@ -22,7 +22,7 @@ _PUBLISHED = PublishedRows({3: b"packed"}, 7, activity={"__consumer_offsets/0": 
 
 @dataclass
 class Disk:
-    """The checkpoint of a stream as the functions that look at it tell it, and what the stream says."""
+    """The checkpoint of a stream as the functions that read it see it, and what the stream says."""
 
     monkeypatch: pytest.MonkeyPatch
     is_there: bool = False

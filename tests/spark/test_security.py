@@ -65,7 +65,7 @@ def read_by_librdkafka(_spark: SparkSession, kafka: Mapping[str, str]) -> int:
         read: list[Message] = []
 
         def is_read() -> bool:
-            # An error is told as a message is; what is wrong with a way in stays wrong.
+            # An error is delivered as a message is; what is wrong with a way in stays wrong.
             read.extend(each for each in consumer.consume(RECORDS, timeout=1) if each.error() is None)
             return len(read) >= RECORDS
 
@@ -115,15 +115,15 @@ def test_the_listeners_ask_for_what_they_should(place: Secured):
 
 
 def await_error(kafka: Mapping[str, str], *codes: int) -> None:
-    """Wait until a client is told one of these errors."""
-    told: list[int] = []
-    admin = AdminClient({**kafka, "log_level": 0, "error_cb": lambda error: told.append(error.code())})
+    """Wait until a client gets one of these errors."""
+    reported: list[int] = []
+    admin = AdminClient({**kafka, "log_level": 0, "error_cb": lambda error: reported.append(error.code())})
 
-    def is_told() -> bool:
+    def is_reported() -> bool:
         admin.poll(0.1)
-        return not set(codes).isdisjoint(told)
+        return not set(codes).isdisjoint(reported)
 
-    wait_for(is_told, lambda: told)
+    wait_for(is_reported, lambda: reported)
 
 
 def test_plans_and_settings_hold_no_secret(spark: SparkSession, place: Secured):

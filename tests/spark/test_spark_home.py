@@ -172,6 +172,6 @@ def test_workers_have_what_is_installed_and_import_it_once(tmp_path: Path):
     environment = {**os.environ, "PYSPARK_PYTHON": sys.executable}
     command = [sys.executable, "-c", _JOB, tmp_path, module]
     answer = subprocess.run(command, env=environment, stdout=subprocess.PIPE, text=True, check=True, timeout=800)
-    told = answer.stdout.split()
-    assert {"pandas", "pyarrow.compute", "rebalance_streaming.wire.commits"} <= set(told)
-    assert "site-packages/pyspark/__init__.py" in told[-1]
+    reported = answer.stdout.split()
+    assert {"pandas", "pyarrow.compute", "rebalance_streaming.wire.commits"} <= set(reported)
+    assert "site-packages/pyspark/__init__.py" in reported[-1]

@@ -41,8 +41,8 @@ def now_ms() -> int:
 # --- A full disk ---
 
 
-def test_a_full_disk_is_told_by_its_path(monkeypatch: pytest.MonkeyPatch):
-    """Which of the directories has no room; all, where none seems full; other errors are told as they are."""
+def test_a_full_disk_is_reported_by_its_path(monkeypatch: pytest.MonkeyPatch):
+    """Which of the directories has no room; all, where none seems full; other errors are reported as they are."""
     free = {"/checkpoint": 4_096, "/tmp": 10**10}
     monkeypatch.setattr(supervision.shutil, "disk_usage", lambda place: SimpleNamespace(free=free[place]))
     text = "java.io.IOException: No space left on device\n\tat java.base/java.io.FileOutputStream.write"
@@ -72,12 +72,12 @@ def test_a_full_disk_is_told_by_its_path(monkeypatch: pytest.MonkeyPatch):
         "File file:/c/v4/membership/state/0/_stateSchema/default/0_11703f66 does not exist",
     ],
 )
-def test_a_damaged_checkpoint_is_told_with_what_to_do(text: str):
+def test_a_damaged_checkpoint_is_reported_with_what_to_do(text: str):
     """In what Spark and Hadoop say of files that were changed, cut and lost (case 17 plays all of them)."""
-    told = describe_damage(text + "\n=== Streaming Query ===\nIdentifier: membership")
-    assert told is not None
-    assert told.startswith(text)
-    assert "start it once with --rebuild --set-aside" in told
+    reported = describe_damage(text + "\n=== Streaming Query ===\nIdentifier: membership")
+    assert reported is not None
+    assert reported.startswith(text)
+    assert "start it once with --rebuild --set-aside" in reported
 
 
 def test_other_errors_are_no_damage():
@@ -189,7 +189,7 @@ def test_a_query_that_read_the_log_up_is_started_anew_for_few_rows(monkeypatch: 
         ("x" * 10_000, "x" * 500),
     ],
 )
-def test_an_error_is_told_by_its_cause(text: str, cause: str):
+def test_an_error_is_reported_by_its_cause(text: str, cause: str):
     """One line, not the stack."""
     assert root_cause(text) == cause
 

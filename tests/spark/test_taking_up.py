@@ -69,7 +69,7 @@ def test_the_newest_of_the_older_layouts_is_found(spark: SparkSession, tmp_path:
 
 @pytest.mark.parametrize("there", [(), (LAYOUT,), (_NEWER,), (f"{LAYOUT}.set-aside-17",)], ids=str)
 def test_without_an_older_layout_nothing_is_taken_up(start: Start, there: tuple[str, ...]):
-    """One's own checkpoint is gone on from; without it, totals begin anew and that is told."""
+    """One's own checkpoint is gone on from; without it, totals begin anew and that is reported."""
     for name in there:
         (start.path / name).mkdir()
     assert start.take_up() is None
@@ -100,7 +100,7 @@ def test_a_query_takes_up_what_was_published_until_it_has_ended_a_batch(start: S
 
 
 def test_a_query_whose_commits_are_lost_has_begun_all_the_same(start: Start):
-    """Its second batch tells: what was published is newer than its state may be."""
+    """Its second batch shows that: what was published is newer than its state may be."""
     (start.path / _OLDER).mkdir()
     start.queries = ("membership",)
     start.end_batch("membership", batch=1)

@@ -57,7 +57,7 @@ def test_what_it_names_is_there(module, names):
 
 
 def test_it_draws_the_layers_that_are_held():
-    """The order of packages is the one that import-linter is told."""
+    """The order of packages is the one that import-linter checks."""
     layers = next(
         each["layers"]
         for each in tomllib.loads((ROOT / "pyproject.toml").read_text())["tool"]["importlinter"]["contracts"]

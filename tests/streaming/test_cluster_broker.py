@@ -67,7 +67,7 @@ def test_other_differences_are_warnings(broker):
     assert "takes max.message.bytes=20000 only" in sentence
 
 
-def test_who_may_not_look_is_told_so(make_broker):
+def test_a_missing_permission_is_reported(make_broker):
     """Without DESCRIBE_CONFIGS the start goes on with a warning that names the grant."""
     broker = make_broker(**AUTHORIZED)
     config, said = config_for(broker), []
@@ -95,12 +95,12 @@ def test_who_may_not_look_is_told_so(make_broker):
         future.result(30)
     assert said == []
 
-    def told() -> list[str]:
+    def reported() -> list[str]:
         said.clear()
         Cluster(config).ensure_topics(said.append)
         return said
 
     # A broker obeys an ACL a moment after it has confirmed it.
-    (sentence,) = wait_for(told, "a warning")
+    (sentence,) = wait_for(reported, "a warning")
     assert config.groups_topic in sentence
     assert f"--operation DescribeConfigs --topic {config.topic_prefix} --resource-pattern-type prefixed" in sentence

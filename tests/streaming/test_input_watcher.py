@@ -18,7 +18,7 @@ INPUTS = {"membership": ("log", "probes"), "activity": ("log",)}
 
 
 class Brokers:
-    """What they tell of topics, to be changed by the test."""
+    """What they report of topics, to be changed by the test."""
 
     def __init__(self) -> None:
         self.topics = {"log": TopicState(1, {0: Ends(0, 100)}), "probes": TopicState(1, {0: Ends(0, 10)})}
@@ -37,8 +37,8 @@ def test_each_query_is_compared_with_its_own_position():
     assert watcher.take() == []
     brokers.topics["log"] = TopicState(1, {0: Ends(50, 100)})
     watcher.check_once()
-    (told,) = watcher.take()
-    assert (told.query, told.kind, told.count) == ("activity", "skipped", 10)
+    (reported,) = watcher.take()
+    assert (reported.query, reported.kind, reported.count) == ("activity", "skipped", 10)
     assert watcher.take() == []
 
 
@@ -76,7 +76,7 @@ def test_a_position_noted_during_a_look_is_for_the_next():
 
 
 def test_a_query_that_came_down_before_anybody_looked_was_cut_off():
-    """Its leader dies when nobody looks, and it goes on from the end that the new leader has: told once, as one cut.
+    """Its leader dies when nobody looks, and it goes on from the new leader's end: reported once, as one cut.
 
     What it read from there on as of the old log, up to where it was started again, counts as skipped.
     """
@@ -89,15 +89,15 @@ def test_a_query_that_came_down_before_anybody_looked_was_cut_off():
     watcher.note("membership", {"log": {0: 95}})
     brokers.topics["log"] = TopicState(log.partition_count, {0: Ends(0, 102)})
     watcher.check_once()
-    (told,) = watcher.take()
-    assert (told.query, told.kind, told.count) == ("membership", "rewound", 15)
+    (reported,) = watcher.take()
+    assert (reported.query, reported.kind, reported.count) == ("membership", "rewound", 15)
     watcher.forget("membership")
     watcher.check_once()
     assert watcher.take() == [], "until it was started again nobody knows where it goes on"
     watcher.note("membership", {"log": {0: 99}})
     watcher.check_once()
-    (told,) = watcher.take()
-    assert (told.query, told.kind, told.count) == ("membership", "skipped", 4)
+    (reported,) = watcher.take()
+    assert (reported.query, reported.kind, reported.count) == ("membership", "skipped", 4)
     watcher.note("membership", {"log": {0: 102}})
     watcher.check_once()
     assert watcher.take() == []
@@ -159,9 +159,9 @@ def test_a_position_that_falls_is_looked_into_at_once():
     watcher.note("membership", {"log": {0: 100}})
     brokers.topics["log"] = TopicState(1, {0: Ends(0, 97)})
     watcher.note("membership", {"log": {0: 95}})
-    (told,) = wait_for(watcher.take, "an incident")
+    (reported,) = wait_for(watcher.take, "an incident")
     watcher.stop()
-    assert (told.kind, told.count) == ("rewound", 5)
+    assert (reported.kind, reported.count) == ("rewound", 5)
 
 
 def test_a_look_that_fails_forgets_nothing():
@@ -207,7 +207,7 @@ def test_a_query_that_came_down_during_a_look_without_a_leader_was_cut_off():
 
 
 def test_a_query_that_stays_where_it_was_is_cut_off_once():
-    """Until it comes down it is where the old log had records, which the first look has told."""
+    """Until it comes down it is where the old log had records, which the first look has reported."""
     brokers = Brokers()
     watcher = InputWatcher(brokers.look, INPUTS)
     watcher.note("membership", {"log": {0: 100}})
@@ -251,9 +251,9 @@ def test_rows_come_back_from_the_status_topic(broker):
     watcher = InputWatcher(cluster.fetch_topic_states, {"membership": (config.probes_topic,)}, period_seconds=0.1)
     watcher.note("membership", {config.probes_topic: {0: 5}})
     watcher.start()
-    (told,) = wait_for(watcher.take, "an incident")
+    (reported,) = wait_for(watcher.take, "an incident")
     watcher.stop()
-    assert told.kind == "rewound"
+    assert reported.kind == "rewound"
     producer = Producer(dict(config.kafka))
     for name in (config.cluster, "another"):
         for row in watcher.totals(name, 7):

@@ -1,4 +1,4 @@
-"""Nothing befalls an input in silence: each story of a log is told once, in one sentence, and added up for good."""
+"""Nothing befalls an input in silence: each story of a log is reported once, in one sentence, and added up for good."""
 
 from collections.abc import Mapping
 
@@ -27,8 +27,8 @@ class Story:
         self.watch = watch or LogWatch("membership")
 
     def look(self, look: TopicState, positions: Mapping[int, int] | None = None) -> list[Incident]:
-        self.watch, told = compare(self.watch, {TOPIC: look}, {TOPIC: positions or {}})
-        return list(told)
+        self.watch, reported = compare(self.watch, {TOPIC: look}, {TOPIC: positions or {}})
+        return list(reported)
 
     def kinds(self, look: TopicState, positions: Mapping[int, int] | None = None) -> list[str]:
         return [each.kind for each in self.look(look, positions)]
@@ -56,12 +56,12 @@ def test_a_log_that_only_grows_has_no_incident():
 def test_retention_that_was_faster_is_counted_once():
     """The gap is said at the first look, its growth at the next; a query that goes on after it says nothing more."""
     story = Story()
-    (told,) = story.look(a_look((150, 300)), {0: 100})
-    assert (told.kind, told.count, told.partitions) == ("skipped", 50, (0,))
-    assert "lost 50 positions before the membership query had read them (partition 0)" in told.sentence
+    (reported,) = story.look(a_look((150, 300)), {0: 100})
+    assert (reported.kind, reported.count, reported.partitions) == ("skipped", 50, (0,))
+    assert "lost 50 positions before the membership query had read them (partition 0)" in reported.sentence
     assert story.look(a_look((150, 300)), {0: 100}) == []
-    (told,) = story.look(a_look((170, 300)), {0: 100})
-    assert told.count == 20
+    (reported,) = story.look(a_look((170, 300)), {0: 100})
+    assert reported.count == 20
     assert story.look(a_look((170, 300)), {0: 200}) == []
     assert story.totals.skipped_records == 70
 
@@ -71,8 +71,8 @@ def test_a_stream_that_was_stopped_learns_what_it_missed():
     story = Story()
     story.look(a_look((0, 100)), {0: 100})
     story = story.restart()
-    (told,) = story.look(a_look((1_100, 2_000)), {0: 100})
-    assert (told.kind, told.count) == ("skipped", 1_000)
+    (reported,) = story.look(a_look((1_100, 2_000)), {0: 100})
+    assert (reported.kind, reported.count) == ("skipped", 1_000)
     story = story.restart()
     assert story.look(a_look((1_100, 2_000)), {0: 100}) == []
     assert story.totals.skipped_records == 1_000
@@ -87,17 +87,17 @@ def test_a_tail_that_was_cut_begins_a_new_era_once():
     """While the query's position is still the old one, even while its last batch moves it, nothing more is said."""
     story = Story()
     story.look(a_look((0, 100)), {0: 100})
-    (told,) = story.look(a_look((0, 80)), {0: 100})
-    assert (told.kind, told.count) == ("rewound", 20)
+    (reported,) = story.look(a_look((0, 80)), {0: 100})
+    assert (reported.kind, reported.count) == ("rewound", 20)
     assert story.watch.eras(TOPIC) == {0: 1}
     assert story.look(a_look((0, 85)), {0: 100}) == []
     assert story.look(a_look((0, 90)), {0: 103}) == []
-    (told,) = story.look(a_look((0, 95)), {0: 90})
-    assert (told.kind, told.count) == ("skipped", 10), "the query came down behind the cut"
+    (reported,) = story.look(a_look((0, 95)), {0: 90})
+    assert (reported.kind, reported.count) == ("skipped", 10), "the query came down behind the cut"
     assert story.look(a_look((0, 95)), {0: 95}) == []
     assert story.totals.rewinds == 1
     assert story.totals.lost_positions == 20
-    (told,) = story.look(a_look((0, 90)), {0: 95})
+    (reported,) = story.look(a_look((0, 90)), {0: 95})
     assert story.watch.eras(TOPIC) == {0: 2}
 
 
@@ -120,8 +120,8 @@ def test_a_query_that_came_down_may_have_read_what_follows():
     """Where it stood says nothing of that."""
     story = Story()
     story.look(a_look((0, 100)), {0: 100})
-    story.watch, (told,) = compare(story.watch, {TOPIC: a_look((0, 97))}, {TOPIC: {0: 95}}, {TOPIC: {0: 100}})
-    assert told.kind == "rewound"
+    story.watch, (reported,) = compare(story.watch, {TOPIC: a_look((0, 97))}, {TOPIC: {0: 95}}, {TOPIC: {0: 100}})
+    assert reported.kind == "rewound"
     assert story.watch.unread() == {TOPIC: {0: Unread(begin=95, stood_at=None)}}
 
 
@@ -137,8 +137,8 @@ def test_a_cut_that_a_running_batch_hides_is_seen_by_the_end():
     """The end fell although the position lies before it: a batch that has not ended may have read what is gone."""
     story = Story()
     story.look(a_look((0, 100)), {0: 60})
-    (told,) = story.look(a_look((0, 80)), {0: 60})
-    assert (told.kind, told.count) == ("rewound", 0)
+    (reported,) = story.look(a_look((0, 80)), {0: 60})
+    assert (reported.kind, reported.count) == ("rewound", 0)
     assert story.watch.eras(TOPIC) == {0: 1}
 
 
@@ -153,13 +153,13 @@ def test_a_cut_during_a_stop_is_seen_by_the_position():
 
 
 @pytest.mark.parametrize("end", [3, 5_000])
-def test_a_topic_made_anew_is_told_by_its_id(end: int):
+def test_a_recreated_topic_is_recognised_by_its_id(end: int):
     """Whether its offsets are below or above those that were read; every partition begins a new era, the topic one."""
     story = Story()
     story.look(a_look((0, 100), (0, 100)), {0: 100, 1: 70})
-    (told,) = story.look(a_look((0, end), (0, end), topic_id=NEW), {0: 100, 1: 70})
-    assert (told.kind, told.partitions) == ("recreated", (0, 1))
-    assert "was deleted and recreated (partitions 0, 1)" in told.sentence
+    (reported,) = story.look(a_look((0, end), (0, end), topic_id=NEW), {0: 100, 1: 70})
+    assert (reported.kind, reported.partitions) == ("recreated", (0, 1))
+    assert "was deleted and recreated (partitions 0, 1)" in reported.sentence
     assert story.watch.eras(TOPIC) == {0: 1, 1: 1}
     read_on = story.look(a_look((0, end), (0, end), topic_id=NEW), {0: 0, 1: 0})
     assert read_on == []
@@ -174,13 +174,13 @@ def test_what_a_query_jumps_over_in_a_new_log_is_counted():
     story.look(a_look((0, 100)), {0: 100})
     story.look(a_look((0, 10), topic_id=NEW), {0: 100})
     assert story.look(a_look((0, 11), topic_id=NEW), {0: 100}) == []
-    (told,) = story.look(a_look((0, 12), topic_id=NEW), {0: 10})
-    assert (told.kind, told.count) == ("skipped", 10)
+    (reported,) = story.look(a_look((0, 12), topic_id=NEW), {0: 10})
+    assert (reported.kind, reported.count) == ("skipped", 10)
     assert story.look(a_look((0, 12), topic_id=NEW), {0: 12}) == []
     assert story.totals.skipped_records == 10
 
 
-def test_a_topic_made_anew_during_a_stop_is_told():
+def test_a_topic_recreated_during_a_stop_is_reported():
     """The id is remembered in the row."""
     story = Story()
     story.look(a_look((0, 100)), {0: 100})
@@ -188,14 +188,14 @@ def test_a_topic_made_anew_during_a_stop_is_told():
 
 
 def test_a_topic_made_anew_on_an_old_broker_is_a_rewind():
-    """Without ids only the ends tell."""
+    """Without ids only the ends show that."""
     story = Story()
     story.look(a_look((0, 100), topic_id=None), {0: 100})
     assert story.kinds(a_look((0, 3), topic_id=None), {0: 100}) == ["rewound"]
 
 
-def test_an_id_that_is_not_told_once_is_no_other():
-    """A broker of another version in the same cluster may not tell it."""
+def test_an_id_that_is_missing_once_is_no_other():
+    """A broker of another version in the same cluster may not report it."""
     story = Story()
     story.look(a_look((0, 100)), {0: 100})
     assert story.look(a_look((0, 100), topic_id=None), {0: 100}) == []
@@ -216,13 +216,13 @@ def test_growth_is_said_once_and_may_be_read_from_its_beginning():
     """New partitions are named, for the query to be started again with them; also those that came during a stop."""
     story = Story()
     story.look(a_look((0, 9), (0, 9)), {0: 9, 1: 9})
-    (told,) = story.look(a_look((0, 9), (0, 9), (0, 4)), {0: 9, 1: 9})
-    assert (told.kind, told.count) == ("partitions_added", 1)
-    assert told.sentence == "log has 1 more partitions (partition 2), which the membership query does not read yet"
+    (reported,) = story.look(a_look((0, 9), (0, 9), (0, 4)), {0: 9, 1: 9})
+    assert (reported.kind, reported.count) == ("partitions_added", 1)
+    assert reported.sentence == "log has 1 more partitions (partition 2), which the membership query does not read yet"
     assert story.look(a_look((0, 9), (0, 9), (0, 4)), {0: 9, 1: 9}) == []
     story = story.restart()
-    (told,) = story.look(a_look((0, 9), (0, 9), (0, 4), (0, 0)), {0: 9, 1: 9})
-    assert told.partitions == (3,)
+    (reported,) = story.look(a_look((0, 9), (0, 9), (0, 4), (0, 0)), {0: 9, 1: 9})
+    assert reported.partitions == (3,)
     assert story.totals.added_partitions == 2
 
 
@@ -234,17 +234,17 @@ def test_a_topic_is_gone_when_two_looks_say_so():
     assert story.look(gone) == []
     assert story.look(whole) == []
     assert story.look(gone) == []
-    (told,) = story.look(gone)
-    assert (told.kind, told.partitions) == ("partitions_removed", (0, 1))
+    (reported,) = story.look(gone)
+    assert (reported.kind, reported.partitions) == ("partitions_removed", (0, 1))
     assert story.look(gone) == []
     assert story.kinds(a_look((0, 0), (0, 0), topic_id=NEW)) == ["partitions_added", "recreated"]
 
 
 def test_many_partitions_are_one_sentence():
     """Fifty partitions that retention overtook are one incident, its count their sum."""
-    (told,) = Story().look(a_look(*[(10, 20)] * 50), dict.fromkeys(range(50), 4))
-    assert told.count == 300
-    assert "(partitions 0, 1, 2, 3, 4 and 45 more)" in told.sentence
+    (reported,) = Story().look(a_look(*[(10, 20)] * 50), dict.fromkeys(range(50), 4))
+    assert reported.count == 300
+    assert "(partitions 0, 1, 2, 3, 4 and 45 more)" in reported.sentence
 
 
 def test_a_topic_that_cannot_be_looked_at_says_nothing():
@@ -287,7 +287,7 @@ def test_whatever_befalls_a_log_totals_never_fall_and_repetition_says_nothing(hi
 
 
 def test_the_row_is_small_while_nothing_happens():
-    """A partition of which there is nothing to tell is not in it."""
+    """A partition of which there is nothing to report is not in it."""
     story = Story()
     story.look(a_look(*[(0, 5)] * 1_000), dict.fromkeys(range(1_000), 5))
     row = encode(story.watch.publish("c", 0))

@@ -1,4 +1,4 @@
-"""What a real broker tells of a log that loses records, is recreated or grows, and what is made of that."""
+"""What a real broker reports of a log that loses records, is recreated or grows, and what is made of that."""
 
 import uuid
 
@@ -39,7 +39,7 @@ class Log:
         assert producer.flush(120) == 0
 
     def wait_for_ends(self, ends: dict[int, Ends]) -> None:
-        """Wait until the broker tells this of the topic: it confirms a change before it tells others of it."""
+        """Wait until the broker reports this of the topic: it confirms a change before it propagates it."""
         wait_for(lambda: (found := self.look()) is not None and found.ends == ends, self.look)
 
     def look(self):
@@ -47,8 +47,8 @@ class Log:
 
     def compare(self) -> list[Incident]:
         looks = self.cluster.fetch_topic_states([self.topic])
-        self.watch, told = compare(self.watch, looks, {self.topic: self.positions})
-        return list(told)
+        self.watch, reported = compare(self.watch, looks, {self.topic: self.positions})
+        return list(reported)
 
 
 @pytest.fixture
@@ -63,28 +63,28 @@ def log(any_broker) -> Log:
     return log
 
 
-def test_each_story_of_a_log_is_told(log: Log):
+def test_each_story_of_a_log_is_reported(log: Log):
     """Records deleted before they were read, partitions added, a recreated topic: each once, with its figures."""
     log.write(10)
     log.admin.delete_records([TopicPartition(log.topic, 0, 15)])[TopicPartition(log.topic, 0)].result(120)
     log.wait_for_ends({0: Ends(15, 20), 1: Ends(0, 0)})
-    (told,) = log.compare()
-    assert (told.kind, told.count, told.partitions) == ("skipped", 5, (0,))
+    (reported,) = log.compare()
+    assert (reported.kind, reported.count, reported.partitions) == ("skipped", 5, (0,))
     assert log.compare() == []
     log.positions = {0: 20, 1: 0}
 
     log.admin.create_partitions([NewPartitions(log.topic, 3)])[log.topic].result(120)
     log.wait_for_ends({0: Ends(15, 20), 1: Ends(0, 0), 2: Ends(0, 0)})
-    (told,) = log.compare()
-    assert (told.kind, told.partitions) == ("partitions_added", (2,))
+    (reported,) = log.compare()
+    assert (reported.kind, reported.partitions) == ("partitions_added", (2,))
 
     log.admin.delete_topics([log.topic])[log.topic].result(120)
     wait_for(lambda: (found := log.look()) is not None and found.partition_count == 0, log.look)
     assert log.compare() == []
     log.create()
-    removed, told = log.compare()
+    removed, reported = log.compare()
     assert (removed.kind, removed.partitions) == ("partitions_removed", (2,))
-    assert (told.kind, told.partitions) == ("recreated", (0, 1))
+    assert (reported.kind, reported.partitions) == ("recreated", (0, 1))
     assert log.watch.eras(log.topic) == {0: 1, 1: 1}
     assert log.compare() == []
     log.positions = {0: 0, 1: 0}
@@ -100,7 +100,7 @@ def test_brokers_that_are_away_say_nothing():
 
 
 def test_all_topics_are_looked_at_together(broker):
-    """One that does not exist is told of, and does not stop the others."""
+    """One that does not exist is reported, and does not stop the others."""
     log = Log(broker)
     log.create()
     found = log.cluster.fetch_topic_states([log.topic, "nothing-here"])
@@ -108,7 +108,7 @@ def test_all_topics_are_looked_at_together(broker):
 
 
 def test_a_partition_without_a_leader_has_no_ends(tmp_path):
-    """Its broker is away: librdkafka then tells -1001 as both ends, without an error, and the log was not cut."""
+    """Its broker is away: librdkafka then reports -1001 as both ends, without an error, and the log was not cut."""
     with EmbeddedKafka(tmp_path, brokers=2, config=SHORT_SESSION) as brokers:
         log = Log(brokers)
         topic = NewTopic(log.topic, 2, replica_assignment=[[1], [2]])
@@ -121,11 +121,11 @@ def test_a_partition_without_a_leader_has_no_ends(tmp_path):
         brokers.kill(2)
         seen = []
 
-        def is_told() -> bool:
+        def is_reported() -> bool:
             look = log.look()
             seen.append({} if look is None else dict(look.ends))
             return 1 not in seen[-1]
 
-        wait_for(is_told, lambda: f"no ends of partition 1, not {seen[-1]}", 120)
+        wait_for(is_reported, lambda: f"no ends of partition 1, not {seen[-1]}", 120)
         assert all(each.items() <= whole.items() for each in seen)
         assert log.compare() == []

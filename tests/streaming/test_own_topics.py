@@ -57,7 +57,7 @@ def test_only_brokers_that_are_away_are_waited_for(monkeypatch: pytest.MonkeyPat
 
 @pytest.mark.usefixtures("failing")
 def test_a_start_fails_without_what_was_published():
-    """Eras, epochs and totals are taken up from all that was told of them."""
+    """Eras, epochs and totals are taken up from all that was published of them."""
     with pytest.raises(StreamError):
         read_statuses(CONFIG)
     with pytest.raises(StreamError):

@@ -1,4 +1,4 @@
-"""A process owns its queries until a higher epoch is told of one of them."""
+"""A process owns its queries until a higher epoch is published for one of them."""
 
 import threading
 import time
@@ -72,7 +72,7 @@ def test_what_is_odd_or_of_others_takes_nothing_over():
 
 
 def test_a_handover_is_waited_for_only_where_somebody_still_writes():
-    """What was written before this process began to follow tells of nobody who lives."""
+    """What was written before this process began to follow is about no living process."""
     stop = threading.Event()
     stop.set()
     ownership = QueryOwnership(CONFIG, [], NOW + 9)

@@ -62,7 +62,7 @@ def test_the_latest_row_of_a_key_is_delivered_under_its_writers_name(published: 
 
 
 def test_a_refused_row_is_sent_again(published: Published):
-    """After a pause, by itself: whoever handed it over holds it for told."""
+    """After a pause, by itself: its caller considers it published."""
     published.cluster.refuse(REFUSED)
     published.put("k", b"1")
     assert published.flush() == 1

@@ -120,14 +120,14 @@ def test_a_recording_from_now_on_leaves_out_what_was(broker, topic, recording):
 
 
 @pytest.mark.broker
-def test_a_log_that_is_missing_is_told(broker, topic):
+def test_a_log_that_is_missing_is_reported(broker, topic):
     """The error says that no group ever committed."""
     with pytest.raises(StreamError, match=f"no topic {topic}"):
         records(broker.bootstrap, topic)
 
 
 @pytest.mark.waits
-def test_brokers_that_do_not_answer_are_told(monkeypatch):
+def test_brokers_that_do_not_answer_are_reported(monkeypatch):
     """The error names the servers."""
     monkeypatch.setattr("rebalance_kafka.follower._REQUEST_SECONDS", 0.1)
     with pytest.raises(StreamError, match=r"cannot read from 127\.0\.0\.1:1: "):

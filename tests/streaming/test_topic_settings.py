@@ -15,7 +15,7 @@ def test_a_topic_made_from_the_table_is_right(topic: Topic):
 
 
 @pytest.mark.parametrize("topic", TOPICS, ids=lambda each: each.name)
-def test_what_is_not_told_counts_as_right(topic: Topic):
+def test_what_is_not_reported_counts_as_right(topic: Topic):
     """A broker that leaves a setting out says nothing wrong."""
     assert check_topic("x", topic, {}) is None
 

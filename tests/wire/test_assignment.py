@@ -73,7 +73,7 @@ STATE = WorkerState("http://w1:8083/", 7)
 
 
 @pytest.mark.parametrize(("version", "behind"), [(0, b""), (1, b"\xff\xff\xff\xff"), (2, b"\0\0\0\2ab"), (9, b"new")])
-def test_a_worker_of_connect_tells_how_far_it_read(version: int, behind: bytes) -> None:
+def test_a_worker_of_connect_says_how_far_it_read(version: int, behind: bytes) -> None:
     """What it has in hand follows since KIP-415, and is not needed."""
     raw = encode_versioned(STATE, 0)
     assert decode_worker_state(version.to_bytes(2, "big") + raw[2:] + behind) == STATE

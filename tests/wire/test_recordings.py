@@ -32,18 +32,18 @@ def read(content: bytes, directory: Path) -> tuple[list[RecordedLine], list[str]
     ids=["plain", "no last line end", "gzip", "gzip in two parts"],
 )
 def test_all_lines_are_read(tmp_path: Path, content: bytes):
-    """Compressed or not is told by the first bytes, not by the name."""
+    """Compressed or not is known from the first bytes, not by the name."""
     lines, said = read(content, tmp_path)
     assert [line.offset for line in lines] == list(range(3000))
     assert said == []
 
 
-def test_a_cut_last_line_is_left_out_and_told(tmp_path: Path):
+def test_a_cut_last_line_is_left_out_and_reported(tmp_path: Path):
     """A recorder that was killed has written what is before it."""
     lines, said = read(b"".join(LINES[:5])[:-9], tmp_path)
     assert [line.offset for line in lines] == [0, 1, 2, 3]
-    (told,) = said
-    assert "recording line 5 is cut off and left out" in told
+    (reported,) = said
+    assert "recording line 5 is cut off and left out" in reported
 
 
 @pytest.mark.parametrize("share", [0.5, 0.9, 0.99])

@@ -26,7 +26,7 @@ EXPECTED = Expected(
 )
 
 
-def told(name: str, member_id: str) -> dict[str, Any]:
+def reported(name: str, member_id: str) -> dict[str, Any]:
     return {"t_ms": 1, "name": name, "process": name, "event": "assigned", "member_id": member_id}
 
 
@@ -42,7 +42,7 @@ RUN = StoryRun(
     started_ms=0,
     ended_ms=1,
     symptoms=1,
-    events=(told("a", "a-1"), told("b", "b-1")),
+    events=(reported("a", "a-1"), reported("b", "b-1")),
     broker_lines=(),
 )
 

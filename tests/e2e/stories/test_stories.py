@@ -64,8 +64,8 @@ def await_right_findings(run: StoryRun, story: Story, watcher: Watcher) -> None:
     deadline = time.monotonic() + _JUDGED_SECONDS
     expected = story.expect(run.parameters)
     while mistakes := mistakes_of_sick(run, expected, watcher.findings()):
-        told = [(each.rule, each.primary, each.state, each.rebalance_ids) for each in watcher.findings()]
-        assert time.monotonic() < deadline, (mistakes, told)
+        reported = [(each.rule, each.primary, each.state, each.rebalance_ids) for each in watcher.findings()]
+        assert time.monotonic() < deadline, (mistakes, reported)
         threading.Event().wait(0.5)
 
 

@@ -24,8 +24,8 @@ def advising(*changes: tuple[str, str | None, str]) -> Finding:
     return replace(OVERRUN, advice=tuple(Advice(*each, formula="-") for each in changes))
 
 
-def told(seen: list[Seen], *changes: tuple[str, str | None, str]) -> tuple[AdviceRow, ...]:
-    """Return the advice as the API tells it, of a group to which this happened."""
+def reported(seen: list[Seen], *changes: tuple[str, str | None, str]) -> tuple[AdviceRow, ...]:
+    """Return the advice as the API reports it, of a group to which this happened."""
     (row,) = with_avoided([advising(*changes)], look_back(seen, NOW_MS - _HOUR_MS, NOW_MS + _HOUR_MS))
     return row.advice
 
@@ -42,7 +42,7 @@ def told(seen: list[Seen], *changes: tuple[str, str | None, str]) -> tuple[Advic
 )
 def test_the_value_advised_is_judged_and_not_the_best_one(parameter: str, proposed: str, avoids: int) -> None:
     """A member was silent for 18 s: the value that the finding gives was enough for that, or was not."""
-    (row,) = told(pause(), (parameter, "10000", proposed))
+    (row,) = reported(pause(), (parameter, "10000", proposed))
     assert row.avoided is not None
     assert row.avoided.rebalances == EstimateRange(avoids, avoids)
     assert row.text is not None
@@ -51,7 +51,9 @@ def test_the_value_advised_is_judged_and_not_the_best_one(parameter: str, propos
 
 def test_a_number_with_its_reason_is_a_number() -> None:
     """As poll_overrun writes it."""
-    (row,) = told(overrun(), ("max.poll.interval.ms", "60000", "120000, which is also the longest that others wait"))
+    (row,) = reported(
+        overrun(), ("max.poll.interval.ms", "60000", "120000, which is also the longest that others wait")
+    )
     assert row.avoided is not None
     assert row.avoided.rebalances == BOTH
 
@@ -62,7 +64,7 @@ def test_a_number_with_its_reason_is_a_number() -> None:
 def test_fewer_records_are_a_share_of_what_they_are(current: str | None, proposed: str) -> None:
     """Whether the finding knows how many there are or not."""
     advice = (Advice("max.poll.records", current, proposed, "half"),)
-    (row,) = told(overrun(advice=advice), ("max.poll.records", current, proposed))
+    (row,) = reported(overrun(advice=advice), ("max.poll.records", current, proposed))
     assert row.avoided is not None
     assert row.avoided.rebalances.high == 2
 
@@ -81,13 +83,13 @@ def test_fewer_records_are_a_share_of_what_they_are(current: str | None, propose
 )
 def test_what_has_no_value_has_no_number(change: tuple[str, str | None, str]) -> None:
     """Neither has a name where nobody restarted: nothing is known against it."""
-    (row,) = told(pause(), change)
+    (row,) = reported(pause(), change)
     assert (row.avoided, row.text) == (None, None)
 
 
 def test_without_rebalances_nothing_is_known() -> None:
     """A finding may be older than all that is kept."""
-    (row,) = told([], ("session.timeout.ms", "10000", "45000"))
+    (row,) = reported([], ("session.timeout.ms", "10000", "45000"))
     assert row.avoided is None
 
 
@@ -106,5 +108,5 @@ def test_a_finding_keeps_all_that_it_had() -> None:
 
 def test_zero_is_not_null() -> None:
     """That a value would have avoided nothing is worth knowing."""
-    (row,) = told(pause(), ("max.poll.interval.ms", None, "60000"))
+    (row,) = reported(pause(), ("max.poll.interval.ms", None, "60000"))
     assert row.avoided == Avoided()

@@ -59,13 +59,13 @@ def worth(view: View, limit: int = 9) -> dict[str, PeriodWorth]:
 
 
 def test_the_cause_of_a_rebalance_makes_its_estimate_certain() -> None:
-    """Findings tell it; until they do, the same is possible."""
-    told = answer(view_of(*paused(), group_row()))
-    assert (told.sums.rebalances, told.kept_since_ms, told.cluster) == (2, NOW_MS, "prod")
-    assert [(each.setting, each.avoided.rebalances) for each in told.estimates] == [
+    """Findings say so; until they do, the same is possible."""
+    reported = answer(view_of(*paused(), group_row()))
+    assert (reported.sums.rebalances, reported.kept_since_ms, reported.cluster) == (2, NOW_MS, "prod")
+    assert [(each.setting, each.avoided.rebalances) for each in reported.estimates] == [
         ("session.timeout.ms", EstimateRange(2, 2))
     ]
-    assert len(told.useless) == 7
+    assert len(reported.useless) == 7
     bare = answer(view_of(*rows_of(pause())))
     found = {each.setting: each.avoided.rebalances for each in bare.estimates}
     assert found["session.timeout.ms"] == EstimateRange(0, 2)
@@ -82,15 +82,15 @@ def test_a_hint_leaves_it_open() -> None:
 
 def test_only_what_began_since_then_counts() -> None:
     """The loss was before, the return after."""
-    told = answer(view_of(*paused()), since_ms=NOW_MS + 1)
-    assert (told.sums.rebalances, told.estimates[0].avoided.rebalances) == (1, EstimateRange(1, 1))
+    reported = answer(view_of(*paused()), since_ms=NOW_MS + 1)
+    assert (reported.sums.rebalances, reported.estimates[0].avoided.rebalances) == (1, EstimateRange(1, 1))
     assert answer(view_of(*paused()), since_ms=NOW_MS + DAY_MS).sums.rebalances == 0
 
 
 def test_other_groups_are_not_in_it() -> None:
     """Of one that is known and did not rebalance there is nothing."""
-    told = answer(view_of(*paused(group="other"), group_row()))
-    assert (told.sums.rebalances, told.estimates, told.kept_since_ms) == (0, (), None)
+    reported = answer(view_of(*paused(group="other"), group_row()))
+    assert (reported.sums.rebalances, reported.estimates, reported.kept_since_ms) == (0, (), None)
 
 
 def test_a_report_adds_up_groups() -> None:

@@ -44,7 +44,7 @@ def rebalance(
     ids_before, ids_after = {each.member_id for each in before}, {each.member_id for each in after}
     joined = tuple(each.member_id for each in after if each.member_id not in ids_before)
     left = tuple(each.member_id for each in before if each.member_id not in ids_after)
-    told = Rebalance(
+    reported = Rebalance(
         cluster="prod",
         group="payments",
         rebalance_id=f"0-{at_s:g}",
@@ -74,13 +74,13 @@ def rebalance(
     impact = RebalanceImpact(
         "prod",
         "payments",
-        told.rebalance_id,
+        reported.rebalance_id,
         silences,
         sum((lost or {}).values()),
         expired=tuple(expired or ()) if expired is not None or poll_timeout else None,
         poll_timeout=tuple(poll_timeout) if expired is not None or poll_timeout else None,
     )
-    return Seen(replace(told, **changes), impact if judged else None, rule, advice)
+    return Seen(replace(reported, **changes), impact if judged else None, rule, advice)
 
 
 A = member("a")
@@ -104,7 +104,7 @@ def overrun(rule: str | None = "poll_overrun", advice: tuple[Advice, ...] = (), 
     ]
 
 
-def told(seen: Sequence[Seen], setting: str, value: int | None = None, *, since_s: float = -1e6) -> SettingEstimate:
+def find(seen: Sequence[Seen], setting: str, value: int | None = None, *, since_s: float = -1e6) -> SettingEstimate:
     """The estimate of one setting."""
     past = look_back(seen, NOW_MS + int(since_s * 1000), NOW_MS + 86_400_000)
     values = {} if value is None else {Setting(setting): value}
@@ -113,7 +113,7 @@ def told(seen: Sequence[Seen], setting: str, value: int | None = None, *, since_
 
 def counts(seen: Sequence[Seen], setting: str, value: int | None = None, **more: float) -> tuple[int, int]:
     """How many rebalances a setting would have avoided, at least and at most."""
-    found = told(seen, setting, value, **more).avoided.rebalances
+    found = find(seen, setting, value, **more).avoided.rebalances
     return found.low, found.high
 
 
@@ -121,7 +121,7 @@ def test_a_session_that_outlasts_the_pause_avoids_both_rebalances():
     """The loss and the return; a member was silent for its session, and until it was back."""
     assert counts(pause(), "session.timeout.ms", 30_000) == (2, 2)
     assert counts(pause(away_s=21), "session.timeout.ms", 30_000) == (0, 0)
-    found = told(pause(), "session.timeout.ms")
+    found = find(pause(), "session.timeout.ms")
     assert (found.current, found.proposed, found.value) == ("10000", "30000", 30_000)
     assert found.rebalance_ids == ("0-8", "0-0")
 
@@ -145,7 +145,7 @@ def test_a_restart_is_not_avoided_by_a_longer_session():
     assert counts(restart, "session.timeout.ms", 300_000) == (0, 0)
     assert counts(restart, "group.instance.id", 30_000) == (2, 2)
     assert counts(restart, "group.instance.id", 15_000) == (0, 0)
-    assert told(restart, "group.instance.id").proposed == "a stable name per instance, with session.timeout.ms = 30000"
+    assert find(restart, "group.instance.id").proposed == "a stable name per instance, with session.timeout.ms = 30000"
 
 
 def test_a_static_member_needs_a_session_that_outlasts_its_restart():
@@ -164,7 +164,7 @@ def test_a_death_is_never_avoided_and_counts_as_cost():
     """Who does not come back is noticed later."""
     b = member("b")
     seen = [*pause(), rebalance(60, (A, b), (A,), rule="member_crash", expired=[b.member_id])]
-    found = told(seen, "session.timeout.ms")
+    found = find(seen, "session.timeout.ms")
     assert found.avoided.rebalances == EstimateRange(2, 2)
     assert found.cost == (
         "a member that dies is noticed after 30 s instead of 10 s, and its partitions wait as long; "
@@ -183,7 +183,7 @@ def test_another_change_beside_makes_it_inevitable():
 
 
 def test_who_came_and_went_in_between_leaves_it_open():
-    """Of these the row does not tell what they did."""
+    """The row does not say what these did."""
     first, second = pause()
     first = first._replace(rebalance=replace(first.rebalance, passing=(member("d"),)))
     assert counts([first, second], "session.timeout.ms", 30_000) == (1, 2)
@@ -207,8 +207,8 @@ def test_polls_that_came_late():
     assert counts(overrun(), "max.poll.interval.ms", 80_000) == (0, 0)
     assert counts(overrun(advice=(RECORDS,)), "max.poll.records", 70) == (2, 2)
     assert counts(overrun(advice=(RECORDS,)), "max.poll.records", 80) == (0, 0)
-    assert told(overrun(advice=(RECORDS,)), "max.poll.records").proposed == "50 % of what it is"
-    # A client that has no such setting, and one of which nobody told why.
+    assert find(overrun(advice=(RECORDS,)), "max.poll.records").proposed == "50 % of what it is"
+    # A client that has no such setting, and one of which nobody said why.
     assert counts(overrun(), "max.poll.records", 10) == (0, 0)
     assert counts(overrun(rule=None), "max.poll.records", 10) == (0, 2)
     assert counts(overrun(), "session.timeout.ms", 300_000) == (0, 0)
@@ -243,7 +243,7 @@ def test_a_newcomer_that_waited_for_the_ghost_came_within_the_session():
     b, again = member("b"), member("b", 2)
     seen = [rebalance(0, (A, b), (A, again), rule="ungraceful_shutdown", expired=[b.member_id])]
     assert counts(seen, "group.instance.id", 10_000) == (1, 1)
-    assert told(seen, "group.instance.id").cost.startswith("a member that stops for good is noticed only")
+    assert find(seen, "group.instance.id").cost.startswith("a member that stops for good is noticed only")
 
 
 def test_time_of_the_own_partitions_is_lost_all_the_same():
@@ -251,15 +251,15 @@ def test_time_of_the_own_partitions_is_lost_all_the_same():
     a, b = member("a", partitions={"t": [0]}), member("b", partitions={"t": [1]})
     first = rebalance(0, (a, b), (a,), rule="process_pause", expired=["b-1"], lost={0: 2_000, 1: 8_000})
     second = rebalance(8, (a,), (a, member("b", 2)), rule="process_pause")
-    avoided = told([first, second], "session.timeout.ms", 30_000).avoided
+    avoided = find([first, second], "session.timeout.ms", 30_000).avoided
     assert (avoided.lost_partition_ms, avoided.rebalancing_ms) == (
         EstimateRange(2_000, 10_000),
         EstimateRange(2_000, 2_000),
     )
     back = member("b", 2, partitions={"t": [1]})
     second = rebalance(8, (a,), (a, back), rule="process_pause", lost={0: 1_000, 1: 9_000})
-    assert told([second], "session.timeout.ms", 30_000).avoided.lost_partition_ms == EstimateRange()
-    avoided = told([first, second], "session.timeout.ms", 30_000).avoided
+    assert find([second], "session.timeout.ms", 30_000).avoided.lost_partition_ms == EstimateRange()
+    avoided = find([first, second], "session.timeout.ms", 30_000).avoided
     assert avoided.lost_partition_ms == EstimateRange(3_000, 20_000)
 
 
@@ -269,20 +269,20 @@ def test_partitions_that_stay_need_not_stand_still():
     after = (member("a", partitions={"t": [0, 1]}), member("b", partitions={"t": [2]}))
     seen = [rebalance(0, before, after, lost={0: 400, 1: 7_000, 2: 8_000}, joined=("c-1",))]
     for setting in ("partition.assignment.strategy", "group.protocol"):
-        assert told(seen, setting).avoided.lost_partition_ms == EstimateRange(1_400, 8_400)
+        assert find(seen, setting).avoided.lost_partition_ms == EstimateRange(1_400, 8_400)
     held_up = [seen[0]._replace(rule="slow_rebalance_callback")]
-    assert told(held_up, "partition.assignment.strategy").avoided.lost_partition_ms == EstimateRange(400, 8_400)
+    assert find(held_up, "partition.assignment.strategy").avoided.lost_partition_ms == EstimateRange(400, 8_400)
     changed = [seen[0]._replace(rebalance=replace(seen[0].rebalance, protocol="cooperative-sticky"))]
-    assert not avoids_something(told(changed, "partition.assignment.strategy"))
+    assert not avoids_something(find(changed, "partition.assignment.strategy"))
     newer = [seen[0]._replace(rebalance=replace(seen[0].rebalance, type="consumer"))]
-    assert not avoids_something(told(newer, "group.protocol"))
+    assert not avoids_something(find(newer, "group.protocol"))
 
 
 def test_a_barrier_is_what_the_newer_protocol_has_not():
     """The time that a group waited for one who does not join, at most."""
     b, c = member("b"), member("c")
     seen = [rebalance(0, (b,), (c,), rule="stalled_member_join_barrier", poll_timeout=["b-1"])]
-    assert told(seen, "group.protocol").avoided.rebalancing_ms == EstimateRange(0, 1_000)
+    assert find(seen, "group.protocol").avoided.rebalancing_ms == EstimateRange(0, 1_000)
 
 
 def test_a_group_that_starts_waits_for_who_comes_soon():
@@ -293,7 +293,7 @@ def test_a_group_that_starts_waits_for_who_comes_soon():
     assert counts(seen, "group.initial.rebalance.delay.ms", 6_500) == (1, 1)
     assert counts([*seen, rebalance(60, (a, b, c), (a, b, c, d))], "group.initial.rebalance.delay.ms", 10_000) == (2, 2)
     assert counts([rebalance(0, (a,), (a, b)), *seen[2:]], "group.initial.rebalance.delay.ms", 60_000) == (0, 0)
-    assert told(seen, "group.initial.rebalance.delay.ms").value == 10_000
+    assert find(seen, "group.initial.rebalance.delay.ms").value == 10_000
 
 
 def test_who_comes_back_is_no_late_starter():
@@ -303,12 +303,12 @@ def test_who_comes_back_is_no_late_starter():
 
 
 def test_heartbeats_are_a_hint():
-    """No row tells of a heartbeat that was lost: what the diagnosis advises is possible."""
+    """No row describes a heartbeat that was lost: what the diagnosis advises is possible."""
     advised = [
         each._replace(advice=(Advice("heartbeat.interval.ms", "5000", "3000", "S / 3"),))
         for each in pause(rule="session_heartbeat_ratio")
     ]
-    found = told(advised, "heartbeat.interval.ms")
+    found = find(advised, "heartbeat.interval.ms")
     assert (found.avoided.rebalances, found.current, found.proposed) == (EstimateRange(0, 2), "5000", "3000")
 
 
@@ -323,12 +323,12 @@ def newer_pause(away_s: float, kind: str = "consumer", rule: str | None = "proce
 
 @pytest.mark.parametrize("kind", ["consumer", "share", "streams"])
 def test_the_session_of_a_newer_group_is_the_groups(kind: str):
-    """Its records tell no session, so that nothing is certain; it is 45 s unless set, and brokers take 60 s at most."""
-    found = told(newer_pause(8, kind), f"{kind}.session.timeout.ms")
+    """Its records have no session, so that nothing is certain; it is 45 s unless set, and brokers take 60 s at most."""
+    found = find(newer_pause(8, kind), f"{kind}.session.timeout.ms")
     assert (found.current, found.value, found.avoided.rebalances) == (None, 60_000, EstimateRange(0, 2))
     assert found.cost.startswith("a member that dies is noticed after 1 min instead of 45 s")
     for away_s in (15, 60):
-        found = told(newer_pause(away_s, kind), f"{kind}.session.timeout.ms")
+        found = find(newer_pause(away_s, kind), f"{kind}.session.timeout.ms")
         assert (found.value, found.avoided.rebalances) == (None, EstimateRange())
 
 
@@ -336,16 +336,16 @@ def test_what_a_finding_once_advised_beyond_the_limit_is_not_taken():
     """Kept rows may hold a session of minutes for a group that takes 60 s."""
     advice = (Advice("consumer.session.timeout.ms (of the group)", "45000", "145000", "-"),)
     assert (
-        told([each._replace(advice=advice) for each in newer_pause(8)], "consumer.session.timeout.ms").value == 60_000
+        find([each._replace(advice=advice) for each in newer_pause(8)], "consumer.session.timeout.ms").value == 60_000
     )
 
 
 def test_names_come_with_the_groups_session():
     """Its clients refuse session.timeout.ms; members of share and streams groups refuse names as well."""
-    found = told(newer_pause(8, rule="crash_loop"), "group.instance.id")
+    found = find(newer_pause(8, rule="crash_loop"), "group.instance.id")
     assert found.proposed == "a stable name per instance, with consumer.session.timeout.ms of the group = 60000"
     for kind in ("share", "streams"):
-        assert not avoids_something(told(newer_pause(8, kind, rule="crash_loop"), "group.instance.id"))
+        assert not avoids_something(find(newer_pause(8, kind, rule="crash_loop"), "group.instance.id"))
 
 
 def as_client(seen: list[Seen], client_id: str, **changes: Any) -> list[Seen]:
@@ -368,12 +368,12 @@ def as_client(seen: list[Seen], client_id: str, **changes: Any) -> list[Seen]:
 
 def test_librdkafka_takes_no_session_above_its_poll_interval():
     """Its poll interval is as far as it goes: what is longer is not proposed, whoever advises it."""
-    assert told(as_client(pause(), "rdkafka", rebalance_timeout_ms=20_000), "session.timeout.ms").value == 20_000
-    assert told(as_client(pause(away_s=15), "rdkafka", rebalance_timeout_ms=20_000), "session.timeout.ms").value is None
+    assert find(as_client(pause(), "rdkafka", rebalance_timeout_ms=20_000), "session.timeout.ms").value == 20_000
+    assert find(as_client(pause(away_s=15), "rdkafka", rebalance_timeout_ms=20_000), "session.timeout.ms").value is None
     advice = (Advice("session.timeout.ms", "10000", "45000", "-"),)
     advised = as_client([each._replace(advice=advice) for each in pause()], "rdkafka", rebalance_timeout_ms=25_000)
-    assert told(advised, "session.timeout.ms").value == 25_000
-    assert told(as_client(pause(away_s=60), "rdkafka"), "group.instance.id").value is None
+    assert find(advised, "session.timeout.ms").value == 25_000
+    assert find(as_client(pause(away_s=60), "rdkafka"), "group.instance.id").value is None
 
 
 def test_a_neighbour_with_another_client_bounds_nothing():
@@ -384,7 +384,7 @@ def test_a_neighbour_with_another_client_bounds_nothing():
         rebalance(0, (z, b), (z,), rule="process_pause", expired=["b-1"]),
         rebalance(8, (z,), (z, again), rule="process_pause"),
     ]
-    assert told(seen, "session.timeout.ms").value == 30_000
+    assert find(seen, "session.timeout.ms").value == 30_000
 
 
 def test_the_session_that_grows_is_that_of_those_who_lost_it():
@@ -395,18 +395,18 @@ def test_the_session_that_grows_is_that_of_those_who_lost_it():
         rebalance(0, (z, b), (z,), rule="process_pause", expired=["b-1"]),
         rebalance(4, (z,), (z, again), rule="process_pause"),
     ]
-    found = told(seen, "session.timeout.ms")
+    found = find(seen, "session.timeout.ms")
     assert (found.current, found.value, found.avoided.rebalances) == ("6000", 15_000, EstimateRange(2, 2))
     assert "members that have more, up to 45 s, are to keep it" in found.cost
 
 
-def test_aiokafka_does_not_tell_its_poll_limit():
+def test_aiokafka_does_not_report_its_poll_limit():
     """Its records repeat the session: no value can be said to be longer, but one that a finding gives may be."""
     seen = as_client(overrun(), "aiokafka-0.12.0", rebalance_timeout_ms=10_000)
-    found = told(seen, "max.poll.interval.ms")
+    found = find(seen, "max.poll.interval.ms")
     assert (found.current, found.value, found.avoided.rebalances) == (None, None, EstimateRange())
     assert counts(seen, "max.poll.interval.ms", 600_000) == (0, 2)
-    assert not avoids_something(told(seen, "max.poll.records"))
+    assert not avoids_something(find(seen, "max.poll.records"))
     unjudged = as_client([each._replace(impact=None, rule=None) for each in overrun()], "aiokafka-0.12.0")
     assert counts(unjudged, "max.poll.interval.ms") == (0, 0)
 
@@ -446,22 +446,22 @@ def test_assignor_and_protocol_are_proposed_to_clients_that_have_them(
 ):
     """Streams and Connect bring their own; some libraries know neither the cooperative assignor nor KIP-848."""
     seen = stood_still(client_id, protocol)
-    assert avoids_something(told(seen, "partition.assignment.strategy")) == assignor
-    assert avoids_something(told(seen, "group.protocol")) == newer
+    assert avoids_something(find(seen, "partition.assignment.strategy")) == assignor
+    assert avoids_something(find(seen, "group.protocol")) == newer
 
 
 def test_a_worker_of_connect_has_no_settings_of_a_consumer():
     """Its time between polls is rebalance.timeout.ms; it has no records to poll, and cannot be named."""
     seen = [each._replace(rebalance=replace(each.rebalance, protocol="sessioned")) for each in overrun(rule=None)]
     assert counts(seen, "rebalance.timeout.ms") == (0, 2)
-    assert not avoids_something(told(seen, "max.poll.records"))
+    assert not avoids_something(find(seen, "max.poll.records"))
     restart = [
         each._replace(rebalance=replace(each.rebalance, protocol="sessioned")) for each in pause(rule="crash_loop")
     ]
-    assert not avoids_something(told(restart, "group.instance.id"))
+    assert not avoids_something(find(restart, "group.instance.id"))
 
 
-def test_what_began_before_the_period_tells_who_came_back():
+def test_what_began_before_the_period_shows_who_came_back():
     """It does not count itself."""
     assert counts(pause(at_s=-5), "session.timeout.ms", 30_000, since_s=0) == (1, 1)
 
@@ -470,7 +470,7 @@ def test_a_value_is_proposed_for_most_and_not_for_the_worst():
     """One absence of four minutes does not make the session five minutes long."""
     seen = [each for number in range(1, 10, 2) for each in pause(at_s=60 * number, number=number)]
     seen += pause(at_s=700, away_s=250, number=20)
-    assert told(seen, "session.timeout.ms").value == 30_000
+    assert find(seen, "session.timeout.ms").value == 30_000
     assert counts(seen, "session.timeout.ms") == (10, 10)
 
 
@@ -484,14 +484,14 @@ def test_a_value_that_a_finding_advises_is_taken_where_it_is_enough():
     ]
     for proposed, value in advised:
         advice = (Advice("session.timeout.ms", "10000", proposed, "-"),)
-        assert told([each._replace(advice=advice) for each in pause()], "session.timeout.ms").value == value
+        assert find([each._replace(advice=advice) for each in pause()], "session.timeout.ms").value == value
 
 
 @pytest.mark.parametrize(("advised", "proposed"), [("26% of what it is", 26), ("80% of what it is", 50)])
 def test_a_share_that_a_finding_advises_is_taken_where_it_is_enough(advised: str, proposed: int):
     """A half is enough: a quarter is too, and four fifths are not."""
     advice = (Advice("max.poll.records", None, advised, "half"),)
-    assert told(overrun(advice=advice), "max.poll.records").value == proposed
+    assert find(overrun(advice=advice), "max.poll.records").value == proposed
 
 
 def test_a_calm_group_has_nothing_to_gain():

@@ -40,7 +40,7 @@ def past(of: Client, kind: GroupType, who: Member, *, rule: str | None, way: str
 @pytest.mark.parametrize(("of", "kind"), CASES, ids=[f"{each.client_id}, {kind}" for each, kind in CASES])
 def test_nothing_is_proposed_that_is_refused(of: Client, kind: GroupType):
     """Of whatever happened, and whatever findings advised."""
-    told, wrong = set(), set()
+    reported, wrong = set(), set()
     for (session_ms, poll_ms), rule, way, away_s in product(SETTINGS, CAUSES, ("expired", "poll", "left"), AWAY_S):
         if not starts(of, kind, session_ms, poll_ms):
             continue
@@ -55,7 +55,7 @@ def test_nothing_is_proposed_that_is_refused(of: Client, kind: GroupType):
         seen = past(of, kind, who, rule=rule, way=way, away_s=away_s)
         for each in estimate(look_back(seen, NOW_MS, NOW_MS + 86_400_000)):
             if avoids_something(each):
-                told.add(each.setting)
+                reported.add(each.setting)
                 advice = Advice(each.setting, each.current, each.proposed, "-")
                 wrong |= set(problems(of, kind, who, advice, longer=True))
                 if each.setting == Setting.STATIC and "with " in each.proposed:
@@ -63,4 +63,4 @@ def test_nothing_is_proposed_that_is_refused(of: Client, kind: GroupType):
                     wrong |= set(problems(of, kind, who, Advice(name, None, value, "-"), longer=True))
     assert not sorted(wrong)
     # It would hold as well if nothing was proposed.
-    assert any(name.endswith("session.timeout.ms") for name in told)
+    assert any(name.endswith("session.timeout.ms") for name in reported)

@@ -38,7 +38,7 @@ from rebalance_exporters.terminal.sse import read_events
 DOCS = Path(__file__).parents[3] / "docs"
 DOCUMENT = openapi.describe()
 
-#: Something of every kind: two clusters have a group of one name, and a rebalance has all that is told of one.
+#: Something of every kind: two clusters have a group of one name, and a rebalance has all that is known of one.
 ROWS = (
     *stream_rows(),
     *stream_rows(cluster="dev"),
@@ -160,9 +160,9 @@ def test_parameters_of_paths_are_described(name: str) -> None:
     """What stands in braces is a required parameter, and every other one is in the query and may be left out."""
     path = OPERATIONS[name].path
     described = DOCUMENT["paths"][path][OPERATIONS[name].method]["parameters"]
-    told = {each["name"]: (each["in"], each["required"]) for each in described}
-    assert {each for each, where in told.items() if where == ("path", True)} == set(re.findall(r"{(\w+)}", path))
-    assert set(told.values()) <= {("path", True), ("query", False)}
+    reported = {each["name"]: (each["in"], each["required"]) for each in described}
+    assert {each for each, where in reported.items() if where == ("path", True)} == set(re.findall(r"{(\w+)}", path))
+    assert set(reported.values()) <= {("path", True), ("query", False)}
 
 
 def test_every_path_of_the_api_is_described() -> None:

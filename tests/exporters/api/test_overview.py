@@ -136,8 +136,8 @@ def test_a_withdrawn_finding_is_gone() -> None:
     assert row_of(view).findings == ()
 
 
-def test_what_the_diagnosis_no_longer_tells_is_unknown() -> None:
-    """While it is silent lag, windows and the age of commits are null; what the log alone tells stays."""
+def test_what_the_diagnosis_no_longer_reports_is_unknown() -> None:
+    """While it is silent lag, windows and the age of commits are null; what the log alone shows stays."""
     view = make_view(group_row(), diagnosis_row(), probed_lag_row())
     for row in (row_of(view, NOW_MS + 60_000), row_of(make_view(group_row(), probed_lag_row()))):
         assert (row.windows, row.lag, row.time_lag_ms, row.commit_age_ms, row.lag_slope) == ({}, None, None, None, None)

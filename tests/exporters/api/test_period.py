@@ -34,15 +34,15 @@ def report(view: View, period: Period = WEEK) -> PeriodReport:
 def test_a_period_has_what_began_in_it() -> None:
     """Its beginning is in it and its end is not, so that nothing is in two periods."""
     starts = {"early": WEEK.since_ms - 1, "first": WEEK.since_ms, "last": NOW_MS - 1, "late": NOW_MS}
-    told = report(roomy(*(past_row(name, at_ms, group=name) for name, at_ms in starts.items())))
-    assert [each.group for each in told.groups] == ["first", "last"]
-    assert told.sums.rebalances == 2
-    assert [part.sums.rebalances for part in told.parts] == [1, *[0] * (PARTS - 2), 1]
-    assert [told.parts[0].from_ms, told.parts[-1].from_ms] == [WEEK.since_ms, NOW_MS - 7 * DAY_MS // PARTS]
+    reported = report(roomy(*(past_row(name, at_ms, group=name) for name, at_ms in starts.items())))
+    assert [each.group for each in reported.groups] == ["first", "last"]
+    assert reported.sums.rebalances == 2
+    assert [part.sums.rebalances for part in reported.parts] == [1, *[0] * (PARTS - 2), 1]
+    assert [reported.parts[0].from_ms, reported.parts[-1].from_ms] == [WEEK.since_ms, NOW_MS - 7 * DAY_MS // PARTS]
 
 
 def test_groups_come_by_the_time_they_lost() -> None:
-    """Then by the time they rebalanced; each with its sums, and what has no cost told yet is counted."""
+    """Then by the time they rebalanced; each with its sums, and what has no cost reported yet is counted."""
     view = roomy(
         *costly_rows("1", NOW_MS - 5_000, 700, group="b"),
         *costly_rows("2", NOW_MS - 4_000, 300, group="b", took_ms=9_000),
@@ -51,16 +51,16 @@ def test_groups_come_by_the_time_they_lost() -> None:
         past_row("5", NOW_MS - 1_000, group="a", took_ms=None),
         group_row(),
     )
-    told = report(view)
-    assert [(each.group, each.sums) for each in told.groups] == [
+    reported = report(view)
+    assert [(each.group, each.sums) for each in reported.groups] == [
         ("c", PeriodSums(1, 1_000, 2_000)),
         ("b", PeriodSums(2, 10_000, 1_000)),
         ("d", PeriodSums(1, 4_000, 0, 1)),
         ("a", PeriodSums(1, 0, 0, 1)),
     ]
-    assert [(each.slowest_ms, each.slowest_id) for each in told.groups[1::2]] == [(9_000, "2"), (None, None)]
-    assert told.sums == PeriodSums(5, 15_000, 3_000, 2)
-    assert (told.rebalanced_groups, told.known_groups) == (4, 1)
+    assert [(each.slowest_ms, each.slowest_id) for each in reported.groups[1::2]] == [(9_000, "2"), (None, None)]
+    assert reported.sums == PeriodSums(5, 15_000, 3_000, 2)
+    assert (reported.rebalanced_groups, reported.known_groups) == (4, 1)
     assert [each.group for each in report(view, WEEK._replace(limit=2)).groups] == ["c", "b"]
     assert report(view, WEEK._replace(limit=2)).rebalanced_groups == 4
 
@@ -68,13 +68,17 @@ def test_groups_come_by_the_time_they_lost() -> None:
 def test_a_cluster_has_its_own_report() -> None:
     """Nothing of another cluster is in it."""
     view = roomy(past_row("1", NOW_MS - 1, cluster="dev"), past_row("2", NOW_MS - 2), group_row(cluster="dev"))
-    told = report(view, WEEK._replace(cluster="dev"))
-    assert ([each.cluster for each in told.groups], told.sums.rebalances, told.known_groups) == (["dev"], 1, 1)
+    reported = report(view, WEEK._replace(cluster="dev"))
+    assert ([each.cluster for each in reported.groups], reported.sums.rebalances, reported.known_groups) == (
+        ["dev"],
+        1,
+        1,
+    )
 
 
 def test_causes_are_those_of_the_rebalances() -> None:
     """By rule, over all groups; the rest is unexplained. A finding that is not primary is the cause of nothing."""
-    told = report(
+    reported = report(
         roomy(
             *costly_rows("1", NOW_MS - 5_000, 100),
             *costly_rows("2", NOW_MS - 4_000, 200),
@@ -85,12 +89,12 @@ def test_causes_are_those_of_the_rebalances() -> None:
             cause_row("4", rule="duplicate_processing", primary=False),
         )
     )
-    assert [(each.rule, each.groups, each.sums) for each in told.causes] == [
+    assert [(each.rule, each.groups, each.sums) for each in reported.causes] == [
         ("poll_overrun", 1, PeriodSums(1, 1_000, 900)),
         ("crash_loop", 1, PeriodSums(2, 2_000, 300)),
     ]
-    assert told.unexplained == PeriodSums(1, 1_000, 50)
-    of_payments = told.groups[1]
+    assert reported.unexplained == PeriodSums(1, 1_000, 50)
+    of_payments = reported.groups[1]
     assert [(each.rule, each.sums.rebalances) for each in of_payments.causes] == [("crash_loop", 2)]
 
 
@@ -110,14 +114,14 @@ def test_a_better_explanation_replaces_a_cause() -> None:
     better = cause_row("1", rule="poll_overrun", finding_id="f2")
     gone = Row(FINDINGS, before.key, None)
     for rows in ([before, better], [better, before], [before, better, gone], [before, gone, better]):
-        told = report(roomy(past_row("1", NOW_MS - 10_000), *rows))
-        assert [each.rule for each in told.causes] == ["poll_overrun"]
+        reported = report(roomy(past_row("1", NOW_MS - 10_000), *rows))
+        assert [each.rule for each in reported.causes] == ["poll_overrun"]
     withdrawn = report(roomy(past_row("1", NOW_MS - 10_000), before, gone))
     assert (withdrawn.causes, withdrawn.unexplained.rebalances) == ((), 1)
 
 
 def test_causes_are_bounded() -> None:
-    """Ten for each rebalance that is kept, those told first go first; with room for none, none is kept."""
+    """Ten for each rebalance that is kept, those read first go first; with room for none, none is kept."""
     ids = [str(number) for number in range(40)]
     view = make_view(*(cause_row(each) for each in ids), past_row("9", NOW_MS - 9), past_row("10", NOW_MS - 8))
     assert {kept.rebalance_id: cause is not None for kept, cause in view.past().rebalances} == {"9": False, "10": True}
@@ -137,7 +141,7 @@ def test_words_of_strangers_are_short() -> None:
 
 def test_settings_come_by_the_time_lost_that_they_explain() -> None:
     """One entry per setting, value now and value to set, with the groups concerned; code is no setting."""
-    told = report(
+    reported = report(
         roomy(
             *costly_rows("1", NOW_MS - 5_000, 100),
             *costly_rows("2", NOW_MS - 4_000, 700, group="other"),
@@ -147,7 +151,7 @@ def test_settings_come_by_the_time_lost_that_they_explain() -> None:
             cause_row("3", group="third", rule="poll_overrun", advice=(RECORDS, replace(RECORDS, proposed="1"))),
         )
     )
-    session, records = told.settings
+    session, records = reported.settings
     assert (session.parameter, session.current, session.proposed) == ("session.timeout.ms", "10000", "45000")
     assert (session.sums, session.rules) == (PeriodSums(2, 2_000, 800), ("crash_loop", "poll_overrun"))
     assert session.groups == (GroupName("prod", "other"), GroupName("prod", "payments"))
@@ -178,10 +182,10 @@ def test_many_groups_of_a_setting_are_counted() -> None:
     assert ([each.group for each in setting.groups], setting.group_count) == (groups[:1:-1], 12)
 
 
-def test_what_changed_is_told_where_the_period_before_is_known() -> None:
+def test_what_changed_is_listed_where_the_period_before_is_known() -> None:
     """Groups by how much their time lost changed, those included that are calm now; causes with their cost before."""
     before_ms = WEEK.since_ms - 7 * DAY_MS
-    told = report(
+    reported = report(
         roomy(
             *costly_rows("0", before_ms, 10, group="steady"),
             *costly_rows("1", before_ms + 1, 5_000, group="cured"),
@@ -191,13 +195,13 @@ def test_what_changed_is_told_where_the_period_before_is_known() -> None:
             cause_row("2", "3"),
         )
     )
-    assert told.before == PeriodSums(3, 3_000, 5_110)
-    assert [(each.group, each.sums.lost_partition_ms, each.before) for each in told.changed] == [
+    assert reported.before == PeriodSums(3, 3_000, 5_110)
+    assert [(each.group, each.sums.lost_partition_ms, each.before) for each in reported.changed] == [
         ("cured", 0, PeriodSums(1, 1_000, 5_000)),
         ("payments", 2_100, PeriodSums(1, 1_000, 100)),
     ]
-    assert [each.group for each in told.groups] == ["payments", "steady"]
-    (cause,) = told.causes
+    assert [each.group for each in reported.groups] == ["payments", "steady"]
+    (cause,) = reported.causes
     assert (cause.sums, cause.before) == (PeriodSums(1, 1_000, 2_100), PeriodSums(1, 1_000, 100))
 
 
@@ -205,16 +209,20 @@ def test_what_changed_is_told_where_the_period_before_is_known() -> None:
 def test_nothing_is_compared_with_what_is_not_known(late_ms: int) -> None:
     """Where the exporter's memory begins within the period before, or later, it says since when it knows."""
     begun_ms = WEEK.since_ms - 7 * DAY_MS + late_ms
-    told = report(roomy(past_row("1", begun_ms), *costly_rows("2", NOW_MS - 1, 7)))
-    assert (told.before, told.changed, told.kept_since_ms) == (None, (), begun_ms)
-    assert {each.before for each in told.groups} == {None}
+    reported = report(roomy(past_row("1", begun_ms), *costly_rows("2", NOW_MS - 1, 7)))
+    assert (reported.before, reported.changed, reported.kept_since_ms) == (None, (), begun_ms)
+    assert {each.before for each in reported.groups} == {None}
 
 
 def test_it_says_how_far_back_it_had_room() -> None:
     """Who keeps too few for the period learns it."""
     rows = [past_row(str(number), NOW_MS - 10_000 + number) for number in range(5)]
-    told = report(roomy(*rows, keep=3))
-    assert (told.dropped_until_ms, told.kept_since_ms, told.sums.rebalances) == (NOW_MS - 9_999, NOW_MS - 9_998, 3)
+    reported = report(roomy(*rows, keep=3))
+    assert (reported.dropped_until_ms, reported.kept_since_ms, reported.sums.rebalances) == (
+        NOW_MS - 9_999,
+        NOW_MS - 9_998,
+        3,
+    )
     assert report(roomy(*rows)).dropped_until_ms is None
     empty = report(roomy())
     assert (empty.kept_since_ms, empty.sums, empty.groups, empty.before) == (None, PeriodSums(), (), None)
@@ -224,14 +232,14 @@ def test_two_exporters_report_the_same() -> None:
     """In whatever order the rows of the topics come."""
     rows = [costly_rows(str(number), NOW_MS - 9_000 * number, 50 * (number % 3)) for number in range(1, 20)]
     rows += [[cause_row(str(number), rule=f"r{number % 4}", advice=(SESSION, RECORDS))] for number in range(1, 20)]
-    told = report(roomy(*itertools.chain(*rows)))
+    reported = report(roomy(*itertools.chain(*rows)))
     chance = random.Random(7)
     for _ in range(5):
         chance.shuffle(rows)
-        assert report(roomy(*(row for several in rows for row in several[:: chance.choice((1, -1))]))) == told
+        assert report(roomy(*(row for several in rows for row in several[:: chance.choice((1, -1))]))) == reported
 
 
-def test_what_a_rebalance_costs_may_be_told_anew() -> None:
+def test_what_a_rebalance_costs_may_be_corrected() -> None:
     """The last word counts."""
     view = roomy(*costly_rows("1", NOW_MS - 1_000, 100), impact_row("1", lost_partition_ms=900))
     assert report(view).sums.lost_partition_ms == 900

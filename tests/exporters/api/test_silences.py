@@ -120,10 +120,10 @@ def test_nobody_is_heard_where_nobody_is_known(view: View, method: str, path: st
         answer = ask(server, method, path, json=WANTED if method == "POST" else None)
         assert answer.status_code == 403
         assert "export.web_config_file" in answer.json()["error"]
-        told = ask(server, "GET", auth=None).json()
-        assert told["silences"]
-        assert told["user"] is None
-        assert told["read_only"].startswith("silences are taken only from users who log in: ")
+        reported = ask(server, "GET", auth=None).json()
+        assert reported["silences"]
+        assert reported["user"] is None
+        assert reported["read_only"].startswith("silences are taken only from users who log in: ")
     assert list(view.fleet().silences.by_name.values()) == [SILENCE]
 
 
@@ -135,7 +135,7 @@ def test_a_wrong_password_makes_nothing(served: Served, view: View) -> None:
 
 
 @pytest.mark.parametrize(
-    ("body", "told"),
+    ("body", "reported"),
     [
         ({}, "groups"),
         ({**WANTED, "groups": []}, "1 to 50"),
@@ -151,11 +151,11 @@ def test_a_wrong_password_makes_nothing(served: Served, view: View) -> None:
         ({**WANTED, "kind": "forever"}, "kind"),
     ],
 )
-def test_what_cannot_be_is_refused(served: Served, view: View, body: dict[str, Any], told: str) -> None:
+def test_what_cannot_be_is_refused(served: Served, view: View, body: dict[str, Any], reported: str) -> None:
     """With a sentence that names it."""
     answer = ask(served, "POST", json=body)
     assert answer.status_code == 400
-    assert told in answer.json()["error"]
+    assert reported in answer.json()["error"]
     assert not view.fleet().silences.by_name
 
 
@@ -206,7 +206,7 @@ def test_silences_in_force_are_limited(served: Served, view: View) -> None:
 
 
 @pytest.mark.parametrize("method", ["POST", "DELETE"])
-def test_what_kafka_did_not_take_is_told(view: View, tmp_path: Path, method: str) -> None:
+def test_what_kafka_did_not_take_is_reported(view: View, tmp_path: Path, method: str) -> None:
     """Nobody is to believe in a silence that no exporter reads."""
 
     def write(_: AlertSilence) -> None:
@@ -227,13 +227,13 @@ def test_one_that_is_not_known_cannot_be_ended(served: Served, view: View) -> No
     assert list(view.fleet().silences.by_name.values()) == [SILENCE]
 
 
-def test_whether_one_can_be_made_is_told_before(view: View, tmp_path: Path) -> None:
+def test_whether_one_can_be_made_is_known_before(view: View, tmp_path: Path) -> None:
     """Who asks, and the brokers' word; of several clusters one that may be written to is enough."""
     west = group_row(cluster="west")
     view.apply([west])
     refusals = {"prod": "no right", "west": None}
     with serving(view, web_config_file=users(tmp_path), silence_refusal=refusals.get) as server:
-        told = ask(server, "GET").json()
-        assert (told["user"], told["read_only"]) == ("alice", None)
+        reported = ask(server, "GET").json()
+        assert (reported["user"], reported["read_only"]) == ("alice", None)
         assert ask(server, "GET", f"{PATH}?cluster=prod").json()["read_only"] == "no right"
         assert ask(server, "GET", f"{PATH}?cluster=west").json()["read_only"] is None

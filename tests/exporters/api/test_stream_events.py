@@ -92,7 +92,7 @@ def test_a_follower_hears_of_what_changes() -> None:
     assert news["finding", "payments"]["state"] == "firing"
 
 
-def test_followers_share_what_they_are_told() -> None:
+def test_followers_share_what_they_receive() -> None:
     """Those that do not read keep what waits for them: it must be the same bytes for all."""
     view = make_view(query_row())
     source = make_source(view)
@@ -121,7 +121,7 @@ def test_followers_share_what_they_are_told() -> None:
 
 
 def test_who_reads_slowly_holds_little_and_misses_nothing(monkeypatch: pytest.MonkeyPatch) -> None:
-    """A few changes are made ready at a time, one after the other; what changes again before its turn is told once."""
+    """A few changes are made ready at a time, one after the other; what changes again before its turn is sent once."""
     monkeypatch.setattr(stream_events, "_MOST_AT_ONCE", 2)
     view = make_view()
 
@@ -135,9 +135,11 @@ def test_who_reads_slowly_holds_little_and_misses_nothing(monkeypatch: pytest.Mo
             found += await read_until(events, "group")
         return found
 
-    told = [(event.data["group"], event.data["generation"]) for event in asyncio.run(run()) if event.name == "group"]
-    assert [group for group, _ in told] == ["g0", "g1", "g2", "g3", "g4"]
-    assert told[-1] == ("g4", 99)
+    reported = [
+        (event.data["group"], event.data["generation"]) for event in asyncio.run(run()) if event.name == "group"
+    ]
+    assert [group for group, _ in reported] == ["g0", "g1", "g2", "g3", "g4"]
+    assert reported[-1] == ("g4", 99)
 
 
 def test_events_are_kept_within_a_bound() -> None:
@@ -155,14 +157,14 @@ def test_events_are_kept_within_a_bound() -> None:
     assert all(kept.get(version, items[version]) for version in range(90, 99))
 
 
-def test_a_group_that_goes_is_told() -> None:
+def test_a_group_that_goes_is_reported() -> None:
     """A tombstone becomes `gone`."""
     found = follow(make_view(group_row()), Row(GROUPS, b"prod/payments", None))
     assert [event.data for event in found if event.name == "gone"] == [{"cluster": "prod", "group": "payments"}]
 
 
-def test_a_withdrawn_finding_is_told_as_resolved() -> None:
-    """Who was told of a finding is told that it no longer holds; when that was nobody knows."""
+def test_a_withdrawn_finding_is_sent_as_resolved() -> None:
+    """A follower that received a finding learns that it no longer holds; since when is not known."""
     found = follow(make_view(group_row(), finding_row()), Row(FINDINGS, b"prod/payments/crash_loop/", None))
     (withdrawn,) = [decode(json.dumps(event.data).encode(), Finding) for event in found if event.name == "finding"]
     assert (withdrawn.state, withdrawn.resolved_at_ms) == ("resolved", None)
@@ -199,7 +201,7 @@ def test_following_resumes_where_it_ended() -> None:
 
 
 def test_an_id_that_no_version_can_have_is_one_of_another_run() -> None:
-    """Whoever sends a number of thousands of digits is told to load everything, like anybody else."""
+    """A client that sends a number of thousands of digits is asked to load everything, like any other."""
     view = make_view(group_row())
     source = make_source(view)
 
@@ -211,12 +213,12 @@ def test_an_id_that_no_version_can_have_is_one_of_another_run() -> None:
 
 @pytest.mark.parametrize("last_id", ["another-5", "", "nonsense", "-", "x-²"])
 def test_an_id_of_another_run_asks_for_a_reset(last_id: str) -> None:
-    """Changes of another exporter are counted differently: the client is told to load everything again."""
+    """Changes of another exporter are counted differently: the client is asked to load everything again."""
     found = follow(make_view(group_row()), last_id=last_id)
     assert [event.name for event in found] == ["hello", "reset", "status"]
 
 
-def test_who_missed_too_much_is_told(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_a_follower_that_missed_too_much_is_reset(monkeypatch: pytest.MonkeyPatch) -> None:
     """When more changed than is remembered, the follower gets a reset and goes on from there."""
     view = make_view()
     monkeypatch.setattr(view, "_changes", changes.ChangeLog(keep=3))
@@ -232,7 +234,7 @@ def test_who_missed_too_much_is_told(monkeypatch: pytest.MonkeyPatch) -> None:
     assert [event.name for event in asyncio.run(run())] == ["hello", "status", "reset", "group"]
 
 
-def test_readiness_is_told_when_it_changes() -> None:
+def test_readiness_is_sent_when_it_changes() -> None:
     """A follower learns at once that what it shows is no longer fresh, not with the next heartbeat."""
     verdicts = [Readiness(True, "ready")]
 
@@ -246,7 +248,7 @@ def test_readiness_is_told_when_it_changes() -> None:
 
 
 def test_the_status_comes_although_nothing_happens(monkeypatch: pytest.MonkeyPatch) -> None:
-    """A client can tell a quiet cluster from a dead connection."""
+    """A client can distinguish a quiet cluster from a dead connection."""
     monkeypatch.setattr(stream_events, "STATUS_SECONDS", 0.05)
 
     async def run() -> list[Event]:
@@ -262,8 +264,8 @@ def test_a_row_with_line_breaks_stays_one_event() -> None:
     assert value is not None
     pretty = json.dumps(json.loads(value), indent=2).replace("\n", "\r\n").encode()
     found = follow(make_view(), Row(REBALANCES, b"prod/payments/1", pretty))
-    (told,) = [event.data for event in found if event.name == "rebalance"]
-    assert decode(json.dumps(told).encode(), Rebalance) == decode(value, Rebalance)
+    (reported,) = [event.data for event in found if event.name == "rebalance"]
+    assert decode(json.dumps(reported).encode(), Rebalance) == decode(value, Rebalance)
     assert write_event("x", b'{\r\n"a":1}').count(b"\n") == 3
 
 

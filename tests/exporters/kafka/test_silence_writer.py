@@ -68,17 +68,20 @@ def test_a_silence_of_one_is_a_silence_of_all(broker: EmbeddedKafka) -> None:
     key = (silence.cluster, silence.silence_id)
     with ExitStack() as stack:
         views = [stack.enter_context(exporting(broker))[0] for _ in range(2)]
-        for told in (silence, ended):
-            writer.write(told)
+        for reported in (silence, ended):
+            writer.write(reported)
             for view in views:
-                wait_for(lambda view=view, told=told: view.fleet().silences.by_name.get(key) == told, str(told))
+                wait_for(
+                    lambda view=view, reported=reported: view.fleet().silences.by_name.get(key) == reported,
+                    str(reported),
+                )
         late, is_loaded = stack.enter_context(exporting(broker))
         wait_for(is_loaded, "the late one to have read all")
         assert late.fleet().silences.by_name == {key: ended}
 
 
 def test_an_exporter_does_without_the_topic(broker: EmbeddedKafka) -> None:
-    """A stream of before silences has not made it: everything else is shown, and who silences is told what to do."""
+    """An older stream has not created it: everything else is shown, and the answer to a silence says what to do."""
     prefix = "before-silences."
     for name in set(TOPICS) - {SILENCES}:
         create_topic(broker.bootstrap, prefix + name)
@@ -118,7 +121,7 @@ def test_whether_the_exporter_may_write_is_known_before(make_broker: Callable[..
     assert SilenceWriter(kafka, "free").refusal() is None
 
 
-def test_brokers_that_are_away_are_told(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_brokers_that_are_away_are_reported(monkeypatch: pytest.MonkeyPatch) -> None:
     """Within some seconds, and not believed to have it."""
     monkeypatch.setattr("rebalance_exporters.kafka.silence_writer._DELIVERY_SECONDS", 0.5)
     with pytest.raises(ExporterError, match="could not be written"):

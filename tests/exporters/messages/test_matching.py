@@ -28,9 +28,9 @@ def best(text: str) -> str | None:
 @pytest.mark.parametrize("line", LINES, ids=lambda each: each.message)
 def test_a_real_line(line: Line):
     """Its entry, group, client and time."""
-    told = answer(line.text, MATCHER)
-    assert (told.match, told.messages[0].id) == (MessageMatch.WHOLE, line.message)
-    assert (told.group, told.client, read_time(line.text)) == (line.group, line.client, line.at)
+    reported = answer(line.text, MATCHER)
+    assert (reported.match, reported.messages[0].id) == (MessageMatch.WHOLE, line.message)
+    assert (reported.group, reported.client, read_time(line.text)) == (line.group, line.client, line.at)
 
 
 def read_meant() -> list[tuple[str, str, str]]:
@@ -100,8 +100,12 @@ def trace(frames: int) -> str:
 @pytest.mark.parametrize("frames", [0, 3, 40, 400])
 def test_the_cause_at_the_end_of_a_stack_trace_is_found(frames: int):
     """With the group of its first line, however many frames are above it."""
-    told = answer(trace(frames), MATCHER)
-    assert (told.match, told.messages[0].id, told.group) == (MessageMatch.WHOLE, "java_fenced_text", "orders")
+    reported = answer(trace(frames), MATCHER)
+    assert (reported.match, reported.messages[0].id, reported.group) == (
+        MessageMatch.WHOLE,
+        "java_fenced_text",
+        "orders",
+    )
 
 
 def test_words_of_several_lines_make_no_message():
@@ -254,8 +258,8 @@ def test_only_so_much_of_a_text_is_looked_at():
 @given(st.text(max_size=300))
 def test_no_text_is_too_strange(text):
     """Whatever is pasted, there is an answer."""
-    told = answer(text, MATCHER)
-    assert told.messages or told.match is MessageMatch.NONE
+    reported = answer(text, MATCHER)
+    assert reported.messages or reported.match is MessageMatch.NONE
     read_origin(text, MATCHER.match(text))
 
 
@@ -268,7 +272,7 @@ def test_what_stands_around_a_message_does_not_hide_it(line, before, after):
 
 
 def test_a_text_with_two_places_side_by_side_is_refused():
-    """Nobody could tell where one ends."""
+    """Nobody could know where one ends."""
     message = read_index().messages[0]
     broken = type(message)(message.id, "a {group}{member} b", message.meaning, message.printed)
     with pytest.raises(ValueError, match="two places"):

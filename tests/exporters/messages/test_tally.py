@@ -24,8 +24,8 @@ def test_messages_are_counted_per_group_and_client():
     """How often, in which lines, and when first and last; what matters comes before what is ordinary."""
     lines = [failed(1), "nothing", "(Re-)joining group orders", "(Re-)joining group orders", failed(2, "b"), failed(9)]
     counted = tally(lines, read_matcher())
-    told = [(each.message.id, each.group, each.client, each.count) for each in counted.entries]
-    assert told == [
+    reported = [(each.message.id, each.group, each.client, each.count) for each in counted.entries]
+    assert reported == [
         ("broker_member_failed", "orders", "a", 2),
         ("broker_member_failed", "orders", "b", 1),
         ("kp_rejoining", "orders", None, 2),
@@ -67,7 +67,7 @@ kafka.errors.CommitFailedError: CommitFailedError: Commit cannot be completed si
             rebalanced and assigned the partitions to another member.""".splitlines()
 
 
-def told(lines: list[str]) -> list[tuple[str, str | None, int, str | None, int]]:
+def reported(lines: list[str]) -> list[tuple[str, str | None, int, str | None, int]]:
     """Each entry of a log: message, group, count, first time and line."""
     entries = tally(lines, read_matcher()).entries
     return [(each.message.id, each.group, each.count, each.first_at, each.first_line) for each in entries]
@@ -76,20 +76,20 @@ def told(lines: list[str]) -> list[tuple[str, str | None, int, str | None, int]]
 def test_a_stack_trace_counts_once_with_the_time_and_the_group_of_its_first_line():
     """However often it names its cause; the line is the one that has the message."""
     trace = ("java_commit_failed", "orders", 1, "2026-03-01 14:05:01,123", 5)
-    assert told(TRACE) == [trace]
-    assert told([*TRACE, failed(9), *TRACE]) == [
+    assert reported(TRACE) == [trace]
+    assert reported([*TRACE, failed(9), *TRACE]) == [
         ("java_commit_failed", "orders", 2, "2026-03-01 14:05:01,123", 5),
         ("broker_member_failed", "orders", 1, "2026-03-01 14:05:09", len(TRACE) + 1),
     ]
-    assert told(PYTHON_TRACE) == [("java_commit_failed", "orders", 1, "2026-03-01 14:05:01,123", 13)]
+    assert reported(PYTHON_TRACE) == [("java_commit_failed", "orders", 1, "2026-03-01 14:05:01,123", 13)]
 
 
 def test_without_a_time_frames_and_causes_belong_to_the_line_above():
     """What was written to standard error; two traces are two events."""
     trace = ['Exception in thread "main" org.apache.kafka.clients.consumer.CommitFailedException: x', *TRACE[2:]]
-    assert told(trace * 2) == [("java_commit_failed", None, 2, None, 4)]
+    assert reported(trace * 2) == [("java_commit_failed", None, 2, None, 4)]
     names = ["kafka.errors.CommitFailedError: CommitFailedError"] * 3
-    assert [each[2] for each in told(names)] == [3]
+    assert [each[2] for each in reported(names)] == [3]
 
 
 @pytest.mark.parametrize(
@@ -98,7 +98,7 @@ def test_without_a_time_frames_and_causes_belong_to_the_line_above():
 def test_a_trace_whose_lines_were_shipped_one_by_one_counts_once(prefix: str):
     """What runtimes of containers, syslog and Compose put in front of each line."""
     lines = [*TRACE, failed(9), *PYTHON_TRACE, failed(9)]
-    assert sorted(each[:3] for each in told([prefix + line for line in lines])) == [
+    assert sorted(each[:3] for each in reported([prefix + line for line in lines])) == [
         ("broker_member_failed", "orders", 2),
         ("java_commit_failed", "orders", 1),
         ("java_commit_failed", "orders", 1),
@@ -108,14 +108,14 @@ def test_a_trace_whose_lines_were_shipped_one_by_one_counts_once(prefix: str):
 def test_traces_below_each_other_are_several():
     """A program that prints them between the lines of its log."""
     printed = ["2026-03-01 14:05:00 all is well", *TRACE[1:], *TRACE[1:]]
-    assert [each[:3] for each in told(printed)] == [("java_commit_failed", None, 2)]
+    assert [each[:3] for each in reported(printed)] == [("java_commit_failed", None, 2)]
 
 
 def test_lines_that_begin_with_blanks_are_events_where_they_have_a_date():
     """As some shippers of logs indent them; and where no line has a time, each line is one."""
-    assert [each[2] for each in told([f"  {failed(at)}" for at in range(3)])] == [3]
+    assert [each[2] for each in reported([f"  {failed(at)}" for at in range(3)])] == [3]
     bare = "Member a in group orders has failed, removing it from the group"
-    assert [each[2] for each in told([f"  {bare}"] * 3)] == [3]
+    assert [each[2] for each in reported([f"  {bare}"] * 3)] == [3]
 
 
 def test_a_text_with_another_error_is_another_entry():
@@ -144,7 +144,7 @@ def test_an_event_without_end_takes_linear_time_and_no_memory(line: str):
 
 
 def test_memory_has_a_bound(monkeypatch: pytest.MonkeyPatch):
-    """Beyond it clients, then groups are no longer told apart; none is lost from the counts."""
+    """Beyond it clients, then groups are no longer distinguished; none is lost from the counts."""
     monkeypatch.setattr(counting, "_WITH_CLIENT", 3)
     monkeypatch.setattr(counting, "_WITH_GROUP", 5)
     lines = [failed(1, f"m{number}", f"g{number}") for number in range(50)]

@@ -1,4 +1,4 @@
-"""What the exposition tells of one group: counts, lag, times, members, exemplars; what is unknown is absent."""
+"""What the exposition has of one group: counts, lag, times, members, exemplars; what is unknown is absent."""
 
 import pytest
 
@@ -57,7 +57,7 @@ def test_the_unknown_is_absent_and_not_zero() -> None:
     assert names == {*counted, *timed, "group_info"}
 
 
-def test_lag_is_shown_as_the_diagnosis_tells_it() -> None:
+def test_lag_is_shown_as_the_diagnosis_reports_it() -> None:
     """Per group and topic, per partition when asked for; gone with the group; absent where no end is known."""
     view = make_view(group_row(), diagnosis_row(), probed_lag_row(1_000_002))
     text = expose(view, exposition=Exposition(limit_groups=9, version="1", collect_partitions=True))
@@ -104,8 +104,8 @@ def test_nothing_pretends_while_the_diagnosis_is_silent() -> None:
         return {sample.name for sample in samples_of(parse(text)) if "group" in sample.labels}
 
     there, gone = names(NOW_MS), names(NOW_MS + 60_000)
-    told = {metric.full_name for metric in (*WINDOW_METRICS, *LAG_METRICS, COMMIT_AGE, TIME_LAG)}
-    assert there - gone == told
+    reported = {metric.full_name for metric in (*WINDOW_METRICS, *LAG_METRICS, COMMIT_AGE, TIME_LAG)}
+    assert there - gone == reported
     view.apply([diagnosis_row(updated_at_ms=NOW_MS + 60_000)])
     assert names(NOW_MS + 60_000) == there
 
@@ -115,17 +115,17 @@ def test_the_latest_rebalance_counts_when_the_log_was_read_past_it() -> None:
     due = Settlement(NOW_MS, duration_ms=400, partitions_moved=4)
     view, exposition = make_view(group_row(settlement=due)), Exposition(limit_groups=9, version="1")
 
-    def told(read_until_ms: int) -> tuple[float | None, ...]:
+    def reported(read_until_ms: int) -> tuple[float | None, ...]:
         view.apply([query_row(read_until_ms=read_until_ms)])
         text = expose(view, exposition=exposition, now_ms=NOW_MS + 60_000)
         names = ("moved_partitions_total", "duration_seconds_count", "duration_seconds_sum")
         return tuple(value_of(text, f"kafka_rebalance_{name}") for name in names)
 
-    assert told(NOW_MS - 1) == (9, 6, 45.25)
-    assert told(NOW_MS) == (13, 7, 45.65)
-    assert told(0) == (13, 7, 45.65), "a query that was started again does not know yet how far it is"
+    assert reported(NOW_MS - 1) == (9, 6, 45.25)
+    assert reported(NOW_MS) == (13, 7, 45.65)
+    assert reported(0) == (13, 7, 45.65), "a query that was started again does not know yet how far it is"
     view.apply([group_row(settlement=due, coordinator=3)])
-    assert told(0) == (13, 7, 45.65)
+    assert reported(0) == (13, 7, 45.65)
 
 
 def test_commits_of_a_simple_group_do_not_write_it_again(monkeypatch: pytest.MonkeyPatch) -> None:
@@ -141,9 +141,9 @@ def test_invented_reasons_get_no_series_each() -> None:
     """A row may claim thousands of reasons: some are shown as they are, the rest counts as one."""
     invented = {f"r{n:04}": 1 for n in range(1_000)}
     text = expose(make_view(group_row(counters=Counters(rebalances=invented | {"other": 5}))))
-    told = {s.labels["reason"]: s.value for s in samples_of(parse(text)) if s.name.endswith("rebalances_total")}
-    assert len(told) == len(RebalanceReason) + 16
-    assert (told["r0000"], told["other"], sum(told.values())) == (1, 5 + 984, 1_005)
+    reported = {s.labels["reason"]: s.value for s in samples_of(parse(text)) if s.name.endswith("rebalances_total")}
+    assert len(reported) == len(RebalanceReason) + 16
+    assert (reported["r0000"], reported["other"], sum(reported.values())) == (1, 5 + 984, 1_005)
 
 
 def test_only_windows_with_known_names_are_shown() -> None:
@@ -255,8 +255,8 @@ def test_time_before_the_exporter_read_is_not_counted() -> None:
     change = group_row(state="PreparingRebalance")._replace(at_ms=NOW_MS + 20_000, read_since_ms=NOW_MS)
     view.apply([change, group_row(group="new", state="Empty")._replace(at_ms=NOW_MS + 20_000, read_since_ms=NOW_MS)])
     text = expose(view, now_ms=NOW_MS + 22_000)
-    told = {(s.labels["group"], s.labels["state"]): s.value for s in samples_of(parse(text)) if "state" in s.labels}
-    assert {each: value for each, value in told.items() if value} == {
+    reported = {(s.labels["group"], s.labels["state"]): s.value for s in samples_of(parse(text)) if "state" in s.labels}
+    assert {each: value for each, value in reported.items() if value} == {
         ("payments", "Stable"): 20,
         ("payments", "PreparingRebalance"): 2,
         ("new", "Empty"): 2,
@@ -289,7 +289,7 @@ def test_the_coordinator_is_known_where_somebody_probes() -> None:
     assert value_of(expose(make_view(group_row())), "kafka_rebalance_group_info", coordinator="") == 1
 
 
-def test_what_no_probe_tells_is_absent() -> None:
+def test_what_no_probe_reports_is_absent() -> None:
     """Of a group counted from probes: generations and lost time are not 0, they are not known."""
     text = expose(make_view(group_row(counted_from="probes")))
     assert value_of(text, "kafka_rebalance_group_info", counted_from="probes") == 1
@@ -298,7 +298,7 @@ def test_what_no_probe_tells_is_absent() -> None:
     assert "kafka_rebalance_rebalances_total{" in text
 
 
-def test_probes_are_told_of() -> None:
+def test_probes_are_reported() -> None:
     """When the newest one was made; nothing where nobody probes."""
     name = "kafka_rebalance_monitor_last_probe_timestamp_seconds"
     assert value_of(expose(make_view(diagnosis_row(probed_at_ms=NOW_MS + 1_000))), name) == NOW_MS / 1000 + 1

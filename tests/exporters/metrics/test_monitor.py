@@ -1,4 +1,4 @@
-"""What the exposition tells of the monitor itself: records, queries, inputs, what was set aside."""
+"""What the exposition has of the monitor itself: records, queries, inputs, what was set aside."""
 
 from dataclasses import replace
 
@@ -97,22 +97,22 @@ def test_what_the_diagnosis_has_in_hand_becomes_series() -> None:
 
 
 def test_what_any_part_of_the_stream_set_aside_is_added_up() -> None:
-    """Every part of a query's state counts, beside what the diagnosis tells."""
+    """Every part of a query's state counts, besides what the diagnosis reports."""
     rows = (
         quarantine_row(QuarantineCount("record", "KeyError", 2), QuarantineCount("group", "ValueError", 5)),
         quarantine_row(QuarantineCount("record", "KeyError", 4), part=11),
         diagnosis_row(quarantined=(QuarantineCount("rules", "KeyError", 1),)),
     )
     own = [s for s in samples_of(parse(expose(make_view(*rows)))) if "quarantined" in s.name]
-    told = {(s.labels["cluster"], s.labels["stage"], s.labels["reason"]): s.value for s in own}
-    assert told == {
+    reported = {(s.labels["cluster"], s.labels["stage"], s.labels["reason"]): s.value for s in own}
+    assert reported == {
         ("prod", "group", "ValueError"): 5,
         ("prod", "record", "KeyError"): 6,
         ("prod", "rules", "KeyError"): 1,
     }
 
 
-def test_what_befell_the_inputs_is_told_by_query_and_topic() -> None:
+def test_what_happened_to_the_inputs_is_counted_by_query_and_topic() -> None:
     """Each total of a topic has its series, 0 included, so that the first loss is a rise."""
     calm = WatchedTopic("probes", 1)
     torn = WatchedTopic(
@@ -127,7 +127,7 @@ def test_what_befell_the_inputs_is_told_by_query_and_topic() -> None:
     )
     text = expose(make_view(log_row(torn, calm), log_row(torn, query="activity")))
     prefix = "kafka_rebalance_monitor_log_"
-    told = {
+    reported = {
         (s.name.removeprefix(prefix), s.labels["query"], s.labels["topic"]): s.value
         for s in samples_of(parse(text))
         if s.name.startswith(prefix)
@@ -140,17 +140,17 @@ def test_what_befell_the_inputs_is_told_by_query_and_topic() -> None:
         "partitions_added_total": 3,
         "partitions_removed_total": 2,
     }
-    assert told == {
+    assert reported == {
         **{(name, query, "log"): count for name, count in totals.items() for query in ("membership", "activity")},
         **{(name, "membership", "probes"): 0 for name in totals},
     }
 
 
-def test_a_query_in_trouble_is_told_of() -> None:
+def test_a_query_in_trouble_is_reported() -> None:
     """Restarts, a failure, a batch that hangs and the share that was read each have a series."""
     text = expose(make_view(query_row(restarts=4, error="boom", is_stalled=True, read_records=30, wanted_records=40)))
-    told = {name: value_of(text, f"kafka_rebalance_monitor_{name}") for name in ("failed", "stalled", "read_ratio")}
-    assert told == {"failed": 1, "stalled": 1, "read_ratio": 0.75}
+    reported = {name: value_of(text, f"kafka_rebalance_monitor_{name}") for name in ("failed", "stalled", "read_ratio")}
+    assert reported == {"failed": 1, "stalled": 1, "read_ratio": 0.75}
     assert value_of(text, "kafka_rebalance_monitor_restarts_total", query="membership") == 4
 
 

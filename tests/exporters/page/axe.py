@@ -16,7 +16,7 @@ def violations(browser: Browser) -> list[str]:
     if not browser.run("return typeof axe === 'object'"):
         browser.run(files("axe_core_python").joinpath("axe.min.js").read_text())
     found: list[dict[str, Any]] = browser.driver.execute_async_script(
-        # Of what passes it would tell every element too, with a selector for each.
+        # It would list every element that passes too, with a selector for each.
         "const done = arguments[1], only = {runOnly: arguments[0], resultTypes: ['violations']};"
         "axe.run(document, only).then((r) => done(r.violations))",
         _TAGS,

@@ -113,7 +113,7 @@ class Browser:
         ActionChains(self.driver, duration=0).send_keys(*keys).perform()
 
     def shows(self, selector: str, text: str) -> bool:
-        """Tell whether a text stands in what a CSS selector finds."""
+        """Return whether a text stands in what a CSS selector finds."""
         return any(text in each for each in self.texts(selector))
 
     def focused(self) -> str:

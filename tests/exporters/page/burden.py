@@ -87,14 +87,14 @@ def measure(browser: Browser, view: View, rounds: int = _ROUNDS) -> list[Burden]
 def _median(
     browser: Browser, name: str, do: Callable[[int], None], undo: Callable[[int], None], *, rounds: int
 ) -> Burden:
-    told = []
+    reported = []
     for round_ in range(rounds):
         browser.run(_WATCH)
         do(round_)
         # Everything that was set off is over when nothing has been long for a while.
-        told.append(browser.wait(lambda: browser.run(_TOLD)))
+        reported.append(browser.wait(lambda: browser.run(_SCRIPT)))
         undo(round_)
-    return Burden(name, *(statistics.median(each[place] for each in told) for place in (0, 1)))
+    return Burden(name, *(statistics.median(each[place] for each in reported) for place in (0, 1)))
 
 
 #: Watches tasks and frames from now on.
@@ -109,7 +109,7 @@ const step = (now) => { frames.push(now - last); last = now; if (isOn) requestAn
 requestAnimationFrame((now) => { last = now; requestAnimationFrame(step); });
 window.watched = {tasks, frames, begun, stop: () => { isOn = false; observer.disconnect(); }};
 """
-_TOLD = """
+_SCRIPT = """
 if (performance.now() - watched.begun < 1500) return null;
 return [Math.max(0, ...watched.tasks), Math.max(0, ...watched.frames)];
 """

@@ -20,7 +20,7 @@ from rebalance_exporters.state.view import Row, View
 from rebalance_streaming.replay import replay
 
 _FOLDER = Path(__file__).parents[2] / "golden" / "stories"
-#: Epoch times, told from lengths of time by their size.
+#: Epoch times, distinguished from lengths of time by their size.
 _EPOCH_FROM_MS = 1_000_000_000_000
 
 

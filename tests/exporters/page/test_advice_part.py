@@ -36,24 +36,24 @@ def test_a_group_shows_what_would_have_helped(browser: Browser) -> None:
         assert browser.complaints() == []
 
 
-def test_a_finding_tells_what_its_advice_would_have_avoided_and_goes_on_telling_it(browser: Browser) -> None:
+def test_a_finding_says_what_its_advice_would_have_avoided_and_keeps_saying_it(browser: Browser) -> None:
     """It stands behind the formula, and the change at the top of the page, too.
 
-    A finding that is told anew comes without it, and keeps what was told before.
+    A finding that is reported anew comes without it, and keeps what was reported before.
     """
     view, avoided = storm_view(), "#group [data-rule=poll_overrun] .advice .avoided"
     with serving(view) as served:
         browser.show(f"http://127.0.0.1:{served.port}/#/groups/prod/checkout-audit")
         browser.wait_live()
-        told = browser.wait(lambda: browser.texts(avoided))
+        reported = browser.wait(lambda: browser.texts(avoided))
         assert browser.text("#group .first-change").startswith("Change max.poll.interval.ms: 11000 → 60000")
-        assert [each for each in told if each.startswith("would have avoided 4 rebalances")] == told != []
+        assert [each for each in reported if each.startswith("would have avoided 4 rebalances")] == reported != []
         findings = view.fleet().findings["prod", "checkout-audit"].findings
         (overrun,) = (each for each in findings if each.rule == "poll_overrun")
-        anew = replace(overrun, summary="told anew", updated_at_ms=overrun.updated_at_ms + 1)
+        anew = replace(overrun, summary="published again", updated_at_ms=overrun.updated_at_ms + 1)
         view.apply([Row(FINDINGS, b"prod/checkout-audit/poll_overrun/anew", encode(anew))])
-        browser.wait(lambda: browser.shows("#group [data-rule=poll_overrun] .summary", "told anew"))
-        assert browser.texts(avoided) == told
+        browser.wait(lambda: browser.shows("#group [data-rule=poll_overrun] .summary", "published again"))
+        assert browser.texts(avoided) == reported
         assert browser.complaints() == []
 
 

@@ -50,7 +50,7 @@ def test_the_policy_allows_nothing_inline_and_nothing_from_elsewhere() -> None:
     assert rules["script-src"] == rules["style-src"] == rules["connect-src"] == "'self'"
 
 
-def test_a_browser_that_has_a_file_is_told_so() -> None:
+def test_a_browser_that_has_a_file_gets_not_modified() -> None:
     """Asked with the tag it has, the answer is empty; other bytes or another encoding have another tag."""
     first = get("/page/page.js", accept_encoding="gzip")
     tag = first.headers["etag"]

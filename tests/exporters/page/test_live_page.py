@@ -80,7 +80,7 @@ def test_a_group_is_explained_and_stays_live(browser: Browser) -> None:
         browser.wait(lambda: browser.shows(".finding", "crash loop"))
         said = browser.find("#announcement")[0]
         browser.wait(lambda: said.get_attribute("textContent") == "Finding, firing, ticket: crash loop")
-        told = browser.text(".finding")
+        reported = browser.text(".finding")
         for part in (
             "c-1 comes and goes",
             "90% sure",
@@ -92,7 +92,7 @@ def test_a_group_is_explained_and_stays_live(browser: Browser) -> None:
             "from: 3 x the longest pause",
             "c-gone@10.0.0.9",
         ):
-            assert part in told
+            assert part in reported
         browser.wait(lambda: len(browser.find(".timeline .mark-link.grave")) == 1)
         assert browser.texts(".timeline .lane-name") == ["c-gone@10.0.0.9", "c@10.0.0.1", "c@10.0.0.2"]
         assert "orders:2" in " ".join(browser.texts(".timeline .owned-text"))
@@ -120,8 +120,8 @@ def test_the_same_finding_comes_first_in_the_table_and_on_the_page_of_a_group(br
         assert browser.text("#groups td.finding-cell") == "◆ ticket crash loop +3\nto be read first"
         browser.run("location.hash = '#/groups/prod/payments'")
         browser.wait(lambda: browser.shows(".lead", "to be read first"))
-        told = browser.text(".part-findings")
-        places = [told.index(each) for each in ("to be read first", "newer", "less sure", "what follows")]
+        reported = browser.text(".part-findings")
+        places = [reported.index(each) for each in ("to be read first", "newer", "less sure", "what follows")]
         assert places == sorted(places)
 
 
@@ -154,8 +154,8 @@ def test_a_silenced_group_is_marked_and_keeps_its_findings(browser: Browser) -> 
     deploy = silence_row(kind="deploy", reason="<b>1.2</b>", created_by="ci & co")
     view.apply([deploy, put(make_rebalance("1", started_before_ms=NOW_MS - 50_000, completed_at_ms=NOW_MS - 40_000))])
     with showing(browser, view, "#/groups/prod/payments"):
-        told = browser.text(".silence")
-        assert told == "deploy announced until 2026-09-21 15:12:20 UTC by ci & co: <b>1.2</b>"
+        reported = browser.text(".silence")
+        assert reported == "deploy announced until 2026-09-21 15:12:20 UTC by ci & co: <b>1.2</b>"
         assert browser.shows(".finding", "crash loop")
         assert browser.shows(".part-rebalances td", "during an announced deploy: <b>1.2</b> by ci & co")
         view.apply([silence_row(ends_at_ms=NOW_MS, expired_by="alice")])
@@ -205,7 +205,7 @@ def test_a_rebalance_is_explained(browser: Browser) -> None:
         assert browser.complaints() == []
 
 
-def test_a_rebalance_is_told_in_the_same_words_as_in_the_terminal(browser: Browser) -> None:
+def test_a_rebalance_is_described_in_the_same_words_as_in_the_terminal(browser: Browser) -> None:
     """What both say of one rebalance is written once; the page draws the arrows only."""
     rebalance = make_rebalance("1", left=("c-9", "c-10"), moves=None, generation_from=3)
     impact = replace(decode(impact_row("1").value or b"", RebalanceImpact), lag_before=3, lag_peak=40)
@@ -290,9 +290,9 @@ def test_a_server_that_says_nothing_is_noticed(browser: Browser, monkeypatch: py
     with showing(browser, make_view(group_row())):
         # For a second only, which a busy machine may not look in.
         browser.run(
-            "const told = document.getElementById('connection-text'); window.said = [];"
-            "new MutationObserver(() => said.push(told.textContent))"
-            ".observe(told, {subtree: true, childList: true, characterData: true})"
+            "const text = document.getElementById('connection-text'); window.said = [];"
+            "new MutationObserver(() => said.push(text.textContent))"
+            ".observe(text, {subtree: true, childList: true, characterData: true})"
         )
         browser.wait(lambda: "STALE, reconnecting" in browser.run("return said"))
         browser.wait_live()

@@ -115,8 +115,8 @@ def test_what_is_refused_is_said_and_stays_in_the_form(browser: Browser, view: V
         write(browser, "groups", "a*b")
         write(browser, "reason", "typo")
         browser.click(".wish button[type=submit]")
-        told = browser.wait(lambda: browser.text("#maintenance [role=alert]:not([hidden])"))
-        assert "that is not at its end" in told
+        reported = browser.wait(lambda: browser.text("#maintenance [role=alert]:not([hidden])"))
+        assert "that is not at its end" in reported
         assert browser.run("return document.getElementById('wish-groups').value") == "a*b"
         assert "typo" not in known(view)
         # The browser itself says that the request was refused.

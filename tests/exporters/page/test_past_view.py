@@ -113,7 +113,7 @@ def test_what_happens_now_is_not_written_into_the_past(browser: Browser) -> None
         assert len(browser.find(".part-rebalances tbody tr")) == 1
 
 
-def test_clusters_can_be_told_apart(browser: Browser) -> None:
+def test_clusters_can_be_distinguished(browser: Browser) -> None:
     """With several clusters there is a choice of one, which is part of the address; with one there is none."""
     with showing(browser, make_view(group_row())):
         assert not browser.find("#cluster")[0].is_displayed()

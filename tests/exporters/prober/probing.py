@@ -60,7 +60,7 @@ def make_config(bootstrap: str, prefix: str, **changes: Any) -> ProbeConfig:
 
 @contextmanager
 def probing(config: ProbeConfig) -> Iterator[Probed]:
-    """Run the prober until the block ends; it must still run then, and end when told to."""
+    """Run the prober until the block ends; it must still run then, and end when asked to."""
     stop, said, errors = threading.Event(), [], []
 
     def target() -> None:

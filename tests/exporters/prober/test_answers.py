@@ -54,7 +54,7 @@ def test_other_protocols_assignments_are_not_guessed_at():
 
 
 def test_errors_become_words():
-    """A missing permission is told apart; unknown groups are dead."""
+    """A missing permission is distinguished; unknown groups are dead."""
     denied = read_described(described(error_code=30))
     assert (denied.denied, denied.state) == (True, None)
     moved = read_described(described(error_code=16))
@@ -72,7 +72,7 @@ def test_topic_ids_are_written_as_kafka_does():
 
 
 def test_a_topics_error_says_what_to_grant():
-    """A denied topic is told apart from a missing one."""
+    """A denied topic is distinguished from a missing one."""
     fields = {"name": "t", "partitions": [], "topic_id": None}
     denied = read_topic(SimpleNamespace(error_code=29, **fields))
     assert denied.is_denied

@@ -39,8 +39,8 @@ def test_an_ordinary_probe_is_one():
     assert parts_of(probe) == [probe]
 
 
-def test_offsets_of_many_partitions_are_told_in_parts():
-    """Of many topics and of a single large one, empty ones included: together the parts tell all, and once."""
+def test_offsets_of_many_partitions_are_reported_in_parts():
+    """Of many topics and of a single large one, empty ones included: together the parts have all, and once."""
     largest = 2**63 - 1
     ends = {f"{number:0200d}": {str(each): largest - each for each in range(20)} for number in range(4_000)}
     ends |= {"large": dict.fromkeys(map(str, range(50_000)), largest), "missing": {}}
@@ -52,7 +52,7 @@ def test_offsets_of_many_partitions_are_told_in_parts():
     assert all(part.errors is msgspec.UNSET for part in parts)
 
 
-def test_ids_of_many_topics_are_told_in_parts():
+def test_ids_of_many_topics_are_reported_in_parts():
     """The errors go with neither."""
     ids = {f"{number:0249d}": "x" * 22 for number in range(10_000)}
     parts = parts_of(make(topic_ids=ids, errors=("broken",)))
@@ -60,7 +60,7 @@ def test_ids_of_many_topics_are_told_in_parts():
     assert [part.errors for part in parts if part.errors] == [("broken",)]
 
 
-def test_a_large_group_tells_its_members_without_partitions():
+def test_a_large_group_lists_its_members_without_partitions():
     """What is missing of them is null, and said."""
     members = tuple(
         ProbedMember(f"m-{number}", "client", "/host", partitions={"topic": list(range(1_000))})
@@ -73,7 +73,7 @@ def test_a_large_group_tells_its_members_without_partitions():
     assert part.errors == ("x", "its members' partitions are left out because they are too many for one probe")
 
 
-def test_a_group_of_very_many_members_tells_some():
+def test_a_group_of_very_many_members_lists_some():
     """The first ones, and how many there are."""
     members = tuple(ProbedMember(f"m-{number}", "c" * 100, "/host") for number in range(20_000))
     (part,) = parts_of(make(state="Stable", members=members))
@@ -84,7 +84,7 @@ def test_a_group_of_very_many_members_tells_some():
 
 
 def test_owners_that_are_too_many_are_left_out():
-    """Members stay, and the errors tell."""
+    """Members stay, and the errors say so."""
     owners = {"topic": {str(number): "member" * 5 for number in range(40_000)}}
     (part,) = parts_of(make(type="zookeeper", members=(ProbedMember("m", "", "h"),), owners=owners))
     assert part.owners is msgspec.UNSET

@@ -94,7 +94,7 @@ def test_every_group_has_its_turn_and_none_too_often(newest: int):
 
 
 def test_a_group_whose_coordinator_is_moving_is_asked_again_soon_and_a_forbidden_one_later():
-    """The first has an answer in a moment; the second one's will be the same, and is told once."""
+    """The first has an answer in a moment; the second one's will be the same, and is reported once."""
     brokers = _Brokers(8, {"g1": NotCoordinatorError.errno, "g2": GroupAuthorizationFailedError.errno})
     asker = make(brokers)
     asker.ask(["g0", "g1", "g2"], -PATIENCE_SECONDS)
@@ -116,21 +116,21 @@ class _Asker:
         return CommittedRound(dict.fromkeys(groups, self.held))
 
 
-def test_that_a_coordinator_holds_nothing_is_told_once_and_when_it_changes():
+def test_that_a_coordinator_holds_nothing_is_reported_once_and_when_it_changes():
     """Else offsets that expired would be lag for ever."""
-    asker, told, interests = _Asker(), list[Probe](), Interests("c")
+    asker, reported, interests = _Asker(), list[Probe](), Interests("c")
     interests.apply_group(b"c/g0", encode(GroupSnapshot("c", "g0", "classic", "Empty")))
     watch = CommittedWatch(
         ProbeConfig(cluster="c", reads_log=False),
         asker=asker,
         interests=interests,
-        publish=told.append,
+        publish=reported.append,
         complaints=Complaints(ProbeMetrics(), lambda _: None),
     )
     for held in ({}, {}, {"orders": {"0": 7}}, {"orders": {"0": 7}}, {}):
         asker.held = held
         watch.cycle()
-    assert [each.committed_offsets for each in told] == [{}, {"orders": {"0": 7}}, {}]
+    assert [each.committed_offsets for each in reported] == [{}, {"orders": {"0": 7}}, {}]
 
 
 @pytest.mark.parametrize("reads_log", [True, False], ids=["with the log", "without"])
@@ -161,7 +161,7 @@ def test_the_pauses_of_a_group_without_an_answer_grow():
 
 
 @pytest.mark.broker
-def test_what_the_stream_tells_no_commit_of_is_told(broker, name, monkeypatch):  # noqa: F811
+def test_groups_without_a_commit_in_the_stream_are_published(broker, name, monkeypatch):  # noqa: F811
     """A group without a commit or a lag row: its offsets come from the coordinator, and so do its ends."""
     monkeypatch.setattr("rebalance_exporters.prober.committed.PATIENCE_SECONDS", 0.1)
     create_topic(broker.bootstrap, name, partitions=2)
@@ -172,6 +172,8 @@ def test_what_the_stream_tells_no_commit_of_is_told(broker, name, monkeypatch): 
     publish_group(broker.bootstrap, prefix, name, "another-topic")
     with probing(make_config(broker.bootstrap, prefix, offsets_seconds=0.3)) as probed:
         wait_for(lambda: {name: {"1": 42}} in [p.committed_offsets for p in probed.of(name)], lambda: probed.of(name))
-        # Its other topic, which does not exist, may be told of in the same probe.
-        told = {"0": 0, "1": 0}
-        wait_for(lambda: told in [(p.end_offsets or {}).get(name) for p in probed.of(name)], lambda: probed.of(name))
+        # Its other topic, which does not exist, may be reported in the same probe.
+        reported = {"0": 0, "1": 0}
+        wait_for(
+            lambda: reported in [(p.end_offsets or {}).get(name) for p in probed.of(name)], lambda: probed.of(name)
+        )

@@ -115,7 +115,7 @@ def test_a_group_that_no_list_has_is_gone():
 
 
 def test_a_dead_answer_puts_the_list_in_doubt():
-    """The group is gone or was converted: a new list of all groups tells, and nothing before it."""
+    """The group is gone or was converted: a new list of all groups shows it, and nothing before it."""
     registry = known(row("a"))
     assert not registry.wants_full_list
     registry.note_described([Described("a", "Dead")], 60.0)
@@ -135,7 +135,7 @@ def test_an_unanswered_group_stays_due_a_denied_one_waits():
 
 
 def test_a_new_group_was_not_listed_before():
-    """Its coordinator listed all its groups without it, at a time that is told once; of groups at a start none did."""
+    """Its coordinator listed all its groups without it, at a time that is used once; of groups at a start none did."""
     registry = GroupRegistry()
     registry.note_all(lists(row("a")), asked_ms=1_000)
     assert registry.take_unlisted_ms("a") is None

@@ -47,7 +47,7 @@ def test_rounds_that_fail_are_no_reason_for_a_restart_and_rounds_that_hang_are()
     assert health.unhealthy() == "groups: no round ended for 301 s"
 
 
-def test_tasks_tell_it():
+def test_tasks_report_it():
     """A round that raises ended, and got no answers."""
     stop, metrics, answers = threading.Event(), ProbeMetrics(), [False, True]
 

@@ -1,4 +1,4 @@
-"""What groups are told of where their topics end, and when."""
+"""What is published of where groups' topics end, and when."""
 
 import pytest
 
@@ -13,7 +13,7 @@ def offsets() -> OffsetPublications:
     return publications
 
 
-def test_a_group_is_first_told_everything(offsets):
+def test_everything_of_a_group_is_published_first(offsets):
     """All partitions of its topics, null for those asked and unknown, none of other topics."""
     assert offsets.choose("g", {"t": 2}) == ({"t": {"0": 10, "1": None}}, {"t": {"0": 8, "1": None}}, {})
 
@@ -29,7 +29,7 @@ def test_then_only_what_changed(offsets):
     assert offsets.choose("g", {"t": 2}) == ({"t": {"0": None}}, {"t": {"0": None}}, {})
 
 
-def test_where_partitions_begin_is_told_as_it_is_known(offsets):
+def test_where_partitions_begin_is_published_as_it_is_known(offsets):
     """One that could not be asked this time begins where it began, or later; a topic may have more partitions."""
     offsets.note({}, {}, {"t": [1, None]})
     assert offsets.choose("g", {"t": 2}).start == {"t": {"0": 1, "1": None}}
@@ -39,7 +39,7 @@ def test_where_partitions_begin_is_told_as_it_is_known(offsets):
     assert offsets.choose("g", {"t": 3}).start == {}
 
 
-def test_what_a_group_missed_it_is_told_later(offsets):
+def test_what_was_not_published_of_a_group_is_published_later(offsets):
     """Each group has its own place: changes of rounds it was not asked for are not lost."""
     offsets.choose("a", {"t": 2})
     offsets.choose("b", {"t": 2})
@@ -51,18 +51,18 @@ def test_what_a_group_missed_it_is_told_later(offsets):
 
 
 def test_everything_again_when_asked_for(offsets):
-    """Whatever was told between; what changes after that is told as always."""
+    """Whatever was published between; what changes after that is published as always."""
     offsets.choose("g", {"t": 2})
     offsets.note({"t": [11, None]}, {}, {})
     offsets.choose("g", {"t": 2})
     offsets.note({}, {}, {})
     assert offsets.choose("g", {"t": 2}) == ({}, {}, {})
-    told = ({"t": {"0": 11, "1": None}}, {"t": {"0": 8, "1": None}}, {})
-    assert offsets.choose("g", {"t": 2}, all_again=True) == told
+    reported = ({"t": {"0": 11, "1": None}}, {"t": {"0": 8, "1": None}}, {})
+    assert offsets.choose("g", {"t": 2}, all_again=True) == reported
     assert offsets.choose("g", {"t": 2}) == ({}, {}, {})
 
 
-def test_a_topic_that_is_new_to_a_group_is_told_whole(offsets):
+def test_a_topic_that_is_new_to_a_group_is_published_whole(offsets):
     """Although its offsets have not changed since."""
     offsets.choose("g", {"t": 2})
     assert offsets.choose("g", {"t": 2, "u": 1}) == ({"u": {"0": 5}}, {"u": {"0": 5}}, {})
@@ -78,31 +78,31 @@ def test_forgotten_topics_take_no_memory(offsets):
     assert offsets.choose("g", {"t": 2})[0] == {"t": {"0": 10, "1": None}}
 
 
-def test_a_topic_with_nothing_to_tell_is_told_so_again(offsets):
+def test_a_topic_without_offsets_is_published_empty_again(offsets):
     """One that does not exist or may not be described has an empty entry: asked in vain is not never asked."""
     assert offsets.choose("g", {"t": 2, "missing": 0})[0] == {"t": {"0": 10, "1": None}, "missing": {}}
     assert offsets.choose("g", {"t": 2, "missing": 0}) == ({}, {}, {})
     assert offsets.choose("g", {"t": 2, "missing": 0}, all_again=True)[0] == {"t": {"0": 10, "1": None}, "missing": {}}
 
 
-def test_a_topic_that_comes_or_goes_is_told_at_once(offsets):
-    """One that is made, whole; one that is deleted, as having nothing to tell."""
+def test_a_topic_that_comes_or_goes_is_published_at_once(offsets):
+    """One that is made, whole; one that is deleted, as an empty entry."""
     offsets.choose("g", {"t": 2, "u": 0})
     assert offsets.choose("g", {"t": 0, "u": 1}) == ({"t": {}, "u": {"0": 5}}, {"u": {"0": 5}}, {})
     assert offsets.choose("g", {"t": 2, "u": 1})[0] == {"t": {"0": 10, "1": None}}
 
 
 def test_added_partitions_are_news(offsets):
-    """Only they are told."""
+    """Only they are published."""
     offsets.choose("g", {"u": 1})
     offsets.note({"u": [5, 0]}, {"u": [5, 0]}, {})
     assert offsets.choose("g", {"u": 2}) == ({"u": {"1": 0}}, {"u": {"1": 0}}, {})
 
 
-def test_groups_of_one_topic_share_what_they_are_told(offsets):
-    """It is put together once for all that were told in the same round."""
-    told = [offsets.choose(group, {"t": 2})[0]["t"] for group in ("a", "b")]
-    assert told[0] is told[1]
+def test_groups_of_one_topic_share_what_is_published(offsets):
+    """It is put together once for all groups that were published in the same round."""
+    reported = [offsets.choose(group, {"t": 2})[0]["t"] for group in ("a", "b")]
+    assert reported[0] is reported[1]
 
 
 def test_a_topic_is_known_once_it_was_asked(offsets):

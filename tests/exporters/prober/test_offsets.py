@@ -87,7 +87,7 @@ def test_where_partitions_begin_is_asked_now_and_then():
 
 
 def test_a_leader_that_does_not_answer_spoils_its_own_partitions_only():
-    """They are unknown, told in one sentence for all, and its topics may have another leader."""
+    """They are unknown, reported in one sentence for all, and its topics may have another leader."""
     brokers = _Brokers({("t", 0): 5, ("t", 1): 6, ("u", 0): 7})
     brokers.silent = {2}
     found = make(brokers).ask([ProbedTopic("t", (1, 2)), ProbedTopic("u", (1,))], 0)

@@ -195,13 +195,13 @@ def test_the_stream_can_start_with_what_is_documented(make_broker):
     assert said == []
     revoke_settings(broker.bootstrap)
 
-    def told() -> list[str]:
+    def reported() -> list[str]:
         said.clear()
         cluster.ensure_topics(said.append)
         return said
 
     # A broker obeys an ACL a moment after it has confirmed it.
-    (sentence,) = wait_for(told, "a warning")
+    (sentence,) = wait_for(reported, "a warning")
     assert "cannot be checked" in sentence
 
 

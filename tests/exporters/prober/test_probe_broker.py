@@ -75,7 +75,7 @@ def produce(bootstrap: str, topic: str, value: bytes, **where: Any) -> None:
 
 
 class GroupMember:
-    """A member of a group that polls in a thread of its own, except while it is told to be busy.
+    """A member of a group that polls in a thread of its own, except while a test keeps it busy.
 
     Only that thread touches the client; `partitions` (null before the first assignment) and `member_id` are as of
     its last poll.
@@ -178,7 +178,7 @@ def test_a_running_rebalance_is_seen(broker, name):
 
 
 def delete_if_empty(bootstrap: str, group: str) -> bool:
-    """Delete a group; tells whether that could be done, which a member that is still in prevents."""
+    """Delete a group; returns whether that could be done, which a member that is still in prevents."""
     # The client must outlive its futures.
     admin = AdminClient({"bootstrap.servers": bootstrap})
     try:
@@ -190,7 +190,7 @@ def delete_if_empty(bootstrap: str, group: str) -> bool:
     return True
 
 
-def test_a_group_that_ends_is_told(broker, name):
+def test_a_group_that_ends_is_reported(broker, name):
     """Deleting a group ends in one probe with Kafka's own state for it, and no members."""
     create_topic(broker.bootstrap, name)
     config = make_config(broker.bootstrap, f"{name}.", full_list_seconds=0.5)
@@ -202,7 +202,7 @@ def test_a_group_that_ends_is_told(broker, name):
         assert probed.of(name)[-1].members == ()
 
 
-def test_newer_groups_tell_state_type_and_topic_ids(broker, name):
+def test_newer_groups_have_state_type_and_topic_ids(broker, name):
     """A KIP-848 group cannot be described: members are absent, the topic's id comes with its name."""
     create_topic(broker.bootstrap, name)
     for topic in ("groups", "lag", "activity"):
@@ -224,7 +224,7 @@ def test_newer_groups_tell_state_type_and_topic_ids(broker, name):
 def test_ends_and_stable_offsets_with_an_open_transaction(broker, name):
     """The end lies behind all records, the stable offset before the open transaction; both move when it commits.
 
-    Afterwards only the partition that changed is told.
+    Afterwards only the partition that changed is reported.
     """
     create_topic(broker.bootstrap, name, partitions=2)
     prefix = f"{name}."
@@ -309,7 +309,7 @@ def test_foreign_rows_stop_nothing(broker, name):
 
 
 def test_what_is_new_does_not_wait_for_its_turn(broker, name):
-    """Long before the next round the ends of a new group's topic are told, and of an old group's new topic."""
+    """Long before the next round the ends of a new group's topic are reported, and of an old group's new topic."""
     prefix = f"{name}."
     for topic in (name, f"{name}-2", *(prefix + each for each in ("groups", "lag", "activity"))):
         create_topic(broker.bootstrap, topic)
@@ -339,7 +339,7 @@ def test_topics_come_from_lag_where_their_commits_are_no_news(broker, name):
 
 
 def test_a_topic_known_by_id_only_is_named(broker, name):
-    """Where the stream has only a topic's id, offsets are told under its name, and which id it is."""
+    """Where the stream has only a topic's id, offsets are reported under its name, and which id it is."""
     create_topic(broker.bootstrap, name)
     prefix = f"{name}."
     for topic in ("groups", "lag", "activity"):
@@ -460,7 +460,7 @@ def is_secret(bootstrap: str, group: str) -> bool:
 
 
 def test_a_missing_permission_is_named_and_the_rest_works(make_broker, name):
-    """Describing one group and one topic is forbidden: told with the ACL to grant, other groups and topics go on."""
+    """Describing one group and one topic is forbidden: the ACL to grant is named, other groups and topics go on."""
     broker = make_broker(**AUTHORIZED)
     prefix = f"{name}."
     secret, public = f"{name}-secret", f"{name}-public"
@@ -483,9 +483,11 @@ def test_a_missing_permission_is_named_and_the_rest_works(make_broker, name):
         _, seen = first(probed, public, "Stable", members=1)
         assert members_of(seen)["c"][1] == {public: [0]}
         # Asked in vain is not the same as never asked.
-        for told in ((public, {"0": 0}), (secret, {})):
+        for reported in ((public, {"0": 0}), (secret, {})):
             wait_for(
-                lambda told=told: any(told in p.end_offsets.items() for p in probed.of(public) if p.end_offsets),
+                lambda reported=reported: any(
+                    reported in p.end_offsets.items() for p in probed.of(public) if p.end_offsets
+                ),
                 lambda: (probed.said, probed.of(public)),
             )
         said = wait_for(
@@ -499,7 +501,7 @@ def test_a_missing_permission_is_named_and_the_rest_works(make_broker, name):
 
 
 def test_groups_that_are_hidden_are_missed(make_broker, name):
-    """Brokers leave out groups a client may not see without a word: told when the log knows groups and no list does."""
+    """Brokers silently leave out groups a client may not see: reported when the log knows groups and no list does."""
     broker = make_broker(**AUTHORIZED)
     prefix = f"{name}."
     for topic in (name, prefix + "groups", prefix + "lag", prefix + "activity"):

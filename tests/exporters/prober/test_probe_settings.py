@@ -46,7 +46,7 @@ def test_each_wrong_value_is_named(changes, key):
 
 
 def test_security_reaches_both_clients():
-    """What librdkafka is told in its own names, kafka-python is told in its."""
+    """What librdkafka gets under its own names, kafka-python gets under its own."""
     kafka = KAFKA | {
         "security.protocol": "sasl_ssl",
         "sasl.mechanisms": "scram-sha-512",

@@ -1,4 +1,4 @@
-"""When groups are told again what they have been told before."""
+"""When what was published of groups is published again."""
 
 import itertools
 from collections import Counter
@@ -9,16 +9,16 @@ from rebalance_exporters.prober.repeats import AGAIN_SECONDS, LONGEST_SECONDS, R
 
 
 def turns(groups: int, seconds: int) -> dict[str, list[int]]:
-    """Return when each group was told, asked every two seconds."""
-    repeats, told = Repeats(), {f"group-{number}": list[int]() for number in range(groups)}
+    """Return when each group was published, asked every two seconds."""
+    repeats, reported = Repeats(), {f"group-{number}": list[int]() for number in range(groups)}
     for now in range(0, seconds, 2):
-        for group, times in told.items():
+        for group, times in reported.items():
             if repeats.take_turn(group, float(now)):
                 times.append(now)
-    return told
+    return reported
 
 
-def test_few_groups_are_told_again_within_a_minute():
+def test_few_groups_are_published_again_within_a_minute():
     """First at a moment of its own in the second minute, then once a minute."""
     for times in turns(30, 400).values():
         pauses = [after - before for before, after in itertools.pairwise(times)]
@@ -28,9 +28,9 @@ def test_few_groups_are_told_again_within_a_minute():
 
 def test_turns_of_many_groups_are_spread():
     """1,500 groups take 75 seconds: at no time much more than 20 a second, but for the first word."""
-    told = turns(1_500, 300)
-    assert all(len(times) >= 3 for times in told.values())
-    per_second = Counter(now for times in told.values() for now in times if now > 0)
+    reported = turns(1_500, 300)
+    assert all(len(times) >= 3 for times in reported.values())
+    per_second = Counter(now for times in reported.values() for now in times if now > 0)
     # Asked every two seconds; while the groups become known, the time is shorter.
     assert max(per_second.values()) <= 2 * 5 * 20
     late = [count for now, count in per_second.items() if now > 180]

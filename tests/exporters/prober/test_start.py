@@ -67,7 +67,7 @@ def test_a_port_in_use_is_one_sentence():
             run(make_config("127.0.0.1:1", "x.", listen_port=port), threading.Event(), lambda _: None)
 
 
-def test_wrong_settings_are_told_together():
+def test_wrong_settings_are_reported_together():
     """Nothing starts with them."""
     with pytest.raises(ExporterError, match=r"bootstrap\.servers.*period_seconds"):
         run(make_config("", "x.", period_seconds=9), threading.Event(), lambda _: None)

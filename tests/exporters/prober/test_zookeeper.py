@@ -40,8 +40,8 @@ def test_owners_are_read_in_every_known_form():
     }
 
 
-def test_members_are_told_with_what_they_own():
-    """A member without partitions has none, which is known; owners without a member node are told as owners only."""
+def test_members_are_reported_with_what_they_own():
+    """A member without partitions has none, which is known; owners without a member node are only owners."""
     group = ZookeeperGroup("g", {"h-1:a": 5, "h-3:c": 6}, read_owners(OWNED))
     probe = probe_zookeeper("prod", group, now_ms=9)
     assert (probe.type, probe.owners) == ("zookeeper", group.owners)

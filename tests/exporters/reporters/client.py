@@ -1,8 +1,8 @@
-"""A consumer with a reporter, in a process of its own, that does what it is told line by line on standard input.
+"""A consumer with a reporter, in a process of its own, that does what it reads line by line on standard input.
 
     python client.py '{"library": "kafka-python", "bootstrap": …, "group": …, "topic": …, "settings": {…}, …}'
 
-It consumes until told `stall SECONDS`, `close` or `exit`, and writes one JSON line per event; `late` says that the
+It consumes until it reads `stall SECONDS`, `close` or `exit`, and writes one JSON line per event; `late` says that the
 machine let the whole process wait. It runs with whatever version of the client is on its path.
 """
 
@@ -25,20 +25,20 @@ THREADS_END_SECONDS = 120.0
 OUTBOX_CAPACITY = 10_000
 
 
-def tell(event, **more):
+def write_event(event, **more):
     """Write an event, in one piece, since two threads do."""
     sys.stdout.write(json.dumps(dict(more, event=event, t_ms=int(time.time() * 1000))) + "\n")
     sys.stdout.flush()
 
 
 def watch_machine():
-    """Tell of this thread's waking late, which has nothing else to do: then others may be as late."""
+    """Report how late this thread wakes, which has nothing else to do: then others may be as late."""
     while True:
         began = time.monotonic()
         time.sleep(LOOK_SECONDS)
         late_ms = int((time.monotonic() - began - LOOK_SECONDS) * 1000)
         if late_ms > 200:
-            tell("late", late_ms=late_ms)
+            write_event("late", late_ms=late_ms)
 
 
 def read_orders(orders):
@@ -101,7 +101,7 @@ def enlarge_outbox():
 class TellingHandler(logging.Handler):
     def emit(self, record):
         if record.name.startswith("rebalance_exporters"):
-            tell("log", text=record.getMessage())
+            write_event("log", text=record.getMessage())
 
 
 def make_kafka_python():
@@ -131,7 +131,7 @@ def make_confluent():
     def stats_cb(text):
         if not seen:
             seen.append(text)
-            tell("stats_cb", name=json.loads(text)["name"])
+            write_event("stats_cb", name=json.loads(text)["name"])
 
     settings = {"bootstrap.servers": SPEC["bootstrap"], "group.id": SPEC["group"], "log_level": 0, "stats_cb": stats_cb}
     consumer = report(Consumer, dict(settings, error_cb=lambda _: None, **SPEC["settings"]), **REPORTS)
@@ -146,7 +146,7 @@ def consume(consumer, errors):
         try:
             yield from poll(consumer)
         except errors as error:
-            tell("error", text=repr(error))
+            write_event("error", text=repr(error))
 
 
 def poll(consumer):
@@ -177,22 +177,22 @@ def main():
     orders = Queue()
     threading.Thread(target=read_orders, args=(orders,), daemon=True).start()
     consumer = make_confluent() if SPEC["library"] == "confluent" else make_kafka_python()
-    tell("started", threads=thread_names())
+    write_event("started", threads=thread_names())
     for records in consume(consumer, client_errors()):
         if records:
-            tell("consumed", records=records)
+            write_event("consumed", records=records)
         try:
             order = orders.get_nowait()
         except Empty:
             continue
         if order[0] == "stall":
-            tell("stalls")
+            write_event("stalls")
             stall(float(order[1]))
-            tell("goes on")
+            write_event("goes on")
         elif order[0] == "close":
             consumer.close()
             await_threads_end()
-            tell("closed", reporter_seconds=sum(spent), threads=thread_names())
+            write_event("closed", reporter_seconds=sum(spent), threads=thread_names())
             return
         elif order[0] == "exit":
             return

@@ -163,7 +163,7 @@ def test_the_members_id_is_asked_by_the_thread_that_polls(sent):
     consumer.close()
 
 
-def test_a_members_id_that_cannot_be_told_is_no_error(sent, caplog):
+def test_a_member_id_that_is_not_known_is_no_error(sent, caplog):
     """Of a consumer that was closed within a callback."""
     consumer = reported(sent)
     consumer.memberid = lambda: 1 / 0
@@ -223,7 +223,7 @@ def test_statistics_too_large_for_a_record_are_reported_without_their_topics(sen
     consumer.close()
 
 
-def test_settings_are_told_with_librdkafkas_defaults():
+def test_settings_are_reported_with_librdkafkas_defaults():
     """Numbers may be given as text; commits that are not automatic have no interval."""
     assert read_config({}) == {
         "session_timeout_ms": 45_000,
@@ -233,15 +233,15 @@ def test_settings_are_told_with_librdkafkas_defaults():
         "auto_commit_interval_ms": 5_000,
         "group_protocol": "classic",
     }
-    told = read_config({"session.timeout.ms": "6000", "enable.auto.commit": "false"})
-    assert (told["session_timeout_ms"], told["auto_commit_interval_ms"]) == (6000, None)
+    noted = read_config({"session.timeout.ms": "6000", "enable.auto.commit": "false"})
+    assert (noted["session_timeout_ms"], noted["auto_commit_interval_ms"]) == (6000, None)
 
 
 def test_under_the_new_protocol_the_broker_decides_on_sessions():
-    """So nothing is told of them."""
-    told = read_config({"group.protocol": "consumer"})
-    assert (told["session_timeout_ms"], told["heartbeat_interval_ms"]) == (None, None)
-    assert (told["max_poll_interval_ms"], told["group_protocol"]) == (300_000, "consumer")
+    """So nothing is reported of them."""
+    noted = read_config({"group.protocol": "consumer"})
+    assert (noted["session_timeout_ms"], noted["heartbeat_interval_ms"]) == (None, None)
+    assert (noted["max_poll_interval_ms"], noted["group_protocol"]) == (300_000, "consumer")
 
 
 def test_the_producer_connects_as_the_consumer_does():

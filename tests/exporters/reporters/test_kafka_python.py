@@ -131,7 +131,7 @@ def test_another_topic_and_a_consumer_without_group(sent):
     assert set(sent.places) == {("t", b"orders-1")}
 
 
-def test_a_member_is_told_as_the_coordinator_has_it(sent):
+def test_a_member_is_reported_as_the_coordinator_has_it(sent):
     """Null until it joined, and again once it left."""
     consumer = PlainConsumer([])
     before = read_client(consumer)
@@ -151,10 +151,10 @@ def test_a_member_is_told_as_the_coordinator_has_it(sent):
     }
 
 
-def test_settings_are_told_in_numbers():
+def test_settings_are_reported_in_numbers():
     """Only those that rules need; what is off or infinite is null."""
-    told = read_config({**SETTINGS, "enable_auto_commit": False, "max_poll_interval_ms": float("inf")})
-    assert told == {
+    noted = read_config({**SETTINGS, "enable_auto_commit": False, "max_poll_interval_ms": float("inf")})
+    assert noted == {
         "session_timeout_ms": 6000,
         "heartbeat_interval_ms": 3000,
         "max_poll_interval_ms": None,
@@ -229,7 +229,7 @@ def test_a_consumer_without_metrics_is_reported(sent, monkeypatch):
     consumer.close()
 
 
-def test_polls_are_told(sent):
+def test_polls_are_reported(sent):
     """Their number of records, and a time of return that stands still while the application works."""
     consumer = reported(PlainConsumer([["a", "b"], ["c"]]), sent)
     consumer.poll()
@@ -241,7 +241,7 @@ def test_polls_are_told(sent):
     consumer.close()
 
 
-def test_iteration_is_told(sent):
+def test_iteration_is_reported(sent):
     """By the batch and how much of it is done; the consumer is its own iterator."""
     consumer = reported(PlainConsumer([["a", "b", "c"]]), sent)
     seen = []
@@ -293,7 +293,7 @@ def test_a_consumer_whose_class_is_fixed_is_reported_without_polls(sent, caplog)
 
 
 def test_what_is_no_consumer_comes_back_as_it_was(caplog):
-    """A program that hands over something else is told, not stopped; a senseless interval is an error at once."""
+    """A program that passes something else gets a warning and goes on; a senseless interval is an error at once."""
     thing = ("no", "consumer")
     assert report(thing) is thing
     assert "this consumer is not reported" in caplog.text
@@ -407,8 +407,8 @@ def test_a_report_that_is_given_up_does_not_wait_for_its_producer(monkeypatch):
         ProducerTransport("t", dict, longest_seconds=3600).send(OutgoingReport(b"k", b"v"), given_up)
 
 
-def test_a_plain_reporter_tells_group_and_metrics(sent):
-    """kafka-python makes it without arguments and tells it no more than metrics."""
+def test_a_plain_reporter_sends_group_and_metrics(sent):
+    """kafka-python creates it without arguments and passes it nothing but metrics."""
     before = threads()
     made = metric_reporter(group_id="orders", interval_seconds=0.02, send=sent)
     metrics = Metrics(MetricConfig(tags={"client-id": "orders-1"}), [made()])

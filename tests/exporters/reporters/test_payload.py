@@ -68,7 +68,7 @@ def test_the_key_is_the_group_or_else_the_client():
     assert [encode_key("g", "c"), encode_key(None, "c"), encode_key(None, None)] == [b"g", b"c", None]
 
 
-def test_the_process_is_told_as_the_system_knows_it():
+def test_the_process_is_reported_as_the_system_knows_it():
     """Its start does not move from one report to the next."""
     first, second = read_process(), read_process()
     assert first["pid"] == os.getpid()

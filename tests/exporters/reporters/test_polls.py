@@ -8,7 +8,7 @@ from rebalance_exporters.reporters.polls import PollTracker
 
 
 class Clock:
-    """Moves one ms a call, and further when told."""
+    """Moves one ms a call, and further when asked."""
 
     def __init__(self) -> None:
         self.now_ms = 1000
@@ -23,7 +23,7 @@ def polls() -> PollTracker:
     return PollTracker(Clock())
 
 
-def told(polls: PollTracker) -> tuple[int | None, int | None, int | None, int | None]:
+def reported(polls: PollTracker) -> tuple[int | None, int | None, int | None, int | None]:
     """Last return, waiting since, records, records done."""
     read = polls.read()
     return read["last_poll_return_ms"], read["waiting_since_ms"], read["records_in_last_poll"], read["records_done"]
@@ -31,25 +31,25 @@ def told(polls: PollTracker) -> tuple[int | None, int | None, int | None, int | 
 
 def test_nothing_is_said_before_the_first_poll(polls):
     """Neither a return nor records are invented."""
-    assert told(polls) == (None, None, None, None)
+    assert reported(polls) == (None, None, None, None)
 
 
-def test_a_poll_is_told_by_its_return(polls):
+def test_a_poll_is_reported_by_its_return(polls):
     """The time of the return stands still until the next one; how far the application is, nobody knows."""
     polls.enter_poll()
     polls.leave_poll(7)
-    assert told(polls) == told(polls) == (1002, None, 7, None)
+    assert reported(polls) == reported(polls) == (1002, None, 7, None)
 
 
-def test_while_the_application_waits_its_last_return_is_not_told(polls):
+def test_while_the_application_waits_its_last_return_is_null(polls):
     """A consumer of a silent topic would look like one that hangs."""
     polls.enter_poll()
     polls.leave_poll(7)
     polls.enter_poll()
-    assert told(polls) == (None, 1003, 7, None)
+    assert reported(polls) == (None, 1003, 7, None)
 
 
-def test_an_iterator_over_polls_tells_how_much_of_the_batch_is_done(polls):
+def test_an_iterator_over_polls_reports_how_much_of_the_batch_is_done(polls):
     """kafka-python 2.x and 3.x: the batch is polled inside the first call, and each further call ends one record."""
     seen = []
     for call in range(4):
@@ -58,7 +58,7 @@ def test_an_iterator_over_polls_tells_how_much_of_the_batch_is_done(polls):
             polls.enter_poll()
             polls.leave_poll(3)
         polls.leave_next(found=True)
-        seen.append(told(polls))
+        seen.append(reported(polls))
     assert seen == [(1003, None, 3, 0), (1003, None, 3, 1), (1003, None, 3, 2), (1008, None, 3, 0)]
 
 
@@ -68,7 +68,7 @@ def test_an_iterator_that_finds_nothing_polls_on(polls):
     polls.enter_poll()
     polls.leave_poll(0)
     polls.enter_poll()
-    assert told(polls) == (None, 1004, 0, 0)
+    assert reported(polls) == (None, 1004, 0, 0)
 
 
 def test_each_record_of_an_iterator_without_polls_counts_as_a_poll(polls):
@@ -77,14 +77,14 @@ def test_each_record_of_an_iterator_without_polls_counts_as_a_poll(polls):
     for _ in range(2):
         polls.enter_next()
         polls.leave_next(found=True)
-        seen.append(told(polls))
+        seen.append(reported(polls))
     assert seen == [(1002, None, 1, 0), (1004, None, 1, 0)]
     polls.enter_next()
-    assert told(polls) == (None, 1005, 1, 1)
+    assert reported(polls) == (None, 1005, 1, 1)
 
 
 def test_an_iterator_that_ends_gives_the_application_back_to_itself(polls):
     """consumer_timeout_ms ends it without a record."""
     polls.enter_next()
     polls.leave_next(found=False)
-    assert told(polls) == (1002, None, 0, 0)
+    assert reported(polls) == (1002, None, 0, 0)

@@ -30,7 +30,7 @@ pytestmark = [pytest.mark.broker, pytest.mark.timeout(900)]
 CLIENT = Path(__file__).with_name("client.py")
 REPORTS = "rebalance-monitor.client-metrics"
 INTERVAL_MS = 1000
-#: How much later than due a thread may wake, beside what a process tells of its machine.
+#: How much later than due a thread may wake, besides what a process shows of its machine.
 LATE_MS = 3000
 #: What was not acknowledged for that long is sent again, see `_PRODUCER` of both reporters.
 SENT_AGAIN_MS = 10_000
@@ -76,7 +76,7 @@ CASES = {
         {"fetch_max_wait_ms": STARVED_MS, "session_timeout_ms": STARVED_SESSION_MS},
     ),
 }
-TOLD = ("old", "middle", "new", "confluent")
+REPORTERS = ("old", "middle", "new", "confluent")
 
 
 class Client:
@@ -119,14 +119,14 @@ class Client:
         self._process.stdin.write(text + "\n")
         self._process.stdin.flush()
 
-    def told(self, event: str) -> list[dict[str, Any]]:
+    def reported(self, event: str) -> list[dict[str, Any]]:
         """Return all events of a kind so far."""
         return [each for each in self.events if each["event"] == event]
 
     @property
     def machine_late_ms(self) -> int:
         """By how much the machine once held up the whole process, as a thread of it that does nothing else found."""
-        return max((each["late_ms"] for each in self.told("late")), default=0)
+        return max((each["late_ms"] for each in self.reported("late")), default=0)
 
     @property
     def errors(self) -> str:
@@ -211,7 +211,7 @@ def played(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Played]:
 
 
 def create_reports_topic(bootstrap: str) -> None:
-    """Create the topic as the documentation says, so that its records tell when they arrived."""
+    """Create the topic as the documentation says, so that its records show when they arrived."""
     topic = NewTopic(REPORTS, 1, 1, config={"message.timestamp.type": "LogAppendTime"})
     admin = AdminClient({"bootstrap.servers": bootstrap})
     admin.create_topics([topic])[REPORTS].result()
@@ -220,21 +220,21 @@ def create_reports_topic(bootstrap: str) -> None:
 def play(broker: EmbeddedKafka, clients: dict[str, Client], topic: Topic) -> Played:
     """Go through the stages, each begun only when the one before shows."""
     lively = {name: client for name, client in clients.items() if name != "starved"}
-    for name in TOLD:
+    for name in REPORTERS:
         wait_for(lambda name=name: joined(topic.of(clients[name])), lambda name=name: clients[name].errors)
-    members = ask_members(broker.bootstrap, [clients[name].group for name in TOLD])
+    members = ask_members(broker.bootstrap, [clients[name].group for name in REPORTERS])
     wait_for(lambda: len(owning(topic.of(clients["starved"]))) >= 12, "twelve seconds of starvation")
 
     for client in lively.values():
         client.order(f"stall {STALL_SECONDS}")
     # Those that iterate look for orders once they got a record.
-    produce_until(broker.bootstrap, lively, lambda client, _: client.told("stalls"))
-    wait_for(lambda: all(client.told("goes on") for client in lively.values()), "the end of the stalls")
+    produce_until(broker.bootstrap, lively, lambda client, _: client.reported("stalls"))
+    wait_for(lambda: all(client.reported("goes on") for client in lively.values()), "the end of the stalls")
 
     with broker.log_path.open(errors="replace") as lines:
         generations = {group: truth.generation for group, truth in read_truth(lines).items()}
     outage_ms = take_away(broker)
-    for name in TOLD:
+    for name in REPORTERS:
         after = outage_ms[1] + INTERVAL_MS
         wait_for(
             lambda name=name, after=after: topic.of(clients[name])[-1]["emitted_ms"] > after,
@@ -242,7 +242,7 @@ def play(broker: EmbeddedKafka, clients: dict[str, Client], topic: Topic) -> Pla
         )
     for client in lively.values():
         client.order("close")
-    produce_until(broker.bootstrap, lively, lambda client, _: client.told("closed"))
+    produce_until(broker.bootstrap, lively, lambda client, _: client.reported("closed"))
     wait_for(lambda: all(topic.of(each)[-1].get("closing") for each in lively.values()), "the last reports")
     return Played(clients, topic, members, generations, outage_ms)
 
@@ -273,10 +273,10 @@ def produce(bootstrap: str, *names: str) -> None:
 
 
 def produce_until(bootstrap: str, clients: dict[str, Client], done: Any) -> None:
-    """Write records until each client did as told; the first may come before the order, or before it is a member."""
+    """Write records until each client did as asked; the first may come before the order, or before it is a member."""
     deadline = time.monotonic() + DEADLINE_SECONDS
     while left := [name for name, client in clients.items() if not done(client, name)]:
-        assert time.monotonic() < deadline, f"{left} do not what they are told"
+        assert time.monotonic() < deadline, f"{left} do not do what they are asked to"
         produce(bootstrap, *left)
         threading.Event().wait(0.5)
 
@@ -294,9 +294,9 @@ def take_away(broker: EmbeddedKafka) -> tuple[int, int]:
 
 def stalled(client: Client, reports: list[dict[str, Any]]) -> list[dict[str, Any]]:
     """Return the reports that were made while the application slept; one begun just before its end may see beyond."""
-    (began,), (ended,) = client.told("stalls"), client.told("goes on")
+    (began,), (ended,) = client.reported("stalls"), client.reported("goes on")
     until_ms = ended["t_ms"] - 500
-    for late in reversed(client.told("late")):
+    for late in reversed(client.reported("late")):
         if began["t_ms"] < late["t_ms"] and late["t_ms"] - late["late_ms"] < until_ms <= late["t_ms"]:
             until_ms = late["t_ms"] - late["late_ms"]
     return [each for each in reports if began["t_ms"] < each["emitted_ms"] < until_ms]
@@ -308,7 +308,7 @@ def coordinator(report: dict[str, Any]) -> dict[str, Any]:
     return metrics
 
 
-@pytest.mark.parametrize("name", TOLD)
+@pytest.mark.parametrize("name", REPORTERS)
 def test_a_report_names_group_member_and_settings(played, name):
     """As the broker knows them."""
     case, group = CASES[name], f"group-{name}"
@@ -322,18 +322,18 @@ def test_a_report_names_group_member_and_settings(played, name):
 
 @pytest.mark.parametrize("name", ["old", "middle", "new"])
 def test_a_report_names_the_generation(played, name):
-    """By the number in the broker's log; librdkafka tells none."""
-    told = [each["client"] for each in played.reports(name) if each["emitted_ms"] < played.outage_ms[0]]
-    stable = [(each["generation"], each["state"]) for each in told if each["member_id"]]
+    """By the number in the broker's log; librdkafka reports none."""
+    reported = [each["client"] for each in played.reports(name) if each["emitted_ms"] < played.outage_ms[0]]
+    stable = [(each["generation"], each["state"]) for each in reported if each["member_id"]]
     assert stable[-1] == (played.generations[f"group-{name}"], "stable")
 
 
-@pytest.mark.parametrize("name", TOLD)
+@pytest.mark.parametrize("name", REPORTERS)
 def test_reports_come_every_interval_and_none_is_lost(played, name):
     """Through join, stall and outage; what came late says by how much.
 
-    The one that the broker died on may be there twice: written, and sent again since that was not told. So may others,
-    if the broker let ten seconds pass before it told.
+    The one that the broker died on may be there twice: written, and sent again since that was not confirmed. So may
+    others, if the broker let ten seconds pass before it confirmed.
     """
     client = played.clients[name]
     came_ms: dict[bytes, list[int]] = {}
@@ -352,7 +352,7 @@ def test_reports_come_every_interval_and_none_is_lost(played, name):
     assert max(each["tick_late_ms"] for each in reports) < LATE_MS + client.machine_late_ms
 
 
-@pytest.mark.parametrize("name", TOLD)
+@pytest.mark.parametrize("name", REPORTERS)
 def test_a_stalled_application_shows(played, name):
     """Reports go on, the last poll's return stands still, and heartbeats do not wait for the application."""
     client = played.clients[name]
@@ -387,7 +387,7 @@ def test_starved_heartbeats_show(played):
     assert held[1]["app"]["waiting_since_ms"] is not None
 
 
-@pytest.mark.parametrize("name", TOLD)
+@pytest.mark.parametrize("name", REPORTERS)
 def test_an_outage_harms_neither_client_nor_reports(played, name):
     """What was reported meanwhile arrives later with its own time; the reporter raised nothing."""
     began_ms, ended_ms = played.outage_ms
@@ -399,11 +399,11 @@ def test_an_outage_harms_neither_client_nor_reports(played, name):
     assert "Traceback" not in client.errors
 
 
-@pytest.mark.parametrize("name", [*TOLD, "plain"])
+@pytest.mark.parametrize("name", [*REPORTERS, "plain"])
 def test_closing_the_consumer_ends_the_reporter_at_once(played, name):
     """Threads and all."""
     client = played.clients[name]
-    (started,), (closed,) = client.told("started"), client.told("closed")
+    (started,), (closed,) = client.reported("started"), client.reported("closed")
     assert len(started["threads"]) == 2
     assert closed["threads"] == []
     assert closed["reporter_seconds"] < 120, "it did not wait for its timeouts, which client.py makes longer"
@@ -412,22 +412,22 @@ def test_closing_the_consumer_ends_the_reporter_at_once(played, name):
 
 def test_the_users_statistics_callback_is_called(played):
     """With librdkafka's own text."""
-    (told,) = played.clients["confluent"].told("stats_cb")
-    assert told["name"] == "client-confluent#consumer-1"
+    (reported,) = played.clients["confluent"].reported("stats_cb")
+    assert reported["name"] == "client-confluent#consumer-1"
 
 
-def test_a_plain_metric_reporter_tells_what_it_can(played):
+def test_a_plain_metric_reporter_sends_what_it_can(played):
     """Group, client and metrics; no member, no polls."""
-    told = [each for each in played.reports("plain") if each["emitted_ms"] < played.outage_ms[0]]
+    reported = [each for each in played.reports("plain") if each["emitted_ms"] < played.outage_ms[0]]
     # On a busy machine it may have lost its partitions just before the outage, and have none until it joined again.
-    joined = (each for each in told if "consumer-coordinator-metrics" in each["metrics"])
+    joined = (each for each in reported if "consumer-coordinator-metrics" in each["metrics"])
     *_, last = (each for each in joined if coordinator(each)["assigned-partitions"] == 2)
     assert (last["client"]["client_id"], last["client"]["group_id"]) == ("client-plain", "group-plain")
     assert "member_id" not in last["client"]
     assert last["app"] == {}
 
 
-@pytest.mark.parametrize("name", TOLD)
+@pytest.mark.parametrize("name", REPORTERS)
 def test_the_monitor_understands_every_report(played, name):
     """Its decoder reads who it is, and heartbeats or, once librdkafka has joined, their count."""
     group = f"group-{name}"

@@ -66,7 +66,7 @@ def test_ticks_keep_to_their_grid():
 
 
 def test_ticks_that_a_pause_swallowed_are_left_out():
-    """A pause is told once, by its length."""
+    """A pause is reported once, by its length."""
     schedule = ReportSchedule(5.0, now=100.0)
     schedule.take(100.0)
     assert schedule.take(117.0) == pytest.approx(12.0)
@@ -231,7 +231,7 @@ def test_reports_come_at_once_and_then_every_interval():
 
 
 def test_reports_go_on_while_kafka_holds_one():
-    """The thread that reports waits for nobody, so its lateness tells of the process alone; losses are told."""
+    """The thread that reports waits for nobody, so its lateness is about the process alone; losses are reported."""
     made, kafka = Made(), Kafka()
     kafka.goes_on.clear()
     complaints = FailureLog(LOG)

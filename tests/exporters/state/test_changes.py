@@ -22,7 +22,7 @@ def test_each_thing_stands_at_its_latest_change() -> None:
     assert names_since(log, log.version) == []
 
 
-def test_what_is_no_longer_remembered_is_told() -> None:
+def test_what_is_no_longer_remembered_is_reported() -> None:
     """A version from before the oldest change kept gets no answer instead of half of one."""
     log = ChangeLog(keep=2)
     note_all(log, "abc")

@@ -101,7 +101,7 @@ CASES = [
         share=0.0,
     ),
     Case(
-        "nobody tells how much there is",
+        "how much there is is not known",
         "stream not caught up: 12,345 log positions behind",
         with_query(caught_up=False, source_lag_records=12_345),
     ),
@@ -135,7 +135,7 @@ CASES = [
     ),
     Case("the diagnosis is a little behind", "ready", with_diagnosis(read_until_ms=NOW_MS - 6_500)),
     Case(
-        "the ends of some topics are not told yet",
+        "the ends of some topics are not known yet",
         "lag is known of 4,000 of 5,000 groups: the prober has not reported all end offsets yet",
         with_diagnosis(committing_groups=5_000, groups_awaiting_ends=1_000),
         share=0.8,
@@ -179,14 +179,14 @@ def test_readiness_flips_with_the_clock() -> None:
     assert judging.judge(view.fleet(), LOADED, NOW_MS + 60_000).ready
 
 
-def test_a_clock_that_is_behind_is_told_from_a_stream_that_is_down() -> None:
-    """Who keeps telling is alive, whatever his clock says; at the first look nobody can know."""
+def test_a_clock_that_is_behind_is_distinguished_from_a_stream_that_is_down() -> None:
+    """A process that keeps reporting is alive, whatever its clock says; the first look cannot show that."""
     behind_ms, judging, view = 3_600_000, Judge(STALE_AFTER_SECONDS), make_view()
     texts = []
     for passed_ms in (0, 5_000, 60_000):
-        told_ms = NOW_MS + min(passed_ms, 5_000)
-        view.apply([query_row(query, updated_at_ms=told_ms) for query in ("membership", "activity")])
-        view.apply([diagnosis_row(updated_at_ms=told_ms)])
+        reported_ms = NOW_MS + min(passed_ms, 5_000)
+        view.apply([query_row(query, updated_at_ms=reported_ms) for query in ("membership", "activity")])
+        view.apply([diagnosis_row(updated_at_ms=reported_ms)])
         texts.append(judging.judge(view.fleet(), LOADED, NOW_MS + behind_ms + passed_ms).text)
     assert [text.partition(" the ")[0] for text in texts] == [
         "no word from",
@@ -196,7 +196,7 @@ def test_a_clock_that_is_behind_is_told_from_a_stream_that_is_down() -> None:
     assert "membership is 3600 s behind the exporter's" in texts[1]
 
 
-def test_a_prober_whose_clock_is_behind_is_told_from_one_that_is_down() -> None:
+def test_a_prober_whose_clock_is_behind_is_distinguished_from_one_that_is_down() -> None:
     """Its probes are old when they come, and come."""
     view, judging, texts = make_view(*stream_rows()), Judge(STALE_AFTER_SECONDS), []
     view.apply([query_row(query, caught_up=True) for query in ("membership", "activity")])
@@ -234,7 +234,7 @@ def from_probes(**changes: Any) -> list[Row]:
 
 
 def test_where_the_log_is_not_read_it_is_ready_while_probes_come() -> None:
-    """They are all there is: one group may be told of every two minutes only, and after that nothing is known."""
+    """They are all there is: a group may be probed every two minutes only, and after that nothing is known."""
     assert judge(from_probes(groups=1, committing_groups=0, probed_at_ms=NOW_MS - 59_000)).ready
     late = judge(from_probes(groups=1, committing_groups=0, probed_at_ms=NOW_MS - 121_000))
     assert not late.ready
@@ -297,9 +297,9 @@ def test_of_several_clusters_each_is_judged_by_itself(
     rows: list[Row], parts: dict[str, ReadProgress], verdict: tuple[bool, bool, str]
 ) -> None:
     """What is not ready is named; while any is, whoever is sent here sees that one rightly."""
-    told = Judge(STALE_AFTER_SECONDS).judge(make_view(*rows).fleet(), together(parts), NOW_MS)
-    assert (told.ready, told.partly) == verdict[:2]
-    assert verdict[2] in told.text
+    reported = Judge(STALE_AFTER_SECONDS).judge(make_view(*rows).fleet(), together(parts), NOW_MS)
+    assert (reported.ready, reported.partly) == verdict[:2]
+    assert verdict[2] in reported.text
 
 
 def test_the_progress_of_several_readers_is_their_sum() -> None:

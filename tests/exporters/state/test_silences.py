@@ -85,19 +85,19 @@ def test_groups_that_a_silence_covers_are_those_that_it_is_about():
         assert list(covered(silence, groups)) == about
 
 
-def test_of_several_the_one_that_lasts_longest_is_told():
+def test_of_several_the_one_that_lasts_longest_is_shown():
     """Whoever looks wants to know when they will be called again."""
     found = silences({}, {"ends_at_ms": NOW_MS + 9_000_000}, {"groups": ("*",), "ends_at_ms": NOW_MS + 1})
-    told = found.in_force(PAYMENTS, NOW_MS)
-    assert told is not None
-    assert told.silence_id == "1"
+    reported = found.in_force(PAYMENTS, NOW_MS)
+    assert reported is not None
+    assert reported.silence_id == "1"
 
 
 def test_what_holds_alerts_back_comes_before_a_deploy():
-    """Somebody who silenced a group that is deployed meanwhile is told of, however long the deploy lasts."""
+    """A silence of a group that is deployed meanwhile is shown, however long the deploy lasts."""
     deploy = {"kind": "deploy", "ends_at_ms": NOW_MS + 9_000_000}
-    told = silences(deploy, {}).in_force(PAYMENTS, NOW_MS), silences(deploy).in_force(PAYMENTS, NOW_MS)
-    assert [(each.kind, each.holds_alerts) for each in told if each] == [("silence", True), ("deploy", False)]
+    reported = silences(deploy, {}).in_force(PAYMENTS, NOW_MS), silences(deploy).in_force(PAYMENTS, NOW_MS)
+    assert [(each.kind, each.holds_alerts) for each in reported if each] == [("silence", True), ("deploy", False)]
 
 
 def test_one_that_is_to_come_or_over_holds_nothing_back():
@@ -165,7 +165,7 @@ def test_findings_of_a_silenced_group_do_not_fire():
 
 
 def test_findings_fire_while_a_deploy_is_announced():
-    """What a deploy explains is told as one by the diagnosis; whatever else is found notifies people as usual."""
+    """What a deploy explains is reported as one by the diagnosis; whatever else is found notifies people as usual."""
     rows = [group_row(), group_row(group="orders"), finding_row("a"), finding_row("c", group="")]
     found = samples(make_view(*rows, silence_row(groups=("*",), kind="deploy")), exposition())
     assert {key[2]: value for key, value in found.items() if key[0] == ACTIVE} == {"payments": 1, "": 1}
@@ -200,8 +200,8 @@ def test_a_silence_changes_no_count():
 
 def overview(view: View, now_ms: int = NOW_MS) -> Any:
     """The row of payments as the page gets it."""
-    told = make_overview(view.fleet(), Readiness(True, "ready"), now_ms, version="1", owners=Owners())
-    return next(each for each in told.groups if each.group == "payments")
+    reported = make_overview(view.fleet(), Readiness(True, "ready"), now_ms, version="1", owners=Owners())
+    return next(each for each in reported.groups if each.group == "payments")
 
 
 def test_people_see_findings_and_who_silenced_them():
@@ -219,7 +219,7 @@ def test_people_see_findings_and_who_silenced_them():
 
 
 def test_followers_hear_when_a_silence_begins_and_ends():
-    """A group's row is told again when one is made or changed, and when one begins or ends by the time alone."""
+    """A group's row is sent again when one is made or changed, and when one begins or ends by the time alone."""
     view = make_view(group_row(), group_row(group="orders"))
     later = silence_row(starts_at_ms=NOW_MS + 60_000)
     steps = [
@@ -231,12 +231,12 @@ def test_followers_hear_when_a_silence_begins_and_ends():
         lambda: view.forget_expired(SILENCE.ends_at_ms),
         lambda: view.forget_expired(SILENCE.ends_at_ms + 60_000),
     ]
-    told = []
+    reported = []
     for step in steps:
         before = view.version
         step()
-        told.append([item.group for _, item in view.changes(before).items or ()])
-    assert told == [["payments"], [], [], [], ["payments"], ["payments"], []]
+        reported.append([item.group for _, item in view.changes(before).items or ()])
+    assert reported == [["payments"], [], [], [], ["payments"], ["payments"], []]
 
 
 def test_a_rebalance_names_the_deploy_that_was_announced():
@@ -244,10 +244,10 @@ def test_a_rebalance_names_the_deploy_that_was_announced():
     deploy = silence_row(silence_id="d", kind="deploy", reason="deploy 1.2", created_by="pipeline", on_behalf_of="bob")
     view = make_view(group_row(), rebalance_row("1"), rebalance_row("2", NOW_MS + 8_000_000), silence_row(), deploy)
     fleet = view.fleet()
-    told = {each.rebalance_id: json.loads(fleet.document(each)) for each in view.rebalances(PAYMENTS)}
-    assert [each["silence_id"] for each in told["1"]["deploys"]] == ["d"]
-    assert told["2"]["deploys"] == []
-    words = {name: "".join(part["text"] for part in each["text"]["why"]) for name, each in told.items()}
+    reported = {each.rebalance_id: json.loads(fleet.document(each)) for each in view.rebalances(PAYMENTS)}
+    assert [each["silence_id"] for each in reported["1"]["deploys"]] == ["d"]
+    assert reported["2"]["deploys"] == []
+    words = {name: "".join(part["text"] for part in each["text"]["why"]) for name, each in reported.items()}
     assert words["1"].endswith("; during an announced deploy: deploy 1.2 by bob (as pipeline)")
     assert "deploy" not in words["2"]
 

@@ -1,10 +1,10 @@
 from rebalance_exporters.state.state_times import StateTimes, fold_state, seconds_by_state
 
 
-def fold_all(*told: tuple[str | None, int]) -> StateTimes:
-    """Fold states told at times in milliseconds."""
+def fold_all(*reported: tuple[str | None, int]) -> StateTimes:
+    """Fold states reported at times in milliseconds."""
     times = None
-    for state, at_ms in told:
+    for state, at_ms in reported:
         times = fold_state(times, state, at_ms)
     assert times is not None
     return times

@@ -199,7 +199,7 @@ def test_a_rebalance_is_shown_with_what_it_cost_in_whatever_order_they_come() ->
 
 
 def test_news_of_a_rebalances_cost_is_news_of_the_rebalance() -> None:
-    """Whoever follows is told again, once per change, and only of what is kept."""
+    """Followers get it again, once per change, and only of what is kept."""
     view = make_view(rebalance_row("0-1"))
     version = view.version
     view.apply([impact_row("0-1", lag_peak=5), impact_row("0-1", lag_peak=5), impact_row("9-9", lag_peak=5)])
@@ -409,7 +409,7 @@ def test_anything_at_all_can_be_read(topic: str, key: bytes, value: bytes) -> No
 
 
 def test_truncated_rows_are_counted() -> None:
-    """A row that was cut so that it fits is taken up and told of; members that were left out still count."""
+    """A row that was cut so that it fits is taken up and counted; members that were left out still count."""
     cut = TopicLag([0], [5], [1], 900, is_truncated=True)
     view = make_view(
         group_row(is_truncated=True, member_count=10_000),
@@ -420,8 +420,8 @@ def test_truncated_rows_are_counted() -> None:
     assert view.fleet().truncated == {GROUPS: 1, REBALANCES: 0, LAG: 1, IMPACT: 0, FINDINGS: 1, HEARTBEATS: 1}
 
 
-def test_lag_that_is_told_again_is_no_news() -> None:
-    """Rows of quiet groups come every minute: nothing is written again for them, and no follower is told."""
+def test_lag_that_is_published_again_is_no_news() -> None:
+    """Rows of quiet groups come every minute: nothing is written again for them, and nothing is sent to followers."""
     view = make_view(group_row(), lag_row())
     before, version = view.fleet().lags[KEY], view.version
     view.apply([lag_row(at_ms=NOW_MS + 60_000)])

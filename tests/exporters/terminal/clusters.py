@@ -1,4 +1,4 @@
-"""A cluster as the exporter would tell of it, made of the contract's objects, for tests of the terminal."""
+"""A cluster as the exporter would report it, made of the contract's objects, for tests of the terminal."""
 
 from __future__ import annotations
 

@@ -51,11 +51,13 @@ def test_a_calm_group_is_one_sentence(monitor, exporter):
 
 def test_rebalances_that_no_setting_avoids():
     """It says so, and names what was looked at."""
-    told = describe_advice(replace(ADVISED, estimates=(), useless=("session.timeout.ms",)), Clock(), Access("advise"))
-    assert told.headline.endswith(
+    reported = describe_advice(
+        replace(ADVISED, estimates=(), useless=("session.timeout.ms",)), Clock(), Access("advise")
+    )
+    assert reported.headline.endswith(
         "14 rebalances since 2026-09-20 14:13:20 UTC, and no setting that would have avoided any"
     )
-    assert {each.label: each.lines for each in told.passages}["Avoids none"] == ("session.timeout.ms",)
+    assert {each.label: each.lines for each in reported.passages}["Avoids none"] == ("session.timeout.ms",)
 
 
 def test_what_makes_the_numbers_wrong_is_said():
@@ -84,7 +86,7 @@ def test_what_is_avoided_in_words(avoided, said):
     assert saved(avoided) == said
 
 
-def test_no_such_group_and_an_older_exporter_are_told_apart(monitor, exporter):
+def test_no_such_group_and_an_older_exporter_are_distinguished(monitor, exporter):
     """An earlier version takes the path for a group's name."""
     del exporter.answers[f"groups/{ME}/advice"]
     assert f"the exporter at {exporter.url} has no advice: it is older than this version" in monitor("advise", ME).err

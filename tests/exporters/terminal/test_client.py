@@ -114,7 +114,7 @@ def test_nobody_there_is_one_sentence(monitor, command):
 
 
 def test_one_that_does_not_answer_in_time():
-    """Is told apart from one that is not there."""
+    """Is distinguished from one that is not there."""
     with socket.create_server(("127.0.0.1", 0)) as silent:
         url = f"http://127.0.0.1:{silent.getsockname()[1]}"
         with Api(Access("top", url, timeout_seconds=0.05)) as api, pytest.raises(UnreachableError) as error:
@@ -171,7 +171,7 @@ def test_a_password_lets_in(monitor, exporter, tmp_path):
     ],
 )
 def test_options_that_cannot_be_right(monitor, options, text):
-    """Are told before anything is asked, without the password."""
+    """Are reported before anything is asked, without the password."""
     outcome = monitor("top", *options)
     assert outcome.code == 1
     assert text in outcome.err

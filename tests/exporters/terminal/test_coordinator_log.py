@@ -78,14 +78,14 @@ def test_a_file_that_is_no_log_is_refused(monitor, tmp_path):
     assert "lines like this are expected" in outcome.err
 
 
-def test_the_exact_start_is_told_where_the_stream_knows_it():
+def test_the_exact_start_is_shown_where_the_stream_knows_it():
     """Then no bounds are needed."""
-    told = replace(
+    reported = replace(
         LOSS, impact=replace(LOSS.impact or COST, prepared_at_ms=AT_MS - 500, trigger="heartbeat_expiration")
     )
     passages = {
         each.label: each.lines
-        for each in explain(Facts(NOW_MS, ENRICHER, OVERVIEW.groups, told, (STARVED,)), Access("explain")).passages
+        for each in explain(Facts(NOW_MS, ENRICHER, OVERVIEW.groups, reported, (STARVED,)), Access("explain")).passages
     }
     assert "as its coordinator wrote" in passages["Since"][0]
 

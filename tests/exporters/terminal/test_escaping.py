@@ -25,7 +25,7 @@ def test_names_that_can_be_seen_stay_as_they_are(name):
 
 
 def test_what_cannot_be_seen_is_spelt_out():
-    """So that two names that look alike can be told apart."""
+    """So that two names that look alike can be distinguished."""
     assert safe(HOSTILE) == "\\x1b[2J\\x1b]0;owned\\x07\\nall is well\\u202e\\x9b31m\\u2028<script>|x`"
 
 

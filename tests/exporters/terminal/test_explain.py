@@ -59,7 +59,7 @@ def test_a_rebalance_is_explained(monitor, golden, options):
 
 
 def test_without_a_rebalance_it_says_so_and_what_goes_on(monitor, exporter):
-    """A finding without a rebalance is the cause to tell; the members are listed as they are."""
+    """A finding without a rebalance is the cause to show; the members are listed as they are."""
     exporter.answers |= {
         f"groups/{ME}": replace(ENRICHER, counters=type(ENRICHER.counters)()),
         f"groups/{ME}/rebalances": {"rebalances": []},
@@ -104,16 +104,16 @@ def test_an_unknown_cause_is_not_guessed():
         STARVED,
         rule="undetermined",
         variant=None,
-        summary="consumer-enricher-7 was silent; why cannot be told.",
+        summary="consumer-enricher-7 was silent; why is not known.",
         alternatives=(Alternative("member_crash", "no client metrics"),),
         missing=(missing,),
         advice=(),
     )
-    told = passages(replace(FACTS, findings=(finding,)))
-    assert told["Cause"][0] == "undetermined: consumer-enricher-7 was silent; why cannot be told."
-    assert told["Unknown"] == (missing,)
-    assert told["Not"] == ("member_crash: no client metrics",)
-    assert "Now" not in told
+    reported = passages(replace(FACTS, findings=(finding,)))
+    assert reported["Cause"][0] == "undetermined: consumer-enricher-7 was silent; why is not known."
+    assert reported["Unknown"] == (missing,)
+    assert reported["Not"] == ("member_crash: no client metrics",)
+    assert "Now" not in reported
 
 
 @pytest.mark.parametrize(
@@ -135,25 +135,25 @@ def test_a_rebalance_without_a_finding_says_why(changes, ago_ms, cause):
 
 
 @pytest.mark.parametrize("ended_ms", [None, NOW_MS - 10_000])
-def test_a_rebalance_that_is_not_judged_yet_tells_the_cause_of_those_before_it(ended_ms):
+def test_a_rebalance_that_is_not_judged_yet_shows_the_cause_of_those_before_it(ended_ms):
     """A group that rebalances every few seconds is always in one; who, and what to change, is known all the same."""
     rebalance = replace(LOSS, completed_at_ms=ended_ms)
     facts = replace(FACTS, rebalance=rebalance, findings=(), standing=(TWICE, STARVED))
-    told = passages(facts)
-    assert told["Cause"][0].startswith("not ")
-    assert told["Cause"][1] == f"of those before it: {STARVED.summary}"
-    assert "heartbeat_starvation" in told["Cause"][2]
-    assert told["Now"][0] == "upgrade: kafka-python 1.4.6 -> kafka-python 3.0.3 or later"
-    assert [each.partition(":")[0] for each in told["Also"]] == ["[TICKET] duplicate_processing"]
+    reported = passages(facts)
+    assert reported["Cause"][0].startswith("not ")
+    assert reported["Cause"][1] == f"of those before it: {STARVED.summary}"
+    assert "heartbeat_starvation" in reported["Cause"][2]
+    assert reported["Now"][0] == "upgrade: kafka-python 1.4.6 -> kafka-python 3.0.3 or later"
+    assert [each.partition(":")[0] for each in reported["Also"]] == ["[TICKET] duplicate_processing"]
     assert explain(facts, Access("explain")).severity == STARVED.severity
 
 
 def test_an_old_rebalance_without_a_finding_borrows_no_cause():
     """What fires now is another matter."""
     rebalance = replace(LOSS, completed_at_ms=NOW_MS - 900_000)
-    told = passages(replace(FACTS, rebalance=rebalance, findings=(), standing=(STARVED,)))
-    assert len(told["Cause"]) == 1
-    assert "Now" not in told
+    reported = passages(replace(FACTS, rebalance=rebalance, findings=(), standing=(STARVED,)))
+    assert len(reported["Cause"]) == 1
+    assert "Now" not in reported
 
 
 def test_a_rebalance_that_goes_on_says_since_when():
@@ -166,19 +166,19 @@ def test_a_rebalance_that_goes_on_says_since_when():
 
 def test_the_same_advice_is_given_once():
     """Two findings may ask for one change."""
-    told = passages(replace(FACTS, findings=(STARVED, replace(TWICE, advice=STARVED.advice))))
-    assert told["Now"] == (
+    reported = passages(replace(FACTS, findings=(STARVED, replace(TWICE, advice=STARVED.advice))))
+    assert reported["Now"] == (
         "upgrade: kafka-python 1.4.6 -> kafka-python 3.0.3 or later",
         "metadata_max_age_ms: 300000 -> 3000 (from: heartbeat.interval.ms)",
     )
 
 
-def test_advice_tells_what_it_would_have_avoided():
+def test_advice_says_what_it_would_have_avoided():
     """As the API worked it out, behind the formula."""
     advice = AdviceRow("session.timeout.ms", "10000", "45000", "max(...)", None, "would have avoided 2 rebalances")
     cause = replace(STARVED, advice=(advice, Advice("code", None, "poll", "-")))
-    told = passages(replace(FACTS, findings=(cause,)))
-    assert told["Now"] == (
+    reported = passages(replace(FACTS, findings=(cause,)))
+    assert reported["Now"] == (
         "session.timeout.ms: 10000 -> 45000 (from: max(...)); would have avoided 2 rebalances",
         "code: poll",
     )
@@ -186,9 +186,9 @@ def test_advice_tells_what_it_would_have_avoided():
 
 def test_what_else_fires_names_its_rebalance_and_gives_no_advice_here():
     """Its advice would not have spared the group this rebalance."""
-    told = passages(replace(FACTS, findings=(FORMATION,), standing=(STARVED,)))
-    assert told["Also"][0].endswith("(see rebalance 12-4711)")
-    assert "Now" not in told
+    reported = passages(replace(FACTS, findings=(FORMATION,), standing=(STARVED,)))
+    assert reported["Also"][0].endswith("(see rebalance 12-4711)")
+    assert "Now" not in reported
 
 
 @pytest.mark.parametrize(
@@ -208,7 +208,7 @@ def test_the_scope_is_the_coordinator(rows, scope):
     assert passages(replace(FACTS, rows=(ENRICHER_ROW, *rows)))["Scope"] == (scope,)
 
 
-def test_lag_tells_when_it_was_back():
+def test_lag_says_when_it_was_back():
     """Counted from the start; without probes it is left out."""
     back = replace(LOSS, impact=replace(COST, lag_recovered_at_ms=LOSS.started_before_ms + 95_000))
     assert passages(replace(FACTS, rebalance=back))["Impact"][-1] == "lag 120 -> 1.9M, back 1.6 min after the start"
@@ -217,14 +217,14 @@ def test_lag_tells_when_it_was_back():
 
 
 def test_what_a_rebalance_cost_may_not_be_known():
-    """Until the diagnosis has told, nothing is claimed; where a row had no room, the sums are complete."""
+    """Until the diagnosis has reported, nothing is claimed; where a row had no room, the sums are complete."""
     assert passages(replace(FACTS, rebalance=replace(LOSS, impact=None)))["Impact"][1:] == (
         "without commits: not known yet, the diagnosis has not reported",
     )
     cut = replace(LOSS, impact=replace(COST, is_truncated=True), members_before_count=900, members_after_count=800)
-    told = passages(replace(FACTS, rebalance=cut))
-    assert told["Impact"][1] == "without commits: 2 partitions or more, 42 s in all at most"
-    assert told["Since"][1].startswith("members 900 -> 800; ")
+    reported = passages(replace(FACTS, rebalance=cut))
+    assert reported["Impact"][1] == "without commits: 2 partitions or more, 42 s in all at most"
+    assert reported["Since"][1].startswith("members 900 -> 800; ")
 
 
 def test_windows_may_not_be_known():

@@ -141,7 +141,7 @@ def test_without_an_exporter_it_says_what_to_do(monitor):
     assert "start it with `rebalance-monitor export --bootstrap-server HOST:PORT`" in outcome.err
 
 
-def test_an_exporter_without_reports_is_told_apart(monitor, exporter):
+def test_an_exporter_without_reports_is_distinguished(monitor, exporter):
     """One of an earlier version has no such path."""
     del exporter.answers["report"]
     outcome = monitor("report")
@@ -157,16 +157,16 @@ def test_what_is_not_known_is_not_claimed():
     known = "the period before is not compared: of the rebalances that the exporter keeps, the earliest began "
     assert notes(ALONE)[0] == f"{known}2026-09-18 02:13:20 UTC"
     assert notes(WEEKLY) == ("of 1 rebalance it is not known what was lost",)
-    told = page(ALONE)
-    assert "The period before is not known: see below." in told.text
-    assert f"T{known[1:]}2026-09-18 02:13:20 UTC." in told.text
+    reported = page(ALONE)
+    assert "The period before is not known: see below." in reported.text
+    assert f"T{known[1:]}2026-09-18 02:13:20 UTC." in reported.text
 
 
 def test_what_makes_the_numbers_wrong_is_said_first():
     """Old data, and rebalances for which there was no room."""
-    told = notes(replace(WEEKLY, ready=False, ready_text="no batch for 75 s", dropped_until_ms=NOW_MS - 60_000))
-    assert told[0] == "the data is not up to date: no batch for 75 s"
-    assert told[1].startswith(
+    reported = notes(replace(WEEKLY, ready=False, ready_text="no batch for 75 s", dropped_until_ms=NOW_MS - 60_000))
+    assert reported[0] == "the data is not up to date: no batch for 75 s"
+    assert reported[1].startswith(
         "incomplete: the exporter had no room for rebalances that began until 2026-09-21 14:12:20"
     )
     assert len(notes(replace(WEEKLY, dropped_until_ms=WEEKLY.since_ms - 1))) == 1
@@ -177,17 +177,17 @@ def test_nothing_is_said_of_nothing():
     report = describe_period(NOTHING, Clock(), Access("report"))
     assert (report.headline, report.grids, report.hints) == ("no rebalance in 7 d", (), ())
     assert verdict(replace(NOTHING, cluster="prod")) == "prod: no rebalance in 7 d"
-    told = page(NOTHING)
-    assert {"table", "ol"}.isdisjoint(told.elements)
-    assert "No group rebalanced." in told.text
+    reported = page(NOTHING)
+    assert {"table", "ol"}.isdisjoint(reported.elements)
+    assert "No group rebalanced." in reported.text
 
 
 def test_the_page_needs_no_other_file():
     """No script, nothing that is loaded, and links only where others reach the exporter at that address."""
-    told = page(WEEKLY)
-    assert {"script", "link", "img", "iframe", "a"}.isdisjoint(told.elements)
-    assert told.links == []
-    assert "url(" not in told.text
+    reported = page(WEEKLY)
+    assert {"script", "link", "img", "iframe", "a"}.isdisjoint(reported.elements)
+    assert reported.links == []
+    assert "url(" not in reported.text
     links = page(WEEKLY, "https://monitor.example:9642/").links
     assert links[0] == "https://monitor.example:9642/#/groups/prod/ledger"
     assert len(links) == len(WEEKLY.changed) + len(WEEKLY.groups)
@@ -195,16 +195,17 @@ def test_the_page_needs_no_other_file():
 
 def test_the_page_shows_what_the_terminal_shows():
     """The same numbers."""
-    told = page(WEEKLY).text
+    reported = page(WEEKLY).text
     for text in ("1.1 h", "before: 1.8 h ", "(-40 min)", "metadata_max_age_ms: 300000 → 3000", "-1.8 h", "90%"):
-        assert text in told
-    assert "by poll_overrun" not in told
+        assert text in reported
+    assert "by poll_overrun" not in reported
     without = page(replace(WEEKLY, worth=())).text
     assert "in billing, payments-enricher, a and 9 more: 10 min lost in 4 rebalances, by poll_overrun" in without
-    assert "session.timeout.ms: 30000" in told
-    assert "8 to 10 rebalances and 20 min to 43.3 min of lost time in payments-enricher" in told
+    assert "session.timeout.ms: 30000" in reported
+    assert "8 to 10 rebalances and 20 min to 43.3 min of lost time in payments-enricher" in reported
     assert (
-        "3 to 4 rebalances and at most 10 min of lost time in billing (33 % of what it is), payments-enricher" in told
+        "3 to 4 rebalances and at most 10 min of lost time in billing (33 % of what it is), payments-enricher"
+        in reported
     )
 
 
@@ -242,7 +243,7 @@ def test_each_setting_has_a_bar_of_the_rebalances_it_would_have_avoided():
 
 
 def test_there_is_no_card_for_advice_that_is_not_there():
-    """Where every piece of advice has its worth told, nothing else is to be said."""
+    """Where every piece of advice has its worth reported, nothing else is to be said."""
     card = "What else findings advise"
     assert card in page(WEEKLY).text
     assert card not in page(replace(WEEKLY, settings=())).text
@@ -277,11 +278,13 @@ def test_names_of_strangers_stay_names():
         settings=(setting,),
     )
     usual = replace(report, groups=WEEKLY.groups, changed=WEEKLY.changed[:1])
-    told, plain = page(report, "https://monitor.example"), page(usual, "https://monitor.example")
-    assert set(told.elements) == set(plain.elements)
-    assert "script" not in told.elements
-    assert told.text.isprintable() or not [each for each in told.text if not each.isprintable() and each != "\n"]
-    assert "<script>|x`" in told.text, "it is shown as it is"
+    reported, plain = page(report, "https://monitor.example"), page(usual, "https://monitor.example")
+    assert set(reported.elements) == set(plain.elements)
+    assert "script" not in reported.elements
+    assert reported.text.isprintable() or not [
+        each for each in reported.text if not each.isprintable() and each != "\n"
+    ]
+    assert "<script>|x`" in reported.text, "it is shown as it is"
 
 
 def test_text_in_elements_is_escaped():

@@ -66,15 +66,15 @@ def test_a_silence_is_added_listed_and_expired(monitor: Run, view: View) -> None
     assert covers == "of the groups known now it covers 2"
     assert second == f"end it sooner: `rebalance-monitor silence expire {silence.silence_id}`"
     listed = monitor("silence", "list").out
-    for told in (silence.silence_id, "payments, ord*", "until 2026-09-21 16:13:20 UTC", "alice", "database moves"):
-        assert told in listed
+    for reported in (silence.silence_id, "payments, ord*", "until 2026-09-21 16:13:20 UTC", "alice", "database moves"):
+        assert reported in listed
     assert monitor("silence", "expire", silence.silence_id).code == 0
     assert view.fleet().silences.in_force(PAYMENTS, NOW_MS) is None
     assert monitor("silence", "list").out == "no group is silenced\n"
     assert "ended 2026-09-21 14:13:20 UTC by alice" in monitor("silence", "list", "--all").out
 
 
-def test_a_name_that_no_group_has_is_told(monitor: Run, view: View) -> None:
+def test_a_name_that_no_group_has_is_reported(monitor: Run, view: View) -> None:
     """It is taken, as the group may come; a typing error would hold nothing back, and nobody would know."""
     for words in (
         ("silence", "add", "paymnets", "--for", "2h", "--reason", "x"),
@@ -99,9 +99,9 @@ def test_an_exporter_that_does_not_count_is_not_quoted() -> None:
 def test_a_deploy_is_announced(monitor: Run, view: View) -> None:
     """A pipeline gets the id as JSON; people then see the deploy beside the rebalance, with who deploys what."""
     announced = monitor("announce", "payments", "--for", "10m", "--version", "1.2", "--by", "bob", "--json")
-    told = json.loads(announced.out)
-    assert (told["kind"], told["reason"], told["version"]) == ("deploy", "deploy 1.2", "1.2")
-    assert (told["created_by"], told["on_behalf_of"]) == ("alice", "bob")
+    reported = json.loads(announced.out)
+    assert (reported["kind"], reported["reason"], reported["version"]) == ("deploy", "deploy 1.2", "1.2")
+    assert (reported["created_by"], reported["on_behalf_of"]) == ("alice", "bob")
     assert view.fleet().silences.in_force(PAYMENTS, NOW_MS) is not None
     view.apply([rebalance_row("2", NOW_MS + 5_000)])
     explained = monitor("explain", "payments", "--rebalance", "2").out
@@ -111,7 +111,7 @@ def test_a_deploy_is_announced(monitor: Run, view: View) -> None:
     assert "deploy announced 1.2" in monitor("silence", "list").out
 
 
-def test_what_is_found_during_a_deploy_is_told(monitor: Run, view: View) -> None:
+def test_what_is_found_during_a_deploy_is_reported(monitor: Run, view: View) -> None:
     """A deploy costs rebalances, which are not counted then; a finding above what is allowed is one as usual."""
     view.apply([lag_row(group="orders")])
     assert monitor("check", "orders", "--max-rebalances", "0").code == 1
@@ -141,7 +141,7 @@ def test_a_maintenance_window_begins_later(monitor: Run, view: View) -> None:
 
 
 @pytest.mark.parametrize(
-    ("words", "told"),
+    ("words", "reported"),
     [
         (("--for", "soon", "--reason", "x"), "cannot read --for soon"),
         (("--for", "0m", "--reason", "x"), "cannot read --for 0m"),
@@ -149,11 +149,11 @@ def test_a_maintenance_window_begins_later(monitor: Run, view: View) -> None:
         (("--for", "99d", "--reason", "x"), "31 days"),
     ],
 )
-def test_what_cannot_be_is_one_sentence(monitor: Run, view: View, words: tuple[str, ...], told: str) -> None:
+def test_what_cannot_be_is_one_sentence(monitor: Run, view: View, words: tuple[str, ...], reported: str) -> None:
     """And nothing is silenced."""
     refused = monitor("silence", "add", "payments", *words)
     assert refused.code != 0
-    assert told in refused.err
+    assert reported in refused.err
     assert not view.fleet().silences.by_name
 
 
@@ -173,8 +173,8 @@ def test_every_state_of_a_silence_has_its_words() -> None:
         replace(SILENCE, silence_id="d", ends_at_ms=NOW_MS - 60_000, expired_by="bob"),
     )
     answer = SilencesAnswer(NOW_MS, rows)
-    told = {row[0]: (row[1], row[3], row[4]) for row in describe_all(answer, Clock(), ended=True).rows}
-    assert told == {
+    reported = {row[0]: (row[1], row[3], row[4]) for row in describe_all(answer, Clock(), ended=True).rows}
+    assert reported == {
         "a": ("prod", "from 2026-09-21 14:14:20 UTC for 2 min", "silenced"),
         "b": ("test", "until 2026-09-21 15:12:20 UTC", "holiday"),
         "c": ("prod", "ended 2026-09-21 14:12:20 UTC", "silenced"),

@@ -158,7 +158,7 @@ def test_hostile_names_do_nothing():
     assert all(line and line.isprintable() for line in lines)
 
 
-def test_the_first_change_of_a_group_is_told():
+def test_the_first_change_of_a_group_is_shown():
     """Against the state it had when the following began; of a new group there is none to compare with."""
     narrator = tail.EventNarrator(Clock())
     narrator.learn([CALM_ROW])
@@ -176,7 +176,7 @@ def test_memory_is_bounded(monkeypatch):
     assert len(narrator._shown) == 10
 
 
-def test_a_group_that_does_not_exist_is_told_at_once(monitor, exporter):
+def test_a_group_that_does_not_exist_is_reported_at_once(monitor, exporter):
     """It would be followed in silence for ever."""
     exporter.answers["groups/x"] = (404, {"error": "no group 'x'", "did_you_mean": []})
     outcome = monitor("tail", "--group", "x")
@@ -185,7 +185,7 @@ def test_a_group_that_does_not_exist_is_told_at_once(monitor, exporter):
 
 
 def test_states_are_known_before_the_first_event(monitor, exporter, monkeypatch):
-    """The command asks for them, so that the first change is told."""
+    """The command asks for them, so that the first change is shown."""
     exporter.streams = [[event("group", replace(CALM_ROW, state="Assigning"))]]
 
     def interrupted(*_):

@@ -42,7 +42,7 @@ def type_in(monkeypatch: pytest.MonkeyPatch, data: bytes) -> None:
 
 
 def test_a_message_is_explained_with_what_is_known_of_its_group(monitor):
-    """Who prints it, what it means, how its causes are told apart, and which of them was found."""
+    """Who prints it, what it means, how its causes are distinguished, and which of them was found."""
     outcome = monitor("why", LINE)
     assert (outcome.code, outcome.err) == (0, "")
     hold_to_golden("why.txt", outcome.out)
@@ -97,7 +97,7 @@ def test_a_piece_of_several_messages_gets_no_verdict(monitor):
 
 
 def test_what_is_not_known_is_said_so(monitor):
-    """With the nearest entries if there are any; the exit code tells a script."""
+    """With the nearest entries if there are any; a script sees the exit code."""
     near = monitor("why", "my heartbeat thread died")
     assert near.code == 1
     assert near.out.startswith("not known\n")
@@ -116,13 +116,13 @@ def test_a_log_is_counted_and_explained(monitor, log):
 
 def test_a_packed_log_and_a_pipe_are_read_alike(monitor, monkeypatch, log):
     """The same words for each."""
-    told = monitor("why", "--file", str(log)).out
+    reported = monitor("why", "--file", str(log)).out
     packed = log.with_suffix(".gz")
     packed.write_bytes(gzip.compress(log.read_bytes()))
-    assert monitor("why", "--file", str(packed)).out == told
+    assert monitor("why", "--file", str(packed)).out == reported
     for words in ([], ["--file", "-"]):
         type_in(monkeypatch, log.read_bytes())
-        assert monitor("why", *words).out == told
+        assert monitor("why", *words).out == reported
 
 
 def test_one_line_from_a_pipe_is_a_message(monitor, monkeypatch):
@@ -139,7 +139,7 @@ def test_a_log_without_messages(monitor, log):
 
 
 def test_json_has_the_answer_and_the_counts(monitor, log):
-    """As the API tells a message, and every count of a log."""
+    """As the API shows a message, and every count of a log."""
     body = json.loads(monitor("why", LINE, "--json").out)
     assert (body["answer"]["match"], body["answer"]["group"]) == ("whole", ME)
     assert body["answer"]["messages"][0]["id"] == "kp_heartbeat_rebalancing"
@@ -159,18 +159,18 @@ def test_a_monitor_that_is_away_is_asked_once(monitor, log):
 
 
 @pytest.mark.parametrize(
-    ("words", "told"),
+    ("words", "reported"),
     [
         (["--file", "x", "text"], "pass a MESSAGE or --file FILE, not both"),
         ([], "no input: pass a MESSAGE, --file FILE, or pipe a log"),
     ],
 )
-def test_either_a_message_or_a_log(monitor, monkeypatch, words, told):
+def test_either_a_message_or_a_log(monitor, monkeypatch, words, reported):
     """Both, or neither at a terminal, is wrong use."""
     monkeypatch.setattr(sys.stdin, "isatty", lambda: True, raising=False)
     outcome = monitor("why", *words)
     assert outcome.code == 2
-    assert told in outcome.err
+    assert reported in outcome.err
 
 
 def test_a_pipe_without_a_line_is_no_log(monitor, monkeypatch):

@@ -31,6 +31,6 @@ def test_one_that_came_back_neither_left_nor_joined():
     assert "generation 1 -> 3  members 2 -> 2  departure (came back: a@10.0.0.1)" in text
 
 
-def test_an_exact_duration_is_told_as_such():
+def test_an_exact_duration_is_shown_as_such():
     """The first join of a group new to the coordinator."""
     assert describe(last_of(Log().create().write(1, A, after_ms=3_000))).endswith("took 3 s")

@@ -61,7 +61,7 @@ def test_bcrypt_is_paid_once_per_password(monkeypatch: pytest.MonkeyPatch) -> No
 
 
 def test_unknown_users_cost_as_much_as_known_ones(monkeypatch: pytest.MonkeyPatch) -> None:
-    """How long the answer takes does not tell which names exist: bcrypt runs once, at the cost of the dearest hash."""
+    """How long the answer takes does not show which names exist: bcrypt runs once, at the cost of the dearest hash."""
     costs = []
 
     def note_cost(_: bytes, hashed: bytes) -> bool:

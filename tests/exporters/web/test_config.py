@@ -48,7 +48,7 @@ def test_an_empty_file_asks_for_nothing(tmp_path: Path, text: str) -> None:
 
 
 @pytest.mark.parametrize(
-    ("text", "told"),
+    ("text", "reported"),
     [
         ("tls_config: {}", "unknown key tls_config, did you mean tls_server_config?"),
         ("basic_auth_user: {}", "unknown key basic_auth_user, did you mean basic_auth_users?"),
@@ -68,13 +68,13 @@ def test_an_empty_file_asks_for_nothing(tmp_path: Path, text: str) -> None:
         ("basic_auth_users: {'a:b': x}", "'a:b' is no name of a user"),
     ],
 )
-def test_what_would_not_protect_is_refused(tmp_path: Path, text: str, told: str) -> None:
+def test_what_would_not_protect_is_refused(tmp_path: Path, text: str, reported: str) -> None:
     """A mistyped key or a check that would not take place stops the start, with the nearest name as a hint."""
-    with pytest.raises(ExporterError, match=told):
+    with pytest.raises(ExporterError, match=reported):
         load_web_config(write(tmp_path, text))
 
 
-def test_all_problems_are_told_at_once(tmp_path: Path) -> None:
+def test_all_problems_are_reported_at_once(tmp_path: Path) -> None:
     """One error names everything that is wrong with the file."""
     with pytest.raises(ExporterError, match=r"unknown key extra.*cert_file is missing.*alice is no bcrypt hash"):
         load_web_config(write(tmp_path, "extra: 1\ntls_server_config: {key_file: k}\nbasic_auth_users: {alice: x}"))
@@ -82,7 +82,7 @@ def test_all_problems_are_told_at_once(tmp_path: Path) -> None:
 
 @pytest.mark.tools
 @pytest.mark.parametrize("broken", ["server.crt", "server.key", "clients.crt"])
-def test_unusable_certificates_are_told(tmp_path: Path, broken: str) -> None:
+def test_unusable_certificates_are_reported(tmp_path: Path, broken: str) -> None:
     """A certificate, key or authority that cannot be read is an error that names a file."""
     make_certificate(tmp_path, "server")
     make_certificate(tmp_path, "clients")

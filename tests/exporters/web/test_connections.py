@@ -80,7 +80,7 @@ def test_scrapes_are_answered_beside_half_requests(say: bytes, caplog: pytest.Lo
 
 
 class _WithoutSocket(asyncio.Transport):
-    """What is left of a TLS connection from its end until the event loop tells the protocol of it."""
+    """What is left of a TLS connection from its end until the event loop informs the protocol."""
 
     aborted = False
 
@@ -268,7 +268,7 @@ def test_unread_answers_are_bounded(monkeypatch: pytest.MonkeyPatch) -> None:
 
 @pytest.mark.usefixtures("few")
 def test_followers_are_limited() -> None:
-    """Half of the connections, so that scrapes have some: who comes later is told to come back, and may, after one."""
+    """Half of the connections, so that scrapes have some: later ones are asked to come back, and may, after one."""
     with serving(make_view(*stream_rows())) as served, ExitStack() as stack:
         url = f"http://127.0.0.1:{served.port}/api/v1/stream"
         client = stack.enter_context(httpx.Client(timeout=DEADLINE_SECONDS, verify=False))
@@ -307,7 +307,7 @@ def test_an_answer_does_not_wait_for_an_acknowledgement() -> None:
     assert sends_at_once == [1]
 
 
-def test_nothing_is_told_of_the_server() -> None:
+def test_nothing_is_revealed_about_the_server() -> None:
     """Which program it is helps only those who look for its faults."""
     with serving(make_view(*stream_rows())) as served:
         answer = httpx.get(f"http://127.0.0.1:{served.port}/-/healthy", timeout=DEADLINE_SECONDS, verify=False)
@@ -331,7 +331,7 @@ def test_connections_leave_files_to_kafkas_clients(monkeypatch: pytest.MonkeyPat
 
 
 def test_a_descriptor_that_is_used_again_is_another_connection() -> None:
-    """What was known of the one before it, which was closed without anybody telling, does not count."""
+    """What was known of the one before it, which was closed unnoticed, does not count."""
     now, known = 0.0, Connections(2, lambda: now)
     first, second = socket.socketpair()
     number = first.fileno()

@@ -31,7 +31,7 @@ WEB = Web("stream", "127.0.0.1", 0)
 
 
 @dataclass
-class Told:
+class FakeHealth:
     """A process whose health the test decides."""
 
     problem: str | None = None
@@ -46,7 +46,7 @@ class Told:
 
 @contextmanager
 def served(
-    health: Told, web: Web = WEB, reload: threading.Event | None = None, verify: ssl.SSLContext | bool = False
+    health: FakeHealth, web: Web = WEB, reload: threading.Event | None = None, verify: ssl.SSLContext | bool = False
 ) -> Iterator[httpx.Client]:
     """Serve a process's pages while the block runs."""
     registry = CollectorRegistry()
@@ -60,13 +60,13 @@ def served(
 
 @pytest.mark.skipif(not socket.has_dualstack_ipv6(), reason="this machine has no IPv6")
 def test_every_interface_of_ipv6_is_every_interface_of_ipv4_too():
-    """A probe comes over either; the address that is told can be opened."""
+    """A probe comes over either; the address that is printed can be opened."""
     try:
         socket.create_server(("::1", 0), family=socket.AF_INET6).close()
     except OSError:
         pytest.skip("this machine has IPv6 switched off")
     web = replace(WEB, host="::")
-    with serving_pages(web, Told(), CollectorRegistry(), lambda: NOW_MS, threading.Event()) as url:
+    with serving_pages(web, FakeHealth(), CollectorRegistry(), lambda: NOW_MS, threading.Event()) as url:
         assert url.startswith("http://[::]:")
         port = url.rpartition(":")[2]
         for host in ("127.0.0.1", "[::1]"):
@@ -83,7 +83,7 @@ def test_one_address_of_ipv6_is_that_alone():
 
 def test_health_and_metrics_are_answered():
     """200 with a word, or 503 with the reason on one line."""
-    health = Told()
+    health = FakeHealth()
     with served(health) as client:
         assert (client.get("/-/healthy").status_code, client.get("/-/healthy").text) == (200, "healthy\n")
         assert (client.get("/-/ready").status_code, client.get("/-/ready").text) == (200, "ready\n")
@@ -104,7 +104,7 @@ def test_health_is_answered_without_a_password_by_choice_only(tmp_path: Path, fr
     file = tmp_path / "web.yml"
     file.write_text(f"basic_auth_users:\n  prom: {hash_password('right')}\n")
     web = replace(WEB, web_config_file=str(file), health_without_password=free)
-    with served(Told(), web) as client:
+    with served(FakeHealth(), web) as client:
         for path in HEALTH_PATHS:
             assert client.get(path).status_code == (200 if free else 401), path
             assert client.get(path, auth=("prom", "right")).status_code == 200
@@ -143,7 +143,7 @@ def test_certificates_are_switched_while_it_runs(tmp_path: Path):
 
     install("old")
     trusted, reload = ssl.create_default_context(cafile=str(tmp_path / "new.crt")), threading.Event()
-    with served(Told(), replace(WEB, web_config_file=str(file)), reload, trusted) as client:
+    with served(FakeHealth(), replace(WEB, web_config_file=str(file)), reload, trusted) as client:
         with pytest.raises(httpx.ConnectError):
             client.get("/-/healthy")
         install("new")
@@ -160,12 +160,15 @@ def test_certificates_are_switched_while_it_runs(tmp_path: Path):
 
 def test_what_cannot_be_served_is_one_sentence(tmp_path: Path):
     """A port in use, and a file that is missing."""
-    with served(Told()) as client:
+    with served(FakeHealth()) as client:
         port = client.base_url.port
         assert port is not None
         sentence = f"cannot listen on 127.0.0.1 port {port} .*stream.listen_port"
-        with pytest.raises(ExporterError, match=sentence), served(Told(), replace(WEB, port=port)):
+        with pytest.raises(ExporterError, match=sentence), served(FakeHealth(), replace(WEB, port=port)):
             pass
     missing = tmp_path / "none.yml"
-    with pytest.raises(ExporterError, match=r"none\.yml"), served(Told(), replace(WEB, web_config_file=str(missing))):
+    with (
+        pytest.raises(ExporterError, match=r"none\.yml"),
+        served(FakeHealth(), replace(WEB, web_config_file=str(missing))),
+    ):
         pass

@@ -187,7 +187,7 @@ def test_a_secret_is_renewed_by_another_link(tmp_path: Path) -> None:
     assert settings.passwords.is_right("alice", "new")
 
 
-def test_a_change_that_cannot_be_used_is_told_once_and_mended_without_a_signal(
+def test_a_change_that_cannot_be_used_is_reported_once_and_mended_without_a_signal(
     tmp_path: Path, caplog: pytest.LogCaptureFixture
 ) -> None:
     """What was in force stays so."""

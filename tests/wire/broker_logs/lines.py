@@ -1,4 +1,4 @@
-"""Lines that coordinators of all versions write of their groups, with the event that each tells of.
+"""Lines that coordinators of all versions write of their groups, with the event that each describes.
 
 They have the form of real brokers' logs. Those of 3.9.2 and 4.3.1 were written by such brokers (their ids are
 theirs); those of other versions are made from the sources that `texts.py` cites.

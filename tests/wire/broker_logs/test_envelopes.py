@@ -149,7 +149,7 @@ def test_a_wrong_time_zone_shows():
     ],
 )
 def test_what_cannot_be_read_is_counted_by_reason(value: bytes | None, outcome: LineOutcome):
-    """Nothing raises, and each reason is told apart."""
+    """Nothing raises, and each reason is distinguished."""
     lines = decode_record(value, None)
     assert lines.counts[outcome] == 1
     assert lines.events == []

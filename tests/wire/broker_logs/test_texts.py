@@ -1,4 +1,4 @@
-"""Each line that a coordinator of some version writes becomes the event that it tells of, and nothing else does."""
+"""Each line that a coordinator of some version writes becomes the event that it describes, and nothing else does."""
 
 from collections import Counter
 from dataclasses import replace
@@ -17,7 +17,7 @@ from wire.broker_logs.lines import JAVA, LINES, SCALA, A, B, java, scala
 @pytest.mark.parametrize(
     ("version", "line", "expected"), LINES, ids=lambda each: each if isinstance(each, str) and len(each) < 9 else ""
 )
-def test_a_line_is_the_event_that_it_tells_of(version: str, line: str, expected: CoordinatorEvent):
+def test_a_line_is_the_event_that_it_describes(version: str, line: str, expected: CoordinatorEvent):
     """Group, members, generation, trigger and reason are taken from the line, its own time, and who wrote it."""
     lines = decode_record(line.encode(), None)
     assert lines.events == [("g", replace(expected, broker=1))]
@@ -33,7 +33,7 @@ def test_every_text_is_in_the_table():
 
 
 def test_a_line_of_several_members_is_an_event_for_each():
-    """Members that a barrier went on without are told one by one."""
+    """Members that a barrier went on without become events one by one."""
     line = java(f"Group g removed dynamic members who haven't joined: [{A}, {B}]")
     lines = decode_record(line.encode(), None)
     assert [each.member_id for _, each in lines.events] == [A, B]

@@ -31,7 +31,7 @@ def decode_one(value: bytes, **more: Any) -> Report:
 
 
 def points_of(report: Report) -> dict[tuple[str, ...], Point]:
-    """Return a report's points by metric and labels, which must tell them apart."""
+    """Return a report's points by metric and labels, which must distinguish them."""
     points = {(point.metric, *point.labels.values()): point for point in report.points}
     assert len(points) == len(report.points)
     return points

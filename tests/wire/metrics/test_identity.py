@@ -43,7 +43,7 @@ def test_what_says_nothing_is_null() -> None:
     assert read_headers({"group_id": b"\xff", "client_id": None, "host": b""}) == Identity()
 
 
-def test_labels_tell_points_apart() -> None:
+def test_labels_distinguish_points() -> None:
     """Topic, partition and node are labels, numbers among them too; all else belongs to the client."""
     assert read_labels({"node-id": "1", "partition": 3, "topic": "t", "client-id": "c"}) == {
         "node_id": "1",
@@ -107,21 +107,21 @@ def test_the_payload_goes_before_headers_and_headers_before_defaults() -> None:
     assert (report.client_id, report.group_id, report.host, report.member_id) == ("payload", "header", "default", None)
 
 
-def test_a_member_id_tells_the_client_id_before_a_default_does() -> None:
+def test_a_member_id_shows_the_client_id_before_a_default_does() -> None:
     """Java's KIP-714 pushes have the member id but not the client id, and a default is for all clients of a topic."""
     report = complete_report(None, Identity(client_id="default"), member_id=f"orders-3-{UUID}")
     assert report.client_id == "orders-3"
     assert complete_report(Identity(client_id="header"), member_id=f"orders-3-{UUID}").client_id == "header"
 
 
-def test_a_static_member_id_does_not_tell_the_client_id() -> None:
+def test_a_static_member_id_does_not_show_the_client_id() -> None:
     """It starts with the instance id instead."""
     assert complete_report(member_id=f"instance-{UUID}", instance_id="instance").client_id is None
     assert complete_report(Identity(instance_id="instance"), member_id=f"instance-{UUID}").client_id is None
 
 
 def test_kafka_pythons_default_client_id_is_its_version() -> None:
-    """It is no name for a client, but tells the library, unless that is known to be another."""
+    """It is no name for a client, but names the library, unless that is known to be another."""
     report = complete_report(client_id="kafka-python-1.4.6")
     assert (report.library, report.library_version) == ("kafka-python", "1.4.6")
     report = complete_report(client_id="kafka-python-1.4.6", library="librdkafka")

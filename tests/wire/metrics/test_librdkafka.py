@@ -62,7 +62,7 @@ def test_counters_are_cumulative_and_sizes_are_not() -> None:
     }
 
 
-def test_only_partitions_of_the_consumers_own_are_told() -> None:
+def test_only_partitions_of_the_consumers_own_are_reported() -> None:
     """It knows four and has two; the pseudo-partition -1 is none."""
     points = points_of(decode_one(golden("librdkafka-classic.json")))
     assert {key[1:] for key in points if key[0] == "consumer_lag"} == {("orders", "0"), ("orders", "1")}
@@ -111,7 +111,7 @@ def test_a_classic_member_that_has_not_sent_one_has_zero_heartbeats() -> None:
     assert points_of(report)["coordinator_last_rebalance_seconds_ago",].never
 
 
-def test_an_overrun_of_the_poll_interval_is_told_in_the_clients_own_words() -> None:
+def test_an_overrun_of_the_poll_interval_is_reported_in_the_clients_own_words() -> None:
     """The member left, waits for the application to take that in, and callbacks pile up."""
     report = decode_one(golden("librdkafka-overrun.json"))
     assert (report.join_state, report.reason) == ("wait-unassign-call", "max.poll.interval.ms exceeded")

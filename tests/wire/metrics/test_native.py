@@ -105,11 +105,11 @@ def test_a_librdkafka_client_publishes_its_last_statistics_with_their_age() -> N
 
 
 def test_a_report_without_metrics_still_says_that_the_client_lives() -> None:
-    """A client may have its metrics switched off; what is not told is null."""
+    """A client may have its metrics switched off; what is not reported is null."""
     assert decode() == Report("native", OBSERVED_MS, 1_795_190_405_120, client_id="orders-3")
 
 
-def test_values_of_another_type_are_not_told() -> None:
+def test_values_of_another_type_are_null() -> None:
     """One field that a helper got wrong does not lose the others."""
     report = decode(seq="81", tick_late_ms="late", process={"pid": [1], "host": 7, "cpu_s": "NaN", "start_ms": -5})
     assert (report.seq, report.tick_late_ms, report.pid, report.host, report.cpu_s) == (81, None, None, "7", None)

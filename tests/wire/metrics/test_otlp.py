@@ -31,10 +31,13 @@ def total(name: str, temporality: object, value: float) -> dict[str, Any]:
 
 def export(*metrics: dict[str, Any], scope: str = "", **attributes: str) -> dict[str, Any]:
     """Return an export of one resource."""
-    told = [{"key": key, "value": {"stringValue": value}} for key, value in attributes.items()]
+    reported = [{"key": key, "value": {"stringValue": value}} for key, value in attributes.items()]
     return {
         "resourceMetrics": [
-            {"resource": {"attributes": told}, "scopeMetrics": [{"scope": {"name": scope}, "metrics": list(metrics)}]}
+            {
+                "resource": {"attributes": reported},
+                "scopeMetrics": [{"scope": {"name": scope}, "metrics": list(metrics)}],
+            }
         ]
     }
 
@@ -106,9 +109,12 @@ attributes = st.dictionaries(
     | st.integers(0, 9).map(lambda number: {"intValue": number})
     | st.booleans().map(lambda flag: {"boolValue": flag}),
     max_size=3,
-).map(lambda told: [{"key": key, "value": value} for key, value in told.items()])
+).map(lambda reported: [{"key": key, "value": value} for key, value in reported.items()])
 data_points = st.builds(
-    lambda value, told, ns: value | {"timeUnixNano": ns, "attributes": told}, values, attributes, st.integers(0, NS)
+    lambda value, reported, ns: value | {"timeUnixNano": ns, "attributes": reported},
+    values,
+    attributes,
+    st.integers(0, NS),
 )
 metrics = st.builds(
     lambda name, points, temporality: {
@@ -121,8 +127,8 @@ metrics = st.builds(
     st.sampled_from([None, 0, 1, 2]),
 )
 resources = st.builds(
-    lambda told, scope, found: {
-        "resource": {"attributes": told},
+    lambda reported, scope, found: {
+        "resource": {"attributes": reported},
         "scopeMetrics": [{"scope": {"name": scope, "version": "1"}, "metrics": found}],
     },
     attributes,
@@ -133,9 +139,9 @@ resources = st.builds(
 
 @pytest.mark.generated
 @given(st.lists(resources, min_size=1, max_size=3))
-def test_protobuf_and_json_of_any_content_agree(told: list[dict[str, Any]]) -> None:
+def test_protobuf_and_json_of_any_content_agree(reported: list[dict[str, Any]]) -> None:
     """What is written by hand as protobuf is read like its JSON, reports or reason."""
-    document = {"resourceMetrics": told}
+    document = {"resourceMetrics": reported}
     outcomes: list[object] = []
     for value, pinned in ((json.dumps(document).encode(), "otlp_json"), (export_bytes(document), "otlp_proto")):
         try:
@@ -216,7 +222,7 @@ def test_what_one_client_said_at_once_is_one_report() -> None:
 
 
 def test_a_points_own_attributes_go_before_its_resources() -> None:
-    """A Collector may put many clients into one resource and tell them apart at the points."""
+    """A Collector may put many clients into one resource and distinguish them at the points."""
     point = {"asInt": 1, "attributes": [{"key": "client_id", "value": {"stringValue": "mine"}}]}
     (report,) = decode(export(gauge("kafka.consumer.fetch.rate", point), client_id="all", group_id="g"))
     assert (report.client_id, report.group_id) == ("mine", "g")
@@ -249,7 +255,7 @@ def test_a_time_that_is_missing_is_the_records() -> None:
     ],
 )
 def test_an_export_without_a_consumers_number_is_refused(document: dict[str, Any], reason: Reason) -> None:
-    """The reason tells what it was instead."""
+    """The reason says what it was instead."""
     with pytest.raises(UndecodableError) as refused:
         decode(document)
     assert refused.value.reason is reason

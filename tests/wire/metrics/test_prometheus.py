@@ -75,7 +75,7 @@ def test_an_instance_names_the_host(instance: str, host: str | None) -> None:
 
 
 def test_topic_and_partition_are_labels() -> None:
-    """They tell points of one metric apart."""
+    """They distinguish points of one metric."""
     labels = {"topic": "orders", "partition": "3", "client_id": "c", "job": "j"}
     (point,) = decode(name="kafka_consumer_fetch_manager_records_lag", value="7", labels=labels).points
     assert point == Point("fetch_manager_records_lag", 7.0, {"topic": "orders", "partition": "3"})

@@ -115,7 +115,7 @@ def test_a_metric_without_timestamp_is_as_old_as_its_record() -> None:
 
 
 def test_texts_and_flags_are_no_values() -> None:
-    """Telegraf's fields may be anything; a metric without a number has nothing to tell."""
+    """Telegraf's fields may be anything; a metric without a number has nothing to report."""
     assert decode(metric("kafka_consumer", **{"fetch-rate": 1, "version": "x", "up": True})).points == (
         Point("fetch_manager_fetch_rate", 1.0),
     )

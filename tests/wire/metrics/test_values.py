@@ -43,7 +43,7 @@ def test_an_age_of_what_never_happened_is_never(raw: object) -> None:
 
 
 @pytest.mark.parametrize("raw", [math.nan, "NaN", None, -math.inf])
-def test_an_age_that_is_not_told_is_not_never(raw: object) -> None:
+def test_an_age_that_is_not_reported_is_not_never(raw: object) -> None:
     """Unknown and never are two states: the second is a sign of starvation."""
     assert make_point(AGE, raw) == Point(AGE, None, never=False)
 
@@ -55,7 +55,7 @@ def test_only_ages_have_these_rules(metric: str, raw: float) -> None:
 
 
 def test_an_average_of_nothing_stays_zero() -> None:
-    """kafka-python says 0.0 for a window without events: only the rate beside it tells, so it is left as it is."""
+    """kafka-python says 0.0 for a window without events: only the rate beside it shows that, so it is left as it is."""
     assert make_point("coordinator_join_time_avg", 0.0) == Point("coordinator_join_time_avg", 0.0)
 
 
