@@ -72,7 +72,7 @@ def test_the_demo_shows_every_metric_tells_of_its_sick_consumer_and_counts_every
                 return not empty
 
             wait_for(all_filled, lambda: f"{sorted(empty)} to show something", _DEADLINE_SECONDS)
-            reported = wait_for(
+            pages = wait_for(
                 lambda: alerts_of(inbox, SICK.group), lambda: inbox.bodies("/alerts"), _DEADLINE_SECONDS
             )
             assert running.wait(600) == 0, log.read_text()
