@@ -40,7 +40,7 @@ def url_of(log: Path) -> str:
     return "" if match is None else match[1]
 
 
-def test_the_demo_shows_every_metric_tells_of_its_sick_consumer_and_counts_every_rebalance(tmp_path: Path) -> None:
+def test_the_demo_shows_every_metric_names_its_sick_consumer_and_counts_every_rebalance(tmp_path: Path) -> None:
     """Exit code 0, the sick consumer explained, every metric of the table on /metrics, nothing for promtool to mend.
 
     Every panel of the dashboards shows something, but for those that have nothing to show as long as all is well. The
@@ -72,9 +72,7 @@ def test_the_demo_shows_every_metric_tells_of_its_sick_consumer_and_counts_every
                 return not empty
 
             wait_for(all_filled, lambda: f"{sorted(empty)} to show something", _DEADLINE_SECONDS)
-            pages = wait_for(
-                lambda: alerts_of(inbox, SICK.group), lambda: inbox.bodies("/alerts"), _DEADLINE_SECONDS
-            )
+            pages = wait_for(lambda: alerts_of(inbox, SICK.group), lambda: inbox.bodies("/alerts"), _DEADLINE_SECONDS)
             assert running.wait(600) == 0, log.read_text()
             wait_for(lambda: alerts(inbox, DOWN), "somebody to be informed of the blindness", _DEADLINE_SECONDS)
             wait_for(lambda: heard(pager_url) == {DOWN, WATCHDOG}, lambda: heard(pager_url), _DEADLINE_SECONDS)
