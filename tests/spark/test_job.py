@@ -75,16 +75,32 @@ def test_nobody_follows_other_streams_where_spark_does_not_start(monkeypatch: py
 def test_the_diagnosis_waits_for_both_queries():
     """Time goes on as far as the slower one has read; caught up are both or none."""
     slow, fast = query("membership", read_until_ms=5, caught_up=False), query("activity", read_until_ms=9)
-    inputs = job._InputStatus([slow, fast, query("diagnosis")], StreamConfig())
-    assert inputs.read() == (5, False)
+    diagnosis = query("diagnosis", read_until_ms=100)
+    inputs = job._InputStatus([slow, fast, diagnosis], StreamConfig())
+    assert inputs.read(100) == (5, False)
     slow.status = query("membership", read_until_ms=11).status
-    assert inputs.read() == (9, True)
+    diagnosis.status = query("diagnosis", read_until_ms=110).status
+    assert inputs.read(110) == (9, True)
+
+
+def test_the_diagnosis_knows_what_was_published_before_its_batch_began():
+    """On a busy machine a batch takes a minute, of which it may lack all rows."""
+    membership, activity = query("membership", read_until_ms=5), query("activity", read_until_ms=5)
+    diagnosis = query("diagnosis", read_until_ms=100)
+    inputs = job._InputStatus([membership, activity, diagnosis], StreamConfig())
+    assert inputs.read(100) == (5, True)
+    for each in (membership, activity):
+        each.status = query(each.name, read_until_ms=70_000).status
+    diagnosis.status = query("diagnosis", read_until_ms=60_000).status
+    assert inputs.read(90_000) == (5, True)
+    diagnosis.status = query("diagnosis", read_until_ms=90_000).status
+    assert inputs.read(95_000) == (70_000, True)
 
 
 def test_a_process_without_the_diagnosis_waits_for_its_own_query_only():
-    """Nobody is asked what queries elsewhere have read."""
+    """Nobody is asked what queries elsewhere have read, and no time passes for a diagnosis that is not here."""
     config = StreamConfig(queries=("membership",))
-    assert job._InputStatus([query("membership")], config).read() == (10, True)
+    assert job._InputStatus([query("membership")], config).read(10) == (0, True)
 
 
 def test_queries_are_stopped_between_two_batches():

@@ -25,6 +25,7 @@ from rebalance_kafka.properties import librdkafka_properties
 from rebalance_streaming.cluster import QUIET
 from rebalance_streaming.config import StreamConfig
 from rebalance_streaming.detect.config import DetectConfig
+from rebalance_streaming.diagnosis.horizon import ReadHorizon
 from rebalance_streaming.diagnosis.inputs import StatusReader
 from rebalance_streaming.diagnosis.process import DiagnosisError, DiagnosisProcess
 from rebalance_streaming.errors import StreamError
@@ -259,7 +260,7 @@ def _watch(
         watched.look(queries, to.listeners.warn)
         to.publish_totals(watched.changed_totals(now_ms))
         to.listeners.on_look([query.status for query in queries])
-        _, caught_up = inputs.read()
+        _, caught_up = inputs.read(now_ms)
         if time.monotonic() - published >= _STATUS_SECONDS:
             published = time.monotonic()
             for query in queries:
@@ -277,29 +278,39 @@ def _tick(inputs: _InputStatus, process: DiagnosisProcess, stop: threading.Event
     """
     while not stop.is_set():
         process.await_rows(_LOOK_SECONDS)
-        read_until_ms, caught_up = inputs.read()
+        now_ms = epoch_ms()
+        read_until_ms, caught_up = inputs.read(now_ms)
         with suppress(DiagnosisError):
             # Its query notices the end of the process, says so, and starts it again.
-            process.tick(epoch_ms(), read_until_ms, caught_up=caught_up)
+            process.tick(now_ms, read_until_ms, caught_up=caught_up)
 
 
 class _InputStatus:
-    """Up to when the inputs of the diagnosis have been read: by this process, or by others that run their queries."""
+    """Up to when the inputs of the diagnosis have been read: by this process, or by others that run their queries.
+
+    Safe to use from several threads.
+    """
 
     def __init__(self, queries: list[SupervisedQuery], config: StreamConfig) -> None:
-        # What the diagnosis itself has not read yet is not known to it either.
         self._here = {each.name: each for each in queries}
         missing = [name for name in INPUT_QUERIES if name not in self._here]
         self._elsewhere = StatusReader(config, missing) if missing and DIAGNOSIS in config.queries else None
+        self._horizon = ReadHorizon()
+        self._lock = threading.Lock()
 
-    def read(self) -> tuple[int, bool]:
-        """Return (time before which everything has been read, whether the log has been read up)."""
+    def read(self, now_ms: int) -> tuple[int, bool]:
+        """Return (time before which the diagnosis knows everything, whether the log has been read up)."""
         known = [each.status for each in self._here.values()]
         if self._elsewhere is not None:
             known += self._elsewhere.read()
-        if self._elsewhere is not None and not {each.query for each in known} >= set(INPUT_QUERIES):
-            return 0, False
-        return min(each.read_until_ms for each in known), all(each.caught_up for each in known)
+        inputs = [each for each in known if each.query != DIAGNOSIS]
+        if {each.query for each in inputs} < set(INPUT_QUERIES):
+            return 0, self._elsewhere is None and all(each.caught_up for each in known)
+        began_ms = next((each.read_until_ms for each in known if each.query == DIAGNOSIS), now_ms)
+        with self._lock:
+            for each in inputs:
+                self._horizon.note(each.query, each.read_until_ms, now_ms)
+            return self._horizon.until(began_ms), all(each.caught_up for each in known)
 
 
 def _stop_gracefully(queries: list[SupervisedQuery], timeout_seconds: float) -> None:
