@@ -137,6 +137,7 @@ def run_stream(
             warn=log.warn,
             on_look=look,
             on_wait=health.wait_for,
+            on_read=progress.read_back,
             rebuild=rebuild,
             may_set_aside=may_set_aside,
         )

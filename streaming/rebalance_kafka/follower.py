@@ -278,8 +278,13 @@ def _say_unread(follower: Follower) -> str:
 
 def read_latest(kafka: Mapping[str, str], topics: Iterable[str], *, name: str) -> dict[tuple[str, bytes], bytes]:
     """Return the last value of each (topic, key) of compacted topics, tombstones left out; raises as `read_to_end`."""
+    return keep_latest(read_to_end(kafka, topics, name=name))
+
+
+def keep_latest(records: Iterable[Record]) -> dict[tuple[str, bytes], bytes]:
+    """Return the last value of each (topic, key), tombstones left out."""
     latest: dict[tuple[str, bytes], bytes] = {}
-    for record in read_to_end(kafka, topics, name=name):
+    for record in records:
         place = record.topic, record.key or b""
         if record.value is None:
             latest.pop(place, None)

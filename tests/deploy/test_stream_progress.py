@@ -57,6 +57,18 @@ def test_it_counts_the_records_of_all_queries() -> None:
     progress.stop()
 
 
+def test_a_rebuild_is_shown_before_the_queries_are() -> None:
+    """In one bar: first what was published, then the inputs."""
+    bars = Bars()
+    progress = StreamProgress(io.StringIO(), bars.make)
+    progress.read_back(50, 200)
+    assert progress.reading() == StepProgress("reading the published rows", 50, "positions", 200, 0.25)
+    progress.look([status("membership", 60, 100)])
+    assert progress.reading() == StepProgress("reading the log up", 60, "records", 100, 0.6)
+    progress.look([status("membership", 100, 100)])
+    assert [each.calls for each in bars] == [["start", "stop"]]
+
+
 def test_a_stream_that_starts_where_it_stopped_shows_nothing() -> None:
     """Whoever has caught up at the first look has nothing to wait for."""
     bars = Bars()

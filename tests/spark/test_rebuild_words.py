@@ -49,7 +49,7 @@ class Disk:
     def start(self, word: str = "", *, rebuild: bool = False, queries: tuple[str, ...] = ()) -> PublishedRows | None:
         """Decide what the queries of a start begin with."""
         config = StreamConfig(rebuild=word, queries=queries or StreamConfig().queries)
-        found: Any = SimpleNamespace(statuses=[], ownership=Beside(self.other))
+        found: Any = SimpleNamespace(cluster=None, statuses=[], ownership=Beside(self.other))
         listeners = startup.Listeners(self.said.append, self.said.append, lambda _: None)
         spark: Any = None
         return startup._take_up(

@@ -38,6 +38,7 @@ from rebalance_streaming.spark.input_queries import INPUT_QUERIES, QueryInputs, 
 from rebalance_streaming.spark.membership import MEMBERSHIP
 from rebalance_streaming.spark.offset_log import positions
 from rebalance_streaming.spark.progress import CatchUp
+from rebalance_streaming.spark.rebuilding import OnRead
 from rebalance_streaming.spark.session import places_of, prefer_bulk, start_session
 from rebalance_streaming.spark.spark_home import use_installed_pyspark
 from rebalance_streaming.spark.startup import AskedRebuild, Listeners, Notify, OnLook, OnWait, await_cluster, prepare
@@ -65,6 +66,7 @@ def run(
     warn: Notify | None = None,
     on_look: OnLook = lambda _: None,
     on_wait: OnWait = lambda _: None,
+    on_read: OnRead = lambda *_: None,
     rebuild: bool = False,
     may_set_aside: bool = False,
 ) -> None:
@@ -74,9 +76,10 @@ def run(
     `cache` is a directory for what makes later starts faster; null: there is none.
     `notify` receives a line for people at every stage, `warn` one for each thing that goes wrong (null: `notify` gets
     it), `on_look` the status of all queries twice a second, `on_wait` why no broker answers yet, and null once one
-    does. Raises StreamError when the stream cannot start or breaks.
+    does, `on_read` how many positions of the published topics a rebuild has read, and of how many. Raises StreamError
+    when the stream cannot start or breaks.
     """
-    stop, listeners = stop or threading.Event(), Listeners(notify, warn or notify, on_look, on_wait)
+    stop, listeners = stop or threading.Event(), Listeners(notify, warn or notify, on_look, on_wait, on_read)
     found = await_cluster(config, listeners, stop)
     if found is None:
         return

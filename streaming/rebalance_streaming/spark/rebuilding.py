@@ -7,7 +7,7 @@ batch.
 from __future__ import annotations
 
 from collections import defaultdict
-from collections.abc import Iterable, Mapping
+from collections.abc import Callable, Iterable, Iterator, Mapping
 
 from rebalance_contract import (
     ContractError,
@@ -21,12 +21,17 @@ from rebalance_contract import (
     decode,
     rebalance_key,
 )
+from rebalance_kafka.follower import Record, keep_latest
+from rebalance_streaming.cluster import Cluster
 from rebalance_streaming.config import StreamConfig
 from rebalance_streaming.groups import counts
 from rebalance_streaming.groups.model import dump_state
 from rebalance_streaming.groups.rebuilt import rebuild_state
-from rebalance_streaming.own_topics import read_latest_rows, read_rows
+from rebalance_streaming.own_topics import read_rows
 from rebalance_streaming.spark.membership import PublishedBucket, PublishedRows, bucket_of, pack_bucket
+
+#: Receives how many positions of the published topics are read, and of how many.
+OnRead = Callable[[int, int], None]
 
 
 def has_rows(config: StreamConfig) -> bool:
@@ -38,13 +43,16 @@ def has_rows(config: StreamConfig) -> bool:
     )
 
 
-def read_published(config: StreamConfig, statuses: Iterable[Status]) -> PublishedRows:
+def read_published(
+    config: StreamConfig, cluster: Cluster, statuses: Iterable[Status], on_read: OnRead = lambda *_: None
+) -> PublishedRows:
     """Read groups and rebalances to their end; odd rows are passed over.
 
     `statuses` are the last ones of this cluster. Raises StreamError when an end cannot be reached.
     """
-    snapshots = _read_snapshots(config)
-    latest = _read_latest_rebalances(config, snapshots)
+    reading = _Reading(config, cluster, on_read)
+    snapshots = _read_snapshots(config.cluster, reading.rows_of(config.groups_topic))
+    latest = _read_latest_rebalances(config.cluster, snapshots, reading.rows_of(config.rebalances_topic))
     buckets: dict[int, PublishedBucket] = defaultdict(PublishedBucket)
     for group, snapshot in snapshots.items():
         buckets[bucket_of(group)].groups.append((group, dump_state(rebuild_state(snapshot, latest.get(group)))))
@@ -75,27 +83,52 @@ def first_live(found: Mapping[int, int], published: PublishedRows, topic: str) -
     }
 
 
-def _read_snapshots(config: StreamConfig) -> dict[str, GroupSnapshot]:
+class _Reading:
+    """Reads the published topics, and says how far it is."""
+
+    def __init__(self, config: StreamConfig, cluster: Cluster, on_read: OnRead) -> None:
+        self._config, self._on_read = config, on_read
+        topics = (config.groups_topic, config.rebalances_topic)
+        self._ends = {topic: cluster.log_ends(topic) for topic in topics}
+        self._wanted = sum(
+            end - ends.earliest[place] for ends in self._ends.values() for place, end in ends.visible.items()
+        )
+        self._read = 0
+
+    def rows_of(self, topic: str) -> Iterator[Record]:
+        """Yield the records of a topic up to its end."""
+        read_to = dict(self._ends[topic].earliest)
+        for record in read_rows(self._config, [topic], name="rebuild"):
+            # Compaction leaves gaps between positions.
+            self._read += record.offset + 1 - read_to.get(record.partition, record.offset)
+            read_to[record.partition] = record.offset + 1
+            self._on_read(self._read, self._wanted)
+            yield record
+
+
+def _read_snapshots(cluster: str, rows: Iterable[Record]) -> dict[str, GroupSnapshot]:
     snapshots: dict[str, GroupSnapshot] = {}
-    for value in read_latest_rows(config, [config.groups_topic], name="rebuild").values():
+    for value in keep_latest(rows).values():
         try:
             snapshot = decode(value, GroupSnapshot)
         except ContractError:
             continue
-        if snapshot.cluster == config.cluster:
+        if snapshot.cluster == cluster:
             snapshots[snapshot.group] = snapshot
     return snapshots
 
 
-def _read_latest_rebalances(config: StreamConfig, snapshots: Mapping[str, GroupSnapshot]) -> dict[str, Rebalance]:
+def _read_latest_rebalances(
+    cluster: str, snapshots: Mapping[str, GroupSnapshot], rows: Iterable[Record]
+) -> dict[str, Rebalance]:
     """Return by group the rebalance that its row names; the others of the topic are not kept."""
     wanted = {
-        rebalance_key(config.cluster, group, each.last_rebalance_id).encode(): group
+        rebalance_key(cluster, group, each.last_rebalance_id).encode(): group
         for group, each in snapshots.items()
         if each.last_rebalance_id is not None
     }
     found: dict[str, Rebalance] = {}
-    for record in read_rows(config, [config.rebalances_topic], name="rebuild"):
+    for record in rows:
         group = wanted.get(record.key or b"")
         if group is None or record.value is None:
             continue

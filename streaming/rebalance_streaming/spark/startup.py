@@ -38,7 +38,7 @@ from rebalance_streaming.spark.input_queries import INPUT_QUERIES, QueryInputs, 
 from rebalance_streaming.spark.inputs import WatchedInputs
 from rebalance_streaming.spark.membership import MEMBERSHIP, PublishedRows
 from rebalance_streaming.spark.offset_log import has_begun
-from rebalance_streaming.spark.rebuilding import first_live, has_rows, read_published
+from rebalance_streaming.spark.rebuilding import OnRead, first_live, has_rows, read_published
 from rebalance_streaming.spark.source import rows_in_range
 from rebalance_streaming.spark.supervision import root_cause
 
@@ -56,13 +56,15 @@ OnWait = Callable[[str | None], None]
 class Listeners:
     """Callbacks: `notify` receives what happens, `warn` what goes wrong, `on_look` the statuses of the queries.
 
-    `on_wait` receives why no broker answers at the start, and null once one does.
+    `on_wait` receives why no broker answers at the start, and null once one does; `on_read` how many positions of the
+    published topics are read back for a new checkpoint, and of how many.
     """
 
     notify: Notify
     warn: Notify
     on_look: OnLook
     on_wait: OnWait = lambda _: None
+    on_read: OnRead = lambda *_: None
 
 
 @dataclass(frozen=True, slots=True)
@@ -201,7 +203,7 @@ def _take_up(
                 "with a new value of stream.rebuild"
             )
         return None
-    published = read_published(config, found.statuses).without(begun)
+    published = read_published(config, found.cluster, found.statuses, listeners.on_read).without(begun)
     if anew:
         # Only now: what cannot be read back must not be moved away from.
         if is_there:

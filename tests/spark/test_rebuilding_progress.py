@@ -1,0 +1,40 @@
+"""How far a rebuild has read what was published."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import pytest
+
+from rebalance_kafka.follower import Record
+from rebalance_streaming.cluster import LogEnds
+from rebalance_streaming.config import StreamConfig
+from rebalance_streaming.spark import rebuilding
+
+CONFIG = StreamConfig()
+
+
+class Ends:
+    """Where topics begin and end: two partitions of groups, one of rebalances."""
+
+    def log_ends(self, topic: str) -> LogEnds:
+        """Return where a topic begins and ends."""
+        first, last = ({0: 10, 1: 0}, {0: 20, 1: 5}) if topic == CONFIG.groups_topic else ({0: 100}, {0: 200})
+        return LogEnds(first, last, last)
+
+
+def test_it_counts_positions_of_both_topics(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Compaction leaves gaps, which are read with the next record. Rows that cannot be decoded count, too."""
+    offsets = {CONFIG.groups_topic: [(0, 12), (1, 4), (0, 19)], CONFIG.rebalances_topic: [(0, 149), (0, 199)]}
+
+    def read(_: StreamConfig, topics: list[str], *, name: str) -> Any:
+        assert name == "rebuild"
+        for partition, offset in offsets[topics[0]]:
+            yield Record(topics[0], partition, offset, None, b"k", b"?", ())
+
+    monkeypatch.setattr(rebuilding, "read_rows", read)
+    seen: list[tuple[int, int]] = []
+    cluster: Any = Ends()
+    published = rebuilding.read_published(CONFIG, cluster, (), lambda *each: seen.append(each))
+    assert seen == [(3, 115), (8, 115), (15, 115), (65, 115), (115, 115)]
+    assert published.group_count == 0
