@@ -39,6 +39,21 @@ _CONFIG_FLAGS = (
         "--set", "flags", multiple=True, metavar="KEY=VALUE", help="Override a setting, for example cluster=prod."
     ),
 )
+_AS_JSON = "rebalance_deploy.as_json"
+
+
+def _note_json(context: click.Context, _option: click.Parameter, value: bool) -> None:
+    context.meta[_AS_JSON] = value
+
+
+#: An option of every command that says how far it is; `_sources` makes it a setting.
+_JSON_FLAG = click.option(
+    "--json",
+    is_flag=True,
+    expose_value=False,
+    callback=_note_json,
+    help="Write log lines and progress to standard error as JSON objects, as with log.format = json.",
+)
 _CLUSTER_FLAG = click.option("--bootstrap-server", metavar="HOST:PORT", help="Bootstrap servers, separated by commas.")
 
 
@@ -79,7 +94,7 @@ def _export_settings(given: Mapping[str, object]) -> tuple[str, ...]:
 
 
 def _configured(command: F) -> F:
-    for option in (*_CONFIG_FLAGS, _CLUSTER_FLAG):
+    for option in (_JSON_FLAG, *_CONFIG_FLAGS, _CLUSTER_FLAG):
         command = option(command)
     return command
 
@@ -275,6 +290,7 @@ def record(
 )
 @_CONFIG_FLAGS[0]
 @_CONFIG_FLAGS[1]
+@_JSON_FLAG
 def replay(
     *,
     files: tuple[Any, ...],
@@ -316,6 +332,7 @@ def replay(
 
 @cli.command()
 @click.argument("set_name", default="connector")
+@_JSON_FLAG
 def jars(set_name: str) -> None:
     """Print the paths of a pinned set of jars for `spark-submit --jars`; fetch missing ones.
 
@@ -350,6 +367,8 @@ def _sources(config: Path | None, flags: tuple[str, ...], bootstrap_server: str 
 
     if bootstrap_server:
         flags = (*flags, f"kafka.bootstrap.servers={bootstrap_server}")
+    if click.get_current_context().meta.get(_AS_JSON):
+        flags = (*flags, "log.format=json")
     return Sources(file=config, environment=os.environ, flags=flags)
 
 
