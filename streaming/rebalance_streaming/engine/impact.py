@@ -7,7 +7,7 @@ changed. A cost is computed from what is known each time, never added to, so tha
 from __future__ import annotations
 
 from collections import deque
-from collections.abc import Iterable, Iterator
+from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import dataclass, field, replace
 
 from rebalance_contract import CommitGap, CountedImpact, GroupImpact, Rebalance, RebalanceImpact
@@ -84,7 +84,7 @@ class ImpactTracker:
             self._drop_old(group)
         else:
             known.rebalance = rebalance
-        self._attribute(group)
+        self._attribute(group, _latest_first(group))
         for each in _at_or_before(group.rebalances.values(), rebalance.started_before_ms)[-2:]:
             self._hold_lag(group, each)
 
@@ -93,8 +93,9 @@ class ImpactTracker:
         costs, new = self._of(group), list(gaps)
         if new:
             costs.gaps.extend(new)
-            _drop_old_gaps(costs)
-            self._attribute(costs)
+            latest_first = _latest_first(costs)
+            _drop_old_gaps(costs.gaps, latest_first)
+            self._attribute(costs, latest_first)
 
     def take_lag(self, group: str, lag: int, at_ms: int) -> None:
         """Process a measurement of a group's lag; one that is older than the newest changes nothing."""
@@ -197,12 +198,11 @@ class ImpactTracker:
             oldest = min(group.rebalances, key=lambda name: group.rebalances[name].rebalance.started_before_ms)
             del group.rebalances[oldest]
 
-    def _attribute(self, group: _GroupCosts) -> None:
+    def _attribute(self, group: _GroupCosts, latest_first: Sequence[_RebalanceCost]) -> None:
         """Give each gap to the latest rebalance it overlaps; a partition has one per rebalance."""
-        if not group.rebalances:
+        if not latest_first:
             return
         owned: dict[str, dict[_Place, CommitGap]] = {name: {**each.former} for name, each in group.rebalances.items()}
-        latest_first = _latest_first(group)
         for gap in group.gaps:
             known = _latest_overlapping(latest_first, gap)
             if known is not None:
@@ -255,9 +255,8 @@ def _latest_overlapping(latest_first: Iterable[_RebalanceCost], gap: CommitGap) 
     return next(overlapping, None)
 
 
-def _drop_old_gaps(group: _GroupCosts) -> None:
+def _drop_old_gaps(gaps: deque[CommitGap], latest_first: Sequence[_RebalanceCost]) -> None:
     """Drop gaps that waited for long: those that belong to a rebalance stay with it, as its cost does not fall."""
-    gaps, latest_first = group.gaps, _latest_first(group)
     horizon_ms = gaps[-1].resumed_at_ms - _GAPS_KEPT_MS
     while len(gaps) > _KEPT_GAPS or gaps[0].resumed_at_ms < horizon_ms:
         gone = gaps.popleft()
