@@ -90,6 +90,20 @@ def test_of_large_groups_fewer_rebalances_are_kept(monkeypatch: pytest.MonkeyPat
         assert each.members.keys() == named
 
 
+def test_a_new_version_of_a_rebalance_takes_no_more_room(monkeypatch: pytest.MonkeyPatch):
+    """The bound counts the members of the latest version, and none of rebalances that were forgotten."""
+    monkeypatch.setattr(history_module, "_KEPT_NAMED", 800)
+    found = rolled(40, 10)
+    for _ in range(3):
+        for each in list(found.in_order()):
+            found.take_rebalance(each)
+    assert len(found.rebalances) == 40
+    assert found.forget_rebalances(T0 + 1_000 * HOUR)
+    for each in rolled(40, 10).in_order():
+        found.take_rebalance(each)
+    assert len(found.rebalances) == 40
+
+
 def test_rebalances_of_long_ago_are_forgotten_but_for_the_latest():
     """A group that is at rest for long keeps those that it had last."""
     found = rolled(100, 3, apart_ms=HOUR)

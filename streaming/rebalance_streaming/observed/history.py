@@ -101,6 +101,8 @@ class GroupHistory:
     had_members_ms: int | None = None
     #: Members that kept partitions which others were to get (KIP-848), as they were then, and until when they did.
     released: deque[tuple[Member, int]] = field(default_factory=lambda: deque(maxlen=50))
+    #: How many members the rebalances kept name, all together: one that is in several counts in each.
+    _named: int = 0
     _ordered: list[Rebalance] | None = None
     _listed: tuple[ProbedMember, ...] | None = None
     _listed_ids: frozenset[str] = frozenset()
@@ -129,22 +131,23 @@ class GroupHistory:
 
     def take_rebalance(self, rebalance: Rebalance) -> None:
         """Process a version of a rebalance; the latest replaces the ones before."""
+        known = self.rebalances.get(rebalance.rebalance_id)
         self.rebalances[rebalance.rebalance_id] = replace(
             rebalance,
             members_before=self._shared(rebalance.members_before),
             members_after=self._shared(rebalance.members_after),
             passing=self._shared(rebalance.passing),
         )
+        self._named += _count_named(rebalance) - (0 if known is None else _count_named(known))
         self._ordered = None
         self._note_age(rebalance.started_before_ms)
         self._forget(self._beyond_room())
 
     def _beyond_room(self) -> list[Rebalance]:
         """Return the rebalances that there is no room for, the oldest."""
-        named = sum(map(_count_named, self.rebalances.values()))
-        if len(self.rebalances) <= _KEPT_REBALANCES and named <= _KEPT_NAMED:
+        if len(self.rebalances) <= _KEPT_REBALANCES and self._named <= _KEPT_NAMED:
             return []
-        ordered, gone = self.in_order(), 0
+        ordered, named, gone = self.in_order(), self._named, 0
         while len(ordered) - gone > _KEPT_REBALANCES or (
             named > _KEPT_NAMED and len(ordered) - gone > _FEWEST_REBALANCES
         ):
@@ -163,7 +166,7 @@ class GroupHistory:
         if not gone:
             return
         for each in gone:
-            del self.rebalances[each]
+            self._named -= _count_named(self.rebalances.pop(each))
             self.impacts.pop(each, None)
         self._ordered = None
         kept = {
