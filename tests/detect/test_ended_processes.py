@@ -251,7 +251,7 @@ def test_a_ghost_is_awaited_as_its_coordinator_writes(in_barrier: bool, expected
     """Where no rebalance was being prepared when its session ran out, nobody had come beside it."""
     old = replace(B, client_id="rdkafka")
     came = joined(LOST_MS - 8_000, replace(old, member_id="b-2"), [A, old])
-    of = gone(old, in_barrier=in_barrier, told=Exit(LOST_MS, CoordinatorAct.EXPIRED, None, in_barrier))
+    of = gone(old, in_barrier=in_barrier, logged=Exit(LOST_MS, CoordinatorAct.EXPIRED, None, in_barrier))
     assert said(ungraceful(losing(of, events=(came,)), of)) == expected
 
 

@@ -47,7 +47,7 @@ QUIET_MS = 2 * MINUTE
 
 
 class _Taping(Engine):
-    """Writes down what it is told."""
+    """Records the rows that it is given."""
 
     def __init__(self, config: EngineConfig) -> None:
         super().__init__(config)
@@ -58,14 +58,14 @@ class _Taping(Engine):
 
 
 def config(judge_from_ms: int = 0) -> EngineConfig:
-    """Return what engines of recordings are told."""
+    """Return the settings of engines of recordings."""
     detect = DetectConfig()
     return EngineConfig(cluster="default", source_topic=OFFSETS_TOPIC, detect=detect, judge_from_ms=judge_from_ms)
 
 
 @cache
 def taped(name: str) -> Tape:
-    """Return what a recording with its brokers' log lines tells an engine."""
+    """Return the rows that a recording with its brokers' log lines gives an engine."""
     engine = _Taping(config())
     folder = next(each for each in (FOLDER, FAMILIES) if (each / f"{name}.truth.json").exists())
     recording = read_recording(folder / f"{name}.truth.json")
@@ -79,11 +79,11 @@ def taped(name: str) -> Tape:
 def gone_on(tape: Tape, minutes: int) -> Tape:
     """Return a tape with some more minutes in which groups commit as they did last, every five seconds."""
     last = {row.group: row for _, row in tape if isinstance(row, CommitActivity)}
-    told, end_ms = list(tape), tape[-1][0]
+    longer, end_ms = list(tape), tape[-1][0]
     for number in range(1, minutes * 12 + 1):
         at_ms = end_ms + number * 5 * SECOND
-        told += [(at_ms, _moved(row, at_ms - row.last_commit_ms, number)) for row in last.values()]
-    return told
+        longer += [(at_ms, _moved(row, at_ms - row.last_commit_ms, number)) for row in last.values()]
+    return longer
 
 
 def _moved(row: CommitActivity, later_ms: int, further: int) -> CommitActivity:
@@ -128,7 +128,7 @@ class Run:
             self.engine.apply(row, at_ms)
 
     def end(self, end_ms: int) -> None:
-        """Wait until a moment, and have everything told as of then."""
+        """Wait until a moment, and have everything published as of then."""
         self.advance_to(end_ms)
         self.advance(end_ms)
         # How members' heartbeats stood when they were last there depends on when somebody looked.
@@ -225,7 +225,7 @@ _NOTICED = {"finding_id", "detected_at_ms", "updated_at_ms", "resolved_at_ms"}
 _BY_RULE = {
     # Records that were processed twice are counted from commits, which are remembered for a minute.
     "duplicate_processing": {"rebalances", "rebalance_ids", "started_at_ms", "summary", "evidence"},
-    # How long a member has kept partitions, and who waits for them, is told as of the last look while it did; after
+    # How long a member has kept partitions, and who waits for them, is as of the last look while it did; after
     # 30 s it is a ticket.
     "reconciliation_stuck": {"severity", "summary", "evidence"},
     # Usual intervals between commits are those of the latest dozen per partition, at the time of the judgement.
@@ -237,9 +237,9 @@ _BY_RULE = {
 
 
 def outcome(run: Run) -> dict[tuple[str, str], dict[str, Any]]:
-    """Return what a run has to say at its end, whenever it looked: by topic and key.
+    """Return what a run has published at its end and does not depend on when it looked: by topic and key.
 
-    Of findings, those that are open: a condition that passed is told if somebody looked while it held.
+    Of findings, those that are open: a condition that passed is published if somebody looked while it held.
     """
     found = {}
     for key, row in run.topics.items():
@@ -253,9 +253,9 @@ def outcome(run: Run) -> dict[tuple[str, str], dict[str, Any]]:
 
 def _settled(finding: Finding) -> dict[str, Any]:
     left_out = _NOTICED | _BY_RULE.get(finding.rule, set())
-    told = {name: value for name, value in msgspec.to_builtins(finding).items() if name not in left_out}
+    kept = {name: value for name, value in msgspec.to_builtins(finding).items() if name not in left_out}
     # The id of a parent depends on when that was noticed.
-    return {**told, "parent": finding.parent is not None, "rests_on": _sources_of(finding)}
+    return {**kept, "parent": finding.parent is not None, "rests_on": _sources_of(finding)}
 
 
 def _sources_of(finding: Finding) -> list[tuple[str, str]]:
@@ -263,7 +263,7 @@ def _sources_of(finding: Finding) -> list[tuple[str, str]]:
 
 
 def differences(one: Run, other: Run) -> dict[tuple[str, str], Any]:
-    """Return the fields that two runs tell differently, by topic and key."""
+    """Return the fields in which two runs differ, by topic and key."""
     left, right = outcome(one), outcome(other)
     found: dict[tuple[str, str], Any] = {}
     for key in left.keys() | right.keys():

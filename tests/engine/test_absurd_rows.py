@@ -39,13 +39,13 @@ A, B = member("a-1", [0, 1]), member("b-1", [2, 3])
 
 
 def engine(heard: list[str] | None = None) -> Engine:
-    """Make an engine to which nothing was told yet."""
+    """Make an engine that has no rows yet."""
     config = EngineConfig(cluster=CLUSTER, source_topic=OFFSETS_TOPIC, detect=DetectConfig())
     return Engine(config, [].append if heard is None else heard.append)
 
 
 def ends(at_ms: int, offsets: dict[int, int]) -> OffsetActivity:
-    """Make what a probe told of the ends of the topic."""
+    """Make what a probe reported of the ends of the topic."""
     return OffsetActivity(CLUSTER, GROUP, at_ms, ends={"orders": TopicOffsets(list(offsets), list(offsets.values()))})
 
 
@@ -80,7 +80,7 @@ HOSTILE: dict[str, Input] = {
 
 @pytest.mark.parametrize("what", HOSTILE)
 def test_a_row_that_cannot_be_true_changes_nothing(what: str):
-    """It is counted and told once; the group is as it was before."""
+    """It is counted and reported once; the group is as it was before."""
     heard: list[str] = []
     judging = engine(heard)
     judging.apply(snapshot(T0, A, B), T0)

@@ -18,7 +18,7 @@ from rebalance_streaming.replay import Replay, make_engine
 
 pytestmark = pytest.mark.recordings
 
-#: What a deploy looks like, and what does not look like one, and is told all the same.
+#: What a deploy looks like, and what does not look like one, and is reported all the same.
 DEPLOYS = ("rolling_deploy-1",)
 FAULTS = (
     *("crash_loop-1", "poll_overrun-1", "static_id_conflict-1", "short_lived_consumers-1", "process_pause-1"),
@@ -60,8 +60,8 @@ def announcement(of: list[dict[str, Any]], **changes: Any) -> bytes:
 def findings(recording: Recording, *more: bytes) -> list[Finding]:
     replay = Replay(engine=make_engine("default"))
     rows = [*replay.feed(read_lines([[*more, *recording.lines(())]])), *replay.finish()]
-    told = ({name: value for name, value in row.items() if name != "kind"} for row in rows if row["kind"] == "finding")
-    return [decode(json.dumps(each).encode(), Finding) for each in told]
+    found = ({name: value for name, value in row.items() if name != "kind"} for row in rows if row["kind"] == "finding")
+    return [decode(json.dumps(each).encode(), Finding) for each in found]
 
 
 @cache
@@ -88,7 +88,7 @@ def test_a_recorded_deploy_is_the_announced_one(name: str):
 
 
 @pytest.mark.parametrize("name", FAULTS)
-def test_a_recorded_fault_is_told_as_it_is_without_the_announcement(name: str):
+def test_a_recorded_fault_is_reported_as_it_is_without_the_announcement(name: str):
     """A crash loop, a poll limit, a conflict: what asks for somebody does so during a deploy, too."""
     without, found = as_announced(name)
     grave = {(each.rule, each.severity) for each in without if each.severity != Severity.INFO}
@@ -106,7 +106,7 @@ def test_instances_that_are_killed_are_part_of_the_deploy():
 
 
 def test_a_line_that_is_no_silence_is_passed_over():
-    """As any other that tells nothing; what it stands beside is found as ever."""
+    """As any other that says nothing; what it stands beside is found as ever."""
     (recording,) = [each for each in recordings() if each.name == DEPLOYS[0]]
     odd = announcement(lines(recording), reason="")
     assert findings(recording, odd) == as_announced(DEPLOYS[0])[0]

@@ -27,8 +27,8 @@ def take(rhythm: CommitRhythm, *rows: CommitActivity) -> list[tuple[int, int, in
     return [(each.partition, each.last_commit_ms - T0, each.resumed_at_ms - T0) for each in found]
 
 
-def test_a_gap_is_told_when_it_ends():
-    """Steady commits tell nothing; a partition's gap is its own."""
+def test_a_gap_is_reported_when_it_ends():
+    """Steady commits give none; a partition's gap is its own."""
     rhythm = CommitRhythm()
     assert take(rhythm, row((0, 0), (1, 0)), row((0, 2_000), (1, 2_000))) == []
     assert take(rhythm, row((0, 4_000)), row((0, 6_000), (1, 11_000))) == [(1, 2_000, 11_000)]
@@ -36,14 +36,14 @@ def test_a_gap_is_told_when_it_ends():
 
 
 def test_a_slow_rhythm_is_no_silence():
-    """A partition that is committed once a minute would otherwise tell of a gap with every commit."""
+    """A partition that is committed once a minute would otherwise have a gap with every commit."""
     rhythm = CommitRhythm()
     assert take(rhythm, *(row((0, 60_000 * number)) for number in range(10))) == []
     assert take(rhythm, row((0, 60_000 * 12))) == [(0, 60_000 * 9, 60_000 * 12)]
 
 
 def test_several_commits_in_one_row_are_a_rhythm():
-    """The gaps inside a row are told by their number; the one before it is that to its first commit."""
+    """The gaps inside a row follow from the number of commits; the one before it is that to its first commit."""
     rhythm = CommitRhythm()
     take(rhythm, row((0, 0), (0, 1_000), (0, 2_000), (0, 3_000)))
     assert take(rhythm, row((0, 20_000), (0, 21_000))) == [(0, 3_000, 20_000)]

@@ -19,9 +19,9 @@ WATCHED = 3
 OTHERS = range(WATCHED, WATCHED + FEW)
 
 #: Of one partition in one row: offset or null, ms since the row before, ms from the first to the last commit, commits.
-Told = tuple[int | None, int, int, int]
+Committed = tuple[int | None, int, int, int]
 
-told = st.tuples(
+committed = st.tuples(
     st.none() | st.integers(0, 50) | st.integers(0, 1_000_000),
     st.integers(0, 500),
     st.integers(0, 9_000),
@@ -29,14 +29,16 @@ told = st.tuples(
 )
 #: Rows with the milliseconds before each.
 histories = st.lists(
-    st.tuples(st.integers(10_000, 70_000), st.dictionaries(st.integers(0, WATCHED - 1), told, min_size=WATCHED - 1)),
+    st.tuples(
+        st.integers(10_000, 70_000), st.dictionaries(st.integers(0, WATCHED - 1), committed, min_size=WATCHED - 1)
+    ),
     min_size=4,
     max_size=20,
 )
 
 
-def activity(number: int, at_ms: int, told: dict[int, Told], *, wide: bool) -> CommitActivity:
-    everything = told | (dict.fromkeys(OTHERS, (1, 0, 0, 1)) if wide else {})
+def activity(number: int, at_ms: int, committed: dict[int, Committed], *, wide: bool) -> CommitActivity:
+    everything = committed | (dict.fromkeys(OTHERS, (1, 0, 0, 1)) if wide else {})
     partitions = list(everything)
     last = [at_ms + since + length for _, since, length, _ in everything.values()]
     rows = TopicCommits(
@@ -53,13 +55,13 @@ def activity(number: int, at_ms: int, told: dict[int, Told], *, wide: bool) -> C
 class Known:
     """What one run knows of the watched partitions."""
 
-    def __init__(self, history: list[tuple[int, dict[int, Told]]], *, wide: bool) -> None:
+    def __init__(self, history: list[tuple[int, dict[int, Committed]]], *, wide: bool) -> None:
         self._progress, self._lag, self._rhythm = Progress(), LagTable(), CommitRhythm()
         self.silences: set[tuple[int, int, int]] = set()
         at_ms = START_MS
-        for number, (pause_ms, told) in enumerate(history):
+        for number, (pause_ms, committed) in enumerate(history):
             at_ms += pause_ms
-            row = activity(number, at_ms, told, wide=wide)
+            row = activity(number, at_ms, committed, wide=wide)
             self._progress.take_commits(row)
             self._lag.take_commits(row)
             gaps = self._rhythm.take(row)
@@ -81,7 +83,7 @@ class Known:
 
     @property
     def remembered(self) -> list[object]:
-        """What the ring of each watched partition tells."""
+        """What the ring of each watched partition contains."""
         whole = START_MS * 2
         return [self._progress.rhythm({TOPIC: [each]}, whole) for each in range(WATCHED)]
 
@@ -95,7 +97,7 @@ class Known:
 
 @pytest.mark.generated
 @given(histories)
-def test_few_partitions_are_known_as_many_are(history: list[tuple[int, dict[int, Told]]]) -> None:
+def test_few_partitions_are_known_as_many_are(history: list[tuple[int, dict[int, Committed]]]) -> None:
     few, many = Known(history, wide=False), Known(history, wide=True)
     assert few.positions == many.positions
     assert few.jumps == many.jumps

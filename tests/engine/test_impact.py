@@ -94,7 +94,7 @@ def test_of_a_forgotten_group_nothing_changed():
 def test_the_order_of_rows_does_not_matter():
     """The row of a rebalance may come after the silence that it caused: another query writes it."""
 
-    def told(order: tuple[int, ...]) -> RebalanceImpact:
+    def row_after(order: tuple[int, ...]) -> RebalanceImpact:
         tracker = ImpactTracker("prod")
         steps = [
             lambda: tracker.take_rebalance(replace(FIRST, outcome="ongoing", completed_at_ms=None)),
@@ -107,11 +107,11 @@ def test_the_order_of_rows_does_not_matter():
         (row,) = rows_of(tracker).values()
         return row
 
-    assert len({told(order) for order in itertools.permutations(range(3))}) == 1
+    assert len({row_after(order) for order in itertools.permutations(range(3))}) == 1
 
 
 def test_a_rebalance_that_is_judged_again_replaces_what_it_added():
-    """Totals count each departure once, however often and by whichever run it is told."""
+    """Totals count each departure once, however often and by whichever run it is reported."""
     tracker = ImpactTracker("prod")
     for each in (FIRST, LATER):
         tracker.take_rebalance(each)
@@ -127,7 +127,7 @@ def test_a_rebalance_that_is_judged_again_replaces_what_it_added():
     assert not [row for row in again.changed() if isinstance(row, GroupImpact)]
 
 
-def test_how_a_member_left_is_counted_as_it_was_told_first():
+def test_how_a_member_left_is_counted_as_it_was_reported_first():
     """A later look, or one after a start, adds members; it moves none."""
     tracker = ImpactTracker("prod")
     tracker.restore(RebalanceImpact("prod", FIRST.group, FIRST.rebalance_id, expired=("x",), poll_timeout=()))
@@ -198,7 +198,7 @@ def test_lag_that_an_earlier_run_measured_is_not_forgotten_at_a_start():
     assert tracker.changed() == []
 
 
-def test_lag_that_is_read_again_from_before_a_rebalance_tells_it_anew():
+def test_lag_that_is_read_again_from_before_a_rebalance_replaces_what_was_published():
     """What an earlier run published last may be of a moment at which the rebalance seemed to be over."""
     tracker = ImpactTracker("prod")
     tracker.restore(

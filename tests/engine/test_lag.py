@@ -26,9 +26,9 @@ def probe(
     table: LagTable, ends: dict[int, int | None], *, at_ms: int = T0, stable: dict[int, int | None] | None = None
 ) -> None:
     """Let the prober see end offsets of the topic orders, and measure the group's lag."""
-    told = {"orders": TopicOffsets(list(ends), list(ends.values()))}
-    stable_told = {"orders": TopicOffsets(list(stable), list(stable.values()))} if stable else {}
-    table.take_offsets(OffsetActivity("c", "g", at_ms, ends=told, stable_ends=stable_told))
+    offsets = {"orders": TopicOffsets(list(ends), list(ends.values()))}
+    stable_offsets = {"orders": TopicOffsets(list(stable), list(stable.values()))} if stable else {}
+    table.take_offsets(OffsetActivity("c", "g", at_ms, ends=offsets, stable_ends=stable_offsets))
     table.measure("g", at_ms)
 
 
@@ -61,16 +61,16 @@ def test_nothing_is_said_without_ends_or_commits():
 
 
 def test_what_is_news_is_so_to_each_group():
-    """A topic's end that another group's probe told first; told again it is none, as is a topic that has none."""
+    """A topic's end is, also after another group's probe; the same end again is not, nor is a topic without one."""
     table = LagTable()
 
-    def tell(group: str, end: int | None) -> bool:
-        told = TopicOffsets([], []) if end is None else TopicOffsets([0], [end])
-        return table.take_offsets(OffsetActivity("c", group, T0, ends={"other" if end is None else "orders": told}))
+    def is_news(group: str, end: int | None) -> bool:
+        ends = TopicOffsets([], []) if end is None else TopicOffsets([0], [end])
+        return table.take_offsets(OffsetActivity("c", group, T0, ends={"other" if end is None else "orders": ends}))
 
-    assert [tell("g", 5), tell("g", 5), tell("h", 5), tell("h", 5)] == [True, False, True, False]
-    assert [tell("g", 6), tell("h", 6), tell("h", 6)] == [True, True, False]
-    assert [tell("i", None), tell("i", None)] == [True, False]
+    assert [is_news("g", 5), is_news("g", 5), is_news("h", 5), is_news("h", 5)] == [True, False, True, False]
+    assert [is_news("g", 6), is_news("h", 6), is_news("h", 6)] == [True, True, False]
+    assert [is_news("i", None), is_news("i", None)] == [True, False]
 
 
 def test_a_commit_newer_than_the_probe_is_no_negative_lag():
@@ -91,7 +91,7 @@ def test_groups_that_read_committed_are_measured_to_the_last_stable_offset(reads
 
 
 def test_a_commit_of_a_partition_that_does_not_exist_costs_nothing():
-    """It has no lag, and takes no memory up to its number; the lag of those that the prober knows is told."""
+    """It has no lag, and takes no memory up to its number; the lag of those that the prober knows is reported."""
     table = LagTable()
     far = 2**31 - 1
     tracemalloc.start()
@@ -132,21 +132,21 @@ def test_offsets_nobody_saw_committed_come_from_the_coordinator():
     """A group that has not committed since the reader began; what was read itself is newer."""
     table = LagTable()
     commit(table, {0: 50})
-    told = {"orders": TopicOffsets([0, 1, 2], [40, 7, None])}
-    table.take_offsets(OffsetActivity("c", "g", T0, committed=told))
+    held_offsets = {"orders": TopicOffsets([0, 1, 2], [40, 7, None])}
+    table.take_offsets(OffsetActivity("c", "g", T0, committed=held_offsets))
     probe(table, {0: 60, 1: 10, 2: 10})
     assert lag_of(table).topics["orders"].lags == [10, 3]
 
 
 def held(table: LagTable, offsets: dict[int, int], *, at_ms: int, is_all: bool = True) -> None:
-    """Let g's coordinator tell what it holds of the topic orders."""
-    told = {"orders": TopicOffsets(list(offsets), list(offsets.values()))} if offsets else {}
-    table.take_offsets(OffsetActivity("c", "g", at_ms, committed=told, is_all_committed=is_all))
+    """Let g's coordinator report the offsets that it holds of the topic orders."""
+    committed = {"orders": TopicOffsets(list(offsets), list(offsets.values()))} if offsets else {}
+    table.take_offsets(OffsetActivity("c", "g", at_ms, committed=committed, is_all_committed=is_all))
 
 
 @pytest.mark.parametrize("others", [0, FEW])
 def test_what_a_coordinator_holds_no_more_is_forgotten(others: int):
-    """Two probes later, as one comes in several rows; what an earlier run told, too, and never what was read."""
+    """Two probes later, as one comes in several rows; also what an earlier run published, and never what was read."""
     more = dict.fromkeys(range(10, 10 + others), 1)
     table = LagTable()
     commit(table, {9: 50})
@@ -162,7 +162,7 @@ def test_what_a_coordinator_holds_no_more_is_forgotten(others: int):
     assert restarted.lag("g", T0 + 6) is None
 
 
-def test_a_probe_that_tells_of_some_offsets_forgets_none():
+def test_a_probe_with_some_of_the_offsets_forgets_none():
     """Rows of earlier versions do not say whether they are all."""
     table = LagTable()
     for passed, partition in enumerate((0, 1, 2), start=1):
@@ -171,7 +171,7 @@ def test_a_probe_that_tells_of_some_offsets_forgets_none():
 
 
 @pytest.mark.parametrize("others", [0, FEW])
-def test_an_end_that_nobody_can_tell_just_now_stays_what_it_was(others: int):
+def test_an_end_that_is_not_known_just_now_stays_what_it_was(others: int):
     """A partition without a leader for one probe: neither its lag nor how old it is becomes another."""
     ends = dict.fromkeys(range(2, 2 + others), 3)
     table = LagTable()
@@ -323,7 +323,7 @@ def test_what_is_read_again_after_a_restart_is_in_the_windows_and_not_counted_tw
 
 
 def test_lag_that_is_measured_again_after_a_restart_is_that_of_then():
-    """Probes from before are held against the positions of their time; one before all commits tells nothing."""
+    """Probes from before are held against the positions of their time; one before all commits says nothing."""
     steps = [(second * 1_000, second * 10) for second in range(1, 6)]
 
     def live(table: LagTable) -> LagTable:
@@ -344,7 +344,7 @@ def test_lag_that_is_measured_again_after_a_restart_is_that_of_then():
 
 
 def test_what_is_read_again_counts_as_read():
-    """A coordinator that is asked what it holds tells nothing new of partitions whose commits were read."""
+    """A coordinator's answer adds nothing about partitions whose commits were read."""
     before = LagTable()
     commit(before, {0: 5})
     after = LagTable()
@@ -354,8 +354,8 @@ def test_what_is_read_again_counts_as_read():
     assert lag_of(after).topics["orders"].committed == [5, 2]
 
 
-def test_a_probe_costs_what_it_tells():
-    """Partition 19,999 of very many topics makes no arrays of 20,000; what tells a topic from its beginning counts."""
+def test_a_probe_costs_what_it_contains():
+    """Partition 19,999 of very many topics makes no arrays of 20,000; a topic reported from partition 0 on counts."""
     table = LagTable()
     for number in range(1_000):
         far = {f"invented-{number}": TopicOffsets([19_999], [5])}

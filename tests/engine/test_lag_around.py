@@ -48,14 +48,14 @@ def watched(*measurements: tuple[int, int], before: int | None = None) -> LagAro
 def test_lag_from_before_over_its_peak_to_its_end(
     before: int | None, measurements: list[tuple[int, int]], expected: tuple[int, int, int | None]
 ):
-    """Made up is what is back to what it was, after the rebalance ended, and it is told once."""
+    """Made up is what is back to what it was, after the rebalance ended, and it is published once."""
     around = watched(*measurements, before=before)
     assert around is not None
     recovered = None if expected[2] is None else DONE_MS + expected[2]
     assert (around.before, around.peak, around.recovered_at_ms) == (*expected[:2], recovered)
 
 
-def test_a_first_measurement_after_the_end_tells_nothing():
+def test_a_first_measurement_after_the_end_is_not_used():
     """It is neither what was before nor a recovery."""
     assert watched((5_000, 90), before=None) is None
     assert watched((5_000, 90), (10_000, 0), before=None) is None

@@ -1,4 +1,4 @@
-"""Lag of a group as it was measured: of a while, however often or seldom a prober tells."""
+"""Lag of a group as it was measured: a while of it is kept, however often or seldom a prober reports."""
 
 from __future__ import annotations
 
@@ -19,7 +19,7 @@ def measured(*, every_ms: int, count: int) -> MeasuredLag:
 
 @pytest.mark.parametrize(("every_ms", "kept"), [(10 * SECOND, 200), (62 * SECOND, 39), (3_600 * SECOND, 4)])
 def test_measurements_of_a_while_are_kept(every_ms: int, kept: int):
-    """Of a prober that tells seldom no hours of them, and never none from before the last one."""
+    """With a prober that reports seldom not hours of them are kept, and always one from before the last one."""
     found = measured(every_ms=every_ms, count=1_000)
     assert list(found) == [(number * every_ms, number) for number in range(1_000 - kept, 1_000)]
     assert found.oldest_ms == (1_000 - kept) * every_ms

@@ -21,7 +21,7 @@ CHOSEN = [each for each in recordings() if each.name in _NAMES]
 
 
 class _Repeating(Engine):
-    """Is told everything twice, as after a crash in the middle of a batch."""
+    """Gets everything twice, as after a crash in the middle of a batch."""
 
     def apply(self, row: Input, at_ms: int) -> None:
         super().apply(row, at_ms)

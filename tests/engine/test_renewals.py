@@ -49,8 +49,8 @@ def kinds(rows: list[Output]) -> Counter[type]:
 def test_each_row_that_stands_comes_again_within_a_day_and_once():
     """Lag, totals and what is firing; the rows are those of before."""
     engine, now_ms = quiet()
-    told = [each for minute in range(1, 24 * 60 + 1) for each in engine.advance(now_ms + minute * MINUTE)]
-    assert kinds(told) == {GroupLag: 1, GroupImpact: 1, Finding: 1}
+    published = [each for minute in range(1, 24 * 60 + 1) for each in engine.advance(now_ms + minute * MINUTE)]
+    assert kinds(published) == {GroupLag: 1, GroupImpact: 1, Finding: 1}
 
 
 def test_of_a_group_that_is_forgotten_nothing_stays():
@@ -58,11 +58,11 @@ def test_of_a_group_that_is_forgotten_nothing_stays():
     engine, now_ms = quiet()
     engine.apply(GroupGone("another", GROUP), now_ms)
     engine.apply(GroupGone(CLUSTER, GROUP), now_ms)
-    told = [each for minute in range(1, 24 * 60 + 1) for each in engine.advance(now_ms + minute * MINUTE)]
-    gone = [address(each) for each in told if isinstance(each, RowGone)]
+    published = [each for minute in range(1, 24 * 60 + 1) for each in engine.advance(now_ms + minute * MINUTE)]
+    gone = [address(each) for each in published if isinstance(each, RowGone)]
     assert sorted(gone) == [(topic, f"{CLUSTER}/{GROUP}", None) for topic in ("heartbeats", "impact", "lag")]
-    assert [each.state for each in told if isinstance(each, Finding)] == [FindingState.RESOLVED]
-    assert set(kinds(told)) == {Finding}
+    assert [each.state for each in published if isinstance(each, Finding)] == [FindingState.RESOLVED]
+    assert set(kinds(published)) == {Finding}
 
 
 def test_of_a_forgotten_group_no_impact_follows_its_tombstone():
@@ -77,37 +77,37 @@ def test_of_a_forgotten_group_no_impact_follows_its_tombstone():
         engine.apply(row, T0 + MINUTE)
     assert engine._impact.totals(GROUP) is not None
     engine.apply(GroupGone(CLUSTER, GROUP), T0 + 24 * HOUR)
-    told = engine.advance(T0 + 24 * HOUR)
-    assert [each.topic.name for each in told if isinstance(each, RowGone)] == ["impact"]
-    assert not any(isinstance(each, GroupImpact | RebalanceImpact) for each in told)
+    published = engine.advance(T0 + 24 * HOUR)
+    assert [each.topic.name for each in published if isinstance(each, RowGone)] == ["impact"]
+    assert not any(isinstance(each, GroupImpact | RebalanceImpact) for each in published)
 
 
 def test_a_group_that_comes_back_stands_after_the_tombstones():
-    """It is deleted, forgotten and there again before anything is told: its new rows are the last under their keys."""
+    """It is deleted, forgotten and back before anything is published: its new rows are the last under their keys."""
     engine, now_ms = quiet()
     engine.apply(GroupGone(CLUSTER, GROUP), now_ms)
     engine.apply(snapshot(now_ms, A), now_ms)
-    told = [address(each) for each in engine.advance(now_ms + MINUTE)]
-    latest = {(topic, key): value for topic, key, value in told}
+    published = [address(each) for each in engine.advance(now_ms + MINUTE)]
+    latest = {(topic, key): value for topic, key, value in published}
     assert latest["lag", f"{CLUSTER}/{GROUP}"] is not None
     assert latest["impact", f"{CLUSTER}/{GROUP}"] is None
 
 
 def standing(engine: Engine, now_ms: int) -> dict[tuple[str, str], bytes | None]:
-    """Return the last rows under their keys, of those that are told of a group from a time on; null: a tombstone."""
-    told = [address(each) for minute in range(1, 30) for each in engine.advance(now_ms + minute * MINUTE)]
-    return {(topic, key): value for topic, key, value in told if key == f"{CLUSTER}/{GROUP}"}
+    """Return the last row under each key of those published for a group from a time on; null: a tombstone."""
+    published = [address(each) for minute in range(1, 30) for each in engine.advance(now_ms + minute * MINUTE)]
+    return {(topic, key): value for topic, key, value in published if key == f"{CLUSTER}/{GROUP}"}
 
 
 def started_again() -> tuple[Engine, int, GroupLag, GroupImpact]:
-    """Return an engine that took up what an earlier run told last, when that was, and its lag and totals."""
+    """Return an engine that restored what an earlier run published last, when that was, and its lag and totals."""
     before, now_ms = quiet()
-    told = [each for minute in range(1, 24 * 60 + 1) for each in before.advance(now_ms + minute * MINUTE)]
+    published = [each for minute in range(1, 24 * 60 + 1) for each in before.advance(now_ms + minute * MINUTE)]
     now_ms += 24 * HOUR
-    lag = replace(next(each for each in told if isinstance(each, GroupLag)), at_ms=now_ms)
-    totals = next(each for each in told if isinstance(each, GroupImpact))
+    lag = replace(next(each for each in published if isinstance(each, GroupLag)), at_ms=now_ms)
+    totals = next(each for each in published if isinstance(each, GroupImpact))
     engine = Engine(replace(config(), cluster=CLUSTER))
-    for row in (lag, totals, *(each for each in told if isinstance(each, Finding))):
+    for row in (lag, totals, *(each for each in published if isinstance(each, Finding))):
         engine.restore(row)
     return engine, now_ms, lag, totals
 
@@ -118,13 +118,13 @@ def test_a_tombstone_from_before_the_group_came_back_takes_nothing():
     engine.apply(snapshot(T0 - HOUR, state=GroupState.DELETED), T0 - HOUR)
     engine.apply(GroupGone(CLUSTER, GROUP), T0 - MINUTE)
     engine.apply(snapshot(T0, A, B), T0)
-    told = [each for minute in range(1, 30) for each in engine.advance(now_ms + minute * MINUTE)]
-    assert not any(isinstance(each, RowGone) for each in told)
+    published = [each for minute in range(1, 30) for each in engine.advance(now_ms + minute * MINUTE)]
+    assert not any(isinstance(each, RowGone) for each in published)
     last = next(each for each in engine.finish(now_ms + HOUR) if isinstance(each, GroupLag))
     assert (last.commits, last.topics) == (lag.commits, lag.topics)
     assert engine._impact.totals(GROUP) == totals
     # With the finding, whose id is still the same.
-    assert not any(isinstance(each, Finding) and each.state == FindingState.RESOLVED for each in told)
+    assert not any(isinstance(each, Finding) and each.state == FindingState.RESOLVED for each in published)
 
 
 def test_a_tombstone_that_comes_after_newer_rows_of_the_group_takes_nothing():
@@ -136,7 +136,7 @@ def test_a_tombstone_that_comes_after_newer_rows_of_the_group_takes_nothing():
 
 
 def test_of_a_deleted_group_that_is_committed_to_lag_and_impact_stay():
-    """Its members are gone, and so is its snapshot; its lag goes on, and is told anew for the next start."""
+    """Its members are gone, and so is its snapshot; its lag goes on, and is published again for the next start."""
     engine, now_ms = quiet()
     engine.apply(snapshot(now_ms, state=GroupState.DELETED), now_ms)
     for row in pulse(now_ms + HOUR, now_ms + HOUR + MINUTE, [0, 1], first=10_000):
@@ -171,22 +171,22 @@ def test_a_group_whose_offsets_were_deleted_after_it_is_forgotten():
 
 
 def test_a_group_of_which_only_a_row_is_left_is_not_renewed():
-    """Its last offsets expired and it has no record: what an earlier run told of it may go when the topic drops it."""
+    """Its last offsets expired and it has no record: what an earlier run published may go when the topic drops it."""
     engine, now_ms = quiet()
     lag = next(each for each in engine.finish(now_ms) if isinstance(each, GroupLag))
     again = Engine(replace(config(), cluster=CLUSTER))
     again.restore(lag)
     deleted = commits(now_ms, dict.fromkeys([0, 1]))
     again.apply(replace(deleted, last_log_offset=(lag.last_log_offset or 0) + 1), now_ms)
-    told = [each for minute in range(1, 48 * 60 + 1) for each in again.advance(now_ms + minute * MINUTE)]
-    lags = [each for each in told if isinstance(each, GroupLag)]
+    published = [each for minute in range(1, 48 * 60 + 1) for each in again.advance(now_ms + minute * MINUTE)]
+    lags = [each for each in published if isinstance(each, GroupLag)]
     assert not any(each.topics for each in lags)
     # While it slides out of the windows.
     assert max(each.at_ms for each in lags) <= now_ms + 20 * MINUTE
 
 
 def days(engine: Engine, now_ms: int, count: int) -> list[Output]:
-    """Return what is told in so many days, looked at each half hour."""
+    """Return what is published in so many days, looked at each half hour."""
     return [each for half in range(1, count * 48 + 1) for each in engine.advance(now_ms + half * HOUR // 2)]
 
 
@@ -194,24 +194,24 @@ def ends(group: str) -> OffsetActivity:
     return OffsetActivity(CLUSTER, group, T0, {"orders": TopicOffsets([0], [5])})
 
 
-def test_a_group_that_no_record_tells_of_is_forgotten_when_its_offsets_are_gone():
-    """A tool committed without being a member, under a name of its own; nobody tells that its group is gone."""
+def test_a_group_without_a_record_is_forgotten_when_its_offsets_are_gone():
+    """A tool committed without being a member, under a name of its own; no row says that its group is gone."""
     engine = Engine(replace(config(), cluster=CLUSTER))
     for row in pulse(T0, T0 + MINUTE, [0, 1]):
         engine.apply(row, T0 + MINUTE)
-    told = days(engine, T0 + MINUTE, 3)
-    assert not any(isinstance(each, RowGone) for each in told)
+    published = days(engine, T0 + MINUTE, 3)
+    assert not any(isinstance(each, RowGone) for each in published)
     now_ms = T0 + 4 * 24 * HOUR
     engine.apply(replace(commits(now_ms, dict.fromkeys([0, 1])), last_log_offset=10**13), now_ms)
-    told = days(engine, now_ms, 3)
-    gone = [address(each) for each in told if isinstance(each, RowGone)]
+    published = days(engine, now_ms, 3)
+    gone = [address(each) for each in published if isinstance(each, RowGone)]
     assert sorted(topic for topic, _, _ in gone) == ["heartbeats", "lag"]
     assert not engine._lag.groups()
     assert not engine._detector.groups()
 
 
 def test_groups_that_only_probes_invent_are_forgotten():
-    """One of which a probe told where topics end, and nothing else did, costs nothing after two days."""
+    """A group that is in nothing but a probe of its topics' ends costs nothing after two days."""
     engine = Engine(replace(config(), cluster=CLUSTER))
     for number in range(20):
         engine.apply(ends(f"invented-{number}"), T0)
@@ -226,8 +226,8 @@ def test_a_group_that_may_still_commit_is_kept():
     engine = Engine(replace(config(), cluster=CLUSTER))
     engine.apply(snapshot(T0, A), T0)
     engine.apply(ends(GROUP), T0)
-    told = days(engine, T0, 3)
-    assert not any(isinstance(each, RowGone) for each in told)
+    published = days(engine, T0, 3)
+    assert not any(isinstance(each, RowGone) for each in published)
     assert engine._lag.groups() == engine._detector.groups() == [GROUP]
 
 
@@ -241,13 +241,13 @@ def test_topics_that_come_and_go_leave_nothing_in_a_group_that_stays():
             at_ms = now_ms + hour * HOUR
             offset = None if hour == 23 else hour
             engine.apply(commits(at_ms, {0: offset, 1: offset}, topic=topic), at_ms)
-            told = {topic: TopicOffsets([0, 1], [100 + hour] * 2)} if hour < 23 else {topic: TopicOffsets([], [])}
-            engine.apply(OffsetActivity(CLUSTER, GROUP, at_ms, told), at_ms)
+            ends = {topic: TopicOffsets([0, 1], [100 + hour] * 2)} if hour < 23 else {topic: TopicOffsets([], [])}
+            engine.apply(OffsetActivity(CLUSTER, GROUP, at_ms, ends), at_ms)
             engine.advance(at_ms)
         now_ms += 24 * HOUR
         history = engine._detector._judged_groups[GROUP].history
-        kept = (engine._lag.ends._topics, engine._lag._groups[GROUP].told, engine._rhythms[GROUP]._topics)
-        kept = (*kept, history.topic_counts, history.progress._told, history.progress._topics)
+        kept = (engine._lag.ends._topics, engine._lag._groups[GROUP].probed, engine._rhythms[GROUP]._topics)
+        kept = (*kept, history.topic_counts, history.progress._probed, history.progress._topics)
         size.append(max(map(len, kept)))
     assert max(size) <= 4
 

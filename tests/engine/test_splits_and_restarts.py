@@ -1,6 +1,6 @@
 """The engine as a whole: however rows are cut into batches, and wherever it starts again, it says the same at the end.
 
-What is compared, and what depends on when somebody looked, is told by `driving.outcome`.
+What is compared, and what depends on when somebody looked, is defined by `driving.outcome`.
 """
 
 from __future__ import annotations
@@ -54,7 +54,7 @@ def test_a_start_in_the_middle_changes_nothing(name: str, missed: int, chance: r
     `driving.outcome` leaves out, rule by rule; a finding that was open keeps its id. Not promised: causes that rest on
     commits, of rebalances that nobody judged before the stop nor within a minute; how many records were processed
     twice, which is counted from commits that are kept for a minute; and in the windows, the largest lag and its slope
-    where a partition was first committed to in the look-back: the row of lag does not tell when that was.
+    where a partition was first committed to in the look-back: the row of lag does not contain when that was.
     """
     tape = taped(name)
     before, run = interrupted(tape, chance.randrange(1, len(tape)), missed)

@@ -48,7 +48,7 @@ def member(
 
 @dataclass
 class Log:
-    """A group's log that grows record by record, a minute apart unless told otherwise."""
+    """A group's log that grows record by record, a minute apart by default."""
 
     partition: int = 7
     now_ms: int = 1_000_000

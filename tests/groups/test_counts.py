@@ -66,8 +66,8 @@ def test_what_was_published_is_taken_up_again():
     """Both rows together are the totals: a stretch that was counted before a restart is not counted after it."""
     reports = CountActivity("c", "client-metrics", 0, 20, ((None, None, "decoded", 3),))
     totals = fold_counts(CountTotals(), [counts(0, 9, 10), reports])
-    records, told = publish_records("c", "activity", totals, LOG), publish_reports("c", totals, LOG)
-    assert told.reports == (ReportCount("client-metrics", "decoded", 3),)
-    again = restore(records, told, LOG)
+    records, reported = publish_records("c", "activity", totals, LOG), publish_reports("c", totals, LOG)
+    assert reported.reports == (ReportCount("client-metrics", "decoded", 3),)
+    again = restore(records, reported, LOG)
     assert fold_counts(again, [counts(0, 9, 10), reports]) == again
     assert totals_of(again) == {"decoded": 10}

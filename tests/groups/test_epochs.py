@@ -36,7 +36,7 @@ def has(*partitions: int, topic: UUID = ORDERS) -> ConsumerGroupCurrentMemberAss
 
 
 def test_each_member_stands_once_and_in_its_place():
-    """In whichever order members are told of, and told of again or removed: they are sorted by id."""
+    """In whichever order records of members come, come again or remove one: they are sorted by id."""
     names = [f"m-{number}" for number in range(40)]
     came = random.Random(1).sample(names, len(names))
     gone = came[::7]
@@ -52,7 +52,7 @@ def test_each_member_stands_once_and_in_its_place():
 
 
 def test_a_member_of_whom_nothing_was_said_before_is_put_into_its_place():
-    """What it has may be told before what it is, at the beginning of a log that was compacted."""
+    """The record of what it has may come before that of what it is, at the beginning of a log that was compacted."""
     members = folded((_CURRENT, "b", has(1)), (_CURRENT, "c", has(2)), (_CURRENT, "a", has(0))).snapshot.members
     assert [(each.member_id, each.client_id) for each in members] == [("a", ""), ("b", ""), ("c", "")]
 
@@ -91,7 +91,7 @@ def test_patterns_that_are_resolved_again_and_again_take_no_room():
 
 
 def test_an_id_stays_where_the_topic_may_be_another():
-    """Of two topics nobody can tell which it is, and a pattern may match any."""
+    """Of two topics it may be either, and a pattern may match any."""
     for other in (described("b", "refunds"), described("b", pattern="ref.*")):
         state = folded((_MEMBER, "a", described("a", "orders")), (_MEMBER, "b", other), (_CURRENT, "a", has(0)))
         assert state.snapshot.members[0].partitions == {uuid_text(ORDERS): [0]}

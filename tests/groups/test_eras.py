@@ -124,7 +124,7 @@ def test_a_whole_life_in_a_log_made_anew_counts_as_much_as_the_first(name: str):
 
 @pytest.mark.parametrize("name", ["new-java-uniform-join-leave", "streams-java-join-leave-delete"])
 def test_members_whose_end_the_log_lost_do_not_stay(name: str):
-    """No tombstone tells that they are gone: after a life that was cut short, the next is as if it were the first."""
+    """No tombstone says that they are gone: after a life that was cut short, the next is as if it were the first."""
     for group in {group for group, _ in group_records(name)}:
         records = [record for of, record in group_records(name) if of == group]
         alone, expected = run(in_era(1, records))
@@ -160,7 +160,7 @@ def test_replaying_any_stretch_over_any_number_of_eras_changes_nothing(
 @pytest.mark.generated
 @given(st.lists(logs(), min_size=2, max_size=3))
 def test_totals_never_fall_at_a_new_era(eras: list[list[GroupRecord]]):
-    """Every total goes on, rebalances are told by different ids, and each is counted once."""
+    """Every total goes on, rebalances have different ids, and each is counted once."""
     state, ids = new_state("test", "g"), set()
     for record in (each for era, log in enumerate(eras) for each in in_era(era, log)):
         before = counted(state)

@@ -155,7 +155,7 @@ def test_what_is_no_subscription_has_no_form():
 
 
 def test_a_worker_of_connect_says_how_far_it_read_its_config_topic():
-    """As it told when it joined; bytes that are no worker's state leave it unknown, and no consumer has one."""
+    """As in its join request; bytes that are no worker's state leave it unknown, and no consumer has one."""
     (record,) = Log().write(1, A).records
     assert isinstance(record.value, GroupMetadataValue)
     for raw, expected in ((bytes.fromhex("00020001780000000000000007ffffffff"), 7), (b"\0\2\xff", None)):
@@ -170,7 +170,7 @@ def test_different_members_in_one_step_are_a_swap():
     assert reasons(run(Log().write(1, A).write(2, B).records)[1]) == ["first_join", "swap"]
 
 
-def test_unchanged_members_are_told_apart_by_what_else_changed():
+def test_unchanged_members_are_distinguished_by_what_else_changed():
     """Another subscription, a cooperative assignor's second round, or else the leader asked."""
     other_topics = dataclasses.replace(A, subscription=member("x", topics=("orders", "payments")).subscription)
     assert run(Log().write(1, A).write(2, other_topics).records)[1][-1].reason == "subscription_change"
@@ -396,7 +396,7 @@ def test_replaying_any_stretch_again_changes_nothing(records: list[GroupRecord],
 @pytest.mark.generated
 @given(logs())
 def test_generations_add_up(records: list[GroupRecord]):
-    """Every completed generation is part of one rebalance, totals never go back, and nor do generations untold."""
+    """Every completed generation is part of one rebalance; totals, and the generations left out, only grow."""
     state, rebalances = new_state("test", "g"), {}
     for record in records:
         before, generation = counted(state), state.snapshot.generation

@@ -136,7 +136,7 @@ def test_every_group_epoch_is_accounted_for(name: str):
 
 def story(name: str) -> list[tuple[str, int, int, str]]:
     """Return (reason, generation from, to, moved/kept/ping-ponged) of a recording's rebalances."""
-    told = []
+    found = []
     for each in fold_all(name)[1]:
         moves = each.moves
         moved = (
@@ -144,8 +144,8 @@ def story(name: str) -> list[tuple[str, int, int, str]]:
             if moves is None
             else "/".join(str(n) for n in (count(moves.moved), moves.kept, count(moves.ping_ponged)))
         )
-        told.append((each.reason, each.generation_from or 0, each.generation_to, moved))
-    return told
+        found.append((each.reason, each.generation_from or 0, each.generation_to, moved))
+    return found
 
 
 def count(partitions: dict[str, list[int]]) -> int:
@@ -170,7 +170,7 @@ def test_a_poll_overrun_of_a_consumer_group_brings_everything_back():
     assert story("new-java-maxpoll")[1] == ("departure", 3, 5, "0/6/3")
 
 
-def test_a_member_fenced_in_revocation_is_told_from_one_that_left():
+def test_a_member_fenced_in_revocation_is_distinguished_from_one_that_left():
     """It did not give up partitions within its rebalance timeout."""
     _, rebalances = fold_all("new-java-fenced-in-revocation")
     fenced = [member for each in rebalances for step in each.generations for member in step.fenced]

@@ -44,7 +44,7 @@ def test_a_long_number_in_the_client_id_is_looked_through():
     assert pair_members([member("a", "worker-48213")], [member("b", "worker-50977")]) == (("a", "b"),)
 
 
-def test_short_numbers_tell_instances_apart():
+def test_short_numbers_distinguish_instances():
     """One instance leaving while another joins on the same host is no restart."""
     assert pair_members([member("a", "worker-1")], [member("b", "worker-2")]) == ()
 

@@ -16,22 +16,22 @@ STABLE, PREPARING, EMPTY = GroupState.STABLE, GroupState.PREPARING_REBALANCE, Gr
 
 
 def has(name: str, *partitions: int, instance: str | None = None, client: str | None = None) -> ProbedMember:
-    """A member with these partitions of one topic; without any, none is told."""
-    told = {"t": list(partitions)} if partitions else None
-    return ProbedMember(name, client or name.partition("-")[0], "/10.0.0.1", instance, partitions=told)
+    """A member with these partitions of one topic; without any, none is reported."""
+    reported = {"t": list(partitions)} if partitions else None
+    return ProbedMember(name, client or name.partition("-")[0], "/10.0.0.1", instance, partitions=reported)
 
 
 def look(seconds: float, state: str, *members: ProbedMember, protocol: str = "range", **fields: Any) -> Probe:
     """What a coordinator answers of a classic group so many seconds after T0."""
-    told = {"type": GroupType.CLASSIC, "protocol": protocol, "members": members, **fields}
-    return Probe(probed_at_ms=T0 + round(seconds * 1000), cluster="c", group="g", state=state, **told)
+    described = {"type": GroupType.CLASSIC, "protocol": protocol, "members": members, **fields}
+    return Probe(probed_at_ms=T0 + round(seconds * 1000), cluster="c", group="g", state=state, **described)
 
 
 def epoch(seconds: float, state: str, number: int | None) -> Probe:
     """What is known of a KIP-848 group that is listed, or described with its epoch."""
-    told = {} if number is None else {"group_epoch": number}
+    described = {} if number is None else {"group_epoch": number}
     kind = GroupType.CONSUMER
-    return Probe(probed_at_ms=T0 + round(seconds * 1000), cluster="c", group="g", state=state, type=kind, **told)
+    return Probe(probed_at_ms=T0 + round(seconds * 1000), cluster="c", group="g", state=state, type=kind, **described)
 
 
 def fold(*probes: Probe) -> tuple[FoldState, list[Rebalance]]:
@@ -125,7 +125,7 @@ def test_a_group_that_was_not_there_before_forms():
         assert (found.reason, found.members_before) == ("first_join", ()), state
 
 
-def test_the_prober_tells_when_it_saw_the_group_settled_last():
+def test_the_prober_reports_when_it_saw_the_group_settled_last():
     """Looks that say nothing new are not published; the one that does carries the time of the one before."""
     _, (found,) = fold(look(0, STABLE, *ONE), look(40, STABLE, *TWO, settled_at_ms=T0 + 38_000))
     assert (found.started_after_ms, found.duration_max_ms) == (T0 + 38_000, 2_000)
@@ -163,7 +163,7 @@ def test_a_cooperative_group_waits_for_its_second_round():
 
 
 def test_an_epoch_that_rose_is_a_rebalance():
-    """Of KIP-848 groups the epoch tells more than states, which may be settled again at the next look."""
+    """Of KIP-848 groups the epoch shows more than states, which may be settled again at the next look."""
     state, (found,) = fold(epoch(0, STABLE, 3), epoch(2, STABLE, 3), epoch(4, STABLE, 5))
     assert (found.generation_from, found.generation_to, found.type) == (3, 5, GroupType.CONSUMER)
     assert (counted(state), state.snapshot.generation) == (1, 5)
@@ -218,7 +218,7 @@ def test_what_says_nothing_of_a_group_in_kafka_makes_no_snapshot(probe: Probe):
 
 
 def test_where_the_log_is_read_a_probe_begins_no_rebalance():
-    """There the log tells of each, so that a probe which showed one would count it twice."""
+    """There each is in the log, so that a probe which showed one would count it twice."""
     for reads_log in (True, False):
         state, found = take_probe(new_state("c", "g"), look(0, STABLE, *ONE), reads_log=reads_log)
         assert not found

@@ -114,7 +114,7 @@ def test_probes_of_offsets_only_say_nothing_of_the_state():
 
 
 def test_a_probe_names_topics():
-    """A KIP-848 group's records have ids; with several topics only a probe, or an old broker, tells which is which."""
+    """A KIP-848 group's records have ids; with several topics only a probe, or an old broker, says which is which."""
     orders, refunds = UUID(int=1), UUID(int=2)
     described = ConsumerGroupMemberMetadataValue(None, None, "c", "/h", ("orders", "refunds"), "", 300_000, None)
     owned = tuple(OwnedTopicPartitions(topic, (0, 1)) for topic in (orders, refunds))

@@ -1,4 +1,4 @@
-"""What members of a streams group (KIP-1071) read: their tasks by the topology; all else is told by topics."""
+"""What members of a streams group (KIP-1071) read: their tasks by the topology; all else is given by topics."""
 
 from typing import Any
 
@@ -48,12 +48,12 @@ PARTS = (part("0", "orders", "customers"), part("1", repartitioned=("app-by-key-
 
 
 def test_tasks_stand_under_all_topics_that_they_read():
-    """Commits and ends are told by topics; those that the application repartitioned are among them."""
+    """Commits and ends are given by topics; those that the application repartitioned are among them."""
     (member,) = folded(topology(*PARTS), has(s0=(2, 0), s1=(1,))).snapshot.members
     assert member.partitions == {"orders": [0, 2], "customers": [0, 2], "app-by-key-repartition": [1]}
 
 
-def test_targets_are_told_likewise():
+def test_targets_are_given_likewise():
     """So that what a member is to get can be held against what others have."""
     target = StreamsGroupTargetAssignmentMemberValue((TaskIds("1", (3,)),), (), ())
     (member,) = folded(topology(*PARTS), (_TARGET, target)).snapshot.members
@@ -66,7 +66,7 @@ def test_a_topology_that_comes_later_is_applied_to_what_is_known():
     assert member.partitions == {"orders": [1], "customers": [1]}
 
 
-def test_tasks_whose_topics_the_log_does_not_tell_stay_under_their_part():
+def test_tasks_whose_topics_are_not_in_the_log_stay_under_their_part():
     """A pattern is resolved by the coordinator, and not written down."""
     (member,) = folded(topology(part("0", "orders", patterns=("x.*",))), has(s0=(1,), s9=(0,))).snapshot.members
     assert member.partitions == {"0": [1], "9": [0]}

@@ -36,8 +36,8 @@ def forming_and_held(before: tuple[Member, ...] = (), **changes: object) -> Reba
             left=("a-1",),
         ),
     )
-    told = {"generations": rounds, "passing": (FIRST,), "join_ended_at_ms": FORMED_MS - 20, **changes}
-    return rebalance(FORMED_MS - 3 * SECOND, before, [NEW], took_ms=LET_IN_MS - FORMED_MS + 3_020, **told)
+    fields = {"generations": rounds, "passing": (FIRST,), "join_ended_at_ms": FORMED_MS - 20, **changes}
+    return rebalance(FORMED_MS - 3 * SECOND, before, [NEW], took_ms=LET_IN_MS - FORMED_MS + 3_020, **fields)
 
 
 def waits(of: Rebalance, *probes: Probe) -> list[int]:
@@ -67,11 +67,11 @@ def test_a_wait_that_nobody_saw_is_not_made_up():
 
 
 def test_a_start_in_the_log_needs_no_probe():
-    """The log tells when the first member of a group new to its coordinator joined."""
+    """The log has when the first member of a group new to its coordinator joined."""
     of = forming_and_held()
     first, second = of.generations
-    told = forming_and_held(generations=(first, replace(second, started_at_ms=HELD_MS - SECOND)))
-    assert waits(told) == [21 * SECOND]
+    held = forming_and_held(generations=(first, replace(second, started_at_ms=HELD_MS - SECOND)))
+    assert waits(held) == [21 * SECOND]
 
 
 def test_those_who_stayed_are_those_who_were_there():
@@ -120,8 +120,8 @@ def test_a_member_that_left_later_was_there_before():
 def test_a_member_that_stops_polling_right_after_the_group_formed_holds_the_newcomer(reports: bool):
     """Both are one rebalance, and its cause is the wait in its second generation."""
     of = forming_and_held()
-    told = [report(at, FIRST, {POLL_AGE: (at - FORMED_MS) / 1000}) for at in range(FORMED_MS, LET_IN_MS, 5 * SECOND)]
-    known = history(snapshot(T0, FIRST), *(told if reports else ()), *PREPARING, of)
+    polls = [report(at, FIRST, {POLL_AGE: (at - FORMED_MS) / 1000}) for at in range(FORMED_MS, LET_IN_MS, 5 * SECOND)]
+    known = history(snapshot(T0, FIRST), *(polls if reports else ()), *PREPARING, of)
     primary, *_ = explain(make_episode(known, of, Thresholds(), JudgingTime(LET_IN_MS + MINUTE), EpisodeContext()))
     assert primary.rule == "stalled_member_join_barrier"
     assert [each.member_id for each in primary.subject.members] == ["a-1"]

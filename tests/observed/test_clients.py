@@ -45,7 +45,7 @@ def before(*reports: Report, length_ms: int = 14_000) -> Stretch:
 # --- One client ---
 
 
-def test_identity_is_the_latest_told():
+def test_identity_is_the_latest_reported():
     """A rejoin changes the member id; what a report leaves out stays."""
     client = known(
         report(T0, WHO, library="kafka-python", library_version="2.2.3", instance_id="i"),
@@ -57,7 +57,7 @@ def test_identity_is_the_latest_told():
 
 
 def test_an_older_report_finds_its_place_and_changes_no_identity():
-    """It arrived late: it tells of its own moment and not of now."""
+    """It arrived late: it is about its own moment and not about now."""
     late = report(T0 + SECOND, replace(WHO, member_id="b-0"), {POLL_AGE: 3.0}, host="/old")
     client = known(report(T0, WHO), report(T0 + 2 * SECOND, WHO), late)
     assert [each.emitted_ms - T0 for each in client.reports] == [0, SECOND, 2 * SECOND]
@@ -66,7 +66,7 @@ def test_an_older_report_finds_its_place_and_changes_no_identity():
 
 @pytest.mark.parametrize("late", [False, True])
 def test_pieces_of_one_moment_are_one_report(late: bool):
-    """Formats with one metric per message tell a moment in pieces, also when they come late or twice."""
+    """Formats with one metric per message report a moment in pieces, also when they come late or twice."""
     pieces = [report(T0, WHO, {POLL_AGE: 3.0}), report(T0, WHO, {HEARTBEAT_AGE: 1.5}), report(T0, WHO, {POLL_AGE: 3.0})]
     newer = [report(T0 + SECOND, WHO)]
     client = known(*(newer + pieces if late else pieces + newer))
@@ -82,12 +82,12 @@ def test_only_the_latest_reports_are_kept():
 
 
 def test_deltas_are_added_up():
-    """A counter told as increments becomes a total; others are taken as they come."""
-    told = [
+    """A counter reported as increments becomes a total; others are taken as they come."""
+    rows = [
         replace(report(T0 + n, WHO), points=(Point(HEARTBEAT_TOTAL, 2.0, temporality=Temporality.DELTA),))
         for n in range(3)
     ]
-    assert [each.heartbeat_total for each in known(*told).reports] == [2.0, 4.0, 6.0]
+    assert [each.heartbeat_total for each in known(*rows).reports] == [2.0, 4.0, 6.0]
 
 
 def test_points_of_partitions_are_kept_apart():
@@ -104,7 +104,7 @@ def test_points_of_partitions_are_kept_apart():
     assert client.reports[0].values == {}
 
 
-def test_what_is_told_twice_is_added_up_once():
+def test_what_is_reported_twice_is_added_up_once():
     """Delivery is at least once; pieces of one moment with other counters are no repetition."""
     one = replace(report(T0, WHO), points=(Point(HEARTBEAT_TOTAL, 2.0, temporality=Temporality.DELTA),))
     other = replace(report(T0, WHO), points=(Point(COMMIT_TOTAL, 5.0, temporality=Temporality.DELTA),))
@@ -116,19 +116,19 @@ def test_what_is_told_twice_is_added_up_once():
 
 
 def test_a_piece_may_say_zero():
-    """The later piece of a moment counts, also where it tells 0."""
+    """The later piece of a moment counts, also where it is 0."""
     client = known(report(T0, WHO, {ASSIGNED: 3.0}), report(T0, WHO, {ASSIGNED: 0.0}))
     assert [each.assigned for each in client.reports] == [0.0]
 
 
-def test_the_last_poll_tells_its_age():
+def test_the_last_poll_has_its_age():
     """A reporter that names the moment of the last poll says as much as one that names its age."""
     client = known(report(T0, WHO, last_poll_return_ms=T0 - 2_500), report(T0 + 1, WHO, last_poll_return_ms=T0 + 99))
     assert [each.poll_age_ms for each in client.reports] == [2_500, 0]
 
 
 def test_a_client_that_waits_for_records_polls():
-    """However long it has been waiting inside poll(); one that tells neither leaves it open."""
+    """However long it has been waiting inside poll(); one that reports neither leaves it open."""
     client = known(report(T0, WHO, waiting_since_ms=T0 - 90_000), report(T0 + 1, WHO))
     assert [each.poll_age_ms for each in client.reports] == [0, None]
 
@@ -136,7 +136,7 @@ def test_a_client_that_waits_for_records_polls():
 # --- The time before a loss ---
 
 
-def test_nothing_reported_before_tells_nothing():
+def test_without_a_report_before_nothing_is_known():
     """A client that began to report after the loss is no witness."""
     assert known(*every_second(1, 5)).before(LOST_MS, 14_000) is None
     assert known().before(LOST_MS, 14_000) is None
@@ -167,14 +167,14 @@ def test_what_arrived_after_the_loss_was_undelivered():
     ids=["regular", "woke late", "a hole in the reports", "it ended"],
 )
 def test_how_long_its_reporting_stood_still(reports: list[Report], expected: int):
-    """By its own clock where it tells, else by the hole; an end is no hole."""
+    """By its own clock where it reports that, else by the hole; an end is no hole."""
     assert before(*reports).stood_still_ms == expected
 
 
 @pytest.mark.parametrize(
     ("last_s", "next_s", "expected"),
     [(1.0, 7.0, 2_000), (9.0, 14.0, 9_000), (9.0, 2.0, 9_000), (None, 14.0, 9_000), (None, 2.0, None)],
-    ids=["not the latest", "same beat", "a beat after the loss", "told afterwards", "nothing before"],
+    ids=["not the latest", "same beat", "a beat after the loss", "reported afterwards", "nothing before"],
 )
 def test_how_long_before_the_last_heartbeat_was(last_s: float | None, next_s: float, expected: int | None):
     """The report after the loss knows best, unless its heartbeat was sent after it."""
@@ -184,13 +184,13 @@ def test_how_long_before_the_last_heartbeat_was(last_s: float | None, next_s: fl
 
 
 def test_a_counter_of_heartbeats_is_a_rate():
-    """Ten in twenty seconds; a single total tells nothing."""
+    """Ten in twenty seconds; a single total says nothing."""
     reports = [report(LOST_MS - at * SECOND, WHO, {HEARTBEAT_TOTAL: 10.0 - at / 2}) for at in (12, 6, 0)]
     assert before(*reports).beat_rate == pytest.approx(0.5)
     assert before(reports[-1]).beat_rate is None
 
 
-def test_a_poll_told_of_afterwards_counts_as_of_the_loss():
+def test_a_poll_reported_afterwards_counts_as_of_the_loss():
     """The next report's age, less the time since; a poll after the loss says nothing of before."""
     first = report(LOST_MS - SECOND, WHO)
     assert before(first, report(LOST_MS + 5_000, WHO, {POLL_AGE: 35.0})).poll_age_ms == 30_000
@@ -226,7 +226,7 @@ def test_what_the_process_did_in_the_gap():
 
 
 def test_a_reason_is_the_one_that_came_with_the_loss():
-    """librdkafka keeps its last reason: one told before and after unchanged is that of an earlier rebalance."""
+    """librdkafka keeps its last reason: one reported before and after unchanged is that of an earlier rebalance."""
     same = every_second(-3, 3, reason="group rejoin")
     assert before(*same).reason == "group rejoin"
     assert before(
@@ -282,7 +282,7 @@ def test_a_late_report_of_an_old_id_goes_to_its_own_client():
 
 
 @pytest.mark.parametrize(
-    ("told", "asked", "found"),
+    ("reported", "asked", "found"),
     [
         ([{"member_id": "b-1"}], ("b-1", "other", "/other", None), True),
         ([{"member_id": None}], ("b-9", "b", "/host-b", None), True),
@@ -306,10 +306,12 @@ def test_a_late_report_of_an_old_id_goes_to_its_own_client():
         "another client",
     ],
 )
-def test_a_member_finds_its_reports(told: list[dict[str, Any]], asked: tuple[str, str, str, str | None], found: bool):
+def test_a_member_finds_its_reports(
+    reported: list[dict[str, Any]], asked: tuple[str, str, str, str | None], found: bool
+):
     """By the surest sign there is; rather nobody than the wrong one."""
     clients = Clients()
-    for each in told:
+    for each in reported:
         clients.take(packed(report(T0, WHO, **each)))
     assert (clients.of(Member(*asked)) is not None) == found
 
@@ -331,7 +333,7 @@ def scanned(clients: Clients, of: Member) -> ClientHistory | None:
 
 @pytest.mark.parametrize("most", [4, 100], ids=["clients are forgotten", "all are kept"])
 def test_a_member_finds_the_client_that_a_look_at_all_finds(most: int, monkeypatch: pytest.MonkeyPatch):
-    """Whatever clients tell of themselves, and however that changes."""
+    """Whatever clients report of themselves, and however that changes."""
     monkeypatch.setattr(clients_module, "_KEPT_CLIENTS", most)
     monkeypatch.setattr(clients_module, "_KEPT_ALIKE", 2)
     names, hosts, instances, ids = ("a", "b", None), ("/x", "/y", None), ("i", "j", None), ("m-1", "m-2", None, None)
@@ -346,9 +348,9 @@ def test_a_member_finds_the_client_that_a_look_at_all_finds(most: int, monkeypat
     for seed in range(5):
         chance, clients = random.Random(seed), Clients()
         for second in range(25):
-            names_told = {"client_id": chance.choice(names), "instance_id": chance.choice(instances)}
+            reported_names = {"client_id": chance.choice(names), "instance_id": chance.choice(instances)}
             where = {"host": chance.choice(hosts), "pid": chance.choice((1, 2, None)), "member_id": chance.choice(ids)}
-            clients.take(packed(report(T0 + second * 4 * SECOND, WHO, **names_told, **where)))
+            clients.take(packed(report(T0 + second * 4 * SECOND, WHO, **reported_names, **where)))
             for each in asked if second % 4 == 0 else ():
                 one = clients.of(each)
                 assert one is scanned(clients, each), (seed, second, each)
@@ -416,7 +418,7 @@ def test_consumers_alike_are_bounded(monkeypatch: pytest.MonkeyPatch):
 
 
 def test_partitions_are_bounded(monkeypatch: pytest.MonkeyPatch):
-    """Positions of partitions that were told longest ago go first."""
+    """Positions of partitions that were reported longest ago go first."""
     monkeypatch.setattr(clients_module, "_KEPT_PLACES", 3)
     client = ClientHistory()
     client.take_offsets({"t": {str(number): number for number in range(5)} | {"x": 1, "²": 1, "9" * 30: 1}})

@@ -7,7 +7,7 @@ from rebalance_streaming.observed.cluster_commits import ClusterCommits
 
 
 def test_a_standstill_of_all_groups_may_be_the_monitors():
-    """It is held back until some group is known to have committed since, and told of once then."""
+    """It is held back until some group is known to have committed since, and returned once then."""
     commits = ClusterCommits()
     commits.take("a", T0)
     commits.take("b", T0 + MINUTE)
@@ -19,7 +19,7 @@ def test_a_standstill_of_all_groups_may_be_the_monitors():
     assert not commits.hold_back("a", T0 + 2 * MINUTE)
 
 
-def test_of_a_single_group_nobody_can_tell():
+def test_a_single_group_decides_nothing():
     """Its standstill counts; and a group that is gone holds nothing back."""
     commits = ClusterCommits()
     commits.take("a", T0)

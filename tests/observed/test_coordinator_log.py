@@ -47,14 +47,14 @@ def begun(at_ms: int, trigger: Trigger, member_id: str | None = B.member_id, **v
     return wrote(at_ms, Act.PREPARING, **{"generation": 1, "trigger": trigger, "member_id": member_id, **values})
 
 
-def told(gone: Rebalance, lines: Sequence[CoordinatorEvent], *events: Event) -> GroupHistory:
+def with_lines(gone: Rebalance, lines: Sequence[CoordinatorEvent], *events: Event) -> GroupHistory:
     known = history(*events, gone)
     known.coordinator_log.take(lines)
     return known
 
 
 def judged(gone: Rebalance, lines: Sequence[CoordinatorEvent], *events: Event) -> Departure:
-    (found,) = find_departures(told(gone, lines, *events), gone, {}, LOST_MS + MINUTE)
+    (found,) = find_departures(with_lines(gone, lines, *events), gone, {}, LOST_MS + MINUTE)
     return found
 
 
@@ -111,7 +111,7 @@ def test_the_evidence_of_a_leave_says_whose_wish_it_was(reason: str, rule: str):
 
 @pytest.mark.parametrize(("who", "expected"), [("b-1", UNSYNCED), ("c-1", UNKNOWN), (None, UNKNOWN)])
 def test_a_rebalance_that_a_missing_sync_began_names_who_did_not_send_it(who: str | None, expected: str):
-    """Of several members it names none that is kept; then the line of their eviction tells."""
+    """Of several members it names none that is kept; then the line of their eviction names them."""
     assert judged(left(), [begun(LOST_MS - 900, Trigger.SYNC_EXPIRATION, who)]).likely == expected
 
 
@@ -143,7 +143,7 @@ def test_a_leave_without_a_reason_at_the_poll_limit_is_one():
 @pytest.mark.parametrize(
     ("silence_s", "limit_s", "expected"), [(10, 15, UNKNOWN), (15, 19, POLL_TIMEOUT), (10, 30, CLEAN)]
 )
-def test_commits_that_ended_before_a_leave_tell_of_an_overrun(silence_s: int, limit_s: int, expected: str):
+def test_commits_that_ended_before_a_leave_show_an_overrun(silence_s: int, limit_s: int, expected: str):
     """Every five seconds until then: whoever closes has worked up to it, and commits once more."""
     short = replace(B, client_id="rdkafka", rebalance_timeout_ms=limit_s * SECOND)
     events = pulse(T0, LOST_MS - silence_s * SECOND + 1, [2, 3])
@@ -153,7 +153,7 @@ def test_commits_that_ended_before_a_leave_tell_of_an_overrun(silence_s: int, li
 
 @pytest.mark.parametrize(("last_s", "expected"), [(12, UNKNOWN), (3, CLEAN)])
 def test_a_limit_may_be_over_where_nobody_knows_of_records_either(last_s: float, expected: str):
-    """No prober tells whether a commit was due; the last one is as old all the same."""
+    """Without a prober it is not known whether a commit was due; the last one is as old all the same."""
     who = member("b-1", [2, 3], client_id="rdkafka", session_timeout_ms=10_000, rebalance_timeout_ms=14_000)
     gone, came = lost(LOST_MS, who, [STAYS, who]), joined(LOST_MS - 5 * MINUTE, who, [STAYS])
     once = commits(LOST_MS - round(last_s * SECOND), {2: 7, 3: 7})
@@ -193,7 +193,7 @@ def test_a_leave_when_the_poll_limit_may_be_over_is_left_open(last_s: float, lib
     ],
     ids=["at once", "named first", "named only", "static", "another"],
 )
-def test_a_join_older_than_kip_394_is_told_by_how_it_was_answered(lines: list[CoordinatorEvent], at_once: bool):
+def test_a_join_older_than_kip_394_is_recognised_by_how_it_was_answered(lines: list[CoordinatorEvent], at_once: bool):
     """A dynamic member that gets its id and its place by one request sends JoinGroup before version 4."""
     known = CoordinatorLog()
     known.take(lines)
@@ -201,7 +201,7 @@ def test_a_join_older_than_kip_394_is_told_by_how_it_was_answered(lines: list[Co
 
 
 def test_the_session_is_struck_out_of_two_readings():
-    """Where nothing but the member's life told, either timeout fitted."""
+    """Where nothing but the length of the membership is known, either timeout fits."""
     who = member("b-1", [2, 3], session_timeout_ms=6_000, rebalance_timeout_ms=5_000)
     gone, came = lost(LOST_MS, who, [STAYS, who]), joined(LOST_MS - 10_500, who, [STAYS])
     assert judged(gone, (), came).classes == (SESSION_EXPIRED, POLL_TIMEOUT)
@@ -220,7 +220,7 @@ def test_without_lines_all_is_as_it_was():
     """A log that is not shipped, or that names others, changes nothing."""
     for lines in ((), [wrote(LOST_MS, Act.LEFT, member_id="c-1", reason=OVER)]):
         found = judged(left(), lines)
-        assert (found.classes, found.confidence, found.told) == ((UNKNOWN,), HINT, None)
+        assert (found.classes, found.confidence, found.logged) == ((UNKNOWN,), HINT, None)
 
 
 def test_a_line_of_another_time_is_not_of_this_departure():
@@ -228,13 +228,13 @@ def test_a_line_of_another_time_is_not_of_this_departure():
     gone = left(started_after_ms=LOST_MS - MINUTE)
     early, late = LOST_MS - 2 * MINUTE, (gone.completed_at_ms or 0) + MINUTE
     for at_ms in (early, late):
-        assert judged(gone, [wrote(at_ms, Act.EXPIRED, member_id="b-1")]).told is None
+        assert judged(gone, [wrote(at_ms, Act.EXPIRED, member_id="b-1")]).logged is None
 
 
 # --- Barriers ---
 
 
-def test_who_went_while_others_waited_is_told_apart_from_who_set_it_off():
+def test_a_member_that_left_while_others_waited_is_distinguished_from_the_one_that_set_it_off():
     """A rebalance that another member's line began before is one that waited for this one."""
     began, gone_ms = LOST_MS - 20 * SECOND, LOST_MS - SECOND
     line = wrote(gone_ms, Act.LEFT, member_id="b-1", reason=OVER)
@@ -276,9 +276,9 @@ def test_who_came_is_not_known_from_when_another_did():
     assert judged(gone, lines).back_as == member("b-2", [2, 3])
 
 
-def test_lines_that_come_later_tell_who_was_there():
+def test_lines_that_come_later_show_who_was_there():
     """What is asked again and again is looked for once, and anew when there are more lines."""
-    known = told(left(), [wrote(LOST_MS, Act.EXPIRED, member_id="b-1")])
+    known = with_lines(left(), [wrote(LOST_MS, Act.EXPIRED, member_id="b-1")])
     assert not known.seen_together("b-1", "b-2")
     known.coordinator_log.take([wrote(LOST_MS - SECOND, Act.NAMED, member_id="b-2")])
     assert known.seen_together("b-1", "b-2")
@@ -288,7 +288,7 @@ def test_a_join_barrier_is_as_long_as_the_coordinator_wrote():
     """Between its line and the release, whatever the log of groups bounds."""
     gone = left(started_after_ms=LOST_MS - MINUTE, took_ms=3 * SECOND)
     released = gone.join_ended_at_ms or 0
-    known = told(gone, [begun(released - 40 * SECOND, Trigger.JOIN, "c-1")])
+    known = with_lines(gone, [begun(released - 40 * SECOND, Trigger.JOIN, "c-1")])
     barrier = longest_barrier(known, gone)
     assert barrier is not None
     assert barrier.waited_ms == 40 * SECOND
@@ -305,17 +305,17 @@ def test_the_start_of_a_rebalance_is_its_own_line():
         begun(LOST_MS - 9_000, Trigger.LEAVE, reason=OVER),
         begun(LOST_MS + 4 * MINUTE, Trigger.JOIN, generation=2),
     ]
-    start = told(gone, lines).coordinator_log.start_of(gone)
+    start = with_lines(gone, lines).coordinator_log.start_of(gone)
     assert start is not None
     assert (start.at_ms, start.trigger, start.member_id, start.reason) == (LOST_MS - 9_000, "leave", "b-1", OVER)
-    assert told(gone, lines[:1] + lines[2:]).coordinator_log.start_of(gone) is None
+    assert with_lines(gone, lines[:1] + lines[2:]).coordinator_log.start_of(gone) is None
 
 
 def test_the_cause_of_a_rebalance_carries_what_began_it():
     """The finding says what the coordinator wrote as its reason, and of whom."""
     gone = left()
     lines = [wrote(LOST_MS - 2, Act.EXPIRED, member_id="b-1"), begun(LOST_MS - 1, Trigger.HEARTBEAT_EXPIRATION)]
-    known = told(gone, lines)
+    known = with_lines(gone, lines)
     primary = explain(make_episode(known, gone, Thresholds(), JudgingTime(LOST_MS + MINUTE), EpisodeContext()))[0]
     found = [each for each in primary.evidence if each.source == EvidenceSource.BROKER_LOG]
     assert {each.field for each in found} == {"expired", "preparing"}

@@ -1,4 +1,4 @@
-"""How a member left, told from its commits, the probes, the coordinator's records and its client's reports."""
+"""How a member left, by its commits, the probes, the coordinator's records and its client's reports."""
 
 from __future__ import annotations
 
@@ -107,10 +107,10 @@ def test_a_callback_inside_poll_overruns_the_limit_of_a_static_member(
     who = replace(B, group_instance_id=instance, rebalance_timeout_ms=20_000)
     last_ms = LOST_MS - 24 * SECOND
     values = {POLL_AGE: age_s, HEARTBEAT_AGE: 1.0}
-    told = [report(at, who, values, pid=1) for at in range(LOST_MS - MINUTE, LOST_MS + MINUTE, 5 * SECOND)]
+    reports = [report(at, who, values, pid=1) for at in range(LOST_MS - MINUTE, LOST_MS + MINUTE, 5 * SECOND)]
     ends = {2: last_ms // 100 + lag, 3: last_ms // 100 + lag}
     probes = [probe(at, ends=ends) for at in (last_ms, LOST_MS - SECOND)]
-    found = judged(left(who), *moving(last_ms - MINUTE, last_ms, [2, 3]), *probes, *told)
+    found = judged(left(who), *moving(last_ms - MINUTE, last_ms, [2, 3]), *probes, *reports)
     assert found.classes == classes
 
 
@@ -130,7 +130,7 @@ def test_timeouts_and_assignor_of_aiokafka_stand_for_its_name(silence_s: float, 
 
 
 def test_the_assignor_of_a_group_that_emptied_is_that_of_the_rebalance_before():
-    """After a start no snapshot tells it: there is only the latest, which has no members."""
+    """After a start it is in no snapshot: there is only the latest, which has no members."""
     who, last_ms = replace(B, rebalance_timeout_ms=10_000), LOST_MS - 10 * SECOND
     beats = pulse(last_ms - MINUTE, last_ms + 1, [2, 3])
     came = joined(T0, who, [], protocol="roundrobin")
@@ -161,7 +161,7 @@ def test_who_commits_to_the_end_may_still_have_stopped_polling(
     assert ("rebalance_timeout" in {each.field for each in found.evidence}) == (POLL_TIMEOUT in classes)
 
 
-def test_a_limit_as_short_as_a_commit_interval_is_told_by_the_moment():
+def test_a_limit_as_short_as_a_commit_interval_is_recognised_by_the_moment():
     """Its last commit may have come after its last poll: left at its limit it stalled, later it may have left."""
     who = replace(B, session_timeout_ms=6_000, rebalance_timeout_ms=8_000)
 
@@ -174,15 +174,15 @@ def test_a_limit_as_short_as_a_commit_interval_is_told_by_the_moment():
     assert gone(14_000).classes == (UNKNOWN, CLEAN, POLL_TIMEOUT)
 
 
-def test_a_client_that_tells_of_its_polls_is_believed():
+def test_a_client_that_reports_its_polls_is_believed():
     """It polled to the end, so it left in order however long it had been there: a deploy every five minutes, say."""
     from_ms = LOST_MS - 300_500
     formed = rebalance(from_ms - 3 * SECOND, [], [B], took_ms=3 * SECOND)
     emptied = rebalance(LOST_MS, [B], [], took_ms=0, join_ended_at_ms=LOST_MS)
     beats = [commits(at, dict.fromkeys([2, 3], at // 100)) for at in range(from_ms + 2_000, LOST_MS, 5 * SECOND)]
-    told = [report(at, B, {POLL_AGE: 0.2, HEARTBEAT_AGE: 1.0}) for at in range(from_ms, LOST_MS, 5 * SECOND)]
+    reports = [report(at, B, {POLL_AGE: 0.2, HEARTBEAT_AGE: 1.0}) for at in range(from_ms, LOST_MS, 5 * SECOND)]
     assert judged(emptied, formed, *beats).likely == POLL_TIMEOUT
-    assert judged(emptied, formed, *beats, *told).likely == CLEAN
+    assert judged(emptied, formed, *beats, *reports).likely == CLEAN
 
 
 @pytest.mark.parametrize(
@@ -203,7 +203,7 @@ def test_of_several_members_the_moment_is_known_less_well(life_s: float, classes
     assert (found.classes, round(found.confidence, 2)) == (classes, round(confidence, 2))
 
 
-def test_a_limit_of_seconds_is_told_by_a_moment_known_to_the_second():
+def test_a_limit_of_seconds_is_recognised_by_a_moment_known_to_the_second():
     """Its last commit bounds when it left, however late the others noticed."""
     who = replace(B, rebalance_timeout_ms=4_000)
     formed = joined(LOST_MS - 4_300 - 3_000, who, [STAYS])
@@ -231,9 +231,9 @@ def test_of_a_summary_of_two_owners_the_first_commit_is_that_of_the_one_who_left
     beats = [commits(at, dict.fromkeys([2, 3], at // 100)) for at in range(LOST_MS - 27_000, LOST_MS - 6_000, 5_000)]
     gone = left(who, started_after_ms=LOST_MS - 10_000, took_ms=0)
     both = commits(LOST_MS + 2_000, dict.fromkeys([2, 3], LOST_MS // 100))
-    told = {name: replace(each, first_at_ms=[LOST_MS - 100] * 2) for name, each in both.topics.items()}
+    topics = {name: replace(each, first_at_ms=[LOST_MS - 100] * 2) for name, each in both.topics.items()}
     assert judged(gone, formed, *beats, both).likely == SESSION_EXPIRED
-    assert judged(gone, formed, *beats, replace(both, topics=told)).likely == CLEAN
+    assert judged(gone, formed, *beats, replace(both, topics=topics)).likely == CLEAN
 
 
 def test_a_commit_on_the_way_does_not_hide_the_limit():
@@ -357,7 +357,7 @@ def test_reports_decide_where_commits_only_hint():
     [(11, SESSION_EXPIRED, STRONG), (4, CLEAN, PLAUSIBLE), (40, UNKNOWN, HINT)],
 )
 def test_a_process_that_ended_was_removed_a_session_later_or_at_once(quiet_s: int, likely: str, confidence: float):
-    """Where no commit was due, the end of its reports tells whether it left in order or was missed."""
+    """Where no commit was due, the end of its reports shows whether it left in order or was missed."""
     reports = [
         report(LOST_MS - quiet_s * SECOND - back, B, {HEARTBEAT_AGE: 1.0}, tick_late_ms=0)
         for back in range(60 * SECOND, -1, -5 * SECOND)

@@ -24,7 +24,7 @@ from rebalance_streaming.wire.metrics.report import ClientConfig
 B = member("b-1", [0])
 
 
-def told(**changes: Any) -> ClientHistory:
+def reported(**changes: Any) -> ClientHistory:
     """Make a client that reported once."""
     found = ClientHistory()
     row = packed(report(T0, B, **changes))
@@ -52,8 +52,8 @@ def told(**changes: Any) -> ClientHistory:
         ("", None, None),
     ],
 )
-def test_a_default_client_id_tells_the_library(client_id: str, library: str | None, version: str | None):
-    """kafka-python and aiokafka write their version into it; a name that somebody chose tells nothing."""
+def test_a_default_client_id_shows_the_library(client_id: str, library: str | None, version: str | None):
+    """kafka-python and aiokafka write their version into it; a name that somebody chose says nothing."""
     found = fingerprint(member("b-1", client_id=client_id))
     assert (found.library, found.version) == (library, version)
 
@@ -104,7 +104,7 @@ def test_the_library_decides_what_can_have_happened(
         (None, None, "uniform", {"epoch": 3, "session_timeout_ms": None}, (None, False, False)),
     ],
 )
-def test_the_form_of_a_subscription_tells_the_library(
+def test_the_form_of_a_subscription_shows_the_library(
     version: int | None,
     data: int | None,
     assignor: str | None,
@@ -139,13 +139,13 @@ def test_equal_timeouts_are_those_of_an_old_java_only_in_an_old_subscription():
 )
 def test_a_report_decides(library: str, version: str | None, expected: str, enforces: bool):
     """What the client says of itself counts more than a client id that looks like another library's default."""
-    found = fingerprint(member("b-1", client_id="sarama"), told(library=library, library_version=version))
+    found = fingerprint(member("b-1", client_id="sarama"), reported(library=library, library_version=version))
     assert (found.library, found.version, found.enforces_poll) == (expected, version, enforces)
 
 
 def test_a_report_without_a_library_leaves_the_records_word():
     """A format that does not name the library takes nothing away."""
-    found = fingerprint(member("b-1", client_id="kafka-python-1.4.6"), told(library=None))
+    found = fingerprint(member("b-1", client_id="kafka-python-1.4.6"), reported(library=None))
     assert (found.library, found.release) == (KAFKA_PYTHON, (1, 4, 6))
 
 
@@ -156,14 +156,14 @@ def test_a_report_without_a_library_leaves_the_records_word():
         (None, ClientConfig(), 5_000),
         (10_000, ClientConfig(heartbeat_interval_ms=10_000), 10_000),
     ],
-    ids=["classic default", "the group's of KIP-848", "told"],
+    ids=["classic default", "the group's of KIP-848", "reported"],
 )
-def test_the_heartbeat_interval_is_told_or_the_protocols_default(
+def test_the_heartbeat_interval_is_reported_or_the_protocols_default(
     session_ms: int | None, config: ClientConfig, expected: int
 ):
     """No record carries it."""
     who = member("b-1", session_timeout_ms=session_ms)
-    assert fingerprint(who, told(config=config)).heartbeat_ms == expected
+    assert fingerprint(who, reported(config=config)).heartbeat_ms == expected
 
 
 @pytest.mark.parametrize(

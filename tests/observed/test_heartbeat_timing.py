@@ -64,7 +64,7 @@ def test_a_member_as_it_last_reported():
     )
 
 
-def test_what_is_not_told_is_null():
+def test_what_is_not_reported_is_null():
     """No age is no zero, and there is no headroom without one."""
     found = one(report(NOW, A))
     assert (found.heartbeat_age_ms, found.heartbeat_headroom, found.heartbeat_rate) == (None, None, None)
@@ -107,7 +107,7 @@ def test_a_heartbeat_that_was_never_sent_has_no_age():
     ids=["record", "record before client", "client", "the broker's default"],
 )
 def test_the_session_is_the_groups_word(changes: dict[str, Any], config: ClientConfig, expected: float):
-    """The coordinator goes by what it was told on joining; KIP-848 records lack it."""
+    """The coordinator goes by the timeout in the join request; KIP-848 records lack it."""
     who = replace(A, **changes)
     assert one(report(NOW, who, {HEARTBEAT_AGE: 5.0}, config=config), members=(who,)).heartbeat_headroom == expected
 
@@ -120,7 +120,7 @@ def test_the_session_is_the_groups_word(changes: dict[str, Any], config: ClientC
         ({"client_id": "aiokafka-0.8.1", "rebalance_timeout_ms": 10_000}, ClientConfig(), None),
         ({"rebalance_timeout_ms": None}, ClientConfig(), None),
     ],
-    ids=["record", "told", "another timeout in the record", "no record"],
+    ids=["record", "reported", "another timeout in the record", "no record"],
 )
 def test_the_poll_limit_is_the_clients_word(changes: dict[str, Any], config: ClientConfig, expected: float | None):
     """Records carry it for most clients; aiokafka writes its session there."""

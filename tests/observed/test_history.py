@@ -31,7 +31,7 @@ def minutes(history: GroupHistory) -> Sequence[int]:
 
 @pytest.mark.parametrize("asked_every", [1, 2, 3])
 def test_a_group_at_rest_is_remembered_by_its_first_probe_and_those_of_the_last_minutes(asked_every: int):
-    """All have one list of members, for each probe tells the same again, or none."""
+    """All have one list of members, because each probe reports the same again, or none."""
     history = probed(*[AT_REST] * 300, asked_every=asked_every)
     assert minutes(history) == [0, *range(283, 300)]
     assert len({id(each.members) for each in history.sightings if each.members is not None}) == 1
@@ -44,7 +44,7 @@ def test_probes_of_a_group_that_is_not_at_rest_are_all_kept():
 
 
 def test_members_that_did_not_change_are_one_object_in_all_rebalances():
-    """Each row tells all of them anew."""
+    """Each row contains all of them again."""
     history, changed = GroupHistory(CLUSTER, GROUP), member("a-1", [0, 1, 2, 3])
     rows = [rebalance(T0, [A], [A, B]), rebalance(T0 + MINUTE, [A, B], [changed])]
     for row in rows:

@@ -81,10 +81,10 @@ ENDED = {"next_report_ms": None, "last_report_ms": LOST_MS - 9 * SECOND}
         pytest.param({"never_beat_ms": 0}, None, id="no beat yet, just joined"),
         pytest.param({"beat_rate": 0.3, "polled_ms": LOST_MS - 30_000.0}, NOT_POLLING, id="a rate of beats, no poll"),
         pytest.param({"same_process": True}, ALIVE, id="the same process all the while"),
-        pytest.param({"same_process": True, "witnesses": 0}, None, id="the same process, told long before"),
-        pytest.param({"beat_rate": 0.1}, None, id="a low rate tells nothing"),
-        pytest.param({}, None, id="nothing told"),
-        pytest.param({"beat_gap_ms": 1_000.0, "witnesses": 0}, None, id="beats, but told long before"),
+        pytest.param({"same_process": True, "witnesses": 0}, None, id="the same process, reported long before"),
+        pytest.param({"beat_rate": 0.1}, None, id="a low rate says nothing"),
+        pytest.param({}, None, id="nothing reported"),
+        pytest.param({"beat_gap_ms": 1_000.0, "witnesses": 0}, None, id="beats, but reported long before"),
         # A process that did not run.
         pytest.param({"stood_still_ms": 9_000, "beat_gap_ms": 9_000.0}, PAUSED, id="all stood still"),
         pytest.param({"stood_still_ms": 9_000}, PAUSED, id="reporting stood still"),
@@ -167,7 +167,7 @@ def test_reports_that_may_still_come_are_waited_for():
 # --- With reports as they come ---
 
 
-def told(at_ms: int, values: dict[str, float | None] | None = None, **changes: Any) -> Report:
+def sample(at_ms: int, values: dict[str, float | None] | None = None, **changes: Any) -> Report:
     return report(at_ms, WHO, values, **{"interval_ms": 1_000, **changes})
 
 
@@ -197,20 +197,20 @@ def since(at_ms: int, stopped_ms: int) -> float:
 
 def test_an_age_that_grows_is_a_starved_heartbeat():
     """kafka-python's idle poll: reports on time, age growing to the session."""
-    clients = known(*(told(at, {HEARTBEAT_AGE: since(at, LOST_MS - 10_000)}, tick_late_ms=0) for at in ALL))
+    clients = known(*(sample(at, {HEARTBEAT_AGE: since(at, LOST_MS - 10_000)}, tick_late_ms=0) for at in ALL))
     assert read(clients) == STARVED
 
 
 def test_a_rate_and_a_poll_age_are_a_stalled_poll():
     """Java's metrics: heartbeats at their rate, the last poll long ago."""
     values = [(at, {HEARTBEAT_RATE: 0.33, POLL_AGE: since(at, LOST_MS - 30_000)}) for at in ALL]
-    assert read(known(*(told(at, each) for at, each in values))) == NOT_POLLING
+    assert read(known(*(sample(at, each) for at, each in values))) == NOT_POLLING
 
 
 def overrun(at_ms: int, reason: str, rebalanced_ms: int) -> Report:
     """Make a report of a client that says why it rebalanced last, and when."""
     values: dict[str, float | None] = {HEARTBEAT_AGE: 1.0, REBALANCE_AGE: since(at_ms, rebalanced_ms)}
-    return told(at_ms, values, reason=reason, process_start_ms=T0)
+    return sample(at_ms, values, reason=reason, process_start_ms=T0)
 
 
 def test_a_poll_reason_is_about_the_rebalance_that_it_came_with():
@@ -219,28 +219,28 @@ def test_a_poll_reason_is_about_the_rebalance_that_it_came_with():
     assert read(known(*stale)) == GONE
     new = [overrun(at, OVERRAN if at >= LOST_MS else "group rejoin", LOST_MS) for at in ALL]
     assert read(known(*new)) == NOT_POLLING
-    # One report in a session: that before it tells whether the word is new.
+    # One report in a session: that before it shows whether the reason is new.
     rare = [overrun(at, reason, at) for at, reason in ((LOST_MS - MINUTE, "group rejoin"), (LOST_MS - 9_000, OVERRAN))]
     assert read(known(*rare)) == NOT_POLLING
 
 
-def test_the_same_poll_reason_again_is_told_by_its_age():
+def test_the_same_poll_reason_again_is_recognised_by_its_age():
     """An overrun after another one: librdkafka says the same word, and that it gave its partitions up just now."""
     first_ms = LOST_MS - 2 * MINUTE
     again = [overrun(at, OVERRAN, LOST_MS if at >= LOST_MS else first_ms) for at in ALL]
     assert read(known(*again)) == NOT_POLLING
     # What was made before the next poll is reported with it, and until the poll after that.
     old, new = {HEARTBEAT_AGE: 1.0, REBALANCE_AGE: 9.0}, {HEARTBEAT_AGE: 1.0, REBALANCE_AGE: 0.5}
-    late = [told(at, new if at >= LOST_MS + 2_000 else old, reason=OVERRAN, process_start_ms=T0) for at in ALL]
+    late = [sample(at, new if at >= LOST_MS + 2_000 else old, reason=OVERRAN, process_start_ms=T0) for at in ALL]
     assert read(known(*late)) == NOT_POLLING
     before = [overrun(at, OVERRAN, first_ms) for at in ALL]
     assert read(known(*before)) == HEALTHY
 
 
 def test_a_fetch_rate_of_none_is_no_poll_time_out():
-    """Where no age of a poll is told, a client that fetches nothing may be idle, or not poll: nothing tells."""
-    assert read(known(*(told(at, {HEARTBEAT_AGE: 1.0, FETCH_RATE: 0.0}) for at in ALL))) is None
-    assert read(known(*(told(at, {HEARTBEAT_AGE: 1.0, FETCH_RATE: 2.0}) for at in ALL))) == HEALTHY
+    """Where no age of a poll is reported, a client that fetches nothing may be idle, or not poll: it is not known."""
+    assert read(known(*(sample(at, {HEARTBEAT_AGE: 1.0, FETCH_RATE: 0.0}) for at in ALL))) is None
+    assert read(known(*(sample(at, {HEARTBEAT_AGE: 1.0, FETCH_RATE: 2.0}) for at in ALL))) == HEALTHY
 
 
 def test_a_heartbeat_that_was_never_sent_counts_only_with_partitions():
@@ -248,7 +248,7 @@ def test_a_heartbeat_that_was_never_sent_counts_only_with_partitions():
 
     def never(at_ms: int, assigned: float) -> Report:
         points = (Point(HEARTBEAT_AGE, None, never=True), Point("coordinator_assigned_partitions", assigned))
-        return replace(told(at_ms), points=points)
+        return replace(sample(at_ms), points=points)
 
     assert read(known(*(never(at, 2.0) for at in ALL))) == STARVED
     assert read(known(*(never(at, 0.0) for at in ALL))) == ALIVE
@@ -257,17 +257,17 @@ def test_a_heartbeat_that_was_never_sent_counts_only_with_partitions():
 def test_late_reports_find_their_place():
     """What was written in time and arrived after the loss shows that it was cut off."""
     cut_ms = LOST_MS - 8_000
-    in_time = [told(at, {HEARTBEAT_AGE: 1.0}) for at in BEFORE if at < cut_ms]
-    written = [told(at, {HEARTBEAT_AGE: 1.0}) for at in range(cut_ms, LOST_MS + 4_000, SECOND)]
+    in_time = [sample(at, {HEARTBEAT_AGE: 1.0}) for at in BEFORE if at < cut_ms]
+    written = [sample(at, {HEARTBEAT_AGE: 1.0}) for at in range(cut_ms, LOST_MS + 4_000, SECOND)]
     late = [replace(each, observed_ms=LOST_MS + 4_000) for each in written]
-    after = [told(LOST_MS + at, {HEARTBEAT_AGE: 1.0}) for at in range(4_000, 9_000, 1_000)]
+    after = [sample(LOST_MS + at, {HEARTBEAT_AGE: 1.0}) for at in range(4_000, 9_000, 1_000)]
     assert read(known(*in_time, *late, *after)) == UNREACHABLE
     assert read(known(*in_time, *after[:1], *late, *after[1:])) == UNREACHABLE
 
 
 def test_a_process_that_died_has_a_successor():
     """Another process under the same client id, begun later: it was restarted; without one it is gone."""
-    first = [told(at, {HEARTBEAT_AGE: 1.0}, pid=1, process_start_ms=T0) for at in BEFORE if at < LOST_MS - 8_000]
+    first = [sample(at, {HEARTBEAT_AGE: 1.0}, pid=1, process_start_ms=T0) for at in BEFORE if at < LOST_MS - 8_000]
     second = [
         report(at, replace(WHO, member_id="b-2"), pid=2, process_start_ms=LOST_MS - 5_000, interval_ms=1_000)
         for at in range(LOST_MS - 4_000, LOST_MS + 9_000, SECOND)
@@ -280,6 +280,6 @@ def test_a_process_that_died_has_a_successor():
 
 def test_a_thread_that_woke_late_is_a_pause():
     """The reporter's own clock: it slept eight seconds longer than it meant to."""
-    reports = [told(at, tick_late_ms=0) for at in BEFORE if at < LOST_MS - 8_000]
-    woke = [told(LOST_MS + 1_000, tick_late_ms=8_000), told(LOST_MS + 2_000, tick_late_ms=0)]
+    reports = [sample(at, tick_late_ms=0) for at in BEFORE if at < LOST_MS - 8_000]
+    woke = [sample(LOST_MS + 1_000, tick_late_ms=8_000), sample(LOST_MS + 2_000, tick_late_ms=0)]
     assert read(known(*reports, *woke)) == PAUSED

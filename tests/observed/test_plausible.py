@@ -39,7 +39,7 @@ COUNTED = CountActivity(CLUSTER, "__consumer_offsets", 7, 5, ((1, 4, "decoded", 
 
 
 def test_what_a_task_counted_can_be_true():
-    """Of a partition of which nothing was read it tells no position."""
+    """Of a partition of which nothing was read it contains no position."""
     check(COUNTED, T0)
     check(replace(COUNTED, last_offset=-1, counts=()), T0)
 
@@ -105,7 +105,7 @@ def test_commits_of_numbers_that_cannot_be_are_refused(column: str):
 
 @pytest.mark.parametrize("kind", ["ends", "stable_ends", "committed"])
 def test_offsets_of_each_kind_are_looked_at(kind: str):
-    """Of many topics, one that cannot be is found; an offset that nobody could tell can be."""
+    """Of many topics, one that cannot be is found; an offset that is null can be."""
     right = {f"t-{number}": TopicOffsets([0, MOST_PARTITIONS - 1], [None, 2**62]) for number in range(1_000)}
     check(OffsetActivity(CLUSTER, GROUP, T0, **{kind: right}), T0)
     odd = (
@@ -126,8 +126,10 @@ def test_what_is_taken_of_a_probe_can_be_true():
     """One bound holds for partitions where probes are taken apart and where their rows are read."""
 
     def rows(partition: int) -> list[object]:
-        told = {"orders": {str(partition): 5}}
-        text = encode(Probe(probed_at_ms=T0, cluster=CLUSTER, group=GROUP, end_offsets=told, committed_offsets=told))
+        offsets = {"orders": {str(partition): 5}}
+        text = encode(
+            Probe(probed_at_ms=T0, cluster=CLUSTER, group=GROUP, end_offsets=offsets, committed_offsets=offsets)
+        )
         return [row for _, row in unpack_probe(text, CLUSTER, T0, T0)]
 
     for row in rows(MOST_PARTITIONS - 1):
@@ -137,7 +139,7 @@ def test_what_is_taken_of_a_probe_can_be_true():
 
 
 def test_a_pane_of_a_broker_log_has_a_time_that_can_be():
-    """It is told beside the times of its events, of which there may be none."""
+    """It stands beside the times of its events, and there may be none."""
     check(CoordinatorActivity(CLUSTER, GROUP, T0, ()), T0)
     for start_ms in (-1, T0 + 5_000 * MINUTE):
         with pytest.raises(ImplausibleError):
@@ -187,7 +189,7 @@ REPORTS = ReportTotals(CLUSTER, (ReportCount("metrics", "decoded", 6),), {"metri
 
 @pytest.mark.parametrize("row", [LAG, COST, COSTS, FOUND, RECORDS, REPORTS], ids=lambda row: type(row).__name__)
 @pytest.mark.parametrize("now_ms", [0, T0 + MINUTE])
-def test_what_an_earlier_run_told_can_be_true(row: object, now_ms: int):
+def test_what_an_earlier_run_published_can_be_true(row: object, now_ms: int):
     """Whether the time is known or not."""
     check_restored(row, now_ms)
 
@@ -230,7 +232,7 @@ def on_topic(partitions: list[int], committed: list[int]) -> GroupLag:
         replace(REPORTS, positions={"metrics/0": (2**63, 5)}),
     ],
 )
-def test_what_no_run_can_have_told_is_not_taken_up(row: object):
+def test_what_no_run_can_have_published_is_not_restored(row: object):
     """Rows of a time far ahead would stand against all that comes, and totals would need more than 64 bits."""
     with pytest.raises(ImplausibleError):
         check_restored(row, T0)

@@ -1,4 +1,4 @@
-"""What commits and end offsets tell of partitions: positions, rhythms, flow, jumps, within bounded memory."""
+"""What commits and end offsets say of partitions: positions, rhythms, flow, jumps, within bounded memory."""
 
 from __future__ import annotations
 
@@ -29,7 +29,7 @@ def steady(turns: int = 4, *, step: int = 10, every_ms: int = 5 * SECOND) -> lis
 
 
 def test_shortly_before_the_first_probe_records_came_as_they_did_after_it():
-    """A prober that begins later than a group tells of the time before; not of what is long past, nor of one probe."""
+    """A prober that begins later than a group covers the time before; not what is long past, nor with one probe."""
     known = progress(probe(T0, ends={0: 100}), probe(T0 + 20 * SECOND, ends={0: 140}))
     asked = [known.estimated_end_at("orders", 0, T0 + at) for at in (-11_000, -5_000, 0, 10_000, 30_000)]
     assert asked == [None, 90, 100, 120, 140]
@@ -116,7 +116,7 @@ def test_ends_have_a_history():
         probe(T0 + 40_000, ends={0: 30, 1: None, 2: 4}),
     )
     assert [known.end_at("orders", 0, T0 + at) for at in (-1, 0, 30_000, 90_000)] == [None, 10, 15, 30]
-    # Nobody could tell it just then.
+    # It was not known just then.
     assert [known.end_at("orders", 1, T0 + at) for at in (30_000, 40_000)] == [10, 10]
     assert [known.end_at("orders", 2, T0 + at) for at in (30_000, 40_000)] == [None, 4]
     assert known.end_growth("orders", 0, T0) == 20
@@ -132,7 +132,7 @@ def test_the_history_of_ends_is_bounded_and_goes_back_a_quarter_of_an_hour():
     assert known.end_at("orders", 0, T0 + 1_998_000 - 16 * MINUTE) is None
 
 
-def test_deleted_offsets_are_told_until_they_are_committed_again():
+def test_deleted_offsets_are_listed_until_they_are_committed_again():
     """A tombstone takes the partition out of the positions."""
     known = progress(*steady(), commits(T0 + MINUTE, {0: None}))
     assert known.deleted() == [("orders", 0, T0 + MINUTE)]
@@ -236,11 +236,11 @@ def added_up(known: Progress) -> Flow | None:
     return Flow(pytest.approx(produced), pytest.approx(consumed), sum(each or 0 for each in lags), len(lags))
 
 
-def test_a_probe_costs_what_it_tells():
+def test_a_probe_costs_what_it_contains():
     """Partition 19,999 of very many topics makes no arrays of 20,000."""
     known = Progress()
-    told = {f"invented-{number}": TopicOffsets([19_999], [5]) for number in range(1_000)}
-    assert not known.take_offsets(OffsetActivity("c", "g", T0, told, told))
+    ends = {f"invented-{number}": TopicOffsets([19_999], [5]) for number in range(1_000)}
+    assert not known.take_offsets(OffsetActivity("c", "g", T0, ends, ends))
     assert known.partition_counts() == {}
     assert known.take_offsets(
         OffsetActivity("c", "g", T0, {"whole": TopicOffsets([0, 1], [5, 5])}, {"whole": TopicOffsets([0], [5])})
@@ -248,7 +248,7 @@ def test_a_probe_costs_what_it_tells():
     assert known.partition_counts() == {"whole": 2}
 
 
-def test_a_commit_costs_what_it_tells():
+def test_a_commit_costs_what_it_contains():
     """So does one of partition 19,999: what is kept is as long as what was committed."""
     far = {f"t-{number}": TopicCommits([19_999], [5], [T0], [T0], [1], [1]) for number in range(1_000)}
     tracemalloc.start()

@@ -19,9 +19,9 @@ A = member("a-1")
 
 
 def said(at_ms: int = T0, **changes: Any) -> ClientActivity:
-    """Make a row that names no group and no member unless told."""
-    told = {"group_id": None, "member_id": None, "client_id": None, **changes}
-    return packed(report(at_ms, A, **told))
+    """Make a row that names no group and no member unless `changes` do."""
+    who = {"group_id": None, "member_id": None, "client_id": None, **changes}
+    return packed(report(at_ms, A, **who))
 
 
 def routed(routing: Routing, each: ClientActivity) -> list[str]:
@@ -60,7 +60,7 @@ def known(**groups: list[str]) -> Routing:
     ],
 )
 def test_the_surest_name_decides(changes: dict[str, Any], group: str | None):
-    """Group before member before client; a client id that two groups use tells nothing."""
+    """Group before member before client; a client id that two groups use decides nothing."""
     routing = known(one=["a-1", "both-1"], two=["b-1", "both-2"])
     assert routed(routing, said(**changes)) == ([] if group is None else [group])
     assert routing.waiting() + routing.dropped == (group is None)
@@ -115,7 +115,7 @@ def test_a_default_id_in_two_groups_still_names_one():
 
 
 def test_reports_that_came_too_early_are_kept():
-    """A client reports before its group's first record: told later, in their order, and once."""
+    """A client reports before its group's first record: its rows are handed on later, in their order, and once."""
     routing = Routing()
     early = [said(T0 + at, member_id="a-1", client_id="a") for at in (0, 5, 10)]
     other = said(member_id="x-1", client_id="x")
@@ -127,7 +127,7 @@ def test_reports_that_came_too_early_are_kept():
 
 
 @pytest.mark.parametrize("changes", [{"group_id": "one"}, {"client_id": "a"}, {"client_id": "consumer-one-1"}])
-def test_a_row_waits_under_everything_that_may_tell_its_group(changes: dict[str, Any]):
+def test_a_row_waits_under_everything_that_may_show_its_group(changes: dict[str, Any]):
     """The group it names, its client, or the group that Java put into the client's name."""
     routing = Routing()
     assert routed(routing, said(**changes)) == []
@@ -183,7 +183,7 @@ def test_invented_groups_are_bounded_too():
 
 
 def test_a_group_that_only_clients_speak_of_is_none():
-    """Whoever may write client metrics must not be able to make groups; once the log tells of one, nothing is lost."""
+    """Whoever may write client metrics must not be able to make groups; once the log contains one, nothing is lost."""
     detector = Detector(CLUSTER)
     detector.advance(T0)
     for at_ms in (T0, T0 + SECOND):
@@ -194,7 +194,7 @@ def test_a_group_that_only_clients_speak_of_is_none():
     assert {window.reports for window in timing.windows.values()} == {2}
 
 
-def test_clients_of_a_group_without_members_are_taken_up_once_anything_tells_of_it():
+def test_clients_of_a_group_without_members_are_taken_up_once_any_row_contains_it():
     """A probe is enough: groups whose members all fail to join are in no log."""
     detector = Detector(CLUSTER)
     detector.advance(T0)

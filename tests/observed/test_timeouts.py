@@ -33,13 +33,13 @@ def test_a_silence_longer_than_closing_takes_is_seldom_that_of_a_clean_leave():
     who = replace(B, client_id="kgo", session_timeout_ms=6_000, rebalance_timeout_ms=60_000)
     of = lost(LOST_MS, who, [STAYS, who], took_ms=20, started_after_ms=T0)
     last_ms = LOST_MS - 8 * SECOND
-    told = [commits(at, {2: at // 100, 3: at // 100}) for at in (last_ms - 10 * SECOND, last_ms)]
+    beats = [commits(at, {2: at // 100, 3: at // 100}) for at in (last_ms - 10 * SECOND, last_ms)]
     ends = dict.fromkeys((2, 3), LOST_MS // 100)
-    found = judged(of, *told, *(probe(at, ends=ends) for at in (last_ms, LOST_MS)))
+    found = judged(of, *beats, *(probe(at, ends=ends) for at in (last_ms, LOST_MS)))
     assert (found.silence_ms, found.classes) == (5_250, (SESSION_EXPIRED, CLEAN))
 
 
-def test_a_moment_known_to_the_millisecond_tells_as_much_as_a_longer_one():
+def test_a_moment_known_to_the_millisecond_decides_as_a_longer_one_does():
     """A newcomer waited for it, so it went as the others were released: silent for longer than its session."""
     who = replace(B, client_id="kgo", session_timeout_ms=6_000, rebalance_timeout_ms=60_000)
     of = rebalance(LOST_MS, [STAYS, who], [STAYS, member("n-1", [2, 3])], took_ms=0, started_after_ms=T0)
@@ -61,9 +61,9 @@ def test_a_leave_whose_rival_hardly_fits_has_none():
 def test_a_session_that_can_have_ended_at_the_very_end_only_leaves_a_hidden_limit_open():
     """aiokafka leaves by itself, after a time that its records do not carry; any other client has been removed."""
     last_ms = LOST_MS - 9_760
-    told = [commits(at, {2: at // 100, 3: at // 100}) for at in (last_ms - 10 * SECOND, last_ms)]
+    beats = [commits(at, {2: at // 100, 3: at // 100}) for at in (last_ms - 10 * SECOND, last_ms)]
     ends = [probe(at, ends=dict.fromkeys((2, 3), LOST_MS // 100)) for at in (last_ms, LOST_MS)]
     for client_id, likely in (("aiokafka-0.8.1", UNKNOWN), ("kgo", SESSION_EXPIRED)):
         who = replace(B, client_id=client_id)
         of = lost(LOST_MS, who, [STAYS, who], took_ms=20, started_after_ms=T0)
-        assert judged(of, *told, *ends).likely == likely
+        assert judged(of, *beats, *ends).likely == likely

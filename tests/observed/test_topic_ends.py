@@ -1,4 +1,4 @@
-"""Ends of topics are kept once for all groups; each group knows them from when it was told."""
+"""Ends of topics are kept once for all groups; each group knows them from its own first probe on."""
 
 from __future__ import annotations
 
@@ -11,8 +11,8 @@ from rebalance_streaming.observed.progress import Progress
 from rebalance_streaming.observed.topic_ends import ClusterEnds, TopicEnds
 
 
-def told(*offsets: int) -> dict[str, TopicOffsets]:
-    """Make what a probe tells of the ends of a topic."""
+def ends_of(*offsets: int) -> dict[str, TopicOffsets]:
+    """Make what a probe reports of the ends of a topic."""
     return {"orders": TopicOffsets(list(range(len(offsets))), list(offsets))}
 
 
@@ -27,11 +27,11 @@ def two_groups() -> tuple[Progress, Progress]:
     return Progress(ends), Progress(ends)
 
 
-def test_groups_that_read_one_topic_are_told_of_the_same_moments():
-    """A round of probes tells each of them; what is known does not depend on how many there are."""
+def test_groups_that_read_one_topic_get_the_same_moments():
+    """A round of probes has a row for each of them; what is known does not depend on how many there are."""
     (one, other), alone = two_groups(), Progress()
     for second in range(0, 1_200, 5):
-        at_ms, ends = T0 + second * SECOND, told(second)
+        at_ms, ends = T0 + second * SECOND, ends_of(second)
         assert one.take_offsets(probed(at_ms, ends, ends))
         assert other.take_offsets(probed(at_ms, ends, ends))
         assert alone.take_offsets(probed(at_ms, ends, ends))
@@ -43,11 +43,11 @@ def test_groups_that_read_one_topic_are_told_of_the_same_moments():
 
 
 @pytest.mark.parametrize("begun_s", [600, 605])
-def test_a_group_knows_ends_from_when_it_was_told(begun_s: int):
-    """What another group was told before says nothing of its own past; afterwards it knows what it would alone."""
+def test_a_group_knows_ends_from_its_own_first_probe_on(begun_s: int):
+    """Another group's earlier probes say nothing of its own past; afterwards it knows what it would alone."""
     (one, other), alone = two_groups(), Progress()
     for second in range(0, 1_200, 5):
-        at_ms, ends = T0 + second * SECOND, told(second)
+        at_ms, ends = T0 + second * SECOND, ends_of(second)
         one.take_offsets(probed(at_ms, ends))
         if second >= begun_s:
             other.take_offsets(probed(at_ms, ends))
@@ -70,28 +70,28 @@ def test_groups_that_come_and_go_take_nothing_of_what_another_one_knows():
     known = Progress(ends)
     for second in range(0, 1_800, 5):
         at_ms = T0 + second * SECOND
-        known.take_offsets(probed(at_ms, told(second)))
-        Progress(ends).take_offsets(probed(at_ms, told(second)))
+        known.take_offsets(probed(at_ms, ends_of(second)))
+        Progress(ends).take_offsets(probed(at_ms, ends_of(second)))
     assert known.end_at("orders", 0, at_ms - 14 * MINUTE) == second - 14 * 60
     assert len(known_of(ends).recent.times) <= 180
 
 
-def test_what_one_group_was_told_is_news_to_the_other():
-    """Each is told of it once."""
+def test_ends_probed_for_one_group_are_news_to_the_other():
+    """To each of them once."""
     one, other = two_groups()
-    assert one.take_offsets(probed(T0, told(5)))
-    assert other.take_offsets(probed(T0, told(5)))
-    assert one.take_offsets(probed(T0 + SECOND, told(6)))
-    assert other.take_offsets(probed(T0 + SECOND, told(6)))
-    assert not one.take_offsets(probed(T0 + 2 * SECOND, told(6)))
+    assert one.take_offsets(probed(T0, ends_of(5)))
+    assert other.take_offsets(probed(T0, ends_of(5)))
+    assert one.take_offsets(probed(T0 + SECOND, ends_of(6)))
+    assert other.take_offsets(probed(T0 + SECOND, ends_of(6)))
+    assert not one.take_offsets(probed(T0 + 2 * SECOND, ends_of(6)))
 
 
 def test_a_topic_that_is_made_anew_has_no_day_behind_it():
     """Ends only grow: what lies before a lower one is another topic's. Rules see what happened."""
     ends = ClusterEnds()
     for second in range(0, 60, 5):
-        ends.take(probed(T0 + second * SECOND, told(1_000 + second)))
-    ends.take(probed(T0 + MINUTE, told(3)))
+        ends.take(probed(T0 + second * SECOND, ends_of(1_000 + second)))
+    ends.take(probed(T0 + MINUTE, ends_of(3)))
     known = known_of(ends)
     assert known.day.of_partition(0) == [3]
     assert known.recent.of_partition(0)[-2:] == [1_050, 3]
@@ -100,9 +100,9 @@ def test_a_topic_that_is_made_anew_has_no_day_behind_it():
 def test_an_older_probe_changes_nothing():
     """It is another prober's, or of a backlog."""
     ends = ClusterEnds()
-    ends.take(probed(T0 + SECOND, told(7), told(7)))
+    ends.take(probed(T0 + SECOND, ends_of(7), ends_of(7)))
     version = known_of(ends).version
-    ends.take(probed(T0, told(5, 5), told(5, 5)))
+    ends.take(probed(T0, ends_of(5, 5), ends_of(5, 5)))
     assert (known_of(ends).end.tolist(), known_of(ends).stable.tolist()) == ([7], [7])
     assert known_of(ends).version == version
 
@@ -118,7 +118,7 @@ def test_a_topic_that_nobody_reads_any_more_is_forgotten():
     """A while after its last group was, as that may come back; not while another group reads it."""
     table = LagTable()
     for group in ("a", "b"):
-        table.take_offsets(OffsetActivity("c", group, T0, ends=told(5) | {f"of-{group}": TopicOffsets([0], [1])}))
+        table.take_offsets(OffsetActivity("c", group, T0, ends=ends_of(5) | {f"of-{group}": TopicOffsets([0], [1])}))
     commits = TopicCommits([0], [1], [T0], [T0], [1], [1])
     table.take_commits(CommitActivity("c", "b", 0, 1, 1, 5_000, ((T0, 1),), {"of-a": commits}))
     table.forget_group("a")

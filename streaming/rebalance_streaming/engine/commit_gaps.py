@@ -34,7 +34,7 @@ class _Rhythm:
 class CommitRhythm:
     """Remembers of one group when each partition was last committed, and the two gaps before.
 
-    A partition's first two commits tell no gap: its rhythm is not known yet.
+    A partition's first two commits end no unusual gap: its rhythm is not known yet.
     """
 
     def __init__(self) -> None:

@@ -1,10 +1,10 @@
 """The engine of the diagnosis: `apply(row)`, `advance(now) -> rows`. Spark and the replay only drive it.
 
-A driver takes up what an earlier run published (`restore`), hands over rows (`apply`), and tells the time (`advance`),
-which returns what changed; where no more will come, `finish` returns all that there is. Rows are groups, rebalances and
-activity in about the order of their times; each may come again and then changes nothing. Time is what the engine is
-told: the clock when live, the records' own in a replay. A row or a group that fails is set aside and counted; the rest
-goes on.
+A driver restores what an earlier run published (`restore`), hands over rows (`apply`), and calls `advance` with the
+time, which returns what changed; when no more rows will come, `finish` returns everything. Rows are groups, rebalances
+and activity in about the order of their times; each may come again and then changes nothing. The time is an argument:
+the clock when live, the records' own in a replay. A row or a group that fails is set aside and counted; the rest goes
+on.
 """
 
 from __future__ import annotations
@@ -57,15 +57,15 @@ from rebalance_streaming.observed.plausible import check, check_restored
 #: What is set aside most easily: (stage, reason).
 NOT_UNDERSTOOD = "not understood"
 _FIRST_KINDS = tuple((topic.name, NOT_UNDERSTOOD) for topic in DIAGNOSED)
-#: Reports of groups of which neither the log nor a probe tells.
+#: Reports of groups that neither the log nor a probe contains.
 DROPPED_REPORT = ("client report", "group not known")
 _TIMING_MS, _STATUS_MS = 10_000, 2_000
 #: What stands is published again once in so long, a group at a time: topics drop what nobody renews for a week.
 _RENEWAL_MS, _RENEWALS_EVERY_MS = 86_400_000, 60_000
 #: So old is what is forgotten: rules look back for a day, and a start reads as much.
 _GONE_MS = _RENEWAL_MS + 3_600_000
-#: Errors told in the log, per stage and reason; the rest is counted.
-_TOLD = 3
+#: So many errors are logged per stage and reason; the rest is counted.
+_LOGGED = 3
 
 #: A row of lag that says the same at another time is not published again.
 _APART_FROM_TIME = attrgetter(*(each.name for each in fields(GroupLag) if each.name != "at_ms"))
@@ -76,7 +76,7 @@ Restored = GroupLag | RebalanceImpact | GroupImpact | Finding | DecodeTotals | R
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class EngineConfig:
-    """What an engine is told. Rebalances that ended before `judge_from_ms` are history only."""
+    """Settings of an engine. Rebalances that ended before `judge_from_ms` are history only."""
 
     cluster: str
     source_topic: str
@@ -94,7 +94,7 @@ class Engine:
         on_quarantine: OnQuarantine = lambda _: None,
         make_detector: Callable[..., Detector] = Detector,
     ) -> None:
-        """`on_quarantine` is told what was set aside; `make_detector` has the parameters of `Detector`."""
+        """`on_quarantine` is called with a text about what is set aside; `make_detector` is called as `Detector` is."""
         self._config, self._on_quarantine = config, on_quarantine
         self._cluster = config.cluster
         self._lag = LagTable(config.reads_committed)
@@ -106,10 +106,10 @@ class Engine:
         self._rhythms: dict[str, CommitRhythm] = {}
         self._groups: dict[str, GroupSnapshot] = {}
         self._published: dict[str, GroupLag] = {}
-        #: When an earlier run told a group's lag last.
+        #: When an earlier run last published a group's lag.
         self._restored_ms: dict[str, int] = {}
         self._totals = counts.CountTotals()
-        self._told_totals: tuple[DecodeTotals, ReportTotals] | None = None
+        self._published_totals: tuple[DecodeTotals, ReportTotals] | None = None
         self._arrived: list[CountActivity] = []
         # From the beginning, so that the first one is an increase.
         self._quarantined: Counter[tuple[str, str]] = Counter(dict.fromkeys(_FIRST_KINDS, 0))
@@ -247,12 +247,14 @@ class Engine:
         self._groups.pop(group, None)
         self._schedule.touch(group, at_ms)
         if self._restored_ms.get(group, -1) > at_ms:
-            # What an earlier run told after it had forgotten the group, findings too, is of the group that came back.
+            # What an earlier run published after it had forgotten the group, findings too, is of the group that came
+            # back.
             return
         self._forget_findings(group)
         is_deleted = snapshot is not None and snapshot.state == GroupState.DELETED
         if self._lag.is_committed_to(group, updated_ms if is_deleted else at_ms):
-            # Offsets may be committed to a group without members. Told anew, so that the next start sees it is newer.
+            # Offsets may be committed to a group without members. Its lag is published again, so that the next start
+            # sees that it is newer.
             self._published.pop(group, None)
         else:
             self._forget_offsets(group)
@@ -340,14 +342,14 @@ class Engine:
         return found
 
     def quarantine(self, stage: str, reason: str, text: str, count: int = 1) -> None:
-        """Count something that was set aside; the first few of a kind are told."""
+        """Count something that was set aside; the first few of a kind are logged."""
         self._quarantined[stage, reason] += count
-        if self._quarantined[stage, reason] <= _TOLD:
+        if self._quarantined[stage, reason] <= _LOGGED:
             self._on_quarantine(f"diagnosis: a {stage} is set aside ({reason}): {text[:300]}")
 
     def _report_quarantine(self, stage: str, group: str, error: Exception) -> None:
         kind = (stage, type(error).__name__)
-        if self._detector.quarantined.get(kind, 0) <= _TOLD:
+        if self._detector.quarantined.get(kind, 0) <= _LOGGED:
             self._on_quarantine(
                 f"diagnosis: {stage} is set aside for group {group[:100]} ({kind[1]}): {str(error)[:300]}"
             )
@@ -431,14 +433,14 @@ class Engine:
         if self._arrived:
             self._totals, self._arrived = counts.fold_counts(self._totals, self._arrived), []
         topic = self._config.source_topic
-        told = (
+        totals = (
             counts.publish_records(self._cluster, Participant.ACTIVITY.value, self._totals, topic),
             counts.publish_reports(self._cluster, self._totals, topic),
         )
-        if told == self._told_totals:
+        if totals == self._published_totals:
             return []
-        self._told_totals = told
-        return list(told)
+        self._published_totals = totals
+        return list(totals)
 
     def _status(self, now_ms: int, read_until_ms: int) -> DiagnosisStatus:
         committing = [row for row in self._published.values() if row.topics]
@@ -460,7 +462,7 @@ class Engine:
 
 
 def _as_probed(window: GroupWindow) -> GroupWindow:
-    """Return a window without what no probe tells."""
+    """Return a window without the numbers that probes cannot give."""
     return replace(window, generations_completed=None, generations_aborted=None, lost_partition_ms=None)
 
 

@@ -120,18 +120,18 @@ class ImpactTracker:
         elif earlier is not None:
             measured = [each for each in measured if each[0] > costs.measured_before_ms]
         around = lag_around(known.rebalance, measured, next_started_ms, earlier)
-        told = replace(
+        updated = replace(
             known.impact,
             lag_before=None if around is None else around.before,
             lag_peak=None if around is None else around.peak,
             lag_recovered_at_ms=None if around is None else around.recovered_at_ms,
         )
-        self._put(costs, known, told)
+        self._put(costs, known, updated)
 
     def take_timeouts(self, group: str, rebalance_id: str, expired: Iterable[str], poll_timeout: Iterable[str]) -> None:
-        """Note which members a judged rebalance lost to their session, or to their poll limit.
+        """Note which members a judged rebalance lost to their session timeout, or to their poll limit.
 
-        As what a member is told of first it counts, also where an earlier run told it.
+        A member counts as the first of the two that was reported of it, also if an earlier run reported that.
         """
         costs = self._of(group)
         known = costs.rebalances.get(rebalance_id)
@@ -141,22 +141,22 @@ class ImpactTracker:
             counted = sessions | polls
             sessions |= {*expired} - counted
             polls |= {*poll_timeout} - counted
-            told = replace(impact, expired=tuple(sorted(sessions)), poll_timeout=tuple(sorted(polls)))
-            self._put(costs, known, told)
+            updated = replace(impact, expired=tuple(sorted(sessions)), poll_timeout=tuple(sorted(polls)))
+            self._put(costs, known, updated)
 
     def take_start(self, group: str, rebalance_id: str, start: RebalanceStart) -> None:
         """Note when, and why, the coordinator began to prepare a rebalance."""
         costs = self._of(group)
         known = costs.rebalances.get(rebalance_id)
         if known is not None:
-            told = replace(
+            updated = replace(
                 known.impact,
                 prepared_at_ms=start.at_ms,
                 trigger=start.trigger,
                 trigger_member=start.member_id,
                 trigger_reason=start.reason,
             )
-            self._put(costs, known, told)
+            self._put(costs, known, updated)
 
     def changed(self) -> list[RebalanceImpact | GroupImpact]:
         """Return, once, the rows that changed."""

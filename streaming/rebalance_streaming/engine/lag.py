@@ -33,7 +33,7 @@ from rebalance_contract import (
 from rebalance_streaming.activity.offsets import UNKNOWN, Ints, filled
 from rebalance_streaming.engine.ends import Oldest, lags_of, older, oldest_unread
 from rebalance_streaming.engine.panes import PaneNumbers, PaneRing
-from rebalance_streaming.engine.positions import TopicPositions, forget_released, is_as_told, learn_committed, move
+from rebalance_streaming.engine.positions import TopicPositions, forget_released, is_as_published, learn_committed, move
 from rebalance_streaming.observed.topic_ends import ClusterEnds
 
 #: Where a row of commits ends: partition of the log, its era, offset.
@@ -59,7 +59,7 @@ class LagWindow:
 class _EarlierPositions:
     """Positions of a group as of rows from before a start: those of then as far as they are read, else those of now.
 
-    `last_commit_ms` and `until_ms` are when the group had committed last, and when its lag was told last.
+    `last_commit_ms` and `until_ms` are when the group had committed last, and when its lag was published last.
     """
 
     topics: dict[str, TopicPositions]
@@ -67,7 +67,7 @@ class _EarlierPositions:
     until_ms: int
     is_read: bool = False
 
-    def tells(self, at_ms: int) -> bool:
+    def cover(self, at_ms: int) -> bool:
         """Whether these were the positions at a time: some commit was read, or there were none since."""
         return self.is_read or at_ms > self.last_commit_ms
 
@@ -77,9 +77,9 @@ class _Group:
     """One group: positions by topic, totals, and its panes by number: commits, largest lag, lag last seen and when.
 
     `read_to` is the newest row of commits that was taken, `counted_to` that up to which an earlier run had counted.
-    `told` are topics that a probe told the ends of, or that it has none (0), with the version of what it told.
-    `held_ms` is when a coordinator was asked last what it holds. `earlier` is there while rows are read again that an
-    earlier run had counted.
+    `probed` are topics of which a probe reported the ends, or that there are none (0), with the version of the ends.
+    `held_ms` is when a coordinator was last asked which offsets it holds. `earlier` is set while rows are read again
+    that an earlier run had counted.
     """
 
     topics: dict[str, TopicPositions] = field(default_factory=dict)
@@ -88,7 +88,7 @@ class _Group:
     total_commits: int = 0
     first_commit_ms: int | None = None
     last_commit_ms: int | None = None
-    told: dict[str, int] = field(default_factory=dict)
+    probed: dict[str, int] = field(default_factory=dict)
     commits: PaneRing = field(default_factory=PaneRing)
     lag_max: PaneRing = field(default_factory=PaneRing)
     lag_seen: PaneRing = field(default_factory=PaneRing)
@@ -132,7 +132,7 @@ class LagTable:
         return True
 
     def take_offsets(self, row: OffsetActivity) -> bool:
-        """Process probed offsets; whether any is new, or news that there is none.
+        """Process probed offsets; returns whether any is new, or newly known to be missing.
 
         A probe that is older than what is known changes nothing.
         """
@@ -142,18 +142,18 @@ class LagTable:
             group.earlier = None
         if (row.committed or row.is_all_committed) and row.probed_at_ms >= group.held_ms:
             if row.is_all_committed and row.probed_at_ms > group.held_ms:
-                # A probe comes in several rows: what is gone is what the one before did not tell of.
+                # A probe comes in several rows: an offset is gone if the whole probe before did not contain it.
                 is_news = forget_released(group.topics, group.held_ms)
             group.held_ms = row.probed_at_ms
             for topic, committed in row.committed.items():
                 is_news = learn_committed(group.topics, topic, committed, row.probed_at_ms) or is_news
         self.ends.take(row)
         for topic in {*row.ends, *row.stable_ends}:
-            # Another group's probe may have told of the topic before: what is news is so to each group.
+            # Another group's probe may have reported the same ends before: they are news to each group once.
             ends = self.ends.get(topic)
             version = 0 if ends is None else ends.version
-            is_news = is_news or group.told.get(topic) != version
-            group.told[topic] = version
+            is_news = is_news or group.probed.get(topic) != version
+            group.probed[topic] = version
         return is_news
 
     def restore(self, row: GroupLag) -> None:
@@ -182,10 +182,10 @@ class LagTable:
     def measure(self, group: str, now_ms: int) -> int | None:
         """Return a group's lag in records, null while no end is known, and take it into the windows.
 
-        While rows are read again it is null, too, as long as none tells where the group was then.
+        While rows are read again it is also null as long as none of them says where the group was then.
         """
         known = self._groups.get(group)
-        if known is None or (known.earlier is not None and not known.earlier.tells(now_ms)):
+        if known is None or (known.earlier is not None and not known.earlier.cover(now_ms)):
             return None
         topics = known.topics if known.earlier is None else known.earlier.topics
         ends_of = [(at, ends) for name, at in topics.items() if (ends := self.ends.get(name)) is not None]
@@ -236,9 +236,9 @@ class LagTable:
         )
 
     def awaits_ends(self, group: str) -> bool:
-        """Whether the group has committed to a topic whose ends no probe has told, nor that it has none."""
+        """Whether the group has committed to a topic of which no probe has reported anything yet."""
         known = self._groups.get(group)
-        return known is not None and any(name not in known.told and name not in self.ends for name in known.topics)
+        return known is not None and any(name not in known.probed and name not in self.ends for name in known.topics)
 
     def has_positions(self, group: str) -> bool:
         """Whether an offset of the group is committed, or held by its coordinator."""
@@ -272,15 +272,15 @@ class LagTable:
         """Drop a group that is gone."""
         known = self._groups.pop(group, None)
         if known is not None:
-            self._left.update(known.told, known.topics)
+            self._left.update(known.probed, known.topics)
 
     def topics_of(self, group: str) -> frozenset[str]:
-        """Return the topics on which the group has committed offsets; forget what else it was told of topics gone."""
+        """Return the topics on which the group has committed offsets; forget others that were probed and are gone."""
         known = self._groups.get(group)
         if known is None:
             return frozenset()
-        known.told = {
-            name: version for name, version in known.told.items() if name in self.ends or name in known.topics
+        known.probed = {
+            name: version for name, version in known.probed.items() if name in self.ends or name in known.topics
         }
         return frozenset(known.topics)
 
@@ -288,10 +288,10 @@ class LagTable:
         """Forget the ends of topics that are gone, or that only forgotten groups read, once in a while."""
         if now_ms - self._looked_ms < _UNREAD_MS:
             return
-        self.ends.forget_untold()
+        self.ends.forget_unprobed()
         unread, self._left_before, self._left, self._looked_ms = self._left_before, self._left, set(), now_ms
         for group in self._groups.values() if unread else ():
-            unread.difference_update(group.told, group.topics)
+            unread.difference_update(group.probed, group.topics)
         for topic in unread:
             self.ends.forget(topic)
 
@@ -308,7 +308,7 @@ def _read_again(group: _Group, row: CommitActivity, *, is_last: bool) -> None:
         move(group.earlier.topics, name, commits)
     if is_last:
         group.topics |= {
-            name: at for name, at in group.earlier.topics.items() if is_as_told(at, group.topics.get(name))
+            name: at for name, at in group.earlier.topics.items() if is_as_published(at, group.topics.get(name))
         }
         group.earlier = None
 
@@ -328,11 +328,11 @@ def _is_at_or_before(at: Position, known: Position | None) -> bool:
 
 def _topic_lag(positions: TopicPositions, lags: Ints) -> TopicLag:
     known = lags != UNKNOWN
-    told: list[int | None] = lags.tolist()
+    by_partition: list[int | None] = lags.tolist()
     if not known.all():
-        told = [None if lag == UNKNOWN else lag for lag in told]
+        by_partition = [None if lag == UNKNOWN else lag for lag in by_partition]
     total = int(lags[known].sum()) if known.any() else None
-    return TopicLag(positions.partitions.tolist(), positions.committed.tolist(), told, total)
+    return TopicLag(positions.partitions.tolist(), positions.committed.tolist(), by_partition, total)
 
 
 def _window(

@@ -32,8 +32,9 @@ def lag_around(
     """Return what is known of the lag around a rebalance; null while nothing was measured since it began.
 
     `measured` are (time in ms, records), oldest first; those from `next_started_ms` on, when the group's next rebalance
-    began, are that one's. What is `known` rests on measurements that are not among them, and goes on. Without it and
-    without one from before it began, the first one while it goes on stands for that; one after its end tells nothing.
+    began, belong to that one. What is `known` rests on measurements that are not among them, and is continued. Without
+    it and without a measurement from before the rebalance began, the first one during it is used instead; one after its
+    end is not.
     """
     started_ms, completed_ms = rebalance.started_before_ms, rebalance.completed_at_ms
     before: int | None = None

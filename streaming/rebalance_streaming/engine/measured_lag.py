@@ -9,8 +9,8 @@ from array import array
 from collections.abc import Iterator
 
 #: Lag is watched for 15 minutes after a rebalance, and its row may come late: measurements are kept for longer than
-#: both, however seldom a prober tells, and of one that tells often the latest 200. The last few before a long pause
-#: stay, for what begins after it.
+#: both, however seldom a prober reports, and of one that reports often the latest 200. The last few before a long
+#: pause stay, for rebalances that begin after it.
 _KEPT_MS, _MOST, _FEWEST = 2_400_000, 200, 4
 _LARGEST = 2**63 - 1
 

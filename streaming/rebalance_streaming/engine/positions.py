@@ -17,8 +17,8 @@ from rebalance_streaming.activity.offsets import FEW, UNKNOWN, Ints, as_array
 class TopicPositions:
     """What a group has committed on one topic: arrays by place in `partitions`, sorted.
 
-    `committed_ms` is -1 for an offset of which no commit was read; `held_ms` is when it was told otherwise, by the
-    group's coordinator or an earlier run, and -1 where a commit was read.
+    `committed_ms` is -1 for an offset of which no commit was read; `held_ms` is when the group's coordinator, or an
+    earlier run, reported such an offset, and -1 where a commit was read.
     """
 
     partitions: Ints
@@ -106,10 +106,10 @@ def forget_released(topics: dict[str, TopicPositions], held_ms: int) -> bool:
     return found
 
 
-def is_as_told(read: TopicPositions, told: TopicPositions | None) -> bool:
-    """Whether positions that were read again are those that an earlier run told, which lack their times."""
+def is_as_published(read: TopicPositions, published: TopicPositions | None) -> bool:
+    """Whether positions that were read again are those that an earlier run published, which lack their times."""
     return (
-        told is not None
-        and np.array_equal(read.partitions, told.partitions)
-        and np.array_equal(read.committed, told.committed)
+        published is not None
+        and np.array_equal(read.partitions, published.partitions)
+        and np.array_equal(read.committed, published.committed)
     )

@@ -100,9 +100,9 @@ _tag_decoder = msgspec.json.Decoder(_Tagged)
 
 
 def decode_input(topic: str, key: bytes | None, value: bytes | None) -> Input | None:
-    """Read a row of a topic by its short name; null for one that tells nothing. Raises ContractError.
+    """Read a row of a topic by its short name; null for one that says nothing. Raises ContractError.
 
-    Whether what it says can be true is a question of its own (`observed.plausible`), asked before it is taken up.
+    Whether its values can be true is checked later, before it is processed (`observed.plausible`).
     """
     if topic == topics.GROUPS.name:
         return _decode_group(key, value)

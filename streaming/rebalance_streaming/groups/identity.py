@@ -1,7 +1,7 @@
 """Who came back under another name: pairs members that left with members that arrived.
 
-A dynamic member gets a new id at every rejoin (`<client.id>-<UUID>`, made by the broker), so ids alone cannot tell
-a restart from two different members. Receives the two sides of one generation step; knows nothing of time.
+A dynamic member gets a new id at every rejoin (`<client.id>-<UUID>`, made by the broker), so ids alone do not
+distinguish a restart from two different members. Receives the two sides of one generation step; knows nothing of time.
 """
 
 from __future__ import annotations
@@ -14,7 +14,7 @@ from rebalance_contract import Member
 
 Identity = Callable[[Member], Hashable | None]
 
-# A short number tells instances apart (worker-1, worker-2); a long one is a process id, a time or a hash.
+# A short number distinguishes instances (worker-1, worker-2); a long one is a process id, a time or a hash.
 _CHANGES_AT_RESTART = re.compile(r"[0-9a-fA-F]{8}(?:-[0-9a-fA-F]{4}){3}-[0-9a-fA-F]{12}|\d{4,}")
 
 

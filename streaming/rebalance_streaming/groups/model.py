@@ -78,7 +78,7 @@ class LatestRebalance:
     """The latest rebalance, to which a further generation may still belong.
 
     `settled`: its duration and moves are in the totals. `counted`: it is in the totals itself, as it is from its
-    beginning on where the log tells that. `spread_until_ms`: up to when its time is in the panes.
+    beginning on where the log has that. `spread_until_ms`: up to when its time is in the panes.
     `wandered`: partitions that were without their former owner at the end of some generation of it.
     `left_out_unassigned`: of the generations that it no longer names, those without an assignment that are not counted
     as aborted yet.

@@ -1,4 +1,4 @@
-"""Groups whose log cannot be read: what probes tell of them, folded to the same rebalances.
+"""Groups whose log cannot be read: what probes report of them, folded to the same rebalances.
 
 A probe is what a coordinator answered: the group's state, its members, who has which partition; of KIP-848, share and
 streams groups the epoch as well. A rebalance is counted where a state is unsettled, or where members, assignments or
@@ -121,10 +121,10 @@ def _read(probe: Probe, state: FoldState) -> _ProbedGroup | None:
     )
 
 
-def _members(told: Iterable[ProbedMember], known: Sequence[Member]) -> tuple[Member, ...]:
+def _members(probed: Iterable[ProbedMember], known: Sequence[Member]) -> tuple[Member, ...]:
     """Return members as they were reported; one whose partitions are not reported now keeps those it had.
 
-    Brokers before 4.0 tell no assignment while a group rebalances (Kafka: ClassicGroup.describe).
+    Brokers before 4.0 report no assignment while a group rebalances (Kafka: ClassicGroup.describe).
     """
     had = {each.member_id: each.partitions for each in known}
     return by_id(
@@ -136,7 +136,7 @@ def _members(told: Iterable[ProbedMember], known: Sequence[Member]) -> tuple[Mem
             partitions=had.get(each.member_id) if each.partitions is None else each.partitions,
             epoch=each.member_epoch,
         )
-        for each in told
+        for each in probed
     )
 
 
@@ -222,10 +222,10 @@ def _begin(draft: FoldDraft, probed: _ProbedGroup, began_ms: int) -> LatestRebal
 
 def _settled_ms(draft: FoldDraft, probed: _ProbedGroup) -> int | None:
     """Return when the group was last known to be settled before a probe."""
-    told = [
+    times = [
         each for each in (draft.sighting.settled_ms, probed.settled_at_ms) if each is not None and each < probed.at_ms
     ]
-    return max(told, default=None)
+    return max(times, default=None)
 
 
 def _continues(rebalance: Rebalance, draft: FoldDraft, began_ms: int) -> bool:

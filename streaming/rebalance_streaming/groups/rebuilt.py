@@ -1,7 +1,8 @@
 """What is known of a group by the rows that were published of it, when the state that they were made from is lost.
 
-Receives the last row of a group and that of its latest rebalance, hands back a state to fold on from. Rows do not tell
-everything: which topic ids have which names, and which partitions a follow-up generation is due for, is learned anew.
+Receives the last row of a group and that of its latest rebalance, hands back a state to fold on from. Rows do not
+contain everything: which topic ids have which names, and which partitions a follow-up generation is due for, is learned
+anew.
 """
 
 from __future__ import annotations

@@ -37,7 +37,7 @@ class Barrier:
 
 
 def barriers(history: GroupHistory, rebalance: Rebalance) -> tuple[Barrier, ...]:
-    """Return the join barriers of a rebalance in order; none where the log does not tell of any (not classic).
+    """Return the join barriers of a rebalance in order; none where the log has none (not classic).
 
     The first join of an empty group is none: it waits by design (group.initial.rebalance.delay.ms).
     """
@@ -116,7 +116,7 @@ def preparing_since(history: GroupHistory, after_ms: int, until_ms: int) -> int 
 
 
 def longest_barrier(history: GroupHistory, rebalance: Rebalance) -> Barrier | None:
-    """Return the barrier in which members waited longest; null where there was none to be told of."""
+    """Return the barrier in which members waited longest; null where none is known."""
     return longest_of(barriers(history, rebalance))
 
 

@@ -45,10 +45,10 @@ _NO_FIGURES = ProcessFigures()
 
 @dataclass(frozen=True, slots=True)
 class ClientReport:
-    """What a client said of one moment. Times in epoch milliseconds, ages in milliseconds; null: not told.
+    """What a client reports of one moment. Times in epoch milliseconds, ages in milliseconds; null: not reported.
 
-    `heartbeat_never`: the client said that it never sent one. `values` holds all values by canonical name, counters
-    told as increments as running sums; `increments` names those.
+    `heartbeat_never`: the client reports that it never sent one. `values` holds all values by canonical name, and
+    running sums of counters that are reported as increments; `increments` names those.
     """
 
     emitted_ms: int
@@ -79,14 +79,14 @@ class Stretch:
     counts reports written in the second half of the stretch, `undelivered` those of them that reached the topic only
     after the moment although the client wrote them before. `stood_still_ms` is by how much its reporting stopped:
     how late its thread woke, or how much longer than usual no report was written. `beat_gap_ms` is how long it had
-    sent no heartbeat then; null where nothing tells. `never_beat_ms` is for how long it had said, and still said in
+    sent no heartbeat then, null where not reported. `never_beat_ms` is for how long it had reported, and still did in
     its last report, that it never sent one although it had partitions. `beat_rate` is heartbeats per second over the
     stretch. `poll_age_ms` is the largest age of a last poll, `polled_ms` when it surely polled last before it was lost,
-    `fetches` whether it fetched at the end; null where nothing tells. `restarted`: a later report comes from a younger
+    `fetches` whether it fetched at the end; null where not reported. `restarted`: a later report comes from a younger
     process; `same_process`: the next comes from the same. Rates are of the longest gap between reports. `reason` is why
     it rebalanced last, as it says itself, `reason_before` what it said of that when the stretch began. librdkafka says
-    it until it has another reason to give all partitions up: `reason_is_new` tells that it is about this stretch,
-    because another was told before, or because the client gave partitions up anew when it was lost.
+    it until it has another reason to give all partitions up: `reason_is_new` means that it is about this stretch,
+    because another was reported before, or because the client gave partitions up anew when it was lost.
     """
 
     interval_ms: int
@@ -113,7 +113,7 @@ class Stretch:
 
 @dataclass(slots=True)
 class ClientHistory:
-    """Reports of one client, oldest first. Identity fields hold the latest that was told."""
+    """Reports of one client, oldest first. Identity fields hold the latest that was reported."""
 
     client_id: str | None = None
     member_id: str | None = None
@@ -131,7 +131,7 @@ class ClientHistory:
     #: Running sums of delta counters.
     sums: dict[str, float] = field(default_factory=dict)
     lag: dict[tuple[str, int], dict[str, float]] = field(default_factory=dict)
-    #: How late it was, by what all clients of the group had told, when it was heard last.
+    #: When it last reported, by the latest time that any client of the group had reported by then.
     heard_ms: int = 0
 
     def take(self, row: ClientActivity, sample: ClientSample) -> None:
@@ -161,7 +161,7 @@ class ClientHistory:
     def _place(self, report: ClientReport) -> None:
         place = bisect_left(self.reports, report.emitted_ms, key=lambda each: each.emitted_ms)
         if place < len(self.reports) and self.reports[place].emitted_ms == report.emitted_ms:
-            # Formats with one metric per message tell a moment in pieces.
+            # Formats with one metric per message report a moment in pieces.
             self.reports[place] = _merged(self.reports[place], report)
         elif place == len(self.reports):
             self.reports.append(report)
@@ -172,11 +172,11 @@ class ClientHistory:
         if not sample.increments:
             return sample.values
         known = self._at(sample.emitted_ms)
-        # A row may arrive twice: what is told of a moment is added up once.
-        told = frozenset() if known is None else known.increments
+        # A row may arrive twice: the increments of a moment are added up once.
+        added = frozenset() if known is None else known.increments
         values = dict(sample.values)
         for metric, count in sample.increments.items():
-            if metric not in told:
+            if metric not in added:
                 self.sums[metric] = self.sums.get(metric, 0.0) + count
                 values[metric] = self.sums[metric]
         return values
@@ -188,8 +188,8 @@ class ClientHistory:
 
     def take_offsets(self, offsets: Mapping[str, Mapping[str, int]]) -> None:
         """Note how far librdkafka handed records to the application, by topic and partition."""
-        for topic, told in offsets.items():
-            for partition, offset in told.items():
+        for topic, by_partition in offsets.items():
+            for partition, offset in by_partition.items():
                 if partition.isascii() and partition.isdecimal() and len(partition) <= _LONGEST_PARTITION:
                     self.lag[topic, int(partition)] = {APP_OFFSET: float(offset)}
         while len(self.lag) > _KEPT_PLACES:
@@ -259,7 +259,7 @@ class ClientHistory:
         return max(0, quiet_ms - round(_LATE_REPORT * self.interval_ms))
 
     def _same_polls(self, after: list[ClientReport], lost_ms: int) -> list[ClientReport]:
-        """Return the next report if it still tells of a poll before the loss."""
+        """Return the next report if the last poll that it reports was still before the loss."""
         if after and after[0].poll_age_ms is not None and after[0].emitted_ms - after[0].poll_age_ms < lost_ms:
             return [replace(after[0], poll_age_ms=after[0].poll_age_ms - (after[0].emitted_ms - lost_ms))]
         return []
@@ -304,9 +304,9 @@ def _report(row: ClientActivity, sample: ClientSample, values: dict[str, float])
 
 
 def _merged(one: ClientReport, other: ClientReport) -> ClientReport:
-    """Return two pieces of one moment as one; what both tell counts as told last."""
-    told = {name: getattr(other, name) for name in ClientReport.__dataclass_fields__}
-    fields = {name: getattr(one, name) if value is None else value for name, value in told.items()}
+    """Return two pieces of one moment as one; where both have a value, the later one counts."""
+    later = {name: getattr(other, name) for name in ClientReport.__dataclass_fields__}
+    fields = {name: getattr(one, name) if value is None else value for name, value in later.items()}
     fields["heartbeat_never"] = one.heartbeat_never or other.heartbeat_never
     fields["increments"] = one.increments | other.increments
     return ClientReport(**{**fields, "values": one.values | other.values})
@@ -322,8 +322,8 @@ def _longest_gap(reports: list[ClientReport]) -> tuple[int, ClientReport | None,
 def _rebalanced_anew(reports: list[ClientReport], reason: str | None, from_ms: int, to_ms: int) -> bool:
     """Whether reports after a loss say that the client gave its partitions up anew, and give this reason for it.
 
-    Statistics may be reported later than they were made: an age that is less than before tells it, or one that leads
-    back to the loss.
+    Statistics may be reported later than they were made: the age has to be less than before, or to lead back to the
+    loss.
     """
     for before, after in itertools.pairwise(reports):
         was, age = before.values.get(REBALANCE_AGE), after.values.get(REBALANCE_AGE)
@@ -360,9 +360,9 @@ def _never_beat_ms(known: list[ClientReport]) -> int | None:
 
 
 def _polled_ms(reports: list[ClientReport], lost_ms: int) -> float | None:
-    """Return the latest poll before a loss that reports tell of; null where none does."""
-    told = (each.emitted_ms - each.poll_age_ms for each in reports if each.poll_age_ms is not None)
-    return max((each for each in told if each <= lost_ms), default=None)
+    """Return when the latest poll before a loss was, as far as reports have its age; null where none has."""
+    polls = (each.emitted_ms - each.poll_age_ms for each in reports if each.poll_age_ms is not None)
+    return max((each for each in polls if each <= lost_ms), default=None)
 
 
 def _largest(values: Iterable[float | None]) -> float | None:
@@ -395,7 +395,7 @@ _Key = tuple[str, str, str | None]
 
 @dataclass(slots=True)
 class _ClientIndex:
-    """Clients by instance or client id, with their host, and once more while they have told no member id."""
+    """Clients by instance or client id, with their host, and once more while they have reported no member id."""
 
     _found: dict[_Key, dict[int, ClientHistory]] = field(default_factory=dict)
     #: By the object's own identity: what is known of a client changes.
@@ -473,8 +473,8 @@ class Clients:
         who = row.instance_id or row.client_id or row.member_id
         key = f"{row.host or ''}/{row.pid or ''}/{who}"
         same = self.known.get(key) or self._begin(key)
-        told = self.by_member.get(row.member_id or "")
-        found = [each for each in same if each is told or each.member_id in (None, row.member_id)]
+        of_member = self.by_member.get(row.member_id or "")
+        found = [each for each in same if each is of_member or each.member_id in (None, row.member_id)]
         if row.member_id is None and len(same) == 1:
             found = same  # it is out of its group for now
         # Two consumers of one process may share a client id: one that is silent lately has got a new member id.
@@ -521,11 +521,11 @@ class Clients:
     def next_start_ms(self, client_id: str, reported_ms: int) -> int | None:
         """Return when the next process of a client began after the one that reported at a time; null: none is known."""
         reports = [each for history in self if history.client_id == client_id for each in history.reports]
-        told = [(each.emitted_ms, each.process_start_ms) for each in reports if each.process_start_ms is not None]
-        present = max((start_ms for emitted_ms, start_ms in told if emitted_ms <= reported_ms), default=None)
+        starts = [(each.emitted_ms, each.process_start_ms) for each in reports if each.process_start_ms is not None]
+        present = max((start_ms for emitted_ms, start_ms in starts if emitted_ms <= reported_ms), default=None)
         if present is None:
             return None
-        return min((start_ms for _, start_ms in told if start_ms - present > _START_SLACK_MS), default=None)
+        return min((start_ms for _, start_ms in starts if start_ms - present > _START_SLACK_MS), default=None)
 
 
 def _latest_ms(history: ClientHistory) -> int:

@@ -1,12 +1,12 @@
 """Which groups commit, and when any did last: a standstill of all of them may be the monitor's own.
 
-Receives the times of commits, group by group; tells whether missing commits mean anything, and which groups are to be
+Receives the times of commits, group by group; answers whether missing commits mean anything, and which groups are to be
 judged again once some group is known to have committed since.
 """
 
 from __future__ import annotations
 
-#: Of a single group nobody can tell whether it, or the monitor, stands still.
+#: With a single group it cannot be known whether it, or the monitor, stands still.
 _LEAST_GROUPS = 2
 
 

@@ -45,7 +45,7 @@ _NOT_SYNCED = ("did not send its sync request", "failed to sync")
 
 @dataclass(frozen=True, slots=True)
 class RebalanceStart:
-    """That a coordinator began to prepare a rebalance, as its `preparing` tells."""
+    """A coordinator began to prepare a rebalance, as its line `preparing` says."""
 
     at_ms: int
     trigger: str
@@ -61,7 +61,7 @@ class RebalanceStart:
 
 @dataclass(frozen=True, slots=True)
 class Exit:
-    """How a member went, as the coordinator wrote. `reason`: the client's own, or the coordinator's; null: none told.
+    """How a member left, as the coordinator wrote. `reason`: the client's own, or the coordinator's; null: none given.
 
     `in_barrier`: the group was preparing a rebalance already, for another reason.
     """
@@ -130,7 +130,7 @@ class GroupLoad:
 
 @dataclass(slots=True)
 class _Stay:
-    """When a member came and went, as far as lines tell."""
+    """When a member joined and left, as far as lines say."""
 
     came_ms: int | None = None
     went_ms: int | None = None
@@ -164,7 +164,7 @@ class CoordinatorLog:
         return not self._events
 
     def start_of(self, rebalance: Rebalance) -> RebalanceStart | None:
-        """Return when a coordinator began to prepare a classic rebalance, and why; null where no line tells.
+        """Return when a coordinator began to prepare a classic rebalance, and why; null where no line says it.
 
         A rebalance whose first generation was made by several attempts began with the first of them.
         """
@@ -178,7 +178,7 @@ class CoordinatorLog:
         return RebalanceStart(first.at_ms, first.trigger or "", first.member_id, first.reason)
 
     def prepared_before(self, released_ms: int, not_before_ms: int | None = None) -> int | None:
-        """Return when the coordinator began what it ended with the release of a join barrier; null: no line tells."""
+        """Return when the coordinator began the join phase that a barrier's release ended; null: no line says it."""
         for each in reversed(list(self._between(not_before_ms, released_ms + _SAME_MS))):
             if each.act == CoordinatorAct.PREPARING and each.at_ms <= released_ms:
                 return each.at_ms
@@ -207,12 +207,12 @@ class CoordinatorLog:
             before = before if each.broker is None else each.broker
 
     def settled_after(self, seen_ms: int, until_ms: int | None) -> int | None:
-        """Return when the coordinator first wrote that a join phase seen then was over; null: no line tells."""
+        """Return when the coordinator first wrote that a join phase seen then was over; null: no line says it."""
         until_ms = seen_ms if until_ms is None else until_ms
         return next((each.at_ms for each in self._between(seen_ms, until_ms) if each.act in _SETTLED), None)
 
     def exit_of(self, member_id: str, from_ms: int | None, to_ms: int) -> Exit | None:
-        """Return how a member went in a stretch of time, the last time it did; null where no line tells."""
+        """Return how a member left in a stretch of time, the last time it did; null where no line says it."""
         events = list(self._between(from_ms, to_ms))
         for place in range(len(events) - 1, -1, -1):
             each = events[place]
@@ -251,7 +251,7 @@ class CoordinatorLog:
         return tuple(each for each in events if each.instance_id == instance_id)
 
     def failed_target(self, epoch: int) -> CoordinatorEvent | None:
-        """Return that no target assignment could be computed for a group epoch, written last; null: no line tells."""
+        """Return the latest failure to compute a target assignment for a group epoch; null: no line says it."""
         failed = (each for each in reversed(self._events) if each.act == CoordinatorAct.UNASSIGNED)
         return next((each for each in failed if each.generation == epoch), None)
 

@@ -37,7 +37,7 @@ class Move:
 
 
 def find_moves(history: GroupHistory) -> list[Move]:
-    """Return when coordinators took over, oldest first: as probes saw it, to the moment where a broker's log tells."""
+    """Return when coordinators took over, oldest first: as probes saw it, to the moment where a broker's log has it."""
     seen = [
         Move(_answered_ms(history, after.at_ms), after.at_ms, before.broker, after.broker)
         for before, after in pairwise(history.coordinators)

@@ -8,13 +8,13 @@ from dataclasses import dataclass, replace
 from rebalance_contract import Member, Rebalance
 from rebalance_streaming.observed.clients import ClientHistory
 from rebalance_streaming.observed.departure_classes import classify
-from rebalance_streaming.observed.departure_times import NOTICE_MS, as_told, measure, told_exit
+from rebalance_streaming.observed.departure_times import NOTICE_MS, at_exit, logged_exit, measure
 from rebalance_streaming.observed.departures import CLEAN, Departure, Slot, session_of, slot_of
 from rebalance_streaming.observed.fingerprints import fingerprint
 from rebalance_streaming.observed.history import GroupHistory
 from rebalance_streaming.observed.liveness import Lost, read_liveness
 
-#: Reports from this long before a session's length tell whether heartbeats went on at its begin.
+#: Reports from this long before a session's length show whether heartbeats went on at its beginning.
 _BEFORE_SESSION_MS = 4_000
 
 
@@ -58,9 +58,9 @@ def _with_returns(history: GroupHistory, newcomers: _Newcomers, found: Sequence[
     for each in found:
         back_as, back_ms = back[each.member.member_id]
         client = history.clients.of(each.member)
-        told = client is not None and back_ms is not None and client.ran_through(each.from_ms, back_ms)
+        ran_on = client is not None and back_ms is not None and client.ran_through(each.from_ms, back_ms)
         # Of what was found before, the reports may be forgotten by now.
-        yield replace(each, back_as=back_as, back_ms=back_ms, ran_through=each.ran_through or told)
+        yield replace(each, back_as=back_as, back_ms=back_ms, ran_through=each.ran_through or ran_on)
 
 
 @dataclass(frozen=True, slots=True)
@@ -138,7 +138,7 @@ def _departure(
         member = _as_configured(member, client)
     prints, session = fingerprint(member, client, assignor), session_of(member)
     found = measure(history, rebalance, member, prints) if known is None else replace(known, client=prints)
-    found = as_told(found, told_exit(history, rebalance, member))
+    found = at_exit(found, logged_exit(history, rebalance, member))
     surely_ms = found.from_ms - NOTICE_MS
     stretch = None if client is None else client.before(found.to_ms, session + _BEFORE_SESSION_MS, surely_ms)
     if client is not None and stretch is not None:
@@ -148,12 +148,12 @@ def _departure(
 
 
 def _as_configured(member: Member, client: ClientHistory) -> Member:
-    """Return a member with the timeouts that its client told, which no coordinator tells of a member."""
-    told = client.config
+    """Return a member with the timeouts that its client reports, which coordinators do not give to probes."""
+    reported = client.config
     return replace(
         member,
-        session_timeout_ms=member.session_timeout_ms or told.session_timeout_ms,
-        rebalance_timeout_ms=member.rebalance_timeout_ms or told.max_poll_interval_ms,
+        session_timeout_ms=member.session_timeout_ms or reported.session_timeout_ms,
+        rebalance_timeout_ms=member.rebalance_timeout_ms or reported.max_poll_interval_ms,
     )
 
 

@@ -1,6 +1,6 @@
-"""Which departure class each source tells, which cannot be, and what all of it together says.
+"""Which departure class each source suggests, which classes are impossible, and what all sources together say.
 
-Receives a departure that is measured; hands it on with the classes that fit, how sure the first is, and why. Sources
+Receives a departure that is measured; returns it with the classes that fit, how sure the first is, and why. Sources
 are the coordinator's own lines, the log, the client's reports, commits, and what the client did on its way out.
 """
 
@@ -42,7 +42,7 @@ from rebalance_streaming.observed.liveness import (
 )
 from rebalance_streaming.observed.timeouts import by_life, by_own_leave, by_silence
 
-#: Two looks of a prober that are further apart do not tell when a member left.
+#: Two probes that are further apart do not show when a member left.
 _SEEN_MS = 5_000
 _CLASSES = (POLL_TIMEOUT, SESSION_EXPIRED, CLEAN, FENCED)
 #: What the coordinator decided itself, as classes.
@@ -79,13 +79,13 @@ def classify(of: Departure, rebalance: Rebalance) -> Departure:
         ended = None if rebalance.is_at_least and of.to_ms - of.from_ms > _SEEN_MS else _by_end(of)
         by_records = (_by_epoch(of, rebalance), _by_reports(of), by_silence(of), ended)
         sources = (*by_records, by_own_leave(of))
-    told = [kept for each in sources if each is not None and (kept := _possible(each, struck)) is not None]
-    told = sorted([each for each in told if each.classes[0] != UNKNOWN] or told, key=lambda each: -each.confidence)
-    if not told:
+    found = [kept for each in sources if each is not None and (kept := _possible(each, struck)) is not None]
+    found = sorted([each for each in found if each.classes[0] != UNKNOWN] or found, key=lambda each: -each.confidence)
+    if not found:
         life = LikelyClasses((UNKNOWN,), HINT, ()) if unread else by_life(of)
-        told = [_possible(life, struck) or LikelyClasses((UNKNOWN,), HINT, life.evidence)]
-    classes, confidence, evidence = told[0]
-    others = [_as_witness(each, classes) for each in told[1:]]
+        found = [_possible(life, struck) or LikelyClasses((UNKNOWN,), HINT, life.evidence)]
+    classes, confidence, evidence = found[0]
+    others = [_as_witness(each, classes) for each in found[1:]]
     witnesses = [each for several in others for each in several]
     return replace(
         of,
@@ -97,20 +97,20 @@ def classify(of: Departure, rebalance: Rebalance) -> Departure:
 
 
 def _knows_session(of: Departure, rebalance: Rebalance) -> bool:
-    """Whether a member's session timeout is known: that of a classic member is in the log, or its client tells it."""
+    """Whether a member's session timeout is known: that of a classic member is in the log, or its client reports it."""
     return of.member.session_timeout_ms is not None or rebalance.type != GroupType.CLASSIC
 
 
 def _by_unread_leave(of: Departure) -> LikelyClasses | None:
-    """Return how a member left whose coordinator wrote that it did so itself, where no commit is known."""
-    if of.told is None or of.told.act != CoordinatorAct.LEFT:
+    """Return how a member left that sent a LeaveGroup, as its coordinator wrote, where no commit is known."""
+    if of.logged is None or of.logged.act != CoordinatorAct.LEFT:
         return None
-    return LikelyClasses((UNKNOWN, CLEAN, POLL_TIMEOUT), HINT, (of.told.evidence(),))
+    return LikelyClasses((UNKNOWN, CLEAN, POLL_TIMEOUT), HINT, (of.logged.evidence(),))
 
 
-def _possible(told: LikelyClasses, struck: Mapping[str, str]) -> LikelyClasses | None:
+def _possible(found: LikelyClasses, struck: Mapping[str, str]) -> LikelyClasses | None:
     """Return what a source says without the classes that cannot be, less surely where its first one was among them."""
-    classes, confidence, evidence = told
+    classes, confidence, evidence = found
     left = tuple(each for each in classes if each not in struck)
     if not left:
         return None
@@ -119,15 +119,15 @@ def _possible(told: LikelyClasses, struck: Mapping[str, str]) -> LikelyClasses |
     return LikelyClasses(left, confidence if left[0] == classes[0] else one_down(confidence), evidence)
 
 
-def _as_witness(told: LikelyClasses, classes: tuple[str, ...]) -> tuple[Evidence, ...]:
+def _as_witness(other: LikelyClasses, classes: tuple[str, ...]) -> tuple[Evidence, ...]:
     """Return the evidence of a further source with its strength, for or against the first of these classes."""
-    if told.classes[0] == classes[0]:
-        return tuple(replace(each, strength=strength_of(told.confidence)) for each in told.evidence[:1])
+    if other.classes[0] == classes[0]:
+        return tuple(replace(each, strength=strength_of(other.confidence)) for each in other.evidence[:1])
     # Commits go on until a client leaves by itself, for whatever reason.
-    leaves = {classes[0], told.classes[0]} <= {CLEAN, POLL_TIMEOUT, UNKNOWN}
-    if leaves or told.confidence < PLAUSIBLE or classes[0] in told.classes:
+    leaves = {classes[0], other.classes[0]} <= {CLEAN, POLL_TIMEOUT, UNKNOWN}
+    if leaves or other.confidence < PLAUSIBLE or classes[0] in other.classes:
         return ()
-    return tuple(replace(each, strength=MODERATE, against=True) for each in told.evidence[:1])
+    return tuple(replace(each, strength=MODERATE, against=True) for each in other.evidence[:1])
 
 
 def _impossible(of: Departure, rebalance: Rebalance) -> Iterator[tuple[str, str]]:
@@ -136,7 +136,7 @@ def _impossible(of: Departure, rebalance: Rebalance) -> Iterator[tuple[str, str]
     if decided is not None:
         yield from ((each, "its coordinator wrote otherwise") for each in _CLASSES if each != decided)
         return
-    if of.told is not None:
+    if of.logged is not None:
         yield SESSION_EXPIRED, "it left by its own request, as its coordinator wrote"
         yield FENCED, "it left by its own request, as its coordinator wrote"
     poll, session, seen = of.poll_ms, of.session_ms, of.stretch
@@ -164,11 +164,11 @@ def _impossible(of: Departure, rebalance: Rebalance) -> Iterator[tuple[str, str]
 
 
 def _stood_inside_poll(of: Departure, poll: int) -> bool:
-    """Whether a client whose reports tell of polls cannot have returned from the last one within its limit.
+    """Whether a client that reports its polls cannot have returned from the last one within its limit.
 
     It ran, records waited, and nothing was committed for longer: a callback inside poll() overruns the limit as well,
-    of which reports tell only that the application is inside the client. Any other client says that it leaves, unless
-    the others wait for it: whoever polls joins them.
+    and reports show only that the application is inside the client. Any other client sends a LeaveGroup, unless the
+    others wait for it: a client that polls joins them.
     """
     awaited = of.member.group_instance_id is not None or of.in_barrier
     if not awaited or of.silence_ms is None or of.liveness not in (ALIVE, HEALTHY):
@@ -179,7 +179,7 @@ def _stood_inside_poll(of: Departure, poll: int) -> bool:
 
 
 def _unheard_ms(of: Departure) -> float | None:
-    """Return for how long at most a process that ended had sent no heartbeat when it was gone; null: nothing tells."""
+    """Return for how long at most a process that ended had sent no heartbeat when it was gone; null: not known."""
     seen = of.stretch
     if seen is None:
         return None
@@ -191,25 +191,25 @@ def _unheard_ms(of: Departure) -> float | None:
 
 
 def _decided(of: Departure) -> str | None:
-    """Return the class that the coordinator decided, or the client told it; null for a leave without a reason."""
-    if of.told is None or (of.told.act == CoordinatorAct.LEFT and of.told.reason is None):
+    """Return the class by the coordinator's decision, or by the client's reason; null for a leave without a reason."""
+    if of.logged is None or (of.logged.act == CoordinatorAct.LEFT and of.logged.reason is None):
         return None
-    if of.told.act == CoordinatorAct.LEFT:
-        by_design = of.told.meaning == REMOVED and is_closed_by_admin(of.member)
-        return CLEAN if by_design else _BY_REASON.get(of.told.meaning or "", CLEAN)
-    if of.told.is_unsynced:
+    if of.logged.act == CoordinatorAct.LEFT:
+        by_design = of.logged.meaning == REMOVED and is_closed_by_admin(of.member)
+        return CLEAN if by_design else _BY_REASON.get(of.logged.meaning or "", CLEAN)
+    if of.logged.is_unsynced:
         return UNSYNCED
-    return _DECIDED[CoordinatorAct(of.told.act)]
+    return _DECIDED[CoordinatorAct(of.logged.act)]
 
 
 def _by_coordinator(of: Departure) -> LikelyClasses | None:
     """Take the coordinator's own word, where its broker's log is shipped."""
     decided = _decided(of)
-    return None if decided is None or of.told is None else LikelyClasses((decided,), CERTAIN, (of.told.evidence(),))
+    return None if decided is None or of.logged is None else LikelyClasses((decided,), CERTAIN, (of.logged.evidence(),))
 
 
 def _by_epoch(of: Departure, rebalance: Rebalance) -> LikelyClasses | None:
-    """Look whether a KIP-848 coordinator fenced a member, which its log tells by the epoch of the member."""
+    """Return that a KIP-848 coordinator fenced a member, which the log shows by the epoch of the member."""
     if not any(of.member.member_id in generation.fenced for generation in rebalance.generations):
         return None
     text = f"did not give up partitions within {seconds(of.poll_ms or 0)}"

@@ -180,7 +180,7 @@ def _renewed_at(history: GroupHistory, rebalance: Rebalance, member: Member) -> 
 
 
 def _rhythm(history: GroupHistory, rebalance: Rebalance, member: Member, to_ms: int) -> Rhythm:
-    """Return a member's commit rhythm; members of one group run one program, so the others tell its kind."""
+    """Return a member's commit rhythm; members of one group run one program, so the others show its kind."""
     own = history.progress.rhythm(member.partitions or {}, to_ms)
     if own.pulse and own.gap_ms is not None:
         return own
@@ -202,7 +202,7 @@ def _lag_at(history: GroupHistory, member: Member, at_ms: int) -> int | None:
                 history.progress.estimated_end_at(topic, p, at_ms),
                 history.progress.committed_before((topic, p), at_ms),
             )
-            # An end before what was committed is out of date: it tells nothing.
+            # An end before the committed offset is out of date, and says nothing.
             if end is not None and committed is not None and end >= committed[1]:
                 lags.append(end - committed[1])
     return sum(lags) if lags else None
@@ -238,8 +238,8 @@ def _silence(
     return None, False
 
 
-def told_exit(history: GroupHistory, rebalance: Rebalance, member: Member) -> Exit | None:
-    """Return what the coordinator wrote of a member's going around a rebalance; null where its lines are not there."""
+def logged_exit(history: GroupHistory, rebalance: Rebalance, member: Member) -> Exit | None:
+    """Return how a member left around a rebalance, as the coordinator logged it; null without its lines."""
     if history.coordinator_log.is_empty():
         return None
     from_ms = None if rebalance.started_after_ms is None else rebalance.started_after_ms - _WRITTEN_SLACK_MS
@@ -247,15 +247,15 @@ def told_exit(history: GroupHistory, rebalance: Rebalance, member: Member) -> Ex
     return history.coordinator_log.exit_of(member.member_id, from_ms, until_ms + _WRITTEN_SLACK_MS)
 
 
-def as_told(of: Departure, told: Exit | None) -> Departure:
-    """Return a departure at the moment that the coordinator wrote down, its silence measured up to then."""
-    if told is None or of.told is not None:
+def at_exit(of: Departure, exit_: Exit | None) -> Departure:
+    """Return a departure at the moment that the coordinator logged, its silence measured up to then."""
+    if exit_ is None or of.logged is not None:
         return of
-    moved_ms = told.at_ms - (of.from_ms + of.to_ms) // 2
+    moved_ms = exit_.at_ms - (of.from_ms + of.to_ms) // 2
     silence = None if of.silence_ms is None else max(0, of.silence_ms + moved_ms)
-    at_ms = told.at_ms
+    at_ms = exit_.at_ms
     return replace(
-        of, told=told, from_ms=at_ms, to_ms=at_ms, latest_ms=at_ms, silence_ms=silence, in_barrier=told.in_barrier
+        of, logged=exit_, from_ms=at_ms, to_ms=at_ms, latest_ms=at_ms, silence_ms=silence, in_barrier=exit_.in_barrier
     )
 
 

@@ -53,7 +53,7 @@ class Departure:
     `struck` are those that cannot be, by class. `in_barrier`: it was lost while the others waited for it. `liveness` is
     what its client reported, null when it reports nothing. `arriving` is how many records its partitions got in the
     length of a session before, null without probes of their ends. `back_as` is the member it came back as, `back_ms`
-    when. `ran_through`: one process reported before it can have left and after it was back. `told` is what the
+    when. `ran_through`: one process reported before it can have left and after it was back. `logged` is what the
     coordinator wrote of it in its broker's log, null where that is not shipped.
     """
 
@@ -80,7 +80,7 @@ class Departure:
     back_as: Member | None = None
     back_ms: int | None = None
     ran_through: bool = False
-    told: Exit | None = None
+    logged: Exit | None = None
 
     @property
     def likely(self) -> str:
@@ -96,13 +96,13 @@ class Departure:
     def lived(self) -> bool:
         """Whether its process is known to have gone on: by reports before and after that came from it, or by its id."""
         seen = self.stretch
-        told = self.liveness in (HEALTHY, ALIVE) or (seen is not None and seen.same_process and not seen.restarted)
-        return told or self.kept_id
+        reported = self.liveness in (HEALTHY, ALIVE) or (seen is not None and seen.same_process and not seen.restarted)
+        return reported or self.kept_id
 
     @property
     def went_on(self) -> bool:
-        """Whether its process is known to have gone on until it was back: by its reports, its id, or its own word."""
-        said = self.told is not None and self.told.meaning in (UNSUBSCRIBED, BEHIND)
+        """Whether its process is known to have gone on until it was back: by its reports, its id, or its own reason."""
+        said = self.logged is not None and self.logged.meaning in (UNSUBSCRIBED, BEHIND)
         return said or self.kept_id or self.ran_through
 
     @property

@@ -2,8 +2,8 @@
 
 A confidence is a probability; observations add to its log-odds or take from them, as independent ones do (Good, 1950:
 weight of evidence). A candidate that merely is possible is a hint; one observation of some strength takes it to one
-step of the scale: moderate to plausible, strong to strong, decisive to certain. What is told is the step nearest to the
-sum, so that no number pretends to be exact.
+step of the scale: moderate to plausible, strong to strong, decisive to certain. What is published is the step nearest
+to the sum, so that no number pretends to be exact.
 """
 
 from __future__ import annotations

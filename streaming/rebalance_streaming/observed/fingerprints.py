@@ -1,4 +1,4 @@
-"""Which client library a member runs, as far as its records and its own reports tell.
+"""Which client library a member runs, as far as its records and its own reports show.
 
 The default client id, the form of the subscription, the session and rebalance timeouts together narrow it down; a
 report that names library and version decides. What follows from it is data, so that rules ask for a property and not

@@ -50,8 +50,8 @@ class Sighting:
     members: tuple[ProbedMember, ...] | None
     ids: frozenset[str] = frozenset()
 
-    def tells_nothing_between(self, before: Sighting, after: Sighting) -> bool:
-        """Whether a probe saw a group at rest that two others saw as it was then."""
+    def adds_nothing_between(self, before: Sighting, after: Sighting) -> bool:
+        """Whether a probe saw a group at rest, and the probes before and after it saw the same."""
         if self.state in UNSETTLED_STATES or not before.state == self.state == after.state:
             return False
         if self.members is None:
@@ -236,7 +236,7 @@ class GroupHistory:
 
     def _thin_out(self, until_ms: int) -> None:
         seen = self.sightings
-        while len(seen) > 2 and seen[2].at_ms < until_ms and seen[1].tells_nothing_between(seen[0], seen[2]):
+        while len(seen) > 2 and seen[2].at_ms < until_ms and seen[1].adds_nothing_between(seen[0], seen[2]):
             del seen[1]
 
     def _note_coordinator(self, broker: int, at_ms: int) -> int:
@@ -245,9 +245,9 @@ class GroupHistory:
         self.coordinators.append(Coordinator(at_ms, broker))
         return inputs.STATES
 
-    def _note_topics(self, told: Iterable[str], at_ms: int) -> int:
+    def _note_topics(self, probed: Iterable[str], at_ms: int) -> int:
         changed = inputs.NOTHING
-        for topic in told:
+        for topic in probed:
             count, known = self.progress.partition_count(topic), self.topic_counts.get(topic)
             if count is None:
                 continue
@@ -294,9 +294,9 @@ class GroupHistory:
         return next(reversed(self.until(rebalance)), None)
 
     def assignor_of(self, rebalance: Rebalance) -> str | None:
-        """Return the protocol of a rebalance, or of one that left nobody to agree on any, the last one before it.
+        """Return the protocol of a rebalance, or the last one before it if nobody was left to agree on one.
 
-        Null where none is known. Rebalances tell it before snapshots do: those of a day are read again at a start, of
+        Null where none is known. Rebalances are asked before snapshots: those of a day are read again at a start, of
         the snapshots the latest one only, which is empty when the group is.
         """
         if rebalance.protocol:
@@ -363,7 +363,7 @@ def partition_names(partitions: Partitions | None) -> tuple[str, ...]:
 
 
 def by_topic(of: Iterable[tuple[str, int]]) -> Partitions:
-    """Return partitions, told as (topic, number), by topic in the order in which they are told."""
+    """Return partitions, given as (topic, number), by topic in the order in which they are given."""
     found: Partitions = {}
     for topic, number in of:
         found.setdefault(topic, []).append(number)

@@ -54,8 +54,8 @@ def _is_pure(numbered: tuple[int, Generation]) -> bool:
 
 def _rejoin(rebalance: Rebalance, place: int) -> Round:
     generation = rebalance.generations[place]
-    told = rebalance.started_before_ms if place == 0 else generation.join_ended_at_ms or generation.assigned_at_ms
-    return Round(told or rebalance.started_before_ms, generation, rebalance)
+    at_ms = rebalance.started_before_ms if place == 0 else generation.join_ended_at_ms or generation.assigned_at_ms
+    return Round(at_ms or rebalance.started_before_ms, generation, rebalance)
 
 
 def follow_ups(history: GroupHistory) -> Iterator[Round | None]:

@@ -24,7 +24,8 @@ STARVED, PAUSED, UNREACHABLE, GONE, RESTARTED, NOT_POLLING, HEALTHY, ALIVE = (
 
 #: Reports that come this late came late for a reason.
 _STALLED_MS = 5_000
-#: A client notices late that max.poll.interval has passed (measured: up to 3.8 s), and ages are told in whole seconds.
+#: A client notices late that max.poll.interval has passed (measured: up to 3.8 s), and ages are reported in whole
+#: seconds.
 POLL_SLACK_MS = 2_500
 #: A member has its first heartbeat behind it after so many intervals (KafkaConsumer: the first is due after one).
 _FIRST_BEATS = 2
@@ -70,12 +71,12 @@ class Lost:
 
     @property
     def unpolled_ms(self) -> float | None:
-        """How long it had not polled when it was lost; null where nothing tells."""
+        """How long it had not polled when it was lost; null where not reported."""
         return None if self.seen.polled_ms is None else self.at_ms - self.seen.polled_ms
 
     @property
     def polls_ran_out(self) -> bool | None:
-        """Whether its poll limit was over when it was lost; null where nothing tells."""
+        """Whether its poll limit was over when it was lost; null where not known."""
         if self.unpolled_ms is None or not self.poll_ms:
             return None
         return self.unpolled_ms >= self.poll_ms - POLL_SLACK_MS
@@ -118,7 +119,7 @@ def said_unpolled(seen: Stretch) -> bool:
 
 
 def read_liveness(lost: Lost, clients: Clients) -> str | None:
-    """Return which cell of the matrix a lost client was in; null when its reports are too sparse to tell."""
+    """Return which cell of the matrix a lost client was in; null when its reports are too sparse to decide."""
     if said_unpolled(lost.seen):
         return NOT_POLLING
     return _by_delivery(lost) or _by_running(lost) or _by_silence(lost, clients) or _by_polls(lost)

@@ -32,7 +32,7 @@ from rebalance_streaming.activity.probes import MAX_OFFSET, MOST_PARTITIONS
 MOST_TOPICS = 10_000
 #: More records than a partition gets in nine years at a million a second; sums over all partitions fit 64 bits.
 LARGEST_OFFSET = 2**48
-#: Clocks differ, by hours at worst; and a row may tell of a timeout that is still to come.
+#: Clocks differ, by hours at worst; and a row may contain a timeout that is still to come.
 _AHEAD_MS = 24 * 3_600_000
 #: More records than a task reads in a batch; totals of a million such rows fit 64 bits.
 _LARGEST_COUNT = 2**40
@@ -42,7 +42,7 @@ _LARGEST_TOTAL = 2**52
 _LARGEST_VERSION = 2**15
 #: Kafka's records give the length of a text in 16 bits.
 _LONGEST_ID_BYTES = 32_767
-#: How far beyond what is known of a topic the partitions may lie that a probe tells of.
+#: How far beyond the known partitions of a topic those may lie that a probe names.
 _ALWAYS_PARTITIONS, _AHEAD_FACTOR = 64, 4
 
 
@@ -169,16 +169,16 @@ def _check_ends(row: OffsetActivity, now_ms: int) -> None:
     kinds = (row.ends, row.stable_ends, row.starts, row.committed)
     if max(map(len, kinds)) > MOST_TOPICS:
         raise ImplausibleError("more topics than can be")
-    told = [each for kind in kinds for each in kind.values()]
-    if any(len(each.partitions) != len(each.offsets) for each in told):
+    reported = [each for kind in kinds for each in kind.values()]
+    if any(len(each.partitions) != len(each.offsets) for each in reported):
         raise ImplausibleError("columns of different lengths")
     # All topics at once: of thousands with one partition each, two calls for each would cost most of the check.
-    _check_partitions(chain.from_iterable(each.partitions for each in told))
-    _check_numbers(list(chain.from_iterable(each.offsets for each in told)))
+    _check_partitions(chain.from_iterable(each.partitions for each in reported))
+    _check_numbers(list(chain.from_iterable(each.offsets for each in reported)))
 
 
 def _check_lag(row: GroupLag, now_ms: int) -> None:
-    """Raise ImplausibleError for lag that no run can have told."""
+    """Raise ImplausibleError for lag that no run can have published."""
     _check_times((row.at_ms, row.first_commit_ms, row.last_commit_ms), now_ms)
     _check_totals((row.commits,))
     _check_numbers((row.last_log_offset, row.log_era))
@@ -222,14 +222,14 @@ def _check_totals(numbers: Iterable[int]) -> None:
         raise ImplausibleError("a total that cannot be")
 
 
-def may_grow(known: int, told: Sequence[int]) -> bool:
-    """Whether an array of `known` partitions of a topic may grow to the partitions that a probe tells of.
+def may_grow(known: int, probed: Sequence[int]) -> bool:
+    """Whether an array of `known` partitions of a topic may grow to the partitions that a probe names.
 
     An array is as long as the highest number in it, so a message that names partition 19,999 of each of thousands of
-    topics would cost thousands of times its own length. Probers tell a new topic whole, from its first partition on,
-    and everything again after a minute; who missed the beginning waits for that.
+    topics would cost thousands of times its own length. Probers report all partitions of a new topic, from the
+    first one on, and everything again after a minute; a reader that missed the beginning waits for that.
     """
-    return max(told) < max(_ALWAYS_PARTITIONS, _AHEAD_FACTOR * (known + len(told)))
+    return max(probed) < max(_ALWAYS_PARTITIONS, _AHEAD_FACTOR * (known + len(probed)))
 
 
 def _numbers(names: Iterable[str]) -> Iterator[int]:

@@ -1,6 +1,6 @@
 """How far each partition of a group was committed, and when: a short ring of commits per partition.
 
-Receives commit summaries, and which topics' ends the group was told; answers the questions rules ask of a member's
+Receives commit summaries, and of which topics ends were probed; answers the questions that rules ask of a member's
 partitions: when was the last commit before a moment, is there a rhythm, how long does a record take. Arrays per topic,
 because a large group has hundreds of partitions and every one is touched every few seconds. Where topics end is kept
 once for all groups (`topic_ends.py`).
@@ -31,10 +31,10 @@ _NOWHERE = filled(0)
 
 
 @dataclass(slots=True)
-class _Told:
-    """Since when a group was told the ends of a topic (epoch ms), and the version of what it was told last.
+class _ProbedTopic:
+    """Since when probes of a group report the ends of a topic (epoch ms), and the version of the latest ones.
 
-    What was known of the topic before, from other groups' probes, says nothing of this group's past.
+    Ends that were known before, from probes of other groups, say nothing about this group's past.
     """
 
     since_ms: int
@@ -107,15 +107,15 @@ class Jump:
 
 
 class Progress:
-    """Commits of one group, and the ends of the topics that it was told of.
+    """Commits of one group, and the ends of the topics that were probed for it.
 
-    `ends` are those of the cluster; `keeps_ends`: what the group is told is to be put down there.
+    `ends` are those of the cluster; `keeps_ends`: probed ends are to be added there.
     """
 
     def __init__(self, ends: ClusterEnds | None = None, *, keeps_ends: bool = True) -> None:
         self._topics: dict[str, CommitRings] = {}
         self._ends, self._keeps_ends = ClusterEnds() if ends is None else ends, keeps_ends
-        self._told: dict[str, _Told] = {}
+        self._probed: dict[str, _ProbedTopic] = {}
         #: Per partition of the log, its era and the offset up to which rows of commits were taken.
         self._read_to: dict[int, tuple[int, int]] = {}
         self.first_commit_ms: int | None = None
@@ -223,37 +223,37 @@ class Progress:
         return _NOWHERE if known is None else known.start
 
     def take_offsets(self, row: OffsetActivity) -> bool:
-        """Note that the group was told of ends; whether any is another than it was told before."""
+        """Note probed ends; returns whether any differs from what was last probed for the group."""
         if self._keeps_ends:
             self._ends.take(row)
         moved = False
-        for told in (row.ends, row.stable_ends):
-            for name, offsets in told.items():
+        for ends in (row.ends, row.stable_ends):
+            for name, offsets in ends.items():
                 if offsets.partitions:
-                    moved = self._note_told(name, row.probed_at_ms) or moved
+                    moved = self._note_probed(name, row.probed_at_ms) or moved
         return moved
 
-    def _note_told(self, name: str, at_ms: int) -> bool:
-        known, told = self._ends.get(name), self._told.get(name)
-        if known is None or (told is None and len(self._told) >= MOST_TOPICS):
+    def _note_probed(self, name: str, at_ms: int) -> bool:
+        known, probed = self._ends.get(name), self._probed.get(name)
+        if known is None or (probed is None and len(self._probed) >= MOST_TOPICS):
             return False
-        if told is None:
-            self._told[name] = _Told(at_ms, known.version)
+        if probed is None:
+            self._probed[name] = _ProbedTopic(at_ms, known.version)
             known.hold_newest()
             return True
-        moved, told.version = told.version != known.version, known.version
+        moved, probed.version = probed.version != known.version, known.version
         return moved
 
     def forget_gone(self, until_ms: int) -> None:
-        """Forget topics whose offsets were all deleted by a moment, and of which ends nobody tells any more."""
+        """Forget topics whose offsets were all deleted by a moment, and those whose ends are no longer probed."""
         self._topics = {name: topic for name, topic in self._topics.items() if not topic.is_gone(until_ms)}
-        self._told = {name: told for name, told in self._told.items() if name in self._ends}
+        self._probed = {name: probed for name, probed in self._probed.items() if name in self._ends}
 
     # --- Questions ---
 
     def partition_counts(self) -> dict[str, int]:
         """Return how many partitions each probed topic has."""
-        counts = ((name, self.partition_count(name)) for name in self._told)
+        counts = ((name, self.partition_count(name)) for name in self._probed)
         return {name: count for name, count in counts if count is not None}
 
     def partition_count(self, topic: str) -> int | None:
@@ -262,8 +262,8 @@ class Progress:
         return None if known is None else known.partitions
 
     def _ends_of(self, name: str) -> TopicEnds | None:
-        """Return the ends of a topic that the group was told of; null where it was not, or nobody told its ends."""
-        known = self._ends.get(name) if name in self._told else None
+        """Return the ends of a topic that was probed for the group; null where it was not, or no end is known."""
+        known = self._ends.get(name) if name in self._probed else None
         return known if known is not None and known.partitions else None
 
     def positions(self) -> Iterator[Position]:
@@ -303,7 +303,8 @@ class Progress:
     def flow(self, apart_ms: int) -> Flow | None:
         """Return the flow into and out of all partitions that are committed; null unless all their ends are known.
 
-        It is that between a partition's last commit and the last one at least so long before, as far as ends tell.
+        It is measured between a partition's last commit and the latest one at least so long before, as far as ends are
+        known.
         """
         flow = Flow(0.0, 0.0, 0, 0)
         for name, topic in self._topics.items():
@@ -314,7 +315,7 @@ class Progress:
             lags = None if ends is None else topic.lags(ends)[committed]
             if ends is None or lags is None or (lags == UNKNOWN).any():
                 return None
-            seen = SeenEnds(ends.recent, self._told[name].since_ms)
+            seen = SeenEnds(ends.recent, self._probed[name].since_ms)
             produced, consumed = _rates(topic, seen, np.flatnonzero(committed), apart_ms)
             flow = Flow(
                 flow.produced + produced,
@@ -377,9 +378,9 @@ class Progress:
         return before + int((after - before) * share)
 
     def _seen(self, name: str) -> SeenEnds | None:
-        """Return what a topic's ends were since the group was told of them; null where it was not."""
+        """Return a topic's ends since they were first probed for the group; null where they were not."""
         known = self._ends_of(name)
-        return None if known is None else SeenEnds(known.recent, self._told[name].since_ms)
+        return None if known is None else SeenEnds(known.recent, self._probed[name].since_ms)
 
     def first_end(self, name: str, partition: int) -> int | None:
         """Return a partition's oldest end offset that is remembered."""
@@ -399,7 +400,7 @@ class Progress:
 
     def ends_since(self) -> int | None:
         """Return since when end offsets are known; null when none are."""
-        seen = (self._seen(name) for name in self._told)
+        seen = (self._seen(name) for name in self._probed)
         times = (each.time_of(each.first) for each in seen if each is not None)
         return min((time for time in times if time is not None), default=None)
 

@@ -30,20 +30,20 @@ def count_repeated(history: GroupHistory, rebalance: Rebalance, partitions: Part
 
 
 def _by_application_offsets(history: GroupHistory, rebalance: Rebalance, lost: set[Place]) -> int | None:
-    """Count what librdkafka handed to the application beyond the last commit, at its last word as the owner."""
+    """Count what librdkafka handed to the application beyond the last commit, by its last report as the owner."""
     total = 0
     for place in lost:
         client = _former_owner(history, rebalance, place)
         committed = history.progress.committed_before(place, rebalance.started_before_ms)
-        told = {} if client is None else client.lag.get(place, {})
-        if committed is None or APP_OFFSET not in told:
+        reported = {} if client is None else client.lag.get(place, {})
+        if committed is None or APP_OFFSET not in reported:
             return None
-        total += max(0, int(told[APP_OFFSET]) - committed[1])
+        total += max(0, int(reported[APP_OFFSET]) - committed[1])
     return total
 
 
 def _former_owner(history: GroupHistory, rebalance: Rebalance, place: Place) -> ClientHistory | None:
-    """Return the client that lost a partition; null if it has it again, since it then tells of the present."""
+    """Return the client that lost a partition; null if it has it again: its reports are then about the present."""
     before = next((m for m in rebalance.members_before if place in places(m.partitions)), None)
     now = () if history.snapshot is None else history.snapshot.members
     owner = next((m for m in now if place in places(m.partitions)), None)
@@ -72,16 +72,16 @@ def _by_totals(history: GroupHistory, rebalance: Rebalance, lost: set[Place]) ->
 
 def _consumed_over(client: ClientHistory, before_ms: int) -> tuple[int, float] | None:
     """Return (moment before, records consumed since) of a client whose total never went back; null without."""
-    told = [(s.emitted_ms, s.values[CONSUMED_TOTAL]) for s in client.reports if CONSUMED_TOTAL in s.values]
-    start = next((i for i in reversed(range(len(told))) if told[i][0] <= before_ms), None)
-    if start is None or start == len(told) - 1:
+    known = [(s.emitted_ms, s.values[CONSUMED_TOTAL]) for s in client.reports if CONSUMED_TOTAL in s.values]
+    start = next((i for i in reversed(range(len(known))) if known[i][0] <= before_ms), None)
+    if start is None or start == len(known) - 1:
         return None
-    totals = [total for _, total in told[start:]]
-    return (told[start][0], totals[-1] - totals[0]) if totals == sorted(totals) else None
+    totals = [total for _, total in known[start:]]
+    return (known[start][0], totals[-1] - totals[0]) if totals == sorted(totals) else None
 
 
 def _produced(progress: Progress, earliest_ms: int, latest_ms: int) -> int | None:
-    """Return the records produced since; null if any waited at the beginning or now, or came while clients told."""
+    """Return the records produced since; null if any waited at the beginning or now, or came while clients reported."""
     produced = 0
     for each in progress.positions():
         place = (each.topic, each.partition)

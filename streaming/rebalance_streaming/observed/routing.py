@@ -18,7 +18,7 @@ _Name = tuple[str, str]
 
 @dataclass(frozen=True, slots=True)
 class _Who:
-    """What a row says of its client that can tell the group."""
+    """What a row says of its client by which the group can be found."""
 
     group_id: str | None
     member_id: str | None
@@ -43,7 +43,7 @@ class _Who:
 class Routing:
     """Who is in which group, and rows whose group is not known yet.
 
-    A group is known once the log or a probe tells of it: what a client says of its group only proposes one. `dropped`
+    A group is known once the log or a probe contains it: what a client says of its group only proposes one. `dropped`
     counts rows that were given up, `kept_bytes` is the length of those kept.
     """
 
@@ -107,7 +107,7 @@ class Routing:
     def _keep(self, who: _Who, row: ClientActivity) -> None:
         names = list(who.names)
         if not names:
-            # Nothing that turns up later can tell whose it is.
+            # Nothing that turns up later can show whose it is.
             self.dropped += 1
             return
         # A copy has the length of the text, what an encoder returns that of its buffer.

@@ -64,8 +64,8 @@ def by_silence(of: Departure) -> LikelyClasses | None:
 def _classes_of(of: Departure, silence: int) -> tuple[str, ...]:
     """Return the timeouts that a silence matches; a clean leave when it is shorter than both.
 
-    Where the moment of the departure is not known well enough to tell a session that ran out from a leave between two
-    commits, how much of the time in question each takes decides.
+    Where the moment of the departure is not known well enough to distinguish a session that ran out from a leave
+    between two commits, how much of the time in question each takes decides.
     """
     session, poll, slack = of.session_ms, of.poll_ms if of.client.enforces_poll else None, (of.to_ms - of.from_ms) // 2
     gap = _commit_gap_ms(of)
@@ -145,30 +145,30 @@ def by_life(of: Departure) -> LikelyClasses:
     if as_session:
         text = f"lost {seconds(life)} after it got its partitions, with a session of {seconds(session)}"
         span = (of.joined_ms, of.to_ms)
-        told = (*evidence, observe(EvidenceSource.LOG, "session_timeout", text, "never a heartbeat", span=span))
+        both = (*evidence, observe(EvidenceSource.LOG, "session_timeout", text, "never a heartbeat", span=span))
         if as_poll:
-            return LikelyClasses((SESSION_EXPIRED, POLL_TIMEOUT), HINT, told)
-        return LikelyClasses((SESSION_EXPIRED,), PLAUSIBLE, told)
+            return LikelyClasses((SESSION_EXPIRED, POLL_TIMEOUT), HINT, both)
+        return LikelyClasses((SESSION_EXPIRED,), PLAUSIBLE, both)
     return LikelyClasses((UNKNOWN,), HINT, evidence)
 
 
 def by_own_leave(of: Departure) -> LikelyClasses | None:
-    """Return how a member left that said so itself without a reason, as librdkafka and kafka-python do (KIP-800)."""
-    if of.told is None or of.told.act != CoordinatorAct.LEFT:
+    """Return how a member left that sent a LeaveGroup without a reason, as librdkafka and kafka-python do (KIP-800)."""
+    if of.logged is None or of.logged.act != CoordinatorAct.LEFT:
         return None
-    told = (of.told.evidence(),)
+    logged = (of.logged.evidence(),)
     life = None if of.joined_ms is None else of.to_ms - of.joined_ms
     if not of.client.enforces_poll or (life is not None and of.poll_ms is not None and life < of.poll_ms - 500):
         # It polled to get its partitions, so its limit was not over.
-        return LikelyClasses((CLEAN,), STRONG, told)
+        return LikelyClasses((CLEAN,), STRONG, logged)
     if (overran := _overran(of)) is not None:
-        return LikelyClasses((POLL_TIMEOUT, CLEAN), PLAUSIBLE, (*told, *overran))
+        return LikelyClasses((POLL_TIMEOUT, CLEAN), PLAUSIBLE, (*logged, *overran))
     classes, sure = ((UNKNOWN, CLEAN, POLL_TIMEOUT), HINT) if _limit_may_be_over(of) else ((CLEAN,), PLAUSIBLE)
-    return LikelyClasses(classes, sure, told)
+    return LikelyClasses(classes, sure, logged)
 
 
 def _overran(of: Departure) -> tuple[Evidence, ...] | None:
-    """Return what tells that a member that left by itself had overrun its poll limit; null: nothing does."""
+    """Return the evidence that a member that left by itself had overrun its poll limit; null: there is none."""
     life_classes, silence = by_life(of), of.silence_ms or 0
     if of.rhythm.last_ms is None and POLL_TIMEOUT in life_classes.classes:
         return life_classes.evidence
@@ -198,8 +198,8 @@ def kept_place_without_polls(of: Departure) -> bool:
 def _left_at_its_limit(of: Departure) -> Evidence | None:
     """Return that a member left just when its poll limit was over since it got its partitions; null if it did not.
 
-    Its client must tell nothing, as one that reports tells when it polled, and the moment must be known well enough
-    for a limit that short.
+    Its client must not report, as a report says when it polled, and the moment must be known well enough for a limit
+    that short.
     """
     if of.joined_ms is None or not of.poll_ms or not of.client.enforces_poll or of.stretch is not None:
         return None
@@ -219,9 +219,9 @@ def _limit_evidence(of: Departure, life_ms: int) -> Evidence:
 
 
 def may_have_overrun(of: Departure) -> bool:
-    """Whether a member may have left at its poll limit, as far as its silence tells and no coordinator does."""
+    """Whether a member may have left at its poll limit, by its silence, unless the coordinator logged how it left."""
     poll, slack = of.poll_ms if of.client.enforces_poll else None, (of.to_ms - of.from_ms) // 2
-    if of.told is not None or poll is None or POLL_TIMEOUT in dict(of.struck):
+    if of.logged is not None or poll is None or POLL_TIMEOUT in dict(of.struck):
         return POLL_TIMEOUT in of.classes
     return of.silence_ms is None or of.silence_ms + _commit_gap_ms(of) + slack >= poll - _POLL_TIGHT_MS
 

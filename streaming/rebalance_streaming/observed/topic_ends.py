@@ -35,9 +35,9 @@ class TopicEnds:
 
     `start` is the offset of the oldest record that a partition has, as last probed: it is there or further ahead now.
     `recent` has the last 15 minutes or more, closely; `day` has samples that thin out with age, of this topic only: one
-    that was deleted and made anew begins anew. `end` is replaced and never changed. `partitions` have been told the
-    ends of. `version` is another whenever something changes, and no other topic's. `held_ms` is when some group was
-    told for the first time: what it was told then is kept as it was.
+    that was deleted and made anew begins anew. `end` is replaced and never changed. `partitions` is
+    the number of partitions with probed ends. `version` is another whenever something changes, and no other topic's.
+    `held_ms` is when the topic was last probed for a group for the first time: the ends of then are kept as they were.
     """
 
     end: Ints
@@ -60,20 +60,20 @@ class TopicEnds:
         self.recent.grow(size)
         self.day.grow(size)
 
-    def take(self, told: TopicOffsets, stable: TopicOffsets, start: TopicOffsets, at_ms: int) -> bool:
+    def take(self, ends: TopicOffsets, stable: TopicOffsets, start: TopicOffsets, at_ms: int) -> bool:
         """Process what a probe reported of the topic; returns whether any of its ends is new."""
-        size = 1 + max(max(each.partitions, default=UNKNOWN) for each in (told, stable, start))
+        size = 1 + max(max(each.partitions, default=UNKNOWN) for each in (ends, stable, start))
         is_grown = size > len(self.end)
         if is_grown:
             self._grow(size)
         self.probed_ms = at_ms
         has_new_stable, _ = put(self.stable, stable)
         put(self.start, start)
-        if not told.partitions:
+        if not ends.partitions:
             return is_grown or has_new_stable
-        self.partitions = max(self.partitions, 1 + max(told.partitions))
+        self.partitions = max(self.partitions, 1 + max(ends.partitions))
         end = self.end.copy()
-        has_new_end, is_lower = put(end, told)
+        has_new_end, is_lower = put(end, ends)
         if has_new_end:
             self.end = end
         if is_lower:
@@ -90,7 +90,7 @@ class TopicEnds:
         # Sums over partitions are to fit 64 bits.
         end = np.minimum(self.end, LARGEST_OFFSET) if is_new else self.end
         is_close = len(times) > 1 and times[-1] - times[-2] < END_SPACING_MS and times[-1] != self.held_ms
-        # A round of probes tells each group that reads the topic of the same moment.
+        # A round of probes reports the same moment for each group that reads the topic.
         if is_close or (times and times[-1] == at_ms):
             self.recent.replace_newest(at_ms, end, is_new=is_new)
             return
@@ -101,7 +101,7 @@ class TopicEnds:
 
 @dataclass(slots=True)
 class ClusterEnds:
-    """The ends of all topics by name. `used` tells which topics are of use; beside them a number is kept."""
+    """The ends of all topics by name. `used` returns the topics that are in use; others are kept up to a number."""
 
     used: Callable[[], Collection[str]] = tuple
     _topics: dict[str, TopicEnds] = field(default_factory=dict)
@@ -117,17 +117,17 @@ class ClusterEnds:
         return topic in self._topics
 
     def get(self, topic: str) -> TopicEnds | None:
-        """Return the ends of a topic; null where no probe has told any."""
+        """Return the ends of a topic; null where no probe has reported any."""
         return self._topics.get(topic)
 
     def take(self, row: OffsetActivity) -> None:
         """Process probed offsets; of a topic none that is older than what is known."""
         for topic in {*row.ends, *row.stable_ends, *row.starts}:
-            told, stable, start = (each.get(topic, _NOTHING) for each in (row.ends, row.stable_ends, row.starts))
-            self._take_topic(topic, (told, stable, start), row.probed_at_ms)
+            ends, stable, start = (each.get(topic, _NOTHING) for each in (row.ends, row.stable_ends, row.starts))
+            self._take_topic(topic, (ends, stable, start), row.probed_at_ms)
 
-    def _take_topic(self, topic: str, told: tuple[TopicOffsets, TopicOffsets, TopicOffsets], at_ms: int) -> None:
-        partitions = [number for each in told for number in each.partitions]
+    def _take_topic(self, topic: str, probed: tuple[TopicOffsets, TopicOffsets, TopicOffsets], at_ms: int) -> None:
+        partitions = [number for each in probed for number in each.partitions]
         if not partitions:
             return
         known = self._topics.get(topic)
@@ -140,13 +140,13 @@ class ClusterEnds:
             self._make_room()
             nothing = filled(0), filled(0), filled(0), at_ms, OffsetSeries(0), OffsetSeries(0)
             known = self._topics[topic] = TopicEnds(*nothing, next(self._versions))
-        if known.take(*told, at_ms):
+        if known.take(*probed, at_ms):
             known.version = next(self._versions)
 
     def _make_room(self) -> None:
         """Forget topics that are of no use when there are too many: probes may name as many as they like.
 
-        A topic that is used later is told of again within minutes.
+        A topic that is used later is probed again within minutes.
         """
         if len(self._topics) < self._most:
             return
@@ -161,8 +161,8 @@ class ClusterEnds:
         """Forget a topic."""
         self._topics.pop(topic, None)
 
-    def forget_untold(self) -> None:
-        """Forget topics of which no probe has told for a day, while it told of others: they were deleted.
+    def forget_unprobed(self) -> None:
+        """Forget topics that were not probed for a day while others were: they were deleted.
 
         A group that lives on may have read thousands of them.
         """
@@ -172,7 +172,7 @@ class ClusterEnds:
 
 
 class SeenEnds:
-    """The ends of a topic as a group was told them: from the row `first` on."""
+    """The ends of a topic as probed for one group: from the row `first` on."""
 
     __slots__ = ("first", "series")
 

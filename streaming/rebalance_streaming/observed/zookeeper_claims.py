@@ -16,7 +16,8 @@ from rebalance_streaming.observed.history import Ownership
 def claims(seen: Ownership, topic: str) -> dict[str, int]:
     """Return how many partitions of a topic each claimant has.
 
-    Ids do not tell their topics: whoever owns something has a claim where it owns, whoever owns nothing everywhere.
+    Topics cannot be derived from ids: a consumer that owns something has a claim where it owns, one that owns nothing
+    has a claim everywhere.
     """
     idle = {each for each in ids(seen) if not owns(seen, each)}
     return {**dict.fromkeys(idle, 0), **held(seen, topic)}

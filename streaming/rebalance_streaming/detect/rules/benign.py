@@ -94,7 +94,7 @@ def unsubscribed(episode: Episode) -> Verdict | None:
     gone = list(episode.departures) or [each.returned_from.departure for each in episode.arrivals if each.returned_from]
     if not gone or (not episode.departures and len(gone) < len(episode.arrivals)):
         return None
-    if any(each.told is None or each.told.meaning != UNSUBSCRIBED for each in gone):
+    if any(each.logged is None or each.logged.meaning != UNSUBSCRIBED for each in gone):
         return None
     return say(
         "subscription_change.unsubscribed",
@@ -373,7 +373,7 @@ def _are_new_processes(episode: Episode, returned: Sequence[Departure]) -> bool:
     recent = (each for each in episode.earlier if each.to_ms >= since_ms)
     in_order = (each for each in (*recent, *episode.departures) if each.likely == CLEAN and not each.went_on)
     slots = {slot_of(each.member) for each in (*returned, *in_order)}
-    known = any(each.liveness in (GONE, RESTARTED) or each.told is not None for each in returned)
+    known = any(each.liveness in (GONE, RESTARTED) or each.logged is not None for each in returned)
     is_only_one = max(episode.rebalance.size_before, episode.rebalance.size_after) <= 1
     return known or len(slots) > 1 or is_only_one
 

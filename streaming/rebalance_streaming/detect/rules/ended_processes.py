@@ -77,7 +77,7 @@ def ungraceful(episode: Episode, departure: Departure) -> Verdict | None:
     if departure.likely != SESSION_EXPIRED and not _ended_with_barrier(episode, departure):
         return None
     # A classic group waits for a ghost: its coordinator would have written so.
-    alone = departure.told is not None and not departure.in_barrier and episode.rebalance.type == GroupType.CLASSIC
+    alone = departure.logged is not None and not departure.in_barrier and episode.rebalance.type == GroupType.CLASSIC
     successor = None if alone else _successor_before_loss(episode, departure)
     if successor is None:
         return _closed_by_design(episode, departure)

@@ -65,7 +65,7 @@ def explain_loss(episode: Episode, departure: Departure) -> Verdict | None:
 def _impossible(departure: Departure) -> Iterator[Alternative]:
     """Yield the causes that cannot be, with the reason."""
     # A static member that does not poll does not leave: its coordinator sees a session that runs out.
-    kept = "static_stalled_member" if departure.told is not None and departure.likely == SESSION_EXPIRED else ""
+    kept = "static_stalled_member" if departure.logged is not None and departure.likely == SESSION_EXPIRED else ""
     for of_class, why in departure.struck:
         for rule in _RESTS_ON.get(of_class, ()):
             if rule != kept:

@@ -82,7 +82,7 @@ def _held_barrier(episode: Episode, departure: Departure, barrier: Barrier | Non
         slot, waited = slot_of(departure.member), episode.came_with_loss_of(departure)
         came = (each.member for each in episode.arrivals if each.returned_from is None)
         newcomer = any(each.member_id in waited and slot_of(each) != slot for each in came)
-        unseen = newcomer and not episode.is_probed and departure.told is None and departure.likely == POLL_TIMEOUT
+        unseen = newcomer and not episode.is_probed and departure.logged is None and departure.likely == POLL_TIMEOUT
         return PLAUSIBLE if unseen else None
     if barrier is None or barrier.waited_ms < episode.long_barrier_ms:
         return None

@@ -46,7 +46,10 @@ def ran_on(episode: Episode, departure: Departure) -> Verdict | None:
     """It left in order, and its process went on: it was not restarted."""
     if departure.likely != CLEAN or not departure.went_on:
         return None
-    meaning, began_ms = None if departure.told is None else departure.told.meaning, episode.rebalance.started_before_ms
+    meaning, began_ms = (
+        None if departure.logged is None else departure.logged.meaning,
+        episode.rebalance.started_before_ms,
+    )
     if meaning == BEHIND:
         return say_lost("undetermined.behind", departure, began_ms, missing=())
     if meaning == UNSUBSCRIBED or departure.back_as is None:
