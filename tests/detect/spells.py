@@ -1,4 +1,4 @@
-"""Clients that come and go, told as spells in which each was there, and patterns asked of them."""
+"""Clients that come and go, given as spells in which each was there, and patterns asked of them."""
 
 from __future__ import annotations
 
@@ -55,12 +55,12 @@ def lives(
         member(f"{name}{number if others else ''}-{number}", [2], **changes.get("member", {}))
         for number in range(1, len(spells) + 1)
     ]
-    told = {key: value for key, value in changes.items() if key != "member"}
+    fields = {key: value for key, value in changes.items() if key != "member"}
     for number, (came_s, left_s) in enumerate(spells):
         came_ms, left_ms = (START_MS + round(at * SECOND) for at in (came_s, left_s))
         events += [joined(came_ms - 3_000, members[number], [A]), lost(left_ms, members[number], [A, members[number]])]
         back = {}
         if number + 1 < len(spells) and not others:
             back = {"back_as": members[number + 1], "back_ms": START_MS + round(spells[number + 1][0] * SECOND)}
-        past.append(departed(left_ms, members[number], likely, rule=rule, **{**told, **back}))
+        past.append(departed(left_ms, members[number], likely, rule=rule, **{**fields, **back}))
     return events, past

@@ -1,4 +1,4 @@
-"""What recordings of stories tell a detector: read once, told as often as tests like."""
+"""The rows that recordings of stories give a detector: read once, played as often as tests like."""
 
 from __future__ import annotations
 
@@ -23,12 +23,12 @@ from rebalance_streaming.recording import read_lines
 from rebalance_streaming.replay import Replay
 from rebalance_streaming.wire.records import OFFSETS_TOPIC
 
-#: What was told to a detector and when; null stands for the clock alone.
+#: What a detector got and when; null stands for the clock alone.
 Tape = list[tuple[int, Event | None]]
 
 
 class _Recorder(Detector):
-    """Notes what a replay tells it and when."""
+    """Notes the rows that a replay gives it and when."""
 
     def __init__(self) -> None:
         super().__init__("default")
@@ -63,7 +63,7 @@ class _Recorder(Detector):
 
 @cache
 def taped(name: str) -> Tape:
-    """Return what a recording tells a detector, each second apart."""
+    """Return the rows that a recording gives a detector, second by second."""
     recorder = _Recorder()
     config = EngineConfig(cluster="default", source_topic=OFFSETS_TOPIC, detect=DetectConfig())
     replay = Replay(engine=Engine(config, make_detector=lambda *_: recorder))

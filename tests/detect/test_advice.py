@@ -45,8 +45,8 @@ def gone(who: Member = B, likely: str = POLL_TIMEOUT, **changes: Any) -> Departu
     return departing.gone(who, likely, at_ms=LEFT_MS, rule="poll_overrun", **changes)
 
 
-def telling(**settings: int) -> ClientHistory:
-    """Make a client that told its settings."""
+def reporting(**settings: int) -> ClientHistory:
+    """Make a client that reports its settings."""
     found = ClientHistory()
     row = packed(report(T0, B, config=ClientConfig(**settings)))
     found.take(row, row.samples[0])
@@ -79,8 +79,8 @@ def test_a_batch_is_to_take_half_of_the_limit(limit_s: int, batch_s: int, record
     assert allowed == 1 or allowed * per_record_s <= 0.5 * limit_s < (allowed + 1) * per_record_s
 
 
-def test_an_untold_batch_size_is_not_invented():
-    """Who never told max.poll.records gets a share, and the number only for the default."""
+def test_a_batch_size_that_is_not_reported_is_not_invented():
+    """A client that does not report max.poll.records gets a share, and the number only for the default."""
     found = fewer_records(300 * SECOND, 750 * SECOND, None)
     assert found.current is None
     assert found.proposed == "20% of what it is: at most 100, if that is the default of 500"
@@ -123,7 +123,7 @@ def test_the_interval_grows_only_where_one_record_takes_half_of_it(records: int 
 
 def test_an_overrun_is_as_long_as_the_limit_and_the_time_until_its_return():
     """Out at 300 s and back 450 s later is a batch of 750 s; without a return at least the limit."""
-    client = telling(max_poll_records=500)
+    client = reporting(max_poll_records=500)
     assert proposed(poll_overrun_advice(gone(back_s=450), client))["max.poll.records"] == "at most 100"
     assert proposed(poll_overrun_advice(gone(), client))["max.poll.records"] == "at most 250"
 
@@ -132,9 +132,9 @@ def test_a_static_member_was_silent_for_longer_than_its_limit():
     """It is out a session after its limit, as it does not leave: the batch took 345 s and then 55 s more, not 355 s."""
     who = replace(B, group_instance_id="i", session_timeout_ms=45_000)
     of = gone(who, silence_ms=345 * SECOND, back_s=55)
-    assert proposed(poll_overrun_advice(of, telling(max_poll_records=500)))["max.poll.records"] == "at most 187"
+    assert proposed(poll_overrun_advice(of, reporting(max_poll_records=500)))["max.poll.records"] == "at most 187"
     dynamic = replace(of, member=replace(who, group_instance_id=None))
-    assert proposed(poll_overrun_advice(dynamic, telling(max_poll_records=500)))["max.poll.records"] == "at most 211"
+    assert proposed(poll_overrun_advice(dynamic, reporting(max_poll_records=500)))["max.poll.records"] == "at most 211"
 
 
 def test_librdkafka_has_no_batches_to_shorten():
@@ -150,10 +150,10 @@ def test_without_a_limit_there_is_no_number(client_id: str):
     of = gone(replace(B, client_id=client_id, rebalance_timeout_ms=None), back_s=450)
     assert poll_limit(of, None) is None
     assert [each.parameter for each in poll_overrun_advice(of, None)] == ["code"]
-    told = telling(max_poll_interval_ms=300_000, max_poll_records=500)
-    assert poll_limit(of, told) == 300_000
+    client = reporting(max_poll_interval_ms=300_000, max_poll_records=500)
+    assert poll_limit(of, client) == 300_000
     if client_id == "b":
-        assert proposed(poll_overrun_advice(of, told))["max.poll.records"] == "at most 100"
+        assert proposed(poll_overrun_advice(of, client))["max.poll.records"] == "at most 100"
 
 
 @pytest.mark.parametrize("client_id", ["b", "rdkafka", "kafka-python-2.2.3"])
@@ -164,7 +164,7 @@ def test_a_poll_time_out_is_never_cured_by_a_session(client_id: str):
     assert not [each for each in advice if "session" in each.parameter or "session" in each.proposed]
 
 
-def test_who_holds_a_barrier_is_told_the_limit_it_has():
+def test_the_advice_for_a_held_barrier_names_the_limit_of_its_holder():
     """Its max.poll.interval bounds the wait; where nobody was lost, it is not known whose that is."""
     limits = [each for each in stalled_barrier_advice(gone()) if each.parameter == "max.poll.interval.ms"]
     assert [each.current for each in limits] == ["300000"]
@@ -231,10 +231,12 @@ def test_a_worker_of_connect_is_no_consumer():
 # --- Sessions ---
 
 
-def session(who: Member = B, kind: str = GroupType.CLASSIC, heartbeat_ms: int = 3_000, **told: int) -> MemberSession:
-    """Make the session of a member, with the settings that its client told."""
+def session(
+    who: Member = B, kind: str = GroupType.CLASSIC, heartbeat_ms: int = 3_000, **settings: int
+) -> MemberSession:
+    """Make the session of a member, with the settings that its client reports."""
     prints = replace(fingerprint(who), heartbeat_ms=heartbeat_ms)
-    return session_of_member(who, prints, kind, telling(**told) if told else None)
+    return session_of_member(who, prints, kind, reporting(**settings) if settings else None)
 
 
 RDKAFKA = replace(B, client_id="rdkafka", session_timeout_ms=10_000, rebalance_timeout_ms=30_000)
@@ -261,9 +263,9 @@ def test_a_session_outlasts_pauses_heartbeats_and_requests(
     silence_s: int, heartbeat_ms: int, request_ms: int | None, expected: int
 ):
     """max(3 h, request.timeout + h, 2 x longest pause + h, 45 s), and not more than brokers take."""
-    told = {} if request_ms is None else {"request_timeout_ms": request_ms}
+    settings = {} if request_ms is None else {"request_timeout_ms": request_ms}
     (found,) = longer_session(
-        session(heartbeat_ms=heartbeat_ms, **told), pause_ms=silence_s * SECOND, with_requests=True
+        session(heartbeat_ms=heartbeat_ms, **settings), pause_ms=silence_s * SECOND, with_requests=True
     )
     assert (found.parameter, found.current, found.proposed) == ("session.timeout.ms", "10000", str(expected))
     assert ("request.timeout" in found.formula) == (request_ms in (30_000, 60_000))
@@ -284,7 +286,7 @@ def test_a_client_that_beats_between_messages_needs_a_session_for_two(
     assert [(each.current, each.proposed) for each in longer] == ([(str(session_ms), expected)] if expected else [])
 
 
-def test_who_has_no_heartbeat_thread_is_told_to_upgrade():
+def test_the_advice_without_a_heartbeat_thread_is_to_upgrade():
     """kafkajs can call heartbeat() between messages; of kafka-python there are versions with a thread."""
     who = replace(B, client_id="kafka-python-1.3.5")
     first, _ = blocked_heartbeat_advice(gone(who, SESSION_EXPIRED), session(who))
@@ -397,7 +399,7 @@ def test_only_a_long_session_can_be_shorter(session_ms: int | None, expected: bo
         (None, {}),
     ],
 )
-def test_a_starved_client_is_told_what_to_do_until_it_is_upgraded(variant: str | None, words: dict[str, str]):
+def test_a_starved_client_gets_advice_for_the_time_until_it_is_upgraded(variant: str | None, words: dict[str, str]):
     """Each mechanism has its own workaround; a longer session, which only hides it, is none."""
     upgrade = Advice("upgrade", "1.4.6", "3.0", "-")
     of = gone(replace(B, client_id="kafka-python-1.4.6"), SESSION_EXPIRED)
@@ -410,14 +412,14 @@ def test_a_starved_client_is_told_what_to_do_until_it_is_upgraded(variant: str |
 
 
 def test_the_workaround_is_the_clients_own_heartbeat_interval():
-    """A client that told heartbeats of 2 s is to refresh its metadata every 2 s."""
+    """A client that reports heartbeats of 2 s is to refresh its metadata every 2 s."""
     of = gone(replace(B, client_id="kafka-python-1.4.6"), SESSION_EXPIRED)
     of = replace(of, client=replace(of.client, heartbeat_ms=2_000))
     assert proposed(starvation_advice(of, "idle_lock", None)) == {"metadata_max_age_ms": "2000"}
 
 
 @pytest.mark.parametrize(("client_id", "call"), [("consumer-g-1", "wakeup()"), ("kafka-python-2.3.0", "close()")])
-def test_a_killed_instance_is_told_to_close(client_id: str, call: str):
+def test_the_advice_for_a_killed_instance_is_to_close(client_id: str, call: str):
     """Java's poll is woken first; everywhere the grace is the longest batch and ten seconds."""
     found = graceful_stop_advice(gone(replace(B, client_id=client_id), SESSION_EXPIRED), names=True)
     assert call in found[0].proposed

@@ -78,7 +78,7 @@ def test_the_earliest_reason_counts_and_later_entries_are_out_of_date():
 
 
 def test_a_rebalance_waits_for_its_first_moment():
-    """What is told of it meanwhile does not put its judgement off."""
+    """Rows about it that come meanwhile do not put its judgement off."""
     agenda = Agenda()
     timetable = judged(agenda)
     agenda.plan_rebalance(timetable, "r1", T0 + 15 * SECOND)

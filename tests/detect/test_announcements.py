@@ -71,7 +71,7 @@ IN_TURN = (("a", 0, 20), ("b", 60, 80), ("c", 120, 140))
 
 
 def lived(events: Sequence[Event], *rows: AlertSilence, until_ms: int = START_MS + 10 * MINUTE) -> Run:
-    """Let a detector that was told of deploys at its beginning live through these events."""
+    """Let a detector that got announcements of deploys at its beginning live through these events."""
     run = Run()
     for row in rows:
         run.detector.take_announcement(row)
@@ -108,7 +108,7 @@ def test_a_rolling_restart_is_the_deploy_that_was_announced():
     assert (said.value, said.from_ms, said.until_ms) == ("deploy 1.2", DEPLOY.starts_at_ms, DEPLOY.ends_at_ms)
 
 
-def test_without_announcement_the_same_restart_is_told_by_its_looks():
+def test_without_announcement_the_same_restart_is_recognised_by_its_looks():
     """It is a deploy too, of which nobody said anything."""
     run = lived(restarts(*IN_TURN))
     assert set(run.causes().values()) == {"rolling_deploy"}
@@ -118,7 +118,7 @@ def test_without_announcement_the_same_restart_is_told_by_its_looks():
     ]
 
 
-def test_part_of_a_deploy_is_explained_that_looks_alone_would_not_tell():
+def test_part_of_a_deploy_is_explained_that_would_not_be_recognised_by_its_looks():
     """One instance of three, killed and back, and a newcomer: without the announcement a loss that wants a ticket."""
     events = restarts(("b", 0, 30), killed=("b",))
     alone = lived(events)
@@ -143,7 +143,7 @@ def test_who_goes_again_and_again_is_a_crash_loop_all_the_same():
     assert any(each.severity != "info" for each in firing)
 
 
-def test_a_poll_limit_that_ran_out_during_a_deploy_is_told():
+def test_a_poll_limit_that_ran_out_during_a_deploy_is_reported():
     """It is no part of any deploy: who is out at its poll limit was not stopped by a pipeline."""
     from detect.test_detector import overrun  # noqa: PLC0415
 
@@ -166,7 +166,7 @@ def test_what_begins_after_its_end_is_not_explained():
     assert claimed(lived(events, replace(DEPLOY, ends_at_ms=DEPLOY.starts_at_ms))) == set()
 
 
-def test_who_was_killed_and_is_not_back_when_it_is_over_is_told():
+def test_a_member_that_was_killed_and_is_not_back_when_it_is_over_is_reported():
     """While it goes on, the new instance may be on its way; then it is a loss like any other."""
     events = restarts(("b", 0, None), killed=("b",))
     (gone,) = ids(events)

@@ -32,7 +32,7 @@ class Restless(Detector):
 
 
 def standing(detector: Detector) -> set[tuple[str, ...]]:
-    """Return what fires, as far as it does not tell of passing time."""
+    """Return what fires, as far as it does not contain passing time."""
     firing = [each for each in detector.findings.all() if each.state == "firing"]
     return {(each.group, each.rule, each.severity, each.variant or "") for each in firing}
 
@@ -75,7 +75,7 @@ def life(seed: int) -> Iterator[tuple[int, Event]]:
     committed, end = [1_000] * 6, [1_000] * 6
     for begin, finish in pairwise(cuts):
         pace, works, stuck = dice.choice([0, 5, 50]), dice.random() < 0.6, dice.choice([None, None, 0, 4])
-        tells, probed = dice.random() < 0.5, dice.random() < 0.8
+        reports, probed = dice.random() < 0.5, dice.random() < 0.8
         if members and dice.random() < 0.6:
             yield from _shaken(T0 + begin * SECOND + 500, members, dice)
         for second in range(begin - begin % 10 + 10, finish, 10):
@@ -89,8 +89,8 @@ def life(seed: int) -> Iterator[tuple[int, Event]]:
                 state = "Stable" if members else "Empty"
                 ends = dict(enumerate(end))
                 yield at_ms + 1, probe(at_ms + 1, state, ends=ends, coordinator_id=begin % 2)
-            for each in members if tells else ():
-                yield at_ms + 2, report(at_ms + 2, each, _told(dice), interval_ms=10_000)
+            for each in members if reports else ():
+                yield at_ms + 2, report(at_ms + 2, each, _values(dice), interval_ms=10_000)
 
 
 def _made(name: str, at: int, count: int, static: bool, dice: random.Random) -> Member:
@@ -112,7 +112,7 @@ def _shaken(at_ms: int, members: list[Member], dice: random.Random) -> Iterator[
     yield back_ms + 3 * SECOND, snapshot(back_ms + 3 * SECOND, *members)
 
 
-def _told(dice: random.Random) -> dict[str, float | None]:
+def _values(dice: random.Random) -> dict[str, float | None]:
     slow = dice.random() < 0.02
     return {
         CONSUMED_RATE: 1.0,

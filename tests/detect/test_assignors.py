@@ -82,8 +82,8 @@ def test_an_eager_assignor_costs_what_did_not_move(events: list[Event], severity
 def test_the_way_to_a_cooperative_assignor_depends_on_the_client(library: str | None, version: str | None, words: str):
     """Java from 3.0 needs one bounce, older ones two, librdkafka a full stop."""
     who = members(5)
-    told = [report(NOW, each, library=library, library_version=version) for each in who]
-    (found,) = eager_assignor(view_of(history(snapshot(T0, *who), *told), NOW))
+    reports = [report(NOW, each, library=library, library_version=version) for each in who]
+    (found,) = eager_assignor(view_of(history(snapshot(T0, *who), *reports), NOW))
     assert words in found.advice[0].proposed
 
 
@@ -143,7 +143,7 @@ def surplus(idle_minutes: int, *, partitions: int = 2, count: int = 3, **changes
     ],
 )
 def test_members_that_never_get_a_partition(events: list[Event], idle: list[str]):
-    """More members than partitions for half an hour; the number to have is told."""
+    """More members than partitions for half an hour; the number to have is named."""
     found = list(idle_members(view_of(history(*events), NOW)))
     assert [m.member_id for each in found for m in each.subject.members] == idle
     assert all((each.advice[0].current, each.advice[0].proposed) == (str(2 + len(idle)), "2") for each in found)
@@ -160,7 +160,7 @@ def test_idleness_counts_over_several_rebalances():
 
 
 def test_each_member_counts_since_it_became_idle_itself():
-    """One that a rebalance left idle later than another is not told of yet; how long is by the latest that are."""
+    """One that a rebalance left idle later than another is not named yet; the time is that of the latest that is."""
     busy = [member("m0-1", [0]), member("m1-1", [1])]
     first, second, third = member("i-1"), member("j-1"), member("k-1")
     after = {90: [*busy, first], 40: [*busy, first, second], 10: [*busy, first, second, third]}
@@ -229,7 +229,7 @@ def test_unequal_shares_of_equal_members(events: list[Event], severity: str | No
 def test_fairer_assignors_are_those_that_the_group_has_not_and_could_have(
     client_id: str, described: dict[str, str], expected: list[str]
 ):
-    """Nobody is told to take the assignor that deals unevenly, nor one that its client lacks."""
+    """The advice is neither the assignor that deals unevenly, nor one that the client lacks."""
     events = shared_out(6, 3, 3, **described)
     events[0] = snapshot(
         NOW - 11 * MINUTE, *(replace(each, client_id=client_id) for each in events[0].members), **described

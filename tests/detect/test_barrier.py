@@ -125,11 +125,11 @@ def test_a_callback_that_is_reported_makes_a_late_round_certain():
     assert (found.confidence, who(found)) == (CERTAIN, ["a"])
 
 
-@pytest.mark.parametrize(("wait_s", "told"), [(9, False), (10, True), (240, True)])
-def test_ten_seconds_of_waiting_have_a_reason(wait_s: int, told: bool):
+@pytest.mark.parametrize(("wait_s", "reported"), [(9, False), (10, True), (240, True)])
+def test_ten_seconds_of_waiting_have_a_reason(wait_s: int, reported: bool):
     """An ordinary join takes as long as a heartbeat."""
     found = explained(wait_ms=wait_s * SECOND)
-    assert (found is not None) == told
+    assert (found is not None) == reported
     if found is not None:
         assert found.started_at_ms == RELEASED_MS - wait_s * SECOND
 
@@ -139,7 +139,7 @@ def test_the_first_join_waits_by_design():
     assert explained(members=()) is None
 
 
-def test_a_wait_that_nobody_saw_is_not_told():
+def test_a_wait_that_nobody_saw_is_not_reported():
     """Without probes only the release is known: no wait is made up."""
     of = joined(RELEASED_MS, NEW, [A, B], took_ms=20, started_after_ms=None)
     assert (
@@ -195,7 +195,7 @@ def test_the_last_to_commit_on_joining_held_the_others():
     ids=["no commits", "one never committed", "two came late"],
 )
 def test_nobody_is_accused_on_a_guess(last_ms: Mapping[int, int]):
-    """That somebody did not rejoin is plain; where nothing tells which of several, nobody is named."""
+    """That somebody did not rejoin is plain; where it is not known which of several, nobody is named."""
     found = explained(*committed(last_ms))
     assert found is not None
     assert (found.rule, found.confidence, who(found)) == ("stalled_member_join_barrier", PLAUSIBLE, [])
@@ -207,7 +207,7 @@ def test_nobody_is_accused_on_a_guess(last_ms: Mapping[int, int]):
 
 
 @pytest.mark.parametrize(
-    ("told", "slow"),
+    ("reports", "slow"),
     [
         ([report(RELEASED_MS + 5_000, B, {REVOKED_LATENCY: 38_000.0})], True),
         ([report(RELEASED_MS + 5_000, B, {ASSIGNED_LATENCY: 5_000.0})], True),
@@ -220,9 +220,9 @@ def test_nobody_is_accused_on_a_guess(last_ms: Mapping[int, int]):
     ],
     ids=["revoked", "assigned", "quick", "of another", "librdkafka", "five seconds", "once", "waits for others"],
 )
-def test_a_callback_of_five_seconds_is_certain(told: list[Event], slow: bool):
+def test_a_callback_of_five_seconds_is_certain(reports: list[Event], slow: bool):
     """The client's own measure of its rebalance callback decides, and names who was in it."""
-    found = explained(*told)
+    found = explained(*reports)
     assert found is not None
     assert (found.rule == "slow_rebalance_callback") == slow
     if slow:
@@ -269,7 +269,7 @@ def test_who_does_not_commit_as_the_others_join_was_late(last_ms: dict[int, int]
     assert who(explained(*committed(last_ms), *probes)) == expected
 
 
-def test_a_gap_in_commits_tells_who_was_late_when_commits_are_forgotten():
+def test_a_gap_in_commits_shows_who_was_late_when_commits_are_forgotten():
     """A dozen commits are kept; one every second has replaced them when a rebalance is judged."""
     of = joined(START_MS, NEW, [A, B], took_ms=WAIT_MS + 20)
     after = [commits(RELEASED_MS + n * SECOND, {0: 8 + n, 1: 8 + n}) for n in range(1, 20)]
@@ -304,10 +304,10 @@ def test_with_a_cooperative_assignor_who_joined_goes_on(busy: list[int], before:
 
 
 def now(
-    seconds: int, *events: Event, members: tuple[Member, ...] = (A, B), told_ms: int = T0, lag: bool = False
+    seconds: int, *events: Event, members: tuple[Member, ...] = (A, B), logged_ms: int = T0, lag: bool = False
 ) -> Verdict | None:
     """Judge a group some seconds after probes first saw it prepare."""
-    known = history(snapshot(T0, *members, last_rebalance_ms=told_ms), *events)
+    known = history(snapshot(T0, *members, last_rebalance_ms=logged_ms), *events)
     return waiting_now(known, START_MS + seconds * SECOND, 10_000, MINUTE, lag_grows=lag)
 
 
@@ -333,7 +333,7 @@ def test_the_longest_time_out_of_all_bounds_the_wait():
 
 
 @pytest.mark.parametrize(
-    ("seconds", "events", "told_ms"),
+    ("seconds", "events", "logged_ms"),
     [
         (9, preparing(5, B, NEW), T0),
         (20, [probe(START_MS, "Stable"), probe(START_MS + 20_000, "Stable")], T0),
@@ -346,12 +346,12 @@ def test_the_longest_time_out_of_all_bounds_the_wait():
     ],
     ids=[
         *("not for long", "stable", "released", "no probes", "nobody looked since", "the log knows better"),
-        *("seen once", "two waits, and the log tells of the end of the first"),
+        *("seen once", "two waits, and the log has the end of the first"),
     ],
 )
-def test_what_does_not_wait_now_is_not_told(seconds: int, events: list[Event], told_ms: int):
+def test_what_does_not_wait_now_is_not_reported(seconds: int, events: list[Event], logged_ms: int):
     """Only a fresh probe that still sees it prepare, ten seconds after the first since the log's last release."""
-    assert now(seconds, *events, told_ms=told_ms) is None
+    assert now(seconds, *events, logged_ms=logged_ms) is None
 
 
 def test_a_spell_begins_with_its_first_probe():
@@ -363,20 +363,20 @@ def test_a_spell_begins_with_its_first_probe():
 
 
 def test_several_that_may_be_awaited_are_a_doubt():
-    """Less sure, and the source that would tell is named; reports narrow it down to who did not poll."""
+    """Less sure, and the source that would decide is named; reports narrow it down to who did not poll."""
     found = now(20, *preparing(20, A, B, NEW))
     assert found is not None
     assert (found.confidence, found.missing) == (PLAUSIBLE, ("client metrics: age of the last poll per member",))
     assert "a member that has not rejoined" in found.summary
-    told = [report(START_MS + at * SECOND, A, {POLL_AGE: 0.5}) for at in range(-60, 21, 5)]
-    narrowed = now(20, *told, *preparing(20, A, B, NEW))
+    polls = [report(START_MS + at * SECOND, A, {POLL_AGE: 0.5}) for at in range(-60, 21, 5)]
+    narrowed = now(20, *polls, *preparing(20, A, B, NEW))
     assert (who(narrowed), narrowed.confidence if narrowed else None) == (["b"], STRONG)
 
 
 def test_a_member_that_polls_is_not_awaited():
     """The only old member reports polls: whoever it is that has not come back, it is not this one."""
-    told = [report(START_MS + at * SECOND, B, {POLL_AGE: 0.5}) for at in range(-60, 21, 5)]
-    found = now(20, *told, *preparing(20, B, NEW))
+    polls = [report(START_MS + at * SECOND, B, {POLL_AGE: 0.5}) for at in range(-60, 21, 5)]
+    found = now(20, *polls, *preparing(20, B, NEW))
     assert found is not None
     assert (who(found), found.confidence) == ([], PLAUSIBLE)
 
@@ -391,6 +391,6 @@ def test_a_minute_of_waiting_with_growing_lag_pages(seconds: int, lag: bool, sev
 
 def test_a_slow_heart_is_waited_for():
     """A member that beats every ten seconds has not heard of it before: 25 s are usual, 31 s are not."""
-    told = report(START_MS - MINUTE, B, config=ClientConfig(heartbeat_interval_ms=10_000))
-    assert now(25, told, *preparing(25, B, NEW)) is None
-    assert now(31, told, *preparing(30, B, NEW)) is not None
+    polls = report(START_MS - MINUTE, B, config=ClientConfig(heartbeat_interval_ms=10_000))
+    assert now(25, polls, *preparing(25, B, NEW)) is None
+    assert now(31, polls, *preparing(30, B, NEW)) is not None

@@ -186,7 +186,7 @@ def test_a_group_that_was_stopped_comes_back_with_more_or_fewer(
         both = (*emptied.generations, *formed.generations)
         whole = rebalance(LOST_MS, [A, B], new, reason="group_emptied", generations=both)
         found = benign(whole, *beats, *late, after_s=after_s)
-        # Whoever is back was restarted, where nothing else is to be told.
+        # A member that is back was restarted, where nothing else is found.
         is_restart = expected[0] == "initial_group_formation" and came in "ab"
         assert said(found) == (("rolling_deploy", PLAUSIBLE) if is_restart else expected[:2])
         return
@@ -393,7 +393,7 @@ def test_a_newer_members_subscription_is_its_records_word():
     ],
 )
 def test_partitions_that_were_added_make_the_leader_rejoin(grown_ms: int | None, reason: str, expected: float | None):
-    """Within metadata.max.age, as probes saw it; without probes only the assignment tells."""
+    """Within metadata.max.age, as probes saw it; without probes only the assignment shows it."""
     probes = [] if grown_ms is None else [probe(T0, ends={0: 1, 1: 1}), probe(grown_ms, ends={0: 1, 1: 1, 2: 0})]
     found = benign(same(reason), *probes)
     assert said(found) == (None if expected is None else ("topic_metadata_change", expected))
@@ -403,18 +403,19 @@ def test_partitions_that_were_added_make_the_leader_rejoin(grown_ms: int | None,
 
 
 @pytest.mark.parametrize(
-    ("was", "now", "told"), [("eu-1a", "eu-1b", "eu-1a -> eu-1b"), (None, "eu-1b", "none -> eu-1b"), ("a", "a", None)]
+    ("was", "now", "expected"),
+    [("eu-1a", "eu-1b", "eu-1a -> eu-1b"), (None, "eu-1b", "none -> eu-1b"), ("a", "a", None)],
 )
-def test_a_member_that_tells_another_rack_moved(was: str | None, now: str, told: str | None):
+def test_a_member_that_reports_another_rack_moved(was: str | None, now: str, expected: str | None):
     """Who moved, from where and to where; a reason without a rack that differs is left to the other rules."""
     of = same("rack_change", members_before=(A, replace(B, rack_id=was)), members_after=(A, replace(B, rack_id=now)))
     found = benign(of)
-    if told is None:
+    if expected is None:
         assert said(found) is None
     else:
         assert said(found) == ("rack_change", CERTAIN)
         assert found is not None
-        assert (found.summary, len(found.subject.members)) == (f"b (/host-b) changed the rack: {told}.", 1)
+        assert (found.summary, len(found.subject.members)) == (f"b (/host-b) changed the rack: {expected}.", 1)
 
 
 @pytest.mark.parametrize(("times", "severity"), [(3, Severity.INFO), (4, Severity.TICKET)])

@@ -116,7 +116,7 @@ def test_whoever_follows_the_advice_needs_no_other(library: str, version: str):
 
 
 def test_nothing_is_known_of_an_unknown_version():
-    """Who does not tell library or version is not accused; only a fault that all versions have is certain."""
+    """A client that reports no library or version is not accused; only a fault that all versions have is certain."""
     assert known_bugs(None, (1, 0)) == ()
     assert known_bugs(KAFKA_PYTHON, ()) == ()
     assert upgrade_advice(None, (1, 0), "heartbeat_starvation") is None
@@ -135,7 +135,7 @@ def test_short_versions_are_filled_with_zeros():
     assert "3.0.0" not in {bug.fixed_in for bug in known_bugs(JAVA, (3, 0))}
 
 
-def test_without_a_rule_all_faults_of_a_version_are_told():
+def test_without_a_rule_all_faults_of_a_version_are_returned():
     """Every known fault of a version in use deserves a ticket, whatever it has done so far."""
     found = known_bugs(LIBRDKAFKA, (1, 6, 1))
     assert {"stalled_consumer", "cooperative_livelock", "assignment_imbalance"} <= {r for b in found for r in b.effects}

@@ -58,7 +58,7 @@ def test_every_family_has_diagnoses():
 
 
 def test_every_diagnosis_is_said():
-    """What the catalogue explains has a text; that rules tell all texts is checked with these."""
+    """What the catalogue explains has a text; that rules use all texts is checked with these."""
     assert DIAGNOSES.keys() - {each.rule for each in WORDINGS.values()} == set()
 
 
@@ -152,7 +152,7 @@ def _source_of(each: Diagnosis) -> str:
     ],
 )
 def test_thresholds_in_words(name: str, value: float, words: str):
-    """A threshold is told in the unit that its name gives it."""
+    """A threshold is shown in the unit that its name gives it."""
     assert in_words(name, value) == words
 
 
@@ -168,8 +168,8 @@ def test_the_page_is_current(tmp_path: Path):
 def test_the_traits_of_the_contract_are_current(tmp_path: Path):
     """Whoever reads findings knows the same traits as the rules."""
     write_traits(tmp_path / "diagnoses.json")
-    told = resources.files(rebalance_contract).joinpath("diagnoses.json").read_text("utf-8")
-    assert told == (tmp_path / "diagnoses.json").read_text()
+    published = resources.files(rebalance_contract).joinpath("diagnoses.json").read_text("utf-8")
+    assert published == (tmp_path / "diagnoses.json").read_text()
 
 
 def test_links_on_the_page_lead_somewhere():
@@ -212,7 +212,7 @@ def test_the_settings_on_the_page_are_accepted(tmp_path: Path):
 
 # --- Where ids stand ---
 
-#: Parts that know diagnoses by their traits, and rules with the texts they tell.
+#: Parts that know diagnoses by their traits, and rules with the texts they use.
 INSTALLED = (ROOT / "streaming", ROOT / "exporters", ROOT / "deploy" / "rebalance_deploy")
 #: Words of the contract that are ids, too: the cause that is not known, and reasons that a group's log shows.
 OF_THE_CONTRACT = {"undetermined", *RebalanceReason}

@@ -133,7 +133,7 @@ def test_reports_are_missed_only_where_doubt_is_left(changes: dict[str, Any], mi
     assert missing_reports(nameless)[0].startswith("client metrics of the member's host:")
 
 
-def test_what_is_said_of_a_loss_tells_how_the_member_left():
+def test_the_verdict_of_a_loss_has_the_evidence_of_how_the_member_left():
     """It is about the member, began a session before it was gone, keeps what was seen and names what it misses."""
     of = gone(confidence=HINT)
     found = say_lost("undetermined.gone", of)

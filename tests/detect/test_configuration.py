@@ -40,7 +40,7 @@ A, B = member("a-1", [0, 1]), member("b-1", [2, 3])
 NOW = T0 + 10 * MINUTE
 
 
-def told(**settings: Any) -> list[Event]:
+def reported(**settings: Any) -> list[Event]:
     return [report(NOW - 5 * SECOND, A, config=ClientConfig(**settings))]
 
 
@@ -55,18 +55,18 @@ def rates(*values: float, every_ms: int = 15 * SECOND) -> list[Event]:
 @pytest.mark.parametrize(
     ("events", "expected"),
     [
-        pytest.param(told(heartbeat_interval_ms=3_000), None, id="3 s in 10 s"),
-        pytest.param(told(heartbeat_interval_ms=4_000), (Severity.INFO, CERTAIN), id="more than a third"),
-        pytest.param(told(heartbeat_interval_ms=6_000), (Severity.TICKET, CERTAIN), id="more than half"),
+        pytest.param(reported(heartbeat_interval_ms=3_000), None, id="3 s in 10 s"),
+        pytest.param(reported(heartbeat_interval_ms=4_000), (Severity.INFO, CERTAIN), id="more than a third"),
+        pytest.param(reported(heartbeat_interval_ms=6_000), (Severity.TICKET, CERTAIN), id="more than half"),
         pytest.param(rates(*[1 / 3] * 6), None, id="measured 3 s"),
         pytest.param(rates(*[1 / 6] * 6), (Severity.TICKET, PLAUSIBLE), id="measured 6 s"),
         pytest.param(rates(1 / 6, 1 / 6), None, id="measured for too short a time"),
         pytest.param(rates(*[1 / 3] * 8, 0.05, 0.0, 0.02), None, id="starved: once it was in time"),
-        pytest.param([], None, id="nothing told"),
+        pytest.param([], None, id="nothing reported"),
     ],
 )
 def test_three_heartbeats_fit_into_a_session(events: list[Event], expected: tuple[str, float] | None):
-    """Told intervals count as they are, measured ones only at their best; what is not told is not guessed."""
+    """Reported intervals count as they are, measured ones only at their best; an interval is never guessed."""
     found = list(session_heartbeat_ratio(view_of(history(snapshot(T0, A, B), *events), NOW)))
     assert [(each.severity, each.confidence) for each in found] == ([] if expected is None else [expected])
     if found:
@@ -75,16 +75,16 @@ def test_three_heartbeats_fit_into_a_session(events: list[Event], expected: tupl
 
 
 def test_story_c_had_exactly_a_third():
-    """10 s of 30 s is allowed, told or measured a little late."""
+    """10 s of 30 s is allowed, reported or measured a little late."""
     exact = replace(A, session_timeout_ms=30_000)
-    for events in (told(heartbeat_interval_ms=10_000), rates(*[1 / 10.4] * 8)):
+    for events in (reported(heartbeat_interval_ms=10_000), rates(*[1 / 10.4] * 8)):
         assert not list(session_heartbeat_ratio(view_of(history(snapshot(T0, exact, B), *events), NOW)))
 
 
 def test_a_session_of_no_length_has_no_share():
     """A foreign client may join with 0."""
     member = replace(A, session_timeout_ms=0)
-    events = told(heartbeat_interval_ms=3_000)
+    events = reported(heartbeat_interval_ms=3_000)
     assert not list(session_heartbeat_ratio(view_of(history(snapshot(T0, member, B), *events), NOW)))
 
 
@@ -263,7 +263,7 @@ def committing(*, lag: bool, gap_s: int, who: Member = A) -> list[Event]:
         pytest.param(committing(lag=True, gap_s=200, who=replace(A, client_id="sarama")), False, id="enforces nothing"),
     ],
 )
-def test_commits_tell_a_poll_gap_only_of_busy_clients_that_commit_in_poll(events: list[Event], fires: bool):
+def test_commits_show_a_poll_gap_only_of_busy_clients_that_commit_in_poll(events: list[Event], fires: bool):
     """Idle time, timers and clients without a limit say nothing; without client metrics it is plausible at most."""
     found = list(poll_overrun_risk(view_of(history(*events), NOW)))
     assert [each.confidence for each in found] == ([PLAUSIBLE] if fires else [])
@@ -271,7 +271,7 @@ def test_commits_tell_a_poll_gap_only_of_busy_clients_that_commit_in_poll(events
 
 
 def stalling(stall_s: int) -> list[Event]:
-    """Commit every second, told in panes of 5 s, with one stall; it works off what arrives."""
+    """Commit every second, in panes of 5 s, with one stall; it works off what arrives."""
     events: list[Event] = [snapshot(T0, A, B)]
     start_ms = NOW - 3 * MINUTE
     for second in range(0, 100, 5):
@@ -290,8 +290,8 @@ def stalling(stall_s: int) -> list[Event]:
 
 
 @pytest.mark.parametrize(("stall_s", "fires"), [(145, False), (160, True)])
-def test_a_poll_gap_is_told_from_the_first_commit_after_it(stall_s: int, fires: bool):
-    """Rows tell the first and the last commit of a pane; of the time between two a commit interval may be polled."""
+def test_a_poll_gap_is_known_from_the_first_commit_after_it(stall_s: int, fires: bool):
+    """Rows have the first and the last commit of a pane; of the time between two a commit interval may be polled."""
     found = list(poll_overrun_risk(view_of(history(*stalling(stall_s)), NOW + MINUTE)))
     took = [int(each.summary.partition("once took ")[2].partition(" s")[0]) for each in found]
     assert [0.94 * stall_s <= each <= stall_s for each in took] == ([True] if fires else [])
@@ -391,7 +391,9 @@ def test_a_client_that_is_kept_out_reports_it(events: list[Event], variant: str 
         ({"protocol": "sessioned", "protocol_type": "connect"}, False),
     ],
 )
-def test_who_is_kept_out_is_told_of_an_assignor_where_it_is_a_setting(described: dict[str, Any], expected: bool):
+def test_the_advice_for_a_client_that_is_kept_out_names_the_assignor_where_it_is_a_setting(
+    described: dict[str, Any], expected: bool
+):
     """In groups of KIP-848 the broker assigns, and Streams and Connect bring their own."""
     known = history(snapshot(T0, A, B, **described), *refused({ASSIGNED: 0.0}, join_state="wait-join"))
     (found,) = join_rejected(view_of(known, NOW))

@@ -78,12 +78,12 @@ def chain(count: int, apart_s: int = 5) -> Rebalance:
     return rebalance(at_ms, [], [A, B], took_ms=took_ms, reason="first_join", generations=(first, *later))
 
 
-@pytest.mark.parametrize(("count", "told"), [(8, True), (6, True), (4, False), (1, False)])
-def test_a_chain_behind_a_formation_keeps_its_own_reason(count: int, told: bool):
+@pytest.mark.parametrize(("count", "expected"), [(8, True), (6, True), (4, False), (1, False)])
+def test_a_chain_behind_a_formation_keeps_its_own_reason(count: int, expected: bool):
     """Rejoins seconds apart are one rebalance, and a loop all the same; a few come with joins."""
     of = chain(count)
     found = list(leader_rejoin_loop(view_of(history(snapshot(NOW, A, B), of), NOW)))
-    assert [each.rebalance_ids for each in found] == ([(of.rebalance_id,)] if told else [])
+    assert [each.rebalance_ids for each in found] == ([(of.rebalance_id,)] if expected else [])
     if count == 8:
         assert "8 times within 35.0 s" in found[0].summary
 
@@ -245,7 +245,7 @@ def test_a_coordinator_must_not_exceed_the_rebalance_timeout(events: list[Event]
 
 
 def test_a_record_in_between_shows_that_it_goes_on():
-    """Several rebalances in a row look the same to probes; the log tells them apart."""
+    """Several rebalances in a row look the same to probes; the log distinguishes them."""
     known = history(snapshot(NOW - 3 * MINUTE, A, B), *seen("PreparingRebalance", 7))
     assert not list(coordinator_stuck_rebalance(view_of(known, NOW)))
 
@@ -258,8 +258,8 @@ def answered(
 ) -> list[Event]:
     members = [replace(each, host=host or each.host) for each in (member(f"m{i}-1") for i in range(len(ms)))]
     reports = zip(members, ms, strict=True)
-    told = [report(NOW - 5 * SECOND, each, {metric: value}, **changes) for each, value in reports]
-    return [snapshot(since, *members), *told]
+    reporting = [report(NOW - 5 * SECOND, each, {metric: value}, **changes) for each, value in reports]
+    return [snapshot(since, *members), *reporting]
 
 
 @pytest.mark.parametrize(
@@ -278,7 +278,7 @@ def answered(
             PLAUSIBLE,
             id="it moves again and again",
         ),
-        pytest.param([snapshot(T0, A, B)], None, id="nothing told"),
+        pytest.param([snapshot(T0, A, B)], None, id="nothing reported"),
         pytest.param(answered(1_500, 3_000, metric=ANY_RESPONSE_MAX), PLAUSIBLE, id="any request"),
         pytest.param(
             answered(1_500, 3_000, metric=ANY_RESPONSE_MAX, since=NOW - MINUTE), None, id="any request after a join"

@@ -1,4 +1,4 @@
-"""A detector that is told of recorded stories: once, twice, in another order, as of any time."""
+"""A detector that gets the rows of recorded stories: once, twice, in another order, as of any time."""
 
 from __future__ import annotations
 
@@ -51,7 +51,7 @@ def test_live_every_rebalance_has_one_primary_at_any_time(name: str):
 
 
 def judged(tape: Tape) -> list[Finding]:
-    """Return what a detector finds when it is told this."""
+    """Return what a detector finds in these rows."""
     detector = Detector("default")
     for at_ms, event in tape:
         detector.now_ms = detector.now_ms or at_ms

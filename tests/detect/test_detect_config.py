@@ -103,7 +103,7 @@ def test_a_silence_is_for_whole_names_and_until_its_end(silence: Quiet, silenced
     assert not DetectConfig().silenced("payments", "poll_overrun", T0)
 
 
-def test_all_problems_are_told_at_once():
+def test_all_problems_are_reported_at_once():
     """Every setting that cannot work, each in a sentence that names it."""
     config = DetectConfig(
         window_scale=0,

@@ -56,11 +56,11 @@ JUDGED_MS = 3 * SECOND + DetectConfig().settle_ms
 
 
 def test_a_rebalance_is_judged_once_late_rows_are_there():
-    """Not before it has settled, then once; what was found is not told again while it does not change."""
+    """Not before it has settled, then once; a finding is not published again while it does not change."""
     run = Run().live(T0 + MINUTE + JUDGED_MS - 1, snapshot(T0, A), joined(T0 + MINUTE, B, [A]))
-    assert run.told == []
+    assert run.published == []
     run.live(T0 + 3 * MINUTE)
-    assert [each.rule for each in run.told] == ["scale_out"]
+    assert [each.rule for each in run.published] == ["scale_out"]
     assert run.causes() == {rebalance_id(T0 + MINUTE): "scale_out"}
     assert run.detector.causes(GROUP) == {rebalance_id(T0 + MINUTE): "scale_out"}
     assert run.detector.causes("another") == {}
@@ -87,7 +87,7 @@ def test_a_rebalance_that_goes_on_and_on_is_judged_on_the_way():
         known = tuple(rounds[: number + 1])
         run.live(at + 1, joined(T0 + MINUTE, B, [A], took_ms=at - T0 - MINUTE, generations=known))
     assert run.causes() == {rebalance_id(T0 + MINUTE): "scale_out"}
-    first_ms = run.told[0].detected_at_ms
+    first_ms = run.published[0].detected_at_ms
     assert T0 + MINUTE + JUDGED_MS <= first_ms <= T0 + MINUTE + JUDGED_MS + 2 * SECOND
 
 
@@ -202,8 +202,8 @@ def test_what_nothing_explains_is_a_ticket_where_rebalances_cost_much(
 def test_who_did_not_sync_counts_with_those_over_their_poll_limit():
     """The coordinator allows both the same timeout; counted nowhere, it would pass for one that left by itself."""
     run = Run().live(T0 + 105 * SECOND, *overrun())
-    told = {"member_id": "b-1", "reason": "did not send its sync request in time"}
-    line = CoordinatorEvent(T0 + 90 * SECOND - 100, CoordinatorAct.EVICTED, **told)
+    fields = {"member_id": "b-1", "reason": "did not send its sync request in time"}
+    line = CoordinatorEvent(T0 + 90 * SECOND - 100, CoordinatorAct.EVICTED, **fields)
     run.detector.take_coordinator(CoordinatorActivity(CLUSTER, GROUP, T0 + 85 * SECOND, (line,)))
     run.live(T0 + 4 * MINUTE)
     assert "did not ask for its" in run.finding("undetermined").summary
@@ -215,16 +215,16 @@ def unexplained(at_ms: int) -> Rebalance:
     return rebalance(at_ms, [A, B], [A, B], reason="metadata")
 
 
-def test_members_that_timed_out_are_told_once():
+def test_members_that_timed_out_are_reported_once():
     """As soon as it is known how they left, however often the rebalance is judged again."""
     run = Run().live(T0 + 4 * MINUTE, *overrun())
-    (told,) = run.timed_out
-    assert (told.group, told.expired, told.poll_timeout) == (GROUP, (), ("b-1",))
+    (reported,) = run.timed_out
+    assert (reported.group, reported.expired, reported.poll_timeout) == (GROUP, (), ("b-1",))
     run.live(T0 + 8 * MINUTE, snapshot(T0 + 5 * MINUTE, A))
-    assert run.timed_out == [told]
+    assert run.timed_out == [reported]
 
 
-def test_a_departure_understood_later_is_told_then():
+def test_a_departure_understood_later_is_reported_then():
     """First only that it is gone; when its client has not reported for long enough, that its session was over."""
     slow = replace(B, session_timeout_ms=45_000)
     reports = [report(at, slow, {POLL_AGE: 0.5, HEARTBEAT_AGE: 1.0}, interval_ms=60_000) for at in (T0, T0 + MINUTE)]
@@ -247,7 +247,7 @@ def standing_still(until_ms: int) -> list[Event]:
     return [snapshot(T0 - HOUR, member("a-1", range(4))), *worked, *ends]
 
 
-def test_a_condition_is_told_within_a_second_of_its_time():
+def test_a_condition_is_reported_within_a_second_of_its_time():
     """Five minutes after the last commit, whenever rows came in between; over as soon as commits are taken up again."""
     due_ms = T0 + MINUTE + 5 * MINUTE
     run = Run().live(T0 + 8 * MINUTE, *standing_still(T0 + 8 * MINUTE))
@@ -418,9 +418,9 @@ def outage(groups: int, brokers: int, *, together: bool = True) -> list[Event]:
         who, stays = member(f"m{n}-1", [0, 1]), member(f"n{n}-1", [2, 3])
         at = T0 + 2 * MINUTE + (0 if together else n * 3 * MINUTE)
         quiet = [*pulse(T0, at - 13 * SECOND, range(4)), *pulse(at - 13 * SECOND, at, [2, 3])]
-        told: list[Event] = [snapshot(T0, who, stays), probe(T0 + SECOND, coordinator_id=n % brokers)]
-        told += [*quiet, lost(at, who, [who, stays], rebalance_id=f"{n}-1")]
-        events += [replace(each, group=f"g{n}") for each in told]
+        story: list[Event] = [snapshot(T0, who, stays), probe(T0 + SECOND, coordinator_id=n % brokers)]
+        story += [*quiet, lost(at, who, [who, stays], rebalance_id=f"{n}-1")]
+        events += [replace(each, group=f"g{n}") for each in story]
     return events
 
 
@@ -432,20 +432,22 @@ def outage(groups: int, brokers: int, *, together: bool = True) -> list[Event]:
 def test_what_several_groups_suffer_at_once_is_the_clusters(groups: int, brokers: int, together: bool, wide: bool):
     """Three groups on two hosts and two coordinators within a minute: one finding without a group, with all hosts."""
     run = Run().live(T0 + 12 * MINUTE, *outage(groups, brokers, together=together), step_ms=5 * SECOND)
-    found = [each for each in run.told if not each.group]
+    found = [each for each in run.published if not each.group]
     assert [(each.rule, each.group) for each in found] == ([("cluster_wide_disturbance", "")] if wide else [])
     if wide:
         assert found[0].subject.hosts == ("/host-m0", "/host-m1", "/host-m2")
         assert len(found[0].rebalance_ids) == 3
         assert not found[0].primary
         run.live(T0 + 14 * MINUTE)
-        assert [each.state for each in run.told if not each.group] == ["firing", "resolved"]
+        assert [each.state for each in run.published if not each.group] == ["firing", "resolved"]
 
 
 def test_a_group_without_a_name_takes_no_finding_of_the_cluster():
     """Clients up to 2.1 commit to it where nobody names their group; what is found of no group is the cluster's."""
     run = Run().live(T0 + 3 * MINUTE, *outage(3, 2), *overrun(""), step_ms=5 * SECOND)
-    assert [(each.rule, each.state) for each in run.told if not each.group] == [("cluster_wide_disturbance", "firing")]
+    assert [(each.rule, each.state) for each in run.published if not each.group] == [
+        ("cluster_wide_disturbance", "firing")
+    ]
     assert "" not in run.detector.groups()
 
 
@@ -455,8 +457,8 @@ def test_losses_that_were_none_leave_the_cluster_alone():
     wide = run.finding("cluster_wide_disturbance")
     assert wide.state == "firing"
     for n in range(3):
-        told = {"member_id": f"m{n}-1", "reason": "the consumer is being closed"}
-        line = CoordinatorEvent(T0 + 2 * MINUTE - 100, CoordinatorAct.LEFT, **told)
+        fields = {"member_id": f"m{n}-1", "reason": "the consumer is being closed"}
+        line = CoordinatorEvent(T0 + 2 * MINUTE - 100, CoordinatorAct.LEFT, **fields)
         run.detector.take_coordinator(CoordinatorActivity(CLUSTER, f"g{n}", T0 + 2 * MINUTE - 5_000, (line,)))
     run.live(T0 + 4 * MINUTE)
     assert run.finding("cluster_wide_disturbance").state == "resolved"

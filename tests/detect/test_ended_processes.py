@@ -90,7 +90,7 @@ def test_other_returns_prove_no_short_session(of: Departure, expected: None):
 
 
 @pytest.mark.parametrize(
-    ("of", "told"),
+    ("of", "reported"),
     [
         (gone(STATIC), True),
         (gone(STATIC, liveness=GONE), True),
@@ -99,10 +99,10 @@ def test_other_returns_prove_no_short_session(of: Departure, expected: None):
         *((gone(STATIC, liveness=each), False) for each in (STARVED, PAUSED, UNREACHABLE, HEALTHY)),
     ],
 )
-def test_a_static_ghost_left_its_partitions_unread(of: Departure, told: bool):
+def test_a_static_ghost_left_its_partitions_unread(of: Departure, reported: bool):
     """Gone for good with its session; whatever reports that it lives is no ghost."""
     found = static_ghost(losing(of), of)
-    assert said(found) == (("static_member_ghost", PLAUSIBLE) if told else None)
+    assert said(found) == (("static_member_ghost", PLAUSIBLE) if reported else None)
     if found is not None:
         assert found.subject.partitions == ("orders-2", "orders-3")
         assert found.started_at_ms == LOST_MS - 10 * SECOND
@@ -118,7 +118,7 @@ def beside(joined_before_ms: int, *, name: str = "b-2", host: str = "/host-b") -
 
 
 @pytest.mark.parametrize(("session_ms", "expected"), [(10_000, False), (None, False), (600_000, True)])
-def test_only_a_ghost_with_a_long_session_is_told_to_have_a_shorter_one(session_ms: int | None, expected: bool):
+def test_only_for_a_ghost_with_a_long_session_a_shorter_one_is_advised(session_ms: int | None, expected: bool):
     """The default is short enough; that of KIP-848 clients refuse, and brokers take none below it."""
     of = gone(replace(STATIC, session_timeout_ms=session_ms), silence_ms=12_000)
     found = static_ghost(losing(of), of)
@@ -127,7 +127,7 @@ def test_only_a_ghost_with_a_long_session_is_told_to_have_a_shorter_one(session_
 
 
 @pytest.mark.parametrize(
-    ("event", "told"),
+    ("event", "reported"),
     [
         (beside(8_000), True),
         (beside(60_000), False),
@@ -136,11 +136,11 @@ def test_only_a_ghost_with_a_long_session_is_told_to_have_a_shorter_one(session_
     ],
     ids=["while it was silent", "long before", "another client", "another host"],
 )
-def test_a_successor_beside_the_ghost_tells_of_a_kill(event: Event, told: bool):
+def test_a_successor_beside_the_ghost_shows_a_kill(event: Event, reported: bool):
     """The same client came while the old one was silent and not yet removed."""
     of = gone(replace(B, client_id="b"))
     found = ungraceful(losing(of, events=(event,)), of)
-    assert said(found) == (("ungraceful_shutdown", HINT) if told else None)
+    assert said(found) == (("ungraceful_shutdown", HINT) if reported else None)
     if found is not None:
         assert who(found) == ["b-1"]
         assert found.evidence[-1].value == "b-2 of the same client joined before it was removed"

@@ -40,7 +40,7 @@ def test_a_rebalance_before_the_last_answer_of_the_old_coordinator_is_another_st
     assert list(coordinator_failover(view_of(known, NOW)))
 
 
-def test_a_failover_with_a_rebalance_is_told_by_the_rebalance():
+def test_a_failover_with_a_rebalance_is_reported_by_the_rebalance():
     """The condition is silent where the cause of the rebalance says the same, and until that is known."""
     change = rebalance(NOW - 90 * SECOND, [A, B], [B])
     known = history(snapshot(T0, A, B), *moved(MOVED_MS), change)
@@ -104,7 +104,7 @@ def test_a_longer_session_is_advised_only_after_a_short_one(session_ms: int | No
     assert found.advice[-1].parameter == "operation"
 
 
-# --- Told by a broker's log ---
+# --- In a broker's log ---
 
 
 def loaded(known: GroupHistory, *times: int, broker: int | None = None) -> GroupHistory:
@@ -114,7 +114,7 @@ def loaded(known: GroupHistory, *times: int, broker: int | None = None) -> Group
 
 
 def test_a_broker_that_loaded_the_group_took_over():
-    """Nobody probes: its log tells, to the millisecond, but not whether it is another broker than before."""
+    """Nobody probes: its log has it to the millisecond, but not whether it is another broker than before."""
     change = rebalance(NOW - 90 * SECOND, [A, B], [B])
     quiet = loaded(history(snapshot(T0, A, B)), MOVED_MS)
     (found,) = coordinator_failover(view_of(quiet, NOW))
@@ -128,7 +128,7 @@ def test_a_broker_that_loaded_the_group_took_over():
     assert cause.started_at_ms == MOVED_MS
 
 
-def test_probes_and_a_log_tell_of_one_move():
+def test_probes_and_a_log_show_one_move():
     """The log gives the moment, probes the brokers; a second load is a move of its own."""
     known = loaded(history(snapshot(T0, A, B), *moved(MOVED_MS)), MOVED_MS - 20 * SECOND)
     (found,) = coordinator_failover(view_of(known, NOW))
@@ -138,7 +138,7 @@ def test_probes_and_a_log_tell_of_one_move():
     assert "moved to another" in later.summary
 
 
-def test_a_log_that_names_its_broker_tells_from_which_to_which():
+def test_a_log_that_names_its_broker_shows_from_which_to_which():
     """The broker that wrote of the group before, and the one that loaded it."""
     known = loaded(loaded(history(snapshot(T0, A, B)), T0, broker=3), MOVED_MS, broker=2)
     (found,) = coordinator_failover(view_of(known, NOW))

@@ -32,7 +32,7 @@ def stands(*who: Member, rule: str = "stalled_consumer", **changes: Any) -> Verd
     return verdict(rule, *who, **changes)
 
 
-def told(findings: Findings, now_ms: int, *verdicts: Verdict, group: str = "g") -> list[Finding]:
+def update(findings: Findings, now_ms: int, *verdicts: Verdict, group: str = "g") -> list[Finding]:
     """Let findings take up what holds; returns what changed."""
     return findings.update(group, verdicts, now_ms, AFTER_MS)[0]
 
@@ -43,8 +43,8 @@ def told(findings: Findings, now_ms: int, *verdicts: Verdict, group: str = "g") 
 def test_one_finding_per_group_rule_and_subject():
     """Two overruns of one client are one finding; of another client, or in another group, they are others."""
     findings = Findings(CLUSTER)
-    told(findings, T0, happened(T0 - SECOND, A), happened(T0, member("a-2")), happened(T0, B))
-    told(findings, T0, happened(T0, A), group="other")
+    update(findings, T0, happened(T0 - SECOND, A), happened(T0, member("a-2")), happened(T0, B))
+    update(findings, T0, happened(T0, A), group="other")
     found = [(each.group, [m.client_id for m in each.subject.members], each.rebalances) for each in findings.all()]
     assert sorted(found) == [("g", ["a", "a"], 2), ("g", ["b"], 1), ("other", ["a"], 1)]
 
@@ -87,7 +87,7 @@ def test_a_subject_is_known_by_what_survives_a_rejoin(one: Verdict, other: Verdi
     assert (subject_key(one) == subject_key(other)) is same
 
 
-def test_hosts_tell_findings_apart_only_without_members():
+def test_hosts_distinguish_findings_only_without_members():
     """A host is part of the subject of what happens to a whole host."""
     by_host = [
         Verdict(
@@ -101,14 +101,14 @@ def test_hosts_tell_findings_apart_only_without_members():
 def test_names_of_topics_are_the_keys_of_findings():
     """cluster/group/rule/subject: what is published again replaces what was published before."""
     findings = Findings(CLUSTER)
-    (found,) = told(findings, T0, happened(T0, A))
+    (found,) = update(findings, T0, happened(T0, A))
     assert topic_key(found) == "prod/g/poll_overrun/a@/host-a"
 
 
 def test_a_large_subject_keeps_its_key():
     """A finding about forty members is found again by what was published of it."""
     findings, many = Findings(CLUSTER), [member(f"m{n:02}-1") for n in range(40)]
-    (found,) = told(findings, T0, happened(T0, *many))
+    (found,) = update(findings, T0, happened(T0, *many))
     again = Findings(CLUSTER)
     again.restore(decode(encode(found), Finding))
     assert again.update("g", [happened(T0, *many)], T0 + SECOND, AFTER_MS) == ([], [])
@@ -117,19 +117,19 @@ def test_a_large_subject_keeps_its_key():
 
 def test_a_member_that_came_back_often_is_named_by_its_latest_ids():
     """One name takes no more room than twenty ids."""
-    (found,) = told(Findings(CLUSTER), T0 + 50, *(happened(T0 + n, member(f"a-{n}")) for n in range(50)))
+    (found,) = update(Findings(CLUSTER), T0 + 50, *(happened(T0 + n, member(f"a-{n}")) for n in range(50)))
     assert [each.member_id for each in found.subject.members] == [f"a-{n}" for n in range(30, 50)]
 
 
 # --- Its life ---
 
 
-def test_a_finding_is_told_when_it_changes():
+def test_a_finding_is_published_when_it_changes():
     """The same statement again changes nothing; a further rebalance does."""
     findings = Findings(CLUSTER)
-    assert len(told(findings, T0, happened(T0, A))) == 1
-    assert told(findings, T0 + SECOND, happened(T0, A)) == []
-    (more,) = told(findings, T0 + MINUTE, happened(T0, A), happened(T0 + MINUTE, A))
+    assert len(update(findings, T0, happened(T0, A))) == 1
+    assert update(findings, T0 + SECOND, happened(T0, A)) == []
+    (more,) = update(findings, T0 + MINUTE, happened(T0, A), happened(T0 + MINUTE, A))
     assert (more.rebalances, more.rebalance_ids) == (2, ("r0", "r60000"))
     assert (more.started_at_ms, more.detected_at_ms, more.updated_at_ms) == (T0 - MINUTE, T0, T0 + MINUTE)
 
@@ -137,11 +137,11 @@ def test_a_finding_is_told_when_it_changes():
 def test_a_finding_about_rebalances_is_over_when_none_follows():
     """Resolved as of ten minutes after the last; said once; and it keeps its place in the history."""
     findings = Findings(CLUSTER)
-    told(findings, T0, happened(T0, A))
-    assert told(findings, T0 + AFTER_MS - 1, happened(T0, A)) == []
-    (over,) = told(findings, T0 + AFTER_MS + SECOND, happened(T0, A))
+    update(findings, T0, happened(T0, A))
+    assert update(findings, T0 + AFTER_MS - 1, happened(T0, A)) == []
+    (over,) = update(findings, T0 + AFTER_MS + SECOND, happened(T0, A))
     assert (over.state, over.resolved_at_ms) == ("resolved", T0 + AFTER_MS)
-    assert told(findings, T0 + AFTER_MS + MINUTE, happened(T0, A)) == []
+    assert update(findings, T0 + AFTER_MS + MINUTE, happened(T0, A)) == []
     assert findings.all() == [over]
     assert findings.firing("g") == []
 
@@ -149,9 +149,9 @@ def test_a_finding_about_rebalances_is_over_when_none_follows():
 def test_a_finding_opens_again_under_its_id():
     """The same thing once more within what is remembered is the same finding."""
     findings = Findings(CLUSTER)
-    (first,) = told(findings, T0, happened(T0, A))
-    told(findings, T0 + AFTER_MS, happened(T0, A))
-    (again,) = told(findings, T0 + 2 * AFTER_MS, happened(T0, A), happened(T0 + 2 * AFTER_MS, A))
+    (first,) = update(findings, T0, happened(T0, A))
+    update(findings, T0 + AFTER_MS, happened(T0, A))
+    (again,) = update(findings, T0 + 2 * AFTER_MS, happened(T0, A), happened(T0 + 2 * AFTER_MS, A))
     assert (again.state, again.resolved_at_ms, again.finding_id) == ("firing", None, first.finding_id)
     assert again.rebalances == 2
 
@@ -159,13 +159,13 @@ def test_a_finding_opens_again_under_its_id():
 def test_a_condition_is_over_when_it_does_not_hold():
     """No time passes in between; back again it is the same finding, begun and detected anew."""
     findings = Findings(CLUSTER)
-    (first,) = told(findings, T0, stands(A))
-    assert told(findings, T0 + HOUR_MS, stands(A)) == []
-    (over,) = told(findings, T0 + HOUR_MS + SECOND)
+    (first,) = update(findings, T0, stands(A))
+    assert update(findings, T0 + HOUR_MS, stands(A)) == []
+    (over,) = update(findings, T0 + HOUR_MS + SECOND)
     assert (over.state, over.resolved_at_ms) == ("resolved", T0 + HOUR_MS + SECOND)
-    assert told(findings, T0 + HOUR_MS + MINUTE) == []
+    assert update(findings, T0 + HOUR_MS + MINUTE) == []
     began_ms = T0 + 2 * HOUR_MS
-    (again,) = told(findings, began_ms + MINUTE, stands(A, started_at_ms=began_ms))
+    (again,) = update(findings, began_ms + MINUTE, stands(A, started_at_ms=began_ms))
     assert (again.state, again.finding_id, again.started_at_ms) == ("firing", first.finding_id, began_ms)
     assert again.detected_at_ms == began_ms + MINUTE
 
@@ -176,15 +176,15 @@ HOUR_MS = 60 * MINUTE
 def test_a_condition_began_when_it_was_first_said_to():
     """A rule that looks back less far than the condition lasts does not make it younger."""
     findings = Findings(CLUSTER)
-    told(findings, T0, stands(A, started_at_ms=T0 - MINUTE))
-    told(findings, T0 + HOUR_MS, stands(A, started_at_ms=T0 + MINUTE, severity=Severity.PAGE))
+    update(findings, T0, stands(A, started_at_ms=T0 - MINUTE))
+    update(findings, T0 + HOUR_MS, stands(A, started_at_ms=T0 + MINUTE, severity=Severity.PAGE))
     assert [each.started_at_ms for each in findings.all()] == [T0 - MINUTE]
 
 
 def test_a_better_explanation_withdraws_the_old_one():
-    """What was given as a cause and is not any more is told as resolved and forgotten."""
+    """What was given as a cause and is not any more is published as resolved and forgotten."""
     findings = Findings(CLUSTER)
-    told(findings, T0, happened(T0, A, rule="scale_in"))
+    update(findings, T0, happened(T0, A, rule="scale_in"))
     changed, withdrawn = findings.update("g", [happened(T0, A, rule="rolling_deploy")], T0 + SECOND, AFTER_MS)
     assert [(each.rule, each.state) for each in changed] == [("rolling_deploy", "firing")]
     assert [(each.rule, each.state, each.resolved_at_ms) for each in withdrawn] == [
@@ -196,8 +196,8 @@ def test_a_better_explanation_withdraws_the_old_one():
 def test_a_cause_that_is_forgotten_after_its_end_stays_in_the_history():
     """A group that rebalances for days drops old rebalances; what was resolved is not withdrawn."""
     findings = Findings(CLUSTER)
-    told(findings, T0, happened(T0, A))
-    told(findings, T0 + AFTER_MS, happened(T0, A))
+    update(findings, T0, happened(T0, A))
+    update(findings, T0 + AFTER_MS, happened(T0, A))
     assert findings.update("g", [], T0 + 2 * AFTER_MS, AFTER_MS) == ([], [])
     assert [each.state for each in findings.all()] == ["resolved"]
 
@@ -208,17 +208,17 @@ DAY_MS = 24 * HOUR_MS
 def test_a_finding_that_is_over_for_two_days_is_forgotten():
     """What a nightly job does each night is one finding, though a night is late; after two days it is another."""
     findings = Findings(CLUSTER, lists_all=False)
-    (first,) = told(findings, T0, stands(A))
-    told(findings, T0 + MINUTE)
+    (first,) = update(findings, T0, stands(A))
+    update(findings, T0 + MINUTE)
     night_ms = T0 + DAY_MS + HOUR_MS
-    (again,) = told(findings, night_ms, stands(A, started_at_ms=night_ms))
+    (again,) = update(findings, night_ms, stands(A, started_at_ms=night_ms))
     assert again.finding_id == first.finding_id
-    told(findings, night_ms + MINUTE)
-    told(findings, night_ms + MINUTE + 2 * DAY_MS - 1)
+    update(findings, night_ms + MINUTE)
+    update(findings, night_ms + MINUTE + 2 * DAY_MS - 1)
     assert [each.state for each in findings.all()] == ["resolved"]
-    told(findings, night_ms + MINUTE + 2 * DAY_MS)
+    update(findings, night_ms + MINUTE + 2 * DAY_MS)
     assert findings.all() == []
-    (other,) = told(findings, night_ms + 3 * DAY_MS, stands(A, started_at_ms=night_ms + 3 * DAY_MS))
+    (other,) = update(findings, night_ms + 3 * DAY_MS, stands(A, started_at_ms=night_ms + 3 * DAY_MS))
     assert (other.finding_id != first.finding_id, other.detected_at_ms) == (True, night_ms + 3 * DAY_MS)
 
 
@@ -227,36 +227,36 @@ def test_a_finding_that_is_over_for_two_days_is_forgotten():
 def test_it_is_another_one_whether_somebody_looked_meanwhile_or_not(looks: tuple[int, ...], began_ms: int):
     """A group at rest is not judged for days; what a rule says of a condition's beginning may be of before."""
     findings = Findings(CLUSTER)
-    (first,) = told(findings, T0, stands(A))
-    told(findings, T0 + MINUTE)
+    (first,) = update(findings, T0, stands(A))
+    update(findings, T0 + MINUTE)
     for day in looks:
-        told(findings, T0 + day * DAY_MS)
+        update(findings, T0 + day * DAY_MS)
     later_ms = T0 + 5 * DAY_MS
-    (found,) = told(findings, later_ms, stands(A, started_at_ms=began_ms))
+    (found,) = update(findings, later_ms, stands(A, started_at_ms=began_ms))
     assert (found.detected_at_ms, findings.all()) == (later_ms, [found])
     assert (found.finding_id == first.finding_id) is (began_ms == first.started_at_ms)
 
 
-def test_what_is_still_told_of_is_not_forgotten():
-    """A quiet group's rebalances are kept for long: their findings are not told anew, and open again as one."""
+def test_a_finding_that_verdicts_still_cover_is_not_forgotten():
+    """A quiet group's rebalances are kept for long: their findings are not published anew, and open again as one."""
     findings = Findings(CLUSTER, lists_all=False)
-    (first,) = told(findings, T0, happened(T0, A))
-    (over,) = told(findings, T0 + AFTER_MS, happened(T0, A))
+    (first,) = update(findings, T0, happened(T0, A))
+    (over,) = update(findings, T0 + AFTER_MS, happened(T0, A))
     later_ms = T0 + 9 * DAY_MS
-    assert told(findings, later_ms, happened(T0, A)) == []
+    assert update(findings, later_ms, happened(T0, A)) == []
     assert findings.all() == [over]
-    (again,) = told(findings, later_ms, happened(T0, A), happened(later_ms, A))
+    (again,) = update(findings, later_ms, happened(T0, A), happened(later_ms, A))
     assert (again.finding_id, again.state) == (first.finding_id, "firing")
 
 
 def test_of_pods_that_come_and_go_the_latest_are_remembered():
-    """Fifty of a group, those that were over last; what is open, and what is still told of, is not counted."""
+    """Fifty of a group, those that were over last; what is open, or covered by verdicts, is not counted."""
     findings, stay, past = Findings(CLUSTER, lists_all=False), stands(B), happened(T0, A, rule="member_crash")
-    told(findings, T0 + AFTER_MS, stay, past)
+    update(findings, T0 + AFTER_MS, stay, past)
     for number in range(1_000):
         pod = stands(member(f"p{number}-1", host=f"/10.0.0.{number}"))
-        told(findings, T0 + AFTER_MS + number * SECOND, stay, past, pod)
-    told(findings, T0 + HOUR_MS, stay, past)
+        update(findings, T0 + AFTER_MS + number * SECOND, stay, past, pod)
+    update(findings, T0 + HOUR_MS, stay, past)
     found = [each.subject.members[0].client_id for each in findings.all()]
     assert sorted(found) == sorted(["a", "b", *(f"p{number}" for number in range(950, 1_000))])
 
@@ -282,7 +282,7 @@ def test_whoever_reads_the_list_at_the_end_gets_all():
 def test_groups_do_not_touch_each_other():
     """What holds of one group says nothing of another's findings."""
     findings = Findings(CLUSTER)
-    told(findings, T0, stands(A))
+    update(findings, T0, stands(A))
     assert findings.update("other", [], T0 + SECOND, AFTER_MS) == ([], [])
     assert len(findings.firing("g")) == 1
 
@@ -302,7 +302,7 @@ def test_the_surest_statement_speaks_and_the_latest_names():
         advice=(Advice("x", None, "1", "-"),),
         missing=("reports",),
     )
-    (found,) = told(Findings(CLUSTER), T0 + MINUTE, late, early)
+    (found,) = update(Findings(CLUSTER), T0 + MINUTE, late, early)
     assert (found.confidence, found.summary, found.missing) == (0.97, "sure", ("reports",))
     assert [each.source for each in found.evidence] == [EvidenceSource.PROBES, EvidenceSource.LOG]
     assert [each.parameter for each in found.advice] == ["x"]
@@ -312,29 +312,29 @@ def test_the_surest_statement_speaks_and_the_latest_names():
 def test_severity_is_the_catalogues_unless_the_rule_says_otherwise():
     """Harm makes a page of a ticket."""
     findings = Findings(CLUSTER)
-    assert [each.severity for each in told(findings, T0, happened(T0, A))] == [Severity.TICKET]
-    assert [each.severity for each in told(findings, T0, happened(T0, A, severity=Severity.PAGE))] == [Severity.PAGE]
+    assert [each.severity for each in update(findings, T0, happened(T0, A))] == [Severity.TICKET]
+    assert [each.severity for each in update(findings, T0, happened(T0, A, severity=Severity.PAGE))] == [Severity.PAGE]
 
 
 def test_what_no_real_client_showed_is_information_and_says_so():
     """An experimental diagnosis wakes nobody, however grave its rule takes it to be."""
-    (found,) = told(Findings(CLUSTER), T0, stands(rule="coordinator_stuck_rebalance", severity=Severity.PAGE))
+    (found,) = update(Findings(CLUSTER), T0, stands(rule="coordinator_stuck_rebalance", severity=Severity.PAGE))
     assert (found.severity, found.experimental) == (Severity.INFO, True)
     assert found.summary == "Experimental: it was slow"
-    (known,) = told(Findings(CLUSTER), T0, stands(A))
+    (known,) = update(Findings(CLUSTER), T0, stands(A))
     assert not known.experimental
 
 
 def test_a_subject_stated_with_and_without_a_cause_is_primary():
     """The same finding may stand beside the cause of a rebalance; it counts what it caused."""
-    (found,) = told(Findings(CLUSTER), T0, happened(T0, A), happened(T0, A, primary=False, rebalance_ids=("other",)))
+    (found,) = update(Findings(CLUSTER), T0, happened(T0, A), happened(T0, A, primary=False, rebalance_ids=("other",)))
     assert (found.primary, found.rebalance_ids) == (True, ("r0",))
 
 
 def test_rebalances_are_counted_and_the_latest_named():
     """A storm of hundreds names two hundred."""
     storm = [happened(T0 + n, A) for n in range(300)]
-    (found,) = told(Findings(CLUSTER), T0 + 300, *storm)
+    (found,) = update(Findings(CLUSTER), T0 + 300, *storm)
     assert (found.rebalances, len(found.rebalance_ids), found.rebalance_ids[-1]) == (300, 200, "r299")
 
 
@@ -343,26 +343,26 @@ def test_rebalances_are_counted_and_the_latest_named():
 
 def test_ids_are_stable():
     """They follow from cluster, group, rule, subject and beginning: every run finds the same one, others differ."""
-    first, second = (told(Findings(CLUSTER), T0 + n, happened(T0, A))[0] for n in (0, 1))
+    first, second = (update(Findings(CLUSTER), T0 + n, happened(T0, A))[0] for n in (0, 1))
     assert first.finding_id == second.finding_id
     others = [
-        told(Findings("test"), T0, happened(T0, A))[0],
-        told(Findings(CLUSTER), T0, happened(T0, A), group="h")[0],
-        told(Findings(CLUSTER), T0, happened(T0, B))[0],
-        told(Findings(CLUSTER), T0, happened(T0, A, rule="member_crash"))[0],
-        told(Findings(CLUSTER), T0, happened(T0, A, started_at_ms=T0))[0],
+        update(Findings("test"), T0, happened(T0, A))[0],
+        update(Findings(CLUSTER), T0, happened(T0, A), group="h")[0],
+        update(Findings(CLUSTER), T0, happened(T0, B))[0],
+        update(Findings(CLUSTER), T0, happened(T0, A, rule="member_crash"))[0],
+        update(Findings(CLUSTER), T0, happened(T0, A, started_at_ms=T0))[0],
     ]
     assert len({each.finding_id for each in (first, *others)}) == len(others) + 1
 
 
 def test_a_restored_finding_goes_on():
-    """Its id and first sight stay although less of the past is known; nothing is told that was told before."""
+    """Its id and first sight stay although less of the past is known; nothing is published a second time."""
     findings = Findings(CLUSTER)
-    told(findings, T0, happened(T0 - 5 * MINUTE, A), happened(T0, A))
+    update(findings, T0, happened(T0 - 5 * MINUTE, A), happened(T0, A))
     (published,) = findings.all()
     again = Findings(CLUSTER)
     again.restore(decode(encode(published), Finding))
-    (found,) = told(again, T0 + MINUTE, happened(T0, A, started_at_ms=T0 - SECOND))
+    (found,) = update(again, T0 + MINUTE, happened(T0, A, started_at_ms=T0 - SECOND))
     assert (found.finding_id, found.detected_at_ms) == (published.finding_id, T0)
     assert found.started_at_ms == published.started_at_ms
 
@@ -370,7 +370,7 @@ def test_a_restored_finding_goes_on():
 def test_a_restored_finding_keeps_the_rebalances_that_are_not_judged_again():
     """Their cause is known from nowhere else; one that this run judges, or has forgotten, is its own matter."""
     findings = Findings(CLUSTER)
-    told(findings, T0, happened(T0 - 3 * MINUTE, A), happened(T0 - 2 * MINUTE, A), happened(T0, A))
+    update(findings, T0, happened(T0 - 3 * MINUTE, A), happened(T0 - 2 * MINUTE, A), happened(T0, A))
     (published,) = findings.all()
     gone, earlier, latest = published.rebalance_ids
     again = Findings(CLUSTER)
@@ -387,16 +387,16 @@ def test_a_restored_finding_keeps_the_rebalances_that_are_not_judged_again():
 def test_a_restored_finding_does_not_replace_what_is_known():
     """It comes from the past: what was found since stays."""
     findings = Findings(CLUSTER)
-    (known,) = told(findings, T0, happened(T0, A))
-    (older,) = told(Findings(CLUSTER), T0 - MINUTE, happened(T0 - MINUTE, A))
+    (known,) = update(findings, T0, happened(T0, A))
+    (older,) = update(Findings(CLUSTER), T0 - MINUTE, happened(T0 - MINUTE, A))
     findings.restore(older)
     assert findings.all() == [known]
 
 
 @pytest.mark.parametrize("primary", [True, False])
 def test_while_the_past_is_read_again_a_restored_finding_stays_open(primary: bool):
-    """An earlier run knew more at its time than this one does before it: only from then on its absence tells."""
-    (published,) = told(Findings(CLUSTER), T0, happened(T0, A, primary=primary))
+    """An earlier run knew more at its time than this one does before it: only from then on its absence counts."""
+    (published,) = update(Findings(CLUSTER), T0, happened(T0, A, primary=primary))
     findings = Findings(CLUSTER)
     findings.restore(published)
     assert findings.update("g", [], T0 - MINUTE, AFTER_MS) == ([], [])
@@ -406,7 +406,7 @@ def test_while_the_past_is_read_again_a_restored_finding_stays_open(primary: boo
 
 def test_a_restored_finding_of_a_rule_that_is_no_more_ends():
     """An earlier version found it: nobody else could end it."""
-    (published,) = told(Findings(CLUSTER), T0, happened(T0, A, primary=False))
+    (published,) = update(Findings(CLUSTER), T0, happened(T0, A, primary=False))
     findings = Findings(CLUSTER)
     findings.restore(replace(published, rule="of_another_version"))
     changed, _ = findings.update("g", [], T0 + SECOND, AFTER_MS)
@@ -415,7 +415,7 @@ def test_a_restored_finding_of_a_rule_that_is_no_more_ends():
 
 def test_a_count_that_an_earlier_run_made_stands():
     """It is not made again, over rows that are forgotten: it ends when its time is over."""
-    (published,) = told(Findings(CLUSTER), T0, happened(T0, rule="duplicate_processing", primary=False))
+    (published,) = update(Findings(CLUSTER), T0, happened(T0, rule="duplicate_processing", primary=False))
     findings = Findings(CLUSTER)
     findings.restore(published)
     assert findings.update("g", [], T0 + SECOND, AFTER_MS) == ([], [])
@@ -426,7 +426,7 @@ def test_a_count_that_an_earlier_run_made_stands():
 def test_findings_are_listed_oldest_first():
     """By their beginning."""
     findings = Findings(CLUSTER)
-    told(findings, T0, happened(T0, B), happened(T0 - MINUTE, A))
+    update(findings, T0, happened(T0, B), happened(T0 - MINUTE, A))
     assert [each.subject.members[0].client_id for each in findings.all()] == ["a", "b"]
 
 
@@ -435,7 +435,7 @@ def test_parts_of_a_storm_name_it_and_leave_the_page_to_it():
     findings = Findings(CLUSTER)
     storm = happened(T0, rule="rebalance_storm", primary=False, severity=Severity.PAGE)
     child, other = happened(T0, A, severity=Severity.PAGE), happened(T0 - MINUTE, B, severity=Severity.PAGE)
-    found = {each.finding_id: each for each in told(findings, T0, child, other, storm)}
+    found = {each.finding_id: each for each in update(findings, T0, child, other, storm)}
     (parent,) = [each for each in found.values() if each.rule == "rebalance_storm"]
     by_member = {each.subject.members[0].client_id: each for each in found.values() if each.subject.members}
     assert (by_member["a"].parent, by_member["a"].severity) == (parent.finding_id, Severity.TICKET)
@@ -446,12 +446,12 @@ def test_parts_of_a_storm_name_it_and_leave_the_page_to_it():
 def test_a_cluster_wide_disturbance_is_the_parent_of_what_groups_suffer():
     """It is the same finding for all groups, and goes before a group's own storm; experimental, it relieves neither."""
     findings = Findings(CLUSTER)
-    (wide,) = told(findings, T0, happened(T0, rule="cluster_wide_disturbance", primary=False), group="")
+    (wide,) = update(findings, T0, happened(T0, rule="cluster_wide_disturbance", primary=False), group="")
     storm, child = (
         happened(T0, rule="rebalance_storm", primary=False, severity=Severity.PAGE),
         happened(T0, A, severity=Severity.PAGE),
     )
-    found = told(findings, T0, storm, child)
+    found = update(findings, T0, storm, child)
     assert {(each.rule, each.parent, each.severity) for each in found} == {
         ("rebalance_storm", wide.finding_id, Severity.PAGE),
         ("poll_overrun", wide.finding_id, Severity.PAGE),

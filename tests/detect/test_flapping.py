@@ -26,12 +26,12 @@ from rebalance_streaming.observed.confidence import HINT
 from rebalance_streaming.observed.departures import POLL_TIMEOUT, UNKNOWN
 
 
-def test_a_member_that_flaps_for_no_known_reason_is_told_with_what_is_missing():
+def test_a_member_that_flaps_for_no_known_reason_is_reported_with_what_is_missing():
     """Three returns in a quarter of an hour, no rule explains them: named, unsure, and how to find out."""
     story = lives((0, 200), (210, 400), (410, 600), (610, 700), rule=UNDETERMINED)
     (found,) = judged(member_flapping, story, START_MS + 15 * MINUTE)
     assert (found.rule, found.confidence, found.claims) == ("member_flapping", HINT, True)
-    assert found.summary == "b (/host-b) left and came back 3 times; no source tells why."
+    assert found.summary == "b (/host-b) left and came back 3 times; no source says why."
     assert found.missing == ("client metrics of /host-b",)
     assert "heartbeat_starvation" in {each.rule for each in found.alternatives}
 
@@ -51,8 +51,8 @@ def test_what_is_rare_or_explained_does_not_flap(story: Story):
     assert judged(member_flapping, story, START_MS + 40 * MINUTE) == []
 
 
-@pytest.mark.parametrize(("rounds", "told"), [(1, False), (2, False), (3, True)])
-def test_clients_that_share_a_name_and_a_host_flap_when_one_of_them_surely_does(rounds: int, told: bool):
+@pytest.mark.parametrize(("rounds", "flaps"), [(1, False), (2, False), (3, True)])
+def test_clients_that_share_a_name_and_a_host_flap_when_one_of_them_surely_does(rounds: int, flaps: bool):
     """Three that leave and come back together once are a deploy that stops all before it starts any."""
     events, past, here = list[Event](), list[ExplainedDeparture](), [member(f"b-{n}") for n in range(3)]
     for number in range(rounds):
@@ -64,7 +64,7 @@ def test_clients_that_share_a_name_and_a_host_flap_when_one_of_them_surely_does(
             for old, back in zip(here, new, strict=True)
         ]
         here = new
-    assert bool(judged(member_flapping, (events, past), START_MS + 10 * MINUTE)) == told
+    assert bool(judged(member_flapping, (events, past), START_MS + 10 * MINUTE)) == flaps
 
 
 def test_a_client_that_is_alone_by_now_flaps_whatever_shared_its_name_before():
@@ -75,12 +75,12 @@ def test_a_client_that_is_alone_by_now_flaps_whatever_shared_its_name_before():
     assert judged(member_flapping, (events, past), START_MS + 15 * MINUTE)
 
 
-@pytest.mark.parametrize(("offset", "others", "told"), [(-1, 4, False), (4, 4, True), (9, 4, True)])
-def test_a_worker_of_connect_that_is_behind_leaves_to_read_on(offset: int, others: int, told: bool):
+@pytest.mark.parametrize(("offset", "others", "flaps"), [(-1, 4, False), (4, 4, True), (9, 4, True)])
+def test_a_worker_of_connect_that_is_behind_leaves_to_read_on(offset: int, others: int, flaps: bool):
     """Why it comes and goes is known; one that is not behind may flap as any other."""
     events, past = lives(
         (0, 200), (210, 400), (410, 600), (610, 700), rule=UNDETERMINED, member={"config_offset": offset}
     )
     leader = snapshot(START_MS + 710 * SECOND, replace(A, config_offset=others))
     found = judged(member_flapping, ([*events, leader], past), START_MS + 15 * MINUTE)
-    assert [each.rule for each in found] == (["member_flapping"] if told else [])
+    assert [each.rule for each in found] == (["member_flapping"] if flaps else [])

@@ -52,8 +52,8 @@ C1, C2 = (
 
 def story_b(wait_s: int, *, old: Member = C1, **changes: Any) -> Run:
     """Let c1 poll once at the beginning and c2 join after a minute."""
-    told = [snapshot(T0, old), commits(T0, {0: 10, 1: 10, 2: 10})]
-    return Run().live(T0 + 7 * MINUTE, *told, *waits(T0 + MINUTE, wait_s * SECOND, old=old, new=C2, **changes))
+    known = [snapshot(T0, old), commits(T0, {0: 10, 1: 10, 2: 10})]
+    return Run().live(T0 + 7 * MINUTE, *known, *waits(T0 + MINUTE, wait_s * SECOND, old=old, new=C2, **changes))
 
 
 def test_story_b_names_who_did_not_poll_and_how_long_the_others_waited():
@@ -68,11 +68,11 @@ def test_story_b_names_who_did_not_poll_and_how_long_the_others_waited():
     assert {each.parameter for each in found.advice} >= {"code", "max.poll.interval.ms"}
 
 
-def test_story_b_is_told_while_it_lasts():
-    """Five seconds in, probes show who is awaited; at 65 the release is foretold, at most five minutes away."""
-    told = [snapshot(T0, C1), commits(T0, {0: 10, 1: 10, 2: 10})]
+def test_story_b_is_reported_while_it_lasts():
+    """Five seconds in, probes show who is awaited; at 65 the release is predicted, at most five minutes away."""
+    known = [snapshot(T0, C1), commits(T0, {0: 10, 1: 10, 2: 10})]
     probes = [event for event in waits(T0 + MINUTE, 20 * SECOND, old=C1, new=C2) if not isinstance(event, Rebalance)]
-    run = Run().live(T0 + 80 * SECOND, *told, *probes)
+    run = Run().live(T0 + 80 * SECOND, *known, *probes)
     found = run.finding("stalled_member_join_barrier")
     assert [each.client_id for each in found.subject.members] == ["c1"]
     assert "released after at most" in found.summary
@@ -114,8 +114,8 @@ def test_story_b_with_a_killed_member_is_no_stall():
 def test_who_did_not_poll_held_the_barrier(wait_s: int, in_barrier: bool, expected: tuple[str, float]):
     """A newcomer set it off and the one without a poll is gone: seen by probes it is sure, unseen plausible."""
     start_ms = LOST_MS - wait_s * SECOND
-    told = waits(start_ms, wait_s * SECOND, old=B, new=member("c-1", [2, 3]))
-    events = [each for each in told if in_barrier or isinstance(each, Rebalance)]
+    story = waits(start_ms, wait_s * SECOND, old=B, new=member("c-1", [2, 3]))
+    events = [each for each in story if in_barrier or isinstance(each, Rebalance)]
     quiet_ms = LOST_MS - 301 * SECOND
     beats = pulse(quiet_ms - MINUTE, quiet_ms + 1, [2, 3])
     gone = events[-1]
@@ -226,7 +226,7 @@ def story_a(*, metrics: bool) -> Run:
 
 @pytest.mark.parametrize("metrics", [True, False])
 def test_story_a_is_a_starved_heartbeat_of_an_idle_client(metrics: bool):
-    """kafka-python 1.4.6, idle: with client metrics it is certain, without its version and its returns tell."""
+    """kafka-python 1.4.6, idle: with client metrics it is certain, without them its version and its returns decide."""
     run = story_a(metrics=metrics)
     found = run.finding("heartbeat_starvation")
     assert (found.primary, found.variant) == (True, "idle_lock")

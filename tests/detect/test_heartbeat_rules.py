@@ -34,8 +34,8 @@ C = member("c-1", [4])
 
 
 def stretch(**changes: Any) -> Stretch:
-    """Make what a client that reports on time told of the time before."""
-    told: dict[str, Any] = {
+    """Make what a client that reports on time reported of the time before."""
+    fields: dict[str, Any] = {
         **dict.fromkeys(Stretch.__dataclass_fields__),
         "interval_ms": 5_000,
         "last_report_ms": LOST_MS - 1_000,
@@ -46,7 +46,7 @@ def stretch(**changes: Any) -> Stretch:
         "restarted": False,
         "same_process": False,
     }
-    return Stretch(**{**told, **changes})
+    return Stretch(**{**fields, **changes})
 
 
 def episode(*departures: Departure, events: tuple[Event, ...] = (), spared: Member = A, **known: Any) -> Episode:
@@ -125,7 +125,7 @@ def test_reports_make_starvation_certain(client_id: str, variant: str, advised: 
     ],
     ids=["idle and back", "not for the first time", "no end offsets", "busy", "not back"],
 )
-def test_without_reports_version_idleness_and_return_tell(
+def test_without_reports_version_idleness_and_return_decide(
     changes: dict[str, Any], earlier: bool, expected: tuple[str, float] | None
 ):
     """Story A from the log and probes alone; what is busy or stays away may as well have died."""
@@ -151,7 +151,7 @@ def test_without_reports_version_idleness_and_return_tell(
     ids=["busy and back", "not for the first time", "no end offsets", "idle", "not back"],
 )
 @pytest.mark.parametrize("client_id", ["aiokafka-0.8.1", "billing"])
-def test_without_reports_work_and_return_tell_of_a_blocked_loop(
+def test_without_reports_work_and_return_show_a_blocked_loop(
     client_id: str, changes: dict[str, Any], earlier: bool, expected: tuple[str, float] | None
 ):
     """aiokafka, by its name or by a rebalance timeout as long as its session: what it works on blocks its loop."""
@@ -279,7 +279,7 @@ def test_a_session_outlasts_a_pause_as_long_as_the_one_seen():
 
 
 def test_a_paused_member_of_a_newer_group_has_the_groups_session():
-    """Its client refuses session.timeout.ms; the group's is 45 s unless told, and 60 s at most."""
+    """Its client refuses session.timeout.ms; the group's is 45 s by default, and 60 s at most."""
     who = replace(B, session_timeout_ms=None, epoch=3)
     of = gone(who, liveness=PAUSED, silence_ms=50_000, stretch=stretch(stood_still_ms=50_000))
     known = episode(of)
@@ -334,7 +334,7 @@ def test_members_of_a_host_stood_still_together_unless_more_is_known(
 def test_a_host_that_thaws_at_once_stood_still(changes: dict[str, Any], expected: float | None):
     """No reports: two members of one host, back within seconds of each other, whose heartbeats are safe.
 
-    Nobody else of the host tells whether it could be reached meanwhile.
+    No other member of the host shows whether it could be reached meanwhile.
     """
     one = gone(replace(B, client_id="kgo"), back_s=1)
     two = gone(replace(C, **{"client_id": "kgo", "host": B.host, **changes}), back_s=2)
@@ -351,7 +351,7 @@ def test_one_that_is_lost_twice_is_no_host_that_stood_still():
 
 
 def test_a_host_that_thaws_bit_by_bit_did_not_stand_still():
-    """A minute between the returns: nothing stopped both, and one that is not back tells nothing."""
+    """A minute between the returns: nothing stopped both, and one that is not back shows nothing."""
     one = gone(replace(B, client_id="kgo"), back_s=1)
     late = gone(replace(C, client_id="kgo", host=B.host), back_s=61)
     assert pause(episode(one, late), one) is None
@@ -387,7 +387,7 @@ def test_reports_that_came_too_late_are_a_cut():
     ids=["all of the host", "its windowed rate is of before", "somebody spared", "one ended", "one left in order"],
 )
 def test_a_cut_takes_all_of_its_host(spared_host: str, liveness: str | None, likely: str, expected: set[str]):
-    """What one client tells of its way to the coordinator holds for those beside it, unless one of them stayed."""
+    """What one client reports of its way to the coordinator holds for those beside it, unless one of them stayed."""
     of = gone(liveness=UNREACHABLE, silence_ms=12_000, stretch=stretch(undelivered=2, late_ms=20_000))
     beside = gone(replace(C, host=B.host), likely, liveness=liveness)
     found = unreachable(episode(of, beside, spared=replace(A, host=spared_host)), of)
@@ -432,10 +432,10 @@ def test_who_comes_back_by_its_own_id_did_not_die(spared_host: str, back_s: floa
 
 @pytest.mark.parametrize(("request_ms", "expected"), [(None, "45000"), (30_000, "45000"), (60_000, "63000")])
 def test_a_session_outlasts_one_unanswered_request(request_ms: int | None, expected: str):
-    """A half-open connection swallows one heartbeat: S > request.timeout + h, where the client told it."""
+    """A half-open connection swallows one heartbeat: S > request.timeout + h, where the client reports it."""
     of = gone(liveness=UNREACHABLE, silence_ms=12_000)
-    told = report(LOST_MS - MINUTE, B, config=ClientConfig(request_timeout_ms=request_ms))
-    found = unreachable(episode(of, events=(told,)), of)
+    settings = report(LOST_MS - MINUTE, B, config=ClientConfig(request_timeout_ms=request_ms))
+    found = unreachable(episode(of, events=(settings,)), of)
     assert found is not None
     assert found.advice[0].proposed == expected
 

@@ -180,8 +180,8 @@ def test_one_never_soon_after_a_join_is_no_starved_heartbeat():
 def test_a_never_that_stays_is_one():
     """Seven seconds after it got its partitions, and again, and to the end."""
     came = joined(LOST_MS - 20 * SECOND, JAVA, [STAYS])
-    told = [never(LOST_MS - at) for at in (15_000, 10_000, 5_000, 500)]
-    found = explained(left(), came, *told, report(LOST_MS + 4_500, JAVA, {}))
+    silent = [never(LOST_MS - at) for at in (15_000, 10_000, 5_000, 500)]
+    found = explained(left(), came, *silent, report(LOST_MS + 4_500, JAVA, {}))
     assert found is not None
     assert (found.rule, found.confidence) == ("heartbeat_starvation", CERTAIN)
 
@@ -284,8 +284,8 @@ def test_a_join_of_the_same_generation_may_have_come_after():
     [(2, "ungraceful_shutdown"), (12, "member_crash")],
     ids=["before its session can have run out", "afterwards"],
 )
-def test_reports_tell_whether_the_next_process_was_there_before_the_loss(started_s: int, expected: str):
-    """The last report was 14 s before the loss, the session is 10 s: when the next process began tells which it was."""
+def test_reports_show_whether_the_next_process_was_there_before_the_loss(started_s: int, expected: str):
+    """The last report was 14 s before the loss, the session is 10 s: when the next process began shows which it was."""
     swap = rebalance(LOST_MS - 2_000, [STAYS, JAVA], [STAYS, replace(JAVA, member_id="b-2")], took_ms=2_020)
     ended_ms, again = LOST_MS - 14_000, replace(JAVA, member_id="b-2")
     before = [report(at, JAVA, {}, process_start_ms=T0) for at in range(ended_ms - MINUTE, ended_ms + 1, 5_000)]
@@ -335,7 +335,7 @@ def test_every_observation_has_a_source_and_a_span():
 
 
 def test_a_hint_wakes_nobody():
-    """Slow answers told by two clients of one host are a hint at the coordinator: no ticket, no page."""
+    """Slow answers reported by two clients of one host are a hint at the coordinator: no ticket, no page."""
     members = [member(f"m{n}-1", [n], host="/one") for n in range(2)]
     slow = [
         report(at, each, {RESPONSE_MAX: 8_000.0, HEARTBEAT_AGE: 1.0})
@@ -349,7 +349,7 @@ def test_a_hint_wakes_nobody():
 
 
 def test_restarts_on_one_host_and_a_conflict_are_both_hints():
-    """Three replacements on one host: the log cannot tell which, so both are said at no more than 0.5."""
+    """Three replacements on one host: the log does not show which, so both are said at no more than 0.5."""
     swaps = tuple(Replacement(T0 + n * MINUTE, "ia", f"ia-{n}", f"ia-{n + 1}", "h1", "h1") for n in range(3))
     who = member("ia-3", [0], group_instance_id="ia")
     seen_now = view_of(history(snapshot(T0, who, replacements=swaps)), T0 + 4 * MINUTE)
@@ -477,6 +477,6 @@ def test_a_join_barrier_renews_the_session(apart_ms: int, is_possible: bool):
 
 
 def test_alive_is_less_than_healthy():
-    """Reports without a word on heartbeats tell that the process lived, and no more."""
+    """Reports without heartbeats show that the process lived, and no more."""
     (departure,) = episode(left(), *silent(), *on_time({}, pid=7)).departures
     assert departure.liveness == ALIVE

@@ -123,7 +123,7 @@ def test_reports_say_whether_the_member_polls():
 
 
 def test_a_version_with_a_known_fault_is_to_be_upgraded():
-    """A client id that tells its version leads to the fix."""
+    """A client id that contains its version leads to the fix."""
     slow = holder(40)
     known = history(
         group(slow, victim()), report(NOW - SECOND, slow, library="apache-kafka-java", library_version="3.7.1")
@@ -212,8 +212,8 @@ def test_a_coordinator_that_could_not_compute_the_target_says_so(epoch: int):
     line = CoordinatorEvent(NOW - 15 * SECOND, CoordinatorAct.UNASSIGNED, generation=epoch, reason="it broke")
     known.coordinator_log.take([line])
     (found,) = assigning_stuck(view_of(known, NOW))
-    told = [each.value for each in found.evidence if each.source == EvidenceSource.BROKER_LOG]
-    assert (told, "no member asks" in found.summary, bool(found.missing)) == (
+    logged = [each.value for each in found.evidence if each.source == EvidenceSource.BROKER_LOG]
+    assert (logged, "no member asks" in found.summary, bool(found.missing)) == (
         (["it broke"], False, False) if epoch == 5 else ([], True, True)
     )
 
@@ -260,7 +260,7 @@ DEPLOY = [(sign, f"{name}-{i}") for name in "abcd" for sign, i in (("+", 1), ("-
         pytest.param(epochs(*FLAPPING[1:], *FLAPPING[1:2], fenced=True), "fenced", id="fenced again and again"),
     ],
 )
-def test_epochs_without_end_are_told_by_what_raised_them(events: list[Event], variant: str | None):
+def test_epochs_without_end_are_reported_by_what_raised_them(events: list[Event], variant: str | None):
     """Six in ten minutes that no single pass of arrivals or departures explains."""
     found = list(epoch_churn(view_of(history(*events), NOW)))
     assert [each.variant for each in found] == ([] if variant is None else [variant])
@@ -377,15 +377,15 @@ def test_recorded_healthy_groups_have_no_finding(scenario: str):
         assert said_by(*RULES, of=view_of(known, at_ms, thresholds=patient)) == []
 
 
-@pytest.mark.parametrize(("held_s", "told"), [(16.1, True), (14.0, False)])
-def test_what_was_over_between_two_looks_is_judged_afterwards(held_s: float, told: bool):
+@pytest.mark.parametrize(("held_s", "reported"), [(16.1, True), (14.0, False)])
+def test_what_was_over_between_two_looks_is_judged_afterwards(held_s: float, reported: bool):
     """It kept its partitions for a second longer than it may, and had let go before anybody looked again."""
     before, free = group(holder(held_s), victim()), member("a-1", [0], state="stable", state_since_ms=NOW, **NEW)
     after = replace(before, members=(free, victim()), updated_at_ms=NOW, log_offset=2)
     of = rebalance(NOW - 20 * SECOND, [member("a-1", [0, 1], **NEW)], [free], took_ms=20 * SECOND, type="consumer")
     known = history(before, after, of)
     found = list(held_up(view_of(known, NOW + 2 * SECOND), of))
-    assert [each.subject.members[0].member_id for each in found] == (["a-1"] if told else [])
+    assert [each.subject.members[0].member_id for each in found] == (["a-1"] if reported else [])
     assert not list(reconciliation_stuck(view_of(known, NOW + 2 * SECOND)))
     later = replace(of, started_before_ms=NOW - SECOND)
     assert not list(held_up(view_of(known, NOW + 2 * SECOND), later))

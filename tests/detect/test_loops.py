@@ -88,7 +88,7 @@ def test_a_group_that_never_committed_can_be_in_a_loop():
     assert "orders-0 @ its start" in found.advice[-1].proposed
 
 
-def test_without_end_offsets_only_poll_timeouts_tell_of_work():
+def test_without_end_offsets_only_poll_timeouts_show_work():
     """Less sure, no page; expired sessions of what may be an idle group say nothing."""
     known = history(*loop_events(ends=False))
     (found,) = no_progress_loop(view_of(known, T0 + 23 * MINUTE, past=lost()))
@@ -128,7 +128,7 @@ P = [member("a-1", [0, 1]), member("b-1", [0, 2]), member("c-1", [0, 3])]
 
 
 def poisoned(*, committed_again: bool = False, ends: int | None = 80, others_move: bool = True) -> GroupHistory:
-    """Tell of three members that each got partition 0 and died of its record 42, a minute apart."""
+    """Make three members that each got partition 0 and died of its record 42, a minute apart."""
     events: list[Event] = [
         snapshot(T0, *P),
         commits(T0 - 5 * SECOND, {0: 42, 1: 10, 2: 10, 3: 10}),
@@ -169,7 +169,7 @@ def test_a_poisoned_partition_that_stands_still_for_long_is_a_page():
     assert list(poison_record(view_of(known, T0 + 40 * MINUTE, past=deaths(*P)))) == []
 
 
-def test_without_end_offsets_only_deaths_that_are_mostly_sure_tell_of_a_record():
+def test_without_end_offsets_only_deaths_that_are_mostly_sure_show_a_record():
     """Nobody knows whether records waited; members of an idle group whose heartbeats starve are lost like this, too."""
     sure = deaths(*P)
     (found,) = poison_record(view_of(poisoned(ends=None), T0 + 4 * MINUTE, past=sure))
@@ -187,7 +187,7 @@ def test_two_instances_in_turn_leave_a_doubt():
     assert found.alternatives[0].rule == "crash_loop"
 
 
-def test_clients_of_one_name_and_host_are_told_apart_by_living_together():
+def test_clients_of_one_name_and_host_are_distinguished_by_living_together():
     """A client id and a host may be shared by all; members of one generation are different ones."""
     same = [member(f"a-{n}", [0, n], host="/10.0.0.1") for n in (1, 2, 3)]
     known = poisoned()
@@ -197,7 +197,7 @@ def test_clients_of_one_name_and_host_are_told_apart_by_living_together():
 
 
 def dying_at_once(*, spared: bool = True) -> tuple[GroupHistory, tuple[ExplainedDeparture, ...]]:
-    """Tell of two members that die of record 42 before anything else of theirs is committed, each twice."""
+    """Make two members that die of record 42 before anything else of theirs is committed, each twice."""
     known = poisoned(others_move=False)
     lives = [member(f"{name}-{number}", [0, 1]) for number in (1, 2) for name in "ab"]
     found = []
@@ -210,7 +210,7 @@ def dying_at_once(*, spared: bool = True) -> tuple[GroupHistory, tuple[Explained
     return known, tuple(found)
 
 
-def test_owners_that_die_at_once_are_told_by_those_that_live():
+def test_owners_that_die_at_once_are_recognised_by_those_that_live():
     """Nothing else of theirs is committed either, but whoever does not have the partition lives on."""
     known, gone = dying_at_once()
     (found,) = poison_record(view_of(known, T0 + 6 * MINUTE, past=gone))
@@ -221,7 +221,7 @@ def test_owners_that_die_at_once_are_told_by_those_that_live():
 
 
 def handing_on(*, turns: int = 5, others: int = 0) -> tuple[GroupHistory, tuple[ExplainedDeparture, ...]]:
-    """Tell of owners of partition 0 that go on with others of theirs and leave in order, and of `others` that leave."""
+    """Make owners of partition 0 that go on with others of theirs and leave in order, and of `others` that leave."""
     known = poisoned()
     found = []
     for minute in range(1, turns + others + 1):

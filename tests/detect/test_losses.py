@@ -41,10 +41,10 @@ STREAM, STREAM_AGAIN = (replace(each, client_id="app-StreamThread-1-consumer") f
 def stalled_reports(*, tick_late_ms: int, switches: int | None, **changes: Any) -> list[Event]:
     """Let the reporter stand still for the session and go on after it."""
     before = range(LOST_MS - MINUTE, LOST_MS - 11 * SECOND, SECOND)
-    told = [report(at, B, tick_late_ms=0, voluntary_switches=0, **changes) for at in before]
+    reports = [report(at, B, tick_late_ms=0, voluntary_switches=0, **changes) for at in before]
     switched = None if switches is None else switches * 12
     after = report(LOST_MS + 1_000, B, tick_late_ms=tick_late_ms, voluntary_switches=switched, **changes)
-    return [*told, after, report(LOST_MS + 2_000, B, tick_late_ms=0, **changes)]
+    return [*reports, after, report(LOST_MS + 2_000, B, tick_late_ms=0, **changes)]
 
 
 KAFKA_PYTHON = {"library": "kafka-python", "library_version": "2.3.0", "interval_ms": 1_000}
@@ -83,7 +83,7 @@ PLAIN = {"subscription_version": 0, "user_data_bytes": 0}
 def test_what_looks_like_kafka_python_and_is_back_starved(
     acts: tuple[Act, ...], again: bool, expected: tuple[str, float]
 ):
-    """Its subscription tells the library, its version shows in how it joins; what dies seldom comes back twice."""
+    """Its subscription shows the library, the way it joins its version; what dies seldom comes back twice."""
     who, successor = replace(B, **PLAIN), replace(AGAIN, **PLAIN)
     first = departed(LOST_MS - 5 * MINUTE, replace(who, member_id="b-0"), SESSION_EXPIRED, rule="undetermined")
     of_kind = replace(first.departure, client=fingerprint(who, None, "range"), back_as=who)
@@ -111,7 +111,7 @@ def gone_reports(*, until_ms: int) -> list[Event]:
             replace(B, client_id="sarama"),
             [back(replace(AGAIN, client_id="sarama"))],
             ("member_crash", HINT),
-            id="back later, and nothing tells why",
+            id="back later, and it is not known why",
         ),
         pytest.param(
             replace(B, client_id="sarama"),
@@ -119,7 +119,7 @@ def gone_reports(*, until_ms: int) -> list[Event]:
             ("process_pause", HINT),
             id="back within seconds",
         ),
-        pytest.param(B, [back()], ("undetermined", 0.4), id="back, and nothing tells"),
+        pytest.param(B, [back()], ("undetermined", 0.4), id="back, and nothing is known"),
         pytest.param(
             replace(B, client_id="kafkajs"),
             [back(replace(AGAIN, client_id="kafkajs"))],
@@ -155,9 +155,11 @@ def test_a_member_that_stays_away_crashed_rather_than_starved():
 
 def turned_away(*, until_s: int = 30, **values: float) -> list[Event]:
     """Let a client report on time until so long after its group removed it, as a member by its own word."""
-    told = {HEARTBEATS: 0.0, ASSIGNED: 2.0, **values}
+    sample = {HEARTBEATS: 0.0, ASSIGNED: 2.0, **values}
     times = range(LOST_MS - MINUTE, LOST_MS + until_s * SECOND, 5 * SECOND)
-    return [report(at, B, {**told, HEARTBEATS: (at - LOST_MS + MINUTE) / 3_000}, tick_late_ms=0, pid=1) for at in times]
+    return [
+        report(at, B, {**sample, HEARTBEATS: (at - LOST_MS + MINUTE) / 3_000}, tick_late_ms=0, pid=1) for at in times
+    ]
 
 
 @pytest.mark.parametrize(
@@ -178,14 +180,14 @@ def test_who_beats_and_is_removed_and_not_let_in_was_turned_away(events: list[Ev
 
 @pytest.mark.parametrize(("ended_s", "expected"), [(6, ("member_crash", CERTAIN)), (2, None)])
 def test_who_beat_within_its_session_left_by_itself(ended_s: int, expected: tuple[str, float] | None):
-    """Commits farther apart than a session tell nothing; a process that reported a moment ago was not expired."""
+    """Commits farther apart than a session say nothing; a process that reported a moment ago was not expired."""
     who = replace(B, client_id="kgo", session_timeout_ms=6_000)
     slow = [commits(at, {2: at // 100, 3: 7}) for at in range(LOST_MS - 97_000, LOST_MS - 6_000, 15 * SECOND)]
-    told = [
+    reports = [
         report(at, who, {"consumer_lag": 1.0}, interval_ms=1_000)
         for at in range(LOST_MS - MINUTE, LOST_MS - ended_s * SECOND + 1, SECOND)
     ]
-    assert said(explained(left(who), *slow, *told)) == expected
+    assert said(explained(left(who), *slow, *reports)) == expected
 
 
 def test_a_static_member_that_stopped_polling_keeps_its_partitions():
@@ -235,7 +237,7 @@ def test_kafka_streams_closes_without_leaving(events: list[Event], expected: tup
 
 
 @pytest.mark.parametrize(("wait_s", "rule"), [(8, "ungraceful_shutdown"), (20, "stalled_member_join_barrier")])
-def test_a_ghost_that_never_committed_is_told_by_how_long_it_was_awaited(wait_s: int, rule: str):
+def test_a_ghost_that_never_committed_is_recognised_by_how_long_it_was_awaited(wait_s: int, rule: str):
     """Beside its successor, for its session at most; whoever beats is awaited longer."""
     start_ms = LOST_MS - wait_s * SECOND
     probes = [probe(at, "PreparingRebalance", [STAYS, B, AGAIN]) for at in range(start_ms, LOST_MS, 2 * SECOND)]
@@ -276,7 +278,7 @@ def test_a_clean_leave_is_no_loss():
 
 
 def test_a_member_of_which_nothing_was_due_is_undetermined():
-    """No commit, no report: three causes stay, and what would tell is named."""
+    """No commit, no report: three causes stay, and what would decide is named."""
     found = explained(left())
     assert found is not None
     assert (found.rule, {each.rule for each in found.alternatives}) == (

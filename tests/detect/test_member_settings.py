@@ -25,7 +25,7 @@ def of(client_id: str) -> tuple[Member, Member]:
 
 
 def parameters(*, client_id: str, protocol: str, protocol_type: str = "consumer", then: str | None = None) -> set[str]:
-    """What a group is told whose members wait: now, or (`then`) in a rebalance of such a protocol."""
+    """The advice for a group whose members wait: now, or (`then`) in a rebalance of such a protocol."""
     known = history(snapshot(T0, *of(client_id), protocol=protocol, protocol_type=protocol_type))
     past = None if then is None else rebalance(LOST_MS, of(client_id), of(client_id), protocol=then)
     return {each.parameter for each in barrier_advice(known, past)}
@@ -50,7 +50,7 @@ def test_workers_of_connect_wait_for_another_setting():
     assert parameters(client_id="connect-1", protocol="", protocol_type="connect", then="default") == worker
 
 
-def test_a_worker_of_connect_that_did_not_poll_is_told_of_its_own_limit():
+def test_the_advice_for_a_worker_of_connect_that_did_not_poll_names_its_own_limit():
     """Its herder was kept by a connector: neither batches nor max.poll.interval.ms are its."""
     who = replace(B, client_id="connect-1", rebalance_timeout_ms=60_000)
     lost = gone(who, POLL_TIMEOUT)

@@ -158,8 +158,8 @@ OWNER = replace(SA, member_id="ia-1", session_timeout_ms=None)
 
 def refused(*seconds_ago: int, owner: str = "ia-1") -> list[CoordinatorEvent]:
     """Let a coordinator of KIP-848 write that it refused joins under the name of a member."""
-    told = {"member_id": "ia-9", "instance_id": "ia", "replaced_id": owner}
-    return [CoordinatorEvent(NOW - each * SECOND, CoordinatorAct.REFUSED, **told) for each in seconds_ago]
+    ids = {"member_id": "ia-9", "instance_id": "ia", "replaced_id": owner}
+    return [CoordinatorEvent(NOW - each * SECOND, CoordinatorAct.REFUSED, **ids) for each in seconds_ago]
 
 
 @pytest.mark.parametrize(
@@ -317,7 +317,7 @@ ALIVE = [report(NOW - at * SECOND, SA, pid=1) for at in range(200, -1, -5)]
     ],
 )
 def test_a_silent_static_member_whose_process_is_gone_is_a_ghost(events: list[Event], confidence: float | None):
-    """It has work and the others go on; only its own reports tell a dead process from a stalled one."""
+    """It has work and the others go on; only its own reports distinguish a dead process from a stalled one."""
     found = list(static_member_ghost(view_of(history(*events), NOW)))
     assert [each.confidence for each in found] == ([] if confidence is None else [confidence])
     if found:
@@ -424,7 +424,7 @@ def test_many_restarts_want_static_membership(story: tuple[list[Event], tuple[Ex
     ("client_id", "kind", "fires"),
     [("rdkafka", "classic", True), ("kafkajs", "classic", False), ("a", "share", False), ("a", "streams", False)],
 )
-def test_only_who_can_be_static_is_told_to_be(client_id: str, kind: str, fires: bool):
+def test_only_clients_that_can_be_static_are_advised_to_be(client_id: str, kind: str, fires: bool):
     """kafkajs has no names, and share and streams groups refuse them."""
     events, gone = restarted(24, who=replace(A, client_id=client_id))
     events[0] = snapshot(NOW, replace(A, client_id=client_id), B, type=kind)

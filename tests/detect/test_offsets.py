@@ -96,7 +96,7 @@ JUMPS = {
 
 
 @pytest.mark.parametrize("story", JUMPS)
-def test_a_jump_is_told_with_what_did_it(story):
+def test_a_jump_is_reported_with_what_did_it(story):
     """Who can have moved it follows from whether the group had members; a page is for records that were lost."""
     known, expected = JUMPS[story]
     (found,) = [*verdicts(offset_rewind, known), *verdicts(offset_skip, known)]
@@ -127,7 +127,7 @@ def deleted(*events: Event, offsets: dict[int, int]) -> GroupHistory:
     ],
     ids=["from the end", "from the beginning", "where it was"],
 )
-def test_where_a_group_begins_whose_offsets_were_deleted_is_told(
+def test_it_is_reported_where_a_group_begins_whose_offsets_were_deleted(
     offsets: dict[int, int], rule: str | None, records: int
 ):
     """However few they are, the records between what was deleted and the end at its return were read by nobody."""
@@ -227,7 +227,7 @@ def test_a_jump_after_a_long_absence_is_an_expiry():
 # --- offsets_expired ---
 
 
-def test_expiry_is_announced_and_then_told():
+def test_expiry_is_announced_and_then_reported():
     """From four fifths of the retention on a warning; when the tombstones come, what it means for the next start."""
     known = history(*working(), *emptied())
     assert verdicts(offsets_expired, known, 5 * DAY) == []
@@ -289,15 +289,15 @@ GONE = rebalance(AT, [A, B], [B], took_ms=5_000)
 LOST = {"orders": [0, 1]}
 
 
-def test_librdkafka_tells_exactly():
+def test_librdkafka_reports_it_exactly():
     """What was handed to the application beyond the last commit was processed, and will be again."""
     points = {"app_offset": 10_730.0}
-    told = [
+    reports = [
         report(AT - SECOND, A, points=tuple(_point(name, value, p) for name, value in points.items() for p in (0, 1)))
     ]
-    known = history(*working(backlog=5_000), *told, GONE, snapshot(AT + 5 * SECOND, B))
+    known = history(*working(backlog=5_000), *reports, GONE, snapshot(AT + 5 * SECOND, B))
     assert count_repeated(known, GONE, LOST) == (2 * 230, "application_offsets")
-    back = history(*working(backlog=5_000), *told, GONE, snapshot(AT + 5 * SECOND, member("a-2", [0, 1]), B))
+    back = history(*working(backlog=5_000), *reports, GONE, snapshot(AT + 5 * SECOND, member("a-2", [0, 1]), B))
     assert count_repeated(back, GONE, LOST) == (200, "rate")
 
 
@@ -307,15 +307,15 @@ def _point(name: str, value: float, partition: int):
 
 
 def test_totals_count_what_was_consumed_beyond_what_was_produced():
-    """Between two moments without lag; not while some client does not tell."""
+    """Between two moments without lag; not while some client does not report."""
     total = "fetch_manager_records_consumed_total"
     quiet = [*working(step=0, until=5)]
-    told = [report(AT - SECOND, each, {total: 400.0}) for each in (A, B)]
+    reports = [report(AT - SECOND, each, {total: 400.0}) for each in (A, B)]
     later = [probe(AT + 60 * SECOND, ends=dict.fromkeys(range(4), 10_050))]
     later += [commits(AT + 61 * SECOND, dict.fromkeys(range(4), 10_050))]
     end = [report(AT + 65 * SECOND, A, {total: 470.0}), report(AT + 65 * SECOND, B, {total: 600.0})]
-    assert count_repeated(history(*quiet, *told, GONE, *later, *end), GONE, LOST) == (70, "totals")
-    assert count_repeated(history(*quiet, *told, GONE, *later, *end[:1]), GONE, LOST) == (0, "rate")
+    assert count_repeated(history(*quiet, *reports, GONE, *later, *end), GONE, LOST) == (70, "totals")
+    assert count_repeated(history(*quiet, *reports, GONE, *later, *end[:1]), GONE, LOST) == (0, "rate")
 
 
 def test_the_pace_until_the_loss_gives_an_estimate():
@@ -339,7 +339,7 @@ def losing(departures: Sequence[object], *, backlog: int = 5_000, now_ms: int = 
     return view_of(known, now_ms, past=tuple(departures), causes={rebalance_id(AT): "poll_overrun"})
 
 
-def test_duplicates_above_a_thousandth_are_told_with_their_cause():
+def test_duplicates_above_a_thousandth_are_reported_with_their_cause():
     """The count is remembered after the commits it came from are forgotten."""
     here = losing([departed(AT, A)])
     (found,) = duplicate_processing(here)
@@ -361,9 +361,9 @@ def test_duplicates_are_over_when_there_were_none_for_a_while():
     here = losing([departed(AT, A)])
     assert list(duplicate_processing(here))
     ended = here.history.rebalances[rebalance_id(AT)].completed_at_ms
-    for passed_ms, is_told in ((9 * MINUTE, True), (11 * MINUTE, False)):
+    for passed_ms, stands in ((9 * MINUTE, True), (11 * MINUTE, False)):
         later = view_of(here.history, ended + passed_ms, past=here.past, causes=here.causes)
-        assert bool(list(duplicate_processing(later))) is is_told
+        assert bool(list(duplicate_processing(later))) is stands
 
 
 @pytest.mark.parametrize("likely", [FENCED, UNSYNCED, REMOVED_BY_ADMIN])

@@ -144,8 +144,8 @@ def test_who_leaves_in_order_and_did_its_work_does_not_die(changes: dict[str, bo
     assert judged(crash_loop, in_vain(**changes), START_MS + 5 * MINUTE) == []
 
 
-def test_a_process_that_dies_before_its_first_report_is_told_by_the_next():
-    """Of lives that nothing was reported of, processes that began after them tell that they ended in deaths."""
+def test_a_process_that_dies_before_its_first_report_is_recognised_by_the_next():
+    """Lives without reports ended in deaths if reports show that another process began after them."""
     story, past = lives(*DYING)
     began = [
         report(START_MS + at * SECOND, member("b-9"), process_start_ms=START_MS + at * SECOND, pid=at)
@@ -307,7 +307,7 @@ def workers(
     ids=["in turn", "one in order", "two", "at once", "behind its ghost", "one is away", "they lived", "one expired"],
 )
 def test_who_goes_through_a_whole_group_in_turn_is_a_hand(story: Story, confidence: float):
-    """Workers of Kafka Connect commit nothing in their group: nothing tells how one went, but the order does."""
+    """Workers of Kafka Connect commit nothing in their group: it is not known how one left, but the order shows it."""
     (found,) = judged(rolling_deploy, story, START_MS + 10 * MINUTE)
     assert (found.rule, found.confidence) == ("rolling_deploy", confidence)
 
@@ -446,7 +446,7 @@ def test_a_quiet_group_has_no_pattern():
     ] == []
 
 
-def test_members_are_told_apart_by_client_and_host():
+def test_members_are_distinguished_by_client_and_host():
     """Two instances of one client on different hosts that each went once are no loop."""
     here, there = lives((0, 30)), lives((60, 90), member={"host": "/elsewhere"})
     more = lives((130, 160), member={"host": "/third"})

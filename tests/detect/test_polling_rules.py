@@ -17,7 +17,7 @@ from rebalance_streaming.detect.episode import Episode, EpisodeContext, make_epi
 from rebalance_streaming.detect.judging_time import JudgingTime
 from rebalance_streaming.detect.rules.polling import (
     barrier_holder,
-    longest_told_gap,
+    longest_reported_gap,
     poll_overrun,
     poll_overrun_risk,
     static_stall,
@@ -55,11 +55,11 @@ def test_other_departures_are_no_overruns(likely: str):
     assert poll_overrun(episode(of), of) is None
 
 
-def test_an_overrun_is_told_with_limit_return_and_batch():
+def test_an_overrun_is_reported_with_limit_return_and_batch():
     """Out after 300 s without a poll, back 450 s later: since when, how sure, what to change by which formula."""
     of = gone(back_s=450, confidence=CERTAIN, liveness="not_polling")
-    told = report(T0, B, config=ClientConfig(max_poll_records=500))
-    found = poll_overrun(episode(of, events=(told,)), of)
+    reported = report(T0, B, config=ClientConfig(max_poll_records=500))
+    found = poll_overrun(episode(of, events=(reported,)), of)
     assert said(found) == ("poll_overrun", CERTAIN)
     assert found is not None
     assert found.summary == (
@@ -72,7 +72,7 @@ def test_an_overrun_is_told_with_limit_return_and_batch():
     assert (found.evidence, found.missing) == (SEEN, ())
 
 
-def test_timeouts_that_are_alike_are_told_apart_by_nobody():
+def test_timeouts_that_are_alike_are_not_distinguished():
     """aiokafka's session is as long as its rebalance timeout: crash and starvation stay possible, and are named."""
     who = member("b-1", [2, 3], client_id="aiokafka-0.8.1", rebalance_timeout_ms=10_000)
     of = gone(who, classes=(POLL_TIMEOUT, SESSION_EXPIRED), confidence=PLAUSIBLE, back_s=20)
@@ -100,7 +100,7 @@ def test_a_leave_that_only_looks_orderly_is_named_as_the_alternative():
     assert [each.rule for each in found.alternatives] == ["scale_in"]
 
 
-def test_a_limit_that_nobody_told_has_no_number():
+def test_a_limit_that_is_not_reported_has_no_number():
     """Records of old brokers lack it: no made-up limit, and the client's own word where there is one."""
     who = replace(B, rebalance_timeout_ms=None)
     of = gone(who)
@@ -108,8 +108,8 @@ def test_a_limit_that_nobody_told_has_no_number():
     assert found is not None
     assert "within max.poll.interval and left" in found.summary
     assert [each.parameter for each in found.advice] == ["code"]
-    told = report(T0, who, config=ClientConfig(max_poll_interval_ms=300_000))
-    found = poll_overrun(episode(of, events=(told,)), of)
+    reported = report(T0, who, config=ClientConfig(max_poll_interval_ms=300_000))
+    found = poll_overrun(episode(of, events=(reported,)), of)
     assert found is not None
     assert "(300 s)" in found.summary
     assert found.started_at_ms == LOST_MS - 300 * SECOND
@@ -214,10 +214,10 @@ def test_a_fault_that_began_it_is_the_cause(likely: str):
 
 def test_a_slow_heart_makes_waiting_usual():
     """With heartbeats every ten seconds half a minute of waiting is ordinary, and 31 s are not."""
-    told = report(T0, A, config=ClientConfig(heartbeat_interval_ms=10_000))
+    reported = report(T0, A, config=ClientConfig(heartbeat_interval_ms=10_000))
     of = gone(in_barrier=True)
-    assert barrier_holder(episode(of, events=(told, *listed(29, A, B)), wait_s=29), of) is None
-    assert barrier_holder(episode(of, events=(told, *listed(31, A, B)), wait_s=31), of) is not None
+    assert barrier_holder(episode(of, events=(reported, *listed(29, A, B)), wait_s=29), of) is None
+    assert barrier_holder(episode(of, events=(reported, *listed(31, A, B)), wait_s=31), of) is not None
 
 
 def test_without_probes_a_newcomer_makes_it_plausible():
@@ -244,12 +244,12 @@ NOW = T0 + 30 * MINUTE
 
 
 def at_risk(gap_s: float, who: Member = A, **config: int) -> list[Verdict]:
-    told = report(NOW - SECOND, who, {POLL_GAP_MAX: gap_s * 1_000}, config=ClientConfig(**config))
-    return list(poll_overrun_risk(view_of(history(snapshot(T0, who, B), told), NOW)))
+    reported = report(NOW - SECOND, who, {POLL_GAP_MAX: gap_s * 1_000}, config=ClientConfig(**config))
+    return list(poll_overrun_risk(view_of(history(snapshot(T0, who, B), reported), NOW)))
 
 
 @pytest.mark.parametrize(("gap_s", "share"), [(150, "50%"), (240, "80%"), (299, "100%")])
-def test_a_long_batch_is_told_with_its_share_of_the_limit(gap_s: int, share: str):
+def test_a_long_batch_is_reported_with_its_share_of_the_limit(gap_s: int, share: str):
     """From half of it on, when it began and what part of max.poll.interval it took."""
     (found,) = at_risk(gap_s, max_poll_records=500)
     assert found.evidence[1].value == share
@@ -259,7 +259,7 @@ def test_a_long_batch_is_told_with_its_share_of_the_limit(gap_s: int, share: str
 
 @pytest.mark.parametrize("gap_s", [300, 550])
 def test_a_batch_beyond_the_limit_is_no_risk_any_more(gap_s: int):
-    """The member was out and came back: `poll_overrun` tells it, and that it polled again in time would be untrue."""
+    """The member was out and came back: that is `poll_overrun`, and it would be untrue that it polled again in time."""
     assert at_risk(gap_s, max_poll_interval_ms=300_000) == []
 
 
@@ -283,11 +283,11 @@ def test_one_record_that_takes_most_of_the_limit_needs_a_longer_one():
     ids=["franz-go", "sarama", "aiokafka", "no limit in the record", "a limit of 0 in the record"],
 )
 def test_no_limit_no_risk(who: Member):
-    """Clients that enforce none, or whose limit no source tells."""
+    """Clients that enforce none, or whose limit is in no source."""
     assert at_risk(299, who) == []
 
 
-def test_the_longest_gap_told_is_known_to_others():
+def test_the_longest_gap_reported_is_known_to_others():
     """Rules that size a timeout ask for it; without reports it is not known."""
     known = view_of(history(snapshot(T0, A, B), report(NOW, A, {POLL_GAP_MAX: 90_500.0})), NOW)
-    assert (longest_told_gap(known, A), longest_told_gap(known, B)) == (90_500, None)
+    assert (longest_reported_gap(known, A), longest_reported_gap(known, B)) == (90_500, None)

@@ -1,4 +1,4 @@
-"""What commits and end offsets tell of partitions that do not advance or that nobody reads."""
+"""What commits and end offsets show of partitions that do not advance or that nobody reads."""
 
 from __future__ import annotations
 
@@ -78,7 +78,7 @@ def stalled(
 
 
 def test_a_member_that_commits_nothing_while_records_wait_is_named():
-    """Five minutes and three commit intervals after its last commit, not before; what its client tells is missing."""
+    """Five minutes and three commit intervals after its last commit, not before; its client's reports are missing."""
     known = history(*stalled())
     assert judge(stalled_consumer, known, 5 * MINUTE) == []
     (found,) = judge(stalled_consumer, known, 8 * MINUTE)
@@ -123,7 +123,7 @@ def test_several_partitions_are_their_members_matter():
     ],
 )
 def test_its_client_says_what_it_does_instead(values, variant):
-    """Its own report makes it certain, and tells the mechanism."""
+    """Its own report makes it certain, and shows the mechanism."""
     (found,) = judge(stalled_consumer, history(*stalled(), report(T0 + 479 * SECOND, A, values)), 8 * MINUTE)
     assert (found.variant, found.confidence, found.missing) == (variant, CERTAIN, ("last stable offsets",))
 
@@ -190,7 +190,7 @@ def checkpoints(*, commits_until: int) -> list[Event]:
     return events
 
 
-def test_checkpoints_that_stop_are_told_with_a_doubt():
+def test_checkpoints_that_stop_are_reported_with_a_doubt():
     """A job without members may have ended on purpose: a ticket."""
     assert judge(stalled_consumer, history(*checkpoints(commits_until=19)), 19 * MINUTE + SECOND) == []
     (found,) = judge(stalled_consumer, history(*checkpoints(commits_until=10)), 19 * MINUTE)
@@ -292,14 +292,14 @@ def left_out(*members: Member, probes_from: int = -HOUR, **changes: Any) -> Grou
     return history(*events)
 
 
-def test_a_partition_in_no_assignment_is_told():
+def test_a_partition_in_no_assignment_is_reported():
     """A page, because records come that nobody reads."""
     (found,) = judge(orphan_partition, left_out(A, B), 0)
     assert (found.confidence, found.severity, found.subject.partitions) == (CERTAIN, Severity.PAGE, ("orders-4",))
 
 
 def test_added_partitions_are_given_the_metadata_age():
-    """Clients learn of them within five minutes; what they told of their own setting counts."""
+    """Clients learn of them within five minutes; the setting that they report counts."""
     known = left_out(A, B, member("c-1", [4]))
     take(known, probe(T0 + SECOND, ends={5: 0}))
     assert judge(orphan_partition, known, 4 * MINUTE) == []
@@ -364,7 +364,7 @@ def abandoned(*events: Event, grows: bool = True, lag: int = 50) -> GroupHistory
     return history(*before, *ends, *events)
 
 
-def test_a_group_without_members_and_with_growing_lag_is_told():
+def test_a_group_without_members_and_with_growing_lag_is_reported():
     """After five minutes; the catalogue pages for it. Its last members and their departure are named."""
     known = abandoned()
     assert judge(empty_group_with_lag, known, 4 * MINUTE) == []
@@ -435,28 +435,28 @@ def evicted(*reports: Event) -> GroupHistory:
     )
 
 
-def told(who: Member, name: str, *values: float, every_s: int = 10, **more: float) -> list[Event]:
+def reported(who: Member, name: str, *values: float, every_s: int = 10, **more: float) -> list[Event]:
     return [report(T0 + (n + 1) * every_s * SECOND, who, {name: value, **more}) for n, value in enumerate(values)]
 
 
 def test_a_client_that_goes_on_outside_the_group_is_a_zombie():
-    """Its total grows; where only a rate is told, it counts once its window lies behind the departure."""
-    (found,) = judge(zombie_member, evicted(*told(A, TOTAL, 100, 150, 200)), 30 * SECOND)
+    """Its total grows; where only a rate is reported, it counts once its window lies behind the departure."""
+    (found,) = judge(zombie_member, evicted(*reported(A, TOTAL, 100, 150, 200)), 30 * SECOND)
     assert (found.rule, found.confidence) == ("zombie_member", CERTAIN)
     assert [each.member_id for each in found.subject.members] == ["a-1"]
-    assert judge(zombie_member, evicted(*told(A, RATE, 9.0, 8.0, 7.0)), 30 * SECOND) == []
-    assert len(judge(zombie_member, evicted(*told(A, RATE, 9.0, 9.0, every_s=40)), 80 * SECOND)) == 1
+    assert judge(zombie_member, evicted(*reported(A, RATE, 9.0, 8.0, 7.0)), 30 * SECOND) == []
+    assert len(judge(zombie_member, evicted(*reported(A, RATE, 9.0, 9.0, every_s=40)), 80 * SECOND)) == 1
 
 
 @pytest.mark.parametrize(
     "reports",
     [
-        told(A, TOTAL, 100, 100, 100),
-        told(A, RATE, 4.0, 0.0, every_s=40),
-        told(B, TOTAL, 100, 150, 200),
-        told(member("c-1"), TOTAL, 100, 150, 200),
-        told(member("a-2"), TOTAL, 100, 150, 200),
-        told(A, TOTAL, 100, 150, every_s=2),
+        reported(A, TOTAL, 100, 100, 100),
+        reported(A, RATE, 4.0, 0.0, every_s=40),
+        reported(B, TOTAL, 100, 150, 200),
+        reported(member("c-1"), TOTAL, 100, 150, 200),
+        reported(member("a-2"), TOTAL, 100, 150, 200),
+        reported(A, TOTAL, 100, 150, every_s=2),
     ],
     ids=["stopped", "rate fell to none", "a member", "never a member", "has a new id", "just removed"],
 )
@@ -480,13 +480,13 @@ def uncommitted(*events: Event) -> GroupHistory:
 @pytest.mark.parametrize(
     ("more", "variant", "confidence"),
     [({COMMITTED: 7.0}, "not_tried", CERTAIN), ({}, None, STRONG)],
-    ids=["no longer tried", "commits not told"],
+    ids=["no longer tried", "commits not reported"],
 )
 def test_a_member_that_consumes_but_is_not_committed_since_a_rebalance(more, variant, confidence):
     """Nothing of its partitions is stored, although it commits usually."""
-    early = uncommitted(*told(A, TOTAL, *range(100, 105), **more))
+    early = uncommitted(*reported(A, TOTAL, *range(100, 105), **more))
     assert judge(commit_failures_after_rebalance, early, 50 * SECOND) == []
-    known = uncommitted(*told(A, TOTAL, *range(100, 108), **more))
+    known = uncommitted(*reported(A, TOTAL, *range(100, 108), **more))
     (found,) = judge(commit_failures_after_rebalance, known, 85 * SECOND)
     assert (found.variant, found.confidence) == (variant, confidence)
     assert [each.member_id for each in found.subject.members] == ["a-1"]
@@ -503,8 +503,8 @@ def test_commits_that_are_tried_and_not_stored_were_refused():
 @pytest.mark.parametrize(
     "known",
     [
-        uncommitted(*told(A, TOTAL, *[100.0] * 8)),
-        uncommitted(commits(T0 + 50 * SECOND, {0: 60, 1: 60}), *told(A, TOTAL, *range(100, 108))),
+        uncommitted(*reported(A, TOTAL, *[100.0] * 8)),
+        uncommitted(commits(T0 + 50 * SECOND, {0: 60, 1: 60}), *reported(A, TOTAL, *range(100, 108))),
         uncommitted(),
     ],
     ids=["nothing to do", "committed", "no reports"],

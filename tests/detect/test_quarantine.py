@@ -37,7 +37,7 @@ A, B = member("a-1", [0, 1]), member("b-1", [2, 3])
 
 
 def ends(at_ms: int, offsets: dict[int, int]) -> OffsetActivity:
-    """Make what a probe told of the ends of the topic."""
+    """Make what a probe reported of the ends of the topic."""
     return OffsetActivity("prod", GROUP, at_ms, ends={"orders": TopicOffsets(list(offsets), list(offsets.values()))})
 
 
@@ -56,7 +56,7 @@ def test_the_largest_offsets_do_not_overflow():
 
 
 def test_a_rule_that_raises_is_set_aside_for_its_group(monkeypatch: pytest.MonkeyPatch):
-    """Other rules and other groups go on; it is counted and told once an hour, not at each turn."""
+    """Other rules and other groups go on; it is counted and reported once an hour, not at each turn."""
 
     def stumbles(look: GroupView) -> Iterator[Verdict]:
         if look.history.group == "odd":
@@ -81,7 +81,7 @@ def test_a_rule_that_raises_is_set_aside_for_its_group(monkeypatch: pytest.Monke
 
 
 def test_timing_that_cannot_be_worked_out_is_set_aside_for_its_group():
-    """The heartbeat timing of other groups is told, and the call comes back."""
+    """The heartbeat timing of other groups is published, and the call comes back."""
     heard: list[tuple[str, str]] = []
     detector = Detector("prod", on_quarantine=lambda stage, group, _: heard.append((stage, group)))
     odd = packed(report(T0, A, group_id="odd"))
@@ -113,7 +113,7 @@ def test_what_was_set_aside_long_ago_takes_no_memory():
     assert len(quarantine._until_ms) == 60
 
 
-def test_a_rebalance_that_cannot_be_judged_has_a_cause_nobody_can_tell():
+def test_a_rebalance_that_cannot_be_judged_has_an_undetermined_cause():
     """A member that is gone in no generation: undetermined, once; the next rebalance is judged as usual."""
     odd = rebalance(T0 + MINUTE, [A, B], [A], generations=())
     run = Run().live(T0 + 2 * MINUTE, snapshot(T0, A, B), odd)

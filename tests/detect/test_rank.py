@@ -49,9 +49,9 @@ def barrier(start_ms: int, end_ms: int, *listed: Member) -> list[Event]:
 def two_lost(*, quiet_b_s: int, start_s: int = 40) -> Episode:
     """Let `b` begin a rebalance by falling silent, and `c` be out at its end because it did not poll."""
     start_ms = LOST_MS - start_s * SECOND
-    told = beats({0: LOST_MS, 2: start_ms - quiet_b_s * SECOND, 3: T0, 4: LOST_MS - 301 * SECOND})
+    committed = beats({0: LOST_MS, 2: start_ms - quiet_b_s * SECOND, 3: T0, 4: LOST_MS - 301 * SECOND})
     of = rebalance(start_ms, [A, B, C], [A], took_ms=start_s * SECOND + 20)
-    return episode(of, *told, *barrier(start_ms, LOST_MS, A, C))
+    return episode(of, *committed, *barrier(start_ms, LOST_MS, A, C))
 
 
 def test_what_began_it_is_the_cause_however_sure_the_rest():
@@ -77,8 +77,8 @@ def test_the_surest_of_several_losses_speaks():
         report(at, C, {HEARTBEAT_AGE: max(0, at - LOST_MS + 12_000) / 1000}, tick_late_ms=0)
         for at in range(LOST_MS - MINUTE, LOST_MS + 20_000, 5_000)
     ]
-    told = beats({0: LOST_MS, 2: LOST_MS - 12 * SECOND, 4: LOST_MS - 12 * SECOND})
-    found = explain(episode(rebalance(LOST_MS, [A, B, C], [A]), *told, *starved))
+    committed = beats({0: LOST_MS, 2: LOST_MS - 12 * SECOND, 4: LOST_MS - 12 * SECOND})
+    found = explain(episode(rebalance(LOST_MS, [A, B, C], [A]), *committed, *starved))
     assert rules(found) == ["heartbeat_starvation", "member_crash"]
     assert found[0].confidence == CERTAIN
 
@@ -94,11 +94,11 @@ def test_an_unknown_loss_is_the_cause_where_nothing_else_is():
 def test_a_failover_explains_losses_that_nobody_else_does():
     """The coordinator had moved half a minute before; but what a client says outright is stronger."""
     moved = [probe(LOST_MS - MINUTE, coordinator_id=1), probe(LOST_MS - 30 * SECOND, coordinator_id=2)]
-    told = beats({0: LOST_MS, 2: LOST_MS - 12 * SECOND})
+    committed = beats({0: LOST_MS, 2: LOST_MS - 12 * SECOND})
     of = lost(LOST_MS, B, [A, B])
-    assert rules(explain(episode(of, *moved, *told))) == ["coordinator_failover", "member_crash"]
+    assert rules(explain(episode(of, *moved, *committed))) == ["coordinator_failover", "member_crash"]
     ended = [report(at, B, {HEARTBEAT_AGE: 1.0}, tick_late_ms=0) for at in range(T0, LOST_MS - 9_000, 5_000)]
-    found = explain(episode(of, *moved, *told, *ended))
+    found = explain(episode(of, *moved, *committed, *ended))
     assert rules(found) == ["member_crash"]
     assert found[0].confidence == CERTAIN
 
@@ -124,8 +124,8 @@ def test_a_wanted_rebalance_has_the_cause_of_its_wait(wait_s: int, expected: lis
 @pytest.mark.parametrize(("wait_s", "stalled"), [(20, False), (31, True)])
 def test_a_wait_of_three_heartbeats_is_ordinary(wait_s: int, stalled: bool):
     """A member that beats every ten seconds learns that late of a rebalance."""
-    told = report(LOST_MS - 5 * MINUTE, B, config=ClientConfig(heartbeat_interval_ms=10_000))
-    assert ("stalled_member_join_barrier" in rules(grown(wait_s, told))) == stalled
+    slow = report(LOST_MS - 5 * MINUTE, B, config=ClientConfig(heartbeat_interval_ms=10_000))
+    assert ("stalled_member_join_barrier" in rules(grown(wait_s, slow))) == stalled
 
 
 def test_what_was_seen_while_it_lasted_counts():
@@ -156,7 +156,7 @@ def test_a_known_loss_comes_before_the_wait_and_an_unknown_one_after():
 
 
 def test_nothing_known_is_said_so_with_what_is_missing():
-    """The leader rejoined and nothing changed: undetermined, and both sources that would tell are named."""
+    """The leader rejoined and nothing changed: undetermined, and both sources that would decide are named."""
     of = rebalance(LOST_MS, [A, B], [A, B], reason="leader_rejoin")
     (found,) = explain(episode(of))
     assert (found.rule, found.subject.members) == (UNDETERMINED, ())

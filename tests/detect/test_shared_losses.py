@@ -44,7 +44,7 @@ def test_a_host_on_which_another_group_lost_nobody_is_not_the_reason():
     assert losses.elsewhere("one", of) == OtherGroups(("two",), ("h1",), (2,))
 
 
-def test_it_tells_whose_losses_a_rebalance_had():
+def test_it_returns_the_groups_whose_losses_a_rebalance_had():
     """What the cluster suffered names rebalances, and these their groups."""
     losses = SharedLosses(BROKERS.get)
     losses.take("one", "r1", [departed(T0, A, SESSION_EXPIRED, of="r1")])
@@ -54,7 +54,7 @@ def test_it_tells_whose_losses_a_rebalance_had():
 
 
 def test_what_is_found_of_a_rebalance_later_counts_in_the_place_of_what_was_found_first():
-    """A broker's line may clear a loss, or tell of one; who lost some at that time looks again, once."""
+    """A broker's line may clear a loss, or show one; groups that lost some at that time look again, once."""
     losses = SharedLosses(BROKERS.get)
     assert lost(losses, "one", T0, A) == set()
     assert lost(losses, "two", T0, B) == {"one"}
@@ -73,13 +73,13 @@ def test_what_is_found_of_a_rebalance_later_counts_in_the_place_of_what_was_foun
 def test_more_losses_at_one_moment_than_are_kept_are_news_once():
     """What the bound leaves out is no news when it is found again, and does not push out another."""
     losses, groups = SharedLosses(BROKERS.get), [f"g{n:04}" for n in range(1_500)]
-    told = [lost(losses, group, T0, A) for group in groups]
-    assert [len(each) for each in told[:3]] == [0, 1, 2]
+    found = [lost(losses, group, T0, A) for group in groups]
+    assert [len(each) for each in found[:3]] == [0, 1, 2]
     seen = losses.elsewhere("other", rebalance(T0, [A], [])).groups
     assert len(seen) == 1_000
     again = [lost(losses, group, T0, A, before=(T0, SESSION_EXPIRED)) for group in groups]
     assert not any(again)
-    # A group that is judged for the first time, as after it was forgotten, tells of it, and is left out again.
+    # A group that is judged for the first time, as after it was forgotten, reports it, and is left out again.
     assert lost(losses, groups[0], T0, A) == set(seen)
     assert losses.elsewhere("other", rebalance(T0, [A], [])).groups == seen
 

@@ -76,7 +76,9 @@ def looked_at(of: Rebalance, *events: Event) -> Episode:
         ),
     ],
 )
-def test_a_coordinator_that_answers_nobody_is_told_by_those_who_ran_on(events: list[Event], confidence: float | None):
+def test_a_coordinator_that_answers_nobody_is_recognised_by_clients_that_ran_on(
+    events: list[Event], confidence: float | None
+):
     """All are replaced in one generation by their own processes; the surer, the more of them say why."""
     found = find_standstill(looked_at(anew(), *events))
     assert (None if found is None else found.confidence) == confidence
@@ -115,7 +117,7 @@ def test_a_coordinator_that_worked_did_not_stand_still(of: Rebalance):
     assert find_standstill(looked_at(of, *silent(), *both(reason=GAVE_UP))) is None
 
 
-def test_what_is_told_of_each_member_came_of_the_standstill():
+def test_what_is_found_of_each_member_came_of_the_standstill():
     """The coordinator is the primary cause, and the only one."""
     found = explain(looked_at(anew(), *silent(), *both(reason=GAVE_UP)))
     assert found[0].rule == "coordinator_overload"

@@ -1,4 +1,4 @@
-"""All advice of all rules, over libraries, types of groups and present settings: nobody is told what is refused."""
+"""All advice of all rules, over libraries, types of groups and present settings: none of it is refused."""
 
 from __future__ import annotations
 
@@ -35,7 +35,7 @@ LOST_RULES = (
 )
 
 
-#: What a client's reports tell of a process that was frozen for 80 s.
+#: What a client's reports show of a process that was frozen for 80 s.
 FROZEN = Stretch(
     **{
         **dict.fromkeys(Stretch.__dataclass_fields__),
@@ -50,7 +50,7 @@ FROZEN = Stretch(
 
 
 def members_of(of: Client, kind: GroupType, session_ms: int, poll_ms: int, *, static: bool = False) -> list[Member]:
-    """Make five members; those of newer types tell no session."""
+    """Make five members; records of newer types have no session."""
     newer = kind != GroupType.CLASSIC
     return [
         member(
@@ -122,7 +122,7 @@ def _of_conditions(of: Client, kind: GroupType, who: list[Member]) -> Iterator[V
     """Ask all conditions of groups in which members are evicted, replaced, restarted by the hour, and report."""
     session_ms, poll_ms = who[0].session_timeout_ms or 45_000, who[0].rebalance_timeout_ms or 0
     config = ClientConfig(heartbeat_interval_ms=session_ms // 2, max_poll_records=500, request_timeout_ms=30_000)
-    told = [
+    reports = [
         report(NOW - at * 5 * SECOND, each, {POLL_GAP_MAX: poll_ms * share}, config=config)
         for each, share in zip(who, (0.5, 0.6, 0.9, 0.9, 0.9), strict=True)
         for at in range(3)
@@ -141,7 +141,7 @@ def _of_conditions(of: Client, kind: GroupType, who: list[Member]) -> Iterator[V
             events.append(rebalance(at_ms, who, who, reason="replacement", type=kind, protocol=of.protocol))
             back_ms = None if away_ms is None else at_ms + away_ms
             past.append(departed(at_ms, left, likely, rule=rule, back_ms=back_ms, joined_ms=at_ms - 15 * SECOND))
-        known = history(_group(of, kind, who), *events, *told)
+        known = history(_group(of, kind, who), *events, *reports)
         causes = {each.rebalance_id: rule for each in past}
         view = view_of(known, NOW, past=tuple(past), causes=causes)
         for condition in CONDITIONS:
@@ -150,18 +150,18 @@ def _of_conditions(of: Client, kind: GroupType, who: list[Member]) -> Iterator[V
 
 @pytest.mark.generated
 @pytest.mark.parametrize(("of", "kind"), CASES, ids=[f"{each.client_id}, {kind}" for each, kind in CASES])
-def test_nobody_is_told_what_is_refused(of: Client, kind: GroupType):
+def test_no_advice_is_refused(of: Client, kind: GroupType):
     """No setting that the client or the type has not, no value beyond the limits, no longer one that is not longer."""
-    told, wrong = set(), set()
+    rules, wrong = set(), set()
     for (session_ms, poll_ms), static in product(SETTINGS, (False, True)):
         unnamed = NAMES in of.refuses or NAMES in REFUSED_BY_TYPE[kind]
         if not starts(of, kind, session_ms, poll_ms) or (static and unnamed):
             continue
         who = members_of(of, kind, session_ms, poll_ms, static=static)
         for found in verdicts(of, kind, who):
-            told.add(found.rule)
+            rules.add(found.rule)
             for advice in found.advice:
                 wrong |= {f"{found.rule}: {advice.parameter}: {each}" for each in problems(of, kind, who[0], advice)}
     assert not sorted(wrong)
     # It would hold as well if nothing was said.
-    assert len(told) >= (10 if kind == GroupType.CLASSIC else 6)
+    assert len(rules) >= (10 if kind == GroupType.CLASSIC else 6)

@@ -1,4 +1,4 @@
-"""What rules say of groups that are counted from probes: no more than looks and clients tell, and what is missing."""
+"""What rules say of groups that are counted from probes: no more than probes and clients show, and what is missing."""
 
 from __future__ import annotations
 
@@ -50,7 +50,7 @@ def test_lost_time_is_not_known():
 
 
 def test_undetermined_names_the_log():
-    """Of what is missing the log is told first."""
+    """Of what is missing the log is named first."""
     found = [each for each in judged("coordinator_crash-1")["finding"] if each["rule"] == "undetermined"]
     assert found
     assert all(each["missing"][0].startswith("the log:") for each in found)

@@ -1,4 +1,4 @@
-"""What findings say: every text can be told with the facts its rule gives, and rules give no others."""
+"""What findings say: every text can be filled with the facts that its rule gives, and rules give no others."""
 
 from __future__ import annotations
 
@@ -80,16 +80,16 @@ def test_a_rule_gives_the_facts_of_its_text():
     """None is missing, which would be a KeyError in the midst of judging, and none is worked out in vain."""
     missing, vain = {}, {}
     for call in calls("say", *IMPLIED):
-        told = {key: WORDINGS[key].names for key in call.keys}
-        missing[call.place] = {key for key, names in told.items() if names - call.facts - call.implied}
-        vain[call.place] = call.facts - set().union(*told.values())
+        wanted = {key: WORDINGS[key].names for key in call.keys}
+        missing[call.place] = {key for key, names in wanted.items() if names - call.facts - call.implied}
+        vain[call.place] = call.facts - set().union(*wanted.values())
     assert len(missing) > 50
     assert {place: keys for place, keys in missing.items() if keys} == {}
     assert {place: facts for place, facts in vain.items() if facts} == {}
 
 
-def test_every_text_is_told_by_some_rule():
-    """A text that nobody tells any more is dropped."""
+def test_every_text_is_used_by_some_rule():
+    """A text that no rule uses any more is dropped."""
     assert WORDINGS.keys() == {key for each in calls("say", *IMPLIED) for key in each.keys}
 
 
@@ -136,14 +136,16 @@ def entries() -> list[tuple[str, dict[str, Any]]]:
     found: list[tuple[str, dict[str, Any]]] = []
     for rule, entry in (each for entries in ENTRIES.values() for each in entries.items()):
         forms = {f"{rule}.{form}": each for form, each in entry.items() if isinstance(each, dict)}
-        told = {name: each for name, each in entry.items() if name not in OF_PEOPLE and not isinstance(each, dict)}
-        found += [*forms.items(), *([(rule, told)] if told else [])]
+        of_findings = {
+            name: each for name, each in entry.items() if name not in OF_PEOPLE and not isinstance(each, dict)
+        }
+        found += [*forms.items(), *([(rule, of_findings)] if of_findings else [])]
     return found
 
 
 @pytest.mark.parametrize(("key", "entry"), [pytest.param(key, entry, id=key) for key, entry in entries()])
 def test_an_entry_has_known_fields_and_columns(key: str, entry: dict[str, Any]):
-    """A misspelt field would not be told, and a column too many would be somewhere else."""
+    """A misspelt field would not be used, and a column too many would be somewhere else."""
     assert entry.keys() <= {*FIELDS, *LENGTHS, "summary", "variant", "like"}
     assert {name for name, allowed in FIELDS.items() if name in entry and entry[name] not in allowed} == set()
     for name, length in LENGTHS.items():
@@ -156,7 +158,7 @@ def test_an_entry_has_known_fields_and_columns(key: str, entry: dict[str, Any]):
 
 
 @pytest.mark.parametrize(
-    ("source", "facts", "told"),
+    ("source", "facts", "expected"),
     [
         ("nothing to fill in", {}, "nothing to fill in"),
         ("{count} of {share:.0%}", {"count": 3, "share": 0.25}, "3 of 25%"),
@@ -180,28 +182,28 @@ def test_an_entry_has_known_fields_and_columns(key: str, entry: dict[str, Any]):
         ("{a.b}", {"a": None}, None),
     ],
 )
-def test_a_text_is_filled_with_facts(source: str, facts: dict[str, Any], told: str | None):
-    """Facts have formats; a part or a text without its fact is not told."""
-    assert Text(source).fill(facts) == told
+def test_a_text_is_filled_with_facts(source: str, facts: dict[str, Any], expected: str | None):
+    """Facts have formats; a part or a text without its fact is left out."""
+    assert Text(source).fill(facts) == expected
 
 
-def test_a_summary_is_told_whatever_is_not_known():
+def test_a_summary_is_complete_whatever_is_not_known():
     """A name that is empty leaves a mark, and not a finding without a word."""
-    told = say("static_member_restart", 5, instance="", host="h", times=1)
-    assert told.summary == "Static member ? (h) was restarted in time; nobody else stopped."
+    verdict = say("static_member_restart", 5, instance="", host="h", times=1)
+    assert verdict.summary == "Static member ? (h) was restarted in time; nobody else stopped."
 
 
 def test_a_fact_that_is_not_given_is_an_error():
-    """It is not told as null: somebody forgot it."""
+    """It is not taken for null: somebody forgot it."""
     with pytest.raises(KeyError):
         Text("{lag} records").fill({})
 
 
-@pytest.mark.parametrize(("sure", "told"), [(True, ["1"]), (False, ["2"]), (None, ["2"])])
-def test_a_line_may_depend_on_a_fact(sure: bool | None, told: list[str]):
-    """Of two lines one is told if something is so, the other unless it is."""
+@pytest.mark.parametrize(("sure", "expected"), [(True, ["1"]), (False, ["2"]), (None, ["2"])])
+def test_a_line_may_depend_on_a_fact(sure: bool | None, expected: list[str]):
+    """Of two lines one is used if something is so, the other unless it is."""
     lines = (Line(["1", "if sure"], str), Line(["2", "unless sure"], str))
-    assert [each for line in lines if (each := line.fill({"sure": sure}))] == told
+    assert [each for line in lines if (each := line.fill({"sure": sure}))] == expected
 
 
 def test_a_verdict_has_the_words_of_its_text_and_what_is_given():
@@ -225,6 +227,6 @@ def test_a_verdict_has_the_words_of_its_text_and_what_is_given():
 
 
 def test_advice_without_a_present_value_names_none():
-    """Whoever never told its setting gets the proposal all the same."""
-    told, untold = (advise("short_session", session=each, shortens=True) for each in (90_000, None))
-    assert (told.current, untold.current, untold.parameter) == ("90000", None, "session.timeout.ms")
+    """A client that does not report its setting gets the proposal all the same."""
+    known, unknown = (advise("short_session", session=each, shortens=True) for each in (90_000, None))
+    assert (known.current, unknown.current, unknown.parameter) == ("90000", None, "session.timeout.ms")

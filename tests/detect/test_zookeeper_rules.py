@@ -60,7 +60,7 @@ def test_the_holder_is_named_when_newcomers_give_up():
     assert [each.parameter for each in found.advice][:2] == ["upgrade", "consumer_timeout_ms"]
 
 
-def test_a_conflict_is_told_while_newcomers_still_wait():
+def test_a_conflict_is_reported_while_newcomers_still_wait():
     """After the 12 s that pykafka tries, not before; without end offsets it says that they are missing."""
     waiting = (seen(0, [A], ALL_A), seen(5, [A, B], ALL_A))
     assert conflicts(17, *waiting) == []
@@ -121,7 +121,7 @@ def test_nothing_is_said_of_what_nobody_looks_at_any_more():
 
 
 def test_two_topics_lower_the_confidence():
-    """Ids do not tell which topic a member that owns nothing is for."""
+    """Ids do not show which topic a member that owns nothing is for."""
     two = seen(5, [A, B, C], ALL_A)
     assert isinstance(two.owners, dict)
     two.owners["payments"] = {"0": C, "1": C, "2": C, "3": C}
@@ -143,7 +143,7 @@ def test_a_busy_topic_is_not_the_known_defect():
     assert found.advice[0].parameter == "rebalance_max_retries"
 
 
-def test_partitions_without_owner_are_told_after_half_a_minute():
+def test_partitions_without_owner_are_reported_after_half_a_minute():
     """One finding per topic; a page unless it is known that nothing waits."""
     known = history(seen(0, [A, B], SHARED), seen(10, [A, B], {0: A, 1: A, 2: A}))
     assert list(zk_orphan_partition(view_of(known, T0 + 40 * SECOND))) == []

@@ -1,4 +1,4 @@
-"""Groups whose members come and go, told to a detector as time goes by: for stories about diagnosis."""
+"""Groups whose members come and go, given to a detector as time goes by: for stories about diagnosis."""
 
 from __future__ import annotations
 
@@ -36,7 +36,7 @@ def take(detector: Detector, row: object) -> None:
 
 
 def hear(detector: Detector, event: Event) -> None:
-    """Tell a detector of one event."""
+    """Give a detector one event."""
     if isinstance(event, Probe):
         for row in unpacked(event):
             take(detector, row.probe if isinstance(row, ProbeActivity) else row)
@@ -46,7 +46,7 @@ def hear(detector: Detector, event: Event) -> None:
         detector.take_clients(packed(event))
 
 
-def told_ms(event: Event) -> int:
+def known_at_ms(event: Event) -> int:
     """Return when a made-up event becomes known: at its end."""
     if isinstance(event, GroupSnapshot):
         return event.updated_at_ms or T0
@@ -63,7 +63,7 @@ def told_ms(event: Event) -> int:
 
 
 class Run:
-    """A detector and the clock; keeps what it published, each finding as last told."""
+    """A detector and the clock; keeps what it published, each finding as last published."""
 
     def __init__(
         self,
@@ -74,19 +74,19 @@ class Run:
     ) -> None:
         self.detector = Detector(CLUSTER, config, judge_from_ms, on_quarantine)
         self.detector.now_ms = self.now_ms = T0
-        self.told: list[Finding] = []
+        self.published: list[Finding] = []
         self.withdrawn: list[Finding] = []
         self.timed_out: list[TimedOut] = []
 
     def live(self, until_ms: int, *events: Event, step_ms: int = SECOND) -> Run:
         """Let the clock run to a time, with events as they become known."""
-        due = sorted(events, key=told_ms)
+        due = sorted(events, key=known_at_ms)
         while self.now_ms < until_ms:
             self.now_ms = min(until_ms, self.now_ms + step_ms)
-            while due and told_ms(due[0]) <= self.now_ms:
+            while due and known_at_ms(due[0]) <= self.now_ms:
                 hear(self.detector, due.pop(0))
             changed = self.detector.advance(self.now_ms)
-            self.told += changed.findings
+            self.published += changed.findings
             self.withdrawn += changed.withdrawn
             self.timed_out += changed.timed_out
         assert not due, "events later than the end of the story"

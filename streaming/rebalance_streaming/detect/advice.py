@@ -34,7 +34,7 @@ _USUAL_HEARTBEAT_MS = 3_000
 _LOWEST_DELAY_MS, _HIGHEST_DELAY_MS = 3_000, 60_000
 #: More members than would just keep up, so that what waits is worked off, too.
 _HEADROOM = 1.3
-#: What clients fetch per poll unless told otherwise (Java and kafka-python).
+#: The default of max.poll.records (Java and kafka-python).
 _DEFAULT_POLL_RECORDS = 500
 _LOWEST_POLL_INTERVAL_MS = 60_000
 #: A longer request timeout is not meant for heartbeats (kafka-python's is 305 s).
@@ -50,14 +50,14 @@ def fewer_records(limit_ms: int, batch_ms: float, records: int | None) -> Advice
     """Return the max.poll.records that makes a batch take half of max.poll.interval.
 
     `batch_ms` is how long the batch took, at least half of `limit_ms`; `records` how many it may have had, null: not
-    told.
+    reported.
     """
     share = 0.5 * limit_ms / max(1.0, batch_ms)
     most = max(1, math.floor((records or _DEFAULT_POLL_RECORDS) * share))
     if records:
         # A batch of exactly half of the limit: one fewer is on the safe side.
         return advise("fewer_records", records=records, most=max(1, min(most, records - 1)))
-    return advise("fewer_records_untold", share=share, most=most, default=_DEFAULT_POLL_RECORDS)
+    return advise("fewer_records_by_default", share=share, most=most, default=_DEFAULT_POLL_RECORDS)
 
 
 def longer_poll_interval(record_ms: float, limit_ms: int, library: str | None = None) -> tuple[Advice, ...]:
@@ -94,8 +94,8 @@ def poll_overrun_advice(departure: Departure, client: ClientHistory | None) -> t
         poll = advise("poll_per_message")
         return (poll,) if limit is None else (poll, *longer_poll_interval(batch_ms, limit, library))
     # Without the limit there is no number to give.
-    told = None if client is None else client.config.max_poll_records
-    return *(() if limit is None else shorter_batches(limit, batch_ms, told)), advise("worker_pool")
+    records = None if client is None else client.config.max_poll_records
+    return *(() if limit is None else shorter_batches(limit, batch_ms, records)), advise("worker_pool")
 
 
 def worker_overrun_advice(limit_ms: int | None) -> tuple[Advice, ...]:
@@ -107,9 +107,9 @@ def worker_overrun_advice(limit_ms: int | None) -> tuple[Advice, ...]:
 
 
 def poll_limit(departure: Departure, client: ClientHistory | None) -> int | None:
-    """Return a member's max.poll.interval in milliseconds: by its records, else its own word; null: neither."""
-    told = None if client is None else client.config.max_poll_interval_ms
-    return departure.poll_ms or told
+    """Return a member's max.poll.interval in milliseconds: by its records, else its reports; null: by neither."""
+    reported = None if client is None else client.config.max_poll_interval_ms
+    return departure.poll_ms or reported
 
 
 def _batch_ms(departure: Departure, limit: int) -> float:
@@ -149,20 +149,20 @@ def cooperative_advice(protocol: str | None, prints: Sequence[Fingerprint], why:
 class MemberSession:
     """The session of a member: what sets it, its length in milliseconds, and what bounds it in the client itself.
 
-    `told_ms` is null where its records do not carry it, `heartbeat_ms` is the interval of its heartbeats, `request_ms`
-    its request.timeout.ms where it told it, and `bound` is null where the client takes whatever brokers do.
+    `known_ms` is null where its records do not carry it, `heartbeat_ms` is the interval of its heartbeats, `request_ms`
+    its request.timeout.ms where it reports it, and `bound` is null where the client takes whatever brokers do.
     """
 
     setting: SessionSetting
-    told_ms: int | None
+    known_ms: int | None
     heartbeat_ms: int
     request_ms: int | None = None
     bound: ClientBound | None = None
 
     @property
     def now_ms(self) -> int:
-        """How long it is; the default where it is not told."""
-        return session_or_usual(self.told_ms)
+        """How long it is; the default where it is not known."""
+        return session_or_usual(self.known_ms)
 
 
 def session_of_member(
@@ -182,8 +182,8 @@ def longer_session(
 ) -> tuple[Advice, ...]:
     """Return the session timeout that holds three heartbeats and twice the longest pause, if it is longer than now.
 
-    `with_requests`: a request that is not answered, too, if the client told how long it waits. Null: not to be
-    outlasted.
+    `with_requests`: also a request that is not answered, if the client reports how long it waits. `pause_ms` null: no
+    pause is to be outlasted.
     """
     heartbeat_ms, least_ms = of.heartbeat_ms, 0
     times = {"3 x heartbeat interval": 3 * heartbeat_ms}
@@ -234,7 +234,7 @@ def _session_for(times: dict[str, int], of: MemberSession, least_ms: int) -> tup
     longer = advise(
         "session",
         setting=f"{of.setting.name} (of the group)" if of.setting.of_group else of.setting.name,
-        session=of.told_ms if of.told_ms is not None else f"{of.now_ms} (the default, not reported)",
+        session=of.known_ms if of.known_ms is not None else f"{of.now_ms} (the default, not reported)",
         proposed=proposed,
         raised=raised,
         formula=f"max({', '.join(times)}, {USUAL_SESSION_MS}), at most {most}",
@@ -243,7 +243,7 @@ def _session_for(times: dict[str, int], of: MemberSession, least_ms: int) -> tup
 
 
 def shortens(session_ms: int | None) -> bool:
-    """Whether a session could be shorter: it is told, and above the usual one."""
+    """Whether a session could be shorter: it is known, and above the usual one."""
     return session_ms is not None and session_ms > USUAL_SESSION_MS
 
 

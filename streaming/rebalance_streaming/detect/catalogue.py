@@ -17,7 +17,7 @@ from typing import Any
 from rebalance_contract import Severity
 from rebalance_streaming.detect.thresholds import Thresholds
 
-#: Thresholds that are parts of a whole, told as percentages.
+#: Thresholds that are parts of a whole, shown as percentages.
 _SHARES = ("_share", "_warn", "_ticket")
 _UNITS_MS = ((86_400_000, "d"), (3_600_000, "h"), (60_000, "min"), (1_000, "s"))
 
@@ -69,7 +69,7 @@ def family_of(rule_id: str) -> str:
 
 
 def in_words(name: str, value: float) -> str:
-    """Return a threshold's value with its unit, which its name tells: `storm_window_ms`, 600000 -> `10 min`."""
+    """Return a threshold's value with the unit in its name: `storm_window_ms`, 600000 -> `10 min`."""
     if name.endswith("_ms"):
         return _duration(value)
     return f"{value * 100:g} %" if name.endswith(_SHARES) else f"{value:g}"

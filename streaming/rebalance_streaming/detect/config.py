@@ -132,7 +132,7 @@ def _negative(thresholds: Mapping[str, float], prefix: str) -> list[str]:
 def _matches_any(pattern: str, names: Iterable[str]) -> bool:
     try:
         return any(re.fullmatch(pattern, name) for name in names)
-    except re.error:  # told elsewhere
+    except re.error:  # a problem of its own
         return True
 
 

@@ -1,7 +1,7 @@
 """Feeds groups' histories with the stream's rows and has them judged: the diagnosis of a whole cluster.
 
 Receives group snapshots, rebalances, commit summaries, probes and client reports in about the order of their times;
-hands on findings whenever they change. Time is what it is told: the clock when live, the records' own in a replay. A
+hands on findings whenever they change. The time is an argument: the clock when live, the records' own in a replay. A
 rebalance is judged a while after its end, when late generations, commits and probes have arrived, and again when later
 events shed light on it. `agenda` says when a group is judged, `judge` and `explaining` how.
 """
@@ -52,7 +52,7 @@ _UNCONFIRMED_MS, _MOST_UNCONFIRMED = 1_800_000, 5_000
 
 
 class _OfGroup(Protocol):
-    """A row that tells of one group."""
+    """A row about one group."""
 
     @property
     def group(self) -> str: ...
@@ -77,7 +77,7 @@ def _guarded(take: Callable[[Detector, _Row], None]) -> Callable[[Detector, _Row
 class Detector:
     """Judges all groups of one cluster. Rebalances that ended before `judge_from_ms` are history only.
 
-    `quarantined` counts what was set aside because it raised, by stage and reason; `on_quarantine` is told each time.
+    `quarantined` counts what was set aside because it raised, by stage and reason; `on_quarantine` is called each time.
     `ends` are those of the cluster's topics, kept up by whoever gives them; null: the detector keeps some of its own.
     `lists_all`: findings that are over for long are still listed, for whoever reads the list at an end.
     """
@@ -134,7 +134,7 @@ class Detector:
 
     @property
     def dropped_reports(self) -> int:
-        """How many clients' reports were given up because neither the log nor a probe told of their group."""
+        """How many clients' reports were dropped because neither the log nor a probe contained their group."""
         return self._routing.dropped
 
     @_guarded

@@ -87,11 +87,11 @@ class Episode:
 
     @property
     def longest_barrier(self) -> Barrier | None:
-        """The barrier in which members waited longest; null where there was none to be told of."""
+        """The barrier in which members waited longest; null where none is known."""
         return longest_of(self.barriers)
 
     def barrier_of(self, departure: Departure) -> Barrier | None:
-        """The barrier after which the group went on without this member; null where the log does not tell."""
+        """The barrier after which the group went on without this member; null where the log does not say."""
         name = departure.member.member_id
         return next((each for each in self.barriers if name in each.left), None)
 
@@ -108,7 +108,7 @@ class Episode:
 
     @property
     def knows_who_waited(self) -> bool:
-        """Whether members that waited can be told from one that they waited for in vain, which only the log does."""
+        """Whether members that waited can be distinguished from one that did not come, which only the log does."""
         rebalance = self.rebalance
         gone = self.departures or rebalance.passing or rebalance.started_after_ms is None
         return not (rebalance.is_at_least and gone)
@@ -131,8 +131,8 @@ def long_barrier_ms(history: GroupHistory, members: Iterable[Member], least_ms: 
     Records do not carry heartbeat intervals, and three of the default one are shorter than any barrier worth a word.
     """
     names = {member.client_id for member in members} if history.clients.known else set()
-    told = (each.config.heartbeat_interval_ms or 0 for each in history.clients if each.client_id in names)
-    return max(least_ms, 3 * max(told, default=0))
+    intervals = (each.config.heartbeat_interval_ms or 0 for each in history.clients if each.client_id in names)
+    return max(least_ms, 3 * max(intervals, default=0))
 
 
 #: What may call for a generation in which nobody comes or goes, beside the generations before it.

@@ -34,8 +34,8 @@ HORIZON_SLACK_MS = 60_000
 class Explainer:
     """Finds causes of rebalances. `losses` are those of the whole cluster, `probe_ms` is how often probes come.
 
-    `on_timeouts` is told of the members that a rebalance lost to a timeout, `on_shared_losses` of the other groups
-    that lost members at the same time as one: their causes may be others now.
+    `on_timeouts` is called with the members that a rebalance lost to a timeout, `on_shared_losses` with the other
+    groups that lost members at the same time as one: their causes may have changed.
     """
 
     quarantine: Quarantine
@@ -61,7 +61,7 @@ class Explainer:
         judged_group.keep(order)
 
     def _try_to_explain(self, judged_group: JudgedGroup, rebalance: Rebalance, now_ms: int) -> None:
-        """Explain a rebalance; one that cannot be, because something in it is odd, has a cause that nobody can tell."""
+        """Explain a rebalance; one that cannot be, because something in it is odd, gets an undetermined cause."""
         group, name = judged_group.history.group, rebalance.rebalance_id
         attempt = partial(self._explain, judged_group, rebalance, now_ms)
         explained = self.quarantine.ask("explain", group, now_ms, attempt, False, about=name)
@@ -86,21 +86,21 @@ class Explainer:
         )
         judged_group.timetable.explain_again(name, time.due_ms)
         departures = {each.member.member_id: each for each in episode.departures}
-        told = self._tell_timed_out(rebalance, departures, frozenset() if known is None else known.told)
-        left = judged_group.put(JudgedRebalance(rebalance, verdicts, departures, told))
+        reported = self._report_timed_out(rebalance, departures, frozenset() if known is None else known.reported)
+        left = judged_group.put(JudgedRebalance(rebalance, verdicts, departures, reported))
         if others := self.losses.take(group, name, left, () if known is None else known.past()):
             self.on_shared_losses(others)
         return True
 
-    def _tell_timed_out(
-        self, rebalance: Rebalance, departures: Mapping[str, Departure], told: frozenset[str]
+    def _report_timed_out(
+        self, rebalance: Rebalance, departures: Mapping[str, Departure], reported: frozenset[str]
     ) -> frozenset[str]:
-        """Tell of members that a timeout removed, each once: what a later look makes of one does not count.
+        """Report members that a timeout removed, each once: how a later judgement sees one does not count.
 
-        Whoever did not ask for its assignment in time counts with those whose poll limit was over: the coordinator
-        allows it a rebalance timeout, which is that limit. Returns all that were reported.
+        A member that did not ask for its assignment in time counts with those whose poll limit was over: the
+        coordinator allows it a rebalance timeout, which is that limit. Returns all that were reported.
         """
-        new = {name: each.likely for name, each in departures.items() if name not in told}
+        new = {name: each.likely for name, each in departures.items() if name not in reported}
         expired, poll_timeout = (
             tuple(sorted(name for name, likely in new.items() if likely in wanted))
             for wanted in ((SESSION_EXPIRED,), (POLL_TIMEOUT, UNSYNCED))
@@ -108,7 +108,7 @@ class Explainer:
         if expired or poll_timeout:
             at_ms = rebalance.last_known_ms
             self.on_timeouts(TimedOut(rebalance.group, rebalance.rebalance_id, at_ms, expired, poll_timeout))
-        return told.union(expired, poll_timeout)
+        return reported.union(expired, poll_timeout)
 
 
 def _followed(judged_group: JudgedGroup, rebalance: Rebalance, verdict: Verdict) -> Verdict:

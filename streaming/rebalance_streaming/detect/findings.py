@@ -21,7 +21,7 @@ from rebalance_streaming.groups.identity import client_stem
 _T = TypeVar("_T")
 
 _KEPT_IDS, _ANNOUNCED = 200, 10
-#: A finding that is over, and of whose time no verdict tells any more, is the same one when it comes back within this
+#: A finding that is over, and whose time no verdict covers any more, is the same one when it comes back within this
 #: time, as what a nightly job does each night; of one group the latest so many.
 _REMEMBERED_MS, _REMEMBERED = 2 * 24 * 3_600_000, 50
 #: Of these one finding per group, and variant, is enough, whoever comes or goes.
@@ -38,7 +38,7 @@ Key = tuple[str, str, str]
 
 
 def subject_key(stated: Verdict | Finding) -> str:
-    """Return what tells findings of one rule apart: who or what, by names that survive a rejoin."""
+    """Return what distinguishes findings of one rule: who or what, by names that survive a rejoin."""
     if family_of(stated.rule) in _ONE_PER_GROUP:
         return stated.variant or ""
     subject = stated.subject
@@ -253,8 +253,8 @@ def _distinct(*lists: Sequence[_T]) -> tuple[_T, ...]:
 def _announced(several: Sequence[Verdict]) -> list[Evidence]:
     """Return what was announced of the latest deploys: each explains rebalances of its own time."""
     ordered = sorted(several, key=lambda each: each.last_ms or 0)
-    told = [said for each in ordered for said in each.evidence if said.source == EvidenceSource.ANNOUNCEMENT]
-    return told[-_ANNOUNCED:]
+    announced = [said for each in ordered for said in each.evidence if said.source == EvidenceSource.ANNOUNCEMENT]
+    return announced[-_ANNOUNCED:]
 
 
 def _differs(known: Finding | None, new: Finding) -> bool:

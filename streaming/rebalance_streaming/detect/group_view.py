@@ -58,14 +58,14 @@ class GroupView:
         """When it is judged, in epoch milliseconds."""
         return self.time.now_ms
 
-    def say(self, key: str, since_ms: int, /, *subject: Subject, **told: Any) -> Verdict:
-        """Return a verdict about the group, as `say` of `wording` makes one, which takes what is told.
+    def say(self, key: str, since_ms: int, /, *subject: Subject, **given: Any) -> Verdict:
+        """Return a verdict about the group, as `say` of `wording` makes one, with what is given.
 
-        Given are the facts `lasted` (how long ago it began, in milliseconds), `members` (how many there are) and
-        `limits` (the thresholds).
+        The facts `lasted` (how long ago it began, in milliseconds), `members` (how many there are) and `limits` (the
+        thresholds) need not be given.
         """
         facts = {"lasted": self.now_ms - since_ms, "members": len(self.members), "limits": self.thresholds}
-        return say(key, since_ms, *subject, **{**facts, **told})
+        return say(key, since_ms, *subject, **{**facts, **given})
 
     def end_growth(self, topic: str, partition: int, window_ms: int) -> int | None:
         """Return how many records a partition got within a window that ends now; null when it was probed once at most.
@@ -223,8 +223,9 @@ ConditionRule = Callable[[GroupView], Iterable[Verdict]]
 class Condition:
     """A rule, and at what it looks beside the group's members and rebalances: a sum of `inputs`.
 
-    `grown`: it is asked of groups only that are not young any more, and says nothing of others. One that looks at what
-    only the log tells is not asked where the log is not read, unless it goes by other things too: `without_log`.
+    `grown`: it is asked of groups only that are not young any more, and says nothing of others. One that looks at
+    something that only the log has is not asked where the log is not read, unless it uses other sources as well:
+    `without_log`.
     """
 
     rule: ConditionRule

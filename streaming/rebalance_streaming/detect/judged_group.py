@@ -25,7 +25,7 @@ from rebalance_streaming.observed.confidence import CLAIMED
 from rebalance_streaming.observed.departures import Departure
 from rebalance_streaming.observed.history import SEEN_FOR_MS, GroupHistory
 
-#: Things this close happened together, as far as anybody can tell.
+#: Events this close count as simultaneous.
 SAME_TIME_MS = 5_000
 _KEPT_HELD = 20
 _HOLDING = with_trait("holding")
@@ -37,13 +37,13 @@ _SINGLE_CAUSES = frozenset(each.rule for each in WORDINGS.values() if not each.c
 class JudgedRebalance:
     """A rebalance's verdicts, the primary first, and how its members left, by member id.
 
-    `told` are the departures that were told to be a timeout's.
+    `reported` are the ids of members whose departures were reported as timeouts.
     """
 
     rebalance: Rebalance
     verdicts: tuple[Verdict, ...]
     departures: dict[str, Departure]
-    told: frozenset[str] = frozenset()
+    reported: frozenset[str] = frozenset()
 
     def resists(self, claim: Verdict) -> bool:
         """Whether its own evidence says otherwise than a pattern: members came or went for a reason that is known.
@@ -88,7 +88,7 @@ class JudgedGroup:
     #: What it stated at last: whether harm to consumption makes a difference, and whether there was any.
     minds_harm: bool = False
     harmed: bool = False
-    #: Whether a row of the coordinator's log tells of the group: probes and reports may name anything.
+    #: Whether the coordinator's log contains the group: probes and reports may name anything.
     confirmed: bool = False
     heard_ms: int = 0
 

@@ -8,11 +8,11 @@ from math import ceil, floor
 
 @dataclass(slots=True, eq=False)
 class JudgingTime:
-    """The present as rules compare times with it; it collects when what they were told becomes something else.
+    """The present as rules compare times with it; it collects when the answers that they got change.
 
     `now_ms`: epoch ms. `due_ms`: the earliest later moment at which an answer may become another one by the time
-    alone, null while there is none. It is a part of what rules look at. Who asks them takes `due_ms` from it
-    afterwards: a rule need not be asked before that unless something it looks at changes.
+    alone, null while there is none. It is a part of what rules look at. The caller of a rule takes
+    `due_ms` from it afterwards: the rule need not be asked before that unless something it looks at changes.
     """
 
     now_ms: int

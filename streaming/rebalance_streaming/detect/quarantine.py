@@ -1,6 +1,7 @@
 """What is set aside because it raised: a rule for one group, a row. The rest goes on.
 
-Rows and rules meet values that nobody foresaw. Whoever drives the detector reads `counts` and is told each time.
+Rows and rules meet values that nobody foresaw. The detector's driver reads `counts`, and `on_quarantine` is called each
+time.
 """
 
 from __future__ import annotations
@@ -27,9 +28,9 @@ class Quarantine:
         self._until_ms: dict[tuple[str, str, str], int] = {}
 
     def ask(self, stage: str, group: str, now_ms: int, act: Callable[[], _T], otherwise: _T, *, about: str = "") -> _T:
-        """Return what a call returns; `otherwise` if it raises, which is counted and told.
+        """Return what a call returns; `otherwise` if it raises, which is counted and reported.
 
-        It is not called again for a while then, `about` the same thing if one is named.
+        After that it is not called again for a while, `about` the same thing if one is named.
         """
         if self.is_aside(stage, group, now_ms, about):
             return otherwise
@@ -44,7 +45,7 @@ class Quarantine:
         return bool(self._until_ms) and self._until_ms.get((group, stage, about), now_ms) > now_ms
 
     def put_aside(self, stage: str, group: str, now_ms: int, error: Exception, about: str = "") -> None:
-        """Count and tell what raised; it is not to be asked for a while."""
+        """Count and report what raised; it is not to be asked for a while."""
         self.put(stage, group, error)
         # In the order of their ends: a rebalance that cannot be explained is named once, and there is always a next.
         while self._until_ms and next(iter(self._until_ms.values())) <= now_ms:
@@ -53,7 +54,7 @@ class Quarantine:
         self._until_ms[group, stage, about] = now_ms + SET_ASIDE_MS
 
     def put(self, stage: str, group: str, error: Exception) -> None:
-        """Count what was set aside, and tell of it."""
+        """Count what was set aside, and report it."""
         self.counts[stage, type(error).__name__] += 1
         if self._report is not None:
             self._report(stage, group, error)

@@ -1,7 +1,7 @@
 """Members of all groups whose sessions ended, side by side: what groups lose together has a cause outside of them.
 
-Receives how members left, group by group, and on which hosts groups have members; tells who else lost some at the same
-time, and what the whole cluster suffered.
+Receives how members left, group by group, and on which hosts groups have members; answers which other groups lost some
+at the same time, and what the whole cluster suffered.
 """
 
 from __future__ import annotations
@@ -19,7 +19,8 @@ from rebalance_streaming.detect.thresholds import Thresholds
 from rebalance_streaming.detect.verdict import Verdict
 from rebalance_streaming.observed.departures import SESSION_EXPIRED
 
-#: Losses that are kept, the latest; of those at one moment the last by name, so that no order of telling matters.
+#: Losses that are kept, the latest; of those at one moment the last by name, so that the order of calls does not
+#: matter.
 _KEPT = 1_000
 
 

@@ -33,7 +33,7 @@ Part = Callable[[Facts], str | None]
 T = TypeVar("T")
 
 #: Of names in a list so many are shown: those of members are long.
-_MEMBERS_TOLD, _NAMES_TOLD = 3, 5
+_MEMBERS_SHOWN, _NAMES_SHOWN = 3, 5
 _NOBODY = Subject()
 _MAY_BE_EMPTY = (str, list, tuple)
 _PART = re.compile(r"\{([\w.]+)(?::([^{}]*))?\}|\[([^\[\]]*)\]")
@@ -44,7 +44,7 @@ def plain(value: object) -> str:
     if isinstance(value, Member):
         return name_of(value)
     if isinstance(value, list | tuple):
-        most = _MEMBERS_TOLD if isinstance(value[0], Member) else _NAMES_TOLD
+        most = _MEMBERS_SHOWN if isinstance(value[0], Member) else _NAMES_SHOWN
         return listed([*map(plain, value[:most])], len(value))
     return str(value)
 
@@ -67,14 +67,14 @@ def _format_of(spec: str | None) -> Callable[[Any], str]:
     return _FORMATS.get(spec) or (lambda value: format(value, spec))
 
 
-def _fact(name: str, attributes: str, tell: Callable[[Any], str]) -> Part:
+def _fact(name: str, attributes: str, show: Callable[[Any], str]) -> Part:
     """Return a place for a fact, or for an attribute of one."""
 
     def fill(facts: Facts) -> str | None:
         value = facts[name]
         if attributes and value is not None:
             value = attrgetter(attributes)(value)
-        return None if value is None or (not value and isinstance(value, _MAY_BE_EMPTY)) else tell(value)
+        return None if value is None or (not value and isinstance(value, _MAY_BE_EMPTY)) else show(value)
 
     return fill
 
@@ -102,15 +102,15 @@ class Text:
         """Return the text with its facts, `unknown` in the place of one that is null; null where that is null, too."""
         if self._constant is not None:
             return self._constant
-        told = ""
+        filled = ""
         for each in self._parts:
             text = each if isinstance(each, str) else each(facts)
             if text is None:
                 text = unknown
             if text is None:
                 return None
-            told += text
-        return told
+            filled += text
+        return filled
 
 
 def _parts(source: str) -> Iterator[str | Part]:
@@ -166,14 +166,14 @@ class Line(Generic[T]):
         return self._filled(facts)
 
     def _filled(self, facts: Facts) -> T | None:
-        told = [each.fill(facts) for each in self.columns]
-        if None in told and any(text is None and place != self._lacks for place, text in enumerate(told)):
+        texts = [each.fill(facts) for each in self.columns]
+        if None in texts and any(text is None and place != self._lacks for place, text in enumerate(texts)):
             return None
-        return self._make(*told)
+        return self._make(*texts)
 
 
-def _told_of(lines: Iterable[Line[T]], facts: Facts) -> list[T]:
-    return [told for line in lines if (told := line.fill(facts)) is not None]
+def _fill_all(lines: Iterable[Line[T]], facts: Facts) -> list[T]:
+    return [filled for line in lines if (filled := line.fill(facts)) is not None]
 
 
 def _advice(parameter: str, current: str | None, proposed: str, formula: str) -> Advice:
@@ -239,10 +239,10 @@ def say(
         subject=subject,
         variant=variant or as_text.variant,
         severity=severity or as_text.severity,
-        evidence=(*_told_of(as_text.evidence, facts), *evidence, *clues),
-        alternatives=tuple(_told_of(as_text.alternatives, facts)),
-        missing=(*missing, *_told_of(as_text.missing, facts)),
-        advice=(*advice, *_told_of(as_text.advice, facts)),
+        evidence=(*_fill_all(as_text.evidence, facts), *evidence, *clues),
+        alternatives=tuple(_fill_all(as_text.alternatives, facts)),
+        missing=(*missing, *_fill_all(as_text.missing, facts)),
+        advice=(*advice, *_fill_all(as_text.advice, facts)),
         rebalance_ids=rebalance_ids,
         claims=as_text.claims,
         lasting_ms=lasting_ms,
@@ -251,7 +251,7 @@ def say(
 
 def advise(name: str, /, **facts: object) -> Advice:
     """Return an advice that several diagnoses give."""
-    (advice,) = _told_of((ADVICE[name],), facts)
+    (advice,) = _fill_all((ADVICE[name],), facts)
     return advice
 
 

@@ -37,7 +37,7 @@ def announced_deploy(view: GroupView) -> Iterator[Verdict]:
         explained = [each for each in _explained(view, announced) if each.rebalance_id not in taken]
         if explained:
             taken |= {each.rebalance_id for each in explained}
-            yield _tell(view, announced, explained)
+            yield _announced_verdict(view, announced, explained)
 
 
 def _explained(view: GroupView, announced: AlertSilence) -> list[Rebalance]:
@@ -81,7 +81,7 @@ def _may_be_part(rebalance: Rebalance, cause: str) -> bool:
     return cause in PARTS and (rebalance.changes > 0 or cause != UNDETERMINED)
 
 
-def _tell(view: GroupView, announced: AlertSilence, explained: Sequence[Rebalance]) -> Verdict:
+def _announced_verdict(view: GroupView, announced: AlertSilence, explained: Sequence[Rebalance]) -> Verdict:
     left, came = _left(view, explained), _came(explained)
     moved = [each.member for each in left] or came
     said = Evidence(

@@ -129,7 +129,7 @@ def _is_surplus(view: GroupView, topics: tuple[str, ...]) -> bool:
 def _idle_since(view: GroupView, members: Sequence[Member]) -> list[tuple[Member, int | None]]:
     """Return since when (epoch ms) each of these members, which are idle now, was so after every rebalance.
 
-    Null as long as nothing tells since when members are what they are.
+    Null as long as it is not known since when members are what they are.
     """
     since = dict.fromkeys((each.member_id for each in members), view.stable_since_ms())
     still = set(since)
@@ -202,7 +202,7 @@ def shared_group_id(view: GroupView) -> Iterator[Verdict]:
         view.subject_among([member for part in parts for member in part]),
         parts=len(parts),
         group=view.history.group,
-        told="; ".join(f"{plain(part)} read {', '.join(sorted(_topics(part)))}" for part in parts[:3]),
+        readers="; ".join(f"{plain(part)} read {', '.join(sorted(_topics(part)))}" for part in parts[:3]),
         topics=" | ".join(",".join(sorted(_topics(part))) for part in parts),
         sizes=" | ".join(str(len(part)) for part in parts),
     )
@@ -233,7 +233,7 @@ def shared_connect_group(view: GroupView) -> Iterator[Verdict]:
         began_ms,
         subject_of(*workers[:MOST_MEMBERS]),
         group=view.history.group,
-        told=workers,
+        workers=workers,
         offset=max(_read_to(worker) for run in stuck for worker in run[-1][0].members_after),
         read=min(map(_read_to, workers)),
         joins=min(map(len, stuck)),
@@ -255,7 +255,7 @@ def _strangers(members: tuple[Member, ...]) -> list[list[Member]]:
             parts = [part for part in parts if part not in near]
             parts.append([member, *(each for part in near for each in part)])
     hosts = [{m.host for m in part} for part in parts]
-    # Without what tells instances of one program apart.
+    # Without the numbers that distinguish instances of one program.
     names = [{_NUMBER.sub("", client_stem(m.client_id)) for m in part} for part in parts]
     return sorted(parts, key=lambda part: part[0].member_id) if _disjoint(hosts) or _disjoint(names) else []
 

@@ -72,7 +72,7 @@ def explain_late_round(episode: Episode) -> Verdict | None:
     """Return why a cooperative assignor's second round came late; null if none did.
 
     It begins when a member that gives partitions up has done so and joins again (KIP-429). The group is stable until
-    then, and no barrier tells of it: partitions wait for the member that has them.
+    then, and no barrier shows it: partitions wait for the member that has them.
     """
     rounds = pairwise(episode.rebalance.generations)
     due = [
@@ -138,7 +138,7 @@ def _inside_poll(history: GroupHistory, members: Sequence[Member], from_ms: int,
 
 
 def _poll_ages(history: GroupHistory, members: Sequence[Member], from_ms: int, to_ms: int) -> dict[str, float]:
-    """Return how old the last poll of each member got in a stretch of time, of those whose clients told."""
+    """Return how old the last poll of each member got in a stretch of time, for members whose clients report it."""
     ages: dict[str, float] = {}
     for member in members if history.clients.known else ():
         client = history.clients.of(member)
@@ -149,7 +149,7 @@ def _poll_ages(history: GroupHistory, members: Sequence[Member], from_ms: int, t
 
 
 def _longest_without_poll(history: GroupHistory, members: Sequence[Member], from_ms: int, to_ms: int) -> Member | None:
-    """Return the member whose last poll is longest ago; null where not all of them told, or all polled lately."""
+    """Return the member whose last poll is longest ago; null where not all of them report, or all polled lately."""
     ages = _poll_ages(history, members, from_ms, to_ms)
     worst = max(members, key=lambda each: ages.get(each.member_id, 0), default=None)
     if worst is None or len(ages) < len(members) or ages[worst.member_id] < _POLLS_STOPPED_MS:
@@ -183,8 +183,8 @@ def _had_to_commit(history: GroupHistory, member: Member, until_ms: int) -> bool
     """Whether each partition of a member got records after its last commit: it would have committed with the others."""
     progress, owned = history.progress, places(member.partitions)
     last = [(each, progress.committed_before(each, until_ms)) for each in owned]
-    ends = [(told, progress.estimated_end_at(*each, until_ms)) for each, told in last]
-    return bool(ends) and all(told is not None and end is not None and end > told[1] for told, end in ends)
+    ends = [(known, progress.estimated_end_at(*each, until_ms)) for each, known in last]
+    return bool(ends) and all(known is not None and end is not None and end > known[1] for known, end in ends)
 
 
 def _last_commit(episode: Episode, member: Member, before_ms: int) -> int | None:
@@ -220,11 +220,11 @@ def waiting_now(
     seen, snapshot = list(history.sightings), history.snapshot
     if snapshot is None or not snapshot.members or not seen or seen[-1].state != GroupState.PREPARING_REBALANCE:
         return None
-    told_ms, seen_ms = snapshot.last_rebalance_ms, seen[-1].at_ms
-    if told_ms is not None and told_ms >= seen_ms - SAME_MS:
+    logged_ms, seen_ms = snapshot.last_rebalance_ms, seen[-1].at_ms
+    if logged_ms is not None and logged_ms >= seen_ms - SAME_MS:
         return None  # the log knows better: it has been released meanwhile
     # What was seen before the log's last release was another wait, and what goes on since the last probe is not known.
-    since = preparing_since(history, told_ms or 0, seen_ms) or seen_ms
+    since = preparing_since(history, logged_ms or 0, seen_ms) or seen_ms
     waited = seen_ms - since
     if waited < long_barrier_ms(history, snapshot.members, barrier_ms) or now_ms - seen_ms > 90_000:
         return None

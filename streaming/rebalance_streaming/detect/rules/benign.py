@@ -107,7 +107,7 @@ def unsubscribed(episode: Episode) -> Verdict | None:
 
 
 def rack_change(episode: Episode) -> Verdict | None:
-    """A member told another rack than before, and nothing else changed (KIP-881)."""
+    """A member reports another rack than before, and nothing else changed (KIP-881)."""
     moved = [(old, new) for old, new in _stayed(episode.rebalance) if old.rack_id != new.rack_id]
     if episode.rebalance.reason != RebalanceReason.RACK_CHANGE or not moved:
         return None
@@ -176,7 +176,7 @@ def topic_metadata_change(episode: Episode) -> Verdict | None:
     if not by_log and not (seen and unchanged and rebalance.reason == RebalanceReason.LEADER_REJOIN):
         return None
     today = sum(at_ms >= began_ms - DAY_MS for at_ms, *_ in changes)
-    told = ", ".join(f"{t} has {b} partitions instead of {a}" for _, t, a, b in seen)
+    texts = ", ".join(f"{t} has {b} partitions instead of {a}" for _, t, a, b in seen)
     return say(
         "topic_metadata_change",
         began_ms,
@@ -186,7 +186,7 @@ def topic_metadata_change(episode: Episode) -> Verdict | None:
             Evidence(EvidenceSource.PROBES, "partitions", f"{t}: {a} -> {b}", "changed shortly before")
             for _, t, a, b in seen
         ),
-        changes=told,
+        changes=texts,
     )
 
 
@@ -328,7 +328,7 @@ def scale_in(episode: Episode) -> Verdict | None:
         subject_of(*(each.member for each in left[:MOST_MEMBERS])),
         confidence=min(STRONG if waited else PLAUSIBLE, _surely_in_order(left)),
         evidence=evidence,
-        told=bool(evidence),
+        has_evidence=bool(evidence),
         before=rebalance.size_before,
         after=rebalance.size_after,
     )
@@ -420,7 +420,7 @@ def return_after_loss(episode: Episode) -> Verdict | None:
     if not lost or (len(lost) < len(episode.arrivals) and len(back) < len(episode.arrivals)):
         return None
     member, past = lost[0]
-    told = say(
+    verdict = say(
         "returned",
         past.left_ms,
         subject_of(*(each for each, _ in lost)),
@@ -428,11 +428,11 @@ def return_after_loss(episode: Episode) -> Verdict | None:
         member=member,
         away=max(0, episode.rebalance.started_before_ms - past.left_ms),
     )
-    return replace(told, rule=past.rule)
+    return replace(verdict, rule=past.rule)
 
 
 def unexplained(episode: Episode) -> Verdict:
-    """Nothing in the sources tells why: says so, and what would."""
+    """No source says why: the verdict says so, and which source would."""
     rebalance = episode.rebalance
     return say(
         "undetermined.trigger",

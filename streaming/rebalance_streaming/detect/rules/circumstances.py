@@ -17,7 +17,7 @@ THAW_MS = 5_000
 _AWAY_SESSIONS, _AWAY_MS = 3, 30_000
 #: Of what dies again and again few live so many sessions, or `_AWAY_MS`.
 _STAYS_SESSIONS = 2
-#: Sooner than this nobody can tell a process that was started again from one that stood still.
+#: Sooner than this a process that was started again cannot be distinguished from one that stood still.
 _RESTART_MS = 15_000
 
 
@@ -33,7 +33,7 @@ def same_slot(episode: Episode, departure: Departure) -> list[Departure]:
 
 
 def missing_reports(departure: Departure) -> tuple[str, ...]:
-    """Return what would have told more, where what there is leaves doubt."""
+    """Return the source that would have decided, where the others leave doubt."""
     if departure.liveness is not None or departure.confidence >= STRONG:
         return ()
     host = departure.member.host or "the member's host"
@@ -49,13 +49,13 @@ def say_lost(
     subject: Subject | None = None,
     evidence: tuple[Evidence, ...] | None = None,
     missing: tuple[str, ...] | None = None,
-    **told: Any,
+    **given: Any,
 ) -> Verdict:
-    """Return a verdict about a lost member, with what its departure tells.
+    """Return a verdict about a lost member, with the facts and the evidence of its departure.
 
-    Given are the facts `member`, `session`, `returned`, and `reported`: whether its client reports. `told` is what
-    `say` takes, confidence and facts of the text among it. Null: it began a session before the member was gone, is
-    about the member, shows how it left, misses its reports.
+    The facts `member`, `session`, `returned` and `reported` (whether its client reports) need not be given. `given` is
+    what `say` takes, among it the confidence and the other facts. Defaults for null: `since_ms` is a session before
+    the member was gone, `subject` is the member, `evidence` that of the departure, `missing` its client's reports.
     """
     return say(
         key,
@@ -63,7 +63,7 @@ def say_lost(
         subject_of(departure.member) if subject is None else subject,
         evidence=departure.evidence if evidence is None else evidence,
         missing=missing_reports(departure) if missing is None else missing,
-        **{"returned": departure.back_ms is not None, "reported": departure.liveness is not None, **told},
+        **{"returned": departure.back_ms is not None, "reported": departure.liveness is not None, **given},
         member=departure.member,
         session=departure.session_ms,
     )

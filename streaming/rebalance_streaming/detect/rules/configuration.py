@@ -29,7 +29,7 @@ from rebalance_streaming.detect.catalogue import with_trait
 from rebalance_streaming.detect.episode import ExplainedDeparture
 from rebalance_streaming.detect.group_view import DAY_MS, GroupView, condition
 from rebalance_streaming.detect.rules.member_settings import has_assignor, sessions_of
-from rebalance_streaming.detect.rules.polling import longest_told_gap
+from rebalance_streaming.detect.rules.polling import longest_reported_gap
 from rebalance_streaming.detect.verdict import Verdict, subject_of
 from rebalance_streaming.observed import inputs
 from rebalance_streaming.observed.clients import ClientHistory
@@ -55,19 +55,19 @@ def session_heartbeat_ratio(view: GroupView) -> Iterator[Verdict]:
     wrong = [(member, *found) for member in view.members if (found := _heartbeat_of(view, member)) is not None]
     if not wrong:
         return
-    member, interval, told = max(wrong, key=lambda each: each[1] / (each[0].session_timeout_ms or 1))
+    member, interval, reported = max(wrong, key=lambda each: each[1] / (each[0].session_timeout_ms or 1))
     session = member.session_timeout_ms or 0
     yield view.say(
         "session_heartbeat_ratio",
         view.stable_since_ms() or view.now_ms,
         view.subject_among([each[0] for each in wrong]),
-        confidence=CERTAIN if told else PLAUSIBLE,
+        confidence=CERTAIN if reported else PLAUSIBLE,
         severity=Severity.TICKET if 2 * interval > session else Severity.INFO,
         member=member,
         interval=interval,
         session=session,
         share=interval / session,
-        told=told,
+        reported=reported,
         proposed=heartbeat_for(session),
     )
 
@@ -77,9 +77,9 @@ def _heartbeat_of(view: GroupView, member: Member) -> tuple[float, bool] | None:
     session, client = member.session_timeout_ms, view.client_of(member)
     if not session or client is None:
         return None
-    told = client.config.heartbeat_interval_ms
-    if told is not None:
-        return (told, True) if 3 * told > session else None
+    reported = client.config.heartbeat_interval_ms
+    if reported is not None:
+        return (reported, True) if 3 * reported > session else None
     measured = _interval_by_rate(client)
     return (measured, False) if measured is not None and 3 * measured > _RATE_SLACK * session else None
 
@@ -180,7 +180,7 @@ def rebalance_timeout_excessive(view: GroupView) -> Iterator[Verdict]:
     if not wrong:
         return
     snapshot, (longest, worst) = view.history.snapshot, max(wrong, key=lambda each: each[0])
-    gap = longest_told_gap(view, worst)
+    gap = longest_reported_gap(view, worst)
     connect = snapshot is not None and snapshot.protocol_type == CONNECT_PROTOCOL
     yield view.say(
         "rebalance_timeout_excessive",
@@ -277,7 +277,7 @@ def _lets_members_in(view: GroupView) -> bool:
 
 
 def _is_kept_out(view: GroupView, client: ClientHistory) -> bool:
-    """Whether all recent reports tell of attempts to join and none of partitions."""
+    """Whether all recent reports show attempts to join and none shows partitions."""
     if not view.is_reporting(client) or client.group_id not in (None, view.history.group):
         return False
     if client.member_id is not None and any(each.member_id == client.member_id for each in view.members):

@@ -1,6 +1,6 @@
 """The coordinator: stuck in a rebalance, slow, standing still, or unable to store.
 
-Receives one group's history with its probes: the log does not tell where a group's coordinator is, nor what state it
+Receives one group's history with its probes: the log does not say where a group's coordinator is, nor what state it
 is in between two records. One group cannot separate its broker from what lies between them: that one is slow, or cannot
 store, is plausible at most. One that moved is reported in `failover`, leaders are judged in `leader`.
 """
@@ -32,7 +32,7 @@ _MINUTE_MS = 60_000
 _SLOW_CLIENTS = 2
 #: A reporting thread that wakes this late says that its own process was slow.
 _LATE_TICK_MS = 1_000
-#: What reports tell of a process that went on, and of a loop that did.
+#: Liveness of a process, or of its loop, that went on.
 _RAN_ON = (ALIVE, HEALTHY, UNREACHABLE)
 #: A probe that waits at a coordinator is answered when that goes on.
 _THAW_MS = 1_000
@@ -103,12 +103,12 @@ def find_standstill(episode: Episode) -> Verdict | None:
     keeps a member.
     """
     lost = episode.departures
-    told = [(each, each.stretch) for each in lost if each.stretch is not None]
-    ran_on = all(each.lived and each.liveness in _RAN_ON for each, _ in told)
-    if not ran_on or len(told) < _SLOW_CLIENTS or not _all_joined_anew(episode):
+    reporting = [(each, each.stretch) for each in lost if each.stretch is not None]
+    ran_on = all(each.lived and each.liveness in _RAN_ON for each, _ in reporting)
+    if not ran_on or len(reporting) < _SLOW_CLIENTS or not _all_joined_anew(episode):
         return None
     session = max(each.session_ms for each in lost)
-    unanswered, silence = sum(gave_up(each) for _, each in told), max(each.silence_ms or 0 for each in lost)
+    unanswered, silence = sum(gave_up(each) for _, each in reporting), max(each.silence_ms or 0 for each in lost)
     left_in_order = 2 * sum(each.likely == CLEAN for each in lost) > len(lost)
     if not unanswered and (left_in_order or silence < session):
         return None
@@ -120,9 +120,9 @@ def find_standstill(episode: Episode) -> Verdict | None:
         "coordinator_overload.standstill",
         began_ms - session,
         subject_of(*(each.member for each in lost)),
-        confidence=STRONG if unanswered == len(told) else PLAUSIBLE,
+        confidence=STRONG if unanswered == len(reporting) else PLAUSIBLE,
         members=len(lost),
-        told=len(told),
+        reporting=len(reporting),
         unanswered=unanswered or None,
         session=session,
         silence=silence if silence >= session else None,
@@ -146,11 +146,11 @@ def _all_joined_anew(episode: Episode) -> bool:
 @condition(inputs.CLIENTS | inputs.STATES, grown=True)
 def coordinator_overload(view: GroupView) -> Iterator[Verdict]:
     """Several clients at once wait long for the coordinator's answers, or its broker loses the group repeatedly."""
-    told, moves, back = _waiting_clients(view), moved_lately(view), regained(view)
-    slow = [(each, ms) for each, ms in told if ms > view.thresholds.overload_response_ms]
+    waited, moves, back = _waiting_clients(view), moved_lately(view), regained(view)
+    slow = [(each, ms) for each, ms in waited if ms > view.thresholds.overload_response_ms]
     # Whoever waits for one that just moved does not wait for a slow one.
-    if moves != 1 and len(slow) >= _SLOW_CLIENTS and 2 * len(slow) >= len(told):
-        yield _overloaded(view, slow, len(told), moves)
+    if moves != 1 and len(slow) >= _SLOW_CLIENTS and 2 * len(slow) >= len(waited):
+        yield _overloaded(view, slow, len(waited), moves)
     elif len(back) >= OFTEN:
         yield view.say(
             "coordinator_overload.regained",
@@ -173,7 +173,7 @@ def _waiting_clients(view: GroupView) -> list[tuple[Member, float]]:
 
 
 def _joined_lately(view: GroupView) -> bool:
-    """Whether members may have waited for each other in what librdkafka's statistics of the last minutes tell."""
+    """Whether members may have waited for each other in the minutes that librdkafka's statistics cover."""
     settled_ms = view.stable_since_ms()
     return not view.is_settled or settled_ms is None or not view.time.lasted(settled_ms, 2 * _MINUTE_MS)
 
@@ -185,9 +185,9 @@ def _recent(view: GroupView, client: ClientHistory) -> Iterator[ClientReport]:
 
 
 def _response_ms(view: GroupView, client: ClientHistory, names: Sequence[str]) -> float | None:
-    """Return the longest answer of the last minute; null when not told."""
-    told = (each.values[name] for each in _recent(view, client) for name in names if name in each.values)
-    return max(told, default=None)
+    """Return the longest answer of the last minute; null when not reported."""
+    answers = (each.values[name] for each in _recent(view, client) for name in names if name in each.values)
+    return max(answers, default=None)
 
 
 def _ran_on_time(view: GroupView, client: ClientHistory) -> bool:
@@ -196,7 +196,7 @@ def _ran_on_time(view: GroupView, client: ClientHistory) -> bool:
     return on_time and view.is_reporting(client) and view.time.is_within(client.reports[-1].emitted_ms, _MINUTE_MS)
 
 
-def _overloaded(view: GroupView, slow: list[tuple[Member, float]], told: int, moves: int) -> Verdict:
+def _overloaded(view: GroupView, slow: list[tuple[Member, float]], reporting: int, moves: int) -> Verdict:
     worst, hosts = max(ms for _, ms in slow), sorted({each.host for each, _ in slow})
     session = min((session_of(each) for each in view.members), default=0)
     since_ms = view.now_ms - view.thresholds.resolve_after_ms
@@ -206,10 +206,10 @@ def _overloaded(view: GroupView, slow: list[tuple[Member, float]], told: int, mo
         view.now_ms - _MINUTE_MS,
         # Whoever is answered at once by the same broker says that it is the others' network; one that loses the group
         # again and again is slow for others, too.
-        confidence=PLAUSIBLE if moves or (len(hosts) > 1 and len(slow) == told) else HINT,
+        confidence=PLAUSIBLE if moves or (len(hosts) > 1 and len(slow) == reporting) else HINT,
         severity=Severity.PAGE if evicted and 2 * worst > session else Severity.TICKET,
         slow=len(slow),
-        told=told,
+        reporting=reporting,
         worst=worst,
         hosts=", ".join(hosts),
         moves=moves or None,
@@ -244,8 +244,8 @@ def offsets_topic_unhealthy(view: GroupView) -> Iterator[Verdict]:
 def find_store_failure(episode: Episode, moved: Verdict | None) -> Verdict | None:
     """Return why an assignment of a rebalance could not be stored, as its coordinator wrote; null if it did not.
 
-    `moved` is the failover that the rebalance followed. A coordinator that is none any more has another one after it,
-    whatever else tells of that; where it names no error, a failover is the likelier reason.
+    `moved` is the failover that the rebalance followed. A broker that is no longer the coordinator has a successor,
+    whatever other sources say; where it names no error, a failover is the likelier reason.
     """
     failure = episode.history.coordinator_log.store_failure(episode.rebalance)
     if failure is None:

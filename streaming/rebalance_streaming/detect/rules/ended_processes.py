@@ -116,10 +116,10 @@ def _closed_by_design(episode: Episode, departure: Departure) -> Verdict | None:
 def _ghost_confidence(episode: Episode, departure: Departure, *, in_turn: bool) -> float:
     """A starved client, too, joins anew while its old id is still there, so without reports its library decides.
 
-    So does one whose coordinator answers nobody: where nothing tells how the ghost ended, that is as likely.
+    So does a client whose coordinator answers nobody: where it is not known how the ghost ended, that is as likely.
     """
-    untold = departure.likely == UNKNOWN and departure.liveness is None
-    if untold or _nobody_was_spared(episode):
+    unseen = departure.likely == UNKNOWN and departure.liveness is None
+    if unseen or _nobody_was_spared(episode):
         return HINT
     if departure.liveness in (GONE, RESTARTED):
         return STRONG

@@ -1,6 +1,6 @@
 """The coordinator moved to another broker, or was loaded anew: with rebalances, or without.
 
-Receives one group's history: probes name the broker that coordinates it, and brokers' logs tell when one loaded it.
+Receives one group's history: probes name the broker that coordinates it, and brokers' logs say when one loaded it.
 """
 
 from __future__ import annotations

@@ -41,7 +41,7 @@ _STARVATION = (
 _BLOCKED_LOOP = "event_loop_blocked"
 #: Whoever is let in has joined again after so many heartbeat intervals.
 _REJOINS = 3
-#: What reports tell of a member that was lost for another reason than its way to the coordinator.
+#: Liveness of a member that was lost for another reason than its way to the coordinator.
 _NOT_CUT_OFF = (GONE, RESTARTED, PAUSED, STARVED)
 
 
@@ -265,7 +265,8 @@ def refused(episode: Episode, departure: Departure) -> Verdict | None:
     """Its session ran out although it runs, and it is not let in again: it lost a permission, say.
 
     The coordinator checks permissions before anything else (KafkaApis), so heartbeats that are sent renew nothing, and
-    nothing tells the client that it is no member any more. One that is let in is back a heartbeat after it was removed.
+    the client does not learn that it is no member any more. One that is let in is back a heartbeat after it was
+    removed.
     """
     if departure.likely not in (SESSION_EXPIRED, UNKNOWN) or departure.liveness not in (HEALTHY, ALIVE):
         return None
@@ -313,7 +314,7 @@ def frozen_or_starved(episode: Episode, departure: Departure) -> Verdict | None:
 
 
 def unknown_loss(episode: Episode, departure: Departure) -> Verdict | None:
-    """Nothing was due from the member before it was gone, so nothing tells how it went."""
+    """Nothing was due from the member before it was gone, so it is not known how it left."""
     if departure.likely != UNKNOWN:
         return None
     began_ms = episode.rebalance.started_before_ms

@@ -187,15 +187,16 @@ def _at(frozen: _Frozen) -> str:
 
 
 def _consumed_since(view: GroupView, lost: Sequence[ExplainedDeparture], since_ms: int) -> float:
-    """Return how many records the clients of lost members say they got since; 0 when none tells."""
-    told = (view.history.clients.of(each.member) for each in lost)
-    clients = {id(client): client for client in told if client is not None}
+    """Return how many records the clients of lost members report to have got since; 0 when none reports."""
+    found = (view.history.clients.of(each.member) for each in lost)
+    clients = {id(client): client for client in found if client is not None}
     return sum(_growth(client, since_ms) for client in clients.values())
 
 
 def _growth(client: ClientHistory, since_ms: int) -> float:
-    told = [s.values[CONSUMED_TOTAL] for s in client.reports if s.emitted_ms >= since_ms and CONSUMED_TOTAL in s.values]
-    return sum(max(0.0, after - before) for before, after in pairwise(told))
+    later = (each.values for each in client.reports if each.emitted_ms >= since_ms)
+    totals = [values[CONSUMED_TOTAL] for values in later if CONSUMED_TOTAL in values]
+    return sum(max(0.0, after - before) for before, after in pairwise(totals))
 
 
 # --- One record kills each owner ---
@@ -291,27 +292,27 @@ def _are_several(view: GroupView, victims: Sequence[ExplainedDeparture]) -> bool
 
 def _others_advanced(view: GroupView, frozen: _Frozen, victims: Sequence[ExplainedDeparture]) -> bool:
     """Whether most victims that had other partitions went on with one of those while they lived."""
-    told = []
+    advanced = []
     for victim in victims:
         others = places(victim.member.partitions) - {frozen.place}
         since_ms = max(frozen.since_ms, victim.departure.joined_ms or 0)
         if others:
-            told.append(any(_advanced(view, place, since_ms, victim.left_ms) for place in others))
-    return bool(told) and 2 * sum(told) > len(told)
+            advanced.append(any(_advanced(view, place, since_ms, victim.left_ms) for place in others))
+    return bool(advanced) and 2 * sum(advanced) > len(advanced)
 
 
 def _others_survived(view: GroupView, frozen: _Frozen, victims: Sequence[ExplainedDeparture]) -> bool:
     """Whether members without the partition outlived most of its owners, which died too soon to commit anything."""
-    outlived, told = 0, 0
+    outlived, comparable = 0, 0
     for victim in victims:
         lost_in = view.history.rebalances.get(victim.rebalance_id)
         if lost_in is None:
             continue
         stayed = {each.member_id for each in lost_in.members_after}
         others = [m.member_id in stayed for m in lost_in.members_before if not _has(m, frozen.place)]
-        told += bool(others)
+        comparable += bool(others)
         outlived += any(others)
-    return told > 1 and 2 * outlived > told
+    return comparable > 1 and 2 * outlived > comparable
 
 
 def _advanced(view: GroupView, place: tuple[str, int], from_ms: int, to_ms: int) -> bool:

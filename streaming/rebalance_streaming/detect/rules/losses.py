@@ -25,8 +25,8 @@ from rebalance_streaming.detect.rules.heartbeats import (
     unreachable,
 )
 from rebalance_streaming.detect.rules.kip848 import fenced
+from rebalance_streaming.detect.rules.known_exits import ran_on, removed, unsynced
 from rebalance_streaming.detect.rules.polling import barrier_holder, poll_overrun, static_stall
-from rebalance_streaming.detect.rules.told import ran_on, removed, unsynced
 from rebalance_streaming.detect.verdict import Verdict
 from rebalance_streaming.observed.confidence import HINT
 from rebalance_streaming.observed.departures import POLL_TIMEOUT, SESSION_EXPIRED, Departure
@@ -39,11 +39,11 @@ _RESTS_ON = {
     SESSION_EXPIRED: ("member_crash", "ungraceful_shutdown", "heartbeat_starvation", "process_pause"),
     POLL_TIMEOUT: ("poll_overrun", "static_stalled_member"),
 }
-#: Whoever is kept out reports that it is, however it left.
-_TOLD_AFTERWARDS = ("join_rejected",)
+#: A client that is kept out reports that it is, however it left.
+_KNOWN_AFTERWARDS = ("join_rejected",)
 #: Deaths of a process.
 _DEATHS = with_trait("death")
-_TOLD_IMPOSSIBLE = 3
+_MOST_IMPOSSIBLE = 3
 
 
 def explain_loss(episode: Episode, departure: Departure) -> Verdict | None:
@@ -55,9 +55,9 @@ def explain_loss(episode: Episode, departure: Departure) -> Verdict | None:
         return None
     best = next((each for each in possible if each.confidence > HINT), possible[0])
     kept = [each for each in best.alternatives if each.rule not in struck]
-    impossible = [each for name, each in struck.items() if name != best.rule][:_TOLD_IMPOSSIBLE]
-    # A cause of a session that ran out is no surer than that it did, unless what came afterwards tells it.
-    rests = departure.likely == SESSION_EXPIRED and best.rule not in _TOLD_AFTERWARDS
+    impossible = [each for name, each in struck.items() if name != best.rule][:_MOST_IMPOSSIBLE]
+    # A cause of a session that ran out is no surer than that it did, unless it is known from what came afterwards.
+    rests = departure.likely == SESSION_EXPIRED and best.rule not in _KNOWN_AFTERWARDS
     limit = departure.confidence if rests else best.confidence
     return replace(best, confidence=min(best.confidence, limit), alternatives=(*kept, *impossible))
 

@@ -59,8 +59,8 @@ def protocol_of(history: GroupHistory, rebalance: Rebalance | None = None) -> st
 
 def is_of_connect(history: GroupHistory, rebalance: Rebalance | None = None) -> bool:
     """Whether members are workers of Kafka Connect, which have other settings than consumers."""
-    told = None if history.snapshot is None else history.snapshot.protocol_type
-    return is_connect(told, protocol_of(history, rebalance))
+    protocol_type = None if history.snapshot is None else history.snapshot.protocol_type
+    return is_connect(protocol_type, protocol_of(history, rebalance))
 
 
 def barrier_advice(

@@ -1,7 +1,7 @@
 """Committed offsets that jump or vanish.
 
-Receives what commits and end offsets tell of a group. What was judged once, from commits that are forgotten within a
-minute, is remembered for as long as it stands.
+Receives a group's commits and end offsets. Jumps are judged from commits that are forgotten within a minute, so the
+result is remembered for as long as it stands.
 """
 
 from __future__ import annotations
@@ -27,7 +27,7 @@ _NEAR_MS = 15_000
 #: How much of the retention counts as all of it, and from how much on is warned.
 _NEARLY, _WARN, _SURELY_LONGER = 0.95, 0.8, 1.1
 _HOUR_MS = 3_600_000
-_TOLD_MS = 24 * _HOUR_MS
+_EXPIRY_STANDS_MS = 24 * _HOUR_MS
 #: The first commit after a return may take a batch.
 _COME_BACK_MS = 600_000
 
@@ -152,7 +152,7 @@ def _jump_verdict(view: GroupView, burst: Sequence[Jump], *, ahead: bool) -> Ver
         after_expiry=variant == AFTER_EXPIRY,
         stale=variant == STALE_COMMIT,
         overtaken=variant == RETENTION,
-        untold=variant is None,
+        unexplained=variant is None,
     )
 
 
@@ -197,7 +197,7 @@ def offsets_expired(view: GroupView) -> Iterator[Verdict]:
     since = _away_since(view)
     if since is not None:
         yield from _expires_soon(view, since)
-    gone = [each for each in view.history.progress.deleted() if view.time.is_within(each[2], _TOLD_MS)]
+    gone = [each for each in view.history.progress.deleted() if view.time.is_within(each[2], _EXPIRY_STANDS_MS)]
     if gone:
         yield from _expired(view, gone)
 

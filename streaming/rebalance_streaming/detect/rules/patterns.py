@@ -126,7 +126,7 @@ def _are_ended_by_one(by_records: Iterable[frozenset[str]], lives: list[Life]) -
 def _deaths_to_see(view: GroupView, slot: Slot, lives: list[Life]) -> tuple[int, Sequence[int]]:
     """Return how many deaths of a client make a loop, and when its processes began; the latter only where it matters.
 
-    Probes miss some of them. Where the log is not read, processes that began one after the other tell of the others.
+    Probes miss some of them. Where the log is not read, processes that began one after the other show the others.
     """
     cycles = view.thresholds.crash_loop_cycles
     if view.reads_log:
@@ -160,9 +160,10 @@ def _others_die(view: GroupView, lives: list[Life]) -> bool:
 def _loop_confidence(view: GroupView, series: _Series) -> float:
     """A client that starves, stands still or is cut off comes and goes as a dying one does.
 
-    Its reports tell, or a successor beside its ghost. A process that dies at once has told nothing of some lives.
+    Its reports, or a successor that joins beside its ghost, distinguish it. A process that dies at once reports nothing
+    of some lives.
     """
-    told = [
+    deaths = [
         each.past.departure.liveness in (GONE, RESTARTED)
         or _is_claimed_death(each.past)
         or _began_anew(each, series.starts, view.thresholds.short_life_ms)
@@ -170,9 +171,9 @@ def _loop_confidence(view: GroupView, series: _Series) -> float:
     ]
     if _others_die(view, series.lives):
         return HINT
-    if sum(told) >= view.thresholds.crash_loop_cycles:
+    if sum(deaths) >= view.thresholds.crash_loop_cycles:
         return STRONG if series.surely_dead else PLAUSIBLE
-    return PLAUSIBLE if any(told) or not series.surely_dead else HINT
+    return PLAUSIBLE if any(deaths) or not series.surely_dead else HINT
 
 
 def _is_claimed_death(past: ExplainedDeparture) -> bool:
@@ -206,8 +207,8 @@ def _starts(view: GroupView, slot: Slot) -> list[int]:
     if sum(client_stem(each.client_id) == slot[0] for each in view.members) > 1:
         return []
     clients = [each for each in view.history.clients if client_stem(each.client_id or "") == slot[0]]
-    told = (each.process_start_ms for client in clients for each in client.reports)
-    return sorted({each for each in told if each is not None})
+    starts = (each.process_start_ms for client in clients for each in client.reports)
+    return sorted({each for each in starts if each is not None})
 
 
 def _gaps_grow(view: GroupView, slot: Slot, lives: list[Life]) -> bool:
@@ -341,7 +342,7 @@ def _deploy_confidence(view: GroupView, left: list[ExplainedDeparture], size: in
 
 
 def _is_whole_group_in_turn(view: GroupView, left: list[ExplainedDeparture], size: int) -> bool:
-    """Whether every instance of a group was replaced, one after the other, and nothing tells how any of them went.
+    """Whether every instance of a group was replaced, one after the other, and it is not known how any of them left.
 
     Workers of Kafka Connect commit nothing in their group, so that no departure of theirs is known by its class. What
     goes through a whole group once, and waits each time until an instance is back, is some hand's doing. One that is
@@ -381,7 +382,7 @@ def _arrived(rebalance: Rebalance, member: Member) -> bool:
 
 @condition()
 def member_flapping(view: GroupView) -> Iterator[Verdict]:
-    """The same member leaves and returns again and again, and no source tells why."""
+    """The same member leaves and returns again and again, and no source says why."""
     window, returns = view.thresholds.flapping_window_ms, view.thresholds.flapping_returns
     back = {
         slot: [each for each in lives if each.past.departure.back_as is not None]

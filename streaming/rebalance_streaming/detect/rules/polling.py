@@ -1,7 +1,7 @@
 """Members that did not call poll(), or came close to that.
 
-A client's own metrics tell the time between polls; commits tell it only of clients that commit inside poll(), and only
-while records were waiting: time without work is no batch.
+A client's own metrics contain the time between polls; commits show it only of clients that commit inside poll(), and
+only while records were waiting: time without work is no batch.
 """
 
 from __future__ import annotations
@@ -48,7 +48,7 @@ from rebalance_streaming.observed.timeouts import kept_place_without_polls
 _AUTO_COMMIT_MS = 10_000
 #: Of a poll that waits for records the idle ratio is near 1, whatever its length.
 _WAITING = 0.5
-#: Fewer gaps between commits tell no interval.
+#: Fewer gaps between commits show no interval.
 _FEW_GAPS = 3
 #: At so many moments of a gap it is looked whether records waited.
 _LOOKS = 20
@@ -143,7 +143,7 @@ def poll_overrun(episode: Episode, departure: Departure) -> Verdict | None:
 
 @dataclass(frozen=True, slots=True)
 class _Gap:
-    """The longest time between two polls, when it ended, and the metric that told it; null: commits did."""
+    """The longest time between two polls, when it ended, and the metric that has it; null: it is by commits."""
 
     length_ms: float
     ended_ms: int
@@ -164,8 +164,8 @@ def poll_overrun_risk(view: GroupView) -> Iterator[Verdict]:
         if client is None and not _may_be_late(view, member, member.rebalance_timeout_ms or 0):
             continue
         limit = _limit_of(member, client)
-        gap = None if limit is None else _told_gap(view, member, client) or _gap_by_commits(view, member, limit)
-        # Beyond the limit the member was out: that is `poll_overrun`, told of the rebalance that it made.
+        gap = None if limit is None else _reported_gap(view, member, client) or _gap_by_commits(view, member, limit)
+        # Beyond the limit the member was out: that is `poll_overrun`, a cause of the rebalance that it made.
         if limit is not None and gap is not None and view.thresholds.poll_risk_warn * limit <= gap.length_ms < limit:
             yield _at_risk(view, member, client, limit, gap)
 
@@ -176,22 +176,22 @@ def _may_be_late(view: GroupView, member: Member, limit: int) -> bool:
     return bound >= view.thresholds.poll_risk_warn * limit
 
 
-def longest_told_gap(view: GroupView, member: Member) -> float | None:
-    """Return the longest time between two polls that a member's client reported, in milliseconds; null: none told."""
-    gap = _told_gap(view, member, view.client_of(member))
+def longest_reported_gap(view: GroupView, member: Member) -> float | None:
+    """Return the longest time (ms) between two polls that a member's client reported; null: none was reported."""
+    gap = _reported_gap(view, member, view.client_of(member))
     return None if gap is None else gap.length_ms
 
 
 def _limit_of(member: Member, client: ClientHistory | None) -> int | None:
-    """Return a member's max.poll.interval in milliseconds; null where the client enforces none or does not tell it."""
+    """Return a member's max.poll.interval (ms); null where the client enforces none or does not report it."""
     prints = fingerprint(member, client)
-    told = None if client is None else client.config.max_poll_interval_ms
-    limit = poll_limit_ms(member, prints) if told is None else told
+    reported = None if client is None else client.config.max_poll_interval_ms
+    limit = poll_limit_ms(member, prints) if reported is None else reported
     # A join request may carry 0, which is no limit that a gap has a share of.
     return limit or None if prints.enforces_poll else None
 
 
-def _told_gap(view: GroupView, member: Member, client: ClientHistory | None) -> _Gap | None:
+def _reported_gap(view: GroupView, member: Member, client: ClientHistory | None) -> _Gap | None:
     if client is None:
         return None
     waiting: bool | None = None
@@ -201,7 +201,7 @@ def _told_gap(view: GroupView, member: Member, client: ClientHistory | None) -> 
             continue
         if POLL_GAP_MAX in each.values:
             gaps.append((each.values[POLL_GAP_MAX], each.emitted_ms, POLL_GAP_MAX))
-        # A client that only tells when it last got records is idle without any.
+        # A client that only reports when it last got records is idle without any.
         if each.poll_age_ms is None:
             continue
         if waiting is None and POLL_AGE not in each.values:
@@ -268,5 +268,5 @@ def _at_risk(view: GroupView, member: Member, client: ClientHistory | None, limi
 def _shorter_batches(member: Member, client: ClientHistory | None, limit: int, batch_ms: float) -> tuple[Advice, ...]:
     if fingerprint(member, client).library == LIBRDKAFKA:
         return *longer_poll_interval(batch_ms, limit, LIBRDKAFKA), advise("worker_pool")
-    told = None if client is None else client.config.max_poll_records
-    return *shorter_batches(limit, batch_ms, told), advise("worker_pool")
+    records = None if client is None else client.config.max_poll_records
+    return *shorter_batches(limit, batch_ms, records), advise("worker_pool")

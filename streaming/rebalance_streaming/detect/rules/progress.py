@@ -30,7 +30,7 @@ from rebalance_streaming.observed.topic_ends import END_SPACING_MS
 _UNLIMITED_MS = 24 * 3_600_000
 #: A rhythm is known from so many commits on (of a group without members, that might have ended).
 _REGULAR = 5
-#: Commits this far apart tell a rate; end offsets are kept every ten seconds.
+#: Commits this far apart are enough for a rate; end offsets are kept every ten seconds.
 _RATE_MS = 30_000
 #: A group that is less behind than this share of the window is not behind.
 _BEHIND = 1 / 15
@@ -138,7 +138,7 @@ def _waits_for(view: GroupView, position: Position, wait_ms: int) -> bool:
     seen_then = before is not None and position.committed is not None and position.committed < before
     waits = seen_then or view.time.lasted(began, wait_ms)
     if not waits or not view.time.lasted(position.advanced_ms or since, wait_ms):
-        # A probe remembered until then may tell sooner than having looked for so long.
+        # A probe remembered until then may decide sooner than having looked for so long.
         view.time.note_due(view.now_ms + END_SPACING_MS)
         return False
     settle = 2 * view.probe_ms if position.stable_end is not None else 0
@@ -165,7 +165,7 @@ def _stalled_verdict(view: GroupView, member: Member, stuck: Sequence[Position],
         member=member,
         lag=sum(each.lag or 0 for each in stuck),
         stable_known=all(each.stable_end is not None for each in stuck),
-        told=variant is not None,
+        reported=variant is not None,
         poll_age=poll_age,
         fetches_nothing=rate == 0,
         rate=rate or None,
@@ -173,9 +173,9 @@ def _stalled_verdict(view: GroupView, member: Member, stuck: Sequence[Position],
 
 
 def _what_it_does(view: GroupView, member: Member) -> tuple[str | None, float | None, float | None]:
-    """Return what the member's client says it does meanwhile, the age of its last poll or else its records per second.
+    """Return what the member's client reports meanwhile: a variant, the age of its last poll, its records per second.
 
-    Null: it is silent, or that is not what tells.
+    Null: it does not report, or the value did not decide the variant.
     """
     client = view.client_of(member)
     latest = None if client is None else client.latest()
@@ -280,16 +280,16 @@ def _skew(view: GroupView, position: Position, total: int) -> Iterator[Verdict]:
 
 
 def _moved(reports: Sequence[ClientReport], total: str, rate: str | None, since_ms: int) -> bool | None:
-    """Whether something was counted in these reports, all after `since_ms`; null when they do not tell."""
+    """Whether something was counted in these reports, all after `since_ms`; null when they do not contain it."""
     counted = [each.values[total] for each in reports if total in each.values]
     if len(counted) > 1:
         return any(after > before for before, after in pairwise(counted))
-    told = [
+    rates = [
         each.values[rate]
         for each in reports
         if rate is not None and rate in each.values and each.emitted_ms >= since_ms + _RATE_WINDOW_MS
     ]
-    return told[-1] > 0 if told else None
+    return rates[-1] > 0 if rates else None
 
 
 # --- Zombies ---
@@ -365,7 +365,7 @@ def _failing_verdict(view: GroupView, member: Member, rebalance: Rebalance, *, t
         variant={True: "refused", False: "not_tried", None: None}[tried],
         rebalance_ids=(rebalance.rebalance_id,),
         member=member,
-        told={True: "go on, and none is stored", False: "stopped", None: "not reported"}[tried],
+        requests={True: "go on, and none is stored", False: "stopped", None: "not reported"}[tried],
         known=tried is not None,
         batches=have_poll_records(view.history, [member]),
     )

@@ -24,7 +24,7 @@ def sync_ms(generation: Generation) -> int:
 
 
 def widths(rebalances: Iterable[Rebalance]) -> Counter[Slot]:
-    """Return how many members one slot held at a time: clients that share a name and a host cannot be told apart."""
+    """Return how many members one slot held at a time: clients that share a name and a host cannot be distinguished."""
     width: Counter[Slot] = Counter()
     for each in rebalances:
         for members in (each.members_before, each.members_after):

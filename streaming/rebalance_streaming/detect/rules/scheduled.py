@@ -1,7 +1,7 @@
 """Rebalances that Kafka Streams and Kafka Connect schedule themselves.
 
-Both announce a later rebalance inside an assignment that the log does not explain; its distance from the one before
-tells. The rules receive a group's rebalances and claim those that they explain.
+Both announce a later rebalance inside an assignment that the log does not explain; it is recognised by its distance
+from the one before. The rules receive a group's rebalances and claim those that they explain.
 """
 
 from __future__ import annotations

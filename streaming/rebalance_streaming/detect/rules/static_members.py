@@ -1,8 +1,8 @@
 """Static members (KIP-345): late, gone for good, standing still, or wrongly named.
 
 Receives a group as it stands. A static member says no good-bye: the broker keeps its place, and its partitions, until
-its session ends, so what is wrong with one shows late or not at all. Of KIP-848 groups the log tells no replacements,
-so there only the processes' own reports, or their coordinator's lines, show that two share a name.
+its session ends, so what is wrong with one shows late or not at all. The log has no replacements of KIP-848 groups, so
+there only the processes' own reports, or their coordinator's lines, show that two share a name.
 """
 
 from __future__ import annotations
@@ -62,7 +62,7 @@ def static_session_too_short(view: GroupView) -> Iterator[Verdict]:
 def _absence(view: GroupView, past: ExplainedDeparture) -> int | None:
     """Return how long a static member was away that expired and returned, in milliseconds; null for all others.
 
-    Of one that was not seen to expire nothing tells whether it was away or stood still.
+    Of one that was not seen to expire it is not known whether it was away or stood still.
     """
     departure = past.departure
     if past.rule in _UNPOLLED or departure.likely != SESSION_EXPIRED or kept_place_without_polls(departure):
@@ -424,8 +424,8 @@ def _both(view: GroupView, name: _Name) -> Subject:
 
 def _client_id(view: GroupView, member_id: str) -> str | None:
     """Return the client id that was reported with a member id: the log keeps that of the instance's first holder."""
-    told = (c for c in view.history.clients if any(each.member_id == member_id for each in c.reports))
-    return next((each.client_id for each in told), None)
+    of_member = (c for c in view.history.clients if any(each.member_id == member_id for each in c.reports))
+    return next((each.client_id for each in of_member), None)
 
 
 def _holder(view: GroupView, instance: str) -> Member | None:
@@ -446,7 +446,7 @@ def static_member_restart(view: GroupView) -> Iterator[Verdict]:
         if not name.swaps or name.is_shared:
             continue
         gaps, last, times = name.gaps_ms, name.swaps[-1], len(name.swaps)
-        # Many on one host may as well be two processes there: the log cannot tell, so both are hints.
+        # Many on one host may as well be two processes there: the log does not show which, so both are hints.
         doubt = HINT if name.is_in_place and not gaps else PLAUSIBLE
         seen = bool(gaps) and len(gaps) >= times - 1 and max(gaps) >= name.processes[0].interval_ms
         yield view.say(

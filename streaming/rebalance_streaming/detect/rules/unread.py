@@ -1,6 +1,6 @@
 """Partitions that nobody reads: left out of every assignment, or of a group that lost all its members.
 
-Receives a group's members, assignments and end offsets. Groups that never had members are told apart first.
+Receives a group's members, assignments and end offsets. Groups that never had members are singled out first.
 """
 
 from __future__ import annotations
@@ -63,8 +63,8 @@ def _changed_ms(view: GroupView, topic: str) -> int:
 
 
 def _metadata_age_ms(view: GroupView) -> int:
-    told = [each.config.metadata_max_age_ms for each in view.history.clients]
-    return max((each for each in told if each is not None), default=view.thresholds.metadata_ms)
+    ages = [each.config.metadata_max_age_ms for each in view.history.clients]
+    return max((each for each in ages if each is not None), default=view.thresholds.metadata_ms)
 
 
 def _orphan_verdict(view: GroupView, topic: str, orphans: list[Position], since_ms: int) -> Verdict:

@@ -1,4 +1,4 @@
-"""Members of whose going a coordinator's line, or their own process, tells what no timeout does."""
+"""Members whose exit is known from a coordinator's line, or from their own process, and was no timeout."""
 
 from __future__ import annotations
 
@@ -22,7 +22,7 @@ ADMIN, READS_ON = "member was removed by an admin", "taking too long to read the
 UNSYNCED = "did not send its sync request in time"
 
 
-def told(of: Rebalance, reason: str | None, *events: Event, act: Act = Act.LEFT, after_ms: int = MINUTE) -> Verdict:
+def cause_of(of: Rebalance, reason: str | None, *events: Event, act: Act = Act.LEFT, after_ms: int = MINUTE) -> Verdict:
     """Return the primary cause of a rebalance, of whose lost member a coordinator wrote this."""
     known = history(*WORKS, *events, of)
     known.coordinator_log.take([CoordinatorEvent(LOST_MS - 900, act, member_id="b-1", reason=reason)])
@@ -32,12 +32,12 @@ def told(of: Rebalance, reason: str | None, *events: Event, act: Act = Act.LEFT,
 
 def reports(*, start_again_ms: int | None = None) -> list[Event]:
     """Let a member's process report until it is back: the same one, or one until it left and another since then."""
-    told: dict[str, Any] = {"interval_ms": 2_000, "process_start_ms": T0 - MINUTE}
-    anew = told if start_again_ms is None else told | {"process_start_ms": start_again_ms}
+    process: dict[str, Any] = {"interval_ms": 2_000, "process_start_ms": T0 - MINUTE}
+    anew = process if start_again_ms is None else process | {"process_start_ms": start_again_ms}
     back_ms = LOST_MS + 4 * SECOND
     first = range(LOST_MS - MINUTE, back_ms if start_again_ms is None else LOST_MS, 2 * SECOND)
     then = range(back_ms, LOST_MS + MINUTE, 2 * SECOND)
-    return [*(report(at, B, **told) for at in first), *(report(at, AGAIN, **anew) for at in then)]
+    return [*(report(at, B, **process) for at in first), *(report(at, AGAIN, **anew) for at in then)]
 
 
 SOON = back(after_ms=4 * SECOND)
@@ -64,7 +64,7 @@ SOON = back(after_ms=4 * SECOND)
 )
 def test_only_another_process_is_a_restart(reason: str | None, events: tuple[Event, ...], rule: str, words: str):
     """What a leave's reason says, and whether the same process reports before and after, decides."""
-    found = told(left(), reason, *events, after_ms=10 * MINUTE)
+    found = cause_of(left(), reason, *events, after_ms=10 * MINUTE)
     assert found.rule == rule
     assert words in found.summary
 
@@ -76,30 +76,30 @@ def test_only_another_process_is_a_restart(reason: str | None, events: tuple[Eve
 def test_who_did_not_sync_had_joined(leader: str, rule: str, words: str):
     """It polled, or it had not joined: of the leader, all others wait for its assignment (KAFKA-12890)."""
     formed = rebalance(LOST_MS - 10 * MINUTE, [], [STAYS, B], leader=leader)
-    found = told(left(), UNSYNCED, formed, act=Act.EVICTED)
+    found = cause_of(left(), UNSYNCED, formed, act=Act.EVICTED)
     assert (found.rule, "poll_overrun") == (rule, next(each.rule for each in found.alternatives if each.impossible))
     assert words in found.summary
     assert "max.poll.records" not in {each.parameter for each in found.advice}
 
 
 def test_a_process_that_ran_on_is_remembered_when_its_reports_are_forgotten():
-    """The latest 180 are kept: a rebalance that is looked at again later keeps what they told."""
+    """The latest 180 are kept: a rebalance that is looked at again later keeps what they showed."""
     gone, own = left(), {"interval_ms": 2_000, "process_start_ms": T0 - MINUTE}
     later = [report(LOST_MS + n * 2 * SECOND, AGAIN, **own) for n in range(30, 300)]
-    now, told_first = JudgingTime(LOST_MS + 10 * MINUTE), history(*WORKS, *reports(), gone, SOON)
-    first = make_episode(told_first, gone, Thresholds(), now, EpisodeContext()).departures
+    now, known_first = JudgingTime(LOST_MS + 10 * MINUTE), history(*WORKS, *reports(), gone, SOON)
+    first = make_episode(known_first, gone, Thresholds(), now, EpisodeContext()).departures
     known = EpisodeContext(departures={each.member.member_id: each for each in first})
-    told_later = history(*WORKS, *reports(), *later, gone, SOON)
-    again = make_episode(told_later, gone, Thresholds(), now, known).departures
+    known_later = history(*WORKS, *reports(), *later, gone, SOON)
+    again = make_episode(known_later, gone, Thresholds(), now, known).departures
     assert [each.went_on for each in (*first, *again)] == [True, True]
 
 
 def test_a_report_before_it_surely_left_is_none_of_afterwards():
-    """Where only probes tell of a rebalance, it may have left at any time of it: a deploy is one nevertheless."""
+    """A rebalance that only probes show it may have left at any time: a deploy is one nevertheless."""
     gone = left(started_after_ms=LOST_MS - 20 * SECOND, counted_from="probes")
-    told: dict[str, Any] = {"interval_ms": 2_000, "process_start_ms": T0 - MINUTE, "pid": 1}
-    mine = [report(at, B, **told) for at in range(LOST_MS - MINUTE, LOST_MS + 3 * SECOND, 2 * SECOND)]
-    other = report(LOST_MS + 5 * SECOND, AGAIN, **told | {"process_start_ms": LOST_MS + 3 * SECOND, "pid": 2})
+    process: dict[str, Any] = {"interval_ms": 2_000, "process_start_ms": T0 - MINUTE, "pid": 1}
+    mine = [report(at, B, **process) for at in range(LOST_MS - MINUTE, LOST_MS + 3 * SECOND, 2 * SECOND)]
+    other = report(LOST_MS + 5 * SECOND, AGAIN, **process | {"process_start_ms": LOST_MS + 3 * SECOND, "pid": 2})
     (departure,) = episode(gone, *WORKS, *mine, other, SOON).departures
     assert departure.stretch is not None
     assert (departure.stretch.same_process, departure.went_on) == (True, False)

@@ -1,6 +1,6 @@
-"""Members of whose going the coordinator, or the process itself, tells what no timeout does.
+"""Members whose exit is known from the coordinator's log, or from their own process, and was no timeout.
 
-Somebody had one removed; one joined and did not ask for its assignment; one went and its process ran on.
+Somebody had one removed; one joined and did not ask for its assignment; one left and its process ran on.
 """
 
 from __future__ import annotations
@@ -24,7 +24,7 @@ def removed(episode: Episode, departure: Departure) -> Verdict | None:
 def unsynced(episode: Episode, departure: Departure) -> Verdict | None:
     """It joined, sent heartbeats, and did not send its SyncGroup within the rebalance timeout (KAFKA-12890).
 
-    The leader sends the assignment with it, for which all others wait. Whoever leads stays leader as long as it is a
+    The leader sends the assignment with it, and all others wait for that. A leader stays leader as long as it is a
     member.
     """
     if departure.likely != UNSYNCED:
