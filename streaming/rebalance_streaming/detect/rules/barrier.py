@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from itertools import pairwise
 
 from rebalance_contract import GroupState, Member, Rebalance, RebalanceReason, Severity
@@ -34,8 +34,9 @@ def explain_barrier(episode: Episode) -> Verdict | None:
     if callback is not None:
         return callback
     history, advice = episode.history, barrier_advice(episode.history, episode.rebalance)
-    stayed = _not_polling(history, barrier.stayed, began, released)
-    inside = [] if stayed else _inside_poll(history, barrier.stayed, began, released)
+    ages = _poll_ages(history, barrier.stayed, began, released)
+    stayed = _not_polling(barrier.stayed, ages)
+    inside = [] if stayed else _inside_poll(barrier.stayed, ages)
     late = _late_by_commits(episode, inside or stayed, began, released)
     if inside and late is None:
         several = len(inside) > 1
@@ -48,7 +49,7 @@ def explain_barrier(episode: Episode) -> Verdict | None:
             several=several,
             waited=waited,
         )
-    culprit = _longest_without_poll(history, stayed, began, released)
+    culprit = _longest_without_poll(stayed, ages)
     if culprit is None and late is not None:
         subject = subject_of(late)
         return say("stalled_member_join_barrier.by_commits", began, subject, advice=advice, member=late, waited=waited)
@@ -85,8 +86,8 @@ def explain_late_round(episode: Episode) -> Verdict | None:
     if ended - began < episode.long_barrier_ms:
         return None
     giving = _giving_up(episode.rebalance)
-    late = _not_polling(episode.history, giving, began, ended) or _inside_poll(episode.history, giving, began, ended)
-    giving = late or giving
+    ages = _poll_ages(episode.history, giving, began, ended)
+    giving = _not_polling(giving, ages) or _inside_poll(giving, ages) or giving
     called = _in_callback(episode, giving, began, ended)
     if called is not None or not giving:
         return called
@@ -125,15 +126,13 @@ def _callback_text(client: ClientHistory, from_ms: int, to_ms: int, longest_ms: 
     return None
 
 
-def _not_polling(history: GroupHistory, members: Sequence[Member], from_ms: int, to_ms: int) -> list[Member]:
+def _not_polling(members: Sequence[Member], ages: Mapping[str, float]) -> list[Member]:
     """Return the members that may have kept the others waiting: all but those that reported polls all the while."""
-    ages = _poll_ages(history, members, from_ms, to_ms)
     return [each for each in members if ages.get(each.member_id, _POLLS_STOPPED_MS) >= _POLLS_STOPPED_MS]
 
 
-def _inside_poll(history: GroupHistory, members: Sequence[Member], from_ms: int, to_ms: int) -> list[Member]:
+def _inside_poll(members: Sequence[Member], ages: Mapping[str, float]) -> list[Member]:
     """Return the members that were in poll() whenever they reported: waiting for records, or in a callback it made."""
-    ages = _poll_ages(history, members, from_ms, to_ms)
     return [each for each in members if ages.get(each.member_id) == 0]
 
 
@@ -148,13 +147,12 @@ def _poll_ages(history: GroupHistory, members: Sequence[Member], from_ms: int, t
     return ages
 
 
-def _longest_without_poll(history: GroupHistory, members: Sequence[Member], from_ms: int, to_ms: int) -> Member | None:
+def _longest_without_poll(members: Sequence[Member], ages: Mapping[str, float]) -> Member | None:
     """Return the member whose last poll is longest ago; null where not all of them report, or all polled lately."""
-    ages = _poll_ages(history, members, from_ms, to_ms)
-    worst = max(members, key=lambda each: ages.get(each.member_id, 0), default=None)
-    if worst is None or len(ages) < len(members) or ages[worst.member_id] < _POLLS_STOPPED_MS:
+    if any(each.member_id not in ages for each in members):
         return None
-    return worst
+    worst = max(members, key=lambda each: ages[each.member_id], default=None)
+    return worst if worst is not None and ages[worst.member_id] >= _POLLS_STOPPED_MS else None
 
 
 def _late_by_commits(episode: Episode, members: Sequence[Member], from_ms: int, released_ms: int) -> Member | None:
@@ -231,8 +229,9 @@ def waiting_now(
     listed = next((each.members for each in reversed(seen) if each.members is not None), None)
     ids = None if listed is None else {member.member_id for member in listed}
     old = [m for m in snapshot.members if ids is None or m.member_id in ids]
-    old = _not_polling(history, old, since, now_ms)
-    culprit = old[0] if len(old) == 1 else _longest_without_poll(history, old, since, now_ms)
+    ages = _poll_ages(history, old, since, now_ms)
+    old = _not_polling(old, ages)
+    culprit = old[0] if len(old) == 1 else _longest_without_poll(old, ages)
     if culprit is None and is_cooperative(history):
         culprit = _silent(history, old, since, now_ms)
     bound = max((m.rebalance_timeout_ms or 0 for m in snapshot.members), default=0)

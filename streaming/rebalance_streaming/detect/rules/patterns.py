@@ -212,13 +212,8 @@ def _starts(view: GroupView, slot: Slot) -> list[int]:
 
 
 def _gaps_grow(view: GroupView, slot: Slot, lives: list[Life]) -> bool:
-    joins = sorted(
-        generation.assigned_at_ms or each.started_before_ms
-        for each in view.history.in_order()
-        for generation in each.rounds
-        for name in generation.joined
-        if (member := view.history.members.get(name)) is not None and slot_of(member) == slot
-    )
+    known = view.history.members
+    joins = sorted(at_ms for name, at_ms in _joins(view) if name in known and slot_of(known[name]) == slot)
     gaps = [min((j - life.past.left_ms for j in joins if j > life.past.left_ms), default=0) for life in lives]
     gaps = [gap for gap in gaps if gap > 0]
     return len(gaps) >= 3 and all(b >= _BACK_OFF * a for a, b in itertools.pairwise(gaps))
@@ -459,15 +454,20 @@ def _crowded(lives: list[Life], count: int, window_ms: int) -> list[Life]:
 
 def _lives_by_slot(view: GroupView) -> dict[Slot, list[Life]]:
     joined: dict[str, int] = {}
-    for each in view.history.in_order():
-        for generation in each.rounds:
-            for name in generation.joined:
-                joined.setdefault(name, generation.assigned_at_ms or each.started_before_ms)
+    for name, at_ms in _joins(view):
+        joined.setdefault(name, at_ms)
     lives: dict[Slot, list[Life]] = {}
     for past in view.past:
         life = Life(past.member, joined.get(past.member.member_id), past)
         lives.setdefault(slot_of(past.member), []).append(life)
     return lives
+
+
+def _joins(view: GroupView) -> Iterator[tuple[str, int]]:
+    """Yield the id of each member that joined and when its generation was assigned (epoch ms), oldest first."""
+    for each in view.history.in_order():
+        for generation in each.rounds:
+            yield from ((name, generation.assigned_at_ms or each.started_before_ms) for name in generation.joined)
 
 
 def _rebalances_of(view: GroupView, slot: Slot, lives: list[Life]) -> tuple[str, ...]:
