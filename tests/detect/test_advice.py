@@ -8,7 +8,7 @@ from typing import Any
 import pytest
 
 from detect import departing
-from histories import MINUTE, SECOND, T0, member, packed, report
+from histories import MINUTE, SECOND, T0, member
 from rebalance_contract import Advice, GroupType, Member
 from rebalance_contract.client_settings import JAVA
 from rebalance_streaming.detect.advice import (
@@ -31,26 +31,19 @@ from rebalance_streaming.detect.advice import (
     starvation_advice,
     worker_overrun_advice,
 )
-from rebalance_streaming.observed.clients import ClientHistory
 from rebalance_streaming.observed.departures import POLL_TIMEOUT, SESSION_EXPIRED, Departure
 from rebalance_streaming.observed.fingerprints import Fingerprint, fingerprint
 from rebalance_streaming.wire.metrics.report import ClientConfig
 
 LEFT_MS = T0 + 600 * SECOND
 B = member("b-1", [2, 3])
+#: The settings of a client that does not report.
+NOTHING = ClientConfig()
 
 
 def gone(who: Member = B, likely: str = POLL_TIMEOUT, **changes: Any) -> Departure:
     """Make how a member left after an overrun."""
     return departing.gone(who, likely, at_ms=LEFT_MS, rule="poll_overrun", **changes)
-
-
-def reporting(**settings: int) -> ClientHistory:
-    """Make a client that reports its settings."""
-    found = ClientHistory()
-    row = packed(report(T0, B, config=ClientConfig(**settings)))
-    found.take(row, row.samples[0])
-    return found
 
 
 def proposed(advice: tuple[Advice, ...]) -> dict[str, str]:
@@ -123,23 +116,25 @@ def test_the_interval_grows_only_where_one_record_takes_half_of_it(records: int 
 
 def test_an_overrun_is_as_long_as_the_limit_and_the_time_until_its_return():
     """Out at 300 s and back 450 s later is a batch of 750 s; without a return at least the limit."""
-    client = reporting(max_poll_records=500)
-    assert proposed(poll_overrun_advice(gone(back_s=450), client))["max.poll.records"] == "at most 100"
-    assert proposed(poll_overrun_advice(gone(), client))["max.poll.records"] == "at most 250"
+    config = ClientConfig(max_poll_records=500)
+    assert proposed(poll_overrun_advice(gone(back_s=450), config))["max.poll.records"] == "at most 100"
+    assert proposed(poll_overrun_advice(gone(), config))["max.poll.records"] == "at most 250"
 
 
 def test_a_static_member_was_silent_for_longer_than_its_limit():
     """It is out a session after its limit, as it does not leave: the batch took 345 s and then 55 s more, not 355 s."""
     who = replace(B, group_instance_id="i", session_timeout_ms=45_000)
     of = gone(who, silence_ms=345 * SECOND, back_s=55)
-    assert proposed(poll_overrun_advice(of, reporting(max_poll_records=500)))["max.poll.records"] == "at most 187"
+    assert proposed(poll_overrun_advice(of, ClientConfig(max_poll_records=500)))["max.poll.records"] == "at most 187"
     dynamic = replace(of, member=replace(who, group_instance_id=None))
-    assert proposed(poll_overrun_advice(dynamic, reporting(max_poll_records=500)))["max.poll.records"] == "at most 211"
+    assert (
+        proposed(poll_overrun_advice(dynamic, ClientConfig(max_poll_records=500)))["max.poll.records"] == "at most 211"
+    )
 
 
 def test_librdkafka_has_no_batches_to_shorten():
     """It polls record by record: poll in between, or allow more time; max.poll.records does not exist there."""
-    found = proposed(poll_overrun_advice(gone(replace(B, client_id="rdkafka"), back_s=20), None))
+    found = proposed(poll_overrun_advice(gone(replace(B, client_id="rdkafka"), back_s=20), NOTHING))
     assert found.keys() == {"code", "max.poll.interval.ms"}
     assert found["max.poll.interval.ms"].startswith("640000, ")
 
@@ -148,19 +143,19 @@ def test_librdkafka_has_no_batches_to_shorten():
 def test_without_a_limit_there_is_no_number(client_id: str):
     """Records of old brokers carry no rebalance timeout: the client's own word counts, else only code can change."""
     of = gone(replace(B, client_id=client_id, rebalance_timeout_ms=None), back_s=450)
-    assert poll_limit(of, None) is None
-    assert [each.parameter for each in poll_overrun_advice(of, None)] == ["code"]
-    client = reporting(max_poll_interval_ms=300_000, max_poll_records=500)
-    assert poll_limit(of, client) == 300_000
+    assert poll_limit(of, NOTHING) is None
+    assert [each.parameter for each in poll_overrun_advice(of, NOTHING)] == ["code"]
+    config = ClientConfig(max_poll_interval_ms=300_000, max_poll_records=500)
+    assert poll_limit(of, config) == 300_000
     if client_id == "b":
-        assert proposed(poll_overrun_advice(of, client))["max.poll.records"] == "at most 100"
+        assert proposed(poll_overrun_advice(of, config))["max.poll.records"] == "at most 100"
 
 
 @pytest.mark.parametrize("client_id", ["b", "rdkafka", "kafka-python-2.2.3"])
 def test_a_poll_time_out_is_never_cured_by_a_session(client_id: str):
     """Heartbeats do not depend on polls in these clients, whatever their own messages advise."""
     of = gone(replace(B, client_id=client_id), back_s=100)
-    advice = (*poll_overrun_advice(of, None), *stalled_barrier_advice(of))
+    advice = (*poll_overrun_advice(of, NOTHING), *stalled_barrier_advice(of))
     assert not [each for each in advice if "session" in each.parameter or "session" in each.proposed]
 
 
@@ -215,7 +210,7 @@ def test_a_cooperative_assignor_is_advised_to_those_that_have_it(
 def test_a_poll_interval_is_as_long_as_the_client_takes_it():
     """A day is librdkafka's limit; elsewhere it is an int."""
     who = replace(B, client_id="rdkafka", rebalance_timeout_ms=80_000_000)
-    assert proposed(poll_overrun_advice(gone(who, back_s=20), None))["max.poll.interval.ms"].startswith("86400000, ")
+    assert proposed(poll_overrun_advice(gone(who, back_s=20), NOTHING))["max.poll.interval.ms"].startswith("86400000, ")
     assert poll_interval_for(2**31) == 2**31 - 1
 
 
@@ -236,7 +231,7 @@ def session(
 ) -> MemberSession:
     """Make the session of a member, with the settings that its client reports."""
     prints = replace(fingerprint(who), heartbeat_ms=heartbeat_ms)
-    return session_of_member(who, prints, kind, reporting(**settings) if settings else None)
+    return session_of_member(who, prints, kind, ClientConfig(**settings))
 
 
 RDKAFKA = replace(B, client_id="rdkafka", session_timeout_ms=10_000, rebalance_timeout_ms=30_000)

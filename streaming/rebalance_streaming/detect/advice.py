@@ -6,7 +6,7 @@ import math
 from collections.abc import Sequence
 from dataclasses import dataclass
 
-from rebalance_contract import USUAL_SESSION_MS, Advice, Member
+from rebalance_contract import USUAL_SESSION_MS, Advice, ClientConfig, Member
 from rebalance_contract.client_settings import (
     EAGER_ASSIGNORS,
     JAVA,
@@ -24,7 +24,6 @@ from rebalance_contract.client_settings import (
     session_setting,
 )
 from rebalance_streaming.detect.wording import advise
-from rebalance_streaming.observed.clients import ClientHistory
 from rebalance_streaming.observed.departures import Departure
 from rebalance_streaming.observed.fingerprints import Fingerprint, poll_limit_ms
 from rebalance_streaming.observed.progress import Flow
@@ -86,16 +85,15 @@ def shorter_batches(limit_ms: int, batch_ms: float, records: int | None) -> tupl
     return longer if records == 1 else (fewer_records(limit_ms, batch_ms, records), *longer)
 
 
-def poll_overrun_advice(departure: Departure, client: ClientHistory | None) -> tuple[Advice, ...]:
-    """Return what to change for a member whose batch took longer than max.poll.interval."""
-    limit, library = poll_limit(departure, client), departure.client.library
+def poll_overrun_advice(departure: Departure, config: ClientConfig) -> tuple[Advice, ...]:
+    """Return what to change for a member whose batch took longer than max.poll.interval; `config`: what it reports."""
+    limit, library = poll_limit(departure, config), departure.client.library
     batch_ms = _batch_ms(departure, limit or 0)
     if not has_poll_records(library):
         poll = advise("poll_per_message")
         return (poll,) if limit is None else (poll, *longer_poll_interval(batch_ms, limit, library))
     # Without the limit there is no number to give.
-    records = None if client is None else client.config.max_poll_records
-    return *(() if limit is None else shorter_batches(limit, batch_ms, records)), advise("worker_pool")
+    return *(() if limit is None else shorter_batches(limit, batch_ms, config.max_poll_records)), advise("worker_pool")
 
 
 def worker_overrun_advice(limit_ms: int | None) -> tuple[Advice, ...]:
@@ -106,10 +104,9 @@ def worker_overrun_advice(limit_ms: int | None) -> tuple[Advice, ...]:
     return advise("poll_as_worker"), advise("longer_worker_wait", limit=limit_ms)
 
 
-def poll_limit(departure: Departure, client: ClientHistory | None) -> int | None:
+def poll_limit(departure: Departure, config: ClientConfig) -> int | None:
     """Return a member's max.poll.interval in milliseconds: by its records, else its reports; null: by neither."""
-    reported = None if client is None else client.config.max_poll_interval_ms
-    return departure.poll_ms or reported
+    return departure.poll_ms or config.max_poll_interval_ms
 
 
 def _batch_ms(departure: Departure, limit: int) -> float:
@@ -166,11 +163,11 @@ class MemberSession:
 
 
 def session_of_member(
-    member: Member, prints: Fingerprint, group_type: str, client: ClientHistory | None = None
+    member: Member, prints: Fingerprint, group_type: str, config: ClientConfig | None = None
 ) -> MemberSession:
-    """Return the session of a member of a group; `client` is what it reported, null: nothing."""
-    poll_ms = poll_limit_ms(member, prints) or (None if client is None else client.config.max_poll_interval_ms)
-    request_ms = None if client is None else client.config.request_timeout_ms
+    """Return the session of a member of a group; `config`: the settings that its client reports, null: none."""
+    config = config or ClientConfig()
+    poll_ms, request_ms = poll_limit_ms(member, prints) or config.max_poll_interval_ms, config.request_timeout_ms
     bound = session_bound(prints.library, prints.release, poll_ms=poll_ms, request_ms=request_ms)
     setting = session_setting(group_type, member.session_timeout_ms)
     own_bound = None if setting.of_group else bound

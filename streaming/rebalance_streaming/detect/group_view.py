@@ -28,7 +28,7 @@ from rebalance_streaming.observed.clients import ClientHistory
 from rebalance_streaming.observed.departures import slot_of
 from rebalance_streaming.observed.history import GroupHistory, places
 from rebalance_streaming.observed.inputs import GROUP, LOGGED
-from rebalance_streaming.observed.progress import Position
+from rebalance_streaming.observed.progress import Position, Progress
 
 DAY_MS = 24 * 3_600_000
 #: After a rebalance whoever has work commits within this: three intervals of auto-commit.
@@ -72,11 +72,16 @@ class GroupView:
 
         While there are any, the answer changes with each probe that the window leaves behind.
         """
-        grown = self.history.progress.end_growth(topic, partition, self.now_ms - window_ms)
+        grown = self.progress.end_growth(topic, partition, self.now_ms - window_ms)
         if grown:
-            first_ms = self.history.progress.first_probe_ms(topic, self.now_ms - window_ms)
+            first_ms = self.progress.first_probe_ms(topic, self.now_ms - window_ms)
             self.time.note_due((self.now_ms if first_ms is None else first_ms) + window_ms + 1)
         return grown
+
+    @property
+    def progress(self) -> Progress:
+        """How far its partitions are committed, and where they end."""
+        return self.history.progress
 
     @property
     def members(self) -> tuple[Member, ...]:
@@ -176,11 +181,11 @@ class GroupView:
 
     def positions_of(self, partitions: Partitions | None) -> list[Position]:
         """Return where these partitions stand."""
-        return [self.history.progress.position(topic, p) for topic, p in sorted(places(partitions))]
+        return [self.progress.position(topic, p) for topic, p in sorted(places(partitions))]
 
     def grew_since(self, position: Position, since_ms: int) -> bool:
         """Whether a partition is known to have got records since a moment (epoch ms)."""
-        return (self.history.progress.end_growth(position.topic, position.partition, since_ms) or 0) > 0
+        return (self.progress.end_growth(position.topic, position.partition, since_ms) or 0) > 0
 
     def is_harmed(self, partitions: Iterable[Partitions | None]) -> bool:
         """Whether one of these partitions has not moved for a while and falls behind: harm to consumption now."""
@@ -195,7 +200,7 @@ class GroupView:
 
     def lag_grows(self) -> bool:
         """Whether some partition is not consumed while records arrive: harm, and not only a risk of it."""
-        behind = self.history.progress.falls_behind(self.now_ms - self.thresholds.stalled_ms)
+        behind = self.progress.falls_behind(self.now_ms - self.thresholds.stalled_ms)
         return any(self.grew_since(position, position.advanced_ms or 0) for position in behind)
 
     def is_reporting(self, client: ClientHistory) -> bool:

@@ -515,6 +515,16 @@ class Clients:
         # A member id that is known belongs to somebody else.
         return found or self._index.only_one(member, None)
 
+    def latest_of(self, member: Member) -> ClientReport | None:
+        """Return the newest report of a member's client; null where it does not report."""
+        client = self.of(member)
+        return None if client is None else client.latest()
+
+    def config_of(self, member: Member) -> ClientConfig:
+        """Return the settings that a member's client reported; all null where it reported none."""
+        client = self.of(member)
+        return ClientConfig() if client is None else client.config
+
     def __iter__(self) -> Iterator[ClientHistory]:
         return (history for several in self.known.values() for history in several)
 

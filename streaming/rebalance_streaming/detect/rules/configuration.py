@@ -295,14 +295,15 @@ def _is_kept_out(view: GroupView, client: ClientHistory) -> bool:
 
 def _rejected(view: GroupView, client: ClientHistory) -> Verdict:
     session = client.config.session_timeout_ms
-    refused = session if session is not None and not _taken(session) else None
+    is_taken = session is None or OWN_SESSION.shortest_ms <= session <= OWN_SESSION.longest_ms
+    refused = None if is_taken else session
     seen = [each for each in client.reports if each.emitted_ms >= view.now_ms - _REJECTED_MS]
     return view.say(
         "join_rejected.tries",
         seen[0].emitted_ms,
         Subject((SubjectMember(client.member_id, client.client_id, client.host, client.instance_id),)),
         confidence=PLAUSIBLE if refused is None else STRONG,
-        severity=Severity.PAGE if not view.members and view.history.progress.total_lag() else Severity.TICKET,
+        severity=Severity.PAGE if not view.members and view.progress.total_lag() else Severity.TICKET,
         variant=None if refused is None else "session_out_of_range",
         client=client.client_id or "A client",
         host=client.host or "unknown host",
@@ -313,7 +314,3 @@ def _rejected(view: GroupView, client: ClientHistory) -> Verdict:
         usual=USUAL_SESSION_MS,
         by_assignor=refused is None and has_assignor(view.history),
     )
-
-
-def _taken(session_ms: int) -> bool:
-    return OWN_SESSION.shortest_ms <= session_ms <= OWN_SESSION.longest_ms

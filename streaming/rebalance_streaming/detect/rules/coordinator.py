@@ -226,7 +226,7 @@ def offsets_topic_unhealthy(view: GroupView) -> Iterator[Verdict]:
     if not hopping and not lost:
         return
     since_ms = hopping[0].at_ms if hopping else lost[0].started_before_ms
-    last_commit = view.history.progress.last_commit_ms if hopping else None
+    last_commit = view.progress.last_commit_ms if hopping else None
     stopped = last_commit is not None and last_commit < since_ms
     yield view.say(
         "offsets_topic_unhealthy.seems",

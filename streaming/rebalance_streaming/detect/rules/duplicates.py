@@ -51,12 +51,12 @@ _WITHOUT_COMMIT = (POLL_TIMEOUT, SESSION_EXPIRED, FENCED, UNSYNCED, REMOVED_BY_A
 @condition(inputs.PROGRESS)
 def duplicate_processing(view: GroupView) -> Iterator[Verdict]:
     """Members that were lost before they could commit made others process records again (KIP-62; kafka-python#2070)."""
-    since = view.history.progress.ends_since()
+    since = view.progress.ends_since()
     counts = _counted(view, since) if since is not None else {}
     total = sum(each.records for each in counts.values())
     if since is None or not total or not _is_recent(view, counts):
         return
-    growths = (view.history.progress.end_growth(p.topic, p.partition, since) for p in view.history.progress.positions())
+    growths = (view.progress.end_growth(p.topic, p.partition, since) for p in view.progress.positions())
     volume = sum(each for each in growths if each is not None)
     if total > view.thresholds.duplicates_share * volume:
         yield _duplicates_verdict(view, counts, total, volume, since)

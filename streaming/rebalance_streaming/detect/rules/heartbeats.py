@@ -272,8 +272,7 @@ def refused(episode: Episode, departure: Departure) -> Verdict | None:
         return None
     if episode.rebalance.is_at_least and departure.likely == UNKNOWN:
         return None  # it may not have reached its coordinator
-    client, patience_ms = episode.history.clients.of(departure.member), _REJOINS * departure.client.heartbeat_ms
-    last = None if client is None else client.latest()
+    last, patience_ms = episode.history.clients.latest_of(departure.member), _REJOINS * departure.client.heartbeat_ms
     waited = episode.time.lasted(departure.to_ms, patience_ms)
     if departure.back_as is not None or not waited or last is None or last.emitted_ms < departure.to_ms + patience_ms:
         return None

@@ -18,7 +18,6 @@ from rebalance_streaming.detect.rules.rebalances import size_of, went_again, wid
 from rebalance_streaming.detect.verdict import Verdict, subject_of
 from rebalance_streaming.detect.wording import say
 from rebalance_streaming.observed import inputs
-from rebalance_streaming.observed.clients import ClientHistory
 from rebalance_streaming.observed.departures import FENCED, Departure, slot_of
 from rebalance_streaming.observed.history import partition_names, places
 
@@ -69,7 +68,7 @@ def _is_new(view: GroupView) -> bool:
 
 
 def _holding(view: GroupView, member: Member, since: int, until_ms: int) -> Verdict:
-    limit, pending, client = member.rebalance_timeout_ms, member.pending_revocation, view.client_of(member)
+    limit, pending = member.rebalance_timeout_ms, member.pending_revocation
     victims = [each for each in view.members if each.state == MemberState.UNRELEASED and _waits_for(each, member)]
     late_ms = None if limit is None else _LATE * limit
     ended = until_ms < view.now_ms
@@ -86,14 +85,8 @@ def _holding(view: GroupView, member: Member, since: int, until_ms: int) -> Verd
         victims=victims,
         one_victim=len(victims) == 1,
         limit=limit,
-        poll_age=_poll_age(client),
-        reported=client is not None,
+        report=view.history.clients.latest_of(member),
     )
-
-
-def _poll_age(client: ClientHistory | None) -> float | None:
-    latest = None if client is None else client.latest()
-    return None if latest is None else latest.poll_age_ms
 
 
 def _waits_for(victim: Member, holder: Member) -> bool:
@@ -110,7 +103,6 @@ def fenced(episode: Episode, departure: Departure) -> Verdict | None:
     member, rebalance = departure.member, episode.rebalance
     limit, pending = member.rebalance_timeout_ms or 0, member.pending_revocation
     out_ms = next((g.started_at_ms for g in rebalance.generations if member.member_id in g.fenced), None)
-    client = episode.history.clients.of(member)
     return say(
         "reconciliation_stuck.fenced",
         (departure.to_ms if out_ms is None else out_ms) - limit,
@@ -121,8 +113,7 @@ def fenced(episode: Episode, departure: Departure) -> Verdict | None:
         member=member,
         limit_ms=limit,
         got=[m for m in rebalance.members_after if places(m.partitions) & places(member.partitions)],
-        poll_age=_poll_age(client),
-        reported=client is not None,
+        report=episode.history.clients.latest_of(member),
         limit=member.rebalance_timeout_ms,
     )
 
@@ -190,13 +181,16 @@ def _is_one_pass(rebalances: Sequence[Rebalance], epochs: Sequence[Generation]) 
     """Whether everybody came or left once at most: a deploy, or a change of size."""
     if any(each.reason not in _MEMBER_REASONS or each.fenced for each in epochs):
         return False
-    members = {m.member_id: m for each in rebalances for m in (*each.members_before, *each.members_after)}
-    width = widths(rebalances)
+    members, width = _known(rebalances), widths(rebalances)
     for side in ("joined", "left"):
         names = [name for each in epochs for name in getattr(each, side)]
         if went_again((slot_of(members[name]) if name in members else (name, "") for name in names), width):
             return False
     return True
+
+
+def _known(rebalances: Sequence[Rebalance]) -> dict[str, Member]:
+    return {m.member_id: m for each in rebalances for m in (*each.members_before, *each.members_after)}
 
 
 def _kind(epoch: Generation) -> str:
@@ -210,7 +204,7 @@ def _churning(view: GroupView, rebalances: Sequence[Rebalance], epochs: Sequence
     kinds = Counter(_kind(each) for each in epochs)
     main, _ = kinds.most_common(1)[0]
     ids = {name for each in epochs for name in (*each.joined, *each.left, *each.fenced)}
-    known = {m.member_id: m for each in rebalances for m in (*each.members_before, *each.members_after)}
+    known = _known(rebalances)
     slots = Counter(slot_of(known[name]) for name in sorted(ids) if name in known)
     latest = {slot_of(known[name]): known[name] for name in sorted(ids) if name in known}
     restless = [latest[slot] for slot, _ in slots.most_common(3)]

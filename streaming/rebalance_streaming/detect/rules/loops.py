@@ -56,7 +56,7 @@ class _Frozen:
 
 
 def _frozen(view: GroupView, place: Place) -> _Frozen:
-    position = view.history.progress.position(*place)
+    position = view.progress.position(*place)
     if position.committed is None or position.advanced_ms is None:
         return _Frozen(place, None, view.history.first_ms or 0, position.end)
     return _Frozen(place, position.committed, position.advanced_ms, position.lag)
@@ -149,7 +149,7 @@ def _waited(view: GroupView, frozen: _Frozen, losses: Sequence[ExplainedDepartur
 
     An end before what is committed was reported before that: it says nothing.
     """
-    ends = [view.history.progress.end_at(*frozen.place, each.left_ms) for each in losses]
+    ends = [view.progress.end_at(*frozen.place, each.left_ms) for each in losses]
     known = [end for end in ends if end is not None and end >= (frozen.offset or 0)]
     return all(end > (frozen.offset or 0) for end in known) if known else None
 
@@ -250,7 +250,7 @@ def _are_picked(view: GroupView, frozen: _Frozen) -> bool:
 
 def did_nothing(view: GroupView, past: ExplainedDeparture, joined_ms: int) -> bool | None:
     """Whether a member committed nothing new in its life although records waited for it; null: no end was probed."""
-    progress, mine = view.history.progress, places(past.member.partitions)
+    progress, mine = view.progress, places(past.member.partitions)
     if any(_advanced(view, place, joined_ms, past.left_ms) for place in mine):
         return False
     ends = [(progress.end_at(*place, past.left_ms), progress.committed_before(place, past.left_ms)) for place in mine]
@@ -316,8 +316,8 @@ def _others_survived(view: GroupView, frozen: _Frozen, victims: Sequence[Explain
 
 
 def _advanced(view: GroupView, place: tuple[str, int], from_ms: int, to_ms: int) -> bool:
-    before = view.history.progress.committed_before(place, from_ms)
-    after = view.history.progress.committed_before(place, to_ms)
+    before = view.progress.committed_before(place, from_ms)
+    after = view.progress.committed_before(place, to_ms)
     return after is not None and after[0] > from_ms and (before is None or after[1] > before[1])
 
 

@@ -34,15 +34,15 @@ _MEANWHILE = "the others keep working meanwhile"
 
 def session_of_lost(episode: Episode, departure: Departure) -> MemberSession:
     """Return the session of a member that was lost."""
-    client = episode.history.clients.of(departure.member)
-    return session_of_member(departure.member, departure.client, episode.rebalance.type, client)
+    config = episode.history.clients.config_of(departure.member)
+    return session_of_member(departure.member, departure.client, episode.rebalance.type, config)
 
 
 def sessions_of(history: GroupHistory, members: Iterable[Member], group_type: str | None = None) -> list[MemberSession]:
     """Return the sessions of members; the type is that of the group now, where none is given."""
-    kind = group_type or type_of(history)
-    known = ((each, history.clients.of(each)) for each in members)
-    return [session_of_member(each, fingerprint(each, client), kind, client) for each, client in known]
+    kind, clients = group_type or type_of(history), history.clients
+    known = ((each, fingerprint(each, clients.of(each))) for each in members)
+    return [session_of_member(each, prints, kind, clients.config_of(each)) for each, prints in known]
 
 
 def type_of(history: GroupHistory) -> str:

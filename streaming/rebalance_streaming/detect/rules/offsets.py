@@ -66,7 +66,7 @@ def _bursts(view: GroupView, *, ahead: bool) -> list[list[Jump]]:
 def update_jumps(view: GroupView) -> Memory:
     """Remember of recent changes whether they were jumps, as found while the commits before them were still known."""
     known, stands_ms = view.memory.jumps, view.thresholds.resolve_after_ms
-    recent = [each for each in view.history.progress.jumps if view.time.is_within(each.at_ms, stands_ms)]
+    recent = [each for each in view.progress.jumps if view.time.is_within(each.at_ms, stands_ms)]
     return replace(view.memory, jumps={e: known[e] if e in known else _is_jump(view, e) for e in recent})
 
 
@@ -76,26 +76,26 @@ def _is_jump(view: GroupView, jump: Jump) -> bool:
     Ahead, a group with members may just have caught up: only one that had been busy with a backlog has shown how fast
     it is.
     """
-    place, progress = (jump.topic, jump.partition), view.history.progress
+    place = (jump.topic, jump.partition)
     if jump.deleted_ms is not None:
         return _moved_by(view, jump) > 0
     # A member may have read on before the records behind it were deleted, and commits now; one that was away has not.
     if jump.start is not None and _absence_before(view.history, jump.at_ms) > 0:
         return True
-    steps = list(commit_steps(progress, place, jump.at_ms - 1))
+    steps = list(commit_steps(view.progress, place, jump.at_ms - 1))
     sizes, factor = [step for _, step, _ in steps if step > 0] or [1], view.thresholds.jump_factor
     # How fast it once caught up is how far it may go ahead again; what is committed late is behind by a usual step.
     most = max(*sizes, factor * median(sizes)) if jump.after < jump.before else factor * max(sizes)
     if abs(jump.after - jump.before) <= most:
         return False
-    end = progress.position(*place).end
+    end = view.progress.position(*place).end
     if end is not None and end < jump.before:
         # The topic was deleted and recreated: its offsets begin again.
         return False
     if jump.after < jump.before or _was_empty(view.history, jump.at_ms):
         return True
     # Whether more than it did in one step still waited behind some of them.
-    ends = ((step, offset, progress.end_at(*place, at_ms)) for at_ms, step, offset in steps if step > 0)
+    ends = ((step, offset, view.progress.end_at(*place, at_ms)) for at_ms, step, offset in steps if step > 0)
     return any(end is not None and end - offset > step for step, offset, end in ends)
 
 
@@ -108,7 +108,7 @@ def _moved_by(view: GroupView, jump: Jump) -> int:
         return abs(jump.after - jump.before)
     began = (each.started_before_ms for each in reversed(view.history.in_order()))
     back = (at_ms for at_ms in began if at_ms <= jump.at_ms)
-    end = view.history.progress.estimated_end_at(jump.topic, jump.partition, next(back, jump.at_ms))
+    end = view.progress.estimated_end_at(jump.topic, jump.partition, next(back, jump.at_ms))
     return max(0, min(jump.after, jump.after if end is None else end) - jump.before)
 
 
@@ -197,7 +197,7 @@ def offsets_expired(view: GroupView) -> Iterator[Verdict]:
     since = _away_since(view)
     if since is not None:
         yield from _expires_soon(view, since)
-    gone = [each for each in view.history.progress.deleted() if view.time.is_within(each[2], _EXPIRY_STANDS_MS)]
+    gone = [each for each in view.progress.deleted() if view.time.is_within(each[2], _EXPIRY_STANDS_MS)]
     if gone:
         yield from _expired(view, gone)
 
@@ -225,7 +225,7 @@ def _expires_soon(view: GroupView, since: int) -> Iterator[Verdict]:
     retention, away = view.thresholds.retention_ms, view.now_ms - since
     if not view.time.lasted(since, _WARN * retention) or not view.time.is_within(since, _SURELY_LONGER * retention):
         return
-    held = sum(1 for _ in view.history.progress.positions())
+    held = sum(1 for _ in view.progress.positions())
     if held:
         yield view.say(
             "offsets_expired.soon",
@@ -256,7 +256,7 @@ def _expired(view: GroupView, gone: Sequence[tuple[str, int, int]]) -> Iterator[
 def _was_old(view: GroupView, gone: tuple[str, int, int]) -> bool:
     """Whether an offset was as old as it may get when it was deleted; not known counts as no."""
     topic, partition, deleted_ms = gone
-    last = view.history.progress.committed_before((topic, partition), deleted_ms)
+    last = view.progress.committed_before((topic, partition), deleted_ms)
     since = None if last is None else last[0]
     if not view.members and not view.history.is_simple():
         # The clock of a group with members starts when the last one has left.

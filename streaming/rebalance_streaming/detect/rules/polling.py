@@ -109,7 +109,7 @@ def static_stall(episode: Episode, departure: Departure) -> Verdict | None:
         departure.to_ms - silence,
         confidence=STRONG if departure.confidence >= STRONG else PLAUSIBLE,
         missing=(),
-        advice=poll_overrun_advice(departure, episode.history.clients.of(departure.member)),
+        advice=poll_overrun_advice(departure, episode.history.clients.config_of(departure.member)),
         silence=silence,
     )
 
@@ -118,8 +118,8 @@ def poll_overrun(episode: Episode, departure: Departure) -> Verdict | None:
     """One batch took longer than max.poll.interval, so the client left by itself (KIP-62)."""
     if departure.likely != POLL_TIMEOUT:
         return None
-    client = episode.history.clients.of(departure.member)
-    limit, classes = poll_limit(departure, client), departure.classes
+    config = episode.history.clients.config_of(departure.member)
+    limit, classes = poll_limit(departure, config), departure.classes
     # Whoever overran its limit joins again with its next poll; one that stays away may as well have lost its session.
     open_still = SESSION_EXPIRED in classes and departure.back_as is None
     worker = is_of_connect(episode.history, episode.rebalance)
@@ -128,7 +128,7 @@ def poll_overrun(episode: Episode, departure: Departure) -> Verdict | None:
         departure,
         departure.to_ms - (limit or 0),
         confidence=HINT if open_still else departure.confidence,
-        advice=worker_overrun_advice(limit) if worker else poll_overrun_advice(departure, client),
+        advice=worker_overrun_advice(limit) if worker else poll_overrun_advice(departure, config),
         worker=worker,
         limit=limit,
         away=departure.away_ms,
@@ -172,7 +172,7 @@ def poll_overrun_risk(view: GroupView) -> Iterator[Verdict]:
 
 def _may_be_late(view: GroupView, member: Member, limit: int) -> bool:
     """Whether there may be a risky gap between commits, whichever partitions of its topics are the member's."""
-    bound = view.history.progress.longest_gap_bound_ms(member.partitions or {})
+    bound = view.progress.longest_gap_bound_ms(member.partitions or {})
     return bound >= view.thresholds.poll_risk_warn * limit
 
 
@@ -216,11 +216,11 @@ def _gap_by_commits(view: GroupView, member: Member, limit: int) -> _Gap | None:
 
     It commits with the first poll after its interval: so much of the time between two commits it may have polled.
     """
-    progress, partitions, since = view.history.progress, member.partitions or {}, view.stable_since_ms()
-    longest = progress.longest_gap_ms(partitions) if _may_be_late(view, member, limit) else None
+    partitions, since = member.partitions or {}, view.stable_since_ms()
+    longest = view.progress.longest_gap_ms(partitions) if _may_be_late(view, member, limit) else None
     if longest is None or since is None or longest < view.thresholds.poll_risk_warn * limit:
         return None
-    rhythm, gaps = progress.rhythm(partitions, view.now_ms), progress.commit_gaps(partitions)
+    rhythm, gaps = view.progress.rhythm(partitions, view.now_ms), view.progress.commit_gaps(partitions)
     usual = rhythm.gap_ms is not None and rhythm.gap_ms <= _AUTO_COMMIT_MS
     library = fingerprint(member, view.client_of(member)).library
     if library == LIBRDKAFKA or not (rhythm.pulse or usual) or len(gaps) < _FEW_GAPS:
@@ -238,7 +238,7 @@ def _gap_by_commits(view: GroupView, member: Member, limit: int) -> _Gap | None:
 
 def _waited_since(view: GroupView, member: Member, from_ms: int, until_ms: int) -> int | None:
     """Return since when records waited in the member's partitions in a gap between commits; null: none is known to."""
-    progress = view.history.progress
+    progress = view.progress
     committed = {
         place: known[1] for place in places(member.partitions) if (known := progress.committed_before(place, from_ms))
     }

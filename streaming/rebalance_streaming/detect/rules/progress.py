@@ -46,7 +46,7 @@ _REPORTED_MS = 120_000
 @condition(inputs.REPORTED, grown=True)
 def stalled_consumer(view: GroupView) -> Iterator[Verdict]:
     """A member is there and takes part, but commits nothing while records wait (IBM/sarama#2855; Cloudflare)."""
-    if view.history.progress.ends_since() is None:
+    if view.progress.ends_since() is None:
         return
     if view.history.is_simple():
         yield from _stopped_checkpoints(view)
@@ -68,10 +68,10 @@ def update_waiting(view: GroupView) -> Memory:
 
     A rebalance makes the time begin anew, for its new owners.
     """
-    if view.is_young() or view.history.progress.ends_since() is None:
+    if view.is_young() or view.progress.ends_since() is None:
         return replace(view.memory, waiting={})
     if view.history.is_simple():
-        positions = [each for each in view.history.progress.lagging() if not _in_transaction(each)]
+        positions = [each for each in view.progress.lagging() if not _in_transaction(each)]
     else:
         positions = [each for _, several in _waiting(view) for each in several] if view.is_settled else []
     before, since = view.memory.waiting, view.stable_since_ms() or 0
@@ -87,10 +87,10 @@ def _waiting(view: GroupView) -> Iterator[tuple[Member, list[Position]]]:
 
     Readers of committed records wait for a transaction as long as it is open.
     """
-    progress, wait_ms = view.history.progress, view.thresholds.stalled_ms
+    wait_ms = view.thresholds.stalled_ms
     _note_next_to_fall_behind(view)
     behind: dict[str, list[Position]] = {}
-    for each in progress.falls_behind(view.now_ms - wait_ms):
+    for each in view.progress.falls_behind(view.now_ms - wait_ms):
         if not _in_transaction(each):
             behind.setdefault(each.topic, []).append(each)
     for member in view.members if behind else ():
@@ -102,17 +102,16 @@ def _waiting(view: GroupView) -> Iterator[tuple[Member, list[Position]]]:
 
 def _note_next_to_fall_behind(view: GroupView) -> None:
     wait_ms = view.thresholds.stalled_ms
-    next_ms = view.history.progress.next_to_fall_behind(view.now_ms - wait_ms)
+    next_ms = view.progress.next_to_fall_behind(view.now_ms - wait_ms)
     if next_ms is not None:
         view.time.note_due(next_ms + wait_ms)
 
 
 def _patience(view: GroupView, member: Member) -> int | None:
     """Return for how long (ms) a member may commit nothing; null when its rhythm is not known."""
-    progress = view.history.progress
-    gap = progress.rhythm(member.partitions or {}, view.now_ms).gap_ms
+    gap = view.progress.rhythm(member.partitions or {}, view.now_ms).gap_ms
     if gap is None:
-        gap = progress.rhythm(_assigned(view), view.now_ms).gap_ms
+        gap = view.progress.rhythm(_assigned(view), view.now_ms).gap_ms
     if gap is None:
         return None
     poll = member.rebalance_timeout_ms or 0
@@ -132,9 +131,9 @@ def _waits_for(view: GroupView, position: Position, wait_ms: int) -> bool:
     """
     if not view.end_growth(position.topic, position.partition, wait_ms):
         return False  # until a probe sees another end, which is an occasion to look again
-    progress, since = view.history.progress, view.now_ms - wait_ms
+    since = view.now_ms - wait_ms
     began = view.memory.waiting.get(position.name, view.now_ms)
-    before = progress.end_at(position.topic, position.partition, since)
+    before = view.progress.end_at(position.topic, position.partition, since)
     seen_then = before is not None and position.committed is not None and position.committed < before
     waits = seen_then or view.time.lasted(began, wait_ms)
     if not waits or not view.time.lasted(position.advanced_ms or since, wait_ms):
@@ -190,12 +189,11 @@ def _what_it_does(view: GroupView, member: Member) -> tuple[str | None, float | 
 
 def _stopped_checkpoints(view: GroupView) -> Iterator[Verdict]:
     """Yield that a group without members, which committed regularly, does so no more; it may have ended on purpose."""
-    progress = view.history.progress
-    last = progress.last_commit_ms
+    last = view.progress.last_commit_ms
     if last is None or view.history.ownership or not view.time.lasted(last, view.thresholds.stalled_ms):
         return
-    lagging = list(progress.lagging())
-    rhythm = progress.rhythm(by_topic((each.topic, each.partition) for each in lagging), view.now_ms)
+    lagging = list(view.progress.lagging())
+    rhythm = view.progress.rhythm(by_topic((each.topic, each.partition) for each in lagging), view.now_ms)
     if rhythm.gap_ms is None or rhythm.commits < _REGULAR or not view.time.lasted(last, 3 * rhythm.gap_ms):
         return
     wait = max(view.thresholds.stalled_ms, 3 * rhythm.gap_ms)
@@ -233,27 +231,26 @@ def slow_consumer_group(view: GroupView) -> Iterator[Verdict]:
 
 def _flow(view: GroupView) -> Flow | None:
     """Return what flows; null while a partition with lag stands still, or where commits or ends are not known."""
-    progress, wait_ms = view.history.progress, view.thresholds.stalled_ms
-    if not progress.total_lag() or any(progress.falls_behind(view.now_ms - wait_ms)):
+    wait_ms = view.thresholds.stalled_ms
+    if not view.progress.total_lag() or any(view.progress.falls_behind(view.now_ms - wait_ms)):
         return None
     _note_next_to_fall_behind(view)
-    flow = progress.flow(_RATE_MS)
+    flow = view.progress.flow(_RATE_MS)
     return flow if flow is not None and flow.consumed else None
 
 
 @condition(inputs.PROGRESS, grown=True)
 def partition_skew(view: GroupView) -> Iterator[Verdict]:
     """One partition gets most of the records: members added do not help."""
-    progress = view.history.progress
-    total = (progress.total_lag() if view.is_settled else None) or 0
-    for position in progress.lagging(view.thresholds.skew_share * total) if total else ():
+    total = (view.progress.total_lag() if view.is_settled else None) or 0
+    for position in view.progress.lagging(view.thresholds.skew_share * total) if total else ():
         yield from _skew(view, position, total)
 
 
 def _skew(view: GroupView, position: Position, total: int) -> Iterator[Verdict]:
     """Yield the skew of the partition that has most of the lag, once it has lasted."""
-    progress, window = view.history.progress, view.thresholds.slow_ms
-    count = progress.partition_count(position.topic) or 0
+    window = view.thresholds.slow_ms
+    count = view.progress.partition_count(position.topic) or 0
     grown = [view.end_growth(position.topic, p, window) for p in range(count)]
     known = [each for each in grown if each is not None]
     own = grown[position.partition] if position.partition < count else None
@@ -341,16 +338,16 @@ def commit_failures_after_rebalance(view: GroupView) -> Iterator[Verdict]:
 
 
 def _failing(view: GroupView, client: ClientHistory, member: Member, rebalance: Rebalance) -> Iterator[Verdict]:
-    done_ms, progress = rebalance.completed_at_ms or 0, view.history.progress
+    done_ms = rebalance.completed_at_ms or 0
     after = [s for s in client.reports if s.emitted_ms >= done_ms + _SLACK_MS]
-    rhythm = progress.rhythm(member.partitions or {}, done_ms)
+    rhythm = view.progress.rhythm(member.partitions or {}, done_ms)
     quiet_ms = max(_RATE_WINDOW_MS, 3 * (rhythm.gap_ms or 0)) + _SLACK_MS
     if not after or rhythm.gap_ms is None or after[-1].emitted_ms - done_ms < quiet_ms:
         return
     fresh = view.time.is_within(after[-1].emitted_ms, _REPORTED_MS)
     if not fresh or not _moved(after, CONSUMED_TOTAL, CONSUMED_RATE, done_ms):
         return
-    if progress.commits_between(member.partitions or {}, done_ms, view.now_ms):
+    if view.progress.commits_between(member.partitions or {}, done_ms, view.now_ms):
         return
     yield _failing_verdict(view, member, rebalance, tried=_moved(after, COMMIT_TOTAL, COMMIT_RATE, done_ms))
 

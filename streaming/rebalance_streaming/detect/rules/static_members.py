@@ -77,7 +77,8 @@ def _absence(view: GroupView, past: ExplainedDeparture) -> int | None:
 
 def _too_short(view: GroupView, instance: str, longest: int, several: list[ExplainedDeparture]) -> Verdict:
     last = several[-1].departure
-    known = session_of_member(last.member, last.client, type_of(view.history), view.history.clients.of(last.member))
+    config = view.history.clients.config_of(last.member)
+    known = session_of_member(last.member, last.client, type_of(view.history), config)
     return view.say(
         "static_session_too_short.often",
         several[0].left_ms,
@@ -146,15 +147,15 @@ def _silence_with_work(view: GroupView, member: Member) -> int | None:
     """Return for how long a static member has committed nothing although it had work and the others went on."""
     if member.group_instance_id is None or not member.partitions:
         return None
-    progress, stable_ms = view.history.progress, view.stable_since_ms()
-    rhythm = progress.rhythm(member.partitions, view.now_ms)
+    stable_ms = view.stable_since_ms()
+    rhythm = view.progress.rhythm(member.partitions, view.now_ms)
     since = max(rhythm.last_ms or 0, stable_ms or 0)
     if rhythm.last_ms is None or not view.time.lasted(since, max(_SILENT_MS, 3 * (rhythm.gap_ms or 0))):
         return None
     positions = view.positions_of(member.partitions)
     working = any(each.lag and view.grew_since(each, since) for each in positions)
     others = any(
-        progress.commits_between(each.partitions or {}, since + _SILENT_MS // 2, view.now_ms)
+        view.progress.commits_between(each.partitions or {}, since + _SILENT_MS // 2, view.now_ms)
         for each in view.members
         if each.member_id != member.member_id
     )
@@ -197,12 +198,11 @@ def _barrier_that_ran_out(view: GroupView) -> Barrier | None:
 
 def _stalled_by_barrier(view: GroupView, member: Member, barrier: Barrier) -> Verdict | None:
     """Judge a static member for which a barrier ran into its timeout, and that has not committed since."""
-    progress = view.history.progress
     known = any(each.member_id == member.member_id for each in barrier.stayed)
-    committed = progress.commits_between(member.partitions or {}, barrier.from_ms, view.now_ms)
+    committed = view.progress.commits_between(member.partitions or {}, barrier.from_ms, view.now_ms)
     waiting = any(position.lag for position in view.positions_of(member.partitions))
     others = {place for each in view.members if each is not member for place in places(each.partitions)}
-    went_on = any((progress.position(*place).committed_ms or 0) > barrier.released_ms for place in others)
+    went_on = any((view.progress.position(*place).committed_ms or 0) > barrier.released_ms for place in others)
     if not known or committed or not waiting or not went_on:
         return None
     return _stalled(view, member, barrier.from_ms, barrier_ms=barrier.waited_ms)
@@ -342,7 +342,7 @@ def _is_alive(view: GroupView, refused: Sequence[CoordinatorEvent]) -> bool:
         return False
     since_ms, owner_id = refused[0].at_ms, refused[0].replaced_id
     owner = next((each for each in view.members if each.member_id == owner_id), None)
-    if owner is not None and view.history.progress.commits_between(owner.partitions or {}, since_ms, view.now_ms):
+    if owner is not None and view.progress.commits_between(owner.partitions or {}, since_ms, view.now_ms):
         return True
     reports = (each for client in view.history.clients for each in client.reports)
     return any(each.member_id == owner_id and each.emitted_ms > since_ms + _SLACK_MS for each in reports)

@@ -32,13 +32,13 @@ def orphan_partition(view: GroupView) -> Iterator[Verdict]:
     if not view.is_consumer_group:
         return
     assigned = _assigned(view)
-    counts = view.history.progress.partition_counts()
+    counts = view.progress.partition_counts()
     if assigned is None or not assigned.keys() <= counts.keys():
         # Assignments that are not readable, or that name topics by ids, hide what is assigned.
         return
     for topic in sorted({topic for member in view.members for topic in member.topics} & counts.keys()):
         missing = sorted(set(range(counts[topic])) - set(assigned.get(topic, ())))
-        orphans = [view.history.progress.position(topic, each) for each in missing] if missing else []
+        orphans = [view.progress.position(topic, each) for each in missing] if missing else []
         known = [each for each in orphans if each.end is not None]
         if known and view.time.outlasted(_changed_ms(view, topic), _metadata_age_ms(view)):
             yield _orphan_verdict(view, topic, known, max(stable, _changed_ms(view, topic)))
@@ -59,7 +59,7 @@ def _assigned(view: GroupView) -> Partitions | None:
 def _changed_ms(view: GroupView, topic: str) -> int:
     """Return when a topic last got partitions, or else since when it has been watched."""
     changes = [at_ms for at_ms, name, _, _ in view.history.topic_changes if name == topic]
-    return changes[-1] if changes else view.history.progress.ends_since() or view.now_ms
+    return changes[-1] if changes else view.progress.ends_since() or view.now_ms
 
 
 def _metadata_age_ms(view: GroupView) -> int:
@@ -92,7 +92,7 @@ def empty_group_with_lag(view: GroupView) -> Iterator[Verdict]:
     since = _empty_since(view)
     if since is None or not view.time.lasted(since, _allowed_absence_ms(view, since)):
         return
-    waiting = [each for each in view.history.progress.positions() if each.lag]
+    waiting = [each for each in view.progress.positions() if each.lag]
     growing = [each for each in waiting if _grows(view, each, since)]
     if growing:
         yield _empty_verdict(view, growing, since)
@@ -145,11 +145,10 @@ def _empty_verdict(view: GroupView, growing: list[Position], since_ms: int) -> V
 @condition(inputs.COMMITS, grown=True)
 def commit_only_group(view: GroupView) -> Iterator[Verdict]:
     """Offsets are committed without membership: assign(), Flink's checkpoints, connectors of their own making."""
-    progress = view.history.progress
-    if not view.history.is_simple() or view.history.ownership or progress.first_commit_ms is None:
+    if not view.history.is_simple() or view.history.ownership or view.progress.first_commit_ms is None:
         return
-    partitions = by_topic((each.topic, each.partition) for each in progress.positions())
+    partitions = by_topic((each.topic, each.partition) for each in view.progress.positions())
     if partitions:
-        gap_ms = progress.rhythm(partitions, view.now_ms).gap_ms
+        gap_ms = view.progress.rhythm(partitions, view.now_ms).gap_ms
         every = f"every {seconds(gap_ms)}" if gap_ms else "now and then"
-        yield view.say("commit_only_group", progress.first_commit_ms, every=every)
+        yield view.say("commit_only_group", view.progress.first_commit_ms, every=every)

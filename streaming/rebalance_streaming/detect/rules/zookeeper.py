@@ -114,7 +114,7 @@ def _starved(view: GroupView, looks: list[Ownership], at: int, topic: str) -> li
 
 def _partition_count(view: GroupView, looks: list[Ownership], topic: str) -> int:
     """Return how many partitions a topic has: as probed, else as many as were ever owned."""
-    probed = view.history.progress.partition_count(topic)
+    probed = view.progress.partition_count(topic)
     return probed or len({partition for each in looks for partition in each.owners.get(topic, {})})
 
 
@@ -148,10 +148,10 @@ def _conflict_verdict(view: GroupView, latest: Ownership, conflicts: list[_Confl
 
 def _topic_is_idle(view: GroupView, conflict: _Conflict) -> bool | None:
     """Whether the topic got no records while the members waited; null when its ends were not probed."""
-    progress, until = view.history.progress, conflict.gave_up_ms or view.now_ms
+    until = conflict.gave_up_ms or view.now_ms
     grown = []
     for partition in range(conflict.partitions):
-        before, after = (progress.end_at(conflict.topic, partition, at) for at in (conflict.since_ms, until))
+        before, after = (view.progress.end_at(conflict.topic, partition, at) for at in (conflict.since_ms, until))
         grown += [after > before] if before is not None and after is not None else []
     return not any(grown) if grown else None
 
@@ -159,7 +159,7 @@ def _topic_is_idle(view: GroupView, conflict: _Conflict) -> bool | None:
 def _starves_consumption(view: GroupView, conflict: _Conflict) -> bool:
     """Whether records of the topic wait and nobody advances."""
     wait = view.thresholds.stalled_ms
-    positions = (view.history.progress.position(conflict.topic, each) for each in range(conflict.partitions))
+    positions = (view.progress.position(conflict.topic, each) for each in range(conflict.partitions))
     moved = [each.advanced_ms for each in positions if each.lag]
     return any(at_ms is not None and view.time.outlasted(at_ms, wait) for at_ms in moved)
 
@@ -200,7 +200,7 @@ def _orphans(view: GroupView, looks: list[Ownership], topic: str) -> dict[int, i
     if not latest.owners.get(topic) and all(owns(latest, each) for each in ids(latest)):
         return {}
     known = {int(p) for each in looks for p in each.owners.get(topic, {})}
-    known |= set(range(view.history.progress.partition_count(topic) or 0))
+    known |= set(range(view.progress.partition_count(topic) or 0))
     orphans = (p for p in known if str(p) not in latest.owners.get(topic, {}))
     return {p: unbroken_since(looks, partial(_is_orphan, place=(topic, p))) for p in orphans}
 
@@ -212,7 +212,7 @@ def _is_orphan(seen: Ownership, place: tuple[str, int]) -> bool:
 
 def _orphan_verdict(view: GroupView, topic: str, orphans: dict[int, int]) -> Verdict:
     names = tuple(f"{topic}-{p}" for p in sorted(orphans))
-    lags = [view.history.progress.position(topic, p).lag for p in orphans]
+    lags = [view.progress.position(topic, p).lag for p in orphans]
     return view.say(
         "zk_orphan_partition",
         min(orphans.values()),
