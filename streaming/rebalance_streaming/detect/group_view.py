@@ -165,7 +165,12 @@ class GroupView:
         """Return the departures within a window that ends now, oldest first."""
         return [each for each in self.past if self.time.is_within(each.left_ms, window_ms)]
 
-    def came_back_ms(self, past: ExplainedDeparture) -> int | None:
+    def away_ms(self, past: ExplainedDeparture) -> int | None:
+        """Return how long a member that left was away, under whatever id it came back; null when it has not."""
+        back_ms = self._came_back_ms(past)
+        return None if back_ms is None else max(0, back_ms - past.left_ms)
+
+    def _came_back_ms(self, past: ExplainedDeparture) -> int | None:
         """Return when a member that left was in the group again, under whatever id; null when it has not come back."""
         if past.departure.back_ms is not None:
             return past.departure.back_ms

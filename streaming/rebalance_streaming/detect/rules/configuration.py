@@ -125,8 +125,8 @@ def _evicted_for_a_moment(view: GroupView) -> list[ExplainedDeparture]:
         is_short = departure.likely == SESSION_EXPIRED and departure.session_ms < USUAL_SESSION_MS
         if not is_short or past.rule not in _OUTLASTED or departure.liveness in (GONE, RESTARTED):
             continue
-        back_ms = view.came_back_ms(past)
-        if back_ms is not None and back_ms - past.left_ms <= 2 * departure.session_ms:
+        away_ms = view.away_ms(past)
+        if away_ms is not None and away_ms <= 2 * departure.session_ms:
             found.append(past)
     return found
 

@@ -6,7 +6,7 @@ rebalance, because commits are forgotten within a minute; the counts are remembe
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Iterator
+from collections.abc import Iterator
 from dataclasses import dataclass, replace
 
 from rebalance_contract import EvidenceSource
@@ -52,10 +52,14 @@ _WITHOUT_COMMIT = (POLL_TIMEOUT, SESSION_EXPIRED, FENCED, UNSYNCED, REMOVED_BY_A
 def duplicate_processing(view: GroupView) -> Iterator[Verdict]:
     """Members that were lost before they could commit made others process records again (KIP-62; kafka-python#2070)."""
     since = view.progress.ends_since()
-    counts = _counted(view, since) if since is not None else {}
-    total = sum(each.records for each in counts.values())
-    if since is None or not total or not _is_recent(view, counts):
+    if since is None:
         return
+    began = {each.rebalance_id: each for each in view.history.since_ms(since)}
+    counts = {name: each for name, each in view.memory.duplicates.items() if name in began and each.records}
+    latest_ms = max((began[name].last_known_ms for name in counts), default=None)
+    if latest_ms is None or not view.time.is_within(latest_ms, view.thresholds.resolve_after_ms):
+        return
+    total = sum(each.records for each in counts.values())
     growths = (view.progress.end_growth(p.topic, p.partition, since) for p in view.progress.positions())
     volume = sum(each for each in growths if each is not None)
     if total > view.thresholds.duplicates_share * volume:
@@ -96,18 +100,6 @@ def _refused(history: GroupHistory, past: ExplainedDeparture) -> int:
         bool(each.lag if each.committed is not None else each.end) and (each.advanced_ms or 0) <= past.left_ms
         for each in positions
     )
-
-
-def _counted(view: GroupView, since_ms: int) -> dict[str, Duplicates]:
-    """Return what was counted of the rebalances since a moment, where it was anything."""
-    since = {each.rebalance_id for each in view.history.since_ms(since_ms)}
-    return {name: each for name, each in view.memory.duplicates.items() if name in since and each.records}
-
-
-def _is_recent(view: GroupView, counts: Iterable[str]) -> bool:
-    rebalances = [view.history.rebalances[each] for each in counts]
-    latest_ms = max(each.last_known_ms for each in rebalances)
-    return view.time.is_within(latest_ms, view.thresholds.resolve_after_ms)
 
 
 def _duplicates_verdict(

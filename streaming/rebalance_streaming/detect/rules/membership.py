@@ -42,7 +42,7 @@ def static_membership_missing(view: GroupView) -> Iterator[Verdict]:
         return
     ids = tuple(each.rebalance_id for each in restarts)
     left = [each for each in view.past if each.rebalance_id in set(ids)]
-    absences = [_absence(view, each) for each in left]
+    absences = [view.away_ms(each) for each in left]
     known = [each for each in absences if each is not None and each <= view.thresholds.deploy_per_member_ms]
     if not left or len(known) < len(absences):
         return
@@ -62,11 +62,6 @@ def static_membership_missing(view: GroupView) -> Iterator[Verdict]:
 def _is_restart(view: GroupView, rebalance: Rebalance) -> bool:
     cause = view.causes.get(rebalance.rebalance_id, UNDETERMINED)
     return cause in _RESTARTS or (cause == UNDETERMINED and rebalance.reason == RebalanceReason.REPLACEMENT)
-
-
-def _absence(view: GroupView, past: ExplainedDeparture) -> int | None:
-    back_ms = view.came_back_ms(past)
-    return None if back_ms is None else max(0, back_ms - past.left_ms)
 
 
 # --- Scaling ---

@@ -11,7 +11,7 @@ from dataclasses import replace
 from itertools import pairwise
 from statistics import median
 
-from rebalance_contract import Member, Partitions, Rebalance, Subject
+from rebalance_contract import Member, Rebalance, Subject
 from rebalance_contract.clients import COMMIT_RATE, COMMIT_TOTAL, CONSUMED_RATE, CONSUMED_TOTAL
 from rebalance_streaming.detect.advice import members_for
 from rebalance_streaming.detect.group_view import GroupView, condition
@@ -111,16 +111,13 @@ def _patience(view: GroupView, member: Member) -> int | None:
     """Return for how long (ms) a member may commit nothing; null when its rhythm is not known."""
     gap = view.progress.rhythm(member.partitions or {}, view.now_ms).gap_ms
     if gap is None:
-        gap = view.progress.rhythm(_assigned(view), view.now_ms).gap_ms
+        assigned = by_topic(place for each in view.members for place in places(each.partitions))
+        gap = view.progress.rhythm(assigned, view.now_ms).gap_ms
     if gap is None:
         return None
     poll = member.rebalance_timeout_ms or 0
     enforced = poll if poll < _UNLIMITED_MS and fingerprint(member, view.client_of(member)).enforces_poll else 0
     return max(view.thresholds.stalled_ms, 3 * gap, enforced)
-
-
-def _assigned(view: GroupView) -> Partitions:
-    return by_topic(place for member in view.members for place in places(member.partitions))
 
 
 def _waits_for(view: GroupView, position: Position, wait_ms: int) -> bool:

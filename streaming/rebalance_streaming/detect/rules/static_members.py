@@ -67,11 +67,11 @@ def _absence(view: GroupView, past: ExplainedDeparture) -> int | None:
     departure = past.departure
     if past.rule in _UNPOLLED or departure.likely != SESSION_EXPIRED or kept_place_without_polls(departure):
         return None
-    back_ms = view.came_back_ms(past)
-    if past.member.group_instance_id is None or back_ms is None or back_ms <= past.left_ms:
+    gone_ms = view.away_ms(past)
+    if past.member.group_instance_id is None or not gone_ms:
         return None
-    away = back_ms - (departure.rhythm.last_ms or past.left_ms - departure.session_ms)
-    away = min(away, back_ms - past.left_ms + departure.session_ms + _SLACK_MS)
+    away = gone_ms + past.left_ms - (departure.rhythm.last_ms or past.left_ms - departure.session_ms)
+    away = min(away, gone_ms + departure.session_ms + _SLACK_MS)
     return away if departure.session_ms < away <= OWN_SESSION.longest_ms else None
 
 
@@ -103,7 +103,7 @@ def static_member_ghost(view: GroupView) -> Iterator[Verdict]:
     for past in view.recent_past(horizon):
         expired = past.departure.likely == SESSION_EXPIRED and not kept_place_without_polls(past.departure)
         waited = view.time.lasted(past.left_ms, view.thresholds.stay_ms)
-        if past.member.group_instance_id is not None and expired and waited and view.came_back_ms(past) is None:
+        if past.member.group_instance_id is not None and expired and waited and view.away_ms(past) is None:
             yield view.say(
                 "static_member_ghost.gone",
                 past.left_ms - past.departure.session_ms,
