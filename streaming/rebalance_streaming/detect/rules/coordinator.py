@@ -54,18 +54,9 @@ def coordinator_stuck_rebalance(view: GroupView) -> Iterator[Verdict]:
         return
     listed = next((each.members for each in reversed(run) if each.members is not None), ())
     static = bool(listed) and all(each.group_instance_id is not None for each in listed)
-    yield _stuck(view, run, limit, static=static, strangers=_are_strangers(view, listed))
-
-
-def _are_strangers(view: GroupView, listed: Sequence[ProbedMember]) -> bool:
-    """Whether somebody waits of another client: its rebalance timeout may be longer than those known."""
-    known = {client_stem(each.client_id) for each in view.members}
-    return any(client_stem(each.client_id) not in known for each in listed)
-
-
-def _stuck(view: GroupView, run: list[Sighting], limit: int, *, static: bool, strangers: bool) -> Verdict:
+    strangers = _are_strangers(view, listed)
     preparing = run[-1].state == GroupState.PREPARING_REBALANCE
-    return view.say(
+    yield view.say(
         "coordinator_stuck_rebalance",
         run[0].at_ms,
         confidence=CERTAIN if not preparing else PLAUSIBLE if static or strangers else STRONG,
@@ -78,6 +69,12 @@ def _stuck(view: GroupView, run: list[Sighting], limit: int, *, static: bool, st
         strangers=strangers,
         preparing=preparing,
     )
+
+
+def _are_strangers(view: GroupView, listed: Sequence[ProbedMember]) -> bool:
+    """Whether somebody waits of another client: its rebalance timeout may be longer than those known."""
+    known = {client_stem(each.client_id) for each in view.members}
+    return any(client_stem(each.client_id) not in known for each in listed)
 
 
 def _trailing_run(view: GroupView) -> list[Sighting]:

@@ -8,10 +8,9 @@ from __future__ import annotations
 
 from collections.abc import Iterator
 
-from rebalance_contract import UNDETERMINED, Member, Rebalance, RebalanceReason
+from rebalance_contract import UNDETERMINED, Rebalance, RebalanceReason
 from rebalance_streaming.detect.advice import session_for_absence
 from rebalance_streaming.detect.catalogue import with_trait
-from rebalance_streaming.detect.episode import ExplainedDeparture
 from rebalance_streaming.detect.group_view import DAY_MS, GroupView, condition
 from rebalance_streaming.detect.rules.member_settings import may_be_named, sessions_of
 from rebalance_streaming.detect.verdict import Verdict
@@ -83,7 +82,22 @@ def autoscaler_flapping(view: GroupView) -> Iterator[Verdict]:
     # In a deploy the old ones leave; a scaler takes away whom it brought.
     if not left or len(brief) < view.thresholds.autoscaler_turns // 2 or clean < _MOSTLY * len(left):
         return
-    yield _flapping(view, moves, turns, left, list(came.values()))
+    known = {slot_of(each) for each in (*moves[0].members_before, *(each.member for each in left))}
+    hosts = {each.host for each in moves[0].members_before}
+    fresh = sum(slot_of(each) not in known or each.host not in hosts for each in came.values())
+    anew = fresh >= _MOSTLY * len(came)
+    yield view.say(
+        "autoscaler_flapping",
+        moves[0].started_before_ms,
+        confidence=STRONG if anew else PLAUSIBLE,
+        rebalance_ids=tuple(each.rebalance_id for each in moves),
+        route=" -> ".join(map(str, turns)),
+        changes=len(turns) - 2,
+        left=len(left),
+        fresh=fresh,
+        came=len(came),
+        anew=anew,
+    )
 
 
 def _turns(view: GroupView, moves: list[Rebalance]) -> list[int]:
@@ -98,24 +112,3 @@ def _turns(view: GroupView, moves: list[Rebalance]) -> list[int]:
     counts = [each for i, each in enumerate(counts) if i == 0 or each != counts[i - 1]]
     inner = [b for a, b, c in zip(counts, counts[1:], counts[2:], strict=False) if (b - a) * (c - b) < 0]
     return [counts[0], *inner, counts[-1]]
-
-
-def _flapping(
-    view: GroupView, moves: list[Rebalance], turns: list[int], left: list[ExplainedDeparture], came: list[Member]
-) -> Verdict:
-    known = {slot_of(each) for each in moves[0].members_before} | {slot_of(each.member) for each in left}
-    hosts = {each.host for each in moves[0].members_before}
-    fresh = sum(slot_of(each) not in known or each.host not in hosts for each in came)
-    anew = fresh >= _MOSTLY * len(came)
-    return view.say(
-        "autoscaler_flapping",
-        moves[0].started_before_ms,
-        confidence=STRONG if anew else PLAUSIBLE,
-        rebalance_ids=tuple(each.rebalance_id for each in moves),
-        route=" -> ".join(map(str, turns)),
-        changes=len(turns) - 2,
-        left=len(left),
-        fresh=fresh,
-        came=len(came),
-        anew=anew,
-    )

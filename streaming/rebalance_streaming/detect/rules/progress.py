@@ -346,12 +346,8 @@ def _failing(view: GroupView, client: ClientHistory, member: Member, rebalance: 
         return
     if view.progress.commits_between(member.partitions or {}, done_ms, view.now_ms):
         return
-    yield _failing_verdict(view, member, rebalance, tried=_moved(after, COMMIT_TOTAL, COMMIT_RATE, done_ms))
-
-
-def _failing_verdict(view: GroupView, member: Member, rebalance: Rebalance, *, tried: bool | None) -> Verdict:
-    done_ms = rebalance.last_known_ms
-    return view.say(
+    tried = _moved(after, COMMIT_TOTAL, COMMIT_RATE, done_ms)
+    yield view.say(
         "commit_failures_after_rebalance",
         done_ms,
         subject_of(member),

@@ -95,8 +95,22 @@ def _probed(probing: list[_Probing], interval_ms: int, confidence: float) -> Ver
 def connect_scheduled_rebalance(view: GroupView) -> Iterator[Verdict]:
     """Connect held back a lost worker's tasks for scheduled.rebalance.max.delay, then handed them out (KIP-415)."""
     for confidence, pairs in ((STRONG, _scheduled(view, exact=True)), (PLAUSIBLE, _scheduled(view, exact=False))):
-        if pairs:
-            yield _handed_out(pairs, confidence)
+        if not pairs:
+            continue
+        before, after = pairs[-1]
+        left_ms = before.last_known_ms
+        delay = after.started_before_ms - left_ms
+        yield say(
+            "connect_scheduled_rebalance",
+            left_ms,
+            confidence=confidence,
+            rebalance_ids=tuple(each.rebalance_id for _, each in pairs),
+            left=len(before.left),
+            workers=len(after.members_after),
+            delay=delay,
+            rounded=round(delay, -3),
+            by_default=confidence > PLAUSIBLE,
+        )
 
 
 def _scheduled(view: GroupView, *, exact: bool) -> list[tuple[Rebalance, Rebalance]]:
@@ -113,20 +127,3 @@ def _scheduled(view: GroupView, *, exact: bool) -> list[tuple[Rebalance, Rebalan
         if internal and gone and delay > _FOLLOW_UP_MS and (near if exact else delay < _DELAY_MS - _DELAY_SLACK_MS):
             pairs.append((before, each))
     return pairs
-
-
-def _handed_out(pairs: list[tuple[Rebalance, Rebalance]], confidence: float) -> Verdict:
-    before, after = pairs[-1]
-    left_ms = before.last_known_ms
-    delay = after.started_before_ms - left_ms
-    return say(
-        "connect_scheduled_rebalance",
-        left_ms,
-        confidence=confidence,
-        rebalance_ids=tuple(each.rebalance_id for _, each in pairs),
-        left=len(before.left),
-        workers=len(after.members_after),
-        delay=delay,
-        rounded=round(delay, -3),
-        by_default=confidence > PLAUSIBLE,
-    )

@@ -94,8 +94,19 @@ def empty_group_with_lag(view: GroupView) -> Iterator[Verdict]:
         return
     waiting = [each for each in view.progress.positions() if each.lag]
     growing = [each for each in waiting if _grows(view, each, since)]
-    if growing:
-        yield _empty_verdict(view, growing, since)
+    if not growing:
+        return
+    last, abandoned = view.history.latest(), view.history.had_members_ms is None
+    yield view.say(
+        "empty_group_with_lag",
+        since,
+        severity=Severity.TICKET if abandoned else None,
+        lag=sum(each.lag or 0 for each in growing),
+        partitions=len(growing),
+        members=sorted({name_of(each) for each in (() if last is None else last.members_before)}),
+        departure=next(reversed(view.past), None),
+        abandoned=abandoned,
+    )
 
 
 def _empty_since(view: GroupView) -> int | None:
@@ -126,20 +137,6 @@ def _grows(view: GroupView, position: Position, since_ms: int) -> bool:
         return (view.end_growth(position.topic, position.partition, window_ms) or 0) > 0
     view.time.note_due(since_ms + window_ms + 1)
     return view.grew_since(position, since_ms)
-
-
-def _empty_verdict(view: GroupView, growing: list[Position], since_ms: int) -> Verdict:
-    last, abandoned = view.history.latest(), view.history.had_members_ms is None
-    return view.say(
-        "empty_group_with_lag",
-        since_ms,
-        severity=Severity.TICKET if abandoned else None,
-        lag=sum(each.lag or 0 for each in growing),
-        partitions=len(growing),
-        members=sorted({name_of(each) for each in (() if last is None else last.members_before)}),
-        departure=next(reversed(view.past), None),
-        abandoned=abandoned,
-    )
 
 
 @condition(inputs.COMMITS, grown=True)
