@@ -128,7 +128,7 @@ class Episode:
 def long_barrier_ms(history: GroupHistory, members: Iterable[Member], least_ms: int) -> int:
     """Return the length from which a join barrier of these members is long: three heartbeats of the slowest.
 
-    Records do not carry heartbeat intervals, and three of the default one are shorter than any barrier worth a word.
+    Records do not carry heartbeat intervals, and three of the default one are shorter than any barrier worth reporting.
     """
     names = {member.client_id for member in members} if history.clients.known else set()
     intervals = (each.config.heartbeat_interval_ms or 0 for each in history.clients if each.client_id in names)

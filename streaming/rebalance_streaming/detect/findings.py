@@ -139,7 +139,7 @@ class Findings:
     def _written(self, key: Key, several: list[Verdict], now_ms: int, resolve_after_ms: int) -> Finding:
         alike = _of_usual_variant(several)
         verdict = max(alike, key=lambda each: (each.last_ms is None, each.last_ms or 0, each.confidence))
-        # Of equally sure ones that which says more: a return has the cause of the loss before, and no words for it.
+        # Of equally sure ones the one with more text: a return has the cause of the loss before, without its advice.
         best = max(alike, key=lambda each: (each.confidence, bool(each.advice or each.alternatives), each.last_ms or 0))
         known = self._groups[key[0]].get(key)
         primary = [each for each in several if each.primary]
@@ -222,7 +222,7 @@ def _is_long_over(finding: Finding, stated: Collection[Verdict], now_ms: int) ->
 
 
 def _of_usual_variant(several: Sequence[Verdict]) -> list[Verdict]:
-    """Return the verdicts of the mechanism that most have; those without a word on it go with any."""
+    """Return the verdicts with the most frequent variant; all if none has a variant."""
     counted = Counter(each.variant for each in several if each.variant is not None)
     if not counted:
         return list(several)
@@ -231,7 +231,7 @@ def _of_usual_variant(several: Sequence[Verdict]) -> list[Verdict]:
 
 
 def _latest_subject(several: Sequence[Verdict]) -> Subject:
-    """Return the latest word on each member: the same one may have had several ids."""
+    """Return the latest description of each member: the same one may have had several ids."""
     members: dict[str, SubjectMember] = {}
     for each in sorted(several, key=lambda each: each.last_ms or 0):
         for member in each.subject.members:

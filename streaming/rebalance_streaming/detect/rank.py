@@ -82,7 +82,7 @@ def _merge(verdicts: list[Verdict]) -> list[Verdict]:
 
 
 def _joined(verdicts: list[Verdict]) -> Verdict:
-    """Speak for all: by the mechanism that most of them have, in the words of the surest of those."""
+    """Return one verdict for all: the surest of those with the most frequent variant, with all subjects."""
     usual = Counter(each.variant for each in verdicts).most_common(1)[0][0]
     first = max((each for each in verdicts if each.variant == usual), key=lambda each: each.confidence)
     members: dict[str, SubjectMember] = {

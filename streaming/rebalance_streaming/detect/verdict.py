@@ -41,7 +41,7 @@ class Verdict:
 
 
 def from_probes(verdict: Verdict) -> Verdict:
-    """Return a verdict of a group whose log is not read: what rules take for the log's word is that of probes."""
+    """Return a verdict of a group whose log is not read: evidence that rules attribute to the log is from probes."""
     evidence = tuple(
         replace(each, source=EvidenceSource.PROBES) if each.source == EvidenceSource.LOG else each
         for each in verdict.evidence

@@ -203,7 +203,7 @@ def _decided(of: Departure) -> str | None:
 
 
 def _by_coordinator(of: Departure) -> LikelyClasses | None:
-    """Take the coordinator's own word, where its broker's log is shipped."""
+    """Return the class by what the coordinator wrote; null where its broker's log is not shipped."""
     decided = _decided(of)
     return None if decided is None or of.logged is None else LikelyClasses((decided,), CERTAIN, (of.logged.evidence(),))
 

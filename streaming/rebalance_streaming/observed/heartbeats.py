@@ -1,6 +1,6 @@
 """Heartbeat and poll timing per member and group, in sliding windows, from what clients report.
 
-The session and poll timeouts come from the group's own records; a client's word for them counts where records have
+The session and poll timeouts come from the group's own records; what a client reports counts where records have
 none (KIP-848). An age is used only while the member has partitions: while it joins, its age grows harmlessly.
 """
 

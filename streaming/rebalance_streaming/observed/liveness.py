@@ -31,10 +31,10 @@ POLL_SLACK_MS = 2_500
 _FIRST_BEATS = 2
 #: Reports have ended when none came for so many intervals.
 _ENDED = 2.2
-#: librdkafka's word for having left because nobody polled.
+#: Part of librdkafka's reason for having left because nobody polled.
 _POLL_REASON = "max.poll.interval"
-#: librdkafka's word for a session without an answer that it could use (rd_kafka_cgrp_session_timeout_check), and how
-#: the errors that brokers answer with begin there (rd_kafka_err2str).
+#: librdkafka's reason after a session without an answer that it could use (rd_kafka_cgrp_session_timeout_check), and
+#: how the errors that brokers answer with begin there (rd_kafka_err2str).
 _UNANSWERED_REASON, _ANSWERED = "Consumer group session timed out", "last error was Broker:"
 
 

@@ -1,8 +1,8 @@
 """Deploys that their pipelines announced: which of a group's rebalances they explain.
 
-An announcement is somebody's word for why members come and go in a stretch of time. It explains rebalances whose
-members do so as in a deploy: each client at most once, by leaving or by being killed, and whoever was killed is
-replaced before the time is over. What has another cause that is known, and who goes twice, is reported as it would be.
+An announcement says why members come and go in a stretch of time. It explains rebalances whose members do so as in a
+deploy: each client at most once, by leaving or by being killed, and a client that was killed is replaced before the
+time is over. A rebalance with another known cause, or in which a client leaves a second time, is reported as usual.
 """
 
 from __future__ import annotations

@@ -203,7 +203,7 @@ def _is_of(history: GroupHistory, member_id: str, slot: tuple[str, str]) -> bool
 
 
 def crash(episode: Episode, departure: Departure) -> Verdict | None:
-    """The process died without a word and the session ran out."""
+    """The process died without leaving the group, and the session ran out."""
     if departure.likely != SESSION_EXPIRED or departure.liveness in _ALIVE:
         return None
     evidence = _crash_evidence(episode, departure)

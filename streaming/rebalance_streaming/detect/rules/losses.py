@@ -1,9 +1,9 @@
 """Why a member was lost: the candidate causes of one departure, weighed against each other.
 
 A candidate that cannot be, by arithmetic or because the process lived, is struck out first and stays as an alternative
-with the reason. Of the others that are more than a hint the first in `LOSS_RULES` is reported, whose order is that of
-how directly they are known: the coordinator's or the client's own word, then what the liveness matrix separates, then
-what commits, client library and return make likely. What stays is undetermined.
+with the reason. Of the others that are more than a hint the first in `LOSS_RULES` is reported. The order is by how
+directly causes are known: from the coordinator's log or the client's own reason, then from the liveness matrix, then
+from commits, client library and return. Without any of them the loss is undetermined.
 """
 
 from __future__ import annotations

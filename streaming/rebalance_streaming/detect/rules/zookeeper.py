@@ -29,7 +29,7 @@ from rebalance_streaming.observed.zookeeper_claims import (
     undisturbed_since,
 )
 
-#: Everything is reported again after a minute; without a word for longer than this nobody looks any more.
+#: Everything is reported again after a minute; without a report for longer than this nobody probes any more.
 _STALE_MS = 90_000
 
 
