@@ -226,17 +226,29 @@ def _lag_age(commits: Sequence[Commit], shown: Sequence[LagReading], partitions:
     That is at most a second and a reading more than it took to be shown.
     """
     ages: list[float] = []
+    least: list[float] = []
     waiting = commits
+    asked_before = float("-inf")
     for reading in shown:
         unseen = []
         for commit in waiting:
             if reading.lags.get(commit.group, commit.lag + 1) <= commit.lag:
                 ages.append(reading.answered - commit.at)
+                least.append(max(0.0, asked_before - commit.at))
             else:
                 unseen.append(commit)
-        waiting = unseen
-    p50, p95, highest = (float(age) for age in np.percentile(ages, (50, 95, 100))) if ages else (None, None, None)
+        waiting, asked_before = unseen, reading.asked
+    p50, p95, highest = _percentiles(ages)
+    least_p50, least_p95, _ = _percentiles(least)
     seconds = max(commit.at for commit in commits) - min(commit.at for commit in commits)
     rate = (len(commits) - 1) * partitions / seconds if seconds else 0.0
     reading_seconds = median(reading.answered - reading.asked for reading in shown)
-    return LagAge(rate, p50, p95, highest, len(commits), len(waiting), reading_seconds)
+    return LagAge(rate, p50, p95, least_p50, least_p95, highest, len(commits), len(waiting), reading_seconds)
+
+
+def _percentiles(ages: Sequence[float]) -> tuple[float | None, float | None, float | None]:
+    """Return the median, the 95th percentile and the highest; null where there is none."""
+    if not ages:
+        return None, None, None
+    p50, p95, highest = (float(age) for age in np.percentile(ages, (50, 95, 100)))
+    return p50, p95, highest

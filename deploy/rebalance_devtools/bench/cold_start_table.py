@@ -16,11 +16,17 @@ T = TypeVar("T")
 
 @dataclass(slots=True)
 class LagAge:
-    """How old lag was when it was shown, in seconds, over all commits of a load; `unseen`: commits never shown."""
+    """How old lag was when it was shown, in seconds, over all commits of a load; `unseen`: commits never shown.
+
+    Lag is read once a second. `p50` and `p95` count to the end of the first reading that shows a commit, `least_p50`
+    and `least_p95` to the beginning of the one before, which did not show it yet: the truth lies between.
+    """
 
     commits_per_second: float
     p50: float | None
     p95: float | None
+    least_p50: float | None
+    least_p95: float | None
     highest: float | None
     requests: int
     unseen: int
@@ -83,7 +89,9 @@ def _rows(results: Sequence[Result]) -> Iterator[list[str]]:
         "live: cores": lambda it: _cores(it.cpu_live, lambda use: use.total),
         "live: commits/s": lambda it: _known(it.lag_age, lambda age: f"{age.commits_per_second:,.0f}"),
         "live: age of lag, p50": lambda it: _known(it.lag_age, lambda age: _seconds(age.p50)),
+        "live: age of lag, p50 at least": lambda it: _known(it.lag_age, lambda age: _seconds(age.least_p50)),
         "live: age of lag, p95": lambda it: _known(it.lag_age, lambda age: _seconds(age.p95)),
+        "live: age of lag, p95 at least": lambda it: _known(it.lag_age, lambda age: _seconds(age.least_p95)),
         "live: age of lag, highest": lambda it: _known(it.lag_age, lambda age: _seconds(age.highest)),
         "live: requests to commit, of them never shown": lambda it: _known(
             it.lag_age, lambda age: f"{age.requests:,}, {age.unseen:,}"
