@@ -134,6 +134,12 @@ the same result as a replay of a recording of the log.
 - **Reporter** (case 40): the peak memory of a process with the reporter is compared with that of the same consumer with
   librdkafka's statistics and without the reporter. The reporter enables these statistics, so the memory that they need
   for many partitions has to be added.
+- **Shorter than usual**: the transaction of case 15 is open for two minutes, the throttling of case 37 is 1 kB/s for
+  three minutes, and case 40 takes three minutes with a report a second, of which the best of three measurements counts.
+- **Times**: the time until a process works again is asserted in cases 1 (30 s to the first output), 4 (10 s), 7 (45 s),
+  14 (60 s) and 20 (10 s). Elsewhere the page has what was measured, and a test waits for up to 300 s.
+- **Counters of the exporter**: `state_seconds_total` and `findings_total` count from the start of an exporter, so cases
+  4 and 21 exempt them.
 - **Upgrade** (case 33): between the present version and a commit that the test pins. Both have the same layout of the
   checkpoint.
 
