@@ -267,7 +267,7 @@ def _show_by_reason() -> dashboard.Panel:
     return show_lines(
         "Rebalances by reason",
         About(
-            "Rebalances per minute by what set them off in the log.",
+            "Rebalances per minute by what set them off in the log; of groups counted from probes at least so many.",
             "quiet, with bars of join and departure at deploys.",
             "departure again and again: members are lost, see the group. topic_metadata_change or leader_rejoin: the "
             "client asks for it. Why a member came or went is in Open findings.",
@@ -308,7 +308,8 @@ def _show_by_coordinator() -> dashboard.Panel:
     return show_lines(
         "Rebalances by coordinator",
         About(
-            "Rebalances per minute by the broker that coordinates the groups.",
+            "Rebalances per minute by the broker that coordinates the groups; of groups counted from probes at least "
+            "so many.",
             "brokers differ as the number of their groups does.",
             "one broker far above the others: look at its load, disk and network before any consumer.",
         ),
@@ -328,7 +329,7 @@ def _show_durations() -> dashboard.Panel:
         "Durations",
         About(
             "How long rebalances took, start to stable; what stands out most from the background is where most were. "
-            "Counted 20 s after their end.",
+            "Counted 20 s after their end. Of groups counted from probes, short ones are missing.",
             "seconds.",
             "a band at a minute or more: everybody waits for somebody, at most for max.poll.interval.ms.",
         ),

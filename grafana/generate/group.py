@@ -144,7 +144,7 @@ def _show_often() -> dashboard.Panel:
     return show_stat(
         "Rebalances, 15 min",
         About(
-            "Logical rebalances of the last 15 min, summed up by the stream.",
+            "Logical rebalances of the last 15 min, summed up by the stream. Counted from probes, at least so many.",
             "0.",
             "more than 5 are a storm: the table below says of which kind.",
         ),

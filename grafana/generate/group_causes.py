@@ -41,7 +41,7 @@ def _show_quantiles() -> dashboard.Panel:
         "Durations, 30 min",
         About(
             "Mean, median and p95 of the durations of rebalances within 30 min, start to stable. Dots are single "
-            "rebalances with their id, where Prometheus stores exemplars.",
+            "rebalances with their id, where Prometheus stores exemplars. Counted from probes, short ones are missing.",
             "seconds.",
             "about max.poll.interval.ms: everybody waits for a member that does not poll. About the session timeout: "
             "for one that is gone.",
@@ -61,7 +61,8 @@ def _show_durations() -> dashboard.Panel:
     return show_heatmap(
         "Durations",
         About(
-            "How long rebalances took; what stands out most is where most were. Counted 20 s after their end.",
+            "How long rebalances took; what stands out most is where most were. Counted 20 s after their end. Counted "
+            "from probes, short ones are missing.",
             "seconds.",
             "bands show causes: one at the session timeout, one at max.poll.interval.ms.",
         ),
