@@ -3,9 +3,11 @@
 from __future__ import annotations
 
 import json
+import re
 import threading
 import time
 from collections.abc import Iterator
+from http import HTTPStatus
 from pathlib import Path
 
 import pytest
@@ -15,6 +17,7 @@ from e2e.rig import READY_SECONDS, Rig, running_rig
 from faults.observing import CONFIG, jvm_of, report_outcomes, resident_bytes, restarts
 from faults.reporting import Figures
 from goldens import FOLDER
+from rebalance_deploy.counts import fetch
 from waiting import wait_for
 
 pytestmark = [pytest.mark.e2e, pytest.mark.timeout(3_600)]
@@ -22,6 +25,7 @@ pytestmark = [pytest.mark.e2e, pytest.mark.timeout(3_600)]
 _CLIENTS, _REPORTS = 100, 720
 _REPORT_BYTES = 50_000
 _READY_SECONDS = 60.0
+_SERVING = re.compile(r"serving on (\S+)/metrics")
 
 
 @pytest.fixture
@@ -39,7 +43,13 @@ def test_an_hour_of_reports_delays_no_start(rig: Rig, figures: Figures):
     count, size = write_reports(rig)
     figures.note("reports", size / 1e9, "GB")
     began = time.monotonic()
+    log = stream.process.log_path
+    assert log is not None
+    announced = len(_SERVING.findall(log.read_text()))
     stream.start()
+    # The exporter may not have missed the old stream yet: the new one itself says when it has caught up.
+    url = wait_for(lambda: _own_url(log, announced), "the new stream's own endpoints", READY_SECONDS)
+    wait_for(lambda: fetch(f"{url}/-/ready")[0] == HTTPStatus.OK, lambda: fetch(f"{url}/-/ready"), READY_SECONDS)
     rig.monitor.wait_until_ready(threading.Event(), print, timeout_seconds=READY_SECONDS)
     ready_seconds = time.monotonic() - began
     figures.note("ready", ready_seconds, "s")
@@ -53,6 +63,12 @@ def test_an_hour_of_reports_delays_no_start(rig: Rig, figures: Figures):
     assert set(restarts(rig).values()) == {0}
     rig.monitor.check()
     assert ready_seconds <= _READY_SECONDS
+
+
+def _own_url(log: Path, announced: int) -> str:
+    """Return the URL of a stream's endpoints once its log has more than `announced` of them; empty before that."""
+    found = _SERVING.findall(log.read_text())
+    return found[-1] if len(found) > announced else ""
 
 
 def write_reports(rig: Rig) -> tuple[int, int]:
