@@ -35,6 +35,21 @@ def test_the_picture_shows_every_topic_and_process(name: str):
     assert re.search(rf"(?<![\w-]){name}(?![\w-])", flow.PICTURE)
 
 
+def test_the_chains_below_the_picture_are_those_of_the_table():
+    """A chain is `topics ─▶ process ─▶ topics`, then perhaps `─▶ readers`."""
+    table = {each.name: each for each in (*topics.TOPICS, *topics.OPTIONAL_TOPICS)}
+    chains = [each for line in flow.PICTURE.splitlines()[-2:] for each in re.split(r" {3,}", line)]
+    assert len(chains) == 4
+    for chain in chains:
+        parts = [re.split(r", ", part) for part in re.split(r" (?:─|··)▶ ", chain)]
+        (at, process), *_ = [(at, part[0]) for at, part in enumerate(parts) if part[0] in list(topics.Participant)]
+        assert {name for name, topic in table.items() if process in topic.writers} == set(parts[at + 1])
+        if at > 0 and set(parts[at - 1]) <= table.keys():
+            assert {name for name, topic in table.items() if process in topic.readers} == set(parts[at - 1])
+        for name in parts[at + 1] if len(parts) > at + 2 else ():
+            assert set(table[name].readers) == set(parts[at + 2])
+
+
 def test_the_lines_of_the_picture_meet():
     """A line that leaves a row of the picture downwards goes on in the row below."""
     down, up = set("┬┐┌│├┤"), set("│┴└┘├┤┼▼┬▲▶◀")

@@ -8,6 +8,7 @@ import tomllib
 from collections import Counter
 from functools import cache
 from pathlib import Path
+from typing import Any
 
 import pytest
 
@@ -56,14 +57,26 @@ def test_what_it_names_is_there(module, names):
     assert set(re.findall(r"`([\w.]+)`", names.partition(":")[2])) <= names_in(path)
 
 
+def import_contracts() -> list[dict[str, Any]]:
+    """Return the contracts of import-linter."""
+    settings = tomllib.loads((ROOT / "pyproject.toml").read_text())
+    return settings["tool"]["importlinter"]["contracts"]
+
+
 def test_it_draws_the_layers_that_are_held():
-    """The order of packages is the one that import-linter checks."""
-    layers = next(
-        each["layers"]
-        for each in tomllib.loads((ROOT / "pyproject.toml").read_text())["tool"]["importlinter"]["contracts"]
-        if each["type"] == "layers"
-    )
-    assert " ▶ ".join(each.rpartition(".")[2] for each in layers) in PAGE
+    """The order of packages is the one that import-linter checks, in the stream and in the exporter."""
+    stream, exporter = (each["layers"] for each in import_contracts() if each["type"] == "layers")
+    assert " ▶ ".join(each.rpartition(".")[2] for each in stream) in PAGE
+    assert f"rebalance_exporters: {' ▶ '.join(each.replace(' | ', ', ') for each in exporter)}\n" in PAGE
+
+
+def test_every_module_of_the_stream_but_spark_is_kept_from_pyspark():
+    """Also one that is added later."""
+    (contract,) = (each for each in import_contracts() if each["name"] == "Only spark/ imports pyspark")
+    folder = ROOT / "streaming/rebalance_streaming"
+    found = {each.stem for each in folder.iterdir() if each.suffix == ".py" or (each / "__init__.py").exists()}
+    held = {each.rpartition(".")[2] for each in contract["source_modules"] if each.startswith("rebalance_streaming.")}
+    assert held == found - {"__init__", "spark"}
 
 
 def test_few_terms_are_the_projects_own():
@@ -80,7 +93,9 @@ def test_a_name_means_one_thing():
     # To parse all modules takes longer than any other test.
     defined = Counter(name for text in texts for name in re.findall(r"^class ([A-Za-z]\w*)", text, re.MULTILINE))
     assert len(defined) > 400
-    assert [name for name, count in defined.items() if count > 1] == []
+    # Names that differ in case only are confused with each other.
+    count_of = Counter(name.casefold() for name in defined.elements())
+    assert [name for name, count in count_of.items() if count > 1] == []
 
 
 def test_no_module_is_long():

@@ -33,17 +33,18 @@ probes ───────────┬─┼─▶│            │       
 client-metrics ───────▶│            │       status, of all three queries ───────────▶│          │
 broker-logs ··········▶│            │                                                │          │
                        └────────────┘                                                └──────────┘
-groups, activity ─▶ prober ─▶ probes        clients ─▶ client-metrics        brokers ··▶ broker-logs
-terminal, page, pipelines ─▶ exporter ─▶ silences ─▶ all exporters, diagnosis
+groups, activity, lag ─▶ prober ─▶ probes        clients ─▶ client-metrics        brokers ··▶ broker-logs
+terminal, page, pipelines ─▶ exporter ─▶ silences ─▶ exporter, diagnosis
 """
 
 _RULES = """
-- **Direction.** Data flows one way: a query reads only topics to its left. The one exception is `silences`, from which
-  the diagnosis learns of announced deploys.
+- **Direction.** Data flows one way: a query reads only topics to its left. Two topics lead back to the queries, neither
+  with a result of a later query: `silences`, from which the diagnosis learns of announced deploys, and `probes`.
 - **Reading own topics.** A process that reads a topic it also writes does so once, at its start, to restore its state.
   Two cases read continuously: exporters read `silences`, so that a silence made on one of them holds on all; queries
   read the `status` of the same query, to notice that another stream took over.
-- **Prober.** It reads which groups and topics exist, and asks the brokers about those.
+- **Prober.** It reads the names of groups and topics from `groups`, `activity` and `lag`, and asks the brokers about
+  those. It uses none of the figures in these rows, so `probes` contains only what the brokers answer.
 - **Terminal.** It reads no topic; it queries the exporter's API.
 - **Writers.** Each row has one writer. Rows of a query carry the query's epoch in the header `rebalance-monitor-writer`
   (`rebalance_contract/epochs.py`).

@@ -27,7 +27,7 @@ from rebalance_exporters.prober.topics import TopicRegistry, ensure_probes_topic
 from rebalance_exporters.prober.watch_committed import CommittedWatch
 from rebalance_exporters.prober.watch_groups import GroupWatch
 from rebalance_exporters.prober.watch_offsets import OffsetWatch
-from rebalance_exporters.prober.zookeeper import Zookeeper, probe_zookeeper
+from rebalance_exporters.prober.zookeeper import ZooKeeperClient, probe_zookeeper
 from rebalance_exporters.web.own_pages import Web, serving_pages
 from rebalance_kafka.clock import epoch_ms
 from rebalance_kafka.properties import librdkafka_properties
@@ -138,7 +138,7 @@ def _make_tasks(
         Task(watch_committed.WHAT, config.offsets_seconds, committed.cycle, metrics, complaints),
     ]
     if config.zookeeper:
-        zookeeper = stack.enter_context(contextlib.closing(Zookeeper(config.zookeeper)))
+        zookeeper = stack.enter_context(contextlib.closing(ZooKeeperClient(config.zookeeper)))
         watch = _ZookeeperWatch(config.cluster, zookeeper, publisher, complaints)
         tasks.append(Task(_ZOOKEEPER, config.period_seconds, watch.cycle, metrics, complaints))
     return tasks
@@ -152,7 +152,9 @@ def _make_admin(config: ProbeConfig) -> AdminClient:
 class _ZookeeperWatch:
     """The task that watches groups in ZooKeeper."""
 
-    def __init__(self, cluster: str, zookeeper: Zookeeper, publisher: ProbePublisher, complaints: Complaints) -> None:
+    def __init__(
+        self, cluster: str, zookeeper: ZooKeeperClient, publisher: ProbePublisher, complaints: Complaints
+    ) -> None:
         self._cluster = cluster
         self._complaints = complaints
         self._zookeeper = zookeeper

@@ -40,7 +40,7 @@ class ZookeeperGroup:
     owners: Owners = field(default_factory=dict)
 
 
-class Zookeeper:
+class ZooKeeperClient:
     """One session with a ZooKeeper ensemble; it writes nothing and comes back by itself after a loss."""
 
     def __init__(self, hosts: str) -> None:

@@ -18,7 +18,7 @@ from rebalance_deploy.ports import find_free_port
 from rebalance_exporters.errors import ExporterError
 from rebalance_exporters.prober import zookeeper
 from rebalance_exporters.prober.repeats import AGAIN_SECONDS
-from rebalance_exporters.prober.zookeeper import Zookeeper, ZookeeperGroup, probe_zookeeper, read_owners
+from rebalance_exporters.prober.zookeeper import ZooKeeperClient, ZookeeperGroup, probe_zookeeper, read_owners
 from waiting import wait_for
 
 OWNED = {
@@ -53,7 +53,7 @@ def test_members_are_reported_with_what_they_own():
 
 def test_a_group_that_may_not_be_read_hides_no_other(monkeypatch: pytest.MonkeyPatch):
     """An ACL of one group's nodes; it is named, and the others are watched as before."""
-    zookeeper = Zookeeper("localhost:1")
+    zookeeper = ZooKeeperClient("localhost:1")
     nodes = {"/consumers": ["closed", "open"], "/consumers/open/ids": ["h-1:a"]}
 
     def children(path: str) -> list[str]:
@@ -97,7 +97,7 @@ def add(client: KazooClient, group: str, *members: str) -> None:
 def test_groups_are_read_from_a_real_server(server, clients):
     """Members with when they came, owners, and groups that lost one or the other."""
     before_ms = time.time_ns() // 1_000_000
-    zookeeper = Zookeeper(server)
+    zookeeper = ZooKeeperClient(server)
     try:
         assert zookeeper.read() == []
         add(clients, "busy", "h-1:a", "h-2:b")
@@ -116,7 +116,7 @@ def test_groups_are_read_from_a_real_server(server, clients):
 def test_a_chroot_is_looked_into(server, clients):
     """Several clusters may share an ensemble."""
     clients.ensure_path("/kafka/consumers/inner")
-    zookeeper = Zookeeper(f"{server}/kafka")
+    zookeeper = ZooKeeperClient(f"{server}/kafka")
     try:
         assert zookeeper.read() == [ZookeeperGroup("inner")]
     finally:
@@ -147,7 +147,7 @@ def test_a_server_that_was_away_at_the_start_is_read_when_it_is_there(tmp_path, 
     monkeypatch.setattr(zookeeper, "_TIMEOUT_SECONDS", 0.5)
     with ZooKeeper(tmp_path) as server:
         server.stop()
-        client = Zookeeper(server.hosts)
+        client = ZooKeeperClient(server.hosts)
         try:
             for _ in range(2):
                 with pytest.raises(ExporterError, match=r"no ZooKeeper answered at 127\.0\.0\.1:.*probe\.zookeeper"):
@@ -168,7 +168,7 @@ def test_a_client_that_lost_its_server_at_the_start_is_ended(monkeypatch):
         return made[-1]
 
     monkeypatch.setattr(zookeeper, "KazooClient", make)
-    client = Zookeeper("zk:2181/kafka")
+    client = ZooKeeperClient("zk:2181/kafka")
     for _ in range(2):
         with pytest.raises(ExporterError, match=r"zk:2181/kafka .*\(ConnectionLoss\): check probe\.zookeeper"):
             client.read()
@@ -178,4 +178,4 @@ def test_a_client_that_lost_its_server_at_the_start_is_ended(monkeypatch):
 def test_an_address_that_is_none_ends_it_at_once():
     """Nobody waits for what can never answer."""
     with pytest.raises(ExporterError, match=r"probe\.zookeeper: zk:port: host:port"):
-        Zookeeper("zk:port")
+        ZooKeeperClient("zk:port")
