@@ -23,7 +23,7 @@ from dataclasses import dataclass
 from typing import Any
 
 from rebalance_contract.activity import MAX_ACTIVITY_BYTES, CommitActivity, CountActivity, OffsetActivity, ProbeActivity
-from rebalance_contract.bounds import MAX_ROW_BYTES
+from rebalance_contract.bounds import MAX_FOREIGN_BYTES, MAX_ROW_BYTES
 from rebalance_contract.clients import ClientActivity
 from rebalance_contract.coordinator import CoordinatorActivity
 from rebalance_contract.findings import Finding
@@ -47,7 +47,6 @@ from rebalance_contract.timing import GroupTiming
 COMPACT, DELETE, COMPACT_DELETE = "compact", "delete", "compact,delete"
 
 _DAY_MS = 86_400_000
-_FOREIGN_BYTES = 1_048_576
 #: Between a row and the batch a broker measures: the batch's header, the row's key and headers, and further small
 #: rows. With it, a topic of rows of 900 kB takes every batch that librdkafka makes (at most 1,000,000 bytes).
 _HEAD_ROOM_BYTES = 131_072
@@ -152,7 +151,7 @@ PROBES = Topic(
     readers=(Participant.MEMBERSHIP, Participant.ACTIVITY),
     cleanup_policy=DELETE,
     retention_ms=_DAY_MS,
-    max_row_bytes=_FOREIGN_BYTES,
+    max_row_bytes=MAX_FOREIGN_BYTES,
     rows=(Probe,),
     foreign=True,
 )
@@ -164,7 +163,7 @@ CLIENT_METRICS = Topic(
     readers=(Participant.ACTIVITY,),
     cleanup_policy=DELETE,
     retention_ms=_DAY_MS,
-    max_row_bytes=_FOREIGN_BYTES,
+    max_row_bytes=MAX_FOREIGN_BYTES,
     foreign=True,
 )
 BROKER_LOGS = Topic(
@@ -175,7 +174,7 @@ BROKER_LOGS = Topic(
     readers=(Participant.ACTIVITY,),
     cleanup_policy=DELETE,
     retention_ms=_DAY_MS,
-    max_row_bytes=_FOREIGN_BYTES,
+    max_row_bytes=MAX_FOREIGN_BYTES,
     foreign=True,
 )
 FINDINGS = Topic(

@@ -24,7 +24,7 @@ from rebalance_streaming.activity.clients import (
     pack_messages,
     pack_reports,
 )
-from rebalance_streaming.activity.rows import MAX_ROW_BYTES
+from rebalance_streaming.activity.rows import MAX_PACKED_BYTES
 from rebalance_streaming.wire.metrics.report import Point, Report, Temporality
 
 WHO = member("b-1", [0, 1])
@@ -119,7 +119,7 @@ def test_a_burst_is_reported_in_rows_of_bounded_length(count: int):
     said = [report(T0 - at * SECOND, WHO, values, reason="r" * 500) for at in range(count)]
     found = rows(*(replace(each, observed_ms=T0) for each in said))
     assert sum(len(row.samples) for row in found) == count
-    assert all(len(encode(row)) <= MAX_ROW_BYTES for row in found)
+    assert all(len(encode(row)) <= MAX_PACKED_BYTES for row in found)
     assert not any(row.is_truncated for row in found)
 
 
@@ -159,7 +159,7 @@ def test_the_worst_row_is_bounded():
         points=(*points, *(Point(name, 1.2345678901234567e18) for name in CLIENT_VALUES)),
     )
     (row,) = rows(said)
-    assert len(encode(row)) <= MAX_ROW_BYTES
+    assert len(encode(row)) <= MAX_PACKED_BYTES
     assert row.is_truncated
 
 

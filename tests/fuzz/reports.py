@@ -23,7 +23,7 @@ from rebalance_contract import ClientActivity, decode, encode
 from rebalance_contract.clients import CLIENT_VALUES
 from rebalance_exporters.state.view import Row, View
 from rebalance_streaming.activity.clients import FAILED, TOO_SLOW, MetricRecord, pack_messages
-from rebalance_streaming.activity.rows import MAX_ROW_BYTES
+from rebalance_streaming.activity.rows import MAX_PACKED_BYTES
 from rebalance_streaming.detect.config import DetectConfig
 from rebalance_streaming.engine.engine import Engine, EngineConfig
 from rebalance_streaming.engine.rows import Input, Output, address
@@ -175,7 +175,7 @@ def _rows(chance: random.Random, at_ms: int) -> Iterator[ClientActivity]:
     assert sum(packed.counts.values()) == len(values)
     assert not {outcome for _, outcome in packed.counts} & {FAILED, TOO_SLOW}, packed.counts
     for _, row in packed.rows:
-        assert len(encode(row)) <= MAX_ROW_BYTES
+        assert len(encode(row)) <= MAX_PACKED_BYTES
         yield row
 
 

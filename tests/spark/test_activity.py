@@ -22,11 +22,12 @@ from rebalance_contract import (
     OffsetActivity,
 )
 from rebalance_contract.activity import ProbeActivity
+from rebalance_contract.bounds import MAX_FOREIGN_BYTES
 from rebalance_devtools.bench import fill
 from rebalance_streaming.activity.commits import LogEra
 from rebalance_streaming.config import BrokerLogTopic, MetricTopic, StreamConfig
 from rebalance_streaming.engine.rows import Input, decode_input
-from rebalance_streaming.spark.activity import MAX_MESSAGE_BYTES, ActivityPacker, pack_activity
+from rebalance_streaming.spark.activity import ActivityPacker, pack_activity
 
 T0 = 1_000_000_000_000
 OTHER = MetricTopic("metrics-of-others", "native", {"group_id": "from-topic"})
@@ -52,7 +53,7 @@ def row(
 ) -> dict[str, Any]:
     """Return a row as Spark hands it to the packer: a value that is too large is null there, with its size beside."""
     size = None if value is None else len(value)
-    fits = size is None or size <= MAX_MESSAGE_BYTES
+    fits = size is None or size <= MAX_FOREIGN_BYTES
     return {
         "topic": topic,
         "partition": partition,
@@ -225,7 +226,7 @@ def test_hostile_names_are_packed_or_counted(text: str):
 
 def test_a_message_that_is_too_large_is_counted_and_not_looked_at():
     """Of probes and of reports; a tombstone is no such message."""
-    large = b"x" * (MAX_MESSAGE_BYTES + 1)
+    large = b"x" * (MAX_FOREIGN_BYTES + 1)
     packed = pack(
         *(
             row(topic, i, each)
@@ -262,7 +263,7 @@ def test_lines_of_brokers_logs_become_rows_of_their_groups():
         b"[2001-09-09 03:46:40,200] INFO started (kafka.Kafka)",
     ]
     rows = [row(LOGS.name, 400 + n, value, partition=n) for n, value in enumerate(values)]
-    large = row(LOGS.name, 500, b"x" * (MAX_MESSAGE_BYTES + 1))
+    large = row(LOGS.name, 500, b"x" * (MAX_FOREIGN_BYTES + 1))
     packed = pack(*rows, row(LOGS.name, 501, None), large)
     ((key, reported),) = packed.rows
     assert (key, type(reported)) == ("g", CoordinatorActivity)
@@ -319,7 +320,7 @@ def test_nothing_is_packed_from_nothing():
 def test_spark_runs_the_packer(spark: SparkSession):
     """Through the query's own selection: group records are left to the other query, large values stay in the JVM."""
     large = report(3)
-    large["value"] = b"x" * (MAX_MESSAGE_BYTES + 1)
+    large["value"] = b"x" * (MAX_FOREIGN_BYTES + 1)
     group = row(CONFIG.source_topic, 1, fill.group_value(1, 1, T0), key=fill.group_key("g"), partition=7)
     rows = [commit("g", 0, 5, 200), probe(end_offsets={"orders": {"0": 9}}), report(group_id="g"), large, group]
     schema = (

@@ -14,10 +14,9 @@ from typing import Any
 from msgspec import UNSET
 
 from rebalance_contract import OFFSET_FIELDS, Probe, ProbedMember, encode
+from rebalance_contract.bounds import MAX_ROW_BYTES
 from rebalance_exporters.prober.offset_publications import Offsets
 
-#: A probe's JSON is no longer: below the 1 MB that brokers and clients accept by default.
-MAX_PROBE_BYTES = 900_000
 #: What parts aim at, which leaves room for a probe's other fields.
 _PART_BYTES = 700_000
 #: At most so long is an entry of a partition, with its number, its offset and what stands between.
@@ -29,9 +28,9 @@ _MOST_ERRORS, _LONGEST_ERROR = 20, 1_000
 
 
 def encode_bounded(probe: Probe) -> list[bytes]:
-    """Return a probe as JSON texts of `MAX_PROBE_BYTES` at most; nearly always it is one."""
+    """Return a probe as JSON texts of `MAX_ROW_BYTES` at most; nearly always it is one."""
     text = encode(probe)
-    if len(text) <= MAX_PROBE_BYTES:
+    if len(text) <= MAX_ROW_BYTES:
         return [text]
     return [encode(part) for part in _split(_shorten_errors(probe))]
 
@@ -125,4 +124,4 @@ def _with_error(probe: Probe, sentence: str) -> Probe:
 
 
 def _fits(probe: Probe) -> bool:
-    return len(encode(probe)) <= MAX_PROBE_BYTES
+    return len(encode(probe)) <= MAX_ROW_BYTES

@@ -10,13 +10,12 @@ from dataclasses import dataclass, fields
 from typing import Any, TypeVar
 
 import rebalance_contract as contract
+from rebalance_contract.bounds import MAX_FOREIGN_BYTES, MAX_KEY_BYTES
 
 #: Why a row was left out: the reasons by which they are counted. `superseded`: its stream lost the topics to another
 #: one. `failed` is a defect of the exporter itself.
 REFUSALS = ("contract", "key", "text", "number", "time", "size", "limit", "superseded", "failed")
 
-#: No part of the monitor writes larger rows, nor can Kafka's names make longer keys.
-MAX_ROW_BYTES, MAX_KEY_BYTES = 1_048_576, 40_000
 #: The years 1 and 9999: what people's tools can show as a date.
 _FIRST_MS, _LAST_MS = -62_135_596_800_000, 253_402_300_799_999
 
@@ -60,7 +59,7 @@ def check_size(key: bytes, value: bytes | None) -> None:
     """Raise RefusedError for what no writer of the monitor would write."""
     if len(key) > MAX_KEY_BYTES:
         raise RefusedError("size", f"the key has {len(key)} bytes")
-    if value is not None and len(value) > MAX_ROW_BYTES:
+    if value is not None and len(value) > MAX_FOREIGN_BYTES:
         raise RefusedError("size", f"the row has {len(value)} bytes")
 
 

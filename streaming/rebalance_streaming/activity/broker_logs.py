@@ -11,7 +11,7 @@ from collections.abc import Iterator
 from dataclasses import dataclass, field, replace
 
 from rebalance_contract import CoordinatorActivity, CoordinatorEvent, encode
-from rebalance_streaming.activity.rows import MAX_ROW_BYTES, split_by_size
+from rebalance_streaming.activity.rows import MAX_PACKED_BYTES, split_by_size
 from rebalance_streaming.wire.broker_logs.decode import ToUtc, decode_record, in_utc
 from rebalance_streaming.wire.broker_logs.outcomes import LineOutcome
 
@@ -69,5 +69,5 @@ def _rows(empty: CoordinatorActivity, pane: _Pane) -> Iterator[CoordinatorActivi
     row = replace(empty, is_truncated=pane.is_truncated)
     # Lines of one moment keep the order in which they were written.
     events = sorted(pane.events, key=lambda each: each.at_ms)
-    for part in split_by_size(events, MAX_ROW_BYTES - len(encode(row))):
+    for part in split_by_size(events, MAX_PACKED_BYTES - len(encode(row))):
         yield replace(row, events=part)

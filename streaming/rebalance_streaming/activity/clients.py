@@ -18,7 +18,7 @@ import pyarrow as pa
 from rebalance_contract import CLIENT_VALUES, ClientActivity, ClientConfig, ClientSample, ProcessFigures, encode
 from rebalance_contract.clients import APP_OFFSET, HEARTBEAT_AGE
 from rebalance_streaming.activity.limit import TimeLimit, TooSlow
-from rebalance_streaming.activity.rows import MAX_ROW_BYTES, split_by_size
+from rebalance_streaming.activity.rows import MAX_PACKED_BYTES, split_by_size
 from rebalance_streaming.wire.metrics.errors import Reason, UndecodableError
 from rebalance_streaming.wire.metrics.formats import MAX_BYTES, decode_metrics
 from rebalance_streaming.wire.metrics.plausible import CLOCK_AHEAD_MS
@@ -231,7 +231,7 @@ def pack_messages(
 
     `topics` says how those of a topic are read; of others, each message shows it. `now_ms` is the reader's clock:
     records from its future count as of now; null: their times are believed. `seconds` limits each message's processor
-    time if this is the main thread; null: no limit. Rows are at most MAX_ROW_BYTES long.
+    time if this is the main thread; null: no limit. Rows are at most MAX_PACKED_BYTES long.
     """
     packing = _Packing(pane_ms)
     with TimeLimit(seconds) as limit:
@@ -369,7 +369,7 @@ def _rows(cluster: str, client: _Client, start_ms: int, pane: _Pane) -> Iterator
         is_truncated=pane.is_truncated or not all_fit,
     )
     samples = (pane.moments[emitted_ms].sample for emitted_ms in sorted(pane.moments))
-    for part in split_by_size(samples, MAX_ROW_BYTES - len(encode(row))):
+    for part in split_by_size(samples, MAX_PACKED_BYTES - len(encode(row))):
         yield replace(row, samples=part)
         # What is reported of the pane as a whole is reported once.
         row = replace(row, app_offsets={}, implausible=0)

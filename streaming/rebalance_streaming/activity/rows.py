@@ -8,7 +8,7 @@ from typing import TypeVar
 from rebalance_contract import encode
 
 #: What is packed of client metrics and of brokers' logs stays below this: Spark hands on several rows at once.
-MAX_ROW_BYTES = 64_000
+MAX_PACKED_BYTES = 64_000
 
 _Item = TypeVar("_Item")
 

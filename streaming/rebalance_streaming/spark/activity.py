@@ -18,6 +18,7 @@ from pyspark.sql import functions as F
 from pyspark.sql.pandas.types import from_arrow_schema
 
 from rebalance_contract import CommitActivity, ContractError, CountActivity, Participant, encode
+from rebalance_contract.bounds import MAX_FOREIGN_BYTES
 from rebalance_kafka.clock import epoch_ms
 from rebalance_streaming.activity.broker_logs import LogPacking
 from rebalance_streaming.activity.clients import MetricsTopic, pack_batch
@@ -36,8 +37,6 @@ ACTIVITY = Participant.ACTIVITY.value
 _ARROW_SCHEMA = pa.schema([("key", pa.binary()), ("value", pa.binary())])
 #: Distinct keys remembered per worker process: 10,000 groups of 100 partitions. Only speed depends on it.
 _CACHED_KEYS = 1_000_000
-#: A message of the probes topic or of client metrics that is larger is counted and not looked at.
-MAX_MESSAGE_BYTES = 1_048_576
 
 Row = tuple[bytes, bytes]
 Pack = Callable[[Iterator[pa.RecordBatch]], Iterator[pa.RecordBatch]]
@@ -66,7 +65,7 @@ def pack_activity(log: DataFrame, config: StreamConfig, eras: Mapping[int, LogEr
 
 def _bounded(name: str) -> Column:
     """Return a column without the values that are too large to be handed to Python."""
-    return F.when(F.octet_length(name) <= MAX_MESSAGE_BYTES, F.col(name))
+    return F.when(F.octet_length(name) <= MAX_FOREIGN_BYTES, F.col(name))
 
 
 def _make_packer(config: StreamConfig, eras: Mapping[int, LogEra]) -> Pack:
@@ -167,7 +166,7 @@ class ActivityPacker:
         for partition in pc.unique(part.column("partition")).to_pylist():
             own = part.filter(pc.equal(part.column("partition"), partition))
             last = int(_numbers(own, "offset").max())
-            large = pc.greater(own.column("size"), MAX_MESSAGE_BYTES).fill_null(False)
+            large = pc.greater(own.column("size"), MAX_FOREIGN_BYTES).fill_null(False)
             if count := pc.sum(large).as_py():
                 self._tally.add(topic, partition, last, (None, None, "too_large"), count)
             packed = pack_batch(

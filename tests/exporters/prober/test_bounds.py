@@ -6,7 +6,8 @@ from typing import Any
 import msgspec
 
 from rebalance_contract import OFFSET_FIELDS, Probe, ProbedMember, decode
-from rebalance_exporters.prober.bounds import MAX_PROBE_BYTES, encode_bounded
+from rebalance_contract.bounds import MAX_ROW_BYTES
+from rebalance_exporters.prober.bounds import encode_bounded
 
 
 def make(**fields: Any) -> Probe:
@@ -17,7 +18,7 @@ def make(**fields: Any) -> Probe:
 def parts_of(probe: Probe) -> list[Probe]:
     """What is written of a probe; each part fits."""
     texts = encode_bounded(probe)
-    assert all(len(text) <= MAX_PROBE_BYTES for text in texts)
+    assert all(len(text) <= MAX_ROW_BYTES for text in texts)
     parts = [decode(text, Probe) for text in texts]
     assert {(part.probed_at_ms, part.cluster, part.group) for part in parts} == {(5, "prod", "g")}
     return parts

@@ -5,9 +5,10 @@ from typing import Any
 
 import pytest
 
+from rebalance_contract.bounds import MAX_FOREIGN_BYTES
 from rebalance_contract.sets import CoordinatorAct
 from rebalance_streaming.wire.broker_logs.decode import AHEAD_MS, MAX_LINE, decode_record
-from rebalance_streaming.wire.broker_logs.envelopes import MAX_BYTES, MAX_LINES
+from rebalance_streaming.wire.broker_logs.envelopes import MAX_LINES
 from rebalance_streaming.wire.broker_logs.outcomes import LineOutcome
 from rebalance_streaming.wire.broker_logs.times import read_time
 
@@ -143,7 +144,7 @@ def test_a_wrong_time_zone_shows():
         (b'{"message": ', LineOutcome.MALFORMED),
         (b'{"level": "INFO"}', LineOutcome.NO_TEXT),
         (b"\x0a\x10\x00\x01binary", LineOutcome.OTLP_PROTOBUF),
-        (b"x" * (MAX_BYTES + 1), LineOutcome.TOO_LARGE),
+        (b"x" * (MAX_FOREIGN_BYTES + 1), LineOutcome.TOO_LARGE),
         (b"a\n" * (MAX_LINES + 1), LineOutcome.TOO_MANY_LINES),
         (LINE.encode() + b"x" * MAX_LINE, LineOutcome.TOO_LONG),
     ],

@@ -13,12 +13,13 @@ from typing import Any
 
 import msgspec
 
+from rebalance_contract.bounds import MAX_FOREIGN_BYTES
 from rebalance_streaming.wire.broker_logs.outcomes import LineOutcome, UnreadableError
 from rebalance_streaming.wire.broker_logs.times import read_time
 from rebalance_streaming.wire.metrics.values import as_epoch_ms, guess_epoch_ms
 
-#: A record that is larger is counted and not looked at; so is what stands behind so many lines of one.
-MAX_BYTES, MAX_LINES = 1_048_576, 10_000
+#: Further lines of a record are counted and not decoded.
+MAX_LINES = 10_000
 MAX_DEPTH = 3
 
 _TEXTS = ("message", "log", "MESSAGE", "msg", "line", "short_message", "@message", "body")
@@ -44,10 +45,9 @@ def open_record(value: bytes | None) -> Iterator[LogText]:
     """Yield the lines of a record. Raises UnreadableError where none can be found."""
     if value is None or not value.strip(_SPACE):
         raise UnreadableError(LineOutcome.EMPTY, "The record has no value.")
-    if len(value) > MAX_BYTES:
-        raise UnreadableError(
-            LineOutcome.TOO_LARGE, f"The record has {len(value):,} bytes, more than {MAX_BYTES:,}; ship a line each."
-        )
+    if len(value) > MAX_FOREIGN_BYTES:
+        text = f"The record has {len(value):,} bytes, more than {MAX_FOREIGN_BYTES:,}; ship a line each."
+        raise UnreadableError(LineOutcome.TOO_LARGE, text)
     if value.lstrip(_SPACE)[:1] in (b"{", b"["):
         document = _read_json(value)
         if isinstance(document, dict | list):
