@@ -1,4 +1,4 @@
-"""Gaps between commits of a partition: how long nobody got on with it.
+"""Gaps between the commits of a partition: for how long nobody made progress on it.
 
 Most clients commit every few seconds while they own a partition, whether there are records or not. A gap is unusual
 when it is much longer than the two before it, so that a client that commits once a minute has none.
@@ -14,16 +14,19 @@ import numpy as np
 from rebalance_contract import CommitActivity, CommitGap, TopicCommits
 from rebalance_streaming.activity.offsets import FEW, Ints, places, widened
 
-#: Half as long again as the usual commit interval of 5 s.
+#: One and a half times the usual commit interval of 5 s.
 SHORTEST_MS = 7_500
-#: How much longer than usual; of commits that come at random one in ten gaps is.
+#: How much longer than usual a gap must be. With commits at random times, one gap in ten is.
 _UNUSUAL = 2.5
 _NEVER = -1
 
 
 @dataclass(slots=True)
 class _Rhythm:
-    """Of one topic: partitions, sorted; time of the last commit, the gap before it, and the one before that, in ms."""
+    """Commit times of one topic: sorted partitions, time of the last commit, the gap before it and the previous gap.
+
+    Times and gaps are in ms; -1 where not known.
+    """
 
     partitions: Ints
     last_ms: Ints
@@ -32,16 +35,16 @@ class _Rhythm:
 
 
 class CommitRhythm:
-    """Remembers of one group when each partition was last committed, and the two gaps before.
+    """Remembers when each partition of one group was last committed, and the last two gaps.
 
-    A partition's first two commits end no unusual gap: its rhythm is not known yet.
+    The first two commits of a partition end no unusual gap, because its rhythm is not known yet.
     """
 
     def __init__(self) -> None:
         self._topics: dict[str, _Rhythm] = {}
 
     def take(self, row: CommitActivity) -> list[CommitGap]:
-        """Process packed commits in log order; returns the unusual gaps that ended with them."""
+        """Process packed commits in log order; return the unusual gaps that ended with them."""
         found: list[CommitGap] = []
         for name, commits in row.topics.items():
             ended = self._take_topic(name, commits)
@@ -50,7 +53,7 @@ class CommitRhythm:
         return found
 
     def forget_others(self, topics: Collection[str], until_ms: int) -> None:
-        """Forget topics other than these that were committed to last by a moment."""
+        """Forget topics that are not in `topics` and whose last commit is not after `until_ms`."""
         self._topics = {
             name: known
             for name, known in self._topics.items()
@@ -87,7 +90,7 @@ def _take_few(known: _Rhythm, at: Ints, commits: TopicCommits) -> list[tuple[int
         usual = gap_1 if gap_2 == _NEVER else min(gap_1, gap_2)
         if gap >= SHORTEST_MS and gap_1 != _NEVER and gap >= _UNUSUAL * usual:
             ended.append((partition, before, first))
-        # Several commits in one row were this far apart on average.
+        # Average distance between the commits of one row.
         inside = (last - first) // (records - 1) if records > 1 else gap
         known.last_ms[place] = max(last, before)
         known.gap_before_ms[place] = inside if records > 2 else gap if records > 1 else gap_1
@@ -105,7 +108,7 @@ def _take_many(known: _Rhythm, at: Ints, commits: TopicCommits) -> list[tuple[in
     gap = np.where(before == _NEVER, _NEVER, np.maximum(0, first - before))
     usual = np.where(gap_2 == _NEVER, gap_1, np.minimum(gap_1, gap_2))
     unusual = np.flatnonzero((gap >= SHORTEST_MS) & (gap_1 != _NEVER) & (gap >= _UNUSUAL * usual))
-    # Several commits in one row were this far apart on average.
+    # Average distance between the commits of one row.
     inside = np.where(records > 1, (last - first) // np.maximum(1, records - 1), gap)
     known.last_ms[at] = np.maximum(last, before)
     known.gap_before_ms[at] = np.where(records > 2, inside, np.where(records > 1, gap, gap_1))

@@ -1,4 +1,4 @@
-"""What the ends of a topic, now and at earlier times, say of a group's position: records behind, and since when."""
+"""Lag of a group and age of its oldest unread record, from the present and earlier end offsets of a topic."""
 
 from __future__ import annotations
 
@@ -12,11 +12,12 @@ from rebalance_streaming.observed.topic_ends import TopicEnds
 
 
 def lags_of(positions: TopicPositions, ends: TopicEnds | None, *, stable: bool) -> Ints:
-    """Return the lag per committed partition, -1 where its end is not known."""
+    """Return the lag per committed partition, -1 where its end offset is not known."""
     if ends is None:
         return filled(len(positions.partitions))
     source = ends.stable if stable else ends.end
-    # A commit may name a partition up to 2^31 - 1 that does not exist. Partitions are sorted: the first ones do.
+    # A commit may name a partition up to 2^31 - 1 that does not exist. Partitions are sorted: existing ones come
+    # first.
     known = int(positions.partitions.searchsorted(len(source)))
     end = filled(len(positions.partitions))
     end[:known] = source[positions.partitions[:known]]
@@ -25,7 +26,7 @@ def lags_of(positions: TopicPositions, ends: TopicEnds | None, *, stable: bool) 
 
 @dataclass(frozen=True, slots=True)
 class Oldest:
-    """When the oldest unread record was written at the earliest, null without any; `is_bound`: or any earlier."""
+    """Earliest time at which the oldest unread record was written, null without one; `is_bound`: it may be older."""
 
     at_ms: int | None
     error_ms: int
@@ -33,7 +34,7 @@ class Oldest:
 
 
 def older(one: Oldest, other: Oldest) -> Oldest:
-    """Return the older of two; one without a time is younger than all."""
+    """Return the older of two; one without a time counts as younger."""
     if one.at_ms is None or other.at_ms is None:
         return other if one.at_ms is None else one
     return one if one.at_ms <= other.at_ms else other
@@ -45,7 +46,7 @@ def oldest_unread(positions: TopicPositions, ends: TopicEnds, lags: Ints) -> Old
     behind = np.flatnonzero(lags > 0)
     if not len(behind) or not len(times):
         return Oldest(None, 0, False)
-    # A partition that no sample knows yet had nothing in it then: -1 is at or below every offset, as 0 is.
+    # A partition that a sample does not contain yet was empty then: -1 is at or below every offset, as 0 is.
     covered = (ends.day.of_partitions(positions.partitions[behind]) <= positions.committed[behind]).sum(axis=0)
     written_after = times[np.maximum(covered - 1, 0)]
     worst = int(written_after.argmin())

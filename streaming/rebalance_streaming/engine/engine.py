@@ -1,10 +1,10 @@
 """The engine of the diagnosis: `apply(row)`, `advance(now) -> rows`. Spark and the replay only drive it.
 
-A driver restores what an earlier run published (`restore`), hands over rows (`apply`), and calls `advance` with the
+A driver restores what an earlier run published (`restore`), passes rows in (`apply`), and calls `advance` with the
 time, which returns what changed; when no more rows will come, `finish` returns everything. Rows are groups, rebalances
-and activity in about the order of their times; each may come again and then changes nothing. The time is an argument:
-the clock when live, the records' own in a replay. A row or a group that fails is set aside and counted; the rest goes
-on.
+and activity roughly in the order of their times; a row may be repeated, which changes nothing. The time is an argument:
+the clock when live, the records' own time in a replay. A row or a group that fails is quarantined and counted; the
+others are processed normally.
 """
 
 from __future__ import annotations
@@ -54,19 +54,20 @@ from rebalance_streaming.groups import counts
 from rebalance_streaming.groups.windows import Window, windows_at
 from rebalance_streaming.observed.plausible import check, check_restored
 
-#: What is set aside most easily: (stage, reason).
+#: Quarantine reason of rows that cannot be decoded.
 NOT_UNDERSTOOD = "not understood"
 _FIRST_KINDS = tuple((topic.name, NOT_UNDERSTOOD) for topic in DIAGNOSED)
 #: Reports of groups that neither the log nor a probe contains.
 DROPPED_REPORT = ("client report", "group not known")
 _TIMING_MS, _STATUS_MS = 10_000, 2_000
-#: What stands is published again once in so long, a group at a time: topics drop what nobody renews for a week.
+#: What stands is published again once a day, one group at a time: topics drop rows that are not renewed for a week.
 _RENEWAL_MS, _RENEWALS_EVERY_MS = 86_400_000, 60_000
-#: So old is what is forgotten: rules look back for a day, and a start reads as much.
+#: Age at which history is forgotten: rules look back for a day, and a start reads as much.
 _GONE_MS = _RENEWAL_MS + 3_600_000
-#: So many errors are logged per stage and reason; the rest is counted.
+#: Maximum number of errors logged per stage and reason; further ones are only counted.
 _LOGGED = 3
 
+#: All fields but the time: a row of lag that differs from the previous one only in its time is not published again.
 #: A row of lag that says the same at another time is not published again.
 _APART_FROM_TIME = attrgetter(*(each.name for each in fields(GroupLag) if each.name != "at_ms"))
 
@@ -76,7 +77,7 @@ Restored = GroupLag | RebalanceImpact | GroupImpact | Finding | DecodeTotals | R
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class EngineConfig:
-    """Settings of an engine. Rebalances that ended before `judge_from_ms` are history only."""
+    """Settings of an engine. Rebalances that ended before `judge_from_ms` serve as history only."""
 
     cluster: str
     source_topic: str
@@ -86,7 +87,7 @@ class EngineConfig:
 
 
 class Engine:
-    """Everything that is known of one cluster, and what follows from it."""
+    """All that is known of one cluster, and the results computed from it."""
 
     def __init__(
         self,
@@ -94,7 +95,7 @@ class Engine:
         on_quarantine: OnQuarantine = lambda _: None,
         make_detector: Callable[..., Detector] = Detector,
     ) -> None:
-        """`on_quarantine` is called with a text about what is set aside; `make_detector` is called as `Detector` is."""
+        """`on_quarantine` is called with a message about each quarantined item; `make_detector` replaces `Detector`."""
         self._config, self._on_quarantine = config, on_quarantine
         self._cluster = config.cluster
         self._lag = LagTable(config.reads_committed)
@@ -111,7 +112,7 @@ class Engine:
         self._totals = counts.CountTotals()
         self._published_totals: tuple[DecodeTotals, ReportTotals] | None = None
         self._arrived: list[CountActivity] = []
-        # From the beginning, so that the first one is an increase.
+        # Counts start at 0, so that the first error is an increase.
         self._quarantined: Counter[tuple[str, str]] = Counter(dict.fromkeys(_FIRST_KINDS, 0))
         self._probed_ms: int | None = None
         self._timed_ms = self._status_ms = 0
@@ -121,7 +122,7 @@ class Engine:
     # --- What happens ---
 
     def restore(self, row: Restored, now_ms: int = 0) -> None:
-        """Restore what an earlier run published, before anything else; a row that fails is set aside.
+        """Restore what an earlier run published, before any other row; a row that fails is quarantined.
 
         `now_ms` is 0 where the time is not known.
         """
@@ -129,7 +130,7 @@ class Engine:
             check_restored(row, now_ms)
             self._restore(row)
         except Exception as error:
-            # An earlier version may have written what this one does not know; a start must not depend on it.
+            # An earlier version may have written something that this one cannot read; a start must not depend on it.
             self.quarantine("restored row", type(error).__name__, f"{error}")
 
     def _restore(self, row: Restored) -> None:
@@ -149,11 +150,11 @@ class Engine:
                 self._totals = _added(self._totals, counts.restore(None, row, self._config.source_topic))
 
     def apply(self, row: Input, at_ms: int) -> None:
-        """Process a row that was written at a time; one that fails is set aside."""
+        """Process a row that was written at `at_ms`; a row that fails is quarantined."""
         try:
             self._apply(row, at_ms)
         except Exception as error:
-            # Whatever a row does, the others go on.
+            # An error affects only this row.
             self.quarantine("row", f"{type(row).__name__}: {type(error).__name__}", f"{error}")
 
     def _apply(self, row: Input, at_ms: int) -> None:
@@ -193,7 +194,7 @@ class Engine:
             self._note_starts(row.group)
 
     def _note_starts(self, group: str) -> None:
-        """Put down what coordinators wrote of the beginning of a group's rebalances."""
+        """Record what coordinators logged about the beginning of a group's rebalances."""
         for rebalance_id, start in self._detector.starts(group):
             self._impact.take_start(group, rebalance_id, start)
 
@@ -235,10 +236,10 @@ class Engine:
         self._detector.take_offsets(row)
 
     def _forget(self, row: GroupGone, at_ms: int) -> None:
-        """Drop a group whose row was deleted at a time, as far as nothing is newer.
+        """Drop a group whose row was deleted at `at_ms`, except for anything newer.
 
-        A start reads rows of groups from before, and rows of several topics come in about their order only: a group
-        that came back has its tombstone among them, too.
+        A start reads older rows of groups, and rows of different topics come only roughly in order. They may contain
+        the tombstone of a group that has come back since.
         """
         group, snapshot = row.group, self._groups.get(row.group)
         updated_ms = 0 if snapshot is None else snapshot.updated_at_ms or 0
@@ -247,14 +248,14 @@ class Engine:
         self._groups.pop(group, None)
         self._schedule.touch(group, at_ms)
         if self._restored_ms.get(group, -1) > at_ms:
-            # What an earlier run published after it had forgotten the group, findings too, is of the group that came
-            # back.
+            # The earlier run published this, findings included, after it had forgotten the group: it describes the
+            # group that came back.
             return
         self._forget_findings(group)
         is_deleted = snapshot is not None and snapshot.state == GroupState.DELETED
         if self._lag.is_committed_to(group, updated_ms if is_deleted else at_ms):
             # Offsets may be committed to a group without members. Its lag is published again, so that the next start
-            # sees that it is newer.
+            # recognises it as newer than the tombstone.
             self._published.pop(group, None)
         else:
             self._forget_offsets(group)
@@ -269,7 +270,7 @@ class Engine:
             self._gone.append(RowGone(topics.HEARTBEATS, self._cluster, group))
 
     def _forget_offsets(self, group: str) -> None:
-        """Drop what rests on a group's commits, with its rows: else a start would take them up and renew them."""
+        """Drop everything that depends on a group's commits, and its rows; a start would restore and renew them."""
         if group in self._published:
             self._gone.append(RowGone(topics.LAG, self._cluster, group))
         if self._impact.totals(group) is not None:
@@ -283,16 +284,16 @@ class Engine:
     # --- What follows ---
 
     def advance(self, now_ms: int, read_until_ms: int | None = None, most: int | None = None) -> list[Output]:
-        """Judge what is due at a time in epoch milliseconds; returns everything that changed since the last call.
+        """Judge what is due at `now_ms` (epoch milliseconds); return everything that changed since the last call.
 
-        `read_until_ms`: up to when the inputs have been read; of what was not read yet nothing can be said, so time
-        stands still for the rules while their inputs are behind. Null: all is read. `most`: groups judged in this call,
-        the others are judged at the next calls. 0: what needs no judgement, above all lag, waits for none. Null: all
-        that are due.
+        `read_until_ms`: time up to which the inputs have been read; null: all is read. Nothing can be said about what
+        was not read yet, so for the rules time stands still while their inputs are behind. `most`: maximum number of
+        groups judged in this call; the others are judged in the next calls. Null: all that are due; 0: none. Results
+        that need no judgement, above all lag, are returned in any case.
         """
         judged_ms = now_ms if read_until_ms is None else min(now_ms, read_until_ms)
         impacts = self._take_impacts()
-        # Before what a group of the same name has by now.
+        # Tombstones come before the rows of a new group of the same name.
         rows: list[Output] = [*self._gone]
         self._gone.clear()
         rows += self._take_judgement(self._detector.advance(judged_ms, most))
@@ -310,10 +311,10 @@ class Engine:
         return rows
 
     def finish(self, now_ms: int) -> list[Output]:
-        """Judge everything with what there is, because no more will come; returns the last rows.
+        """Judge everything with what is known, because no more rows will come; return the last rows.
 
-        These are lag and timing of each group as of now, and all findings that were not withdrawn, whether they changed
-        or not; of impacts those that changed since the last call.
+        These are lag and timing of each group as of now, all findings that were not withdrawn, whether they changed or
+        not, and the impacts that changed since the last call.
         """
         impacts = self._take_impacts()
         self._take_judgement(self._detector.finish())
@@ -325,13 +326,13 @@ class Engine:
         ]
 
     def _take_judgement(self, judgement: Judgement) -> list[Output]:
-        """Count whom timeouts removed; returns the findings that changed, each as it is now."""
+        """Count members removed by timeouts; return the findings that changed, each as it is now."""
         for left in judgement.timed_out:
             self._impact.take_timeouts(left.group, left.rebalance_id, left.expired, left.poll_timeout)
         return list({topic_key(each): each for each in (*judgement.findings, *judgement.withdrawn)}.values())
 
     def _take_impacts(self) -> dict[tuple[str, str], RebalanceImpact | GroupImpact]:
-        """Return, once, the impacts that changed, by group and rebalance; the rules learn of those of rebalances."""
+        """Return, once, the impacts that changed, by group and rebalance, and pass those of rebalances to the rules."""
         found: dict[tuple[str, str], RebalanceImpact | GroupImpact] = {}
         for row in self._impact.changed():
             if isinstance(row, RebalanceImpact):
@@ -342,7 +343,7 @@ class Engine:
         return found
 
     def quarantine(self, stage: str, reason: str, text: str, count: int = 1) -> None:
-        """Count something that was set aside; the first few of a kind are logged."""
+        """Count something that was set aside; log the first few of each kind."""
         self._quarantined[stage, reason] += count
         if self._quarantined[stage, reason] <= _LOGGED:
             self._on_quarantine(f"diagnosis: a {stage} is set aside ({reason}): {text[:300]}")
@@ -360,7 +361,7 @@ class Engine:
             try:
                 row = self._lag_row(group, now_ms)
             except Exception as error:
-                # One group's figures must not hold up all others'.
+                # An error in one group's figures affects only this group.
                 self.quarantine("lag", type(error).__name__, f"group {group}: {error}")
                 continue
             known = self._published.get(group)
@@ -369,11 +370,11 @@ class Engine:
                 yield row
 
     def _renewals(self, now_ms: int) -> Iterator[Output]:
-        """Yield what stands of the groups whose turn of the day came since the last call, as it was published last.
+        """Yield the last published rows of the groups whose daily turn came since the last call.
 
-        Of a group that has neither a record nor committed offsets nothing stands that is worth keeping: it is forgotten
-        once its lag has been the same for a day. Tools that commit without being members leave such groups, each under
-        a name of its own, and up to Kafka 3.9 no tombstone says that they are gone.
+        A group without a record and without committed offsets has nothing worth keeping: it is forgotten once its lag
+        has been the same for a day. Tools that commit without being members leave groups like these, each with a
+        name of its own, and up to Kafka 3.9 there is no tombstone when they are gone.
         """
         since_ms = now_ms if self._renewed_ms is None else self._renewed_ms
         if self._renewed_ms is not None and now_ms - since_ms < _RENEWALS_EVERY_MS:
@@ -389,7 +390,7 @@ class Engine:
                 self._forget_all(group)
 
     def _forget_old(self, group: str, now_ms: int) -> None:
-        """Forget what no rule looks back to: topics that a group reads no more, rebalances of before a day."""
+        """Forget what no rule looks back to: topics that a group no longer reads, rebalances that are a day old."""
         until_ms, topics_left = now_ms - _GONE_MS, self._lag.topics_of(group)
         if group in self._rhythms:
             self._rhythms[group].forget_others(topics_left, until_ms)
@@ -404,7 +405,7 @@ class Engine:
             yield from self._detector.findings.firing(group)
 
     def _lag_row(self, group: str, now_ms: int) -> GroupLag:
-        """Return a group's lag with its windows that end at a time in epoch milliseconds."""
+        """Return a group's lag with the windows that end at `now_ms` (epoch milliseconds)."""
         snapshot = self._groups.get(group)
         rebalancing_ms = None if snapshot is None else snapshot.rebalancing_since_ms
         steps = {} if snapshot is None else windows_at(snapshot.windows, now_ms, rebalancing_ms)
@@ -420,7 +421,7 @@ class Engine:
         return GroupLag(self._cluster, group, now_ms, windows=joined) if lag is None else lag
 
     def _counted_ms(self, group: str, snapshot: GroupSnapshot | None) -> list[int]:
-        """Return the times of what a group's windows count: while such a time is inside a window, it is counted."""
+        """Return the times of the events that a group's windows count; an event counts while its time is inside."""
         steps = () if snapshot is None else snapshot.windows.panes
         lost_ms = self._impact.newest_loss_ms(group)
         return [

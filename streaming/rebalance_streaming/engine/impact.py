@@ -1,7 +1,7 @@
 """What rebalances cost their groups: gaps in commits, lag around them, members that timed out, and the totals.
 
-Receives rebalances, gaps in commits, measurements of lag and judged departures in any order; hands on the rows that
-changed. A cost is computed from what is known each time, never added to, so that every row may come again.
+Receives rebalances, gaps in commits, measurements of lag and judged departures in any order; returns the rows that
+changed. A cost is computed afresh from what is known each time, never incremented, so that any row may be repeated.
 """
 
 from __future__ import annotations
@@ -15,10 +15,10 @@ from rebalance_streaming.engine.lag_around import LagAround, lag_around
 from rebalance_streaming.engine.measured_lag import MeasuredLag
 from rebalance_streaming.observed.coordinator_log import RebalanceStart
 
-#: Rebalances of a group that may still cost something, and those whose share of the totals may still change.
+#: Rebalances of a group whose cost may still change, and those whose share of the totals may still change.
 _KEPT_REBALANCES, _COUNTED = 30, 100
-#: Gaps wait for the row of their rebalance, which another query writes: for as long as a start reads back, and at most
-#: so many per group. Those of a rebalance stay with it for longer.
+#: Gaps are kept until the row of their rebalance, which another query writes, has come: for as long as a start reads
+#: back, and at most this many per group. Gaps that belong to a rebalance stay with it for longer.
 _GAPS_KEPT_MS, _KEPT_GAPS = 3_600_000, 5_000
 
 #: Topic and partition.
@@ -27,9 +27,9 @@ _Place = tuple[str, int]
 
 @dataclass(slots=True)
 class _RebalanceCost:
-    """A rebalance with its cost; `gaps` and `lag` are what rests on rows that are not remembered.
+    """A rebalance with its cost; `gaps` and `lag` are the parts that depend on rows that are no longer kept.
 
-    `gaps` were reported by an earlier run, `former` waited for longer than they are kept, by place.
+    `gaps` were reported by an earlier run; `former`, by topic and partition, are older than gaps are kept.
     """
 
     rebalance: Rebalance
@@ -41,7 +41,10 @@ class _RebalanceCost:
 
 @dataclass(slots=True)
 class _GroupCosts:
-    """`restored` are impacts that an earlier run published, which had measured lag up to `measured_before_ms`."""
+    """Costs of one group.
+
+    `restored` are impacts published by an earlier run, which measured lag until `measured_before_ms`.
+    """
 
     totals: GroupImpact
     rebalances: dict[str, _RebalanceCost] = field(default_factory=dict)
@@ -71,7 +74,7 @@ class ImpactTracker:
                 del group.restored[next(iter(group.restored))]
 
     def note_measured(self, group: str, until_ms: int) -> None:
-        """Note up to when an earlier run had measured lag: what it published of a rebalance rests on all until then."""
+        """Note when an earlier run last measured lag: the impacts that it published include everything until then."""
         self._of(group).measured_before_ms = until_ms
 
     def take_rebalance(self, rebalance: Rebalance) -> None:
@@ -89,7 +92,7 @@ class ImpactTracker:
             self._hold_lag(group, each)
 
     def take_commit_gaps(self, group: str, gaps: Iterable[CommitGap]) -> None:
-        """Process gaps between commits that ended."""
+        """Process gaps between commits that have ended."""
         costs, new = self._of(group), list(gaps)
         if new:
             costs.gaps.extend(new)
@@ -109,13 +112,13 @@ class ImpactTracker:
             self._hold_lag(costs, each)
 
     def _hold_lag(self, costs: _GroupCosts, known: _RebalanceCost) -> None:
-        """Hold the measurements against a rebalance, whichever came first, it or they."""
+        """Compare the measurements with a rebalance, whichever came first."""
         started_ms = known.rebalance.started_before_ms
         later = (each.rebalance.started_before_ms for each in costs.rebalances.values())
         next_started_ms = min((at_ms for at_ms in later if at_ms > started_ms), default=None)
         earlier, measured = known.lag, list(costs.measured)
         if measured and measured[0][0] < started_ms:
-            # They reach back to before it began: nothing need be taken from an earlier run.
+            # The measurements reach back to before it began: nothing is needed from an earlier run.
             earlier = None
         elif earlier is not None:
             measured = [each for each in measured if each[0] > costs.measured_before_ms]
@@ -131,7 +134,7 @@ class ImpactTracker:
     def take_timeouts(self, group: str, rebalance_id: str, expired: Iterable[str], poll_timeout: Iterable[str]) -> None:
         """Note which members a judged rebalance lost to their session timeout, or to their poll limit.
 
-        A member counts as the first of the two that was reported of it, also if an earlier run reported that.
+        A member counts as the one of the two that was reported first, also if an earlier run reported that.
         """
         costs = self._of(group)
         known = costs.rebalances.get(rebalance_id)
@@ -164,7 +167,7 @@ class ImpactTracker:
         return [row for rows in changed.values() for row in rows.values()]
 
     def totals(self, group: str) -> GroupImpact | None:
-        """Return a group's totals; null where nothing was ever counted of it."""
+        """Return a group's totals; null if nothing was ever counted."""
         known = self._groups.get(group)
         return None if known is None or known.totals == GroupImpact(self._cluster, group) else known.totals
 
@@ -177,13 +180,13 @@ class ImpactTracker:
         return sum(max(0, end - max(begin, from_ms)) for begin, end in spans)
 
     def newest_loss_ms(self, group: str) -> int | None:
-        """Return when the latest gap in commits that a rebalance cost was over; null when none is known."""
+        """Return the end of the latest gap in commits that a rebalance caused; null when none is known."""
         costs = self._groups.get(group)
         spans = () if costs is None else (span for known in costs.rebalances.values() for span in _spans(known))
         return max((end for _, end in spans), default=None)
 
     def forget_group(self, group: str) -> None:
-        """Drop a group that is gone, with what changed of it and was not handed on yet."""
+        """Drop a group that is gone, and its changes that were not returned yet."""
         self._groups.pop(group, None)
         self._changed.pop(group, None)
 
@@ -245,7 +248,7 @@ def _latest_first(group: _GroupCosts) -> list[_RebalanceCost]:
 
 
 def _latest_overlapping(latest_first: Iterable[_RebalanceCost], gap: CommitGap) -> _RebalanceCost | None:
-    """Return the latest rebalance that a gap overlaps; of several that began together the one heard of first."""
+    """Return the latest rebalance that a gap overlaps; if several began together, the one that was reported first."""
     overlapping = (
         known
         for known in latest_first
@@ -256,7 +259,7 @@ def _latest_overlapping(latest_first: Iterable[_RebalanceCost], gap: CommitGap) 
 
 
 def _drop_old_gaps(gaps: deque[CommitGap], latest_first: Sequence[_RebalanceCost]) -> None:
-    """Drop gaps that waited for long: those that belong to a rebalance stay with it, as its cost does not fall."""
+    """Drop old gaps, but keep those that belong to a rebalance with it, so that its cost does not fall."""
     horizon_ms = gaps[-1].resumed_at_ms - _GAPS_KEPT_MS
     while len(gaps) > _KEPT_GAPS or gaps[0].resumed_at_ms < horizon_ms:
         gone = gaps.popleft()
@@ -266,7 +269,7 @@ def _drop_old_gaps(gaps: deque[CommitGap], latest_first: Sequence[_RebalanceCost
 
 
 def _counted(totals: GroupImpact, known: _RebalanceCost) -> GroupImpact:
-    """Return totals with a rebalance's present share in the place of what it had before."""
+    """Return totals in which a rebalance's present share replaces its earlier one."""
     started_ms, impact = known.rebalance.started_before_ms, known.impact
     name = impact.rebalance_id
     if name not in totals.counted and started_ms <= totals.closed_until_ms:
@@ -275,7 +278,7 @@ def _counted(totals: GroupImpact, known: _RebalanceCost) -> GroupImpact:
         len(impact.expired or ()), len(impact.poll_timeout or ()), impact.lost_partition_ms, started_ms
     )
     former = totals.counted.get(name, CountedImpact())
-    # Totals never go back: what was counted once of members stays, whatever a later look makes of one.
+    # Totals never decrease: members that were counted once stay counted, even if a later judgement differs.
     share = replace(
         share,
         members_expired=max(share.members_expired, former.members_expired),
@@ -301,7 +304,7 @@ def _counted(totals: GroupImpact, known: _RebalanceCost) -> GroupImpact:
 
 
 def _spans(known: _RebalanceCost) -> Iterator[tuple[int, int]]:
-    """Yield the stretches of time lost."""
+    """Yield the (begin, end) of the time lost in each gap."""
     start_ms = known.rebalance.started_before_ms
     for gap in known.impact.silences:
         begin, end = max(gap.last_commit_ms, start_ms), gap.resumed_at_ms

@@ -1,14 +1,14 @@
 """Lag of groups, in records and in time, from packed commits and probed end offsets.
 
-Receives rows of the activity topic in any order; keeps one array per topic. Knows no clock but the one given.
+Receives rows of the activity topic in any order; keeps one array per topic. Does not read the clock.
 
-Records: a partition's lag is its end offset less the committed offset; the end of what a read-committed consumer may
-read (the last stable offset) counts for groups that read so. It is never negative: a commit newer than the last probe
-says that the end has moved on.
+Records: a partition's lag is its end offset less the committed offset. For groups that read committed records only, the
+end is the last stable offset. Lag is never negative: a commit newer than the last probe shows that the end has moved
+on.
 
-Time: how long the oldest unread record has been there. Probes leave a history of when a partition's end was where; the
-next unread record was written between the last sample at or below the committed offset and the one after it. The
-younger of the two bounds the lag from below, the older from above; their distance is the error. Samples thin out with
+Time: how long the oldest unread record has been there. Probes leave a history of a partition's end offsets; the next
+unread record was written between the last sample at or below the committed offset and the sample after it. The younger
+of the two gives a lower bound of the lag, the older an upper bound; their distance is the error. Samples thin out with
 age, so the error stays about an eighth of the lag, or one probe interval. A record older than all samples has a lower
 bound only.
 """
@@ -36,10 +36,10 @@ from rebalance_streaming.engine.panes import PaneNumbers, PaneRing
 from rebalance_streaming.engine.positions import TopicPositions, forget_released, is_as_published, learn_committed, move
 from rebalance_streaming.observed.topic_ends import ClusterEnds
 
-#: Where a row of commits ends: partition of the log, its era, offset.
+#: End of a row of commits: partition of the log, its era, offset.
 Position = tuple[int, int, int]
 
-#: A topic that nobody reads any more is kept for so long at least, as a group may come back; a start reads as much.
+#: A topic that nobody reads any more is kept at least this long, as a group may come back; a start reads as much.
 _UNREAD_MS = 900_000
 
 
@@ -57,9 +57,9 @@ class LagWindow:
 
 @dataclass(slots=True)
 class _EarlierPositions:
-    """Positions of a group as of rows from before a start: those of then as far as they are read, else those of now.
+    """Positions of a group while rows from before a start are read: the ones of that time, or the published ones.
 
-    `last_commit_ms` and `until_ms` are when the group had committed last, and when its lag was published last.
+    `last_commit_ms` and `until_ms` are when the group had last committed, and when its lag was last published.
     """
 
     topics: dict[str, TopicPositions]
@@ -68,18 +68,18 @@ class _EarlierPositions:
     is_read: bool = False
 
     def cover(self, at_ms: int) -> bool:
-        """Whether these were the positions at a time: some commit was read, or there were none since."""
+        """Whether these were the positions at a time: a commit was read, or the group had not committed since."""
         return self.is_read or at_ms > self.last_commit_ms
 
 
 @dataclass(slots=True)
 class _Group:
-    """One group: positions by topic, totals, and its panes by number: commits, largest lag, lag last seen and when.
+    """One group: positions by topic, totals, and its panes by number: commits, largest lag, last lag and its time.
 
-    `read_to` is the newest row of commits that was taken, `counted_to` that up to which an earlier run had counted.
-    `probed` are topics of which a probe reported the ends, or that there are none (0), with the version of the ends.
-    `held_ms` is when a coordinator was last asked which offsets it holds. `earlier` is set while rows are read again
-    that an earlier run had counted.
+    `read_to` is the newest row of commits that was processed, `counted_to` the last one counted by an earlier run.
+    `probed` are the topics for which a probe reported the ends, or that there are none (0), with the version of the
+    ends. `held_ms` is when a coordinator was last asked which offsets it holds. `earlier` is set while rows are read
+    again that an earlier run had counted.
     """
 
     topics: dict[str, TopicPositions] = field(default_factory=dict)
@@ -98,28 +98,28 @@ class _Group:
 
 
 class LagTable:
-    """All groups of one cluster. `reads_committed` says of a group whether its consumers read committed only.
+    """All groups of one cluster. `reads_committed` returns whether the consumers of a group read committed only.
 
-    `ends` are those of all topics, for others to read.
+    `ends` are the end offsets of all topics, which others may read.
     """
 
     def __init__(self, reads_committed: Callable[[str], bool] = lambda _: False) -> None:
         self._reads_committed = reads_committed
         self.ends = ClusterEnds(self._committed_topics)
         self._groups: dict[str, _Group] = {}
-        #: What groups read that were forgotten since the last look, and between that and the one before.
+        #: Topics of groups that were forgotten since the last check, and between the two last checks.
         self._left: set[str] = set()
         self._left_before: set[str] = set()
         self._looked_ms = 0
 
     def take_commits(self, row: CommitActivity) -> bool:
-        """Process packed commits; returns false for a repetition, which changes nothing."""
+        """Process packed commits; return false for a repeated row, which changes nothing."""
         group = self._groups.setdefault(row.group, _Group())
         at = (row.log_partition, row.log_era, row.last_log_offset)
         if _is_at_or_before(at, group.read_to):
             return False
         group.read_to = at
-        # What an earlier run counted is read again at a start: windows need it, totals and positions have it.
+        # At a start, rows that an earlier run counted are read again: windows need them, totals and positions do not.
         if _is_at_or_before(at, group.counted_to):
             _read_again(group, row, is_last=at == group.counted_to)
         else:
@@ -132,9 +132,9 @@ class LagTable:
         return True
 
     def take_offsets(self, row: OffsetActivity) -> bool:
-        """Process probed offsets; returns whether any is new, or newly known to be missing.
+        """Process probed offsets; return whether any is new, or newly known to be missing.
 
-        A probe that is older than what is known changes nothing.
+        A probe that is older than the last one changes nothing.
         """
         group = self._groups.setdefault(row.group, _Group())
         is_news = False
@@ -142,14 +142,14 @@ class LagTable:
             group.earlier = None
         if (row.committed or row.is_all_committed) and row.probed_at_ms >= group.held_ms:
             if row.is_all_committed and row.probed_at_ms > group.held_ms:
-                # A probe comes in several rows: an offset is gone if the whole probe before did not contain it.
+                # A probe comes in several rows: an offset is gone if the whole previous probe did not contain it.
                 is_news = forget_released(group.topics, group.held_ms)
             group.held_ms = row.probed_at_ms
             for topic, committed in row.committed.items():
                 is_news = learn_committed(group.topics, topic, committed, row.probed_at_ms) or is_news
         self.ends.take(row)
         for topic in {*row.ends, *row.stable_ends}:
-            # Another group's probe may have reported the same ends before: they are news to each group once.
+            # Another group's probe may have reported the same ends before: they are new once to each group.
             ends = self.ends.get(topic)
             version = 0 if ends is None else ends.version
             is_news = is_news or group.probed.get(topic) != version
@@ -157,7 +157,7 @@ class LagTable:
         return is_news
 
     def restore(self, row: GroupLag) -> None:
-        """Restore what an earlier run published of a group of which nothing is known yet."""
+        """Restore what an earlier run published; a group that is already known is left unchanged."""
         if row.group in self._groups:
             return
         group = _Group(
@@ -180,9 +180,9 @@ class LagTable:
         self._groups[row.group] = group
 
     def measure(self, group: str, now_ms: int) -> int | None:
-        """Return a group's lag in records, null while no end is known, and take it into the windows.
+        """Return a group's lag in records, null while no end is known, and add it to the windows.
 
-        While rows are read again it is also null as long as none of them says where the group was then.
+        While earlier rows are read again it is also null until one of them shows the group's position at that time.
         """
         known = self._groups.get(group)
         if known is None or (known.earlier is not None and not known.earlier.cover(now_ms)):
@@ -236,7 +236,7 @@ class LagTable:
         )
 
     def awaits_ends(self, group: str) -> bool:
-        """Whether the group has committed to a topic of which no probe has reported anything yet."""
+        """Whether the group has committed to a topic for which no probe has reported anything yet."""
         known = self._groups.get(group)
         return known is not None and any(name not in known.probed and name not in self.ends for name in known.topics)
 
@@ -248,7 +248,7 @@ class LagTable:
     def is_committed_to(self, group: str, since_ms: int) -> bool:
         """Whether the group has committed offsets, the newest of them from after a time.
 
-        Who deletes a group deletes its offsets, which is a commit too.
+        Deleting a group deletes its offsets, which counts as a commit too.
         """
         known = self._groups.get(group)
         return known is not None and bool(known.topics) and (known.last_commit_ms or 0) > since_ms
@@ -264,7 +264,7 @@ class LagTable:
         return {name: _window(*rings, now_ms=now_ms, length_ms=length) for name, length in WINDOWS_MS.items()}
 
     def pane_times(self, group: str) -> list[int]:
-        """Return when the panes of the group that have anything began, in no order."""
+        """Return when the panes of the group that have a value began, in no order."""
         known = self._groups.get(group, _Group())
         return [pane * PANE_MS for pane in {*known.commits.panes(), *known.lag_seen.panes()}]
 
@@ -275,7 +275,7 @@ class LagTable:
             self._left.update(known.probed, known.topics)
 
     def topics_of(self, group: str) -> frozenset[str]:
-        """Return the topics on which the group has committed offsets; forget others that were probed and are gone."""
+        """Return the topics with committed offsets of the group; forget other probed topics that are gone."""
         known = self._groups.get(group)
         if known is None:
             return frozenset()
@@ -285,7 +285,7 @@ class LagTable:
         return frozenset(known.topics)
 
     def forget_unread(self, now_ms: int) -> None:
-        """Forget the ends of topics that are gone, or that only forgotten groups read, once in a while."""
+        """Every 15 minutes, forget the ends of topics that are gone or that only forgotten groups read."""
         if now_ms - self._looked_ms < _UNREAD_MS:
             return
         self.ends.forget_unprobed()
@@ -300,7 +300,7 @@ class LagTable:
 
 
 def _read_again(group: _Group, row: CommitActivity, *, is_last: bool) -> None:
-    """Learn from a row that an earlier run had counted where the group was then; after the last it is where it is."""
+    """Update the earlier positions from a row that an earlier run had counted; the last row completes them."""
     if group.earlier is None:
         return
     group.earlier.is_read = True
@@ -322,7 +322,7 @@ def _count_commits(group: _Group, topic: str, commits: TopicCommits) -> None:
 
 
 def _is_at_or_before(at: Position, known: Position | None) -> bool:
-    """Whether a row ends no later than another; what lies in different partitions of the log has no order."""
+    """Whether a row ends no later than another; rows of different log partitions have no order."""
     return known is not None and known[0] == at[0] and at <= known
 
 
@@ -365,7 +365,7 @@ def _slope(seen: list[tuple[int, int]]) -> float | None:
     """Return the least-squares slope of (time in ms, lag) in records per second."""
     if len(seen) < 2:
         return None
-    # By hand: there are few, and every row of lag has three of these.
+    # In plain Python: there are few values, and every row of lag needs three of these.
     times = [at_ms / 1000 for at_ms, _ in seen]
     middle, usual = sum(times) / len(seen), sum(lag for _, lag in seen) / len(seen)
     spread = sum((at - middle) ** 2 for at in times)

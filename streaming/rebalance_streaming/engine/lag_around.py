@@ -1,6 +1,6 @@
-"""What a rebalance did to its group's lag: how much there was before, the most since, and when it was made up.
+"""What a rebalance did to its group's lag: lag before it, the peak since, and when the group recovered.
 
-Lag is measured where commits and end offsets pass by.
+Lag is known only when commits and end offsets arrive.
 """
 
 from __future__ import annotations
@@ -10,13 +10,13 @@ from dataclasses import dataclass, replace
 
 from rebalance_contract import Rebalance
 
-#: Lag is watched for this long after a rebalance ended; what is not made up by then has another reason.
+#: Lag is watched for this long after a rebalance ended; lag that remains then has another reason.
 WATCHED_MS = 900_000
 
 
 @dataclass(frozen=True, slots=True)
 class LagAround:
-    """Lag of a group, in records, around one of its rebalances; `recovered_at_ms` is null while it is not made up."""
+    """Lag of a group, in records, around one of its rebalances; `recovered_at_ms` is null until it has recovered."""
 
     before: int
     peak: int
@@ -32,9 +32,9 @@ def lag_around(
     """Return what is known of the lag around a rebalance; null while nothing was measured since it began.
 
     `measured` are (time in ms, records), oldest first; those from `next_started_ms` on, when the group's next rebalance
-    began, belong to that one. What is `known` rests on measurements that are not among them, and is continued. Without
-    it and without a measurement from before the rebalance began, the first one during it is used instead; one after its
-    end is not.
+    began, belong to that one. `known` comes from earlier measurements, not among these, and is continued. If there is
+    neither `known` nor a measurement from before the rebalance began, the first measurement during it is used; one
+    after its end is not.
     """
     started_ms, completed_ms = rebalance.started_before_ms, rebalance.completed_at_ms
     before: int | None = None

@@ -1,4 +1,4 @@
-"""The lag of one group as it was measured lately: arrays, because every group of a cluster has one.
+"""Recent measurements of the lag of one group, kept in compact arrays because every group of a cluster has them.
 
 Knows nothing of rebalances.
 """
@@ -8,9 +8,9 @@ from __future__ import annotations
 from array import array
 from collections.abc import Iterator
 
-#: Lag is watched for 15 minutes after a rebalance, and its row may come late: measurements are kept for longer than
-#: both, however seldom a prober reports, and of one that reports often the latest 200. The last few before a long
-#: pause stay, for rebalances that begin after it.
+#: Lag is watched for 15 minutes after a rebalance, and the row of the rebalance may come late. Measurements are kept
+#: for longer than both, but at most the latest 200. The last few before a long pause are kept for rebalances that begin
+#: after it.
 _KEPT_MS, _MOST, _FEWEST = 2_400_000, 200, 4
 _LARGEST = 2**63 - 1
 
@@ -31,11 +31,11 @@ class MeasuredLag:
 
     @property
     def oldest_ms(self) -> int | None:
-        """When the oldest one was made; null without any."""
+        """Time of the oldest measurement; null without any."""
         return self._times[0] if self._times else None
 
     def add(self, at_ms: int, lag: int) -> bool:
-        """Add one that is newer than all; any other changes nothing. Returns whether it was added."""
+        """Add a measurement and return true if it is newer than all others."""
         if self._times and at_ms <= self._times[-1]:
             return False
         self._times.append(at_ms)
@@ -43,7 +43,7 @@ class MeasuredLag:
         return True
 
     def drop_old(self) -> bool:
-        """Drop what is kept no longer; returns whether there was any."""
+        """Drop old measurements; return whether there were any."""
         newest_ms, count = self._times[-1] if self._times else 0, len(self._times)
         dropped = max(0, count - _MOST)
         while dropped < count - _FEWEST and newest_ms - self._times[dropped] > _KEPT_MS:

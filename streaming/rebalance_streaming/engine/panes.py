@@ -1,6 +1,6 @@
-"""One number per pane of the last quarter of an hour: what sliding windows are made of.
+"""One number per pane of the last 15 minutes, from which sliding windows are computed.
 
-A ring by the pane's number, because a group has four of these, and ten thousand groups have them at once.
+A ring buffer indexed by pane number, because a group has four of them, and there may be ten thousand groups.
 """
 
 from __future__ import annotations
@@ -18,13 +18,13 @@ _NOTHING = filled(0)
 
 
 class PaneRing:
-    """Numbers of 0 or more by pane; those of panes that are a quarter of an hour older than the newest are dropped."""
+    """Numbers of 0 or more by pane; panes that are 15 minutes older than the newest are dropped."""
 
     __slots__ = ("_newest", "_values")
 
     def __init__(self) -> None:
         self._newest = UNKNOWN
-        #: By the pane's number modulo their count; null until the first one.
+        #: Indexed by pane number modulo the size; null until the first one is set.
         self._values: Ints | None = None
 
     def __getitem__(self, pane: int) -> int | None:
@@ -35,7 +35,7 @@ class PaneRing:
         return None if value == UNKNOWN else value
 
     def __setitem__(self, pane: int, value: int) -> None:
-        """Set the number of a pane; one that is too old is passed over."""
+        """Set the number of a pane; a pane that is too old is ignored."""
         if self._values is None:
             self._values, self._newest = filled(KEPT_PANES), pane
         if pane <= self._newest - KEPT_PANES:

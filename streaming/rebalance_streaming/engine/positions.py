@@ -1,4 +1,4 @@
-"""Where groups are on a topic: committed offsets by partition, from packed commits and from what a coordinator holds.
+"""Positions of groups on a topic: committed offsets by partition, from packed commits and from coordinators.
 
 Receives rows of the activity topic in any order; keeps sorted arrays.
 """
@@ -15,10 +15,10 @@ from rebalance_streaming.activity.offsets import FEW, UNKNOWN, Ints, as_array
 
 @dataclass(slots=True)
 class TopicPositions:
-    """What a group has committed on one topic: arrays by place in `partitions`, sorted.
+    """What a group has committed on one topic: arrays parallel to `partitions`, which is sorted.
 
-    `committed_ms` is -1 for an offset of which no commit was read; `held_ms` is when the group's coordinator, or an
-    earlier run, reported such an offset, and -1 where a commit was read.
+    `committed_ms` is -1 for an offset whose commit was not read; `held_ms` is when the group's coordinator, or an
+    earlier run, reported this offset, and -1 where a commit was read.
     """
 
     partitions: Ints
@@ -27,14 +27,14 @@ class TopicPositions:
     held_ms: Ints
 
     def at(self, places: Ints) -> TopicPositions:
-        """Return those at some places."""
+        """Return the positions at some indexes."""
         return TopicPositions(
             self.partitions[places], self.committed[places], self.committed_ms[places], self.held_ms[places]
         )
 
 
 def move(topics: dict[str, TopicPositions], topic: str, commits: TopicCommits) -> None:
-    """Move a group on a topic to a pane's last commits; a topic without any position is dropped."""
+    """Apply a pane's last commits to a group's positions; a topic without any position is dropped."""
     _put(topics, topic, _with_commits(topics.get(topic), commits))
 
 
@@ -77,9 +77,9 @@ def _with_few_commits(known: TopicPositions | None, commits: TopicCommits, held_
 
 
 def learn_committed(topics: dict[str, TopicPositions], topic: str, committed: TopicOffsets, at_ms: int) -> bool:
-    """Learn what a coordinator held at a time of partitions of which no commit was read; whether any of it is new.
+    """Add offsets that a coordinator held at a time, for partitions without a commit; return whether any is new.
 
-    A commit that was read is newer, or the same.
+    A commit that was read is as new, or newer, and is kept.
     """
     known, pairs = topics.get(topic), zip(committed.partitions, committed.offsets, strict=True)
     read: set[int] = set()
@@ -96,7 +96,7 @@ def learn_committed(topics: dict[str, TopicPositions], topic: str, committed: To
 
 
 def forget_released(topics: dict[str, TopicPositions], held_ms: int) -> bool:
-    """Forget what a coordinator held before a time and not any more at that time; whether there was any."""
+    """Forget offsets that a coordinator held before a time but not at that time; return whether there was any."""
     found = False
     for topic, known in list(topics.items()):
         gone = (known.committed_ms == UNKNOWN) & (known.held_ms < held_ms)
@@ -107,7 +107,7 @@ def forget_released(topics: dict[str, TopicPositions], held_ms: int) -> bool:
 
 
 def is_as_published(read: TopicPositions, published: TopicPositions | None) -> bool:
-    """Whether positions that were read again are those that an earlier run published, which lack their times."""
+    """Whether positions that were read again equal those published by an earlier run, which have no times."""
     return (
         published is not None
         and np.array_equal(read.partitions, published.partitions)

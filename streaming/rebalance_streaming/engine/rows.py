@@ -48,7 +48,7 @@ from rebalance_streaming.detect.findings import topic_key
 
 @dataclass(frozen=True, slots=True)
 class GroupGone:
-    """A group that was deleted and is forgotten now: a tombstone in the groups topic."""
+    """A deleted group, which is forgotten: a tombstone in the groups topic."""
 
     cluster: str
     group: str
@@ -56,19 +56,19 @@ class GroupGone:
 
 @dataclass(frozen=True, slots=True)
 class RowGone:
-    """A tombstone for what stands of a group in a topic: the group was deleted and is forgotten."""
+    """A tombstone for the row of a group in a topic: the group was deleted and is forgotten."""
 
     topic: topics.Topic
     cluster: str
     group: str
 
 
-#: The topics of which the engine takes rows.
+#: The topics whose rows the engine reads.
 DIAGNOSED = (topics.GROUPS, topics.REBALANCES, topics.ACTIVITY, topics.SILENCES)
 Activity = CommitActivity | OffsetActivity | ProbeActivity | CountActivity | ClientActivity | CoordinatorActivity
-#: What the engine takes.
+#: Rows that the engine reads.
 Input = GroupSnapshot | GroupGone | Rebalance | AlertSilence | Activity
-#: What the engine hands on.
+#: Rows that the engine returns.
 Output = (
     Finding
     | GroupLag
@@ -100,9 +100,9 @@ _tag_decoder = msgspec.json.Decoder(_Tagged)
 
 
 def decode_input(topic: str, key: bytes | None, value: bytes | None) -> Input | None:
-    """Read a row of a topic by its short name; null for one that says nothing. Raises ContractError.
+    """Read a row of a topic by its short name; return null for a row without information. Raises ContractError.
 
-    Whether its values can be true is checked later, before it is processed (`observed.plausible`).
+    Whether its values are plausible is checked later, before it is processed (`observed.plausible`).
     """
     if topic == topics.GROUPS.name:
         return _decode_group(key, value)
@@ -120,13 +120,13 @@ def decode_input(topic: str, key: bytes | None, value: bytes | None) -> Input | 
         raise ContractError(f"unknown kind of activity {kind[:40]!r}: its writer is newer than this reader")
     row = decode(value, _KINDS[kind])
     if isinstance(row, ProbeActivity | ClientActivity):
-        # They have many numbers, of which few are looked at one by one.
+        # They have many numbers, few of which are checked one by one.
         _check_bits(row)
     return row
 
 
 def decode_silence(value: bytes) -> AlertSilence:
-    """Read a silence, or an announced deploy. Raises ContractError, also for one that is beyond its bounds."""
+    """Read a silence, or an announced deploy. Raises ContractError, also for one that exceeds its bounds."""
     row = _decode_bounded(value, AlertSilence)
     problem = next(silence_problems(row), None)
     if problem is not None:

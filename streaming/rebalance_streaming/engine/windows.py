@@ -1,4 +1,4 @@
-"""When the rows of lag and windows of a group are due: after something happened, and when time alone changes them."""
+"""When a group's rows of lag and windows are due: after an event, and when time alone changes them."""
 
 from __future__ import annotations
 
@@ -8,18 +8,18 @@ from collections.abc import Collection
 from rebalance_contract import PANE_MS, WINDOWS_MS
 from rebalance_contract.turns import next_turn
 
-#: A group to which something happens all the time is published this often at most.
+#: Minimum distance between two rows of a group with constant events.
 _SPACING_MS = 1_000
 #: Windows of a group that is rebalancing are brought up to date this often.
 _MOVING_MS = 5_000
-#: The shortest window changes when something leaves it. In the longer ones some pane or other ends all the time: they
-#: slide in steps of a minute.
+#: The shortest window is updated when something leaves it. In the longer ones some pane or other ends all the time, so
+#: they slide in steps of a minute.
 _SLIDING_MS = 60_000
 _SHORTEST_MS, _LONGEST_MS = min(WINDOWS_MS.values()), max(WINDOWS_MS.values())
 
 
 class Schedule:
-    """Which groups' rows are due. Times in epoch milliseconds."""
+    """Groups whose rows are due. Times in epoch milliseconds."""
 
     def __init__(self) -> None:
         self._due: dict[str, int] = {}
@@ -31,9 +31,9 @@ class Schedule:
         self._plan(group, max(now_ms, self._published.get(group, 0) + _SPACING_MS))
 
     def published(self, group: str, now_ms: int, *, counted_ms: Collection[int], is_moving: bool) -> None:
-        """Note that a group's row is as of now.
+        """Note that a group's row was published at `now_ms`.
 
-        `counted_ms`: the time of each pane that the group's windows count, as long as it lies inside the window.
+        `counted_ms`: times of the panes that the group's windows count; a pane counts while its time is inside.
         """
         self._published[group] = now_ms
         if is_moving:

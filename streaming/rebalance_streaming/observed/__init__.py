@@ -1,1 +1,1 @@
-"""What is known of groups: rows of all sources as one history, and who left when, and how. Why is for `detect`."""
+"""State of groups: rows of all sources as one history, and which members left when and how. `detect` judges why."""

@@ -1,25 +1,25 @@
-"""The deploys that somebody announced, by the groups that they are about.
+"""Announced deploys, by the groups that they concern.
 
-Rows may be of anybody who may write to their topic, so their number is bounded.
+Anybody with write access to the topic can add rows, so their number is bounded.
 """
 
 from __future__ import annotations
 
 from rebalance_contract import AlertSilence, SilenceIndex, SilenceKind
 
-#: Deploys that are kept; those that end first go first.
+#: Maximum number of deploys kept; the ones that end first are dropped first.
 _KEPT = 2_000
 
 
 class Announcements:
-    """Announced deploys of any age; a row of the same id takes the place of the one before."""
+    """Announced deploys of any age; a row replaces an earlier one with the same id."""
 
     def __init__(self) -> None:
         self._known: dict[tuple[str, str], AlertSilence] = {}
         self._index: SilenceIndex | None = None
 
     def put(self, row: AlertSilence) -> AlertSilence | None:
-        """Process a deploy; a silence of another kind is passed over. Returns what was known of the deploy before."""
+        """Process a deploy; ignore a silence of another kind. Return the earlier row of this id, or null."""
         name = row.cluster, row.silence_id
         known = self._known.get(name)
         if row.kind != SilenceKind.DEPLOY:

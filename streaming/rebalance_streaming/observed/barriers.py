@@ -1,9 +1,9 @@
 """How long members waited for each other to join: the join barriers of one rebalance, one per generation.
 
-The log says when a barrier was released, and nothing of when it began (Kafka: ClassicGroup, the state before
-CompletingRebalance is not stored). The coordinator's own lines do, where they are shipped. Without them the first
-generation's start is bounded by the fold, those that follow within the same rebalance by the first probe that saw the
-group prepare again.
+The log records when a barrier was released, but not when it began (Kafka: ClassicGroup, the state before
+CompletingRebalance is not stored). The coordinator's own log lines contain it, if they are shipped. Without them, the
+start of the first generation's barrier is bounded by the fold, and those that follow within the same rebalance by the
+first probe that saw the group prepare again.
 """
 
 from __future__ import annotations
@@ -14,7 +14,7 @@ from dataclasses import dataclass, replace
 from rebalance_contract import GroupState, Member, Rebalance
 from rebalance_streaming.observed.history import GroupHistory
 
-#: A probe's clock and the coordinator's are not the same.
+#: Possible difference between the clocks of a probe and of the coordinator.
 SAME_MS = 500
 
 
@@ -22,7 +22,7 @@ SAME_MS = 500
 class Barrier:
     """Members waited for each other at least from `from_ms` until `released_ms`.
 
-    `stayed` are the members there before it with which it went on, `left` those without which it did.
+    `stayed` are the members before it that remained after it, `left` the ids of those that did not.
     """
 
     from_ms: int
@@ -32,14 +32,14 @@ class Barrier:
 
     @property
     def waited_ms(self) -> int:
-        """At least this long members waited."""
+        """Minimum time that members waited."""
         return self.released_ms - self.from_ms
 
 
 def barriers(history: GroupHistory, rebalance: Rebalance) -> tuple[Barrier, ...]:
-    """Return the join barriers of a rebalance in order; none where the log has none (not classic).
+    """Return the join barriers of a rebalance in order; none if the log has none (not classic).
 
-    The first join of an empty group is none: it waits by design (group.initial.rebalance.delay.ms).
+    The first join of an empty group does not count: it waits by design (group.initial.rebalance.delay.ms).
     """
     if rebalance.is_at_least:
         return _seen_barriers(history, rebalance)
@@ -64,10 +64,10 @@ def barriers(history: GroupHistory, rebalance: Rebalance) -> tuple[Barrier, ...]
 
 
 def _seen_barriers(history: GroupHistory, rebalance: Rebalance) -> tuple[Barrier, ...]:
-    """Return the barriers that probes saw, from the first to the last look at each; none where they saw none.
+    """Return the barriers that probes saw, from the first to the last sighting of each; none if they saw none.
 
-    A wait for a member ends when it is listed no more: whoever prepares after that waits for another one. Coordinators
-    write when each began and was released, where their lines are shipped.
+    A wait for a member ends when it is no longer listed: if the group still prepares, it waits for another one.
+    Coordinators log when each barrier began and was released, if their lines are shipped.
     """
     end_ms = rebalance.completed_at_ms or rebalance.started_before_ms
     looks = [
@@ -93,7 +93,7 @@ def _seen_barriers(history: GroupHistory, rebalance: Rebalance) -> tuple[Barrier
 
 
 def _as_written(history: GroupHistory, rebalance: Rebalance, seen: Barrier) -> Barrier:
-    """Return a barrier that probes saw with the times that its coordinator wrote, as far as it did."""
+    """Return a barrier that probes saw, with the times that its coordinator logged, where there are any."""
     log = history.coordinator_log
     from_ms = log.prepared_before(seen.from_ms, rebalance.started_after_ms)
     released_ms = log.settled_after(seen.released_ms, rebalance.completed_at_ms)
@@ -101,9 +101,9 @@ def _as_written(history: GroupHistory, rebalance: Rebalance, seen: Barrier) -> B
 
 
 def preparing_since(history: GroupHistory, after_ms: int, until_ms: int) -> int | None:
-    """Return since when probes saw a group prepare without a break up to a time; null when the last one did not.
+    """Return since when probes saw a group prepare without a break until `until_ms`; null if the last one did not.
 
-    A probe may be dated a little after what it saw, so one close to `after_ms` belongs to what was before.
+    A probe may be dated slightly later than the state it saw, so one just after `after_ms` belongs to the past state.
     """
     since = None
     for each in reversed([*history.sightings_between(after_ms + SAME_MS, until_ms)]):
@@ -121,5 +121,5 @@ def longest_barrier(history: GroupHistory, rebalance: Rebalance) -> Barrier | No
 
 
 def longest_of(found: Iterable[Barrier]) -> Barrier | None:
-    """Return the one in which members waited longest; null of none."""
+    """Return the barrier in which members waited longest; null if there is none."""
     return max(found, key=lambda each: each.waited_ms, default=None)

@@ -1,7 +1,7 @@
-"""What clients said of themselves: a short history of reports per client, and what it says of a stretch of time.
+"""What clients reported about themselves: a short history of reports per client, and conclusions about a period.
 
-Receives packed rows of what clients said; answers whether heartbeats, polls and the process itself went on. Knows
-nothing of rules.
+Receives packed rows of client reports; determines whether heartbeats, polls and the process itself went on. Independent
+of rules.
 """
 
 from __future__ import annotations
@@ -25,18 +25,18 @@ from rebalance_contract.clients import (
 )
 
 _KEPT = 180
-#: Bounds for clients that are invented, or that get new names all the time: per group, and per process.
+#: Bounds against clients that are made up, or that get new names all the time: per group, and per process.
 _KEPT_CLIENTS, _KEPT_ALIKE, _KEPT_MEMBER_IDS = 12_000, 50, 30_000
 _KEPT_PLACES = 5_000
-#: Of all clients of a group, some 1 kB each: of more than 2,200 clients each keeps fewer, but for the latest few.
+#: Reports of all clients of a group, some 1 kB each: above 2,200 clients each keeps fewer, but at least the latest few.
 _KEPT_OF_GROUP, _FEWEST = 400_000, 30
-#: A process that is silent for as long as a start reads back is forgotten, all such at a time: pods have new names.
+#: A process that is silent for as long as a start reads back is forgotten, as pods have new names; checked this often.
 _SILENT_MS, _LOOK_MS = 3_600_000, 600_000
 _STATISTICS = "librdkafka_stats"
-#: A report is late when it takes longer than this to arrive, or when none came for so many intervals.
+#: A report is late when it takes longer than this to arrive, or when none came for this many intervals.
 _DELIVERY_MS, _LATE_REPORT = 1_000, 1.6
 _START_SLACK_MS = 3_000
-#: Whoever leaves gives its partitions up within this of it.
+#: A member that leaves gives its partitions up within this time.
 _REBALANCED_MS = 1_000
 _DEFAULT_INTERVAL_MS = 5_000
 _LONGEST_PARTITION = 10
@@ -48,7 +48,7 @@ class ClientReport:
     """What a client reports of one moment. Times in epoch milliseconds, ages in milliseconds; null: not reported.
 
     `heartbeat_never`: the client reports that it never sent one. `values` holds all values by canonical name, and
-    running sums of counters that are reported as increments; `increments` names those.
+    running sums of counters that are reported as increments; `increments` are the names of these counters.
     """
 
     emitted_ms: int
@@ -73,20 +73,21 @@ class ClientReport:
 
 @dataclass(frozen=True, slots=True)
 class Stretch:
-    """What a client's reports say of the time before a moment at which its group lost it.
+    """What a client's reports show about the time before its group lost it.
 
-    `last_report_ms` and `next_report_ms` are the reports around that moment, null where there is none; `witnesses`
-    counts reports written in the second half of the stretch, `undelivered` those of them that reached the topic only
-    after the moment although the client wrote them before. `stood_still_ms` is by how much its reporting stopped:
-    how late its thread woke, or how much longer than usual no report was written. `beat_gap_ms` is how long it had
-    sent no heartbeat then, null where not reported. `never_beat_ms` is for how long it had reported, and still did in
-    its last report, that it never sent one although it had partitions. `beat_rate` is heartbeats per second over the
-    stretch. `poll_age_ms` is the largest age of a last poll, `polled_ms` when it surely polled last before it was lost,
-    `fetches` whether it fetched at the end; null where not reported. `restarted`: a later report comes from a younger
-    process; `same_process`: the next comes from the same. Rates are of the longest gap between reports. `reason` is why
-    it rebalanced last, as it says itself, `reason_before` what it said of that when the stretch began. librdkafka says
-    it until it has another reason to give all partitions up: `reason_is_new` means that it is about this stretch,
-    because another was reported before, or because the client gave partitions up anew when it was lost.
+    `last_report_ms` and `next_report_ms` are the reports around the loss, null where there is none; `witnesses`
+    counts reports written in the second half of the period, `undelivered` how many of them reached the topic only
+    after the loss although the client wrote them before. `stood_still_ms` is for how long its reporting stopped: how
+    late its thread woke, or how much longer than usual no report was written. `beat_gap_ms` is how long before the loss
+    it had sent its last heartbeat, null where not reported. `never_beat_ms` is for how long it had reported, up to its
+    last report, that it never sent a heartbeat although it had partitions. `beat_rate` is heartbeats per second over
+    the period. `poll_age_ms` is the largest age of a last poll, `polled_ms` when it last polled for certain before it
+    was lost, `fetches` whether it fetched at the end; null where not reported. `restarted`: a later report comes from a
+    younger process; `same_process`: the next report comes from the same process. Rates are of the longest gap between
+    reports. `reason` is the client's own reason for its last rebalance, `reason_before` the reason that it reported at
+    the start of the period. librdkafka repeats its reason until it has another one to give all partitions up:
+    `reason_is_new` means that the reason concerns this period, because another was reported before, or because the
+    client gave its partitions up again when it was lost.
     """
 
     interval_ms: int
@@ -125,17 +126,17 @@ class ClientHistory:
     version: str | None = None
     interval_ms: int = _DEFAULT_INTERVAL_MS
     config: ClientConfig = field(default_factory=ClientConfig)
-    #: Its statistics reach the topic through the application's own poll loop, so they come late when that stands still.
+    #: Its statistics reach the topic through the application's poll loop, so they come late while the loop is blocked.
     through_application: bool = False
     reports: deque[ClientReport] = field(default_factory=lambda: deque(maxlen=_KEPT))
     #: Running sums of delta counters.
     sums: dict[str, float] = field(default_factory=dict)
     lag: dict[tuple[str, int], dict[str, float]] = field(default_factory=dict)
-    #: When it last reported, by the latest time that any client of the group had reported by then.
+    #: When it last reported, by the latest time that any client of the group had reported until then.
     heard_ms: int = 0
 
     def take(self, row: ClientActivity, sample: ClientSample) -> None:
-        """Process a sample of a row. One that is older than the newest finds its place by its own time."""
+        """Process a sample of a row. A sample that is older than the newest is inserted by its time."""
         if len(self.reports) == _KEPT and sample.emitted_ms < self.reports[0].emitted_ms:
             return
         last = self.latest()
@@ -161,7 +162,7 @@ class ClientHistory:
     def _place(self, report: ClientReport) -> None:
         place = bisect_left(self.reports, report.emitted_ms, key=lambda each: each.emitted_ms)
         if place < len(self.reports) and self.reports[place].emitted_ms == report.emitted_ms:
-            # Formats with one metric per message report a moment in pieces.
+            # Formats with one metric per message report one moment in several messages.
             self.reports[place] = _merged(self.reports[place], report)
         elif place == len(self.reports):
             self.reports.append(report)
@@ -187,7 +188,7 @@ class ClientHistory:
         return found if found is not None and found.emitted_ms == emitted_ms else None
 
     def take_offsets(self, offsets: Mapping[str, Mapping[str, int]]) -> None:
-        """Note how far librdkafka handed records to the application, by topic and partition."""
+        """Note the offsets up to which librdkafka passed records to the application, by topic and partition."""
         for topic, by_partition in offsets.items():
             for partition, offset in by_partition.items():
                 if partition.isascii() and partition.isdecimal() and len(partition) <= _LONGEST_PARTITION:
@@ -206,7 +207,7 @@ class ClientHistory:
     def before(self, lost_ms: int, length_ms: int, surely_ms: int | None = None) -> Stretch | None:
         """Return what was reported about the time before a loss; null when there is no report before it.
 
-        `surely_ms`: it was certainly not lost before that.
+        `surely_ms`: the loss was not earlier than this.
         """
         known = [each for each in self.reports if each.emitted_ms <= lost_ms]
         after = [each for each in self.reports if each.emitted_ms > lost_ms]
@@ -267,7 +268,8 @@ class ClientHistory:
     def _is_same_process(self, one: ClientReport, other: ClientReport) -> bool:
         """Whether two reports are known to come from one process.
 
-        By its start or its id; else by a member id that only the one that got it knows, or totals that go on.
+        Decided by the process's start or id; otherwise by a member id, which only the client that got it knows, or by
+        totals that continue.
         """
         starts = (one.process_start_ms, other.process_start_ms)
         if None not in starts:
@@ -304,7 +306,7 @@ def _report(row: ClientActivity, sample: ClientSample, values: dict[str, float])
 
 
 def _merged(one: ClientReport, other: ClientReport) -> ClientReport:
-    """Return two pieces of one moment as one; where both have a value, the later one counts."""
+    """Return two messages about one moment as one report; where both have a value, the later one counts."""
     later = {name: getattr(other, name) for name in ClientReport.__dataclass_fields__}
     fields = {name: getattr(one, name) if value is None else value for name, value in later.items()}
     fields["heartbeat_never"] = one.heartbeat_never or other.heartbeat_never
@@ -320,10 +322,10 @@ def _longest_gap(reports: list[ClientReport]) -> tuple[int, ClientReport | None,
 
 
 def _rebalanced_anew(reports: list[ClientReport], reason: str | None, from_ms: int, to_ms: int) -> bool:
-    """Whether reports after a loss say that the client gave its partitions up anew, and give this reason for it.
+    """Whether reports after a loss show that the client gave its partitions up again, and give this reason for it.
 
-    Statistics may be reported later than they were made: the age has to be less than before, or to lead back to the
-    loss.
+    Statistics may be reported later than they were made: the age has to be less than before, or to point to the time
+    of the loss.
     """
     for before, after in itertools.pairwise(reports):
         was, age = before.values.get(REBALANCE_AGE), after.values.get(REBALANCE_AGE)
@@ -336,7 +338,7 @@ def _rebalanced_anew(reports: list[ClientReport], reason: str | None, from_ms: i
 
 
 def _beat_gap(last: ClientReport, next_: ClientReport | None, lost_ms: int) -> float | None:
-    """Return how long before a loss the last heartbeat was sent; the report after it knows best."""
+    """Return how long before a loss the last heartbeat was sent; the report after the loss takes precedence."""
     for report in (next_, last):
         if report is not None and report.heartbeat_age_ms is not None:
             sent_ms = report.emitted_ms - report.heartbeat_age_ms
@@ -348,19 +350,19 @@ def _beat_gap(last: ClientReport, next_: ClientReport | None, lost_ms: int) -> f
 def _restarted(reports: list[ClientReport], after: list[ClientReport]) -> bool:
     starts = [each.process_start_ms for each in reports if each.process_start_ms is not None]
     later = [each.process_start_ms for each in after if each.process_start_ms is not None]
-    # librdkafka's is computed from a clock of whole seconds.
+    # librdkafka computes it from a clock of whole seconds.
     return bool(starts and later and later[-1] - starts[0] > _START_SLACK_MS)
 
 
 def _never_beat_ms(known: list[ClientReport]) -> int | None:
-    """Return for how long the latest reports say that a member never sent a heartbeat; null: they do not."""
+    """Return for how long the latest reports have stated that a member never sent a heartbeat; null: they do not."""
     silent = itertools.takewhile(lambda each: each.heartbeat_never and (each.assigned or 0) > 0, reversed(known))
     times = [each.emitted_ms for each in silent]
     return times[0] - times[-1] if times else None
 
 
 def _polled_ms(reports: list[ClientReport], lost_ms: int) -> float | None:
-    """Return when the latest poll before a loss was, as far as reports have its age; null where none has."""
+    """Return when the latest poll before a loss was; null if no report has its age."""
     polls = (each.emitted_ms - each.poll_age_ms for each in reports if each.poll_age_ms is not None)
     return max((each for each in polls if each <= lost_ms), default=None)
 
@@ -370,7 +372,7 @@ def _largest(values: Iterable[float | None]) -> float | None:
 
 
 def _heartbeat_rate(reports: list[ClientReport]) -> float | None:
-    """Return heartbeats per second: by counter where there is one, else the last windowed rate."""
+    """Return heartbeats per second: from the counter if there is one, else the last windowed rate."""
     counted = [each for each in reports if each.heartbeat_total is not None]
     if len(counted) > 1 and counted[-1].emitted_ms > counted[0].emitted_ms:
         first, last = counted[0], counted[-1]
@@ -389,20 +391,20 @@ def _per_second(before: ClientReport | None, after: ClientReport | None, name: s
     return float(other - one) / ((after.emitted_ms - before.emitted_ms) / 1000)
 
 
-#: What a client is found by: what kind of name it is, the name, and the host; null: clients without a member id.
+#: Key of a client: kind of name ("instance" or "client"), name, and host; host null: clients without a member id.
 _Key = tuple[str, str, str | None]
 
 
 @dataclass(slots=True)
 class _ClientIndex:
-    """Clients by instance or client id, with their host, and once more while they have reported no member id."""
+    """Clients by instance or client id with their host, and also without host while they have no member id."""
 
     _found: dict[_Key, dict[int, ClientHistory]] = field(default_factory=dict)
-    #: By the object's own identity: what is known of a client changes.
+    #: By `id()` of the object, because what is known of a client changes.
     _keys: dict[int, tuple[_Key, ...]] = field(default_factory=dict)
 
     def put(self, client: ClientHistory) -> None:
-        """Enter a client as it is known now."""
+        """Add or update a client."""
         keys = tuple(_keys_of(client))
         if self._keys.get(id(client)) == keys:
             return
@@ -419,7 +421,7 @@ class _ClientIndex:
                 del self._found[key]
 
     def only_one(self, member: Member, host: str | None) -> ClientHistory | None:
-        """Return the client that has the names of a member, and a host; null where there is none, or several."""
+        """Return the client that has a member's names and a host; null where there is none, or several."""
         only: ClientHistory | None = None
         for kind, name in (("instance", member.group_instance_id), ("client", member.client_id)):
             found = {} if name is None else self._found.get((kind, name, host), {})
@@ -442,17 +444,17 @@ def _keys_of(client: ClientHistory) -> Iterator[_Key]:
 
 @dataclass(slots=True)
 class Clients:
-    """All clients that reported of one group, found by member id, else by client id and host."""
+    """All clients that reported from one group, found by member id, else by client id and host."""
 
     known: dict[str, list[ClientHistory]] = field(default_factory=dict)
     by_member: dict[str, ClientHistory] = field(default_factory=dict)
     _index: _ClientIndex = field(default_factory=_ClientIndex)
-    #: How late it is by the latest record that carried a report, and when silent ones were looked for.
+    #: Time of the latest record with a report, and when silent clients were last looked for.
     _latest_ms: int = 0
     _looked_ms: int = 0
 
     def take(self, row: ClientActivity) -> None:
-        """Assign a row to the process it comes from, so that a history survives a rejoin under a new id."""
+        """Assign a row to the process it comes from, so that its history survives a rejoin under a new id."""
         if not row.samples:
             return
         history = self._history_of(row, row.samples[0].emitted_ms)
@@ -461,7 +463,7 @@ class Clients:
         most = max(_FEWEST, _KEPT_OF_GROUP // len(self.known))
         while len(history.reports) > most:
             history.reports.popleft()
-        # Not its own time: one whose clock is behind would be silent for ever.
+        # Not its own time: a client whose clock is behind would always count as silent.
         self._latest_ms = history.heard_ms = max(self._latest_ms, *(each.observed_ms for each in row.samples))
         if self._latest_ms - self._looked_ms >= _LOOK_MS:
             self._looked_ms = self._latest_ms
@@ -477,7 +479,7 @@ class Clients:
         found = [each for each in same if each is of_member or each.member_id in (None, row.member_id)]
         if row.member_id is None and len(same) == 1:
             found = same  # it is out of its group for now
-        # Two consumers of one process may share a client id: one that is silent lately has got a new member id.
+        # Two consumers of one process may share a client id: the one that was silent lately has a new member id.
         silent = [each for each in same if _is_due(each, row.member_id, emitted_ms)]
         history = (found or silent or [ClientHistory()])[0]
         if not any(each is history for each in same):
@@ -491,7 +493,7 @@ class Clients:
         return history
 
     def _begin(self, key: str) -> list[ClientHistory]:
-        """Make room for a process; of too many, the tenth that has been silent longest is forgotten."""
+        """Make room for a process: at the limit, forget the tenth that has been silent longest."""
         if len(self.known) >= _KEPT_CLIENTS:
             by_age = sorted(self.known, key=lambda each: max(map(_latest_ms, self.known[each]), default=0))
             self._forget(by_age[: _KEPT_CLIENTS // 10])
@@ -512,7 +514,7 @@ class Clients:
     def of(self, member: Member) -> ClientHistory | None:
         """Return a member's client: by member id, else instance, else client id with host, else a unique client id."""
         found = self.by_member.get(member.member_id) or self._index.only_one(member, member.host)
-        # A member id that is known belongs to somebody else.
+        # A client with another member id belongs to another member.
         return found or self._index.only_one(member, None)
 
     def latest_of(self, member: Member) -> ClientReport | None:
@@ -529,7 +531,7 @@ class Clients:
         return (history for several in self.known.values() for history in several)
 
     def next_start_ms(self, client_id: str, reported_ms: int) -> int | None:
-        """Return when the next process of a client began after the one that reported at a time; null: none is known."""
+        """Return when a client's first process after the one that reported at a time started; null if not known."""
         reports = [each for history in self if history.client_id == client_id for each in history.reports]
         starts = [(each.emitted_ms, each.process_start_ms) for each in reports if each.process_start_ms is not None]
         present = max((start_ms for emitted_ms, start_ms in starts if emitted_ms <= reported_ms), default=None)

@@ -1,6 +1,6 @@
 """The last commits of each partition of a topic, as arrays: a large group has hundreds of partitions.
 
-Rings are filled by `progress.py`; what is worked out of them is kept until the next commit.
+Rings are filled by `progress.py`; results computed from them are cached until the next commit.
 """
 
 from __future__ import annotations
@@ -15,15 +15,15 @@ from rebalance_streaming.activity.offsets import UNKNOWN, Ints, filled, widened
 from rebalance_streaming.observed.plausible import LARGEST_OFFSET
 from rebalance_streaming.observed.topic_ends import TopicEnds
 
-#: Commits kept per partition, one of each pane, so with the default pane at least a minute.
+#: Commits kept per partition, one per pane: at least a minute with the default pane.
 KEPT = 12
 
 
 @dataclass(frozen=True, slots=True)
 class _Advances:
-    """Of the commits that advanced a partition of a topic: the longest time between two of one partition (ms).
+    """Commits that advanced partitions of a topic: the longest time between two of one partition (ms).
 
-    `earliest_ms` is the first of all, `latest_first_ms` the latest that is some partition's first; null: there is none.
+    `earliest_ms` is the first of all, `latest_first_ms` the latest among the partitions' first ones; null: none.
     """
 
     longest_ms: int
@@ -37,15 +37,15 @@ class CommitRings:
 
     partitions: Ints = field(default_factory=lambda: filled(0))
     times: Ints = field(default_factory=lambda: filled(KEPT, 0))
-    #: When the first commit of the same pane was: that of an owner before, maybe. Its offset is not known.
+    #: Time of the first commit of the same pane, maybe by an earlier owner. Its offset is not known.
     earlier: Ints = field(default_factory=lambda: filled(KEPT, 0))
     offsets: Ints = field(default_factory=lambda: filled(KEPT, 0))
-    #: When the committed offset last changed, and since when it is watched.
+    #: When the committed offset last changed, and when it was first seen.
     advanced_ms: Ints = field(default_factory=lambda: filled(0))
     first_ms: Ints = field(default_factory=lambda: filled(0))
-    #: Deleted by a tombstone at this time, -1: not.
+    #: When it was deleted by a tombstone; -1: not deleted.
     deleted_ms: Ints = field(default_factory=lambda: filled(0))
-    #: Worked out when they are first asked for, and forgotten with the next commit. Lags belong to a version of ends.
+    #: Computed on demand, dropped at the next commit. Lags belong to a version of the ends.
     _advances: _Advances | None = None
     _lags: tuple[int, Ints] | None = None
 
@@ -72,17 +72,17 @@ class CommitRings:
         return committed
 
     def is_gone(self, until_ms: int) -> bool:
-        """Whether every offset was deleted, by a moment at the latest."""
+        """Whether all offsets are deleted, the last one not after `until_ms`."""
         return not self.is_committed().any() and int(self.deleted_ms.max(initial=UNKNOWN)) <= until_ms
 
     def columns(self, numbers: Iterable[int]) -> Ints:
-        """Return the places of those of some partitions that were ever committed, in their order."""
+        """Return the column indexes of the given partitions that were ever committed, in their order."""
         wanted = np.fromiter(numbers, dtype=np.int64)
         at: Ints = np.minimum(self.partitions.searchsorted(wanted), len(self.partitions) - 1)
         return at[self.partitions[at] == wanted] if len(self.partitions) else at[:0]
 
     def with_partitions(self, partitions: Ints) -> CommitRings:
-        """Return the topic with columns for more partitions."""
+        """Return rings with columns for more partitions."""
         known, wider = self.partitions, np.union1d(self.partitions, partitions)
         return CommitRings(
             wider,
@@ -95,12 +95,12 @@ class CommitRings:
         )
 
     def forget_answers(self) -> None:
-        """Drop what was worked out from the columns: they change."""
+        """Drop cached results, because the columns change."""
         self._advances = self._lags = None
 
 
 def _look_at_advances(times: Ints, offsets: Ints) -> _Advances:
-    """Work out how far apart the advances in a topic's rings are; a clock that goes back makes none longer."""
+    """Compute how far apart the advances in a topic's rings are; a clock that goes back makes none longer."""
     moved = (times[:-1] != UNKNOWN) & (offsets[1:] > offsets[:-1])
     if not moved.any():
         return _Advances(0, None, None)

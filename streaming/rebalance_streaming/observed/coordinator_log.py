@@ -1,8 +1,8 @@
-"""What a group's coordinators wrote of it, as facts: when a rebalance began and why, and how a member went.
+"""What a group's coordinators logged about it: when a rebalance began and why, and how a member left.
 
-Receives events of brokers' logs in any order, each perhaps several times; answers questions about moments. A fact from
-here is the coordinator's own statement: it decided so itself. What it was not asked to log is not here, and a log that
-was never shipped leaves everything null.
+Receives events of brokers' logs in any order, possibly repeated; answers questions about moments. A fact from here is
+the coordinator's own statement of its decision. Anything that the broker was not configured to log is missing, and if
+no log was shipped every answer is null.
 """
 
 from __future__ import annotations
@@ -16,36 +16,36 @@ from rebalance_contract import CoordinatorAct, CoordinatorEvent, CoordinatorTrig
 
 #: Events kept of a group; a rebalance of ten members makes about fifty.
 _KEPT = 5_000
-#: Lines of one decision are written within this of each other, and records stored within this of their line.
+#: Lines of one decision are written within this time of each other, and records are stored within it of their line.
 _SAME_MS = 1_000
-#: Up to 3.9 a leave that releases a join barrier is written down after that: Kafka's handleLeaveGroup removes the
+#: Up to 3.9 a leave that releases a join barrier is logged after the release: Kafka's handleLeaveGroup removes the
 #: member, which completes the join, before it writes its line.
 _RELEASED_MS = 100
-#: What the coordinator writes of a member that goes.
+#: Events of a member that leaves.
 _EXITS = frozenset(
     (CoordinatorAct.EXPIRED, CoordinatorAct.LEFT, CoordinatorAct.AWAY, CoordinatorAct.EVICTED, CoordinatorAct.FENCED)
 )
-#: What it writes of a member that comes: that it has its id, or its place.
+#: Events of a member that joins: it got its id, or its place.
 _JOINS = frozenset((CoordinatorAct.NAMED, CoordinatorAct.JOINED))
-#: What a client, or who removed it, gave as the reason of a leave (KIP-800) may mean: its poll limit passed; an
-#: administrator's request; it has no subscription any more, or reads on before it joins again, and its process runs.
+#: Meanings of the reason that a client, or whoever removed it, gave for a leave (KIP-800): its poll limit passed; an
+#: administrator's request; it no longer has a subscription, or reads on before it joins again, and its process runs.
 UNPOLLED, REMOVED, UNSUBSCRIBED, BEHIND = "unpolled", "removed", "unsubscribed", "behind"
-#: By a part that all versions have. AbstractCoordinator.handlePollTimeoutExpiry and Connect's WorkerCoordinator;
-#: KafkaAdminClient.removeMembersFromConsumerGroup, which puts it before a reason of its caller's; KafkaConsumer's
-#: unsubscribe; Connect's DistributedHerder.readConfigToEnd. Whoever says anything else, or nothing, goes in order.
+#: Keys are parts of the reason that all versions have. AbstractCoordinator.handlePollTimeoutExpiry and Connect's
+#: WorkerCoordinator; KafkaAdminClient.removeMembersFromConsumerGroup, which puts it before its caller's reason;
+#: KafkaConsumer's unsubscribe; Connect's DistributedHerder.readConfigToEnd. Any other reason, or none: a regular leave.
 _LEAVES: Mapping[str, str] = {
     "poll timeout has expired": UNPOLLED,
     "member was removed by an admin": REMOVED,
     "the consumer unsubscribed from all topics": UNSUBSCRIBED,
     "taking too long to read the log": BEHIND,
 }
-#: In the coordinators' own reasons for evictions: it joined, and did not ask for its assignment.
+#: Parts of the coordinators' reasons for evictions of members that joined and did not ask for their assignment.
 _NOT_SYNCED = ("did not send its sync request", "failed to sync")
 
 
 @dataclass(frozen=True, slots=True)
 class RebalanceStart:
-    """A coordinator began to prepare a rebalance, as its line `preparing` says."""
+    """A coordinator began to prepare a rebalance, from its line `preparing`. Null: not named."""
 
     at_ms: int
     trigger: str
@@ -61,9 +61,9 @@ class RebalanceStart:
 
 @dataclass(frozen=True, slots=True)
 class Exit:
-    """How a member left, as the coordinator wrote. `reason`: the client's own, or the coordinator's; null: none given.
+    """How a member left, as the coordinator logged it. `reason`: the client's or the coordinator's; null: none given.
 
-    `in_barrier`: the group was preparing a rebalance already, for another reason.
+    `in_barrier`: the group was already preparing a rebalance, for another reason.
     """
 
     at_ms: int
@@ -73,14 +73,14 @@ class Exit:
 
     @property
     def meaning(self) -> str | None:
-        """What the reason of a leave means beside a leave in order; null for that, and where no reason was given."""
+        """What the reason of a leave means; null for a regular leave, and where no reason was given."""
         if self.act != CoordinatorAct.LEFT or self.reason is None:
             return None
         return next((meaning for words, meaning in _LEAVES.items() if words in (self.reason or "")), None)
 
     @property
     def is_unsynced(self) -> bool:
-        """Whether it was removed because it did not ask for its assignment after it had joined."""
+        """Whether it was removed because it did not ask for its assignment after joining."""
         return self.act == CoordinatorAct.EVICTED and any(words in (self.reason or "") for words in _NOT_SYNCED)
 
     def evidence(self) -> Evidence:
@@ -113,7 +113,7 @@ _UNSYNCED = "it joined and did not ask for its assignment"
 
 @dataclass(frozen=True, slots=True)
 class StoreFailure:
-    """That a coordinator could not store an assignment, and its error; null where its version names none."""
+    """A coordinator could not store an assignment; `error` is null if its version does not name it."""
 
     at_ms: int
     error: str | None
@@ -121,7 +121,7 @@ class StoreFailure:
 
 @dataclass(frozen=True, slots=True)
 class GroupLoad:
-    """That a broker loaded the group. `before` wrote of it until then; null: not known."""
+    """A broker loaded the group. `before` is the broker that logged about it until then; null: not known."""
 
     at_ms: int
     before: int | None
@@ -130,7 +130,7 @@ class GroupLoad:
 
 @dataclass(slots=True)
 class _Stay:
-    """When a member joined and left, as far as lines say."""
+    """When a member joined and left; null: no line has it."""
 
     came_ms: int | None = None
     went_ms: int | None = None
@@ -142,13 +142,13 @@ class CoordinatorLog:
 
     _events: list[CoordinatorEvent] = field(default_factory=list)
     _known: set[CoordinatorEvent] = field(default_factory=set)
-    #: Rules ask for them all the time, and few of thousands of events are loads; null: to be looked for.
+    #: Cached because rules ask for them often and few of thousands of events are loads; null: not computed.
     _loads: tuple[GroupLoad, ...] | None = None
-    #: By member; null: to be looked for. Of a thousand members that share a name each may be another come back.
+    #: By member; null: not computed. Of a thousand members that share a name, each may be another one come back.
     _stays: dict[str, _Stay] | None = None
 
     def take(self, events: Iterable[CoordinatorEvent]) -> bool:
-        """Process events; returns whether any was new."""
+        """Process events; return whether any was new."""
         new = [each for each in events if each not in self._known]
         for each in new:
             self._known.add(each)
@@ -164,21 +164,21 @@ class CoordinatorLog:
         return not self._events
 
     def start_of(self, rebalance: Rebalance) -> RebalanceStart | None:
-        """Return when a coordinator began to prepare a classic rebalance, and why; null where no line says it.
+        """Return when a coordinator began to prepare a classic rebalance, and why; null if no line has it.
 
-        A rebalance whose first generation was made by several attempts began with the first of them.
+        A rebalance whose first generation took several attempts began with the first attempt.
         """
         latest = rebalance.started_before_ms + _SAME_MS
         earliest = None if rebalance.started_after_ms is None else rebalance.started_after_ms - _SAME_MS
         begun = [each for each in self._preparing(earliest, latest) if _leads_to(each, rebalance)]
         if not begun:
             return None
-        # What a coordinator prepared without success before, its successor prepares again.
+        # If a coordinator prepared without success, its successor prepares again.
         first = begun[-1] if earliest is None else begun[0]
         return RebalanceStart(first.at_ms, first.trigger or "", first.member_id, first.reason)
 
     def prepared_before(self, released_ms: int, not_before_ms: int | None = None) -> int | None:
-        """Return when the coordinator began the join phase that a barrier's release ended; null: no line says it."""
+        """Return when the coordinator began the join phase that was released at a time; null if no line has it."""
         for each in reversed(list(self._between(not_before_ms, released_ms + _SAME_MS))):
             if each.act == CoordinatorAct.PREPARING and each.at_ms <= released_ms:
                 return each.at_ms
@@ -187,14 +187,14 @@ class CoordinatorLog:
         return None
 
     def store_failure(self, rebalance: Rebalance) -> StoreFailure | None:
-        """Return that the coordinator first wrote that it could not store an assignment of a rebalance; null: never."""
+        """Return the first failure to store an assignment of a rebalance that the coordinator logged; null if none."""
         until_ms = rebalance.last_known_ms + _SAME_MS
         begun = self._preparing(rebalance.started_before_ms - _SAME_MS, until_ms)
         failed = (each for each in begun if each.trigger == CoordinatorTrigger.STORE_FAILED)
         return next((StoreFailure(each.at_ms, each.reason) for each in failed), None)
 
     def loads(self) -> tuple[GroupLoad, ...]:
-        """Return when brokers wrote that they loaded the group from the log, oldest first."""
+        """Return when brokers logged that they loaded the group, oldest first."""
         if self._loads is None:
             self._loads = tuple(self._find_loads())
         return self._loads
@@ -207,12 +207,12 @@ class CoordinatorLog:
             before = before if each.broker is None else each.broker
 
     def settled_after(self, seen_ms: int, until_ms: int | None) -> int | None:
-        """Return when the coordinator first wrote that a join phase seen then was over; null: no line says it."""
+        """Return when the coordinator first logged that a join phase seen at a time was over; null: no line has it."""
         until_ms = seen_ms if until_ms is None else until_ms
         return next((each.at_ms for each in self._between(seen_ms, until_ms) if each.act in _SETTLED), None)
 
     def exit_of(self, member_id: str, from_ms: int | None, to_ms: int) -> Exit | None:
-        """Return how a member left in a stretch of time, the last time it did; null where no line says it."""
+        """Return how a member left in a period, the last time it did; null if no line has it."""
         events = list(self._between(from_ms, to_ms))
         for place in range(len(events) - 1, -1, -1):
             each = events[place]
@@ -220,13 +220,13 @@ class CoordinatorLog:
                 continue
             if each.act in _EXITS:
                 return Exit(each.at_ms, each.act, each.reason, self._in_barrier(events, place))
-            # Where the line of the eviction is not there, what it began names the one member that it was about.
+            # Without the line of the eviction, the rebalance that it began names the one member concerned.
             if each.act == CoordinatorAct.PREPARING and each.trigger == CoordinatorTrigger.SYNC_EXPIRATION:
                 return Exit(each.at_ms, CoordinatorAct.EVICTED, f"{_NOT_SYNCED[0]} in time", in_barrier=False)
         return None
 
     def were_together(self, former: str, newcomer: str) -> bool:
-        """Whether a member came before one that was there earlier went, and both of that is written down."""
+        """Whether, according to log lines, the newcomer joined before the former member left."""
         if self._stays is None:
             self._stays = self._find_stays()
         nothing = _Stay()
@@ -251,7 +251,7 @@ class CoordinatorLog:
         return tuple(each for each in events if each.instance_id == instance_id)
 
     def failed_target(self, epoch: int) -> CoordinatorEvent | None:
-        """Return the latest failure to compute a target assignment for a group epoch; null: no line says it."""
+        """Return the latest failure to compute a target assignment for a group epoch; null if no line has it."""
         failed = (each for each in reversed(self._events) if each.act == CoordinatorAct.UNASSIGNED)
         return next((each for each in failed if each.generation == epoch), None)
 
@@ -261,14 +261,14 @@ class CoordinatorLog:
     def was_added_at_once(self, member_id: str) -> bool:
         """Whether a member got its id and its place with one request, as by JoinGroup before version 4 (KIP-394).
 
-        From then on the coordinator names it first, and adds it when it asks again under that name. Static members are
-        added at once by any version.
+        Since version 4 the coordinator first assigns an id, and adds the member when it asks again with that id.
+        Static members are added at once by any version.
         """
         acts = {each.act for each in self._events if each.member_id == member_id and each.instance_id is None}
         return CoordinatorAct.JOINED in acts and CoordinatorAct.NAMED not in acts
 
     def _in_barrier(self, events: list[CoordinatorEvent], place: int) -> bool:
-        """Whether a rebalance that began for another reason was being prepared when a member went."""
+        """Whether a rebalance that began for another reason was being prepared when a member left."""
         gone = events[place]
         if gone.act == CoordinatorAct.EVICTED:
             return gone.reason is None
@@ -276,8 +276,8 @@ class CoordinatorLog:
             if each.act in _SETTLED and each.at_ms < gone.at_ms - _RELEASED_MS:
                 return False
             if each.act == CoordinatorAct.PREPARING:
-                # Up to 3.9 the line of the leave stands behind that of the rebalance it begins, and of members that go
-                # together one begins it.
+                # Up to 3.9 the line of the leave follows that of the rebalance it begins, and if several members leave
+                # together only one of them begins it.
                 return each.member_id != gone.member_id and each.at_ms < gone.at_ms - _SAME_MS
         return False
 
@@ -289,7 +289,7 @@ class CoordinatorLog:
         return iter(self._events[begin : bisect_right(self._events, to_ms, key=_at)])
 
 
-#: Where nothing is being prepared any more.
+#: Events after which no rebalance is being prepared.
 _SETTLED = frozenset((CoordinatorAct.STABILISED, CoordinatorAct.EMPTIED, CoordinatorAct.ASSIGNED))
 
 
@@ -298,7 +298,7 @@ def _at(event: CoordinatorEvent) -> int:
 
 
 def _leads_to(event: CoordinatorEvent, rebalance: Rebalance) -> bool:
-    """Whether what is prepared is the rebalance's first generation, or one of those before it that were aborted."""
+    """Whether the prepared generation is the rebalance's first one, or an aborted one before it."""
     before, first = rebalance.generation_from, rebalance.generations[0].generation if rebalance.generations else None
     if event.generation is None:
         return True

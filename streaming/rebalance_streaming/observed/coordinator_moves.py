@@ -1,4 +1,4 @@
-"""When a group's coordinator moved to another broker, or had the group again, by probes and by brokers' logs."""
+"""When a group's coordinator moved to another broker, or got the group back, from probes and brokers' logs."""
 
 from __future__ import annotations
 
@@ -8,15 +8,15 @@ from itertools import pairwise
 
 from rebalance_streaming.observed.history import GroupHistory
 
-#: A failover is over at most this long before a probe sees the new coordinator (AWS quotes 2 min of client errors).
+#: A failover happened at most this long before a probe sees the new coordinator (AWS quotes 2 min of client errors).
 _UNSEEN_MS = 150_000
 
 
 @dataclass(frozen=True, slots=True)
 class Move:
-    """A coordinator took over between `from_ms` and `at_ms`, and wrote so at `loaded_ms`; null: not known.
+    """A coordinator took over between `from_ms` and `at_ms`, and logged it at `loaded_ms`; null: not known.
 
-    `before` and `after` are brokers; `is_back`: it is the same one, which had lost the group and has it again.
+    `before` and `after` are brokers; `is_back`: both are the same, which had lost the group and has it again.
     """
 
     from_ms: int
@@ -27,17 +27,17 @@ class Move:
 
     @property
     def is_back(self) -> bool:
-        """Whether a broker has again what it had before."""
+        """Whether the same broker got the group back."""
         return self.before is not None and self.before == self.after
 
     @property
     def is_named(self) -> bool:
-        """Whether it is known to have gone from one broker to another."""
+        """Whether both brokers are known, and differ."""
         return self.before is not None and self.after is not None and not self.is_back
 
 
 def find_moves(history: GroupHistory) -> list[Move]:
-    """Return when coordinators took over, oldest first: as probes saw it, to the moment where a broker's log has it."""
+    """Return when coordinators took over, oldest first: from probes, or the exact time if a broker's log has it."""
     seen = [
         Move(_answered_ms(history, after.at_ms), after.at_ms, before.broker, after.broker)
         for before, after in pairwise(history.coordinators)
@@ -53,6 +53,6 @@ def find_moves(history: GroupHistory) -> list[Move]:
 
 
 def _answered_ms(history: GroupHistory, moved_ms: int) -> int:
-    """Return when the former coordinator answered last: the failover came after that."""
+    """Return when the former coordinator last answered; the failover came after that."""
     answers = (each.at_ms for each in history.sightings if each.state is not None and each.at_ms < moved_ms)
     return max((moved_ms - _UNSEEN_MS, *answers))

@@ -1,4 +1,4 @@
-"""Which members are gone after a rebalance, how each left, and as whom it came back."""
+"""Which members are gone after a rebalance, how each left, and under which id it came back."""
 
 from __future__ import annotations
 
@@ -14,7 +14,7 @@ from rebalance_streaming.observed.fingerprints import fingerprint
 from rebalance_streaming.observed.history import GroupHistory
 from rebalance_streaming.observed.liveness import Lost, read_liveness
 
-#: Reports from this long before a session's length show whether heartbeats went on at its beginning.
+#: Reports from this long before the start of a session show whether heartbeats still went on then.
 _BEFORE_SESSION_MS = 4_000
 
 
@@ -25,10 +25,10 @@ def find_departures(
     now_ms: int,
     left_before: Iterable[str] = (),
 ) -> tuple[Departure, ...]:
-    """Return how every member left that was there before a rebalance and is not any more.
+    """Return how each member left that was present before a rebalance and is no longer.
 
-    `known`: what was found of them before, by member id; commits of that time may be forgotten by now. `left_before`
-    are the ids of members that left earlier: whoever is back by one of these is no other.
+    `known`: departures found earlier, by member id; the commits of that time may be forgotten now. `left_before` are
+    the ids of members that left earlier: a member that returns with one of them is not another member come back.
     """
     after = {member.member_id for member in rebalance.members_after}
     meanwhile = {name for generation in rebalance.generations for name in generation.left}
@@ -46,10 +46,10 @@ def find_departures(
 
 
 def _with_returns(history: GroupHistory, newcomers: _Newcomers, found: Sequence[Departure]) -> Iterator[Departure]:
-    """Yield departures with as whom each came back, in their order.
+    """Yield departures with the member that each came back as, in their order.
 
-    Who left in order may have been meant to stay away, so that of clients that share a name and a host whoever was lost
-    is back first.
+    Members that left regularly may have been meant to stay away. Therefore, among clients that share a name and a host,
+    lost members are matched first.
     """
     back = {
         each.member.member_id: newcomers.take(each.member)
@@ -59,13 +59,13 @@ def _with_returns(history: GroupHistory, newcomers: _Newcomers, found: Sequence[
         back_as, back_ms = back[each.member.member_id]
         client = history.clients.of(each.member)
         ran_on = client is not None and back_ms is not None and client.ran_through(each.from_ms, back_ms)
-        # Of what was found before, the reports may be forgotten by now.
+        # The reports on which an earlier result was based may be forgotten now.
         yield replace(each, back_as=back_as, back_ms=back_ms, ran_through=each.ran_through or ran_on)
 
 
 @dataclass(frozen=True, slots=True)
 class _Joined:
-    """Who is there after one rebalance by id, those of the slots asked for that came with it, and when each came."""
+    """Members by id after one rebalance, those of the wanted slots that came with it, and when each was let in."""
 
     there: dict[str, Member]
     by_slot: dict[Slot, dict[str, Member]]
@@ -78,20 +78,20 @@ class _Joined:
 
 
 class _Newcomers:
-    """Who came in a rebalance that some members left in, and in those after it.
+    """Members that joined in a rebalance that others left in, and in the rebalances after it.
 
-    Clients may share a name and a host: nobody comes back as one that another came back as, nor as one of those that
-    left. Looked up by id and by slot, so that a group of thousands that is started again costs a step per member.
+    Clients may share a name and a host: a member is matched to one departure only, and never is one of the members that
+    left. Looked up by id and by slot, so that a restart of a group of thousands costs one step per member.
     """
 
     def __init__(self, history: GroupHistory, rebalance: Rebalance, slots: Set[Slot], others: Set[str]) -> None:
-        """`slots` are those of the members that left, `others` the ids that are not taken for a slot's."""
+        """`slots` are those of the members that left, `others` the ids that cannot be one of them come back."""
         self._history, self._slots, self._others = history, slots, set(others)
         self._unread = iter((rebalance, *history.after(rebalance)))
         self._read: list[_Joined] = []
 
     def take(self, gone: Member) -> tuple[Member | None, int | None]:
-        """Return the member that one came back as, and when its group knew it: the first of its slot to join later."""
+        """Return the member that `gone` came back as, the first of its slot to join later, and when it was let in."""
         slot = slot_of(gone)
         for each in self._joined():
             if gone.member_id in each.there:
@@ -148,7 +148,7 @@ def _departure(
 
 
 def _as_configured(member: Member, client: ClientHistory) -> Member:
-    """Return a member with the timeouts that its client reports, which coordinators do not give to probes."""
+    """Return a member with the timeouts that its client reports, because probes do not get them from coordinators."""
     reported = client.config
     return replace(
         member,
@@ -158,9 +158,9 @@ def _as_configured(member: Member, client: ClientHistory) -> Member:
 
 
 def may_be_back(history: GroupHistory, gone: Member, other: Member) -> bool:
-    """Whether a member may be another of its slot come back: probes never saw both, or one client had both ids.
+    """Whether another member of the slot may be this one come back: never seen together, or both ids of one client.
 
-    A client that gave itself up joins anew while its former id is still waited for.
+    A client that gave itself up joins anew while the group still waits for its former id.
     """
     if not history.seen_together(gone.member_id, other.member_id):
         return True

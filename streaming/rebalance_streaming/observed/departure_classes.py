@@ -1,7 +1,7 @@
-"""Which departure class each source suggests, which classes are impossible, and what all sources together say.
+"""Which departure class each source suggests, which classes are impossible, and the combined result.
 
-Receives a departure that is measured; returns it with the classes that fit, how sure the first is, and why. Sources
-are the coordinator's own lines, the log, the client's reports, commits, and what the client did on its way out.
+Receives a measured departure; returns it with the classes that fit, the confidence of the first, and why. Sources
+are the coordinator's own lines, the log, the client's reports, commits, and what the client did as it left.
 """
 
 from __future__ import annotations
@@ -42,19 +42,19 @@ from rebalance_streaming.observed.liveness import (
 )
 from rebalance_streaming.observed.timeouts import by_life, by_own_leave, by_silence
 
-#: Two probes that are further apart do not show when a member left.
+#: If two probes are further apart, they do not show when a member left.
 _SEEN_MS = 5_000
 _CLASSES = (POLL_TIMEOUT, SESSION_EXPIRED, CLEAN, FENCED)
-#: What the coordinator decided itself, as classes.
+#: Classes of the coordinator's own decisions.
 _DECIDED = {
     CoordinatorAct.EXPIRED: SESSION_EXPIRED,
     CoordinatorAct.EVICTED: POLL_TIMEOUT,
     CoordinatorAct.FENCED: FENCED,
     CoordinatorAct.AWAY: CLEAN,
 }
-#: What the reason of a leave says, as classes; any other is that of a leave in order.
+#: Classes by meaning of a leave's reason; any other reason is that of a regular leave.
 _BY_REASON = {UNPOLLED: POLL_TIMEOUT, REMOVED: REMOVED_BY_ADMIN}
-#: How sure a cell of the liveness matrix is, and what it means.
+#: Confidence and meaning of each cell of the liveness matrix.
 _BY_LIVENESS = {
     NOT_POLLING: (CERTAIN, "heartbeats went on, polls did not"),
     STARVED: (CERTAIN, "the process ran, its heartbeats did not"),
@@ -64,16 +64,16 @@ _BY_LIVENESS = {
 
 
 def classify(of: Departure, rebalance: Rebalance) -> Departure:
-    """Return a departure with the classes that fit, how sure the first is, and why.
+    """Return a departure with the classes that fit, the confidence of the first, and why.
 
-    What cannot be is struck out of what each source says. The surest source decides, of several as sure the first;
-    the others count for or against that.
+    Impossible classes are removed from the result of each source. The source with the highest confidence decides, the
+    first of several with the same one; the others count for or against it.
     """
     struck = dict(_impossible(of, rebalance))
     sources: tuple[LikelyClasses | None, ...] = (_by_coordinator(of),)
     unread = rebalance.is_at_least and not _knows_session(of, rebalance)
     if sources[0] is None and unread:
-        # Of commits, and of the timeouts to hold them against, nothing is known.
+        # Neither commits nor the timeouts to compare them with are known.
         sources = (_by_reports(of), _by_unread_leave(of))
     elif sources[0] is None:
         ended = None if rebalance.is_at_least and of.to_ms - of.from_ms > _SEEN_MS else _by_end(of)
@@ -97,25 +97,25 @@ def classify(of: Departure, rebalance: Rebalance) -> Departure:
 
 
 def _knows_session(of: Departure, rebalance: Rebalance) -> bool:
-    """Whether a member's session timeout is known: that of a classic member is in the log, or its client reports it."""
+    """Whether a member's session timeout is known: the log has that of a classic member, or its client reports it."""
     return of.member.session_timeout_ms is not None or rebalance.type != GroupType.CLASSIC
 
 
 def _by_unread_leave(of: Departure) -> LikelyClasses | None:
-    """Return how a member left that sent a LeaveGroup, as its coordinator wrote, where no commit is known."""
+    """Return the class of a member that left by LeaveGroup, as its coordinator logged, where no commit is known."""
     if of.logged is None or of.logged.act != CoordinatorAct.LEFT:
         return None
     return LikelyClasses((UNKNOWN, CLEAN, POLL_TIMEOUT), HINT, (of.logged.evidence(),))
 
 
 def _possible(found: LikelyClasses, struck: Mapping[str, str]) -> LikelyClasses | None:
-    """Return what a source says without the classes that cannot be, less surely where its first one was among them."""
+    """Return the result of a source without impossible classes, with less confidence if its first one was removed."""
     classes, confidence, evidence = found
     left = tuple(each for each in classes if each not in struck)
     if not left:
         return None
     if left[0] == UNKNOWN and len(left) == len(classes) - 1 == 2:
-        return LikelyClasses(left[1:], PLAUSIBLE, evidence)  # of two that fit as well one is left
+        return LikelyClasses(left[1:], PLAUSIBLE, evidence)  # one is left of two that fit equally well
     return LikelyClasses(left, confidence if left[0] == classes[0] else one_down(confidence), evidence)
 
 
@@ -123,7 +123,7 @@ def _as_witness(other: LikelyClasses, classes: tuple[str, ...]) -> tuple[Evidenc
     """Return the evidence of a further source with its strength, for or against the first of these classes."""
     if other.classes[0] == classes[0]:
         return tuple(replace(each, strength=strength_of(other.confidence)) for each in other.evidence[:1])
-    # Commits go on until a client leaves by itself, for whatever reason.
+    # Commits go on until a client leaves by itself, for any reason.
     leaves = {classes[0], other.classes[0]} <= {CLEAN, POLL_TIMEOUT, UNKNOWN}
     if leaves or other.confidence < PLAUSIBLE or classes[0] in other.classes:
         return ()
@@ -131,7 +131,7 @@ def _as_witness(other: LikelyClasses, classes: tuple[str, ...]) -> tuple[Evidenc
 
 
 def _impossible(of: Departure, rebalance: Rebalance) -> Iterator[tuple[str, str]]:
-    """Yield the classes that arithmetic rules out, each with the reason."""
+    """Yield the classes that times rule out, each with the reason."""
     decided = _decided(of)
     if decided is not None:
         yield from ((each, "its coordinator wrote otherwise") for each in _CLASSES if each != decided)
@@ -168,30 +168,30 @@ def _stood_inside_poll(of: Departure, poll: int) -> bool:
 
     It ran, records waited, and nothing was committed for longer: a callback inside poll() overruns the limit as well,
     and reports show only that the application is inside the client. Any other client sends a LeaveGroup, unless the
-    others wait for it: a client that polls joins them.
+    others wait for it; then a client that polls joins them.
     """
     awaited = of.member.group_instance_id is not None or of.in_barrier
     if not awaited or of.silence_ms is None or of.liveness not in (ALIVE, HEALTHY):
         return False
-    # What was polled last is committed up to an interval later.
+    # Records of the last poll are committed up to an interval later.
     late = (of.rhythm.gap_ms or 0) if of.in_barrier else 0
     return of.due and of.silence_ms + (of.to_ms - of.from_ms) // 2 + late >= poll
 
 
 def _unheard_ms(of: Departure) -> float | None:
-    """Return for how long at most a process that ended had sent no heartbeat when it was gone; null: not known."""
+    """Return the longest time that an ended process can have sent no heartbeat when it was gone; null: not known."""
     seen = of.stretch
     if seen is None:
         return None
     if seen.beat_gap_ms is not None:
         return seen.beat_gap_ms + of.latest_ms - of.to_ms
-    # Its heartbeats went on as long as it reported, the last one an interval before.
+    # Its heartbeats went on as long as it reported, the last one up to an interval before.
     ended = of.latest_ms - seen.last_report_ms + of.client.heartbeat_ms
     return ended if of.client.may_starve is False else None
 
 
 def _decided(of: Departure) -> str | None:
-    """Return the class by the coordinator's decision, or by the client's reason; null for a leave without a reason."""
+    """Return the class by the coordinator's decision or the client's reason; null for a leave without a reason."""
     if of.logged is None or (of.logged.act == CoordinatorAct.LEFT and of.logged.reason is None):
         return None
     if of.logged.act == CoordinatorAct.LEFT:
@@ -203,13 +203,13 @@ def _decided(of: Departure) -> str | None:
 
 
 def _by_coordinator(of: Departure) -> LikelyClasses | None:
-    """Return the class by what the coordinator wrote; null where its broker's log is not shipped."""
+    """Return the class according to the coordinator's log line; null where its broker's log is not shipped."""
     decided = _decided(of)
     return None if decided is None or of.logged is None else LikelyClasses((decided,), CERTAIN, (of.logged.evidence(),))
 
 
 def _by_epoch(of: Departure, rebalance: Rebalance) -> LikelyClasses | None:
-    """Return that a KIP-848 coordinator fenced a member, which the log shows by the epoch of the member."""
+    """Return FENCED if a KIP-848 coordinator fenced the member, which its epoch in the log shows; else null."""
     if not any(of.member.member_id in generation.fenced for generation in rebalance.generations):
         return None
     text = f"did not give up partitions within {seconds(of.poll_ms or 0)}"
@@ -218,7 +218,7 @@ def _by_epoch(of: Departure, rebalance: Rebalance) -> LikelyClasses | None:
 
 
 def _by_reports(of: Departure) -> LikelyClasses | None:
-    """Take the class that goes with what a client's own reports show (`liveness`)."""
+    """Return the class that a client's own reports indicate (`liveness`)."""
     seen = of.stretch
     if seen is None or of.liveness not in _BY_LIVENESS:
         return None
@@ -234,7 +234,7 @@ def _by_reports(of: Departure) -> LikelyClasses | None:
     }[of.liveness]
     classes = (POLL_TIMEOUT,) if of.liveness == NOT_POLLING else (SESSION_EXPIRED,)
     span = (seen.last_report_ms, seen.next_report_ms or of.to_ms)
-    # One report alone may be odd: it is not certain.
+    # A single report may be wrong, so it is not certain.
     own_word = said_unpolled(seen) or is_unanswered(seen)
     sure = sure if seen.witnesses + (seen.next_report_ms is not None) > 1 or own_word else min(sure, STRONG)
     return LikelyClasses(classes, sure, (observe(EvidenceSource.CLIENT_METRICS, of.liveness, text, words, span=span),))
@@ -249,7 +249,7 @@ def _unpolled_text(of: Departure, seen: Stretch) -> str:
 
 
 def _by_end(of: Departure) -> LikelyClasses | None:
-    """Compare when a process last reported with when its member was gone: a session later, or at once."""
+    """Compare a process's last report with when its member was gone: a session later, or at once."""
     if of.stretch is None or of.liveness not in (GONE, RESTARTED):
         return None
     quiet = of.to_ms - of.stretch.last_report_ms

@@ -1,6 +1,6 @@
 """When a member left, when it joined, and how long it had been silent: from the log, commits, probes and brokers' logs.
 
-Receives a group's history, one rebalance and a member that is gone after it; hands on a departure without a class.
+Receives a group's history, a rebalance and a member that is gone after it; returns a departure without a class.
 """
 
 from __future__ import annotations
@@ -26,17 +26,17 @@ from rebalance_streaming.observed.fingerprints import Fingerprint
 from rebalance_streaming.observed.history import GroupHistory
 from rebalance_streaming.observed.progress import Rhythm
 
-#: How long before the barrier's release a departure happened, where nothing else bounds it: what the others take to
-#: notice (a heartbeat) and to rejoin.
+#: How long before the barrier's release a departure happened, if nothing else bounds it: the others have to notice it
+#: (a heartbeat) and to rejoin.
 NOTICE_MS, _NOTICE_SLACK_MS = 1_500, 4_000
-#: A line of the coordinator is that close to the records of its rebalance.
+#: Maximum distance between a line of the coordinator and the records of its rebalance.
 _WRITTEN_SLACK_MS = 2_500
-#: How long before the first sign of a rebalance the join that began it was sent at most, where nothing bounds it.
+#: Maximum time between the join that began a rebalance and its first sign, if nothing else bounds it.
 _JOIN_MS = 10_000
 
 
 def measure(history: GroupHistory, rebalance: Rebalance, member: Member, prints: Fingerprint) -> Departure:
-    """Return when a member left, and how long it had been silent; nothing of why."""
+    """Return when a member left and how long it had been silent, without the reason."""
     in_barrier = _was_awaited(history, rebalance, member)
     alive_ms = _committed_at(history, rebalance, member)
     from_ms, to_ms, latest_ms = (
@@ -64,9 +64,9 @@ def measure(history: GroupHistory, rebalance: Rebalance, member: Member, prints:
 
 
 def _committed_at(history: GroupHistory, rebalance: Rebalance, member: Member) -> int | None:
-    """Return when a classic member committed last before the others were released; null where nobody can say.
+    """Return when a classic member last committed before the others were released; null if that is not known.
 
-    Until then its partitions were nobody else's, so it was still there. What it owned between two rounds is not known.
+    Until then nobody else had its partitions, so it was still there. Its partitions between two rounds are not known.
     """
     generation, _, released = _lost_in(rebalance, member)
     if rebalance.type != GroupType.CLASSIC or rebalance.is_at_least or generation is not rebalance.rounds[0]:
@@ -75,7 +75,7 @@ def _committed_at(history: GroupHistory, rebalance: Rebalance, member: Member) -
 
 
 def _was_awaited(history: GroupHistory, rebalance: Rebalance, member: Member) -> bool:
-    """Whether probes listed the member while the group prepared: then it was removed, or left, inside the barrier."""
+    """Whether probes listed the member while the group prepared: if so, it was removed, or left, inside the barrier."""
     generation, earliest, released = _lost_in(rebalance, member)
     if earliest is None or generation.join_ended_at_ms is None:
         return False
@@ -88,7 +88,7 @@ def _was_awaited(history: GroupHistory, rebalance: Rebalance, member: Member) ->
 
 
 def _lost_in(rebalance: Rebalance, member: Member) -> tuple[Generation, int | None, int]:
-    """Return the generation in which a member left, the earliest time of it, and when its join barrier was released."""
+    """Return the generation in which a member left, its earliest time, and when its join barrier was released."""
     order = rebalance.rounds
     place = next((i for i, each in enumerate(order) if member.member_id in each.left), 0)
     generation = order[place]
@@ -100,7 +100,7 @@ def _lost_in(rebalance: Rebalance, member: Member) -> tuple[Generation, int | No
 
 
 def _when(history: GroupHistory, rebalance: Rebalance, member: Member, *, in_barrier: bool) -> tuple[int, int, int]:
-    """Return between which times a member left, and when it surely had."""
+    """Return the earliest and latest likely time at which a member left, and when it had left for certain."""
     generation, earliest, released = _lost_in(rebalance, member)
     begun = released if generation in rebalance.generations[1:] else rebalance.started_before_ms
     if rebalance.is_at_least and not in_barrier:
@@ -109,22 +109,22 @@ def _when(history: GroupHistory, rebalance: Rebalance, member: Member, *, in_bar
         return begun, begun, begun
     listed_ms, missed_ms = _listed(history, member, earliest or 0, released)
     if in_barrier:
-        # A probe that no longer lists it bounds its end; without one, it went when the others were released.
+        # The first probe that no longer lists it gives the end; without one, it left when the others were released.
         return (listed_ms or 0, missed_ms, missed_ms) if missed_ms is not None else (released - 200, released, released)
     if generation.joined and not _others_left(generation, member):
-        # A newcomer waited for it: the barrier ends when it is out, unless a probe missed it before.
+        # A newcomer waited for it: the barrier ends when it is out, unless a probe already missed it.
         return (released, released, released) if missed_ms is None else (listed_ms or begun, missed_ms, missed_ms)
     latest = begun if begun < released else max(released - NOTICE_MS, earliest or 0)
-    # Others notice within a heartbeat; where it took them longer, somebody else held them up.
+    # Others notice within a heartbeat; if they took longer, another member held them up.
     noticed_ms = released - _NOTICE_SLACK_MS if released - latest < _NOTICE_SLACK_MS else 0
     from_ms = min(latest, max(earliest or 0, latest - _NOTICE_SLACK_MS, noticed_ms, listed_ms or 0))
-    # What began a rebalance had happened when a probe saw it.
+    # A departure that began a rebalance had happened when a probe saw the rebalance.
     bound_ms = latest + SAME_MS if begun < released and not generation.joined else released
     return from_ms, latest, bound_ms if missed_ms is None else min(bound_ms, missed_ms)
 
 
 def _listed(history: GroupHistory, member: Member, from_ms: int, to_ms: int) -> tuple[int | None, int | None]:
-    """Return when a probe last listed a member, and when one first did no more; null: none did."""
+    """Return when a probe last listed a member, and when one first no longer did; null: none."""
     seen = [each for each in history.sightings_between(from_ms, to_ms) if each.members is not None]
     listed = [any(m.member_id == member.member_id for m in each.members or ()) for each in seen]
     last = max((place for place, there in enumerate(listed) if there), default=-1)
@@ -166,7 +166,7 @@ def _joined_at(history: GroupHistory, rebalance: Rebalance, member: Member) -> i
 def _renewed_at(history: GroupHistory, rebalance: Rebalance, member: Member) -> int | None:
     """Return when the last join barrier that a member came through was released; null when that is not known.
 
-    It starts the sessions of all members anew (GroupCoordinator.onCompleteJoin, later
+    The release restarts the sessions of all members (GroupCoordinator.onCompleteJoin, later
     GroupMetadataManager.completeClassicGroupJoin).
     """
     if rebalance.type != GroupType.CLASSIC:
@@ -180,7 +180,7 @@ def _renewed_at(history: GroupHistory, rebalance: Rebalance, member: Member) -> 
 
 
 def _rhythm(history: GroupHistory, rebalance: Rebalance, member: Member, to_ms: int) -> Rhythm:
-    """Return a member's commit rhythm; members of one group run one program, so the others show its kind."""
+    """Return a member's commit rhythm, completed by that of the others: members of one group run one program."""
     own = history.progress.rhythm(member.partitions or {}, to_ms)
     if own.pulse and own.gap_ms is not None:
         return own
@@ -202,7 +202,7 @@ def _lag_at(history: GroupHistory, member: Member, at_ms: int) -> int | None:
                 history.progress.estimated_end_at(topic, p, at_ms),
                 history.progress.committed_before((topic, p), at_ms),
             )
-            # An end before the committed offset is out of date, and says nothing.
+            # An end before the committed offset is outdated and ignored.
             if end is not None and committed is not None and end >= committed[1]:
                 lags.append(end - committed[1])
     return sum(lags) if lags else None
@@ -224,9 +224,9 @@ def _arriving(history: GroupHistory, member: Member, to_ms: int) -> int | None:
 def _silence(
     rhythm: Rhythm, lag: int | None, joined_ms: int | None, from_ms: int, to_ms: int
 ) -> tuple[int | None, bool]:
-    """Return how long no commit came that was due, and whether it surely was due.
+    """Return for how long a due commit was missing, and whether it was certainly due.
 
-    What was committed before the member joined was somebody else's doing.
+    Commits from before the member joined were made by another one.
     """
     if rhythm.last_ms is None or (joined_ms is not None and rhythm.last_ms < joined_ms):
         return None, False
@@ -248,7 +248,7 @@ def logged_exit(history: GroupHistory, rebalance: Rebalance, member: Member) -> 
 
 
 def at_exit(of: Departure, exit_: Exit | None) -> Departure:
-    """Return a departure at the moment that the coordinator logged, its silence measured up to then."""
+    """Return a departure at the time that the coordinator logged, with its silence measured up to then."""
     if exit_ is None or of.logged is not None:
         return of
     moved_ms = exit_.at_ms - (of.from_ms + of.to_ms) // 2
@@ -260,7 +260,7 @@ def at_exit(of: Departure, exit_: Exit | None) -> Departure:
 
 
 def awaited_evidence(history: GroupHistory, rebalance: Rebalance, departure: Departure) -> Evidence:
-    """Return that probes listed a member while the others waited for it."""
+    """Return the evidence that probes listed a member while the others waited for it."""
     end, name = departure.to_ms, departure.member.member_id
     times = [
         each.at_ms

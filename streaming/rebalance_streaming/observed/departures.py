@@ -1,7 +1,7 @@
-"""How one member left its group, and the departure classes that say how.
+"""How one member left its group: the departure and its classes.
 
-A departure is measured in `departure_times`, classed in `departure_classes`, and found for all members that are gone
-after a rebalance in `departed_members`. Causes are the rules' business.
+A departure is measured in `departure_times`, classified in `departure_classes`, and determined for all members that are
+gone after a rebalance in `departed_members`. Causes are determined by rules.
 """
 
 from __future__ import annotations
@@ -28,14 +28,14 @@ POLL_TIMEOUT, SESSION_EXPIRED, CLEAN, FENCED, UNSYNCED, REMOVED_BY_ADMIN, UNKNOW
     "unknown",
 )
 
-#: Auto-commit's default, for clients whose rhythm is not known.
+#: Default interval of auto-commit, for clients with an unknown rhythm.
 COMMIT_GAP_MS = 5_000
-#: Timers of the broker do not fire early; by so much may the times of two records be off.
+#: Broker timers do not fire early, but the times of two records may be off by this much.
 TIMER_SLACK_MS = 250
 
 
 class LikelyClasses(NamedTuple):
-    """What one source says of a departure: the classes that fit, most likely first, and how sure the first is."""
+    """One source's result for a departure: the classes that fit, most likely first, and the confidence of the first."""
 
     classes: tuple[str, ...]
     confidence: float
@@ -46,15 +46,15 @@ class LikelyClasses(NamedTuple):
 class Departure:
     """How one member left.
 
-    It left between `from_ms` and `to_ms`, and surely not after `latest_ms`. It had its partitions since `joined_ms`,
-    came through a join barrier last at `renewed_ms` and was in the group for at most `age_ms` (null: not known).
-    `silence_ms` is the time since its partitions were last committed, null when no commit was due; `due`: one surely
-    was. `classes` are the departure classes that fit, most likely first, and `confidence` is that of the first;
-    `struck` are those that cannot be, by class. `in_barrier`: it was lost while the others waited for it. `liveness` is
-    what its client reported, null when it reports nothing. `arriving` is how many records its partitions got in the
+    It left between `from_ms` and `to_ms`, and certainly not after `latest_ms`. It had its partitions since `joined_ms`,
+    last came through a join barrier at `renewed_ms` and was in the group for at most `age_ms` (null: not known).
+    `silence_ms` is the time since its partitions were last committed, null when no commit was due; `due`: a commit was
+    certainly due. `classes` are the departure classes that fit, most likely first, and `confidence` is that of the
+    first; `struck` are (impossible class, reason). `in_barrier`: it was lost while the others waited for it. `liveness`
+    is what its client reported, null when it reports nothing. `arriving` is how many records its partitions got in the
     length of a session before, null without probes of their ends. `back_as` is the member it came back as, `back_ms`
     when. `ran_through`: one process reported before it can have left and after it was back. `logged` is what the
-    coordinator wrote of it in its broker's log, null where that is not shipped.
+    coordinator logged about it, null where its broker's log is not shipped.
     """
 
     member: Member
@@ -94,34 +94,34 @@ class Departure:
 
     @property
     def lived(self) -> bool:
-        """Whether its process is known to have gone on: by reports before and after that came from it, or by its id."""
+        """Whether its process is known to have gone on, from its reports before and after the loss, or from its id."""
         seen = self.stretch
         reported = self.liveness in (HEALTHY, ALIVE) or (seen is not None and seen.same_process and not seen.restarted)
         return reported or self.kept_id
 
     @property
     def went_on(self) -> bool:
-        """Whether its process is known to have gone on until it was back: by its reports, its id, or its own reason."""
+        """Whether its process is known to have gone on until it was back, from reports, its id, or its own reason."""
         said = self.logged is not None and self.logged.meaning in (UNSUBSCRIBED, BEHIND)
         return said or self.kept_id or self.ran_through
 
     @property
     def kept_id(self) -> bool:
-        """Whether it came back by the id that it had.
+        """Whether it came back with the same id.
 
-        Members of the protocols since KIP-848 make their ids themselves, one for each process (KIP-1082); a classic
-        member that was lost gets another.
+        Members of the protocols since KIP-848 generate their ids themselves, one for each process (KIP-1082); a classic
+        member that was lost gets a new one.
         """
         return self.back_as is not None and self.back_as.member_id == self.member.member_id
 
     @property
     def session_ms(self) -> int:
-        """Its session timeout; the broker's default where records do not carry it."""
+        """Its session timeout in ms; the broker's default where records do not carry it."""
         return session_of(self.member)
 
     @property
     def poll_ms(self) -> int | None:
-        """Its rebalance timeout, which is max.poll.interval of clients that enforce one; null where it is not."""
+        """Its rebalance timeout in ms, which is max.poll.interval of clients that enforce one; null if not known."""
         return poll_limit_ms(self.member, self.client)
 
 
@@ -130,12 +130,12 @@ def session_of(member: Member) -> int:
     return member.session_timeout_ms or USUAL_SESSION_MS
 
 
-#: What stays of a member when it comes back under a new id.
+#: Identity of a member that stays the same when it comes back under a new id.
 Slot = tuple[str, str]
 
 
 def slot_of(member: Member) -> Slot:
-    """Return what stays of a member when it comes back under a new id."""
+    """Return the identity of a member that stays the same when it comes back under a new id."""
     if member.group_instance_id is not None:
         return (member.group_instance_id, "")
     return (client_stem(member.client_id), member.host)

@@ -1,9 +1,9 @@
-"""Turns evidence for and against a diagnosis into a confidence: the only place that does.
+"""Turns evidence for and against a diagnosis into a confidence; no other module does.
 
-A confidence is a probability; observations add to its log-odds or take from them, as independent ones do (Good, 1950:
-weight of evidence). A candidate that merely is possible is a hint; one observation of some strength takes it to one
-step of the scale: moderate to plausible, strong to strong, decisive to certain. What is published is the step nearest
-to the sum, so that no number pretends to be exact.
+A confidence is a probability; observations add to its log-odds or subtract from them, as independent ones do (Good,
+1950: weight of evidence). A candidate that is merely possible is a hint; a single observation raises it to the step of
+its strength: moderate to plausible, strong to strong, decisive to certain. The published value is the step nearest to
+the sum, because more digits would suggest false precision.
 """
 
 from __future__ import annotations
@@ -17,7 +17,7 @@ from rebalance_streaming.observed.confidence import SCALE
 
 WEAK, MODERATE, STRONG, DECISIVE = EvidenceStrength
 
-#: Log-odds that an observation adds, or takes where it speaks against. From a hint (0.4) they lead to the steps above.
+#: Log-odds that an observation adds, or subtracts if it is against. From a hint (0.4) they lead to the steps above.
 WEIGHTS: Mapping[str, float] = MappingProxyType({WEAK: 0.4, MODERATE: 1.5, STRONG: 2.6, DECISIVE: 3.9})
 
 
@@ -29,7 +29,7 @@ _STEPS = tuple((_log_odds(each), each) for each in SCALE.values())
 
 
 def weigh(confidence: float, evidence: Iterable[Evidence]) -> float:
-    """Return a confidence after further evidence, each with its strength; what has none changes nothing."""
+    """Return a confidence after further evidence, each with its strength; evidence without strength is ignored."""
     weights = [
         -WEIGHTS[each.strength] if each.against else WEIGHTS[each.strength] for each in evidence if each.strength
     ]
@@ -40,7 +40,7 @@ def weigh(confidence: float, evidence: Iterable[Evidence]) -> float:
 
 
 def strength_of(confidence: float) -> EvidenceStrength:
-    """Return the strength of the one observation that such a confidence rests on."""
+    """Return the strength of a single observation that results in this confidence."""
     steps = sorted(SCALE.values())
     return list(EvidenceStrength)[max(place for place, each in enumerate(steps) if each <= confidence or place == 0)]
 
@@ -60,5 +60,5 @@ def observe(
 
 
 def seconds(milliseconds: float) -> str:
-    """Return a duration for people."""
+    """Return a duration as text in seconds."""
     return f"{milliseconds / 1000:.1f} s" if milliseconds < 100_000 else f"{milliseconds / 1000:.0f} s"

@@ -1,8 +1,8 @@
 """Which client library a member runs, as far as its records and its own reports show.
 
-The default client id, the form of the subscription, the session and rebalance timeouts together narrow it down; a
-report that names library and version decides. What follows from it is data, so that rules ask for a property and not
-for a name.
+The default client id, the form of the subscription, and the session and rebalance timeouts together narrow it down; a
+report with library and version decides. The resulting properties are data, so that rules ask for a property and not
+for a library name.
 """
 
 from __future__ import annotations
@@ -28,7 +28,7 @@ from rebalance_streaming.observed.clients import ClientHistory
 _DEFAULT_HEARTBEAT_MS = 3_000
 _KIP848_HEARTBEAT_MS = 5_000
 _ROUND_ROBIN = "roundrobin"
-#: Assignors that have no data of their own in a subscription.
+#: Assignors without data of their own in a subscription.
 _WITHOUT_DATA = ("range", _ROUND_ROBIN)
 
 
@@ -37,9 +37,9 @@ class Fingerprint:
     """What is known of a member's client. `library` and `version` null: not known.
 
     `enforces_poll`: it leaves by itself when max.poll.interval passes without a poll. `own_heartbeats`: heartbeats
-    do not depend on the application's loop. `may_starve`: yet they can fail while the application is well, because
-    they share a lock, an interpreter or an event loop with it; null where that is not known. `is_guessed`: the library
-    is the likeliest of several by timeouts, assignor and subscription.
+    do not depend on the application's loop. `may_starve`: its heartbeats can nevertheless fail while the application is
+    well, because they share a lock, an interpreter or an event loop with it; null where that is not known.
+    `is_guessed`: the library is the likeliest of several by timeouts, assignor and subscription.
     """
 
     library: str | None
@@ -71,7 +71,7 @@ _ENFORCES_SINCE = {LIBRDKAFKA: (1, 0), AIOKAFKA: (0, 5, 1)}
 def fingerprint(member: Member, client: ClientHistory | None = None, assignor: str | None = None) -> Fingerprint:
     """Return what is known of a member's client, from its reports if there are any, else from its records.
 
-    `assignor` is that of its group, null where it is not known.
+    `assignor` is the group's, null where it is not known.
     """
     library, version = _library(member, client, assignor)
     session, poll = member.session_timeout_ms, member.rebalance_timeout_ms
@@ -99,9 +99,9 @@ def fingerprint(member: Member, client: ClientHistory | None = None, assignor: s
 
 
 def _guessed(found: Fingerprint, member: Member, assignor: str | None) -> Fingerprint:
-    """Return what a member's records make likely of a library that nothing names.
+    """Return the likely properties, from a member's records, of a client whose library is not named.
 
-    KIP-848 is spoken by Java, librdkafka with what is built on it, and franz-go.
+    KIP-848 is implemented by Java, by librdkafka and the libraries built on it, and by franz-go.
     """
     if member.epoch is not None or (member.subscription_version or 0) >= WITH_GENERATION:
         return replace(found, may_starve=False)
@@ -109,7 +109,7 @@ def _guessed(found: Fingerprint, member: Member, assignor: str | None) -> Finger
     if session is None:
         return found
     if session == poll and assignor == _ROUND_ROBIN:
-        # Both are aiokafka's defaults; of Java, librdkafka and kafka-python neither is.
+        # Both are aiokafka's defaults, and defaults of neither Java, librdkafka nor kafka-python.
         return replace(found, library=AIOKAFKA, may_starve=True, is_guessed=True)
     if session != poll and assignor in _WITHOUT_DATA and _is_plain(member):
         return replace(found, library=KAFKA_PYTHON, may_starve=True, is_guessed=True)
@@ -117,12 +117,12 @@ def _guessed(found: Fingerprint, member: Member, assignor: str | None) -> Finger
 
 
 def poll_limit_ms(member: Member, prints: Fingerprint) -> int | None:
-    """Return max.poll.interval as a member's records carry it; null for aiokafka, whose records repeat its session."""
+    """Return max.poll.interval from a member's records; null for aiokafka, whose records repeat its session."""
     return None if prints.library == AIOKAFKA and not prints.is_guessed else member.rebalance_timeout_ms
 
 
 def is_closed_by_admin(member: Member) -> bool:
-    """Whether a member is one of Kafka Streams that its own application has removed as it closes.
+    """Whether a member is a Kafka Streams member that its own application removed while closing.
 
     KafkaStreams.close(CloseOptions) does that for static members through the admin API.
     """
@@ -137,5 +137,5 @@ def _library(member: Member, client: ClientHistory | None, assignor: str | None)
 
 
 def _is_plain(member: Member) -> bool:
-    """Whether its subscription is as kafka-python writes it up to 3.0, and librdkafka did before 1.6: old and empty."""
+    """Whether its subscription has the form of kafka-python up to 3.0 and of librdkafka before 1.6: old and empty."""
     return member.subscription_version == 0 and member.user_data_bytes == 0

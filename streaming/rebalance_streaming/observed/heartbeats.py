@@ -1,7 +1,8 @@
 """Heartbeat and poll timing per member and group, in sliding windows, from what clients report.
 
-The session and poll timeouts come from the group's own records; what a client reports counts where records have
-none (KIP-848). An age is used only while the member has partitions: while it joins, its age grows harmlessly.
+The session timeout comes from the group's own records; the client's report is used where records have none (KIP-848).
+For the poll timeout the client's report comes first. A heartbeat age is used only while the member has partitions:
+while it joins, its age grows harmlessly.
 """
 
 from __future__ import annotations
@@ -48,7 +49,7 @@ def _timing(member: Member, client: ClientHistory) -> MemberTiming | None:
     if last is None:
         return None
     age = last.heartbeat_age_ms
-    # While it joins it sends none by design.
+    # While it joins it sends no heartbeats by design.
     beating = None if last.assigned == 0 else age
     return MemberTiming(
         member_id=member.member_id,

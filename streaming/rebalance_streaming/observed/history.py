@@ -1,6 +1,6 @@
 """What is remembered of one group for judging it: snapshots, rebalances, probes, commits, clients, ZooKeeper.
 
-Fed with the stream's own rows in about the order of their times; every row may come again and then changes nothing.
+Receives the stream's own rows roughly in the order of their times; a row may be repeated, which changes nothing.
 Bounded by count and age, so that a group that rebalances all the time costs no more than another.
 """
 
@@ -33,17 +33,17 @@ from rebalance_streaming.observed.coordinator_log import CoordinatorLog
 from rebalance_streaming.observed.progress import Progress
 
 _KEPT_REBALANCES, _KEPT_PROBES, _KEPT_OWNERSHIP = 300, 400, 120
-#: Members named in the rebalances kept, some 0.4 kB each where assignments change; the latest few stay in any case.
+#: Members named in the rebalances kept, some 0.4 kB each where assignments change; the latest few are always kept.
 _KEPT_NAMED, _FEWEST_REBALANCES = 200_000, 30
-#: For so long all probes are kept, as many as a start reads; then of a time at rest only the first and the last.
+#: All probes of this period are kept, as long as a start reads; of older times at rest only the first and the last.
 _ALL_PROBES_MS = 900_000
-#: A probe shows a state for so long: two that are further apart do not show one and the same.
+#: A probe shows a state for this long: two probes that are further apart do not prove the same state in between.
 SEEN_FOR_MS = 90_000
 
 
 @dataclass(frozen=True, slots=True)
 class Sighting:
-    """One probe of a group's state. `members` is null when they were not asked; `ids` are theirs, none then."""
+    """One probe of a group's state. `members` is null when not asked for; `ids` are their ids, empty when null."""
 
     at_ms: int
     state: str | None
@@ -51,7 +51,7 @@ class Sighting:
     ids: frozenset[str] = frozenset()
 
     def adds_nothing_between(self, before: Sighting, after: Sighting) -> bool:
-        """Whether a probe saw a group at rest, and the probes before and after it saw the same."""
+        """Whether this probe saw a group at rest, and the probes before and after it saw the same."""
         if self.state in UNSETTLED_STATES or not before.state == self.state == after.state:
             return False
         if self.members is None:
@@ -69,7 +69,7 @@ class Coordinator:
 
 @dataclass(frozen=True, slots=True)
 class Ownership:
-    """One look at a group that lives in ZooKeeper: its members, and who owns which partition."""
+    """One view of a group that is managed in ZooKeeper: its members, and who owns which partition."""
 
     at_ms: int
     members: tuple[ProbedMember, ...]
@@ -94,14 +94,14 @@ class GroupHistory:
     coordinator_log: CoordinatorLog = field(default_factory=CoordinatorLog)
     #: Latest description of every member of the rebalances kept.
     members: dict[str, Member] = field(default_factory=dict)
-    #: Protocol names in the order they came, with their times.
+    #: Protocol names in order, with the times of change.
     protocols: deque[tuple[int, str]] = field(default_factory=lambda: deque(maxlen=20))
     topic_counts: dict[str, int] = field(default_factory=dict)
     topic_changes: deque[tuple[int, str, int, int]] = field(default_factory=lambda: deque(maxlen=50))
     had_members_ms: int | None = None
-    #: Members that kept partitions which others were to get (KIP-848), as they were then, and until when they did.
+    #: Members that kept partitions which others were to get (KIP-848), as they were then, and the end of that time.
     released: deque[tuple[Member, int]] = field(default_factory=lambda: deque(maxlen=50))
-    #: How many members the rebalances kept name, all together: one that is in several counts in each.
+    #: Total number of members in the rebalances kept; a member of several counts in each.
     _named: int = 0
     _ordered: list[Rebalance] | None = None
     _listed: tuple[ProbedMember, ...] | None = None
@@ -130,7 +130,7 @@ class GroupHistory:
                 self.released.append((each, snapshot.updated_at_ms or at_ms))
 
     def take_rebalance(self, rebalance: Rebalance) -> None:
-        """Process a version of a rebalance; the latest replaces the ones before."""
+        """Process a version of a rebalance; the latest replaces earlier ones."""
         known = self.rebalances.get(rebalance.rebalance_id)
         self.rebalances[rebalance.rebalance_id] = replace(
             rebalance,
@@ -144,7 +144,7 @@ class GroupHistory:
         self._forget(self._beyond_room())
 
     def _beyond_room(self) -> list[Rebalance]:
-        """Return the rebalances that there is no room for, the oldest."""
+        """Return the oldest rebalances beyond the limits."""
         if len(self.rebalances) <= _KEPT_REBALANCES and self._named <= _KEPT_NAMED:
             return []
         ordered, named, gone = self.in_order(), self._named, 0
@@ -156,7 +156,7 @@ class GroupHistory:
         return ordered[:gone]
 
     def forget_rebalances(self, until_ms: int) -> bool:
-        """Forget rebalances that were over by a moment, but for the latest few; returns whether there were any."""
+        """Forget rebalances that were over at `until_ms`, except the latest few; return whether there were any."""
         old = [each for each in self.in_order()[:-_FEWEST_REBALANCES] if each.last_known_ms <= until_ms]
         self._forget(old)
         return bool(old)
@@ -175,7 +175,7 @@ class GroupHistory:
         self.members = {each: member for each, member in self.members.items() if each in kept}
 
     def take_probe(self, probe: Probe) -> int:
-        """Process a probe; returns which `inputs` it changed."""
+        """Process a probe; return which `inputs` it changed."""
         at_ms, changed = probe.probed_at_ms, inputs.NOTHING
         self._note_age(at_ms)
         if isinstance(probe.coordinator_id, int):
@@ -187,26 +187,26 @@ class GroupHistory:
         return changed
 
     def take_offsets(self, row: OffsetActivity) -> int:
-        """Process probed end offsets; returns which `inputs` they changed."""
+        """Process probed end offsets; return which `inputs` they changed."""
         self._note_age(row.probed_at_ms)
         moved = self.progress.take_offsets(row)
         return (inputs.ENDS if moved else inputs.NOTHING) | self._note_topics(row.ends, row.probed_at_ms)
 
     def forget_topics(self, until_ms: int) -> None:
-        """Forget topics that were gone by a moment: a group may read others every day."""
+        """Forget topics whose offsets were all deleted by `until_ms`, since a group may read other topics every day."""
         self.progress.forget_gone(until_ms)
         counts = ((topic, self.progress.partition_count(topic)) for topic in self.topic_counts)
         self.topic_counts = {topic: count for topic, count in counts if count is not None}
 
     def take_impact(self, impact: RebalanceImpact) -> bool:
-        """Process the cost of a rebalance; returns whether that is news of a rebalance that is kept."""
+        """Process the cost of a rebalance; return whether it is new and belongs to a rebalance that is kept."""
         if impact.rebalance_id not in self.rebalances or self.impacts.get(impact.rebalance_id) == impact:
             return False
         self.impacts[impact.rebalance_id] = impact
         return True
 
     def commit_gaps_of(self, rebalance: Rebalance) -> tuple[CommitGap, ...]:
-        """Return the gaps in commits that a rebalance cost."""
+        """Return the gaps in commits that a rebalance caused."""
         impact = self.impacts.get(rebalance.rebalance_id)
         return () if impact is None else impact.silences
 
@@ -217,14 +217,14 @@ class GroupHistory:
         return inputs.OWNERS
 
     def _note_state(self, probe: Probe) -> int:
-        """Process a state; one that is settled and the same as before changes nothing."""
+        """Process a state; a settled one that equals the one before changes nothing."""
         last = self.sightings[-1] if self.sightings else None
         if last is not None and probe.probed_at_ms <= last.at_ms:
             return inputs.NOTHING
         state = (read_state(probe.state) or probe.state) if isinstance(probe.state, str) else None
         members = probe.members if isinstance(probe.members, tuple) else None
         if members is not None:
-            # Of a group at rest each probe lists the same ones.
+            # While a group is at rest, each probe lists the same members: share them.
             if members != self._listed:
                 self._listed, self._listed_ids = members, frozenset(each.member_id for each in members)
             members = self._listed
@@ -261,7 +261,7 @@ class GroupHistory:
         self.first_ms = at_ms if self.first_ms is None else min(self.first_ms, at_ms)
 
     def _shared(self, members: Iterable[Member]) -> tuple[Member, ...]:
-        """Remember members; returns them, as the objects that are kept already where nothing has changed."""
+        """Remember members; return them, replaced by equal objects that are kept already."""
         shared = tuple(each if (known := self.members.get(each.member_id)) != each else known for each in members)
         self.members.update({member.member_id: member for member in shared})
         return shared
@@ -269,7 +269,7 @@ class GroupHistory:
     # --- Questions ---
 
     def in_order(self) -> list[Rebalance]:
-        """Return the rebalances kept, oldest first; the list is not to be changed."""
+        """Return the rebalances kept, oldest first; callers must not change the list."""
         if self._ordered is None:
             self._ordered = sorted(self.rebalances.values(), key=_began)
         return self._ordered
@@ -294,10 +294,10 @@ class GroupHistory:
         return next(reversed(self.until(rebalance)), None)
 
     def assignor_of(self, rebalance: Rebalance) -> str | None:
-        """Return the protocol of a rebalance, or the last one before it if nobody was left to agree on one.
+        """Return the protocol of a rebalance, or the last one before it if no member was left to agree on one.
 
-        Null where none is known. Rebalances are asked before snapshots: those of a day are read again at a start, of
-        the snapshots the latest one only, which is empty when the group is.
+        Null if none is known. Rebalances take precedence over snapshots: a start reads a day of rebalances again, but
+        only the latest snapshot, which is empty when the group is.
         """
         if rebalance.protocol:
             return rebalance.protocol
@@ -309,23 +309,23 @@ class GroupHistory:
         return [each for each in self.in_order() if each.started_before_ms > rebalance.started_before_ms]
 
     def absences(self) -> Iterator[tuple[int, int]]:
-        """Yield when the group had lost all its members and when the next ones came (epoch ms), oldest first."""
+        """Yield when the group had lost all its members and when the next ones joined (epoch ms), oldest first."""
         for emptied, back in pairwise(self.in_order()):
             if not emptied.members_after and emptied.completed_at_ms is not None:
                 yield emptied.completed_at_ms, back.started_before_ms
 
     def sightings_between(self, from_ms: int, to_ms: int) -> Iterator[Sighting]:
-        """Yield probes of a stretch of time, both ends included."""
+        """Yield the probes of a period, both ends included."""
         return (each for each in self.sightings if from_ms <= each.at_ms <= to_ms)
 
     def probed(self, from_ms: int, to_ms: int) -> bool:
-        """Whether probes looked at the group's state around a stretch of time."""
+        """Whether probes saw the group's state around a period."""
         return any(each.state is not None and from_ms - SEEN_FOR_MS <= each.at_ms <= to_ms for each in self.sightings)
 
     def seen_together(self, former: str, newcomer: str) -> bool:
-        """Whether a newcomer and a member of before were there at a time, as a probe listed or the coordinator wrote.
+        """Whether both members were present at the same time, as a probe listed or the coordinator logged.
 
-        Then the one is not the other come back.
+        In this case the newcomer is not the former member come back.
         """
         probed = any(former in each.ids and newcomer in each.ids for each in self.sightings)
         return probed or self.coordinator_log.were_together(former, newcomer)
@@ -352,7 +352,7 @@ def _members(probe: Probe) -> tuple[ProbedMember, ...]:
 
 
 def is_cooperative(history: GroupHistory) -> bool:
-    """Whether members keep their partitions while a rebalance goes on."""
+    """Whether members keep their partitions during a rebalance."""
     snapshot = history.snapshot
     return snapshot is not None and (snapshot.type == GroupType.CONSUMER or "cooperative" in (snapshot.protocol or ""))
 
@@ -363,7 +363,7 @@ def partition_names(partitions: Partitions | None) -> tuple[str, ...]:
 
 
 def by_topic(of: Iterable[tuple[str, int]]) -> Partitions:
-    """Return partitions, given as (topic, number), by topic in the order in which they are given."""
+    """Return partitions, given as (topic, number), by topic in the given order."""
     found: Partitions = {}
     for topic, number in of:
         found.setdefault(topic, []).append(number)

@@ -1,12 +1,12 @@
-"""What rules look at, as bits: a rule is asked again when one of its inputs changed.
+"""Inputs of rules as bits: a rule is evaluated again when one of its inputs changed.
 
-What a group's members, rebalances and their causes are is every rule's input. The rest comes in bulk, every few
-seconds for every group, and most rules look at none of it.
+A group's members, rebalances and their causes are inputs of every rule. The others arrive in bulk, every few seconds
+for every group, and most rules use none of them.
 """
 
 from __future__ import annotations
 
-#: Snapshots, rebalances, what was found of them, and how many partitions topics have.
+#: Snapshots, rebalances, what was found about them, and partition counts of topics.
 GROUP = 1
 #: Probed states of the group and its coordinator.
 STATES = 2
@@ -19,13 +19,13 @@ ENDS = 16
 #: What clients report.
 CLIENTS = 32
 
-#: Where partitions stand, and with it what clients say of themselves.
+#: Positions of partitions, and with these the reports of clients.
 PROGRESS = COMMITS | ENDS
 REPORTED = PROGRESS | CLIENTS
 
-#: Where the log is not read, these are seldom known and late: rules that look at them are not asked there.
+#: If the log is not read, these are incomplete and late: rules that use them are not evaluated then.
 LOGGED = COMMITS
 
 NOTHING, EVERYTHING = 0, 63
-#: Inputs that change all the time: rules are not asked at each change but some time after the first.
+#: Inputs that change all the time: rules are not evaluated at each change but some time after the first.
 BULK = COMMITS | ENDS | CLIENTS

@@ -1,6 +1,6 @@
-"""Generations that changed nothing: a leader's rejoins without need, and follow-ups of cooperative rebalances.
+"""Generations that changed nothing: needless rejoins of a leader, and follow-ups of cooperative rebalances.
 
-All of it is in the log. How many of them are too many is not judged here.
+All of it is in the log. How many are too many is decided elsewhere.
 """
 
 from __future__ import annotations
@@ -32,7 +32,7 @@ class Round:
 def pure_rejoins(rebalance: Rebalance, least: int) -> list[Round]:
     """Return the generations that changed no member, no topic and no partition's owner.
 
-    Beside generations that did, a few are what joins bring with them; only runs of `least` and more count.
+    In a rebalance with other generations, a few of these are normal after joins; only runs of at least `least` count.
     """
     if rebalance.type != GroupType.CLASSIC:
         return []
@@ -59,7 +59,7 @@ def _rejoin(rebalance: Rebalance, place: int) -> Round:
 
 
 def follow_ups(history: GroupHistory) -> Iterator[Round | None]:
-    """Yield follow-ups in order, and null for every generation that is none."""
+    """Yield follow-ups in order, and null for every other generation."""
     for rebalance in history.in_order():
         reasons = (_FOLLOW_UP, _STREAMS) if rebalance.protocol == STREAMS_ASSIGNOR else (_FOLLOW_UP,)
         for generation in rebalance.generations:

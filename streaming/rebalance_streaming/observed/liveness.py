@@ -1,7 +1,7 @@
-"""What a client's own reports say of it while its group lost it: the liveness matrix.
+"""The liveness matrix: what a client's own reports show about the time in which its group lost it.
 
-Heartbeats and polls may each go on or stop, and so may the process as a whole; what its reports show of the three, and
-whether they came in time, separates causes that look alike from outside.
+Heartbeats, polls and the process as a whole may each go on or stop. The client's reports of the three, and whether they
+came in time, distinguish causes that look alike from outside.
 """
 
 from __future__ import annotations
@@ -22,27 +22,27 @@ STARVED, PAUSED, UNREACHABLE, GONE, RESTARTED, NOT_POLLING, HEALTHY, ALIVE = (
     "alive",
 )
 
-#: Reports that come this late came late for a reason.
+#: Reports that come later than this were delayed by some problem.
 _STALLED_MS = 5_000
 #: A client notices late that max.poll.interval has passed (measured: up to 3.8 s), and ages are reported in whole
 #: seconds.
 POLL_SLACK_MS = 2_500
-#: A member has its first heartbeat behind it after so many intervals (KafkaConsumer: the first is due after one).
+#: A member has sent its first heartbeat after this many intervals (KafkaConsumer: the first is due after one).
 _FIRST_BEATS = 2
-#: Reports have ended when none came for so many intervals.
+#: Reports have ended when none came for this many intervals.
 _ENDED = 2.2
 #: Part of librdkafka's reason for having left because nobody polled.
 _POLL_REASON = "max.poll.interval"
-#: librdkafka's reason after a session without an answer that it could use (rd_kafka_cgrp_session_timeout_check), and
-#: how the errors that brokers answer with begin there (rd_kafka_err2str).
+#: librdkafka's reason after a session without a usable answer (rd_kafka_cgrp_session_timeout_check), and how broker
+#: errors begin there (rd_kafka_err2str).
 _UNANSWERED_REASON, _ANSWERED = "Consumer group session timed out", "last error was Broker:"
 
 
 @dataclass(frozen=True, slots=True)
 class Lost:
-    """A client as far as it reported by `now_ms`, the timeouts it had, and when it was lost.
+    """A lost client, its timeouts and the time of the loss, with its reports until `now_ms`.
 
-    `joined_ms` is when it got its partitions, null where that is not known.
+    `joined_ms` is when it got its partitions, null if not known.
     """
 
     client: ClientHistory
@@ -56,7 +56,7 @@ class Lost:
 
     @property
     def never_beat(self) -> bool:
-        """Whether it still said that it never sent a heartbeat when one had been due for long."""
+        """Whether it still reported that it had never sent a heartbeat when one had been due for long."""
         never = self.seen.never_beat_ms
         if never is None:
             return False
@@ -71,7 +71,7 @@ class Lost:
 
     @property
     def unpolled_ms(self) -> float | None:
-        """How long it had not polled when it was lost; null where not reported."""
+        """How long it had not polled when it was lost, in ms; null where not reported."""
         return None if self.seen.polled_ms is None else self.at_ms - self.seen.polled_ms
 
     @property
@@ -83,9 +83,10 @@ class Lost:
 
     @property
     def outlived_polls(self) -> bool:
-        """Whether its poll limit was over when it was lost, and its process ran then: a dead one does not poll either.
+        """Whether its poll limit was over when it was lost, and its process still ran: a dead one does not poll either.
 
-        It reported then, or afterwards, or so late that its session was not over, had it died with that report.
+        It ran if it reported at or after that time, or so late that its session would not have been over if it had died
+        with that report.
         """
         seen = self.seen
         if not self.polls_ran_out or seen.polled_ms is None or not self.poll_ms:
@@ -95,7 +96,7 @@ class Lost:
 
     @property
     def _least_end_ms(self) -> int:
-        """How long after its last report a member that dies is lost at least: its last heartbeat was before that."""
+        """Minimum time from a dead member's last report to its loss: its last heartbeat was before the report."""
         return self.session_ms - self.prints.heartbeat_ms
 
     @property
@@ -108,28 +109,28 @@ class Lost:
 
     @property
     def stood_still(self) -> bool:
-        """Whether its reporting stopped for a good part of its session, heartbeats not known to have gone on."""
+        """Whether its reporting stopped for a good part of its session, without known heartbeats in that time."""
         known_fresh = self.beats_fresh and self.seen.beat_gap_ms is not None
         return self.seen.stood_still_ms >= max(0.3 * self.session_ms, 1_500) and not known_fresh
 
 
 def said_unpolled(seen: Stretch) -> bool:
-    """Whether a client said itself, and not of a time before, that it left because nobody polled."""
+    """Whether the client's own reason, given in this period, is that it left because nobody polled."""
     return (seen.reason or "").startswith(_POLL_REASON) and seen.reason_is_new
 
 
 def read_liveness(lost: Lost, clients: Clients) -> str | None:
-    """Return which cell of the matrix a lost client was in; null when its reports are too sparse to decide."""
+    """Return the cell of the matrix for a lost client; null when its reports are too sparse to decide."""
     if said_unpolled(lost.seen):
         return NOT_POLLING
     return _by_delivery(lost) or _by_running(lost) or _by_silence(lost, clients) or _by_polls(lost)
 
 
 def _by_delivery(lost: Lost) -> str | None:
-    """Judge by reports that came late although they were written in time, or by what the client says of answers."""
+    """Judge by reports that came late although they were written in time, or by the client's reason."""
     seen = lost.seen
     if lost.client.through_application:
-        # Statistics of a stall come in a burst, once the application polls again.
+        # Statistics of a stall arrive in a burst once the application polls again.
         stalled = seen.late_ms > _STALLED_MS and not lost.beats_late
         known = lost.beats_fresh or (lost.poll_ms is not None and seen.late_ms >= 0.8 * lost.poll_ms)
         return NOT_POLLING if stalled and known else None
@@ -138,12 +139,12 @@ def _by_delivery(lost: Lost) -> str | None:
 
 
 def is_unanswered(seen: Stretch) -> bool:
-    """Whether a client said itself, and not of a time before, that its coordinator did not answer for a session."""
+    """Whether the client's own reason, given in this period, is that its coordinator did not answer for a session."""
     return _is_unanswered(seen.reason) and seen.reason != seen.reason_before
 
 
 def gave_up(seen: Stretch) -> bool:
-    """Whether a client said in a stretch, or when it began, that its coordinator had not answered for a session."""
+    """Whether the client reported, in a period or at its start, that its coordinator did not answer for a session."""
     return _is_unanswered(seen.reason) or _is_unanswered(seen.reason_before)
 
 
@@ -175,7 +176,7 @@ def _by_silence(lost: Lost, clients: Clients) -> str | None:
 
 
 def reports_end_ms(seen: Stretch) -> int | None:
-    """Return after which time without a report they have ended (epoch ms); null where one came after the loss."""
+    """Return the time (epoch ms) after which missing reports have ended; null if one came after the loss."""
     return None if seen.next_report_ms is not None else seen.last_report_ms + round(_ENDED * seen.interval_ms)
 
 
@@ -193,9 +194,9 @@ def _has_successor(lost: Lost, clients: Clients) -> bool:
 
 
 def _by_polls(lost: Lost) -> str | None:
-    """Judge by reports that went on as they should."""
+    """Judge by reports that went on normally."""
     seen = lost.seen
     if lost.beats_fresh and seen.witnesses:
-        # Without the age of its last poll, a client that fetches nothing may be one that does not poll, or be idle.
+        # Without the age of the last poll, a client that fetches nothing may either be idle or not poll.
         return None if lost.polls_ran_out is None and seen.fetches is False else HEALTHY
     return ALIVE if seen.witnesses and seen.same_process else None

@@ -1,6 +1,6 @@
-"""Offsets of one topic by partition at several times, in few bytes: a cluster has a million partitions.
+"""Offsets of one topic by partition at several times, stored compactly: a cluster has a million partitions.
 
-Knows nothing of probes, nor of how long anything is kept.
+Independent of probes and of retention.
 """
 
 from __future__ import annotations
@@ -12,27 +12,27 @@ import numpy.typing as npt
 
 from rebalance_streaming.activity.offsets import Ints, filled, grown
 
-#: What differences are kept in, the smallest that holds them, with the largest number of each. Signed in the last, as
-#: numpy makes floats of unsigned numbers of 64 bits that are joined with signed ones.
+#: Types for differences, each with its largest number; the smallest that fits is used. The last one is signed, because
+#: numpy converts the sum of unsigned and signed 64-bit numbers to floats.
 _WIDTHS = tuple((np.dtype(each), int(np.iinfo(each).max)) for each in (np.uint8, np.uint16, np.uint32, np.int64))
-#: A width is chosen with so much to spare, as a share of the largest difference.
+#: Room to spare when a width is chosen: one part in this many of the largest difference.
 _SPARE_SHARE = 8
-#: After so many rows the width is chosen anew: what asked for a large one may be gone.
+#: The width is chosen again after this many rows, as the row that needed a large one may be gone.
 _ROWS_OF_A_WIDTH = 128
 
 
 class OffsetSeries:
-    """Rows of offsets, oldest first; -1 is kept as any offset is.
+    """Rows of offsets, oldest first; -1 is stored like any offset.
 
-    A row is kept as its differences from `_base`, which is at or below all of them. One that is the same as the row
-    before shares its place.
+    A row is stored as its differences from `_base`, which is at or below all of them. A row that equals the previous
+    one shares its storage.
     """
 
     __slots__ = ("_base", "_free", "_largest", "_places", "_rows", "_written", "times")
 
     def __init__(self, partitions: int) -> None:
-        """Make one of a topic with so many partitions, without any row."""
-        #: When each row was so, in epoch milliseconds. To be read only.
+        """Create a series without rows for this number of partitions."""
+        #: Time of each row, in epoch milliseconds. Read-only.
         self.times = array("q")
         self._places = array("H")
         dtype, self._largest = _WIDTHS[0]
@@ -42,7 +42,7 @@ class OffsetSeries:
         self._written = 0
 
     def append(self, at_ms: int, offsets: Ints, *, is_new: bool) -> None:
-        """Add a row; `is_new`: whether it is another than the newest."""
+        """Add a row; `is_new`: whether it differs from the newest."""
         if is_new or not self._places:
             place = self._take_place()
             self._write(place, offsets)
@@ -52,7 +52,7 @@ class OffsetSeries:
         self._places.append(place)
 
     def replace_newest(self, at_ms: int, offsets: Ints, *, is_new: bool) -> None:
-        """Put a row in the place of the newest; `is_new`: whether it is another."""
+        """Replace the newest row; `is_new`: whether the new one differs."""
         self.times[-1] = at_ms
         if not is_new:
             return
@@ -68,7 +68,7 @@ class OffsetSeries:
             self._free.append(place)
 
     def grow(self, partitions: int) -> None:
-        """Add partitions, of which nothing was known."""
+        """Extend the series to `partitions`; the new ones have -1 in all rows."""
         missing = partitions - len(self._base)
         # Differences of 0 from -1.
         self._rows = np.concatenate((self._rows, np.zeros((len(self._rows), missing), self._rows.dtype)), axis=1)
@@ -78,7 +78,7 @@ class OffsetSeries:
 
     @property
     def partitions(self) -> int:
-        """How many partitions the topic has."""
+        """Number of partitions."""
         return len(self._base)
 
     def row(self, number: int) -> Ints:
@@ -91,7 +91,7 @@ class OffsetSeries:
         return int(self._rows[self._places[number], partition]) + int(self._base[partition])
 
     def of_partition(self, partition: int, first: int = 0) -> list[int]:
-        """Return the offsets of one partition from a row on."""
+        """Return the offsets of one partition from row `first` on."""
         offsets: list[int] = (self._rows[self._places[first:], partition] + self._base[partition]).tolist()
         return offsets
 
@@ -113,14 +113,14 @@ class OffsetSeries:
     def _write(self, place: int, offsets: Ints) -> None:
         difference = offsets - self._base
         self._written += 1
-        # Read without a sign, what is below the base is above everything.
+        # Interpreted as unsigned, a negative difference is larger than any limit.
         if int(difference.view(np.uint64).max()) > self._largest or self._written > _ROWS_OF_A_WIDTH:
             self._choose_width(offsets)
             difference = offsets - self._base
         self._rows[place] = difference
 
     def _choose_width(self, offsets: Ints) -> None:
-        """Choose base and width for the rows there are and one that comes."""
+        """Choose base and width for the present rows and a new one."""
         used = sorted(set(self._places))
         rows = self._rows[used] + self._base
         self._base = np.minimum(rows.min(axis=0), offsets) if used else offsets.copy()

@@ -1,7 +1,7 @@
-"""Whether a row can be true. Rows are well formed when they come here; their values may still be anything.
+"""Whether a row is plausible. Rows are well-formed when they get here, but may contain any values.
 
-A row that cannot be true changes nothing. Arrays are as long as partition numbers are high, so these are bounded, and
-times far ahead would make all later rows look old.
+An implausible row changes nothing. Partition numbers are bounded because arrays are as long as the highest number, and
+times because a time far ahead would make all later rows look old.
 """
 
 from __future__ import annotations
@@ -32,28 +32,28 @@ from rebalance_streaming.activity.probes import MAX_OFFSET, MOST_PARTITIONS
 MOST_TOPICS = 10_000
 #: More records than a partition gets in nine years at a million a second; sums over all partitions fit 64 bits.
 LARGEST_OFFSET = 2**48
-#: Clocks differ, by hours at worst; and a row may contain a timeout that is still to come.
+#: Clocks differ by hours at worst, and a row may contain a time-out in the future.
 _AHEAD_MS = 24 * 3_600_000
-#: More records than a task reads in a batch; totals of a million such rows fit 64 bits.
+#: More records than a task reads in a batch; totals of a million rows fit 64 bits.
 _LARGEST_COUNT = 2**40
-#: Milliseconds of all partitions that a topic may have, over centuries; what many rebalances cost fits 64 bits.
+#: Milliseconds of all partitions of the largest topic over centuries; the cost of many rebalances fits 64 bits.
 _LARGEST_TOTAL = 2**52
-#: Types and versions of records are numbers of 16 bits.
+#: Types and versions of records are 16-bit numbers.
 _LARGEST_VERSION = 2**15
-#: Kafka's records give the length of a text in 16 bits.
+#: Kafka's records store the length of a string in 16 bits.
 _LONGEST_ID_BYTES = 32_767
-#: How far beyond the known partitions of a topic those may lie that a probe names.
+#: How far the partitions in a probe may exceed the known partitions of a topic.
 _ALWAYS_PARTITIONS, _AHEAD_FACTOR = 64, 4
 
 
 class ImplausibleError(ValueError):
-    """A row whose values cannot be true, or would cost more than any true ones."""
+    """A row whose values cannot be true, or would cost more than any real ones."""
 
 
 def check(row: object, now_ms: int) -> None:
-    """Raise ImplausibleError for a row that cannot be true at a time; of kinds not listed here any may be.
+    """Raise ImplausibleError for a row that cannot be true at `now_ms`; kinds not listed here are not checked.
 
-    Nothing may be taken up of such a row: what is kept of one group's rows is in part shared by all groups.
+    Nothing of an implausible row may be processed, because some of the state is shared by all groups.
     """
     _check_group_id(row.probe.group if isinstance(row, ProbeActivity) else getattr(row, "group", ""))
     match row:
@@ -74,9 +74,9 @@ def check(row: object, now_ms: int) -> None:
 
 
 def check_restored(row: object, now_ms: int = 0) -> None:
-    """Raise ImplausibleError for a row of an earlier run that cannot be true. `now_ms`: 0 while it is not known.
+    """Raise ImplausibleError for an earlier run's row that cannot be true. `now_ms`: 0 while it is not known.
 
-    Anybody who may write to the topics may have written it, and it is taken up before anything else is known.
+    Anybody with write access to the topics may have written it, and it is restored before anything else is known.
     """
     _check_group_id(getattr(row, "group", ""))
     match row:
@@ -98,7 +98,7 @@ def check_restored(row: object, now_ms: int = 0) -> None:
 
 
 def _check_group_id(group: str) -> None:
-    # No character has more than four bytes.
+    # A character has at most four bytes.
     if len(group) > _LONGEST_ID_BYTES // 4 and len(group.encode(errors="replace")) > _LONGEST_ID_BYTES:
         raise ImplausibleError("a group id longer than Kafka's records can have")
 
@@ -152,7 +152,7 @@ def _check_counts(row: CountActivity) -> None:
 
 
 def _check_events(row: CoordinatorActivity, now_ms: int) -> None:
-    """Raise ImplausibleError for what no coordinator can have written."""
+    """Raise ImplausibleError for events that no coordinator can have logged."""
     _check_times((row.pane_start_ms, *(each.at_ms for each in row.events)), now_ms)
 
 
@@ -172,7 +172,7 @@ def _check_ends(row: OffsetActivity, now_ms: int) -> None:
     reported = [each for kind in kinds for each in kind.values()]
     if any(len(each.partitions) != len(each.offsets) for each in reported):
         raise ImplausibleError("columns of different lengths")
-    # All topics at once: of thousands with one partition each, two calls for each would cost most of the check.
+    # All topics at once: with thousands of topics of one partition each, two calls per topic would dominate the check.
     _check_partitions(chain.from_iterable(each.partitions for each in reported))
     _check_numbers(list(chain.from_iterable(each.offsets for each in reported)))
 
@@ -195,7 +195,7 @@ def _check_lag(row: GroupLag, now_ms: int) -> None:
 
 
 def _check_impact(row: RebalanceImpact, now_ms: int) -> None:
-    """Raise ImplausibleError for what no rebalance can have cost."""
+    """Raise ImplausibleError for a cost that no rebalance can have had."""
     _check_times((row.lag_recovered_at_ms, row.prepared_at_ms), now_ms)
     _check_times((t for each in row.silences for t in (each.last_commit_ms, each.resumed_at_ms)), now_ms)
     _check_partitions(each.partition for each in row.silences)
@@ -204,7 +204,7 @@ def _check_impact(row: RebalanceImpact, now_ms: int) -> None:
 
 
 def _check_impacts(row: GroupImpact, now_ms: int) -> None:
-    """Raise ImplausibleError for what no group's rebalances can have cost."""
+    """Raise ImplausibleError for totals that no group's rebalances can have."""
     shares: tuple[CountedImpact, ...] = (row.earlier, *row.counted.values())
     _check_times((max(0, row.closed_until_ms), *(each.started_at_ms for each in shares)), now_ms)
     _check_totals(
@@ -226,8 +226,8 @@ def may_grow(known: int, probed: Sequence[int]) -> bool:
     """Whether an array of `known` partitions of a topic may grow to the partitions that a probe names.
 
     An array is as long as the highest number in it, so a message that names partition 19,999 of each of thousands of
-    topics would cost thousands of times its own length. Probers report all partitions of a new topic, from the
-    first one on, and everything again after a minute; a reader that missed the beginning waits for that.
+    topics would cost thousands of times its own length. Probers report all partitions of a new topic, starting with
+    the first, and repeat everything after a minute; a reader that missed the beginning waits for that.
     """
     return max(probed) < max(_ALWAYS_PARTITIONS, _AHEAD_FACTOR * (known + len(probed)))
 

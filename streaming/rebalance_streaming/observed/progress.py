@@ -1,8 +1,8 @@
-"""How far each partition of a group was committed, and when: a short ring of commits per partition.
+"""Committed offsets of each partition of a group, and their times: a short ring of commits per partition.
 
-Receives commit summaries, and of which topics ends were probed; answers the questions that rules ask of a member's
+Receives commit summaries and the topics whose ends were probed; answers the questions of rules about a member's
 partitions: when was the last commit before a moment, is there a rhythm, how long does a record take. Arrays per topic,
-because a large group has hundreds of partitions and every one is touched every few seconds. Where topics end is kept
+because a large group has hundreds of partitions and each one is updated every few seconds. Ends of topics are kept
 once for all groups (`topic_ends.py`).
 """
 
@@ -24,7 +24,7 @@ Place = tuple[str, int]
 
 #: Commits of one request reach the log within milliseconds of each other.
 _SAME_REQUEST_MS = 50
-#: A committed offset jumps ahead when it takes more records than this, and so many times its longest step before.
+#: A committed offset jumps ahead if its step is longer than this many records and this many times its longest step.
 _SMALLEST_JUMP, _UNUSUAL_STEP = 1_000, 10
 _KEPT_JUMPS = 200
 _NOWHERE = filled(0)
@@ -32,9 +32,9 @@ _NOWHERE = filled(0)
 
 @dataclass(slots=True)
 class _ProbedTopic:
-    """Since when probes of a group report the ends of a topic (epoch ms), and the version of the latest ones.
+    """Since when a group's probes report the ends of a topic (epoch ms), and the version of the latest ends.
 
-    Ends that were known before, from probes of other groups, say nothing about this group's past.
+    Earlier ends, from probes of other groups, are not evidence of this group's past.
     """
 
     since_ms: int
@@ -43,7 +43,10 @@ class _ProbedTopic:
 
 @dataclass(frozen=True, slots=True)
 class Position:
-    """One partition now: committed and end offsets, null where unknown; `idle_ms` since the commit last moved."""
+    """Present state of one partition; null where unknown.
+
+    `committed_ms` is the time of the last commit, `advanced_ms` of the last one that changed the offset (epoch ms).
+    """
 
     topic: str
     partition: int
@@ -55,18 +58,18 @@ class Position:
 
     @property
     def lag(self) -> int | None:
-        """Records between commit and end; null where one is unknown."""
+        """Records between committed offset and end; null where one is unknown."""
         return None if self.committed is None or self.end is None else max(0, self.end - self.committed)
 
     @property
     def name(self) -> str:
-        """As Kafka prints it."""
+        """The partition as Kafka prints it."""
         return f"{self.topic}-{self.partition}"
 
 
 @dataclass(frozen=True, slots=True)
 class Flow:
-    """Records per second into and out of a group's partitions, over the same stretch of time, and what waits."""
+    """Records per second into and out of a group's partitions over the same period, and the present lag."""
 
     produced: float
     consumed: float
@@ -78,8 +81,8 @@ class Flow:
 class Rhythm:
     """Commits of a set of partitions before some moment.
 
-    `last_ms`: the last one. `gap_ms`: the usual distance, null with fewer than three commits. `pulse`: offsets were
-    committed again without having moved, which only a client does that commits inside its poll loop.
+    `last_ms`: time of the last one. `gap_ms`: the usual distance, null with fewer than three commits. `pulse`: offsets
+    were committed again without having moved, which only clients do that commit inside their poll loop.
     """
 
     last_ms: int | None
@@ -90,11 +93,11 @@ class Rhythm:
 
 @dataclass(frozen=True, slots=True)
 class Jump:
-    """A committed offset that went back, or ahead by far more than its usual step, or is another than was forgotten.
+    """A committed offset that went back, or ahead by far more than its usual step, or differs from a forgotten one.
 
-    So is one that was overtaken by the deletion of records. `deleted_ms`: when its coordinator had forgotten the one
-    before; null: it had not. `start`: where the partition had begun by then, if that was behind the one before: what
-    was between had been deleted.
+    A commit overtaken by the deletion of records is a jump too. `deleted_ms`: when the coordinator had forgotten the
+    previous offset; null: it had not. `start`: the partition's first offset at that time if it was above the previous
+    one, so that the records between them had been deleted; else null.
     """
 
     topic: str
@@ -109,21 +112,21 @@ class Jump:
 class Progress:
     """Commits of one group, and the ends of the topics that were probed for it.
 
-    `ends` are those of the cluster; `keeps_ends`: probed ends are to be added there.
+    `ends` are those of the cluster; `keeps_ends`: add probed ends to them.
     """
 
     def __init__(self, ends: ClusterEnds | None = None, *, keeps_ends: bool = True) -> None:
         self._topics: dict[str, CommitRings] = {}
         self._ends, self._keeps_ends = ClusterEnds() if ends is None else ends, keeps_ends
         self._probed: dict[str, _ProbedTopic] = {}
-        #: Per partition of the log, its era and the offset up to which rows of commits were taken.
+        #: By partition of the log: era and offset up to which rows of commits were processed.
         self._read_to: dict[int, tuple[int, int]] = {}
         self.first_commit_ms: int | None = None
         self.last_commit_ms: int | None = None
         self.jumps: list[Jump] = []
 
     def take_commits(self, summary: CommitActivity) -> None:
-        """Process a summary; a repetition changes nothing."""
+        """Process a summary; a repeated one changes nothing."""
         at = (summary.log_era, summary.last_log_offset)
         if at <= self._read_to.get(summary.log_partition, (0, UNKNOWN)):
             return
@@ -170,7 +173,7 @@ class Progress:
             if topic.first_ms[place] == UNKNOWN:
                 topic.first_ms[place] = at_ms
             if topic.times[-1, place] // pane_ms == at_ms // pane_ms:
-                # The rest of a pane of which a batch had the beginning.
+                # The rest of a pane whose beginning came with an earlier batch.
                 topic.times[-1, place], topic.offsets[-1, place] = at_ms, bounded
                 continue
             for ring, newest in ((topic.times, at_ms), (topic.earlier, from_ms), (topic.offsets, bounded)):
@@ -193,7 +196,7 @@ class Progress:
         topic.first_ms[kept] = np.where(topic.first_ms[kept] == UNKNOWN, times, topic.first_ms[kept])
         is_new = topic.times[-1, kept] // pane_ms != times // pane_ms
         moving = kept[is_new]
-        # Whole rows are moved in a tenth of the time that chosen columns take.
+        # Moving whole rows takes a tenth of the time of moving selected columns.
         columns = slice(None) if len(moving) == len(topic.partitions) else moving
         for ring in (topic.times, topic.earlier, topic.offsets):
             ring[:-1, columns] = ring[1:, columns]
@@ -201,15 +204,15 @@ class Progress:
         topic.times[-1, kept], topic.offsets[-1, kept] = times, offsets
 
     def _note_jumps(self, name: str, topic: CommitRings, kept: Ints, committed: tuple[Ints, Ints, Ints]) -> None:
-        """Note jumps of columns; `committed` are times, offsets, and when the offsets before were deleted (-1: not)."""
+        """Note jumps of columns; `committed` are times, offsets, and deletion times of previous offsets (-1: not)."""
         times, offsets, deleted_ms = committed
         third, second, before = topic.offsets[-3:, kept]
         step = offsets - before
         start = _at(self._starts(name), topic.partitions[kept])
         overtaken = (before < start) & (start <= offsets)
-        # What was forgotten is committed anew wherever its members began.
+        # After a forgotten offset, members commit from wherever they began.
         sure = (before != UNKNOWN) & (overtaken | (step < 0) | ((deleted_ms != UNKNOWN) & (step > 0)))
-        # A jump is many times longer than every step before it, so than the last one: few are looked at one by one.
+        # A jump is many times longer than every earlier step, including the last one: few need the full check.
         ahead = (third != UNKNOWN) & (step > _SMALLEST_JUMP) & (step > _UNUSUAL_STEP * np.abs(before - second))
         for i in np.flatnonzero(sure | ahead).tolist():
             if sure[i] or _is_jump_ahead(topic.offsets[:, kept[i]], int(offsets[i])):
@@ -218,12 +221,12 @@ class Progress:
                 self.jumps.append(Jump(name, place, int(times[i]), int(before[i]), int(offsets[i]), deleted, began))
 
     def _starts(self, name: str) -> Ints:
-        """Return where the partitions of a topic begin; -1, or no place at all, where that is not known."""
+        """Return the first offsets of a topic's partitions; -1, or a shorter array, where they are not known."""
         known = self._ends.get(name)
         return _NOWHERE if known is None else known.start
 
     def take_offsets(self, row: OffsetActivity) -> bool:
-        """Note probed ends; returns whether any differs from what was last probed for the group."""
+        """Note probed ends; return whether any differs from those last probed for the group."""
         if self._keeps_ends:
             self._ends.take(row)
         moved = False
@@ -245,19 +248,19 @@ class Progress:
         return moved
 
     def forget_gone(self, until_ms: int) -> None:
-        """Forget topics whose offsets were all deleted by a moment, and those whose ends are no longer probed."""
+        """Forget topics whose offsets were all deleted by `until_ms`, and those whose ends are no longer probed."""
         self._topics = {name: topic for name, topic in self._topics.items() if not topic.is_gone(until_ms)}
         self._probed = {name: probed for name, probed in self._probed.items() if name in self._ends}
 
     # --- Questions ---
 
     def partition_counts(self) -> dict[str, int]:
-        """Return how many partitions each probed topic has."""
+        """Return the number of partitions of each probed topic."""
         counts = ((name, self.partition_count(name)) for name in self._probed)
         return {name: count for name, count in counts if count is not None}
 
     def partition_count(self, topic: str) -> int | None:
-        """Return how many partitions a topic has; null when it was not probed."""
+        """Return the number of partitions of a topic; null when it was not probed."""
         known = self._ends_of(topic)
         return None if known is None else known.partitions
 
@@ -273,26 +276,26 @@ class Progress:
                 yield self._position(name, topic, place)
 
     def lagging(self, records: float = 0) -> Iterator[Position]:
-        """Yield those of them with more lag than so many records, as far as ends are known."""
+        """Yield committed partitions with more lag than `records`, where ends are known."""
         for name, topic, lags in self._lags():
             for place in np.flatnonzero(lags > records).tolist():
                 yield self._position(name, topic, place)
 
     def _lags(self) -> Iterator[tuple[str, CommitRings, Ints]]:
-        """Yield topics that are committed and probed, with the lag of each of their partitions; -1: nobody knows it."""
+        """Yield topics that are committed and probed, with the lag of each of their partitions; -1: not known."""
         for name, topic in self._topics.items():
             ends = self._ends_of(name)
             if ends is not None:
                 yield name, topic, topic.lags(ends)
 
     def falls_behind(self, since_ms: int) -> Iterator[Position]:
-        """Yield those of them with lag whose committed offset has not moved since a moment."""
+        """Yield committed partitions with lag whose committed offset has not moved since `since_ms`."""
         for name, topic, lags in self._lags():
             for place in np.flatnonzero((lags > 0) & (topic.advanced_ms <= since_ms)).tolist():
                 yield self._position(name, topic, place)
 
     def next_to_fall_behind(self, since_ms: int) -> int | None:
-        """Return the earliest advance after a moment of a partition that has lag; null when there is none."""
+        """Return the earliest advance after `since_ms` of a partition that has lag; null when there is none."""
         found = []
         for _, topic, lags in self._lags():
             after = topic.advanced_ms[(lags > 0) & (topic.advanced_ms > since_ms)]
@@ -301,10 +304,10 @@ class Progress:
         return min(found, default=None)
 
     def flow(self, apart_ms: int) -> Flow | None:
-        """Return the flow into and out of all partitions that are committed; null unless all their ends are known.
+        """Return the flow into and out of all committed partitions; null unless all their ends are known.
 
-        It is measured between a partition's last commit and the latest one at least so long before, as far as ends are
-        known.
+        It is measured between a partition's last commit and the latest one that is at least `apart_ms` older, where
+        ends are known.
         """
         flow = Flow(0.0, 0.0, 0, 0)
         for name, topic in self._topics.items():
@@ -326,7 +329,7 @@ class Progress:
         return flow
 
     def position(self, name: str, partition: int) -> Position:
-        """Return one partition, whatever is known of it."""
+        """Return one partition; fields that are not known are null."""
         topic = self._topics.get(name) or CommitRings()
         for place in topic.columns([partition]).tolist():
             if topic.times[-1, place] != UNKNOWN:
@@ -351,7 +354,7 @@ class Progress:
         known = self._ends_of(name)
         if known is None or partition >= len(known.end):
             return None, None
-        # Sums over partitions are to fit 64 bits.
+        # Sums over partitions must fit 64 bits.
         end, stable = (min(int(each[partition]), LARGEST_OFFSET) for each in (known.end, known.stable))
         return _known(end), _known(stable)
 
@@ -363,7 +366,7 @@ class Progress:
     def estimated_end_at(self, name: str, partition: int, at_ms: int) -> int | None:
         """Return a partition's end offset at a moment, interpolated between probes.
 
-        Shortly before the first of them records came at the rate of the two that followed; null earlier than that.
+        Shortly before the first probe it is extrapolated from the first two; null for earlier moments.
         """
         seen = self._seen(name)
         if seen is None:
@@ -388,24 +391,24 @@ class Progress:
         return None if seen is None else next(iter(seen.of_partition(partition, seen.first)), None)
 
     def end_growth(self, name: str, partition: int, since_ms: int) -> int | None:
-        """Return how many records a partition got since a moment; null when it was not probed twice since."""
+        """Return how many records a partition got since a moment; null if it was not probed twice since then."""
         seen = self._seen(name)
         inside = [] if seen is None else seen.of_partition(partition, seen.since(since_ms))
         return inside[-1] - inside[0] if len(inside) > 1 else None
 
     def first_probe_ms(self, name: str, since_ms: int) -> int | None:
-        """Return when a topic's ends were probed first since a moment; null when they were not."""
+        """Return when a topic's ends were first probed since a moment; null when they were not."""
         seen = self._seen(name)
         return None if seen is None else seen.time_of(seen.since(since_ms))
 
     def ends_since(self) -> int | None:
-        """Return since when end offsets are known; null when none are."""
+        """Return the time since which end offsets are known; null when none are."""
         seen = (self._seen(name) for name in self._probed)
         times = (each.time_of(each.first) for each in seen if each is not None)
         return min((time for time in times if time is not None), default=None)
 
     def total_lag(self) -> int | None:
-        """Return the lag over all partitions of which both offsets are known; null when there is none."""
+        """Return the lag over all partitions with both offsets known; null when there is none."""
         total, found = 0, False
         for _, _, lags in self._lags():
             known = lags[lags != UNKNOWN]
@@ -434,10 +437,10 @@ class Progress:
         )
 
     def longest_gap_bound_ms(self, partitions: Partitions) -> int:
-        """Return what `longest_gap_ms` is at most, for any of the partitions of the same topics.
+        """Return an upper bound of `longest_gap_ms` for any partitions of the same topics.
 
-        What ends a gap is a commit of a partition that did not advance during the gap: either that is a gap of its own,
-        or nothing before is remembered of it and the gap began with another partition's commit.
+        A gap ends with a commit of a partition that did not advance during the gap: either that is a gap of this
+        partition too, or nothing earlier is remembered of it and the gap began with another partition's commit.
         """
         known = [self._topics[name].advances() for name in partitions if name in self._topics]
         earliest = min((each.earliest_ms for each in known if each.earliest_ms is not None), default=0)
@@ -454,9 +457,9 @@ class Progress:
         return max((gap for gap in gaps if gap > _SAME_REQUEST_MS), default=None)
 
     def commit_gaps(self, partitions: Partitions) -> list[tuple[int, int]]:
-        """Return the stretches without a commit of these partitions between commits that are remembered, in order.
+        """Return the periods without a commit of these partitions between remembered commits, in order.
 
-        Of a pane the first and the last commit are known, and nothing is said of the time between them.
+        The first and the last commit of a pane are known; the time between them does not count as a gap.
         """
         spans: set[tuple[int, int]] = set()
         for name, numbers in partitions.items():
@@ -472,7 +475,7 @@ class Progress:
         return gaps
 
     def commits_between(self, partitions: Partitions, from_ms: int, to_ms: int) -> int:
-        """Return how many commits of these partitions are remembered in a stretch of time."""
+        """Return how many remembered commits these partitions have in a period."""
         count = 0
         for name, numbers in partitions.items():
             rows, _, _ = self._rings(name, numbers)
@@ -503,7 +506,7 @@ def _rates(topic: CommitRings, seen: SeenEnds, columns: Ints, apart_ms: int) -> 
     """Return records per second (produced, committed) of some columns between two commits whose ends are known."""
     times, offsets = topic.times[:, columns], topic.offsets[:, columns]
     earlier = (times != UNKNOWN) & (times <= times[-1] - apart_ms)
-    # The last one in the order of the log.
+    # The last commit in log order.
     place = len(times) - 1 - earlier[::-1].argmax(axis=0)
     partitions, each = topic.partitions[columns], np.arange(len(columns))
     before_ms = times[place, each]
@@ -520,14 +523,14 @@ def _is_jump_ahead(ring: Ints, offset: int) -> bool:
     step = offset - int(ring[-1])
     if step <= _SMALLEST_JUMP or ring[-3] == UNKNOWN:
         return False
-    # With places to spare in the ring, all of the way that is remembered counts as a step.
+    # While the ring is not full, the whole remembered distance counts as a step too.
     known: list[int] = np.where(ring == UNKNOWN, ring[-1], ring).tolist()
     usual = max(abs(later - earlier) for earlier, later in itertools.pairwise(known))
     return step > _UNUSUAL_STEP * max(1, usual)
 
 
 def _at(offsets: Ints, partitions: Ints) -> Ints:
-    """Return the offsets of partitions, -1 for those that have no place."""
+    """Return the offsets of partitions, -1 for those beyond the array."""
     if not len(offsets):
         return filled(len(partitions))
     inside = partitions < len(offsets)
@@ -535,7 +538,7 @@ def _at(offsets: Ints, partitions: Ints) -> Ints:
 
 
 def _bounded(offsets: Ints) -> Ints:
-    """Return offsets as they are kept: clients may commit any number, and sums over partitions must fit 64 bits."""
+    """Return offsets capped for storage: clients may commit any number, and sums over partitions must fit 64 bits."""
     return np.minimum(offsets, LARGEST_OFFSET)
 
 

@@ -1,7 +1,7 @@
-"""How many records of lost partitions were processed again, and how far commits went, by what is known of a group.
+"""How many records of lost partitions were processed again, and how far commits went, estimated from group history.
 
-Commits are forgotten within a minute, so this is asked soon after a rebalance. How sure each way to count is, and
-whether the count is worth a finding, is not judged here.
+Commits are forgotten within a minute, so this is evaluated soon after a rebalance. How certain each method is, and
+whether the count is worth a finding, is decided elsewhere.
 """
 
 from __future__ import annotations
@@ -16,10 +16,10 @@ from rebalance_streaming.observed.progress import Place, Progress
 
 
 def count_repeated(history: GroupHistory, rebalance: Rebalance, partitions: Partitions) -> tuple[int, str] | None:
-    """Return how many records of partitions lost in a rebalance were processed twice, and how that was found.
+    """Return how many records of partitions lost in a rebalance were processed twice, and the method used.
 
-    `partitions` are those that owners lost without committing first. The method is the best one whose sources are
-    there: `application_offsets`, `totals`, `rate` (an estimate) or `rewinds` (a lower bound); null without any.
+    `partitions` are those that owners lost without committing first. The method is the best one with all its sources
+    available: `application_offsets`, `totals`, `rate` (an estimate) or `rewinds` (a lower bound); null without any.
     """
     lost = places(partitions)
     for name, method in _METHODS.items() if lost else ():
@@ -30,7 +30,7 @@ def count_repeated(history: GroupHistory, rebalance: Rebalance, partitions: Part
 
 
 def _by_application_offsets(history: GroupHistory, rebalance: Rebalance, lost: set[Place]) -> int | None:
-    """Count what librdkafka handed to the application beyond the last commit, by its last report as the owner."""
+    """Count the records that librdkafka passed on after the last commit, by its last report as the owner."""
     total = 0
     for place in lost:
         client = _former_owner(history, rebalance, place)
@@ -43,7 +43,7 @@ def _by_application_offsets(history: GroupHistory, rebalance: Rebalance, lost: s
 
 
 def _former_owner(history: GroupHistory, rebalance: Rebalance, place: Place) -> ClientHistory | None:
-    """Return the client that lost a partition; null if it has it again: its reports are then about the present."""
+    """Return the client that lost a partition; null if it has it again, as its reports then describe the present."""
     before = next((m for m in rebalance.members_before if place in places(m.partitions)), None)
     now = () if history.snapshot is None else history.snapshot.members
     owner = next((m for m in now if place in places(m.partitions)), None)
@@ -71,7 +71,7 @@ def _by_totals(history: GroupHistory, rebalance: Rebalance, lost: set[Place]) ->
 
 
 def _consumed_over(client: ClientHistory, before_ms: int) -> tuple[int, float] | None:
-    """Return (moment before, records consumed since) of a client whose total never went back; null without."""
+    """Return (time before, records consumed since) of a client whose total never went back; null if not available."""
     known = [(s.emitted_ms, s.values[CONSUMED_TOTAL]) for s in client.reports if CONSUMED_TOTAL in s.values]
     start = next((i for i in reversed(range(len(known))) if known[i][0] <= before_ms), None)
     if start is None or start == len(known) - 1:
@@ -81,7 +81,7 @@ def _consumed_over(client: ClientHistory, before_ms: int) -> tuple[int, float] |
 
 
 def _produced(progress: Progress, earliest_ms: int, latest_ms: int) -> int | None:
-    """Return the records produced since; null if any waited at the beginning or now, or came while clients reported."""
+    """Return records produced since; null if any waited at the beginning or now, or came while clients reported."""
     produced = 0
     for each in progress.positions():
         place = (each.topic, each.partition)
@@ -95,7 +95,7 @@ def _produced(progress: Progress, earliest_ms: int, latest_ms: int) -> int | Non
 
 
 def _by_rate(history: GroupHistory, rebalance: Rebalance, lost: set[Place]) -> int | None:
-    """Estimate how far each owner had gone on since its last commit, at its pace until then; at most to the end."""
+    """Estimate how far each owner went on after its last commit, at its rate until then; at most to the end."""
     revoked, total = rebalance.started_before_ms, 0.0
     for place in lost:
         steps = [each for each in commit_steps(history.progress, place, revoked) if each[1] > 0]
@@ -113,7 +113,7 @@ def _by_rate(history: GroupHistory, rebalance: Rebalance, lost: set[Place]) -> i
 
 
 def commit_steps(progress: Progress, place: Place, at_ms: int) -> Iterator[tuple[int, int, int]]:
-    """Yield (time, records since the commit before, offset) of remembered commits up to a moment, newest first."""
+    """Yield (time, records since the previous commit, offset) of remembered commits up to a moment, newest first."""
     after = progress.committed_before(place, at_ms)
     while after is not None and (before := progress.committed_before(place, after[0] - 1)) is not None:
         yield after[0], after[1] - before[1], after[1]
@@ -121,7 +121,7 @@ def commit_steps(progress: Progress, place: Place, at_ms: int) -> Iterator[tuple
 
 
 def _by_rewinds(history: GroupHistory, rebalance: Rebalance, lost: set[Place]) -> int | None:
-    """Add up by how much commits went back; refused commits leave no trace, so there were at least as many."""
+    """Sum up how far commits went back; a lower bound, because refused commits leave no trace."""
     from_ms, to_ms = rebalance.started_before_ms, rebalance.last_known_ms + 60_000
     back = [
         each.before - each.after
@@ -131,7 +131,7 @@ def _by_rewinds(history: GroupHistory, rebalance: Rebalance, lost: set[Place]) -
     return sum(back) if back else None
 
 
-#: The best one whose sources are there first.
+#: In order of preference.
 _METHODS = {
     "application_offsets": _by_application_offsets,
     "totals": _by_totals,

@@ -1,4 +1,4 @@
-"""Which group a client's row belongs to: by what it says, else by who is in which group."""
+"""Which group a client's row belongs to: by the client's own statement, else by the members of groups."""
 
 from __future__ import annotations
 
@@ -8,9 +8,9 @@ from dataclasses import dataclass, field, replace
 from rebalance_contract import ClientActivity, Member, decode, encode
 from rebalance_streaming.wire.metrics.identity import group_candidates
 
-#: Rows kept whose group is not known, and their length as text: strangers may send as many as they like.
+#: Rows kept while their group is not known, and their total length as text: anybody may send any number of them.
 _KEPT_ROWS, _KEPT_BYTES = 10_000, 16_000_000
-#: Ids of the past are forgotten: every rejoin makes a new member id, and a client id may be that of a pod.
+#: Old ids are dropped: every rejoin makes a new member id, and a client id may be that of a pod.
 _KEPT_MEMBERS, _KEPT_CLIENTS = 500_000, 500_000
 
 _Name = tuple[str, str]
@@ -18,7 +18,7 @@ _Name = tuple[str, str]
 
 @dataclass(frozen=True, slots=True)
 class _Who:
-    """What a row says of its client by which the group can be found."""
+    """The names in a row by which its client's group can be found."""
 
     group_id: str | None
     member_id: str | None
@@ -26,7 +26,7 @@ class _Who:
 
     @property
     def names(self) -> Iterator[_Name]:
-        """What may turn up in a group later, so that this row is looked at again."""
+        """Names that may appear in a group later; if one does, the row is looked at again."""
         if self.group_id is not None:
             yield "group", self.group_id
             return
@@ -41,10 +41,10 @@ class _Who:
 
 @dataclass(slots=True)
 class Routing:
-    """Who is in which group, and rows whose group is not known yet.
+    """Members of groups, and rows whose group is not known yet.
 
-    A group is known once the log or a probe contains it: what a client says of its group only proposes one. `dropped`
-    counts rows that were given up, `kept_bytes` is the length of those kept.
+    A group is known once the log or a probe contains it: a group that only a client names is a proposal. `dropped`
+    counts rows that were given up, `kept_bytes` is the total length of those kept.
     """
 
     by_member: dict[str, str] = field(default_factory=dict)
@@ -52,24 +52,24 @@ class Routing:
     groups: set[str] = field(default_factory=set)
     dropped: int = 0
     kept_bytes: int = 0
-    #: Rows as text, by their number: objects would take ten times as much.
+    #: Rows as text, by their number: objects would take ten times the memory.
     _waiting: dict[int, tuple[_Who, bytes]] = field(default_factory=dict)
     _by_name: dict[_Name, set[int]] = field(default_factory=dict)
     _number: int = 0
 
     def note_members(self, group: str, members: Iterable[Member]) -> bool:
-        """Learn who is in a group; returns whether rows may turn out to be of it."""
+        """Note the members of a group; return whether kept rows may turn out to belong to it."""
         new = self.note_group(group)
         for member in members:
             new = new or self.by_member.get(member.member_id) != group
-            # The last to be seen stands last, so that those of long ago are forgotten first.
+            # The most recently seen is moved to the end, so that the oldest are dropped first.
             self.by_member.pop(member.member_id, None)
             self.by_member[member.member_id] = group
             groups = self.by_client.pop(member.client_id, set())
             self.by_client[member.client_id] = groups
             groups.add(group)
             if len(groups) > 2 * len(self.groups):
-                # Groups that were forgotten: an id may be the default of a library, and groups named by the run.
+                # Drop forgotten groups: an id may be a library's default, and group names may differ in each run.
                 groups &= self.groups
         for known, most in ((self.by_member, _KEPT_MEMBERS), (self.by_client, _KEPT_CLIENTS)):
             while len(known) > most:
@@ -77,13 +77,13 @@ class Routing:
         return new
 
     def note_group(self, group: str) -> bool:
-        """Learn that a group is there; returns whether that is new."""
+        """Note that a group exists; return whether that is new."""
         new = group not in self.groups
         self.groups.add(group)
         return new
 
     def route(self, row: ClientActivity) -> Iterator[tuple[str, ClientActivity]]:
-        """Yield the row with its group; nothing while that is not known, and then it is kept."""
+        """Yield the row with its group; if that is not known yet, keep the row and yield nothing."""
         who = _Who(row.group_id or None, row.member_id, row.client_id)
         group = self._group_of(who)
         if group is None:
@@ -92,11 +92,11 @@ class Routing:
             yield group, row if row.group_id == group else replace(row, group_id=group)
 
     def waiting(self) -> int:
-        """Return how many rows are kept."""
+        """Return the number of rows kept."""
         return len(self._waiting)
 
     def waiting_for(self, group: str, members: Iterable[Member] = ()) -> list[ClientActivity]:
-        """Return kept rows that turn out to be of a group, now that it has these members; they are kept no longer."""
+        """Return and remove the kept rows that turn out to belong to a group, now that it has these members."""
         names = {("group", group)}
         for member in members if self._waiting else ():
             names |= {("member", member.member_id), ("client", member.client_id)}
@@ -107,10 +107,10 @@ class Routing:
     def _keep(self, who: _Who, row: ClientActivity) -> None:
         names = list(who.names)
         if not names:
-            # Nothing that turns up later can show whose it is.
+            # No later information can show its group.
             self.dropped += 1
             return
-        # A copy has the length of the text, what an encoder returns that of its buffer.
+        # A copy has the length of the text; an encoder's result has that of its buffer.
         text = bytes(memoryview(encode(row)))
         self._number += 1
         self._waiting[self._number] = (who, text)
@@ -138,7 +138,7 @@ class Routing:
             return of_member
         if who.client_id is None:
             return None
-        # Of groups that were forgotten the names may stand there still.
+        # The names of forgotten groups may still be there.
         groups = self.by_client.get(who.client_id, set()) & self.groups
         if len(groups) == 1:
             return next(iter(groups))

@@ -1,7 +1,7 @@
 """Which timeout a member's silence, or its life in the group, matches: its session, or max.poll.interval.
 
-Receives a departure that is measured; hands on the classes that fit, with how sure the first is. A silence that is
-shorter than both timeouts is that of a member that left in order.
+Receives a measured departure; returns the classes that fit, with the confidence of the first. A silence that is
+shorter than both timeouts indicates a regular leave.
 """
 
 from __future__ import annotations
@@ -22,23 +22,23 @@ from rebalance_streaming.observed.departures import (
 from rebalance_streaming.observed.evidence import observe, seconds
 from rebalance_streaming.observed.liveness import GONE, RESTARTED
 
-#: A commit interval longer than this is no part of a timeout.
+#: A longer commit interval is not taken into account.
 _LONGEST_GAP_MS = 15_000
 #: A client notices late that max.poll.interval has passed (measured: up to 3.8 s).
 _LATE_LEAVE_MS = 4_500
-#: A silence that is a timeout is shorter than it by this at most, and beside a commit interval longer by that.
+#: A silence caused by a timeout is shorter than it by this at most, and longer by this at most plus a commit interval.
 _EARLY_MS, _LATE_MS = 1_500, 3_000
-#: A session that ran out shows within this of its end.
+#: An expired session shows within this time of its end.
 _LIFE_SLACK_MS = 2_500
-#: Most notice within this, and a session that happens to run out just then is the less likely one.
+#: Most clients notice within this time, and a session that happens to expire just then is less likely.
 _POLL_TIGHT_MS = 1_000
-#: Of two ways to leave one must fit so many times better than the other. A leave in order has no rival that fits so
-#: many times worse: these are the odds of what is plausible.
+#: One of two explanations must fit this many times better than the other. A regular leave is the only explanation if it
+#: fits this many times better than the other one, which are the odds of PLAUSIBLE.
 _CLEARLY, _BY_FAR = 2.0, 6.0
-#: All libraries that commit on a timer commit once more when they are closed, and who commits each batch has done so: a
-#: silence longer than this seldom goes before a clean leave.
+#: All libraries that commit on a timer commit once more when they are closed, and clients that commit each batch have
+#: already done so: a clean leave seldom follows a silence longer than this, and has this weight then.
 _CLOSED_MS, _WITHOUT_LAST_COMMIT = 1_000, 0.2
-#: Commits on a timer have ended when none came for so many of their intervals.
+#: Commits on a timer have ended when none came for this many of their intervals.
 _BROKEN_RHYTHM = 2
 
 
@@ -47,7 +47,7 @@ def by_silence(of: Departure) -> LikelyClasses | None:
     if of.silence_ms is None:
         return None
     classes, evidence = _classes_of(of, of.silence_ms), _silence_evidence(of)
-    # Of a client that commits changes only, none may have been due yet.
+    # A client that commits only changes may not have had to commit yet.
     expired = classes == (SESSION_EXPIRED,)
     open_still = expired and not of.due and of.silence_ms <= 2 * (of.rhythm.gap_ms or COMMIT_GAP_MS)
     left = CLEAN in classes and classes[0] in (CLEAN, UNKNOWN)
@@ -64,8 +64,8 @@ def by_silence(of: Departure) -> LikelyClasses | None:
 def _classes_of(of: Departure, silence: int) -> tuple[str, ...]:
     """Return the timeouts that a silence matches; a clean leave when it is shorter than both.
 
-    Where the moment of the departure is not known well enough to distinguish a session that ran out from a leave
-    between two commits, how much of the time in question each takes decides.
+    If the time of the departure is too uncertain to distinguish an expired session from a leave between two commits,
+    the one that covers more of the possible time is chosen.
     """
     session, poll, slack = of.session_ms, of.poll_ms if of.client.enforces_poll else None, (of.to_ms - of.from_ms) // 2
     gap = _commit_gap_ms(of)
@@ -82,7 +82,7 @@ def _classes_of(of: Departure, silence: int) -> tuple[str, ...]:
     if as_poll:
         return (POLL_TIMEOUT,)
     clean = silence - slack < max(expires, gap) and silence <= max(2 * gap, 10_000)
-    # What was polled last is committed up to an interval later by clients that do it in a thread of their own.
+    # Clients that commit in a thread of their own commit the records of the last poll up to an interval later.
     aside = of.client.library in (None, LIBRDKAFKA) and poll is not None
     if clean and aside and longest >= (poll or 0) - gap - _POLL_TIGHT_MS:
         return (UNKNOWN, CLEAN, POLL_TIMEOUT, SESSION_EXPIRED) if as_session else (UNKNOWN, CLEAN, POLL_TIMEOUT)
@@ -90,29 +90,29 @@ def _classes_of(of: Departure, silence: int) -> tuple[str, ...]:
         return _expired_or_left(of, silence, expires, gap)
     if as_session or clean:
         return (SESSION_EXPIRED,) if as_session else (CLEAN,)
-    # Its last commits were refused, or came before the last poll.
+    # Its last commits were refused, or preceded the last poll.
     return (POLL_TIMEOUT, UNKNOWN) if poll is not None and silence > poll else ()
 
 
 def _commit_gap_ms(of: Departure) -> int:
-    """Return how far apart its commits usually are, as far as that may be part of a silence."""
+    """Return the usual distance of its commits in ms, up to the limit that a silence may include."""
     return min(of.rhythm.gap_ms or COMMIT_GAP_MS, _LONGEST_GAP_MS)
 
 
 def _expired_or_left(of: Departure, silence: int, expires: int, gap: int) -> tuple[str, ...]:
-    """Return which of the two a silence fits clearly better, the other after it; unknown where neither."""
+    """Return the class that a silence clearly fits better, with the other one after it; unknown first if neither."""
     middle = (of.from_ms + of.to_ms) // 2
     shortest = silence - (middle - of.from_ms)
-    # A moment that is known to the millisecond is a stretch of one.
+    # A time that is known to the millisecond counts as a period of 1 ms.
     longest = max(silence + (of.latest_ms - middle), shortest + 1)
     expired = max(0, longest - max(expires, shortest))
     closed, late = max(0, min(_CLOSED_MS, longest) - shortest), max(0, min(gap, longest) - max(_CLOSED_MS, shortest))
-    # What it owned since a further round is not known, nor is whether that was committed.
+    # The partitions it owned since a further round are not known, nor is whether they were committed.
     owned_others = of.renewed_ms is not None and of.joined_ms is not None and of.renewed_ms > of.joined_ms
     left = closed + late * (1 if owned_others else _WITHOUT_LAST_COMMIT)
     at_the_edge = not left and _BY_FAR * expired < longest - shortest
     if at_the_edge and of.client.library == AIOKAFKA:
-        # It leaves when a limit is over that no record carries.
+        # aiokafka leaves when a limit is over that no record contains.
         return (UNKNOWN, SESSION_EXPIRED, POLL_TIMEOUT)
     if expired > _CLEARLY * left:
         return (SESSION_EXPIRED, CLEAN) if left else (SESSION_EXPIRED,)
@@ -131,7 +131,7 @@ def _silence_evidence(of: Departure) -> tuple[Evidence, ...]:
 
 
 def by_life(of: Departure) -> LikelyClasses:
-    """Compare how long a member that never committed was in the group with its timeouts."""
+    """Compare the time that a member without any commit was in the group with its timeouts."""
     life, session, poll = None if of.joined_ms is None else of.to_ms - of.joined_ms, of.session_ms, of.poll_ms
     evidence = _silence_evidence(of)
     if life is None:
@@ -153,7 +153,7 @@ def by_life(of: Departure) -> LikelyClasses:
 
 
 def by_own_leave(of: Departure) -> LikelyClasses | None:
-    """Return how a member left that sent a LeaveGroup without a reason, as librdkafka and kafka-python do (KIP-800)."""
+    """Return the class of a LeaveGroup without a reason (KIP-800), as of librdkafka and kafka-python; else null."""
     if of.logged is None or of.logged.act != CoordinatorAct.LEFT:
         return None
     logged = (of.logged.evidence(),)
@@ -168,7 +168,7 @@ def by_own_leave(of: Departure) -> LikelyClasses | None:
 
 
 def _overran(of: Departure) -> tuple[Evidence, ...] | None:
-    """Return the evidence that a member that left by itself had overrun its poll limit; null: there is none."""
+    """Return the evidence that a member that left by itself had overrun its poll limit; null if there is none."""
     life_classes, silence = by_life(of), of.silence_ms or 0
     if of.rhythm.last_ms is None and POLL_TIMEOUT in life_classes.classes:
         return life_classes.evidence
@@ -176,17 +176,17 @@ def _overran(of: Departure) -> tuple[Evidence, ...] | None:
         return _silence_evidence(of)
     if (at_limit := _left_at_its_limit(of)) is not None:
         return (at_limit,)
-    # Whoever closes has worked until then: its commits went on as they did.
+    # A client that is closed has worked until then, so its commits went on at their rate.
     ended = of.rhythm.gap_ms is not None and silence > _BROKEN_RHYTHM * of.rhythm.gap_ms
     return _silence_evidence(of) if ended and _limit_may_be_over(of) else None
 
 
 def kept_place_without_polls(of: Departure) -> bool:
-    """Whether a static member was silent for its poll limit and its session: it stood still, and its client ran.
+    """Whether a static member was silent for its poll limit plus its session: it was stuck while its client ran.
 
-    Such a client does not leave at its limit and sends no heartbeat from then on, so that its session begins to
-    run out there. One that died, or was away, is silent for its session alone, and its reports end with it. What was
-    polled last is committed up to an interval later.
+    The client of a static member does not leave at its limit but stops its heartbeats, so that its session starts to
+    run out then. A member that died, or was away, is silent for its session alone, and its reports end as well. Records
+    of the last poll are committed up to an interval later.
     """
     if of.member.group_instance_id is None or of.silence_ms is None or not of.poll_ms or not of.client.enforces_poll:
         return False
@@ -196,16 +196,16 @@ def kept_place_without_polls(of: Departure) -> bool:
 
 
 def _left_at_its_limit(of: Departure) -> Evidence | None:
-    """Return that a member left just when its poll limit was over since it got its partitions; null if it did not.
+    """Return the evidence that a member left just one poll limit after it got its partitions; null if it did not.
 
-    Its client must not report, as a report says when it polled, and the moment must be known well enough for a limit
-    that short.
+    Only for clients without reports, as a report shows when it polled, and only if the time is known more precisely
+    than the limit.
     """
     if of.joined_ms is None or not of.poll_ms or not of.client.enforces_poll or of.stretch is not None:
         return None
     if of.to_ms - of.from_ms > of.poll_ms - _POLL_TIGHT_MS:
         return None
-    # Between the two it left; the first moment at which its limit was over is the likely one.
+    # It left between these times, most likely as soon as its limit was over.
     life = max(of.from_ms - of.joined_ms, min(of.poll_ms, of.to_ms - of.joined_ms))
     if not 0 <= life - of.poll_ms <= _POLL_TIGHT_MS:
         return None
@@ -219,7 +219,7 @@ def _limit_evidence(of: Departure, life_ms: int) -> Evidence:
 
 
 def may_have_overrun(of: Departure) -> bool:
-    """Whether a member may have left at its poll limit, by its silence, unless the coordinator logged how it left."""
+    """Whether a member may have left at its poll limit: by its class if the coordinator logged it, else its silence."""
     poll, slack = of.poll_ms if of.client.enforces_poll else None, (of.to_ms - of.from_ms) // 2
     if of.logged is not None or poll is None or POLL_TIMEOUT in dict(of.struck):
         return POLL_TIMEOUT in of.classes
@@ -229,7 +229,7 @@ def may_have_overrun(of: Departure) -> bool:
 def _limit_may_be_over(of: Departure) -> bool:
     """Whether the poll limit of a client that commits in a thread of its own may have been over when it left.
 
-    What was polled last is committed up to an interval later. A commit just before it left is that of its closing.
+    Records of the last poll are committed up to an interval later. A commit just before it left belongs to its closing.
     """
     quiet_ms = _uncommitted_ms(of)
     if quiet_ms is None or of.poll_ms is None or of.client.library not in (None, LIBRDKAFKA):
@@ -238,7 +238,7 @@ def _limit_may_be_over(of: Departure) -> bool:
 
 
 def _uncommitted_ms(of: Departure) -> int | None:
-    """Return how long a member had committed nothing since it had its partitions, due or not; null: it never did."""
+    """Return how long a member had not committed, due or not; null if it never did since it had its partitions."""
     last_ms = of.rhythm.last_ms
     if of.silence_ms is not None or last_ms is None or last_ms < (of.joined_ms or 0):
         return of.silence_ms

@@ -1,6 +1,6 @@
-"""Where the topics of a cluster begin and end: kept once, however many groups read a topic; ends of earlier times, too.
+"""First and end offsets of a cluster's topics, with a history of the ends, stored once for all groups.
 
-Receives probed offsets; lag reads what is kept here, and so do the rules of every group that reads the topic.
+Receives probed offsets; used by lag and by the rules of every group that reads the topic.
 """
 
 from __future__ import annotations
@@ -17,14 +17,14 @@ from rebalance_streaming.activity.offsets import UNKNOWN, Ints, filled, grown, p
 from rebalance_streaming.observed.offset_series import OffsetSeries
 from rebalance_streaming.observed.plausible import LARGEST_OFFSET, may_grow
 
-#: Of the recent past so many ends are kept per topic, and so far apart at least.
+#: Recent ends kept per topic, and their minimum distance.
 _KEPT_RECENT, END_SPACING_MS = 90, 10_000
-#: Those that are held for new groups are kept beside them, for as long as so many take, and up to a number.
+#: Ends that are held for new groups are kept in addition, for the time that the others span, and up to a number.
 _RECENT_MS, _MOST_RECENT = (_KEPT_RECENT - 2) * END_SPACING_MS, 2 * _KEPT_RECENT
-#: Of a day samples are kept this far apart at least, and an eighth of their age.
+#: Samples of the last day are at least this far apart, and at least an eighth of their age.
 _SAMPLE_MS, _SAMPLE_SHARE = 5_000, 8
 _OLDEST_SAMPLE_MS = 24 * 3_600_000
-#: Topics whose ends are kept although nobody is known to use them.
+#: Maximum number of topics whose ends are kept although no group is known to use them.
 _MOST_UNUSED_TOPICS = 20_000
 _NOTHING = TopicOffsets([], [])
 
@@ -33,11 +33,12 @@ _NOTHING = TopicOffsets([], [])
 class TopicEnds:
     """End offsets of one topic by partition, -1 where unknown, and what they were at earlier times.
 
-    `start` is the offset of the oldest record that a partition has, as last probed: it is there or further ahead now.
-    `recent` has the last 15 minutes or more, closely; `day` has samples that thin out with age, of this topic only: one
-    that was deleted and made anew begins anew. `end` is replaced and never changed. `partitions` is
-    the number of partitions with probed ends. `version` is another whenever something changes, and no other topic's.
-    `held_ms` is when the topic was last probed for a group for the first time: the ends of then are kept as they were.
+    `start` is the offset of the oldest record of a partition, as last probed; it may have moved on since. `recent` has
+    the last 15 minutes or more at short intervals; `day` has samples that thin out with age, of this topic only: when a
+    topic is deleted and recreated, they start again. `end` is replaced, never changed in place. `partitions` is the
+    number of partitions with probed ends. `version` changes with every change, and is unique among all topics.
+    `held_ms` is when the topic was last probed for a group for the first time: the ends of that time are kept as they
+    were.
     """
 
     end: Ints
@@ -51,7 +52,7 @@ class TopicEnds:
     held_ms: int = UNKNOWN
 
     def hold_newest(self) -> None:
-        """Keep the newest of the recent ends, from which on a group knows them, where they are."""
+        """Hold the newest of the recent ends, because a new group knows the ends from this time on."""
         if self.recent.times:
             self.held_ms = self.recent.times[-1]
 
@@ -61,7 +62,7 @@ class TopicEnds:
         self.day.grow(size)
 
     def take(self, ends: TopicOffsets, stable: TopicOffsets, start: TopicOffsets, at_ms: int) -> bool:
-        """Process what a probe reported of the topic; returns whether any of its ends is new."""
+        """Process what a probe reported of the topic; return whether any of its ends is new."""
         size = 1 + max(max(each.partitions, default=UNKNOWN) for each in (ends, stable, start))
         is_grown = size > len(self.end)
         if is_grown:
@@ -77,7 +78,7 @@ class TopicEnds:
         if has_new_end:
             self.end = end
         if is_lower:
-            # Ends only grow: the topic was deleted and made anew, and its past is another topic's.
+            # Ends only grow: the topic was deleted and recreated, and its history is another topic's.
             self.day = OffsetSeries(len(end))
             self.start.fill(UNKNOWN)
         self._note_recent(at_ms, is_new=has_new_end or is_grown)
@@ -85,9 +86,9 @@ class TopicEnds:
         return is_grown or has_new_stable or has_new_end
 
     def _note_recent(self, at_ms: int, *, is_new: bool) -> None:
-        """Add the present ends; the newest move on until they are far enough from those before."""
+        """Add the present ends; replace the newest until they are far enough from the previous ones."""
         times = self.recent.times
-        # Sums over partitions are to fit 64 bits.
+        # Sums over partitions must fit 64 bits.
         end = np.minimum(self.end, LARGEST_OFFSET) if is_new else self.end
         is_close = len(times) > 1 and times[-1] - times[-2] < END_SPACING_MS and times[-1] != self.held_ms
         # A round of probes reports the same moment for each group that reads the topic.
@@ -121,7 +122,7 @@ class ClusterEnds:
         return self._topics.get(topic)
 
     def take(self, row: OffsetActivity) -> None:
-        """Process probed offsets; of a topic none that is older than what is known."""
+        """Process probed offsets; ignore those of topics for which newer ones are known."""
         for topic in {*row.ends, *row.stable_ends, *row.starts}:
             ends, stable, start = (each.get(topic, _NOTHING) for each in (row.ends, row.stable_ends, row.starts))
             self._take_topic(topic, (ends, stable, start), row.probed_at_ms)
@@ -132,7 +133,7 @@ class ClusterEnds:
             return
         known = self._topics.get(topic)
         if known is not None and at_ms < known.probed_ms:
-            # Of another prober, or of a backlog: ends of that time would look like a topic that was recreated.
+            # From another prober, or from a backlog: older ends would look like a topic that was recreated.
             return
         if not may_grow(0 if known is None else len(known.end), partitions):
             return
@@ -144,7 +145,7 @@ class ClusterEnds:
             known.version = next(self._versions)
 
     def _make_room(self) -> None:
-        """Forget topics that are of no use when there are too many: probes may name as many as they like.
+        """Forget unused topics when there are too many, because probes may name any number of topics.
 
         A topic that is used later is probed again within minutes.
         """
@@ -164,7 +165,7 @@ class ClusterEnds:
     def forget_unprobed(self) -> None:
         """Forget topics that were not probed for a day while others were: they were deleted.
 
-        A group that lives on may have read thousands of them.
+        A group that lives on may have read thousands of deleted topics.
         """
         newest_ms = max((each.probed_ms for each in self._topics.values()), default=0)
         for name in [name for name, each in self._topics.items() if newest_ms - each.probed_ms > _OLDEST_SAMPLE_MS]:
@@ -180,26 +181,26 @@ class SeenEnds:
         self.series, self.first = series, bisect_left(series.times, since_ms)
 
     def since(self, at_ms: int) -> int:
-        """Return the place of the first row since a moment."""
+        """Return the index of the first row at or after a moment."""
         return max(self.first, bisect_left(self.series.times, at_ms))
 
     def place_of(self, at_ms: int) -> int:
-        """Return the place of the first row after a moment."""
+        """Return the index of the first row after a moment."""
         return max(self.first, bisect_right(self.series.times, at_ms))
 
     def time_of(self, place: int) -> int | None:
-        """Return when the row of a place was so; null where there is none."""
+        """Return the time of a row; null if there is no such row."""
         return self.series.times[place] if place < len(self.series.times) else None
 
     def at(self, place: int, partition: int) -> int | None:
-        """Return a partition's end in the row of a place; null where it is not known."""
+        """Return a partition's end offset in a row; null where it is not known."""
         if not self.first <= place < len(self.series.times) or partition >= self.series.partitions:
             return None
         end = self.series.at(place, partition)
         return None if end == UNKNOWN else end
 
     def of_partition(self, partition: int, first: int) -> list[int]:
-        """Return a partition's ends from a place on, without those that are not known."""
+        """Return a partition's known end offsets from a row on."""
         if partition >= self.series.partitions:
             return []
         return [end for end in self.series.of_partition(partition, first) if end != UNKNOWN]
@@ -208,7 +209,7 @@ class SeenEnds:
         """Return the end offset of each partition as last probed before its moment; -1 where it is not known."""
         places = np.searchsorted(np.array(self.series.times), at_ms, side="right") - 1
         found = filled(len(partitions))
-        # Partitions are committed together: these are few.
+        # Partitions are committed together, so there are few different rows.
         for place in {*places.tolist()}:
             if place >= self.first:
                 here = (places == place) & (partitions < self.series.partitions)
@@ -227,9 +228,9 @@ def _note_sample(series: OffsetSeries, end: Ints, at_ms: int, *, is_new: bool) -
 
 
 def _superfluous(times: list[int], now_ms: int) -> list[int]:
-    """Return the places of samples, oldest first, that are too old or too close to their neighbours."""
+    """Return the indexes of samples, oldest first, that are too old or too close to their neighbours."""
     found: list[int] = []
-    # The first and the last one are close to none.
+    # The first and the last one are always far enough apart.
     before_ms, last = times[0], len(times) - 1
     for i in range(1, last):
         at_ms = times[i]

@@ -1,4 +1,4 @@
-"""What the latest probes saw of a classic group's rebalance, of which the log has no record yet."""
+"""What the latest probes saw of a classic group's rebalance that has no record in the log yet."""
 
 from __future__ import annotations
 
@@ -12,7 +12,7 @@ _REBALANCING = (GroupState.PREPARING_REBALANCE, GroupState.COMPLETING_REBALANCE)
 
 
 def unsettled(history: GroupHistory) -> Iterator[Sighting]:
-    """Yield the latest probes that saw a rebalance go on, since the group's last record, newest first."""
+    """Yield the latest probes that saw a rebalance since the group's last record, newest first."""
     recorded_ms = (history.snapshot.updated_at_ms if history.snapshot else None) or 0
     for each in reversed(history.sightings):
         if each.state is None:
