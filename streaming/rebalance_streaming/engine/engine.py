@@ -68,7 +68,6 @@ _GONE_MS = _RENEWAL_MS + 3_600_000
 _LOGGED = 3
 
 #: All fields but the time: a row of lag that differs from the previous one only in its time is not published again.
-#: A row of lag that says the same at another time is not published again.
 _APART_FROM_TIME = attrgetter(*(each.name for each in fields(GroupLag) if each.name != "at_ms"))
 
 OnQuarantine = Callable[[str], None]

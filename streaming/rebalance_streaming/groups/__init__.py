@@ -1,1 +1,1 @@
-"""Records to what happened: folds the log into group state and rebalances, without Spark, clients or clock."""
+"""Folds records of the log into group state and rebalances, without Spark, clients or clock."""

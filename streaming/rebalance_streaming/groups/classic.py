@@ -1,9 +1,9 @@
-"""Classic groups: what a type-2 record means.
+"""Classic groups: the meaning of type-2 records.
 
 The broker writes one when the leader's SyncGroup arrives (a finished rebalance), when the last member is gone, when a
 static member is replaced by its restarted self (same generation) and, on the Java coordinator, when a group is created
 (generation 0) or converted from the KIP-848 protocol (generation = group epoch). It raises the generation at the end of
-every join phase but stores only those that got an assignment, so a gap is an aborted round. (Kafka:
+every join phase but stores only generations that got an assignment, so a gap is an aborted round. (Kafka:
 GroupMetadataManager, ClassicGroup.)
 """
 
@@ -50,7 +50,7 @@ from rebalance_streaming.wire.assignment import (
 )
 from rebalance_streaming.wire.records import GroupMetadataMember, GroupMetadataValue
 
-#: How long a cooperative assignor's second round is waited for when no member allows itself more.
+#: How long to wait for a cooperative assignor's second round when no member has a longer rebalance timeout.
 LOG_FOLLOW_UP_WITHIN_MS = 30_000
 
 
@@ -72,9 +72,9 @@ def fold_classic(draft: FoldDraft, record: GroupRecord) -> None:
 
 
 def _forget(draft: FoldDraft, record: GroupRecord) -> None:
-    """Empty the snapshot of a deleted group; its totals stay, should it return."""
+    """Empty the snapshot of a deleted group; its totals are kept in case it returns."""
     if draft.snapshot.type not in (None, GroupType.CLASSIC, GroupType.SIMPLE):
-        return  # leftovers: a tombstone of the group's former life as a classic group, kept by compaction
+        return  # a tombstone from the group's former time as a classic group, kept by compaction
     snapshot = draft.snapshot
     episodes.abort(draft, record.timestamp_ms)
     draft.gone = RemovedGroup(GroupType.CLASSIC, record.timestamp_ms, snapshot.generation, snapshot.members)
@@ -91,7 +91,7 @@ def _forget(draft: FoldDraft, record: GroupRecord) -> None:
 
 
 def _is_conversion(draft: FoldDraft, record: GroupRecord, value: GroupMetadataValue) -> bool:
-    """Whether this record is the second half of a conversion from KIP-848, whose first half were tombstones."""
+    """Whether this record is the second half of a conversion from KIP-848; tombstones are the first half."""
     gone = draft.gone
     return (
         record.live
@@ -103,7 +103,7 @@ def _is_conversion(draft: FoldDraft, record: GroupRecord, value: GroupMetadataVa
 
 
 def _convert(draft: FoldDraft, record: GroupRecord, value: GroupMetadataValue) -> None:
-    """Go on as a classic group. A rebalance among the members that stay follows at once."""
+    """Continue as a classic group. A rebalance among the remaining members follows at once."""
     gone, known = draft.gone, draft.last_generation
     _adopt(draft, value)
     counters = replace(draft.snapshot.counters, conversions=draft.snapshot.counters.conversions + 1)
@@ -138,7 +138,7 @@ def _adopt(draft: FoldDraft, value: GroupMetadataValue) -> None:
 
 
 def _open_group(draft: FoldDraft, record: GroupRecord, value: GroupMetadataValue) -> None:
-    """Note the creation marker of the Java coordinator: the first join phase begins here."""
+    """Process the creation marker of the Java coordinator: the first join phase begins here."""
     came_back = bool(draft.last_generation)
     since = value.current_state_timestamp
     _adopt(draft, value)
@@ -148,7 +148,7 @@ def _open_group(draft: FoldDraft, record: GroupRecord, value: GroupMetadataValue
 
 
 def _replace_members(draft: FoldDraft, record: GroupRecord, value: GroupMetadataValue) -> None:
-    """Same generation again: a static member came back under a new id (KIP-345), or the record was repeated."""
+    """Process a record of the same generation: a static member has a new id (KIP-345), or the record was repeated."""
     before, joining, due = draft.snapshot.members, draft.joining_since_ms, draft.revoked_unassigned
     _adopt(draft, value)
     left, joined = difference(before, draft.snapshot.members)
@@ -163,7 +163,7 @@ def _replace_members(draft: FoldDraft, record: GroupRecord, value: GroupMetadata
 
 
 def replacements(left: Sequence[Member], joined: Sequence[Member], at_ms: int) -> list[Replacement]:
-    """Return the static members among those that left and joined that are the same under a new id (KIP-345)."""
+    """Return the static members that have a new id, among those that left and joined (KIP-345)."""
     gone, come = {each.member_id: each for each in left}, {each.member_id: each for each in joined}
     return [
         Replacement(at_ms, instance, old, new, gone[old].host, come[new].host)
@@ -173,7 +173,7 @@ def replacements(left: Sequence[Member], joined: Sequence[Member], at_ms: int) -
 
 
 def _step(draft: FoldDraft, record: GroupRecord, value: GroupMetadataValue) -> None:
-    """Process the generation this record completes, and the ones before it that never got here."""
+    """Process the generation this record completes, and the earlier ones that were aborted."""
     before = draft.snapshot
     members_before = by_id((*before.members, *draft.changes.departed))
     first_departed, due, joining = draft.changes.first, draft.revoked_unassigned, draft.joining_since_ms
@@ -188,7 +188,7 @@ def _step(draft: FoldDraft, record: GroupRecord, value: GroupMetadataValue) -> N
     replaced = pair_members(left, joined)
     reason = _reason(members_before, draft.snapshot, due=due, left=left, joined=joined, replaced=replaced)
     latest = record.timestamp_ms if join_ended_ms is None else min(join_ended_ms, record.timestamp_ms)
-    # Not before the previous record, which the broker wrote in another state; not after the barrier's release.
+    # Not before the previous record, when the group was in another state; not after the barrier's release.
     started_after, started_before = _start_bounds(draft.sighting, before.updated_at_ms, latest)
     draft.sighting = replace(draft.sighting, settled_ms=None, rebalancing_ms=None)
     generation = Generation(
@@ -217,7 +217,7 @@ def _step(draft: FoldDraft, record: GroupRecord, value: GroupMetadataValue) -> N
 
 
 def _start_bounds(sighting: ProbedStates, not_before_ms: int | None, not_after_ms: int) -> tuple[int | None, int]:
-    """Narrow the bounds of a start that the log gives by what was seen since the last record."""
+    """Narrow the bounds that the log gives for a start by the states that probes saw since the last record."""
     settled, rebalancing = sighting.settled_ms, sighting.rebalancing_ms
     earliest, latest = not_before_ms, not_after_ms
     if rebalancing is not None and (earliest is None or earliest < rebalancing) and rebalancing < latest:
@@ -228,13 +228,13 @@ def _start_bounds(sighting: ProbedStates, not_before_ms: int | None, not_after_m
 
 
 def _aborted(last: int | None, present: int | None, generation: int) -> int:
-    """Rounds that ended without a stored assignment between the known generation and this one.
+    """Return the number of rounds without a stored assignment between the known generation and this one.
 
     A group without a known generation is new or was deleted (everything older was read first), and a group's first
-    generation is 1. A generation below the known one means the coordinator started over: nothing is known of the gap.
+    generation is 1. A generation below the known one means that the coordinator started over; the gap is unknown then.
     """
     if present is None and last is not None and generation > last:
-        return 0  # deleted and back, yet counting on: the tombstone did not mean a new beginning
+        return 0  # deleted and recreated with higher generations: the tombstone was no new beginning
     return max(0, generation - (present or 0) - 1)
 
 
@@ -262,7 +262,7 @@ def _reason(
 
 
 def member_change(left: Sequence[Member], joined: Sequence[Member], replaced: Sequence[tuple[str, str]]) -> str | None:
-    """Return the reason that lies in who left and who came, null when nobody did."""
+    """Return the reason if members left or joined, else null."""
     if left and joined:
         return RebalanceReason.REPLACEMENT if len(replaced) == len(left) == len(joined) else RebalanceReason.SWAP
     if joined:
@@ -288,7 +288,7 @@ def _reason_without_member_change(before: Sequence[Member], after: GroupSnapshot
 
 
 def partition_counts(members: Sequence[Member]) -> dict[str, int]:
-    """Return how many partitions of each topic members have together."""
+    """Return the total number of partitions of each topic that members have."""
     counts: dict[str, int] = {}
     for member in members:
         for topic, partitions in (member.partitions or {}).items():
@@ -299,7 +299,7 @@ def partition_counts(members: Sequence[Member]) -> dict[str, int]:
 def _offender(
     before: GroupSnapshot, reason: str, left: Sequence[Member], joined: Sequence[Member], after: Sequence[Member]
 ) -> str | None:
-    """Return the one member that set the rebalance off, null when several came into question."""
+    """Return the one member that started the rebalance, null if there are several candidates."""
     gone_or_come = left or joined
     if gone_or_come:
         return gone_or_come[0].member_id if len(gone_or_come) == 1 else None
@@ -354,7 +354,7 @@ def _partitions(assignment: bytes) -> Partitions | None:
 
 
 def leaves_revoked_unassigned(value: GroupMetadataValue) -> bool:
-    """Whether members gave up partitions in this generation that nobody got yet (KIP-429's first of two rounds).
+    """Whether members gave up partitions in this generation that nobody got yet (first of KIP-429's two rounds).
 
     Eager members send no owned partitions, so this is never true for them.
     """

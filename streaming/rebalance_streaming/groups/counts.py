@@ -1,7 +1,7 @@
-"""Exact totals of records by kind and outcome, however often a batch is repeated.
+"""Exact totals of records by kind and outcome, even if batches are repeated.
 
 Stateless tasks decode; a task cannot keep totals, and a batch that is run again after a crash would be counted twice.
-So each task hands on what it counted with the position up to which that holds, and this fold adds every stretch of a
+Therefore each task reports its counts with the position up to which they are valid, and this fold adds every part of a
 partition once.
 """
 
@@ -14,13 +14,13 @@ import msgspec
 
 from rebalance_contract import CountActivity, DecodeTotals, RecordCount, ReportCount, ReportTotals
 
-#: Record types and value versions above this are counted together: no Kafka wrote any, and every number would
+#: Higher record types and value versions are counted together: Kafka wrote none of them, and every number would
 #: become a time series of its own.
 HIGHEST_COUNTED = 63
 
 
 def counted_as(number: int | None) -> int | None:
-    """Return under which number a record type or value version is counted, null for one that nobody wrote."""
+    """Return the number under which a record type or value version is counted, null for those that do not exist."""
     return number if number is not None and 0 <= number <= HIGHEST_COUNTED else None
 
 
@@ -31,7 +31,7 @@ CountKey = tuple[str, int | None, int | None, str]
 
 @dataclass(slots=True)
 class CountTotals:
-    """Totals by topic and kind, and per `topic/partition` the position up to which they hold."""
+    """Totals by topic and kind, and per `topic/partition` the position up to which they are valid."""
 
     positions: dict[str, Position] = field(default_factory=dict)
     entries: list[tuple[str, int | None, int | None, str, int]] = field(default_factory=list)
@@ -52,7 +52,7 @@ def load_totals(blob: bytes) -> CountTotals:
 
 
 def fold_counts(totals: CountTotals, arrived: Iterable[CountActivity]) -> CountTotals:
-    """Add counts in the order of their positions; a stretch at or before a known position is a repetition."""
+    """Add counts in the order of their positions; counts at or before a known position are repeated and ignored."""
     positions = dict(totals.positions)
     sums: dict[CountKey, int] = {entry[:4]: entry[4] for entry in totals.entries}
     for counts in sorted(arrived, key=lambda c: (c.topic, c.partition, c.log_era, c.last_offset)):
@@ -73,13 +73,13 @@ def publish_records(cluster: str, query: str, totals: CountTotals, topic: str) -
 
 
 def publish_reports(cluster: str, totals: CountTotals, topic: str) -> ReportTotals:
-    """Return the totals of all topics but the watched one in the form of the contract."""
+    """Return the totals of all topics except the watched one in the form of the contract."""
     reports = tuple(ReportCount(each[0], each[3], each[4]) for each in totals.entries if each[0] != topic)
     return ReportTotals(cluster, reports, {k: at for k, at in totals.positions.items() if not _is_of(k, topic)})
 
 
 def restore(records: DecodeTotals | None, reports: ReportTotals | None, topic: str) -> CountTotals:
-    """Restore totals that were published before; null: none were."""
+    """Restore totals that were published earlier; null: none were."""
     totals = CountTotals()
     if records is not None:
         totals.positions |= records.positions

@@ -1,9 +1,9 @@
-"""Puts generations together to logical rebalances, times them and counts them.
+"""Combines generations into logical rebalances, times them and counts them.
 
 Consecutive generations are one rebalance when the group was never really stable between them: the next join barrier
 was released (or the next group epoch began) within two heartbeats of the last assignment, or a cooperative assignor's
-second round was due. Only the log decides that: probes come in their own time, and counters must not. Receives steps
-from the two kinds of groups; changes the given draft of the state.
+second round was due. Only the log decides that, because counters must not depend on when probes arrive. Receives steps
+from both kinds of groups; changes the given draft of the state.
 """
 
 from __future__ import annotations
@@ -30,17 +30,17 @@ from rebalance_streaming.groups import windows
 from rebalance_streaming.groups.identity import pair_members
 from rebalance_streaming.groups.model import FoldDraft, FoldState, GroupRecord, LatestRebalance, Step, difference
 
-#: Two heartbeat intervals of 3 s, every client's default: a group that was stable for less was not stable.
+#: Two heartbeat intervals of 3 s, the default of every client: a group that was stable for less was not stable.
 MERGE_WITHIN_MS = 6_000
-#: How long after its end a rebalance is counted with its duration: no further generation is expected then, even if the
-#: record of one is still on its way.
+#: How long after its end a rebalance is counted with its duration: no further generation is expected then, even if its
+#: record is still on its way.
 SETTLE_AFTER_MS = 20_000
 
 Place = tuple[str, int]
 
 
 def begin(draft: FoldDraft, record: GroupRecord, step: Step) -> None:
-    """Add a generation to the rebalance that goes on or just ended, or as the first of a new one."""
+    """Add a generation to the ongoing or just ended rebalance, or as the first of a new one."""
     former = draft.episode
     if former is not None and _continues(former.rebalance, step):
         draft.episode = _shortened(replace(former, rebalance=_extended(former.rebalance, draft, step)))
@@ -81,7 +81,7 @@ def assign(draft: FoldDraft, record: GroupRecord, generation: int, aborted: int)
 
 
 def complete(draft: FoldDraft, record: GroupRecord) -> None:
-    """End the rebalance that goes on, if any: the group is stable or empty now, with the members it has."""
+    """End the ongoing rebalance, if any: the group is now stable or empty, with its present members."""
     latest, at_ms = draft.ongoing, record.timestamp_ms
     if latest is None:
         return
@@ -96,7 +96,7 @@ def complete(draft: FoldDraft, record: GroupRecord) -> None:
 
 
 def abort(draft: FoldDraft, at_ms: int) -> None:
-    """End the rebalance that goes on, if any, because its group is gone; what comes after is another one."""
+    """End the ongoing rebalance, if any, because its group is gone; later generations belong to another rebalance."""
     if (
         not draft.snapshot.members
         and draft.episode is not None
@@ -111,7 +111,7 @@ def abort(draft: FoldDraft, at_ms: int) -> None:
 
 
 def resume(draft: FoldDraft) -> None:
-    """Take back an abortion: what looked like the group's end was a conversion."""
+    """Undo an abortion: the apparent end of the group was a conversion."""
     if draft.episode is not None and draft.episode.rebalance.outcome == RebalanceOutcome.ABORTED:
         rebalance = reopened(draft.episode.rebalance)
         draft.episode = replace(draft.episode, rebalance=rebalance)
@@ -127,7 +127,7 @@ def settle(draft: FoldDraft) -> None:
 
 
 def settlement_of(episode: LatestRebalance | None) -> Settlement | None:
-    """Return what an ended rebalance adds to the totals, and when; null when nothing waits to be added."""
+    """Return what an ended rebalance adds to the totals, and when; null when nothing is left to be added."""
     if episode is None or episode.settled:
         return None
     rebalance = episode.rebalance
@@ -179,7 +179,7 @@ def _opened(draft: FoldDraft, record: GroupRecord, step: Step) -> Rebalance:
 
 
 def _id_at(record: GroupRecord) -> str:
-    """Return the position of a rebalance's first record: the same at every replay, and never used again.
+    """Return a rebalance's id: the position of its first record, the same at every replay and never used again.
 
     In a log that was cut or recreated, an offset is used again in the next era.
     """
@@ -201,7 +201,7 @@ def _extended(rebalance: Rebalance, draft: FoldDraft, step: Step) -> Rebalance:
 
 
 def _shortened(latest: LatestRebalance) -> LatestRebalance:
-    """Leave out generations from the middle of a rebalance that has very many of them."""
+    """Drop generations from the middle of a rebalance that has very many of them."""
     named = latest.rebalance.generations
     if len(named) <= KEPT_FIRST_GENERATIONS + KEPT_LAST_GENERATIONS:
         return latest
@@ -215,12 +215,12 @@ def _shortened(latest: LatestRebalance) -> LatestRebalance:
 
 
 def unassigned(generations: Iterable[Generation]) -> int:
-    """Return how many generations have no assignment and are not counted as aborted yet by one after them."""
+    """Return how many generations have no assignment and are not yet counted as aborted by a later one."""
     return sum((each.assigned_at_ms is None) - each.aborted_before for each in generations)
 
 
 def reopened(rebalance: Rebalance) -> Rebalance:
-    """Return an ended rebalance as one that goes on."""
+    """Return an ended rebalance as an ongoing one."""
     return replace(
         rebalance,
         outcome=RebalanceOutcome.ONGOING,
@@ -263,9 +263,9 @@ def _ended(rebalance: Rebalance, draft: FoldDraft, at_ms: int, outcome: Rebalanc
 
 
 def timed(rebalance: Rebalance, lasted_ms: int | None = None) -> Rebalance:
-    """Return a rebalance with the bounds of its duration, which it has once it has an end.
+    """Return a rebalance with the bounds of its duration, if it has an end.
 
-    `lasted_ms` is the last time at which it certainly went on; null: it did until its end.
+    `lasted_ms` is the last time at which it was certainly going on; null: until its end.
     """
     end_ms, after_ms = rebalance.completed_at_ms, rebalance.started_after_ms
     if end_ms is None:
@@ -278,14 +278,14 @@ def timed(rebalance: Rebalance, lasted_ms: int | None = None) -> Rebalance:
 
 
 def changed_rebalance(before: FoldState, after: FoldState | FoldDraft) -> tuple[Rebalance, ...]:
-    """Return the latest rebalance, nothing where it is the very one of before."""
+    """Return the latest rebalance, or nothing if it is the same object as before."""
     old = None if before.episode is None else before.episode.rebalance
     new = None if after.episode is None else after.episode.rebalance
     return () if new is None or new is old else (new,)
 
 
 def with_members(rebalance: Rebalance, after: tuple[Member, ...]) -> Rebalance:
-    """Return the rebalance with the members it has led to so far, and the net change."""
+    """Return the rebalance with its present members, and the net change."""
     left, joined = difference(rebalance.members_before, after)
     lasting = {member.member_id for member in (*rebalance.members_before, *after)}
     seen = {member.member_id: member for member in (*rebalance.passing, *rebalance.members_after)}
@@ -308,7 +308,7 @@ def count_rebalance(draft: FoldDraft, reason: str, at_ms: int, now_ms: int) -> N
 
 
 def count_members(draft: FoldDraft, joined: int, left: int, returned: int) -> None:
-    """Count members that came and went; those that came back under another id are in both numbers."""
+    """Count members that joined and left; those that came back under another id are contained in both numbers."""
     counters = draft.snapshot.counters
     counters = replace(
         counters,
@@ -320,7 +320,7 @@ def count_members(draft: FoldDraft, joined: int, left: int, returned: int) -> No
 
 
 def count_reset(counters: Counters) -> Counters:
-    """Note that generation numbers began anew."""
+    """Count that generation numbers started over."""
     return replace(counters, resets=counters.resets + 1)
 
 
@@ -328,7 +328,7 @@ def count_reset(counters: Counters) -> Counters:
 
 
 def _owners(members: Iterable[Member], names: dict[str, str]) -> dict[Place, str] | None:
-    """Return who has which partition, under their former member ids; null when an assignment is in no known form."""
+    """Return the owner of each partition, by its former member id; null if an assignment has no known form."""
     owners: dict[Place, str] = {}
     for member in members:
         if member.partitions is None:
@@ -347,7 +347,7 @@ def _before_and_after(rebalance: Rebalance) -> tuple[dict[Place, str], dict[Plac
 
 
 def wandered_in(so_far: Partitions, rebalance: Rebalance) -> Partitions:
-    """Return the partitions that were without their former owner so far, with those that are now."""
+    """Return the partitions that were ever without their former owner, including those that are now."""
     owners = _before_and_after(rebalance)
     if owners is None:
         return so_far
@@ -356,7 +356,7 @@ def wandered_in(so_far: Partitions, rebalance: Rebalance) -> Partitions:
 
 
 def moves_of(rebalance: Rebalance, wandered: Partitions) -> Moves | None:
-    """Return what a rebalance did to partitions; null when an assignment is in no known form."""
+    """Return what a rebalance did to partitions; null if an assignment has no known form."""
     owners = _before_and_after(rebalance)
     if owners is None:
         return None

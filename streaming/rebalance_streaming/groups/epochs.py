@@ -1,10 +1,10 @@
 """Groups that count epochs: KIP-848 consumer groups, share groups (KIP-932) and streams groups (KIP-1071).
 
-Their whole history is in the log. A group epoch (types 3, 11, 17) is raised when a new assignment is needed and says to
-the millisecond when a rebalance began; the target assignment (6, 12, 20) is computed for an epoch; every member (8, 14,
-22) then moves to it on its own. The group's state is a function of these records (Kafka:
-ConsumerGroup.maybeUpdateGroupState). What was behind a new epoch is given by the records since the one before it:
-member records (5, 10, 19), their tombstones, a resolved pattern (16).
+Their whole history is in the log. A group epoch (types 3, 11, 17) is raised when a new assignment is needed, which is
+the exact start of a rebalance; the target assignment (6, 12, 20) is computed for an epoch; every member (8, 14, 22)
+then moves to it on its own. The group's state is a function of these records (Kafka:
+ConsumerGroup.maybeUpdateGroupState). The cause of a new epoch is in the records since the previous one: member records
+(5, 10, 19), their tombstones, a resolved pattern (16).
 """
 
 from __future__ import annotations
@@ -32,7 +32,7 @@ from rebalance_streaming.groups.identity import pair_members
 from rebalance_streaming.groups.model import FoldDraft, GroupRecord, MemberChanges, RemovedGroup, Step, by_id, id_of
 from rebalance_streaming.wire.kafka_json import uuid_text
 
-#: The member epoch of a static member that left and said it would return (Kafka: LEAVE_GROUP_STATIC_MEMBER_EPOCH).
+#: The member epoch of a static member that left and announced its return (Kafka: LEAVE_GROUP_STATIC_MEMBER_EPOCH).
 _AWAY_EPOCH = -2
 _MEMBER_STATES = {0: MemberState.STABLE, 1: MemberState.UNREVOKED, 2: MemberState.UNRELEASED}
 _STREAMS_MEMBER_STATES = {1: MemberState.STABLE, 2: MemberState.UNREVOKED, 3: MemberState.UNRELEASED}
@@ -66,7 +66,7 @@ def fold_epochs(draft: FoldDraft, record: GroupRecord) -> None:
 
 
 def _take_over(draft: FoldDraft, record: GroupRecord, kind: _Kind) -> None:
-    """Go on with what a classic group left behind if it was converted in this very batch (spec: policy of KIP-848)."""
+    """Continue the state of a classic group that was converted in this batch (spec: policy of KIP-848)."""
     gone = draft.gone
     if gone is None or record.value is None or (gone.converted and gone.timestamp_ms == record.timestamp_ms):
         return
@@ -79,7 +79,7 @@ def _take_over(draft: FoldDraft, record: GroupRecord, kind: _Kind) -> None:
         draft.snapshot = replace(
             draft.snapshot, state=GroupState.STABLE, generation=gone.generation, members=gone.members
         )
-        # The rest of the batch must still know that its first epoch is the generation there was.
+        # The rest of the batch must still know that its first epoch equals the classic generation.
         draft.gone = replace(gone, converted=True)
         episodes.resume(draft)
     else:
@@ -123,7 +123,7 @@ def _describe(known: Member | None, member_id: str, value: Any, kind: _Kind) -> 
 
 
 def _arrive(draft: FoldDraft, member: Member, at_ms: int) -> None:
-    """Note a new member; one with the instance id of a member just removed is that one, restarted."""
+    """Note a new member; one with the instance id of a member just removed is the same member, restarted."""
     changes = draft.changes
     instance = member.group_instance_id
     same = [old for old in changes.departed if instance and old.group_instance_id == instance]
@@ -163,7 +163,7 @@ def _was_fenced(member: Member, at_ms: int) -> bool:
 
 
 def _on_current(draft: FoldDraft, record: GroupRecord, kind: _Kind) -> None:
-    """What a member has and is about. Its tombstone comes with the member's own, which removes it."""
+    """Process a member's current assignment and state. Its tombstone follows the member's own, which removes it."""
     if record.value is None:
         return
     value, member_id = record.value, record.member_id or ""
@@ -230,7 +230,7 @@ def _converting(draft: FoldDraft, record: GroupRecord, epoch: int) -> bool:
 
 
 def _unassigned_before(draft: FoldDraft, epoch: int) -> int:
-    """Epochs of the running rebalance before this one for which no target was ever computed."""
+    """Return how many earlier epochs of the ongoing rebalance never got a target."""
     latest = draft.ongoing
     if latest is None:
         return 0
@@ -253,7 +253,7 @@ def _on_metadata(draft: FoldDraft, record: GroupRecord, kind: _Kind) -> None:
 
 
 def _step(draft: FoldDraft, record: GroupRecord, *, hash_changed: bool) -> None:
-    """Process a new group epoch: it is the beginning of a rebalance."""
+    """Process a new group epoch, the beginning of a rebalance."""
     if draft.last_generation is not None and record.value.epoch < draft.last_generation:
         draft.snapshot = replace(draft.snapshot, counters=episodes.count_reset(draft.snapshot.counters))
     changes = draft.changes
@@ -325,7 +325,7 @@ def _forget(draft: FoldDraft, record: GroupRecord, kind: _Kind) -> None:
 
 
 def _on_topics(draft: FoldDraft, record: GroupRecord, _kind: _Kind) -> None:
-    """Types 4, 9 and 15 pair topic ids with names."""
+    """Learn topic names from types 4, 9 and 15."""
     if record.value is None:
         return
     topics = record.value.initialized_topics if record.record_type == _SHARE_STATE else record.value.topics
@@ -342,7 +342,7 @@ def _on_regex(draft: FoldDraft, _record: GroupRecord, _kind: _Kind) -> None:
 def _on_topology(draft: FoldDraft, record: GroupRecord, _kind: _Kind) -> None:
     if record.value is not None:
         draft.topology_epoch = record.value.epoch
-        # Those of a pattern are not in the record.
+        # Topics of a pattern are not in the record.
         draft.sources = {
             each.subtopology_id: (*each.source_topics, *(topic.name for topic in each.repartition_source_topics))
             for each in record.value.subtopologies
@@ -354,7 +354,7 @@ def _on_topology(draft: FoldDraft, record: GroupRecord, _kind: _Kind) -> None:
 
 
 def _note_other(draft: FoldDraft, change: str) -> None:
-    # Once: of some there are many, and none may be followed by a group epoch, which takes them.
+    # Once: some are repeated many times, and no group epoch, which clears them, may follow.
     if change not in draft.changes.others:
         draft.changes = replace(draft.changes, others=(*draft.changes.others, change))
 
@@ -383,12 +383,12 @@ def _converged(snapshot: GroupSnapshot) -> bool:
 
 def _end_if_converged(draft: FoldDraft, record: GroupRecord) -> None:
     snapshot = draft.snapshot
-    # In the middle of an operation's records nothing is settled: its group epoch comes last.
+    # Within the records of one operation nothing is settled: its group epoch comes last.
     if draft.changes.departed or draft.changes.arrived:
         return
     if not snapshot.members:
         if snapshot.generation != snapshot.assignment_epoch and snapshot.generation is not None:
-            # An empty group gets no target: its epoch is complete as it is.
+            # An empty group gets no target, so its epoch is complete.
             _complete_empty_epoch(draft, record, snapshot.generation)
         episodes.complete(draft, record)
     elif draft.ongoing is not None and _converged(snapshot):
@@ -406,8 +406,8 @@ def _complete_empty_epoch(draft: FoldDraft, record: GroupRecord, epoch: int) -> 
 # --- Members and topics ---
 
 
-# A group of thousands of members has as many records at a time, so none may go through all members: the members of a
-# snapshot are sorted by id.
+# A group of thousands of members writes thousands of records at once, so the cost per record must not grow with the
+# number of members: the members of a snapshot are sorted by id.
 
 
 def _member(snapshot: GroupSnapshot, member_id: str) -> Member | None:
@@ -436,10 +436,10 @@ def _tasks(draft: FoldDraft, tasks: Iterable[Any]) -> Partitions:
 
 
 def _as_read(tasks: Partitions, sources: Mapping[str, Sequence[str]]) -> Partitions:
-    """Return tasks as the partitions that they read; those of a subtopology without known topics stay under its id.
+    """Return tasks as the partitions that they read; tasks of a subtopology without known topics keep its id.
 
-    Task 0_2 reads partition 2 of each source topic of subtopology 0 that has one (KIP-1071: its tasks are as many as
-    its largest source topic has partitions). No topic is read by two subtopologies.
+    Task 0_2 reads partition 2 of each source topic of subtopology 0 that has one (KIP-1071: the number of tasks is that
+    of the partitions of its largest source topic). No topic is read by two subtopologies.
     """
     return {topic: numbers for name, numbers in tasks.items() for topic in sources.get(name) or (name,)}
 
@@ -457,7 +457,7 @@ def _read_by(member: Member, sources: Mapping[str, Sequence[str]]) -> Member:
 
 
 def name_topic(draft: FoldDraft, topic_id: str, name: str) -> None:
-    """Learn a topic's name: it replaces the id wherever that stood for it."""
+    """Learn a topic's name and replace its id by the name in all members."""
     if draft.topic_names.get(topic_id) == name:
         return
     draft.topic_names = {**draft.topic_names, topic_id: name}
@@ -480,29 +480,29 @@ def _rename(member: Member, topic_id: str, name: str) -> Member:
 
 
 def _learn_only_topic(draft: FoldDraft, member_id: str | None) -> None:
-    """Where all members subscribe to one topic only, the one id in their assignments is that topic's.
+    """If all members subscribe to one topic only, the only unknown id in their assignments is that topic's.
 
-    `member_id` is the member that the latest record is about, null for none.
+    `member_id` is the member of the latest record, null for none.
     """
     members = draft.snapshot.members
     if not members or len(members[0].topics) != 1:
         return
     (name,) = members[0].topics
     named = {name, *draft.topic_names.values()}
-    # Comes first, as it is so at every record but a few, and all members are looked at below. A topic that was deleted
-    # and made anew has another id.
+    # Checked first because it is true for almost all records, and the checks below loop over all members. A topic that
+    # was deleted and recreated has another id.
     if name in draft.topic_names.values() and not _places(_member(draft.snapshot, member_id or "")) - named:
         return
     if any(member.topics not in ((), (name,)) or member.topic_regex for member in members):
         return
-    # Not what members still have of a topic of before, whose name is known.
+    # Without partitions of earlier topics that members still have and whose names are known.
     ids = {place for member in members for place in _places(member)} - named
     if len(ids) == 1:
         name_topic(draft, ids.pop(), name)
 
 
 def _places(member: Member | None) -> set[str]:
-    """Return the topics, by name or id, of which a member has partitions or is to have some."""
+    """Return the topics, by name or id, in a member's assignment or target."""
     return set() if member is None else {*(member.partitions or ()), *(member.target or ())}
 
 

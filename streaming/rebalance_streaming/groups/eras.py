@@ -1,9 +1,9 @@
-"""What a group's state is still worth when its log partition was cut or recreated: a new era of the log begins.
+"""Which parts of a group's state stay valid when its log partition was cut or recreated, which begins a new era.
 
-Totals, windows and the latest rebalance stay. The rest holds as long as the group's last record may still be in the
-log; one that lies at or behind the position of a new record is gone, and with it what the coordinator had stored there.
-A classic group's next record describes it whole, so that only its numbering is not comparable any more. The newer kinds
-are described by many records, of which those that were lost have no tombstones: what is known of members goes.
+Totals, windows and the latest rebalance stay. The rest is valid as long as the group's last record may still be in the
+log; if its position is at or above that of a new record, it is gone, and with it what the coordinator had stored there.
+The next record of a classic group describes it completely, so only its generations can no longer be compared. The newer
+kinds are described by many records, and lost ones have no tombstones: what is known of members is dropped.
 """
 
 from __future__ import annotations
@@ -36,7 +36,7 @@ def _is_last_record_gone(draft: FoldDraft, record: GroupRecord) -> bool:
 
 
 def _continue_classic(draft: FoldDraft, record: GroupRecord) -> None:
-    """Let the record complete a generation, though its number may be a known one, and count no rounds before it."""
+    """Let the record complete a generation, even if its number is a known one, and count no aborted rounds before."""
     draft.joining_since_ms, draft.revoked_unassigned, draft.changes, draft.gone = None, False, MemberChanges(), None
     known, generation = draft.last_generation, 0 if record.value is None else record.value.generation
     if known is None or not record.live or not 0 < generation <= known:

@@ -1,9 +1,9 @@
-"""Fold a group's records into what happened: `fold(state, record) -> (state, rebalances)`.
+"""Fold a group's records into its history: `fold(state, record) -> (state, rebalances)`.
 
 Pure: no clock, no Spark. Records of one group arrive in log order, possibly again after a restart; a record at or
 before the position already folded changes nothing. Positions are compared within an era of the log partition only: in a
-log that was cut or recreated the same offset names another record. A record of a higher era is new, one of a lower era
-a repetition.
+log that was cut or recreated the same offset belongs to another record. A record of a higher era is new, one of a lower
+era a repetition.
 """
 
 from __future__ import annotations
@@ -20,12 +20,12 @@ from rebalance_streaming.wire.decode import DecodedRecord, Outcome
 
 _GROUP_METADATA = 2
 
-#: Record types that `fold` understands: everything about groups but their offsets.
+#: Record types that `fold` processes: all records of groups except their offsets.
 FOLDED_TYPES = frozenset({_GROUP_METADATA, *HANDLERS})
 
 
 def group_of(record: DecodedRecord) -> str | None:
-    """Return the group that a record is about; null for what is not folded."""
+    """Return the group of a record; null for records that are not folded."""
     if record.record_type not in FOLDED_TYPES or record.outcome not in (Outcome.DECODED, Outcome.TOMBSTONE):
         return None
     group: str = record.key.group if record.record_type == _GROUP_METADATA else record.key.group_id
@@ -33,7 +33,7 @@ def group_of(record: DecodedRecord) -> str | None:
 
 
 def fold(state: FoldState, record: GroupRecord) -> tuple[FoldState, tuple[Rebalance, ...]]:
-    """Apply one record. Returns the new state and the rebalance it began, continued or ended, if any."""
+    """Apply one record. Return the new state and the rebalance that it began, continued or ended, if any."""
     if _is_repetition(state, record):
         return state, ()
     draft = FoldDraft.of(state)
@@ -50,7 +50,7 @@ def fold(state: FoldState, record: GroupRecord) -> tuple[FoldState, tuple[Rebala
 
 
 def _settle_if_due(draft: FoldDraft, record: GroupRecord) -> None:
-    """Count what readers have counted by the time of this record: a generation that follows comes too late for it."""
+    """Settle the latest rebalance if readers have by the time of this record: a later generation does not change it."""
     due = draft.snapshot.settlement
     if due is not None and record.timestamp_ms >= due.at_ms:
         episodes.settle(draft)

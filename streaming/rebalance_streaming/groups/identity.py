@@ -1,7 +1,7 @@
-"""Who came back under another name: pairs members that left with members that arrived.
+"""Which members came back under another id: pairs members that left with members that joined.
 
 A dynamic member gets a new id at every rejoin (`<client.id>-<UUID>`, made by the broker), so ids alone do not
-distinguish a restart from two different members. Receives the two sides of one generation step; knows nothing of time.
+distinguish a restart from two different members. Receives the members before and after one generation; ignores time.
 """
 
 from __future__ import annotations
@@ -35,15 +35,15 @@ def _stem_and_host(member: Member) -> Hashable | None:
     return (client_stem(member.client_id), member.host) if member.group_instance_id is None else None
 
 
-#: From the strongest sign to the weakest; each is used only for members the stronger ones left unpaired.
+#: From the strongest to the weakest; each is used only for members that the stronger ones left unpaired.
 IDENTITIES: tuple[Identity, ...] = (_instance, _client_and_host, _stem_and_host)
 
 
 def pair_members(left: Iterable[Member], joined: Iterable[Member]) -> tuple[tuple[str, str], ...]:
     """Return (old member id, new member id) of every member that came back under a new id.
 
-    A sign of identity counts only where it is unique on both sides: two departures with the same client id and
-    host stay unpaired rather than be guessed.
+    An identity is used only where it is unique on both sides: two departures with the same client id and host stay
+    unpaired instead of being guessed.
     """
     gone, come = list(left), list(joined)
     pairs: list[tuple[str, str]] = []

@@ -1,6 +1,6 @@
-"""What the fold works on: one record of a group's log, and all that is remembered of the group.
+"""Data of the fold: one record of a group's log, and the state that is remembered of the group.
 
-Receives what `wire` decoded, hands the fold values. Knows neither Spark nor the clock.
+Receives records decoded by `wire`. Independent of Spark and the clock.
 """
 
 from __future__ import annotations
@@ -18,11 +18,11 @@ from rebalance_contract import Generation, GroupSnapshot, Member, Partitions, Re
 
 @dataclass(frozen=True, slots=True)
 class GroupRecord:
-    """A group's own record (any type but offset commits) with its place in the log.
+    """A group's own record (any type but offset commits) with its position in the log.
 
     `value` is null for a tombstone, `member_id` null for records that belong to no member. `live` is false for records
-    that were in the log before the monitor first looked at it: compaction has thinned those, so they describe a state
-    and not a history. `received_at_ms` is the reader's clock, null when it is to be taken for that of the record.
+    that were in the log before the monitor first read it: compaction has removed some of them, so they describe a state
+    but not a history. `received_at_ms` is the reader's clock; null: use the record's time.
     `log_era` counts how often the log partition was cut or recreated before this record was read.
     """
 
@@ -38,13 +38,13 @@ class GroupRecord:
 
     @property
     def now_ms(self) -> int:
-        """The present, as far as this record's reader knew it."""
+        """Present time, as far as this record's reader knew it."""
         return self.timestamp_ms if self.received_at_ms is None else self.received_at_ms
 
 
 @dataclass(frozen=True, slots=True)
 class MemberChanges:
-    """What happened to the members of a KIP-848, share or streams group since its last group epoch, in log order.
+    """Changes of the members of a KIP-848, share or streams group since its last group epoch, in log order.
 
     `first` is the member that changed first. `others` are changes that belong to no member: `regex` (a pattern
     matched other topics), `topology`, `share_state`.
@@ -61,9 +61,9 @@ class MemberChanges:
 
 @dataclass(frozen=True, slots=True)
 class RemovedGroup:
-    """What a tombstone removed: the other half of a conversion may follow in the same batch and goes on from here.
+    """A group removed by a tombstone: the second half of a conversion may follow in the same batch and continues it.
 
-    `converted`: it did.
+    `converted`: it did follow.
     """
 
     type: str
@@ -77,11 +77,10 @@ class RemovedGroup:
 class LatestRebalance:
     """The latest rebalance, to which a further generation may still belong.
 
-    `settled`: its duration and moves are in the totals. `counted`: it is in the totals itself, as it is from its
-    beginning on where the log has that. `spread_until_ms`: up to when its time is in the panes.
-    `wandered`: partitions that were without their former owner at the end of some generation of it.
-    `left_out_unassigned`: of the generations that it no longer names, those without an assignment that are not counted
-    as aborted yet.
+    `settled`: its duration and moves are in the totals. `counted`: the rebalance itself is in the totals; if the log is
+    read, it is from its beginning. `spread_until_ms`: until when its time is in the panes. `wandered`: partitions that
+    were without their former owner at the end of some generation of it. `left_out_unassigned`: number of generations
+    that were dropped from its list, have no assignment and are not yet counted as aborted.
     """
 
     rebalance: Rebalance
@@ -94,10 +93,10 @@ class LatestRebalance:
 
 @dataclass(frozen=True, slots=True)
 class ProbedStates:
-    """What probes saw of a classic group since its last record, in epoch milliseconds; null: nothing yet.
+    """States that probes saw of a classic group since its last record, in epoch milliseconds; null: none yet.
 
     `settled_ms`: the last time it was stable or empty; `rebalancing_ms`: the first time since then that it was not, and
-    `still_ms` the last one, which is kept of groups only whose log is not read.
+    `still_ms` the last such time, which is kept only for groups whose log is not read.
     """
 
     probed_ms: int | None = None
@@ -108,12 +107,11 @@ class ProbedStates:
 
 @dataclass(frozen=True, slots=True)
 class Step:
-    """One generation as its kind of group describes it, on the way into an episode.
+    """One generation as its kind of group describes it, before it is added to a rebalance.
 
     The start lies between `started_after_ms` (null: unknown) and `started_before_ms`, which probes may have narrowed.
-    `known_ms` is the earliest sign of it in the log: whether it goes on with the rebalance before must not depend on
-    which probe happened to come in time. `offender` is the member that set it off, null when several came into
-    question.
+    `known_ms` is its earliest sign in the log: whether it continues the previous rebalance must not depend on which
+    probe happened to arrive in time. `offender` is the member that started it, null if there are several candidates.
     """
 
     generation: Generation
@@ -127,11 +125,11 @@ class Step:
 
 
 class FoldState(msgspec.Struct, frozen=True, rename={"snapshot": "picture"}):
-    """Everything remembered of one group between records; serialised whole, `snapshot` under the name in the store.
+    """Everything remembered of one group between records; serialised as a whole, `snapshot` under its stored name.
 
     `joining_since_ms` is set while a classic group is in a join phase whose start the log shows.
-    `revoked_unassigned` says that a cooperative assignor left partitions unassigned that members gave up, so that a
-    follow-up generation is due. `last_generation` outlives a deletion. `topic_names` maps topic ids to names.
+    `revoked_unassigned`: a cooperative assignor left partitions unassigned that members gave up, so a follow-up
+    generation is due. `last_generation` is kept after a deletion. `topic_names` maps topic ids to names.
     `metadata_hash` and `topology_epoch` are the last ones of groups that have them. `sources` are the topics that each
     subtopology of a streams group reads, by its id.
     """
@@ -152,9 +150,9 @@ class FoldState(msgspec.Struct, frozen=True, rename={"snapshot": "picture"}):
 
 @dataclass(slots=True, eq=False)
 class FoldDraft:
-    """The next state of a group while a record or a probe is worked into it: `of` a state, and `state` once it is done.
+    """The next state of a group while a record or a probe is processed: begin with `of`, end with `state`.
 
-    Its fields are those of `FoldState`. What they hold is shared with the state it began from, so it is replaced, never
+    It has the fields of `FoldState`. Their values are shared with the initial state, so they are replaced, never
     changed in place.
     """
 
@@ -173,11 +171,11 @@ class FoldDraft:
 
     @classmethod
     def of(cls, state: FoldState) -> FoldDraft:
-        """Begin with a state, which stays what it is."""
+        """Begin with a state, which is not changed."""
         return cls(*_values_of(state))
 
     def state(self) -> FoldState:
-        """Return the state as it is by now."""
+        """Return the present state."""
         return FoldState(*_values_of(self))
 
     @property
@@ -191,25 +189,25 @@ _values_of = attrgetter(*FoldState.__struct_fields__)
 
 
 def new_state(cluster: str, group: str) -> FoldState:
-    """Return the state of a group of which no record has been read."""
+    """Return the state of a group without any record."""
     return FoldState(snapshot=GroupSnapshot(cluster=cluster, group=group))
 
 
-#: What is longer is compressed: a group of 90,000 members has 45 MB of state, in which every member stands up to five
-#: times, and Spark's state server has each value several times in its heap while it hands it on.
+#: Longer states are compressed: a group of 90,000 members has 45 MB of state, which contains every member up to five
+#: times, and Spark's state server has each value several times in its heap while passing it on.
 _COMPRESSED_FROM_BYTES = 65_536
-#: Of what zlib writes; msgpack writes a map of that many fields as 0x8b.
+#: First byte of zlib's output; msgpack writes a map with this number of fields as 0x8b.
 _ZLIB_HEADER = b"\x78"
 
 
 def dump_state(state: FoldState) -> bytes:
-    """Serialise for the state store. Fields may be added with a default; older blobs then still load."""
+    """Serialise for the state store. Fields may be added with a default; older blobs can still be read then."""
     packed = _encoder.encode(state)
     return packed if len(packed) < _COMPRESSED_FROM_BYTES else zlib.compress(packed, level=1)
 
 
 def load_state(blob: bytes) -> FoldState:
-    """Read a state back. Raises msgspec.MsgspecError or zlib.error for bytes that are none."""
+    """Read a state back. Raises msgspec.MsgspecError or zlib.error for invalid bytes."""
     return _decoder.decode(zlib.decompress(blob) if blob.startswith(_ZLIB_HEADER) else blob)
 
 
@@ -221,7 +219,7 @@ id_of: Callable[[Member], str] = attrgetter("member_id")
 
 
 def by_id(members: Iterable[Member]) -> tuple[Member, ...]:
-    """Return members sorted by id: the log's own order is that of a hash map."""
+    """Return members sorted by id: the log has them in the order of a hash map."""
     return tuple(sorted(members, key=id_of))
 
 

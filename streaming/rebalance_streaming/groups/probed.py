@@ -1,9 +1,9 @@
-"""Groups whose log cannot be read: what probes report of them, folded to the same rebalances.
+"""Groups whose log cannot be read: folds the reports of probes into the same rebalances.
 
-A probe is what a coordinator answered: the group's state, its members, who has which partition; of KIP-848, share and
-streams groups the epoch as well. A rebalance is counted where a state is unsettled, or where members, assignments or
-the epoch are not those of the probe before. Several between two probes are one, and those that leave everything as it
-was are not seen, so all counts are *at least*. A rebalance is counted at its first settled probe, when its reason is
+A probe is a coordinator's answer: the group's state, its members, who has which partition; for KIP-848, share and
+streams groups the epoch as well. A rebalance is counted if a state is unsettled, or if members, assignments or the
+epoch differ from the previous probe. Several between two probes count as one, and those that leave everything unchanged
+are not seen, so all counts are *at least*. A rebalance is counted at its first settled probe, when its reason is
 known.
 
 A classic group's generation is in no answer (Kafka: DescribeGroupsResponse.json), so these rebalances have none.
@@ -39,12 +39,12 @@ from rebalance_streaming.groups.identity import pair_members
 from rebalance_streaming.groups.model import FoldDraft, FoldState, LatestRebalance, by_id, difference
 from rebalance_streaming.groups.probing import note_surroundings, observe
 
-#: An end is known a period late (`probe.period_seconds`, 2 s by default): probes are one rebalance so much longer.
+#: An end is noticed one period late (`probe.period_seconds`, 2 s by default): extends the time to merge rebalances.
 _LATE_MS = 2_000
-#: How long a cooperative assignor's second round is waited for: max.poll.interval.ms bounds it, no answer carries that,
-#: and this is its default. (KIP-429: it begins when the members that give partitions up have done so.)
+#: How long to wait for a cooperative assignor's second round: it is bounded by max.poll.interval.ms, which no answer
+#: contains; this is its default. (KIP-429: it begins when the members that give partitions up have done so.)
 PROBED_FOLLOW_UP_WITHIN_MS = 300_000
-#: Assignors that give partitions up in one round and hand them out in the next, by what their names have in them.
+#: Parts of the names of assignors that revoke partitions in one round and assign them in the next.
 _COOPERATIVE = ("cooperative", STREAMS_ASSIGNOR)
 
 _STATES = {kind: frozenset(STATES_OF[kind]) for kind in (GroupType.CLASSIC, *COORDINATED_TYPES)}
@@ -54,7 +54,7 @@ Place = tuple[str, int]
 
 @dataclass(frozen=True, slots=True)
 class _ProbedGroup:
-    """What one probe says of a group. `members`, `epoch` and `protocol` are null where they were not reported."""
+    """State of a group in one probe. `members`, `epoch` and `protocol` are null where they were not reported."""
 
     at_ms: int
     type: str
@@ -71,14 +71,14 @@ class _ProbedGroup:
 
 
 def take_probe(state: FoldState, probe: Probe, *, reads_log: bool) -> tuple[FoldState, tuple[Rebalance, ...]]:
-    """Process a probe: it adds to what the log says or, where the log is not read, is the only source."""
+    """Process a probe: it complements the log or, if the log is not read, is the only source."""
     return observe(state, probe) if reads_log else fold_probe(state, probe)
 
 
 def fold_probe(state: FoldState, probe: Probe) -> tuple[FoldState, tuple[Rebalance, ...]]:
-    """Process a probe of a group whose log is not read. Returns the new state and the rebalances that changed.
+    """Process a probe of a group whose log is not read. Return the new state and the rebalances that changed.
 
-    A probe that is not later than the last one changes nothing, so a repetition does not either.
+    A probe that is not later than the last one changes nothing; this includes repeated ones.
     """
     if state.sighting.probed_ms is not None and probe.probed_at_ms <= state.sighting.probed_ms:
         return state, ()
@@ -98,12 +98,12 @@ def fold_probe(state: FoldState, probe: Probe) -> tuple[FoldState, tuple[Rebalan
             draft.snapshot, first_seen_ms=at_ms if first_ms is None else first_ms, updated_at_ms=at_ms
         )
     old = None if state.episode is None else state.episode.rebalance
-    # A rebalance that goes on is made anew by each probe, most often as it was.
+    # Each probe makes an ongoing rebalance anew, most often without a change.
     return draft.state(), tuple(each for each in changed_rebalance(state, draft) if each != old)
 
 
 def _read(probe: Probe, state: FoldState) -> _ProbedGroup | None:
-    """Return what a probe says of the group; null where it says nothing of its state, or the group is elsewhere."""
+    """Return the group's part of a probe; null if it has no state, or one that is not of this type of group."""
     name = read_state(probe.state) if isinstance(probe.state, str) else None
     kind = probe.type if isinstance(probe.type, str) else state.snapshot.type or GroupType.CLASSIC
     known = _STATES.get(GroupType(kind)) if kind in _STATES else None
@@ -122,7 +122,7 @@ def _read(probe: Probe, state: FoldState) -> _ProbedGroup | None:
 
 
 def _members(probed: Iterable[ProbedMember], known: Sequence[Member]) -> tuple[Member, ...]:
-    """Return members as they were reported; one whose partitions are not reported now keeps those it had.
+    """Return members as reported; a member without reported partitions keeps those it had.
 
     Brokers before 4.0 report no assignment while a group rebalances (Kafka: ClassicGroup.describe).
     """
@@ -165,7 +165,7 @@ def _see_unrest(draft: FoldDraft, probed: _ProbedGroup, *, is_first: bool) -> No
     episode = draft.ongoing
     if episode is None:
         if is_first and not probed.is_new and probed.members is not None:
-            # Nobody knows who was there before: who is now, is.
+            # The earlier members are not known, so take the present ones.
             draft.snapshot = replace(draft.snapshot, members=probed.members)
         episode = _begin(draft, probed, probed.at_ms)
     if probed.members is not None:
@@ -179,7 +179,7 @@ def _see_unrest(draft: FoldDraft, probed: _ProbedGroup, *, is_first: bool) -> No
 
 
 def _begin(draft: FoldDraft, probed: _ProbedGroup, began_ms: int) -> LatestRebalance:
-    """Add a rebalance that a probe shows to the one that just ended, or as a new one; returns it."""
+    """Add a rebalance that a probe shows to the one that just ended, or as a new one; return it."""
     former = draft.episode
     if former is not None and _continues(former.rebalance, draft, began_ms):
         draft.episode = episode = replace(former, rebalance=episodes.reopened(former.rebalance))
@@ -221,7 +221,7 @@ def _begin(draft: FoldDraft, probed: _ProbedGroup, began_ms: int) -> LatestRebal
 
 
 def _settled_ms(draft: FoldDraft, probed: _ProbedGroup) -> int | None:
-    """Return when the group was last known to be settled before a probe."""
+    """Return the last time before a probe at which the group is known to have been settled; null if not known."""
     times = [
         each for each in (draft.sighting.settled_ms, probed.settled_at_ms) if each is not None and each < probed.at_ms
     ]
@@ -240,7 +240,7 @@ def _continues(rebalance: Rebalance, draft: FoldDraft, began_ms: int) -> bool:
 
 
 def _complete(draft: FoldDraft, probed: _ProbedGroup, episode: LatestRebalance) -> None:
-    """End the rebalance that goes on: this probe is the first that saw the group settled."""
+    """End the ongoing rebalance: this probe is the first that saw the group settled."""
     before = draft.snapshot.members
     due, still_ms = draft.revoked_unassigned, draft.sighting.still_ms
     members = before if probed.members is None else probed.members
@@ -280,9 +280,9 @@ def _only(names: Sequence[str]) -> str | None:
 
 
 def _reason(rebalance: Rebalance, *, due: bool) -> str:
-    """Classify what started a rebalance by what it changed; the first match wins, as where the log is read.
+    """Classify what started a rebalance by what it changed; the first match wins, as for groups with a log.
 
-    No answer carries subscriptions, so that other topics may have been subscribed to or deleted.
+    No answer contains subscriptions, so topics may have been added or removed unnoticed.
     """
     before, after = rebalance.members_before, rebalance.members_after
     if not after:
@@ -308,7 +308,7 @@ def _gave_up_unassigned(rebalance: Rebalance) -> bool:
 
 
 def _pending(rebalance: Rebalance) -> set[Place]:
-    """Return the partitions that were somebody's before and are nobody's now."""
+    """Return the partitions that had an owner before and have none now."""
     return _places(rebalance.members_before) - _places(rebalance.members_after)
 
 
@@ -317,10 +317,10 @@ def _places(members: Iterable[Member]) -> set[Place]:
 
 
 def _differs(draft: FoldDraft, probed: _ProbedGroup) -> bool:
-    """Whether a settled group is another than at the probe before, so that it rebalanced in between.
+    """Whether a settled group differs from the previous probe, so that it rebalanced in between.
 
-    A group epoch is raised for every rebalance, and by nothing else (KIP-848). A static member that came back under a
-    new member id cost none (KIP-345).
+    A group epoch is raised for every rebalance, and for no other reason (KIP-848). A static member that came back under
+    a new member id caused none (KIP-345).
     """
     known = draft.snapshot
     if probed.epoch is not None and known.generation is not None and known.type == probed.type:
@@ -329,7 +329,7 @@ def _differs(draft: FoldDraft, probed: _ProbedGroup) -> bool:
 
 
 def _assignment(members: Iterable[Member]) -> dict[str, dict[str, list[int]]]:
-    """Return who has what, by what stays of a member: its instance id where it has one."""
+    """Return each member's partitions, by the identity that stays: its instance id if it has one."""
     return {each.group_instance_id or each.member_id: _without_empty(each) for each in members}
 
 
@@ -374,7 +374,7 @@ def _adopt(draft: FoldDraft, probed: _ProbedGroup) -> None:
 
 
 def _forget(draft: FoldDraft, probed: _ProbedGroup) -> None:
-    """Empty the snapshot of a group that its coordinator knows no more; its totals stay, should it return."""
+    """Empty the snapshot of a group that its coordinator no longer knows; its totals are kept in case it returns."""
     draft.snapshot = replace(draft.snapshot, members=())
     episodes.abort(draft, probed.at_ms)
     if draft.episode is not None and not draft.episode.counted:

@@ -1,7 +1,7 @@
 """What a probe adds to the log: that a classic rebalance is going on, and since when.
 
-The states between two records of a classic group live in the coordinator's memory only (KIP-429, Kafka: ClassicGroup);
-a probe that saw the group stable and a later one that saw it preparing put bounds around the start. Probes may arrive
+The states between two records of a classic group exist in the coordinator's memory only (KIP-429, Kafka: ClassicGroup);
+a probe that saw the group stable and a later one that saw it preparing give bounds of the start. Probes may arrive
 before or after the record they belong to: their own time decides, so the bounds are the same either way.
 """
 
@@ -22,7 +22,7 @@ _STATES = frozenset(STATES_OF[GroupType.CLASSIC])
 
 
 def observe(state: FoldState, probe: Probe) -> tuple[FoldState, tuple[Rebalance, ...]]:
-    """Process a probe. Returns the new state and the rebalance whose bounds it narrowed, if any."""
+    """Process a probe. Return the new state and the rebalance whose bounds it narrowed, if any."""
     if state.sighting.probed_ms is not None and probe.probed_at_ms <= state.sighting.probed_ms:
         return state, ()
     draft = FoldDraft.of(state)
@@ -62,7 +62,7 @@ def _see_state(draft: FoldDraft, probe: Probe) -> None:
 
 
 def _see_settled(draft: FoldDraft, at_ms: int) -> None:
-    """Note that the group was settled at a time that no probe was published of."""
+    """Note that the group was settled at a time for which no probe was published."""
     known_ms, settled_ms = draft.snapshot.updated_at_ms, draft.sighting.settled_ms
     if known_ms is not None and at_ms <= known_ms:
         _narrow(draft, at_ms, settled=True)
@@ -71,7 +71,7 @@ def _see_settled(draft: FoldDraft, at_ms: int) -> None:
 
 
 def _narrow(draft: FoldDraft, at_ms: int, *, settled: bool) -> None:
-    """Use a probe that is older than the last record: it may have seen the start of the rebalance that record ended."""
+    """Process a probe older than the last record: it may have seen the start of the rebalance that the record ended."""
     if draft.episode is None or draft.episode.settled:
         return
     rebalance = draft.episode.rebalance

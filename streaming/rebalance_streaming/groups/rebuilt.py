@@ -1,8 +1,7 @@
-"""What is known of a group by the rows that were published of it, when the state that they were made from is lost.
+"""Rebuilds a group's state from its published rows when the original state is lost.
 
-Receives the last row of a group and that of its latest rebalance, hands back a state to fold on from. Rows do not
-contain everything: which topic ids have which names, and which partitions a follow-up generation is due for, is learned
-anew.
+Receives the last row of a group and that of its latest rebalance; returns a state to continue the fold with. Rows do
+not contain everything: the names of topic ids, and whether a follow-up generation is due, are learned again.
 """
 
 from __future__ import annotations
@@ -17,8 +16,8 @@ from rebalance_streaming.groups.model import FoldState, LatestRebalance
 def rebuild_state(snapshot: GroupSnapshot, latest: Rebalance | None) -> FoldState:
     """Return the state that a group's last row describes.
 
-    `latest` is the rebalance that the row names as its last one, null when its row is gone: what waits to be added to
-    the totals is added then, and the next generation begins another rebalance.
+    `latest` is the rebalance that the row refers to as its last one, null when its row is gone: then the pending
+    settlement is added to the totals at once, and the next generation begins another rebalance.
     """
     if latest is None:
         due, is_classic = snapshot.settlement, snapshot.type == GroupType.CLASSIC
@@ -31,7 +30,7 @@ def rebuild_state(snapshot: GroupSnapshot, latest: Rebalance | None) -> FoldStat
         latest,
         settled=snapshot.settlement is None and latest.completed_at_ms is not None,
         spread_until_ms=latest.completed_at_ms or latest.started_before_ms,
-        # Of a row that names not all generations: those named without an assignment may be counted as aborted already.
+        # If a row lists only some generations, those without an assignment may be counted as aborted already.
         left_out_unassigned=max(0, -unassigned(latest.generations)),
     )
     return FoldState(snapshot, last_generation=snapshot.generation or latest.generation_to, episode=episode)

@@ -1,8 +1,8 @@
 """Sliding windows over record time: a ring of 10 s panes per group, summed to any window up to 15 minutes.
 
-Adding is the same in any order and needs no clock but the one given, so a replay ends with the same panes as the live
-stream. Panes travel in the group's snapshot; whoever shows a window sums it up to its own present, so that windows
-empty themselves without anybody touching a silent group.
+The order of additions does not matter, and the only clock is the given one, so a replay ends with the same panes as the
+live stream. Panes are part of the group's snapshot; a reader sums a window up to its own present time, so the windows
+of a silent group become empty without an update.
 """
 
 from __future__ import annotations
@@ -11,7 +11,7 @@ from dataclasses import dataclass, replace
 
 from rebalance_contract import KEPT_PANES, PANE_MS, WINDOWS_MS, Pane, Panes
 
-#: How far ahead of the reader's clock a record may be before its time is not believed.
+#: How far ahead of the reader's clock a record's time may be.
 TOLERATED_FUTURE_MS = 60_000
 
 
@@ -34,7 +34,7 @@ def add(
     generations_aborted: int = 0,
     rebalances: int = 0,
 ) -> Panes:
-    """Count an event at `at_ms`. One dated after `now_ms` counts as of now; one older than the ring is only counted."""
+    """Count an event at `at_ms`. One dated too far after `now_ms` counts as of now; one older than the ring as late."""
     believed = _clamp(at_ms, now_ms)
     panes = replace(panes, future=panes.future + (believed != at_ms))
     start = believed - believed % PANE_MS
@@ -45,7 +45,7 @@ def add(
 
 
 def add_rebalancing(panes: Panes, from_ms: int, to_ms: int, now_ms: int) -> Panes:
-    """Spread a stretch of rebalancing over the panes it covers; what is older than the ring is left out."""
+    """Spread a period of rebalancing over the panes it covers; the part that is older than the ring is dropped."""
     end = _clamp(to_ms, now_ms)
     newest = max([end, *(pane.start_ms for pane in panes.panes[-1:])])
     begin = max(from_ms, newest - newest % PANE_MS - (KEPT_PANES - 1) * PANE_MS)
@@ -59,9 +59,9 @@ def add_rebalancing(panes: Panes, from_ms: int, to_ms: int, now_ms: int) -> Pane
 
 
 def windows_at(panes: Panes, now_ms: int, rebalancing_since_ms: int | None = None) -> dict[str, Window]:
-    """Sum the panes of every window that ends at `now_ms`.
+    """Return the sums of every window that ends at `now_ms`.
 
-    `rebalancing_since_ms`: since when a rebalance is going on, which the panes do not have yet.
+    `rebalancing_since_ms`: start of the ongoing rebalance, which is not in the panes yet; null: none.
     """
     return {name: _sum(panes, now_ms, length, rebalancing_since_ms) for name, length in WINDOWS_MS.items()}
 
@@ -69,7 +69,7 @@ def windows_at(panes: Panes, now_ms: int, rebalancing_since_ms: int | None = Non
 def _sum(panes: Panes, now_ms: int, length_ms: int, since_ms: int | None) -> Window:
     oldest = now_ms - length_ms
     completed = aborted = rebalances = rebalancing_ms = 0
-    # One pass by hand: an exporter does this three times per group that changed.
+    # One pass in plain Python: an exporter does this three times per group that changed.
     for pane in panes.panes:
         if pane.start_ms + PANE_MS > oldest:
             completed += pane.generations_completed

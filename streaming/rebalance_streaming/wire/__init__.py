@@ -1,1 +1,1 @@
-"""Bytes to typed records: knows the formats of `__consumer_offsets`, nothing of groups, Kafka clients or Spark."""
+"""Decodes bytes to typed records of `__consumer_offsets`; independent of groups, Kafka clients and Spark."""

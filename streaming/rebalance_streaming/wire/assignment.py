@@ -1,9 +1,9 @@
-"""The bytes that classic members carry: what they subscribe to and what their leader gave them.
+"""Bytes that records store for classic members: their subscription, and the assignment from their leader.
 
-Which form they have depends on the group's protocol type; what is read here is that of "consumer", and of "connect"
-what a worker says of itself. Source: `ConsumerProtocolSubscription.json`, `ConsumerProtocolAssignment.json`,
-`ConnectProtocol.java`, `IncrementalCooperativeConnectProtocol.java`. Never raises: what cannot be read comes back as
-`Opaque`, bytes kept.
+Their format depends on the group's protocol type; this module reads that of "consumer", and of "connect" the
+worker's own state. Source: `ConsumerProtocolSubscription.json`, `ConsumerProtocolAssignment.json`,
+`ConnectProtocol.java`, `IncrementalCooperativeConnectProtocol.java`. Never raises: unreadable bytes are returned as
+`Opaque`, unchanged.
 """
 
 from __future__ import annotations
@@ -16,13 +16,13 @@ from rebalance_streaming.wire.primitives import read_int16
 from rebalance_streaming.wire.schema import BYTES, INT32, INT64, STRING, array, plan_for, struct, wire
 
 NEWEST_CONSUMER_VERSION = 3
-#: Of those that follow, each appends to the same two fields.
+#: Later versions append to the same two fields.
 _CONNECT_VERSION = 0
 
 
 @dataclass(frozen=True, slots=True)
 class Opaque:
-    """Bytes that are not in a form known here; `error` says why, null where no form was expected."""
+    """Bytes in an unknown format; `error` is the reason, null where no format was expected."""
 
     raw: bytes
     error: str | None = None
@@ -30,7 +30,7 @@ class Opaque:
 
 @dataclass(frozen=True, slots=True)
 class ProtocolTopicPartitions:
-    """Partitions of one topic, by its name, as the consumer protocol has them."""
+    """Partitions of one topic, by name, as in the consumer protocol."""
 
     topic: str = wire(STRING)
     partitions: tuple[int, ...] = wire(array(INT32))
@@ -40,8 +40,8 @@ class ProtocolTopicPartitions:
 class Subscription:
     """What a member sent when it joined.
 
-    `owned_partitions` and `generation_id` are what it claimed to have then, that is before the generation of the
-    record; eager members claim nothing. `generation_id` is -1 and `rack_id` null where absent.
+    `owned_partitions` and `generation_id` are the member's claims at that time, before the generation of the record;
+    eager members claim nothing. `generation_id` is -1 and `rack_id` null where absent.
     """
 
     topics: tuple[str, ...] = wire(array(STRING))
@@ -55,7 +55,7 @@ class Subscription:
 
 @dataclass(frozen=True, slots=True)
 class Assignment:
-    """What the leader gave a member."""
+    """What the leader assigned to a member."""
 
     assigned_partitions: tuple[ProtocolTopicPartitions, ...] = wire(array(struct(ProtocolTopicPartitions)), default=())
     user_data: bytes | None = wire(BYTES, nullable=True, default=None)
@@ -63,9 +63,9 @@ class Assignment:
 
 @dataclass(frozen=True, slots=True)
 class WorkerState:
-    """What a worker of Connect sent when it joined: its REST address, and how far it had read its config topic.
+    """State that a Connect worker sent when it joined: its REST address, and its position in the config topic.
 
-    `config_offset` is the offset of the last record that it took up, -1 for none.
+    `config_offset` is the offset of the last record that it applied, -1 for none.
     """
 
     url: str = wire(STRING)
@@ -74,7 +74,7 @@ class WorkerState:
 
 @dataclass(frozen=True, slots=True)
 class Versioned:
-    """An embedded structure with the version it claims and the bytes behind what was read."""
+    """An embedded structure with the version it claims and the number of bytes after the part that was read."""
 
     version: int
     data: Any
@@ -95,7 +95,7 @@ def decode_assignment(raw: bytes) -> Assignment | Opaque:
 
 
 def decode_worker_state(raw: bytes) -> WorkerState | Opaque:
-    """Read what a worker of Connect sent about itself when it joined."""
+    """Read the state that a Connect worker sent when it joined."""
     return _data(read_versioned(WorkerState, raw, _CONNECT_VERSION), WorkerState)
 
 
@@ -107,7 +107,7 @@ def read_subscription(raw: bytes) -> Versioned | Opaque:
 def read_assignment(raw: bytes) -> Versioned | Opaque:
     """Read a consumer's assignment with the version it claims.
 
-    No bytes at all are legal, the leader did not list the member, and count as version 0 with no partitions.
+    Empty bytes are legal (the leader did not list the member) and count as version 0 without partitions.
     """
     return read_versioned(Assignment, raw, NEWEST_CONSUMER_VERSION) if raw else Versioned(0, Assignment(), 0)
 
@@ -120,9 +120,9 @@ def _data(read: Versioned | Opaque, kind: type[_T]) -> _T | Opaque:
 
 
 def read_versioned(of: type[Any], raw: bytes, newest: int) -> Versioned | Opaque:
-    """Read a structure behind an int16 version.
+    """Read a structure after an int16 version.
 
-    A version above the newest is read as the newest, and bytes behind the known fields are ignored: newer versions
+    A version above the newest is read as the newest, and bytes after the known fields are ignored: newer versions
     only append (ConsumerProtocol.java). Fields that version 0 lacks may be missing at the end: some clients claim a
     version without sending all its fields.
     """

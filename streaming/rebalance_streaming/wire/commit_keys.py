@@ -1,6 +1,6 @@
-"""The keys of offset commits: parsed once each by the generic decoder, then known by a number.
+"""The keys of offset commits: each is parsed once by the generic decoder, then referred to by a number.
 
-Receives key bytes, hands on rows of a table of groups, topics and partitions. Knows nothing of values or of Arrow.
+Receives key bytes; returns rows of a table of groups, topics and partitions. Independent of values and of Arrow.
 """
 
 from __future__ import annotations
@@ -16,7 +16,7 @@ from rebalance_streaming.wire.records import OffsetCommitKey
 Ints = npt.NDArray[np.int64]
 _Number = TypeVar("_Number", np.int32, np.int64)
 
-#: Stands for "none" in columns of numbers.
+#: Means "none" in columns of numbers.
 NONE = -1
 
 
@@ -38,7 +38,7 @@ class KeyTable:
         return len(self._rows)
 
     def add(self, key: OffsetCommitKey) -> int:
-        """Return the key's row, made at its first appearance."""
+        """Return the key's row; it is added at the first occurrence."""
         triple = (key.group, key.topic, key.partition)
         row = self._rows.get(triple)
         if row is None:
@@ -77,7 +77,7 @@ def _code_of(name: str, codes: dict[str, int], names: list[str]) -> int:
 
 
 class KeyCache:
-    """Remembers parsed keys between batches. Starts anew when full: a stream's keys repeat, an attack's do not."""
+    """Caches parsed keys between batches. Cleared when full: the keys of a stream repeat, those of an attack do not."""
 
     def __init__(self, max_keys: int = 1_000_000) -> None:
         self._max_keys = max_keys
@@ -85,13 +85,13 @@ class KeyCache:
 
     @property
     def table(self) -> KeyTable:
-        """The table that batches refer to at present."""
+        """The table that new batches refer to."""
         return self._known.table
 
     def look_up(self, raw_keys: list[bytes]) -> tuple[npt.NDArray[np.int32], KeyTable]:
-        """Return (row, record type, outcome) per key as columns, with a null key's behind the last; and the table."""
+        """Return (row, record type, outcome) per key as columns, with those of a null key last, and the table."""
         if len(self._known) > self._max_keys:
-            # Batches made before keep the table they refer to.
+            # Earlier batches keep the table they refer to.
             self._known = _KnownKeys()
         found = np.fromiter(map(self._known.__getitem__, raw_keys), dtype=np.int64, count=len(raw_keys))
         return self._known.facts[:, np.append(found, _NULL_KEY)], self._known.table
@@ -101,7 +101,7 @@ _NULL_KEY = 0
 
 
 class _KnownKeys(dict[bytes, int]):
-    """A key's bytes to its column in `facts`: row of the table, record type, outcome. Parses what it does not know."""
+    """A key's bytes to its column in `facts`: row of the table, record type, outcome. Parses unknown keys."""
 
     def __init__(self) -> None:
         self.table = KeyTable()
@@ -124,7 +124,7 @@ class _KnownKeys(dict[bytes, int]):
 
 
 def _with_room_for(index: int, columns: npt.NDArray[_Number]) -> npt.NDArray[_Number]:
-    """Return columns of twice the length, same content in front, if they end before the index."""
+    """Return columns of twice the length with the same content first, if the index is beyond their end."""
     if index < columns.shape[1]:
         return columns
     return np.concatenate([columns, np.empty_like(columns)], axis=1)

@@ -1,8 +1,8 @@
 """The fast path for offset commits: columns of bytes in, columns of numbers out, no Python per record.
 
-Each distinct key is parsed once, by the generic decoder, and remembered. Values are read with numpy straight from the
-Arrow buffers: every version is a few numbers at known places around one string. Whatever does not have exactly the
-expected length and form is handed to the generic decoder, so both paths give the same answer for any bytes.
+Each distinct key is parsed once by the generic decoder and cached. Values are read with numpy straight from the
+Arrow buffers: every version is a few numbers at known positions around one string. Values without exactly the
+expected length and form are passed to the generic decoder, so both paths give the same result for any bytes.
 """
 
 from __future__ import annotations
@@ -25,7 +25,7 @@ Octets = npt.NDArray[np.uint8]
 OFFSET_COMMIT = 1
 _NEWEST = RECORD_TYPES[OFFSET_COMMIT].newest
 _FLEXIBLE_FROM = RECORD_TYPES[OFFSET_COMMIT].flexible_from
-#: What a tagged section of the usual forms takes: none at all, or a topic id alone.
+#: Size in bytes of a tagged section of the usual forms: without tags, or with a topic id only.
 _TAGS_ABSENT, _TAGS_TOPIC_ID = 1, 19
 
 
@@ -33,8 +33,8 @@ _TAGS_ABSENT, _TAGS_TOPIC_ID = 1, 19
 class CommitBatch:
     """One row per record.
 
-    `key_code` is a row of `keys`, -1 where the key is no commit's. `record_type` and `value_version` are -1 where the
-    bytes do not say. `offset`, `leader_epoch`, `commit_timestamp_ms` and `expire_timestamp_ms` are -1 unless the
+    `key_code` is a row of `keys`, -1 for keys of other types. `record_type` and `value_version` are -1 where the bytes
+    do not contain them. `offset`, `leader_epoch`, `commit_timestamp_ms` and `expire_timestamp_ms` are -1 unless the
     outcome is decoded, and where the record's version lacks the field.
     """
 
@@ -62,12 +62,12 @@ class _Values:
         self.present: Bools = column.is_valid().to_numpy(zero_copy_only=False)
         self.start: Ints = borders[:-1] - borders[0]
         self.size: Ints = np.diff(borders)
-        # Only the rows' own bytes, so that no mistake could read those of rows outside a slice.
+        # Only the rows' own bytes, so that no error can read bytes of rows outside a slice.
         self.octets: Octets = np.frombuffer(data or b"", dtype=np.uint8)[borders[0] : borders[-1]]
 
     def integers(self, rows: Ints, at: Ints | int, width: int) -> Ints:
-        """Return big-endian signed integers found `at` bytes behind the rows' starts, which must be in bounds."""
-        # A view in which an integer starts at every byte: numpy checks the bounds, and moves each value once.
+        """Return big-endian signed integers `at` bytes after the rows' starts, which must be in bounds."""
+        # A view in which an integer starts at every byte: numpy checks the bounds, and copies each value once.
         places = max(0, len(self.octets) - width + 1)
         everywhere: Ints = np.ndarray(places, dtype=f">i{width}", buffer=self.octets, strides=1)
         found: Ints = everywhere[self.start[rows] + at].astype(np.int64)
@@ -79,16 +79,16 @@ class _Values:
         return found
 
     def is_ascii(self, rows: Ints, at: Ints, size: Ints) -> Bools:
-        """Whether stretches of bytes are all below 0x80, which makes them valid UTF-8 without a closer look.
+        """Whether all bytes of each section are below 0x80, so that it is valid UTF-8 without further checks.
 
-        The rows must ascend, and bytes must follow each stretch: reduceat takes only places inside the buffer.
+        The rows must ascend, and bytes must follow each section: reduceat accepts only positions inside the buffer.
         """
         plain: Bools = size == 0
         filled = np.flatnonzero(~plain)
         if len(filled):
             begin = self.start[rows[filled]] + at[filled]
             borders = np.column_stack([begin, begin + size[filled]]).ravel()
-            # Every other result is of what lies between two stretches.
+            # Every other result is that of the bytes between two sections.
             plain[filled] = np.bitwise_or.reduceat(self.octets, borders)[::2] < 0x80
         return plain
 
@@ -145,7 +145,7 @@ def _decode_values(batch: CommitBatch, column: _Values, rows: Ints) -> Ints:
 def _decode_version(batch: CommitBatch, column: _Values, rows: Ints, version: int) -> Ints:
     """Read the rows of one value version; return those that had the usual form."""
     metadata_at = 14 if version >= 3 else 10
-    # Version, numbers in front, at least one byte of length, timestamp.
+    # Version, leading numbers, at least one byte of length, timestamp.
     rows = rows[column.size[rows] >= metadata_at + 2 + 8]
     if version >= _FLEXIBLE_FROM:
         length_bytes, metadata_size = _compact_lengths(column, rows, metadata_at)
@@ -170,7 +170,7 @@ def _decode_version(batch: CommitBatch, column: _Values, rows: Ints, version: in
 
 
 def _compact_lengths(column: _Values, rows: Ints, at: int) -> tuple[Ints, Ints]:
-    """Return (bytes the length takes, length) for lengths of one or two bytes; length -1 marks all others."""
+    """Return (size of the length in bytes, length) for lengths of one or two bytes; length -1 marks all others."""
     first, second = column.byte(rows, at), column.byte(rows, at + 1)
     one, two = first < 0x80, (first >= 0x80) & (second < 0x80)
     stored = np.where(one, first, np.where(two, (first & 0x7F) | second << 7, 0))
@@ -178,7 +178,7 @@ def _compact_lengths(column: _Values, rows: Ints, at: int) -> tuple[Ints, Ints]:
 
 
 def _ends_as_it_should(column: _Values, rows: Ints, at: Ints, left: Ints, version: int) -> Bools:
-    """Whether what follows the timestamp is what the version has there: nothing, an expiry, or a plain tag section."""
+    """Whether the timestamp is followed by what the version requires: nothing, an expiry, or a usual tag section."""
     if version < _FLEXIBLE_FROM:
         fixed: Bools = left == (8 if version == 1 else 0)
         return fixed

@@ -1,7 +1,7 @@
 """The generic decoder: key and value bytes of any record to exactly one of four outcomes.
 
-Receives bytes that may be anything; hands on a typed record or the reason why there is none. Must never raise, loop or
-allocate by what the bytes claim.
+Receives arbitrary bytes; returns a typed record or the reason why there is none. Must never raise, loop, or allocate
+memory according to lengths in the bytes.
 """
 
 from __future__ import annotations
@@ -17,7 +17,7 @@ from rebalance_streaming.wire.schema import Plan
 
 
 class Outcome(IntEnum):
-    """What became of a record. The numbers are the codes of the vectorised path."""
+    """Result of decoding a record. The numbers are the codes of the vectorised path."""
 
     DECODED = 0
     TOMBSTONE = 1
@@ -27,11 +27,11 @@ class Outcome(IntEnum):
 
 @dataclass(frozen=True, slots=True)
 class DecodedRecord:
-    """A record as far as it could be read.
+    """A record, with the parts that could be read.
 
-    `record_type` is null when the key is too short to name one, `type_name` also for unknown types. `key` is null
-    unless it was read; `key_version` is then 0, the only version there is. `value_version` is null for a tombstone
-    and for a value too short to name one. `error` says why an unsupported or corrupt record could not be read.
+    `record_type` is null when the key is too short to contain one, `type_name` also for unknown types. `key` is null
+    unless it was read; `key_version` is then 0, the only version. `value_version` is null for a tombstone and for a
+    value too short to contain one. `error` is the reason why an unsupported or corrupt record could not be read.
     """
 
     outcome: Outcome
@@ -53,7 +53,7 @@ class DecodedKey:
 
 
 def decode_key(key: bytes | None) -> DecodedKey | DecodedRecord:
-    """Read a key alone. Returns a DecodedRecord with the outcome where it cannot be read."""
+    """Read a key alone. Return a DecodedRecord with the outcome if it cannot be read."""
     if key is None:
         return DecodedRecord(Outcome.CORRUPT, error="the key is null")
     try:
@@ -74,7 +74,7 @@ def decode_record(key: bytes | None, value: bytes | None) -> DecodedRecord:
     """Read a record. Never raises.
 
     A null value is a tombstone. A value must end where its last field ends: previews of Kafka 3.7 to 4.0 reused
-    version numbers with other fields, and bytes left over are how they show.
+    version numbers with other fields, which is detected by the remaining bytes.
     """
     read = decode_key(key)
     if isinstance(read, DecodedRecord):

@@ -1,11 +1,11 @@
-"""Why bytes could not be read: one small class per cause."""
+"""Reasons why bytes could not be read: one class per cause."""
 
 # ruff: noqa: N818 - the names are the causes; all are a DecodeError
 from __future__ import annotations
 
 
 class DecodeError(ValueError):
-    """The bytes do not have the form that was expected; the text is one short clause."""
+    """The bytes do not have the expected form; the text is one short clause."""
 
 
 class Truncated(DecodeError):
@@ -13,7 +13,7 @@ class Truncated(DecodeError):
 
 
 class BadLength(DecodeError):
-    """A length is negative where null is not allowed, or larger than what is left could hold."""
+    """A length is negative where null is not allowed, or larger than the remaining bytes."""
 
 
 class BadVarint(DecodeError):
@@ -25,7 +25,7 @@ class BadText(DecodeError):
 
 
 class BadTag(DecodeError):
-    """Tagged fields are out of order, repeated, or of another size than they claim."""
+    """Tagged fields are out of order, repeated, or differ from the size that they claim."""
 
 
 class TrailingBytes(DecodeError):
@@ -33,4 +33,4 @@ class TrailingBytes(DecodeError):
 
 
 class BadVersion(DecodeError):
-    """A version number that no writer can have meant."""
+    """A version number that no writer uses."""

@@ -1,7 +1,7 @@
 """Typed records as plain JSON values, in the form of Kafka's own JSON converters.
 
 Names are Kafka's (camel case), byte arrays base64, uuids URL-safe base64 of 22 characters. A field that is not in the
-version is left out, and so is a tagged field with its default, except for the null of a tagged structure.
+version is omitted, and so is a tagged field with its default value, except for a tagged structure that is null.
 """
 
 from __future__ import annotations
@@ -15,7 +15,7 @@ from rebalance_streaming.wire.schema import FieldSpec, specs
 
 
 def to_json(value: Any, version: int) -> Any:
-    """Return a decoded structure, or anything inside one, as what `json.dumps` takes."""
+    """Return a decoded structure, or any value inside one, in a form that `json.dumps` accepts."""
     if is_dataclass(value):
         return {
             camel_case(name): to_json(getattr(value, name), version)
@@ -41,6 +41,6 @@ def _is_shown(spec: FieldSpec, value: Any, default: Any) -> bool:
 
 
 def camel_case(name: str) -> str:
-    """Return an attribute's name as Kafka spells the field."""
+    """Return an attribute's name in Kafka's spelling."""
     first, *others = name.split("_")
     return first + "".join(each.capitalize() for each in others)

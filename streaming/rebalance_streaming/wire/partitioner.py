@@ -1,4 +1,4 @@
-"""Which partition of the offsets topic a group lives in."""
+"""Which partition of the offsets topic contains a group."""
 
 from __future__ import annotations
 

@@ -1,6 +1,6 @@
 """Readers of single fields: `(buffer, position) -> (value, next position)`.
 
-Every byte is fetched through `need`, the one bounds check, and every count is held against the bytes that are left
+Every read of bytes goes through `need`, the only bounds check, and every count is compared with the remaining bytes
 before anything is allocated for it. Encoding: Kafka's protocol guide and KIP-482 (compact and tagged forms).
 """
 
@@ -68,7 +68,7 @@ def read_uvarint(buffer: bytes, position: int) -> tuple[int, int]:
 
 
 def read_compact_length(buffer: bytes, position: int) -> tuple[int, int]:
-    """Read the length of a compact field: stored plus one, so that 0 stands for null (returned as -1)."""
+    """Read the length of a compact field: stored plus one, so that 0 means null (returned as -1)."""
     stored, position = read_uvarint(buffer, position)
     return stored - 1, position
 
@@ -104,7 +104,7 @@ def bytes_reader(*, compact: bool, nullable: bool) -> Reader:
 
 
 def array_reader(element: Reader, smallest: int, *, compact: bool, nullable: bool) -> Reader:
-    """Return the reader of an array, as a tuple. `smallest` is the fewest bytes an element can take, at least 1."""
+    """Return the reader of an array, as a tuple. `smallest` is the minimum size of an element in bytes, at least 1."""
     read_count = read_compact_length if compact else read_int32
 
     def read(buffer: bytes, position: int) -> tuple[Any, int]:

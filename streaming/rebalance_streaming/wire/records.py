@@ -30,7 +30,7 @@ from rebalance_streaming.wire.schema import (
 
 ZERO_UUID = UUID(int=0)
 
-# --- Keys: never flexible; the type number stands where other messages have their version. ---
+# --- Keys: never flexible; the type number takes the place of a version. ---
 
 
 @dataclass(frozen=True, slots=True)
@@ -51,14 +51,14 @@ class GroupMetadataKey:
 
 @dataclass(frozen=True, slots=True)
 class GroupKey:
-    """Records of which a group has one."""
+    """Key of record types with one record per group."""
 
     group_id: str = wire(STRING)
 
 
 @dataclass(frozen=True, slots=True)
 class MemberKey:
-    """Records of which a member has one."""
+    """Key of record types with one record per member."""
 
     group_id: str = wire(STRING)
     member_id: str = wire(STRING)
@@ -165,7 +165,7 @@ class ClassicProtocol:
 
 @dataclass(frozen=True, slots=True)
 class ClassicMemberMetadata:
-    """What is kept of a member that speaks the classic protocol inside a new-protocol group."""
+    """What a new-protocol group stores of a member that uses the classic protocol."""
 
     session_timeout_ms: int = wire(INT32)
     supported_protocols: tuple[ClassicProtocol, ...] = wire(array(struct(ClassicProtocol)))
@@ -206,14 +206,14 @@ class TopicPartitions:
 
 @dataclass(frozen=True, slots=True)
 class TargetAssignmentMemberValue:
-    """Types 7 and 13: what a member is to have."""
+    """Types 7 and 13: a member's target assignment."""
 
     topic_partitions: tuple[TopicPartitions, ...] = wire(array(struct(TopicPartitions)))
 
 
 @dataclass(frozen=True, slots=True)
 class OwnedTopicPartitions:
-    """Partitions of one topic with the epochs they were given at (KIP-1251, 4.3+), null before."""
+    """Partitions of one topic with the epochs of their assignment (KIP-1251, 4.3+), null before."""
 
     topic_id: UUID = wire(UUID_KIND)
     partitions: tuple[int, ...] = wire(array(INT32))
@@ -222,7 +222,7 @@ class OwnedTopicPartitions:
 
 @dataclass(frozen=True, slots=True)
 class ConsumerGroupCurrentMemberAssignmentValue:
-    """What a member has. State 0 stable, 1 unrevoked, 2 unreleased partitions; epoch -2: a static member away."""
+    """A member's present assignment. State 0 stable, 1 unrevoked, 2 unreleased partitions; epoch -2: static, away."""
 
     member_epoch: int = wire(INT32)
     previous_member_epoch: int = wire(INT32)
@@ -263,7 +263,7 @@ class ShareGroupMetadataValue:
 
 @dataclass(frozen=True, slots=True)
 class ShareGroupCurrentMemberAssignmentValue:
-    """What a share group's member has; several members may have the same partition."""
+    """A share group member's present assignment; several members may have the same partition."""
 
     member_epoch: int = wire(INT32)
     previous_member_epoch: int = wire(INT32)
@@ -290,7 +290,7 @@ class NamedTopic:
 
 @dataclass(frozen=True, slots=True)
 class ShareGroupStatePartitionMetadataValue:
-    """Which partitions of a share group have delivery state, or are getting or losing it."""
+    """Partitions of a share group that have delivery state, or whose state is being created or deleted."""
 
     initializing_topics: tuple[NamedTopicPartitions, ...] = wire(array(struct(NamedTopicPartitions)))
     initialized_topics: tuple[NamedTopicPartitions, ...] = wire(array(struct(NamedTopicPartitions)))
@@ -310,7 +310,7 @@ class KeyValue:
 
 @dataclass(frozen=True, slots=True)
 class StreamsGroupMetadataValue:
-    """The group epoch and the topology epochs behind it; -1 where absent."""
+    """The group epoch and the topology epochs that belong to it; -1 where absent."""
 
     epoch: int = wire(INT32)
     metadata_hash: int = wire(INT64)
@@ -324,7 +324,7 @@ class StreamsGroupMetadataValue:
 
 @dataclass(frozen=True, slots=True)
 class Endpoint:
-    """Where an instance serves interactive queries."""
+    """Address at which an instance serves interactive queries."""
 
     host: str = wire(STRING)
     port: int = wire(UINT16)
@@ -355,7 +355,7 @@ class TaskIds:
 
 @dataclass(frozen=True, slots=True)
 class StreamsGroupTargetAssignmentMemberValue:
-    """The tasks a member is to have."""
+    """A member's target tasks."""
 
     active_tasks: tuple[TaskIds, ...] = wire(array(struct(TaskIds)))
     standby_tasks: tuple[TaskIds, ...] = wire(array(struct(TaskIds)))
@@ -364,7 +364,7 @@ class StreamsGroupTargetAssignmentMemberValue:
 
 @dataclass(frozen=True, slots=True)
 class OwnedTaskIds:
-    """Tasks of one subtopology with the epochs they were given at (4.2+, active tasks only), null before."""
+    """Tasks of one subtopology with the epochs of their assignment (4.2+, active tasks only), null before."""
 
     subtopology_id: str = wire(STRING)
     partitions: tuple[int, ...] = wire(array(INT32))
@@ -373,7 +373,7 @@ class OwnedTaskIds:
 
 @dataclass(frozen=True, slots=True)
 class StreamsGroupCurrentMemberAssignmentValue:
-    """The tasks a member has. State 1 stable, 2 unrevoked, 3 unreleased tasks: not a consumer group's numbers."""
+    """A member's present tasks. State 1 stable, 2 unrevoked, 3 unreleased tasks: differs from consumer groups."""
 
     member_epoch: int = wire(INT32)
     previous_member_epoch: int = wire(INT32)
@@ -388,7 +388,7 @@ class StreamsGroupCurrentMemberAssignmentValue:
 
 @dataclass(frozen=True, slots=True)
 class TopicInfo:
-    """An internal topic a topology needs; 0 partitions and replication -1 leave the number to the broker."""
+    """An internal topic of a topology; 0 partitions and replication -1 leave the number to the broker."""
 
     name: str = wire(STRING)
     partitions: int = wire(INT32)
@@ -398,7 +398,7 @@ class TopicInfo:
 
 @dataclass(frozen=True, slots=True)
 class CopartitionGroup:
-    """Indexes of source topics that must have equally many partitions."""
+    """Indexes of source topics that must have the same number of partitions."""
 
     source_topics: tuple[int, ...] = wire(array(INT16))
     source_topic_regex: tuple[int, ...] = wire(array(INT16))
@@ -444,11 +444,11 @@ class RecordType:
     flexible_from: int = 0
 
     def key_plan(self) -> Plan:
-        """Return how to read the key behind its type number."""
+        """Return how to read the key after its type number."""
         return plan_for(self.key, 0, flexible=False)
 
     def value_plan(self, version: int) -> Plan | None:
-        """Return how to read a value of this version behind its version number, null for an unknown version."""
+        """Return how to read a value of this version after its version number, null for an unknown version."""
         if not 0 <= version <= self.newest:
             return None
         return plan_for(self.value, version, flexible=version >= self.flexible_from)
@@ -483,11 +483,11 @@ _TYPES = (
 
 RECORD_TYPES: dict[int, RecordType] = {each.number: each for each in _TYPES}
 
-#: The log itself (Kafka: Topic.GROUP_METADATA_TOPIC_NAME).
+#: The topic that contains the log (Kafka: Topic.GROUP_METADATA_TOPIC_NAME).
 OFFSETS_TOPIC = "__consumer_offsets"
-#: Kafka refuses longer names of topics (org.apache.kafka.common.internals.Topic); who names one made it up.
+#: Kafka refuses longer topic names (org.apache.kafka.common.internals.Topic), so they do not exist.
 LONGEST_TOPIC = 249
-#: How the keys of offset commits begin: their types as the wire has them.
+#: First bytes of the keys of offset commits: their types as encoded.
 OFFSET_COMMIT_PREFIXES = tuple(
     each.number.to_bytes(2, "big") for each in RECORD_TYPES.values() if each.key is OffsetCommitKey
 )

@@ -1,7 +1,7 @@
-"""Record formats as data: dataclass fields say how they are encoded, and plans made from them do the reading.
+"""Record formats as data: dataclass fields declare their encoding, and plans made from them read the bytes.
 
-A format is a frozen dataclass whose fields are declared with `wire`. A plan is made once per (dataclass, version); to
-support a new version or record is to declare it, not to write a reader.
+A format is a frozen dataclass whose fields are declared with `wire`. A plan is made once per (dataclass, version). A
+new version or record only has to be declared; it needs no reader of its own.
 """
 
 from __future__ import annotations
@@ -18,7 +18,7 @@ from rebalance_streaming.wire.primitives import Reader, need, read_int8, read_uv
 
 @dataclass(frozen=True, slots=True)
 class Kind:
-    """How a value is encoded: a fixed-width one, or "string", "bytes", "array" or "struct" of something."""
+    """Encoding of a value: a fixed-width type, or "string", "bytes", "array" or "struct"."""
 
     name: str
     fixed: Reader | None = None
@@ -49,7 +49,7 @@ def struct(of: type[Any]) -> Kind:
 
 @dataclass(frozen=True, slots=True)
 class FieldSpec:
-    """A field's encoding: its kind, the versions it is in, its tag if it is a tagged field, whether null is legal."""
+    """A field's encoding: its kind, the versions that contain it, its tag (null: not tagged), whether null is legal."""
 
     kind: Kind
     since: int = 0
@@ -76,7 +76,7 @@ def wire(
 
 
 def specs(of: type[Any]) -> list[tuple[str, FieldSpec, Any]]:
-    """Return (name, encoding, default) of every field; the default is None where there is none."""
+    """Return (name, encoding, default) of every field; the default is None for fields without one."""
     return [
         (each.name, each.metadata["wire"], None if each.default is dataclasses.MISSING else each.default)
         for each in dataclasses.fields(of)
@@ -87,8 +87,8 @@ def specs(of: type[Any]) -> list[tuple[str, FieldSpec, Any]]:
 class Plan:
     """How to read one version of a structure.
 
-    `template` holds the value of every field that is not read; `steps` are (index, reader) in wire order; `tagged`
-    maps a tag to the same. `smallest` is the fewest bytes the structure takes.
+    `template` has the value of every field that is not read; `steps` are (index, reader) in wire order; `tagged`
+    maps a tag to (index, reader). `smallest` is the minimum size of the structure in bytes.
     """
 
     build: Callable[..., Any]
@@ -108,7 +108,7 @@ class Plan:
         return self.build(*values), position
 
     def read_leading(self, buffer: bytes, position: int, required: int) -> tuple[Any, int]:
-        """Read a structure whose writer may have stopped behind the first `required` fields. Raises DecodeError.
+        """Read a structure whose writer may have stopped after the first `required` fields. Raises DecodeError.
 
         Fields that are missing at the buffer's end have their defaults.
         """
@@ -120,7 +120,7 @@ class Plan:
         return self.build(*values), position
 
     def _read_tags(self, buffer: bytes, position: int, values: list[Any]) -> int:
-        """Read the tagged section; a tag that is not known is skipped by its size (KIP-482, KIP-915)."""
+        """Read the tagged section; unknown tags are skipped by their size (KIP-482, KIP-915)."""
         count, position = read_uvarint(buffer, position)
         previous = -1
         for _ in range(count):
@@ -128,7 +128,7 @@ class Plan:
             size, position = read_uvarint(buffer, position)
             end = need(buffer, position, size)
             if tag <= previous:
-                # Kafka writes tags in ascending order; anything else is not a section it wrote.
+                # Kafka writes tags in ascending order, so it did not write this section.
                 raise BadTag(f"tag {tag} after {previous}")
             previous = tag
             if tag in self.tagged:
@@ -144,7 +144,7 @@ _PLANS: dict[tuple[type[Any], int, bool], Plan] = {}
 
 
 def plan_for(of: type[Any], version: int, *, flexible: bool) -> Plan:
-    """Return the plan of a structure's version, made at its first use."""
+    """Return the plan of a structure's version; it is made at first use."""
     wanted = of, version, flexible
     plan = _PLANS.get(wanted)
     if plan is None:

@@ -1,1 +1,1 @@
-"""Log lines of brokers to events of groups' coordinators; `decode.decode_lines` is the way in."""
+"""Log lines of brokers to events of groups' coordinators; the entry point is `decode.decode_record`."""

@@ -1,7 +1,7 @@
-"""Records of a topic of broker logs, and lines of a file, into events of groups: one pass over each line.
+"""Decodes records of a topic of broker logs, and lines of a file, to events of groups, in one pass over each line.
 
-Receives bytes and how the broker's local time is turned into UTC; hands on events by group, and how many lines ended in
-which outcome. Whatever a line is, it ends in one; only a record in which no line can be found raises.
+Receives bytes and a conversion of the broker's local time to UTC; returns events by group, and the number of lines per
+outcome. Every line has exactly one outcome; only a record without any recognisable line raises.
 """
 
 from __future__ import annotations
@@ -19,42 +19,42 @@ from rebalance_streaming.wire.broker_logs.reasons import client_reason, read_mem
 from rebalance_streaming.wire.broker_logs.texts import SILENT, SILENT_OF_GROUP, TEXTS, CoordinatorText
 from rebalance_streaming.wire.broker_logs.times import read_time
 
-#: The longest line that is looked at, and the longest name in one: a member id is a client id and 37 characters.
+#: The longest line that is read, and the longest name in one: a member id is a client id and 37 characters.
 MAX_LINE, MAX_NAME = 65_536, 2_048
-#: Members of one line that make events.
+#: Maximum number of members of one line that become events.
 _MOST_MEMBERS = 1_000
 #: A line's time may be this far ahead of its record's, for clocks that differ.
 AHEAD_MS = 120_000
 
-#: What the coordinators write before each line (`logIdent`; LogContext of the runtime).
+#: Prefixes that the coordinators write before each line (`logIdent`; LogContext of the runtime).
 _MARKS = ("[GroupCoordinator ", "[GroupMetadataManager ")
 _MARK_END = "] "
 #: `[GroupCoordinator 1]`, `[GroupCoordinator id=1 topic=…]`, `[GroupMetadataManager brokerId=1]`.
 _BROKER = re.compile(r"\[Group\w+ (?:id=|brokerId=)?(\d{1,9})[\] ]")
-#: Loggers in brackets behind the line, as Kafka's own pattern puts them.
+#: Loggers in brackets after the line, where Kafka's own pattern puts them.
 _LOGGERS = ("GroupCoordinator", "GroupMetadataManager", "ClassicGroup", "GroupCoordinatorShard", "CoordinatorRuntime")
 _CRI_STREAMS = (" stdout ", " stderr ")
 _STATES = frozenset(state.lower() for state in GroupState)
 
-#: Turns a broker's local time, in ms as if in UTC, into UTC.
+#: Converts a broker's local time, in ms as if in UTC, to UTC.
 ToUtc = Callable[[int], int]
 
 
 @dataclass(slots=True)
 class Lines:
-    """Events with their groups, in the order of the lines, and lines by outcome."""
+    """Events with their groups, in the order of the lines, and the number of lines by outcome."""
 
     events: list[tuple[str, CoordinatorEvent]] = field(default_factory=list)
     counts: Counter[LineOutcome] = field(default_factory=Counter)
 
 
 def in_utc(local_ms: int) -> int:
-    """Take a broker's times for UTC, which is what they are without a setting."""
+    """Treat a broker's times as UTC, which is the default."""
     return local_ms
 
 
 def decode_record(value: bytes | None, observed_ms: int | None, to_utc: ToUtc = in_utc) -> Lines:
-    """Decode a record. `observed_ms` is its own time; null where there is none, as of a file."""
+    """Decode a record. `observed_ms` is its own time; null where there is none, for example in a file."""
     lines = Lines()
     try:
         for each in open_record(value):
@@ -78,7 +78,7 @@ def _take(lines: Lines, line: LogText, observed_ms: int | None, to_utc: ToUtc) -
 def read_line(
     line: LogText, observed_ms: int | None, to_utc: ToUtc = in_utc
 ) -> list[tuple[str, CoordinatorEvent]] | LineOutcome:
-    """Return the events of a line with their group, or in what it ends instead."""
+    """Return the events of a line with their group, or the outcome of a line without events."""
     text = line.text
     if len(text) > MAX_LINE:
         return LineOutcome.TOO_LONG if any(mark in text[:MAX_NAME] for mark in _MARKS) else LineOutcome.OTHER
@@ -87,7 +87,7 @@ def read_line(
         return LineOutcome.OTHER
     message = _without_logger(text[begin:])
     end = message.find(_MARK_END)
-    # Scala's coordinator puts a colon behind the bracket.
+    # Scala's coordinator puts a colon after the bracket.
     colon = message.find("]: ")
     if colon >= 0 and (end < 0 or colon < end):
         end = colon + 1
@@ -116,7 +116,7 @@ def _says_nothing(body: str) -> bool:
 
 
 def _without_logger(text: str) -> str:
-    """Return a line without the logger, and the thread behind it, that its layout put at its end."""
+    """Return a line without the logger, and the thread after it, that some layouts put at the end."""
     at = text.rfind(" (")
     if at < 0:
         return text
@@ -126,13 +126,13 @@ def _without_logger(text: str) -> str:
 
 
 def _time(line: LogText, head: str, observed_ms: int | None, to_utc: ToUtc) -> tuple[int, bool] | None:
-    """Return when a line was written, and whether that is its own time to the millisecond; null: nothing says when."""
+    """Return when a line was written, and whether that is its own time to the millisecond; null if not known."""
     if line.is_own and line.at_ms is not None:
         return line.at_ms, True
     start, shipped_ms = 0, line.at_ms
     cri = read_time(head)
     if cri is not None and cri.has_zone and head[cri.length : cri.length + 8] in _CRI_STREAMS:
-        # Containerd's own time, then the stream and a letter.
+        # Containerd's own time, followed by the stream and a letter.
         start, shipped_ms = cri.length + 10, cri.ms
     written = read_time(head, start + (head[start : start + 1] == "["))
     if written is not None:
@@ -171,7 +171,7 @@ def _events(
 
 
 def _refusal(values: Mapping[str, str]) -> LineOutcome | None:
-    """Return why values cannot be what their places say; null where they can."""
+    """Return the reason why values do not fit their fields; null if they do."""
     names = [values.get(each, "") for each in ("group", "member", "instance", "replaced")]
     if max(map(len, names)) > MAX_NAME:
         return LineOutcome.TOO_LONG
@@ -181,7 +181,7 @@ def _refusal(values: Mapping[str, str]) -> LineOutcome | None:
 
 
 def _with_reason(event: CoordinatorEvent, values: Mapping[str, str]) -> CoordinatorEvent:
-    """Return the event of a rebalance that is prepared with what its reason says."""
+    """Return the event of a rebalance that is prepared, with the content of its reason."""
     if event.act != CoordinatorAct.PREPARING:
         return event
     if "why" not in values:
@@ -192,13 +192,13 @@ def _with_reason(event: CoordinatorEvent, values: Mapping[str, str]) -> Coordina
 
 
 def _number(text: str | None) -> int | None:
-    """Return the number that a text begins with; a log partition in brackets may stand behind it."""
+    """Return the number at the beginning of a text; a log partition in brackets may follow it."""
     head = (text or "").partition(" ")[0].rstrip(".")
     return int(head) if head.isascii() and head.isdecimal() and len(head) <= 10 else None
 
 
 def _option(text: str | None) -> str | None:
-    """Return what Scala's Option holds as it is written; null for None and for Java's null."""
+    """Return the content of Scala's Option in its text form; null for None and for Java's null."""
     if text in (None, "", "None", "null"):
         return None
     return text[5:-1] if text.startswith("Some(") and text.endswith(")") else text

@@ -1,8 +1,8 @@
-"""The lines that a record holds: plain text, a JSON layout, or either in the envelope of a shipper.
+"""The lines in a record: plain text, a JSON layout, or either of them in the envelope of a shipper.
 
 Known are Fluent Bit (`log`), Docker (`log`, `time`), Vector, Filebeat, Logstash and log4j's JSON layouts (`message`),
 journald (`MESSAGE`), promtail (`line`), GELF (`short_message`), CloudWatch (`logEvents`) and OpenTelemetry's JSON
-(`resourceLogs`). What a shipper carries may be JSON itself; it is opened as often as MAX_DEPTH says.
+(`resourceLogs`). A shipper's content may be JSON itself; nesting is followed up to MAX_DEPTH.
 """
 
 from __future__ import annotations
@@ -23,7 +23,7 @@ MAX_LINES = 10_000
 MAX_DEPTH = 3
 
 _TEXTS = ("message", "log", "MESSAGE", "msg", "line", "short_message", "@message", "body")
-#: Only log4j's own layouts name the logger: then the time beside it is the event's, not the shipper's.
+#: Only log4j's own layouts name the logger: if it is named, the time is the event's, not the shipper's.
 _LOGGERS = ("loggerName", "logger_name", "logger", "log.logger", "_logger")
 _TIMES = ("@timestamp", "timestamp", "time", "timeMillis", "date", "ts", "__REALTIME_TIMESTAMP")
 _OTLP_START = b"\x0a"
@@ -34,7 +34,7 @@ _decoder = msgspec.json.Decoder()
 
 @dataclass(frozen=True, slots=True)
 class LogText:
-    """A line, with the time in ms that stands beside it; `is_own`: the event's own, as a layout writes it."""
+    """A line, with the time in ms that accompanies it; `is_own`: the event's own time, written by a layout."""
 
     text: str
     at_ms: int | None = None
@@ -42,7 +42,7 @@ class LogText:
 
 
 def open_record(value: bytes | None) -> Iterator[LogText]:
-    """Yield the lines of a record. Raises UnreadableError where none can be found."""
+    """Yield the lines of a record. Raises UnreadableError if there are none."""
     if value is None or not value.strip(_SPACE):
         raise UnreadableError(LineOutcome.EMPTY, "The record has no value.")
     if len(value) > MAX_FOREIGN_BYTES:
@@ -57,12 +57,12 @@ def open_record(value: bytes | None) -> Iterator[LogText]:
         raise UnreadableError(
             LineOutcome.OTLP_PROTOBUF, "The record is OTLP in protobuf; set `encoding: otlp_json` in the exporter."
         )
-    # A line of log4j's begins with a bracket, as JSON may.
+    # A line of log4j may begin with a bracket, like JSON.
     yield from _lines(value.decode(errors="replace"), None, 0)
 
 
 def _read_json(value: bytes | str) -> Any:
-    """Return the document; null for what is none. Raises UnreadableError for what can only have been meant as JSON."""
+    """Return the document; null if it is not JSON. Raises UnreadableError for text that can only be meant as JSON."""
     try:
         return _decoder.decode(value)
     except (msgspec.DecodeError, UnicodeDecodeError, RecursionError) as error:
@@ -76,7 +76,7 @@ def _read_json(value: bytes | str) -> Any:
 
 def _open(document: Any, outer_ms: int | None, depth: int) -> Iterator[LogText]:
     if isinstance(document, list):
-        # Fluent Bit's and Vector's batches are lists of records.
+        # Batches of Fluent Bit and Vector are lists of records.
         for each in document[:MAX_LINES]:
             if isinstance(each, dict):
                 yield from _open(each, outer_ms, depth)
@@ -103,7 +103,7 @@ def _open(document: Any, outer_ms: int | None, depth: int) -> Iterator[LogText]:
 
 
 def _lines(text: str, at_ms: int | None, depth: int) -> Iterator[LogText]:
-    """Yield the lines of a text; one that is JSON itself is opened."""
+    """Yield the lines of a text; a text that is JSON itself is opened."""
     if text.lstrip()[:1] == "{" and depth < MAX_DEPTH:
         document = _read_json(text)
         if isinstance(document, dict):
@@ -117,7 +117,7 @@ def _lines(text: str, at_ms: int | None, depth: int) -> Iterator[LogText]:
 
 
 def _text_of(document: Mapping[str, Any]) -> str | None:
-    """Return the line that a document holds; the fields of ECS and of Splunk's collector have it one level deeper."""
+    """Return the line in a document; the fields of ECS and of Splunk's collector have it one level deeper."""
     for name in _TEXTS:
         value = document.get(name)
         if isinstance(value, str) and value:
@@ -136,7 +136,7 @@ def _time_of(document: Mapping[str, Any]) -> tuple[int | None, bool]:
     """Return the time of a document in ms, and whether it is the event's own."""
     instant = document.get("instant")
     if isinstance(instant, dict):
-        # log4j 2's JsonLayout, and JsonTemplateLayout as it comes.
+        # log4j 2's JsonLayout, and JsonTemplateLayout with its default template.
         seconds, nanos = as_epoch_ms(instant.get("epochSecond")), instant.get("nanoOfSecond")
         if seconds is not None:
             return seconds * 1_000 + (nanos // 1_000_000 if isinstance(nanos, int) else 0), True
@@ -150,7 +150,7 @@ def _time_of(document: Mapping[str, Any]) -> tuple[int | None, bool]:
 
 
 def _instant(raw: object) -> int | None:
-    """Return a time in ms, written as a number of any unit or as text with a zone; null for anything else."""
+    """Return a time in ms, from a number of any unit or text with a zone; null for anything else."""
     if isinstance(raw, str) and len(raw) > 4 and raw[4:5] == "-":
         written = read_time(raw)
         return written.ms if written is not None and written.has_zone else None

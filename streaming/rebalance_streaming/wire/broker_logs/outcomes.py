@@ -1,4 +1,4 @@
-"""What becomes of a line of a broker's log, or of a record that holds none: words for a metric's label."""
+"""Outcomes of a line of a broker's log, or of a record without lines: values of a metric's label."""
 
 from __future__ import annotations
 
@@ -8,12 +8,12 @@ from rebalance_streaming.wire.errors import DecodeError
 
 
 class LineOutcome(enum.StrEnum):
-    """The closed set. Each line ends in one; a record in which no line can be found ends in one as a whole.
+    """The closed set. Each line has one; a record without any recognisable line has one as a whole.
 
-    `decoded`: it is an event of a group. `other`: nothing of a group's coordinator, which most lines of a broker are,
-    or what is no event, among them the further lines of a stack trace. The rest is worth a look: `unknown_text`, words
-    of a coordinator that are not known here; `future`, a time far ahead of the record's, as a wrong time zone makes
-    it; `no_text`, JSON in which no field of a known shipper or layout holds the line.
+    `decoded`: an event of a group. `other`: a line that is not a group coordinator's, like most lines of a broker, or
+    that is no event, for example further lines of a stack trace. The others deserve attention: `unknown_text`, a
+    coordinator's line with unknown text; `future`, a time far ahead of the record's, as a result of a wrong time zone;
+    `no_text`, JSON in which no field of a known shipper or layout contains the line.
     """
 
     DECODED = "decoded"
@@ -31,12 +31,12 @@ class LineOutcome(enum.StrEnum):
 
 
 class UnreadableError(DecodeError):
-    """A record in which no line can be found; the text is one sentence that says what to do where that is known."""
+    """A record without any recognisable line; the text is one sentence, with a remedy where there is one."""
 
     def __init__(self, outcome: LineOutcome, text: str) -> None:
         super().__init__(text)
         self.outcome = outcome
 
     def __reduce__(self) -> tuple[type[UnreadableError], tuple[LineOutcome, str]]:
-        # Workers hand exceptions to each other, and BaseException would call with the text alone.
+        # Workers pickle exceptions, and BaseException would call the constructor with the text alone.
         return type(self), (self.outcome, str(self))

@@ -1,7 +1,7 @@
-"""Why a coordinator prepares a rebalance, from the reason that it puts in brackets, and what the client said of it.
+"""Why a coordinator prepares a rebalance: the reason that it puts in brackets, and the client's reason in it.
 
 Sources: kafka.coordinator.group.GroupCoordinator (2.2 to 3.9) and o.a.k.coordinator.group.GroupMetadataManager (3.7
-on), wherever they call `prepareRebalance` and `maybePrepareRebalance`; client reasons since 3.2 (KIP-800).
+on), at all calls of `prepareRebalance` and `maybePrepareRebalance`; client reasons since 3.2 (KIP-800).
 """
 
 from __future__ import annotations
@@ -12,16 +12,16 @@ from rebalance_contract.sets import CoordinatorTrigger
 from rebalance_streaming.wire.broker_logs.templates import Template, template
 
 _CLIENT_REASON = "; client reason: "
-#: What a broker writes for a client that gives none (older than KIP-800, or another library).
+#: What a broker writes if the client gives no reason (older than KIP-800, or another library).
 _NOT_PROVIDED = "not provided"
 LONGEST_REASON = 300
 
 
 @dataclass(frozen=True, slots=True)
 class StatedReason:
-    """`member_id`: the member named, null where several are, or none. `text`: see `CoordinatorEvent.reason`.
+    """A reason. `member_id`: the member named, null for several or none. `text`: see `CoordinatorEvent.reason`.
 
-    Of an assignment that could not be stored the text is the error, null up to 2.x, where the coordinator names none.
+    If an assignment could not be stored, the text is the error, null up to 2.x, where the coordinator does not name it.
     """
 
     trigger: CoordinatorTrigger
@@ -29,7 +29,7 @@ class StatedReason:
     text: str | None = None
 
 
-#: The texts of both coordinators in lower case at their first letter, which changed between versions.
+#: The texts of both coordinators, with a lower-case first letter, because that changed between versions.
 _REASONS: tuple[tuple[CoordinatorTrigger, Template], ...] = tuple(
     (trigger, template(text))
     for trigger, text in (
@@ -71,7 +71,7 @@ _REASONS: tuple[tuple[CoordinatorTrigger, Template], ...] = tuple(
 
 
 def read_reason(text: str) -> StatedReason:
-    """Return what a coordinator's reason says."""
+    """Return the content of a coordinator's reason."""
     own, asked, stated = text.partition(_CLIENT_REASON)
     lowered = own[:1].lower() + own[1:]
     for trigger, words in _REASONS:
@@ -83,7 +83,7 @@ def read_reason(text: str) -> StatedReason:
 
 
 def client_reason(text: str) -> str | None:
-    """Return what a client gave as its reason, without the full stop of the sentence around it; null: none."""
+    """Return the client's reason, without the full stop of the sentence around it; null: none."""
     stated = text.strip().rstrip(".")
     return None if stated in ("", _NOT_PROVIDED) else stated[:LONGEST_REASON]
 
@@ -95,7 +95,7 @@ def _only(members: str | None) -> str | None:
 
 
 def read_members(text: str) -> list[str]:
-    """Return the members of a collection as Scala (`Set(a, b)`), Java (`[a, b]`) and `String.join` write it."""
+    """Return the members of a collection as written by Scala (`Set(a, b)`), Java (`[a, b]`) and `String.join`."""
     inner = text.strip()
     opened = inner.find("(") + 1 if inner.endswith(")") else 1 if inner.startswith("[") and inner.endswith("]") else 0
     inner = inner[opened : len(inner) - 1] if opened else inner

@@ -1,6 +1,6 @@
-"""Texts with places for values, matched from left to right without going back: linear in the text.
+"""Texts with places for values, matched from left to right without backtracking: linear in the length of the text.
 
-A place ends where the words behind it come first, and an empty last one takes all that is left.
+A place ends at the first occurrence of the words after it; if the last words are empty, it takes the remaining text.
 """
 
 from __future__ import annotations
@@ -11,13 +11,13 @@ from dataclasses import dataclass
 
 @dataclass(frozen=True, slots=True)
 class Template:
-    """`words` stand around the places; there is one more of them than of `places`. The last may be empty."""
+    """`words` are the texts around the `places`, so there is one more of them. The last one may be empty."""
 
     words: tuple[str, ...]
     places: tuple[str, ...]
 
     def match(self, text: str) -> Mapping[str, str] | None:
-        """Return the values by their places if the text begins so; null if it does not."""
+        """Return the values by place if the text begins like the template; null if it does not."""
         if not text.startswith(self.words[0]):
             return None
         values: dict[str, str] = {}
@@ -32,7 +32,7 @@ class Template:
 
 
 def template(text: str) -> Template:
-    """Read a template; its places stand in braces."""
+    """Parse a template; places are names in braces."""
     words, places = [], []
     head, *parts = text.split("{")
     words.append(head)

@@ -1,10 +1,10 @@
-"""What group coordinators write in their brokers' logs, and which event each text is.
+"""Texts that group coordinators write in their brokers' logs, and the event for each text.
 
 Each text is cited by the methods that write it: those of kafka.coordinator.group.GroupCoordinator and
 GroupMetadataManager (Scala, all versions up to 3.9), and those of o.a.k.coordinator.group.GroupMetadataManager (Java,
 from 3.7 on behind `group.coordinator.rebalance.protocols`, the only one from 4.0 on). Read in the sources of 2.0.0,
 2.3.0, 2.4.0, 2.8.0, 3.0.0, 3.1.0, 3.2.0, 3.9.0 and of the trunk that became 4.0, and in the classes of 3.9.2 and 4.3.1.
-Debug lines are left out: no broker writes them as it is delivered.
+Debug lines are omitted: no broker writes them with its default settings.
 """
 
 from __future__ import annotations
@@ -18,7 +18,7 @@ from rebalance_streaming.wire.broker_logs.templates import Template, template
 
 @dataclass(frozen=True, slots=True)
 class CoordinatorText:
-    """A text of a coordinator. `fixed` are values that the text implies."""
+    """A text of a coordinator. `fixed` are values that follow from the text."""
 
     act: Act
     template: Template
@@ -29,7 +29,7 @@ def _text(act: Act, words: str, **fixed: str) -> CoordinatorText:
     return CoordinatorText(act, template(words), fixed)
 
 
-#: In this order: where one text begins like another, the longer stands first.
+#: In matching order: if a text is a prefix of another, the longer one comes first.
 TEXTS: tuple[CoordinatorText, ...] = (
     # prepareRebalance; up to 2.1 without state and reason
     _text(
@@ -257,7 +257,7 @@ TEXTS: tuple[CoordinatorText, ...] = (
     _text(Act.CONVERTED, "[GroupId {group}] Converted the {detail}"),
 )
 
-#: Beginnings of what coordinators write that is no event of a group, or nothing beside another line of the same.
+#: Beginnings of coordinators' lines that are no events of groups, or repeat what another line says.
 SILENT: tuple[str, ...] = (
     "Starting up",
     "Startup complete",
@@ -286,7 +286,7 @@ SILENT: tuple[str, ...] = (
     "Loaded transaction",
     "Static member which joins during Stable stage",
     "Static member joins during ",
-    # Of these neither names the group; the reason of the rebalance, or the line of the eviction, does.
+    # The next two do not name the group; the reason of the rebalance, or the line of the eviction, does.
     "Static member ",
     "Group leader [memberId",
     "Request memberId",
@@ -300,7 +300,7 @@ SILENT: tuple[str, ...] = (
     "BrokerId ",
     "group: ",
 )
-#: The same of lines that begin with the name of their group in brackets, behind the bracket.
+#: The same for lines that begin with the name of their group in brackets: the text after the bracket.
 SILENT_OF_GROUP: tuple[str, ...] = (
     "Creating a simple consumer group",
     "Computed new subscription metadata",

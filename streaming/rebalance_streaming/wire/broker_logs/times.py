@@ -1,4 +1,4 @@
-"""Times as log layouts write them, read by position.
+"""Times in the formats of log layouts, read by position.
 
 log4j's ISO8601 (`2026-11-23 05:12:08,123`, the default of Kafka's log4j.properties and log4j2.yaml), the same with a
 dot, without milliseconds (Strimzi), and RFC 3339 with a zone (JSON layouts, CRI, Vector, Filebeat).
@@ -16,9 +16,9 @@ _DAYS_BEFORE = (0, 31, 59, 90, 120, 151, 181, 212, 243, 273, 304, 334)
 
 @dataclass(frozen=True, slots=True)
 class WrittenTime:
-    """A time as it is written: `ms` since 1970 as if in UTC, or in UTC where `has_zone`; `length` in characters.
+    """A parsed time: `ms` since 1970, in UTC if `has_zone`, else as if in UTC; `length` in characters.
 
-    `has_ms`: it is written to the millisecond at least.
+    `has_ms`: it is precise to the millisecond at least.
     """
 
     ms: int
@@ -28,7 +28,7 @@ class WrittenTime:
 
 
 def read_time(text: str, start: int = 0) -> WrittenTime | None:
-    """Return the time that stands at a place of a text; null where none does."""
+    """Return the time at a position of a text; null if there is none."""
     head = text[start : start + _TO_SECONDS]
     if len(head) < _TO_SECONDS or head[4] != "-" or head[7] != "-" or head[10] not in " T" or head[13] != ":":
         return None
@@ -52,7 +52,7 @@ def read_time(text: str, start: int = 0) -> WrittenTime | None:
 
 
 def _zone(text: str, at: int) -> tuple[int, int]:
-    """Return how far a zone is ahead of UTC in ms, and how many characters it is written with; 0: there is none."""
+    """Return a zone's offset from UTC in ms, and its length in characters; length 0: no zone."""
     sign = text[at : at + 1]
     if sign == "Z":
         return 0, 1
@@ -71,7 +71,7 @@ def _digits(text: str) -> int | None:
 
 
 def _days(year: int, month: int, day: int) -> int:
-    """Return the days from 1970-01-01 to a date of the Gregorian calendar."""
+    """Return the number of days from 1970-01-01 to a date of the Gregorian calendar."""
     before = year - 1
     leap_days = before // 4 - before // 100 + before // 400 - 477
     is_leap = year % 4 == 0 and (year % 100 != 0 or year % 400 == 0)

@@ -1,1 +1,1 @@
-"""Formats of client metrics to reports; `formats.decode_metrics` is the way in, `report` what comes out."""
+"""Formats of client metrics to reports; the entry point is `formats.decode_metrics`, the result is in `report`."""

@@ -1,6 +1,6 @@
-"""JSON as clients write it: strict JSON read fast, and the bare tokens NaN and Infinity that some writers leave in.
+"""JSON as written by clients: strict JSON is read fast, bare tokens NaN and Infinity, which some write, are accepted.
 
-Receives bytes of bounded size; hands on plain values no deeper than the limit, or one UndecodableError.
+Receives bytes of bounded size; returns plain values of limited depth, or raises UndecodableError.
 """
 
 from __future__ import annotations
@@ -40,7 +40,7 @@ def read_json(text: bytes) -> Any:
 def _read_python_json(text: bytes) -> Any:
     document = json.loads(text.decode("utf-8-sig"))
     if b"\\u" in text:
-        # Half of a surrogate pair passes Python's parser, and everything behind this would fail to write it.
+        # Python's parser accepts half of a surrogate pair, which could not be written again by any later stage.
         json.dumps(document, ensure_ascii=False).encode()
     return document
 
@@ -50,7 +50,7 @@ def _too_deep() -> UndecodableError:
 
 
 def _looks_shallow(text: bytes) -> bool:
-    """Judge by the brackets alone, a level at a time from inside. Those in strings count too, so a no is no proof."""
+    """Judge by brackets alone, one level at a time from inside. Brackets in strings count too: false is no proof."""
     left = text.translate(_BRACES_ONLY, _NO_BRACKETS)
     for _ in range(MAX_NESTING):
         if not left:

@@ -1,4 +1,4 @@
-"""Why a record of a client metric topic could not be decoded: a word for a metric's label and a sentence for people."""
+"""Why a record of a client metric topic could not be decoded: a value of a metric's label and a message for people."""
 
 from __future__ import annotations
 
@@ -8,7 +8,7 @@ from rebalance_streaming.wire.errors import DecodeError
 
 
 class Reason(enum.StrEnum):
-    """The closed set of reasons. `producer` and `no_values` are no faults: nothing in the record is of consumers."""
+    """The closed set of reasons. `producer` and `no_values` are not errors: the record has no consumer metrics."""
 
     EMPTY = "empty"
     TOO_LARGE = "too_large"
@@ -25,12 +25,12 @@ class Reason(enum.StrEnum):
 
 
 class UndecodableError(DecodeError):
-    """The record is in no form known here; the text is one sentence that says what to do where there is something."""
+    """The record has no known form; the text is one sentence, with a remedy where there is one."""
 
     def __init__(self, reason: Reason, text: str) -> None:
         super().__init__(text)
         self.reason = reason
 
     def __reduce__(self) -> tuple[type[UndecodableError], tuple[Reason, str]]:
-        # Workers hand exceptions to each other, and BaseException would call with the text alone.
+        # Workers pickle exceptions, and BaseException would call the constructor with the text alone.
         return type(self), (self.reason, str(self))

@@ -1,8 +1,8 @@
-"""Records of client metric topics into reports: finds out which form a record has, unless configuration pins it.
+"""Decodes records of client metric topics to reports: detects the format of a record, unless it is configured.
 
-Receives the bytes of a record and its headers; hands on at least one report or raises UndecodableError, nothing else.
-Who these clients are in the groups is not known here: record keys, client ids that name a group and what brokers report
-of members are for the stage behind.
+Receives the bytes of a record and its headers; returns at least one report or raises UndecodableError, nothing else.
+The groups of these clients are not known here: record keys, client ids that name a group and the brokers' reports of
+members are evaluated by the next stage.
 """
 
 from __future__ import annotations
@@ -29,7 +29,7 @@ class _JsonFormat:
     decode: Callable[[Any, int], tuple[Report, ...]]
 
 
-# In this order: the first says what it is, the last would take nearly anything with a name and a value.
+# In this order: the first is self-describing, the last would accept nearly any object with a name and a value.
 _JSON_FORMATS = (
     _JsonFormat(native.FORMAT, native.recognises, native.decode),
     _JsonFormat(otlp.JSON_FORMAT, otlp.recognises, otlp.decode),
@@ -38,13 +38,13 @@ _JSON_FORMATS = (
     _JsonFormat(prometheus.FORMAT, prometheus.recognises, prometheus.decode),
 )
 
-#: What `pinned` may be.
+#: Values of `pinned`.
 FORMATS = (*(each.name for each in _JSON_FORMATS), otlp.PROTOBUF_FORMAT, influx.FORMAT)
 
 _SPACE = b" \t\r\n"
 _UTF8_MARK = b"\xef\xbb\xbf"
 _OTLP_START = b"\x0a"
-# No field numbers of theirs are published; these strings are in what their reporters write of brokers.
+# Their field numbers are not published; these strings are in the broker metrics of their reporters.
 _CONFLUENT = (b"kafka.server:type=", b"kafka.controller:type=", b"io.confluent.", b"confluent.monitoring")
 
 _NOTHING: Mapping[str, Any] = MappingProxyType({})
@@ -61,8 +61,8 @@ def decode_metrics(
     """Decode a record. Raises UndecodableError with a reason; ValueError only for a `pinned` that is no format.
 
     `observed_ms` is the record's timestamp.
-    Identity that the value leaves open comes from `headers` named like the fields, then from `defaults`; in both, `-`
-    and `.` stand for `_` too. Values that nothing can have are null and counted.
+    Identity that is not in the value is taken from `headers` named like the fields, then from `defaults`; in both, `-`
+    and `.` are accepted for `_`. Impossible values are null and counted.
     """
     if pinned is not None and pinned not in FORMATS:
         raise ValueError(f"{pinned!r} is no format of client metrics; there are {', '.join(FORMATS)}")

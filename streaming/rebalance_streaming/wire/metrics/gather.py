@@ -1,6 +1,6 @@
-"""Points of many clients and moments, in any order, into one report per client and moment.
+"""Combines points of many clients and times, in any order, into one report per client and time.
 
-Agents cut what one client said into many metrics or put many clients into one record; this puts it together again.
+Agents split one client's report into many metrics or combine many clients in one record; this reverses both.
 """
 
 from __future__ import annotations
@@ -26,7 +26,7 @@ class Gatherer:
         self._producers = False
 
     def add(self, identity: Identity, emitted_ms: int | None, point: Point | None) -> None:
-        """Add a point, null for a value that makes none. Raises UndecodableError (too_many_points)."""
+        """Add a point; null, for a value without a point, is ignored. Raises UndecodableError (too_many_points)."""
         if point is None:
             return
         if is_of_producer(point.metric):
@@ -39,7 +39,7 @@ class Gatherer:
         self._points.setdefault((identity, moment), []).append(point)
 
     def skip_producer(self) -> None:
-        """Note that there was something of a producer."""
+        """Note that the record contains producer metrics."""
         self._producers = True
 
     def reports(self) -> tuple[Report, ...]:

@@ -1,7 +1,7 @@
-"""Whose report it is: names of identity fields in every spelling, and what one of them says about the others.
+"""Which client a report is from: identity fields in every spelling, and what can be derived from others.
 
-Receives tags, labels, attributes and record headers; hands on what they say of the client. Which groups exist is not
-known here, so a client id only proposes a group. Nothing is invented: what no source says stays null.
+Receives tags, labels, attributes and record headers; returns the client's identity in them. Existing groups are not
+known here, so a client id only proposes a group. Nothing is guessed: a field that no source contains stays null.
 """
 
 from __future__ import annotations
@@ -20,7 +20,7 @@ _CACHED = 2048
 
 
 class Identity(NamedTuple):
-    """What identifies a client, as far as a payload says it."""
+    """What identifies a client; null where the payload does not contain it."""
 
     client_id: str | None = None
     group_id: str | None = None
@@ -31,7 +31,7 @@ class Identity(NamedTuple):
     library_version: str | None = None
 
 
-#: Spellings of KIP-714's resource attributes and of OpenTelemetry's conventions.
+#: Other spellings, from KIP-714's resource attributes and OpenTelemetry's conventions.
 _OTHER_NAMES = {"group_member_id": "member_id", "group_instance_id": "instance_id", "host_name": "host"}
 _LABELS = frozenset(("topic", "partition", "node_id"))
 
@@ -54,7 +54,7 @@ def _field(key: str) -> str | None:
 
 
 def read_identity(tags: Mapping[str, object]) -> Identity:
-    """Return what tags say of a client, whether their names have `_`, `-` or `.`; of two spellings the first counts."""
+    """Return the identity in tags, with `_`, `-` or `.` in their names; of two spellings the first counts."""
     found: dict[str, str] = {}
     for key, raw in tags.items():
         field = _field(key) if len(key) <= _LONGEST_KEY else None
@@ -65,7 +65,7 @@ def read_identity(tags: Mapping[str, object]) -> Identity:
 
 
 def read_labels(tags: Mapping[str, object]) -> dict[str, str]:
-    """Return the tags that distinguish points of one metric, under their plain names."""
+    """Return the tags that distinguish points of one metric, under their normalised names."""
     return {
         _plain(key): text
         for key, raw in tags.items()
@@ -74,7 +74,7 @@ def read_labels(tags: Mapping[str, object]) -> dict[str, str]:
 
 
 def read_headers(headers: Mapping[str, bytes | None]) -> Identity:
-    """Return what record headers say of a client; values that are not UTF-8 say nothing."""
+    """Return a client's identity in record headers; values that are not UTF-8 are ignored."""
     return read_identity({key: _decoded(raw) for key, raw in headers.items()})
 
 
@@ -86,7 +86,7 @@ def _decoded(raw: bytes | None) -> str | None:
 
 
 def complete(report: Report, headers: Identity, defaults: Identity) -> Report:
-    """Fill in what the payload does not say: from headers, then from what is known already, then from defaults."""
+    """Add identity that the payload lacks: from headers, then derived from known fields, then from defaults."""
     found: dict[str, Any] = {}
     _add_missing(report, found, headers)
     _add_missing(report, found, _identity_by_ids(report, found))
@@ -114,18 +114,18 @@ def _identity_by_ids(report: Report, found: Mapping[str, str]) -> Identity:
 
 
 def client_id_of_member(member_id: str) -> str | None:
-    """Return the client id, of static members the instance id, that a broker put before the UUID of a classic member.
+    """Return the client id (for static members the instance id) that a broker put before a classic member's UUID.
 
-    Null for ids that members chose themselves, as those of the new protocol: they are bare UUIDs.
+    Null for ids that members chose themselves, as in the new protocol: they are bare UUIDs.
     """
     found = _MEMBER_SUFFIX.fullmatch(member_id)
     return found[1] if found else None
 
 
 def group_candidates(client_id: str) -> str | None:
-    """Return the group that a client id would name if it were the default of Java's consumer; null if it cannot be.
+    """Return the group in a client id that has the form of the Java consumer's default; null for any other.
 
-    `consumer-<group>-<n>`: only a group that exists may be taken for it, and the older `consumer-<n>` names none.
+    `consumer-<group>-<n>`: only usable if this group exists; the older form `consumer-<n>` contains no group.
     """
     found = _JAVA_DEFAULT.fullmatch(client_id)
     return found[1] if found else None

@@ -1,7 +1,7 @@
-"""InfluxDB line protocol, which Telegraf's Kafka output writes where nobody asked it for JSON.
+"""InfluxDB line protocol, which Telegraf's Kafka output writes unless configured for JSON.
 
-A line is `measurement,tag=value field=value,field=value time`. In names and tag values a backslash escapes what
-separates; fields are numbers (`0.3`, `2i`, `2u`), strings in quotes, and booleans, which no metric is.
+A line is `measurement,tag=value field=value,field=value time`. In names and tag values a backslash escapes
+separators; fields are numbers (`0.3`, `2i`, `2u`), strings in quotes, and booleans, which no metric has.
 """
 
 from __future__ import annotations
@@ -15,12 +15,12 @@ from rebalance_streaming.wire.metrics.report import Report
 
 FORMAT = "influx"
 
-# Tags exclude the comma that separates them: with it there would be many ways to cut them, and all would be tried.
+# Tags exclude the comma that separates them: otherwise there would be many ways to split them, and all would be tried.
 _START = re.compile(rb"[^\s,={}\[\]]+(?:,(?:\\.|[^\s,=\\])+=(?:\\.|[^\s,=\\])+)* [^\s=]+=[^\s=]+")
 _LOOKED_AT_BYTES = 4_096
 #: Digits of nanoseconds since 1970.
 _LONGEST_TIME = 19
-# Possessive: nothing that was taken is tried anew, so that the cost is linear whatever the line is.
+# Possessive: no backtracking, so that the cost is linear for any line.
 _HEAD = re.compile(r"(?:[^\\ ]|\\.)++")
 _FIELD = re.compile(r'((?:[^\\=, ]|\\.)++)=("(?:[^"\\]|\\.)*+"|[^", ]++)(,|\s|\Z)')
 _UNESCAPED = re.compile(r"\\([,= \\])")
@@ -32,7 +32,7 @@ def recognises(value: bytes) -> bool:
 
 
 def decode(value: bytes, observed_ms: int) -> tuple[Report, ...]:
-    """Read all lines as the metrics that Telegraf's JSON would have. Raises UndecodableError (malformed)."""
+    """Read all lines like metrics in Telegraf's JSON. Raises UndecodableError (malformed)."""
     try:
         lines = [line.strip("\r ") for line in value.decode("utf-8").split("\n")]
     except UnicodeDecodeError:
@@ -55,7 +55,7 @@ def _metric(line: str) -> dict[str, Any]:
 
 
 def _fields(line: str, place: int) -> tuple[dict[str, float], str]:
-    """Return the fields that are numbers, from a place in a line, and what stands behind all fields."""
+    """Return the numeric fields from a position of a line on, and the text after all fields."""
     fields: dict[str, float] = {}
     while True:
         found = _FIELD.match(line, place)

@@ -1,7 +1,7 @@
-"""librdkafka's statistics as canonical points, bare or one level down in what an application wrapped around them.
+"""librdkafka's statistics as canonical points, bare or nested one level deep in an application's document.
 
-Source: STATISTICS.md. Times are us unless said otherwise; -1001 is an unknown offset, -1 an unknown lag and an idle
-time without traffic. The statistics name neither group nor member; only what wraps them can.
+Source: STATISTICS.md. Times are us unless stated otherwise; -1001 is an unknown offset, -1 an unknown lag and an idle
+time without traffic. The statistics contain neither group nor member; only the document around them can.
 """
 
 from __future__ import annotations
@@ -32,7 +32,7 @@ _Object = Mapping[str, Any]
 
 
 def recognises(document: object) -> bool:
-    """Return whether statistics are in a document. Wrapped text is not parsed for it."""
+    """Return whether a document contains statistics. Nested text is not parsed for this."""
     return isinstance(document, dict) and (_is_statistics(document) or _wrapper(document) is not None)
 
 
@@ -100,7 +100,7 @@ def _seconds_ms(raw: object) -> int | None:
 
 
 def _process_start_ms(emitted_ms: int | None, age_us: int | None) -> int | None:
-    """Subtract the age: the result is as coarse as the clock of the statistics, one second."""
+    """Subtract the age: the result has the precision of the statistics' clock, one second."""
     return None if emitted_ms is None or age_us is None else as_epoch_ms(emitted_ms - age_us // 1_000)
 
 
@@ -115,7 +115,7 @@ def rebalance_reason(statistics: _Object) -> str | None:
 
 
 def statistics_points(statistics: _Object) -> Iterator[Point | None]:
-    """Return the points that statistics make."""
+    """Yield the points of statistics; null for values without a point."""
     yield make_point("replyq", statistics.get("replyq")) if "replyq" in statistics else None
     brokers = _object(statistics, "brokers")
     yield from _group_points(_object(statistics, "cgrp"))
@@ -162,7 +162,7 @@ def _coordinator_points(coordinator: _Object) -> Iterator[Point | None]:
 
 def _node_points(broker: _Object) -> Iterator[Point | None]:
     node, window = as_int(broker.get("nodeid")), _object(broker, "rtt")
-    # Below 0 are bootstrap servers and the coordinator's logical connection.
+    # Negative ids are bootstrap servers and the coordinator's logical connection.
     if node is not None and node >= 0 and window.get("cnt"):
         labels = {"node_id": str(node)}
         yield make_point("node_request_latency_avg", _of_window(window, "avg"), labels)
@@ -171,7 +171,7 @@ def _node_points(broker: _Object) -> Iterator[Point | None]:
 
 def _topic_points(topic: str, partitions: _Object) -> Iterator[Point | None]:
     for partition, fields in partitions.items():
-        # A consumer knows all partitions of its topics; those it was not given have no values.
+        # A consumer knows all partitions of its topics; those not assigned to it have no values.
         if partition == _NO_PARTITION or not isinstance(fields, dict) or fields.get("desired") is False:
             continue
         labels = {"topic": topic, "partition": partition}

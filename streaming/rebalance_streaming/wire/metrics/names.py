@@ -1,7 +1,7 @@
-"""Canonical metric names: one name for a metric however JMX, KIP-714, Micrometer or a Prometheus exporter spell it.
+"""Canonical metric names: one name per metric for all spellings of JMX, KIP-714, Micrometer or Prometheus exporters.
 
-Receives names as clients and agents write them; hands on Kafka's own words joined by `_`. Where an agent lets its user
-choose prefixes, a name is known by its ending. Every cache is bounded, in entries and in what an entry may hold.
+Receives names as clients and agents write them; returns Kafka's own words joined by `_`. Where an agent lets its user
+choose prefixes, a name is recognised by its ending. Every cache is bounded in entries and in the size of an entry.
 """
 
 from __future__ import annotations
@@ -13,7 +13,7 @@ from types import MappingProxyType
 
 from rebalance_streaming.wire.metrics.report import Temporality
 
-#: No metric of Kafka has a longer name; longer ones are not cached but refused.
+#: No metric of Kafka has a longer name; longer ones are refused and not cached.
 LONGEST_NAME = 512
 _CACHED = 4096
 
@@ -26,7 +26,7 @@ _JMX = re.compile(
     rf"[\w.\-]+:(?P<colon>[\w.\-]+={_VALUE}(?:,[\w.\-]+={_VALUE})*)(?:[:/ ](?P<after>[\w.\-]*))?"
     r"|[\w.\-]+<(?P<angle>[^<>]*)>(?:<[^<>]*>)?[:/ ]?(?P<behind>[\w.\-]*)"
 )
-# A key begins where no key goes on: a long text without `=` is read once, not once per character.
+# A key begins only where no other key continues: a long text without `=` is read once, not once per character.
 _PROPERTY = re.compile(r'(?<![\w.\-])([\w.\-]+)=("[^"]*"|[^,]*)')
 _NODE_GROUP = re.compile(r"(.*node-metrics)\.node-(.+)", re.IGNORECASE)
 
@@ -49,7 +49,7 @@ _OTHER = (
     *("node_request_latency_avg", "node_request_latency_max"),
 )
 
-#: What a known name may end in, with or without its group's name -> the canonical name.
+#: Endings of known names, with or without their group's name -> the canonical name.
 _ENDINGS: Mapping[str, str] = MappingProxyType(
     {name: name for name in _OTHER}
     | {form: f"coordinator_{name}" for name in _COORDINATOR for form in (name, f"coordinator_{name}")}
@@ -61,14 +61,14 @@ _MOST_WORDS = max(name.count("_") + 1 for name in _ENDINGS)
 _LAST_WORDS = frozenset(name.rpartition("_")[2] for name in _ENDINGS)
 
 _OF_CONSUMERS = frozenset(("kafka", "consumer", "coordinator"))
-# They have metrics of the same last words.
+# These have metrics with the same last words.
 _OF_OTHERS = frozenset(("producer", "admin", "stream", "streams", "share", "server", "controller"))
 
 
 def canonical(name: str) -> str:
-    """Return a metric's canonical name; empty for a name without letters and digits, or one too long to be one.
+    """Return a metric's canonical name; empty for a name without letters and digits, or a name that is too long.
 
-    A JMX object name with its attribute counts as the value of its `type` and the attribute.
+    A JMX object name with its attribute is treated as the value of its `type` and the attribute.
     """
     return "" if len(name) > LONGEST_NAME else _canonical(name)
 
@@ -90,9 +90,9 @@ def _words(name: str) -> list[str]:
 
 
 def recognise(name: str) -> str:
-    """Return the canonical name of a metric whose prefix the user of an agent may have chosen.
+    """Return the canonical name of a metric whose prefix an agent's user may have chosen.
 
-    Where the name speaks of consumers, its longest known ending decides; all others are returned by the plain rule.
+    If the name refers to consumers, its longest known ending decides; all others follow the plain rule.
     """
     return "" if len(name) > LONGEST_NAME else _recognise(name)
 
@@ -109,12 +109,12 @@ def _recognise(name: str) -> str:
 
 
 def may_be_known(name: str) -> bool:
-    """Return by the last word whether a name in canonical form may end in a known one; most that agents send do not."""
+    """Return, by the last word, whether a canonical name may end in a known one; most names from agents do not."""
     return name.rpartition("_")[2] in _LAST_WORDS
 
 
 def known_ending(name: str) -> str | None:
-    """Return the known canonical name that a name in canonical form ends in, the longest; null for none."""
+    """Return the longest known canonical name that a name in canonical form ends in; null for none."""
     if not may_be_known(name):
         return None
     words = name.split("_")[-_MOST_WORDS:]
@@ -128,7 +128,7 @@ def is_of_producer(name: str) -> bool:
 
 
 def temporality_of(name: str) -> Temporality:
-    """Return how values of a metric relate where the format does not say: Kafka's own cumulative names show it."""
+    """Return the temporality of a metric if the format has none, from Kafka's names for cumulative metrics."""
     return Temporality.CUMULATIVE if name.endswith("_total") else Temporality.GAUGE
 
 
@@ -157,7 +157,7 @@ def _split_group(group: str) -> tuple[str, Mapping[str, str]]:
 
 
 def split_group(group: str) -> tuple[str, Mapping[str, str]]:
-    """Return a metric group's name and the properties that stand in it.
+    """Return a metric group's name and the properties that it contains.
 
     Three forms: kafka-python's `consumer-node-metrics.node-<id>`, a group followed by its tags as in
     `consumer-fetch-manager-metrics,topic=orders`, and a JMX object name.

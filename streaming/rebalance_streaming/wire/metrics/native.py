@@ -1,9 +1,9 @@
-"""This project's own form: what its reporters publish from inside clients.
+"""This project's own format, which its reporters publish from inside clients.
 
 `{"schema": "rebalance-monitor/client-metrics/1", "emitted_ms", "client": {...}, "metrics": {group: {name: value}}}`,
-and where known `process`, `app`, `seq`, `interval_ms`, `tick_late_ms`. Groups and names are the client's own; for tags
+and if known `process`, `app`, `seq`, `interval_ms`, `tick_late_ms`. Groups and names are the client's own; for tags
 see `names.split_group`. A librdkafka client puts its last statistics under `statistics`, object or text, with
-`statistics_age_ms`, and may leave `metrics` out then.
+`statistics_age_ms`, and may omit `metrics` then.
 """
 
 from __future__ import annotations
@@ -27,13 +27,13 @@ _Object = Mapping[str, Any]
 
 
 def recognises(document: object) -> bool:
-    """Return whether a document says that it is of this project."""
+    """Return whether a document has this project's schema."""
     schema = document.get("schema") if isinstance(document, dict) else None
     return isinstance(schema, str) and schema.startswith("rebalance-monitor/")
 
 
 def decode(document: _Object, observed_ms: int) -> tuple[Report, ...]:
-    """Read a report. Raises UndecodableError where a field that must be there is missing."""
+    """Read a report. Raises UndecodableError if a required field is missing."""
     _check_schema(document)
     emitted_ms = as_epoch_ms(document.get("emitted_ms"))
     client, process, app = (_object(document, name) for name in ("client", "process", "app"))
@@ -90,7 +90,7 @@ def _object(document: _Object, name: str) -> _Object:
 
 
 def _generation(raw: object) -> int | None:
-    """Return a generation; clients without one say -1."""
+    """Return a generation; null for -1, which clients without one report."""
     generation = as_int(raw)
     return None if generation is None or generation < 0 else generation
 

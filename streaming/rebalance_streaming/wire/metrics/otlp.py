@@ -1,7 +1,7 @@
-"""OpenTelemetry's metrics, as JSON and as protobuf: what a Collector exports and what KIP-714 clients push.
+"""OpenTelemetry metrics, as JSON and as protobuf: exports of a Collector, and metrics that KIP-714 clients push.
 
-Protobuf is read into the JSON form first, so both take one path. Gauges and sums have numbers; histograms and summaries
-are left out, as no client metric is one. Source: opentelemetry-proto metrics v1, KIP-714.
+Protobuf is converted to the JSON form first, so both share the code. Gauges and sums have numbers; histograms and
+summaries are ignored, because no client metric is one. Source: opentelemetry-proto metrics v1, KIP-714.
 """
 
 from __future__ import annotations
@@ -61,12 +61,12 @@ def recognises(document: object) -> bool:
 
 
 def decode(document: _Object, observed_ms: int) -> tuple[Report, ...]:
-    """Read the JSON form, with keys in camel case or, as some writers keep them, in snake case."""
+    """Read the JSON form, with keys in camel case or, as some writers use, in snake case."""
     return _read_export(document, JSON_FORMAT, observed_ms)
 
 
 def decode_protobuf(raw: bytes, observed_ms: int) -> tuple[Report, ...]:
-    """Read ExportMetricsServiceRequest or MetricsData, which have the same bytes."""
+    """Read ExportMetricsServiceRequest or MetricsData, which have the same encoding."""
     try:
         document = read_message(raw, _METRICS)
     except UndecodableError:
@@ -102,12 +102,12 @@ def _read_scope(gathered: Gatherer, resource: Identity, of_scope: _Object) -> No
 
 
 def _over(said: Identity, of_resource: Identity) -> Identity:
-    """Return what a point says of its client, and where it says nothing what its resource does."""
+    """Return a point's identity, completed by that of its resource."""
     return Identity(*(mine or theirs for mine, theirs in zip(said, of_resource, strict=True)))
 
 
 def _with_scope(identity: Identity, client_id: str | None, version: str | None) -> Identity:
-    """Add what librdkafka says in its scope; KIP-714 leaves the client id out everywhere else."""
+    """Add librdkafka's identity from its scope; KIP-714 omits the client id everywhere else."""
     return identity._replace(
         client_id=identity.client_id or client_id,
         library=identity.library or LIBRARY,

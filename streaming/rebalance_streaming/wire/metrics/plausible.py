@@ -1,7 +1,7 @@
-"""What nothing can have is taken out of a report, so that no stage behind divides by it, sorts by it or keeps it.
+"""Removes impossible values from a report, so that no later stage divides by them, sorts by them or keeps them.
 
-Receives reports as their formats decode them; returns the same with such values null and counted. A report stays, since
-the rest of it may be right. Limits are far from what any client has: they are to keep arithmetic and memory bounded.
+Receives decoded reports; returns them with these values null and counted. The report itself is kept, since the rest of
+it may be right. Limits are far from the values of any client: they keep arithmetic and memory bounded.
 """
 
 from __future__ import annotations
@@ -14,19 +14,19 @@ from typing import Any
 from rebalance_streaming.wire.metrics.report import ClientConfig, Point, Report
 from rebalance_streaming.wire.records import LONGEST_TOPIC
 
-#: A client's clock may be ahead of the record's time by so much, and a report on its way for so long.
+#: Maximum time by which a client's clock may be ahead of the record's time, and for which a report may be on its way.
 CLOCK_AHEAD_MS, LATE_MS = 300_000, 7 * 86_400_000
 
 _TEN_YEARS_MS = 315_576_000_000
 _DAY_MS = 86_400_000
-# Java's settings of time are int, librdkafka's too; Integer.MAX_VALUE stands for "for ever".
+# Java's time settings are int, librdkafka's too; Integer.MAX_VALUE means "for ever".
 _INT32 = 2**31 - 1
 _LARGEST = 2.0**62
-#: Rates below are rounding; what divides by them must not reach infinity.
+#: Smaller rates are rounding errors; dividing by a rate must not give infinity.
 _SMALLEST = 1e-9
 
 _LONGEST_ID = 1_000
-# Kafka holds them against the rules for names of topics.
+# Kafka checks them against the rules for topic names.
 _LONGEST_INSTANCE = LONGEST_TOPIC
 _LONGEST_HOST = 255
 _LONGEST_REASON = 512
@@ -55,7 +55,7 @@ _NUMBERS: Mapping[str, tuple[float, float]] = MappingProxyType(
         "seq": (0, _LARGEST),
     }
 )
-#: Times on the client's own clock, all before the report was made.
+#: Times of the client's own clock, all before the report was made.
 _TIMES = ("process_start_ms", "last_poll_return_ms", "waiting_since_ms")
 _LONG_SETTINGS = frozenset(("metadata_max_age_ms",))
 _SETTINGS = tuple(each.name for each in fields(ClientConfig) if each.name != "group_protocol")
@@ -63,7 +63,7 @@ _NO_CONFIG = ClientConfig()
 
 
 def plausible(report: Report) -> Report:
-    """Return a report without values that nothing can have, and how many they were."""
+    """Return a report without impossible values, and add their number to `implausible`."""
     found: dict[str, Any] = _implausible_values(report)
     found |= _times(report)
     count = len(found)
@@ -94,9 +94,9 @@ def _implausible_values(report: Report) -> dict[str, Any]:
 
 
 def _times(report: Report) -> dict[str, int | None]:
-    """Return the times to change: of a clock that is far off only ages are used.
+    """Return the times to change: if a clock is far off, only ages are used.
 
-    A moment far in the future would hide all that the client says later.
+    A report time far in the future would hide all later reports of the client.
     """
     found: dict[str, int | None] = {}
     emitted_ms, observed_ms = report.emitted_ms, report.observed_ms
@@ -111,7 +111,7 @@ def _times(report: Report) -> dict[str, int | None]:
         if not -CLOCK_AHEAD_MS <= emitted_ms - reported_ms <= _TEN_YEARS_MS:
             found[name] = None
         elif off_ms:
-            # When its process started must be the same in all its reports, and how far the clock is off is not.
+            # A process's start must be the same in all its reports, but the clock's error is not constant.
             found[name] = None if name == "process_start_ms" else reported_ms + off_ms
     return found
 
@@ -130,7 +130,7 @@ def _config(config: ClientConfig) -> tuple[ClientConfig, int]:
 
 
 def _points(points: tuple[Point, ...]) -> tuple[tuple[Point, ...], int]:
-    """Return points with values that can be, the same tuple if all are so, and how many were not."""
+    """Return points with possible values (the same tuple if there is no change) and the number of impossible ones."""
     kept: list[Point] = []
     dropped, changed = 0, False
     for point in points:
@@ -154,6 +154,6 @@ def _are_names(labels: Mapping[str, str]) -> bool:
 
 
 def _most(metric: str) -> float:
-    """Return the largest value a metric can have: those of time are ages, latencies and gaps in ms or seconds."""
+    """Return the largest possible value of a metric: those of time are ages, latencies and gaps in ms or seconds."""
     of_time = metric.endswith(("_max", "_avg", "_ago")) and "lag" not in metric
     return float(_TEN_YEARS_MS) if of_time else _LARGEST

@@ -1,4 +1,4 @@
-"""Samples of Prometheus's remote write as prometheus-kafka-adapter puts them on a topic: one per record, as JSON.
+"""Samples of Prometheus remote write in the JSON of prometheus-kafka-adapter: one per record.
 
 A metric's name comes from a JMX exporter's rules or from Micrometer; labels are the user's, `instance` the scraper's.
 """
@@ -65,7 +65,7 @@ def _identity(labels: _Object) -> Identity:
 
 
 def parse_time_ms(raw: object) -> int | None:
-    """Return a time of RFC 3339, or a number of any unit, in ms since 1970; null for what is neither."""
+    """Return a time in RFC 3339, or a number of any unit, in ms since 1970; null for anything else."""
     found = _RFC_3339.fullmatch(raw) if isinstance(raw, str) else None
     if found is None:
         return guess_epoch_ms(raw)

@@ -1,8 +1,8 @@
-"""A reader of protobuf messages by a table of the fields that are wanted; all others are skipped.
+"""A reader of protobuf messages by a table of wanted fields; all others are skipped.
 
-Receives bytes that may be anything; hands on the dictionaries that the same message has as JSON, so that both are read
-by one piece of code. Every length is held against the bytes that are left, and the tables do not nest without end.
-Encoding: protobuf.dev, "Encoding"; groups (wire types 3 and 4) are long gone and refused.
+Receives arbitrary bytes; returns the dictionaries that the message has as JSON, so that one piece of code reads both.
+Every length is compared with the remaining bytes, and the nesting of the tables is limited.
+Encoding: protobuf.dev, "Encoding"; groups (wire types 3 and 4) are obsolete and refused.
 """
 
 from __future__ import annotations
@@ -15,8 +15,8 @@ from typing import Any
 
 from rebalance_streaming.wire.errors import BadLength, BadText, BadVarint, DecodeError, Truncated
 
-#: Messages that any writer may put into one. Above that a message must have so many bytes on average: an attribute of
-#: two messages has twelve. Empty ones have two bytes each, and as dictionaries thirty times as many.
+#: Number of messages that any record may contain. Above that a message must have this many bytes on average: an
+#: attribute of two messages has twelve. Empty ones have two bytes each, but take thirty times as many as dictionaries.
 MIN_MESSAGES, BYTES_PER_MESSAGE = 1_000, 6
 
 _UVARINT_BYTES = 10
@@ -29,11 +29,11 @@ _read_int64 = struct.Struct("<q").unpack_from
 
 
 class BadMessage(DecodeError):  # noqa: N818 - as in wire.errors
-    """A field number, wire type or number of messages that no writer can have meant."""
+    """A field number, wire type or number of messages that no writer uses."""
 
 
 class Scalar(Enum):
-    """How a field that is no message is written: wire type, and what its bits mean."""
+    """Encoding of a field that is not a message: wire type, and meaning of its bits."""
 
     TEXT = (_BYTES, "utf-8")
     INT = (_VARINT, "signed")
@@ -45,12 +45,12 @@ class Scalar(Enum):
 
 @dataclass(frozen=True, slots=True)
 class Field:
-    """A wanted field: its name in JSON, what it holds, and whether it may be there many times."""
+    """A wanted field: its name in JSON, its kind, and whether it may be repeated."""
 
     name: str
     kind: Scalar | Mapping[int, Field]
     repeated: bool = False
-    #: How it is written, and its fields if it is a message; known from `kind`, kept because every field asks for it.
+    #: Wire type, and the fields if it is a message; derived from `kind`, stored because it is needed for every field.
     wire_type: int = field(init=False)
     message: Mapping[int, Field] | None = field(init=False)
 
@@ -71,7 +71,7 @@ class _Budget:
 def read_message(raw: bytes, message: Message) -> dict[str, Any]:
     """Read a whole message. Raises DecodeError for bytes that are none.
 
-    A field that may be there once has the last value, as protobuf has it; one that is not there is missing.
+    A field that is not repeated has its last value, as in protobuf; an absent field is missing in the result.
     """
     return _read(raw, 0, len(raw), message, _Budget(MIN_MESSAGES + len(raw) // BYTES_PER_MESSAGE))
 

@@ -1,7 +1,7 @@
-"""What every client metric format is decoded into: one report per client and moment.
+"""The common result of all client metric formats: one report per client and time.
 
-Canonical metric names, their units and what they mean are Kafka's own, normalised (see `names`). Nothing here is ever
-invented: what a format does not carry is null.
+Canonical metric names, units and meanings are Kafka's own, normalised (see `names`). Nothing is guessed: values that a
+format does not contain are null.
 """
 
 from __future__ import annotations
@@ -15,7 +15,7 @@ __all__ = ["ClientConfig", "Point", "Report", "Temporality"]
 
 
 class Temporality(enum.StrEnum):
-    """How values of one metric that follow each other relate: `delta` ones must be added up, others replace."""
+    """How successive values of one metric relate: `delta` values must be added up, others replace earlier ones."""
 
     GAUGE = "gauge"
     CUMULATIVE = "cumulative"
@@ -24,9 +24,9 @@ class Temporality(enum.StrEnum):
 
 @dataclass(frozen=True, slots=True)
 class Point:
-    """One value. `value` is null when the client said there is none; `never` when it said that it never happened.
+    """One value. `value` is null if the client reported none; `never` if it reported that the event never happened.
 
-    `labels` holds what distinguishes points of one metric (`topic`, `partition`, `node_id`); often empty.
+    `labels` distinguish points of one metric (`topic`, `partition`, `node_id`); often empty.
     """
 
     metric: str
@@ -38,18 +38,18 @@ class Point:
 
 @dataclass(frozen=True, slots=True)
 class Report:
-    """What one client said at one moment.
+    """What one client reported at one time.
 
-    `observed_ms` is the time of the carrying Kafka record, `emitted_ms` the time inside the payload (the former where
-    the format has none); order and ages use the latter. `interval_ms` is how often the client means to report,
+    `observed_ms` is the time of the Kafka record, `emitted_ms` the time inside the payload (the former if the format
+    has none); order and ages use the latter. `interval_ms` is the client's intended interval of reports,
     `tick_late_ms` how much later than due its reporting thread woke. `process_start_ms` with `host` and `pid` identify
-    a process; formats that only have an age have the start computed from it. `cpu_s` is processor time used so far,
-    `voluntary_switches` how often its threads gave the processor up.
+    a process; for formats that only have an age, the start is computed from it. `cpu_s` is the processor time used so
+    far, `voluntary_switches` the number of times that its threads gave the processor up.
     `last_poll_return_ms` is when the application last got records, null when not reported or while it waits inside the
-    client, since `waiting_since_ms`; `records_in_last_poll` how many it got, `records_done` how many of them are done.
-    `reason` is librdkafka's text of why it last rebalanced and
-    `join_state` its own state, both verbatim. `statistics_age_ms` says how old the metrics were when sent.
-    `implausible` counts what was reported and taken out because nothing can have such a value.
+    client, since `waiting_since_ms`; `records_in_last_poll` is the number of records that it got, `records_done` how
+    many of them are processed. `reason` is librdkafka's reason for its last rebalance and `join_state` its own state,
+    both verbatim. `statistics_age_ms` is the age of the metrics when they were sent.
+    `implausible` counts reported values that were removed because they are impossible.
     """
 
     format: str

@@ -1,7 +1,7 @@
 """Telegraf's JSON: one metric, a list of them, or `{"metrics": [...]}`, from its JMX or its Prometheus input.
 
-The measurement's name and any prefix of a field are the user's choice, so a metric is known by its ending. Telegraf
-drops NaN and infinities: a value that the client did not have is missing here, not null.
+The measurement's name and any prefix of a field are the user's choice, so a metric is recognised by its ending.
+Telegraf drops NaN and infinities: a value that the client did not have is missing here, not null.
 """
 
 from __future__ import annotations
@@ -20,9 +20,9 @@ from rebalance_streaming.wire.metrics.values import as_text, guess_epoch_ms, mak
 
 FORMAT = "telegraf_json"
 
-# Of the Prometheus input in its first layout: the measurement is the metric, the field its type.
+# The Prometheus input's first layout: the measurement is the metric, the field its type.
 _TYPES = frozenset(("gauge", "counter", "value", "untyped"))
-# Where the agent asked; its own `host` tag is where it runs.
+# Address that the agent queried; its own `host` tag is where it runs.
 _ASKED = ("jolokia_agent_url", "url")
 _HERE = frozenset(("localhost", "127.0.0.1", "::1", ""))
 
@@ -30,13 +30,13 @@ _Object = Mapping[str, Any]
 
 
 def recognises(document: object) -> bool:
-    """Return whether a document is a metric or several."""
+    """Return whether a document is a metric or a list of metrics."""
     metrics = _metrics(document)
     return bool(metrics) and _is_metric(metrics[0])
 
 
 def decode(document: object, observed_ms: int, written_as: str = FORMAT) -> tuple[Report, ...]:
-    """Read the fields of all metrics; a timestamp's unit is known by its size."""
+    """Read the fields of all metrics; the magnitude of a timestamp determines its unit."""
     gathered = Gatherer(written_as, observed_ms)
     for metric in _metrics(document):
         if not _is_metric(metric):
@@ -85,7 +85,7 @@ def _identity(tags: _Object) -> Identity:
 
 
 def _host_of(url: str | None) -> str | None:
-    """Return the host that a URL names; null for none, and for this one."""
+    """Return the host in a URL; null for none, and for the local host."""
     try:
         host = urlsplit(url or "").hostname or ""
     except ValueError:

@@ -1,7 +1,7 @@
-"""What numbers, texts and times in a payload stand for; the one place that knows which numbers mean "no value".
+"""Meaning of numbers, texts and times in a payload; the only place that defines which numbers mean "no value".
 
-Receives parsed JSON or protobuf values of any type; whatever they are, nothing here raises. Source of the rules:
-Kafka's `SampledStat` and `Heartbeat`, kafka-python's `metrics/`, librdkafka's STATISTICS.md.
+Receives parsed JSON or protobuf values of any type; never raises. Source of the rules: Kafka's `SampledStat` and
+`Heartbeat`, kafka-python's `metrics/`, librdkafka's STATISTICS.md.
 """
 
 from __future__ import annotations
@@ -17,18 +17,18 @@ _NUMBER = re.compile(r"[+-]?(?:\d+\.?\d*(?:e[+-]?\d+)?|\.\d+(?:e[+-]?\d+)?|inf|i
 _WHOLE = re.compile(r"-?\d{1,19}", re.ASCII)
 _LONGEST_NUMBER = 64
 _INT64 = 2**63
-# Kafka's strings have an int16 for their length.
+# Kafka's strings have an int16 length.
 _LONGEST_TEXT = 32_767
 
-#: Ages above this are counted from 1970: the thing has never happened, and the client takes 0 for its time.
+#: Larger ages are counted from 1970: the event has never happened, and the client uses 0 as its time.
 _TEN_YEARS_SECONDS = 10 * 365.25 * 86_400
 _YEAR_10000_MS = 253_402_300_800_000
 
 
 def as_number(raw: object) -> float | None:
-    """Return a number written as number or text; NaN for null, null for what is no number.
+    """Return a number from a number or text; NaN for null, null for anything that is no number.
 
-    JSON has no NaN and no infinities, so writers put `"NaN"`, `"+Inf"`, bare tokens or null.
+    JSON has no NaN and no infinities, so writers use `"NaN"`, `"+Inf"`, bare tokens or null.
     """
     if type(raw) is float:
         return raw
@@ -42,7 +42,7 @@ def as_number(raw: object) -> float | None:
 
 
 def as_int(raw: object) -> int | None:
-    """Return a whole number of at most 64 bits, written as number or text; null for anything else."""
+    """Return an integer of at most 64 bits from a number or text; null for anything else."""
     if type(raw) is int:
         return raw if -_INT64 <= raw < _INT64 else None
     if type(raw) is float:
@@ -59,20 +59,20 @@ def as_float(raw: object) -> float | None:
 
 
 def as_text(raw: object) -> str | None:
-    """Return a text that says something; numbers count as text, since partitions and nodes are numbers."""
+    """Return a text that is neither empty nor too long; integers count as text, like partitions and nodes."""
     if isinstance(raw, str):
         return raw if 0 < len(raw) <= _LONGEST_TEXT else None
     return str(raw) if type(raw) is int and -_INT64 <= raw < _INT64 else None
 
 
 def as_epoch_ms(raw: object, per_ms: int = 1) -> int | None:
-    """Return a time of `per_ms` units per ms since 1970 in ms; null for what cannot be the present, as 0 is."""
+    """Return a time since 1970, in units of `per_ms` per ms, in ms; null for impossible times such as 0."""
     number = as_int(raw)
     return number // per_ms if number is not None and 0 < number // per_ms < _YEAR_10000_MS else None
 
 
 def guess_epoch_ms(raw: object) -> int | None:
-    """Return a time since 1970 whose unit only its magnitude shows: seconds, ms, us or ns, all after March 1973."""
+    """Return a time since 1970 in ms, with its unit (s, ms, us or ns) guessed by magnitude: all after March 1973."""
     number = as_number(raw)
     if number is None or not math.isfinite(number):
         return None
@@ -84,11 +84,11 @@ def guess_epoch_ms(raw: object) -> int | None:
 def make_point(
     metric: str, raw: object, labels: Mapping[str, str] | None = None, temporality: Temporality | None = None
 ) -> Point | None:
-    """Return the point that a raw value makes; null if it is no number or has no name.
+    """Return the point for a raw value; null if it is not a number or has no name.
 
-    No value: NaN and infinities, which is how windows without events say so. Never: ages of -1 (Java), of +infinity
-    (kafka-python) and ages since 1970. An average of 0.0 stays: kafka-python's windows without events have it, and only
-    the rate beside it shows that. A missing temporality is given by the name.
+    No value: NaN and infinities, which windows without events have. Never: ages of -1 (Java), of +infinity
+    (kafka-python) and ages since 1970. An average of 0.0 is kept: kafka-python has it for windows without events, which
+    only the rate beside it shows. A missing temporality is derived from the name.
     """
     number = as_number(raw)
     if number is None or not metric:
