@@ -60,7 +60,7 @@ _FIRST_KINDS = tuple((topic.name, NOT_UNDERSTOOD) for topic in DIAGNOSED)
 #: Reports of groups that neither the log nor a probe contains.
 DROPPED_REPORT = ("client report", "group not known")
 _TIMING_MS, _STATUS_MS = 10_000, 2_000
-#: What stands is published again once a day, one group at a time: topics drop rows that are not renewed for a week.
+#: Current rows are published again once a day, one group at a time: topics drop rows that are not renewed for a week.
 _RENEWAL_MS, _RENEWALS_EVERY_MS = 86_400_000, 60_000
 #: Age at which history is forgotten: rules look back for a day, and a start reads as much.
 _GONE_MS = _RENEWAL_MS + 3_600_000
@@ -342,7 +342,7 @@ class Engine:
         return found
 
     def quarantine(self, stage: str, reason: str, text: str, count: int = 1) -> None:
-        """Count something that was set aside; log the first few of each kind."""
+        """Count a quarantined item; log the first few of each kind."""
         self._quarantined[stage, reason] += count
         if self._quarantined[stage, reason] <= _LOGGED:
             self._on_quarantine(f"diagnosis: a {stage} is set aside ({reason}): {text[:300]}")

@@ -345,7 +345,7 @@ def _window(
     length_ms: int,
 ) -> LagWindow:
     oldest = (now_ms - length_ms) // PANE_MS
-    # The lag that was last measured before the window began held on into it.
+    # The last lag measured before the window still applies when it begins.
     panes, lags = lag_seen
     before = lags[panes <= oldest][-1:]
     seen = zip(_after(oldest, seen_ms).tolist(), _after(oldest, lag_seen).tolist(), strict=True)

@@ -8,7 +8,7 @@ from collections.abc import Collection
 from rebalance_contract import PANE_MS, WINDOWS_MS
 from rebalance_contract.turns import next_turn
 
-#: Minimum distance between two rows of a group with constant events.
+#: Minimum interval between two rows of a group.
 _SPACING_MS = 1_000
 #: Windows of a group that is rebalancing are brought up to date this often.
 _MOVING_MS = 5_000

@@ -180,7 +180,7 @@ class FoldDraft:
 
     @property
     def ongoing(self) -> LatestRebalance | None:
-        """The latest rebalance if it goes on, else null."""
+        """The latest rebalance if it is ongoing, else null."""
         is_ongoing = self.episode is not None and self.episode.rebalance.outcome == RebalanceOutcome.ONGOING
         return self.episode if is_ongoing else None
 

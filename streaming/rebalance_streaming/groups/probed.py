@@ -98,7 +98,7 @@ def fold_probe(state: FoldState, probe: Probe) -> tuple[FoldState, tuple[Rebalan
             draft.snapshot, first_seen_ms=at_ms if first_ms is None else first_ms, updated_at_ms=at_ms
         )
     old = None if state.episode is None else state.episode.rebalance
-    # Each probe makes an ongoing rebalance anew, most often without a change.
+    # Each probe creates the ongoing rebalance again, most often unchanged.
     return draft.state(), tuple(each for each in changed_rebalance(state, draft) if each != old)
 
 

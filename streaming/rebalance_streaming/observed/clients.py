@@ -248,7 +248,7 @@ class ClientHistory:
         )
 
     def ran_through(self, from_ms: int, to_ms: int) -> bool:
-        """Whether one process is known to have reported before and after a stretch of time."""
+        """Whether one process is known to have reported before and after a period."""
         before = next((each for each in reversed(self.reports) if each.emitted_ms <= from_ms), None)
         after = next((each for each in self.reports if each.emitted_ms >= to_ms), None)
         return before is not None and after is not None and self._is_same_process(before, after)

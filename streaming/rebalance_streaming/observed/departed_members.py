@@ -28,7 +28,7 @@ def find_departures(
     """Return how each member left that was present before a rebalance and is no longer.
 
     `known`: departures found earlier, by member id; the commits of that time may be forgotten now. `left_before` are
-    the ids of members that left earlier: a member that returns with one of them is not another member come back.
+    the ids of members that left earlier: a member that returns with one of them is matched to no other departure.
     """
     after = {member.member_id for member in rebalance.members_after}
     meanwhile = {name for generation in rebalance.generations for name in generation.left}
@@ -160,7 +160,7 @@ def _as_configured(member: Member, client: ClientHistory) -> Member:
 def may_be_back(history: GroupHistory, gone: Member, other: Member) -> bool:
     """Whether another member of the slot may be this one come back: never seen together, or both ids of one client.
 
-    A client that gave itself up joins anew while the group still waits for its former id.
+    A client that gave itself up joins again while the group still waits for its former id.
     """
     if not history.seen_together(gone.member_id, other.member_id):
         return True

@@ -35,7 +35,7 @@ from rebalance_streaming.observed.progress import Progress
 _KEPT_REBALANCES, _KEPT_PROBES, _KEPT_OWNERSHIP = 300, 400, 120
 #: Members named in the rebalances kept, some 0.4 kB each where assignments change; the latest few are always kept.
 _KEPT_NAMED, _FEWEST_REBALANCES = 200_000, 30
-#: All probes of this period are kept, as long as a start reads; of older times at rest only the first and the last.
+#: Within this time all probes are kept (a start reads as much); of earlier times at rest only the first and the last.
 _ALL_PROBES_MS = 900_000
 #: A probe shows a state for this long: two probes that are further apart do not prove the same state in between.
 SEEN_FOR_MS = 90_000

@@ -19,7 +19,7 @@ ENDS = 16
 #: What clients report.
 CLIENTS = 32
 
-#: Positions of partitions, and with these the reports of clients.
+#: PROGRESS: positions of partitions; REPORTED: these and the reports of clients.
 PROGRESS = COMMITS | ENDS
 REPORTED = PROGRESS | CLIENTS
 

@@ -32,7 +32,7 @@ from rebalance_streaming.activity.probes import MAX_OFFSET, MOST_PARTITIONS
 MOST_TOPICS = 10_000
 #: More records than a partition gets in nine years at a million a second; sums over all partitions fit 64 bits.
 LARGEST_OFFSET = 2**48
-#: Clocks differ by hours at worst, and a row may contain a time-out in the future.
+#: Clocks differ by hours at worst, and a row may contain a timeout in the future.
 _AHEAD_MS = 24 * 3_600_000
 #: More records than a task reads in a batch; totals of a million rows fit 64 bits.
 _LARGEST_COUNT = 2**40

@@ -94,7 +94,7 @@ class _Values:
 
 
 def decode_commits(keys: pa.Array, values: pa.Array, cache: KeyCache) -> CommitBatch:
-    """Decode a batch of records, of which normally all are offset commits. Never raises for any bytes.
+    """Decode a batch of records, normally all offset commits. Never raises for any bytes.
 
     `keys` and `values` are binary or large binary arrays of equal length, nulls and slices included.
     """

@@ -35,7 +35,7 @@ _REASONS: tuple[tuple[CoordinatorTrigger, Template], ...] = tuple(
     for trigger, text in (
         # addMemberAndRebalance; addMemberThenRebalanceOrCompleteJoin
         (CoordinatorTrigger.JOIN, "adding new member {member} with group instance"),
-        # doJoinGroup; classicGroupJoinExistingMember: it joins anew before it got an assignment
+        # doJoinGroup; classicGroupJoinExistingMember: it joins again before it got an assignment
         (CoordinatorTrigger.REJOIN, "member {member} joining group during {state}"),
         (CoordinatorTrigger.REJOIN, "member {member} is joining group during {state}"),
         # updateStaticMemberAndRebalance; updateStaticMemberThenRebalanceOrCompleteJoin

@@ -44,7 +44,7 @@ TEXTS: tuple[CoordinatorText, ...] = (
     ),
     _text(Act.STABILISED, "Stabilized group {group} generation {generation} with {members} members"),
     _text(Act.STABILISED, "Stabilized group {group} generation {generation} "),
-    # doSyncGroup; classicGroupSyncToClassicGroup. Up to 2.4 nothing behind the generation, up to 2.8 no leader
+    # doSyncGroup; classicGroupSyncToClassicGroup. Up to 2.4 nothing after the generation, up to 2.8 no leader
     _text(
         Act.ASSIGNED,
         "Assignment received from leader for group {group} for generation {generation}. "
