@@ -1,1 +1,1 @@
-"""What happened to why: holds groups' recent history against the catalogue of diagnoses. Knows no clock, no Spark."""
+"""The diagnosis: finds causes in groups' recent history, by the catalogue. Independent of the clock and of Spark."""

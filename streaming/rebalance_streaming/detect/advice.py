@@ -1,4 +1,4 @@
-"""Settings to change, with numbers: the catalogue's formulas in one place, one per setting and purpose."""
+"""Advice on settings, with numbers: all formulas of the catalogue, one per setting and purpose."""
 
 from __future__ import annotations
 
@@ -29,16 +29,16 @@ from rebalance_streaming.observed.fingerprints import Fingerprint, poll_limit_ms
 from rebalance_streaming.observed.progress import Flow
 
 _USUAL_HEARTBEAT_MS = 3_000
-#: group.initial.rebalance.delay.ms: the default, and what nobody wants to wait longer for.
+#: group.initial.rebalance.delay.ms: the default, and the longest delay that is proposed.
 _LOWEST_DELAY_MS, _HIGHEST_DELAY_MS = 3_000, 60_000
-#: More members than would just keep up, so that what waits is worked off, too.
+#: Factor on the number of members that would just keep up, so that existing lag is worked off, too.
 _HEADROOM = 1.3
 #: The default of max.poll.records (Java and kafka-python).
 _DEFAULT_POLL_RECORDS = 500
 _LOWEST_POLL_INTERVAL_MS = 60_000
-#: A longer request timeout is not meant for heartbeats (kafka-python's is 305 s).
+#: A request timeout above this is not meant for heartbeats (kafka-python's is 305 s).
 _LONGEST_REQUEST_MS = 60_000
-#: Variants of starvation with a workaround until the upgrade, or beside it.
+#: Variants of starvation with a workaround until the upgrade, or in addition to it.
 _WORKAROUNDS = frozenset({"lock_contention", "native_code", "event_loop_blocked"})
 
 
@@ -48,21 +48,21 @@ _WORKAROUNDS = frozenset({"lock_contention", "native_code", "event_loop_blocked"
 def fewer_records(limit_ms: int, batch_ms: float, records: int | None) -> Advice:
     """Return the max.poll.records that makes a batch take half of max.poll.interval.
 
-    `batch_ms` is how long the batch took, at least half of `limit_ms`; `records` how many it may have had, null: not
-    reported.
+    `batch_ms` is how long the batch took, at least half of `limit_ms`; `records` is the max.poll.records of the client
+    (null: not reported).
     """
     share = 0.5 * limit_ms / max(1.0, batch_ms)
     most = max(1, math.floor((records or _DEFAULT_POLL_RECORDS) * share))
     if records:
-        # A batch of exactly half of the limit: one fewer is on the safe side.
+        # At least one record fewer, also for a batch that took exactly half of the limit.
         return advise("fewer_records", records=records, most=max(1, min(most, records - 1)))
     return advise("fewer_records_by_default", share=share, most=most, default=_DEFAULT_POLL_RECORDS)
 
 
 def longer_poll_interval(record_ms: float, limit_ms: int, library: str | None = None) -> tuple[Advice, ...]:
-    """Return the max.poll.interval for records that take longer than half of it each, as far as a library takes it.
+    """Return the max.poll.interval for records that take longer than half of it each, within the library's limit.
 
-    Nothing where it is that long.
+    Empty if it is that long already.
     """
     proposed = poll_interval_for(record_ms, library)
     return (advise("longer_poll_interval", limit=limit_ms, proposed=proposed),) if proposed > limit_ms else ()
@@ -75,9 +75,9 @@ def poll_interval_for(gap_ms: float, library: str | None = None) -> int:
 
 
 def shorter_batches(limit_ms: int, batch_ms: float, records: int | None) -> tuple[Advice, ...]:
-    """Return what keeps a batch within max.poll.interval: fewer records, a longer interval, or both.
+    """Return advice that keeps a batch within max.poll.interval: fewer records, a longer interval, or both.
 
-    The interval grows only where a single record takes more than half of it, so that fewer records do not help.
+    A longer interval is only proposed if a single record takes more than half of it: then fewer records do not help.
     """
     if not records or batch_ms / records <= 0.5 * limit_ms:
         return (fewer_records(limit_ms, batch_ms, records),)
@@ -86,26 +86,26 @@ def shorter_batches(limit_ms: int, batch_ms: float, records: int | None) -> tupl
 
 
 def poll_overrun_advice(departure: Departure, config: ClientConfig) -> tuple[Advice, ...]:
-    """Return what to change for a member whose batch took longer than max.poll.interval; `config`: what it reports."""
+    """Return what to change for a member whose batch took longer than max.poll.interval; `config` is as reported."""
     limit, library = poll_limit(departure, config), departure.client.library
     batch_ms = _batch_ms(departure, limit or 0)
     if not has_poll_records(library):
         poll = advise("poll_per_message")
         return (poll,) if limit is None else (poll, *longer_poll_interval(batch_ms, limit, library))
-    # Without the limit there is no number to give.
+    # Without the limit no number can be computed.
     return *(() if limit is None else shorter_batches(limit, batch_ms, config.max_poll_records)), advise("worker_pool")
 
 
 def worker_overrun_advice(limit_ms: int | None) -> tuple[Advice, ...]:
     """Return what to change for a worker of Kafka Connect that did not poll within its rebalance timeout.
 
-    It warns with "worker poll timeout has expired" and what it was doing (DistributedHerder.java).
+    The worker logs "worker poll timeout has expired" and its current activity (DistributedHerder.java).
     """
     return advise("poll_as_worker"), advise("longer_worker_wait", limit=limit_ms)
 
 
 def poll_limit(departure: Departure, config: ClientConfig) -> int | None:
-    """Return a member's max.poll.interval in milliseconds: by its records, else its reports; null: by neither."""
+    """Return a member's max.poll.interval (ms), from its records or else its reports; null if neither has it."""
     return departure.poll_ms or config.max_poll_interval_ms
 
 
@@ -118,15 +118,15 @@ def _batch_ms(departure: Departure, limit: int) -> float:
 
 
 def stalled_barrier_advice(departure: Departure | None) -> tuple[Advice, ...]:
-    """Return what to change for a member that held up a rebalance because it did not poll; null: not known which."""
+    """Return what to change for a member that delayed a rebalance because it did not poll; null: not known which."""
     limit = None if departure is None else departure.poll_ms
     return advise("keep_polling"), advise("short_wait_of_all", limit=limit)
 
 
 def cooperative_advice(protocol: str | None, prints: Sequence[Fingerprint], why: str) -> tuple[Advice, ...]:
-    """Return how the group goes over to a cooperative assignor; nothing where it is not eager or a client has none.
+    """Return how the group migrates to a cooperative assignor; empty if it is not eager or a client has none.
 
-    `prints` are those of its members, `why` is what it is good for.
+    `prints` are the fingerprints of its members' clients, `why` is the benefit.
     """
     if protocol not in EAGER_ASSIGNORS or not all(has_cooperative(each.library, each.release) for each in prints):
         return ()
@@ -144,10 +144,10 @@ def cooperative_advice(protocol: str | None, prints: Sequence[Fingerprint], why:
 
 @dataclass(frozen=True, slots=True)
 class MemberSession:
-    """The session of a member: what sets it, its length in milliseconds, and what bounds it in the client itself.
+    """The session of a member: the setting behind it, its length in milliseconds, and the client's own bound.
 
-    `known_ms` is null where its records do not carry it, `heartbeat_ms` is the interval of its heartbeats, `request_ms`
-    its request.timeout.ms where it reports it, and `bound` is null where the client takes whatever brokers do.
+    `known_ms` is null if its records do not carry it, `heartbeat_ms` is its heartbeat interval, `request_ms` its
+    request.timeout.ms (null: not reported), and `bound` is null if the client accepts every value that brokers accept.
     """
 
     setting: SessionSetting
@@ -158,7 +158,7 @@ class MemberSession:
 
     @property
     def now_ms(self) -> int:
-        """How long it is; the default where it is not known."""
+        """The length of the session (ms); the default if it is not known."""
         return session_or_usual(self.known_ms)
 
 
@@ -179,8 +179,8 @@ def longer_session(
 ) -> tuple[Advice, ...]:
     """Return the session timeout that holds three heartbeats and twice the longest pause, if it is longer than now.
 
-    `with_requests`: also a request that is not answered, if the client reports how long it waits. `pause_ms` null: no
-    pause is to be outlasted.
+    `pause_ms` null: no pause to cover. `with_requests`: the session also outlasts an unanswered request, if the client
+    reports its request timeout.
     """
     heartbeat_ms, least_ms = of.heartbeat_ms, 0
     times = {"3 x heartbeat interval": 3 * heartbeat_ms}
@@ -193,23 +193,23 @@ def longer_session(
 
 
 def session_for_absence(of: MemberSession, absence_ms: float) -> tuple[Advice, ...]:
-    """Return the session that outlasts the longest absence of a static member, or of what it talks to."""
+    """Return the session that outlasts the longest absence of a static member."""
     times = {"1.5 x longest absence": 1_000 * math.ceil(1.5 * absence_ms / 1_000)}
     return _session_for(times, of, math.ceil(absence_ms))
 
 
 def session_for_failover(sessions: Sequence[MemberSession]) -> tuple[Advice, ...]:
-    """Return the session with which the member of a group that has the shortest one outlasts a broker's restart."""
+    """Return the session with which the group's member with the shortest session outlasts a broker's restart."""
     shortest = min(sessions, key=lambda each: each.now_ms, default=None)
     return () if shortest is None else _session_for({"time a broker takes to restart": 0}, shortest, USUAL_SESSION_MS)
 
 
 def _session_for(times: dict[str, int], of: MemberSession, least_ms: int) -> tuple[Advice, ...]:
-    """Return the session timeout for the longest of some times, never below the usual one; none if it is that long.
+    """Return the session timeout for the longest of some times, never below the usual one; empty if it is that long.
 
-    Brokers take no more than the setting's limit, and clients may take less. That is proposed if it outlasts what there
-    was, which took `least_ms`; else what limits it has to grow as well. None is proposed where that takes longer than
-    brokers ever take of members by default.
+    Brokers accept no more than the setting's limit, and clients may accept less. That limit is proposed if it covers
+    `least_ms`, the time to outlast; otherwise the limit has to be raised as well. Nothing is proposed if `least_ms` is
+    above the longest session that brokers accept from members by default.
     """
     longest_ms, raised = of.setting.longest_ms, None
     if least_ms > longest_ms:
@@ -240,12 +240,12 @@ def _session_for(times: dict[str, int], of: MemberSession, least_ms: int) -> tup
 
 
 def shortens(session_ms: int | None) -> bool:
-    """Whether a session could be shorter: it is known, and above the usual one."""
+    """Whether a shorter session can be proposed: it is known, and above the usual one."""
     return session_ms is not None and session_ms > USUAL_SESSION_MS
 
 
 def heartbeat_for(session_ms: int) -> int:
-    """Return the heartbeat interval in milliseconds of which three fit into a session."""
+    """Return the usual heartbeat interval (ms), or a third of the session if that is shorter."""
     return min(_USUAL_HEARTBEAT_MS, session_ms // 3)
 
 
@@ -272,7 +272,7 @@ def blocked_heartbeat_advice(departure: Departure, of: MemberSession) -> tuple[A
 
 
 def graceful_stop_advice(departure: Departure, *, names: bool) -> tuple[Advice, ...]:
-    """Return what to change where instances are killed without leaving their group; `names`: they can be static."""
+    """Return what to change if instances are killed without leaving their group; `names`: they can be static."""
     close = advise("close_on_sigterm", java=departure.client.library == JAVA)
     return close, advise("grace_period"), *((advise("name_for_restarts"),) if names else ())
 
@@ -281,10 +281,10 @@ def graceful_stop_advice(departure: Departure, *, names: bool) -> tuple[Advice, 
 
 
 def initial_delay_for(spread_ms: int) -> int:
-    """Return the group.initial.rebalance.delay in milliseconds that holds members which come within a time."""
+    """Return the group.initial.rebalance.delay (ms) that covers members which join within `spread_ms`."""
     return min(_HIGHEST_DELAY_MS, max(_LOWEST_DELAY_MS, spread_ms + 1_000))
 
 
 def members_for(flow: Flow, working: int) -> int:
-    """Return how many members keep up with what is produced, when so many work now; never more than partitions."""
+    """Return how many members are needed to keep up with production, given `working` now; at most one per partition."""
     return min(flow.partitions, math.ceil(_HEADROOM * flow.produced / (flow.consumed / working)))

@@ -1,7 +1,7 @@
-"""When which group is judged again, and which of its rebalances: what changed, and what time alone changes.
+"""Schedules when each group, and each of its rebalances, is judged again: after a change, or at a deadline.
 
-Receives which inputs of a group changed, and the moments at which something said of it may be something else; hands on
-the groups that are due. Groups are names here: what is known and said of them is not the agenda's business.
+Receives which inputs of a group changed and when its findings may change by time alone; returns the groups that are
+due. Groups are only names here; their data and findings are kept elsewhere.
 """
 
 from __future__ import annotations
@@ -13,11 +13,12 @@ from dataclasses import dataclass, field
 
 from rebalance_streaming.observed.inputs import BULK, EVERYTHING, NOTHING
 
-#: How long after the first bulky row a group is judged, and where a standing finding rests on such rows.
+#: A group with new bulk rows is judged this long after its last judgement; the second applies if a rule that notifies
+#: looks at these rows.
 _BULK_MS, _BULK_STANDING_MS = 30_000, 5_000
-#: A group in its join phase is looked at this often: how long it waits is reported.
+#: Interval between judgements of a group in its join phase, so that the reported waiting time stays current.
 WAITING_MS = 5_000
-#: Everything is asked again this often, in case a rule declared too little.
+#: Interval between evaluations of all rules, in case a rule declares too few inputs.
 _SWEEP_MS = 600_000
 
 
@@ -25,10 +26,11 @@ _SWEEP_MS = 600_000
 class Timetable:
     """When one group is judged again. Times in epoch milliseconds.
 
-    It was judged last at `judged_ms`; `changed` are the inputs that changed since, `rests_on` those at which the rules
-    look that say something. It is on the agenda for `planned_ms`, null: not at all. At `sweep_ms` everything is asked
-    again, whatever was declared. What was stated may change by time alone at `restate_ms`, null: never. `waiting` are
-    rebalances that are to be judged, and when; `explain_ms` those whose cause may change by time alone, and when.
+    `judged_ms` is the last judgement, `changed` are the inputs that changed since then, `rests_on` are the inputs of
+    the rules whose verdicts notify. `planned_ms` is the group's time on the agenda (null: not planned). At `sweep_ms`
+    all rules are evaluated, regardless of their declared inputs. `restate_ms` is when the stated findings may change by
+    time alone (null: never). `waiting` maps rebalances to be judged to their due times, `explain_ms` rebalances whose
+    cause may change by time alone to the time of that change.
     """
 
     group: str
@@ -42,7 +44,7 @@ class Timetable:
     explain_ms: dict[str, int] = field(default_factory=dict)
 
     def take_changed(self, now_ms: int) -> int:
-        """Return, once, which inputs changed since the group was judged; all of them when a sweep is due."""
+        """Return the inputs that changed since the last judgement and reset them; all inputs if a sweep is due."""
         changed, self.changed, self.judged_ms = self.changed, NOTHING, now_ms
         if now_ms < self.sweep_ms:
             return changed
@@ -50,7 +52,7 @@ class Timetable:
         return EVERYTHING
 
     def take_rebalances(self, now_ms: int) -> set[str]:
-        """Return the rebalances whose cause is to be found, or found anew; they wait no longer."""
+        """Return the rebalances to explain now, for the first time or again; remove them from `waiting`."""
         ready = {name for name, due_ms in self.waiting.items() if due_ms <= now_ms}
         for name in ready:
             del self.waiting[name]
@@ -63,14 +65,14 @@ class Timetable:
             self.explain_ms[rebalance_id] = at_ms
 
     def keep(self, rebalance_ids: Collection[str]) -> None:
-        """Forget when other rebalances are to be explained anew."""
+        """Drop the `explain_ms` of all other rebalances."""
         self.explain_ms = {name: at_ms for name, at_ms in self.explain_ms.items() if name in rebalance_ids}
 
     def next_ms(self, now_ms: int, answers_ms: int | None, *, is_joining: bool) -> int:
-        """Return when the group is to be judged next if nothing happens to it.
+        """Return when the group is to be judged next if no input changes.
 
-        `answers_ms`: when some rule's answer may change by time alone, null: never. `is_joining`: members wait for each
-        other.
+        `answers_ms`: when a rule's answer may change by time alone (null: never). `is_joining`: the group is in its
+        join phase.
         """
         times = [self.sweep_ms, *self.waiting.values()]
         times += [max(at_ms, now_ms + 1) for at_ms in (answers_ms, self.restate_ms) if at_ms is not None]
@@ -83,17 +85,17 @@ class Timetable:
 
 
 class Agenda:
-    """The timetables of all groups, and whose turn it is."""
+    """The timetables of all groups, and the queue of groups to judge."""
 
     def __init__(self) -> None:
         self._timetables: dict[str, Timetable] = {}
-        #: Groups to which something happened.
+        #: Groups to judge at the next turn.
         self._touched: set[str] = set()
-        #: When to judge a group; entries that are not its `planned_ms` are out of date.
+        #: Heap of (time, group); entries whose time is not the group's `planned_ms` are stale.
         self._entries: list[tuple[int, str]] = []
 
     def open(self, group: str, now_ms: int) -> Timetable:
-        """Return the timetable of a group that is new: it is judged soon, and swept at a moment of its own."""
+        """Return the timetable of a new group: it is judged soon, and a hash of its name spreads its sweep time."""
         sweep_ms = now_ms + zlib.crc32(group.encode(errors="replace")) % _SWEEP_MS
         timetable = self._timetables[group] = Timetable(group, now_ms, sweep_ms)
         self.plan(timetable, min(sweep_ms, now_ms + _BULK_MS))
@@ -105,7 +107,7 @@ class Agenda:
         self._timetables.pop(group, None)
 
     def touch(self, timetable: Timetable, changed: int) -> None:
-        """Note which inputs of a group changed, if any: it is judged at once, or soon if they change all the time."""
+        """Note which inputs of a group changed, if any: it is judged at once, or soon if only bulk inputs changed."""
         if not changed:
             return
         timetable.changed |= changed
@@ -116,19 +118,19 @@ class Agenda:
             self.plan(timetable, timetable.judged_ms + wait_ms)
 
     def plan(self, timetable: Timetable, at_ms: int) -> None:
-        """Have a group judged at a time, unless it will be sooner."""
+        """Have a group judged at a time, unless it is planned for an earlier one."""
         if timetable.planned_ms is None or at_ms < timetable.planned_ms:
             timetable.planned_ms = at_ms
             heapq.heappush(self._entries, (at_ms, timetable.group))
 
     def plan_rebalance(self, timetable: Timetable, rebalance_id: str, due_ms: int) -> None:
-        """Have a rebalance judged at a time, unless it waits for its judgement already."""
+        """Have a rebalance judged at a time, unless it is waiting already."""
         if rebalance_id not in timetable.waiting:
             timetable.waiting[rebalance_id] = due_ms
             self.plan(timetable, due_ms)
 
     def plan_groups(self, groups: Iterable[str], at_ms: int) -> None:
-        """Have groups judged at a time, those of them that are known."""
+        """Have the known ones of some groups judged at a time."""
         for group in groups:
             timetable = self._timetables.get(group)
             if timetable is not None:
@@ -139,7 +141,7 @@ class Agenda:
         self._touched.update(groups)
 
     def take_due(self, now_ms: int) -> set[str]:
-        """Return, once, the groups something happened to, and those whose time has come."""
+        """Return the groups that were touched or whose planned time has come; remove them from the queue."""
         due = {group for group in self._touched if group in self._timetables}
         self._touched.clear()
         while self._entries and self._entries[0][0] <= now_ms:

@@ -1,7 +1,7 @@
-"""What the rules answer of one group; each is asked again only when its answer may have changed.
+"""The answers of all rules for one group; a rule is evaluated again only when its answer may have changed.
 
-Receives views of the group and which inputs changed since the last one; keeps answers, the deadlines at which they may
-change by the time alone, what rules remember, and since when conditions hold that must last before they count.
+Receives views of the group and the inputs that changed since the last view; keeps the answers, the deadlines at which
+they may change by time alone, the rules' memory, and the start times of conditions that have a minimum duration.
 """
 
 from __future__ import annotations
@@ -21,14 +21,14 @@ from rebalance_streaming.detect.rules.registry import CONDITIONS, MEMORY_UPDATES
 from rebalance_streaming.detect.verdict import Verdict
 from rebalance_streaming.observed.inputs import GROUP, NOTHING
 
-#: Since when a condition has held, by its diagnosis and subject.
+#: Since when a condition has held (epoch ms), by its diagnosis and subject.
 Clocks = dict[tuple[str, str], int]
 
 _SILENCE: tuple[tuple[Verdict, ...], Clocks] = ((), {})
 
 
 def hold(found: Sequence[Verdict], clocks: Clocks, time: JudgingTime) -> tuple[tuple[Verdict, ...], Clocks]:
-    """Return what of a rule's answer has lasted as long as it must, and the clocks of those that must last."""
+    """Return the verdicts that have reached their minimum duration, and the start times of all that have one."""
     if not any(each.lasting_ms for each in found):
         return tuple(found), {}
     said, running = [], Clocks()
@@ -45,29 +45,29 @@ def hold(found: Sequence[Verdict], clocks: Clocks, time: JudgingTime) -> tuple[t
 
 
 class Answers:
-    """The answers of all conditions of one group; nothing at first."""
+    """The answers of all conditions of one group; initially empty."""
 
     __slots__ = ("_answers", "_clocks", "_due", "memory")
 
     def __init__(self) -> None:
         self.memory = Memory()
-        #: By the rule's place in `CONDITIONS`; rules that say nothing are left out.
+        #: By the rule's index in `CONDITIONS`; rules without a verdict are left out.
         self._answers: dict[int, tuple[Verdict, ...]] = {}
         self._clocks: dict[int, Clocks] = {}
-        #: Deadlines likewise; those of updates of the memory count downwards from -1.
+        #: Deadlines (epoch ms) by the same index; the indexes of memory updates count downwards from -1.
         self._due: dict[int, int] = {}
 
     def due_ms(self) -> int | None:
-        """Return the earliest moment at which some answer may change by the time alone."""
+        """Return the earliest time (epoch ms) at which an answer may change by time alone, or None."""
         return min(self._due.values(), default=None)
 
     def verdicts(self) -> Iterator[Verdict]:
-        """Yield what all rules say, in their order."""
+        """Yield the verdicts of all rules, in the order of `CONDITIONS`."""
         for place in sorted(self._answers):
             yield from self._answers[place]
 
     def rests_on(self) -> int:
-        """Return at which inputs those rules look that say something which notifies people: it is to end soon."""
+        """Return the inputs of the rules whose verdicts notify: such findings should end without delay."""
         found = NOTHING
         for place, answer in self._answers.items():
             if any((each.severity or diagnosis(each.rule).severity) != Severity.INFO for each in answer):
@@ -75,7 +75,7 @@ class Answers:
         return found
 
     def ask(self, view: GroupView, changed: int, quarantine: Quarantine) -> bool:
-        """Ask the rules that look at what changed, and those that are due; returns whether any answer is another."""
+        """Evaluate the rules whose inputs changed or that are due; return whether any answer changed."""
         due = {place for place, at_ms in self._due.items() if at_ms <= view.now_ms}
         for place in sorted({*_memory_updates(changed), *(each for each in due if each < 0)}, reverse=True):
             self._update_memory(place, view, quarantine)
@@ -103,7 +103,7 @@ class Answers:
 
     def _answer(self, place: int, view: GroupView, quarantine: Quarantine) -> tuple[tuple[Verdict, ...], Clocks]:
         condition, group = CONDITIONS[place], view.history.group
-        # Called for every rule and group, so without a closure.
+        # Called for every rule and group, so it avoids a closure.
         if quarantine.is_aside(condition.name, group, view.now_ms):
             return _SILENCE
         try:
@@ -122,7 +122,7 @@ class Answers:
 
 @cache
 def _rules(changed: int) -> tuple[int, ...]:
-    """Return the places of the rules that look at any of these inputs, all at the group itself."""
+    """Return the indexes of the rules that look at any of these inputs; every rule looks at the group itself."""
     return tuple(place for place, each in enumerate(CONDITIONS) if (each.looks_at | GROUP) & changed)
 
 

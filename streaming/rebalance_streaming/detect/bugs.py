@@ -1,6 +1,6 @@
 """Known faults of clients, frameworks and brokers by version, and the upgrade that cures a diagnosis.
 
-The table is data (known_bugs.toml). This module knows versions only: no group, no clock.
+The table is data (known_bugs.toml). This module handles versions only; it uses no group and no clock.
 """
 
 from __future__ import annotations
@@ -13,10 +13,10 @@ from rebalance_contract import Advice
 from rebalance_contract.client_settings import parse_version
 from rebalance_streaming.detect.catalogue import read_table
 
-#: A name beside those of the libraries in fingerprints.py; the table has further ones.
+#: A client name in addition to the libraries in fingerprints.py; the table has others, too.
 STREAMS = "kafka-streams"
 
-#: Numbers of a version that count; shorter ones are filled with zeros, so that 3.0 is 3.0.0.
+#: Number of version components that are compared; shorter versions are padded with zeros, so that 3.0 is 3.0.0.
 _PARTS = 4
 
 Release = tuple[int, ...]
@@ -26,8 +26,8 @@ Release = tuple[int, ...]
 class KnownBug:
     """One fault. `since` null: all versions before `below` have it; `below` null: no version without it is known.
 
-    `effects` are ids of diagnoses it may be behind. `fixed_in` is null while it is open. `kip848`: it exists only in
-    groups of the newer protocol.
+    `effects` are the ids of the diagnoses that it can cause. `fixed_in` is null while it is open. `kip848`: it exists
+    only in groups of the KIP-848 protocol.
     """
 
     client: str
@@ -40,7 +40,7 @@ class KnownBug:
     kip848: bool = False
 
     def affects(self, release: Release) -> bool:
-        """Whether a version has this fault. One that is not known (empty) has only what all versions have."""
+        """Whether a version has this fault. An unknown (empty) version has only the faults of all versions."""
         if not release:
             return self.since is None and self.below is None
         return (self.since is None or _filled(release) >= _filled(self.since)) and (
@@ -51,9 +51,9 @@ class KnownBug:
 def known_bugs(
     library: str | None, release: Release, rule: str | None = None, *, kip848: bool = False
 ) -> tuple[KnownBug, ...]:
-    """Return the faults of a version, all or those that may be behind one diagnosis.
+    """Return the faults of a version, all or only those that can cause one diagnosis.
 
-    `library` as in fingerprints.py or above, null: not known. `kip848`: whether the group is of the newer protocol.
+    `library` as in fingerprints.py or above, null: not known. `kip848`: whether the group uses the KIP-848 protocol.
     """
     return tuple(
         bug
@@ -66,7 +66,7 @@ def known_bugs(
 
 
 def upgrade_advice(library: str | None, release: Release, rule: str, *, kip848: bool = False) -> Advice | None:
-    """Return the upgrade that removes all faults that may be behind a diagnosis; null where none is known."""
+    """Return the upgrade that removes all faults that can cause a diagnosis; null if none is known."""
     fixed = [bug for bug in known_bugs(library, release, rule, kip848=kip848) if bug.fixed_in is not None]
     if library is None or not fixed:
         return None
@@ -81,7 +81,7 @@ def upgrade_advice(library: str | None, release: Release, rule: str, *, kip848: 
 
 
 def _first_without(library: str, release: Release, rule: str, *, kip848: bool) -> str:
-    """Return the version with the last fix; where that brings another fault of the same effect, the one after it."""
+    """Return the version with the last fix; if it has another fault with the same effect, the version that fixes it."""
     fixes = [bug.fixed_in for bug in known_bugs(library, release, rule, kip848=kip848) if bug.fixed_in is not None]
     target = max(fixes, key=lambda version: _filled(parse_version(version)))
     reached = parse_version(target)
@@ -90,7 +90,7 @@ def _first_without(library: str, release: Release, rule: str, *, kip848: bool) -
 
 
 def _better(library: str, rule: str, target: str) -> str:
-    """Return the version to go to in words: the last fix, unless a later one is known to be better."""
+    """Return the version to upgrade to, in words: the last fix, unless a later one is known to be better."""
     better = _BETTER.get((library, rule))
     newer = better is not None and _filled(parse_version(better["version"])) > _filled(parse_version(target))
     return better["text"] if better is not None and newer else f"{target} or later"
@@ -117,5 +117,5 @@ _DATA = read_table("known_bugs.toml")
 
 #: The whole table, in the file's order.
 KNOWN_BUGS: tuple[KnownBug, ...] = tuple(_bug(entry) for entry in _DATA["bugs"])
-#: By client and diagnosis: a version that is better advice than the last fix, and how to put it.
+#: By client and diagnosis: a version that is better advice than the last fix, with its text.
 _BETTER = {(entry["client"], entry["rule"]): entry for entry in _DATA["better"]}

@@ -1,8 +1,8 @@
-"""What each diagnosis means to people: a title, an explanation, what to do, and which thresholds change it.
+"""The catalogue of diagnoses: for each a title, an explanation, the action to take and the thresholds that affect it.
 
-The catalogue is data (diagnoses/, one file per family), read once; what findings say stands there too, and is read by
-`wording`. `{name}` in the texts for people stands for a threshold's default, so that a text never contradicts the
-number a rule compares with. This module knows no group, no rule and no clock.
+The catalogue is data (diagnoses/, one file per family), read once; the same files contain the texts of findings, which
+`wording` reads. `{name}` in the texts for readers stands for a threshold's default, so that a text never contradicts
+the number a rule compares with. This module uses no group, no rule and no clock.
 """
 
 from __future__ import annotations
@@ -17,20 +17,20 @@ from typing import Any
 from rebalance_contract import Severity
 from rebalance_streaming.detect.thresholds import Thresholds
 
-#: Thresholds that are parts of a whole, shown as percentages.
+#: Suffixes of thresholds that are fractions, shown as percentages.
 _SHARES = ("_share", "_warn", "_ticket")
 _UNITS_MS = ((86_400_000, "d"), (3_600_000, "h"), (60_000, "min"), (1_000, "s"))
 
 
 @dataclass(frozen=True, slots=True)
 class Diagnosis:
-    """One diagnosis for people. The id is the `rule` of findings.
+    """One diagnosis, as described to readers. The id is the `rule` of findings.
 
-    `family` is a key of `FAMILIES`; `escalates` says when a finding has another severity (empty: never). `title` fits a
-    table, the other texts are one paragraph each. `thresholds` are names of settings that change when it is made;
-    `sources` are issues, KIPs and documents behind it; `traits` are keys of `TRAITS`; `takes_over` are causes of single
-    rebalances that it is made of where it explains several. `experimental`: no recording of a real client brought it
-    out yet, and its findings are for information whatever `severity` says.
+    `family` is a key of `FAMILIES`; `escalates` describes when a finding has another severity (empty: never). `title`
+    fits a table, the other texts are one paragraph each. `thresholds` are names of settings that change when it is
+    made; `sources` are the issues, KIPs and documents it is based on; `traits` are keys of `TRAITS`; `takes_over` are
+    causes of single rebalances that it replaces when it explains several. `experimental`: no recording of a real client
+    has produced it yet, so its findings have the severity INFO regardless of `severity`.
     """
 
     id: str
@@ -49,7 +49,7 @@ class Diagnosis:
 
 
 def diagnosis(rule_id: str) -> Diagnosis:
-    """Return a diagnosis by its id. Raises KeyError where the catalogue has none of that name."""
+    """Return a diagnosis by its id. Raises KeyError if the catalogue does not have it."""
     return DIAGNOSES[rule_id]
 
 
@@ -64,7 +64,7 @@ def of_family(family: str) -> frozenset[str]:
 
 
 def family_of(rule_id: str) -> str:
-    """Return the family of a diagnosis; "" for one of an earlier version that is no more."""
+    """Return the family of a diagnosis; "" if the catalogue does not have it, as for one of an earlier version."""
     return DIAGNOSES[rule_id].family if rule_id in DIAGNOSES else ""
 
 
@@ -76,7 +76,7 @@ def in_words(name: str, value: float) -> str:
 
 
 def _duration(milliseconds: float) -> str:
-    """Return a duration in the largest unit that it is at least two of, or a whole number of."""
+    """Return a duration in the largest unit that it contains at least twice or a whole number of times."""
     for size, unit in _UNITS_MS:
         if milliseconds >= 2 * size or (milliseconds >= size and milliseconds % size == 0):
             return f"{milliseconds / size:g} {unit}"
@@ -86,7 +86,7 @@ def _duration(milliseconds: float) -> str:
 def _diagnosis(rule_id: str, family: str, entry: Mapping[str, Any]) -> Diagnosis:
     names = tuple(entry["thresholds"])
     defaults = {name: in_words(name, getattr(Thresholds(), name)) for name in names}
-    # A text may only speak of thresholds that its diagnosis lists: any other is a KeyError on import.
+    # A text may only name thresholds that its diagnosis lists: any other is a KeyError on import.
     texts = {key: _on_one_line(entry[key].format_map(defaults)) for key in _TEXTS if key in entry}
     traits = frozenset(entry.get("traits", ()))
     if unknown := traits - TRAITS.keys():
@@ -113,7 +113,7 @@ def read_table(*path: str) -> dict[str, Any]:
     return tomllib.loads(resources.files(__package__).joinpath(*path).read_text("utf-8"))
 
 
-#: Texts of a diagnosis that are for people who read of it; the others are for findings.
+#: Texts that describe a diagnosis to readers; the other texts are for findings.
 _TEXTS = ("title", "meaning", "told_by", "escalates", "action")
 _DATA = read_table("catalogue.toml")
 
@@ -123,12 +123,12 @@ FAMILIES: Mapping[str, str] = MappingProxyType(_DATA["families"])
 #: How other rules and the detector treat a diagnosis.
 TRAITS: Mapping[str, str] = MappingProxyType(_DATA["traits"])
 
-#: The entries of each family as they are written, by id.
+#: The entries of each family as in its file, by id.
 ENTRIES: Mapping[str, Mapping[str, Any]] = MappingProxyType(
     {family: read_table("diagnoses", f"{family}.toml") for family in FAMILIES}
 )
 
-#: Every diagnosis by its id, family by family. An entry without a title is a text of another cause.
+#: Every diagnosis by its id, family by family. An entry without a title is no diagnosis, only a text for findings.
 DIAGNOSES: Mapping[str, Diagnosis] = MappingProxyType(
     {
         rule_id: _diagnosis(rule_id, family, entry)
@@ -138,19 +138,19 @@ DIAGNOSES: Mapping[str, Diagnosis] = MappingProxyType(
     }
 )
 
-#: Those that no recording of a real client brought out yet.
+#: Ids of the diagnoses that no recording of a real client has produced yet.
 EXPERIMENTAL = frozenset(each.id for each in DIAGNOSES.values() if each.experimental)
 
-#: Causes of single rebalances that any pattern of several explains better.
+#: Causes of single rebalances that are replaced by any pattern of several.
 PARTS = with_trait("deploy") | with_trait("orderly") | with_trait("formation")
 
-#: What a topic or a subscription called for, whatever else went on in the same rebalance.
+#: Changes of topics or subscriptions, which are reported even as secondary causes of a rebalance.
 CALLED = with_trait("called")
 
-#: What each threshold decides, by its name.
+#: Description of each threshold, by its name.
 THRESHOLD_TEXTS: Mapping[str, str] = MappingProxyType(
     {name: _on_one_line(text) for name, text in _DATA["thresholds"].items()}
 )
 
-#: Thresholds that belong to all diagnoses rather than to one.
+#: Names of thresholds that apply to all diagnoses rather than to one.
 GENERAL_THRESHOLDS: tuple[str, ...] = tuple(_DATA["general"])

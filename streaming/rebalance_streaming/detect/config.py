@@ -16,11 +16,11 @@ from rebalance_streaming.detect.thresholds import Thresholds
 
 @cache
 def _scaled(thresholds: Thresholds, factor: float) -> Thresholds:
-    """Scale thresholds once for all groups, which share the result."""
+    """Return scaled thresholds, computed once and shared by all groups."""
     return thresholds.scaled(factor)
 
 
-#: Names of settings that an override may have.
+#: Names of the thresholds that an override may set.
 THRESHOLD_NAMES = frozenset(each.name for each in fields(Thresholds))
 
 
@@ -34,7 +34,7 @@ class Override:
 
 @dataclass(frozen=True, slots=True)
 class Quiet:
-    """Findings that are not to notify anybody: of matching groups, of matching rules, up to a time if one is given."""
+    """Suppresses notifications for findings of matching groups and rules, until `until_ms` (epoch ms; null: always)."""
 
     group: str = ".*"
     rule: str = ".*"
@@ -43,7 +43,7 @@ class Quiet:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class DetectConfig:
-    """How the diagnosis judges."""
+    """Settings of the diagnosis."""
 
     window_scale: float = setting(1.0, "Factor for every window and hold time longer than a minute.")
     probe_interval_ms: int = setting(
@@ -69,7 +69,7 @@ class DetectConfig:
     thresholds: Thresholds = field(default_factory=Thresholds)
 
     def for_group(self, group: str) -> Thresholds:
-        """Return the thresholds of one group: defaults, scaled, then overridden as they stand."""
+        """Return the thresholds of one group: the scaled settings, with the unscaled overrides applied."""
         found = _scaled(self.thresholds, self.window_scale)
         for override in self.overrides:
             if re.fullmatch(override.group, group):
@@ -81,7 +81,7 @@ class DetectConfig:
         return any(re.fullmatch(pattern, group) for pattern in self.ignore)
 
     def silenced(self, group: str, rule: str, now_ms: int) -> bool:
-        """Whether a finding is not to notify anybody now."""
+        """Whether notifications for a finding are suppressed now."""
         return any(
             re.fullmatch(each.group, group)
             and re.fullmatch(each.rule, rule)
@@ -90,7 +90,7 @@ class DetectConfig:
         )
 
     def validate(self) -> list[str]:
-        """Return every problem of these settings as a sentence; none means usable."""
+        """Return every problem of these settings as a sentence; empty if they are usable."""
         problems = []
         if not self.window_scale > 0:
             problems.append(f"detect.window_scale must be above 0, got {self.window_scale}")
@@ -132,7 +132,7 @@ def _negative(thresholds: Mapping[str, float], prefix: str) -> list[str]:
 def _matches_any(pattern: str, names: Iterable[str]) -> bool:
     try:
         return any(re.fullmatch(pattern, name) for name in names)
-    except re.error:  # a problem of its own
+    except re.error:  # reported separately
         return True
 
 

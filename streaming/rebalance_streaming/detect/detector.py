@@ -1,9 +1,9 @@
-"""Feeds groups' histories with the stream's rows and has them judged: the diagnosis of a whole cluster.
+"""The diagnosis of a whole cluster: adds the stream's rows to the groups' histories and has the groups judged.
 
-Receives group snapshots, rebalances, commit summaries, probes and client reports in about the order of their times;
-hands on findings whenever they change. The time is an argument: the clock when live, the records' own in a replay. A
-rebalance is judged a while after its end, when late generations, commits and probes have arrived, and again when later
-events shed light on it. `agenda` says when a group is judged, `judge` and `explaining` how.
+Receives group snapshots, rebalances, commit summaries, probes and client reports roughly in time order; returns
+findings whenever they change. The time is an argument: the clock when live, the records' own in a replay. A rebalance
+is judged some time after its end, when late generations, commits and probes have arrived, and again when later events
+may change its explanation. `agenda` decides when a group is judged, `judge` and `explaining` how.
 """
 
 from __future__ import annotations
@@ -47,7 +47,7 @@ from rebalance_streaming.observed.progress import Progress
 from rebalance_streaming.observed.routing import Routing
 from rebalance_streaming.observed.topic_ends import ClusterEnds
 
-#: Groups that only probes or clients name are forgotten when nothing was heard of them for so long, and are so many.
+#: Groups known only from probes or clients: time without rows after which one is forgotten, and their maximum number.
 _UNCONFIRMED_MS, _MOST_UNCONFIRMED = 1_800_000, 5_000
 
 
@@ -62,7 +62,7 @@ _Row = TypeVar("_Row", bound=_OfGroup)
 
 
 def _guarded(take: Callable[[Detector, _Row], None]) -> Callable[[Detector, _Row], None]:
-    """Let a method set a row aside that it raises about, by its own name and the row's group."""
+    """Return a method that quarantines the rows for which `take` raises, under its name and the row's group."""
 
     @wraps(take)
     def attempt(self: Detector, row: _Row) -> None:
@@ -75,11 +75,11 @@ def _guarded(take: Callable[[Detector, _Row], None]) -> Callable[[Detector, _Row
 
 
 class Detector:
-    """Judges all groups of one cluster. Rebalances that ended before `judge_from_ms` are history only.
+    """Judges all groups of one cluster. Rebalances that ended before `judge_from_ms` only serve as history.
 
-    `quarantined` counts what was set aside because it raised, by stage and reason; `on_quarantine` is called each time.
-    `ends` are those of the cluster's topics, kept up by whoever gives them; null: the detector keeps some of its own.
-    `lists_all`: findings that are over for long are still listed, for whoever reads the list at an end.
+    `quarantined` counts rows and rules that raised, by stage and reason; `on_quarantine` is called each time. `ends`
+    are the end offsets of the cluster's topics, updated by the caller (null: the detector keeps its own). `lists_all`:
+    findings that ended long ago stay in the list, for callers that read it at the end.
     """
 
     def __init__(
@@ -104,7 +104,7 @@ class Detector:
         self._commits = ClusterCommits()
         self._losses = SharedLosses(self._coordinator_of)
         self._announcements = Announcements()
-        #: Groups whose members were lost in what the whole cluster suffered.
+        #: Groups that lost members in a disturbance of the whole cluster.
         self._disturbed: set[str] = set()
         self._unpublished = Unpublished()
         self.findings = Findings(cluster, lists_all=lists_all)
@@ -125,21 +125,21 @@ class Detector:
             commits=self._commits,
         )
 
-    # --- What happens ---
+    # --- Input ---
 
     @property
     def quarantined(self) -> Mapping[tuple[str, str], int]:
-        """How often something was set aside, by stage and reason."""
+        """Number of errors that were quarantined, by stage and reason."""
         return self._quarantine.counts
 
     @property
     def dropped_reports(self) -> int:
-        """How many clients' reports were dropped because neither the log nor a probe contained their group."""
+        """Number of client reports dropped because neither the log nor a probe contained their group."""
         return self._routing.dropped
 
     @_guarded
     def take_group(self, snapshot: GroupSnapshot) -> None:
-        """Take up a group's present snapshot."""
+        """Take up a group's current snapshot."""
         judged_group = self._judged_group(snapshot.group, confirmed=True)
         if judged_group is None or (before := judged_group.history.snapshot) == snapshot:
             return
@@ -160,7 +160,7 @@ class Detector:
         self._agenda.touch(judged_group.timetable, inputs.GROUP)
 
     def _await(self, judged_group: JudgedGroup, rebalance: Rebalance) -> None:
-        """Put a rebalance down for judgement; one that goes on and on is judged on the way, not at its last end."""
+        """Plan the judgement of a rebalance; one that keeps being extended is judged at the time planned first."""
         end_ms = rebalance.completed_at_ms
         if rebalance.outcome == RebalanceOutcome.ONGOING or end_ms is None or end_ms < self._judge_from_ms:
             return
@@ -193,15 +193,15 @@ class Detector:
 
     @_guarded
     def take_impact(self, impact: RebalanceImpact) -> None:
-        """Take up what a rebalance cost, as far as it is known."""
+        """Take up the known costs of a rebalance."""
         judged_group = self._judged_groups.get(impact.group)
         if judged_group is not None and judged_group.history.take_impact(impact):
             self._agenda.touch(judged_group.timetable, inputs.GROUP)
 
     def take_clients(self, row: ClientActivity) -> None:
-        """Take up what a client said of itself; a row whose group is not known yet is kept for a while.
+        """Take up a client's report; a row whose group is not known yet is kept for a while.
 
-        Clients name groups as they like: one makes no group, it is known by the log or by probes.
+        A report never creates a group, since clients choose its group name: groups come from the log or from probes.
         """
         if row.group_id not in self._judged_groups and self._config.ignores(row.group_id or ""):
             return
@@ -213,20 +213,20 @@ class Detector:
 
     @_guarded
     def take_coordinator(self, row: CoordinatorActivity) -> None:
-        """Take up what a group's coordinators wrote in their brokers' logs."""
+        """Take up a group's events from the logs of its coordinators."""
         judged_group = self._judged_group(row.group)
         if judged_group is not None and judged_group.history.coordinator_log.take(row.events):
             self._agenda.touch(judged_group.timetable, inputs.STATES)
 
     def take_announcement(self, row: AlertSilence) -> None:
-        """Take up a deploy that somebody announced, or its new end; silences of other kinds say nothing here."""
+        """Take up an announced deploy or its new end; silences of other kinds are ignored."""
         known = self._announcements.put(row)
         for group, judged_group in self._judged_groups.items():
             if row.is_about(group) or (known is not None and known.is_about(group)):
                 self._agenda.touch(judged_group.timetable, inputs.GROUP)
 
     def starts(self, group: str) -> Iterator[tuple[str, RebalanceStart]]:
-        """Yield when coordinators began to prepare a group's latest rebalances, by the ids of these."""
+        """Yield (rebalance id, start) of a group's latest rebalances, as the coordinators logged their starts."""
         judged_group = self._judged_groups.get(group)
         if judged_group is None or judged_group.history.coordinator_log.is_empty():
             return
@@ -235,7 +235,7 @@ class Detector:
                 yield rebalance.rebalance_id, start
 
     def _note_members(self, judged_group: JudgedGroup, members: Iterable[Member]) -> None:
-        """Learn who is in a group, and take up what its clients said before that was known."""
+        """Record the members of a group, and take up the reports that waited for them."""
         group = judged_group.history.group
         known = tuple(members)
         if self._routing.note_members(group, known):
@@ -244,7 +244,7 @@ class Detector:
                 self._agenda.touch(judged_group.timetable, inputs.CLIENTS)
 
     def forget_group(self, group: str) -> None:
-        """Drop a group that is gone for good; what was found of it is over."""
+        """Drop a group that no longer exists; its findings end."""
         self._agenda.forget(group)
         self._routing.groups.discard(group)
         judged_group = self._judged_groups.pop(group, None)
@@ -259,7 +259,7 @@ class Detector:
         self.findings.forget_group(group)
 
     def forget_old(self, group: str, until_ms: int) -> None:
-        """Forget topics of a group that were gone by a moment, and rebalances that were over."""
+        """Forget the topics of a group that were gone, and the rebalances that had ended, at `until_ms` (epoch ms)."""
         judged_group = self._judged_groups.get(group)
         if judged_group is None:
             return
@@ -267,16 +267,16 @@ class Detector:
         if judged_group.history.forget_rebalances(until_ms):
             judged_group.keep(judged_group.history.in_order())
 
-    # --- What it means ---
+    # --- Judgement ---
 
     def advance(self, now_ms: int, most: int | None = None) -> Judgement:
-        """Judge what is due at a time in epoch milliseconds; returns everything that changed since the last call.
+        """Judge the groups due at a time in epoch milliseconds; return everything that changed since the last call.
 
-        `most`: groups judged in this call, those with rebalances that wait for it first; the others are judged at the
-        next calls. Null: all.
+        `most`: maximum number of groups judged in this call (null: all). Groups with waiting rebalances come first; the
+        rest is judged at the next calls.
         """
         if self.now_ms == 0:
-            # Of what was heard before, at a start, nobody knows how long ago it was.
+            # The age of rows received before the first call is not known.
             for judged_group in self._judged_groups.values():
                 judged_group.heard_ms = now_ms
         self.now_ms = max(self.now_ms, now_ms)
@@ -301,11 +301,11 @@ class Detector:
         return due[:most]
 
     def finish(self) -> Judgement:
-        """Judge everything with what there is: no more will come."""
+        """Judge everything with the rows received so far; no more will come."""
         for judged_group in self._judged_groups.values():
             judged_group.timetable.waiting = dict.fromkeys(judged_group.timetable.waiting, 0)
         changed: list[Finding] = []
-        # The first groups are judged before what the last ones lost is known, so all once more where that matters.
+        # The first groups are judged before the losses of the last ones are known, so losses need a second pass.
         for _ in range(2 if self._losses else 1):
             for group in sorted(self._judged_groups):
                 self._judged_groups[group].timetable.changed = inputs.EVERYTHING
@@ -323,7 +323,7 @@ class Detector:
                     yield timing
 
     def groups(self) -> list[str]:
-        """Return the groups that are known, however they are."""
+        """Return the names of all known groups."""
         return list(self._judged_groups)
 
     def causes(self, group: str) -> Mapping[str, str]:
@@ -332,9 +332,9 @@ class Detector:
         return {} if judged_group is None else judged_group.causes()
 
     def _judged_group(self, group: str, *, confirmed: bool = False) -> JudgedGroup | None:
-        """Return a group as it is judged; null for groups that are ignored.
+        """Return the state of a group, creating it if it is new; null for groups that are ignored.
 
-        Raises ImplausibleError where too many are known from probes and reports only.
+        Raises ImplausibleError if too many groups are known only from probes and reports.
         """
         judged_group = self._judged_groups.get(group)
         if judged_group is None:
@@ -357,7 +357,7 @@ class Detector:
         return judged_group
 
     def _due(self) -> list[str]:
-        """Return the groups whose turn it is; those that were invented are forgotten when it comes."""
+        """Return the groups that are due; those that turn out to be invented are forgotten instead."""
         due = self._agenda.take_due(self.now_ms)
         for group in self._commits.take_released():
             self._judged_groups[group].timetable.restate_ms = self.now_ms
@@ -368,11 +368,11 @@ class Detector:
         return sorted(due)
 
     def _is_invented(self, judged_group: JudgedGroup) -> bool:
-        """Whether nothing but probes and clients ever named a group, and these stopped long ago."""
+        """Whether a group was only ever named by probes and clients, and its last row is too old."""
         return not judged_group.confirmed and self.now_ms - judged_group.heard_ms >= _UNCONFIRMED_MS
 
     def _disturbances(self) -> list[Finding]:
-        """Judge what groups suffered together; returns findings of the whole cluster that changed."""
+        """Judge losses that several groups had together; return the findings of the whole cluster that changed."""
         limits = self._limits
         if not self._disturbed and self._losses.latest_ms < self.now_ms - limits.resolve_after_ms:
             return []
@@ -382,13 +382,13 @@ class Detector:
         named = {name for each in verdicts for name in each.rebalance_ids}
         concerned = self._losses.groups_of(named)
         if changed:
-            # A part names what it is a part of.
+            # Findings of these groups name the cluster's finding as their parent.
             self._agenda.plan_next(concerned | self._disturbed)
         self._disturbed = concerned
         return changed
 
     def _coordinator_of(self, group: str) -> int | None:
-        """Return the broker that coordinates a group, as last probed."""
+        """Return the id of the broker that coordinates a group, as last probed, or None."""
         judged_group = self._judged_groups.get(group)
         seen = () if judged_group is None else judged_group.history.coordinators
         return seen[-1].broker if seen else None

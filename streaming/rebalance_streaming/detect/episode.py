@@ -1,4 +1,4 @@
-"""One rebalance as rules look at it: its history, who left and came, and how long the others waited."""
+"""One rebalance as rules see it: its history, its departures and arrivals, and how long the other members waited."""
 
 from __future__ import annotations
 
@@ -18,13 +18,13 @@ from rebalance_streaming.observed.departures import Departure, Slot, slot_of
 from rebalance_streaming.observed.history import GroupHistory
 from rebalance_streaming.observed.liveness import reports_end_ms
 
-#: Diagnoses that say that a process ended.
+#: Diagnoses of a process that ended.
 _DEATHS = with_trait("death")
 
 
 @dataclass(frozen=True, slots=True)
 class ExplainedDeparture:
-    """How an earlier departure was explained: by which rule, how surely, when, of whom, in which rebalance."""
+    """An earlier departure with its explanation. `rule` and `confidence` are those of the verdict about it."""
 
     rule: str
     confidence: float
@@ -44,7 +44,7 @@ class Arrival:
 
 @dataclass(frozen=True, slots=True)
 class OtherGroups:
-    """What other groups saw about the same time: how many lost members, on how many hosts and coordinators."""
+    """The other groups that lost members at about the same time, and the hosts and coordinators of these losses."""
 
     groups: tuple[str, ...] = ()
     hosts: tuple[str, ...] = ()
@@ -53,10 +53,11 @@ class OtherGroups:
 
 @dataclass(frozen=True)
 class Episode:
-    """One rebalance with everything around it, at the time it is judged.
+    """One rebalance with its context, at the time it is judged.
 
-    `earlier` are departures of earlier rebalances, `died` the clients (`slot_of`) of which one is claimed a death,
-    `held` what was seen holding the group up while it went on. `time` is when it is judged.
+    `earlier` are departures in other rebalances, `died` the clients (`slot_of`) with an earlier departure that is
+    claimed to be a death, `held` the verdicts on what blocked the group during the rebalance. `time` is when it is
+    judged.
     """
 
     rebalance: Rebalance
@@ -77,26 +78,29 @@ class Episode:
 
     @property
     def duration_ms(self) -> int:
-        """How long it took, at least."""
+        """Minimum duration of the rebalance in milliseconds; until now if it is ongoing."""
         return max(0, (self.rebalance.completed_at_ms or self.now_ms) - self.rebalance.started_before_ms)
 
     @cached_property
     def barriers(self) -> tuple[Barrier, ...]:
-        """The join barriers of the rebalance in order; rules ask for them once for each member that left."""
+        """The join barriers of the rebalance in order; cached, because rules read them for each member that left."""
         return barriers(self.history, self.rebalance)
 
     @property
     def longest_barrier(self) -> Barrier | None:
-        """The barrier in which members waited longest; null where none is known."""
+        """The barrier in which members waited longest; null if none is known."""
         return longest_of(self.barriers)
 
     def barrier_of(self, departure: Departure) -> Barrier | None:
-        """The barrier after which the group went on without this member; null where the log does not say."""
+        """Return the barrier after which the group went on without this member; null if the log does not show it."""
         name = departure.member.member_id
         return next((each for each in self.barriers if name in each.left), None)
 
     def came_with_loss_of(self, departure: Departure) -> frozenset[str]:
-        """Return who joined with the generation that went on without a member: it may have been awaited by them."""
+        """Return the ids of the members that joined with the generation in which this one was lost.
+
+        They may have waited for it.
+        """
         name = departure.member.member_id
         return frozenset(new for each in self.rebalance.rounds if name in each.left for new in each.joined)
 
@@ -108,7 +112,10 @@ class Episode:
 
     @property
     def knows_who_waited(self) -> bool:
-        """Whether members that waited can be distinguished from one that did not come, which only the log does."""
+        """Whether members that waited can be told apart from one that did not come.
+
+        Probes alone do not show that if a member left or passed through, or if the start is not known.
+        """
         rebalance = self.rebalance
         gone = self.departures or rebalance.passing or rebalance.started_after_ms is None
         return not (rebalance.is_at_least and gone)
@@ -120,31 +127,33 @@ class Episode:
 
     @property
     def long_barrier_ms(self) -> int:
-        """From this length on a join barrier has a reason of its own: members learn of it with their next heartbeat."""
+        """The length (ms) from which a join barrier needs a cause: members learn of it with their next heartbeat."""
         members = (*self.rebalance.members_before, *self.rebalance.members_after)
         return long_barrier_ms(self.history, members, self.thresholds.barrier_ms)
 
 
 def long_barrier_ms(history: GroupHistory, members: Iterable[Member], least_ms: int) -> int:
-    """Return the length from which a join barrier of these members is long: three heartbeats of the slowest.
+    """Return the length (ms) from which a join barrier of these members is long: three heartbeats of the slowest.
 
-    Records do not carry heartbeat intervals, and three of the default one are shorter than any barrier worth reporting.
+    Only client reports carry heartbeat intervals; otherwise `least_ms` applies, which is longer than three default
+    intervals.
     """
     names = {member.client_id for member in members} if history.clients.known else set()
     intervals = (each.config.heartbeat_interval_ms or 0 for each in history.clients if each.client_id in names)
     return max(least_ms, 3 * max(intervals, default=0))
 
 
-#: What may call for a generation in which nobody comes or goes, beside the generations before it.
+#: Reasons that can trigger a generation in which no member joins or leaves, besides the generations before it.
 _OWN_TRIGGERS = frozenset(
     {RebalanceReason.LEADER_REJOIN, RebalanceReason.SUBSCRIPTION_CHANGE, RebalanceReason.TOPIC_METADATA_CHANGE}
 )
 
 
 def runs_of_own(rebalance: Rebalance) -> list[Rebalance]:
-    """Return the later parts of a rebalance that have a trigger of their own, each as a rebalance of its own.
+    """Return the later parts of a rebalance that have their own trigger, each as a separate rebalance.
 
-    A part is a run of generations in which nobody came or went, with one reason; members are those of its time.
+    A part is a run of generations with the same reason in which no member joined or left; its members are those present
+    at that time.
     """
     known = rebalance.all_members()
     there = [member.member_id for member in rebalance.members_before]
@@ -179,10 +188,10 @@ def runs_of_own(rebalance: Rebalance) -> list[Rebalance]:
 
 @dataclass(frozen=True, slots=True)
 class EpisodeContext:
-    """What was found out before about a rebalance and about those before it, and about other groups meanwhile.
+    """What is already known about a rebalance, about those before it, and about other groups at the time.
 
-    `past`: departures explained so far, oldest first; `departures`: this one's as they were found at first; `held`:
-    what was seen holding the group up while it went on.
+    `past`: departures explained so far, oldest first; `departures`: this rebalance's departures by member id, as the
+    previous judgement found them; `held`: verdicts on what blocked the group during the rebalance.
     """
 
     past: Sequence[ExplainedDeparture] = ()
@@ -194,13 +203,13 @@ class EpisodeContext:
 def make_episode(
     history: GroupHistory, rebalance: Rebalance, thresholds: Thresholds, time: JudgingTime, known: EpisodeContext
 ) -> Episode:
-    """Put together what rules need of one rebalance at a time, which collects when it would look otherwise."""
+    """Return what rules need to judge one rebalance; `time` collects when the result may change."""
     before = {member.member_id for member in rebalance.members_before}
     joined = [member for member in rebalance.members_after if member.member_id not in before]
     left_before = [each.member.member_id for each in known.past if each.rebalance_id != rebalance.rebalance_id]
     departures = find_departures(history, rebalance, known.departures, time.now_ms, left_before)
     for each in departures:
-        # A client whose reports ended is given up two intervals later.
+        # A client whose reports ended counts as gone two intervals later.
         ends_ms = None if each.stretch is None else reports_end_ms(each.stretch)
         if ends_ms is not None and ends_ms >= time.now_ms:
             time.note_due(ends_ms + 1)
@@ -227,7 +236,7 @@ def _is_death(past: ExplainedDeparture, rebalance: Rebalance) -> bool:
 def _arrivals(
     history: GroupHistory, rebalance: Rebalance, joined: Sequence[Member], past: Sequence[ExplainedDeparture]
 ) -> Iterator[Arrival]:
-    """Yield the members that joined, each with the latest departure that it comes back from and no other does."""
+    """Yield the members that joined, each with the latest departure it returns from; no departure is used twice."""
     ended_ms = rebalance.completed_at_ms
     earlier = [
         each
@@ -237,7 +246,7 @@ def _arrivals(
     own = {each.member.member_id: each for each in earlier}
     open_ones = _not_back(earlier, {member.member_id for member in joined})
     for member in joined:
-        # Whoever keeps its id is itself, whatever others of its name did.
+        # A member that keeps its id is the same member, regardless of others with its name.
         of_slot = [] if member.member_id in own else open_ones.get(slot_of(member), [])
         place = next((n for n, (each, back) in enumerate(of_slot) if _is_back(history, each, back, member)), None)
         yield Arrival(member, own.get(member.member_id) if place is None else of_slot.pop(place)[0])
@@ -246,10 +255,10 @@ def _arrivals(
 def _not_back(
     earlier: Sequence[ExplainedDeparture], joined: Set[str]
 ) -> Mapping[Slot, list[tuple[ExplainedDeparture, str | None]]]:
-    """Return departures of which nobody is known to be back who was there before, by slot, the latest first.
+    """Return the departures whose members were not back before this rebalance, by slot, the latest first.
 
-    With each the id by which it is known to be back now; null: by none. Clients that share a name and a host, and left
-    one after the other, are all said to be back as the first that comes: the latest of them is, the others are not.
+    Each comes with the id under which its member is known to be back now (null: none). Clients that share a name and a
+    host and left one after the other all have the id of the first that comes as theirs; only the latest keeps it.
     """
     found: dict[Slot, list[tuple[ExplainedDeparture, str | None]]] = {}
     known: set[str] = set()
@@ -264,5 +273,5 @@ def _not_back(
 
 
 def _is_back(history: GroupHistory, past: ExplainedDeparture, back: str | None, member: Member) -> bool:
-    """Whether a member may be one of its slot that left; `back` is the id by which that one is known to be back."""
+    """Whether a member may be the one that left; `back` is the id under which that one is known to be back, or null."""
     return back in (None, member.member_id) and may_be_back(history, past.member, member)

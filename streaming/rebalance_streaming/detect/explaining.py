@@ -1,7 +1,7 @@
-"""The causes of a group's rebalances: found when one is due, and anew when later events shed light on it.
+"""Finds the causes of a group's rebalances: when one is due, and again when later events may change its explanation.
 
-Receives groups with the rebalances that are due; puts into them what was found, and into their timetables when that may
-change. Conditions, and what of all this is stated, are judged in `judge`.
+Receives groups with the rebalances that are due; stores the results in the groups, and in their timetables when these
+may change. `judge` evaluates conditions and decides what is stated.
 """
 
 from __future__ import annotations
@@ -24,18 +24,18 @@ from rebalance_streaming.detect.verdict import Verdict
 from rebalance_streaming.observed.confidence import HINT
 from rebalance_streaming.observed.departures import POLL_TIMEOUT, SESSION_EXPIRED, UNSYNCED, Departure
 
-#: Rebalances judged again when something new is known of their group.
+#: Number of latest rebalances that are judged again when something new is known of their group.
 RECONSIDERED = 30
-#: Later rows than this after the longest window shed no light on a rebalance.
+#: Rows later than the longest window plus this do not affect the explanation of a rebalance.
 HORIZON_SLACK_MS = 60_000
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Explainer:
-    """Finds causes of rebalances. `losses` are those of the whole cluster, `probe_ms` is how often probes come.
+    """Finds causes of rebalances. `losses` are those of the whole cluster, `probe_ms` is the interval between probes.
 
     `on_timeouts` is called with the members that a rebalance lost to a timeout, `on_shared_losses` with the other
-    groups that lost members at the same time as one: their causes may have changed.
+    groups that lost members at the same time, since their causes may have changed.
     """
 
     quarantine: Quarantine
@@ -45,7 +45,7 @@ class Explainer:
     on_shared_losses: Callable[[Iterable[str]], None]
 
     def explain(self, judged_group: JudgedGroup, due: set[str], now_ms: int) -> None:
-        """Explain rebalances that are due, and those before them again: a return sheds light on a departure."""
+        """Explain rebalances that are due, and recent ones again: a return may change how a departure is explained."""
         order = [
             each for each in judged_group.history.in_order() if each.rebalance_id in due | judged_group.judged.keys()
         ]
@@ -61,7 +61,7 @@ class Explainer:
         judged_group.keep(order)
 
     def _try_to_explain(self, judged_group: JudgedGroup, rebalance: Rebalance, now_ms: int) -> None:
-        """Explain a rebalance; one that cannot be, because something in it is odd, gets an undetermined cause."""
+        """Explain a rebalance; if that fails and it has no cause yet, its cause is undetermined."""
         group, name = judged_group.history.group, rebalance.rebalance_id
         attempt = partial(self._explain, judged_group, rebalance, now_ms)
         explained = self.quarantine.ask("explain", group, now_ms, attempt, False, about=name)
@@ -71,7 +71,7 @@ class Explainer:
     def _explain(self, judged_group: JudgedGroup, rebalance: Rebalance, now_ms: int) -> bool:
         group, name = judged_group.history.group, rebalance.rebalance_id
         known = judged_group.judged.get(name)
-        # With a time of its own: that the harm grows by time alone is no reason to explain the rebalance again.
+        # This view has a time of its own: growing harm alone is no reason to explain the rebalance again.
         held = held_up(judged_group.view(now_ms, self.probe_ms), rebalance)
         context = EpisodeContext(
             [each for each in judged_group.past if each.left_ms <= (rebalance.completed_at_ms or now_ms)],
@@ -95,10 +95,10 @@ class Explainer:
     def _report_timed_out(
         self, rebalance: Rebalance, departures: Mapping[str, Departure], reported: frozenset[str]
     ) -> frozenset[str]:
-        """Report members that a timeout removed, each once: how a later judgement sees one does not count.
+        """Report members that a timeout removed, each once, even if a later judgement classifies it differently.
 
-        A member that did not ask for its assignment in time counts with those whose poll limit was over: the
-        coordinator allows it a rebalance timeout, which is that limit. Returns all that were reported.
+        A member that did not request its assignment in time counts as a poll timeout: the coordinator allows it the
+        rebalance timeout, which equals the poll limit. Return the ids of all reported members.
         """
         new = {name: each.likely for name, each in departures.items() if name not in reported}
         expired, poll_timeout = (
@@ -112,7 +112,7 @@ class Explainer:
 
 
 def _followed(judged_group: JudgedGroup, rebalance: Rebalance, verdict: Verdict) -> Verdict:
-    """Give a rebalance that only continues the one before that one's cause."""
+    """Return a verdict; for a rebalance that only continues the one before, with the cause of the one before."""
     if verdict.rule != FOLLOWS:
         return verdict
     before = judged_group.history.before(rebalance)

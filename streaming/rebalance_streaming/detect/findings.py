@@ -1,8 +1,8 @@
-"""From verdicts to findings: one per group, rule and subject, from its first sight to its end.
+"""Turns verdicts into findings: one per group, rule and subject, from its first verdict to its end.
 
-Receives what holds now; remembers what held lately. A finding about rebalances is over when none has followed for a
-while, one about a condition when the condition is. A finding that a better explanation replaced is withdrawn. One that
-is a part of something larger names that as its parent and leaves it to it to wake people.
+Receives the verdicts that hold now; remembers recent findings. A finding about rebalances ends when none has followed
+for a while, one about a condition ends with the condition. A finding that a better explanation replaced is withdrawn. A
+finding that is part of a larger one names it as its parent, and only the parent pages.
 """
 
 from __future__ import annotations
@@ -21,24 +21,24 @@ from rebalance_streaming.groups.identity import client_stem
 _T = TypeVar("_T")
 
 _KEPT_IDS, _ANNOUNCED = 200, 10
-#: A finding that is over, and whose time no verdict covers any more, is the same one when it comes back within this
-#: time, as what a nightly job does each night; of one group the latest so many.
+#: Time within which a resolved finding that comes back is reopened instead of created (long enough for a nightly job),
+#: and the maximum number of resolved findings remembered per group.
 _REMEMBERED_MS, _REMEMBERED = 2 * 24 * 3_600_000, 50
-#: Of these one finding per group, and variant, is enough, whoever comes or goes.
+#: Families with one finding per group and variant, regardless of the members concerned.
 _ONE_PER_GROUP = frozenset({"benign", "undetermined"})
-#: Said of a rebalance, these are right or wrong; they do not pass.
+#: Families whose findings about rebalances are withdrawn, not resolved, when they are no longer stated.
 _CAUSES_OF_LOSSES = frozenset({"heartbeats", "polling"})
-#: Collects other findings as its parts: of the whole cluster under no group, of a group under its own.
+#: Rules whose findings have others as parts: for the whole cluster under the group "", for a group under its name.
 _PARENTS = with_trait("gathers")
 _COUNTED = with_trait("counted")
-#: With this the findings of an experimental diagnosis begin.
+#: Prefix of the summaries of experimental diagnoses.
 _EXPERIMENTAL = "Experimental: "
-#: What several verdicts become one finding by: group, rule and subject.
+#: Verdicts with the same key become one finding: group, rule and subject.
 Key = tuple[str, str, str]
 
 
 def subject_key(stated: Verdict | Finding) -> str:
-    """Return what distinguishes findings of one rule: who or what, by names that survive a rejoin."""
+    """Return what distinguishes findings of one rule: the subject, by names that survive a rejoin."""
     if family_of(stated.rule) in _ONE_PER_GROUP:
         return stated.variant or ""
     subject = stated.subject
@@ -53,26 +53,26 @@ def _member_key(member: SubjectMember) -> str:
 
 
 class Findings:
-    """All findings of one cluster. `lists_all`: those that are over for long stay in the list, for whoever reads it."""
+    """All findings of one cluster. `lists_all`: those that ended long ago stay in the result of `all`."""
 
     def __init__(self, cluster: str, *, lists_all: bool = True) -> None:
         self._cluster = cluster
         self._groups: dict[str, dict[Key, Finding]] = {}
         self._forgotten: dict[str, dict[Key, Finding]] | None = {} if lists_all else None
-        #: Of an earlier run, and not stated since.
+        #: Ids of findings of an earlier run that have not been stated since.
         self._restored: set[str] = set()
-        #: Of groups, by finding: the rebalances that an earlier run found it to be the cause of.
+        #: By group and finding id: the rebalances of which an earlier run found it to be the cause.
         self._caused: dict[str, dict[str, tuple[str, ...]]] = {}
 
     def restore(self, finding: Finding) -> None:
-        """Take up a finding that an earlier run published; one of a rule that is no more ends at the next look."""
+        """Take up a finding that an earlier run published; one of a removed rule ends at the next update."""
         self._groups.setdefault(finding.group, {}).setdefault(_key_of(finding), finding)
         self._restored.add(finding.finding_id)
         if finding.primary and finding.rebalance_ids:
             self._caused.setdefault(finding.group, {})[finding.finding_id] = finding.rebalance_ids
 
     def all(self) -> list[Finding]:
-        """Return every finding that was not withdrawn, oldest first; of each key the latest."""
+        """Return every finding that was not withdrawn, oldest first; only the latest of each key."""
         found: dict[Key, Finding] = {}
         for groups in (self._forgotten or {}, self._groups):
             for group in groups.values():
@@ -80,7 +80,7 @@ class Findings:
         return sorted(found.values(), key=lambda each: (each.started_at_ms, each.finding_id))
 
     def firing(self, group: str) -> list[Finding]:
-        """Return what is firing of one group."""
+        """Return the firing findings of one group."""
         return [each for each in self._groups.get(group, {}).values() if each.state == FindingState.FIRING]
 
     def forget_group(self, group: str) -> None:
@@ -97,10 +97,10 @@ class Findings:
         resolve_after_ms: int,
         unjudged: Callable[[], Collection[str]] = frozenset,
     ) -> tuple[list[Finding], list[Finding]]:
-        """Take up everything that holds of a group now; returns (findings that changed, findings withdrawn).
+        """Take up all verdicts that hold for a group now; return (findings that changed, findings withdrawn).
 
-        `unjudged` returns the ids of rebalances that are remembered and that this run does not judge, or not yet: their
-        causes are those that an earlier run found.
+        `unjudged` returns the ids of remembered rebalances that this run does not judge, or not yet: for these, the
+        causes found by an earlier run apply.
         """
         self._keep_caused(group, unjudged)
         stated: dict[Key, list[Verdict]] = {}
@@ -122,7 +122,7 @@ class Findings:
         return [*changed, *ended], withdrawn
 
     def _keep_caused(self, group: str, unjudged: Callable[[], Collection[str]]) -> None:
-        """Drop what an earlier run found of rebalances that this run judges, or that are long ago."""
+        """Drop the causes that an earlier run found for rebalances that this run judged or that are forgotten."""
         if caused := self._caused.pop(group, None):
             names = unjudged()
             kept = {finding: tuple(each for each in ids if each in names) for finding, ids in caused.items()}
@@ -139,7 +139,7 @@ class Findings:
     def _written(self, key: Key, several: list[Verdict], now_ms: int, resolve_after_ms: int) -> Finding:
         alike = _of_usual_variant(several)
         verdict = max(alike, key=lambda each: (each.last_ms is None, each.last_ms or 0, each.confidence))
-        # Of equally sure ones the one with more text: a return has the cause of the loss before, without its advice.
+        # At equal confidence, the one with advice: a return has the cause of the loss before it, without its advice.
         best = max(alike, key=lambda each: (each.confidence, bool(each.advice or each.alternatives), each.last_ms or 0))
         known = self._groups[key[0]].get(key)
         primary = [each for each in several if each.primary]
@@ -165,7 +165,7 @@ class Findings:
             confidence=round(best.confidence, 2),
             subject=_latest_subject(several),
             started_at_ms=started_ms,
-            # Open again, it was detected anew; what an earlier spell was detected at says nothing of this one.
+            # A reopened finding was detected anew; the detection time of an earlier spell does not apply.
             detected_at_ms=now_ms if known is None or known.detected_at_ms < started_ms else known.detected_at_ms,
             updated_at_ms=now_ms,
             resolved_at_ms=over_ms if resolved else None,
@@ -181,9 +181,9 @@ class Findings:
         )
 
     def _placed(self, finding: Finding) -> Finding:
-        """Name what a finding is a part of; a part does not page, its parent does, unless that is experimental."""
+        """Return a finding with its parent; a part does not page, its parent does, unless that is experimental."""
         rebalances = set(finding.rebalance_ids)
-        for group in ("", finding.group):  # the larger thing first
+        for group in ("", finding.group):  # the whole cluster first
             for each in self._groups.get(group, {}).values():
                 open_parent = each.rule in _PARENTS - {finding.rule} and each.state == FindingState.FIRING
                 if open_parent and rebalances & set(each.rebalance_ids):
@@ -201,7 +201,7 @@ class Findings:
             stands = finding.rule in _COUNTED and finding.finding_id in self._restored
             until_ms = finding.updated_at_ms + resolve_after_ms * stands
             if finding.state != FindingState.FIRING or now_ms < until_ms:
-                continue  # the latter: of an earlier run, while the recent past is read again
+                continue  # the latter: restored from an earlier run, while the recent past is read again
             self._restored.discard(finding.finding_id)
             done = replace(finding, state=FindingState.RESOLVED, resolved_at_ms=now_ms, updated_at_ms=now_ms)
             if finding.rebalance_ids and (finding.primary or family_of(finding.rule) in _CAUSES_OF_LOSSES):
@@ -214,7 +214,7 @@ class Findings:
 
 
 def _is_long_over(finding: Finding, stated: Collection[Verdict], now_ms: int) -> bool:
-    """Whether a finding is to be forgotten: what is stated of it now, if anything is, is another spell."""
+    """Whether a finding ended so long ago that verdicts stated now, if any, belong to a new finding."""
     over_ms = finding.resolved_at_ms
     if over_ms is None or now_ms < over_ms + _REMEMBERED_MS:
         return False
@@ -231,7 +231,7 @@ def _of_usual_variant(several: Sequence[Verdict]) -> list[Verdict]:
 
 
 def _latest_subject(several: Sequence[Verdict]) -> Subject:
-    """Return the latest description of each member: the same one may have had several ids."""
+    """Return the latest subject, with the latest description of each member; one member may have had several ids."""
     members: dict[str, SubjectMember] = {}
     for each in sorted(several, key=lambda each: each.last_ms or 0):
         for member in each.subject.members:
@@ -240,7 +240,7 @@ def _latest_subject(several: Sequence[Verdict]) -> Subject:
     for member in members.values():
         named.setdefault(_member_key(member), []).append(member)
     latest = several[-1].subject
-    # All names, since they are the finding's key; of one that came back often the latest ids.
+    # Keep all names, since they are the finding's key; of a member that came back often, keep the latest ids.
     each_keeps = max(1, MOST_MEMBERS // max(1, len(named)))
     kept = [m for same in named.values() for m in same[-each_keeps:]]
     return Subject(tuple(kept), latest.partitions, latest.hosts)
@@ -251,7 +251,7 @@ def _distinct(*lists: Sequence[_T]) -> tuple[_T, ...]:
 
 
 def _announced(several: Sequence[Verdict]) -> list[Evidence]:
-    """Return what was announced of the latest deploys: each explains rebalances of its own time."""
+    """Return the announcements of the latest deploys; each explains the rebalances of its own time."""
     ordered = sorted(several, key=lambda each: each.last_ms or 0)
     announced = [said for each in ordered for said in each.evidence if said.source == EvidenceSource.ANNOUNCEMENT]
     return announced[-_ANNOUNCED:]
@@ -262,9 +262,9 @@ def _differs(known: Finding | None, new: Finding) -> bool:
 
 
 def as_verdict(finding: Finding) -> Verdict:
-    """Return what a finding says, as its rule said it, apart from the rebalances that it is about.
+    """Return a finding as the verdict of its rule, without the rebalances that it is about.
 
-    Whether it is worth a page is weighed anew.
+    The severity PAGE is left out, because it is decided again.
     """
     weighed = finding.severity in (Severity.INFO, Severity.TICKET)
     return Verdict(

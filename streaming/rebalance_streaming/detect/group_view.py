@@ -1,4 +1,4 @@
-"""One group at the moment its standing conditions are judged: what rules of conditions and patterns receive."""
+"""One group at the time its conditions are judged: the input of the rules for conditions and patterns."""
 
 from __future__ import annotations
 
@@ -31,17 +31,17 @@ from rebalance_streaming.observed.inputs import GROUP, LOGGED
 from rebalance_streaming.observed.progress import Position, Progress
 
 DAY_MS = 24 * 3_600_000
-#: After a rebalance whoever has work commits within this: three intervals of auto-commit.
+#: After a rebalance, members with work commit within this time: three auto-commit intervals.
 _COMMIT_GAP_MS = 15_000
 
 
 @dataclass(frozen=True, slots=True)
 class GroupView:
-    """A group's history and the present. `past` are its departures with their explanations, oldest first.
+    """A group's history and current state. `past` are its departures with their explanations, oldest first.
 
-    `causes` gives the rule that was found to be each rebalance's primary cause. `probe_ms` is how often probes come.
-    `announcements` are the deploys of the group that somebody announced, whenever that was, the earliest first. What
-    depends on how long ago something was is asked of `time`, which collects when the answer would be another one.
+    `causes` maps each rebalance id to the rule that is its primary cause. `probe_ms` is the interval between probes.
+    `announcements` are all announced deploys of the group, earliest first. Rules compare times through `time`, which
+    collects when the result of a comparison changes.
     """
 
     history: GroupHistory
@@ -55,22 +55,22 @@ class GroupView:
 
     @property
     def now_ms(self) -> int:
-        """When it is judged, in epoch milliseconds."""
+        """The time of judgement in epoch milliseconds."""
         return self.time.now_ms
 
     def say(self, key: str, since_ms: int, /, *subject: Subject, **given: Any) -> Verdict:
-        """Return a verdict about the group, as `say` of `wording` makes one, with what is given.
+        """Return a verdict about the group, made by `wording.say` from the given facts.
 
         The facts `lasted` (how long ago it began, in milliseconds), `members` (how many there are) and `limits` (the
-        thresholds) need not be given.
+        thresholds) have defaults.
         """
         facts = {"lasted": self.now_ms - since_ms, "members": len(self.members), "limits": self.thresholds}
         return say(key, since_ms, *subject, **{**facts, **given})
 
     def end_growth(self, topic: str, partition: int, window_ms: int) -> int | None:
-        """Return how many records a partition got within a window that ends now; null when it was probed once at most.
+        """Return how many records a partition got within a window that ends now; null if it was probed less than twice.
 
-        While there are any, the answer changes with each probe that the window leaves behind.
+        If there are any, the answer changes with each probe that drops out of the window.
         """
         grown = self.progress.end_growth(topic, partition, self.now_ms - window_ms)
         if grown:
@@ -80,21 +80,21 @@ class GroupView:
 
     @property
     def progress(self) -> Progress:
-        """How far its partitions are committed, and where they end."""
+        """The committed and end offsets of its partitions."""
         return self.history.progress
 
     @property
     def members(self) -> tuple[Member, ...]:
-        """Who is in the group now."""
+        """The current members of the group."""
         return () if self.history.snapshot is None else self.history.snapshot.members
 
     @property
     def reads_log(self) -> bool:
-        """Whether what is known of the group comes from the log, and not from probes alone."""
+        """Whether the group is known from the log, and not from probes alone."""
         return self.history.snapshot is None or not self.history.snapshot.is_at_least
 
     def is_young(self) -> bool:
-        """Whether the group is too new to be judged by how it stands."""
+        """Whether the group is too new for its conditions to be judged."""
         first = self.history.first_ms
         return first is None or not self.time.lasted(first, self.thresholds.young_ms)
 
@@ -112,33 +112,33 @@ class GroupView:
         return found
 
     def churn(self) -> float:
-        """Return the share of the last day that partitions stood still for rebalances; 0 without members.
+        """Return the share of the last day for which rebalances stopped partitions; 0 without members.
 
-        A gap between commits counts up to a little after the rebalance: what comes later is an idle topic. It is a
-        share of the whole day, so a lower bound for a group that was watched for less.
+        A gap between commits counts up to `_COMMIT_GAP_MS` after the rebalance; a longer one means an idle topic. The
+        share is that of a whole day, so it is a lower bound for a group that was watched for less.
         """
-        # A group that lost its last member is down; that is no rebalance's cost.
+        # The downtime of a group that lost its last member is not a cost of the rebalance.
         of_day = [each for each in self.recent(DAY_MS) if each.members_before and each.members_after]
         assigned = (sum(map(len, (each.partitions or {}).values())) for each in self.members)
-        # While members reconcile they own less than they will.
+        # Members that are still reconciling own fewer partitions than they will.
         partitions = max([sum(assigned), *(len(self.history.commit_gaps_of(each)) for each in of_day)])
         lost_ms = sum(_stood_still_ms(each, self.history.commit_gaps_of(each)) for each in of_day)
         return lost_ms / (partitions * DAY_MS) if partitions else 0.0
 
     def stable_since_ms(self) -> int | None:
-        """Return since when members and assignment have been what they are; null while there is no snapshot."""
+        """Return since when members and assignment have not changed (epoch ms), or None if that is not known."""
         snapshot = self.history.snapshot
         if snapshot is None:
             return None
         return snapshot.last_rebalance_ms or self.history.first_ms
 
     def client_of(self, member: Member) -> ClientHistory | None:
-        """Return what a member's client reported; null when nothing did."""
+        """Return the reports of a member's client; null if there are none."""
         return self.history.clients.of(member)
 
     @property
     def is_consumer_group(self) -> bool:
-        """Whether members are consumers of topics: not workers of Connect, nor what has assignments of another form."""
+        """Whether members consume topics: not workers of Connect or others whose assignments have another form."""
         snapshot = self.history.snapshot
         return (
             snapshot is not None
@@ -147,11 +147,11 @@ class GroupView:
         )
 
     def subject_among(self, culprits: Sequence[Member]) -> Subject:
-        """Return members as a subject, or the group as a whole where all are alike: it stays as they come and go."""
+        """Return members as a subject; all members are the whole group, whose key stays as members come and go."""
         return Subject() if len(culprits) == len(self.members) else subject_of(*culprits)
 
     def standing_since(self, stands: Callable[[tuple[Member, ...]], bool]) -> int | None:
-        """Return since when something has been true of the members after every rebalance; null if it is not now."""
+        """Return since when members have satisfied a predicate after every rebalance; null if they do not now."""
         if not stands(self.members):
             return None
         since = None
@@ -166,12 +166,12 @@ class GroupView:
         return [each for each in self.past if self.time.is_within(each.left_ms, window_ms)]
 
     def away_ms(self, past: ExplainedDeparture) -> int | None:
-        """Return how long a member that left was away, under whatever id it came back; null when it has not."""
+        """Return how long a member that left was away (ms), even if it has a new id; null if it has not come back."""
         back_ms = self._came_back_ms(past)
         return None if back_ms is None else max(0, back_ms - past.left_ms)
 
     def _came_back_ms(self, past: ExplainedDeparture) -> int | None:
-        """Return when a member that left was in the group again, under whatever id; null when it has not come back."""
+        """Return when a member that left was in the group again, even with a new id; null if it has not come back."""
         if past.departure.back_ms is not None:
             return past.departure.back_ms
         slot = slot_of(past.member)
@@ -185,15 +185,15 @@ class GroupView:
         return None
 
     def positions_of(self, partitions: Partitions | None) -> list[Position]:
-        """Return where these partitions stand."""
+        """Return the positions of these partitions."""
         return [self.progress.position(topic, p) for topic, p in sorted(places(partitions))]
 
     def grew_since(self, position: Position, since_ms: int) -> bool:
-        """Whether a partition is known to have got records since a moment (epoch ms)."""
+        """Whether a partition is known to have got records since a time (epoch ms)."""
         return (self.progress.end_growth(position.topic, position.partition, since_ms) or 0) > 0
 
     def is_harmed(self, partitions: Iterable[Partitions | None]) -> bool:
-        """Whether one of these partitions has not moved for a while and falls behind: harm to consumption now."""
+        """Whether consumption is harmed now: one of these partitions gets records and does not advance for a while."""
         for each in partitions:
             for position in self.positions_of(each):
                 moved = position.advanced_ms
@@ -204,18 +204,18 @@ class GroupView:
         return False
 
     def lag_grows(self) -> bool:
-        """Whether some partition is not consumed while records arrive: harm, and not only a risk of it."""
+        """Whether some partition is not consumed while records arrive: actual harm, not only a risk."""
         behind = self.progress.falls_behind(self.now_ms - self.thresholds.stalled_ms)
         return any(self.grew_since(position, position.advanced_ms or 0) for position in behind)
 
     def is_reporting(self, client: ClientHistory) -> bool:
-        """Whether a client's reports go on: the latest is at most three intervals old."""
+        """Whether a client still reports: its latest report is at most three intervals or 15 s old."""
         latest = client.latest()
         return latest is not None and self.time.is_within(latest.emitted_ms, max(15_000, 3 * client.interval_ms))
 
 
 def _stood_still_ms(rebalance: Rebalance, silences: tuple[CommitGap, ...]) -> int:
-    """Return for how long partitions stood still for a rebalance, all together."""
+    """Return for how long (ms) a rebalance stopped partitions, summed over the partitions."""
     began_ms, ended_ms = rebalance.started_before_ms, rebalance.completed_at_ms
     if ended_ms is None:
         return 0
@@ -225,17 +225,16 @@ def _stood_still_ms(rebalance: Rebalance, silences: tuple[CommitGap, ...]) -> in
     return sum(max(0, span) for span in spans)
 
 
-#: Says what stands, of any number of subjects, as long as it stands; the view's time collects when that may change.
+#: Yields the verdicts that hold now, one per subject; the view's time collects when they may change.
 ConditionRule = Callable[[GroupView], Iterable[Verdict]]
 
 
 @dataclass(frozen=True, slots=True)
 class Condition:
-    """A rule, and at what it looks beside the group's members and rebalances: a sum of `inputs`.
+    """A rule and its inputs besides the group's members and rebalances: a sum of `inputs`.
 
-    `grown`: it is asked of groups only that are not young any more, and says nothing of others. One that looks at
-    something that only the log has is not asked where the log is not read, unless it uses other sources as well:
-    `without_log`.
+    `grown`: the rule is not evaluated for young groups. A rule with an input that only the log has is not evaluated
+    where the log is not read, unless it also uses other sources (`without_log`).
     """
 
     rule: ConditionRule
@@ -245,11 +244,11 @@ class Condition:
 
     @property
     def name(self) -> str:
-        """The rule's own name, which is its diagnosis' id for most."""
+        """The name of the rule's function, usually the id of its diagnosis."""
         return getattr(self.rule, "__name__", "rule")
 
     def __call__(self, view: GroupView) -> Iterable[Verdict]:
-        """Ask the rule; the view's time has collected when to ask again once all that it says was taken."""
+        """Return the rule's verdicts; once all are consumed, the view's time has the time of the next evaluation."""
         if self.grown and view.is_young():
             return ()
         if view.reads_log:
@@ -258,14 +257,14 @@ class Condition:
         return map(from_probes, self.rule(view)) if asked else ()
 
 
-#: By the function that was declared.
+#: Conditions by their functions.
 _DECLARED: dict[object, Condition] = {}
 
 
 def condition(
     looks_at: int = GROUP, *, grown: bool = False, without_log: bool = False
 ) -> Callable[[ConditionRule], ConditionRule]:
-    """Declare a rule of groups, with what a `Condition` says of it; the function stays what it is."""
+    """Return a decorator that registers a rule as a `Condition`; the function itself is not changed."""
 
     def declare(rule: ConditionRule) -> ConditionRule:
         _DECLARED[rule] = Condition(rule, looks_at, grown, without_log)
@@ -275,7 +274,7 @@ def condition(
 
 
 def conditions_in(*modules: ModuleType) -> tuple[Condition, ...]:
-    """Return the rules that modules declare: module by module, each in the order of its lines."""
+    """Return the rules that modules declare: module by module, in source order."""
     return tuple(
         _DECLARED[each]
         for module in modules
@@ -286,12 +285,12 @@ def conditions_in(*modules: ModuleType) -> tuple[Condition, ...]:
 
 @dataclass(frozen=True, slots=True)
 class MemoryUpdate:
-    """Works out what is to be remembered of a group now, from what was remembered before."""
+    """A function that returns a group's new memory from the previous one, and its inputs."""
 
     update: Callable[[GroupView], Memory]
     looks_at: int = GROUP
 
     @property
     def name(self) -> str:
-        """Its function's name."""
+        """The name of its function."""
         return getattr(self.update, "__name__", "memory update")

@@ -1,7 +1,7 @@
-"""One group's turn: rules are asked what may have another answer, and what holds of all they say becomes findings.
+"""Judges one group: evaluates the rules whose answers may have changed, and turns the verdicts that hold into findings.
 
-Receives groups whose time has come, with all that changed in them; hands on the findings that changed, and notes in
-their timetables when what was stated may be something else. When a group's time has come is the agenda's business.
+Receives groups that are due; returns the findings that changed, and records in the group's timetable when the stated
+findings may change. The agenda decides when a group is due.
 """
 
 from __future__ import annotations
@@ -40,7 +40,7 @@ class GroupJudge:
     commits: ClusterCommits
 
     def judge(self, judged_group: JudgedGroup, now_ms: int) -> list[Finding]:
-        """Ask what may have another answer, and state what became of it; returns the findings that changed."""
+        """Evaluate the rules whose answers may have changed; return the findings that changed."""
         group, timetable = judged_group.history.group, judged_group.timetable
         changed, due = timetable.take_changed(now_ms), timetable.take_rebalances(now_ms)
         if due or _is_recent(judged_group, now_ms):
@@ -55,7 +55,7 @@ class GroupJudge:
         return found
 
     def _state(self, judged_group: JudgedGroup, view: GroupView, changed: int, *, another: bool) -> list[Finding]:
-        """State what holds, unless it is what was stated before."""
+        """Return the findings that changed; return early if nothing they depend on has changed."""
         now_ms, restate_ms = view.now_ms, judged_group.timetable.restate_ms
         due = restate_ms is not None and restate_ms <= now_ms
         must = another or due or changed & (inputs.GROUP | inputs.STATES) or judged_group.is_joining(now_ms)
@@ -77,7 +77,7 @@ class GroupJudge:
     def _holding(
         self, judged_group: JudgedGroup, standing: Sequence[Verdict], now_ms: int, *, harmed: bool
     ) -> list[Verdict]:
-        """Return what else holds the group up, now or until a moment ago."""
+        """Return verdicts on what blocks the group now, or blocked it until recently, that are not in `standing`."""
         limits = judged_group.thresholds
         waiting = waiting_now(judged_group.history, now_ms, limits.barrier_ms, limits.barrier_page_ms, lag_grows=harmed)
         now = [] if waiting is None else [waiting]
@@ -86,7 +86,7 @@ class GroupJudge:
         return [*now, *judged_group.released([*standing, *now], since_ms)]
 
     def _is_behind(self, judged_group: JudgedGroup, verdict: Verdict) -> bool:
-        """Whether a standstill may be the monitor's own: no group at all is known to have committed since it began."""
+        """Whether the monitor itself may lag behind: no group is known to have committed since the standstill began."""
         rests_on_commits = "missing_commits" in diagnosis(verdict.rule).traits
         return rests_on_commits and self.commits.hold_back(judged_group.history.group, verdict.started_at_ms)
 
@@ -102,7 +102,7 @@ class GroupJudge:
         return changed
 
     def _restate_ms(self, judged_group: JudgedGroup, time: JudgingTime, stated: Sequence[Verdict]) -> int | None:
-        """Return when what was stated becomes something else by time alone; null: never."""
+        """Return when the stated findings may change by time alone (epoch ms); null: never."""
         ends = [each.last_ms for each in stated if each.last_ms is not None]
         times = [
             at_ms + lasts_ms for at_ms in ends for lasts_ms in (judged_group.thresholds.resolve_after_ms, DAY_MS + 1)
@@ -117,7 +117,7 @@ class GroupJudge:
 
 
 def _is_recent(judged_group: JudgedGroup, now_ms: int) -> bool:
-    """Whether the group rebalances, or did so lately: then all is judged anew whenever it is looked at."""
+    """Whether the group is rebalancing or did so recently; if so, every judgement evaluates all rules."""
     latest, limits = judged_group.history.latest(), judged_group.thresholds
     if latest is None:
         return False

@@ -1,7 +1,7 @@
-"""One group under judgement: what is known of it, what was found of its rebalances, and what holds it up now.
+"""One group under judgement: its history, the verdicts on its rebalances, and what blocks it now.
 
-Receives verdicts; hands on what of them holds, one primary per rebalance. Other groups and the clock are its owner's,
-when it is judged is in its timetable.
+Receives verdicts; returns those that hold, with one primary verdict per rebalance. Its owner handles other groups and
+the clock; its timetable has the times at which it is judged.
 """
 
 from __future__ import annotations
@@ -29,7 +29,7 @@ from rebalance_streaming.observed.history import SEEN_FOR_MS, GroupHistory
 SAME_TIME_MS = 5_000
 _KEPT_HELD = 20
 _HOLDING = with_trait("holding")
-#: What may be found of one rebalance; patterns of several are looked for anew.
+#: Rules that explain single rebalances; patterns across several are evaluated again after a restart.
 _SINGLE_CAUSES = frozenset(each.rule for each in WORDINGS.values() if not each.claims) - {UNDETERMINED}
 
 
@@ -46,16 +46,16 @@ class JudgedRebalance:
     reported: frozenset[str] = frozenset()
 
     def resists(self, claim: Verdict) -> bool:
-        """Whether its own evidence says otherwise than a pattern: members came or went for a reason that is known.
+        """Whether its own cause takes precedence over a pattern: members came or went for a known reason.
 
-        A pattern is made of certain causes (`takes_over` in the catalogue), and of what has none of its own.
+        A pattern covers its own causes (`takes_over` in the catalogue) and rebalances without a known cause.
         """
         own = self.verdicts[0]
         known = own.confidence >= CLAIMED and own.rule not in PARTS
         return self.rebalance.changes > 0 and known and own.rule not in (claim.rule, *diagnosis(claim.rule).takes_over)
 
     def past(self) -> list[ExplainedDeparture]:
-        """Return how its members left, each with the verdict that is about it, else with the primary one."""
+        """Return its departures, each with the verdict about that member, or else with the primary one."""
         return [self._past(each) for each in self.departures.values()]
 
     def _past(self, departure: Departure) -> ExplainedDeparture:
@@ -71,24 +71,24 @@ class JudgedRebalance:
 class JudgedGroup:
     """One group under judgement.
 
-    `judged` is by rebalance id. `held` is what was seen holding the group up, and when last (epoch ms).
+    `judged` is by rebalance id. `held` are verdicts on what blocked the group, with the time each last held (epoch ms).
     """
 
     history: GroupHistory
     thresholds: Thresholds
     timetable: Timetable
-    #: Of all groups: the deploys that somebody announced.
+    #: The announced deploys of all groups.
     announcements: Announcements = field(default_factory=Announcements)
     judged: dict[str, JudgedRebalance] = field(default_factory=dict)
     past: list[ExplainedDeparture] = field(default_factory=list)
     held: list[tuple[Verdict, int]] = field(default_factory=list)
-    #: Causes that an earlier run found, by rebalance id, and what this one found at its first look (null: not yet).
+    #: By rebalance id: the cause that an earlier run found, and the first rule that this run found (null: none yet).
     earlier: dict[str, tuple[Verdict, str | None]] = field(default_factory=dict)
     answers: Answers = field(default_factory=Answers)
-    #: What it stated at last: whether harm to consumption makes a difference, and whether there was any.
+    #: At the last statement: whether harm to consumption affects the findings, and whether there was any.
     minds_harm: bool = False
     harmed: bool = False
-    #: Whether the coordinator's log contains the group: probes and reports may name anything.
+    #: Whether the log contains the group; the group names of probes and reports are not checked.
     confirmed: bool = False
     heard_ms: int = 0
 
@@ -97,23 +97,23 @@ class JudgedGroup:
         return {name: each.verdicts[0].rule for name, each in self.judged.items()}
 
     def unjudged(self) -> Set[str]:
-        """Return the ids of rebalances that are remembered and not judged: of before a start, or not due yet."""
+        """Return the ids of remembered rebalances that are not judged: from before the start, or not due yet."""
         return self.history.rebalances.keys() - self.judged.keys()
 
     def view(self, now_ms: int, probe_ms: int) -> GroupView:
-        """Return the group as rules see it now; `probe_ms` is how often probes come."""
+        """Return the group as rules see it now; `probe_ms` is the interval between probes."""
         announced = self.announcements.of(self.history.cluster, self.history.group)
         past = tuple(self.past)
         return GroupView(self.history, self.thresholds, JudgingTime(now_ms), past, self.causes(), probe_ms, announced)
 
     def is_joining(self, now_ms: int) -> bool:
-        """Whether probes lately saw the group in its join phase."""
+        """Whether the latest probe saw the group in its join phase, and recently."""
         seen = self.history.sightings
         joins = bool(seen) and seen[-1].state == GroupState.PREPARING_REBALANCE
         return joins and now_ms - seen[-1].at_ms <= SEEN_FOR_MS
 
     def put(self, judged: JudgedRebalance) -> list[ExplainedDeparture]:
-        """Take up the verdicts of a rebalance in the place of earlier ones; returns how its members left."""
+        """Replace the verdicts of a rebalance; return its departures."""
         name, left = judged.rebalance.rebalance_id, judged.past()
         self.judged[name] = judged
         others = [each for each in self.past if each.rebalance_id != name]
@@ -121,16 +121,16 @@ class JudgedGroup:
         return left
 
     def keep(self, rebalances: Iterable[Rebalance]) -> None:
-        """Forget what was found of all other rebalances."""
+        """Forget the verdicts and departures of all other rebalances."""
         kept = {each.rebalance_id for each in rebalances}
         self.judged = {name: each for name, each in self.judged.items() if name in kept}
         self.past = [each for each in self.past if each.rebalance_id in kept]
         self.timetable.keep(kept)
 
-    # --- What an earlier run found ---
+    # --- Results of an earlier run ---
 
     def restore(self, findings: Iterable[Finding]) -> None:
-        """Take up open findings: what held the group up, whose end may have been missed, and causes of rebalances."""
+        """Take up open findings: what blocked the group, as its end may have been missed, and causes of rebalances."""
         for finding in findings:
             verdict = as_verdict(finding)
             self.note_held((verdict,), finding.updated_at_ms)
@@ -140,10 +140,10 @@ class JudgedGroup:
                 }
 
     def recall(self, rebalance_id: str, found: tuple[Verdict, ...]) -> tuple[Verdict, ...]:
-        """Return what is found of a rebalance, or before it what an earlier run found, unless that is less sure.
+        """Return the verdicts of a rebalance, led by the cause that an earlier run found unless the new one is surer.
 
-        It knew rows that are not read again, or soon forgotten. What is found otherwise than at the first look rests on
-        news, and holds.
+        The earlier run knew rows that are not read again or are forgotten soon. A cause that differs from the one this
+        run found first rests on new rows, so it replaces the earlier run's.
         """
         if rebalance_id not in self.earlier:
             return found
@@ -156,10 +156,10 @@ class JudgedGroup:
         others = (each for each in found if each.rule not in (verdict.rule, UNDETERMINED))
         return verdict, *others
 
-    # --- What holds it up ---
+    # --- Verdicts on what blocks the group ---
 
     def note_held(self, standing: Iterable[Verdict], now_ms: int) -> None:
-        """Remember what holds the group up, for when the rebalance it belongs to is judged."""
+        """Remember what blocks the group, until the rebalance it belongs to is judged."""
         for verdict in standing:
             if verdict.rule in _HOLDING:
                 self.held = [each for each in self.held if each[0].started_at_ms != verdict.started_at_ms]
@@ -167,14 +167,14 @@ class JudgedGroup:
         del self.held[:-_KEPT_HELD]
 
     def released(self, standing: Iterable[Verdict], since_ms: int) -> list[Verdict]:
-        """Return what held the group up until a moment ago, as long as the rebalance it belongs to awaits judgement."""
+        """Return what blocked the group until `since_ms` or later, while its rebalance is waiting to be judged."""
         if not self.timetable.waiting:
             return []
         stated = {each.rule for each in standing}
         return [each for each, last_ms in self.held[-1:] if last_ms >= since_ms and each.rule not in stated]
 
     def held_during(self, rebalance: Rebalance) -> tuple[Verdict, ...]:
-        """Return what was seen holding the group up during a rebalance, the latest first."""
+        """Return the verdicts on what blocked the group during a rebalance, the latest first."""
         end_ms = rebalance.last_known_ms
         start_ms = rebalance.started_before_ms - SAME_TIME_MS
         return tuple(
@@ -183,12 +183,12 @@ class JudgedGroup:
             if verdict.started_at_ms <= end_ms and last_ms >= start_ms
         )
 
-    # --- What is stated of it ---
+    # --- Stated verdicts ---
 
     def state(self, claims: Sequence[Verdict], now_ms: int) -> list[Verdict]:
-        """Return one primary verdict per judged rebalance, and what else was found beside them.
+        """Return one primary verdict per judged rebalance, and the secondary ones.
 
-        `claims` are causes found across several rebalances; the surest has a rebalance that more than one claims.
+        `claims` are causes found across several rebalances; a rebalance claimed by several goes to the surest.
         """
         claimed: dict[str, Verdict] = {}
         for claim in sorted(claims, key=lambda each: -each.confidence):
@@ -214,11 +214,11 @@ class JudgedGroup:
                     yield self.stated(each, now_ms, primary=False)
 
     def stated(self, verdict: Verdict, now_ms: int, *, primary: bool) -> Verdict:
-        """Return a verdict about rebalances as it is stated, with the end of the last of them."""
+        """Return a verdict about rebalances as stated: with `primary`, and the end of the last rebalance."""
         return replace(verdict, primary=primary, last_ms=self._last_of(verdict.rebalance_ids, now_ms))
 
     def _last_of(self, rebalance_ids: Iterable[str], now_ms: int) -> int:
-        """Return when the last of these rebalances ended; now where none is known any more."""
+        """Return when the last of these rebalances ended; now if none of them is remembered."""
         times = [
             each.last_known_ms for name in rebalance_ids if (each := self.history.rebalances.get(name)) is not None
         ]

@@ -1,4 +1,4 @@
-"""What a detector hands on: findings that changed or were withdrawn, and members that timed out."""
+"""The output of a detector: findings that changed or were withdrawn, and members that timed out."""
 
 from __future__ import annotations
 
@@ -10,9 +10,9 @@ from rebalance_contract import Finding
 
 @dataclass(frozen=True, slots=True)
 class TimedOut:
-    """Members, by id, that left a group in one rebalance because a timeout was over: the session, or max.poll.
+    """Ids of the members that left a group in one rebalance because of a timeout: of the session, or of max.poll.
 
-    `at_ms` is when the rebalance ended.
+    `at_ms` is when the rebalance ended (epoch ms).
     """
 
     group: str
@@ -26,9 +26,9 @@ class TimedOut:
 class Judgement:
     """Everything that changed.
 
-    `findings`: each that is new, another or over, those of the whole cluster under the group "". `withdrawn`: those
-    that a better explanation replaced, or whose group is gone. `timed_out`: members that left because a timeout was
-    over.
+    `findings`: those that are new, changed or resolved; findings of the whole cluster have the group "". `withdrawn`:
+    those that a better explanation replaced, or whose group is gone. `timed_out`: members that left because of a
+    timeout.
     """
 
     findings: tuple[Finding, ...] = ()
@@ -38,13 +38,13 @@ class Judgement:
 
 @dataclass(slots=True)
 class Unpublished:
-    """What was withdrawn, and which members were found to have timed out, since the last judgement was handed on."""
+    """Withdrawn findings and timed-out members since the last judgement was returned."""
 
     withdrawn: list[Finding] = field(default_factory=list)
     timed_out: list[TimedOut] = field(default_factory=list)
 
     def take(self, findings: Iterable[Finding]) -> Judgement:
-        """Return it, once, with the findings that changed."""
+        """Return a judgement with the findings that changed, and clear what was collected."""
         judgement = Judgement(tuple(findings), tuple(self.withdrawn), tuple(self.timed_out))
         self.withdrawn.clear()
         self.timed_out.clear()

@@ -1,4 +1,4 @@
-"""The moment at which rules are asked, and until when their answers hold."""
+"""The time at which rules are evaluated, and the time until which their answers hold."""
 
 from __future__ import annotations
 
@@ -8,28 +8,28 @@ from math import ceil, floor
 
 @dataclass(slots=True, eq=False)
 class JudgingTime:
-    """The present as rules compare times with it; it collects when the answers that they got change.
+    """The current time as rules compare with it; it collects when the results of these comparisons change.
 
-    `now_ms`: epoch ms. `due_ms`: the earliest later moment at which an answer may become another one by the time
-    alone, null while there is none. It is a part of what rules look at. The caller of a rule takes
-    `due_ms` from it afterwards: the rule need not be asked before that unless something it looks at changes.
+    `now_ms`: epoch ms. `due_ms`: the earliest later time at which an answer may change by time alone, null if there is
+    none. The caller of a rule takes `due_ms` afterwards: until then the rule need not be evaluated again unless one of
+    its inputs changes.
     """
 
     now_ms: int
     due_ms: int | None = None
 
     def note_due(self, at_ms: int) -> None:
-        """Take up a moment at which the answer may be another one; the earliest counts."""
+        """Note a time at which the answer may change; the earliest one is kept."""
         if self.due_ms is None or at_ms < self.due_ms:
             self.due_ms = at_ms
 
     def take_due(self) -> int | None:
-        """Return `due_ms` and forget it: the next rule has its own."""
+        """Return `due_ms` and clear it for the next rule."""
         due_ms, self.due_ms = self.due_ms, None
         return due_ms
 
     def lasted(self, since_ms: int, for_ms: float) -> bool:
-        """Whether something that began then has lasted so long by now."""
+        """Whether something that began at `since_ms` has lasted for at least `for_ms`."""
         until_ms = since_ms + for_ms
         if self.now_ms >= until_ms:
             return True
@@ -37,9 +37,9 @@ class JudgingTime:
         return False
 
     def outlasted(self, since_ms: int, for_ms: float) -> bool:
-        """Whether something that began then has lasted longer than this by now."""
+        """Whether something that began at `since_ms` has lasted for longer than `for_ms`."""
         return self.lasted(since_ms, floor(for_ms) + 1)
 
     def is_within(self, at_ms: int, window_ms: float) -> bool:
-        """Whether a moment is inside a window that ends now."""
+        """Whether a time is inside a window that ends now."""
         return not self.outlasted(at_ms, window_ms)

@@ -1,8 +1,7 @@
-"""What rules remember of a group from one look to the next.
+"""What rules remember of a group between evaluations.
 
-Its owner is the `JudgedGroup`; rules receive it and hand it back. Most of what rules ask is in the history. Here is
-what the history forgets sooner than it is needed: commits are kept for about a minute, end offsets for a quarter of an
-hour.
+`Answers` owns it; rules receive it and return a new one. Most of what rules need is in the history. The memory holds
+what the history forgets too soon: it keeps commits for about a minute and end offsets for a quarter of an hour.
 """
 
 from __future__ import annotations
@@ -23,10 +22,10 @@ class Duplicates:
 
 @dataclass(frozen=True, slots=True)
 class Memory:
-    """Nothing, at first.
+    """The memory of one group; initially empty.
 
-    `waiting`: since when (epoch ms) records are seen waiting in a partition, by its name. `jumps`: whether a change of
-    a committed offset was found to be a jump. `duplicates`: by rebalance id.
+    `waiting`: since when (epoch ms) records have been waiting in a partition, by its name. `jumps`: whether a change of
+    a committed offset was a jump. `duplicates`: by rebalance id.
     """
 
     waiting: Mapping[str, int] = field(default_factory=dict)

@@ -1,7 +1,7 @@
-"""Which diagnosis is the primary cause of one rebalance; exactly one, if only `undetermined`.
+"""Selects the primary cause of one rebalance: exactly one diagnosis, if only `undetermined`.
 
-A loss that started the rebalance is its cause, and what held up the others is secondary. A rebalance that somebody
-wanted has the cause of its wait, if it waited for long.
+If a lost member started the rebalance, that loss is the cause, and whatever delayed the other members is secondary. The
+cause of a benign rebalance is what delayed it, if it was delayed for long.
 """
 
 from __future__ import annotations
@@ -30,7 +30,7 @@ def explain(episode: Episode) -> tuple[Verdict, ...]:
     benign = next((verdict for rule in BENIGN_RULES if (verdict := rule(episode)) is not None), None)
     standstill = find_standstill(episode)
     if standstill is not None:
-        # What is reported of each member is what came of it.
+        # The losses of the single members are effects of the standstill.
         known = losses = []
     unstored = find_store_failure(episode, failover)
     moved = None if _is_sure(known) or (failover is not None and unstored is failover) else failover or standstill
@@ -47,9 +47,9 @@ def explain(episode: Episode) -> tuple[Verdict, ...]:
 
 
 def _with_called(ranked: list[Verdict], called: list[tuple[int, Verdict]], duration_ms: int) -> list[Verdict]:
-    """Add what called for later parts of a rebalance, each with its cost: the costliest cause is the primary one.
+    """Return the verdicts with those that triggered later parts of a rebalance; the costliest cause is the primary one.
 
-    What is left of the duration is the cost of what began it.
+    Costs are durations: the first cause has the part of the duration that is left by the others.
     """
     began = ranked[0].rule
     cost_ms = Counter({began: duration_ms - sum(ms for ms, _ in called)})
@@ -61,19 +61,19 @@ def _with_called(ranked: list[Verdict], called: list[tuple[int, Verdict]], durat
 
 
 def _losses(episode: Episode) -> list[Verdict]:
-    """Return what was found of members lost: what began the rebalance before what happened while others waited."""
+    """Return the verdicts on lost members: first what started the rebalance, then what happened while others waited."""
     found = [(each, v) for each in episode.departures if (v := explain_loss(episode, each)) is not None]
     began = {verdict.rule for departure, verdict in found if not departure.in_barrier}
     return sorted(_merge([verdict for _, verdict in found]), key=lambda each: each.rule not in began)
 
 
 def _is_sure(losses: list[Verdict]) -> bool:
-    """Whether a loss is explained by what its own client said, which a failover nearby does not change."""
+    """Whether a loss is explained by the reports of its own client, so that a nearby failover is not the cause."""
     return any(each.confidence >= CERTAIN for each in losses)
 
 
 def _merge(verdicts: list[Verdict]) -> list[Verdict]:
-    """Join verdicts of the same rule to one with all their subjects; the surest rule first."""
+    """Return one verdict per rule with the subjects of all its verdicts; the surest rule first."""
     by_rule: dict[str, list[Verdict]] = {}
     for verdict in verdicts:
         by_rule.setdefault(verdict.rule, []).append(verdict)
@@ -82,7 +82,7 @@ def _merge(verdicts: list[Verdict]) -> list[Verdict]:
 
 
 def _joined(verdicts: list[Verdict]) -> Verdict:
-    """Return one verdict for all: the surest of those with the most frequent variant, with all subjects."""
+    """Return the surest verdict with the most frequent variant, extended to all subjects."""
     usual = Counter(each.variant for each in verdicts).most_common(1)[0][0]
     first = max((each for each in verdicts if each.variant == usual), key=lambda each: each.confidence)
     members: dict[str, SubjectMember] = {
@@ -105,7 +105,7 @@ def _joined(verdicts: list[Verdict]) -> Verdict:
 
 
 def _with_rivals(ranked: list[Verdict]) -> list[Verdict]:
-    """Name in the primary what else was found beside it."""
+    """Return the verdicts, with the other rules added to the alternatives of the primary one."""
     first, rest = ranked[0], ranked[1:]
     named = {each.rule for each in first.alternatives} | {first.rule}
     rivals = tuple(

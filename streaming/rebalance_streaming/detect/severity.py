@@ -1,4 +1,4 @@
-"""Whom a verdict is to reach: page only where consumption is harmed now, nothing for hints and what is silenced."""
+"""Severities of verdicts: page only if consumption is harmed now; no notification of hints and silenced findings."""
 
 from __future__ import annotations
 
@@ -17,7 +17,6 @@ from rebalance_streaming.observed.confidence import CLAIMED
 def with_severities(stated: Sequence[Verdict], view: GroupView, config: DetectConfig, *, harmed: bool) -> list[Verdict]:
     """Return all verdicts of a group with their severities; `harmed`: its consumption is harmed now."""
     recurs, group = _recurs(stated, view), view.history.group
-    # And not only a hint.
     claimed = {(each.rule, subject_key(each)) for each in stated if each.confidence >= CLAIMED}
     found = []
     for each in stated:
@@ -35,7 +34,7 @@ def _severity(verdict: Verdict, *, harmed: bool, recurs: bool) -> Severity:
 
 
 def _recurs(stated: Iterable[Verdict], view: GroupView) -> bool:
-    """Whether what nothing explains recurs within a day, or costs as much as if it did."""
+    """Whether unexplained rebalances recur within a day, or the group's churn is as high as if they did."""
     since_ms = view.now_ms - DAY_MS
     unexplained = sum(each.primary and each.rule == UNDETERMINED and (each.last_ms or 0) >= since_ms for each in stated)
     if unexplained >= view.thresholds.recurring_per_day:
@@ -44,5 +43,5 @@ def _recurs(stated: Iterable[Verdict], view: GroupView) -> bool:
 
 
 def _is_sure(verdict: Verdict, claimed: set[tuple[str, str]]) -> bool:
-    """Whether a verdict may wake somebody: a hint does not, unless its confidence is not that of what was seen."""
+    """Whether a verdict may notify: a hint does not, unless its diagnosis has the trait `unsure`."""
     return (verdict.rule, subject_key(verdict)) in claimed or "unsure" in diagnosis(verdict.rule).traits

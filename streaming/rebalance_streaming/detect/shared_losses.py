@@ -1,7 +1,7 @@
-"""Members of all groups whose sessions ended, side by side: what groups lose together has a cause outside of them.
+"""Expired sessions of all groups: losses that several groups have at the same time have a cause outside of them.
 
-Receives how members left, group by group, and on which hosts groups have members; answers which other groups lost some
-at the same time, and what the whole cluster suffered.
+Receives the departures of each group and the hosts of its members; returns which other groups lost members at the same
+time, and the disturbances of the whole cluster.
 """
 
 from __future__ import annotations
@@ -19,13 +19,12 @@ from rebalance_streaming.detect.thresholds import Thresholds
 from rebalance_streaming.detect.verdict import Verdict
 from rebalance_streaming.observed.departures import SESSION_EXPIRED
 
-#: Losses that are kept, the latest; of those at one moment the last by name, so that the order of calls does not
-#: matter.
+#: Number of latest losses that are kept; ties are broken by group name, so that the order of calls does not matter.
 _KEPT = 1_000
 
 
 class _Loss(NamedTuple):
-    """Sorted by when; no two are of one group, member and rebalance."""
+    """One loss. Sorted by time; unique by group, member and rebalance."""
 
     left_ms: int
     group: str
@@ -38,7 +37,7 @@ _left_ms = attrgetter("left_ms")
 
 
 class SharedLosses:
-    """The latest losses of one cluster. `coordinator_of` returns the broker of a group, null where it is not known."""
+    """The latest losses of one cluster. `coordinator_of` returns the broker of a group, or null if it is not known."""
 
     def __init__(self, coordinator_of: Callable[[str], int | None]) -> None:
         self._coordinator_of = coordinator_of
@@ -52,7 +51,7 @@ class SharedLosses:
         return bool(self._losses)
 
     def take_group(self, group: str, before: GroupSnapshot | None, after: GroupSnapshot | None) -> None:
-        """Keep the index of groups by host up to date with a group's snapshot; null: it is not known, or gone."""
+        """Update the index of groups by host from a group's snapshots; null: not known, or gone."""
         left, there = ({each.host for each in snapshot.members} if snapshot else set() for snapshot in (before, after))
         for host in left - there:
             self._on_host[host].discard(group)
@@ -68,10 +67,10 @@ class SharedLosses:
         left: Iterable[ExplainedDeparture],
         before: Iterable[ExplainedDeparture] = (),
     ) -> set[str]:
-        """Take up how members of a group left in a rebalance, in the place of `before`, what was found of it last.
+        """Take up a group's departures in a rebalance, replacing `before`, the departures found previously.
 
-        Returns the other groups that lost some at the same time, if that is news to them. What was found before counts
-        for that, and not what is kept: what the bound left out would be news each time it is found again.
+        Return the other groups that lost members at the same time as losses that are new or no longer found. `left` is
+        compared with `before`, not with the kept losses: those dropped by the bound would be new each time.
         """
         now, former = _lost(left), _lost(before)
         news = now.keys() ^ former.keys()
@@ -86,11 +85,11 @@ class SharedLosses:
         return self._groups_near(left_ms for left_ms, _ in news) - {group}
 
     def elsewhere(self, group: str, rebalance: Rebalance) -> OtherGroups:
-        """Return what other groups lost when a rebalance began, and which hosts and coordinators they share."""
+        """Return the other groups that lost members when a rebalance began, with their hosts and coordinators."""
         near = [each for each in self._losses[slice(*self._near(rebalance.started_before_ms))] if each.group != group]
         names = {each.group for each in near}
         together = {group, *names}
-        # A host on which some other group lost nobody is not the reason.
+        # A host is not the reason if a group that has members on it lost none.
         hosts = {
             host for host in {each.past.member.host for each in near} if self._on_host.get(host, set()) <= together
         }
@@ -98,7 +97,7 @@ class SharedLosses:
         return OtherGroups(tuple(sorted(names)), tuple(sorted(hosts)), tuple(sorted(coordinators)))
 
     def disturbances(self, thresholds: Thresholds, now_ms: int) -> list[Verdict]:
-        """Return what groups on several hosts and coordinators suffered together."""
+        """Return verdicts on losses that groups on several hosts and coordinators had at the same time."""
         return list(
             cluster_wide(((each.group, each.past) for each in self._losses), self._coordinator_of, thresholds, now_ms)
         )
@@ -116,11 +115,11 @@ class SharedLosses:
         return found
 
     def _near(self, at_ms: int) -> tuple[int, int]:
-        """Return where the losses of the same time begin and end."""
+        """Return the slice (start, end) of the losses at about a time."""
         first = bisect_left(self._losses, at_ms - SAME_TIME_MS, key=_left_ms)
         return first, bisect_right(self._losses, at_ms + SAME_TIME_MS, lo=first, key=_left_ms)
 
 
 def _lost(left: Iterable[ExplainedDeparture]) -> dict[tuple[int, str], ExplainedDeparture]:
-    """Return those whose sessions ended, by when and whose."""
+    """Return the departures by session expiry, by (time, member id)."""
     return {(each.left_ms, each.member.member_id): each for each in left if each.departure.likely == SESSION_EXPIRED}

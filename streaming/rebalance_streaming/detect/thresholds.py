@@ -1,4 +1,4 @@
-"""The numbers that rules compare with, and what the catalogue's texts name."""
+"""The thresholds that rules compare with and that the catalogue's texts name."""
 
 from __future__ import annotations
 
@@ -6,21 +6,21 @@ from dataclasses import dataclass, fields, replace
 
 _MINUTE = 60_000
 _HOUR = 60 * _MINUTE
-#: What settings of groups are compared with: no window, so never scaled.
+#: Limits that settings of groups are compared with; they are not windows, so they are never scaled.
 _LIMITS_OF_SETTINGS = frozenset({"rebalance_timeout_ms", "session_timeout_ms", "retention_ms"})
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Thresholds:
-    """Every number a rule compares with; the catalogue's defaults. Times in milliseconds.
+    """The thresholds of all rules, with the catalogue's defaults. Times in milliseconds.
 
-    `scaled` multiplies those longer than a minute, so that short recordings and tests can be judged.
+    `scaled` multiplies times longer than a minute, so that short recordings and tests can be judged.
     """
 
-    #: A join barrier this long has a reason of its own.
+    #: A join barrier from this length on needs a cause.
     barrier_ms: int = 10_000
     barrier_page_ms: int = _MINUTE
-    #: Reasons recur within this, or the finding is resolved.
+    #: A finding about rebalances is resolved if its cause has not recurred for this long.
     resolve_after_ms: int = 10 * _MINUTE
     recurring_per_day: int = 3
     churn_share: float = 0.01
@@ -85,7 +85,7 @@ class Thresholds:
     topic_changes_per_day: int = 3
     poll_risk_warn: float = 0.5
     poll_risk_ticket: float = 0.8
-    #: Groups younger than this are not judged by conditions.
+    #: Conditions are not evaluated for groups younger than this.
     young_ms: int = 2 * _MINUTE
 
     def scaled(self, factor: float) -> Thresholds:

@@ -1,4 +1,4 @@
-"""What a rule answers with, before it becomes a finding."""
+"""The result of a rule, before it becomes a finding."""
 
 from __future__ import annotations
 
@@ -6,20 +6,21 @@ from dataclasses import dataclass, field, replace
 
 from rebalance_contract import Advice, Alternative, Evidence, EvidenceSource, Member, Severity, Subject, SubjectMember
 
-#: Members that a subject of many names.
+#: Maximum number of members listed in a subject.
 MOST_MEMBERS = 20
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Verdict:
-    """What one rule says of one subject.
+    """The result of one rule for one subject.
 
-    `severity` null: the catalogue's. `started_at_ms` is when what it describes began. `rebalance_ids` are the
-    rebalances it explains; `claims` makes it their primary cause even where another was found for each alone. What must
-    last before it counts has `lasting_ms` above 0: it is said, as begun when it was first seen, once it has.
+    `severity` null: the catalogue's. `started_at_ms` is when the described situation began. `rebalance_ids` are the
+    rebalances it explains; `claims` makes it their primary cause even if each has another cause by itself. A
+    `lasting_ms` above 0 is the minimum duration of a condition: it is reported once it has held for that long, with the
+    time it was first seen as its start.
 
-    `JudgedGroup` adds how it stands among others: `primary`, whether it is the cause of its rebalances or is found
-    beside it; `last_ms`, when what it is about last happened (epoch ms), null for a condition that stands.
+    `JudgedGroup` sets `primary` (whether it is the primary cause of its rebalances, not a secondary one) and `last_ms`
+    (when its rebalances last ended, in epoch ms; null for a condition that holds now).
     """
 
     rule: str
@@ -41,7 +42,7 @@ class Verdict:
 
 
 def from_probes(verdict: Verdict) -> Verdict:
-    """Return a verdict of a group whose log is not read: evidence that rules attribute to the log is from probes."""
+    """Return a verdict for a group whose log is not read: evidence attributed to the log is attributed to probes."""
     evidence = tuple(
         replace(each, source=EvidenceSource.PROBES) if each.source == EvidenceSource.LOG else each
         for each in verdict.evidence
@@ -50,11 +51,11 @@ def from_probes(verdict: Verdict) -> Verdict:
 
 
 def subject_of(*members: Member, partitions: tuple[str, ...] = (), hosts: tuple[str, ...] = ()) -> Subject:
-    """Return a subject of members, in a fixed order."""
+    """Return members as a subject, sorted by member id."""
     named = [SubjectMember(m.member_id, m.client_id, m.host, m.group_instance_id) for m in members]
     return Subject(tuple(sorted(named, key=lambda each: each.member_id or "")), partitions, hosts)
 
 
 def name_of(member: Member) -> str:
-    """Return how people call a member: its static id or client id, and its host."""
+    """Return the display name of a member: its static id or client id, and its host."""
     return f"{member.group_instance_id or member.client_id or member.member_id} ({member.host or 'unknown host'})"

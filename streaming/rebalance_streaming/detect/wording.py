@@ -1,13 +1,13 @@
-"""What rules say, in words: the texts are data (diagnoses/), rules give the facts.
+"""The texts of verdicts: templates are data (diagnoses/), and rules provide the facts that fill them.
 
-A text holds facts as `{name}`, `{name.attribute}` or with a format, `{name:format}`: one of Python's, or `time` (a
-duration in milliseconds), `words` (an id without underscores), `host` (of a member), `yes|no` (which of two, by whether
-the fact is so), `one/many` (which of two, by number). A member is given by its name, several names as a list of the
-first. What stands in `[ ]` is left out when a fact in it is null or empty, and so is a whole line of evidence, advice
-or the like. The last column of a line may be `if name` or `unless name`.
+A template refers to facts as `{name}`, `{name.attribute}` or with a format, `{name:format}`: one of Python's, or `time`
+(a duration in milliseconds), `words` (an id without underscores), `host` (of a member), `yes|no` (the first text if the
+fact is true, else the second), `one/many` (the first text if the fact is 1, else the second). A member is shown by its
+name, a list by its first names. A part in `[ ]` is left out if a fact in it is null or empty; so is a whole line of
+evidence, advice and so on. The last column of a line may be `if name` or `unless name`.
 
-The texts are parsed once. A fact that a rule does not give is a KeyError; a test holds all rules and texts against
-each other. A form of a diagnosis may have all but what it says itself `like` another form of it.
+Templates are parsed once. A fact that a rule does not provide raises KeyError; a test checks all rules against all
+templates. A form of a diagnosis may be `like` another form of it, and takes over all entries that it does not have.
 """
 
 from __future__ import annotations
@@ -28,11 +28,11 @@ from rebalance_streaming.observed.confidence import SCALE
 from rebalance_streaming.observed.evidence import seconds, weigh
 
 Facts = Mapping[str, object]
-#: A part of a text, which facts fill; null where one that it needs is null.
+#: A part of a text: a function of the facts; it returns null if a fact that it needs is null.
 Part = Callable[[Facts], str | None]
 T = TypeVar("T")
 
-#: Of names in a list so many are shown: those of members are long.
+#: Maximum number of names shown of a list; fewer for members, whose names are long.
 _MEMBERS_SHOWN, _NAMES_SHOWN = 3, 5
 _NOBODY = Subject()
 _MAY_BE_EMPTY = (str, list, tuple)
@@ -40,7 +40,7 @@ _PART = re.compile(r"\{([\w.]+)(?::([^{}]*))?\}|\[([^\[\]]*)\]")
 
 
 def plain(value: object) -> str:
-    """Return a fact without a format: a member's name, a list of names, or what Python prints."""
+    """Return the text of a fact without a format: a member's name, a list of names, or its `str`."""
     if isinstance(value, Member):
         return name_of(value)
     if isinstance(value, list | tuple):
@@ -61,14 +61,14 @@ _FORMATS: Mapping[str, Callable[[Any], str]] = MappingProxyType({"time": seconds
 
 
 def _format_of(spec: str | None) -> Callable[[Any], str]:
-    """Return what makes a fact text. A choice is made by `_choice`."""
+    """Return the function that formats a fact. Choices are handled by `_choice`."""
     if spec is None:
         return plain
     return _FORMATS.get(spec) or (lambda value: format(value, spec))
 
 
 def _fact(name: str, attributes: str, show: Callable[[Any], str]) -> Part:
-    """Return a place for a fact, or for an attribute of one."""
+    """Return a part that is a fact, or an attribute of one."""
 
     def fill(facts: Facts) -> str | None:
         value = facts[name]
@@ -80,7 +80,7 @@ def _fact(name: str, attributes: str, show: Callable[[Any], str]) -> Part:
 
 
 def _choice(name: str, yes: str, no: str, *, counts: bool) -> Part:
-    """Return two texts, of which a fact chooses one: by whether it is so, or, where it counts, is one."""
+    """Return a part that is `yes` or `no`: by whether a fact is true or, if `counts`, is 1."""
     return lambda facts: yes if (facts[name] == 1 if counts else facts[name]) else no
 
 
@@ -90,7 +90,7 @@ def _optional(text: Text) -> Part:
 
 
 class Text:
-    """A parsed text. `names` are the facts it holds."""
+    """A parsed text. `names` are the facts it refers to."""
 
     __slots__ = ("_constant", "_parts", "names")
 
@@ -99,7 +99,7 @@ class Text:
         self._constant = None if self.names else source
 
     def fill(self, facts: Facts, unknown: str | None = None) -> str | None:
-        """Return the text with its facts, `unknown` in the place of one that is null; null where that is null, too."""
+        """Return the text with its facts; null if one of them is null, unless `unknown` is given in its place."""
         if self._constant is not None:
             return self._constant
         filled = ""
@@ -138,10 +138,10 @@ def _names(source: str) -> Iterator[str]:
 
 
 class Line(Generic[T]):
-    """A line of texts, one per column, and when it is reported. `names` are the facts it holds or depends on.
+    """A line of texts, one per column, and the condition for reporting it. `names` are the facts it depends on.
 
-    `make` makes of the columns what is reported, `lacks` is the column that may be null; a line without facts is made
-    once.
+    `make` creates the reported object from the columns; `lacks` is the index of the column that may be null. A line
+    without facts is created once.
     """
 
     __slots__ = ("_condition", "_lacks", "_made", "_make", "columns", "names")
@@ -156,7 +156,7 @@ class Line(Generic[T]):
         self._made = None if self.names else self._filled({})
 
     def fill(self, facts: Facts) -> T | None:
-        """Return what is reported with these facts; null if it is not to be reported, or lacks one."""
+        """Return the line filled with these facts; null if its condition is false or a fact that it needs is null."""
         if self._made is not None:
             return self._made
         if self._condition is not None:
@@ -186,8 +186,10 @@ def _advice_line(source: Sequence[str]) -> Line[Advice]:
 
 @dataclass(frozen=True, slots=True)
 class Wording:
-    """How one diagnosis is reported, or one form of it. Columns of lines: of evidence source, field, value and rule; of
-    alternatives rule and why not; of advice parameter, current value (empty: not known), proposal and formula.
+    """The texts of one diagnosis, or of one form of it.
+
+    Columns of lines are: for evidence source, field, value and rule; for alternatives rule and why not; for advice
+    parameter, current value (empty: not known), proposal and formula.
     """
 
     rule: str
@@ -203,7 +205,7 @@ class Wording:
 
     @property
     def names(self) -> frozenset[str]:
-        """The facts it takes."""
+        """The facts that its texts need."""
         lines: tuple[Line[Any], ...] = (*self.evidence, *self.alternatives, *self.missing, *self.advice)
         return self.summary.names.union(*(each.names for each in lines))
 
@@ -225,10 +227,10 @@ def say(
     lasting_ms: int = 0,
     **facts: object,
 ) -> Verdict:
-    """Return a verdict in the words of a diagnosis, or of its form `id.form`. Null: as the wording has it.
+    """Return a verdict with the texts of a diagnosis, or of its form `id.form`. Null arguments: as in the wording.
 
-    Given evidence comes after the wording's own, given missing sources and advice before it. `clues` are evidence with
-    a strength, by which the confidence grows or shrinks.
+    The `evidence` argument comes after the wording's own, `missing` and `advice` come before it. `clues` are evidence
+    with a strength that raises or lowers the confidence.
     """
     as_text = WORDINGS[key]
     return Verdict(
@@ -250,7 +252,7 @@ def say(
 
 
 def advise(name: str, /, **facts: object) -> Advice:
-    """Return an advice that several diagnoses give."""
+    """Return an advice that several diagnoses share."""
     (advice,) = _fill_all((ADVICE[name],), facts)
     return advice
 
@@ -276,9 +278,9 @@ def _wording(rule: str, entry: Mapping[str, Any]) -> Wording:
     )
 
 
-#: Advice that several diagnoses give, by name.
+#: Advice that several diagnoses share, by name.
 ADVICE: Mapping[str, Line[Advice]] = MappingProxyType(
     {name: _advice_line(columns) for name, columns in read_table("advice.toml").items()}
 )
-#: By the diagnosis' id, or `id.form` where it is detected in several ways.
+#: By the diagnosis' id, or `id.form` if it has several forms.
 WORDINGS: Mapping[str, Wording] = MappingProxyType(dict(_wordings()))
