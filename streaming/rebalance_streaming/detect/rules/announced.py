@@ -1,8 +1,8 @@
-"""Deploys that their pipelines announced: which of a group's rebalances they explain.
+"""Deploys announced by their pipelines: which of a group's rebalances they explain.
 
-An announcement says why members come and go in a stretch of time. It explains rebalances whose members do so as in a
-deploy: each client at most once, by leaving or by being killed, and a client that was killed is replaced before the
-time is over. A rebalance with another known cause, or in which a client leaves a second time, is reported as usual.
+An announcement gives the reason for joins and leaves in a time span. It explains rebalances whose members behave as in
+a deploy: each client leaves or is killed at most once, and a client that was killed is replaced before the time span
+ends. A rebalance with another known cause, or in which a client leaves a second time, is reported as usual.
 """
 
 from __future__ import annotations
@@ -20,15 +20,15 @@ from rebalance_streaming.detect.verdict import MOST_MEMBERS, Verdict, subject_of
 from rebalance_streaming.observed.confidence import CLAIMED
 from rebalance_streaming.observed.departures import CLEAN, SESSION_EXPIRED, slot_of
 
-#: An announcement has the time of an exporter's clock, records that of a broker's.
+#: Clock difference allowed: announcements have times of an exporter's clock, records those of a broker's.
 _CLOCKS_MS = 5_000
-#: What a deploy does not excuse, although each of its parts might be one of a deploy.
+#: Patterns that a deploy does not explain, although each of their rebalances alone might be part of one.
 _OTHER_PATTERNS = (crash_loop, short_lived_consumers, member_flapping)
 
 
 @condition()
 def announced_deploy(view: GroupView) -> Iterator[Verdict]:
-    """Somebody announced a deploy, and members come and go as in one; of several that overlap, the latest counts."""
+    """A deploy was announced, and members come and go as in one; if several overlap, the latest one counts."""
     if not view.announcements:
         return
     others = [each for rule in _OTHER_PATTERNS for each in rule(view) if each.confidence >= CLAIMED]
@@ -41,7 +41,7 @@ def announced_deploy(view: GroupView) -> Iterator[Verdict]:
 
 
 def _explained(view: GroupView, announced: AlertSilence) -> list[Rebalance]:
-    """Return the rebalances that began in the announced time and whose members came and went as in a deploy."""
+    """Return the rebalances that began in the announced time span and whose members came and went as in a deploy."""
     since_ms = announced.starts_at_ms - _CLOCKS_MS
     inside = [each for each in view.history.since_ms(since_ms) if each.started_before_ms < announced.ends_at_ms]
     known = [each for each in inside if each.rebalance_id in view.causes]
@@ -71,13 +71,13 @@ def _came(rebalances: Sequence[Rebalance]) -> list[Member]:
 
 
 def _not_replaced(left: Sequence[ExplainedDeparture], came: int) -> list[ExplainedDeparture]:
-    """Return who went for good, and not in order: of those that are not back the latest, as many as are missing."""
+    """Return the departures not in order that were not replaced: the latest ones, as many as members are missing."""
     gone = [each for each in left if each.departure.likely != CLEAN and each.departure.back_as is None]
     return gone[max(0, len(gone) - max(0, len(left) - came)) :]
 
 
 def _may_be_part(rebalance: Rebalance, cause: str) -> bool:
-    """Whether a cause leaves room for a deploy, which without a cause takes members that come or go."""
+    """Whether a cause may be part of a deploy; an undetermined one only if members came or went."""
     return cause in PARTS and (rebalance.changes > 0 or cause != UNDETERMINED)
 
 

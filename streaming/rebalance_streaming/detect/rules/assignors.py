@@ -1,6 +1,6 @@
-"""How partitions are dealt out, and to whom: assignors, idle members, strangers in one group.
+"""How partitions are assigned: eager or mixed assignors, idle members, uneven shares, applications sharing a group id.
 
-Receives a group as it stands with what its rebalances did to partitions. All of it is in the log.
+Receives a group's current state and the assignments of its rebalances. All of it is in the log.
 """
 
 from __future__ import annotations
@@ -20,20 +20,20 @@ from rebalance_streaming.groups.identity import client_stem
 from rebalance_streaming.observed.confidence import PLAUSIBLE, STRONG
 from rebalance_streaming.observed.departures import slot_of
 
-#: How far the largest share may exceed the fair one before somebody should look at it.
+#: Factor by which the largest share may exceed the fair one before the finding is a ticket.
 _UNFAIR = 1.5
 _NUMBER = re.compile(r"[-_.]?\d+")
-#: A worker that is behind once has not read on yet; in so many joins of the same worker it never will.
+#: A worker that is behind in one join may still catch up; in this many joins in a row it never will.
 _STUCK_JOINS = 3
 
 
 # --- Eager assignors ---
 
 
-# Which libraries there are changes its advice only, and not from report to report.
+# Not an input: reports only affect the advice, by the client libraries, which rarely change.
 @condition(grown=True)
 def eager_assignor(view: GroupView) -> Iterator[Verdict]:
-    """Every rebalance stops all members, also those whose partitions stay where they are (KIP-429)."""
+    """Every rebalance stops all members, including those that keep their partitions (KIP-429)."""
     snapshot = view.history.snapshot
     if snapshot is None or snapshot.type != GroupType.CLASSIC or snapshot.protocol not in EAGER_ASSIGNORS:
         return
@@ -47,7 +47,7 @@ def eager_assignor(view: GroupView) -> Iterator[Verdict]:
     yield view.say(
         "eager_assignor",
         view.stable_since_ms() or view.now_ms,
-        # What has not cost anything yet is worth knowing, and no more.
+        # Without any cost so far it is only information.
         severity=Severity.TICKET if kept else Severity.INFO,
         protocol=snapshot.protocol,
         partitions=sum(size_of(each.partitions) for each in view.members),
@@ -61,7 +61,7 @@ def eager_assignor(view: GroupView) -> Iterator[Verdict]:
 
 @condition(grown=True)
 def assignor_migration_error(view: GroupView) -> Iterator[Verdict]:
-    """The group goes back and forth between assignors: members offer lists that do not fit (librdkafka#3589, #4368)."""
+    """The group alternates between assignors: members offer lists that do not match (librdkafka#3589, #4368)."""
     window_ms = view.thresholds.deploy_window_ms
     changes = [(at, name) for at, name in view.history.protocols if view.time.is_within(at, window_ms)]
     before = [(at, name) for at, name in view.history.protocols if at < view.now_ms - window_ms][-1:]
@@ -85,7 +85,7 @@ def assignor_migration_error(view: GroupView) -> Iterator[Verdict]:
 
 @condition(grown=True)
 def idle_members(view: GroupView) -> Iterator[Verdict]:
-    """Members without a partition, because there are more of them than partitions; each still costs rebalances."""
+    """Members without a partition, because there are more members than partitions; each still causes rebalances."""
     if not view.is_consumer_group or not view.members:
         return
     idle = [
@@ -112,7 +112,7 @@ def idle_members(view: GroupView) -> Iterator[Verdict]:
 
 
 def _partitions_of(view: GroupView, topics: tuple[str, ...]) -> int:
-    """Return how many partitions these topics have: as probed, at least as assigned."""
+    """Return how many partitions these topics have: per topic, the larger of the probed and the assigned count."""
     total = 0
     for topic in topics:
         assigned = {p for each in view.members for p in (each.partitions or {}).get(topic, [])}
@@ -121,15 +121,15 @@ def _partitions_of(view: GroupView, topics: tuple[str, ...]) -> int:
 
 
 def _is_surplus(view: GroupView, topics: tuple[str, ...]) -> bool:
-    """Whether more members than there are partitions want some of these topics."""
+    """Whether more members subscribe to some of these topics than the topics have partitions."""
     rivals = sum(not set(topics).isdisjoint(each.topics) for each in view.members)
     return rivals > _partitions_of(view, topics) > 0
 
 
 def _idle_since(view: GroupView, members: Sequence[Member]) -> list[tuple[Member, int | None]]:
-    """Return since when (epoch ms) each of these members, which are idle now, was so after every rebalance.
+    """Return since when (epoch ms) each of these currently idle members has been idle after every rebalance.
 
-    Null as long as it is not known since when members are what they are.
+    Null if that is not known.
     """
     since = dict.fromkeys((each.member_id for each in members), view.stable_since_ms())
     still = set(since)
@@ -143,7 +143,7 @@ def _idle_since(view: GroupView, members: Sequence[Member]) -> list[tuple[Member
 
 @condition(grown=True)
 def assignment_imbalance(view: GroupView) -> Iterator[Verdict]:
-    """Members with equal subscriptions have unequal shares: range over many topics, or a flaw of the assignor."""
+    """Members with equal subscriptions have unequal shares: range over many topics, or a defect of the assignor."""
     snapshot = view.history.snapshot
     if not view.is_settled or not view.is_consumer_group or snapshot is None:
         return
@@ -169,7 +169,7 @@ def assignment_imbalance(view: GroupView) -> Iterator[Verdict]:
         topics=len(member.topics),
         assignor=snapshot.protocol or snapshot.type,
         protocol=snapshot.protocol,
-        # Java, librdkafka, kafka-python, aiokafka, Sarama and franz-go have it, and eager ones by that name.
+        # Java, librdkafka, kafka-python, aiokafka, Sarama and franz-go have `roundrobin`.
         to_roundrobin=classic and snapshot.protocol in EAGER_ASSIGNORS - {"roundrobin"},
         to_uniform=not classic and snapshot.protocol != "uniform",
         advice=cooperative_advice(snapshot.protocol, prints, "shares differ by at most 1") if classic else (),
@@ -210,10 +210,11 @@ def shared_group_id(view: GroupView) -> Iterator[Verdict]:
 
 @condition(grown=True)
 def shared_connect_group(view: GroupView) -> Iterator[Verdict]:
-    """Workers of two Connect clusters use one group id: one of them never reads what the group's leader has read.
+    """Workers of two Connect clusters use one group id: some never reach the config offset of the others.
 
-    A worker reads its config topic to the end before it joins, and again when it is behind its group's assignment
-    (DistributedHerder.handleRebalanceCompleted): only one of another topic stays where it is, join after join.
+    A worker reads its config topic to the end before it joins, and again if it is behind its group's assignment
+    (DistributedHerder.handleRebalanceCompleted): only a worker with another config topic keeps its offset in every
+    join.
     """
     runs: dict[tuple[str, str], list[tuple[Rebalance, Member]]] = {}
     for each in view.recent(view.thresholds.leader_rejoin_window_ms):
@@ -245,7 +246,7 @@ def _read_to(worker: Member) -> int:
 
 
 def _strangers(members: tuple[Member, ...]) -> list[list[Member]]:
-    """Return the members in parts that have no topic in common, if their clients or hosts differ, too."""
+    """Return the members split into parts without common topics; empty unless their client ids or hosts differ, too."""
     if any(each.topic_regex for each in members):
         return []
     parts: list[list[Member]] = []
@@ -255,7 +256,7 @@ def _strangers(members: tuple[Member, ...]) -> list[list[Member]]:
             parts = [part for part in parts if part not in near]
             parts.append([member, *(each for part in near for each in part)])
     hosts = [{m.host for m in part} for part in parts]
-    # Without the numbers that distinguish instances of one program.
+    # Client ids without the numbers that distinguish instances of one program.
     names = [{_NUMBER.sub("", client_stem(m.client_id)) for m in part} for part in parts]
     return sorted(parts, key=lambda part: part[0].member_id) if _disjoint(hosts) or _disjoint(names) else []
 

@@ -1,4 +1,4 @@
-"""What held up a rebalance that began for a harmless reason: somebody did not rejoin for long."""
+"""What delayed a rebalance that began for a harmless reason: a member that took long to rejoin."""
 
 from __future__ import annotations
 
@@ -17,15 +17,16 @@ from rebalance_streaming.observed.confidence import HINT, PLAUSIBLE, STRONG
 from rebalance_streaming.observed.evidence import seconds
 from rebalance_streaming.observed.history import GroupHistory, is_cooperative, places
 
-#: Whoever polls does so more often than this.
+#: A member whose last poll is at least this old is not polling.
 _POLLS_STOPPED_MS = 5_000
-#: Whoever commits when it revokes joins right after that; commits that far apart are not those of one moment.
+#: A member that commits on revocation joins within the first time after that; commits further apart than the second are
+#: not simultaneous.
 _JOINS_WITHIN_MS, _COMMITS_APART_MS = 2_000, 5_000
 _WAITS_FOR_APPLICATION = ("wait-unassign-call", "wait-assign-call")
 
 
 def explain_barrier(episode: Episode) -> Verdict | None:
-    """Return why members waited for each other for long, although all of them came in the end; null if not for long."""
+    """Return why members waited long for each other, although all joined in the end; null if it was not long."""
     barrier = episode.longest_barrier
     if barrier is None or barrier.waited_ms < episode.long_barrier_ms:
         return None
@@ -54,7 +55,7 @@ def explain_barrier(episode: Episode) -> Verdict | None:
         subject = subject_of(late)
         return say("stalled_member_join_barrier.by_commits", began, subject, advice=advice, member=late, waited=waited)
     if culprit is None and len(stayed) != 1:
-        # Where everybody polled all the while it was something else.
+        # If all members polled the whole time, the cause is something else.
         sure = PLAUSIBLE if stayed else HINT
         return say("stalled_member_join_barrier.nobody_named", began, confidence=sure, advice=advice, waited=waited)
     member = culprit or stayed[0]
@@ -72,8 +73,8 @@ def explain_barrier(episode: Episode) -> Verdict | None:
 def explain_late_round(episode: Episode) -> Verdict | None:
     """Return why a cooperative assignor's second round came late; null if none did.
 
-    It begins when a member that gives partitions up has done so and joins again (KIP-429). The group is stable until
-    then, and no barrier shows it: partitions wait for the member that has them.
+    The round begins when the members that give up partitions have done so and join again (KIP-429). Until then the
+    group is stable and there is no barrier: partitions wait for the member that owns them.
     """
     rounds = pairwise(episode.rebalance.generations)
     due = [
@@ -98,7 +99,7 @@ def explain_late_round(episode: Episode) -> Verdict | None:
 
 
 def _giving_up(rebalance: Rebalance) -> list[Member]:
-    """Return the members that stayed and have no longer all the partitions that they had."""
+    """Return the members that stayed and lost partitions."""
     after = {each.member_id: places(each.partitions) for each in rebalance.members_after}
     stayed = [each for each in rebalance.members_before if each.member_id in after]
     return [each for each in stayed if places(each.partitions) - after[each.member_id]]
@@ -127,17 +128,17 @@ def _callback_text(client: ClientHistory, from_ms: int, to_ms: int, longest_ms: 
 
 
 def _not_polling(members: Sequence[Member], ages: Mapping[str, float]) -> list[Member]:
-    """Return the members that may have kept the others waiting: all but those that reported polls all the while."""
+    """Return the members that may have kept the others waiting: all but those that reported polls the whole time."""
     return [each for each in members if ages.get(each.member_id, _POLLS_STOPPED_MS) >= _POLLS_STOPPED_MS]
 
 
 def _inside_poll(members: Sequence[Member], ages: Mapping[str, float]) -> list[Member]:
-    """Return the members that were in poll() whenever they reported: waiting for records, or in a callback it made."""
+    """Return the members that were in poll() in every report: waiting for records, or in a callback called by it."""
     return [each for each in members if ages.get(each.member_id) == 0]
 
 
 def _poll_ages(history: GroupHistory, members: Sequence[Member], from_ms: int, to_ms: int) -> dict[str, float]:
-    """Return how old the last poll of each member got in a stretch of time, for members whose clients report it."""
+    """Return the age (ms) of each member's last poll at the latest report of a time span, if its client reports it."""
     ages: dict[str, float] = {}
     for member in members if history.clients.known else ():
         client = history.clients.of(member)
@@ -148,7 +149,7 @@ def _poll_ages(history: GroupHistory, members: Sequence[Member], from_ms: int, t
 
 
 def _longest_without_poll(members: Sequence[Member], ages: Mapping[str, float]) -> Member | None:
-    """Return the member whose last poll is longest ago; null where not all of them report, or all polled lately."""
+    """Return the member whose last poll is longest ago; null if not all of them report, or all polled recently."""
     if any(each.member_id not in ages for each in members):
         return None
     worst = max(members, key=lambda each: ages[each.member_id], default=None)
@@ -156,10 +157,10 @@ def _longest_without_poll(members: Sequence[Member], ages: Mapping[str, float]) 
 
 
 def _late_by_commits(episode: Episode, members: Sequence[Member], from_ms: int, released_ms: int) -> Member | None:
-    """Return the one member that commits show to have kept the others waiting until a barrier's release.
+    """Return the one member that kept the others waiting until a barrier's release, as shown by commits; else null.
 
-    Eager clients commit when they revoke, just before they join: the last one did so as the barrier was released, or
-    had nothing more to commit then.
+    Eager clients commit when they revoke, just before they join: the last one committed just before the barrier was
+    released, or had nothing more to commit.
     """
     if is_cooperative(episode.history):
         return _silent(episode.history, members, from_ms, released_ms)
@@ -178,7 +179,7 @@ def _late_by_commits(episode: Episode, members: Sequence[Member], from_ms: int, 
 
 
 def _had_to_commit(history: GroupHistory, member: Member, until_ms: int) -> bool:
-    """Whether each partition of a member got records after its last commit: it would have committed with the others."""
+    """Whether each partition of a member got records after its last commit, so that revoking would commit them."""
     progress, owned = history.progress, places(member.partitions)
     last = [(each, progress.committed_before(each, until_ms)) for each in owned]
     ends = [(known, progress.estimated_end_at(*each, until_ms)) for each, known in last]
@@ -186,7 +187,7 @@ def _had_to_commit(history: GroupHistory, member: Member, until_ms: int) -> bool
 
 
 def _last_commit(episode: Episode, member: Member, before_ms: int) -> int | None:
-    """Return when a member committed last before a moment. Gaps are remembered for longer than single commits."""
+    """Return when a member last committed before a time, or None. Gaps are remembered longer than single commits."""
     owned, gaps = places(member.partitions), episode.history.commit_gaps_of(episode.rebalance)
     ends = [
         t for each in gaps if (each.topic, each.partition) in owned for t in (each.last_commit_ms, each.resumed_at_ms)
@@ -196,32 +197,32 @@ def _last_commit(episode: Episode, member: Member, before_ms: int) -> int | None
 
 
 def _silent(history: GroupHistory, members: Sequence[Member], from_ms: int, to_ms: int) -> Member | None:
-    """Return the only member that does not commit in the later half of a barrier.
+    """Return the only member that does not commit in the second half of a barrier; null if there is not exactly one.
 
-    With a cooperative assignor whoever has joined keeps its partitions, and goes on.
+    With a cooperative assignor, members that have joined keep their partitions and go on.
     """
     half_ms, progress = (from_ms + to_ms) // 2, history.progress
     silent = [m for m in members if not progress.commits_between(m.partitions or {}, half_ms, to_ms - _JOINS_WITHIN_MS)]
     if len(silent) != 1 or len(members) < 2:
         return None
-    # Commits of before must still be known, or later ones may be forgotten too.
+    # Earlier commits must still be known; otherwise later ones may be forgotten, too.
     return silent[0] if progress.rhythm(silent[0].partitions or {}, half_ms).last_ms is not None else None
 
 
 def waiting_now(
     history: GroupHistory, now_ms: int, barrier_ms: int, page_ms: int, *, lag_grows: bool
 ) -> Verdict | None:
-    """Return who keeps a group in its join phase right now; null when it is not, or not for long.
+    """Return a verdict on what keeps a group in its join phase now; null if it is not in it, or not for long.
 
-    Only probes see this: the log has nothing before the barrier's release.
+    Only probes see this: the log has no record before the barrier's release.
     """
     seen, snapshot = list(history.sightings), history.snapshot
     if snapshot is None or not snapshot.members or not seen or seen[-1].state != GroupState.PREPARING_REBALANCE:
         return None
     logged_ms, seen_ms = snapshot.last_rebalance_ms, seen[-1].at_ms
     if logged_ms is not None and logged_ms >= seen_ms - SAME_MS:
-        return None  # the log knows better: it has been released meanwhile
-    # What was seen before the log's last release was another wait, and what goes on since the last probe is not known.
+        return None  # the log shows that the barrier has been released since
+    # Sightings before the log's last release belong to another wait; the time since the last probe is not known.
     since = preparing_since(history, logged_ms or 0, seen_ms) or seen_ms
     waited = seen_ms - since
     if waited < long_barrier_ms(history, snapshot.members, barrier_ms) or now_ms - seen_ms > 90_000:

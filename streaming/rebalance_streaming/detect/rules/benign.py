@@ -1,6 +1,6 @@
-"""Rebalances that somebody wanted, or that a topic, a subscription or a protocol called for.
+"""Benign rebalances: intended by an operator, or caused by a change of topics, subscriptions or protocol.
 
-Receives one rebalance at a time, with how its members came and went.
+Receives one rebalance at a time, with its arrivals and departures.
 """
 
 from __future__ import annotations
@@ -21,11 +21,11 @@ from rebalance_streaming.observed.history import places
 from rebalance_streaming.observed.liveness import GONE, RESTARTED
 
 BenignRule = Callable[[Episode], Verdict | None]
-#: How long after a partition was added clients notice: metadata.max.age (5 min) and one heartbeat.
+#: Time until clients notice an added partition: metadata.max.age (5 min) and one heartbeat.
 _METADATA_AGE_MS = 310_000
-#: A rebalance without any change this soon after another belongs to it.
+#: A rebalance without joins or leaves that follows another within this time belongs to it.
 _AFTERMATH_MS = 30_000
-#: What leaders do of themselves after a rebalance.
+#: Reasons of rebalances that leaders start by themselves after another rebalance.
 _AFTERMATHS = (RebalanceReason.LEADER_REJOIN, RebalanceReason.STREAMS_INTERNAL, RebalanceReason.CONNECT_INTERNAL)
 
 
@@ -52,7 +52,7 @@ def initial_formation(episode: Episode) -> Verdict | None:
 
 
 def formed_anew(episode: Episode) -> Verdict | None:
-    """The group was empty in the midst of a rebalance: all left in order, and others came."""
+    """The group became empty during a rebalance: all members left in order, and others came."""
     rebalance = episode.rebalance
     left_in_order = all(each.likely == CLEAN for each in episode.departures)
     began_anew = any(each.reason == RebalanceReason.FIRST_JOIN for each in rebalance.rounds)
@@ -60,7 +60,7 @@ def formed_anew(episode: Episode) -> Verdict | None:
 
 
 def _formed(rebalance: Rebalance) -> Verdict:
-    # A group may empty before it was ever still; then those that passed through are all there were.
+    # A group may become empty before it was ever stable; then the members that passed through are counted.
     came = rebalance.members_after or rebalance.passing
     left = None if rebalance.members_after or not came else "all"
     subject = subject_of(*came[:MOST_MEMBERS])
@@ -90,7 +90,7 @@ def subscription_change(episode: Episode) -> Verdict | None:
 
 
 def unsubscribed(episode: Episode) -> Verdict | None:
-    """Members gave up all their topics, or have some again: their processes went on."""
+    """Members unsubscribed from all topics, or subscribed again, without a restart of their processes."""
     gone = list(episode.departures) or [each.returned_from.departure for each in episode.arrivals if each.returned_from]
     if not gone or (not episode.departures and len(gone) < len(episode.arrivals)):
         return None
@@ -123,13 +123,13 @@ def rack_change(episode: Episode) -> Verdict | None:
 
 
 def _changed_between_epochs(episode: Episode) -> Verdict | None:
-    """A KIP-848 member's record changed before the group's epoch rose: the generation before shows it already."""
+    """A KIP-848 member changed its subscription before the group's epoch rose, so the previous generation has it."""
     rebalance = episode.rebalance
     if rebalance.type == GroupType.CLASSIC:
         return None
     members = [each for each in rebalance.members_after if each.member_id == rebalance.first_offender]
     if not members:
-        return None  # no member's own doing: its pattern matched other topics
+        return None  # not caused by a member: its pattern matched other topics
     return say(
         "subscription_change.between_epochs",
         rebalance.started_before_ms,
@@ -140,13 +140,13 @@ def _changed_between_epochs(episode: Episode) -> Verdict | None:
 
 
 def _stayed(rebalance: Rebalance) -> list[tuple[Member, Member]]:
-    """Return the members that were there before a rebalance and after it, as they were then."""
+    """Return (before, after) of the members that were in the group before a rebalance and after it."""
     before = {each.member_id: each for each in rebalance.members_before}
     return [(before[each.member_id], each) for each in rebalance.members_after if each.member_id in before]
 
 
 def _changed_topics(episode: Episode) -> list[tuple[Member, Member]]:
-    """Return the members that stayed and changed their subscriptions, before and after that."""
+    """Return (before, after) of the members that stayed and changed their subscriptions."""
     return [
         (old, new)
         for old, new in _stayed(episode.rebalance)
@@ -155,7 +155,7 @@ def _changed_topics(episode: Episode) -> list[tuple[Member, Member]]:
 
 
 def _grew_by_pattern(episode: Episode, gained: set[str], lost: set[str]) -> bool:
-    """Whether all members alike got or lost topics: then a pattern matched others, which is a change of topics."""
+    """Whether all members gained or lost the same topics: then the topics that match a pattern changed."""
     changed = _changed_topics(episode)
     everybody = len(changed) == len(episode.rebalance.members_after) > 1
     same = all((set(n.topics) - set(o.topics), set(o.topics) - set(n.topics)) == (gained, lost) for o, n in changed)
@@ -191,7 +191,7 @@ def topic_metadata_change(episode: Episode) -> Verdict | None:
 
 
 def scale_out(episode: Episode) -> Verdict | None:
-    """Members came that were not there before."""
+    """New members joined."""
     rebalance = episode.rebalance
     newcomers = [each.member for each in episode.arrivals if each.returned_from is None]
     if not newcomers or episode.departures or (rebalance.is_at_least and not _is_seen_whole(episode)):
@@ -208,7 +208,7 @@ def scale_out(episode: Episode) -> Verdict | None:
 
 
 def resized_restart(episode: Episode) -> Verdict | None:
-    """A group that was stopped in order a moment ago came back with more members than it had, or with fewer."""
+    """A group that was stopped in order came back soon, with more members than before, or with fewer."""
     rebalance = episode.rebalance
     back = _back_from_stop(episode)
     was, since_ms = _before_stop(episode)
@@ -220,7 +220,7 @@ def resized_restart(episode: Episode) -> Verdict | None:
         newcomers = [each.member for each in episode.arrivals if each.member.member_id not in back]
         subject, sure = subject_of(*newcomers[:MOST_MEMBERS]), STRONG if stayed else PLAUSIBLE
         return say("scale_out.restarted", rebalance.started_before_ms, subject, confidence=sure, before=was, after=now)
-    # Who comes later than that is an addition of its own, whenever this is judged.
+    # Members that come later than that are a separate scale-out, regardless of the time of judgement.
     until_ms = formed_ms + episode.thresholds.stay_ms
     late = (each.size_after for each in episode.history.after(rebalance) if each.started_before_ms <= until_ms)
     now = max(now, *late, 0)
@@ -230,7 +230,7 @@ def resized_restart(episode: Episode) -> Verdict | None:
 
 
 def _back_from_stop(episode: Episode) -> frozenset[str]:
-    """Return who is back, by its id, in a group of which all had left in order, in this rebalance or before it."""
+    """Return the new ids of the members that are back in a group that all had left in order, now or before."""
     first, *more = episode.rebalance.rounds or (None,)
     if more and first is not None and first.reason == RebalanceReason.GROUP_EMPTIED:
         if any(each.likely != CLEAN or each.went_on for each in episode.departures):
@@ -242,16 +242,16 @@ def _back_from_stop(episode: Episode) -> frozenset[str]:
 
 
 def _stopped(arrival: Arrival) -> Departure | None:
-    """Return the departure in order that a member comes back from with another process; null: it does not."""
+    """Return the departure in order from which a member comes back with another process; null if there is none."""
     past = arrival.returned_from
     in_order = past is not None and past.departure.likely == CLEAN and not past.departure.went_on
     return past.departure if past is not None and in_order else None
 
 
 def _before_stop(episode: Episode) -> tuple[int, int]:
-    """Return how many members a group had before the rebalances in which it did nothing but lose some, and since when.
+    """Return the number of members before the latest run of shrinking rebalances, and when that run began (epoch ms).
 
-    None where it has been empty for longer than a restart takes: it is started then, whatever it was before.
+    A pause longer than `stay_ms` interrupts the run: a group that was empty for longer is started, not restarted.
     """
     rebalance = episode.rebalance
     size, since_ms = rebalance.size_before, rebalance.started_before_ms
@@ -264,16 +264,16 @@ def _before_stop(episode: Episode) -> tuple[int, int]:
 
 
 def _lost_any(episode: Episode, since_ms: int) -> bool:
-    """Whether a member went otherwise than in order since then, as far as that is known."""
+    """Whether a member is known to have left otherwise than in order since `since_ms`."""
     went = (*(each for each in episode.earlier if each.to_ms >= since_ms), *episode.departures)
     return any(each.likely not in (CLEAN, UNKNOWN) for each in went)
 
 
 def _stood_still(episode: Episode) -> bool:
-    """Whether all partitions of some member were not committed for as long as a long barrier.
+    """Whether some member committed none of its partitions for the length of a long barrier plus its commit interval.
 
-    Newcomers alone hold nobody up so long. It is what shows of a barrier where nobody probes: of all members but the
-    one that they wait for. What a partition is usually committed in comes on top of it.
+    Newcomers alone do not delay others for so long. Without probes, these gaps are the only trace of a barrier: all
+    members show it except the one that the others wait for.
     """
     history, rebalance, began_ms = episode.history, episode.rebalance, episode.rebalance.started_before_ms
     gaps = {
@@ -290,14 +290,14 @@ def _stood_still(episode: Episode) -> bool:
 
 
 def _is_seen_whole(episode: Episode) -> bool:
-    """Whether what probes saw of a join is all there was: nobody passed through, and nobody waited for long."""
+    """Whether probes saw a join completely: no member passed through, and there was no long wait."""
     rebalance = episode.rebalance
     short = episode.duration_ms < episode.long_barrier_ms
     return rebalance.reason == RebalanceReason.JOIN and not rebalance.passing and short
 
 
 def replaced(episode: Episode) -> Verdict | None:
-    """Members left in order while no fewer others came, perhaps on other hosts: part of a deploy, or a move."""
+    """Members left in order and at least as many others came, perhaps on other hosts: part of a deploy, or a move."""
     left, came = episode.departures, episode.arrivals
     if not left or any(each.likely != CLEAN or each.back_as is not None for each in left):
         return None
@@ -335,17 +335,17 @@ def scale_in(episode: Episode) -> Verdict | None:
 
 
 def _surely_in_order(left: Sequence[Departure]) -> float:
-    """Return how sure it is that members left in order: whatever rests on that is no surer."""
+    """Return the lowest confidence that members left in order, as an upper bound for verdicts based on that."""
     return min((each.confidence for each in left), default=CERTAIN)
 
 
 def restart(episode: Episode) -> Verdict | None:
-    """An instance left in order and came back: part of a deploy, of which this may be the only one."""
+    """An instance left in order and came back: part of a deploy, possibly its only instance."""
     gone = [each for each in episode.departures if each.likely == CLEAN and not each.went_on]
     left = [each for each in gone if each.back_as is not None]
     back = [(each.member, of) for each in episode.arrivals if (of := _stopped(each)) is not None]
     members = [*(each.member for each in left), *(member for member, _ in back)]
-    # Whoever left in order and is not back beside those that are was not meant to be.
+    # Members that left in order and are not back were not meant to be; any other departure is no restart.
     if not members or len(gone) < len(episode.departures):
         return None
     away = [each.away_ms for each in left if each.away_ms is not None]
@@ -363,11 +363,11 @@ def restart(episode: Episode) -> Verdict | None:
 
 
 def _are_new_processes(episode: Episode, returned: Sequence[Departure]) -> bool:
-    """Whether members that left in order and came back are surely other processes than before.
+    """Whether members that left in order and came back are surely new processes.
 
     A client may also leave and join again within one process: it unsubscribes, or has not polled for too long and
-    leaves by itself (aiokafka#848). In the log alone both look the same. When several instances leave in order, in
-    turn or together, somebody stops them; of a single one its reports or the coordinator's line are decisive.
+    leaves by itself (aiokafka#848). In the log both look the same. If several instances leave in order, in turn or
+    together, they were stopped; for a single one, its reports or the coordinator's log line are decisive.
     """
     since_ms = episode.rebalance.started_before_ms - episode.thresholds.deploy_per_member_ms
     recent = (each for each in episode.earlier if each.to_ms >= since_ms)
@@ -379,7 +379,7 @@ def _are_new_processes(episode: Episode, returned: Sequence[Departure]) -> bool:
 
 
 def aftermath(episode: Episode) -> Verdict | None:
-    """A generation without any change that a cooperative assignor, or an eager leader, adds to the one before."""
+    """A generation without joins or leaves that a cooperative assignor, or an eager leader, adds to the one before."""
     before = episode.history.before(episode.rebalance)
     if before is None or before.completed_at_ms is None or episode.departures or episode.arrivals:
         return None
@@ -390,20 +390,19 @@ def aftermath(episode: Episode) -> Verdict | None:
     return say("follows", episode.rebalance.started_before_ms, confidence=STRONG if due else PLAUSIBLE)
 
 
-#: Not a diagnosis: says that the cause is that of the rebalance before.
+#: Not a diagnosis: a placeholder for the cause of the rebalance before.
 FOLLOWS = "follows"
 
 
 def called_within(episode: Episode) -> Iterator[tuple[int, Verdict]]:
-    """Yield what called for later generations of a chain, each with what it cost in milliseconds.
+    """Yield (duration in ms, verdict) for the later generations of a rebalance that have a cause of their own.
 
-    A partition that is added seconds after a group formed makes generations of the same rebalance: they keep a cause of
-    their own.
+    A partition that is added seconds after a group formed causes generations of the same rebalance, for example.
     """
     for part in runs_of_own(episode.rebalance):
         looked = replace(episode, rebalance=part, departures=(), arrivals=())
         of_topics = topic_metadata_change(looked)
-        # Whose subscription changed shows in the whole chain: the members are those before and after all of it.
+        # Changed subscriptions show in the whole rebalance, which has the members before and after.
         whole = replace(episode, rebalance=replace(episode.rebalance, reason=part.reason))
         subscribed = part.reason == RebalanceReason.SUBSCRIPTION_CHANGE and bool(_changed_topics(whole))
         verdict = subscription_change(whole) if subscribed else None
@@ -414,7 +413,7 @@ def called_within(episode: Episode) -> Iterator[tuple[int, Verdict]]:
 
 
 def return_after_loss(episode: Episode) -> Verdict | None:
-    """A member is back that was lost, or whose process ran on: whatever it left for caused this rebalance, too."""
+    """A member came back that was lost, or whose process ran on: this rebalance has the cause of its departure, too."""
     back = [(each.member, each.returned_from) for each in episode.arrivals if each.returned_from is not None]
     lost = [(member, past) for member, past in back if past.departure.likely != CLEAN or past.departure.went_on]
     if not lost or (len(lost) < len(episode.arrivals) and len(back) < len(episode.arrivals)):
@@ -432,7 +431,7 @@ def return_after_loss(episode: Episode) -> Verdict | None:
 
 
 def unexplained(episode: Episode) -> Verdict:
-    """No source says why: the verdict says so, and which source would."""
+    """Return the verdict for a rebalance without a known cause; it names the sources that would show one."""
     rebalance = episode.rebalance
     return say(
         "undetermined.trigger",
@@ -447,7 +446,7 @@ def unexplained(episode: Episode) -> Verdict:
 
 
 def not_understood(rebalance: Rebalance) -> Verdict:
-    """Say that a rebalance cannot be judged, because something in it is not as it can be."""
+    """Return the verdict for a rebalance that cannot be judged, because its data is inconsistent."""
     ids = (rebalance.rebalance_id,)
     return say("undetermined.odd", rebalance.started_before_ms, rebalance_ids=ids, reason=rebalance.reason)
 

@@ -1,4 +1,4 @@
-"""What rules about one lost member ask alike: was it busy, has it gone before, which client is it, what is missing."""
+"""Helpers shared by the rules about one lost member: was it busy, was it lost before, which sources are missing."""
 
 from __future__ import annotations
 
@@ -11,29 +11,29 @@ from rebalance_streaming.detect.wording import say
 from rebalance_streaming.observed.confidence import STRONG
 from rebalance_streaming.observed.departures import SESSION_EXPIRED, Departure, slot_of
 
-#: How soon a frozen process is back after its session ended; a new process takes longer to start and join.
+#: A frozen process is back within this time after its session ended; a new process takes longer to start and join.
 THAW_MS = 5_000
-#: Of pauses and cuts that outlast a session few last so many sessions more, or so long.
+#: Few pauses and network cuts that outlast a session last for this many more sessions, or this long.
 _AWAY_SESSIONS, _AWAY_MS = 3, 30_000
-#: Of what dies again and again few live so many sessions, or `_AWAY_MS`.
+#: Few processes that die repeatedly live for this many sessions, or for `_AWAY_MS`.
 _STAYS_SESSIONS = 2
-#: Sooner than this a process that was started again cannot be distinguished from one that stood still.
+#: Within this time a restarted process cannot be distinguished from a paused one.
 _RESTART_MS = 15_000
 
 
 def is_busy(departure: Departure) -> bool:
-    """Whether records came in while the member was silent: an idle client has nothing to be busy with."""
+    """Whether records arrived while the member was silent; without any, it was idle."""
     return (departure.arriving or 0) > 0
 
 
 def same_slot(episode: Episode, departure: Departure) -> list[Departure]:
-    """Return earlier departures of the same member, under whatever id."""
+    """Return earlier departures of the same member, under any id."""
     slot = slot_of(departure.member)
     return [past for past in episode.earlier if slot_of(past.member) == slot]
 
 
 def missing_reports(departure: Departure) -> tuple[str, ...]:
-    """Return the source that would have decided, where the others leave doubt."""
+    """Return the missing source that would have decided; empty if the cause is sure or its client reports."""
     if departure.liveness is not None or departure.confidence >= STRONG:
         return ()
     host = departure.member.host or "the member's host"
@@ -53,9 +53,10 @@ def say_lost(
 ) -> Verdict:
     """Return a verdict about a lost member, with the facts and the evidence of its departure.
 
-    The facts `member`, `session`, `returned` and `reported` (whether its client reports) need not be given. `given` is
-    what `say` takes, among it the confidence and the other facts. Defaults for null: `since_ms` is a session before
-    the member was gone, `subject` is the member, `evidence` that of the departure, `missing` its client's reports.
+    The facts `member`, `session`, `returned` and `reported` (whether its client reports) have defaults. `given` are
+    further arguments of `say`: the confidence, other facts and so on. Defaults for null: `since_ms` is one session
+    before the member was gone, `subject` is the member, `evidence` that of the departure, `missing` its client's
+    reports.
     """
     return say(
         key,
@@ -70,14 +71,14 @@ def say_lost(
 
 
 def whole_host_lost(episode: Episode, host: str) -> bool:
-    """Whether other groups lost members of a host at the same time, and nobody of this group on it was spared."""
+    """Whether other groups lost members on a host at the same time, and this group lost all of its members there."""
     gone = {each.member.member_id for each in episode.departures}
     spared = [each for each in episode.rebalance.members_before if each.host == host and each.member_id not in gone]
     return bool(episode.elsewhere.groups) and host in episode.elsewhere.hosts and not spared
 
 
 def spared_on_host(episode: Episode, departure: Departure) -> bool:
-    """Whether another member of its host went on: then the way from there to the coordinator was open."""
+    """Whether another member on its host stayed in the group: then the host could reach the coordinator."""
     stayed = {each.member_id for each in episode.rebalance.members_after}
     return any(
         each.host == departure.member.host and each.member_id != departure.member.member_id
@@ -87,23 +88,24 @@ def spared_on_host(episode: Episode, departure: Departure) -> bool:
 
 
 def patience_ms(departure: Departure) -> int:
-    """Return how long a member that lives is away at most, but for few."""
+    """Return the longest usual absence (ms) of a member whose process is alive."""
     return max(_AWAY_SESSIONS * departure.session_ms, _AWAY_MS)
 
 
 def is_back_soon(departure: Departure) -> bool:
-    """Whether a member came back within another session, as whoever stood still or was cut off mostly does.
+    """Whether a member came back within another session, as most paused or disconnected members do.
 
-    It is let in a heartbeat after it asked, when the others have heard of it.
+    It is admitted one heartbeat after its request, when the other members have learned of it.
     """
     soon_ms = max(THAW_MS, departure.session_ms) + departure.client.heartbeat_ms
     return departure.away_ms is not None and departure.away_ms <= soon_ms
 
 
 def stays(episode: Episode, departure: Departure) -> bool:
-    """Whether a member came back after its group had gone on without it, and has been there since for long.
+    """Whether a member came back after its group had gone on without it, and has stayed for a long time since.
 
-    One that died may join while its ghost is awaited, and whatever ended it may end it again, as it did before.
+    A restarted process may join while the group waits for its ghost, and a process that died repeatedly may die again;
+    both cases return False.
     """
     back, back_ms = departure.back_as, departure.back_ms
     lost = sum(each.likely == SESSION_EXPIRED for each in same_slot(episode, departure))
@@ -120,7 +122,7 @@ def stays(episode: Episode, departure: Departure) -> bool:
 def is_restarted(episode: Episode, departure: Departure) -> bool:
     """Whether a client that cannot starve came back too late for a pause, and its host was neither frozen nor cut off.
 
-    Pauses and cuts are over within few sessions; a supervisor takes its time.
+    Pauses and network cuts end within a few sessions; a restart by a supervisor takes longer.
     """
     if departure.away_ms is None or departure.client.may_starve is not False:
         return False

@@ -1,8 +1,8 @@
-"""Timeouts that are wrong without any incident, and members that are not let in.
+"""Timeouts that are wrong even without an incident, and members whose joins are rejected.
 
-Receives a group as it stands; says which setting is wrong, by how much, and what it should be. A client that was
-refused leaves no record in the log, so only its own reports show it. What else is in that section is judged in
-`assignors` and `membership`.
+Receives a group's current state; reports which setting is wrong, by how much, and what it should be. A client that was
+refused leaves no record in the log, so only its own reports show it. The other diagnoses of the family `configuration`
+are in `assignors` and `membership`.
 """
 
 from __future__ import annotations
@@ -38,12 +38,13 @@ from rebalance_streaming.observed.departures import SESSION_EXPIRED, slot_of
 from rebalance_streaming.observed.evidence import seconds
 from rebalance_streaming.observed.liveness import GONE, RESTARTED
 
-#: Kafka's windowed rates cover a minute, and count late by the answers' travel time: only a clear excess counts.
+#: Kafka's windowed rates cover a minute, and heartbeats are counted late by the latency of the responses: only a
+#: measured interval that is too long by this factor counts.
 _RATE_AGE_MS, _RATE_SLACK = 60_000, 1.25
 _EVICTIONS = 2
 #: Causes of a lost session that a longer one would have outlasted.
 _OUTLASTED = with_trait("outlasted")
-#: A client that is kept out this long does not merely wait for a rebalance to end.
+#: A client that cannot join for this long is not just waiting for a rebalance to end.
 _REJECTED_MS, _REJECTED_REPORTS = 60_000, 3
 _OUTSIDE = ("init", "wait-join")
 
@@ -51,7 +52,7 @@ _OUTSIDE = ("init", "wait-join")
 # --- Session and heartbeats ---
 @condition(inputs.CLIENTS, grown=True)
 def session_heartbeat_ratio(view: GroupView) -> Iterator[Verdict]:
-    """Fewer than three heartbeats fit into the session: one that is lost may cost the membership (KIP-62)."""
+    """Fewer than three heartbeats fit into the session: a lost one may end the membership (KIP-62)."""
     wrong = [(member, *found) for member in view.members if (found := _heartbeat_of(view, member)) is not None]
     if not wrong:
         return
@@ -73,7 +74,7 @@ def session_heartbeat_ratio(view: GroupView) -> Iterator[Verdict]:
 
 
 def _heartbeat_of(view: GroupView, member: Member) -> tuple[float, bool] | None:
-    """Return (heartbeat interval in ms, whether reported) of a member with too long an interval for its session."""
+    """Return (heartbeat interval in ms, whether reported) if it is too long for a member's session; else null."""
     session, client = member.session_timeout_ms, view.client_of(member)
     if not session or client is None:
         return None
@@ -85,7 +86,7 @@ def _heartbeat_of(view: GroupView, member: Member) -> tuple[float, bool] | None:
 
 
 def _interval_by_rate(client: ClientHistory) -> float | None:
-    """Return the shortest interval between heartbeats seen: rebalances and starvation only make it longer."""
+    """Return the shortest interval between heartbeats (ms): rebalances and starvation only lengthen it; or None."""
     reports = list(client.reports)
     if not reports or reports[-1].emitted_ms - reports[0].emitted_ms < _RATE_AGE_MS:
         return None
@@ -103,7 +104,7 @@ def _interval_by_rate(client: ClientHistory) -> float | None:
 
 @condition(inputs.CLIENTS, grown=True)
 def session_timeout_too_short(view: GroupView) -> Iterator[Verdict]:
-    """Members are lost that were only slow for a moment: the session is shorter than usual pauses (KIP-735)."""
+    """Members are lost that were only slow for a short time: the session is shorter than usual pauses (KIP-735)."""
     evicted, limit = _evicted_for_a_moment(view), view.thresholds.session_timeout_ms
     short = [each for each in view.members if each.session_timeout_ms is not None and each.session_timeout_ms < limit]
     if len(evicted) >= _EVICTIONS and not (short and _may_starve(evicted)):
@@ -113,12 +114,12 @@ def session_timeout_too_short(view: GroupView) -> Iterator[Verdict]:
 
 
 def _may_starve(evicted: list[ExplainedDeparture]) -> bool:
-    """Whether clients were lost unseen whose heartbeats may fail by themselves, which a longer session only hides."""
+    """Whether clients without reports were lost whose heartbeats may starve, which a longer session would only hide."""
     return any(each.departure.liveness is None and each.departure.client.may_starve is not False for each in evicted)
 
 
 def _evicted_for_a_moment(view: GroupView) -> list[ExplainedDeparture]:
-    """Return departures by session expiry, of members that were back within two sessions, that a longer one saves."""
+    """Return the session expiries that a longer session avoids: the members were back within two sessions."""
     found = []
     for past in view.recent_past(DAY_MS):
         departure = past.departure
@@ -173,7 +174,7 @@ def _longer_session(view: GroupView, member: Member) -> tuple[Advice, ...]:
 # --- Rebalance timeout ---
 @condition(inputs.CLIENTS, grown=True)
 def rebalance_timeout_excessive(view: GroupView) -> Iterator[Verdict]:
-    """One member that stalls freezes the group for the largest rebalance timeout (fasten-project/fasten#183)."""
+    """A member that stalls blocks the group for the largest rebalance timeout (fasten-project/fasten#183)."""
     timeouts = [(each.rebalance_timeout_ms or 0, each) for each in view.members]
     limit = view.thresholds.rebalance_timeout_ms
     wrong = [(timeout, each) for timeout, each in timeouts if timeout > limit]
@@ -197,9 +198,9 @@ def rebalance_timeout_excessive(view: GroupView) -> Iterator[Verdict]:
 
 
 def _shorter_wait(view: GroupView, member: Member, now_ms: int, gap_ms: float | None) -> int | str:
-    """Return the rebalance timeout that is enough for a member, or how to come to one below what it has now.
+    """Return a sufficient rebalance timeout (ms) for a member, or how to reach one below its current timeout.
 
-    librdkafka takes none below its session.
+    librdkafka accepts none below its session timeout.
     """
     if gap_ms is None:
         return "twice the longest batch, at least 60000"
@@ -216,7 +217,7 @@ def _shorter_wait(view: GroupView, member: Member, now_ms: int, gap_ms: float | 
 
 @condition(grown=True)
 def initial_delay_too_short(view: GroupView) -> Iterator[Verdict]:
-    """A forming group rebalanced for every member that came (group.initial.rebalance.delay.ms, KIP-134)."""
+    """A forming group rebalanced for every member that joined (group.initial.rebalance.delay.ms, KIP-134)."""
     window = view.thresholds.formation_window_ms
     recent = view.recent(window + view.thresholds.resolve_after_ms)
     firsts = [
@@ -241,7 +242,7 @@ def initial_delay_too_short(view: GroupView) -> Iterator[Verdict]:
 
 
 def _arrival_times(forming: list[Rebalance], until_ms: int) -> list[int] | None:
-    """Return when each generation with newcomers was complete; null when somebody left meanwhile."""
+    """Return when each generation with newcomers was complete (epoch ms); null if a member left meanwhile."""
     times = []
     for generation in (g for each in forming for g in each.generations):
         at_ms = generation.join_ended_at_ms or generation.assigned_at_ms
@@ -267,7 +268,7 @@ def join_rejected(view: GroupView) -> Iterator[Verdict]:
 
 
 def _lets_members_in(view: GroupView) -> bool:
-    """Whether the group has been at rest for so long that a client could have joined."""
+    """Whether the group has been stable for long enough for a client to join."""
     snapshot, since = view.history.snapshot, view.stable_since_ms()
     if snapshot is None or snapshot.rebalancing_since_ms is not None or since is None:
         return False

@@ -1,8 +1,8 @@
 """The coordinator: stuck in a rebalance, slow, standing still, or unable to store.
 
-Receives one group's history with its probes: the log does not say where a group's coordinator is, nor what state it
-is in between two records. One group cannot separate its broker from what lies between them: that one is slow, or cannot
-store, is plausible at most. One that moved is reported in `failover`, leaders are judged in `leader`.
+Receives one group's history with its probes: the log shows neither where a group's coordinator is nor its state between
+two records. One group alone cannot distinguish its broker from the network to it, so a slow coordinator, or one that
+cannot store, is plausible at most. Moved coordinators are reported in `failover`, leaders in `leader`.
 """
 
 from __future__ import annotations
@@ -30,17 +30,17 @@ from rebalance_streaming.observed.unsettled import hops, unsettled
 
 _MINUTE_MS = 60_000
 _SLOW_CLIENTS = 2
-#: A reporting thread that wakes this late says that its own process was slow.
+#: If a reporting thread wakes this late, its own process was slow.
 _LATE_TICK_MS = 1_000
-#: Liveness of a process, or of its loop, that went on.
+#: Liveness of a process, or of an event loop, that kept running.
 _RAN_ON = (ALIVE, HEALTHY, UNREACHABLE)
-#: A probe that waits at a coordinator is answered when that goes on.
+#: A probe that waits at a coordinator is answered within this time after the coordinator resumes.
 _THAW_MS = 1_000
 _HOPS, _HOPPING_MS = 2, 30_000
 _ABORTED = 2
 _LEAST_HOSTS, _LEAST_COORDINATORS = 2, 2
-#: Errors of storing an assignment, as coordinators put what the log answers (GroupMetadataManager,
-#: CoordinatorOperationExceptionHelper) or as it is: the partition is another broker's, or its record is too large.
+#: Errors of storing an assignment, as returned by the log or as translated by coordinators (GroupMetadataManager,
+#: CoordinatorOperationExceptionHelper): another broker leads the partition, or the record is too large.
 _NOT_LEADING = frozenset({"NOT_COORDINATOR", "NOT_LEADER_OR_FOLLOWER"})
 _TOO_LARGE = frozenset({"UNKNOWN_SERVER_ERROR", "MESSAGE_TOO_LARGE", "RECORD_LIST_TOO_LARGE", "INVALID_FETCH_SIZE"})
 
@@ -72,7 +72,7 @@ def coordinator_stuck_rebalance(view: GroupView) -> Iterator[Verdict]:
 
 
 def _are_strangers(view: GroupView, listed: Sequence[ProbedMember]) -> bool:
-    """Whether somebody waits of another client: its rebalance timeout may be longer than those known."""
+    """Whether a member of an unknown client waits: its rebalance timeout may be longer than the known ones."""
     known = {client_stem(each.client_id) for each in view.members}
     return any(client_stem(each.client_id) not in known for each in listed)
 
@@ -91,13 +91,13 @@ def _trailing_run(view: GroupView) -> list[Sighting]:
 
 
 def find_standstill(episode: Episode) -> Verdict | None:
-    """Return that a group's coordinator answered nobody for a session, because of which all members rejoined.
+    """Return a verdict that the coordinator answered no request for a session, so that all members rejoined; or null.
 
-    A coordinator that stands still removes nobody meanwhile: all are lost, and back under other ids, in one rebalance.
-    One that works removes members that are cut off or stand still after their session, and its group is empty then.
-    Null unless the clients that report, two at least, ran all the time, and one of them says that nobody answered, or
-    commits stopped for a session. What waits at the coordinator is done when it goes on: a commit, or a heartbeat that
-    keeps a member.
+    A coordinator that stands still removes no member meanwhile: all are lost, and back under other ids, in one
+    rebalance. One that works removes disconnected or paused members after their session, which leaves its group empty.
+    Null unless all reporting clients, at least two, kept running, and one of them reports that its requests were not
+    answered, or commits stopped for a session. Requests that wait at the coordinator are processed when it resumes: a
+    commit, or a heartbeat that keeps a member.
     """
     lost = episode.departures
     reporting = [(each, each.stretch) for each in lost if each.stretch is not None]
@@ -127,11 +127,11 @@ def find_standstill(episode: Episode) -> Verdict | None:
 
 
 def _all_joined_anew(episode: Episode) -> bool:
-    """Whether all members were lost, and joined at once in the very generation that went on without them."""
+    """Whether all members were lost, and all rejoined in the same generation that went on without their old ids."""
     rebalance, lost, barrier = episode.rebalance, episode.departures, episode.longest_barrier
     if rebalance.is_at_least or len(rebalance.generations) > 1 or len(lost) < len(rebalance.members_before):
         return False
-    # Their former ids are waited for until a session is over, which begins when the coordinator goes on.
+    # The coordinator waits for the old ids for one session, which begins when it resumes.
     longest_ms = max(episode.long_barrier_ms, max(each.session_ms for each in lost) + _THAW_MS)
     if barrier is not None and barrier.waited_ms > longest_ms:
         return False
@@ -142,10 +142,10 @@ def _all_joined_anew(episode: Episode) -> bool:
 
 @condition(inputs.CLIENTS | inputs.STATES, grown=True)
 def coordinator_overload(view: GroupView) -> Iterator[Verdict]:
-    """Several clients at once wait long for the coordinator's answers, or its broker loses the group repeatedly."""
+    """Several clients wait long for the coordinator's responses, or its broker loses the group repeatedly."""
     waited, moves, back = _waiting_clients(view), moved_lately(view), regained(view)
     slow = [(each, ms) for each, ms in waited if ms > view.thresholds.overload_response_ms]
-    # Whoever waits for one that just moved does not wait for a slow one.
+    # Clients that wait for a coordinator that just moved do not wait for a slow one.
     if moves != 1 and len(slow) >= _SLOW_CLIENTS and 2 * len(slow) >= len(waited):
         yield _overloaded(view, slow, len(waited), moves)
     elif len(back) >= OFTEN:
@@ -159,7 +159,7 @@ def coordinator_overload(view: GroupView) -> Iterator[Verdict]:
 
 
 def _waiting_clients(view: GroupView) -> list[tuple[Member, float]]:
-    """Return how long members that ran on time waited for an answer at most, in ms; empty where none waited long."""
+    """Return the longest wait for a response (ms) of members that ran on time; empty if no client waited long."""
     names = (RESPONSE_MAX,) if _joined_lately(view) else (RESPONSE_MAX, ANY_RESPONSE_MAX)
     limit = view.thresholds.overload_response_ms
     if not any((_response_ms(view, each, names) or 0) > limit for each in view.history.clients):
@@ -182,13 +182,13 @@ def _recent(view: GroupView, client: ClientHistory) -> Iterator[ClientReport]:
 
 
 def _response_ms(view: GroupView, client: ClientHistory, names: Sequence[str]) -> float | None:
-    """Return the longest answer of the last minute; null when not reported."""
+    """Return the longest response time (ms) of the last minute; null if not reported."""
     answers = (each.values[name] for each in _recent(view, client) for name in names if name in each.values)
     return max(answers, default=None)
 
 
 def _ran_on_time(view: GroupView, client: ClientHistory) -> bool:
-    """Whether a client that reports was not slow itself; judged anew when its last report is a minute old."""
+    """Whether a reporting client was not slow itself; false if its last report is more than a minute old."""
     on_time = not any((each.tick_late_ms or 0) > _LATE_TICK_MS for each in _recent(view, client))
     return on_time and view.is_reporting(client) and view.time.is_within(client.reports[-1].emitted_ms, _MINUTE_MS)
 
@@ -201,8 +201,8 @@ def _overloaded(view: GroupView, slow: list[tuple[Member, float]], reporting: in
     return view.say(
         "coordinator_overload.slow",
         view.now_ms - _MINUTE_MS,
-        # Whoever is answered at once by the same broker says that it is the others' network; one that loses the group
-        # again and again is slow for others, too.
+        # If the broker answers some clients quickly, the network of the others is likelier; a broker that loses the
+        # group repeatedly is slow for all.
         confidence=PLAUSIBLE if moves or (len(hosts) > 1 and len(slow) == reporting) else HINT,
         severity=Severity.PAGE if evicted and 2 * worst > session else Severity.TICKET,
         slow=len(slow),
@@ -229,7 +229,7 @@ def offsets_topic_unhealthy(view: GroupView) -> Iterator[Verdict]:
         "offsets_topic_unhealthy.seems",
         since_ms,
         confidence=PLAUSIBLE if stopped else HINT,
-        # A hint wakes nobody.
+        # A hint does not page.
         severity=Severity.PAGE if stopped else Severity.TICKET,
         aborted=max((each.generations_aborted for each in lost), default=None),
         hops=hops(hopping) or None,
@@ -239,10 +239,10 @@ def offsets_topic_unhealthy(view: GroupView) -> Iterator[Verdict]:
 
 
 def find_store_failure(episode: Episode, moved: Verdict | None) -> Verdict | None:
-    """Return why an assignment of a rebalance could not be stored, as its coordinator wrote; null if it did not.
+    """Return why an assignment of a rebalance could not be stored, as its coordinator logged; null if it logged none.
 
-    `moved` is the failover that the rebalance followed. A broker that is no longer the coordinator has a successor,
-    whatever other sources say; where it names no error, a failover is the likelier reason.
+    `moved` is the failover that the rebalance followed, or null. A broker that is no longer the coordinator has a
+    successor, even if no other source shows it; if no error is logged, a failover is the likelier reason.
     """
     failure = episode.history.coordinator_log.store_failure(episode.rebalance)
     if failure is None:
@@ -256,18 +256,18 @@ def find_store_failure(episode: Episode, moved: Verdict | None) -> Verdict | Non
 
 
 def _lost_rounds(rebalance: Rebalance) -> bool:
-    """Whether rounds got no record although at most one member came or went, which could have interrupted one."""
+    """Whether rounds got no record although at most one member came or went, which can interrupt only one round."""
     return rebalance.generations_aborted >= _ABORTED and rebalance.changes <= 1 and bool(rebalance.members_after)
 
 
 def _hopping(view: GroupView) -> list[Sighting]:
-    """Return the latest probes if they saw the group fall back to preparing repeatedly, without any record since."""
+    """Return the latest probes if they saw the group return to its join phase repeatedly, without any record since."""
     run = [*unsettled(view.history)][::-1]
     fresh = bool(run) and view.time.is_within(run[-1].at_ms, SEEN_FOR_MS)
     return run if fresh and hops(run) >= _HOPS and run[-1].at_ms - run[0].at_ms >= _HOPPING_MS else []
 
 
-# --- What several groups suffer at the same time ---
+# --- Disturbances of several groups at the same time ---
 
 
 def cluster_wide(
@@ -276,7 +276,7 @@ def cluster_wide(
     thresholds: Thresholds,
     now_ms: int,
 ) -> Iterator[Verdict]:
-    """Groups on several coordinators and hosts lost members within a minute: network or cluster, not an application."""
+    """Groups on several coordinators and hosts lost members together: a fault of the network or the cluster."""
     recent = [(name, past) for name, past in losses if past.left_ms >= now_ms - thresholds.resolve_after_ms]
     if len({name for name, _ in recent}) < thresholds.wide_groups:
         return

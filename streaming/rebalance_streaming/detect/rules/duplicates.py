@@ -1,7 +1,7 @@
-"""How many records were processed twice after a rebalance, counted by the best source there is.
+"""How many records were processed twice after a rebalance, counted from the best available source.
 
-Receives a group's history and the partitions that members lost before they could commit. Counted soon after each
-rebalance, because commits are forgotten within a minute; the counts are remembered.
+Receives a group's history and the partitions that members lost before they could commit. Records are counted soon after
+each rebalance, because commits are forgotten within a minute; the counts are remembered.
 """
 
 from __future__ import annotations
@@ -29,14 +29,14 @@ _COUNTABLE_MS = 120_000
 
 @dataclass(frozen=True, slots=True)
 class _Method:
-    """How sure a way to count is and what it rests on. `at_least`: what was counted is the least there were."""
+    """A way to count: its confidence and its source. `at_least`: the count is a lower bound."""
 
     confidence: float
     source: EvidenceSource
     at_least: bool = False
 
 
-#: Those of `count_repeated`, and what is counted member by member where none of them finds any.
+#: The methods of `count_repeated`, and `refused`, which counts per member if these find nothing.
 _METHODS = {
     "application_offsets": _Method(CERTAIN, EvidenceSource.CLIENT_METRICS),
     "totals": _Method(STRONG, EvidenceSource.CLIENT_METRICS),
@@ -44,7 +44,7 @@ _METHODS = {
     "rewinds": _Method(STRONG, EvidenceSource.COMMITS, at_least=True),
     "refused": _Method(PLAUSIBLE, EvidenceSource.COMMITS, at_least=True),
 }
-#: How members leave that do not commit first: the coordinator, or somebody else, removed them.
+#: Classes of departures without a commit: the members were removed by the coordinator or an administrator.
 _WITHOUT_COMMIT = (POLL_TIMEOUT, SESSION_EXPIRED, FENCED, UNSYNCED, REMOVED_BY_ADMIN)
 
 
@@ -67,7 +67,7 @@ def duplicate_processing(view: GroupView) -> Iterator[Verdict]:
 
 
 def update_duplicates(view: GroupView) -> Memory:
-    """Count the duplicates of rebalances that lost members and were not counted yet; forget those long gone."""
+    """Return the memory with duplicates counted for rebalances that lost members, without forgotten rebalances."""
     known = {name: each for name, each in view.memory.duplicates.items() if name in view.history.rebalances}
     lost: dict[str, set[Place]] = {}
     refused: dict[str, int] = {}
@@ -88,9 +88,10 @@ def update_duplicates(view: GroupView) -> Memory:
 
 
 def _refused(history: GroupHistory, past: ExplainedDeparture) -> int:
-    """Return how many partitions a member lost in the middle of work that it went on with: a record each at least.
+    """Return how many partitions a member lost while it was processing and went on: at least one record is repeated in
+    each.
 
-    Its commit comes too late and is refused, so the next owner begins where it began.
+    Its commit comes too late and is refused, so the next owner starts from the same offset.
     """
     alive = past.departure.liveness in (STARVED, PAUSED) or past.departure.likely == POLL_TIMEOUT
     if not alive or past.departure.back_as is None:

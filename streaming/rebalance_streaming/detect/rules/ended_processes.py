@@ -1,6 +1,6 @@
 """Members lost with their process: it died, was replaced, or a static member was away too long.
 
-Static members that stand are judged in `static_members`.
+Static members that are still in the group are judged in `static_members`.
 """
 
 from __future__ import annotations
@@ -38,9 +38,9 @@ from rebalance_streaming.observed.history import GroupHistory, partition_names
 from rebalance_streaming.observed.liveness import ALIVE, GONE, HEALTHY, PAUSED, RESTARTED, STARVED, UNREACHABLE
 from rebalance_streaming.observed.timeouts import may_have_overrun
 
-#: Whoever was lost is taken for dead when it is away so many times longer than those that came back.
+#: A lost member counts as dead if it is away this many times longer than similar members that came back.
 _AWAY_AGAIN = 1.5
-#: What a process reports that has not ended.
+#: Liveness of a process that has not ended.
 _ALIVE = (STARVED, PAUSED, UNREACHABLE, HEALTHY, ALIVE)
 
 
@@ -51,7 +51,7 @@ def static_absence(episode: Episode, departure: Departure) -> Verdict | None:
         return None
     if departure.liveness in (HEALTHY, ALIVE):
         return None
-    # Where no commit was due, the last one says nothing of when it went.
+    # If no commit was due, the last one does not show when it left; assume one session.
     away = departure.away_ms + (departure.silence_ms or departure.session_ms)
     longer = session_for_absence(session_of_lost(episode, departure), away)
     since_ms = departure.to_ms
@@ -59,7 +59,7 @@ def static_absence(episode: Episode, departure: Departure) -> Verdict | None:
 
 
 def static_ghost(episode: Episode, departure: Departure) -> Verdict | None:
-    """A static instance is gone for good; nobody read its partitions until its session ended."""
+    """A static instance did not come back; nobody read its partitions until its session ended."""
     member = departure.member
     if member.group_instance_id is None or departure.likely != SESSION_EXPIRED or departure.back_ms is not None:
         return None
@@ -76,7 +76,7 @@ def ungraceful(episode: Episode, departure: Departure) -> Verdict | None:
         return None
     if departure.likely != SESSION_EXPIRED and not _ended_with_barrier(episode, departure):
         return None
-    # A classic group waits for a ghost: its coordinator would have written so.
+    # A classic group waits for a ghost, and its coordinator would have logged that.
     alone = departure.logged is not None and not departure.in_barrier and episode.rebalance.type == GroupType.CLASSIC
     successor = None if alone else _successor_before_loss(episode, departure)
     if successor is None:
@@ -95,7 +95,7 @@ def ungraceful(episode: Episode, departure: Departure) -> Verdict | None:
 
 
 def _ended_with_barrier(episode: Episode, departure: Departure) -> bool:
-    """Whether a member of which no commit was due was awaited for no longer than its session: a ghost's may be over."""
+    """Whether a member without a due commit was awaited for at most its session, as the ghost of a dead process is."""
     barrier = episode.barrier_of(departure)
     if departure.likely != UNKNOWN or not departure.in_barrier or barrier is None:
         return False
@@ -103,7 +103,7 @@ def _ended_with_barrier(episode: Episode, departure: Departure) -> bool:
 
 
 def _closed_by_design(episode: Episode, departure: Departure) -> Verdict | None:
-    """Kafka Streams closes without leaving (internal.leave.group.on.close): what is back was started again."""
+    """Kafka Streams closes without leaving (internal.leave.group.on.close): a member that is back was restarted."""
     away_ms = departure.away_ms
     if STREAM_THREAD not in departure.member.client_id or departure.likely != SESSION_EXPIRED:
         return None
@@ -114,9 +114,10 @@ def _closed_by_design(episode: Episode, departure: Departure) -> Verdict | None:
 
 
 def _ghost_confidence(episode: Episode, departure: Departure, *, in_turn: bool) -> float:
-    """A starved client, too, joins anew while its old id is still there, so without reports its library decides.
+    """Return the confidence that a ghost is that of an ended process.
 
-    So does a client whose coordinator answers nobody: where it is not known how the ghost ended, that is as likely.
+    A starved client also joins again while its old id is still there, so without reports its library decides. So does a
+    client whose coordinator does not answer: if it is not known how the ghost ended, that is as likely.
     """
     unseen = departure.likely == UNKNOWN and departure.liveness is None
     if unseen or _nobody_was_spared(episode):
@@ -127,9 +128,9 @@ def _ghost_confidence(episode: Episode, departure: Departure, *, in_turn: bool) 
 
 
 def _is_replaced_in_turn(episode: Episode, departure: Departure) -> bool:
-    """Whether others were lost to their sessions and replaced before, each once and by itself, as in a deploy.
+    """Whether other members' sessions expired before and they were replaced, each once and alone, as in a deploy.
 
-    What starves clients starves the same ones again, or several at once.
+    Starvation hits the same clients repeatedly, or several at once.
     """
     since_ms = departure.to_ms - episode.thresholds.deploy_window_ms
     before = [each for each in episode.earlier if since_ms <= each.to_ms < departure.to_ms]
@@ -139,7 +140,7 @@ def _is_replaced_in_turn(episode: Episode, departure: Departure) -> bool:
         return False
     there = {slot_of(each) for each in (*episode.rebalance.members_before, *episode.rebalance.members_after)}
     if any(slot_of(each.member) not in there for each in lost[:-1]):
-        return False  # lost for good
+        return False  # one was not replaced
     first = lost[0].member.member_id
     begun = (
         Counter(map(slot_of, each.members_before))
@@ -150,7 +151,7 @@ def _is_replaced_in_turn(episode: Episode, departure: Departure) -> bool:
 
 
 def _successor_before_loss(episode: Episode, departure: Departure) -> str | None:
-    """Return a member of the same client that joined while this one was silent and not yet removed."""
+    """Return the id of a member of the same client that joined while this one was silent and not yet removed."""
     slot, history, name = slot_of(departure.member), episode.history, departure.member.member_id
     silent_from = departure.to_ms - departure.session_ms - 5_000
     for generation in episode.rebalance.rounds:
@@ -172,10 +173,10 @@ def _successor_before_loss(episode: Episode, departure: Departure) -> str | None
 
 
 def _was_there(episode: Episode, departure: Departure, newcomer: str) -> bool:
-    """Whether a member was still there when one joined in whose generation it was lost.
+    """Whether a member was still in the group when a newcomer joined, although the same generation lost it.
 
-    Probes saw it awaited, or both; or its session cannot have run out before the rebalance that the newcomer began, or
-    before the newcomer's process began.
+    Either probes saw the group wait for it, or both members at once; or its session cannot have expired before the
+    newcomer started the rebalance, or before the newcomer's process began.
     """
     if departure.in_barrier or episode.history.seen_together(departure.member.member_id, newcomer):
         return True
@@ -186,9 +187,9 @@ def _was_there(episode: Episode, departure: Departure, newcomer: str) -> bool:
 
 
 def _was_started_again_at_once(episode: Episode, departure: Departure) -> bool:
-    """Whether its next process began before its session can have run out, by their reports.
+    """Whether the reports show that its next process began before its session can have expired.
 
-    The last heartbeat was sent at most a third of the session before the last report, as clients document it.
+    The last heartbeat was sent at most a third of the session before the last report, as documented by clients.
     """
     if departure.liveness != RESTARTED or departure.stretch is None:
         return False
@@ -203,7 +204,7 @@ def _is_of(history: GroupHistory, member_id: str, slot: tuple[str, str]) -> bool
 
 
 def crash(episode: Episode, departure: Departure) -> Verdict | None:
-    """The process died without leaving the group, and the session ran out."""
+    """The process died without leaving the group, and the session expired."""
     if departure.likely != SESSION_EXPIRED or departure.liveness in _ALIVE:
         return None
     evidence = _crash_evidence(episode, departure)
@@ -218,7 +219,7 @@ def crash(episode: Episode, departure: Departure) -> Verdict | None:
 
 
 def _crash_evidence(episode: Episode, departure: Departure) -> list[Evidence] | None:
-    """Return what speaks for and against a death beside a session that ran out; null if something else fits as well."""
+    """Return the evidence for and against a death, besides the expired session; null if another cause fits as well."""
     away_ms = (departure.back_ms or episode.now_ms) - departure.to_ms
     alive_ms = patience_ms(departure)
     usual_ms = _usual_absence_ms(episode, departure)
@@ -232,7 +233,7 @@ def _crash_evidence(episode: Episode, departure: Departure) -> list[Evidence] | 
     if departure.back_ms is not None:
         if is_back_soon(departure) or not (known or is_busy(departure)):
             return None
-        # Who was cut off, or stood still for long, comes back as well: that it cannot starve leaves these.
+        # A client that cannot starve may still have been cut off or paused for long, and then it comes back, too.
         return [_long_absence(away_ms, departure.to_ms)] if is_restarted(episode, departure) else []
     if not waited:
         return None
@@ -242,7 +243,7 @@ def _crash_evidence(episode: Episode, departure: Departure) -> list[Evidence] | 
     likelier = (UNKNOWN, POLL_TIMEOUT) if departure.client.is_guessed else (UNKNOWN,)
     if (others := [each for each in departure.classes[1:] if each not in likelier]) and found:
         text, rule = ", ".join(others), "its silence fits as well"
-        # Whoever overran its poll limit stays away as long as the dead, and its library says nothing about that.
+        # A client that overran its poll limit may stay away as long as a dead one, and with any library.
         weight = STRONG_EVIDENCE if POLL_TIMEOUT in others else MODERATE
         found.append(observe(EvidenceSource.COMMITS, "silence", text, rule, weight, against=True))
     if found and _nobody_was_spared(episode):
@@ -265,7 +266,7 @@ def _long_absence(away_ms: int, from_ms: int) -> Evidence:
 
 
 def _nobody_was_spared(episode: Episode) -> bool:
-    """Whether a rebalance lost several clients at once, all that its group had, by their sessions."""
+    """Whether a rebalance lost all members of its group by session expiry, and they were several clients."""
     lost = {each.member.member_id for each in episode.departures if each.likely == SESSION_EXPIRED}
     several = len({slot_of(each.member) for each in episode.departures}) > 1
     return several and all(each.member_id in lost for each in episode.rebalance.members_before)
@@ -286,7 +287,7 @@ def _died_before(episode: Episode, departure: Departure) -> Evidence | None:
 
 
 def _died_at_once(episode: Episode, departure: Departure) -> Evidence | None:
-    """Return that a member was removed a session after it got partitions: it sent no heartbeat with them."""
+    """Return evidence that a member was removed one session after it got partitions: it sent no heartbeat."""
     began_ms, session = departure.joined_ms, departure.session_ms
     if began_ms is None or not departure.member.partitions or episode.rebalance.is_at_least:
         return None
@@ -302,7 +303,7 @@ def _cannot_starve(departure: Departure) -> Evidence:
 
 
 def _usual_absence_ms(episode: Episode, departure: Departure) -> int | None:
-    """Return how long it, or others of its host or program, were away when they were lost and came back; null: none."""
+    """Return the longest absence (ms) of it, or of others of its host or program, that came back; null if none did."""
     slot, member = slot_of(departure.member), departure.member
     alike = [
         each

@@ -1,6 +1,6 @@
-"""The coordinator moved to another broker, or was loaded anew: with rebalances, or without.
+"""The coordinator moved to another broker, or was loaded again: with rebalances, or without.
 
-Receives one group's history: probes name the broker that coordinates it, and brokers' logs say when one loaded it.
+Receives one group's history: probes name the broker that coordinates it, and brokers' logs show when one loaded it.
 """
 
 from __future__ import annotations
@@ -20,7 +20,7 @@ from rebalance_streaming.observed.coordinator_moves import Move, find_moves
 from rebalance_streaming.observed.departures import SESSION_EXPIRED, UNKNOWN, session_of
 
 _MINUTE_MS = 60_000
-#: A broker that loses a group and has it again so often is not well; once it may have been started again.
+#: A broker that loses a group and regains it this often is unhealthy; once may be a restart.
 OFTEN = 2
 _AFTER_FAILOVER = frozenset(
     {
@@ -36,7 +36,7 @@ _AFTER_FAILOVER = frozenset(
 
 @condition(inputs.STATES)
 def coordinator_failover(view: GroupView) -> Iterator[Verdict]:
-    """The group's coordinator moved to another broker, and no rebalance came of it: as it should be."""
+    """The group's coordinator moved to another broker without causing a rebalance, as intended."""
     for move in find_moves(view.history)[-1:]:
         lost_again = move.is_back and len(regained(view)) >= OFTEN
         if lost_again or not view.time.is_within(move.at_ms, view.thresholds.resolve_after_ms):
@@ -58,13 +58,13 @@ def coordinator_failover(view: GroupView) -> Iterator[Verdict]:
 
 
 def regained(view: GroupView) -> list[Move]:
-    """Return when brokers had again what they had lost, within the time that findings stand."""
+    """Return the recent moves, within `resolve_after_ms`, by which brokers regained the group."""
     moves = (each for each in find_moves(view.history) if each.is_back)
     return [each for each in moves if view.time.is_within(each.at_ms, view.thresholds.resolve_after_ms)]
 
 
 def moved_lately(view: GroupView) -> int:
-    """Return how often the coordinator moved so lately that clients' one-minute maxima still show it."""
+    """Return how often the coordinator moved so recently that clients' one-minute maxima still include it."""
     shown_ms = view.thresholds.failover_window_ms + 2 * _MINUTE_MS
     return sum(view.time.is_within(each.at_ms, shown_ms) for each in find_moves(view.history))
 
@@ -74,10 +74,10 @@ def _longest_session(members: Sequence[Member]) -> int:
 
 
 def find_failover(episode: Episode) -> Verdict | None:
-    """Return the failover that a rebalance followed, because clients did not find the new coordinator in time.
+    """Return the failover that caused a rebalance, because clients did not find the new coordinator in time.
 
-    Null when the coordinator did not move shortly before it, or when the rebalance has a reason of its own: members
-    that came, left in order or stopped polling, or topics that changed.
+    Null if the coordinator did not move shortly before, or if the rebalance has a cause of its own: members that came,
+    left in order or stopped polling, or topics that changed.
     """
     rebalance = episode.rebalance
     if rebalance.reason not in _AFTER_FAILOVER:

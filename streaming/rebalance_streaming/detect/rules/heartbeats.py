@@ -1,4 +1,4 @@
-"""Members whose heartbeats stopped: starved, blocked, frozen, cut off or refused.
+"""Members whose heartbeats stopped although the process did not end: starved, blocked, paused, cut off or refused.
 
 Members that were lost with their process are judged in `ended_processes`.
 """
@@ -32,16 +32,16 @@ from rebalance_streaming.observed.evidence import MODERATE, observe
 from rebalance_streaming.observed.liveness import ALIVE, GONE, HEALTHY, PAUSED, RESTARTED, STARVED, UNREACHABLE
 from rebalance_streaming.observed.timeouts import may_have_overrun
 
-#: kafka-python versions whose heartbeats starve: behind an idle poll, after a dead-lock, behind a busy loop.
+#: kafka-python versions (from, below) whose heartbeats starve: by an idle poll, a deadlock or a busy loop.
 _STARVATION = (
     ((1, 4), (1, 4, 7), "idle_lock"),
     ((1, 4, 7), (2, 0, 2), "deadlock"),
     ((2, 0, 2), (2, 2, 8), "lock_contention"),
 )
 _BLOCKED_LOOP = "event_loop_blocked"
-#: Whoever is let in has joined again after so many heartbeat intervals.
+#: A member that is admitted has joined again within this many heartbeat intervals.
 _REJOINS = 3
-#: Liveness of a member that was lost for another reason than its way to the coordinator.
+#: Liveness of a member that was lost for another reason than the network to its coordinator.
 _NOT_CUT_OFF = (GONE, RESTARTED, PAUSED, STARVED)
 
 
@@ -59,11 +59,11 @@ def starvation(episode: Episode, departure: Departure) -> Verdict | None:
 
 
 def _starved_unseen(episode: Episode, departure: Departure, variant: str | None) -> Verdict | None:
-    """Judge a client that came back and reports nothing of its heartbeats, by what is known of its library."""
+    """Return a verdict on a client that came back and whose heartbeats are not reported, from its library; or None."""
     if variant is None:
         if not _is_of_any_release(departure) or is_busy(departure):
             return None
-        # By a request older than KIP-394, as kafka-python joins before 2.1: all of these starve.
+        # It joined with a request older than KIP-394, as kafka-python does before 2.1: all of these versions starve.
         joined_by_old = episode.history.coordinator_log.was_added_at_once(departure.member.member_id)
         sure = joined_by_old or _lost_alike(episode, departure)
         return _starved(episode, departure, "lock", PLAUSIBLE if sure else HINT)
@@ -74,12 +74,12 @@ def _starved_unseen(episode: Episode, departure: Departure, variant: str | None)
 
 
 def _is_of_any_release(departure: Departure) -> bool:
-    """Whether its library is known to be prone, by the form of its subscription, and its version is not."""
+    """Whether it is known to be kafka-python, from the form of its subscription, but not in which version."""
     return departure.client.library == KAFKA_PYTHON and not departure.client.release
 
 
 def _lost_alike(episode: Episode, departure: Departure) -> bool:
-    """Whether it, or another of its kind, was lost by its session before and came back: what dies seldom does."""
+    """Whether it, or another client of its library, had an expired session before and came back, unlike a dead one."""
     return any(
         each.likely == SESSION_EXPIRED and each.back_as is not None and each.client.library == departure.client.library
         for each in episode.earlier
@@ -88,7 +88,7 @@ def _lost_alike(episode: Episode, departure: Departure) -> bool:
 
 
 def _held(episode: Episode, departure: Departure) -> Verdict:
-    """Say that something kept the interpreter's lock: what stood still was its threads, the process itself worked."""
+    """Return the verdict that something held the interpreter's lock: the threads stood still, the process worked."""
     switched = _switched(departure)
     held = [
         replace(each, field="held", rule="none of its threads got the interpreter") if each.field == PAUSED else each
@@ -106,7 +106,10 @@ def _held(episode: Episode, departure: Departure) -> Verdict:
 def _starved(
     episode: Episode, departure: Departure, variant: str, confidence: float, *, switched: bool | None = None
 ) -> Verdict:
-    """Say that heartbeats starved. `switched`: whether threads went on while all stood still; null: it did not."""
+    """Return the verdict that heartbeats starved.
+
+    `switched`: whether context switches went on while the process stood still; null: the process did not stand still.
+    """
     client, kip848 = departure.client, episode.rebalance.type == GroupType.CONSUMER
     upgrade = upgrade_advice(client.library, client.release, "heartbeat_starvation", kip848=kip848)
     return say_lost(
@@ -124,7 +127,7 @@ def _starved(
 
 
 def starvation_variant(departure: Departure) -> str | None:
-    """Return by which mechanism heartbeats of this version starve; null where none is known."""
+    """Return the mechanism by which heartbeats of this version starve; null if none is known."""
     release = departure.client.release
     if departure.client.library == AIOKAFKA:
         return _BLOCKED_LOOP  # heartbeats are a task of the loop that runs the application
@@ -134,14 +137,17 @@ def starvation_variant(departure: Departure) -> str | None:
 
 
 def _may_have_starved(episode: Episode, departure: Departure, variant: str) -> bool:
-    """Whether a client that reports nothing may have starved: work blocks a loop, idleness holds a lock."""
+    """Whether a client without reports may have starved: an event loop by work, other variants only when idle."""
     if departure.client.is_guessed and any(past.likely == POLL_TIMEOUT for past in same_slot(episode, departure)):
         return False  # aiokafka would not leave by itself so soon
     return departure.arriving != 0 if variant == _BLOCKED_LOOP else not is_busy(departure)
 
 
 def _held_interpreter(departure: Departure) -> bool:
-    """Whether something kept the interpreter's lock: threads went on switching, or time was used, or it is prone."""
+    """Whether something held the interpreter's lock.
+
+    That shows in context switches; without them, in used CPU time or a version that is prone to it.
+    """
     stretch = departure.stretch
     if stretch is None or departure.client.may_starve is False:
         return False
@@ -151,7 +157,7 @@ def _held_interpreter(departure: Departure) -> bool:
 
 
 def _switched(departure: Departure) -> bool:
-    """A thread that waits for the interpreter's lock asks every 5 ms; one that is frozen asks for nothing."""
+    """Whether threads kept switching: one waiting for the interpreter's lock retries every 5 ms, a frozen one not."""
     stretch = departure.stretch
     return stretch is not None and (stretch.switches_per_second or 0) >= 50
 
@@ -162,19 +168,19 @@ def blocked_heartbeat(episode: Episode, departure: Departure) -> Verdict | None:
         return None
     if departure.liveness in (GONE, RESTARTED, UNREACHABLE, HEALTHY, ALIVE):
         return None
-    # What blocks the one thread of kafkajs, or keeps the interpreter's lock, stops the reports as well.
+    # Work that blocks the single thread of kafkajs, or holds the interpreter's lock, stops the reports as well.
     if departure.liveness == PAUSED and departure.client.library != KAFKAJS and not _held_interpreter(departure):
         return None
     silent = departure.liveness is None and departure.back_ms is None
     if silent and episode.time.lasted(departure.to_ms, patience_ms(departure)):
-        return None  # work ends, and then it is back
+        return None  # it would be back after its work
     confidence = STRONG if is_busy(departure) or departure.liveness == STARVED else PLAUSIBLE
     advice = blocked_heartbeat_advice(departure, session_of_lost(episode, departure))
     return say_lost("processing_blocks_heartbeat", departure, confidence=confidence, advice=advice)
 
 
 def pause(episode: Episode, departure: Departure) -> Verdict | None:
-    """Nothing of the process ran for longer than the session: garbage collection, throttling, a frozen machine."""
+    """The whole process stood still for longer than the session: garbage collection, throttling, a frozen machine."""
     if departure.likely != SESSION_EXPIRED:
         return None
     together = _lost_together(episode, departure)
@@ -198,17 +204,17 @@ def pause(episode: Episode, departure: Departure) -> Verdict | None:
 
 
 def _stood_still_together(episode: Episode, departure: Departure, together: list[Departure]) -> bool:
-    """Whether others of its host stood still, or seem to have as it may have itself."""
+    """Whether other members on its host stood still, or several on the host, including it, seem to have."""
     if departure.liveness in (None, GONE) and any(each.liveness == PAUSED for each in together):
         return True
-    # One that is lost twice in a rebalance is no other.
+    # A member that is lost twice in a rebalance, under two ids, counts once.
     there = {each.member_id for each in episode.rebalance.members_before}
     several = sum(each.member.member_id in there for each in together) > 1
     return departure.liveness is None and several and _thawed_together(together)
 
 
 def _thawed_together(together: list[Departure]) -> bool:
-    """Whether all came back at once, and their library's heartbeats cannot have starved."""
+    """Whether all came back at about the same time, and their libraries' heartbeats cannot have starved."""
     backs = [each.back_ms for each in together if each.back_ms is not None]
     if len(backs) < len(together) or max(backs) - min(backs) > 2 * THAW_MS:
         return False
@@ -216,7 +222,7 @@ def _thawed_together(together: list[Departure]) -> bool:
 
 
 def _lost_together(episode: Episode, departure: Departure) -> list[Departure]:
-    """Departures of the same host within this rebalance, this one among them; not those of which more is known."""
+    """Return the session expiries on the same host in this rebalance, including this one, without a known cause."""
     return [
         each
         for each in episode.departures
@@ -249,7 +255,7 @@ def unreachable(episode: Episode, departure: Departure) -> Verdict | None:
 
 
 def _cut_off_with(episode: Episode, departure: Departure) -> list[Member]:
-    """Return a member that was cut off, with those that its host lost beside it where it lost all."""
+    """Return the member that was cut off, and the others lost on its host if the host lost all its members."""
     if spared_on_host(episode, departure):
         return [departure.member]
     return [
@@ -262,11 +268,10 @@ def _cut_off_with(episode: Episode, departure: Departure) -> list[Member]:
 
 
 def refused(episode: Episode, departure: Departure) -> Verdict | None:
-    """Its session ran out although it runs, and it is not let in again: it lost a permission, say.
+    """A member's session expired although its process runs, and it is not admitted again: it lost a permission, say.
 
-    The coordinator checks permissions before anything else (KafkaApis), so heartbeats that are sent renew nothing, and
-    the client does not learn that it is no member any more. One that is let in is back a heartbeat after it was
-    removed.
+    The coordinator checks permissions first (KafkaApis), so its heartbeats do not renew the session, and the client
+    does not learn that it was removed. A client that is admitted is back one heartbeat after it was removed.
     """
     if departure.likely not in (SESSION_EXPIRED, UNKNOWN) or departure.liveness not in (HEALTHY, ALIVE):
         return None
@@ -290,7 +295,7 @@ def refused(episode: Episode, departure: Departure) -> Verdict | None:
 
 
 def frozen_or_starved(episode: Episode, departure: Departure) -> Verdict | None:
-    """It was lost by its session, came back, and nothing separates what may have happened."""
+    """A session expired, and no source distinguishes the possible causes."""
     if departure.likely != SESSION_EXPIRED:
         return None
     began_ms = episode.rebalance.started_before_ms
@@ -313,7 +318,7 @@ def frozen_or_starved(episode: Episode, departure: Departure) -> Verdict | None:
 
 
 def unknown_loss(episode: Episode, departure: Departure) -> Verdict | None:
-    """Nothing was due from the member before it was gone, so it is not known how it left."""
+    """No commit was due from the member before it was gone, so it is not known how it left."""
     if departure.likely != UNKNOWN:
         return None
     began_ms = episode.rebalance.started_before_ms

@@ -1,7 +1,8 @@
-"""Groups of the newer protocol: members that do not let go, targets that do not come, too many epochs.
+"""KIP-848 groups: members that do not release partitions, missing target assignments, too many epochs.
 
-Receives one KIP-848 group's history. There is no barrier: a member that keeps partitions holds up exactly those that
-are to get them, and the log names both. Timeouts of session and heartbeat are settings of the group, not the clients.
+Receives one KIP-848 group's history. There is no barrier: a member that keeps partitions delays only the members that
+are to get them, and the log names both. Session timeout and heartbeat interval are settings of the group, not of the
+clients.
 """
 
 from __future__ import annotations
@@ -21,9 +22,9 @@ from rebalance_streaming.observed import inputs
 from rebalance_streaming.observed.departures import FENCED, Departure, slot_of
 from rebalance_streaming.observed.history import partition_names, places
 
-#: What a heartbeat of the newer protocol takes at most to carry a revocation to the member and back.
+#: Number of heartbeats, and their interval, within which a revocation reaches the member and is confirmed.
 _HEARTBEATS, _HEARTBEAT_MS = 3, 5_000
-#: Share of its rebalance timeout after which a member that keeps partitions is likely to be thrown out.
+#: Share of its rebalance timeout after which a member that keeps partitions is likely to be fenced.
 _LATE = 0.5
 _CALM = of_family("benign") | with_trait("orderly")
 _MEMBER_REASONS = frozenset(
@@ -31,12 +32,12 @@ _MEMBER_REASONS = frozenset(
 )
 
 
-# --- Members that do not let go ---
+# --- Members that do not release partitions ---
 
 
 @condition(inputs.REPORTED)
 def reconciliation_stuck(view: GroupView) -> Iterator[Verdict]:
-    """A member does not give up partitions that others are to get (KAFKA-16198, KAFKA-19449); these are the victims."""
+    """A member does not release partitions that other members, the victims, wait for (KAFKA-16198, KAFKA-19449)."""
     if not _is_new(view):
         return
     for member in view.members:
@@ -46,7 +47,7 @@ def reconciliation_stuck(view: GroupView) -> Iterator[Verdict]:
 
 
 def held_up(view: GroupView, rebalance: Rebalance) -> Iterator[Verdict]:
-    """Yield who kept partitions for too long during a rebalance and has let go since, whether or not anybody looked."""
+    """Yield verdicts on members that kept partitions too long during a rebalance and have released them since."""
     ended_ms = rebalance.completed_at_ms or view.now_ms
     for member, until_ms in view.history.released:
         since = member.state_since_ms
@@ -57,7 +58,7 @@ def held_up(view: GroupView, rebalance: Rebalance) -> Iterator[Verdict]:
 
 
 def _patience_ms(view: GroupView, member: Member) -> float:
-    """Return how long a member may take: three heartbeats, or half of a timeout that would be over before."""
+    """Return how long (ms) a member may keep partitions: three heartbeats, or half of its timeout if shorter."""
     usual = max(view.thresholds.reconciliation_ms, _HEARTBEATS * _HEARTBEAT_MS)
     limit = member.rebalance_timeout_ms
     return usual if limit is None else min(usual, max(_LATE * limit, 1.5 * _HEARTBEAT_MS))
@@ -90,7 +91,7 @@ def _holding(view: GroupView, member: Member, since: int, until_ms: int) -> Verd
 
 
 def _waits_for(victim: Member, holder: Member) -> bool:
-    """Whether a member is to get what another one keeps; all that wait, where targets are not known."""
+    """Whether a member waits for partitions that another one keeps; assumed if targets are not known."""
     if victim.target is None or holder.pending_revocation is None:
         return True
     return bool(places(victim.target) & places(holder.pending_revocation))
@@ -118,7 +119,7 @@ def fenced(episode: Episode, departure: Departure) -> Verdict | None:
     )
 
 
-# --- Targets that do not come ---
+# --- Missing target assignments ---
 
 
 @condition(inputs.STATES)
@@ -143,7 +144,7 @@ def assigning_stuck(view: GroupView) -> Iterator[Verdict]:
 
 
 def _unassigned_since(view: GroupView) -> int | None:
-    """Return when the first epoch began that has no target, of those after the last one that has."""
+    """Return the start (epoch ms) of the first epoch after the last one that has a target assignment."""
     snapshot = view.history.snapshot
     last = view.history.rebalances.get(snapshot.last_rebalance_id or "") if snapshot is not None else None
     since = None
@@ -159,11 +160,11 @@ def _unassigned_since(view: GroupView) -> int | None:
 
 @condition(grown=True)
 def epoch_churn(view: GroupView) -> Iterator[Verdict]:
-    """The group gets new epochs all the time, each moving partitions (KIP-848); says what they are made of."""
+    """The group constantly gets new epochs, each of which moves partitions (KIP-848); the verdict lists the causes."""
     if not _is_new(view):
         return
     window = view.thresholds.churn_window_ms
-    # A rebalance that goes on may have begun before the window.
+    # An ongoing rebalance may have begun before the window.
     near = [
         each
         for each in view.history.in_order()
@@ -178,7 +179,7 @@ def epoch_churn(view: GroupView) -> Iterator[Verdict]:
 
 
 def _is_one_pass(rebalances: Sequence[Rebalance], epochs: Sequence[Generation]) -> bool:
-    """Whether everybody came or left once at most: a deploy, or a change of size."""
+    """Whether each member came and left at most once: a deploy, or a change of size."""
     if any(each.reason not in _MEMBER_REASONS or each.fenced for each in epochs):
         return False
     members, width = _known(rebalances), widths(rebalances)
@@ -194,7 +195,7 @@ def _known(rebalances: Sequence[Rebalance]) -> dict[str, Member]:
 
 
 def _kind(epoch: Generation) -> str:
-    """Return what an epoch was raised for, by the records beside it."""
+    """Return why an epoch was raised, from its reason and fenced members."""
     if epoch.fenced:
         return "fenced"
     return "leave or session expiry" if epoch.reason == RebalanceReason.DEPARTURE else epoch.reason.replace("_", " ")

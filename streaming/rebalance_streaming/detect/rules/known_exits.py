@@ -1,6 +1,6 @@
-"""Members whose exit is known from the coordinator's log, or from their own process, and was no timeout.
+"""Departures known from the coordinator's log or from the member's own process that are not ordinary timeouts.
 
-Somebody had one removed; one joined and did not ask for its assignment; one left and its process ran on.
+A member was removed by an administrator, joined without requesting its assignment, or left while its process ran on.
 """
 
 from __future__ import annotations
@@ -14,7 +14,7 @@ from rebalance_streaming.observed.departures import CLEAN, REMOVED_BY_ADMIN, UNS
 
 
 def removed(episode: Episode, departure: Departure) -> Verdict | None:
-    """An administrator's request removed it (KIP-345): who asked for that, and why, is in no source."""
+    """An administrator's request removed the member (KIP-345); no source shows who sent it, or why."""
     if departure.likely != REMOVED_BY_ADMIN:
         return None
     began_ms = episode.rebalance.started_before_ms
@@ -22,9 +22,9 @@ def removed(episode: Episode, departure: Departure) -> Verdict | None:
 
 
 def unsynced(episode: Episode, departure: Departure) -> Verdict | None:
-    """It joined, sent heartbeats, and did not send its SyncGroup within the rebalance timeout (KAFKA-12890).
+    """A member joined, sent heartbeats, and did not send its SyncGroup within the rebalance timeout (KAFKA-12890).
 
-    The leader sends the assignment with it, and all others wait for that. A leader stays leader as long as it is a
+    The leader's SyncGroup contains the assignment, for which all others wait. A leader stays leader as long as it is a
     member.
     """
     if departure.likely != UNSYNCED:
@@ -43,7 +43,7 @@ def unsynced(episode: Episode, departure: Departure) -> Verdict | None:
 
 
 def ran_on(episode: Episode, departure: Departure) -> Verdict | None:
-    """It left in order, and its process went on: it was not restarted."""
+    """A member left in order, and its process ran on: it was not restarted."""
     if departure.likely != CLEAN or not departure.went_on:
         return None
     meaning, began_ms = (

@@ -1,8 +1,8 @@
-"""What the group's leader does: it rejoins without need, is slow to assign or fails, never settles.
+"""The group's leader: it rejoins without need, assigns slowly or not at all, or triggers follow-ups without end.
 
 Receives one group's rebalances; all of this is in the log: the leader's sync phase, and rounds that got no record. A
-cooperative assignor needs one follow-up to hand out what was revoked; a longer series means that what one round revokes
-the next does not settle.
+cooperative assignor needs one follow-up to assign revoked partitions; a longer series means that the follow-ups do not
+settle the assignment.
 """
 
 from __future__ import annotations
@@ -26,21 +26,22 @@ from rebalance_streaming.observed.leader_rounds import Round, follow_ups, pure_r
 _MINUTE_MS = 60_000
 #: Generations per minute above which a loop leaves no time for work.
 _FRANTIC = 10
-#: Creating and changing connectors makes workers rejoin, too: a loop is far more than that. One change takes up to so
-#: many rounds, as a first start does: connectors are handed out, then their tasks (KIP-415).
+#: Creating and changing connectors makes workers rejoin, too, so the limit for a loop is this many times higher. One
+#: change, like a first start, takes up to this many rounds: connectors are assigned first, then their tasks (KIP-415).
 _CONNECT_FACTOR, _CONNECT_ROUNDS = 4, 6
-#: Sarama's leader checks its metadata, and ends its session when that fails, this often.
+#: Interval at which Sarama's leader checks its metadata; it ends its session if that fails.
 _REFRESH_MS, _REFRESH_SLACK = 600_000, 0.05
 _FAILING_A_DAY = 2
-#: A client that learns of its topics as it starts rejoins a few times (kafka-python: up to four).
+#: Factor on the limit of rejoins beside joins: a client that discovers its topics at its start rejoins a few times
+#: (kafka-python: up to four).
 _BESIDE_JOINS = 2
 _CALLS_LEADER = with_trait("rejoins")
 
 
 @condition()
 def leader_rejoin_loop(view: GroupView) -> Iterator[Verdict]:
-    """The leader joins again and again though nothing changed (KAFKA-14867, strimzi/strimzi-kafka-operator#3225)."""
-    # A change of topics that probes saw makes the leader rejoin as it should.
+    """The leader rejoins repeatedly although nothing changed (KAFKA-14867, strimzi/strimzi-kafka-operator#3225)."""
+    # A change of topics seen by probes makes the leader rejoin, as intended.
     called = {name for name, cause in view.causes.items() if cause in _CALLS_LEADER}
     known = [each for each in view.history.in_order() if each.rebalance_id not in called]
     least = _BESIDE_JOINS * view.thresholds.leader_rejoins
@@ -53,7 +54,7 @@ def leader_rejoin_loop(view: GroupView) -> Iterator[Verdict]:
 
 
 def _looping(view: GroupView, rejoins: list[Round]) -> list[Round]:
-    """Return the rejoins that belong to a stretch with too many of them; all such stretches that are remembered."""
+    """Return the rejoins of all remembered time spans with too many of them."""
     found: dict[int, Round] = {}
     window, limit = view.thresholds.leader_rejoin_window_ms, view.thresholds.leader_rejoins
     if any(each.generation.reason == RebalanceReason.CONNECT_INTERNAL for each in rejoins):
@@ -69,7 +70,7 @@ def _looping(view: GroupView, rejoins: list[Round]) -> list[Round]:
 
 
 def _without_need(rejoins: list[Round]) -> int:
-    """Return how many rounds of joins that is; of Connect's, what one change of connectors takes counts once."""
+    """Return the number of rounds of joins; for Connect, the rounds of one change of connectors count once."""
     total = 0
     for _, several in groupby(rejoins, lambda each: each.rebalance.rebalance_id):
         rounds = [*several]
@@ -112,14 +113,14 @@ def _rejoins(leader: str, looping: list[Round]) -> Verdict:
 
 @condition(inputs.CLIENTS, grown=True)
 def assignor_slow_or_failing(view: GroupView) -> Iterator[Verdict]:
-    """The leader takes long to compute the assignment, or its rounds come to nothing (confluentinc/librdkafka#4800)."""
+    """The leader takes long to compute the assignment, or its rounds get no record (confluentinc/librdkafka#4800)."""
     day = [each for each in view.recent(DAY_MS) if each.type == GroupType.CLASSIC and each.members_after]
     slow = [(ms, each) for each in day if (ms := _longest_sync_ms(each)) > view.thresholds.sync_warn_ms]
     stands_ms = view.thresholds.resolve_after_ms
     recent = [(ms, each) for ms, each in slow if view.time.is_within(each.last_known_ms, stands_ms)]
     if recent:
         yield _slow_assignor(view, *max(recent, key=lambda each: each[0]), len(slow))
-    # Each member that came or went may have interrupted a round, and then it was not the leader.
+    # Each member that came or went may have interrupted a round, which is then not the leader's fault.
     failing = [each for each in day if each.generations_aborted and each.changes <= 1]
     if len(failing) >= _FAILING_A_DAY:
         yield _failing_assignor(view, failing)
@@ -161,7 +162,7 @@ def _failing_assignor(view: GroupView, failing: Sequence[Rebalance]) -> Verdict:
     )
 
 
-# --- Cooperative rebalances that call for the next one without end ---
+# --- Cooperative rebalances that trigger each other without end ---
 
 
 @condition(inputs.REPORTED)

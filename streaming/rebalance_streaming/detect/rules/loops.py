@@ -1,7 +1,7 @@
-"""Partitions that take their owners down with them: a whole batch again and again, or one record.
+"""Partitions that end each of their owners: by a batch that is always too long, or by a single record.
 
-Receives departures that were explained, and what became of the partitions that were lost; says what they have in
-common. Why a single member left is not judged here.
+Receives explained departures and the progress of the lost partitions; finds partitions that the departures have in
+common. Causes of single departures are judged elsewhere.
 """
 
 from __future__ import annotations
@@ -25,23 +25,23 @@ from rebalance_streaming.observed.departures import CLEAN, POLL_TIMEOUT, SESSION
 from rebalance_streaming.observed.history import places
 from rebalance_streaming.observed.progress import Place
 
-#: Rebalances that are searched for a loop, and departures without which an owner change is no fault.
+#: Number of latest rebalances searched for a loop, and number of losses below which owner changes are no fault.
 _SEARCHED, _LOSSES = 20, 2
-#: What happens by chance as seldom as this has another reason.
+#: A coincidence with at most this probability is not taken for chance.
 _NO_CHANCE = 0.01
-#: A deploy or a smaller group takes members away in order.
+#: Causes of departures in order, such as a deploy or a scale-in.
 _ORDERLY = with_trait("orderly")
-#: Mechanisms that no record can set off, where they are sure.
+#: Causes that no record can trigger, if they are sure.
 _NOT_OF_RECORDS = with_trait("not_of_records")
-#: Explanations of an expired session that leave its work as the reason.
+#: Explanations of an expired session that do not exclude the member's work as the reason.
 _OVER_WORK = with_trait("over_work")
 
 
 @dataclass(frozen=True, slots=True)
 class _Frozen:
-    """A partition that is not committed any further. `offset` null: it never was, as far as is known.
+    """A partition whose committed offset does not advance. `offset` null: no commit is known.
 
-    `lag` is how many records wait, null when its end is not known; of a partition never committed all that it has.
+    `lag` is the number of waiting records, null if its end is not known; without a commit, all its records wait.
     """
 
     place: Place
@@ -51,7 +51,7 @@ class _Frozen:
 
     @property
     def name(self) -> str:
-        """As Kafka prints it."""
+        """The name as Kafka prints it: topic-partition."""
         return f"{self.place[0]}-{self.place[1]}"
 
 
@@ -62,12 +62,12 @@ def _frozen(view: GroupView, place: Place) -> _Frozen:
     return _Frozen(place, position.committed, position.advanced_ms, position.lag)
 
 
-# --- The same batch again and again ---
+# --- The same batch repeatedly ---
 
 
 @condition(inputs.REPORTED)
 def no_progress_loop(view: GroupView) -> Iterator[Verdict]:
-    """Every owner runs the same too-long batch and hands it on (tulios/kafkajs#1396, #1083; kafka-python#2070)."""
+    """Each owner in turn is lost over the same too-long batch (tulios/kafkajs#1396, #1083; kafka-python#2070)."""
     lost = [each for each in view.past if _was_too_long(each)]
     if len(lost) < _LOSSES:
         return
@@ -83,15 +83,15 @@ def no_progress_loop(view: GroupView) -> Iterator[Verdict]:
 
 
 def _was_too_long(past: ExplainedDeparture) -> bool:
-    """Whether a member was lost over its work; one that starved, stood still or died would be so with any batch."""
+    """Whether a member was lost over its work; one that starved, was paused or died is lost with any batch."""
     expired = past.departure.likely == SESSION_EXPIRED
     return past.departure.likely == POLL_TIMEOUT or (expired and past.rule in _OVER_WORK)
 
 
 def _series(view: GroupView) -> list[Rebalance]:
-    """Return the latest rebalances, as far as each may be the next turn of a loop; none if the last is long ago.
+    """Return the latest rebalances that may be successive turns of a loop; empty if the last one is too long ago.
 
-    A turn takes as long as a poll may.
+    A turn may take as long as a poll.
     """
     found: list[Rebalance] = []
     next_ms = view.now_ms
@@ -108,7 +108,7 @@ def _series(view: GroupView) -> list[Rebalance]:
 
 
 def _owner_changes(rebalances: Sequence[Rebalance], frozen: _Frozen) -> Iterator[str]:
-    """Yield the rebalances since a partition froze in which it went to another member, or came from none or to none."""
+    """Yield the ids of the rebalances since a partition froze in which it changed, got or lost its owner."""
     for each in rebalances:
         if each.started_before_ms >= frozen.since_ms and _owner(each.members_before, frozen.place) != _owner(
             each.members_after, frozen.place
@@ -128,8 +128,8 @@ def _has(member: Member, place: Place) -> bool:
 def _is_loop(view: GroupView, frozen: _Frozen, lost: Sequence[ExplainedDeparture], changes: Sequence[str]) -> bool:
     """Whether owners were lost while records waited.
 
-    Where that is not known, or nothing was ever committed (offsets may be kept elsewhere), only poll timeouts count:
-    who runs into one has work.
+    If that is not known, or no offset was ever committed (offsets may be kept elsewhere), all losses must be poll
+    timeouts: these only happen to members with work.
     """
     losses = [each for each in _losses(frozen, lost) if each.rebalance_id in changes]
     waited = _waited(view, frozen, losses)
@@ -145,9 +145,9 @@ def _losses(frozen: _Frozen, lost: Sequence[ExplainedDeparture]) -> list[Explain
 
 
 def _waited(view: GroupView, frozen: _Frozen, losses: Sequence[ExplainedDeparture]) -> bool | None:
-    """Whether the partition had records to read whenever an owner was lost; null when its end was never probed.
+    """Whether the partition had unread records whenever an owner was lost; null if its end was never probed.
 
-    An end before what is committed was reported before that: it says nothing.
+    End offsets below the committed offset are outdated and ignored.
     """
     ends = [view.progress.end_at(*frozen.place, each.left_ms) for each in losses]
     known = [end for end in ends if end is not None and end >= (frozen.offset or 0)]
@@ -187,7 +187,7 @@ def _at(frozen: _Frozen) -> str:
 
 
 def _consumed_since(view: GroupView, lost: Sequence[ExplainedDeparture], since_ms: int) -> float:
-    """Return how many records the clients of lost members report to have got since; 0 when none reports."""
+    """Return how many records the clients of lost members report to have consumed since; 0 if none reports."""
     found = (view.history.clients.of(each.member) for each in lost)
     clients = {id(client): client for client in found if client is not None}
     return sum(_growth(client, since_ms) for client in clients.values())
@@ -204,7 +204,7 @@ def _growth(client: ClientHistory, since_ms: int) -> float:
 
 @condition(inputs.PROGRESS)
 def poison_record(view: GroupView) -> Iterator[Verdict]:
-    """One record takes down each owner of its partition (Walmart and Uber on poison pills)."""
+    """One record ends each owner of its partition (Walmart and Uber on poison pills)."""
     window = view.thresholds.poison_window_ms
     deaths = [each for each in view.past if view.time.is_within(each.left_ms, window) and _may_be_poisoned(each)]
     if len(deaths) < view.thresholds.poison_departures:
@@ -221,22 +221,22 @@ def poison_record(view: GroupView) -> Iterator[Verdict]:
 
 
 def _may_be_poisoned(death: ExplainedDeparture) -> bool:
-    """Whether a record may have ended a member: what an error ends says good-bye, too."""
+    """Whether a record may have ended a member; a process that ends with an error may also leave in order."""
     if death.rule in _ORDERLY:
         return death.departure.joined_ms is not None and not death.departure.lived
     return not (death.rule in _NOT_OF_RECORDS and death.confidence >= STRONG)
 
 
 def _is_death(view: GroupView, past: ExplainedDeparture) -> bool:
-    """Whether a departure was not in order, or in order with nothing done of what waited."""
+    """Whether a departure was not in order, or was in order but the member committed none of the waiting records."""
     joined_ms = past.departure.joined_ms
     return past.rule not in _ORDERLY or (joined_ms is not None and did_nothing(view, past, joined_ms) is True)
 
 
 def _are_picked(view: GroupView, frozen: _Frozen) -> bool:
-    """Whether owners of a partition alone left since it froze, so often that it is no chance.
+    """Whether only owners of a partition left since it froze, so often that it is not by chance.
 
-    Whoever stops members for another reason stops each of them as often as the others.
+    Any other cause would hit each member with the same probability.
     """
     gone = [each for each in view.past if each.left_ms >= frozen.since_ms]
     chance = 1.0
@@ -249,7 +249,7 @@ def _are_picked(view: GroupView, frozen: _Frozen) -> bool:
 
 
 def did_nothing(view: GroupView, past: ExplainedDeparture, joined_ms: int) -> bool | None:
-    """Whether a member committed nothing new in its life although records waited for it; null: no end was probed."""
+    """Whether a member committed nothing new in its life although records waited; null if no end was probed."""
     progress, mine = view.progress, places(past.member.partitions)
     if any(_advanced(view, place, joined_ms, past.left_ms) for place in mine):
         return False
@@ -270,19 +270,19 @@ def _is_poisoned(view: GroupView, frozen: _Frozen, deaths: Sequence[ExplainedDep
 
 
 def _had_records(view: GroupView, frozen: _Frozen, victims: Sequence[ExplainedDeparture]) -> bool:
-    """Whether records waited; where no end was probed, whether most owners surely ended: an idle one may starve."""
+    """Whether records waited; if no end was probed, whether most victims surely ended, since idle ones may starve."""
     waited = _waited(view, frozen, victims)
     return 2 * sum(map(_surely_ended, victims)) > len(victims) if waited is None else waited
 
 
 def _surely_ended(victim: ExplainedDeparture) -> bool:
-    """Whether a cause of a departure is claimed, or it was surely in order: what starves does not say good-bye."""
+    """Whether the cause of a departure is claimed, or it was surely in order, unlike that of a starved member."""
     departure = victim.departure
     return victim.confidence >= CLAIMED or (departure.likely == CLEAN and departure.confidence >= CLAIMED)
 
 
 def _are_several(view: GroupView, victims: Sequence[ExplainedDeparture]) -> bool:
-    """Whether more than one instance died: other clients or hosts, or two that lived at the same time."""
+    """Whether more than one instance died: of different clients or hosts, or members at the same time."""
     if len({slot_of(each.member) for each in victims}) > 1:
         return True
     ids = {each.member.member_id for each in victims}
@@ -291,7 +291,7 @@ def _are_several(view: GroupView, victims: Sequence[ExplainedDeparture]) -> bool
 
 
 def _others_advanced(view: GroupView, frozen: _Frozen, victims: Sequence[ExplainedDeparture]) -> bool:
-    """Whether most victims that had other partitions went on with one of those while they lived."""
+    """Whether most victims with other partitions advanced one of these during their lives."""
     advanced = []
     for victim in victims:
         others = places(victim.member.partitions) - {frozen.place}
@@ -302,7 +302,7 @@ def _others_advanced(view: GroupView, frozen: _Frozen, victims: Sequence[Explain
 
 
 def _others_survived(view: GroupView, frozen: _Frozen, victims: Sequence[ExplainedDeparture]) -> bool:
-    """Whether members without the partition outlived most of its owners, which died too soon to commit anything."""
+    """Whether other members survived most losses of its owners; for owners that died too soon to commit anything."""
     outlived, comparable = 0, 0
     for victim in victims:
         lost_in = view.history.rebalances.get(victim.rebalance_id)
@@ -345,7 +345,7 @@ def _poison_verdict(view: GroupView, poisoned: Sequence[_Frozen], deaths: Sequen
 
 
 def _shaken_by(view: GroupView, victims: Sequence[ExplainedDeparture]) -> tuple[str, ...]:
-    """Return the rebalances in which victims were lost, and those since in which only their like came and went."""
+    """Return the ids of the rebalances that lost victims, and of later ones in which only victims' slots changed."""
     ids, slots = {each.rebalance_id for each in victims}, {slot_of(each.member) for each in victims}
     until_ms = max(each.departure.back_ms or each.left_ms for each in victims)
     found = list(dict.fromkeys(each.rebalance_id for each in victims))

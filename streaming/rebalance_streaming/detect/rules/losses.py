@@ -1,7 +1,7 @@
-"""Why a member was lost: the candidate causes of one departure, weighed against each other.
+"""Why a member was lost: selects among the candidate causes of one departure.
 
-A candidate that cannot be, by arithmetic or because the process lived, is struck out first and stays as an alternative
-with the reason. Of the others that are more than a hint the first in `LOSS_RULES` is reported. The order is by how
+Candidates that are impossible, by arithmetic or because the process lived, are ruled out first and stay as alternatives
+with the reason. Of the others, the first in `LOSS_RULES` that is more than a hint is reported. The order is by how
 directly causes are known: from the coordinator's log or the client's own reason, then from the liveness matrix, then
 from commits, client library and return. Without any of them the loss is undetermined.
 """
@@ -34,12 +34,12 @@ from rebalance_streaming.observed.departures import POLL_TIMEOUT, SESSION_EXPIRE
 LossRule = Callable[[Episode, Departure], Verdict | None]
 
 
-#: By the class that a departure cannot have, what it is then no effect of.
+#: By class of departure: the causes that are impossible if the departure cannot have that class.
 _RESTS_ON = {
     SESSION_EXPIRED: ("member_crash", "ungraceful_shutdown", "heartbeat_starvation", "process_pause"),
     POLL_TIMEOUT: ("poll_overrun", "static_stalled_member"),
 }
-#: A client that is kept out reports that it is, however it left.
+#: Causes known from reports after the departure, regardless of how the member left.
 _KNOWN_AFTERWARDS = ("join_rejected",)
 #: Deaths of a process.
 _DEATHS = with_trait("death")
@@ -47,7 +47,7 @@ _MOST_IMPOSSIBLE = 3
 
 
 def explain_loss(episode: Episode, departure: Departure) -> Verdict | None:
-    """Return the diagnosis of one departure; null for one that was in order."""
+    """Return the verdict on one departure; null if it was in order."""
     struck = {each.rule: each for each in _impossible(departure)}
     said = [verdict for rule in LOSS_RULES if (verdict := rule(episode, departure)) is not None]
     possible = [each for each in said if each.rule not in struck]
@@ -56,15 +56,15 @@ def explain_loss(episode: Episode, departure: Departure) -> Verdict | None:
     best = next((each for each in possible if each.confidence > HINT), possible[0])
     kept = [each for each in best.alternatives if each.rule not in struck]
     impossible = [each for name, each in struck.items() if name != best.rule][:_MOST_IMPOSSIBLE]
-    # A cause of a session that ran out is no surer than that it did, unless it is known from what came afterwards.
+    # A cause of an expired session is at most as sure as the expiry, unless it is known from later reports.
     rests = departure.likely == SESSION_EXPIRED and best.rule not in _KNOWN_AFTERWARDS
     limit = departure.confidence if rests else best.confidence
     return replace(best, confidence=min(best.confidence, limit), alternatives=(*kept, *impossible))
 
 
 def _impossible(departure: Departure) -> Iterator[Alternative]:
-    """Yield the causes that cannot be, with the reason."""
-    # A static member that does not poll does not leave: its coordinator sees a session that runs out.
+    """Yield the impossible causes with the reason."""
+    # A static member that does not poll does not leave: its coordinator logs an expired session.
     kept = "static_stalled_member" if departure.logged is not None and departure.likely == SESSION_EXPIRED else ""
     for of_class, why in departure.struck:
         for rule in _RESTS_ON.get(of_class, ()):

@@ -1,7 +1,7 @@
-"""Which settings the members of a group have: what rules ask before they advise one.
+"""Settings that the members of a group support: rules check these before they advise one.
 
-Receives a group's history, or a lost member of it; asks what its clients and its type take, and hands on advice that
-differs by that.
+Receives a group's history, or a lost member of it; checks what its clients and its group type support, and returns
+advice that depends on that.
 """
 
 from __future__ import annotations
@@ -39,19 +39,19 @@ def session_of_lost(episode: Episode, departure: Departure) -> MemberSession:
 
 
 def sessions_of(history: GroupHistory, members: Iterable[Member], group_type: str | None = None) -> list[MemberSession]:
-    """Return the sessions of members; the type is that of the group now, where none is given."""
+    """Return the sessions of members; `group_type` defaults to the group's current type."""
     kind, clients = group_type or type_of(history), history.clients
     known = ((each, fingerprint(each, clients.of(each))) for each in members)
     return [session_of_member(each, prints, kind, clients.config_of(each)) for each, prints in known]
 
 
 def type_of(history: GroupHistory) -> str:
-    """Return the type of a group; one that is not known is taken for classic."""
+    """Return the type of a group; classic if it is not known."""
     return (history.snapshot and history.snapshot.type) or GroupType.CLASSIC
 
 
 def protocol_of(history: GroupHistory, rebalance: Rebalance | None = None) -> str | None:
-    """Return what the members of a group agreed on, in a rebalance or now; null: not known."""
+    """Return the protocol (assignor) of a group, in a rebalance or now; null if it is not known."""
     if rebalance is not None and rebalance.protocol is not None:
         return rebalance.protocol
     return None if history.snapshot is None else history.snapshot.protocol
@@ -66,9 +66,9 @@ def is_of_connect(history: GroupHistory, rebalance: Rebalance | None = None) -> 
 def barrier_advice(
     history: GroupHistory, rebalance: Rebalance | None = None, departure: Departure | None = None
 ) -> tuple[Advice, ...]:
-    """Return what to change where a member held up the others.
+    """Return what to change if a member delayed the others.
 
-    `rebalance` is null for one that goes on, `departure` where it is not known which member it was.
+    `rebalance` is null for an ongoing one, `departure` is null if it is not known which member it was.
     """
     if is_of_connect(history, rebalance):
         return worker_overrun_advice(None if departure is None else departure.poll_ms)
@@ -78,13 +78,13 @@ def barrier_advice(
 
 
 def has_assignor(history: GroupHistory) -> bool:
-    """Whether the assignor of a group is a setting of its members: neither the broker's, nor Connect's or Streams'."""
+    """Whether members configure the group's assignor: it is not that of the broker, of Connect or of Streams."""
     own = protocol_of(history) in OWN_ASSIGNORS or is_of_connect(history)
     return type_of(history) == GroupType.CLASSIC and not own
 
 
 def is_movable(history: GroupHistory) -> bool:
-    """Whether a group may go over to KIP-848: classic members of libraries that speak it, which bring no assignor."""
+    """Whether a group can migrate to KIP-848: it has a configurable assignor and libraries that support KIP-848."""
     return has_assignor(history) and all(speaks_kip848(each.library) for each in prints_of(history, _members(history)))
 
 
@@ -104,9 +104,9 @@ def have_poll_records(history: GroupHistory, members: Iterable[Member]) -> bool:
 def upgrade_for(
     history: GroupHistory, member: Member | None, rule: str, *, library: str | None = None, kip848: bool = False
 ) -> tuple[Advice, ...]:
-    """Return the upgrade of a client, or of a framework above it, that removes what may be behind a diagnosis.
+    """Return the upgrade that removes faults which can cause a diagnosis; empty if none is known.
 
-    `member` null: not known which.
+    It is that of the member's client, or of `library`, a framework above it. `member` null: not known which.
     """
     prints = None if member is None else fingerprint(member, history.clients.of(member))
     name, release = (None, ()) if prints is None else (prints.library, prints.release)
@@ -119,6 +119,6 @@ def _members(history: GroupHistory) -> tuple[Member, ...]:
 
 
 def prints_of(history: GroupHistory, members: Iterable[Member]) -> list[Fingerprint]:
-    """Return what is known of the clients of members, by what the group agreed on among others."""
+    """Return the fingerprints of the members' clients, also from the group's protocol."""
     protocol = protocol_of(history)
     return [fingerprint(each, history.clients.of(each), protocol) for each in members]

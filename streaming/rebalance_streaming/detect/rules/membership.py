@@ -1,7 +1,6 @@
-"""How members come and go: deploys that static membership would spare, scalers.
+"""How members come and go: restarts that static membership would make cheaper, and autoscalers.
 
-Receives a group as it stands with its past departures. What static members do wrong is judged in
-`static_members`.
+Receives a group's current state and past departures. Faults of static members are judged in `static_members`.
 """
 
 from __future__ import annotations
@@ -19,11 +18,11 @@ from rebalance_streaming.observed.departures import CLEAN, slot_of
 
 _WEEK_MS = 7 * DAY_MS
 _RESTARTS = with_trait("restart")
-#: A number of members that lasted shorter is on the way to another one.
+#: A number of members that lasts for less than this is an intermediate value.
 _PLATEAU_MS = 15_000
-#: Whose changes of the number of members are no scaler's.
+#: Causes that change the number of members without an autoscaler.
 _OTHER_HANDS = with_trait("resizes")
-#: Of this share of departures a scaler must be the author.
+#: Minimum share of the departures that must be in order, and of the arrivals that count as new instances.
 _MOSTLY = 0.8
 
 
@@ -32,11 +31,11 @@ _MOSTLY = 0.8
 
 @condition(grown=True)
 def static_membership_missing(view: GroupView) -> Iterator[Verdict]:
-    """Deploys cost many rebalances that static membership would spare: every instance comes back at once (KIP-345)."""
+    """Restarts cost many rebalances that static membership would avoid: every instance is back soon (KIP-345)."""
     if not view.members or any(each.group_instance_id for each in view.members):
         return
     restarts = [each for each in view.recent(_WEEK_MS) if _is_restart(view, each)]
-    # Whether they may be named is asked of every client: last, and seldom.
+    # `may_be_named` checks every client, so it comes last.
     if len(restarts) <= view.thresholds.static_restarts_per_week or not may_be_named(view.history, view.members):
         return
     ids = tuple(each.rebalance_id for each in restarts)
@@ -68,7 +67,7 @@ def _is_restart(view: GroupView, rebalance: Rebalance) -> bool:
 
 @condition(grown=True)
 def autoscaler_flapping(view: GroupView) -> Iterator[Verdict]:
-    """The number of members goes up and down without end: a scaler answers its own rebalances (kedacore/keda#1556)."""
+    """The number of members oscillates: an autoscaler reacts to its own rebalances (kedacore/keda#1556)."""
     window = view.thresholds.autoscaler_window_ms
     moves = [each for each in view.recent(window) if view.causes.get(each.rebalance_id) not in _OTHER_HANDS]
     turns = _turns(view, moves)
@@ -79,7 +78,7 @@ def autoscaler_flapping(view: GroupView) -> Iterator[Verdict]:
     left = [each for each in view.recent_past(window) if each.rebalance_id in ids]
     brief = [each for each in left if each.member.member_id in came]
     clean = sum(each.departure.likely == CLEAN for each in left)
-    # In a deploy the old ones leave; a scaler takes away whom it brought.
+    # In a deploy the old members leave; an autoscaler removes members that it added.
     if not left or len(brief) < view.thresholds.autoscaler_turns // 2 or clean < _MOSTLY * len(left):
         return
     known = {slot_of(each) for each in (*moves[0].members_before, *(each.member for each in left))}
@@ -101,7 +100,7 @@ def autoscaler_flapping(view: GroupView) -> Iterator[Verdict]:
 
 
 def _turns(view: GroupView, moves: list[Rebalance]) -> list[int]:
-    """Return the extremes of the number of members, first and last included; what did not last is left out."""
+    """Return the first, last and extreme numbers of members, without those shorter than `_PLATEAU_MS`."""
     if not moves:
         return []
     counts = [len(moves[0].members_before)]

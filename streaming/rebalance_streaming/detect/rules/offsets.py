@@ -1,7 +1,7 @@
 """Committed offsets that jump or vanish.
 
 Receives a group's commits and end offsets. Jumps are judged from commits that are forgotten within a minute, so the
-result is remembered for as long as it stands.
+result is remembered for as long as findings last.
 """
 
 from __future__ import annotations
@@ -20,11 +20,11 @@ from rebalance_streaming.observed.history import GroupHistory, is_cooperative
 from rebalance_streaming.observed.progress import Jump, Progress
 from rebalance_streaming.observed.repeated_records import commit_steps
 
-#: Jumps of one request, or of one tool's run, are this close together.
+#: Jumps within this time belong to one request, or to one run of a tool.
 _BURST_MS = 5_000
-#: A seek or a stale commit belongs to a rebalance this close to it.
+#: A seek or a stale commit within this time of a rebalance belongs to it.
 _NEAR_MS = 15_000
-#: How much of the retention counts as all of it, and from how much on is warned.
+#: Shares of the retention: what counts as all of it, when to warn, and when it is surely longer than configured.
 _NEARLY, _WARN, _SURELY_LONGER = 0.95, 0.8, 1.1
 _HOUR_MS = 3_600_000
 _EXPIRY_STANDS_MS = 24 * _HOUR_MS
@@ -41,18 +41,18 @@ RETENTION = "retention"
 
 @condition(inputs.PROGRESS)
 def offset_rewind(view: GroupView) -> Iterator[Verdict]:
-    """Committed offsets went back: their records are processed again."""
+    """Committed offsets went back: records are processed again."""
     yield from (_jump_verdict(view, burst, ahead=False) for burst in _bursts(view, ahead=False))
 
 
 @condition(inputs.PROGRESS)
 def offset_skip(view: GroupView) -> Iterator[Verdict]:
-    """Committed offsets went ahead of what anybody can have processed: records were lost to the group."""
+    """Committed offsets went further ahead than can have been processed: the group skipped records."""
     yield from (_jump_verdict(view, burst, ahead=True) for burst in _bursts(view, ahead=True))
 
 
 def _bursts(view: GroupView, *, ahead: bool) -> list[list[Jump]]:
-    """Return the jumps in one direction that stand, those of one moment together."""
+    """Return the remembered jumps in one direction, grouped by time."""
     found: list[list[Jump]] = []
     jumps = [each for each, is_one in view.memory.jumps.items() if is_one and (each.after > each.before) is ahead]
     for jump in sorted(jumps, key=lambda each: each.at_ms):
@@ -64,45 +64,45 @@ def _bursts(view: GroupView, *, ahead: bool) -> list[list[Jump]]:
 
 
 def update_jumps(view: GroupView) -> Memory:
-    """Remember of recent changes whether they were jumps, as found while the commits before them were still known."""
+    """Return the memory with recent changes and whether each is a jump, decided while its commits are still known."""
     known, stands_ms = view.memory.jumps, view.thresholds.resolve_after_ms
     recent = [each for each in view.progress.jumps if view.time.is_within(each.at_ms, stands_ms)]
     return replace(view.memory, jumps={e: known[e] if e in known else _is_jump(view, e) for e in recent})
 
 
 def _is_jump(view: GroupView, jump: Jump) -> bool:
-    """Whether an offset went further than its owner can have worked.
+    """Whether an offset moved further than its owner can have processed.
 
-    Ahead, a group with members may just have caught up: only one that had been busy with a backlog has shown how fast
-    it is.
+    A group with members that jumps ahead may just have caught up: only one that was working on a backlog before has
+    shown its maximum speed.
     """
     place = (jump.topic, jump.partition)
     if jump.deleted_ms is not None:
         return _moved_by(view, jump) > 0
-    # A member may have read on before the records behind it were deleted, and commits now; one that was away has not.
+    # A member may commit late what it read before these records were deleted; one that was away cannot have read them.
     if jump.start is not None and _absence_before(view.history, jump.at_ms) > 0:
         return True
     steps = list(commit_steps(view.progress, place, jump.at_ms - 1))
     sizes, factor = [step for _, step, _ in steps if step > 0] or [1], view.thresholds.jump_factor
-    # How fast it once caught up is how far it may go ahead again; what is committed late is behind by a usual step.
+    # Ahead, it may move as fast as it once caught up; back, a late commit is behind by a usual step.
     most = max(*sizes, factor * median(sizes)) if jump.after < jump.before else factor * max(sizes)
     if abs(jump.after - jump.before) <= most:
         return False
     end = view.progress.position(*place).end
     if end is not None and end < jump.before:
-        # The topic was deleted and recreated: its offsets begin again.
+        # The topic was deleted and recreated: its offsets start again.
         return False
     if jump.after < jump.before or _was_empty(view.history, jump.at_ms):
         return True
-    # Whether more than it did in one step still waited behind some of them.
+    # Whether, after some step, more records than those of the step were still waiting.
     ends = ((step, offset, view.progress.end_at(*place, at_ms)) for at_ms, step, offset in steps if step > 0)
     return any(end is not None and end - offset > step for step, offset, end in ends)
 
 
 def _moved_by(view: GroupView, jump: Jump) -> int:
-    """Return how many records a jump leaves out, or repeats.
+    """Return how many records a jump skips or repeats.
 
-    Ahead of an offset that was forgotten it is what had come until the group's members were back; the rest they read.
+    After a deleted offset, skipped are the records that had arrived until the group's members were back.
     """
     if jump.deleted_ms is None or jump.after < jump.before:
         return abs(jump.after - jump.before)
@@ -113,12 +113,12 @@ def _moved_by(view: GroupView, jump: Jump) -> int:
 
 
 def _deleted(jump: Jump) -> int:
-    """Return how many records behind the offset before had been deleted."""
+    """Return how many records after the previous offset had been deleted."""
     return 0 if jump.start is None else jump.start - jump.before
 
 
 def _was_empty(history: GroupHistory, at_ms: int) -> bool:
-    """Whether the group had no members at a moment: then only tools and simple consumers can commit."""
+    """Whether the group had no members at a time: then only tools and simple consumers can commit."""
     before = [each for each in history.in_order() if each.started_before_ms <= at_ms]
     if before:
         latest = before[-1]
@@ -138,7 +138,7 @@ def _jump_verdict(view: GroupView, burst: Sequence[Jump], *, ahead: bool) -> Ver
         first.at_ms,
         Subject(partitions=names),
         confidence=label,
-        # Records that were lost to the group are worth a page, unless somebody meant it.
+        # Skipped records page, unless an administrator reset the offsets.
         severity=None if not meant else Severity.TICKET if ahead else Severity.INFO,
         variant=variant,
         partitions=names,
@@ -157,7 +157,7 @@ def _jump_verdict(view: GroupView, burst: Sequence[Jump], *, ahead: bool) -> Ver
 
 
 def _mechanism(view: GroupView, burst: Sequence[Jump]) -> tuple[str | None, float, str]:
-    """Return (variant, confidence, what probably did it) of jumps of one moment."""
+    """Return (variant, confidence, probable cause) of simultaneous jumps."""
     history, at_ms = view.history, burst[0].at_ms
     if any(each.deleted_ms is not None for each in burst):
         return AFTER_EXPIRY, STRONG, "its offsets were deleted, or expired, so auto.offset.reset decided where it began"
@@ -178,7 +178,7 @@ def _mechanism(view: GroupView, burst: Sequence[Jump]) -> tuple[str | None, floa
 
 
 def _absence_before(history: GroupHistory, at_ms: int) -> int:
-    """Return for how long (ms) the group had been empty when its members came back shortly before a moment."""
+    """Return for how long (ms) the group had been empty if its members came back shortly before a time; else 0."""
     spells = (back - emptied for emptied, back in history.absences() if 0 <= at_ms - back <= _COME_BACK_MS)
     return next(spells, 0)
 
@@ -193,7 +193,7 @@ def _are_all(progress: Progress, burst: Sequence[Jump]) -> bool:
 
 @condition(inputs.COMMITS)
 def offsets_expired(view: GroupView) -> Iterator[Verdict]:
-    """A group was away for so long that its offsets expired, or are about to (KIP-211: 7 days; 1 day before 2.0)."""
+    """A group was empty for so long that its offsets expired, or are about to (KIP-211: 7 days; 1 day before 2.0)."""
     since = _away_since(view)
     if since is not None:
         yield from _expires_soon(view, since)
@@ -203,9 +203,9 @@ def offsets_expired(view: GroupView) -> Iterator[Verdict]:
 
 
 def _away_since(view: GroupView) -> int | None:
-    """Return since when the offsets age: the group became empty, or was committed last if it never had members.
+    """Return when the retention of the offsets began: when the group became empty, or last committed if it is simple.
 
-    Null while it has members, or when that is not known.
+    Null while it has members, or if that is not known.
     """
     history = view.history
     last_commit = history.progress.last_commit_ms
@@ -239,9 +239,9 @@ def _expires_soon(view: GroupView, since: int) -> Iterator[Verdict]:
 
 
 def _expired(view: GroupView, gone: Sequence[tuple[str, int, int]]) -> Iterator[Verdict]:
-    """Yield what of the deletions was expiry: all offsets of an absent group, or those of topics no longer wanted.
+    """Yield the deletions that were expiry: all offsets of an empty group, or those of unsubscribed topics.
 
-    Deletions soon after use are somebody's doing, or the topic's end.
+    Offsets deleted soon after their last use were deleted by an administrator, or with the topic.
     """
     history = view.history
     wanted = {topic for member in view.members for topic in member.topics}
@@ -254,12 +254,12 @@ def _expired(view: GroupView, gone: Sequence[tuple[str, int, int]]) -> Iterator[
 
 
 def _was_old(view: GroupView, gone: tuple[str, int, int]) -> bool:
-    """Whether an offset was as old as it may get when it was deleted; not known counts as no."""
+    """Whether an offset had reached the retention when it was deleted; false if its age is not known."""
     topic, partition, deleted_ms = gone
     last = view.progress.committed_before((topic, partition), deleted_ms)
     since = None if last is None else last[0]
     if not view.members and not view.history.is_simple():
-        # The clock of a group with members starts when the last one has left.
+        # For a group with members the retention begins when the last one has left.
         empty = [each for each in view.history.in_order() if not each.members_after and each.completed_at_ms]
         since = None if not empty else max(empty[-1].completed_at_ms or 0, since or 0)
     return since is not None and deleted_ms - since >= _NEARLY * view.thresholds.retention_ms

@@ -1,7 +1,7 @@
-"""What several rebalances of a group have in common.
+"""Patterns across several rebalances of a group.
 
-Each pattern explains a series better than its parts: a restart of every instance is a deploy, the same instance going
-down again and again is a crash loop. A pattern claims the rebalances it explains.
+A pattern explains a series better than the causes of its parts: a restart of every instance is a deploy, repeated
+deaths of the same instance are a crash loop. A pattern claims the rebalances it explains.
 """
 
 from __future__ import annotations
@@ -25,21 +25,21 @@ from rebalance_streaming.observed.confidence import CLAIMED, HINT, PLAUSIBLE, ST
 from rebalance_streaming.observed.departures import CLEAN, SESSION_EXPIRED, UNKNOWN, Slot, slot_of
 from rebalance_streaming.observed.liveness import GONE, RESTARTED
 
-#: Causes that a deploy may show besides orderly leaving: instances that are killed instead of stopped.
+#: Causes that the departures of a deploy may have, including those of instances that are killed instead of stopped.
 _DEPLOY_RULES = with_trait("deploy")
 _DEATHS = with_trait("death") & _DEPLOY_RULES
 _BENIGN = of_family("benign")
 _UNEXPLAINED = with_trait("leaves_open")
 _FORMATION = with_trait("formation")
-#: Groups larger than this gain by static membership.
+#: If members leave in order, static membership is only proposed for groups larger than this.
 _MANY = 3
-#: A supervisor's pause between restarts grows at least by this factor.
+#: The pauses of a supervisor between restarts grow at least by this factor.
 _BACK_OFF = 1.4
 
 
 @dataclass(frozen=True, slots=True)
 class Life:
-    """A member's time in the group: joined, null if it was there before anything was seen, and left by what class."""
+    """A member's time in the group. `joined_ms` null: it joined before the history begins. `past` is its departure."""
 
     member: Member
     joined_ms: int | None
@@ -47,7 +47,7 @@ class Life:
 
     @property
     def length_ms(self) -> int | None:
-        """How long it was in the group."""
+        """How long it was in the group (ms); null if it is not known when it joined."""
         return None if self.joined_ms is None else max(0, self.past.left_ms - self.joined_ms)
 
 
@@ -55,8 +55,8 @@ class Life:
 class _Series:
     """Short lives of one client that ended soon after each other.
 
-    `starts` is when its processes began (epoch ms), as far as that is known. `surely_dead`: every life ended in a
-    death; otherwise in order, after pauses that grew.
+    `starts` are the known start times of its processes (epoch ms). `surely_dead`: every life ended in a death;
+    otherwise all ended in order, and the pauses after them grew.
     """
 
     slot: Slot
@@ -66,13 +66,13 @@ class _Series:
 
     @property
     def median_ms(self) -> float:
-        """How long a life took."""
+        """The median length of its lives (ms)."""
         return median(each.length_ms for each in self.lives if each.length_ms is not None)
 
 
 @condition()
 def crash_loop(view: GroupView) -> Iterator[Verdict]:
-    """The same instance joins and dies again and again (Kubernetes: CrashLoopBackOff)."""
+    """The same instance joins and dies repeatedly (Kubernetes: CrashLoopBackOff)."""
     series = list(_short_series(view))
     by_records = _ended_by_records(view) if series else []
     for each in series:
@@ -94,7 +94,7 @@ def crash_loop(view: GroupView) -> Iterator[Verdict]:
 
 
 def _short_series(view: GroupView) -> Iterator[_Series]:
-    """Yield the short lives of each client that may be a loop of crashes."""
+    """Yield, for each client that may be in a crash loop, its series of short lives."""
     window = view.thresholds.crash_loop_window_ms
     for slot, lives in _lives_by_slot(view).items():
         cycles, starts = _deaths_to_see(view, slot, lives)
@@ -113,20 +113,21 @@ def _short_series(view: GroupView) -> Iterator[_Series]:
 
 
 def _ended_by_records(view: GroupView) -> list[frozenset[str]]:
-    """Return the rebalances in which a record ended members, of each record that does."""
+    """Return, for each poison record, the ids of the rebalances in which it ended members."""
     return [frozenset(each.rebalance_ids) for each in loops.poison_record(view)]
 
 
 def _are_ended_by_one(by_records: Iterable[frozenset[str]], lives: list[Life]) -> bool:
-    """Whether one record ended all these lives, and those of others that had its partition."""
+    """Whether a single poison record explains the ends of all these lives."""
     ends = {each.past.rebalance_id for each in lives}
     return any(ends <= ended for ended in by_records)
 
 
 def _deaths_to_see(view: GroupView, slot: Slot, lives: list[Life]) -> tuple[int, Sequence[int]]:
-    """Return how many deaths of a client make a loop, and when its processes began; the latter only where it matters.
+    """Return how many deaths of a client must be seen for a loop, and the start times of its processes, if needed.
 
-    Probes miss some of them. Where the log is not read, processes that began one after the other show the others.
+    Probes miss some deaths. If the log is not read, and enough processes started within the window, one death is
+    enough.
     """
     cycles = view.thresholds.crash_loop_cycles
     if view.reads_log:
@@ -140,12 +141,12 @@ def _deaths_to_see(view: GroupView, slot: Slot, lives: list[Life]) -> tuple[int,
 
 
 def _is_known_otherwise(past: ExplainedDeparture) -> bool:
-    """Whether a departure has a cause of its own: one that overruns its poll limit again and again does not die."""
+    """Whether a departure has another known cause: a client that repeatedly overruns its poll limit does not die."""
     return past.confidence >= CLAIMED and past.rule not in PARTS
 
 
 def _others_die(view: GroupView, lives: list[Life]) -> bool:
-    """Whether other clients are lost in turn with it: then something that they share ends them, as a record may."""
+    """Whether other clients were lost meanwhile, at least half as often: then they may share a cause, as a record."""
     slot, first_ms, last_ms = slot_of(lives[0].member), lives[0].past.left_ms, lives[-1].past.left_ms
     others = [
         each
@@ -158,10 +159,10 @@ def _others_die(view: GroupView, lives: list[Life]) -> bool:
 
 
 def _loop_confidence(view: GroupView, series: _Series) -> float:
-    """A client that starves, stands still or is cut off comes and goes as a dying one does.
+    """Return the confidence of a crash loop.
 
-    Its reports, or a successor that joins beside its ghost, distinguish it. A process that dies at once reports nothing
-    of some lives.
+    A client that starves, is paused or is cut off leaves and returns like one that dies. Its reports, or a successor
+    that joins beside its ghost, distinguish the two. A process that dies at once does not report in all of its lives.
     """
     deaths = [
         each.past.departure.liveness in (GONE, RESTARTED)
@@ -181,10 +182,11 @@ def _is_claimed_death(past: ExplainedDeparture) -> bool:
 
 
 def _is_death(view: GroupView, life: Life, starts: Sequence[int], *, died: bool) -> bool:
-    """Whether a life ended in a death: by its session; or, as another process began, whatever it said on its way out.
+    """Whether a life ended in a death: its session expired, or another process of the client began soon after its end.
 
-    `died`: another life of the client is claimed to have ended so; then one that may have, has. A process that an error
-    ends may close its client on the way: it leaves in order, with nothing done of what waited.
+    `died`: another life of the client is claimed to have ended in a death; then any session expiry without another
+    cause counts. A process that ends with an error may still close its client: it leaves in order, without having
+    committed any of the records that waited.
     """
     past, joined_ms = life.past, life.joined_ms
     if past.departure.likely == SESSION_EXPIRED and (past.rule in _DEATHS or (died and not _is_known_otherwise(past))):
@@ -198,12 +200,12 @@ def _is_death(view: GroupView, life: Life, starts: Sequence[int], *, died: bool)
 
 
 def _began_anew(life: Life, starts: Sequence[int], within_ms: int) -> bool:
-    """Whether another process of the client began after a life did."""
+    """Whether another process of the client began after this life did, and at most `within_ms` after its end."""
     return life.joined_ms is not None and any(life.joined_ms < each <= life.past.left_ms + within_ms for each in starts)
 
 
 def _starts(view: GroupView, slot: Slot) -> list[int]:
-    """Return when the processes of a client began, as far as they report, if it is one at a time."""
+    """Return the reported start times of a client's processes; empty if several of its members are present."""
     if sum(client_stem(each.client_id) == slot[0] for each in view.members) > 1:
         return []
     clients = [each for each in view.history.clients if client_stem(each.client_id or "") == slot[0]]
@@ -221,7 +223,7 @@ def _gaps_grow(view: GroupView, slot: Slot, lives: list[Life]) -> bool:
 
 @condition()
 def short_lived_consumers(view: GroupView) -> Iterator[Verdict]:
-    """An application makes a consumer per job or request: each joins, leaves in order, and shakes the group."""
+    """An application creates a consumer per job or request: each joins, leaves in order, and causes rebalances."""
     limits = view.thresholds
     lives = sorted(
         (life for each in _lives_by_slot(view).values() for life in each), key=lambda each: each.past.left_ms
@@ -260,7 +262,7 @@ def rolling_deploy(view: GroupView) -> list[Verdict]:
 
 
 def _runs_of_departures(view: GroupView) -> list[list[ExplainedDeparture]]:
-    """Return departures that follow each other as those of one deploy do."""
+    """Return runs of departures that follow each other as closely as in a deploy."""
     runs: list[list[ExplainedDeparture]] = []
     for past in view.past:
         if runs and past.left_ms - runs[-1][-1].left_ms <= view.thresholds.deploy_per_member_ms:
@@ -287,14 +289,14 @@ def _deploy(view: GroupView, left: list[ExplainedDeparture]) -> Verdict | None:
     came = [m for each in rebalances for m in (*each.members_after, *each.passing) if _arrived(each, m)]
     dead = _not_replaced(left, came)
     left = [each for each in left if each not in dead]
-    # A death costs more than an orderly leave in the same rebalance.
+    # A rebalance with a death is not claimed, even if it has orderly leaves, too: the death costs more.
     ends = {each.rebalance_id for each in dead}
     size = len(rebalances[0].members_before) if rebalances else 0
     killed = sum(each.departure.likely == SESSION_EXPIRED for each in left)
     if size == 0 or len(left) < 2 or not _replaced_once(left, came, widths(rebalances)):
         return None
     ids = tuple(each.rebalance_id for each in rebalances if each.rebalance_id not in ends)
-    # What most of them suffer from is worth more than that all of them do.
+    # If most members were killed, that is reported rather than the deploy.
     stopped = killed * 2 > len(left)
     if stopped and not _is_stopped_in_turn(left, size):
         return None
@@ -315,7 +317,7 @@ def _deploy(view: GroupView, left: list[ExplainedDeparture]) -> Verdict | None:
 
 
 def _not_replaced(left: list[ExplainedDeparture], came: list[Member]) -> list[ExplainedDeparture]:
-    """Return who died in the middle of a deploy: killed, and without a successor where all others have one."""
+    """Return the members that died during a deploy: killed and without a successor, while most others have one."""
     successors = {slot_of(each) for each in came}
     alone = [each for each in left if slot_of(each.member) not in successors]
     killed = all(each.departure.likely == SESSION_EXPIRED for each in alone)
@@ -323,7 +325,7 @@ def _not_replaced(left: list[ExplainedDeparture], came: list[Member]) -> list[Ex
 
 
 def _is_stopped_in_turn(left: list[ExplainedDeparture], size: int) -> bool:
-    """Whether most of a group was killed, surely so, and one instance after the other: some hand did that."""
+    """Whether at least three quarters of a group are claimed deaths, one per rebalance: then it was intended."""
     dead = [each for each in left if each.rule in _DEATHS and each.confidence >= CLAIMED]
     in_turn = len({each.rebalance_id for each in dead}) == len(dead)
     return in_turn and len(dead) > 1 and 4 * len(dead) >= 3 * size
@@ -337,11 +339,11 @@ def _deploy_confidence(view: GroupView, left: list[ExplainedDeparture], size: in
 
 
 def _is_whole_group_in_turn(view: GroupView, left: list[ExplainedDeparture], size: int) -> bool:
-    """Whether every instance of a group was replaced, one after the other, and it is not known how any of them left.
+    """Whether every instance of a group was replaced, one after the other, by departures that may all be in order.
 
-    Workers of Kafka Connect commit nothing in their group, so that no departure of theirs is known by its class. What
-    goes through a whole group once, and waits each time until an instance is back, is some hand's doing. One that is
-    back in the rebalance in which it was lost may have waited for its own ghost: it was killed, then.
+    Workers of Kafka Connect commit nothing in their group, so the class of their departures is not known. A series that
+    goes through a whole group once, and waits each time until the instance is back, is intended. An instance that is
+    back in the rebalance in which it was lost may have waited for its own ghost: then it was killed.
     """
     if size <= 2 or len(left) < size or any(each.departure.likely not in (CLEAN, UNKNOWN) for each in left):
         return False
@@ -354,7 +356,7 @@ def _is_whole_group_in_turn(view: GroupView, left: list[ExplainedDeparture], siz
 def _is_back_later(view: GroupView, past: ExplainedDeparture) -> bool:
     """Whether a member came back after its group had gone on without it.
 
-    Only a classic group waits for a ghost; any other lets newcomers in beside it.
+    Only a classic group waits for a ghost; other groups let newcomers join beside it.
     """
     lost, back_ms = view.history.rebalances.get(past.rebalance_id), past.departure.back_ms
     if lost is None or back_ms is None:
@@ -364,7 +366,7 @@ def _is_back_later(view: GroupView, past: ExplainedDeparture) -> bool:
 
 
 def _replaced_once(left: list[ExplainedDeparture], came: list[Member], width: Counter[Slot]) -> bool:
-    """Whether as many of the same kind came as left, but for the one whose turn it is, and nobody went twice."""
+    """Whether as many members with the same topics came as left, with at most one missing, and none left twice."""
     again = {each.member.member_id for each in left} & {member.member_id for member in came}
     twice = went_again((slot_of(each.member) for each in left), width)
     alike = {each.member.topics for each in left} == {member.topics for member in came}
@@ -377,24 +379,24 @@ def _arrived(rebalance: Rebalance, member: Member) -> bool:
 
 @condition()
 def member_flapping(view: GroupView) -> Iterator[Verdict]:
-    """The same member leaves and returns again and again, and no source says why."""
+    """The same member leaves and returns repeatedly, and no source shows why."""
     window, returns = view.thresholds.flapping_window_ms, view.thresholds.flapping_returns
     back = {
         slot: [each for each in lives if each.past.departure.back_as is not None]
         for slot, lives in _lives_by_slot(view).items()
     }
     often = {slot: lives for slot, lives in back.items() if _crowded(lives, returns, window)}
-    # Of clients that share a name and a host; thousands of members are counted only where some came back so often.
+    # Widths of clients that share a name and a host; only computed for rebalances of clients that came back often.
     ends = {each.past.rebalance_id for lives in often.values() for each in lives}
     width = widths(each for each in view.history.in_order() if each.rebalance_id in ends)
     for slot, all_lives in often.items():
-        # With so many in all, one of them surely went as often as it takes.
+        # With this many departures in all, at least one of the members sharing the slot left often enough.
         lives = _crowded(all_lives, (returns - 1) * max(1, width[slot]) + 1, window)
         if not lives or any(each.past.rule not in _UNEXPLAINED for each in lives):
             continue
         member = lives[-1].member
         if any((each.config_offset or 0) > (member.config_offset or 0) for each in view.members):
-            continue  # a worker of Connect that is behind leaves to read on: `shared_group_id` if it never does
+            continue  # a Connect worker that is behind leaves to read its config: `shared_group_id` if it never does
         yield view.say(
             "member_flapping",
             lives[0].past.left_ms,
@@ -406,7 +408,7 @@ def member_flapping(view: GroupView) -> Iterator[Verdict]:
 
 
 def rebalance_storm(view: GroupView) -> Iterator[Verdict]:
-    """More rebalances than a group can work beside; carries the cause that most of them have."""
+    """So many rebalances that the group can hardly work; the variant is their most frequent cause."""
     limits, window = view.thresholds, view.thresholds.storm_window_ms
     recent = [each for each in view.recent(window) if view.causes.get(each.rebalance_id) not in _BENIGN]
     busy_ms = sum(
@@ -435,14 +437,14 @@ def rebalance_storm(view: GroupView) -> Iterator[Verdict]:
 
 
 def _is_one_pass(view: GroupView, rebalances: list[Rebalance]) -> bool:
-    """Whether nobody went twice, while somebody did: what a deploy is like before all have been replaced."""
+    """Whether members left, but each at most once, as in an unfinished deploy."""
     ids = {each.rebalance_id for each in rebalances}
     gone = [slot_of(each.member) for each in view.past if each.rebalance_id in ids]
     return bool(gone) and not went_again(gone, widths(rebalances))
 
 
 def _crowded(lives: list[Life], count: int, window_ms: int) -> list[Life]:
-    """Return the lives that ended together with others: at least so many within a window, whenever that was."""
+    """Return the lives whose ends are among at least `count` ends within some window of `window_ms`."""
     ends = [each.past.left_ms for each in lives]
     inside: set[int] = set()
     for i, end in enumerate(ends):
@@ -471,7 +473,7 @@ def _joins(view: GroupView) -> Iterator[tuple[str, int]]:
 
 
 def _rebalances_of(view: GroupView, slot: Slot, lives: list[Life]) -> tuple[str, ...]:
-    """Return the rebalances in which a slot's members came or went during these lives, first formations left out."""
+    """Return the ids of the rebalances in which a slot's members came or went during these lives, except formations."""
     found = []
     first_ms = min(each.past.left_ms if each.joined_ms is None else each.joined_ms for each in lives)
     last_ms = max(each.past.departure.back_ms or each.past.left_ms for each in lives)

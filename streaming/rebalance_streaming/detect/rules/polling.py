@@ -1,6 +1,6 @@
-"""Members that did not call poll(), or came close to that.
+"""Members that exceeded max.poll.interval between calls of poll(), or came close to it.
 
-A client's own metrics contain the time between polls; commits show it only of clients that commit inside poll(), and
+A client's own metrics contain the time between polls; commits show it only for clients that commit inside poll(), and
 only while records were waiting: time without work is no batch.
 """
 
@@ -46,11 +46,11 @@ from rebalance_streaming.observed.timeouts import kept_place_without_polls
 
 #: A client that usually commits this often does so inside poll(), every auto.commit.interval (5 s).
 _AUTO_COMMIT_MS = 10_000
-#: Of a poll that waits for records the idle ratio is near 1, whatever its length.
+#: Above this poll idle ratio the client mostly waits for records in poll(): time between polls is then no batch.
 _WAITING = 0.5
-#: Fewer gaps between commits show no interval.
+#: Minimum number of gaps between commits from which an interval can be derived.
 _FEW_GAPS = 3
-#: At so many moments of a gap it is looked whether records waited.
+#: Number of times within a gap at which waiting records are checked.
 _LOOKS = 20
 
 
@@ -77,7 +77,7 @@ def barrier_holder(episode: Episode, departure: Departure) -> Verdict | None:
 
 
 def _held_barrier(episode: Episode, departure: Departure, barrier: Barrier | None) -> float | None:
-    """Return how sure it is that the others waited for this member; null if something else was the matter."""
+    """Return the confidence that the other members waited for this one; null if there was another cause."""
     if not departure.in_barrier:
         slot, waited = slot_of(departure.member), episode.came_with_loss_of(departure)
         came = (each.member for each in episode.arrivals if each.returned_from is None)
@@ -91,7 +91,7 @@ def _held_barrier(episode: Episode, departure: Departure, barrier: Barrier | Non
         return None
     if departure.likely == POLL_TIMEOUT:
         return STRONG
-    # Whoever sends no heartbeat is out after its session: this one did, and yet did not join.
+    # Without heartbeats it would have been removed after its session: it sent them, but did not join.
     if barrier.waited_ms > departure.session_ms + 3_000:
         return STRONG
     poll = departure.poll_ms
@@ -99,7 +99,7 @@ def _held_barrier(episode: Episode, departure: Departure, barrier: Barrier | Non
 
 
 def static_stall(episode: Episode, departure: Departure) -> Verdict | None:
-    """A static member that stops polling does not leave: after max.poll.interval its session has to run out as well."""
+    """A static member that stops polling does not leave: after max.poll.interval its session has to expire as well."""
     silence = departure.silence_ms
     if silence is None or not kept_place_without_polls(departure):
         return None
@@ -120,7 +120,7 @@ def poll_overrun(episode: Episode, departure: Departure) -> Verdict | None:
         return None
     config = episode.history.clients.config_of(departure.member)
     limit, classes = poll_limit(departure, config), departure.classes
-    # Whoever overran its limit joins again with its next poll; one that stays away may as well have lost its session.
+    # A member that overran its limit rejoins with its next poll; one that stays away may also have lost its session.
     open_still = SESSION_EXPIRED in classes and departure.back_as is None
     worker = is_of_connect(episode.history, episode.rebalance)
     return say_lost(
@@ -138,12 +138,12 @@ def poll_overrun(episode: Episode, departure: Departure) -> Verdict | None:
     )
 
 
-# --- Close to max.poll.interval without having missed it ---
+# --- Close to max.poll.interval without exceeding it ---
 
 
 @dataclass(frozen=True, slots=True)
 class _Gap:
-    """The longest time between two polls, when it ended, and the metric that has it; null: it is by commits."""
+    """The longest time between two polls, when it ended, and the metric that shows it (null: derived from commits)."""
 
     length_ms: float
     ended_ms: int
@@ -154,7 +154,7 @@ class _Gap:
 def poll_overrun_risk(view: GroupView) -> Iterator[Verdict]:
     """A batch took more than half of max.poll.interval; the next may take all of it (KIP-62).
 
-    A client that is back after it overran its limit is no longer at risk of it.
+    A client that overran its limit and came back is not reported here.
     """
     if not view.is_consumer_group:
         return
@@ -165,13 +165,13 @@ def poll_overrun_risk(view: GroupView) -> Iterator[Verdict]:
             continue
         limit = _limit_of(member, client)
         gap = None if limit is None else _reported_gap(view, member, client) or _gap_by_commits(view, member, limit)
-        # Beyond the limit the member was out: that is `poll_overrun`, a cause of the rebalance that it made.
+        # Beyond the limit the member was removed: that is `poll_overrun`, the cause of the resulting rebalance.
         if limit is not None and gap is not None and view.thresholds.poll_risk_warn * limit <= gap.length_ms < limit:
             yield _at_risk(view, member, client, limit, gap)
 
 
 def _may_be_late(view: GroupView, member: Member, limit: int) -> bool:
-    """Whether there may be a risky gap between commits, whichever partitions of its topics are the member's."""
+    """Whether there may be a risky gap between commits, by an upper bound over all partitions of its topics."""
     bound = view.progress.longest_gap_bound_ms(member.partitions or {})
     return bound >= view.thresholds.poll_risk_warn * limit
 
@@ -183,11 +183,11 @@ def longest_reported_gap(view: GroupView, member: Member) -> float | None:
 
 
 def _limit_of(member: Member, client: ClientHistory | None) -> int | None:
-    """Return a member's max.poll.interval (ms); null where the client enforces none or does not report it."""
+    """Return a member's max.poll.interval (ms); null if the client enforces none or it is not known."""
     prints = fingerprint(member, client)
     reported = None if client is None else client.config.max_poll_interval_ms
     limit = poll_limit_ms(member, prints) if reported is None else reported
-    # A join request may carry 0, which is no limit that a gap has a share of.
+    # A join request may carry 0, which means that there is no limit.
     return limit or None if prints.enforces_poll else None
 
 
@@ -201,7 +201,7 @@ def _reported_gap(view: GroupView, member: Member, client: ClientHistory | None)
             continue
         if POLL_GAP_MAX in each.values:
             gaps.append((each.values[POLL_GAP_MAX], each.emitted_ms, POLL_GAP_MAX))
-        # A client that only reports when it last got records is idle without any.
+        # If the client only reports when it last got records, that age only counts while records wait.
         if each.poll_age_ms is None:
             continue
         if waiting is None and POLL_AGE not in each.values:
@@ -212,9 +212,9 @@ def _reported_gap(view: GroupView, member: Member, client: ClientHistory | None)
 
 
 def _gap_by_commits(view: GroupView, member: Member, limit: int) -> _Gap | None:
-    """Return the longest busy time between two polls at least, of a client that commits inside poll().
+    """Return a lower bound of the longest busy time between two polls, for a client that commits inside poll().
 
-    It commits with the first poll after its interval: so much of the time between two commits it may have polled.
+    It commits with the first poll after its commit interval, so it may have polled during one interval of the gap.
     """
     partitions, since = member.partitions or {}, view.stable_since_ms()
     longest = view.progress.longest_gap_ms(partitions) if _may_be_late(view, member, limit) else None
@@ -237,7 +237,7 @@ def _gap_by_commits(view: GroupView, member: Member, limit: int) -> _Gap | None:
 
 
 def _waited_since(view: GroupView, member: Member, from_ms: int, until_ms: int) -> int | None:
-    """Return since when records waited in the member's partitions in a gap between commits; null: none is known to."""
+    """Return since when records waited in the member's partitions in a gap between commits; null if none did."""
     progress = view.progress
     committed = {
         place: known[1] for place in places(member.partitions) if (known := progress.committed_before(place, from_ms))

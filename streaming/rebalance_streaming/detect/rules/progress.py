@@ -1,7 +1,7 @@
 """Partitions that do not advance, or not fast enough, and clients that go on without the group.
 
-Receives a group that is settled; compares what it committed with where its partitions end. Without probed end offsets
-nothing is said: nobody knows then whether records wait.
+Receives a settled group; compares its committed offsets with the end offsets of its partitions. Without probed end
+offsets there is no verdict, because it is not known whether records wait.
 """
 
 from __future__ import annotations
@@ -26,18 +26,18 @@ from rebalance_streaming.observed.history import by_topic, places
 from rebalance_streaming.observed.progress import Flow, Position
 from rebalance_streaming.observed.topic_ends import END_SPACING_MS
 
-#: A max.poll.interval this long says that there is none.
+#: A max.poll.interval of at least this length counts as unlimited.
 _UNLIMITED_MS = 24 * 3_600_000
-#: A rhythm is known from so many commits on (of a group without members, that might have ended).
+#: Minimum number of commits for a known rhythm (of a group without members, which may have ended on purpose).
 _REGULAR = 5
-#: Commits this far apart are enough for a rate; end offsets are kept every ten seconds.
+#: Minimum time between commits for a rate; end offsets are kept every ten seconds.
 _RATE_MS = 30_000
-#: A group that is less behind than this share of the window is not behind.
+#: Lag of up to the records of this share of the window does not count.
 _BEHIND = 1 / 15
 _FRESH_MS = 60_000
-#: Rates look back two windows of 30 s: what they say is about the time before that as well.
+#: Rates cover two windows of 30 s, so a rate reported within this time also covers the time before.
 _RATE_WINDOW_MS = 60_000
-#: A client learns late that it is out, and clocks differ.
+#: Slack for clients that learn late that they were removed, and for clock differences.
 _SLACK_MS = 5_000
 _REPORTED_MS = 120_000
 
@@ -45,7 +45,7 @@ _REPORTED_MS = 120_000
 # --- Standing still ---
 @condition(inputs.REPORTED, grown=True)
 def stalled_consumer(view: GroupView) -> Iterator[Verdict]:
-    """A member is there and takes part, but commits nothing while records wait (IBM/sarama#2855; Cloudflare)."""
+    """An active member commits nothing while records wait (IBM/sarama#2855; Cloudflare)."""
     if view.progress.ends_since() is None:
         return
     if view.history.is_simple():
@@ -64,9 +64,9 @@ def stalled_consumer(view: GroupView) -> Iterator[Verdict]:
 
 
 def update_waiting(view: GroupView) -> Memory:
-    """Remember since when records are seen waiting in partitions that are not committed any further.
+    """Return the memory with the times since when records have been waiting in partitions that do not advance.
 
-    A rebalance makes the time begin anew, for its new owners.
+    A rebalance resets these times, because of the new owners.
     """
     if view.is_young() or view.progress.ends_since() is None:
         return replace(view.memory, waiting={})
@@ -83,9 +83,9 @@ def update_waiting(view: GroupView) -> Memory:
 
 
 def _waiting(view: GroupView) -> Iterator[tuple[Member, list[Position]]]:
-    """Yield members with those of their partitions that have lag and were not committed any further for some time.
+    """Yield members with those of their partitions that have lag and did not advance for `stalled_ms`.
 
-    Readers of committed records wait for a transaction as long as it is open.
+    Partitions that wait for an open transaction are left out: readers of committed records have to wait for it.
     """
     wait_ms = view.thresholds.stalled_ms
     _note_next_to_fall_behind(view)
@@ -108,7 +108,7 @@ def _note_next_to_fall_behind(view: GroupView) -> None:
 
 
 def _patience(view: GroupView, member: Member) -> int | None:
-    """Return for how long (ms) a member may commit nothing; null when its rhythm is not known."""
+    """Return for how long (ms) a member may commit nothing; null if its commit rhythm is not known."""
     gap = view.progress.rhythm(member.partitions or {}, view.now_ms).gap_ms
     if gap is None:
         assigned = by_topic(place for each in view.members for place in places(each.partitions))
@@ -121,20 +121,20 @@ def _patience(view: GroupView, member: Member) -> int | None:
 
 
 def _waits_for(view: GroupView, position: Position, wait_ms: int) -> bool:
-    """Whether records that were there so long ago still are, and more have come since.
+    """Whether records have been waiting in a partition for at least `wait_ms`, and more have arrived since.
 
-    How long records wait is known from ends probed then, or from having looked for so long. After a transaction,
-    which may just have ended, its reader needs a commit interval to go on.
+    How long records have waited is known from end offsets probed at that time, or from having observed the partition
+    for that long. After a transaction, which may just have ended, its reader needs some time to go on.
     """
     if not view.end_growth(position.topic, position.partition, wait_ms):
-        return False  # until a probe sees another end, which is an occasion to look again
+        return False  # a probe with another end offset triggers the next evaluation
     since = view.now_ms - wait_ms
     began = view.memory.waiting.get(position.name, view.now_ms)
     before = view.progress.end_at(position.topic, position.partition, since)
     seen_then = before is not None and position.committed is not None and position.committed < before
     waits = seen_then or view.time.lasted(began, wait_ms)
     if not waits or not view.time.lasted(position.advanced_ms or since, wait_ms):
-        # A probe remembered until then may decide sooner than having looked for so long.
+        # A remembered probe may decide this sooner than the end of `wait_ms`.
         view.time.note_due(view.now_ms + END_SPACING_MS)
         return False
     settle = 2 * view.probe_ms if position.stable_end is not None else 0
@@ -169,9 +169,9 @@ def _stalled_verdict(view: GroupView, member: Member, stuck: Sequence[Position],
 
 
 def _what_it_does(view: GroupView, member: Member) -> tuple[str | None, float | None, float | None]:
-    """Return what the member's client reports meanwhile: a variant, the age of its last poll, its records per second.
+    """Return (variant, age of the last poll in ms, records per second), as the member's client reports them.
 
-    Null: it does not report, or the value did not decide the variant.
+    Null: the client does not report, or the value did not decide the variant.
     """
     client = view.client_of(member)
     latest = None if client is None else client.latest()
@@ -185,7 +185,7 @@ def _what_it_does(view: GroupView, member: Member) -> tuple[str | None, float | 
 
 
 def _stopped_checkpoints(view: GroupView) -> Iterator[Verdict]:
-    """Yield that a group without members, which committed regularly, does so no more; it may have ended on purpose."""
+    """Yield a verdict if a group without members stopped its regular commits; it may have ended on purpose."""
     last = view.progress.last_commit_ms
     if last is None or view.history.ownership or not view.time.lasted(last, view.thresholds.stalled_ms):
         return
@@ -208,7 +208,7 @@ def _stopped_checkpoints(view: GroupView) -> Iterator[Verdict]:
 # --- Advancing, but too slowly ---
 @condition(inputs.PROGRESS)
 def slow_consumer_group(view: GroupView) -> Iterator[Verdict]:
-    """All partitions advance, but more is produced than consumed: not a rebalance's fault."""
+    """All partitions advance, but more is produced than consumed: not caused by rebalances."""
     window, stable = view.thresholds.slow_ms, view.stable_since_ms()
     if not view.is_settled or stable is None or not view.members or not view.time.lasted(stable, window):
         return
@@ -227,7 +227,7 @@ def slow_consumer_group(view: GroupView) -> Iterator[Verdict]:
 
 
 def _flow(view: GroupView) -> Flow | None:
-    """Return what flows; null while a partition with lag stands still, or where commits or ends are not known."""
+    """Return the group's flow; null if a partition with lag does not advance, or commits or ends are not known."""
     wait_ms = view.thresholds.stalled_ms
     if not view.progress.total_lag() or any(view.progress.falls_behind(view.now_ms - wait_ms)):
         return None
@@ -238,14 +238,14 @@ def _flow(view: GroupView) -> Flow | None:
 
 @condition(inputs.PROGRESS, grown=True)
 def partition_skew(view: GroupView) -> Iterator[Verdict]:
-    """One partition gets most of the records: members added do not help."""
+    """One partition gets most of the records, so additional members do not help."""
     total = (view.progress.total_lag() if view.is_settled else None) or 0
     for position in view.progress.lagging(view.thresholds.skew_share * total) if total else ():
         yield from _skew(view, position, total)
 
 
 def _skew(view: GroupView, position: Position, total: int) -> Iterator[Verdict]:
-    """Yield the skew of the partition that has most of the lag, once it has lasted."""
+    """Yield a verdict if a partition gets far more records than the topic's others; it counts once it has lasted."""
     window = view.thresholds.slow_ms
     count = view.progress.partition_count(position.topic) or 0
     grown = [view.end_growth(position.topic, p, window) for p in range(count)]
@@ -254,7 +254,7 @@ def _skew(view: GroupView, position: Position, total: int) -> Iterator[Verdict]:
     usual, lag = median(known) if known else 0, position.lag or 0
     if own is None or len(known) < 2 or own <= view.thresholds.skew_factor * usual:
         return
-    # What came within a minute or so may just have come.
+    # Lag of about a minute's records may just have arrived.
     if lag > own * _BEHIND:
         yield view.say(
             "partition_skew",
@@ -274,7 +274,7 @@ def _skew(view: GroupView, position: Position, total: int) -> Iterator[Verdict]:
 
 
 def _moved(reports: Sequence[ClientReport], total: str, rate: str | None, since_ms: int) -> bool | None:
-    """Whether something was counted in these reports, all after `since_ms`; null when they do not contain it."""
+    """Whether a counter grew in these reports, all after `since_ms`; null if they do not contain it."""
     counted = [each.values[total] for each in reports if total in each.values]
     if len(counted) > 1:
         return any(after > before for before, after in pairwise(counted))
@@ -289,7 +289,7 @@ def _moved(reports: Sequence[ClientReport], total: str, rate: str | None, since_
 # --- Zombies ---
 @condition(inputs.CLIENTS)
 def zombie_member(view: GroupView) -> Iterator[Verdict]:
-    """A client that was removed from the group keeps on consuming."""
+    """A client that was removed from the group continues to consume."""
     snapshot = view.history.snapshot
     if snapshot is None or snapshot.rebalancing_since_ms is not None:
         return
@@ -304,7 +304,7 @@ def zombie_member(view: GroupView) -> Iterator[Verdict]:
 
 
 def _gone_ms(view: GroupView, member_id: str) -> int | None:
-    """Return when a member was out of the group; null when it never was seen in it."""
+    """Return when a member was removed from the group; null if it was never seen in it or is still in it."""
     for each in reversed(view.history.in_order()):
         if member_id in {m.member_id for m in each.members_before}:
             return None if member_id in {m.member_id for m in each.members_after} else each.completed_at_ms
@@ -324,7 +324,7 @@ def _zombie(view: GroupView, client: ClientHistory, member_id: str, gone_ms: int
 # --- Commits that fail ---
 @condition(inputs.COMMITS | inputs.CLIENTS)
 def commit_failures_after_rebalance(view: GroupView) -> Iterator[Verdict]:
-    """Since a rebalance a member consumes, but none of its commits is stored: they are refused, or not tried."""
+    """Since a rebalance a member consumes, but none of its commits is stored: they are refused, or not sent."""
     latest = next(reversed(view.history.in_order()), None) if view.history.clients.known else None
     if latest is None or latest.completed_at_ms is None or not view.is_settled:
         return

@@ -1,6 +1,6 @@
-"""What several rules ask of rebalances: who led, how long an assignment took, who went how often.
+"""Helpers of several rules about rebalances: the leader, the duration of an assignment, repeated departures.
 
-Receives rebalances and what they consist of, and knows no group. Holds no threshold and says nothing of causes.
+Receives rebalances and their parts, not groups; has no thresholds and no causes.
 """
 
 from __future__ import annotations
@@ -13,18 +13,18 @@ from rebalance_streaming.observed.departures import Slot, slot_of
 
 
 def leader_of(rebalance: Rebalance) -> Member | None:
-    """Return the leader that a rebalance ended with; null where it is not known."""
+    """Return the leader at the end of a rebalance; null if it is not known."""
     return next((each for each in rebalance.members_after if each.member_id == rebalance.leader), None)
 
 
 def sync_ms(generation: Generation) -> int:
-    """Return the time from the barrier's release to the stored assignment; 0 where one is not known."""
+    """Return the time (ms) from the barrier's release to the stored assignment; 0 if one of them is not known."""
     released, assigned = generation.join_ended_at_ms, generation.assigned_at_ms
     return 0 if released is None or assigned is None else max(0, assigned - released)
 
 
 def widths(rebalances: Iterable[Rebalance]) -> Counter[Slot]:
-    """Return how many members one slot held at a time: clients that share a name and a host cannot be distinguished."""
+    """Return the maximum number of members per slot at a time: clients that share a name and a host share a slot."""
     width: Counter[Slot] = Counter()
     for each in rebalances:
         for members in (each.members_before, each.members_after):
@@ -33,10 +33,10 @@ def widths(rebalances: Iterable[Rebalance]) -> Counter[Slot]:
 
 
 def went_again(slots: Iterable[Slot], width: Counter[Slot]) -> set[Slot]:
-    """Return the slots that went more often than they hold members at a time; one of no known width holds one."""
+    """Return the slots that left more often than their width, the number of members at a time (default 1)."""
     return {slot for slot, times in Counter(slots).items() if times > max(1, width[slot])}
 
 
 def size_of(partitions: Partitions | None) -> int:
-    """Return how many partitions there are."""
+    """Return the number of partitions."""
     return sum(len(numbers) for numbers in (partitions or {}).values())

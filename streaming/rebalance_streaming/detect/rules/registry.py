@@ -1,4 +1,4 @@
-"""The rules that look at a group, in the order in which they are asked."""
+"""The rules for groups, in the order in which they are evaluated."""
 
 from __future__ import annotations
 
@@ -25,13 +25,13 @@ from rebalance_streaming.detect.rules import (
 )
 from rebalance_streaming.observed import inputs
 
-#: What is to be remembered before rules are asked.
+#: Updates of the rules' memory, run before the rules are evaluated.
 MEMORY_UPDATES: tuple[MemoryUpdate, ...] = (
     MemoryUpdate(progress.update_waiting, inputs.PROGRESS),
     MemoryUpdate(offsets.update_jumps, inputs.PROGRESS),
     MemoryUpdate(duplicates.update_duplicates, inputs.REPORTED),
 )
-#: What several rebalances have in common, and what stands, rebalance or not.
+#: Rules for patterns of rebalances and for conditions that hold independently of rebalances.
 CONDITIONS: tuple[Condition, ...] = conditions_in(
     announced,
     patterns,
@@ -52,5 +52,5 @@ CONDITIONS: tuple[Condition, ...] = conditions_in(
     duplicates,
     zookeeper,
 )
-#: Sum up what has been explained; judged last.
+#: Rules that summarise explained rebalances; evaluated last.
 AGGREGATES: tuple[Condition, ...] = (Condition(patterns.rebalance_storm, inputs.PROGRESS, without_log=True),)

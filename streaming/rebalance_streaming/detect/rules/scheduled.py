@@ -1,7 +1,7 @@
 """Rebalances that Kafka Streams and Kafka Connect schedule themselves.
 
-Both announce a later rebalance inside an assignment that the log does not explain; it is recognised by its distance
-from the one before. The rules receive a group's rebalances and claim those that they explain.
+Both schedule a later rebalance inside an assignment, in a form that cannot be read from the log; it is recognised by
+its distance from the one before. The rules receive a group's rebalances and claim those that they explain.
 """
 
 from __future__ import annotations
@@ -16,13 +16,13 @@ from rebalance_streaming.detect.verdict import Verdict
 from rebalance_streaming.detect.wording import say
 from rebalance_streaming.observed.confidence import PLAUSIBLE, STRONG
 
-#: probing.rebalance.interval.ms: its default, the least allowed, and how exactly it is kept.
+#: probing.rebalance.interval.ms: its default, its minimum, and the relative deviation allowed.
 _PROBING_MS, _LEAST_PROBING_MS, _PROBING_SLACK = 600_000, 60_000, 0.05
 _PROBES_OF_ANOTHER_INTERVAL = 3
 _LONG_PROBING_MS = 2 * 3_600_000
-#: scheduled.rebalance.max.delay.ms: its default, and by how much the rejoin comes later.
+#: scheduled.rebalance.max.delay.ms: its default, and the deviation allowed for the rejoin.
 _DELAY_MS, _DELAY_SLACK_MS = 300_000, 30_000
-#: Workers rejoin sooner than this for what the departure itself left to do.
+#: Workers that rejoin within this time still complete the rebalance of the departure itself.
 _FOLLOW_UP_MS = 6_000
 _STREAMS_REASONS = frozenset({RebalanceReason.STREAMS_INTERNAL, RebalanceReason.COOPERATIVE_FOLLOWUP})
 
@@ -30,7 +30,7 @@ _STREAMS_REASONS = frozenset({RebalanceReason.STREAMS_INTERNAL, RebalanceReason.
 # --- Kafka Streams ---
 @dataclass(frozen=True, slots=True)
 class _Probing:
-    """A rebalance without any change, and its distance from the one before."""
+    """A rebalance without joins or leaves, and its distance from the one before."""
 
     rebalance: Rebalance
     spacing_ms: int
@@ -38,7 +38,7 @@ class _Probing:
 
 @condition()
 def streams_probing_rebalance(view: GroupView) -> Iterator[Verdict]:
-    """Streams looks every ten minutes whether warm-up replicas have caught up, and moves tasks that have (KIP-441)."""
+    """Streams checks every ten minutes whether warm-up replicas have caught up, and moves their tasks (KIP-441)."""
     probing = _probing(view.history.in_order())
     usual = [each for each in probing if _is_near(each.spacing_ms, _PROBING_MS)]
     other = [each for each in probing if each not in usual]
@@ -55,7 +55,7 @@ def _probing(rebalances: list[Rebalance]) -> list[_Probing]:
         internal = all(generation.reason in _STREAMS_REASONS for generation in each.generations)
         if each.protocol != STREAMS_ASSIGNOR or not internal or each.joined or each.left:
             continue
-        # The next one is planned when the assignment is handed out.
+        # The next one is scheduled when the assignment is distributed.
         spacing = each.started_before_ms - before.last_known_ms
         if spacing >= _LEAST_PROBING_MS * (1 - _PROBING_SLACK):
             found.append(_Probing(each, spacing))
@@ -67,7 +67,7 @@ def _is_near(spacing_ms: int, interval_ms: int) -> bool:
 
 
 def _even_interval(probing: list[_Probing]) -> int | None:
-    """Return an interval other than the default that at least three in a row keep; null when there is none."""
+    """Return an interval other than the default that at least three in a row keep (ms); null if there is none."""
     for i in range(len(probing) - _PROBES_OF_ANOTHER_INTERVAL + 1):
         row = [each.spacing_ms for each in probing[i : i + _PROBES_OF_ANOTHER_INTERVAL]]
         if all(_is_near(each, row[0]) for each in row):
@@ -93,7 +93,7 @@ def _probed(probing: list[_Probing], interval_ms: int, confidence: float) -> Ver
 # --- Kafka Connect ---
 @condition()
 def connect_scheduled_rebalance(view: GroupView) -> Iterator[Verdict]:
-    """Connect held back a lost worker's tasks for scheduled.rebalance.max.delay, then handed them out (KIP-415)."""
+    """Connect held back a lost worker's tasks for scheduled.rebalance.max.delay, then reassigned them (KIP-415)."""
     for confidence, pairs in ((STRONG, _scheduled(view, exact=True)), (PLAUSIBLE, _scheduled(view, exact=False))):
         if not pairs:
             continue
@@ -114,7 +114,7 @@ def connect_scheduled_rebalance(view: GroupView) -> Iterator[Verdict]:
 
 
 def _scheduled(view: GroupView, *, exact: bool) -> list[tuple[Rebalance, Rebalance]]:
-    """Return (departure, the rebalance that followed by itself), by the default delay or by a shorter one."""
+    """Return pairs of a departure and the rebalance scheduled by it, after the default delay or a shorter one."""
     snapshot, order = view.history.snapshot, view.history.in_order()
     if snapshot is None or snapshot.protocol_type not in (CONNECT_PROTOCOL, None):
         return []

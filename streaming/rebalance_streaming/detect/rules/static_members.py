@@ -1,8 +1,8 @@
-"""Static members (KIP-345): late, gone for good, standing still, or wrongly named.
+"""Static members (KIP-345): back late, gone, not polling, or wrongly named.
 
-Receives a group as it stands. A static member says no good-bye: the broker keeps its place, and its partitions, until
-its session ends, so what is wrong with one shows late or not at all. The log has no replacements of KIP-848 groups, so
-there only the processes' own reports, or their coordinator's lines, show that two share a name.
+Receives a group's current state. A static member does not leave: the broker keeps its place and its partitions until
+its session ends, so faults show late or not at all. The log has no replacements for KIP-848 groups, so there only
+reports of the processes, or log lines of their coordinator, show that two share an instance id.
 """
 
 from __future__ import annotations
@@ -27,18 +27,18 @@ from rebalance_streaming.observed.departures import SESSION_EXPIRED, session_of
 from rebalance_streaming.observed.history import partition_names, places
 from rebalance_streaming.observed.timeouts import kept_place_without_polls
 
-#: Causes of a lost member that stood still, and was not away.
+#: Causes of a lost member that did not poll but was not away.
 _UNPOLLED = with_trait("unpolled")
-#: The earliest that a member without commits is asked about, while the others go on.
+#: Minimum time without commits after which a member counts as silent while the others go on.
 _SILENT_MS = 60_000
-#: A join barrier that ended by its own timeout, allowing for the clocks.
+#: A join barrier of this share of its timeout ended by the timeout, allowing for clock differences.
 _WHOLE_BARRIER = 0.9
 _SLACK_MS = 10_000
-#: group.consumer.max.session.timeout.ms: no member of KIP-848 is kept for longer without a heartbeat, by default.
+#: group.consumer.max.session.timeout.ms: by default, no KIP-848 member is kept for longer without a heartbeat.
 _LONGEST_GROUP_SESSION_MS = 60_000
-#: Replacements of one instance that a quick restart, or two, do not explain.
+#: Numbers of replacements of one instance that one or two quick restarts do not explain; the second if on one host.
 _REPLACEMENTS, _ON_ONE_HOST = 2, 3
-#: Random instance ids: this many times more of them in a day than members.
+#: Random instance ids: at least this many ids per member in a day, and at least this many in all.
 _NAMES_PER_MEMBER, _LEAST_NAMES = 3, 6
 
 
@@ -54,15 +54,15 @@ def static_session_too_short(view: GroupView) -> Iterator[Verdict]:
     for instance, several in sorted(absences.items()):
         longest, _ = max(several, key=lambda each: each[0])
         present = _holder(view, instance)
-        # Raised since then: the advice was taken.
+        # A longer session by now means that the advice was applied.
         if present is None or session_of(present) < longest:
             yield _too_short(view, instance, longest, [past for _, past in several])
 
 
 def _absence(view: GroupView, past: ExplainedDeparture) -> int | None:
-    """Return how long a static member was away that expired and returned, in milliseconds; null for all others.
+    """Return how long (ms) a static member whose session expired was away until it returned; null for all others.
 
-    Of one that was not seen to expire it is not known whether it was away or stood still.
+    For a member without a known expiry it is not known whether it was away or stood still.
     """
     departure = past.departure
     if past.rule in _UNPOLLED or departure.likely != SESSION_EXPIRED or kept_place_without_polls(departure):
@@ -94,10 +94,10 @@ def _too_short(view: GroupView, instance: str, longest: int, several: list[Expla
     )
 
 
-# --- Gone for good ---
+# --- Not coming back ---
 @condition(inputs.REPORTED, grown=True)
 def static_member_ghost(view: GroupView) -> Iterator[Verdict]:
-    """A static instance is gone for good; nobody reads its partitions until its session ends (KIP-345)."""
+    """A static instance does not come back; nobody reads its partitions until its session ends (KIP-345)."""
     yield from (verdict for each in view.members if (verdict := _gone_unseen(view, each)) is not None)
     horizon = view.thresholds.stay_ms + view.thresholds.resolve_after_ms
     for past in view.recent_past(horizon):
@@ -118,7 +118,7 @@ def static_member_ghost(view: GroupView) -> Iterator[Verdict]:
 
 
 def _gone_unseen(view: GroupView, member: Member) -> Verdict | None:
-    """Judge a static member that is still listed: silent with work to do, while the others go on."""
+    """Return a verdict on a static member that is still listed but silent, with work to do, while the others go on."""
     silent = _silence_with_work(view, member)
     client = None if silent is None else view.client_of(member)
     if silent is None or (client is not None and view.is_reporting(client)):
@@ -144,7 +144,7 @@ def _with_partitions(member: Member) -> Subject:
 
 
 def _silence_with_work(view: GroupView, member: Member) -> int | None:
-    """Return for how long a static member has committed nothing although it had work and the others went on."""
+    """Return for how long (ms) a static member has committed nothing despite work, while others went on; or None."""
     if member.group_instance_id is None or not member.partitions:
         return None
     stable_ms = view.stable_since_ms()
@@ -197,7 +197,7 @@ def _barrier_that_ran_out(view: GroupView) -> Barrier | None:
 
 
 def _stalled_by_barrier(view: GroupView, member: Member, barrier: Barrier) -> Verdict | None:
-    """Judge a static member for which a barrier ran into its timeout, and that has not committed since."""
+    """Return a verdict on a static member that may have let a barrier time out and has not committed since; or None."""
     known = any(each.member_id == member.member_id for each in barrier.stayed)
     committed = view.progress.commits_between(member.partitions or {}, barrier.from_ms, view.now_ms)
     waiting = any(position.lag for position in view.positions_of(member.partitions))
@@ -234,15 +234,15 @@ def _stalled(
     )
 
 
-# --- Names: one that two processes share, one that is new at each start ---
+# --- Instance ids: shared by two processes, or new at each start ---
 
 
 @dataclass(frozen=True, slots=True)
 class _Name:
-    """What became of one group.instance.id lately.
+    """The recent history of one group.instance.id.
 
-    `swaps` are the replacements of who had it, `processes` those that reported under it, by when they first did, and
-    `rivals` those of them that report at the same time: two at least, or none.
+    `swaps` are the replacements of its holder, `processes` those that reported under it, in the order of their first
+    reports, and `rivals` those of them that report at the same time: at least two, or none.
     """
 
     instance: str
@@ -252,22 +252,22 @@ class _Name:
 
     @property
     def is_shared(self) -> bool:
-        """Whether two have it at a time, or in turns."""
+        """Whether two processes have it at the same time or in turns."""
         return bool(self.rivals) or self.turns > 0 or self.returns > 0
 
     @property
     def is_in_place(self) -> bool:
-        """Whether it was taken over on one host again and again."""
+        """Whether it was taken over repeatedly on a single host."""
         return len(self.hosts) == 1 and len(self.swaps) >= _ON_ONE_HOST
 
     @property
     def hosts(self) -> set[str]:
-        """The hosts that it went from and to."""
+        """The hosts of its old and new holders."""
         return {host for each in self.swaps for host in (each.old_host, each.new_host)}
 
     @property
     def turns(self) -> int:
-        """How often it went back to the host it had just left."""
+        """How often it moved back to the host it had just left."""
         return sum(
             one.old_host == other.new_host and one.new_host == other.old_host != other.new_host
             for one, other in pairwise(self.swaps)
@@ -275,22 +275,22 @@ class _Name:
 
     @property
     def returns(self) -> int:
-        """How often a program came back after another one had had it; a restart has one name."""
+        """How often a program had it again after another one; restarts keep the client id and host."""
         names = [(each.client_id, each.host) for each in self.processes]
         return sum(a == c != b for a, b, c in zip(names, names[1:], names[2:], strict=False))
 
     @property
     def gaps_ms(self) -> list[int]:
-        """By how much each process began after the last report of the one before; none if any began earlier.
+        """The time (ms) from each process's last report to the next process's start; empty if any started earlier.
 
-        Who is fenced lives until its next heartbeat, after another has joined: two that share a name overlap. Whoever
-        is started again begins when the one before is gone.
+        A fenced process lives until its next heartbeat, after the other one joined, so two that share an id overlap. A
+        restarted process starts after the previous one has ended.
         """
         gaps = [_began_ms(after) - before.reports[-1].emitted_ms for before, after in pairwise(self.processes)]
         return gaps if all(gap > 0 for gap in gaps) else []
 
 
-# Not at commits: rules that need those are not asked where the log is not read.
+# Commits are not an input, because rules with that input are not evaluated where the log is not read.
 @condition(inputs.CLIENTS | inputs.STATES)
 def static_id_conflict(view: GroupView) -> Iterator[Verdict]:
     """Two live processes share a group.instance.id and fence each other (twmb/franz-go#931, kafka4beam/brod#674)."""
@@ -301,7 +301,7 @@ def static_id_conflict(view: GroupView) -> Iterator[Verdict]:
 
 
 def _names(view: GroupView, instances: Collection[str]) -> Iterator[_Name]:
-    """Yield what became of each of these instance ids, in order."""
+    """Yield the recent history of each of these instance ids, sorted by id."""
     snapshot, window_ms = view.history.snapshot, view.thresholds.conflict_window_ms
     reporting = _processes_by_instance(view, instances)
     for instance in sorted(instances):
@@ -315,10 +315,10 @@ def _names(view: GroupView, instances: Collection[str]) -> Iterator[_Name]:
 
 
 def _refusals(view: GroupView, instance: str) -> Sequence[CoordinatorEvent]:
-    """Return the joins that a coordinator of KIP-848 refused because another member had the instance id and lives.
+    """Return the joins that a KIP-848 coordinator refused because another live member had the instance id.
 
-    A process that is killed and started again is refused for a session, until its own ghost is removed. Whoever is
-    still a member a session later sends heartbeats.
+    A process that is killed and restarted is refused for one session, until its own ghost is removed. A holder that is
+    still a member after one session sends heartbeats.
     """
     window_ms = view.thresholds.conflict_window_ms
     refused = view.history.coordinator_log.refusals(instance, view.now_ms - window_ms)
@@ -333,10 +333,10 @@ def _refusals(view: GroupView, instance: str) -> Sequence[CoordinatorEvent]:
 
 
 def _is_alive(view: GroupView, refused: Sequence[CoordinatorEvent]) -> bool:
-    """Whether the owner of an instance id committed or reported since a join under its name was refused.
+    """Whether the holder of an instance id committed or reported since a join under the id was refused.
 
-    Where brokers allow groups longer sessions, a killed process's own ghost keeps the name for as long. Of reports only
-    those with the owner's member id count: whoever is refused has the same instance id.
+    If brokers allow longer sessions, the ghost of a killed process keeps the id for as long. Only reports with the
+    holder's member id count, because the refused process has the same instance id.
     """
     if not refused:
         return False
@@ -349,20 +349,20 @@ def _is_alive(view: GroupView, refused: Sequence[CoordinatorEvent]) -> bool:
 
 
 def _rivals(view: GroupView, processes: list[ClientHistory]) -> list[ClientHistory]:
-    """Return which of an instance's processes report at the same time; fewer than two are no rivals."""
+    """Return the processes of an instance that report at the same time; empty if fewer than two."""
     several = [each for each in processes if len(each.reports) > 1]
     live = [each for each in several if view.is_reporting(each)] if len(several) >= _REPLACEMENTS else []
     if len(live) < _REPLACEMENTS:
         return []
     latest_start = max(each.reports[0].emitted_ms for each in live)
-    # A process that has just been replaced still counts as live for a moment: both must have gone on since.
+    # A process that was just replaced still counts as live for a short time: both must have reported since.
     return live if all(sum(s.emitted_ms >= latest_start for s in each.reports) > 1 for each in live) else []
 
 
 def _processes_by_instance(view: GroupView, instances: Collection[str]) -> dict[str, list[ClientHistory]]:
-    """Return the processes that reported lately under each of these instance ids, by when they first did.
+    """Return the processes that reported recently under each of these instance ids, in the order of first reports.
 
-    An instance without any is left out.
+    Instances without any are left out.
     """
     found: dict[str, list[ClientHistory]] = {}
     for each in view.history.clients:
@@ -407,13 +407,13 @@ def _conflict(view: GroupView, name: _Name, refused: Sequence[CoordinatorEvent])
 
 
 def _refused_subject(view: GroupView, instance: str, refused: Sequence[CoordinatorEvent]) -> Subject:
-    """Return who has the instance id and who was refused last; of the latter the coordinator names no host."""
+    """Return the holder of an instance id and the member refused last, whose host the coordinator does not log."""
     owner = instance_subject(view, instance)
     return replace(owner, members=(*owner.members, SubjectMember(refused[-1].member_id, group_instance_id=instance)))
 
 
 def _both(view: GroupView, name: _Name) -> Subject:
-    """Return both sides: who was thrown out last and by whom, or the processes that report."""
+    """Return both sides: the member fenced last and its replacement, or the rival processes."""
     if not name.swaps:
         sides = [SubjectMember(each.member_id, each.client_id, each.host, name.instance) for each in name.rivals]
         return Subject(tuple(sides)) if sides else instance_subject(view, name.instance)
@@ -423,7 +423,7 @@ def _both(view: GroupView, name: _Name) -> Subject:
 
 
 def _client_id(view: GroupView, member_id: str) -> str | None:
-    """Return the client id that was reported with a member id: the log keeps that of the instance's first holder."""
+    """Return the client id reported with a member id, or None; the log keeps that of the instance's first holder."""
     of_member = (c for c in view.history.clients if any(each.member_id == member_id for each in c.reports))
     return next((each.client_id for each in of_member), None)
 
@@ -433,20 +433,20 @@ def _holder(view: GroupView, instance: str) -> Member | None:
 
 
 def instance_subject(view: GroupView, instance: str) -> Subject:
-    """Return the member that has an instance id now as a subject, or the bare id when nobody has it."""
+    """Return the current holder of an instance id as a subject, or the bare id if there is no holder."""
     member = _holder(view, instance)
     return Subject((SubjectMember(None, group_instance_id=instance),)) if member is None else subject_of(member)
 
 
 @condition(inputs.CLIENTS)
 def static_member_restart(view: GroupView) -> Iterator[Verdict]:
-    """A static member was restarted within its session, which cost nobody else anything (KIP-345, KAFKA-10284)."""
+    """A static member was restarted within its session, without affecting other members (KIP-345, KAFKA-10284)."""
     snapshot = view.history.snapshot
     for name in _names(view, {each.group_instance_id for each in (snapshot.replacements if snapshot else ())}):
         if not name.swaps or name.is_shared:
             continue
         gaps, last, times = name.gaps_ms, name.swaps[-1], len(name.swaps)
-        # Many on one host may as well be two processes there: the log does not show which, so both are hints.
+        # Many restarts on one host may also be two processes there: the log cannot tell, so both are hints.
         doubt = HINT if name.is_in_place and not gaps else PLAUSIBLE
         seen = bool(gaps) and len(gaps) >= times - 1 and max(gaps) >= name.processes[0].interval_ms
         yield view.say(

@@ -1,6 +1,7 @@
-"""Partitions that nobody reads: left out of every assignment, or of a group that lost all its members.
+"""Partitions without a reader: missing in every assignment, or of a group that lost all its members.
 
-Receives a group's members, assignments and end offsets. Groups that never had members are singled out first.
+Receives a group's members, assignments and end offsets. Groups that never had members are reported separately, by
+`commit_only_group`.
 """
 
 from __future__ import annotations
@@ -16,7 +17,7 @@ from rebalance_streaming.observed.evidence import seconds
 from rebalance_streaming.observed.history import by_topic
 from rebalance_streaming.observed.progress import Position
 
-#: An absence is like earlier ones up to this factor, if there were so many.
+#: An absence is usual if it is at most this many times as long as earlier ones, and there were at least this many.
 _LONGER, _ABSENCES = 1.5, 2
 _REPLACING = with_trait("replaces")
 
@@ -34,7 +35,7 @@ def orphan_partition(view: GroupView) -> Iterator[Verdict]:
     assigned = _assigned(view)
     counts = view.progress.partition_counts()
     if assigned is None or not assigned.keys() <= counts.keys():
-        # Assignments that are not readable, or that name topics by ids, hide what is assigned.
+        # Some assignments are not readable or name topics by id, so it is not known what is assigned.
         return
     for topic in sorted({topic for member in view.members for topic in member.topics} & counts.keys()):
         missing = sorted(set(range(counts[topic])) - set(assigned.get(topic, ())))
@@ -45,7 +46,7 @@ def orphan_partition(view: GroupView) -> Iterator[Verdict]:
 
 
 def _assigned(view: GroupView) -> Partitions | None:
-    """Return what members have or are about to get; null when some assignment is not in a known form."""
+    """Return the partitions that members have or are about to get; null if some assignment is not readable."""
     found: Partitions = {}
     for member in view.members:
         if member.partitions is None:
@@ -57,7 +58,7 @@ def _assigned(view: GroupView) -> Partitions | None:
 
 
 def _changed_ms(view: GroupView, topic: str) -> int:
-    """Return when a topic last got partitions, or else since when it has been watched."""
+    """Return when a topic last got partitions, or else since when it has been probed (epoch ms)."""
     changes = [at_ms for at_ms, name, _, _ in view.history.topic_changes if name == topic]
     return changes[-1] if changes else view.progress.ends_since() or view.now_ms
 
@@ -88,7 +89,7 @@ def _orphan_verdict(view: GroupView, topic: str, orphans: list[Position], since_
 
 @condition(inputs.PROGRESS, grown=True)
 def empty_group_with_lag(view: GroupView) -> Iterator[Verdict]:
-    """A group lost all its members, and records keep coming."""
+    """A group lost all its members, and records keep arriving."""
     since = _empty_since(view)
     if since is None or not view.time.lasted(since, _allowed_absence_ms(view, since)):
         return
@@ -110,7 +111,7 @@ def empty_group_with_lag(view: GroupView) -> Iterator[Verdict]:
 
 
 def _empty_since(view: GroupView) -> int | None:
-    """Return since when a group that had members has none and nobody commits for it; null if it is otherwise."""
+    """Return since when a group that had members has neither members nor commits (epoch ms); null if it has."""
     history, snapshot = view.history, view.history.snapshot
     if snapshot is None or snapshot.state != GroupState.EMPTY or history.is_simple() or history.ownership:
         return None
@@ -121,7 +122,7 @@ def _empty_since(view: GroupView) -> int | None:
 
 
 def _allowed_absence_ms(view: GroupView, since_ms: int) -> int:
-    """Return for how long (ms) the group may be away: longer during a deploy, or if it often is (a scheduled job)."""
+    """Return for how long (ms) the group may be empty: longer in a deploy, or if it often is (a scheduled job)."""
     in_order = view.history.in_order()
     spells = [back_ms - emptied_ms for emptied_ms, back_ms in view.history.absences() if emptied_ms < since_ms]
     usual = [each for each in spells if each >= view.thresholds.empty_ms]
@@ -131,7 +132,7 @@ def _allowed_absence_ms(view: GroupView, since_ms: int) -> int:
 
 
 def _grows(view: GroupView, position: Position, since_ms: int) -> bool:
-    """Whether records came since a moment, and lately."""
+    """Whether records arrived since a time, and recently."""
     window_ms = view.thresholds.slow_ms
     if since_ms < view.now_ms - window_ms:
         return (view.end_growth(position.topic, position.partition, window_ms) or 0) > 0
@@ -141,7 +142,7 @@ def _grows(view: GroupView, position: Position, since_ms: int) -> bool:
 
 @condition(inputs.COMMITS, grown=True)
 def commit_only_group(view: GroupView) -> Iterator[Verdict]:
-    """Offsets are committed without membership: assign(), Flink's checkpoints, connectors of their own making."""
+    """Offsets are committed without membership: assign(), Flink's checkpoints, custom connectors."""
     if not view.history.is_simple() or view.history.ownership or view.progress.first_commit_ms is None:
         return
     partitions = by_topic((each.topic, each.partition) for each in view.progress.positions())

@@ -1,7 +1,7 @@
-"""Consumers that keep their membership in ZooKeeper: pykafka's BalancedConsumer, old high-level ones.
+"""Consumers that keep their membership in ZooKeeper: pykafka's BalancedConsumer, old high-level consumers.
 
-Receives looks at a group's ids and owners; each stands until the next one, because only changes are reported. Nothing
-of such a group is in Kafka but its commits.
+Receives snapshots of a group's ids and owners; each is valid until the next one, because only changes are reported. In
+Kafka, such a group only has commits.
 """
 
 from __future__ import annotations
@@ -29,15 +29,15 @@ from rebalance_streaming.observed.zookeeper_claims import (
     undisturbed_since,
 )
 
-#: Everything is reported again after a minute; without a report for longer than this nobody probes any more.
+#: All groups are reported at least once a minute; without a report for this long, probing has stopped.
 _STALE_MS = 90_000
 
 
 @dataclass(frozen=True, slots=True)
 class _Conflict:
-    """A member that stayed without its share of a topic, and who kept it.
+    """A member that did not get its share of a topic, and the holders that kept it.
 
-    `gave_up_ms` is when the starved member's id was gone although it never owned anything, null while it waits.
+    `gave_up_ms` is when the starved member's id was gone although it never owned anything; null while it waits.
     """
 
     topic: str
@@ -51,7 +51,7 @@ class _Conflict:
 
 @condition(inputs.OWNERS | inputs.PROGRESS)
 def zk_partition_owner_conflict(view: GroupView) -> Iterator[Verdict]:
-    """An owner does not let go of partitions that are another's by now (Parsely/pykafka#701, #619, #606)."""
+    """An owner does not release partitions that belong to another member now (Parsely/pykafka#701, #619, #606)."""
     looks = list(view.history.ownership)
     if not looks or _is_stale(view, looks):
         return
@@ -67,7 +67,7 @@ def _is_stale(view: GroupView, looks: list[Ownership]) -> bool:
 
 
 def _waiting(view: GroupView, looks: list[Ownership]) -> Iterator[_Conflict]:
-    """Yield members that have been waiting for their share longer than they try, while nothing changed hands."""
+    """Yield members that have been waiting for their share longer than they retry, while no owner changed."""
     for topic in looks[-1].owners:
         for conflict in _starved(view, looks, len(looks) - 1, topic):
             if view.time.outlasted(conflict.since_ms, view.thresholds.zk_idle_ms):
@@ -75,9 +75,9 @@ def _waiting(view: GroupView, looks: list[Ownership]) -> Iterator[_Conflict]:
 
 
 def _given_up(view: GroupView, looks: list[Ownership]) -> Iterator[_Conflict]:
-    """Yield members that went after about the time they try, never owned anything, while nothing changed hands.
+    """Yield members that left after about their retry time without ever owning anything, while no owner changed.
 
-    Stands until the holder gives something up, or until this is long ago.
+    This holds until a holder gives up partitions, or for `resolve_after_ms`.
     """
     shortest = view.thresholds.zk_idle_ms - view.probe_ms
     for at, (seen, after) in enumerate(pairwise(looks)):
@@ -94,7 +94,7 @@ def _given_up(view: GroupView, looks: list[Ownership]) -> Iterator[_Conflict]:
 
 
 def _starved(view: GroupView, looks: list[Ownership], at: int, topic: str) -> list[_Conflict]:
-    """Return who had less than its fair share of a topic at a look while somebody had more than its own."""
+    """Return the members that had less than their fair share of a topic in a snapshot while others had more."""
     seen, partitions = looks[at], _partition_count(view, looks, topic)
     claimed = claims(seen, topic)
     fair = partitions / len(claimed) if claimed else 0
@@ -104,7 +104,7 @@ def _starved(view: GroupView, looks: list[Ownership], at: int, topic: str) -> li
     starved = {claimant for claimant, owned in claimed.items() if owned < floor(fair)} & ids(seen)
     others = (each for each in seen.owners if each != topic)
     if any(len(held(seen, each)) >= _partition_count(view, looks, each) for each in others):
-        # Whoever owns nothing may be one too many for another topic.
+        # A member that owns nothing may be a surplus member of another topic.
         starved = {each for each in starved if owns(seen, each)}
     return [
         _Conflict(topic, partitions, len(claimed), holders, each, undisturbed_since(looks, at, topic, each))
@@ -113,7 +113,7 @@ def _starved(view: GroupView, looks: list[Ownership], at: int, topic: str) -> li
 
 
 def _partition_count(view: GroupView, looks: list[Ownership], topic: str) -> int:
-    """Return how many partitions a topic has: as probed, else as many as were ever owned."""
+    """Return how many partitions a topic has: as probed, or else the number of partitions that were ever owned."""
     probed = view.progress.partition_count(topic)
     return probed or len({partition for each in looks for partition in each.owners.get(topic, {})})
 
@@ -130,7 +130,7 @@ def _conflict_verdict(view: GroupView, latest: Ownership, conflicts: list[_Confl
         confidence=PLAUSIBLE if ambiguous else CERTAIN if gave_up else STRONG,
         severity=Severity.PAGE if _starves_consumption(view, first) else None,
         variant="consume_blocks" if idle else None,
-        # Only of a topic with records is the known defect the least likely reason.
+        # The upgrade for the known defect comes last only if the topic has records.
         advice=tuple(map(advise, cures if idle is False else reversed(cures))),
         hosts=", ".join(_host(owner) for owner, _ in holders),
         conflict=first,
@@ -147,7 +147,7 @@ def _conflict_verdict(view: GroupView, latest: Ownership, conflicts: list[_Confl
 
 
 def _topic_is_idle(view: GroupView, conflict: _Conflict) -> bool | None:
-    """Whether the topic got no records while the members waited; null when its ends were not probed."""
+    """Whether the topic got no records while the members waited; null if its ends were not probed."""
     until = conflict.gave_up_ms or view.now_ms
     grown = []
     for partition in range(conflict.partitions):
@@ -157,7 +157,7 @@ def _topic_is_idle(view: GroupView, conflict: _Conflict) -> bool | None:
 
 
 def _starves_consumption(view: GroupView, conflict: _Conflict) -> bool:
-    """Whether records of the topic wait and nobody advances."""
+    """Whether a partition of the topic has lag and has not advanced for `stalled_ms`."""
     wait = view.thresholds.stalled_ms
     positions = (view.progress.position(conflict.topic, each) for each in range(conflict.partitions))
     moved = [each.advanced_ms for each in positions if each.lag]
@@ -174,13 +174,13 @@ def _named(member: ProbedMember) -> SubjectMember:
 
 
 def _host(member_id: str) -> str:
-    """Return the host in an id; the whole id where it has none."""
+    """Return the host in a member id, or the whole id if it has none."""
     return member_id.rpartition(":")[0] or member_id
 
 
 @condition(inputs.OWNERS | inputs.PROGRESS)
 def zk_orphan_partition(view: GroupView) -> Iterator[Verdict]:
-    """Members are there, and yet nobody owns a partition (pykafka#565; wvanbergen/kafka#102)."""
+    """A partition has no owner although the group has members (pykafka#565; wvanbergen/kafka#102)."""
     looks = list(view.history.ownership)
     if not looks or _is_stale(view, looks) or not looks[-1].members:
         return
@@ -192,9 +192,9 @@ def zk_orphan_partition(view: GroupView) -> Iterator[Verdict]:
 
 
 def _orphans(view: GroupView, looks: list[Ownership], topic: str) -> dict[int, int]:
-    """Return the partitions without an owner and since when, while there were members.
+    """Return the partitions without an owner and since when (epoch ms), while the group had members.
 
-    A topic of which nothing is owned was perhaps given up on purpose, unless some member owns nothing at all.
+    A topic without any owner may have been given up on purpose, unless some member owns nothing at all.
     """
     latest = looks[-1]
     if not latest.owners.get(topic) and all(owns(latest, each) for each in ids(latest)):
@@ -227,7 +227,7 @@ def _orphan_verdict(view: GroupView, topic: str, orphans: dict[int, int]) -> Ver
 
 @condition(inputs.OWNERS)
 def zk_session_flap(view: GroupView) -> Iterator[Verdict]:
-    """The same consumer loses its ZooKeeper session again and again."""
+    """The same consumer repeatedly loses its ZooKeeper session."""
     window = view.thresholds.zk_flap_window_ms
     sessions: dict[str, dict[int, int]] = {}
     latest: dict[str, ProbedMember] = {}
