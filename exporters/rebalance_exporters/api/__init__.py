@@ -1,1 +1,1 @@
-"""The JSON API: what is asked, what is answered, and what is pushed to whoever follows."""
+"""The JSON API: requests, responses, and the events that are pushed to followers."""

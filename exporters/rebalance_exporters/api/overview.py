@@ -1,6 +1,6 @@
-"""One row per group for people: what a table or a live page shows of it now.
+"""The overview: one row per group with its present values, for tables and the live page.
 
-Receives a snapshot of the fleet and the time; hands on objects that become JSON. Nothing here knows HTTP.
+Receives a snapshot of the fleet and the time; returns objects to encode as JSON. Does not depend on HTTP.
 """
 
 from __future__ import annotations
@@ -24,11 +24,11 @@ from rebalance_exporters.owners import Owners
 from rebalance_exporters.state.fleet import FleetSnapshot
 from rebalance_exporters.state.kept import GroupKey
 
-#: The window of what a row shows once: long enough to see a trend, short enough to be about now.
+#: The window of values that a row shows for one window only: long enough for a trend, short enough to be current.
 _SHOWN_WINDOW = "5m"
-#: Fields that a row computes although the group has one of that name: assignor, number of members, windows.
+#: Fields that a row computes although the group has a field of the same name.
 _COMPUTED = frozenset({"protocol", "members", "windows"})
-#: Fields of a row that are the group's own: whoever adds one to OverviewRow need not add it here.
+#: Fields copied from the group: a field added to OverviewRow need not be added here.
 COPIED = tuple(
     sorted({each.name for each in fields(OverviewRow)} & {each.name for each in fields(GroupSnapshot)} - _COMPUTED)
 )
@@ -43,7 +43,7 @@ def make_overview(
     owners: Owners,
     cluster: str | None = None,
 ) -> Overview:
-    """Put the overview of all groups together, or of those of one cluster."""
+    """Return the overview of all groups, or of those of one cluster."""
     keys = (key for key in sorted(fleet.groups) if cluster in {None, key[0]})
     return Overview(
         at_ms=now_ms,
@@ -56,7 +56,7 @@ def make_overview(
 
 
 def data_age_ms(fleet: FleetSnapshot, now_ms: int, cluster: str | None = None) -> int | None:
-    """Return how long ago the membership query of any cluster (or of one) last reported its status, at most."""
+    """Return the age of the oldest membership status, of all clusters or of one; null if there is none."""
     updates_ms = [
         s.updated_at_ms for s in fleet.queries if s.query == Participant.MEMBERSHIP and cluster in {None, s.cluster}
     ]
@@ -64,7 +64,7 @@ def data_age_ms(fleet: FleetSnapshot, now_ms: int, cluster: str | None = None) -
 
 
 def make_row(key: GroupKey, fleet: FleetSnapshot, now_ms: int, owners: Owners) -> OverviewRow:
-    """Return the row of a group that the snapshot has."""
+    """Return the row of a group, which must be in the snapshot."""
     group, findings = fleet.groups[key], fleet.findings.get(key)
     present = group.state != GroupState.DELETED
     counts = count_partitions(group)

@@ -1,9 +1,8 @@
-"""A period of the past in sums: what rebalances cost, of which groups, why, and which settings would have mattered.
+"""Report on a past period: what rebalances cost, in which groups and why, and which settings would have helped.
 
-Receives what is kept of the past, a snapshot of the fleet and the period; hands on objects that become JSON. It looks
-at each rebalance once, and reads it once more for what settings would have avoided, so its cost grows with their number
-alone.
-Nothing here knows HTTP.
+Receives the kept rebalances, a snapshot of the fleet and the period; returns objects to encode as JSON. Each rebalance
+is visited once, and once more to find what settings would have avoided, so the cost is linear in their number. Does not
+depend on HTTP.
 """
 
 from __future__ import annotations
@@ -33,15 +32,15 @@ from rebalance_exporters.state.kept import GroupKey, KeptRebalance
 
 _T = TypeVar("_T")
 
-#: Parts of a period: each a quarter of a day, where the period is a week.
+#: Number of parts of a period; of a week each part is a quarter of a day.
 PARTS = 28
 _CAUSES_OF_GROUP, _GROUPS_OF_SETTING = 3, 10
-#: Advice that names no setting and no version.
+#: Parameters of advice that names neither a setting nor a version.
 _NO_SETTING = frozenset({"code", "operation"})
 
 
 class Period(NamedTuple):
-    """From `since_ms` on and before `until_ms`; `cluster` is null where all are meant, `limit` bounds each list."""
+    """From `since_ms` to before `until_ms`; a null `cluster` means all clusters, `limit` bounds each list."""
 
     since_ms: int
     until_ms: int
@@ -50,7 +49,7 @@ class Period(NamedTuple):
 
     @property
     def before_ms(self) -> int:
-        """When the period of the same length before this one began."""
+        """Start of the previous period of the same length."""
         return 2 * self.since_ms - self.until_ms
 
 
@@ -77,7 +76,7 @@ class _Sums:
 
     @property
     def weight(self) -> tuple[int, int, int]:
-        """What they are sorted by, the largest first."""
+        """Sort key, the largest sums first."""
         return -self.lost_partition_ms, -self.rebalancing_ms, -self.rebalances
 
     def as_row(self) -> PeriodSums:
@@ -86,7 +85,7 @@ class _Sums:
 
 @dataclass(slots=True)
 class _OfGroup:
-    """What is summed up of one group: `causes` by rule, `settings` by rule and parameter."""
+    """Sums of one group: `causes` by rule, `settings` by rule and parameter."""
 
     now: _Sums = field(default_factory=_Sums)
     before: _Sums = field(default_factory=_Sums)
@@ -98,7 +97,7 @@ class _OfGroup:
 
 @dataclass(slots=True)
 class _Advised:
-    """A piece of advice in its latest form, and the rebalances whose cause has it."""
+    """The latest version of a piece of advice, and sums of the rebalances whose cause has it."""
 
     advice: Advice
     age: tuple[int, str]
@@ -122,7 +121,7 @@ def make_report(
     version: str,
     owners: Owners,
 ) -> PeriodReport:
-    """Put the report on a period together."""
+    """Return the report on a period."""
     kept_since_ms = min((kept.started_ms for kept, _ in past.rebalances), default=None)
     is_compared = kept_since_ms is not None and kept_since_ms <= period.before_ms
     groups, parts, unexplained = _add_up(past.rebalances, period)
@@ -168,7 +167,7 @@ def _of_cluster(past: RebalanceHistory, cluster: str | None) -> Iterable[tuple[K
 def _add_up(
     rebalances: Iterable[tuple[KeptRebalance, PrimaryCause | None]], period: Period
 ) -> tuple[Mapping[GroupKey, _OfGroup], list[tuple[int, _Sums]], _Sums]:
-    """Return the sums by group, those by part of the period with its start, and those without a cause."""
+    """Return the sums by group, by part of the period with its start, and of the rebalances without a cause."""
     groups: dict[GroupKey, _OfGroup] = defaultdict(_OfGroup)
     length_ms, unexplained = period.until_ms - period.since_ms, _Sums()
     parts = [(period.since_ms + length_ms * part // PARTS, _Sums()) for part in range(PARTS)]
@@ -195,7 +194,7 @@ def _add(of_group: _OfGroup, kept: KeptRebalance, cause: PrimaryCause | None) ->
     if cause is None:
         return
     of_group.causes[cause.rule].add(kept)
-    # Of several proposals for one setting the first is the one to try.
+    # Of several proposals for one setting the first is to be tried first.
     advised = {each.parameter: each for each in reversed(cause.advice) if each.parameter not in _NO_SETTING}
     for parameter, advice in advised.items():
         known = of_group.settings.setdefault((cause.rule, parameter), _Advised(advice, cause.age))
@@ -205,12 +204,12 @@ def _add(of_group: _OfGroup, kept: KeptRebalance, cause: PrimaryCause | None) ->
 
 
 def _length(kept: KeptRebalance) -> tuple[int, int, str]:
-    """Return what the slowest has most of; of several the latest, so that two exporters name the same."""
+    """Return the sort key by duration; start and id break ties, so that two exporters name the same rebalance."""
     return kept.duration_ms or 0, kept.started_ms, kept.rebalance_id
 
 
 def _change(of_group: _OfGroup) -> tuple[int, ...]:
-    """Return what changes are sorted by: the largest first, for better or worse."""
+    """Return the sort key by change: the largest first, for better or worse."""
     pairs = zip(of_group.now.weight, of_group.before.weight, strict=True)
     return tuple(-abs(now - before) for now, before in pairs)
 

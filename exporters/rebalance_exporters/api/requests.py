@@ -1,6 +1,6 @@
-"""What a request to the API asks for: the group of its path, and the numbers of its query.
+"""Parsing of requests to the API: the group in the path, and the numbers in the query.
 
-Whatever cannot be read is a RequestError, which says why and what may have been meant.
+Invalid input raises RequestError, which says what is wrong and which names may have been meant.
 """
 
 from __future__ import annotations
@@ -21,18 +21,18 @@ from rebalance_exporters.state.fleet import FleetSnapshot
 from rebalance_exporters.state.kept import GroupKey
 from rebalance_exporters.web.responses import RequestError
 
-#: How long a period is that is asked for without its beginning: of one group's advice, of a report.
+#: Default length of the period of a group's advice (a day) and of a report (a week).
 DAY_MS = 86_400_000
 _WEEK_MS = 7 * DAY_MS
 _REPORT_LIMIT = 20
-#: So many names are compared letter by letter, which takes a tenth of a millisecond for each.
+#: Maximum number of names to compare letter by letter, which takes 0.1 ms each.
 _COMPARED_NAMES = 100
-#: What is longer is no name that somebody mistyped, and comparing takes the square of the length.
+#: Longer names are not compared: they are hardly typing errors, and the time grows with the square of the length.
 _LONGEST_COMPARED = 255
 
 
 class _Name(Convertor[str]):
-    """The rest of a path, line breaks included, which Starlette's own kind of path does not take."""
+    """The rest of a path, including line breaks, which Starlette's own path convertor does not match."""
 
     regex = "(?s:.*)"
 
@@ -47,7 +47,7 @@ register_url_convertor("name", _Name())
 
 
 class Target(NamedTuple):
-    """What a path below /api/v1/groups is about: a group, or what stands `below` it, or one of its rebalances."""
+    """What a path below /api/v1/groups names: a group, a resource `below` it, or one of its rebalances."""
 
     group: str
     below: str | None = None
@@ -55,7 +55,7 @@ class Target(NamedTuple):
 
 
 def read_target(request: Request) -> Target:
-    """Read the path. Slashes of names may be written as %2F or as they are; written so, no name is ambiguous."""
+    """Return the target of the path. Slashes in names may be plain or %2F; with %2F no name is ambiguous."""
     raw = request.scope.get("raw_path") or request.scope["path"].encode()
     path = raw.partition(b"?")[0].decode("ascii", "replace")
     parts = [unquote(part) for part in path.removeprefix(f"{GROUPS_PATH}/").split("/")]
@@ -67,7 +67,7 @@ def read_target(request: Request) -> Target:
 
 
 def read_number(request: Request, name: str, least: int = 0) -> int | None:
-    """Return a number of the query string, null where it is not given."""
+    """Return a number of the query string, or null if it is not given."""
     text = request.query_params.get(name)
     if text is None:
         return None
@@ -78,9 +78,9 @@ def read_number(request: Request, name: str, least: int = 0) -> int | None:
 
 
 def read_limit(request: Request, most: int | None = None) -> int | None:
-    """Return how many rows are asked for at most, null where it is not said: none at all would lead nowhere.
+    """Return the maximum number of rows asked for, at least 1, or null if it is not given.
 
-    `most` is what may be asked for; null: any number.
+    `most` is the largest number allowed; null: any.
     """
     limit = read_number(request, "limit", least=1)
     if most is not None and limit is not None and limit > most:
@@ -89,13 +89,13 @@ def read_limit(request: Request, most: int | None = None) -> int | None:
 
 
 def read_advised_since_ms(request: Request, now_ms: int) -> int:
-    """Return the beginning of the time that advice is asked for; the last day where it is not given."""
+    """Return the start of the period that advice is asked for; a day ago if it is not given."""
     since_ms = read_number(request, "since_ms")
     return max(0, now_ms - DAY_MS) if since_ms is None else since_ms
 
 
 def read_period(request: Request, now_ms: int) -> Period:
-    """Return the period that a report is asked for."""
+    """Return the period that a report is asked for; the last week if it is not given."""
     until_ms = read_number(request, "until_ms")
     until_ms = now_ms if until_ms is None else until_ms
     since_ms = read_number(request, "since_ms")
@@ -107,7 +107,7 @@ def read_period(request: Request, now_ms: int) -> Period:
 
 
 def find_group(name: str, request: Request, fleet: FleetSnapshot) -> GroupKey:
-    """Return the one group meant. Raises RequestError that says why there is none."""
+    """Return the group of a name. Raises RequestError if there is none, or one in several clusters."""
     cluster = request.query_params.get("cluster")
     found = [key for key in fleet.groups if key[1] == name and cluster in {None, key[0]}]
     if len(found) == 1:
@@ -122,10 +122,10 @@ def find_group(name: str, request: Request, fleet: FleetSnapshot) -> GroupKey:
 
 
 def names_like(name: str, names: Iterable[str]) -> list[str]:
-    """Return up to three of the names that may have been meant by `name`, the most alike first.
+    """Return up to three names that are similar to `name`, the most similar first.
 
-    Those that share most pairs of letters with it are compared closely; a letter that is wrong spoils two pairs,
-    wherever it stands.
+    Only those that share the most pairs of letters with it are compared letter by letter; a wrong letter anywhere
+    changes two pairs.
     """
     if len(name) > _LONGEST_COMPARED:
         return []

@@ -1,4 +1,4 @@
-"""The JSON API: receives requests about groups, answers with the stream's own objects as the contract writes them."""
+"""The JSON API: answers requests about groups with the stream's own objects, encoded by the contract."""
 
 from __future__ import annotations
 
@@ -55,14 +55,14 @@ from rebalance_exporters.state.view import View
 from rebalance_exporters.web.responses import RequestError, json_response, raw_json
 from rebalance_exporters.web.shared_answers import SharedAnswers
 
-#: How many different answers are made at once, and how many more wait: Python makes one at a time in any case, and
-#: each further thread keeps health pages and scrapes from their turn.
+#: How many different responses are made concurrently, and how many more may wait. Python runs one thread at a time in
+#: any case, and each further thread delays health pages and scrapes.
 _REPORTS, _ANSWERS = (1, 8), (2, 32)
 
 
 @dataclass(frozen=True, slots=True)
 class AnswerSources:
-    """What the API's answers are made of."""
+    """What the API's responses are made from."""
 
     view: View
     judge: Callable[[], Readiness]
@@ -73,9 +73,9 @@ class AnswerSources:
 
 
 def make_routes(sources: AnswerSources) -> list[Route]:
-    """Return the routes of the API; its answers come from one snapshot each."""
+    """Return the routes of the API; each response is made from one snapshot."""
     api = _Api(sources)
-    # A report takes a second where much is kept; it must hold up neither the page nor `top`.
+    # A report takes a second if many rebalances are kept; it must delay neither the page nor `top`.
     reports, answers = SharedAnswers(*_REPORTS), SharedAnswers(*_ANSWERS)
     return [
         Route(OVERVIEW_PATH, answers.endpoint(api.show_overview)),
@@ -90,7 +90,7 @@ def make_routes(sources: AnswerSources) -> list[Route]:
 
 
 class _Api:
-    """What answers requests; raises RequestError for those that cannot be answered."""
+    """Handlers of requests; they raise RequestError for requests that cannot be answered."""
 
     def __init__(self, sources: AnswerSources) -> None:
         self._sources = sources
@@ -140,7 +140,7 @@ class _Api:
                 for finding in of.findings
                 if all(value in {None, getattr(finding, name)} for name, value in wanted.items())
             ]
-            # To look through the past of all groups takes too long for one answer.
+            # Searching the past of all groups would take too long for one request.
             found += map(without_avoided, chosen) if wanted["group"] is None else self._describe(key, chosen)
         found.sort(key=lambda each: (each.started_at_ms, each.finding_id), reverse=True)
         return json_response(FindingsAnswer(tuple(found)))
@@ -165,7 +165,7 @@ class _Api:
             raise RequestError(HTTPStatus.SERVICE_UNAVAILABLE, f"{followers.limit} follow already: try again later")
         wanted = Filter(request.query_params.get("cluster"), request.query_params.get("group"))
         followed = followers.follow(wanted, request.headers.get("last-event-id"))
-        # A proxy that collects events before it hands them on would make them late.
+        # Ask proxies not to buffer events, which would delay them.
         headers = {"cache-control": "no-cache", "x-accel-buffering": "no"}
         return _Events(followers, followed, headers)
 
@@ -178,7 +178,7 @@ class _Api:
             if (since_ms is None or kept.completed_ms is None or kept.completed_ms >= since_ms)
             and (until_ms is None or kept.started_ms < until_ms)
         ]
-        # The rows are JSON already: they go out as they came in, fields unknown to this version included.
+        # The rows are JSON already and are sent as received, including fields unknown to this version.
         return raw_json(b'{"rebalances":[%s]}' % b",".join(map(fleet.document, found[:limit])))
 
     def _show_rebalance(self, fleet: FleetSnapshot, key: GroupKey, rebalance_id: str) -> Response:
@@ -207,14 +207,14 @@ class _Api:
 
 
 class _Events(StreamingResponse):
-    """Events for one follower, who counts for as long as the answer goes on."""
+    """The events for one follower, which is counted as long as the response lasts."""
 
     def __init__(self, source: EventSource, events: AsyncIterator[bytes], headers: Mapping[str, str]) -> None:
         super().__init__(events, headers=headers, media_type="text/event-stream")
         self._source = source
 
     async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
-        """Send events until either side ends."""
+        """Send events until either side ends the response."""
         with self._source.counted():
             await super().__call__(scope, receive, send)
 
@@ -240,6 +240,6 @@ def _explain_message(request: Request) -> Response:
 
 
 def _settle(group: contract.GroupSnapshot, read_until: Mapping[str, int]) -> contract.GroupSnapshot:
-    """Return a group with the totals that are certain now."""
+    """Return a group with its settlement added to the counters, if it is due."""
     counters = contract.counters_at(group, read_until.get(group.cluster))
     return group if counters is group.counters else replace(group, counters=counters, settlement=None)

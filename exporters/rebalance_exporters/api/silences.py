@@ -1,8 +1,8 @@
-"""The API's silences and announced deploys: what there is, a new one, an early end.
+"""The API of silences and announced deploys: list, create, and end early.
 
-They are the only thing that a request can change, so they are taken only from people who are known: where the web
-config has no users, nobody is, whatever address they come from. A browser sends JSON to another site only after that
-has agreed, which the exporter never does, so no page elsewhere can use the password that a browser remembers.
+They are the only thing that a request can change, so they are accepted only from authenticated users; without users in
+the web config they are refused from any address. A browser sends JSON to another site only if that site allows it
+(CORS), which the exporter never does, so no page elsewhere can use the password that a browser remembers.
 """
 
 from __future__ import annotations
@@ -27,7 +27,7 @@ from rebalance_exporters.state.view import View
 from rebalance_exporters.web.auth import user_of
 from rebalance_exporters.web.responses import RequestError, json_response
 
-#: Far more than a cluster needs at once; what is kept of those that ended is beside these.
+#: Maximum number per cluster in force or to come, far more than it needs; ended ones do not count.
 MAX_IN_FORCE = 200
 _MAX_BODY = 262_144
 _BODY_SECONDS = 10.0
@@ -42,16 +42,16 @@ Refusal = Callable[[str], str | None]
 
 
 def refuse_silence(_: AlertSilence) -> None:
-    """Say that nothing is written here: what shows a snapshot without a Kafka behind it. Raises ExporterError."""
+    """Refuse to write, for an application without a Kafka cluster. Raises ExporterError."""
     raise ExporterError("this exporter has no topic to keep silences in")
 
 
 def silence_routes(
     view: View, clock_ms: Callable[[], int], write: WriteSilence, refusal: Refusal = lambda _: None
 ) -> list[Route]:
-    """Return the routes; `write` puts a silence where all exporters read it, and raises ExporterError.
+    """Return the routes; `write` writes a silence to where all exporters read it, or raises ExporterError.
 
-    `refusal` says why one of a cluster could not be, as far as that is known before; null: nothing is known against it.
+    `refusal` returns why silences of a cluster cannot be written, as far as known in advance; null: no known reason.
     """
     silences = _Silences(view, clock_ms, write, refusal)
     return [
@@ -62,7 +62,7 @@ def silence_routes(
 
 
 class _Silences:
-    """What answers requests; raises RequestError for those that cannot be answered."""
+    """Handlers of requests; they raise RequestError for requests that cannot be answered."""
 
     def __init__(self, view: View, clock_ms: Callable[[], int], write: WriteSilence, refusal: Refusal) -> None:
         self._view = view
@@ -94,7 +94,7 @@ class _Silences:
             raise RequestError(HTTPStatus.BAD_REQUEST, str(error)) from error
         made = _make(wanted, user, self._view, self._clock_ms())
         await self._write(made)
-        # It looks at every group, and the event loop serves all others.
+        # In a thread: it visits every group and must not block the event loop.
         return json_response(await run_sync(_with_covered, made, self._view), HTTPStatus.CREATED)
 
     async def expire(self, request: Request) -> Response:
@@ -137,7 +137,7 @@ async def _read_body(request: Request) -> bytes:
 
 
 def _make(wanted: SilenceRequest, user: str, view: View, now_ms: int) -> AlertSilence:
-    """Return the silence that is wanted. Raises RequestError that says what is wrong with it."""
+    """Return the requested silence. Raises RequestError that says what is wrong with it."""
     fleet = view.fleet()
     clusters = sorted({cluster for cluster, _ in fleet.groups})
     cluster = wanted.cluster
@@ -172,7 +172,7 @@ def _make(wanted: SilenceRequest, user: str, view: View, now_ms: int) -> AlertSi
 
 
 def _with_covered(made: AlertSilence, view: View) -> MadeSilence:
-    """Return a silence with the number of groups that it covers: a name that is mistyped covers none."""
+    """Return a silence with the number of groups that it covers; a mistyped name covers none."""
     groups = view.fleet().groups
     present = [key for key, group in groups.items() if group.state != GroupState.DELETED]
     values = {each.name: getattr(made, each.name) for each in fields(made)}

@@ -1,8 +1,8 @@
-"""Server-sent events: what changes, as it changes, to whoever follows.
+"""Server-sent events: changes, pushed to followers as they happen.
 
-Receives what the view says has changed; hands on events as bytes. A follower that is slow or was away gets the present
-state of what changed, once, and not every step in between; one that was away for too long is asked to load everything
-again. Ids are good for one run of the exporter: the changes of another run, or of a replica, are counted differently.
+Receives changes from the view; yields events as bytes. A follower that is slow or was disconnected gets the present
+state of each changed item once, not every step in between; one that was away for too long is told to reload everything.
+Ids are valid for one run of the exporter: another run, or a replica, numbers its changes differently.
 """
 
 from __future__ import annotations
@@ -23,37 +23,37 @@ from rebalance_exporters.state.changes import ChangedItem
 from rebalance_exporters.state.fleet import FleetSnapshot
 from rebalance_exporters.state.view import View
 
-#: How often changes are looked for: below what a person notices, and changes in between are reported together.
+#: Interval between looks for changes: too short for a person to notice. Changes in between are reported together.
 LOOK_SECONDS = 0.5
-#: Without a status for this long a follower may take the connection for dead.
+#: Maximum interval between statuses; a follower that gets none for longer may consider the connection dead.
 STATUS_SECONDS = 5.0
-#: A version from before the first one.
+#: A version before the first one, which the change log does not cover.
 _UNKNOWN = -1
-#: As many as versions can have, counted a million a second for ever.
+#: Maximum digits of a version, not reached even with a million changes per second.
 _ID_DIGITS = 18
-#: So many changes are made ready for a follower at a time: one that reads slowly, or not at all, holds no more of them,
-#: and what changed again meanwhile is reported to it once.
+#: Maximum number of changes encoded for a follower at a time: one that reads slowly, or not at all, occupies no more
+#: memory, and an item that changes again meanwhile is reported to it once.
 _MOST_AT_ONCE = 200
-#: Of all events together that are kept for whoever else follows: those of some thousand groups.
+#: Maximum bytes of encoded events kept for other followers: enough for some thousand groups.
 _KEPT_BYTES = 8 * 1024 * 1024
-#: What an event takes beside its text.
+#: Bytes that a kept event takes in addition to its text.
 _ENTRY_BYTES = 500
 
 
 @dataclass(frozen=True, slots=True)
 class Filter:
-    """What a follower wants to hear of; null is everything."""
+    """The changes that a follower wants; null means all."""
 
     cluster: str | None = None
     group: str | None = None
 
     def wants(self, item: ChangedItem) -> bool:
-        """Return whether a change is to be reported."""
+        """Return whether to report a change."""
         return self.cluster in {None, item.cluster} and self.group in {None, item.group}
 
 
 class _News(NamedTuple):
-    """What one look at the view found: the version it leads to, whether there is more, events, and the status now."""
+    """Result of one look at the view: the version reached, whether there is more, the events, and the status."""
 
     version: int
     is_more: bool
@@ -63,16 +63,16 @@ class _News(NamedTuple):
 
 
 def write_event(event: EventName, data: bytes, event_id: str | None = None) -> bytes:
-    """Write one event. The data is JSON, in which line breaks stand only between tokens, so they can be spaces."""
+    """Return one event. Line breaks in JSON stand only between tokens, so they are replaced by spaces."""
     line = data.replace(b"\r", b" ").replace(b"\n", b" ")
     identity = b"" if event_id is None else b"id: %s\n" % event_id.encode()
     return b"%sevent: %s\ndata: %s\n\n" % (identity, event.encode(), line)
 
 
 class KeptTexts:
-    """The latest event of each item with its version, as many as there is room for; those written first go first.
+    """A cache of the latest event of each item with its version; the oldest are dropped first when it is full.
 
-    So many followers cost little more than one. For several threads.
+    With it, many followers cost little more than one. Thread-safe.
     """
 
     def __init__(self, most_bytes: int = _KEPT_BYTES) -> None:
@@ -82,7 +82,7 @@ class KeptTexts:
         self._bytes = 0
 
     def get(self, version: int, item: ChangedItem) -> bytes | None:
-        """Return the event of an item at a version, null where it is not kept."""
+        """Return the event of an item at a version, or null if it is not kept."""
         known = self._texts.get(item)
         return known[1] if known is not None and known[0] == version else None
 
@@ -102,7 +102,7 @@ class KeptTexts:
 
 @dataclass(frozen=True, slots=True)
 class EventSource:
-    """What all followers of one exporter share."""
+    """What all followers of one exporter share: where the events come from, their cache, and their limit."""
 
     view: View
     judge: Callable[[], Readiness]
@@ -110,7 +110,7 @@ class EventSource:
     read_owners: Callable[[], Owners]
     version: str
     is_stopping: Callable[[], bool] = lambda: False
-    #: How many may follow at once. Each is looked after twice a second and keeps a connection.
+    #: Maximum number of followers. Each costs two looks per second and a connection.
     limit: int = 500
     run_id: str = field(default_factory=lambda: secrets.token_hex(4))
     _texts: KeptTexts = field(default_factory=KeptTexts)
@@ -118,7 +118,7 @@ class EventSource:
 
     @property
     def is_full(self) -> bool:
-        """Whether nobody more may follow."""
+        """Whether the limit of followers is reached."""
         return len(self._following) >= self.limit
 
     @contextlib.contextmanager
@@ -132,13 +132,13 @@ class EventSource:
             self._following.discard(follower)
 
     async def follow(self, wanted: Filter, last_event_id: str | None = None) -> AsyncIterator[bytes]:
-        """Yield events until the exporter stops, from the one after `last_event_id` on or, without it, from now on."""
+        """Yield events until the exporter stops, starting after `last_event_id`, or now if it is null."""
         known = self.view.version if last_event_id is None else self._read_id(last_event_id)
         hello = Hello(self.clock_ms(), self.version)
         yield write_event(EventName.HELLO, contract.encode(hello), None if known is None else self._id(known))
         said, said_at = None, 0.0
         while not self.is_stopping():
-            # In a thread: the view may be busy with a batch, and everybody else's requests must go on.
+            # In a thread: a batch may hold the view's lock, which must not block the event loop.
             found = await asyncio.to_thread(self._find_news, known, wanted)
             known = found.version
             for each in found.news:
@@ -150,7 +150,7 @@ class EventSource:
             await asyncio.sleep(0 if found.is_more else LOOK_SECONDS)
 
     def _find_news(self, since: int | None, wanted: Filter) -> _News:
-        """Return what is new after a version; a null version is one that nobody knows, which asks for a reset."""
+        """Return what is new after a version; a null version, of another run, leads to a reset."""
         changes = self.view.changes(_UNKNOWN if since is None else since)
         fleet, readiness, now_ms = self.view.fleet(), self.judge(), self.clock_ms()
         status = StatusNow(now_ms, readiness.ready, readiness.text, data_age_ms(fleet, now_ms, wanted.cluster))
@@ -166,7 +166,7 @@ class EventSource:
         return _News(version, is_more, news, readiness, write_event(EventName.STATUS, contract.encode(status)))
 
     def _write(self, version: int, item: ChangedItem, fleet: FleetSnapshot) -> bytes:
-        """Write what a change led to; nothing when it was forgotten meanwhile."""
+        """Return the event of a changed item; empty if it was forgotten meanwhile."""
         text = self._texts.get(version, item)
         if text is None:
             text = self._encode(version, item, fleet)
@@ -184,14 +184,14 @@ class EventSource:
         if key in fleet.groups:
             row = make_row(key, fleet, self.clock_ms(), self.read_owners())
             return write_event(EventName.GROUP, contract.encode(row), event_id)
-        # Lag may come of groups that were never shown; to say that they are gone does no harm.
+        # A lag row may be of a group that was never shown; reporting it as gone does no harm.
         return write_event(EventName.GONE, contract.encode(Gone(*key)), event_id)
 
     def _id(self, version: int) -> str:
         return f"{self.run_id}-{version}"
 
     def _read_id(self, text: str) -> int | None:
-        """Return the version an id stands for, null for one of another run."""
+        """Return the version of an event id, or null if the id is of another run."""
         run_id, _, version = text.partition("-")
         is_number = version.isascii() and version.isdigit() and len(version) <= _ID_DIGITS
         return int(version) if run_id == self.run_id and is_number else None

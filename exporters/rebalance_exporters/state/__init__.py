@@ -1,1 +1,1 @@
-"""What is known of all groups: rows of the stream's topics, kept in bounds and handed out as immutable snapshots."""
+"""State of all groups, built from the rows of the stream's topics: bounded, and read as immutable snapshots."""

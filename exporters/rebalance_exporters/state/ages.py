@@ -1,4 +1,4 @@
-"""How old things are whose times were written by others, whose clocks may be anything."""
+"""Ages of things whose timestamps were written by other machines, whose clocks may be wrong."""
 
 from __future__ import annotations
 
@@ -7,9 +7,9 @@ from collections.abc import Callable, Hashable, Iterator
 
 
 class Ages:
-    """Times as rows have them; one that lies ahead counts as of the first look at it.
+    """Timestamps of rows; one in the future is replaced by the time at which it was first read.
 
-    So what claims to be from the year 9999 grows old like everything else.
+    So a row with a timestamp in the year 9999 expires like any other.
     """
 
     def __init__(self) -> None:
@@ -17,7 +17,7 @@ class Ages:
 
     @contextlib.contextmanager
     def looking(self, now_ms: int) -> Iterator[Callable[[Hashable, int], int]]:
-        """Give the way to read times in one look at all things; what is not asked for in it is forgotten."""
+        """Yield the function that reads times in one pass over all things; those not read in the pass are forgotten."""
         before, self._first_looks = self._first_looks, {}
 
         def read(thing: Hashable, written_ms: int) -> int:

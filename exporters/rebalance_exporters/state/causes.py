@@ -1,7 +1,7 @@
-"""Which diagnosis was the cause of a rebalance, and what it advises, for longer than its finding is kept.
+"""The cause of each rebalance and the advice for it, kept for longer than the finding itself.
 
-Receives findings; hands on immutable values. A finding names the latest rebalances only, and is forgotten some time
-after it resolved, while the rebalances that it explained are kept.
+Receives findings; returns immutable values. A finding names only its latest rebalances and is dropped some time after
+it resolved, while the rebalances that it explained are kept.
 """
 
 from __future__ import annotations
@@ -11,13 +11,13 @@ from dataclasses import dataclass, replace
 from rebalance_contract import Advice, Finding
 from rebalance_exporters.state.kept import GroupKey
 
-#: No rule advises more, nor with longer words; whoever may write to the topic may write anything.
+#: Limits on the kept advice of a finding, above what any rule writes: others may be able to write to the topic.
 _MAX_ADVICE, _MAX_TEXT = 8, 300
 
 
 @dataclass(frozen=True, slots=True)
 class PrimaryCause:
-    """What is kept of a primary finding. `advice` is in the order in which it is to be tried."""
+    """The kept part of a primary finding. `advice` is in the order in which to try it."""
 
     finding_id: str
     rule: str
@@ -27,32 +27,32 @@ class PrimaryCause:
 
     @property
     def age(self) -> tuple[int, str]:
-        """What the latest has most of. Findings of one time have an order too, so that two exporters keep the same."""
+        """Sort key, largest for the latest finding; the id breaks ties, so that two exporters keep the same one."""
         return self.updated_at_ms, self.finding_id
 
 
 class Causes:
-    """The causes of rebalances of all groups, no more than `limit`; those that were reported first go first."""
+    """The causes of rebalances of all groups, at most `limit`; those reported first are dropped first."""
 
     def __init__(self, limit: int) -> None:
         self._limit = limit
         self._causes: dict[tuple[GroupKey, str], PrimaryCause] = {}
 
     def note(self, finding: Finding) -> None:
-        """Process the cause of the rebalances that a finding names; one that is not primary is the cause of none."""
+        """Store a finding as the cause of the rebalances that it names; a finding that is not primary is ignored."""
         if not finding.primary or not finding.rebalance_ids:
             return
         group, cause = (finding.cluster, finding.group), _make_cause(finding)
         for rebalance_id in finding.rebalance_ids[-self._limit :] if self._limit else ():
             known = self._causes.get((group, rebalance_id))
-            # A better explanation may be read before the one that it replaces.
+            # A newer cause may be read before the one that it replaces.
             if known is None or cause.age >= known.age:
                 self._causes[group, rebalance_id] = cause
         while len(self._causes) > self._limit:
             del self._causes[next(iter(self._causes))]
 
     def withdraw(self, finding: Finding) -> None:
-        """Forget what turned out not to be the cause."""
+        """Remove a withdrawn finding as the cause of its rebalances."""
         finding_id = _cut(finding.finding_id)
         for rebalance_id in finding.rebalance_ids:
             key = ((finding.cluster, finding.group), rebalance_id)
@@ -61,7 +61,7 @@ class Causes:
                 del self._causes[key]
 
     def of(self, group: GroupKey, rebalance_id: str) -> PrimaryCause | None:
-        """Return the cause of a rebalance, null when none is known."""
+        """Return the cause of a rebalance, or null if none is known."""
         return self._causes.get((group, rebalance_id))
 
 

@@ -1,21 +1,21 @@
-"""What changed since when: a bounded log in which each item stands once, at its latest change.
+"""A bounded log of changes, with one entry per item, at its latest change.
 
-Receives the names of items that changed; hands on those after a given version. It knows no clock and no row: who asks
-looks up the present state of what is named.
+Receives the names of changed items; returns those changed after a given version. It has no clock and stores no rows:
+callers look up the present state of each named item.
 """
 
 from __future__ import annotations
 
 from typing import Literal, NamedTuple
 
-#: More than a client that reads at all ever misses between two looks; who missed more loads everything again.
+#: Far more changes than a client misses between two reads; a client that missed more reloads everything.
 KEPT_CHANGES = 20_000
 
 Kind = Literal["group", "rebalance", "finding"]
 
 
 class ChangedItem(NamedTuple):
-    """What can change. `name` distinguishes the rebalances (by id) and findings (by key) of one group."""
+    """An item that can change. `name` distinguishes the rebalances (by id) and findings (by key) of one group."""
 
     kind: Kind
     cluster: str
@@ -24,7 +24,7 @@ class ChangedItem(NamedTuple):
 
 
 class ChangeLog:
-    """Not safe for several threads: its owner locks."""
+    """A log of changes by version. Not thread-safe: its owner must hold a lock."""
 
     def __init__(self, keep: int = KEPT_CHANGES) -> None:
         self._keep = keep
@@ -33,7 +33,7 @@ class ChangeLog:
         self.version = 0
 
     def note(self, item: ChangedItem) -> None:
-        """Put a change down; an earlier one of the same item is forgotten."""
+        """Record a change, in place of an earlier one of the same item."""
         self._versions.pop(item, None)
         self.version += 1
         self._versions[item] = self.version
@@ -42,7 +42,7 @@ class ChangeLog:
             self._horizon = self._versions.pop(oldest)
 
     def since(self, version: int) -> list[tuple[int, ChangedItem]] | None:
-        """Return what changed after `version`, oldest first; null when that is longer ago than is remembered."""
+        """Return the changes after `version`, oldest first, or null if the log does not cover that version."""
         if not self._horizon <= version <= self.version:
             return None
         found = []

@@ -1,4 +1,4 @@
-"""What is known at one moment, as whoever answers or renders reads it: immutable, and the same for all of an answer."""
+"""Snapshots of the whole state at one moment: immutable, so that all of a response or rendering is consistent."""
 
 from __future__ import annotations
 
@@ -18,11 +18,11 @@ _NO_COST: Final = contract.CountedImpact()
 
 @dataclass(frozen=True, slots=True)
 class FleetSnapshot:
-    """All that is known at one moment.
+    """The whole state at one moment.
 
-    `lags` are as they were published last; what may be shown of them now is for `live_lag` to say. `caught_up_until`
-    has, by cluster and query, up to where a query had read when it was first seen caught up. `late_events` are counted
-    by cluster and kind, late or future.
+    `lags` are as last published; `live_lag` returns what may be shown of them now. `caught_up_until` is, by cluster
+    and query, the time up to which a query had read when it was first seen caught up. `late_events` are counts by
+    cluster and kind, late or future.
     """
 
     groups: Mapping[GroupKey, contract.GroupSnapshot]
@@ -47,9 +47,9 @@ class FleetSnapshot:
     stale_after_ms: int
 
     def live_lag(self, key: GroupKey, now_ms: int) -> contract.GroupLag | None:
-        """Return a group's lag and windows; null when unknown, and while the diagnosis is silent.
+        """Return a group's lag and windows, or null if they are unknown or the diagnosis has stopped reporting.
 
-        What nobody measures any more must not look as if it were so now.
+        A lag that is no longer measured must not be shown as the present one.
         """
         diagnosis = self.diagnoses.get(key[0])
         if diagnosis is None or abs(now_ms - diagnosis.updated_at_ms) > self.stale_after_ms:
@@ -57,24 +57,24 @@ class FleetSnapshot:
         return self.lags.get(key)
 
     def document(self, kept: KeptRebalance) -> bytes:
-        """Return a rebalance as the API shows it, with the deploys that were announced for its time."""
+        """Return a rebalance as the API shows it, with the deploys announced for its time."""
         ended_ms = kept.started_ms if kept.completed_ms is None else kept.completed_ms
         return kept.document(self.silences.deploys(kept.group, kept.started_ms, ended_ms))
 
     def cost(self, key: GroupKey) -> contract.CountedImpact:
-        """Return what rebalances cost a group in all, as far as the diagnosis has reported."""
+        """Return the total cost of a group's rebalances, as far as the diagnosis has reported it."""
         return self.costs.get(key, _NO_COST)
 
 
 class RebalanceHistory(NamedTuple):
-    """Rebalances that are kept, in no order, each with its cause; `dropped_until_ms` as in PeriodReport."""
+    """Kept rebalances, in no particular order, each with its cause; `dropped_until_ms` as in PeriodReport."""
 
     rebalances: list[tuple[KeptRebalance, PrimaryCause | None]]
     dropped_until_ms: int | None
 
 
 class Changes(NamedTuple):
-    """What changed up to `version`, oldest first; null when it is more than is remembered."""
+    """The changes up to `version`, oldest first; `items` is null if the log no longer has all of them."""
 
     version: int
     items: list[tuple[int, ChangedItem]] | None

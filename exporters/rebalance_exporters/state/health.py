@@ -1,4 +1,4 @@
-"""Whether what is served can be trusted: readiness means that every group is shown as it is, its lag included."""
+"""Readiness of the exporter: whether every group is shown with its present state and lag."""
 
 from __future__ import annotations
 
@@ -10,38 +10,38 @@ from rebalance_contract.api import Readiness
 from rebalance_contract.probes import PROBE_REPEAT_MS
 from rebalance_exporters.state.fleet import FleetSnapshot
 
-#: The queries that read the log: one makes the groups, the other what they commit.
+#: The queries that read the log: one produces the groups, the other their commits.
 _READERS = (Participant.MEMBERSHIP, Participant.ACTIVITY)
 
 _IS_IT_RUNNING = "is `rebalance-monitor stream` running?"
 _TRIGGERS_WITHOUT_BATCH = 3
-#: A batch that reads the log up may take long, but not for ever: from then on it is reported for how long it does.
+#: A batch may take long while a query catches up; one that takes longer than this is reported with its duration.
 _LONG_BATCH_MS = 60_000
-#: The diagnosis may be that far behind the queries it reads from: it runs after they did.
+#: Allowed delay of the diagnosis behind the queries that it reads from: it runs after them.
 _BEHIND_MS = 5_000
-#: A probe older than this was made by a prober that does not run any more; a running one makes some every few seconds.
+#: If the latest probe is older than this, no prober is running: a running one probes every few seconds.
 _PROBED_WITHIN_MS = 60_000
-#: What is repeated of one group alone may take one more period to come.
+#: The same for groups known from probes alone: the repetition for a single calm group may come one period late.
 _ALL_PROBED_WITHIN_MS = 2 * PROBE_REPEAT_MS
-#: How long a prober is waited for once all else is ready.
+#: How long to wait for a prober once everything else is ready.
 _AWAIT_PROBER_MS = 30_000
-#: The newest probe is never as old as this by a clock that is right.
+#: Maximum age of the newest probe if the prober's clock is right.
 _PROBES_LATE_MS = 3 * PROBE_REPEAT_MS
 
-#: Said beside `ready`, because then a lag that is not shown is no fault.
+#: Remarks added to `ready`: in these cases a missing lag is not a fault.
 NO_PROBES = "ready; no probe of any group yet, and the log is not read: is `rebalance-monitor probe` running?"
 LAG_UNKNOWN = "ready; lag is unknown because no prober reports end offsets: is `rebalance-monitor probe` running?"
 
 
 @dataclass(frozen=True, slots=True)
 class ReadProgress:
-    """How far the reader of the output topics is.
+    """Progress of the reader of the output topics.
 
-    `read` and `wanted` count log positions from the start to the ends found at the start. `kafka_error` is the
-    latest complaint of the Kafka client, null since anything was read again. `failure` is set once the reader's
-    thread ended although nobody asked it to. `unreached` is why no broker has answered since the start, null once one
-    has. `of_clusters` has, where several are read apart, the progress of each by its name, which is empty for all
-    clusters that have no reader of their own.
+    `read` and `wanted` count log positions from the beginning to the end offsets found at the start. `kafka_error` is
+    the latest error of the Kafka client, null once anything was read after it. `failure` is set if the reader's thread
+    ended without being stopped. `unreached` is why no broker has answered since the start, null once one has.
+    `of_clusters` is, if several clusters are read separately, the progress of each by cluster name; the empty name
+    stands for all clusters without a reader of their own.
     """
 
     missing_topics: tuple[str, ...] = ()
@@ -56,7 +56,7 @@ class ReadProgress:
 
 
 def together(parts: Mapping[str, ReadProgress]) -> ReadProgress:
-    """Return the progress of several readers as one, with that of each in it; of one it is that one's."""
+    """Return the progress of several readers as one, with each in `of_clusters`; a single one is returned as it is."""
     if len(parts) == 1:
         return next(iter(parts.values()))
     each = parts.values()
@@ -75,7 +75,7 @@ def together(parts: Mapping[str, ReadProgress]) -> ReadProgress:
 
 @dataclass(frozen=True, slots=True)
 class _Awaited:
-    """What is not there yet; `share` as in Readiness."""
+    """What is still missing for readiness; `share` as in Readiness."""
 
     text: str
     share: float | None = None
@@ -83,24 +83,24 @@ class _Awaited:
 
 @dataclass(slots=True)
 class Judge:
-    """Says whether what is served can be trusted.
+    """Judges whether what is served can be trusted.
 
-    It remembers only what no single snapshot shows: whether a clock that differs still moves, for how long a prober is
-    awaited, and that lag was complete once. So a group that appears later does not make everything unready.
+    It remembers only what a single snapshot cannot show: whether a clock that differs still advances, since when a
+    prober is awaited, and that lag was once complete. So a group that appears later does not make everything unready.
     """
 
     stale_after_seconds: float
-    #: By cluster and part: the last time it reported, and when that was first seen; null for what was there before.
+    #: By cluster and part: its latest report's time, and when that was first seen; null if it was not seen to advance.
     _heard: dict[tuple[str, str], tuple[int, int | None]] = field(default_factory=dict)
-    #: By cluster: since when all but lag is ready.
+    #: By cluster: since when everything but the lag is ready.
     _ready_since: dict[str, int] = field(default_factory=dict)
-    #: By cluster: the starts of the queries with which lag was complete.
+    #: By cluster: the start times of the queries when lag was last complete.
     _complete: dict[str, tuple[int, ...]] = field(default_factory=dict)
 
     def judge(self, fleet: FleetSnapshot, progress: ReadProgress, now_ms: int) -> Readiness:
-        """Ready means: all topics are read, and of every cluster the stream is caught up, alive and knows the lag.
+        """Return ready if all topics are read and, for every cluster, the stream is caught up, alive and knows the lag.
 
-        Partly ready: that is so of some cluster, of those that are read apart.
+        `partly` means that this holds for only some of the clusters that are read separately.
         """
         verdicts = self._judge_clusters(fleet, now_ms)
         parts = progress.of_clusters or {"": progress}
@@ -121,7 +121,7 @@ class Judge:
         parts: Mapping[str, ReadProgress],
         verdicts: Mapping[str, _Awaited | None],
     ) -> _Awaited | None:
-        """Judge what is read of one cluster, or of all that have no name."""
+        """Judge one cluster that is read separately or, without a name, all clusters without a reader of their own."""
         own = {cluster: each for cluster, each in verdicts.items() if cluster == name or not (name or cluster in parts)}
         awaited, about = _judge_reading(progress), name
         if awaited is None and not own:
@@ -138,7 +138,7 @@ class Judge:
         statuses: dict[str, dict[str, QueryStatus]] = {}
         for status in fleet.queries:
             statuses.setdefault(status.cluster, {})[status.query] = status
-        # All are looked at, so that none is heard of for the first time when it is its turn.
+        # Judge all clusters each time, so that the reports of each are followed even while an earlier one is not ready.
         return {cluster: self._judge_cluster(cluster, statuses[cluster], fleet, now_ms) for cluster in sorted(statuses)}
 
     def _judge_cluster(
@@ -161,7 +161,7 @@ class Judge:
     def _judge_signs(
         self, cluster: str, queries: Mapping[str, QueryStatus], diagnosis: DiagnosisStatus | None, now_ms: int
     ) -> _Awaited | None:
-        """Judge whether all parts give signs of life."""
+        """Judge whether all parts of the stream still report."""
         signs = {name: None if name not in queries else queries[name].updated_at_ms for name in _READERS}
         signs[Participant.DIAGNOSIS] = None if diagnosis is None else diagnosis.updated_at_ms
         found = [self._judge_sign(cluster, part, reported_ms, now_ms) for part, reported_ms in signs.items()]
@@ -180,14 +180,14 @@ class Judge:
     def _judge_prober(
         self, cluster: str, queries: Mapping[str, QueryStatus], diagnosis: DiagnosisStatus | None, now_ms: int
     ) -> _Awaited | None:
-        """Judge the prober's clock, once the stream has read what it wrote before."""
+        """Judge the prober's clock, once the stream has caught up and no longer reads old probes."""
         if diagnosis is None or diagnosis.probed_at_ms is None:
             return None
         differs = self._judge_clock(cluster, "prober", diagnosis.probed_at_ms, now_ms, _PROBES_LATE_MS)
         return differs if all(queries[name].caught_up for name in _READERS) else None
 
     def _judge_clock(self, cluster: str, whose: str, reported_ms: int, now_ms: int, usual_ms: int) -> _Awaited | None:
-        """Judge whether a time that is reported again and again is far from now; it comes `usual_ms` late at most."""
+        """Judge whether a regularly reported time is too far from now; it usually arrives at most `usual_ms` late."""
         known = self._heard.get((cluster, whose))
         if known is None or known[0] != reported_ms:
             is_news = known is not None and reported_ms > known[0]
@@ -195,7 +195,7 @@ class Judge:
         age_ms = now_ms - reported_ms
         if age_ms < -usual_ms:
             return _Awaited(f"{_clocks(whose, -age_ms)} ahead of the exporter's: set both by NTP")
-        # What was old when it came, lately, was written by a clock that is behind and moves.
+        # A time that was already old when it arrived recently comes from a clock that is behind but advances.
         if known[1] is not None and known[1] - reported_ms > usual_ms and now_ms - known[1] <= usual_ms:
             return _Awaited(f"{_clocks(whose, age_ms)} behind the exporter's: set both by NTP")
         return None
@@ -206,7 +206,7 @@ class Judge:
         since_ms = self._ready_since.setdefault(cluster, now_ms)
         starts = tuple(queries[name].started_at_ms for name in _READERS)
         if _reads_log(queries) and diagnosis.committing_groups <= 0 and diagnosis.groups_awaiting_ends <= 0:
-            # No lag is missing: where there are no groups, there are no probes either.
+            # No lag is missing: a cluster without groups has no probes.
             self._complete[cluster] = starts
             return None
         if _is_probed(diagnosis, now_ms):
@@ -226,19 +226,19 @@ class Judge:
 
 
 def status_age_seconds(status: QueryStatus, now_ms: int) -> float:
-    """Return how old a status is; never negative, whatever two clocks think of each other."""
+    """Return the age of a status; never negative, even if two clocks differ."""
     return max(0, now_ms - status.updated_at_ms) / 1000
 
 
 def read_until_ms(fleet: FleetSnapshot) -> dict[str, int]:
-    """Return up to when the log was read for groups, by cluster."""
+    """Return the time up to which the log was read for groups, by cluster, in epoch milliseconds."""
     return {status.cluster: status.read_until_ms for status in fleet.queries if status.query == Participant.MEMBERSHIP}
 
 
 def read_share(status: QueryStatus) -> float | None:
-    """Return how much of what was in the log at the start a query has processed, 0 to 1; null while it is not reported.
+    """Return the share of the records in the log at the start that a query has processed, 0 to 1; null while unknown.
 
-    Of an empty log everything has been read once the query has looked.
+    For an empty log it is 1 once the query has caught up.
     """
     if status.wanted_records > 0:
         return min(1.0, status.read_records / status.wanted_records)
@@ -246,9 +246,9 @@ def read_share(status: QueryStatus) -> float | None:
 
 
 def describe_long_batch(status: QueryStatus) -> str | None:
-    """Say for how long a query has ended no batch, by the stream's own clock; null while that is not long.
+    """Return a sentence if a query has finished no batch for long, by the stream's own clock, else null.
 
-    So it may hang, for example where Kafka never answers it, before the stream ends such a batch.
+    The query may hang, for example because Kafka never answers it, before the stream ends the batch.
     """
     since_ms = status.started_at_ms if status.last_batch_at_ms is None else status.last_batch_at_ms
     passed_ms = status.updated_at_ms - since_ms
@@ -297,7 +297,7 @@ def _judge_queries(queries: Mapping[str, QueryStatus]) -> _Awaited | None:
 
 
 def _percent(share: float) -> str:
-    # Rounded down: 100 % is said of what is done only.
+    # Rounded down: 100 % only when done.
     return f"{int(100 * share)} %"
 
 
@@ -307,7 +307,7 @@ def _behind(queries: Mapping[str, QueryStatus]) -> str:
 
 
 def _judge_batches(queries: Mapping[str, QueryStatus], now_ms: int, stale_after_seconds: float) -> _Awaited | None:
-    """Judge progress: a query may hang while its process reports; then its last batch ages and its status does not."""
+    """Judge progress: if a query hangs while its process reports, its last batch ages but its status does not."""
     for name in _READERS:
         status = queries[name]
         patience_ms = 1000 * max(stale_after_seconds, _TRIGGERS_WITHOUT_BATCH * status.trigger_ms / 1000)
@@ -322,7 +322,7 @@ def _judge_batches(queries: Mapping[str, QueryStatus], now_ms: int, stale_after_
 def _judge_diagnosis(
     queries: Mapping[str, QueryStatus], diagnosis: DiagnosisStatus | None, fleet: FleetSnapshot
 ) -> _Awaited | None:
-    """Judge whether the diagnosis knows what the queries read: all that they had when they caught up, or have now."""
+    """Judge whether the diagnosis has processed what the queries had read when they caught up, or have read now."""
     assert diagnosis is not None, "its silence was judged before"
     now_until_ms = min(queries[name].read_until_ms for name in _READERS) - _BEHIND_MS
     first_until_ms = max(fleet.caught_up_until.get((diagnosis.cluster, name), 0) for name in _READERS)
@@ -337,7 +337,7 @@ def _is_probed(diagnosis: DiagnosisStatus, now_ms: int, within_ms: int = _PROBED
 
 
 def _reads_log(queries: Mapping[str, QueryStatus]) -> bool:
-    """Whether groups are known from the log, not from probes alone."""
+    """Return whether groups are known from the log, not from probes alone."""
     reader = queries.get(Participant.MEMBERSHIP)
     return reader is None or reader.counted_from == CountedFrom.LOG
 
@@ -345,7 +345,7 @@ def _reads_log(queries: Mapping[str, QueryStatus]) -> bool:
 def _judge_probes(
     queries: Mapping[str, QueryStatus], diagnosis: DiagnosisStatus | None, now_ms: int
 ) -> _Awaited | None:
-    """Judge, where groups are known from probes alone, whether there are any."""
+    """Judge whether there are recent probes, if groups are known from probes alone."""
     if _reads_log(queries) or diagnosis is None:
         return None
     if _is_probed(diagnosis, now_ms, _ALL_PROBED_WITHIN_MS):
@@ -359,7 +359,7 @@ def _judge_probes(
 
 
 def _has_nothing(fleet: FleetSnapshot, cluster: str) -> bool:
-    """Whether nothing was ever probed of a cluster."""
+    """Return whether no group of a cluster was ever probed."""
     diagnosis = fleet.diagnoses.get(cluster)
     return diagnosis is not None and diagnosis.probed_at_ms is None
 

@@ -1,7 +1,7 @@
-"""Rebalances and findings as they are kept for the API, group by group.
+"""Rebalances and findings as kept for the API, by group.
 
-Receives decoded rows of two topics; hands on immutable values. How many rebalances are kept is bounded over all groups;
-findings are as many as the stream has open, and those resolved lately.
+Receives decoded rows of two topics; returns immutable values. The number of kept rebalances is bounded over all groups;
+the kept findings are those that the stream has open and those resolved recently.
 """
 
 from __future__ import annotations
@@ -29,30 +29,30 @@ from rebalance_exporters.text.rebalances import describe_rebalance
 
 GroupKey = tuple[str, str]
 
-#: JSON's own blanks, which may follow an object.
+#: JSON whitespace, which may follow an object.
 _BLANKS = b" \t\r\n"
-#: The most text, before it is packed, of rebalances, and of impacts that wait for theirs, whatever their number.
+#: Maximum bytes of text, before compression, of all rebalances, and of all waiting impacts.
 _KEPT_BYTES = 256 * 1024 * 1024
-#: What belongs to rebalances and may be read before them, or stays when they have gone: how much per rebalance that is
-#: kept, and how much more than rebalances at most. All topics are written in about the same order.
+#: Limits on impacts and causes, which may be read before their rebalance or outlast it: how many per kept rebalance,
+#: and how many more than kept rebalances. All topics are written in about the same order.
 _WAITING_PER_KEPT, _WAITING_MORE = 10, 20_000
-#: Bounds of what is open at once, far beyond what rules can find.
+#: Limits on findings, far beyond what rules can find: in total, per group, and kinds counted per group.
 _MAX_FINDINGS, _MAX_OF_GROUP, _MAX_KINDS = 50_000, 1_000, 500
-#: The fastest: a row of 3 kB takes a quarter of its bytes then, and some 30 microseconds.
+#: The fastest level: it compresses a row of 3 kB to a quarter in about 30 microseconds.
 _PACKED_LEVEL = 1
-#: Reasons of rebalances that are counted separately per group; the contract has fewer.
+#: Maximum number of reasons with an example per group; the contract has fewer.
 _MAX_REASONS = 32
 
 
 class PackedText(NamedTuple):
-    """A JSON text in fewer bytes, and how many it has."""
+    """A compressed JSON text; `size` is its length in bytes before compression."""
 
     packed: bytes
     size: int
 
     @classmethod
     def of(cls, text: bytes) -> PackedText:
-        """Pack a text; equal ones are equal when packed."""
+        """Return a text compressed; equal texts are equal when compressed."""
         return cls(zlib.compress(text, _PACKED_LEVEL), len(text))
 
     def unpack(self) -> bytes:
@@ -61,7 +61,7 @@ class PackedText(NamedTuple):
 
 
 class KeptImpact(NamedTuple):
-    """What a rebalance cost: the JSON text as it came, and the time that partitions were without commits."""
+    """The cost of a rebalance: the JSON text as received, and the time that partitions were without commits."""
 
     text: PackedText
     lost_partition_ms: int
@@ -69,10 +69,10 @@ class KeptImpact(NamedTuple):
 
 @dataclass(frozen=True, slots=True)
 class KeptRebalance:
-    """A rebalance as the API shows it: the JSON text as it came, and what is asked of it without unpacking that.
+    """A rebalance as the API shows it: the JSON text as received, and the fields needed without decompressing it.
 
-    `completed_ms` and `duration_ms` are null while it goes on; where only bounds are known, the duration is the lower.
-    `impact` is null while the diagnosis has reported none.
+    `completed_ms` and `duration_ms` are null while it is in progress; if only bounds are known, the duration is the
+    lower one. `impact` is null until the diagnosis reports it.
     """
 
     group: GroupKey
@@ -85,9 +85,9 @@ class KeptRebalance:
     impact: KeptImpact | None = None
 
     def document(self, deploys: Sequence[AlertSilence] = ()) -> bytes:
-        """Return it with `impact`, `deploys` and `text` as one JSON object, fields unknown to this version included.
+        """Return it with `impact`, `deploys` and `text` as one JSON object, including fields unknown to this version.
 
-        `deploys` are those that were announced for its time.
+        `deploys` are those announced for its time.
         """
         fields = self.text.unpack().rstrip(_BLANKS)[:-1]
         impact = b"null" if self.impact is None else self.impact.text.unpack()
@@ -95,19 +95,19 @@ class KeptRebalance:
         return b'%s,"impact":%s,"deploys":%s,"text":%s}' % (fields, impact, encode(deploys), text)
 
     def read(self) -> tuple[Rebalance, RebalanceImpact | None]:
-        """Return it, and what it cost, as rows of the contract."""
+        """Return the rebalance and its cost as rows of the contract; the cost is null if none was reported."""
         impact = None if self.impact is None else decode(self.impact.text.unpack(), RebalanceImpact)
         return decode(self.text.unpack(), Rebalance), impact
 
     @property
     def size(self) -> int:
-        """Bytes of text, unpacked."""
+        """Bytes of text before compression."""
         return self.text.size + (0 if self.impact is None else self.impact.text.size)
 
 
 @dataclass(frozen=True, slots=True)
 class Example:
-    """A rebalance that stands for others: an exemplar. `duration_ms` as in KeptRebalance."""
+    """A rebalance used as an exemplar; `duration_ms` as in KeptRebalance."""
 
     rebalance_id: str
     started_ms: int
@@ -117,7 +117,7 @@ class Example:
 
 @dataclass(frozen=True, slots=True)
 class Examples:
-    """The latest rebalance of one group by reason, and by place of its duration among DURATION_BUCKETS_MS."""
+    """The latest rebalance of one group by reason, and by the index of its duration's bucket in DURATION_BUCKETS_MS."""
 
     by_reason: Mapping[str, Example] = field(default_factory=dict)
     by_bucket: Mapping[int, Example] = field(default_factory=dict)
@@ -125,21 +125,21 @@ class Examples:
 
 @dataclass(frozen=True, slots=True)
 class GroupFindings:
-    """Findings of one group, open ones and those resolved lately, and how often each (rule, severity) began to fire.
+    """Findings of one group, open or recently resolved, and how often each (rule, severity) began to fire.
 
-    A finding that was there when the reading began counts 0.
+    A finding that was present when reading began counts 0.
     """
 
     findings: tuple[Finding, ...]
     fired: Mapping[tuple[str, str], int]
 
     def firing(self) -> list[Finding]:
-        """Return the open ones, the one to read first at the beginning."""
+        """Return the open findings, the most important first."""
         return sorted((each for each in self.findings if each.state == FindingState.FIRING), key=reading_order)
 
 
 def keep_rebalance(rebalance: Rebalance, text: bytes) -> KeptRebalance:
-    """Return what is kept of a rebalance."""
+    """Return the kept form of a rebalance."""
     return KeptRebalance(
         group=(rebalance.cluster, rebalance.group),
         rebalance_id=rebalance.rebalance_id,
@@ -152,12 +152,12 @@ def keep_rebalance(rebalance: Rebalance, text: bytes) -> KeptRebalance:
 
 
 def keep_impact(impact: RebalanceImpact, text: bytes) -> KeptImpact:
-    """Return what is kept of what a rebalance cost."""
+    """Return the kept form of a rebalance's cost."""
     return KeptImpact(PackedText.of(text), impact.lost_partition_ms)
 
 
 def fold_example(examples: Examples, kept: KeptRebalance) -> Examples:
-    """Process a rebalance as an example; the same object comes back when it changes none."""
+    """Return the examples updated with a rebalance; the same object if nothing changed."""
     example = Example(kept.rebalance_id, kept.started_ms, kept.completed_ms or kept.started_ms, kept.duration_ms)
     known = examples.by_reason
     if (kept.reason in known or len(known) < _MAX_REASONS) and _is_newer(example, known.get(kept.reason)):
@@ -176,12 +176,12 @@ def _is_newer(example: Example, known: Example | None) -> bool:
 
 
 def room_beside(rebalances: int) -> int:
-    """Return how many impacts, or causes, there is room for beside so many rebalances."""
+    """Return the maximum number of impacts, or of causes, for a maximum number of rebalances."""
     return min(_WAITING_PER_KEPT * rebalances, rebalances + _WAITING_MORE)
 
 
 class WaitingImpacts:
-    """Impacts that were read before their rebalance, or after it had to go; those that came first go first."""
+    """Impacts read before their rebalance, or after it was dropped; those read first are dropped first."""
 
     def __init__(self, limit: int) -> None:
         self._limit = limit
@@ -189,7 +189,7 @@ class WaitingImpacts:
         self._bytes = 0
 
     def put(self, group: GroupKey, rebalance_id: str, impact: KeptImpact) -> None:
-        """Process the cost of a rebalance, or a newer version of it."""
+        """Store the cost of a rebalance, or a newer version of it."""
         self.take(group, rebalance_id)
         self._impacts[group, rebalance_id] = impact
         self._bytes += impact.text.size
@@ -197,16 +197,16 @@ class WaitingImpacts:
             self.take(*next(iter(self._impacts)))
 
     def take(self, group: GroupKey, rebalance_id: str) -> KeptImpact | None:
-        """Hand out what a rebalance cost, and forget it here; null when nothing waits."""
+        """Remove and return the cost of a rebalance, or return null if none is waiting."""
         impact = self._impacts.pop((group, rebalance_id), None)
         self._bytes -= 0 if impact is None else impact.text.size
         return impact
 
 
 class KeptRebalances:
-    """The latest rebalances of all groups, no more than `limit`, and what each cost.
+    """The latest rebalances of all groups, at most `limit`, each with its cost.
 
-    Those that began first go first, in whatever order they were heard of, so that two exporters keep the same.
+    Those that began first are dropped first, in whatever order they were read, so that two exporters keep the same.
     """
 
     def __init__(self, limit: int) -> None:
@@ -214,15 +214,15 @@ class KeptRebalances:
         self._groups: dict[GroupKey, dict[str, KeptRebalance]] = {}
         self._count = 0
         self._bytes = 0
-        #: (start, group, id), the earliest first; what is no longer kept like that is passed over.
+        #: Heap of (start, group, id), the earliest first; outdated entries are skipped.
         self._earliest: list[tuple[int, GroupKey, str]] = []
         self._waiting = WaitingImpacts(room_beside(limit))
         self.examples: dict[GroupKey, Examples] = {}
-        #: When the latest rebalance began that had to go for want of room; null: none had to.
+        #: Latest start of the rebalances dropped for lack of room; null: none was dropped.
         self.dropped_until_ms: int | None = None
 
     def put(self, kept: KeptRebalance) -> None:
-        """Process a rebalance, or a newer version of one, which leaves its cost as it was reported."""
+        """Store a rebalance, or a newer version of one, which keeps its reported cost."""
         self.examples[kept.group] = fold_example(self.examples.get(kept.group, Examples()), kept)
         known = self.get(kept.group, kept.rebalance_id)
         waiting = self._waiting.take(kept.group, kept.rebalance_id) if known is None else known.impact
@@ -235,7 +235,7 @@ class KeptRebalances:
             self._drop_earliest()
 
     def put_impact(self, group: GroupKey, rebalance_id: str, impact: KeptImpact) -> bool:
-        """Process the cost of a rebalance; returns whether that changed one that is kept."""
+        """Store the cost of a rebalance; return whether this changed a kept rebalance."""
         known = self.get(group, rebalance_id)
         if known is None:
             self._waiting.put(group, rebalance_id, impact)
@@ -245,7 +245,7 @@ class KeptRebalances:
         return False
 
     def drop_impact(self, group: GroupKey, rebalance_id: str) -> None:
-        """Forget what a rebalance cost."""
+        """Forget the cost of a rebalance."""
         self._waiting.take(group, rebalance_id)
         known = self.get(group, rebalance_id)
         if known is not None:
@@ -258,7 +258,7 @@ class KeptRebalances:
         self._bytes += kept.size - (0 if known is None else known.size)
 
     def _tidy(self) -> None:
-        """Forget former starts: one rebalance whose start changes again and again must not fill the memory."""
+        """Remove outdated heap entries: a rebalance whose start keeps changing must not fill the memory."""
         self._earliest = [(each.started_ms, each.group, each.rebalance_id) for each in self.all()]
         heapq.heapify(self._earliest)
 
@@ -279,20 +279,20 @@ class KeptRebalances:
                 del self._groups[group]
 
     def forget_group(self, group: GroupKey) -> None:
-        """Forget what stands for a group that is gone; its rebalances stay to be read about."""
+        """Forget the examples of a group that is gone; its rebalances are kept."""
         self.examples.pop(group, None)
 
     def forget_examples(self, groups: Container[GroupKey]) -> None:
-        """Forget what stands for groups that are neither known nor have rebalances to be read about."""
+        """Forget the examples of groups that are neither known nor have kept rebalances."""
         for group in [each for each in self.examples if each not in groups and each not in self._groups]:
             del self.examples[group]
 
     def get(self, group: GroupKey, rebalance_id: str) -> KeptRebalance | None:
-        """Return one rebalance, null when it is not kept."""
+        """Return one rebalance, or null if it is not kept."""
         return self._groups.get(group, {}).get(rebalance_id)
 
     def all(self) -> list[KeptRebalance]:
-        """Return the rebalances of all groups, in no order."""
+        """Return the rebalances of all groups, in no particular order."""
         return [each for of_group in self._groups.values() for each in of_group.values()]
 
     def of_group(self, group: GroupKey) -> list[KeptRebalance]:
@@ -302,7 +302,7 @@ class KeptRebalances:
 
 
 class KeptFindings:
-    """All findings by their key in the topic, group by group."""
+    """All findings, by group and key in the topic."""
 
     def __init__(self) -> None:
         self._findings: dict[GroupKey, dict[str, Finding]] = {}
@@ -310,9 +310,9 @@ class KeptFindings:
         self.by_group: dict[GroupKey, GroupFindings] = {}
 
     def put(self, key: str, finding: Finding, *, is_new: bool) -> None:
-        """Process a finding; it counts as fired when it was not firing before. Raises RefusedError for too many.
+        """Store a finding; it counts as fired if it was not firing before. Raises RefusedError if there are too many.
 
-        One that is not `is_new` was there when the reading began, and counts 0: another exporter has counted it.
+        One that is not `is_new` was present when reading began and counts 0: another exporter has counted it.
         """
         group = (finding.cluster, finding.group)
         if self._groups.get(key, group) != group:
@@ -329,7 +329,7 @@ class KeptFindings:
         self._put_together(group, {kind: int(is_new)} if begins or not is_new else {})
 
     def drop(self, key: str) -> Finding | None:
-        """Forget a finding; returns it if it was known."""
+        """Forget a finding and return it, or null if it was not known."""
         group = self._groups.pop(key, None)
         if group is None:
             return None
@@ -338,11 +338,11 @@ class KeptFindings:
         return gone
 
     def get(self, group: GroupKey, key: str) -> Finding | None:
-        """Return one finding, null when it is not known."""
+        """Return one finding, or null if it is not known."""
         return self._findings.get(group, {}).get(key)
 
     def resolved(self) -> list[tuple[str, int]]:
-        """Return the keys of findings that are resolved, and since when."""
+        """Return the keys of resolved findings, and when each was resolved, in epoch milliseconds."""
         return [
             (key, finding.updated_at_ms if finding.resolved_at_ms is None else finding.resolved_at_ms)
             for of_group in self._findings.values()
@@ -351,7 +351,7 @@ class KeptFindings:
         ]
 
     def forget_group(self, group: GroupKey) -> None:
-        """Forget a group that is gone, its totals included."""
+        """Forget a group that is gone, including its totals."""
         for key in self._findings.pop(group, {}):
             del self._groups[key]
         self.by_group.pop(group, None)

@@ -1,7 +1,6 @@
-"""Events whose records carry a wrong time, counted over all groups.
+"""Counts of events whose records carry a wrong time, over all groups.
 
-Receives the totals that snapshots of groups carry; hands on sums by cluster that never fall: a group that is forgotten
-takes nothing away.
+Receives the totals in snapshots of groups; returns sums by cluster that never decrease, even when a group is forgotten.
 """
 
 from __future__ import annotations
@@ -14,20 +13,20 @@ _READ: Mapping[str, Callable[[GroupSnapshot], int]] = {
     "late": lambda group: group.windows.late,
     "future": lambda group: group.windows.future,
 }
-#: Far more clusters than one exporter shows; whoever may write to the topics may name any.
+#: Maximum number of clusters, far more than one exporter shows: rows may name any.
 _MAX_CLUSTERS = 1_000
 
 
 class LateEvents:
-    """Sums by (cluster, kind) since the reading began; `kind` is late or future."""
+    """Sums by (cluster, kind) since reading began; `kind` is late or future."""
 
     def __init__(self) -> None:
         self.totals: dict[tuple[str, str], int] = {}
 
     def note(self, before: GroupSnapshot | None, now: GroupSnapshot, *, is_new: bool) -> None:
-        """Process the newer snapshot of a group, of which none was known where `before` is null.
+        """Add what a group's totals rose by since its previous snapshot; `before` is null if there was none.
 
-        One that is not `is_new` was there when the reading began: it is where counting begins.
+        A snapshot that is not `is_new` was present when reading began and adds nothing: counting begins with it.
         """
         for kind, read in _READ.items():
             key = now.cluster, kind
@@ -37,5 +36,5 @@ class LateEvents:
 
 
 def _rise(before: int, now: int) -> int:
-    """Return by how much a total rose; one that is lower began anew."""
+    """Return by how much a total rose; a lower one started again from 0."""
     return now - before if now >= before else now

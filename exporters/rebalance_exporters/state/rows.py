@@ -1,6 +1,6 @@
-"""Rows as they are read: what the contract says, and the bounds beyond which a row would hurt whoever shows it.
+"""Decoding of rows, and checks against the contract and against limits beyond which a row would harm its readers.
 
-Receives keys and values that anybody may have written; hands on decoded rows, or the reason why there is none.
+Receives keys and values that anyone may have written; returns decoded rows, or raises why a row is refused.
 """
 
 from __future__ import annotations
@@ -12,14 +12,14 @@ from typing import Any, TypeVar
 import rebalance_contract as contract
 from rebalance_contract.bounds import MAX_FOREIGN_BYTES, MAX_KEY_BYTES
 
-#: Why a row was left out: the reasons by which they are counted. `superseded`: its stream lost the topics to another
-#: one. `failed` is a defect of the exporter itself.
+#: Reasons by which refused rows are counted. `superseded`: another stream has taken over the topics from its writer.
+#: `failed`: a defect of the exporter itself.
 REFUSALS = ("contract", "key", "text", "number", "time", "size", "limit", "superseded", "failed")
 
-#: The years 1 and 9999: what people's tools can show as a date.
+#: The years 1 and 9999: the range that common tools can show as a date.
 _FIRST_MS, _LAST_MS = -62_135_596_800_000, 253_402_300_799_999
 
-#: How the names of fields end that are moments; other times are durations.
+#: Suffixes of the names of timestamps; other times are durations.
 _MOMENTS = (
     "at_ms",
     "seen_ms",
@@ -31,14 +31,14 @@ _MOMENTS = (
     "_commit_ms",
     "_unread_ms",
 )
-#: The moments of each kind of row.
+#: The names of the timestamps of each class of row.
 _times: dict[type, tuple[str, ...]] = {}
 
 _T = TypeVar("_T")
 
 
 class RefusedError(contract.ContractError):
-    """A row that cannot be taken over; `reason` is a member of REFUSALS."""
+    """A row that cannot be applied; `reason` is a member of REFUSALS."""
 
     def __init__(self, reason: str, text: str) -> None:
         super().__init__(text)
@@ -46,17 +46,17 @@ class RefusedError(contract.ContractError):
 
 
 def reason_of(error: Exception) -> str:
-    """Return why a row was left out, a member of REFUSALS."""
+    """Return why a row was refused, a member of REFUSALS."""
     if isinstance(error, RefusedError):
         return error.reason
     if isinstance(error, UnicodeDecodeError):
         return "text"
-    # JSON that is nested more deeply than any row is not of the contract either.
+    # RecursionError: JSON that is nested more deeply than any row of the contract.
     return "contract" if isinstance(error, contract.ContractError | RecursionError) else "failed"
 
 
 def check_size(key: bytes, value: bytes | None) -> None:
-    """Raise RefusedError for what no writer of the monitor would write."""
+    """Raise RefusedError for a key or value larger than any that the monitor writes."""
     if len(key) > MAX_KEY_BYTES:
         raise RefusedError("size", f"the key has {len(key)} bytes")
     if value is not None and len(value) > MAX_FOREIGN_BYTES:
@@ -64,20 +64,20 @@ def check_size(key: bytes, value: bytes | None) -> None:
 
 
 def check_key(key: bytes, *parts: str) -> None:
-    """Raise RefusedError unless the key says what the value says: else one group could be stored twice."""
+    """Raise RefusedError unless the key matches the value; otherwise one group could be stored twice."""
     expected = "/".join(parts).encode()
     if key != expected:
         raise RefusedError("key", f"the key is {key[:200]!r} where the value says {expected[:200]!r}")
 
 
 def expect_room(held: Mapping[Any, object], key: Hashable, limit: int) -> None:
-    """Raise RefusedError where one thing more would be too many; what is held already may always change."""
+    """Raise RefusedError if a new key would exceed the limit; existing keys may always change."""
     if len(held) >= limit and key not in held:
         raise RefusedError("limit", f"{limit} are held already")
 
 
 class Weights:
-    """Bytes of text of all that is held: many large rows fill the memory no more than many small ones."""
+    """Bytes of all kept text, so that many large rows fill the memory no more than many small ones."""
 
     def __init__(self, limit: int) -> None:
         self._limit = limit
@@ -85,7 +85,7 @@ class Weights:
         self._total = 0
 
     def put(self, thing: Hashable, size: int) -> None:
-        """Record the present size of a thing. Raises RefusedError, and changes nothing, where it would be too much."""
+        """Record the present size of a thing. Raises RefusedError, and changes nothing, if the total is too large."""
         total = self._total - self._of.get(thing, 0) + size
         if total > max(self._limit, self._total):
             raise RefusedError("limit", f"rows of {self._total} bytes are held already")
@@ -103,7 +103,7 @@ def read_row(value: bytes, kind: Any) -> Any:
 
 
 def read_impact(value: bytes) -> contract.RebalanceImpact | contract.GroupImpact:
-    """Decode a row of the impact topic, whichever of its kinds it is. Raises ContractError."""
+    """Decode a row of the impact topic, of either kind. Raises ContractError."""
     kind = contract.decode(value, _ImpactKind).kind
     if kind == "group_impact":
         return _checked(contract.decode(value, contract.GroupImpact))

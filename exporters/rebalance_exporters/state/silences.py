@@ -1,7 +1,7 @@
-"""Which groups nobody is to be called for, and which rebalances somebody announced.
+"""Silences, which hold back the alerts of groups, and announced deploys.
 
-Receives rows of the silences topic; hands on what covers a group at a time. Rows may be of anybody who may write
-there, so their number is bounded, and their text counts among all that is held.
+Receives rows of the silences topic; returns those that cover a group at a time. Anyone with write access to the topic
+may have written them, so their number is bounded, and their text counts towards the limit of all kept text.
 """
 
 from __future__ import annotations
@@ -14,10 +14,10 @@ from rebalance_contract.silences import WILDCARD
 from rebalance_exporters.state.kept import GroupFindings, GroupKey
 from rebalance_exporters.state.rows import RefusedError, Weights
 
-#: Silences that are kept; those that end first go first, in whatever order they were read.
+#: Maximum number of kept silences; those that end first are dropped first, in whatever order they were read.
 MAX_SILENCES = 2_000
 
-#: Under which they are weighed.
+#: Prefix of their keys in Weights.
 _KIND = "silence"
 
 _Name = tuple[str, str]
@@ -25,35 +25,35 @@ _Name = tuple[str, str]
 
 @dataclass(frozen=True, slots=True)
 class Silences:
-    """All silences that are known, found by group; never changed."""
+    """All known silences, indexed by group; immutable."""
 
     by_name: Mapping[_Name, AlertSilence] = field(default_factory=dict)
     _index: SilenceIndex = field(default_factory=SilenceIndex)
 
     @classmethod
     def of(cls, by_name: Mapping[_Name, AlertSilence]) -> Silences:
-        """Put silences in order, by (cluster, silence id)."""
+        """Return an index of silences, given by (cluster, silence id)."""
         return cls(dict(by_name), SilenceIndex.of(by_name.values()))
 
     def in_force(self, key: GroupKey, now_ms: int) -> AlertSilence | None:
-        """Return the silence that holds a group's alerts back now, else the deploy that is announced for now.
+        """Return the silence that holds back a group's alerts now, else the deploy announced for now, else null.
 
-        Of several it is the one that lasts longest.
+        Of several it is the one that ends last.
         """
         found = [each for each in self._index.covering(*key) if each.is_in_force(now_ms)]
         return max(found, key=lambda each: (each.holds_alerts, each.ends_at_ms, each.silence_id), default=None)
 
     def deploys(self, key: GroupKey, from_ms: int, until_ms: int) -> tuple[AlertSilence, ...]:
-        """Return the deploys of a group that were announced for a time, the earliest first."""
+        """Return the announced deploys of a group that overlap a period, the earliest first."""
         known = (each for each in self._index.covering(*key) if each.kind == SilenceKind.DEPLOY)
         return tuple(each for each in known if each.overlaps(from_ms, until_ms))
 
 
 class KeptSilences:
-    """The silences as they are read, and which have begun or ended since somebody looked."""
+    """The silences read so far, and which of them began or ended since the last check."""
 
     def __init__(self, weights: Weights) -> None:
-        """`weights` is what they, and whatever else is held, weigh."""
+        """`weights` counts the bytes of everything that the view keeps."""
         self._weights = weights
         self._by_name: dict[_Name, AlertSilence] = {}
         self._now: Silences | None = None
@@ -61,15 +61,15 @@ class KeptSilences:
 
     @property
     def now(self) -> Silences:
-        """All of them, the same object for as long as none changed."""
+        """All silences; the same object as long as none changes."""
         if self._now is None:
             self._now = Silences.of(self._by_name)
         return self._now
 
     def put(self, silence: AlertSilence, size: int) -> AlertSilence | None:
-        """Process a silence, or its newer form, of so many bytes. Returns the one before.
+        """Store a silence of `size` bytes, or its newer version; return the previous version, or null.
 
-        Raises RefusedError for one that is none, or for which there is no room.
+        Raises RefusedError for an invalid silence, or if there is no room.
         """
         problem = next(silence_problems(silence), None)
         if problem is not None:
@@ -84,21 +84,21 @@ class KeptSilences:
         return known
 
     def drop(self, cluster: str, silence_id: str) -> AlertSilence | None:
-        """Forget a silence; returns it if it was known."""
+        """Forget a silence and return it, or null if it was not known."""
         self._now = None
         self._weights.drop((_KIND, (cluster, silence_id)))
         return self._by_name.pop((cluster, silence_id), None)
 
     def turned(self, now_ms: int) -> list[AlertSilence]:
-        """Return the silences that began or ended since this was asked last; its first answer is none."""
+        """Return the silences that began or ended since the last call; none at the first call."""
         before_ms, self._looked_ms = self._looked_ms or now_ms, now_ms
         return [each for each in self._by_name.values() if each.is_in_force(before_ms) != each.is_in_force(now_ms)]
 
 
 def covered(silence: AlertSilence, groups: Collection[GroupKey]) -> Iterator[GroupKey]:
-    """Yield those of the groups that a silence is about.
+    """Yield those of the groups that a silence covers.
 
-    As `AlertSilence.is_about` has it, in one step a group: there may be 50 names, and tens of thousands of groups.
+    Same result as `AlertSilence.is_about` in one step per group: there may be 50 names and tens of thousands of groups.
     """
     exact = frozenset(name for name in silence.groups if not name.endswith(WILDCARD))
     beginnings = tuple(name.removesuffix(WILDCARD) for name in silence.groups if name.endswith(WILDCARD))
@@ -107,16 +107,16 @@ def covered(silence: AlertSilence, groups: Collection[GroupKey]) -> Iterator[Gro
 
 
 class Muted:
-    """What is said of findings to whoever calls people: of a silenced group, that none fires.
+    """Findings as reported to alerting: none of a silenced group fires.
 
-    The same object comes back for the same findings, so that they are written once.
+    Returns the same object for the same findings, so that they are rendered once.
     """
 
     def __init__(self) -> None:
         self._muted: dict[GroupKey, tuple[GroupFindings, GroupFindings]] = {}
 
     def findings(self, key: GroupKey, found: GroupFindings, silence: AlertSilence | None) -> GroupFindings:
-        """Return the findings as they are to be reported."""
+        """Return the findings to report."""
         if silence is None or not silence.holds_alerts:
             self._muted.pop(key, None)
             return found

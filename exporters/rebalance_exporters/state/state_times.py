@@ -1,8 +1,8 @@
-"""How long a group was in each state, from the snapshots that the stream publishes.
+"""Time that a group spent in each state, from the snapshots that the stream publishes.
 
-Receives states with the time from which they count, in the order of the group's log; hands on totals. The stream's
-contract has no such totals: a state that came and went between two snapshots is not seen, and each exporter counts from
-its own start.
+Receives states with the time from which they count, in the order of the group's log; returns totals. The stream's
+contract has no such totals, so a state that began and ended between two snapshots is missed, and each exporter counts
+from its own start.
 """
 
 from __future__ import annotations
@@ -13,7 +13,7 @@ from dataclasses import dataclass, field
 
 @dataclass(frozen=True, slots=True)
 class StateTimes:
-    """Milliseconds per state that is over, and the present state with its beginning; a null state is not counted."""
+    """Milliseconds in each past state, and the present state with its start; time in a null state is not counted."""
 
     state: str | None
     since_ms: int
@@ -21,9 +21,9 @@ class StateTimes:
 
 
 def fold_state(times: StateTimes | None, state: str | None, at_ms: int) -> StateTimes:
-    """Note the state that counts from `at_ms` on; the same object comes back while the state lasts.
+    """Return the times updated with a state that counts from `at_ms`; the same object while the state lasts.
 
-    A time before the last one counts as the last one: clocks of two brokers may differ.
+    A time before the previous one counts as the previous one: the clocks of two brokers may differ.
     """
     if times is None:
         return StateTimes(state, at_ms)
@@ -37,7 +37,7 @@ def fold_state(times: StateTimes | None, state: str | None, at_ms: int) -> State
 
 
 def seconds_by_state(times: StateTimes, now_ms: int) -> dict[str, float]:
-    """Return the seconds spent in every state up to now, the present one included."""
+    """Return the seconds spent in each state up to now, including the present one."""
     spent = dict(times.ended_ms)
     if times.state is not None:
         spent[times.state] = spent.get(times.state, 0) + max(0, now_ms - times.since_ms)

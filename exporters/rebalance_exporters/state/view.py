@@ -1,10 +1,10 @@
-"""All groups in memory: receives rows of the stream's topics, hands out immutable snapshots of the fleet.
+"""All groups in memory: receives rows of the stream's topics and returns immutable snapshots of the fleet.
 
-It knows the output contract and nothing of Kafka clients, HTTP or the clock: `now` is an argument. What it holds
-depends on the rows only, not on how they were batched, so two exporters that read the same topics show the same. What
-it counts by itself, as the time in states, begins with each: rows that were there before add nothing to it.
-Whoever may write to the topics may write anything: no row gets out of `View.apply` as an exception, and what is held
-of each kind is bounded.
+It depends on the output contract, but not on Kafka clients, HTTP or the clock: `now` is an argument. Its content
+depends only on the rows, not on how they were batched, so two exporters that read the same topics show the same. Only
+what it counts itself, such as the time in states, starts anew in each exporter: rows that were present before add
+nothing. Anyone with write access to the topics may write anything, so no row raises an exception out of `View.apply`,
+and the amount kept of each kind is bounded.
 """
 
 from __future__ import annotations
@@ -57,16 +57,17 @@ SILENCES: Final = contract.topics.SILENCES.name
 
 #: The topics read, without their prefix.
 TOPICS: Final = (GROUPS, REBALANCES, STATUS, FINDINGS, HEARTBEATS, LAG, IMPACT, SILENCES)
-#: Those whose rows may have been cut so that they fit.
+#: Topics whose rows may have been truncated to fit.
 CUT_TOPICS: Final = (GROUPS, REBALANCES, LAG, IMPACT, FINDINGS, HEARTBEATS)
 
-#: As many withdrawn findings are remembered; who has not asked by then learns from the group's row.
+#: Maximum number of kept withdrawn findings; a follower that misses one learns of it from the group's row.
 _KEPT_WITHDRAWN = 1_000
-#: More queries than all clusters that one exporter reads of have.
+#: Maximum number of kept status rows, more than all clusters of one exporter have.
 _MAX_STATUS = 1_000
-#: The most groups of which something is held, exported or not.
+#: Maximum number of kept groups, exported or not.
 _MAX_GROUPS = 100_000
-#: The most text of groups, lag, heartbeats and findings: several times what 10,000 groups of 100 partitions take.
+#: Maximum bytes of text of groups, lag, heartbeats, findings and silences: several times what 10,000 groups of 100
+#: partitions take.
 _MAX_BYTES = 512 * 1024 * 1024
 
 _log = logging.getLogger(__name__)
@@ -75,9 +76,9 @@ _log = logging.getLogger(__name__)
 class Row(NamedTuple):
     """One record of an output topic; `topic` is a member of TOPICS, a null value is a tombstone.
 
-    `at_ms` is when the record was written, by its own timestamp; null where it has none. `writer` is the query that
-    wrote it, null where the row does not say. `read_since_ms` is when the reading of the topics began, null where
-    that is not known; `was_there`: the row stood in its topic by then.
+    `at_ms` is the record's timestamp, null if it has none. `writer` is the query that wrote it, null if the record does
+    not name one. `read_since_ms` is when reading of the topics began, null if not known. `was_there` is true if the
+    record was already in its topic then.
     """
 
     topic: str
@@ -90,7 +91,7 @@ class Row(NamedTuple):
 
 
 class View:
-    """Written by the one thread that reads Kafka, read by every thread that serves HTTP."""
+    """The state of all groups, written by the threads that read Kafka and read by those that serve HTTP."""
 
     def __init__(
         self,
@@ -107,9 +108,9 @@ class View:
         self._weights = Weights(max_bytes)
         self._lock = threading.Lock()
         self._snapshots: dict[GroupKey, contract.GroupSnapshot] = {}
-        #: As they are shown: those of snapshots, and those that are known from commits alone.
+        #: Groups as shown: those with a snapshot, and those known from commits alone.
         self._groups: dict[GroupKey, contract.GroupSnapshot] = {}
-        #: What all who ask are given until a row is read or something expires; null: to be put together.
+        #: The current snapshot, valid until rows are read or expired; null: not made yet.
         self._fleet: FleetSnapshot | None = None
         self._states: dict[GroupKey, StateTimes] = {}
         self._lags: dict[GroupKey, contract.GroupLag] = {}
@@ -124,7 +125,7 @@ class View:
         self._silences = KeptSilences(self._weights)
         self._ages = Ages()
         self._changes = ChangeLog()
-        #: Findings that were withdrawn, for followers that have received them.
+        #: Withdrawn findings, for followers that have received them.
         self._withdrawn: dict[ChangedItem, contract.Finding] = {}
         self._fence = Fence()
         self._rows = dict.fromkeys(TOPICS, 0)
@@ -142,12 +143,12 @@ class View:
     # --- What is read ---
 
     def apply(self, rows: Iterable[Row]) -> None:
-        """Take over a batch of rows; one that cannot be is counted by topic and reason and changes nothing else."""
+        """Apply a batch of rows; a refused row is counted by topic and reason and changes nothing else."""
         with self._lock:
             self._fleet = None
             for row in rows:
                 self._rows[row.topic] += 1
-                # The one place where everything is caught: whatever a row does, it does it to itself alone.
+                # Catch everything here: an error affects only this row.
                 try:
                     self._apply(row)
                 except Exception as error:
@@ -160,7 +161,7 @@ class View:
         if row.writer is not None and not self._fence.admits(row.topic, row.key, row.writer, row.at_ms or 0):
             raise RefusedError("superseded", f"another stream took over from the one that wrote {row.key[:200]!r}")
         if row.value is not None:
-            # The decoder skips fields it does not know, so it does not notice what would break the API's JSON there.
+            # The decoder skips unknown fields, so it would miss invalid UTF-8 in them, which breaks the API's JSON.
             row.value.decode()
         if row.topic == GROUPS:
             self._apply_group(row.key, row)
@@ -172,15 +173,15 @@ class View:
     def _refuse(self, topic: str, error: Exception) -> None:
         reason = reason_of(error)
         if not self._refused[topic, reason]:
-            # Once is enough for people; how often is a metric.
+            # Log only the first; a metric counts all.
             text = " ".join(str(error).split())[:300]
             _log.warning("a row of topic %s was left out (%s): %s", topic, reason, text)
         self._refused[topic, reason] += 1
 
     def forget_expired(self, now_ms: int) -> None:
-        """Drop groups deleted, findings resolved and heartbeats reported before the expiry; note what is silenced.
+        """Drop groups deleted, findings resolved and heartbeats reported before the expiry; note changed silences.
 
-        A time that lies ahead counts from when it was first looked at, so that nothing stays for ever.
+        A time in the future counts from when it was first read, so that nothing is kept forever.
         """
         horizon_ms = now_ms - self._expiry_ms
         with self._lock, self._ages.looking(now_ms) as age:
@@ -208,7 +209,7 @@ class View:
     # --- What is known ---
 
     def fleet(self) -> FleetSnapshot:
-        """Return what is known now, the same object for as long as nothing is read; later rows do not change it."""
+        """Return the present state: the same object until rows are read or expired; later rows do not change it."""
         with self._lock:
             if self._fleet is None:
                 self._fleet = self._take_snapshot()
@@ -245,19 +246,19 @@ class View:
             return self._rebalances.of_group(group)
 
     def rebalance(self, group: GroupKey, rebalance_id: str) -> KeptRebalance | None:
-        """Return one rebalance, null when it is not kept."""
+        """Return one rebalance, or null if it is not kept."""
         with self._lock:
             return self._rebalances.get(group, rebalance_id)
 
     def past(self, group: GroupKey | None = None) -> RebalanceHistory:
-        """Return what is kept of the past, of one group or of all."""
+        """Return the kept rebalances with their causes, of one group or of all."""
         with self._lock:
             chosen = self._rebalances.all() if group is None else self._rebalances.of_group(group)
             kept = [(each, self._causes.of(each.group, each.rebalance_id)) for each in chosen]
             return RebalanceHistory(kept, self._rebalances.dropped_until_ms)
 
     def finding(self, item: ChangedItem) -> contract.Finding | None:
-        """Return a finding that changed. One that was withdrawn comes resolved, at a time that no row has."""
+        """Return a changed finding, or null if it is not kept. A withdrawn one is resolved, but without a time."""
         with self._lock:
             return self._findings.get((item.cluster, item.group), item.name) or self._withdrawn.get(item)
 
@@ -267,7 +268,7 @@ class View:
         return self._changes.version
 
     def changes(self, since: int) -> Changes:
-        """Return what changed after a version."""
+        """Return the changes after a version."""
         with self._lock:
             return Changes(self._changes.version, self._changes.since(since))
 
@@ -296,7 +297,7 @@ class View:
         self._note("group", identity)
 
     def _show(self, key: GroupKey) -> None:
-        """Put a group's snapshot together anew: whoever commits without being a member is known by the lag alone."""
+        """Combine a group's snapshot and lag anew: a group that commits without members is known from its lag alone."""
         snapshot, lag = self._snapshots.get(key), self._lags.get(key)
         shown = snapshot if lag is None else contract.with_commits(snapshot, lag)
         if shown is None or (snapshot is None and shown.type is None):
@@ -353,7 +354,7 @@ class View:
         expect_room(self._lags, identity, self._max_groups)
         known = self._lags.get(identity)
         if known is not None and replace(known, at_ms=lag.at_ms) == lag:
-            # Published again, as of each group once a day: who shows it need not write it again.
+            # Only the time changed, as in the daily repetition for each group: it need not be rendered again.
             return
         self._weights.put((LAG, identity), len(value))
         self._lags[identity] = lag
@@ -362,7 +363,7 @@ class View:
 
     def _apply_impact(self, key: bytes, value: bytes | None) -> None:
         if value is None:
-            # The key of a group's totals may look like that of a rebalance, where names have slashes.
+            # If names contain slashes, the key of a group's totals may look like that of a rebalance.
             self._costs.pop(contract.split_key(key), None)
             self._rebalances.drop_impact(*_split_rebalance(key))
             return
@@ -459,7 +460,7 @@ class View:
             if isinstance(gone, contract.QueryStatus):
                 self._caught_up_until.pop((gone.cluster, gone.query), None)
             return
-        # A kind that only a newer stream knows is a ContractError: counted like any other row that is not understood.
+        # A kind that only a newer stream writes raises ContractError and is counted like any other invalid row.
         status = read_row(value, contract.Status)
         check_key(key, contract.status_key(status))
         expect_room(self._status, key, _MAX_STATUS)
@@ -476,7 +477,7 @@ class View:
 
 
 def _state_at_ms(row: Row, snapshot: contract.GroupSnapshot) -> int:
-    """Return from when on a group's state counts: not before the reading began, whatever the row says."""
+    """Return the time from which a group's state counts, not before reading began."""
     known_ms = row.at_ms
     if known_ms is None:
         known_ms = max(snapshot.updated_at_ms or 0, snapshot.rebalancing_since_ms or 0)
@@ -484,6 +485,6 @@ def _state_at_ms(row: Row, snapshot: contract.GroupSnapshot) -> int:
 
 
 def _split_rebalance(key: bytes) -> tuple[GroupKey, str]:
-    """Return the group and the rebalance that a key names."""
+    """Return the group and the rebalance id that a key names."""
     path, _, rebalance_id = key.rpartition(b"/")
     return contract.split_key(path), rebalance_id.decode(errors="replace")
