@@ -1,1 +1,1 @@
-"""Serve what the stream found: /metrics for Prometheus, health pages and, for people, the API."""
+"""Serves the results of the stream: /metrics for Prometheus, health pages, the API and a live page."""

@@ -1,4 +1,4 @@
-"""Settings of the exporter: one frozen dataclass, defaults beside the fields, all problems reported at once."""
+"""Settings of the exporter: one frozen dataclass with defaults; all problems are reported at once."""
 
 from __future__ import annotations
 
@@ -18,21 +18,21 @@ from rebalance_exporters.errors import ExporterError
 from rebalance_kafka.checks import librdkafka_problems
 from rebalance_kafka.properties import JAVA, LIBRDKAFKA, librdkafka_view
 
-#: Client properties that exporter and prober set themselves, because another value would make it wrong or leave traces.
+#: Client properties that exporter and prober set themselves: other values would make them wrong or leave traces.
 RESERVED_PROPERTIES = ("auto.offset.reset", "enable.auto.commit", "enable.auto.offset.store", "enable.partition.eof")
 
-#: How the names of properties begin by which a client shows who it is, or whose it is.
+#: Prefixes of the client properties that are credentials.
 _CREDENTIALS = ("sasl.", "enable.sasl.", "oauth_cb", "ssl.key", "ssl.certificate.")
 
 
 @dataclass(frozen=True, slots=True)
 class FurtherCluster:
-    """A cluster that an exporter shows beside that of `kafka`; its own stream and prober watch it.
+    """A cluster that an exporter shows in addition to that of `kafka`; it has its own stream and prober.
 
-    `cluster` is its name, as those two have it in their settings. `kafka` are the client properties that differ from
-    the exporter's own, `kafka_files` names files that hold the values of some. The exporter's credentials are taken
-    over if `same_credentials` says so; null: they are not, and it is an error if it has none of its own. `topic_prefix`
-    is that of the monitor's topics there.
+    `cluster` is its name, as in the settings of its stream and prober. `kafka` are the client properties that differ
+    from the exporter's own; `kafka_files` names files with the values of further ones. The exporter's credentials are
+    used if `same_credentials` is true; null: they are not, and it is an error if the cluster has none of its own.
+    `topic_prefix` is that of the monitor's topics there.
     """
 
     cluster: str
@@ -42,13 +42,13 @@ class FurtherCluster:
     same_credentials: bool | None = None
 
     def properties(self, common: Mapping[str, str]) -> Mapping[str, str]:
-        """Return all client properties, those of `common` among them. Raises ExporterError for an unreadable file."""
+        """Return all client properties, including those from `common`. Raises ExporterError for an unreadable file."""
         inherited = {name: value for name, value in common.items() if self.same_credentials or not _is_credential(name)}
         read = {name: self._read(name, path) for name, path in self.kafka_files.items()}
         return {**inherited, **self.kafka, **read}
 
     def problems(self, common: Mapping[str, str]) -> list[str]:
-        """Return what is wrong with it, as sentences without its name."""
+        """Return the problems of its settings, as sentences without its name."""
         if "bootstrap.servers" not in self.kafka:
             return ["name its brokers (kafka, bootstrap.servers)"]
         if twice := sorted(self.kafka.keys() & self.kafka_files.keys()):
@@ -135,7 +135,7 @@ class ExportConfig:
     health_without_password: bool = setting(False, HEALTH_TEXT)
 
     def validate(self) -> list[str]:
-        """Return every problem found, each as one sentence that names the key; empty when all is well."""
+        """Return all problems, each as one sentence that names the key; empty if there are none."""
         return [
             *kafka_problems(self.kafka, "exporter"),
             *self._cluster_problems(),
@@ -144,9 +144,9 @@ class ExportConfig:
         ]
 
     def each_cluster(self) -> Iterator[tuple[str, Mapping[str, str], str]]:
-        """Yield (name, client properties, topic prefix) of what is read; the first has no name: whatever is there.
+        """Yield (name, client properties, topic prefix) of what is read; the first has no name and covers all others.
 
-        Raises ExporterError where a file of client properties cannot be read.
+        Raises ExporterError if a file of client properties cannot be read.
         """
         yield "", self.kafka, self.topic_prefix
         for each in self.further_clusters:
@@ -179,7 +179,7 @@ class ExportConfig:
 
 
 def kafka_problems(kafka: Mapping[str, str], process: str) -> list[str]:
-    """Return what is wrong with the client properties of a process that reads topics without a group."""
+    """Return the problems of the client properties of a process that reads topics without a group."""
     reserved = [
         f"kafka.{name} is set by the {process} itself: leave it out"
         for name in RESERVED_PROPERTIES

@@ -1,4 +1,4 @@
-"""What can go wrong in a way that the person at the terminal can repair."""
+"""Errors that the user can fix."""
 
 
 class ExporterError(Exception):

@@ -1,6 +1,6 @@
-"""Who owns a group: a file of patterns and teams, in which the first match wins.
+"""Owners of groups: a file of patterns and teams, in which the first match wins.
 
-Receives the file's path; hands on a value that answers for any group. The file is TOML or YAML, by its ending:
+Receives the file's path; returns a value that gives the team of any group. The file is TOML or YAML, by its suffix:
 
     [[owners]]                     owners:
     group = "payments-.*"            - group: payments-.*
@@ -18,14 +18,14 @@ from typing import Any
 from rebalance_exporters.errors import ExporterError
 from rebalance_exporters.settings_file import find_unknown_keys, read_settings_file
 
-#: Groups whose owner is remembered, so that a scrape tries no pattern twice.
+#: Maximum number of groups whose owner is cached, so that scrapes do not match patterns again.
 _REMEMBERED = 100_000
 _ENTRY = ("group", "team", "cluster")
 
 
 @dataclass(frozen=True, slots=True)
 class Owner:
-    """One entry. Both patterns are regular expressions for the whole name; without `cluster` it is any."""
+    """One entry. Both patterns are regular expressions for the whole name; by default `cluster` matches any."""
 
     group: re.Pattern[str]
     team: str
@@ -40,7 +40,7 @@ class Owners:
     _known: dict[tuple[str, str], str | None] = field(default_factory=dict, compare=False, repr=False)
 
     def team_of(self, cluster: str, group: str) -> str | None:
-        """Return the team of the first entry that matches, null when none does."""
+        """Return the team of the first entry that matches, or null if none does."""
         key = (cluster, group)
         if key not in self._known:
             if len(self._known) >= _REMEMBERED:
@@ -54,7 +54,7 @@ def _matches(owner: Owner, cluster: str, group: str) -> bool:
 
 
 def load_owners(file: str) -> Owners:
-    """Read the file; no name means that nobody owns anything. Raises ExporterError that lists all that is wrong."""
+    """Read the file; an empty name means no owners. Raises ExporterError that lists all problems."""
     if not file:
         return Owners()
     document = read_settings_file(Path(file))

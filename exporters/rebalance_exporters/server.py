@@ -1,4 +1,4 @@
-"""The HTTP side: puts reader, view and exposition together and serves them until it is stopped."""
+"""The HTTP server: combines reader, view and exposition and serves them until it is stopped."""
 
 from __future__ import annotations
 
@@ -42,9 +42,9 @@ from rebalance_exporters.web.responses import RequestError, error_response, json
 from rebalance_exporters.web.server import Signals, listen, serve
 from rebalance_kafka.clock import epoch_ms
 
-#: Groups beyond the limit are known to page and API; how many at most keeps invented ones from filling the memory.
+#: Page and API also show groups beyond the export limit; these bounds keep invented ones from filling the memory.
 _GROUPS_PER_EXPORTED, _LEAST_MAX_GROUPS = 5, 1_000
-#: What is proposed for a path that there is not; those that name a group have hints of their own.
+#: Paths proposed for an unknown path; paths with a group have hints of their own.
 _PATHS = (
     "/",
     "/metrics",
@@ -54,15 +54,15 @@ _PATHS = (
 
 
 def collect_rarely() -> None:
-    """Let Python look for cycles less often: what is known of groups is many objects that live long and have none.
+    """Run the cyclic garbage collector less often: the state of groups is many long-lived objects without cycles.
 
-    A full collection in a scrape doubles what it costs (`rebalance-monitor bench exposition`).
+    A full collection during a scrape doubles its cost (`rebalance-monitor bench exposition`).
     """
     gc.set_threshold(100_000, 50, 100)
 
 
 def read_version() -> str:
-    """Return the installed version; a source tree that was never installed has none."""
+    """Return the installed version, or `unknown` for a source tree that was never installed."""
     try:
         return metadata.version("rebalance-monitor")
     except metadata.PackageNotFoundError:
@@ -80,9 +80,9 @@ def make_app(
     write_silence: WriteSilence = refuse_silence,
     silence_refusal: Refusal = lambda _: None,
 ) -> Starlette:
-    """Make the application; whoever reads Kafka stays outside and is asked for its progress, and so does who writes.
+    """Return the application; the reader and the writer of Kafka are outside it and passed as functions.
 
-    Raises ExporterError when a file that the settings name cannot be used.
+    Raises ExporterError if a file that the settings name cannot be used.
     """
     version, stopping = read_version(), stop or threading.Event()
     settings = settings or Settings(config.owners_file, config.web_config_file, clock_ms)
@@ -106,7 +106,7 @@ def make_app(
         )
 
     free_paths = HEALTH_PATHS if config.health_without_password else ()
-    # Whoever follows keeps a connection, and scrapes need some.
+    # Each follower keeps a connection, and scrapes need some.
     limit = connection_limit() // 2
     followers = EventSource(view, judge, clock_ms, settings.read_owners, version, stopping.is_set, limit)
     sources = AnswerSources(view, judge, clock_ms, settings.read_owners, followers, version)
@@ -141,7 +141,7 @@ def _make_metrics_page(scrapes: SharedScrapes) -> Route:
 def _make_health_pages(judge: Callable[[], Readiness], read_progress: Callable[[], ReadProgress]) -> list[Route]:
     judging = ThreadPoolExecutor(1, thread_name_prefix="readiness")
 
-    # Not in Starlette's thread pool, which requests for other things may fill: who restarts the process asks here.
+    # Not in Starlette's thread pool, which other requests may fill: supervisors restart the process by these pages.
     async def serve_healthy(_: Request) -> Response:
         failure = read_progress().failure
         if failure is not None:
@@ -149,9 +149,9 @@ def _make_health_pages(judge: Callable[[], Readiness], read_progress: Callable[[
         return PlainTextResponse("healthy\n")
 
     async def serve_ready(request: Request) -> Response:
-        # In a thread, so that a snapshot being taken holds up nobody else.
+        # In a thread, so that taking a snapshot does not block the event loop.
         verdict = await asyncio.get_running_loop().run_in_executor(judging, judge)
-        # A cluster that is away must not take the others from whoever is sent here.
+        # If one cluster is away, a load balancer must still send requests for the others here.
         status_code = 200 if verdict.ready or verdict.partly else HTTPStatus.SERVICE_UNAVAILABLE
         if "application/json" in request.headers.get("accept", ""):
             return json_response(verdict, status_code)
@@ -167,11 +167,11 @@ def run(
     reload: threading.Event | None = None,
     on_listening: Callable[[str, int], None] | None = None,
 ) -> None:
-    """Serve until SIGTERM, SIGINT or `stop`; the bound host and port go to `on_listening` once requests are taken.
+    """Serve until SIGTERM, SIGINT or `stop`; `on_listening` gets the bound host and port once requests are accepted.
 
-    SIGHUP, or setting `reload`, reads the owner file and the web config file again. Brokers that do not answer are
-    waited for, and readiness says so. Raises ExporterError for wrong settings, a port that cannot be had, or brokers
-    that do not accept the client.
+    SIGHUP, or setting `reload`, reloads the owner file and the web config file. If brokers do not answer, it waits for
+    them and is not ready. Raises ExporterError for invalid settings, a port that cannot be bound, or brokers that do
+    not accept the client.
     """
     problems = config.validate()
     if problems:
@@ -201,7 +201,7 @@ def run(
 
 
 def make_view(config: ExportConfig) -> View:
-    """Return an empty view that follows the settings."""
+    """Return an empty view with the limits of the settings."""
     return View(
         group_expiry_seconds=config.group_expiry_seconds,
         keep_rebalances=config.keep_rebalances,

@@ -1,4 +1,4 @@
-"""Reads the small files that settings name: YAML or TOML, in which an unknown key is an error with a hint."""
+"""Reads the small YAML or TOML files named in the settings; an unknown key is an error with a hint."""
 
 from __future__ import annotations
 
@@ -14,7 +14,7 @@ from rebalance_exporters.errors import ExporterError
 
 
 def read_settings_file(file: Path) -> dict[str, Any]:
-    """Return the file's table; one that ends in .toml is TOML, any other YAML. Raises ExporterError."""
+    """Return the table in a file, which is TOML if its name ends in .toml, else YAML. Raises ExporterError."""
     try:
         text = file.read_text("utf-8")
         document = tomllib.loads(text) if file.suffix == ".toml" else yaml.load(text, _StrictLoader)  # noqa: S506
@@ -31,7 +31,7 @@ def read_settings_file(file: Path) -> dict[str, Any]:
 
 
 def _describe_without_content(error: Exception) -> str:
-    """Return what is wrong and where. YAML's own sentences quote the file, which may hold passwords."""
+    """Return what is wrong and where, without YAML's full message: it quotes the file, which may contain passwords."""
     if not isinstance(error, yaml.MarkedYAMLError):
         return "it is not UTF-8" if isinstance(error, UnicodeDecodeError) else " ".join(str(error).split())
     mark = error.problem_mark or error.context_mark
@@ -40,7 +40,7 @@ def _describe_without_content(error: Exception) -> str:
 
 
 def find_unknown_keys(table: Mapping[Any, Any], known: Iterable[str], prefix: str) -> list[str]:
-    """Return a sentence for every key that means nothing, with the known one nearest to it."""
+    """Return a sentence for every unknown key, with the most similar known key."""
     names = list(known)
     return [f"unknown key {prefix}{key}{_hint(str(key), names)}" for key in table if key not in names]
 
@@ -51,7 +51,7 @@ def _hint(name: str, names: list[str]) -> str:
 
 
 class _StrictLoader(yaml.SafeLoader):
-    """Refuses a key that stands twice, of which YAML's own readers silently take the last."""
+    """Refuses a duplicate key, of which YAML's own loaders silently take the last."""
 
     def construct_mapping(self, node: yaml.MappingNode, deep: bool = False) -> dict[Any, Any]:
         """Return a mapping's content."""

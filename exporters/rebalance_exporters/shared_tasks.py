@@ -1,4 +1,4 @@
-"""Work that whoever asks for the same while it goes on takes part in, instead of beginning it again."""
+"""Tasks that are shared by concurrent requests for the same result."""
 
 from __future__ import annotations
 
@@ -11,7 +11,7 @@ Result = TypeVar("Result")
 
 
 class SharedTasks(Generic[Key, Result]):
-    """What goes on, by what is wanted; used from one event loop at a time."""
+    """The running tasks, by what they make; used from one event loop at a time."""
 
     def __init__(self) -> None:
         self._running: dict[Key, asyncio.Task[Result]] = {}
@@ -23,10 +23,10 @@ class SharedTasks(Generic[Key, Result]):
         return wanted in self._running
 
     async def result(self, wanted: Key, begin: Callable[[], Coroutine[Any, Any, Result]]) -> Result:
-        """Return what is wanted, or raise what its making raised; whoever asks once it has ended begins it anew."""
+        """Wait for the running task, or begin one if there is none; return its result or raise its exception."""
         task = self._running.get(wanted)
         if task is None:
             task = self._running[wanted] = asyncio.create_task(begin())
             task.add_done_callback(lambda _: self._running.pop(wanted))
-        # A client that goes away must not take the result from those who wait with it.
+        # A client that disconnects must not cancel the task for the others.
         return await asyncio.shield(task)

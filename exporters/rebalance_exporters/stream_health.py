@@ -1,7 +1,7 @@
-"""What the stream says of itself on its own pages: which of its queries run, and how far they are.
+"""The stream's health on its own pages: which of its queries run, and how far they are.
 
-Receives the status of each query as the stream publishes it; hands on sentences and metrics. The exporter says the same
-from the status topic, but not while the stream cannot write to it.
+Receives the status of each query as the stream publishes it; returns sentences and metrics. The exporter reports the
+same from the status topic, but not while the stream cannot write to it.
 """
 
 from __future__ import annotations
@@ -17,17 +17,18 @@ from rebalance_contract import QueryStatus
 from rebalance_exporters.state.health import describe_long_batch
 
 _PREFIX = "kafka_rebalance_monitor_stream_"
-#: The stream looks at its queries twice a second, but starting three of them while brokers are away takes minutes.
+#: Without a look at its queries for this long, the stream hangs. It looks twice a second, but starting three queries
+#: while brokers are away takes minutes.
 _HUNG_SECONDS = 300.0
-#: Starting Spark takes a minute on a small machine.
+#: The same for the start: starting Spark takes a minute on a small machine.
 _HUNG_START_SECONDS = 900.0
 
 
 class StreamHealth(Collector):
-    """Whether the stream works and has read up its log; for several threads."""
+    """Whether the stream works and has caught up with the log; thread-safe."""
 
     def __init__(self, clock: Callable[[], float] = time.monotonic) -> None:
-        """`clock` gives seconds and never goes back."""
+        """`clock` returns seconds and never goes back."""
         self._clock = clock
         self._statuses: tuple[QueryStatus, ...] = ()
         self._started = clock()
@@ -38,15 +39,15 @@ class StreamHealth(Collector):
         self.registry.register(self)
 
     def look(self, statuses: Sequence[QueryStatus]) -> None:
-        """Note how the queries are now; called over and over while the stream works."""
+        """Note the present status of the queries; called repeatedly while the stream works."""
         self._statuses, self._looked = tuple(statuses), self._clock()
 
     def wait_for(self, awaited: str | None) -> None:
-        """Note what the start waits for; null: it goes on."""
+        """Note what the start waits for; null: it continues."""
         self._awaited, self._started = awaited, self._clock()
 
     def unhealthy(self) -> str | None:
-        """Why the stream has to be started again. A query that fails is started again by the stream itself."""
+        """Return why the stream must be restarted, or null. It restarts failed queries itself."""
         if self._awaited is not None:
             return None
         if self._looked is None:
@@ -58,7 +59,7 @@ class StreamHealth(Collector):
         return f"nobody has looked after the queries for {silent_seconds:.0f} s: see the end of the stream's log"
 
     def unready(self) -> str | None:
-        """What the stream waits for: a query that does not run, has not read up the log, or ends no batch."""
+        """Return what the stream waits for: a query that is not running or caught up, or ends no batch; else null."""
         if self._looked is None:
             return self._awaited or "starting"
         for status in self._statuses:

@@ -1,1 +1,1 @@
-"""The stream's topics as the exporter reads them, and the one that it writes: what needs a Kafka client is here."""
+"""The Kafka clients of the exporter: it reads the stream's topics and writes one of them, that of silences."""

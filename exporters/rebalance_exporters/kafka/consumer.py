@@ -1,4 +1,4 @@
-"""The reader: follows the stream's topics in a thread of its own, from their beginning, and hands rows to the view."""
+"""The reader: a thread that reads the stream's topics from their beginning and passes the rows to the view."""
 
 from __future__ import annotations
 
@@ -27,10 +27,9 @@ _log = logging.getLogger(__name__)
 
 @dataclass(frozen=True, slots=True)
 class Source:
-    """Where a reader finds the topics of a stream, and whose rows it takes.
+    """Where a reader finds the topics of a stream, and of which clusters it accepts rows.
 
-    `cluster` is the one cluster whose rows they are; empty: of all clusters but those in `others`, which are read
-    elsewhere.
+    `cluster` is the only accepted cluster; empty: all clusters except those in `others`, which are read elsewhere.
     """
 
     kafka: Mapping[str, str]
@@ -39,7 +38,7 @@ class Source:
     others: frozenset[str] = frozenset()
 
     def takes(self, key: bytes | None) -> bool:
-        """Whether a row of this key is of a cluster that is read here: keys of all topics begin with its name."""
+        """Return whether a row with this key is of an accepted cluster: the keys of all topics begin with its name."""
         name = (key or b"").partition(b"/")[0].decode(errors="replace")
         return name == self.cluster if self.cluster else name not in self.others
 
@@ -48,7 +47,7 @@ class TopicReader:
     """Fills a view until it is stopped."""
 
     def __init__(self, source: Source, view: View, clock_ms: Callable[[], int]) -> None:
-        """Make the Kafka client; raises ExporterError when it refuses its properties."""
+        """Create the Kafka client. Raises ExporterError if it refuses its properties."""
         self._source = source
         self._view = view
         self._clock_ms = clock_ms
@@ -69,25 +68,25 @@ class TopicReader:
 
     @property
     def progress(self) -> ReadProgress:
-        """How far the reading is; replaced as a whole, so any thread may look."""
+        """How far the reader is; replaced as a whole, so any thread may read it."""
         return self._progress
 
     @property
     def refusal(self) -> str | None:
-        """Why brokers and client did not accept each other so far; null where they did, or none answered."""
+        """Why brokers and client have rejected each other so far; null if they did not, or if no broker answered."""
         return None if self._unreached is None or not self._unreached.is_lasting else str(self._unreached)
 
     def start(self, on_refusal: Callable[[], None] = lambda: None) -> None:
-        """Begin to read, as soon as a broker answers; `on_refusal` is called when there is a `refusal`."""
+        """Start to read as soon as a broker answers; `on_refusal` is called when `refusal` is set."""
         self._on_refusal = on_refusal
         self._thread.start()
 
     def begin_stop(self) -> None:
-        """Have the reading end, and wait for nothing."""
+        """Ask the thread to end, without waiting for it."""
         self._stopping.set()
 
     def stop(self) -> None:
-        """End the reading and close the client; safe to call whether or not it was started."""
+        """Stop reading and close the client; safe to call even if it was not started."""
         self.begin_stop()
         if self._thread.ident is not None:
             self._thread.join(timeout=_JOIN_SECONDS)
@@ -99,7 +98,7 @@ class TopicReader:
             if self._reach():
                 self._read()
         except Exception as error:
-            # Whatever it was, the page must say so: a dead thread behind healthy pages would be a blind monitor.
+            # Report any error on the health page: otherwise a dead reader would go unnoticed behind healthy pages.
             _log.exception("the reader stopped")
             self._failure = f"{type(error).__name__}: {error}"
             self._publish()
@@ -107,8 +106,8 @@ class TopicReader:
             self._follower.close()
 
     def _reach(self) -> bool:
-        """Wait for a broker that answers; whether there is one before this is stopped."""
-        # Not kept: a client that nobody listens to collects its complaints without end.
+        """Wait for a broker that answers; return false if the reader is stopped before."""
+        # Not kept: a client whose events are not read collects its errors without bound.
         reachability = Reachability(self._source.kafka, "export")
         if reachability.ask_until_answered(self._stopping, self._note_unreached) is None:
             return False
@@ -120,7 +119,7 @@ class TopicReader:
         self._follower.listen()
         self._unreached = error
         self._progress = ReadProgress(unreached=str(error), kafka_errors=self._kafka_errors)
-        # Of several brokers now this one is named, now that one.
+        # With several brokers the error names now one, now another: log each text once.
         if str(error) not in self._logged_unreached:
             self._logged_unreached.add(str(error))
             _log.warning("%s", error)
@@ -144,13 +143,13 @@ class TopicReader:
         if self._source.takes(record.key):
             return True
         if not self._foreign:
-            # Once is enough: whoever writes such rows writes many.
+            # Log only the first: there are usually many such rows.
             _log.warning("a row of topic %s is of a cluster that is not read there, and is left out", record.topic)
         self._foreign += 1
         return False
 
     def _row(self, record: Record, now_ms: int) -> Row:
-        # Its writer's clock may be ahead, which must not outlast the record.
+        # The writer's clock may be ahead: the time is capped at now.
         written_ms = None if record.timestamp_ms is None else min(record.timestamp_ms, now_ms)
         writer = find_writer(record.headers)
         was_there = self._follower.positions.was_there((record.topic, record.partition), record.offset)
@@ -165,7 +164,7 @@ class TopicReader:
 
     def _publish(self) -> None:
         follower = self._follower
-        # A stream of before silences has not made their topic; all that it does is shown.
+        # A stream older than silences has not created their topic; it is complete without it.
         missing = tuple(name for name in follower.missing if self._topics[name] != SILENCES)
         self._progress = ReadProgress(
             missing_topics=missing,

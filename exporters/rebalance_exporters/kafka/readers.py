@@ -1,7 +1,7 @@
-"""The readers of all clusters that one exporter shows: each its own client and thread, so that none waits for another.
+"""The readers of all clusters that one exporter shows, each with its own client and thread, so that none waits.
 
-A cluster whose brokers are away keeps what was read of it; the others go on. What is written goes to the cluster that
-it is about.
+If the brokers of a cluster are away, what was read of it is kept, and the others continue. A silence is written to the
+cluster that it is about.
 """
 
 from __future__ import annotations
@@ -19,10 +19,10 @@ from rebalance_exporters.state.view import View
 
 
 class Readers:
-    """A reader and a writer per cluster; the first, whose name is empty, is for all clusters that have none."""
+    """A reader and a writer per cluster; the first, with an empty name, is for all clusters without their own."""
 
     def __init__(self, config: ExportConfig, view: View, clock_ms: Callable[[], int]) -> None:
-        """Make the Kafka clients; raises ExporterError when one refuses its properties."""
+        """Create the Kafka clients. Raises ExporterError if one refuses its properties."""
         others = frozenset(each.cluster for each in config.further_clusters)
         self._readers: dict[str, TopicReader] = {}
         self._writers: dict[str, SilenceWriter] = {}
@@ -32,11 +32,11 @@ class Readers:
 
     @property
     def progress(self) -> ReadProgress:
-        """How far the reading is, of all together and of each."""
+        """How far the readers are, together and each."""
         return together({name: reader.progress for name, reader in self._readers.items()})
 
     def start(self, stop: threading.Event) -> None:
-        """Begin to read; sets `stop` when no cluster can be read with these settings."""
+        """Start to read; sets `stop` if no cluster can be read with these settings."""
 
         def end_if_refused() -> None:
             if self.refused is not None:
@@ -47,12 +47,12 @@ class Readers:
 
     @property
     def refused(self) -> str | None:
-        """Why no cluster can be read with these settings; null while one may be: the others do without it."""
+        """Why no cluster can be read with these settings; null as long as at least one may be read."""
         refusals = [each for reader in self._readers.values() if (each := reader.refusal) is not None]
         return "; ".join(refusals) if len(refusals) == len(self._readers) else None
 
     def stop(self) -> None:
-        """End the reading; safe to call whether or not it was started."""
+        """Stop reading; safe to call even if it was not started."""
         for reader in self._readers.values():
             reader.begin_stop()
         for reader in self._readers.values():
@@ -63,7 +63,7 @@ class Readers:
         self._writer_of(silence.cluster).write(silence)
 
     def refusal(self, cluster: str) -> str | None:
-        """Return why no silence of a cluster can be written; null where nothing is known against it."""
+        """Return why no silence of a cluster can be written, or null if no reason is known."""
         return self._writer_of(cluster).refusal()
 
     def _writer_of(self, cluster: str) -> SilenceWriter:

@@ -1,6 +1,6 @@
-"""Puts silences into their topic: the one thing that an exporter writes, and only when somebody asks for it.
+"""Writes silences to their topic: the only thing that an exporter writes, and only on request.
 
-Whether it may is asked of the brokers before: a page that offers a form should not refuse what was typed into it.
+It asks the brokers in advance whether it may write, so that the page does not offer a form only to refuse the input.
 """
 
 from __future__ import annotations
@@ -20,19 +20,20 @@ from rebalance_kafka.properties import librdkafka_properties
 from rebalance_kafka.refusals import refusals_as
 
 _DELIVERY_SECONDS = 10.0
-#: What the client needs beyond its own timeout to say what became of a message.
+#: Time that the client needs, after its own time-out, to report the outcome of a message.
 _REPORT_SECONDS = 5.0
-#: How long the brokers' word on whether the exporter may write holds; it is asked for with each list of silences.
+#: How long the brokers' answer on whether the exporter may write is cached (each list of silences needs it), and how
+#: long to wait for it.
 _ALLOWED_SECONDS, _ASK_SECONDS = 60.0, 5.0
 
-#: Errors that say that nothing can be written until somebody changes that.
+#: Errors that last until somebody fixes the topic or the rights.
 _LASTING = (KafkaError.TOPIC_AUTHORIZATION_FAILED, KafkaError.UNKNOWN_TOPIC_OR_PART, KafkaError._UNKNOWN_TOPIC)
 
 _log = logging.getLogger(__name__)
 
 
 class SilenceWriter:
-    """Writes one silence at a time, for several threads; its client is made for the first one."""
+    """Writes one silence at a time; thread-safe. Its producer is created for the first one."""
 
     def __init__(self, kafka: Mapping[str, str], topic: str) -> None:
         self._kafka = kafka
@@ -44,7 +45,7 @@ class SilenceWriter:
         self._asked_at: float | None = None
 
     def write(self, silence: AlertSilence) -> None:
-        """Write a silence, and return once the brokers have it. Raises ExporterError that says why they do not."""
+        """Write a silence and wait until the brokers have it. Raises ExporterError that says why they do not."""
         outcomes: list[KafkaError | None] = []
 
         def note(error: KafkaError | None, _: Message) -> None:
@@ -64,9 +65,9 @@ class SilenceWriter:
             raise ExporterError(self._explain(outcomes[0]))
 
     def refusal(self) -> str | None:
-        """Return why nothing can be written, as the brokers last said; null where they say nothing against it.
+        """Return why nothing can be written, by the brokers' last answer; null if they gave no reason.
 
-        Waits for them for a few seconds at most, once a minute. What they do not answer shows when somebody writes.
+        Waits a few seconds at most, once a minute. If they do not answer, an error appears only on a write.
         """
         with self._asking:
             asked_at = self._asked_at
@@ -86,7 +87,7 @@ class SilenceWriter:
             return self._explain(error.args[0]) if code in _LASTING else None
         except (TimeoutError, ValueError):
             return None
-        # Brokers that have no authorizer allow everything; those before 2.3 do not say.
+        # Brokers that have no authorizer allow everything; those before 2.3 do not return operations.
         if operations is None or not {AclOperation.WRITE, AclOperation.ALL, AclOperation.ANY}.isdisjoint(operations):
             return None
         return self._not_allowed()
@@ -96,7 +97,7 @@ class SilenceWriter:
             properties: dict[str, str | int | float | bool] = {
                 **self._properties(),
                 "message.timeout.ms": int(_DELIVERY_SECONDS * 1000),
-                # A topic that is not there is to be reported before that time is over.
+                # Report a missing topic before that time-out.
                 "topic.metadata.propagation.max.ms": 3_000,
             }
             with refusals_as(ExporterError):

@@ -1,1 +1,1 @@
-"""Prometheus: the tables of series, and their exposition as bytes of `/metrics`. Nothing here knows HTTP."""
+"""Prometheus: the tables of metrics, and their rendering as the body of `/metrics`. Does not depend on HTTP."""

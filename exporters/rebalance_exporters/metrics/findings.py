@@ -1,4 +1,4 @@
-"""The metrics of what was found about a group, and of silences, which hold their alerts back."""
+"""The metrics of the findings of a group, and of silences, which hold back their alerts."""
 
 from __future__ import annotations
 
@@ -9,8 +9,8 @@ from rebalance_exporters.metrics.series import Metric, Samples
 from rebalance_exporters.state.kept import GroupFindings
 
 _ReadFindings = Callable[[GroupFindings], Samples]
-#: Names in the label `who`; of a disturbance that hits hundreds of members, none is the culprit. Whoever connects to
-#: Kafka chooses how long a name is.
+#: Maximum number and length of the names in the label `who`. If a problem affects hundreds of members, no single one is
+#: the culprit; clients choose the length of their names.
 _MAX_NAMES, _MAX_NAME_LENGTH = 3, 120
 
 
@@ -23,7 +23,7 @@ def _read_active(of: GroupFindings) -> Samples:
 
 
 def _per_open_finding(read: Callable[[Finding], float], choose: Callable[[float, float], float]) -> _ReadFindings:
-    """Make a reading of one finding a reading of the open ones; of several of one rule and severity, one counts."""
+    """Turn a reader of one finding into a reader of all open ones; `choose` picks a value per rule and severity."""
 
     def read_all(of: GroupFindings) -> Samples:
         values: dict[tuple[str, ...], float] = {}
@@ -43,7 +43,7 @@ def _read_finding_info(of: GroupFindings) -> Samples:
 
 
 def _name_subject(finding: Finding) -> str:
-    """Return who a finding is about by names that outlive a member id; empty where it is the group as a whole."""
+    """Return the clients or hosts that a finding is about, by names that outlive a member id; empty if the group."""
     members = [
         f"{each.group_instance_id or each.client_id or '?'}@{(each.host or '?').removeprefix('/')}"
         for each in finding.subject.members
@@ -55,7 +55,7 @@ def _name_subject(finding: Finding) -> str:
 
 
 def _first_change(finding: Finding) -> tuple[str, str, str]:
-    """Return what to change, its value now and the proposed one: a setting before code, operation or an upgrade."""
+    """Return the parameter to change first, its value now and the proposed one; known values are first."""
     advice = sorted(finding.advice, key=lambda each: (each.current is None, "." not in each.parameter))
     return (advice[0].parameter, advice[0].current or "", advice[0].proposed) if advice else ("", "", "")
 

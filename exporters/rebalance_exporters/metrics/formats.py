@@ -1,6 +1,6 @@
-"""The exposition formats: how samples and headers are written, and which format a client asked for.
+"""The exposition formats: rendering of samples and headers, and the format that a client asks for.
 
-Both formats write samples alike, but for exemplars, and differ in HELP and TYPE. Nothing here knows a group.
+Both formats render samples alike, except for exemplars, and differ in HELP and TYPE. Does not depend on groups.
 """
 
 from __future__ import annotations
@@ -17,28 +17,30 @@ from rebalance_exporters.metrics.series import Exemplar, Metric, Samples
 # smaller table of hashes stays in the processor's cache.
 _GZIP_LEVEL, _GZIP_WINDOW, _GZIP_MEMORY = 1, 31, 7
 
-# More than 128 characters of labels make the whole exposition invalid, and parsers differ in what they take besides.
+# More than 128 characters of exemplar labels make the whole exposition invalid, and parsers differ in what else they
+# accept.
 _EXEMPLAR_ID = re.compile(r"[\w.:-]{1,100}", re.ASCII)
 
 _BUCKET = ("le",)
-#: Topics, partitions and members of all groups may be many.
+#: Maximum number of cached label texts: topics, partitions and members of all groups may be many.
 _REMEMBERED = 100_000
-#: Longer than any name that Kafka allows, but for groups; whoever invents longer ones must not fill the memory.
+#: Maximum length of a cached label text: longer than Kafka's names other than groups'. Invented names may be longer and
+#: must not fill the memory.
 _REMEMBERED_LENGTH = 1_000
-#: What a histogram's samples end with: SUM and COUNT.
+#: Number of last samples of a histogram that are no buckets: SUM and COUNT.
 _TOTALS = 2
 _S = TypeVar("_S")
 
 
 class Style(Enum):
-    """The formats served, by their content type."""
+    """The served formats, with their content types."""
 
     TEXT = "text/plain; version=0.0.4; charset=utf-8"
     OPENMETRICS = "application/openmetrics-text; version=1.0.0; charset=utf-8"
 
 
 def choose_style(accept: str | None) -> Style:
-    """Choose by the Accept header: OpenMetrics only where it is asked for and weighs at least as much as text."""
+    """Return the format for an Accept header: OpenMetrics only if it is listed with at least the weight of text."""
     text, openmetrics = 0.0, 0.0
     for kind, parameters in _parse_accept(accept or ""):
         weight = _read_weight(parameters.get("q", "1"))
@@ -58,23 +60,23 @@ def accepts_gzip(accept_encoding: str | None) -> bool:
 
 
 def compress(body: bytes) -> bytes:
-    """Return the body as gzip, the same bytes for the same body."""
+    """Return the body as gzip; equal bodies give equal bytes."""
     packer = zlib.compressobj(_GZIP_LEVEL, zlib.DEFLATED, _GZIP_WINDOW, _GZIP_MEMORY)
     return packer.compress(body) + packer.flush()
 
 
 def escape_label(value: str) -> str:
-    """Escape a label's value, which both formats do alike."""
+    """Return a label's value escaped, which is the same in both formats."""
     return value.replace("\\", r"\\").replace("\n", r"\n").replace('"', r"\"")
 
 
 def render_labels(names: tuple[str, ...], values: tuple[str, ...]) -> str:
-    """Write labels as they stand between the braces."""
+    """Return the text of labels between the braces."""
     return ",".join(f'{name}="{escape_label(value)}"' for name, value in zip(names, values, strict=True))
 
 
 class _Rests(dict[tuple[str, ...], str]):
-    """What follows the labels that all samples of a group begin with, by label values: few differ, all recur."""
+    """Cache, by label values, of the text after the labels common to all samples of a group: few differ, all recur."""
 
     def __init__(self, names: tuple[str, ...]) -> None:
         super().__init__()
@@ -90,7 +92,7 @@ class _Rests(dict[tuple[str, ...], str]):
 
 
 class Writer(Generic[_S]):
-    """Writes one metric of one thing after another; what all its samples share is put together once."""
+    """Renders one metric for one thing after another; the text that all its samples share is built once."""
 
     __slots__ = ("_bucket", "_is_histogram", "_labels", "_name", "_read", "_rests", "_start", "metric")
 
@@ -103,11 +105,11 @@ class Writer(Generic[_S]):
         self._rests = _Rests(_BUCKET if self._is_histogram else metric.labels)
 
     def write(self, common: str, of: _S) -> str:
-        """Write samples, one a line; `common` holds the labels that all of them begin with, already written."""
+        """Return samples, one per line; `common` is the text of the labels that all of them begin with."""
         return "".join(self._write_lines(common, self._read(of)))
 
     def write_both(self, common: str, of: _S) -> tuple[str, str]:
-        """Write samples for the text format, and for OpenMetrics with their exemplars."""
+        """Return samples for the text format, and for OpenMetrics with their exemplars."""
         samples = self._read(of)
         lines = self._write_lines(common, samples)
         text = "".join(lines)
@@ -121,7 +123,7 @@ class Writer(Generic[_S]):
         return text, "".join(lines)
 
     def begin(self, common: str, values: tuple[str, ...]) -> str:
-        """Return what stands before the value of one sample."""
+        """Return the text before the value of one sample."""
         return f"{self._start}{common}{self._rests[values]}"
 
     def _write_lines(self, common: str, samples: Samples) -> list[str]:
@@ -137,14 +139,14 @@ class Writer(Generic[_S]):
 
 
 def render_exemplar(exemplar: Exemplar) -> str:
-    """Write what follows a sample in OpenMetrics; nothing where the id is not one the stream makes."""
+    """Return the text after a sample in OpenMetrics; empty if the id is not one that the stream makes."""
     if not _EXEMPLAR_ID.fullmatch(exemplar.rebalance_id):
         return ""
     return f' # {{rebalance_id="{exemplar.rebalance_id}"}} {exemplar.value} {exemplar.timestamp}'
 
 
 def render_header(metric: Metric[Any], style: Style) -> bytes:
-    """Write the HELP and TYPE lines of a family."""
+    """Return the HELP and TYPE lines of a family."""
     text = metric.help.replace("\\", r"\\").replace("\n", r"\n")
     name = metric.full_name
     if style is Style.OPENMETRICS:

@@ -1,6 +1,6 @@
-"""The metrics of a group: each is declared once, as a value, with the way to read it from what is known of the group.
+"""The metrics of a group: each is declared once, as a value, with the function that reads it from the group's facts.
 
-Counters come cumulative from the stream, which counts at the source: a state that is sampled at a scrape misses most
+Counters come cumulative from the stream, which counts at the source: sampling the state at each scrape would miss most
 rebalances. HELP texts are for the person on call. Labels never hold member ids, generations, offsets or event ids.
 """
 
@@ -29,7 +29,7 @@ from rebalance_exporters.state.kept import Example, Examples
 #: The labels that every metric of a group begins with.
 GROUP_LABELS = ("cluster", "group")
 
-#: Numbers follow the way a group takes, so that a table sorts sensibly; kept apart from any number of Kafka's.
+#: Codes follow the life cycle of a group, so that a table sorts sensibly; independent of any number of Kafka's.
 STATE_CODES: Mapping[str, int] = {
     GroupState.DELETED: 0,
     GroupState.EMPTY: 1,
@@ -41,21 +41,21 @@ STATE_CODES: Mapping[str, int] = {
     GroupState.NOT_READY: 7,
 }
 
-#: The buckets of a duration as labels, in seconds.
+#: The upper bounds of the duration buckets as label values, in seconds.
 _BOUNDS = (*((str(bound / 1000),) for bound in DURATION_BUCKETS_MS), ("+Inf",))
 _SUM, _COUNT = (SUM,), (COUNT,)
 _REASONS = {reason: (reason,) for reason in RebalanceReason}
-#: More reasons than a newer stream can know of; any beyond them count as one.
+#: Maximum number of unknown reasons with series, more than a newer stream can have; the rest count as `other`.
 _MAX_FOREIGN_REASONS = 16
 
 
 @dataclass(frozen=True, slots=True)
 class GroupFacts:
-    """One group as its series show it; `owner` is null where the owner file names none.
+    """One group as its series show it; `owner` is null if the owner file names none.
 
     `counters` and `cost` are its totals. `settles_ms` is when the latest rebalance adds to the counters what is not in
-    them yet, null when nothing is due. `partitions` are those of each member; null when one assignment cannot be read
-    or no group record was.
+    them yet, null if nothing is due. `partitions` is the number of partitions of each member, as `count_partitions`
+    returns it.
     """
 
     snapshot: GroupSnapshot
@@ -75,7 +75,7 @@ class GroupFacts:
         cost: CountedImpact | None = None,
         read_until_ms: int | None = None,
     ) -> Self:
-        """Put the facts about a group together, as of when the log has been read up to a time."""
+        """Return the facts about a group, with the counters as of when the log has been read up to `read_until_ms`."""
         counters = counters_at(snapshot, read_until_ms)
         due = snapshot.settlement if counters is snapshot.counters else None
         return cls(
@@ -90,7 +90,7 @@ class GroupFacts:
 
 
 def _read_rebalances(group: GroupFacts) -> Samples:
-    # A reason that a newer stream knows is shown too; those known here exist from the first scrape on, at 0.
+    # Known reasons exist from the first scrape on, at 0; reasons that only a newer stream knows are shown too.
     known = group.counters.rebalances
     samples: list[Sample] = [(labels, known.get(reason, 0)) for reason, labels in _REASONS.items()]
     if not known.keys() <= _REASONS.keys():
@@ -99,7 +99,7 @@ def _read_rebalances(group: GroupFacts) -> Samples:
 
 
 def _add_foreign(samples: list[Sample], known: Mapping[str, int]) -> list[Sample]:
-    """Add reasons that this version does not know; whoever invents them by the thousand gets no series for each."""
+    """Return the samples with reasons that this version does not know, which have a limited number of series."""
     foreign = sorted(known.keys() - _REASONS.keys())
     rest = sum(known[reason] for reason in foreign[_MAX_FOREIGN_REASONS:])
     known_samples = [(labels, count + rest * (labels == _REASONS[RebalanceReason.OTHER])) for labels, count in samples]
@@ -126,7 +126,7 @@ def _read_generations(group: GroupFacts) -> Samples:
 
 def _read_durations(group: GroupFacts) -> Samples:
     counters = group.counters
-    # A stream of another version may have other buckets; what cannot be placed must not be shown in a wrong one.
+    # A stream of another version may have other buckets; their counts must not be shown under wrong bounds.
     if len(counters.durations) != len(_BOUNDS):
         return []
     counts = list(itertools.accumulate(counters.durations))
@@ -153,7 +153,7 @@ def _read_member_changes(group: GroupFacts) -> Samples:
 
 
 def assignor_of(group: GroupSnapshot) -> str | None:
-    """Return the group's assignor: only in the consumer protocol is the protocol's name that."""
+    """Return the group's assignor: the protocol's name in the consumer protocol, else null."""
     return group.protocol if group.protocol_type == CONSUMER_PROTOCOL else None
 
 
@@ -165,16 +165,16 @@ def _read_info(group: GroupFacts) -> Samples:
 
 
 def count_members(group: GroupSnapshot) -> int | None:
-    """Return how many members a group has, those left out of its row included; null while no group record was read."""
+    """Return the number of members, including those left out of the row; null while no group record was read."""
     if group.state is None:
         return None
     return len(group.members) if group.member_count is None else group.member_count
 
 
 def count_partitions(group: GroupSnapshot) -> list[int] | None:
-    """Return the partitions of each member.
+    """Return the number of partitions of each member.
 
-    Null when one assignment cannot be read, no group record was, or the row had no room for all of them.
+    Null if an assignment cannot be read, no group record was read, or the row had no room for all of them.
     """
     if group.state is None or group.is_truncated:
         return None
@@ -208,7 +208,7 @@ def _read_state_seconds(spent: Mapping[str, float]) -> Samples:
 
 
 def complete_states(group: GroupSnapshot, seconds: Mapping[str, float]) -> dict[str, float]:
-    """Return seconds for every state the group's type can be in, and others it was in, always in one order."""
+    """Return the seconds of every state that the group's type can have or the group had, always in the same order."""
     states = {*STATES_OF.get(group.type or "", ()), *seconds} - {GroupState.DELETED}
     return {state: seconds.get(state, 0.0) for state in sorted(states)}
 

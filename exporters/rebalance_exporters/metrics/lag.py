@@ -1,4 +1,4 @@
-"""The metrics of a group's lag and commits, and of its sliding windows: read from a row of the lag topic."""
+"""The metrics of a group's lag, commits and sliding windows, read from a row of the lag topic."""
 
 from __future__ import annotations
 
@@ -11,14 +11,14 @@ from rebalance_exporters.metrics.series import WINDOW, Metric, Samples, in_secon
 
 @dataclass(frozen=True, slots=True)
 class LagMoment:
-    """A group's lag seen from now: a reading that changes although nothing happened."""
+    """A group's lag and the present time, for values that change with the clock alone."""
 
     lag: GroupLag
     now_ms: int
 
 
 def _per_window(read: Callable[[GroupWindow], float | None]) -> Callable[[GroupLag], Samples]:
-    """Make a reading of one window a reading of all of them, by the names that there are."""
+    """Turn a reader of one window into a reader of all existing windows."""
     return lambda lag: window_samples(lag.windows, read)
 
 
@@ -28,7 +28,7 @@ def _read_topic_lag(lag: GroupLag) -> Samples:
 
 
 def _read_topic_committed(lag: GroupLag) -> Samples:
-    # Only what topic_lag counts too, or the two would not add up to what came in.
+    # Only partitions that topic_lag counts too; otherwise the two would not add up to what was produced.
     return [
         ((name,), sum(at for at, lag in zip(topic.committed, topic.lags, strict=True) if lag is not None))
         for name, topic in sorted(lag.topics.items())

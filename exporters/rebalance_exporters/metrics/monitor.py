@@ -1,4 +1,4 @@
-"""The monitor's own metrics: what it read, how far it is, what it left out. Rendered anew at each scrape."""
+"""The monitor's own metrics: what it read, how far it has read, what it left out. Rendered anew at each scrape."""
 
 from __future__ import annotations
 
@@ -12,7 +12,7 @@ from rebalance_exporters.metrics.series import Metric, Samples, in_seconds, one_
 from rebalance_exporters.state.fleet import FleetSnapshot
 from rebalance_exporters.state.health import ReadProgress, read_share, status_age_seconds
 
-#: Record types of `__consumer_offsets` by Kafka's names in snake case; 0 and 1 are two key versions of one thing.
+#: Record types of `__consumer_offsets` by Kafka's names in snake case; 0 and 1 are two key versions of one type.
 RECORD_TYPES = {
     None: "none",
     0: "offset_commit",
@@ -43,7 +43,7 @@ RECORD_TYPES = {
 
 @dataclass(frozen=True, slots=True)
 class Reload:
-    """How the last reading of a settings file went, and when it last went well, in epoch milliseconds."""
+    """Whether the last reading of a settings file succeeded, and when one last succeeded, in epoch milliseconds."""
 
     file: str
     successful: bool
@@ -52,7 +52,7 @@ class Reload:
 
 @dataclass(frozen=True, slots=True)
 class MonitorState:
-    """What the monitor's own metrics are read from; groups and series are those of the exposition being written."""
+    """The source of the monitor's own metrics; groups and series are those of the exposition being rendered."""
 
     fleet: FleetSnapshot
     progress: ReadProgress
@@ -77,7 +77,7 @@ def _read_records(state: MonitorState) -> Samples:
 
 
 def _per_query(read: Callable[[QueryStatus], float | None]) -> Callable[[MonitorState], Samples]:
-    """Make a reading of one query's status a reading of all of them."""
+    """Turn a reader of one query's status into a reader of all queries."""
 
     def read_all(state: MonitorState) -> Samples:
         values = [((status.cluster, status.query), read(status)) for status in state.fleet.queries]
@@ -93,7 +93,7 @@ def _read_status_age(state: MonitorState) -> Samples:
 
 
 def _per_cluster(read: Callable[[DiagnosisStatus, int], float | None]) -> Callable[[MonitorState], Samples]:
-    """Make a reading of one cluster's diagnosis, and of the time, a reading of all of them."""
+    """Turn a reader of one cluster's diagnosis, and of the time, into a reader of all clusters."""
 
     def read_all(state: MonitorState) -> Samples:
         values = [((name,), read(status, state.now_ms)) for name, status in sorted(state.fleet.diagnoses.items())]
@@ -103,9 +103,9 @@ def _per_cluster(read: Callable[[DiagnosisStatus, int], float | None]) -> Callab
 
 
 def _read_quarantined(state: MonitorState) -> Samples:
-    """Add up what the diagnosis set aside since its start, and what other queries did, part by part of their state.
+    """Return the sums of what the diagnosis has set aside since its start, and of what each part of other queries has.
 
-    Stages of the diagnosis are not those of the other queries: a restart of the one takes nothing from the other.
+    The diagnosis and the other queries have different stages, so a restart of one does not lower the other's counts.
     """
     totals: Counter[tuple[str, ...]] = Counter()
     statuses: list[DiagnosisStatus | QuarantineTotals] = [*state.fleet.diagnoses.values(), *state.fleet.quarantines]
@@ -116,7 +116,7 @@ def _read_quarantined(state: MonitorState) -> Samples:
 
 
 def _per_input(read: Callable[[WatchedTopic], int]) -> Callable[[MonitorState], Samples]:
-    """Make a reading of one input of a query a reading of all inputs of all queries."""
+    """Turn a reader of one input of a query into a reader of all inputs of all queries."""
 
     def read_all(state: MonitorState) -> Samples:
         totals: Counter[tuple[str, ...]] = Counter()

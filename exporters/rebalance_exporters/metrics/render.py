@@ -1,8 +1,8 @@
-"""Exposition: receives a fleet, hands on the bytes of /metrics in the text format or in OpenMetrics.
+"""Rendering of /metrics: receives a snapshot of the fleet, returns bytes in the text format or in OpenMetrics.
 
-Groups come to tens of thousands of series of which hardly any change between two scrapes, so each group is rendered
-when it changed and the pieces are joined at a scrape. The pieces serve both formats, which differ only in headers and
-exemplars. The monitor's own few series take prometheus-client's way.
+Groups have tens of thousands of series, and few change between two scrapes, so each group is rendered when it changes,
+and the pieces are joined at a scrape. The pieces serve both formats, which differ only in headers and exemplars. The
+monitor's own few series are rendered by prometheus-client.
 """
 
 from __future__ import annotations
@@ -40,13 +40,13 @@ _NO_EXAMPLES = Examples()
 _GROUP_WRITERS = tuple(Writer(metric) for metric in GROUP_METRICS)
 _STATE_WRITER, _AGE_WRITER, _TIME_LAG_WRITER = Writer(STATE_SECONDS), Writer(COMMIT_AGE), Writer(TIME_LAG)
 
-#: The limits that leave series out, by their names in metrics.
+#: Names, in metrics, of the limits that leave out series.
 GROUPS_LIMIT, MEMBERS_LIMIT = "groups", "members_per_group"
 
 
 @dataclass(frozen=True, slots=True)
 class GroupBlock:
-    """One group as written: a chunk per member of GROUP_METRICS, empty where the value is not known.
+    """One rendered group: a chunk per member of GROUP_METRICS, empty if the value is not known.
 
     The two formats share most chunks.
     """
@@ -59,7 +59,7 @@ class GroupBlock:
 
     @property
     def snapshot(self) -> GroupSnapshot:
-        """The group."""
+        """The group's snapshot."""
         return self.facts.snapshot
 
     def chunks(self, style: Style) -> tuple[bytes, ...]:
@@ -68,7 +68,7 @@ class GroupBlock:
 
 
 def render_group(key: GroupKey, facts: GroupFacts) -> GroupBlock:
-    """Write a group."""
+    """Return a rendered group."""
     labels = render_labels(GROUP_LABELS, key)
     texts = [writer.write_both(labels, facts) for writer in _GROUP_WRITERS]
     plain = tuple([text.encode() for text, _ in texts])
@@ -77,12 +77,12 @@ def render_group(key: GroupKey, facts: GroupFacts) -> GroupBlock:
 
 
 def join_columns(rows: Iterable[tuple[bytes, ...]], width: int) -> tuple[bytes, ...]:
-    """Join the first members of all rows, the second ones, and so on."""
+    """Return the first members of all rows joined, the second members joined, and so on."""
     return tuple(map(b"".join, zip(*rows, strict=True))) or (b"",) * width
 
 
 class MonitorCollector(Collector):
-    """Builds the monitor's own families anew at each scrape, from the state it is given then."""
+    """Builds the monitor's own families anew at each scrape, from the state at that time."""
 
     def __init__(self, read_state: Callable[[], MonitorState]) -> None:
         self._read_state = read_state
@@ -99,7 +99,7 @@ class MonitorCollector(Collector):
 
 
 class Pieces(Generic[_S]):
-    """A few metrics of every group that change apart from its snapshot; each group's are written when they changed."""
+    """A few metrics of every group that change independently of its snapshot, rendered again only if they changed."""
 
     def __init__(self, metrics: tuple[Metric[_S], ...]) -> None:
         self.metrics = metrics
@@ -109,7 +109,7 @@ class Pieces(Generic[_S]):
         self.series = 0
 
     def render(self, values: Iterable[tuple[GroupKey, str, _S]]) -> tuple[bytes, ...]:
-        """Write all groups, given as (key, labels, value) in the order wanted; returns a text per metric."""
+        """Return a text per metric for all groups, given as (key, labels, value) in the order wanted."""
         written: dict[GroupKey, tuple[_S, tuple[bytes, ...]]] = {}
         changed = False
         for key, labels, value in values:
@@ -130,9 +130,9 @@ def _count_lines(texts: Iterable[bytes]) -> int:
 
 
 class StateClock:
-    """The time one group spent in its states, as shown: it never goes back, although the stream reports a little late.
+    """The shown time of one group in its states: it never decreases, although the stream reports a little late.
 
-    Between two changes of the state only one of the numbers grows, and the others stay written.
+    Between two changes of state only one of the numbers grows, and the text of the others is reused.
     """
 
     __slots__ = ("_base_ms", "_ended", "_shown", "_start", "_state", "_times", "_type")
@@ -145,7 +145,7 @@ class StateClock:
         self._base_ms = 0
 
     def write(self, labels: str, group: GroupSnapshot, times: StateTimes, now_ms: int) -> str:
-        """Write the group's samples as of now."""
+        """Return the group's samples as of now."""
         if times is not self._times or group.type != self._type:
             self._turn(labels, group, times, now_ms)
         if not self._state:
@@ -155,7 +155,7 @@ class StateClock:
         return f"{self._ended}{self._start}{seconds}\n"
 
     def _turn(self, labels: str, group: GroupSnapshot, times: StateTimes, now_ms: int) -> None:
-        """Note that the state changed: the time spent in the former one stands."""
+        """Take over a changed state: the time spent in the previous one is final."""
         self._times, self._type = times, group.type
         spent = complete_states(group, seconds_by_state(times, now_ms))
         self._shown = {state: max(seconds, self._shown.get(state, 0.0)) for state, seconds in spent.items()}
@@ -166,7 +166,7 @@ class StateClock:
 
 
 class MomentPieces:
-    """What changes with the clock: the time spent in states, the age of commits, and of what is unread."""
+    """The metrics that change with the clock: time spent in states, age of commits, and age of unread records."""
 
     metrics: tuple[Metric[Any], ...] = (STATE_SECONDS, COMMIT_AGE, TIME_LAG)
 
@@ -181,7 +181,7 @@ class MomentPieces:
         lags: Iterable[tuple[GroupKey, str, GroupLag]],
         now_ms: int,
     ) -> tuple[bytes, ...]:
-        """Write all groups as of now, a text per metric."""
+        """Return a text per metric for all groups as of now."""
         spent, clocks, ages, time_lags = [], {}, [], []
         for key, block in blocks.items():
             times = states.get(key)
@@ -199,7 +199,7 @@ class MomentPieces:
 
 
 class MemberLimit:
-    """Leaves out members beyond a number per group, always the same ones, and counts their series once."""
+    """Leaves out members beyond a limit per group, always the same ones, and counts each series left out once."""
 
     def __init__(self, limit: int) -> None:
         self._limit = limit
@@ -208,7 +208,7 @@ class MemberLimit:
         self.dropped_series = 0
 
     def apply(self, key: GroupKey, timing: GroupTiming) -> GroupTiming:
-        """Return the timing with as many members as are allowed; the same object for the same timing."""
+        """Return the timing with at most the allowed number of members; the same object for the same timing."""
         known = self._limited.get(key)
         if known is None or known[0] is not timing:
             known = self._limited[key] = (timing, self._cut(key, timing))
@@ -234,7 +234,7 @@ class MemberLimit:
 
 
 class Exposition:
-    """Writes /metrics. One scrape at a time: others wait and then find the group's pieces ready."""
+    """Renders /metrics, one scrape at a time; a scrape that waits then finds the pieces of the groups rendered."""
 
     def __init__(
         self,
@@ -334,7 +334,7 @@ class Exposition:
         return joined
 
     def _refresh(self, fleet: FleetSnapshot, owners: Owners) -> None:
-        """Render what changed since the last scrape, forget what is gone, and put the new blocks in place at once."""
+        """Render the groups that changed since the last scrape, drop those that are gone, and swap in all at once."""
         exported, dropped = self._select(fleet)
         self._dropped_series += sum(_count_series(key, fleet) for key in dropped - self._dropped)
         self._dropped = dropped
@@ -349,7 +349,7 @@ class Exposition:
             self._blocks, self._joined = blocks, {}
 
     def _select(self, fleet: FleetSnapshot) -> tuple[set[GroupKey], frozenset[GroupKey]]:
-        """Split the known groups at the limit. Those known longest stay, so that newcomers replace nobody's series."""
+        """Return the groups to export and those to drop. Those known longest are exported, so new ones replace none."""
         known = set(fleet.groups)
         if len(known) <= self._limit_groups:
             return known, frozenset()
@@ -362,7 +362,7 @@ class Exposition:
         return exported, frozenset(known - exported)
 
     def _present(self, read: Callable[[GroupKey], _S | None]) -> Iterator[tuple[GroupKey, str, _S]]:
-        """Yield what is known of exported groups that are not deleted."""
+        """Yield the values, except null, of exported groups that are not deleted."""
         for key, block in self._blocks.items():
             value = read(key)
             if value is not None and block.snapshot.state != GroupState.DELETED:
@@ -380,7 +380,7 @@ class Exposition:
     def _with_findings(self, fleet: FleetSnapshot, now_ms: int) -> Iterator[tuple[GroupKey, str, GroupFindings]]:
         """Yield the findings of exported groups, and those of whole clusters, which have no group.
 
-        Of a silenced group none fires.
+        None fires for a silenced group.
         """
         self._muted.forget(fleet.findings)
         for key in sorted(fleet.findings):
@@ -390,7 +390,7 @@ class Exposition:
                 yield key, render_labels(GROUP_LABELS, key), shown
 
     def _silenced(self, fleet: FleetSnapshot, now_ms: int) -> Iterator[tuple[GroupKey, str, AlertSilence]]:
-        """Yield what silences exported groups, and clusters as a whole."""
+        """Yield the silences in force of exported groups and of whole clusters."""
         if not fleet.silences.by_name:
             return
         clusters = {(cluster, "") for cluster, _ in self._blocks}
@@ -400,7 +400,7 @@ class Exposition:
                 yield key, render_labels(GROUP_LABELS, key), silence
 
     def _note_read_until(self, fleet: FleetSnapshot, now_ms: int) -> None:
-        """Note how far the log was read; totals that were shown never go back, so neither does this."""
+        """Note up to when the log was read. This never decreases, because totals already shown must not decrease."""
         for cluster, until_ms in read_until_ms(fleet).items():
             self._read_until[cluster] = max(min(until_ms, now_ms), self._read_until.get(cluster, 0))
 
@@ -421,14 +421,14 @@ class Exposition:
 
 
 def _shows_the_same(shown: GroupSnapshot, now: GroupSnapshot) -> bool:
-    """Return whether two snapshots have the same series; with every commit of a simple group only its time changes."""
+    """Return whether two snapshots have the same series; a commit of a simple group changes only its time."""
     if shown is now:
         return True
     return now.type == GroupType.SIMPLE and replace(now, updated_at_ms=shown.updated_at_ms) == shown
 
 
 def _count_series(key: GroupKey, fleet: FleetSnapshot) -> int:
-    """Return about how many series a group that was left out would have: those of its snapshot, lag and states."""
+    """Return about how many series a dropped group would have: those of its snapshot, lag and states."""
     snapshot, lag = fleet.groups[key], fleet.lags.get(key)
     moment = None if lag is None else LagMoment(lag, lag.at_ms)
     return (

@@ -1,4 +1,4 @@
-"""Requests for /metrics that come at the same time share one rendering, and one compression."""
+"""Concurrent requests for /metrics share one rendering and one compression."""
 
 from __future__ import annotations
 
@@ -12,7 +12,7 @@ Rendering = tuple[Style, bool]
 
 
 class SharedScrapes:
-    """Used from one event loop. Who asks while a rendering goes on gets its result, which is a moment old at most."""
+    """Used from one event loop. A request during a rendering gets its result, which is at most a moment old."""
 
     def __init__(self, render: Callable[[Style], bytes]) -> None:
         self._render = render

@@ -1,4 +1,4 @@
-"""The words that tables of metrics are written in: a metric is a value, declared once, with the way to read it."""
+"""The types of the metric tables: a metric is a value, declared once, with the function that reads it."""
 
 from __future__ import annotations
 
@@ -15,13 +15,13 @@ Samples = Sequence[Sample]
 _S = TypeVar("_S")
 _W = TypeVar("_W")
 
-#: The label of a reading of the sliding windows.
+#: The labels of metrics of the sliding windows.
 WINDOW = ("window",)
 
 
 @dataclass(frozen=True, slots=True)
 class Exemplar:
-    """An event that stands for a sample: its value, and when it was, in seconds since 1970."""
+    """An event given as an example for a sample: its value, and its time in seconds since 1970."""
 
     rebalance_id: str
     value: float
@@ -30,12 +30,12 @@ class Exemplar:
 
 @dataclass(frozen=True, slots=True)
 class Metric(Generic[_S]):
-    """One metric: `name` without the prefix, `read` gives (label values, value) in the order of `labels`.
+    """One metric: `name` is without the prefix, `read` returns (label values, value) in the order of `labels`.
 
-    No sample means that the value cannot be known; a counter's name ends in `_total`. A histogram's readings are those
-    of its buckets, cumulative with the label `le`, and two last ones with `SUM` and `COUNT` in its place.
-    `exemplify` gives exemplars by label values (a histogram's by the bound), which only OpenMetrics can show; null
-    where there are none. `unused` says what it is for where no dashboard and no alert of the monitor has it.
+    No sample means that the value cannot be known. A counter's name ends in `_total`. The samples of a histogram are
+    its cumulative buckets with the label `le`, followed by two with `SUM` and `COUNT` in its place. `exemplify` returns
+    exemplars by label values (for a histogram, by bound), which only OpenMetrics can show; null if there are none.
+    `unused` says what the metric is for if no dashboard and no alert of the monitor uses it.
     """
 
     name: str
@@ -53,21 +53,21 @@ class Metric(Generic[_S]):
 
     @property
     def family_name(self) -> str:
-        """The name OpenMetrics gives the family: a counter's without its ending."""
+        """The name of the family in OpenMetrics: a counter's without its suffix."""
         return self.full_name.removesuffix("_total")
 
 
-#: Stand for a histogram's `_sum` and `_count` where its readings have the bucket's bound.
+#: Label values of the samples for a histogram's `_sum` and `_count`, in place of a bucket's bound.
 SUM, COUNT = "sum", "count"
 
 
 def one_sample(value: float | None) -> Samples:
-    """Return the reading of a metric without labels; none where the value cannot be known."""
+    """Return the samples of a metric without labels; none if the value is null."""
     return [] if value is None else [((), value)]
 
 
 def window_samples(windows: Mapping[str, _W], read: Callable[[_W], float | None]) -> Samples:
-    """Return a reading of each window there is, by its name, the shortest first; null readings are left out."""
+    """Return a sample per existing window, labelled by its name, the shortest first; null values are left out."""
     known = [(name, windows[name]) for name in WINDOWS_MS if name in windows]
     return [((name,), value) for name, window in known if (value := read(window)) is not None]
 

@@ -1,4 +1,4 @@
-"""The metrics of heartbeats and polls: read from what the clients of a group report, where they do."""
+"""The metrics of heartbeats and polls, from what the clients of a group report, if they do."""
 
 from __future__ import annotations
 
@@ -13,7 +13,7 @@ def _per_timing_window(read: Callable[[TimingWindow], float | None]) -> Callable
 
 
 def _per_member(read: Callable[[MemberTiming], float | None]) -> Callable[[GroupTiming], Samples]:
-    """Make a reading of one member a reading of all; of clients that share a name and a host, the largest counts."""
+    """Turn a reader of one member into one of all; of clients that share name and host, the largest value counts."""
 
     def read_all(timing: GroupTiming) -> Samples:
         values: dict[tuple[str, ...], float] = {}
@@ -27,11 +27,11 @@ def _per_member(read: Callable[[MemberTiming], float | None]) -> Callable[[Group
 
 
 def member_labels(member: MemberTiming) -> tuple[str, str]:
-    """Return what a member is called in labels: names that survive a rejoin."""
+    """Return the client id and host that name a member in labels and survive a rejoin."""
     return member.client_id or "", member.host or ""
 
 
-#: Rendered once per report of a group's clients: only where clients report.
+#: Rendered once per report of a group's clients; absent if no client reports.
 TIMING_METRICS: tuple[Metric[GroupTiming], ...] = (
     Metric(
         "window_heartbeat_age_max_seconds",

@@ -1,7 +1,7 @@
-"""The live page at `/`: hands out its files, which hold no data; the page itself asks the API for everything.
+"""The live page at `/`: serves its files, which contain no data; the page itself gets everything from the API.
 
-Nothing here knows a group. The files are read once, when the routes are made, and served with headers under which a
-browser runs no script and loads nothing that did not come from here.
+Does not depend on groups. The files are read once, when the routes are made, and served with headers that keep a
+browser from running or loading anything from elsewhere.
 """
 
 from __future__ import annotations
@@ -22,7 +22,7 @@ from rebalance_exporters.metrics.formats import accepts_gzip, compress
 _FOLDER = Path(__file__).parent / "static"
 _INDEX = "index.html"
 
-#: The kinds of files there are, by their suffix.
+#: Media types of the files, by suffix.
 _MEDIA_TYPES: Mapping[str, str] = {
     ".html": "text/html; charset=utf-8",
     ".css": "text/css; charset=utf-8",
@@ -30,7 +30,7 @@ _MEDIA_TYPES: Mapping[str, str] = {
     ".svg": "image/svg+xml",
 }
 
-#: Trusted types make the browser refuse every way of turning text into markup, should the page ever try one.
+#: With trusted types the browser refuses every way of turning text into markup, should the page ever try one.
 CONTENT_SECURITY_POLICY = "; ".join(
     (
         "default-src 'none'",
@@ -46,7 +46,7 @@ CONTENT_SECURITY_POLICY = "; ".join(
     )
 )
 
-# A browser asks every time and is answered that nothing changed: after an upgrade no old script meets a new API.
+# A browser revalidates the files every time, so that after an upgrade no old script uses a new API.
 _HEADERS: Mapping[str, str] = {
     "cache-control": "no-cache",
     "content-security-policy": CONTENT_SECURITY_POLICY,
@@ -57,7 +57,7 @@ _HEADERS: Mapping[str, str] = {
 
 @dataclass(frozen=True, slots=True)
 class Asset:
-    """One file as it is served: its bytes, the same as gzip, and a tag that changes with them."""
+    """One served file: its content, the same as gzip, and a tag that changes with the content."""
 
     media_type: str
     body: bytes
@@ -65,9 +65,9 @@ class Asset:
     tag: str
 
     def answer(self, request: Request) -> Response:
-        """Answer with the file, or that the client has it already."""
+        """Return a response with the file, or with status 304 if the client has it already."""
         gzip = accepts_gzip(request.headers.get("accept-encoding"))
-        # The two encodings are two representations, and a strong tag may stand for one only.
+        # The two encodings are two representations, and a strong ETag identifies only one.
         etag = f'"{self.tag}{"-gzip" if gzip else ""}"'
         headers = {**_HEADERS, "etag": etag}
         if _is_known(etag, request.headers.get("if-none-match")):
@@ -79,7 +79,7 @@ class Asset:
 
 
 def page_routes() -> list[Route]:
-    """Return the routes of the page: `/`, and `/page/NAME` for what it is made of."""
+    """Return the routes of the page: `/`, and `/page/NAME` for its files."""
     assets = load_assets()
 
     async def serve_page(request: Request) -> Response:
@@ -95,7 +95,7 @@ def page_routes() -> list[Route]:
 
 
 def load_assets() -> dict[str, Asset]:
-    """Read the files of the page, by name."""
+    """Return the files of the page by name."""
     files = sorted(path for path in _FOLDER.iterdir() if path.suffix in _MEDIA_TYPES)
     return {path.name: _make_asset(path.read_bytes(), _MEDIA_TYPES[path.suffix]) for path in files}
 

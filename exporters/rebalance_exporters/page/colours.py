@@ -1,4 +1,4 @@
-"""The colours that the page shares with the dashboards, as a style sheet made from the contract.
+"""The colours that the page shares with the dashboards, as a style sheet generated from the contract.
 
 python -m rebalance_exporters.page.colours exporters/rebalance_exporters/page/static/colours.css
 """

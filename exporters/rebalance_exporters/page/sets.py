@@ -1,4 +1,4 @@
-"""What the page knows of the contract's closed sets and shares with the terminal, as a JavaScript module made from it.
+"""The closed sets of the contract and the words that page and terminal share, generated as a JavaScript module.
 
 python -m rebalance_exporters.page.sets exporters/rebalance_exporters/page/static/sets.js
 """

@@ -1,8 +1,8 @@
-"""Basic authentication of every path, with bcrypt hashes, as exporter-toolkit does it.
+"""Basic authentication of every path, with bcrypt hashes, as in exporter-toolkit.
 
-bcrypt is slow on purpose, and a scrape comes every few seconds with the same password: one that was right is
-remembered, under a keyed digest, until the users change. A wrong name costs as much as a wrong password, so the time an
-answer takes does not show which names exist.
+bcrypt is slow on purpose, and a scrape sends the same password every few seconds, so a correct password is remembered,
+as a keyed digest, until the users change. A wrong name takes as long as a wrong password, so the response time does not
+show which names exist.
 """
 
 from __future__ import annotations
@@ -22,14 +22,14 @@ from starlette.types import ASGIApp, Receive, Scope, Send
 
 from rebalance_exporters.web.responses import error_response
 
-#: bcrypt reads no more of a password.
+#: Number of bytes of a password that bcrypt reads.
 _BCRYPT_BYTES = 72
 _REMEMBERED = 100
 _DEFAULT_COST = 10
 
 
 class PasswordCheck:
-    """Checks names and passwords against one set of users; safe for several threads."""
+    """Checks names and passwords against one set of users; thread-safe."""
 
     def __init__(self, users: Mapping[str, str]) -> None:
         self._users = dict(users)
@@ -44,7 +44,7 @@ class PasswordCheck:
         return bool(self._users)
 
     def is_remembered(self, name: str, password: str) -> bool:
-        """Return whether this password was right before, at the price of one digest."""
+        """Return whether this password was right before; costs one digest."""
         return self._digest(name, password) in self._right
 
     def is_right(self, name: str, password: str) -> bool:
@@ -62,30 +62,30 @@ class PasswordCheck:
         return right
 
     def _digest(self, name: str, password: str) -> bytes:
-        # The name's length in front keeps "a" with "bc" apart from "ab" with "c".
+        # The length of the name distinguishes "a" with "bc" from "ab" with "c".
         text = f"{len(name)}:{name}{password}".encode("utf-8", "surrogateescape")
         return hmac.digest(self._key, text, "sha256")
 
 
-#: Where the name of a user who has logged in stands in a request's scope.
+#: Key of the authenticated user's name in the scope of a request.
 _USER = "rebalance_monitor.user"
 
 
 def user_of(scope: Scope) -> str | None:
-    """Return who asks; null where nobody has to log in."""
+    """Return the name of the authenticated user; null if the request needed no password."""
     user: str | None = scope.get(_USER)
     return user
 
 
 class BasicAuth:
-    """Lets requests through that show a user's password; everything else is answered with 401."""
+    """Passes on requests with a valid name and password; responds to all others with 401."""
 
     def __init__(self, app: ASGIApp, read_check: Callable[[], PasswordCheck], free_paths: Collection[str] = ()) -> None:
-        """`free_paths` are served to anybody."""
+        """`free_paths` are served without a password."""
         self._app = app
         self._read_check = read_check
         self._free_paths = frozenset(free_paths)
-        # One at a time: a flood of wrong passwords takes one core, and those that are remembered pass by.
+        # One at a time: a flood of wrong passwords takes one core, and remembered passwords do not wait.
         self._limiter: anyio.CapacityLimiter | None = None
 
     async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
@@ -103,7 +103,7 @@ class BasicAuth:
         await answer(scope, receive, send)
 
     async def _user(self, check: PasswordCheck, request: Request) -> str | None:
-        """Return the name of the user whose password is shown; null where none is, or a wrong one."""
+        """Return the name of the user whose password the request has; null if it has none, or a wrong one."""
         shown = read_credentials(request.headers.get("authorization"))
         if shown is None:
             return None
@@ -115,7 +115,7 @@ class BasicAuth:
 
 
 def read_credentials(header: str | None) -> tuple[str, str] | None:
-    """Return name and password of an Authorization header, null where it holds none."""
+    """Return name and password of an Authorization header, or null if it has none."""
     kind, _, encoded = (header or "").partition(" ")
     if kind.lower() != "basic":
         return None

@@ -9,8 +9,8 @@
     basic_auth_users:
       alice: $2y$10$...                # bcrypt, as `htpasswd -nBC 10 alice` makes it
 
-Receives the file's path; hands on a checked value. What the toolkit knows and this does not is refused: a
-key that means nothing, or a kind of client authentication that Python's TLS cannot do.
+Receives the file's path; returns a validated value. Keys and kinds of client authentication that the toolkit supports
+but this module does not are refused: Python's TLS cannot do all of them.
 """
 
 from __future__ import annotations
@@ -39,7 +39,7 @@ _BCRYPT = re.compile(r"\$2[aby]\$(0[4-9]|[12]\d|3[01])\$[./A-Za-z0-9]{53}")
 
 @dataclass(frozen=True, slots=True)
 class TlsConfig:
-    """Certificate and key of the server, and what is asked of clients. `client_ca_file` is null where nothing is."""
+    """Certificate and key of the server, and the verification of clients; `client_ca_file` is null if there is none."""
 
     cert_file: Path
     key_file: Path
@@ -50,14 +50,14 @@ class TlsConfig:
 
 @dataclass(frozen=True, slots=True)
 class WebConfig:
-    """How HTTP is served: in the clear when `tls` is null, to anybody when there are no `users` (name -> bcrypt)."""
+    """How HTTP is served: without TLS if `tls` is null, without passwords if `users` (name -> bcrypt) is empty."""
 
     tls: TlsConfig | None = None
     users: Mapping[str, str] = field(default_factory=dict)
 
 
 def load_web_config(file: str) -> WebConfig:
-    """Read the file; no name means plain HTTP for anybody. Raises ExporterError that lists all that is wrong."""
+    """Read the file; an empty name means plain HTTP without passwords. Raises ExporterError that lists all problems."""
     if not file:
         return WebConfig()
     document = read_settings_file(Path(file))
@@ -77,7 +77,7 @@ def load_web_config(file: str) -> WebConfig:
 
 
 def make_tls_context(tls: TlsConfig) -> ssl.SSLContext:
-    """Read certificates and key. Raises ExporterError when they cannot be used."""
+    """Return a context with the certificates and key. Raises ExporterError if they cannot be used."""
     context = ssl.SSLContext(ssl.PROTOCOL_TLS_SERVER)
     context.minimum_version = tls.min_version
     file = tls.cert_file
@@ -86,7 +86,7 @@ def make_tls_context(tls: TlsConfig) -> ssl.SSLContext:
         if tls.client_ca_file is not None:
             file = tls.client_ca_file
             context.load_verify_locations(tls.client_ca_file)
-    except OSError as error:  # which ssl.SSLError is
+    except OSError as error:  # including ssl.SSLError
         reason = error.strerror or "it cannot be used"
         raise ExporterError(f"cannot take certificate or key from {file} ({reason}): check the file") from error
     context.verify_mode = tls.client_auth
@@ -119,7 +119,7 @@ def _find_choice_problems(values: Mapping[str, str]) -> list[str]:
     if auth not in _CLIENT_AUTH:
         problems.append(f"tls_server_config.client_auth_type is {auth}: use one of {', '.join(_CLIENT_AUTH)}")
     elif (auth == _NO_CLIENTS) != ("client_ca_file" not in values):
-        # Either without the other would look like a check of clients and be none.
+        # One without the other would look like a verification of clients, but be none.
         problems.append("tls_server_config.client_ca_file and a client_auth_type that verifies belong together")
     if version not in _VERSIONS:
         problems.append(f"tls_server_config.min_version is {version}: use one of {', '.join(_VERSIONS)}")

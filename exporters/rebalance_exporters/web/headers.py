@@ -1,6 +1,7 @@
-"""Headers of every answer: browsers take it for nothing but what it is, and neither run nor frame it.
+"""Security headers of every response: browsers do not guess its type, and neither run nor frame it.
 
-Names in all answers come from whoever connects to Kafka. What an answer says itself, as the page does, stays.
+They are needed because names in all responses are chosen by clients of Kafka. A header that a response sets itself, as
+the page does, is kept.
 """
 
 from __future__ import annotations
@@ -20,7 +21,7 @@ SAFE_HEADERS: Mapping[str, str] = {
 
 
 class SafeHeaders:
-    """Adds what an answer does not say itself; outermost, so that refusals have them too."""
+    """Adds the headers that a response does not set itself; outermost, so that refusals have them too."""
 
     def __init__(self, app: ASGIApp) -> None:
         self._app = app

@@ -1,7 +1,7 @@
-"""The pages a process has of itself: `/-/healthy`, `/-/ready` and `/metrics`, served in a thread of its own.
+"""The pages of a process about itself: `/-/healthy`, `/-/ready` and `/metrics`, served in a separate thread.
 
-The exporter, which serves more, has them among its others. All processes serve over the same TLS and ask for the same
-kind of passwords (`web/config.py`).
+The exporter, which serves more, has these pages in its own application. TLS and passwords are configured alike for all
+processes (`web/config.py`).
 """
 
 from __future__ import annotations
@@ -29,20 +29,20 @@ from rebalance_exporters.web.reloading import Settings
 from rebalance_exporters.web.server import Signals, listen, serve
 
 HEALTHY_PATH = "/-/healthy"
-#: What is asked of a process by those who keep it running; the last two are Kubernetes' habit.
+#: Paths that supervisors of a process request; the last two are customary in Kubernetes.
 HEALTH_PATHS = (HEALTHY_PATH, READY_PATH, "/healthz", "/readyz")
 
 _JOIN_SECONDS = 10.0
 
 
 class Health(Protocol):
-    """What a process says of itself; asked by several threads."""
+    """The health of a process; called from several threads."""
 
     def unhealthy(self) -> str | None:
-        """Why it has to be started again, null while it works."""
+        """Return why the process must be restarted, or null while it works."""
 
     def unready(self) -> str | None:
-        """What it waits for, null while it does all that it is there for."""
+        """Return what the process waits for, or null while it does all of its work."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -57,7 +57,7 @@ class Web:
 
     @property
     def free_paths(self) -> tuple[str, ...]:
-        """What is answered without a password."""
+        """The paths that are served without a password."""
         return HEALTH_PATHS if self.health_without_password else ()
 
 
@@ -65,9 +65,9 @@ class Web:
 def serving_pages(
     web: Web, health: Health, registry: CollectorRegistry, clock_ms: Callable[[], int], reload: threading.Event
 ) -> Iterator[str]:
-    """Serve while the block runs; gives the address, without a path. Setting `reload` reads TLS and passwords again.
+    """Serve while the block runs; yields the address, without a path. Setting `reload` reloads TLS and passwords.
 
-    Raises ExporterError for a port that cannot be had or a file that cannot be used.
+    Raises ExporterError if the port cannot be bound or a file cannot be used.
     """
     settings = Settings("", web.web_config_file, clock_ms)
     app = make_pages(health, registry, settings, web)
@@ -87,9 +87,9 @@ def serving_pages(
 
 
 def make_pages(health: Health, registry: CollectorRegistry, settings: Settings, web: Web) -> Starlette:
-    """Make the application of a process that serves nothing else."""
+    """Return the application of a process that serves nothing else."""
 
-    # Health is read from memory at once: requests for metrics may fill Starlette's thread pool.
+    # Not in Starlette's thread pool, which requests for metrics may fill: health is read from memory at once.
     async def serve_healthy(_: Request) -> Response:
         return _answer(health.unhealthy(), "healthy")
 

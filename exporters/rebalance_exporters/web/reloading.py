@@ -1,8 +1,8 @@
-"""Settings files that are read again while the exporter runs: who owns what, certificates, passwords.
+"""Settings files that are reloaded while the exporter runs: owners, certificates, passwords.
 
-Receives paths; hands out what the files said when they were last understood. A file that is not understood changes
-nothing: the former content stays in force, and metrics and the log say so. They are read when somebody asks for it, and
-when they changed: a certificate that is renewed in a pod comes with no signal.
+Receives paths; returns the last valid content of the files. An invalid file changes nothing: the previous content stays
+in effect, and metrics and the log report it. Files are reloaded on request and when they change, because a certificate
+that is renewed in a pod comes without a signal.
 """
 
 from __future__ import annotations
@@ -23,38 +23,38 @@ _log = logging.getLogger(__name__)
 
 OWNERS, WEB_CONFIG = "owners", "web_config"
 
-#: What distinguishes one content of a file from another without reading it; null where there is no file.
+#: Modification time (ns), inode and size, which show a change without reading the file; null if there is no file.
 _Stamp = tuple[int, int, int] | None
 
 
 class SwitchingContext(ssl.SSLContext):
-    """Gives every new connection the context that is in force then; those that stand keep theirs."""
+    """Gives each new connection the context in effect at that time; existing connections keep theirs."""
 
     current: ssl.SSLContext
 
     @classmethod
     def starting_with(cls, context: ssl.SSLContext) -> Self:
-        """Make one that begins with a context."""
+        """Return one that begins with a context."""
         switching = cls(ssl.PROTOCOL_TLS_SERVER)
         switching.current = context
         return switching
 
     def wrap_bio(self, *args: Any, **kwargs: Any) -> ssl.SSLObject:
-        """Begin a connection; asyncio calls this and nothing else."""
+        """Begin a connection; asyncio calls no other method."""
         return self.current.wrap_bio(*args, **kwargs)
 
 
 class Settings:
-    """What the files say. Making it reads them, and raises ExporterError; afterwards `reload` reads them again.
+    """The content of the files. The constructor reads them and raises ExporterError; `reload` reads them again.
 
-    `reload_changed` reads those again that changed since; it is called every so often.
+    `reload_changed`, which is called periodically, reads only those that changed.
     """
 
     def __init__(self, owners_file: str, web_config_file: str, clock_ms: Callable[[], int]) -> None:
         self._owners_file, self._web_config_file = owners_file, web_config_file
         self._clock_ms = clock_ms
         self._reloads: dict[str, Reload] = {}
-        #: By name: the files as they were when they were read, and as they were at the latest look.
+        #: By name: the stamps of the files when they were read, and at the latest check.
         self._read: dict[str, Mapping[Path, _Stamp]] = {OWNERS: _stamps([Path(owners_file)])}
         self._seen: dict[str, Mapping[Path, _Stamp]] = {}
         self.owners = load_owners(owners_file)
@@ -67,15 +67,15 @@ class Settings:
 
     @property
     def reloads(self) -> tuple[Reload, ...]:
-        """How the last reading of each file went."""
+        """The result of the last reading of each file."""
         return tuple(self._reloads.values())
 
     def read_owners(self) -> Owners:
-        """Return the owners in force."""
+        """Return the owners in effect."""
         return self.owners
 
     def read_passwords(self) -> PasswordCheck:
-        """Return the users in force."""
+        """Return the check of the passwords in effect."""
         return self.passwords
 
     def reload(self) -> None:
@@ -84,9 +84,10 @@ class Settings:
             self._reload(name, read)
 
     def reload_changed(self) -> None:
-        """Read those files again that changed since they were read, and not since the call before.
+        """Read the files that changed since they were read, but not since the previous call.
 
-        What is being written is left alone, and so are passwords where no user is left: `reload` switches them off.
+        So a file that is still being written is not read. Passwords stay in effect if the file has no user left; only
+        `reload` switches them off.
         """
         for name, read in self._readers():
             now = _stamps(self._read[name])
@@ -100,7 +101,7 @@ class Settings:
         except ExporterError as error:
             self._keep(name, str(error))
         except Exception as error:
-            # What libraries make of odd content, as YAML of a date that there is not, must not end what serves.
+            # Errors of libraries for odd content, such as an impossible date in YAML, must not stop the server.
             self._keep(name, f"the {name} file cannot be used: {type(error).__name__}")
         else:
             _log.info("read the %s file again", name)
@@ -128,7 +129,7 @@ class Settings:
         self._take_up(web)
 
     def _load_web_config(self) -> WebConfig:
-        """Read the file, and note how it and those that it names are before they are read."""
+        """Return the content of the file; takes the stamps of it and of the files that it names before reading them."""
         file = Path(self._web_config_file)
         self._read[WEB_CONFIG] = {**_stamps(self._read.get(WEB_CONFIG, ())), **_stamps([file])}
         web = load_web_config(self._web_config_file)
@@ -139,7 +140,7 @@ class Settings:
         if (web.tls is None) != (self.tls is None):
             raise ExporterError(f"{self._web_config_file}: TLS is switched on or off by a restart only")
         self._switch_tls(web)
-        # What was right before is asked again: a user may be gone or have another password.
+        # Remembered passwords are checked again: a user may be gone or have another password.
         self.passwords = PasswordCheck(web.users)
 
     def _switch_tls(self, web: WebConfig) -> None:
@@ -159,7 +160,7 @@ def _stamps(files: Iterable[Path]) -> dict[Path, _Stamp]:
 
 def _stamp(file: Path) -> _Stamp:
     try:
-        # Of what a link leads to: a Secret is renewed by another link.
+        # Follow links: a Kubernetes Secret is renewed by replacing a link.
         found = file.stat()
     except OSError:
         return None

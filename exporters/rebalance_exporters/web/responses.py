@@ -1,4 +1,4 @@
-"""How the API answers: an object of the contract as JSON, or what is wrong with a request."""
+"""Responses of the API: an object of the contract as JSON, or what is wrong with a request."""
 
 from __future__ import annotations
 
@@ -11,24 +11,24 @@ from rebalance_contract.api import Refusal
 
 
 def json_response(body: object, status_code: int = 200) -> Response:
-    """Answer with an object of the contract, or anything made of them."""
+    """Return a response with an object of the contract, or anything made of them, as JSON."""
     return raw_json(contract.encode(body), status_code)
 
 
 def raw_json(text: bytes, status_code: int = 200) -> Response:
-    """Answer with what is JSON already."""
+    """Return a response with text that is already JSON."""
     return Response(text, status_code, {"cache-control": "no-store"}, media_type="application/json")
 
 
 def error_response(status_code: int, text: str, did_you_mean: Iterable[str] = ()) -> Response:
-    """Answer with what is wrong and the names that look like the one asked for."""
+    """Return a response with what is wrong and the names similar to the one asked for."""
     return json_response(Refusal(text, tuple(did_you_mean)), status_code)
 
 
 class RequestError(Exception):
     """A request that cannot be answered: the status, a sentence, and names that may have been meant.
 
-    `retry_after_seconds` is when the same request may be answered; null where that is not known.
+    `retry_after_seconds` is after how long the same request may succeed; null if not known.
     """
 
     def __init__(
@@ -46,7 +46,7 @@ class RequestError(Exception):
         self.retry_after_seconds = retry_after_seconds
 
     def answer(self) -> Response:
-        """Return it as the API reports errors."""
+        """Return the error as a response of the API."""
         answer = error_response(self.status_code, self.text, self.did_you_mean)
         if self.retry_after_seconds is not None:
             answer.headers["retry-after"] = str(self.retry_after_seconds)

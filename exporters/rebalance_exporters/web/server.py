@@ -1,4 +1,4 @@
-"""Serving an application over HTTP or HTTPS until it is stopped; every process of the monitor does it this way."""
+"""Serves an application over HTTP or HTTPS until it is stopped; used by every process of the monitor."""
 
 from __future__ import annotations
 
@@ -28,16 +28,16 @@ from rebalance_exporters.web.connections import (
 from rebalance_exporters.web.reloading import Settings
 
 _SHUTDOWN_SECONDS = 5
-#: Connections taken at once, before the event loop sees to those that are there: as many file descriptors beyond the
-#: limit may be open for a moment.
+#: Connections accepted in one step of the event loop: this many file descriptors beyond the limit may be open for a
+#: moment.
 _ACCEPTED_AT_ONCE = 16
-#: Those that the kernel keeps until then.
+#: Connections that the kernel keeps until they are accepted.
 _WAITING_OUTSIDE = 1_024
-#: A request is a path and a few headers.
+#: Maximum size of the head of a request: a path and a few headers.
 _MAX_HEAD_BYTES = 65_536
-#: Ticks of uvicorn's main loop, which are 0.1 s, between looks at connections, and between lines of the log about them.
+#: Ticks of uvicorn's main loop (0.1 s) between checks of the connections, and between log lines about them.
 _LOOK_TICKS, _LOG_TICKS = 10, 600
-#: Between looks at settings files: one that changed is read at the second look, within a minute.
+#: Ticks between checks of settings files: a changed file is read at the second check, within a minute.
 _FILES_TICKS = 300
 _ALL_IPV6 = "::"
 
@@ -46,17 +46,17 @@ _log = logging.getLogger(__name__)
 
 @dataclass(frozen=True, slots=True)
 class Signals:
-    """What is asked of a running server: to end, and to read its settings files again."""
+    """Requests to a running server: to stop, and to reload its settings files."""
 
     stop: threading.Event = field(default_factory=threading.Event)
     reload: threading.Event = field(default_factory=threading.Event)
 
 
 class _Config(uvicorn.Config):
-    """uvicorn's settings, which reach every protocol, with the connections of the server."""
+    """uvicorn's settings, which every protocol receives, with the connections of the server."""
 
     def __init__(self, app: Starlette, connections: Connections, tls: Any) -> None:
-        # One event loop for certain: connections switch certificates in a way that is asyncio's own.
+        # Always asyncio's event loop: SwitchingContext relies on how it begins TLS connections.
         super().__init__(
             app,
             http=_Protocol,
@@ -76,7 +76,7 @@ class _Config(uvicorn.Config):
 
 
 class _Protocol(H11Protocol):
-    """uvicorn's protocol, which notes when a request is under way, and looks at what is not read."""
+    """uvicorn's protocol, which also notes whether a request is in progress, and checks for unread bytes."""
 
     def __init__(self, config: uvicorn.Config, *arguments: Any, **named: Any) -> None:
         super().__init__(config, *arguments, **named)
@@ -86,7 +86,7 @@ class _Protocol(H11Protocol):
 
     @property
     def _socket(self) -> socket.socket | None:
-        """The connection's socket; null between the end of a TLS connection and the moment its protocol is known."""
+        """The connection's socket; null if asyncio's TLS transport has lost its connection, see `unread_bytes`."""
         try:
             found: socket.socket | None = self.transport.get_extra_info("socket")
         except AttributeError:  # as for `unread_bytes`
@@ -95,7 +95,7 @@ class _Protocol(H11Protocol):
 
     @property
     def _number(self) -> int:
-        """The descriptor of the connection, -1 once it is closed."""
+        """The file descriptor of the connection, -1 once it is closed."""
         connection = self._socket
         return -1 if connection is None else connection.fileno()
 
@@ -105,7 +105,7 @@ class _Protocol(H11Protocol):
             self._known.note_asked(self._number)
 
     def on_response_complete(self) -> None:
-        # Before the next request, which may have come already and is begun in here.
+        # Before the base class begins the next request, which may have arrived already.
         self._note_whether_waiting()
         super().on_response_complete()
 
@@ -115,23 +115,23 @@ class _Protocol(H11Protocol):
 
     @property
     def unread_bytes(self) -> int:
-        """What the other side has still to read."""
+        """The number of bytes that the client has yet to read."""
         try:
             return self.transport.get_write_buffer_size()
         except AttributeError:
-            # asyncio's TLS transport forgets its connection when it is closed a second time, as uvicorn does where an
-            # answer ends after the connection was given up. What waits there ends with asyncio's own timeout.
+            # asyncio's TLS transport drops its connection when it is closed a second time, as uvicorn does if a
+            # response ends after the connection was aborted. asyncio's own time-out then ends what is still waiting.
             return 0
 
     def look(self) -> None:
-        """End a connection whose other side reads nothing."""
+        """Abort the connection if the client reads nothing."""
         if self._reading.has_stalled(self.unread_bytes):
             self.give_up()
         else:
             self._note_whether_waiting()
 
     def _note_whether_waiting(self) -> bool:
-        """Note that no request is under way, and return whether that is so: the answer before is to be read first."""
+        """Return whether no request is in progress and the previous response was read, and note it if so."""
         is_answered = self.cycle is None or self.cycle.response_complete
         if is_answered and self.unread_bytes == 0:
             self._known.note_waiting(self._number)
@@ -139,7 +139,7 @@ class _Protocol(H11Protocol):
         return False
 
     def give_up(self) -> None:
-        """Throw away what waits to be read, in the kernel too, which would otherwise keep it for minutes."""
+        """Abort the connection and discard unread bytes, including the kernel's, which would stay for minutes."""
         connection = self._socket
         if connection is not None:
             with contextlib.suppress(OSError):  # it may be closed already
@@ -148,16 +148,16 @@ class _Protocol(H11Protocol):
 
 
 def _give_up_largest(protocols: list[_Protocol], answered_now: _Protocol) -> None:
-    """End the connection with the most that waits to be read, where all of it is too much.
+    """Abort the connection with the most unread bytes, if those of all connections are too many.
 
-    Of the one that is answered just now half counts: the other side has had no time to read.
+    Half counts for the connection that is just being answered: its client has had no time to read.
     """
     if sum(each.unread_bytes for each in protocols) > MAX_UNREAD_BYTES:
         max(protocols, key=lambda each: each.unread_bytes / (2 if each is answered_now else 1)).give_up()
 
 
 class _Server(uvicorn.Server):
-    """uvicorn's server that looks at events instead of signals, which it would raise again after its end."""
+    """uvicorn's server, controlled by events instead of signals, which uvicorn would raise again at its end."""
 
     config: _Config
 
@@ -175,7 +175,7 @@ class _Server(uvicorn.Server):
     async def startup(self, sockets: list[socket.socket] | None = None) -> None:
         await super().startup(sockets)
         for listener in sockets or ():
-            # The event loop has asked the kernel to keep no more than are accepted at once.
+            # The event loop has limited the backlog to the connections accepted at once: raise it.
             listener.listen(_WAITING_OUTSIDE)
         self._announce()
 
@@ -211,7 +211,7 @@ def serve(
     signals: Signals,
     on_listening: Callable[[str, int], None] | None = None,
 ) -> None:
-    """Serve an application on a socket, which this takes over and closes, until it is asked to end."""
+    """Serve an application on a socket, which is taken over and closed, until asked to stop."""
     host, port = listener.getsockname()[:2]
 
     def announce() -> None:
@@ -225,12 +225,12 @@ def serve(
 
 
 def listen(host: str, port: int, section: str) -> socket.socket:
-    """Return a socket that listens; port 0 takes any free one, host `::` is every interface of IPv6 and IPv4.
+    """Return a listening socket; port 0 means any free port, host `::` every interface of IPv6 and IPv4.
 
-    Raises ExporterError when it cannot be had, which names the setting of the process's section.
+    Raises ExporterError, which names the setting in the process's section, if the port cannot be bound.
     """
     family = socket.AF_INET6 if ":" in host else socket.AF_INET
-    # As other exporters do; a system without IPv4 has no such sockets.
+    # Both protocols, as in other exporters, unless the system does not support it.
     both = host == _ALL_IPV6 and socket.has_dualstack_ipv6()
     try:
         return socket.create_server((host, port), family=family, dualstack_ipv6=both)
@@ -243,9 +243,9 @@ def listen(host: str, port: int, section: str) -> socket.socket:
 
 @contextlib.contextmanager
 def _obeying(signals: Signals) -> Iterator[None]:
-    """Let SIGTERM and SIGINT end, and SIGHUP reload.
+    """Stop on SIGTERM and SIGINT, and reload on SIGHUP.
 
-    Python allows handlers in the main thread only; elsewhere nothing is done.
+    Python allows signal handlers only in the main thread; in other threads this does nothing.
     """
     if threading.current_thread() is not threading.main_thread():
         yield

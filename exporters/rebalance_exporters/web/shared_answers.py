@@ -1,7 +1,7 @@
-"""Answers that cost processor time: few are made at a time, and equal requests that come meanwhile share one.
+"""Responses that cost processor time: few are made at a time, and equal concurrent requests share one.
 
-Receives what makes an answer; hands on a response for each request. Health pages and scrapes run elsewhere, so that
-they are answered however many ask for these.
+Receives functions that make a response; returns a response for each request. Health pages and scrapes run elsewhere, so
+that any number of these requests leaves them unaffected.
 """
 
 from __future__ import annotations
@@ -19,32 +19,32 @@ from rebalance_exporters.web.responses import RequestError
 
 Make = Callable[[Request], Response]
 
-#: When whoever was turned away may ask again: the answers that wait take about as long.
+#: When a refused request may be repeated: the waiting responses take about as long.
 _RETRY_SECONDS = 5
 
 
 class SharedAnswers:
-    """Used from one event loop at a time; makes its answers in threads of its own."""
+    """Used from one event loop at a time; makes its responses in threads of its own."""
 
     def __init__(self, at_once: int, waiting: int) -> None:
-        """`at_once` answers are made side by side, up to `waiting` further ones wait for that."""
+        """`at_once` responses are made concurrently; up to `waiting` further ones may wait."""
         self._limit = at_once + waiting
         self._threads = ThreadPoolExecutor(at_once, thread_name_prefix="answers")
         self._running: SharedTasks[tuple[bytes, bytes], Response] = SharedTasks()
 
     def endpoint(self, make: Make) -> Callable[[Request], Awaitable[Response]]:
-        """Return what serves a route whose answers depend on path and query alone."""
+        """Return the endpoint of a route whose responses depend on path and query alone."""
 
         async def serve(request: Request) -> Response:
             made = await self._make(request, make)
-            # Whoever sends a response adds headers to it, and this one may go to several.
+            # A copy: sending adds headers to a response, and this one may be sent to several clients.
             return Response(made.body, made.status_code, dict(made.headers))
 
         return serve
 
     async def _make(self, request: Request, make: Make) -> Response:
         scope = request.scope
-        # The path as it was sent: %2F stands for a slash in a name, and is one in the decoded path.
+        # The path as sent: after decoding, a %2F in a name could not be told from a slash of the path.
         wanted = (scope.get("raw_path") or scope["path"].encode(), scope["query_string"])
         if wanted not in self._running and len(self._running) >= self._limit:
             text = f"{self._limit} answers are being made or waited for: ask again in {_RETRY_SECONDS} s"
