@@ -1,11 +1,11 @@
-// What settings would have avoided of a group's rebalances in the last day: a table that keeps itself up.
+// The table of the rebalances of a group in the last day that settings would have avoided; it updates itself.
 
 import { el, grid, refill, section } from "./dom.js";
 import { UNKNOWN, amount, plural, sum } from "./figures.js";
 import { adviceApi } from "./links.js";
 import { LoadedView } from "./view.js";
 
-/** A group that rebalances again and again is asked about no more often. */
+/** Minimum interval between requests for a group that rebalances again and again. */
 const ASKED_AGAIN_MS = 10_000;
 
 export class AdvicePart extends LoadedView {
@@ -21,7 +21,7 @@ export class AdvicePart extends LoadedView {
     this.#timer = null;
   }
 
-  /** Ask again in a while: something happened to the group. */
+  /** Reload after a while, because something happened to the group. */
   askLater() {
     if (this.target === null || this.#timer !== null) return;
     this.#timer = setTimeout(() => {
@@ -34,7 +34,7 @@ export class AdvicePart extends LoadedView {
     this.answer = null;
   }
 
-  /** Advice is of the last day: of what is looked back at there is none. */
+  /** Return the addresses to load; none for a past stretch, because advice covers the last day only. */
   addresses() {
     const { cluster, group, stretch } = this.target;
     return stretch === null ? [adviceApi(cluster, group)] : [];
@@ -44,7 +44,7 @@ export class AdvicePart extends LoadedView {
     this.answer = answer;
   }
 
-  /** Nothing until it is there; where it fails, the group's view says so. */
+  /** Draw the table; nothing until it is loaded. The group's view shows errors. */
   draw() {
     const estimates = this.answer?.estimates ?? [];
     refill(this.root, JSON.stringify([estimates, this.answer?.sums, this.answer?.useless]), () => (estimates.length ? adviceSection(this.answer) : null));
@@ -67,12 +67,12 @@ function cells(estimate) {
   ];
 }
 
-/** Let a setting's name be broken before its dots where it is too long. */
+/** Return a setting's name that may be broken before its dots if it is too long. */
 function breakable(name) {
   return name.split(".").map((each, place) => (place ? [el("wbr", {}), `.${each}`] : each));
 }
 
-/** Write a number that lies between two others, as the terminal does. */
+/** Return the text of a number that lies between two bounds, as in the terminal. */
 function between({ low, high }, write) {
   if (write(low) === write(high)) return write(low);
   return low ? `${write(low)} to ${write(high)}` : `at most ${write(high)}`;

@@ -1,12 +1,12 @@
-// Makes elements. What comes from Kafka enters the page here and only as text: nothing in this page parses markup.
+// Makes elements. Text from Kafka enters the page only here, as text: nothing in this page parses markup.
 
 const SVG = "http://www.w3.org/2000/svg";
 
-// Control characters, marks that turn the reading direction, and blanks that are none: shown as \u{202e} and the like,
-// so that two names that differ never look the same.
+// Control characters, marks that change the text direction, and unusual blanks: shown as \u{202e} and the like, so that
+// two different names never look the same.
 const UNSEEN = /[\p{C}\p{Zl}\p{Zp}]|(?! )\p{Zs}/gu;
 
-/** Return text in which every character can be seen. */
+/** Return text in which every character is visible. */
 export function visible(text) {
   return String(text).replace(UNSEEN, (each) => `\\u{${each.codePointAt(0).toString(16)}}`);
 }
@@ -16,7 +16,7 @@ export function el(tag, attributes = {}, ...children) {
   return fill(document.createElement(tag), attributes, children);
 }
 
-/** Make an element of a drawing. */
+/** Make an SVG element. */
 export function svg(tag, attributes = {}, ...children) {
   return fill(document.createElementNS(SVG, tag), attributes, children);
 }
@@ -29,28 +29,28 @@ function fill(element, attributes, children) {
   return element;
 }
 
-/** Turn children as `el` takes them into nodes and texts. */
+/** Return children, as `el` accepts them, as nodes and texts. */
 export function nodes(children) {
   return children.flat(Infinity).filter((each) => each !== null && each !== undefined && each !== "")
     .map((each) => (each instanceof Node ? each : visible(each)));
 }
 
-/** Make a name of a stranger: it keeps its reading direction to itself. */
+/** Make a name from Kafka, whose text direction does not affect the text around it. */
 export function named(text) {
   return el("bdi", {}, text === "" ? "(no name)" : text);
 }
 
-/** Make a time that a machine can read too. */
+/** Make a time that is also machine-readable. */
 export function timed(atMs, text) {
   return el("time", { datetime: new Date(atMs).toISOString() }, text);
 }
 
-/** Make a section that is called like its heading. */
+/** Make a section that is labelled by its heading. */
 export function section(heading, ...children) {
   return el("section", { "aria-label": heading }, el("h2", {}, heading), ...children);
 }
 
-/** Make a table, its caption for who does not see it, whose rows fold into cards where the screen is narrow; `numbers`: places of columns that stand right. */
+/** Make a table with a caption for screen readers, whose rows become cards on narrow screens; `numbers` are the indexes of right-aligned columns. */
 export function grid(caption, heads, rows, numbers = []) {
   const kind = (place) => (numbers.includes(place) ? "number" : null);
   return el("table", { role: "table" }, el("caption", { class: "unseen" }, caption),
@@ -58,7 +58,7 @@ export function grid(caption, heads, rows, numbers = []) {
     el("tbody", { role: "rowgroup" }, rows.map((cells) => el("tr", { role: "row" }, cells.map((each, place) => el("td", { role: "cell", class: kind(place), "data-label": heads[place] }, each))))));
 }
 
-/** Write a text into an element, if it is not there already: what is written is read out where it is live. */
+/** Set the text of an element if it differs: screen readers read out each change of a live region. */
 export function setText(element, text) {
   if (element.textContent !== text) element.textContent = text;
 }
@@ -66,8 +66,8 @@ export function setText(element, text) {
 const filled = new WeakMap();
 
 /**
- * Fill a container anew when `signature` is not that of what is in it. Focus and opened details survive: they are
- * found again by link, id or key.
+ * Fill a container anew if `signature` is not that of its present content; return whether it did. Focus and opened
+ * details are restored: they are found again by link, id or key.
  */
 export function refill(container, signature, build) {
   if (filled.get(container) === signature) return false;

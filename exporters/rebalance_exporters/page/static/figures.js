@@ -1,4 +1,4 @@
-// Numbers and times as people read them; the same forms as the terminal's.
+// Formats numbers and times for people, as the terminal does.
 
 import { CountedFrom } from "./sets.js";
 
@@ -17,7 +17,7 @@ export function span(ms) {
   return `${short(ms / DAY)} d`;
 }
 
-/** Return a sum of times; one of nothing is 0 s. */
+/** Return a sum of durations; zero is "0 s". */
 export function sum(ms) {
   return ms === 0 ? "0 s" : span(ms);
 }
@@ -27,13 +27,13 @@ export function inMs(seconds) {
   return seconds === null || seconds === undefined ? null : seconds * SECOND;
 }
 
-/** Return how long ago something was, in whole seconds where it is seconds. */
+/** Return an age, in whole seconds if below a minute. */
 export function age(ms) {
   if (ms === null || ms === undefined) return UNKNOWN;
   return ms < MINUTE ? `${Math.floor(Math.max(0, ms) / SECOND)} s` : span(ms);
 }
 
-/** Return a count of a group's row, marked as a lower bound where it is counted from probes. */
+/** Return a count of a group's row, marked as a lower bound if it is counted from probes. */
 export function atLeast(row, number) {
   const known = number !== null && number !== undefined;
   return `${known && row.counted_from === CountedFrom.PROBES ? "≥ " : ""}${amount(number)}`;
@@ -58,13 +58,13 @@ export function plural(number, noun) {
   return `${amount(number)} ${noun}${number === 1 ? "" : "s"}`;
 }
 
-/** Return a share as a percentage; little is not nothing. */
+/** Return a share as a percentage; a small one is "<1%", not 0. */
 export function percent(share) {
   if (share === null || share === undefined) return UNKNOWN;
   return share > 0 && share < 0.01 ? "<1%" : `${Math.round(share * 100)}%`;
 }
 
-/** Write sorted numbers as 0-3,7. */
+/** Return numbers as sorted ranges, such as 0-3,7. */
 export function ranges(numbers) {
   const ordered = [...numbers].sort((a, b) => a - b);
   const runs = [];
@@ -76,12 +76,12 @@ export function ranges(numbers) {
   return runs.map(([low, high]) => (low === high ? `${low}` : `${low}-${high}`)).join(",");
 }
 
-/** Count the partitions of a topic -> numbers mapping; null stays null. */
+/** Return the number of partitions in a topic -> numbers mapping; null stays null. */
 export function countPartitions(partitions) {
   return partitions === null || partitions === undefined ? null : Object.values(partitions).reduce((sum, each) => sum + each.length, 0);
 }
 
-/** Write a topic -> numbers mapping as topic:0-3 other:1; longer lists than `limit` characters are counted instead. */
+/** Return a topic -> numbers mapping as topic:0-3 other:1; if longer than `limit` characters, only the counts. */
 export function listPartitions(partitions, limit = 80) {
   if (partitions === null || partitions === undefined) return UNKNOWN;
   const topics = Object.keys(partitions).filter((topic) => partitions[topic].length).sort();
@@ -90,7 +90,7 @@ export function listPartitions(partitions, limit = 80) {
   return `${countPartitions(partitions)} of ${plural(topics.length, "topic")}`;
 }
 
-/** Writes times in UTC or in the browser's own zone. */
+/** Formats times in UTC or in the browser's time zone. */
 export class Clock {
   constructor(local = false) {
     this.local = local;
@@ -112,12 +112,12 @@ export class Clock {
     return this.#text(atMs).slice(11, 19);
   }
 
-  /** Return date and time as a field of a form has them, to the minute. */
+  /** Return date and time, to the minute, as a datetime-local input has them. */
   field(atMs) {
     return this.#text(atMs).slice(0, 16);
   }
 
-  /** Read what a field of a form holds, as epoch milliseconds; NaN where that is no time. */
+  /** Return the value of a datetime-local input as epoch milliseconds; NaN if it is not a time. */
   read(text) {
     return Date.parse(this.local ? text : `${text}Z`);
   }
@@ -127,7 +127,7 @@ export class Clock {
     return `${this.date(atMs)} ${this.time(atMs)} ${this.zone}`;
   }
 
-  /** Return the time of day, with the date where it is not the day of `nowMs`. */
+  /** Return the time of day, with the date if it is not the day of `nowMs`. */
   near(atMs, nowMs) {
     return this.date(atMs) === this.date(nowMs) ? this.time(atMs) : `${this.date(atMs)} ${this.time(atMs)}`;
   }

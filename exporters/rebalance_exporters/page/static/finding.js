@@ -1,4 +1,4 @@
-// One finding in full: what was found, what that rests on, what it is not, what is not known, and what to change.
+// One finding in full: summary, evidence, rejected alternatives, missing information, and what to change.
 
 import { el, named, timed } from "./dom.js";
 import { plural } from "./figures.js";
@@ -8,7 +8,7 @@ import { memberName, severityBadge, words } from "./words.js";
 
 const LINKED = 6;
 
-/** Make the article of a finding. `rebalanceId`: the rebalance it is shown with, which needs no link. */
+/** Make the article of a finding. `rebalanceId` is the rebalance that it is shown with, which needs no link. */
 export function findingArticle(finding, { clock, nowMs, rebalanceId = null }) {
   return el("article", { class: `finding ${finding.state}`, "data-rule": finding.rule },
     el("div", { class: "wide-part" }, el("h3", {}, severityBadge(finding.severity), " ", words(finding.rule), finding.variant === null ? null : ` (${words(finding.variant)})`),
@@ -22,7 +22,7 @@ export function findingArticle(finding, { clock, nowMs, rebalanceId = null }) {
       affected(finding, rebalanceId)));
 }
 
-/** An event does not have what a finding's advice would have avoided: add what was reported before of the same advice. */
+/** Return a finding from an event with what its advice would have avoided, which events lack, taken from the known finding. */
 export function withNumbers(finding, known) {
   const before = new Map((known?.advice ?? []).map((each) => [`${each.parameter} ${each.proposed}`, each]));
   return { ...finding, advice: finding.advice.map((each) => ({ ...before.get(`${each.parameter} ${each.proposed}`), ...each })) };
@@ -34,14 +34,14 @@ function standing(finding, clock, nowMs) {
   return [`${Math.round(finding.confidence * 100)}% sure, ${since}`, timed(finding.started_at_ms, clock.near(finding.started_at_ms, nowMs)), of];
 }
 
-/** Say in one line what to change first: a setting whose value is known, else a setting, as notifications do; null where nothing is advised. */
+/** Make one line with what to change first, as in notifications: a setting whose value is known, else a setting; null without advice. */
 export function firstChange(finding) {
   const weight = (each) => 2 * (each.current === null) + !each.parameter.includes(".");
   const [first] = [...finding.advice].sort((a, b) => weight(a) - weight(b));
   return first === undefined ? null : el("p", { class: "first-change" }, "Change ", adviceText(first));
 }
 
-/** Make what to set a parameter to, and what it is now where that is known. */
+/** Make the proposed value of a parameter, and its present one if known. */
 export function adviceText(advice) {
   return [
     el("code", {}, advice.parameter), ": ",
@@ -72,7 +72,7 @@ function listing(label, items) {
 }
 
 function who(finding) {
-  // A member that came back has several ids and one name.
+  // A member that rejoined has several ids but one name.
   const names = [...new Set(finding.subject.members.map(memberName))];
   const parts = finding.subject.partitions;
   if (!names.length && !parts.length) return null;

@@ -1,6 +1,6 @@
-// The table of all groups, the one that lost most time first, and the line that sums it up.
+// The table of all groups, by default the one that lost most time first, and a one-line summary.
 //
-// A row is an object with its cells; only cells whose text changed are written and only rows out of place are moved.
+// Each row is an object with its cells; only cells whose text changed are rewritten, and only misplaced rows are moved.
 
 import { el, named, nodes, refill, setText } from "./dom.js";
 import { UNKNOWN, amount, atLeast, inMs, percent, plural, sum } from "./figures.js";
@@ -12,7 +12,7 @@ import { compare, gravity, isSilenced, isUnsettled, nameCell, orderFindings, sev
 
 const WINDOW = "15m";
 const FIRST_ROWS = 50;
-/** So many more rows are drawn per frame until all are there that were asked for. */
+/** Number of further rows drawn per frame until all requested rows are shown. */
 const ROWS_PER_FRAME = 50;
 
 const lostOf = (row) => row.windows[WINDOW]?.lost_partition_seconds ?? 0;
@@ -22,7 +22,7 @@ const nameOf = (row) => [row.group, row.cluster];
 const byLost = (row) => [-lostOf(row), -ratioOf(row), -(row.lost_partition_seconds_total ?? 0), ...nameOf(row)];
 const gravest = (row) => row.findings.reduce((most, each) => Math.max(most, gravity(each.severity) + 1), 0);
 
-/** What rows can be sorted by. Numbers begin with the largest, names with the first. */
+/** The sort orders, as [label, sort key of a row]. Numbers are in descending order, names in ascending order. */
 export const SORTS = {
   lost: ["time lost", byLost],
   finding: ["finding", (row) => [-gravest(row), ...byLost(row)]],
@@ -83,7 +83,7 @@ function shareCell(row) {
 
 const plain = (read) => (row) => ({ text: read(row) });
 
-/** The columns: heading, sort that its button chooses, class, and cell of a row as {text, make}. */
+/** The columns: heading, sort order of its button, class, and function that returns the cell of a row as {text, make}. */
 const COLUMNS = [
   { heading: "Group", sort: "group", kind: "wide", cell: groupCell },
   { heading: "State", sort: "state", kind: "state", cell: stateCell },
@@ -137,12 +137,12 @@ export class FleetView {
     this.find("look-back-form").replaceChildren(stretchForm({ stretch: null, nowMs: this.store.nowMs, clock, linkOf: (stretch) => (stretch === null ? fleetLink(cluster) : pastLink(stretch, cluster)) }));
   }
 
-  /** Offer the clusters that there are, and the one that is asked for. */
+  /** Offer the existing clusters, and the one in the address. */
   #showClusters(names) {
     const known = [...new Set([...names, ...(this.#cluster === null ? [] : [this.#cluster])])].sort();
     const isOne = known.length < 2;
     this.clusters.hidden = this.find("cluster-label").hidden = isOne;
-    // A name may be empty, hence the sign before it.
+    // Prefixed with a sign, because a name may be empty.
     refill(this.clusters, JSON.stringify(known), () => [el("option", { value: "" }, "all"), known.map((each) => el("option", { value: `=${each}` }, each))]);
     this.clusters.value = this.#cluster === null ? "" : `=${this.#cluster}`;
   }
@@ -157,7 +157,7 @@ export class FleetView {
   }
 
   #sortBy(sort) {
-    // In another order every row is out of place: they come back as they came.
+    // In another order all rows are misplaced: draw them step by step again.
     this.#limit = FIRST_ROWS;
     this.#sort = sort;
     this.select.value = sort;
@@ -170,7 +170,7 @@ export class FleetView {
     this.render();
   }
 
-  /** Draw more rows in the next frame, if there are more that were asked for. */
+  /** Draw more rows in the next frame if not all requested rows are shown. */
   #drawMore(matching) {
     if (!this.#all || this.#limit >= matching || this.#growing !== null) return;
     this.#growing = requestAnimationFrame(() => {
@@ -180,7 +180,7 @@ export class FleetView {
     });
   }
 
-  /** Let the arrow keys walk from group to group. */
+  /** Move the focus from group to group with the arrow keys. */
   #walk(event) {
     const step = { ArrowDown: 1, ArrowUp: -1 }[event.key];
     const row = event.target.closest("tr");
@@ -190,7 +190,7 @@ export class FleetView {
     (next?.querySelector("a") ?? (step === -1 ? this.filter : null))?.focus();
   }
 
-  /** Bring the view up to date. */
+  /** Update the view. */
   render() {
     const clusters = new Set([...this.store.rows.values()].map((row) => row.cluster));
     this.#showClusters(clusters);
@@ -221,7 +221,7 @@ export class FleetView {
       if (row.element === place) place = place.nextElementSibling;
       else this.body.insertBefore(row.element, place);
     }
-    // A row that is moved loses the focus within.
+    // Moving a row removes the focus within it.
     if (focused !== document.activeElement && this.body.contains(focused)) focused.focus({ preventScroll: true });
   }
 
@@ -248,7 +248,7 @@ function clusterNotice(finding) {
   return el("li", {}, severityBadge(finding.severity), " cluster ", named(finding.cluster), `: ${words(finding.rule)}: ${finding.summary}`);
 }
 
-/** One row of the table and what its cells say. */
+/** One row of the table, with the present text of its cells. */
 class TableRow {
   constructor() {
     this.cells = COLUMNS.map((column, place) => {
@@ -277,7 +277,7 @@ function matches(row, wanted) {
   return [row.group, row.cluster, row.owner, row.state, row.protocol, ...findings].some((text) => text?.toLowerCase().includes(wanted));
 }
 
-/** Say in one line how many groups there are and how they are. */
+/** Return one line with the number of groups and their condition. */
 export function verdict(rows) {
   if (!rows.length) return "No consumer group has been seen yet.";
   const all = plural(rows.length, "group");

@@ -1,4 +1,4 @@
-// One group: how it is, what was found, its timeline, its members and its rebalances; kept up by events.
+// One group: its state, findings, timeline, members and rebalances; updated by events.
 
 import { AdvicePart } from "./advice.js";
 import { el, grid, named, refill, section, timed } from "./dom.js";
@@ -13,7 +13,7 @@ import { LoadedView } from "./view.js";
 import { askedBy, causesOf, change, fact, gravity, markMs, orderFindings, severityBadge, silenceText, stateMark, stateText, why, words } from "./words.js";
 
 const LOADED = 200, FIRST_ROWS = 15;
-/** The timeline's right end moves with the time; a drawing is good for so long. */
+/** Interval between redraws of the timeline, whose right end moves with the time. */
 const REDRAWN_MS = 5_000;
 
 export class GroupView extends LoadedView {
@@ -58,10 +58,10 @@ export class GroupView extends LoadedView {
     this.findings = new Map(found.findings.map((each) => [each.finding_id, each]));
   }
 
-  /** Take an event, if it is about this group. Returns what is worth saying aloud, or null. */
+  /** Process an event if it is about this group. Returns the text to announce to screen readers, or null. */
   take(name, data) {
     const { target } = this;
-    // What is over does not change.
+    // A past stretch does not change.
     if (target === null || target.stretch !== null || keyOf(data) !== keyOf(target)) return null;
     if (name === EventName.GROUP) {
       if (this.#differs(data)) this.load();
@@ -77,11 +77,11 @@ export class GroupView extends LoadedView {
 
   #keepRebalance(rebalance) {
     this.rebalances?.set(rebalance.rebalance_id, rebalance);
-    // A page may stay open for weeks.
+    // Bounded, because a page may stay open for weeks.
     if (this.rebalances?.size > 2 * LOADED) this.rebalances.delete([...this.rebalances.values()].sort((a, b) => markMs(a) - markMs(b))[0].rebalance_id);
   }
 
-  /** Return whether the members that are shown are not those of a new row. */
+  /** Return whether a new row shows that the loaded members are outdated. */
   #differs(row) {
     const known = this.snapshot;
     return known === null || row.generation !== known.generation || row.members !== (known.member_count ?? known.members.length) || row.state !== known.state;
@@ -97,9 +97,9 @@ export class GroupView extends LoadedView {
     const causes = causesOf(findings);
     const { parts } = this;
     refill(parts.head, `${base} ${row === null ? "" : `${row.state} ${row.owner} ${JSON.stringify([row.findings, row.silence])}`}`, () => this.#head(row, findings, clock));
-    // Made once, so that nothing that happens meanwhile writes over what somebody types.
+    // Not redrawn on events, which would overwrite what the user is typing.
     refill(parts.past, JSON.stringify([this.target, clock.zone, this.store.isLoaded]), () => this.#lookBack(clock));
-    // Of what was then only the log of rebalances and the findings are kept.
+    // Only rebalances and findings are kept of the past.
     refill(parts.facts, JSON.stringify([base, isPast || facts(row, nowMs)]), () => (isPast ? null : el("dl", { class: "facts" }, facts(row, nowMs).map(([label, value]) => fact(label, value)))));
     refill(parts.findings, base, () => this.#findingList(findings, clock, nowMs));
     this.#renderTimeline(base, rebalances, causes, clock, nowMs);
@@ -130,7 +130,7 @@ export class GroupView extends LoadedView {
 
   #findingList(findings, clock, nowMs) {
     if (this.findings === null) return this.error === null ? this.waiting() : null;
-    // Causes to act on come in full; what follows from them, what is over and what is only good to know are a line each.
+    // Causes to act on are shown in full; their consequences, resolved findings and mere information have one line each.
     const isPast = this.target.stretch !== null;
     const acting = findings.filter((each) => (isPast || each.state === FindingState.FIRING) && gravity(each.severity) > 0);
     const loud = acting.some((each) => each.primary) ? acting.filter((each) => each.primary) : acting.slice(0, 1);
@@ -199,7 +199,7 @@ export class GroupView extends LoadedView {
   }
 }
 
-/** Return whether a finding was open within a stretch of time. */
+/** Return whether a finding was open during a stretch of time. */
 function wasOpen(finding, { fromMs, toMs }) {
   return finding.started_at_ms < toMs && (finding.resolved_at_ms === null || finding.resolved_at_ms >= fromMs);
 }
@@ -216,14 +216,14 @@ function rebalanceCells(each, causes, clock, nowMs) {
   ];
 }
 
-/** Write the growth of lag in records per second; nothing where it is unknown, or would round to none. */
+/** Return the growth of lag in records per second; empty if it is unknown or would round to 0. */
 function growth(slope) {
   const size = Math.abs(slope ?? 0);
   if (size < 0.05) return "";
   return ` (${slope > 0 ? "+" : "−"}${size < 10 ? size.toFixed(1).replace(/\.0$/, "") : amount(size)}/s)`;
 }
 
-/** List what is known of a group now, as [label, text]. */
+/** Return the present facts about a group, as [label, text]. */
 function facts(row, nowMs) {
   if (row === null) return [];
   const quarter = row.windows["15m"] ?? {};

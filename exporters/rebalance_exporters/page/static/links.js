@@ -1,9 +1,9 @@
-// Addresses: of the page's views, which alerts link to, and of the API. Names are percent-encoded in both.
+// Addresses of the page's views, to which alerts link, and of the API. Names are percent-encoded in both.
 
 const GROUPS = "groups", REBALANCES = "rebalances", WHY = "why", PAST = "past", MAINTENANCE = "maintenance";
 
 const LONGEST_LINE = 4_096, LONGEST_TEXT = 65_536;
-// A frame of a Java stack trace, on a line of its own or after a text field made blanks of line breaks.
+// A frame of a Java stack trace, on its own line, or after blanks if a text field has replaced the line breaks.
 const FRAME = /\s(?:at [^\s()]{1,500}\([^()]{0,200}\)(?: ~?\[[^\]]{0,200}\])?|\.{3} \d{1,6} (?:more|common frames omitted)(?!\w))/g;
 
 const part = encodeURIComponent;
@@ -32,19 +32,19 @@ export function rebalanceLink(cluster, group, rebalanceId) {
   return `${groupLink(cluster, group)}/${REBALANCES}/${part(rebalanceId)}`;
 }
 
-/** Return the address of the view of silences and deploys, with a group that a new one is to be about. */
+/** Return the address of the view of silences and deploys, with the group for a new one. */
 export function maintenanceLink(cluster, group) {
   return `#/${MAINTENANCE}?cluster=${part(cluster)}&group=${part(group)}`;
 }
 
-/** Return the address of the view that says what a line of a log means. */
+/** Return the address of the view that explains a line of a log. */
 export function whyLink(text) {
   return `#/${WHY}/${part(text)}`;
 }
 
 /**
- * Read an address: {view: "fleet" | "group" | "rebalance" | "past" | "maintenance" | "why" | "nowhere", cluster, group, rebalanceId, text,
- * stretch}. The stretch of time, {fromMs, toMs}, is null where it is now; a cluster of null is all of them.
+ * Return the target of an address: {view: "fleet" | "group" | "rebalance" | "past" | "maintenance" | "why" | "nowhere", cluster, group, rebalanceId, text,
+ * stretch}. The stretch of time, {fromMs, toMs}, is null for now; a null cluster means all clusters.
  */
 export function readHash(hash) {
   const [path, query] = hash.replace(/^#?\/?/, "").split("?");
@@ -61,7 +61,7 @@ export function readHash(hash) {
   if (parts[0] === WHY) return { view: "why", text: parts.slice(1).join("/") };
   if (parts[0] !== GROUPS || parts.length < 3) return { view: "nowhere" };
   const [cluster, ...rest] = parts.slice(1);
-  // A group of the name a/rebalances/b is written with %2F; one that somebody typed with plain slashes is taken too.
+  // A group called a/rebalances/b is encoded with %2F; other names may also be typed with plain slashes.
   if (rest.length > 2 && rest.at(-2) === REBALANCES) {
     return { view: "rebalance", cluster, group: rest.slice(0, -2).join("/"), rebalanceId: rest.at(-1) };
   }
@@ -83,13 +83,13 @@ export function rebalanceApi(cluster, group, rebalanceId) {
   return groupApi(cluster, group, `/${REBALANCES}/${part(rebalanceId)}`);
 }
 
-/** Return the API's address of the rebalances of a group, newest first; of a stretch of time, or the latest. */
+/** Return the API's address of the rebalances of a group, newest first: those of a stretch of time, or the latest. */
 export function rebalancesApi(cluster, group, limit, stretch = null) {
   const within = stretch === null ? "" : `&since_ms=${stretch.fromMs}&until_ms=${stretch.toMs}`;
   return groupApi(cluster, group, `/${REBALANCES}`, `&limit=${limit}${within}`);
 }
 
-/** Return the API's address of what rebalances cost in a stretch of time, with at most so many groups. */
+/** Return the API's address of the report on a stretch of time, with at most `limit` groups. */
 export function reportApi(stretch, cluster, limit) {
   return `api/v1/report?since_ms=${stretch.fromMs}&until_ms=${stretch.toMs}&limit=${limit}${cluster === null ? "" : `&cluster=${part(cluster)}`}`;
 }
@@ -99,12 +99,12 @@ export function adviceApi(cluster, group) {
   return groupApi(cluster, group, "/advice");
 }
 
-/** Return the API's address of the findings of a group; an empty name: of whole clusters. */
+/** Return the API's address of the findings of a group, or of whole clusters if the name is empty. */
 export function findingsApi(cluster, group) {
   return `api/v1/findings?group=${part(group)}${cluster === null ? "" : `&cluster=${part(cluster)}`}`;
 }
 
-/** Return the API's address of what is known of a line of a log, or of a stack trace: its causes, and as much as the API takes. */
+/** Return the API's address of the explanation of a log line or stack trace, shortened to its causes and the API's limit. */
 export function messagesApi(text) {
   const kept = text.slice(0, LONGEST_TEXT).replaceAll(FRAME, "");
   return `api/v1/messages?text=${part([...kept].slice(0, LONGEST_LINE).join(""))}`;
@@ -115,12 +115,12 @@ export function silencesApi() {
   return "api/v1/silences";
 }
 
-/** Return the API's address of one of them. */
+/** Return the API's address of one silence or deploy. */
 export function silenceApi(silence) {
   return `${silencesApi()}/${part(silence.silence_id)}?cluster=${part(silence.cluster)}`;
 }
 
-/** What the API answered instead of what was asked for. */
+/** An error response of the API. */
 export class ApiError extends Error {
   constructor(status, text, didYouMean = []) {
     super(text);
@@ -129,12 +129,12 @@ export class ApiError extends Error {
   }
 }
 
-/** Ask the API. Throws ApiError for what it refuses, TypeError when it cannot be reached. */
+/** Return the API's response to a GET request. Throws ApiError if refused, TypeError if the API cannot be reached. */
 export function ask(address) {
   return call(address, {});
 }
 
-/** Ask the API to change something; the body is null where the address says all. Throws as `ask` does. */
+/** Send a request that changes something; the body may be null. Throws as `ask` does. */
 export function send(method, address, body) {
   return call(address, { method, body: body === null ? null : JSON.stringify(body) });
 }

@@ -1,5 +1,5 @@
-// Silences and announced deploys: those in force, to come and over lately, and a form for a new one where whoever looks
-// may make one. Made from the API, which is asked again while the view is open: any exporter may have taken one.
+// Silences and announced deploys: those in force, to come and recently ended, and a form for a new one if the user may
+// create one. Reloaded from the API while the view is open, because any exporter may have accepted a new one.
 
 import { el, grid, named, refill, section, timed } from "./dom.js";
 import { span } from "./figures.js";
@@ -9,7 +9,7 @@ import { LoadedView } from "./view.js";
 import { askedBy, silenceText } from "./words.js";
 
 const ASKED_AGAIN_MS = 5_000;
-/** Of those that are over, so many are shown. */
+/** Maximum number of ended ones shown. */
 const ENDED = 20;
 const UNITS = [["minutes", 60_000], ["hours", 3_600_000], ["days", 86_400_000]];
 const KINDS = [[SilenceKind.SILENCE, "Hold alerts back"], [SilenceKind.DEPLOY, "Announce a deploy"]];
@@ -59,7 +59,7 @@ export class MaintenanceView extends LoadedView {
     refill(this.form, JSON.stringify([clock.zone, answer.user, answer.read_only, clusters, this.target]), () => (answer.read_only === null ? this.#wish(clock, clusters) : el("p", { class: "quiet" }, `Read only: ${answer.read_only}.`)));
   }
 
-  /** What changes by the time alone: which have begun, and which are over. */
+  /** Return what changes with time alone: which have begun, and which have ended. */
   #phases() {
     return (this.answer?.silences ?? []).map((each) => phase(each, this.store.nowMs)).join("");
   }
@@ -127,7 +127,7 @@ export class MaintenanceView extends LoadedView {
     return section("New", form);
   }
 
-  /** Ask for a change and say what became of it, by the answer; returns whether it was made. */
+  /** Request a change and show the result, with `done` for the response; return whether it succeeded. */
   async #do(method, address, body, done) {
     this.#say("");
     let made;
@@ -149,9 +149,9 @@ export class MaintenanceView extends LoadedView {
   }
 }
 
-/** Say what a new silence is about: a name that is mistyped is no group's. */
+/** Return a text with the number of groups that a new silence covers, which reveals mistyped names. */
 function coverText({ covered_groups: covered }) {
-  // An exporter of before, which may answer during an upgrade, does not count.
+  // An older exporter, which may answer during an upgrade, does not report the number.
   if (covered === undefined) return "It is in force, for all exporters.";
   const groups = covered === 0 ? "no group of such a name is known now" : `it covers ${covered} of the groups known now`;
   return `It is in force, for all exporters: ${groups}.`;

@@ -1,4 +1,4 @@
-// Puts the page together: addresses choose the view, events keep the store, and what changed is drawn once a frame.
+// Puts the page together: addresses choose the view, events update the store, and changes are drawn once per frame.
 
 import { setText, visible } from "./dom.js";
 import { FleetView } from "./fleet.js";
@@ -30,7 +30,7 @@ const views = {
 };
 let shown = null, isLoading = false, waiting = [], frame = null, failure = null, reload = null;
 
-// --- What is shown ---
+// --- Views and drawing ---
 
 function route() {
   const target = readHash(location.hash);
@@ -46,7 +46,7 @@ function route() {
   if (target.view === "why" && document.activeElement !== byId("line")) byId("line").value = target.text;
   document.title = [target.rebalanceId ? `rebalance ${target.rebalanceId}` : null, target.group, "rebalance-monitor"].filter(Boolean).join(" · ");
   draw();
-  // Who follows a link hears and sees the beginning of what it led to.
+  // After following a link, scroll to and focus the beginning of the view, which screen readers then read.
   if (isFirst) return;
   scrollTo(0, 0);
   shown.root.querySelector("h1")?.focus({ preventScroll: true });
@@ -89,7 +89,7 @@ function connection() {
   return store.status.ready ? "live" : "behind";
 }
 
-/** Say what is wrong. It is read out, so it says when, not for how long. */
+/** Return what is wrong. It is read out at each change, so it contains a time, not a duration. */
 function troubleText(state) {
   if (state === "behind") return `NOT UP TO DATE: ${store.status.ready_text || "the exporter does not say why"}`;
   if (state !== "stale") return "";
@@ -97,7 +97,7 @@ function troubleText(state) {
   return failure instanceof ApiError ? `STALE: ${failure.message}.${since}` : `STALE: the exporter does not answer; trying again.${since}`;
 }
 
-// --- What is heard ---
+// --- Loading and events ---
 
 async function load() {
   isLoading = true;
@@ -112,7 +112,7 @@ async function load() {
     reload = setTimeout(load, 5 * TICK_MS);
   }
   isLoading = false;
-  // What came meanwhile may be newer than what was loaded, and taking it twice does no harm.
+  // Events received meanwhile may be newer than the loaded data; applying one twice does no harm.
   for (const [name, data] of waiting.splice(0)) store.take(name, data);
   drawSoon();
 }
@@ -131,7 +131,7 @@ function hear(name, data, isNew) {
 
 const stream = new Stream("api/v1/stream", hear, drawSoon);
 
-// --- What a person does ---
+// --- User input ---
 
 function recall(key) {
   try {
@@ -145,7 +145,7 @@ function remember(key, value) {
   try {
     localStorage.setItem(key, value);
   } catch {
-    // Where nothing may be kept, the choice lasts as long as the page.
+    // Without storage, the choice lasts until the page is closed.
   }
 }
 
@@ -167,7 +167,7 @@ byId("ask").addEventListener("submit", (event) => {
 });
 
 byId("skip").addEventListener("click", (event) => {
-  // Its address would be taken for one of a view.
+  // Its hash would be taken for the address of a view.
   event.preventDefault();
   byId("main").focus();
 });

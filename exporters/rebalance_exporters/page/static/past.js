@@ -1,4 +1,4 @@
-// All groups in a stretch of time that is over: which lost most, by what, and what to set. Made from the API's report.
+// All groups in a past stretch of time: which lost most, the causes, and what to set. Made from the API's report.
 
 import { el, grid, named, refill, section } from "./dom.js";
 import { UNKNOWN, amount, plural, span, sum } from "./figures.js";
@@ -8,7 +8,7 @@ import { stretchForm, stretchText } from "./stretch.js";
 import { LoadedView } from "./view.js";
 import { nameCell, words } from "./words.js";
 
-/** The most that the API lists. */
+/** Maximum number of groups that the API lists. */
 const GROUPS = 200;
 
 export class PastView extends LoadedView {
@@ -22,7 +22,7 @@ export class PastView extends LoadedView {
     this.report = null;
   }
 
-  /** Without a stretch of time one is chosen first. */
+  /** Return the address to load; none until a stretch of time is chosen. */
   addresses() {
     const { stretch, cluster } = this.target;
     return stretch === null ? [] : [reportApi(stretch, cluster, GROUPS)];
@@ -66,7 +66,7 @@ export class PastView extends LoadedView {
   }
 }
 
-/** Say what is not known of the stretch because it is no longer kept. */
+/** Make a note if part of the stretch is no longer kept, else null. */
 function forgotten(report, clock) {
   const keptSince = Math.max(report.kept_since_ms ?? 0, report.dropped_until_ms ?? 0);
   if (report.kept_since_ms === null || keptSince <= report.since_ms) return null;

@@ -1,4 +1,4 @@
-// One rebalance explained: its cause, its phases, what it did to partitions, and who had what before and after.
+// One rebalance explained: its cause, its phases, and the assignment of partitions before and after.
 
 import { el, grid, named, refill, section } from "./dom.js";
 import { UNKNOWN, amount, countPartitions, listPartitions } from "./figures.js";
@@ -9,7 +9,7 @@ import { keyOf } from "./store.js";
 import { LoadedView } from "./view.js";
 import { beganText, change, fact, markMs, memberName, severityBadge, why, words } from "./words.js";
 
-/** More members than this: only those whose partitions changed are worth a row. */
+/** With more members than this, only those whose partitions changed have a row. */
 const ALL_ROWS = 20;
 const LIST_WIDTH = 160, AROUND = 200;
 
@@ -37,13 +37,13 @@ export class RebalanceView extends LoadedView {
     this.around = around.rebalances;
   }
 
-  /** The API names groups where the group is not there, else rebalances. */
+  /** Return the link for a name proposed by the API: a group if the group does not exist, else a rebalance. */
   linkOf(name) {
     const { cluster, group } = this.target;
     return this.store.rows.has(keyOf(this.target)) ? rebalanceLink(cluster, group, name) : groupLink(cluster, name);
   }
 
-  /** Take an event, if it is about this rebalance. */
+  /** Process an event if it is about this rebalance or group. */
   take(name, data) {
     const { target } = this;
     if (target === null || keyOf(data) !== keyOf(target)) return;
@@ -134,7 +134,7 @@ function phaseTable(rebalance, clock) {
   return grid("Phases", ["Phase", "Duration", "Until", "Share"], rows, [1, 2]);
 }
 
-/** Pair members before and after by identity: one that came back under a new id is the same one. */
+/** Return pairs of members before and after: one that rejoined under a new id counts as the same. */
 export function pairMembers(rebalance) {
   const before = new Map(rebalance.members_before.map((each) => [each.member_id, each]));
   const instances = new Map(rebalance.members_before.filter((each) => each.group_instance_id).map((each) => [each.group_instance_id, each.member_id]));

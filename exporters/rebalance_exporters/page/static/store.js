@@ -1,8 +1,8 @@
-// What is known of all groups: filled by the overview, kept up by events. Knows no element of the page.
+// State of all groups: filled from the overview, updated by events. Independent of the page's elements.
 
 import { EventName, FindingState } from "./sets.js";
 
-/** Return what a group is known by. */
+/** Return the key of a group. */
 export function keyOf(thing) {
   return JSON.stringify([thing.cluster, thing.group]);
 }
@@ -13,25 +13,25 @@ export class Store {
     this.rows = new Map();
     /** Firing findings about whole clusters by id. */
     this.clusterFindings = new Map();
-    /** {at_ms, ready, ready_text, data_age_ms}, null before anything was heard. */
+    /** {at_ms, ready, ready_text, data_age_ms}; null until the first is received. */
     this.status = null;
     this.version = null;
     this.isLoaded = false;
     this.statusAt = 0;
   }
 
-  /** The exporter's time now, as epoch milliseconds: what is shown is reckoned by its clock, not by this machine's. */
+  /** The present time of the exporter's clock, in epoch milliseconds: ages are computed by it, not by this machine's clock. */
   get nowMs() {
     return this.status === null ? Date.now() : this.status.at_ms + performance.now() - this.statusAt;
   }
 
-  /** How old the data is now; null while that is not known. */
+  /** Present age of the data in milliseconds; null if not known. */
   get dataAgeMs() {
     if (this.status === null || this.status.data_age_ms === null) return null;
     return this.status.data_age_ms + performance.now() - this.statusAt;
   }
 
-  /** Take an overview in place of all that was known. */
+  /** Replace all content by an overview. */
   load(overview, findings) {
     this.rows = new Map(overview.groups.map((row) => [keyOf(row), row]));
     this.clusterFindings = new Map();
@@ -41,7 +41,7 @@ export class Store {
     this.#takeStatus(overview);
   }
 
-  /** Take one event. */
+  /** Apply one event. */
   take(name, data) {
     if (name === EventName.GROUP) this.rows.set(keyOf(data), data);
     else if (name === EventName.GONE) this.rows.delete(keyOf(data));

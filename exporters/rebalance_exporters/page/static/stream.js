@@ -1,11 +1,11 @@
-// Keeps a connection to the exporter's events: notices when it is dead, opens it again, and says how it stands.
+// Keeps a connection to the exporter's events: detects when it is dead, reopens it, and reports its state.
 //
-// Hands on events as (name, data) and the state as "connecting", "live" or "lost". The browser resumes a broken stream
-// by itself with the id of the last event; one opened anew starts from now, which is why everything is loaded then.
+// Passes on events as (name, data) and the state as "connecting", "live" or "lost". The browser resumes a broken stream
+// itself with the id of the last event; a newly opened one starts from now, so everything is loaded then.
 
 import { EventName } from "./sets.js";
 
-/** The exporter says something every 5 s; after this long the connection is taken for dead. */
+/** The exporter sends a status every 5 s; after this long without an event the connection is considered dead. */
 const SILENCE_MS = 12_000;
 const FIRST_WAIT_MS = 1_000, LONGEST_WAIT_MS = 15_000;
 
@@ -15,7 +15,7 @@ export class Stream {
   #wait = FIRST_WAIT_MS;
   #retry = null;
 
-  /** `onEvent(name, data, isNew)`: isNew with the hello of a stream that was opened anew. */
+  /** `onEvent(name, data, isNew)`: isNew is true until the hello of a newly opened stream has been passed on. */
   constructor(address, onEvent, onState) {
     this.address = address;
     this.onEvent = onEvent;
@@ -26,12 +26,12 @@ export class Stream {
     this.open();
   }
 
-  /** Milliseconds since the exporter was last heard. */
+  /** Milliseconds since the last event. */
   get silence() {
     return performance.now() - this.#heardAt;
   }
 
-  /** Open the stream, in place of one that may be there. */
+  /** Open the stream, in place of an existing one. */
   open() {
     clearTimeout(this.#retry);
     this.#retry = null;
@@ -52,7 +52,7 @@ export class Stream {
     source.addEventListener("error", () => {
       if (source !== this.#source) return;
       this.#say("lost");
-      // The browser tries again by itself unless the exporter refused.
+      // The browser retries by itself unless the exporter refused.
       if (source.readyState === EventSource.CLOSED) this.#openLater();
     });
   }

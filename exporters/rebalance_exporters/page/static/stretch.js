@@ -1,28 +1,28 @@
-// The choice of a stretch of time to look back at: two times, and steps before and after. Knows no view.
+// The form to choose a past stretch of time: two times, and steps before and after. Independent of the views.
 
 import { el } from "./dom.js";
 
 const MINUTE = 60_000, HOUR = 60 * MINUTE, DAY = 24 * HOUR;
 
-/** Stretches that end now, by what they are called; "last night" is from 20:00 to 08:00. */
+/** Stretches that end now, as [label, length]. */
 const CHOICES = [["1 h", HOUR], ["6 h", 6 * HOUR], ["24 h", DAY], ["7 days", 7 * DAY]];
 
-/** Return the last night that is over, or goes on: from 20:00 to 08:00 of the clock's zone. */
+/** Return the night until this morning, from 20:00 to 08:00 in the clock's zone, at most up to now. */
 export function lastNight(clock, nowMs) {
   const today = clock.read(`${clock.date(nowMs)}T08:00`);
   const toMs = nowMs < today ? Math.min(today, nowMs) : today;
   return { fromMs: today - 12 * HOUR, toMs };
 }
 
-/** Return the stretch of the same length that lies so many lengths later, at most now. */
+/** Return the stretch moved by a number of its lengths, ending at the latest now. */
 function moved({ fromMs, toMs }, lengths, nowMs) {
   const end = Math.min(toMs + lengths * (toMs - fromMs), nowMs);
   return { fromMs: Math.round(end - (toMs - fromMs)), toMs: Math.round(end) };
 }
 
 /**
- * Make the form. `stretch` is the one that is shown, null while it is now; `linkOf(stretch)` is the address of another
- * one, null of now. Whoever submits, or follows a link, goes there.
+ * Make the form. `stretch` is the shown one, null for now; `linkOf(stretch)` returns the address of a stretch, or of now
+ * for null. Submitting the form, or following a link, goes there.
  */
 export function stretchForm({ stretch, nowMs, clock, linkOf }) {
   const shown = stretch ?? { fromMs: nowMs - HOUR, toMs: nowMs };
@@ -44,7 +44,7 @@ export function stretchForm({ stretch, nowMs, clock, linkOf }) {
   return form;
 }
 
-/** Write a stretch of time. */
+/** Return a stretch of time as text. */
 export function stretchText({ fromMs, toMs }, clock) {
   const sameDay = clock.date(fromMs) === clock.date(toMs);
   return `${clock.date(fromMs)} ${clock.time(fromMs).slice(0, 5)} to ${sameDay ? "" : `${clock.date(toMs)} `}${clock.time(toMs).slice(0, 5)} ${clock.zone}`;

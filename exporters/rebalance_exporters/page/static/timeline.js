@@ -1,7 +1,7 @@
-// The timeline of a group: a band of its state, marks of rebalances, and a lane of partitions per member, as a drawing.
+// The drawing of a group's timeline: a band with its state, marks for rebalances, and a lane of partitions per member.
 //
-// Receives rebalances as the contract has them. What it shows stands in the tables below it too, so the drawing itself
-// is hidden from screen readers.
+// Receives rebalances as the contract has them. The tables below it show the same, so the drawing itself is hidden from
+// screen readers.
 
 import { svg, visible } from "./dom.js";
 import { countPartitions, listPartitions, plural } from "./figures.js";
@@ -14,7 +14,7 @@ const LABEL = 15, BAR = 18, GAP = 7, AXIS = 20, MARKS = 16, BAND = 14;
 const CHAR_WIDTH = 6.7, TICK_WIDTH = 84;
 const MINUTE = 60_000, HOUR = 60 * MINUTE;
 
-/** The stretches of time there are to choose from; null lengths are fitted to what there is. */
+/** The stretches of time to choose from, as [label, length]; a null length is fitted to the rebalances. */
 export const RANGES = {
   latest: ["latest rebalances", null],
   quarter: ["15 min", 15 * MINUTE],
@@ -26,7 +26,7 @@ export const RANGES = {
 
 const TICKS = [1, 2, 5, 10, 15, 30, 60, 120, 300, 600, 900, 1800, 3600, 7200, 10800, 21600, 43200, 86400].map((each) => each * 1000);
 
-/** Choose the stretch of time to draw, as [from, to]. `rebalances` are in order of time. */
+/** Return the stretch of time to draw, as [from, to]. `rebalances` are in order of time. */
 export function chooseStretch(range, rebalances, nowMs) {
   const length = RANGES[range][1];
   if (length !== null) return [nowMs - length, nowMs];
@@ -34,12 +34,12 @@ export function chooseStretch(range, rebalances, nowMs) {
   if (!shown.length) return [nowMs - 15 * MINUTE, nowMs];
   const from = shown[0].started_before_ms, end = shown.at(-1).completed_at_ms ?? nowMs;
   const stretch = Math.max(end - from, 30_000);
-  // What ended long ago would be a speck at the left if the drawing went on to now.
+  // If the drawing extended to now, rebalances that ended long ago would be a speck at its left.
   const to = nowMs - end < 2 * stretch ? nowMs : end + 0.15 * stretch;
   return [from - 0.06 * stretch, Math.max(to, from + stretch)];
 }
 
-/** Draw a stretch of the past, {fromMs, toMs}, or where that is null a range, `width` pixels wide. Returns {drawing, hidden}: of how many members there was no room for a lane. */
+/** Draw a stretch of the past, {fromMs, toMs}, or a range if that is null, `width` pixels wide. Returns {drawing, hidden}; `hidden` is the number of members without room for a lane. */
 export function drawTimeline({ rebalances, range, past, nowMs, width, clock, causes }) {
   const ordered = [...rebalances].sort((a, b) => a.started_before_ms - b.started_before_ms);
   const stretch = past === null ? chooseStretch(range, ordered, nowMs) : [past.fromMs, past.toMs];
@@ -117,7 +117,7 @@ function* stateBand(rebalances, scale, top, nowMs) {
   for (const each of rebalances) {
     yield* piece(after, each.started_before_ms, state, titles[state]);
     const end = each.completed_at_ms ?? nowMs;
-    // One of no length is to be seen too.
+    // At least 1 ms, so that one without length is visible too.
     yield* piece(each.started_before_ms, Math.max(end, each.started_before_ms + 1), "moving", `rebalancing: ${words(each.reason)}, ${each.text.took}`);
     after = end;
     state = each.members_after.length ? "calm" : "empty";
@@ -134,7 +134,7 @@ function* silenceBand(silences, scale, top) {
   }
 }
 
-/** Merge stretches of time that touch. */
+/** Return stretches of time, with those that touch merged. */
 function merge(stretches) {
   const merged = [];
   for (const [a, b] of [...stretches].sort((one, other) => one[0] - other[0])) {
@@ -146,8 +146,8 @@ function merge(stretches) {
 }
 
 /**
- * Lay members out in lanes, as {name, stretches: [{from, to, member}]}. A member that comes back under a new id takes
- * up the lane that it, or a member of its name, left.
+ * Return the lanes of members, as {name, stretches: [{from, to, member}]}. A member that rejoins under a new id continues
+ * the lane that it, or a member of the same name, left.
  */
 export function layLanes(rebalances, [from, to], nowMs) {
   const lanes = [];
@@ -175,7 +175,7 @@ export function layLanes(rebalances, [from, to], nowMs) {
   return lanes.filter((each) => each.stretches.length).sort((a, b) => (a.name < b.name ? -1 : a.name > b.name ? 1 : 0));
 }
 
-/** Yield who was there between rebalances, as {from, to, members}. */
+/** Yield the members between rebalances, as {from, to, members}. */
 function* epochsOf(rebalances, nowMs) {
   if (!rebalances.length) return;
   yield { from: -Infinity, to: rebalances[0].started_before_ms, members: rebalances[0].members_before };
@@ -203,7 +203,7 @@ function* drawLane(lane, scale, top) {
   }
 }
 
-/** Return the longest text about a stretch that there is room for. */
+/** Return the longest text about a stretch that fits; empty if none does. */
 function fitting(stretch, width) {
   const texts = stretch.count === null ? ["not known", "?"] : stretch.count === 0 ? ["no partitions", "none", "0"] : [stretch.text, plural(stretch.count, "partition"), `${stretch.count}`];
   return texts.find((each) => each.length * CHAR_WIDTH + 8 <= width) ?? "";

@@ -1,18 +1,18 @@
-// What the views that are drawn from the API share: a target that is visited, loading with what fails, and drawing anew.
+// Base of the views that load from the API: the visited target, loading and its errors, and redrawing.
 
 import { el, named } from "./dom.js";
 import { ApiError, ask, groupLink } from "./links.js";
 
 /**
- * A view that asks the API for what it shows. A subclass says what it asks for (`addresses`), keeps the answers
- * (`keep`), forgets them (`forget`) and draws (`draw`); the rest is here.
+ * A view that loads what it shows from the API. A subclass returns what to load (`addresses`), stores the responses
+ * (`keep`), discards them (`forget`) and draws (`draw`); the rest is here.
  */
 export class LoadedView {
-  /** What is shown, as `readHash` returns it; null while it is another view's turn. */
+  /** The shown target, as `readHash` returns it; null while another view is shown. */
   target = null;
-  /** What the last attempt to load threw, null where it went well. */
+  /** The error of the last attempt to load; null if it succeeded. */
   error = null;
-  /** Grows with everything that changes what is drawn, but for store and clock. */
+  /** Incremented with every change to what is drawn, except in store and clock. */
   edition = 0;
   #visit = 0;
 
@@ -22,7 +22,7 @@ export class LoadedView {
     this.readClock = readClock;
   }
 
-  /** Show a target: what is known of it at once, the rest when it is there. */
+  /** Show a target: known data at once, the rest when it is loaded. */
   open(target) {
     this.target = target;
     this.error = null;
@@ -31,13 +31,13 @@ export class LoadedView {
     return this.load();
   }
 
-  /** End the visit: what is still being loaded for it is not taken. */
+  /** End the visit: responses to pending requests are ignored. */
   close() {
     this.target = null;
     this.#visit += 1;
   }
 
-  /** Load all of it anew; what came in between is in what is loaded. Where it fails, what was known stays. */
+  /** Reload everything, which replaces what events changed meanwhile. If it fails, the previous data stay. */
   async load() {
     const addresses = this.addresses();
     if (!addresses.length) return;
@@ -54,28 +54,28 @@ export class LoadedView {
     this.touch();
   }
 
-  /** Something that is shown changed. */
+  /** Redraw after a change. */
   touch() {
     this.edition += 1;
     this.render();
   }
 
-  /** Bring the view up to date, if it is the one that is seen. */
+  /** Update the view if it is visible. */
   render() {
     if (this.target !== null && !this.root.hidden) this.draw();
   }
 
-  /** Return the link to what may have been meant instead of what is not there. */
+  /** Return the link for a name that may have been meant instead of one that does not exist. */
   linkOf(name) {
     return groupLink(this.target.cluster ?? "", name);
   }
 
-  /** What stands where nothing has been loaded yet: that it is, or why it cannot be. */
+  /** Make the text shown until something is loaded: that it is loading, or why it failed. */
   waiting() {
     return this.error === null ? el("p", { class: "quiet" }, "Loading …") : this.errorNote();
   }
 
-  /** Say what the API refused, with what may have been meant; null where nothing went wrong. `row`: the group's, where there is one. */
+  /** Make a note on the last error, with names that may have been meant; null if there was none. `row` is the group's, if it exists. */
   errorNote(row = null) {
     const { error } = this;
     if (error === null) return null;

@@ -1,4 +1,4 @@
-// What a line of a log means: the entries of the index that the API finds, beside what is found for the line's group now.
+// What a line of a log means: the matching entries of the API's index, and the present findings of the line's group.
 
 import { el, named, refill } from "./dom.js";
 import { groupLink, messagesApi } from "./links.js";
@@ -53,7 +53,7 @@ export class WhyView extends LoadedView {
     return this.answer.messages.length ? "Not known. The nearest messages:" : "Not known: no message about consumer groups has this text";
   }
 
-  /** The groups that the line may be about, one per cluster. */
+  /** Return the groups that the line may be about, one per cluster. */
   #groups() {
     const name = this.answer?.group ?? null;
     return name === null || this.answer.match === MessageMatch.NONE ? [] : [...this.store.rows.values()].filter((row) => row.group === name);
@@ -64,7 +64,7 @@ export class WhyView extends LoadedView {
   }
 }
 
-/** Say what is found for the group now, what the message may stand for first. */
+/** Make a list of the group's present findings, those first that may cause the message. */
 function groupNow(row, messages) {
   const causes = new Set(messages.flatMap((each) => each.causes.map((cause) => cause.diagnosis)));
   const found = [...row.findings].sort((a, b) => causes.has(b.rule) - causes.has(a.rule));
@@ -73,7 +73,7 @@ function groupNow(row, messages) {
     found.slice(0, 3).map((each) => el("div", {}, severityBadge(each.severity), " ", el("strong", {}, words(each.rule)), ` ${each.summary}`))));
 }
 
-/** Make the parts of a text between backticks code. */
+/** Return a text with its parts between backticks as code. */
 function withCode(text) {
   return text.split("`").map((each, place) => (place % 2 ? el("code", {}, each) : each));
 }

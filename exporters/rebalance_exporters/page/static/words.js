@@ -1,4 +1,4 @@
-// Groups, rebalances and members in plain words: what several views say alike. Returns text, or elements made of it.
+// Groups, rebalances and members in words, shared by several views. Functions return text, or elements made of it.
 
 import { el, named } from "./dom.js";
 import { age } from "./figures.js";
@@ -6,7 +6,7 @@ import { FindingState, GRAVITY, SETTLED_STATES, SEVERITY_MARKS, SILENCES, STATE_
 
 const SETTLED = new Set(SETTLED_STATES);
 
-/** Return how grave a severity is; one that this page does not know is as grave as any. */
+/** Return the rank of a severity; an unknown one has the highest. */
 export function gravity(severity) {
   return GRAVITY[known(severity)];
 }
@@ -21,30 +21,30 @@ export function severityBadge(severity, text = severity) {
   return el("span", { class: `badge ${shown}` }, el("span", { "aria-hidden": "true" }, `${SEVERITY_MARKS[shown]} `), text);
 }
 
-/** Return the shape that stands for a state. */
+/** Return the symbol of a state. */
 export function stateMark(state) {
   if (state === null) return "?";
   return Object.hasOwn(STATE_MARKS, state) ? STATE_MARKS[state] : UNKNOWN_STATE_MARK;
 }
 
-/** Return a state with how long it has lasted, where that matters. */
+/** Return a state, with its duration unless it is settled. */
 export function stateText(row, nowMs) {
   if (row.state === null) return "not known";
   if (SETTLED.has(row.state) || row.state_since_ms === null) return row.state;
   return `${row.state} ${age(nowMs - row.state_since_ms)}`;
 }
 
-/** Name who asked for a silence: the user who logged in, behind whom they named. */
+/** Return who asked for a silence: the person named in it, if any, and the user who logged in. */
 export function askedBy(silence) {
   return silence.on_behalf_of === null ? silence.created_by : `${silence.on_behalf_of} (as ${silence.created_by})`;
 }
 
-/** Return whether nobody is to be called for a group; a deploy that is announced holds nothing back. */
+/** Return whether a group's alerts are silenced; an announced deploy does not silence them. */
 export function isSilenced(row) {
   return row.silence !== null && row.silence.kind !== SilenceKind.DEPLOY;
 }
 
-/** Say that a group's alerts are held back, or that it is being deployed. */
+/** Return a text that a group's alerts are silenced, or that it is being deployed. */
 export function silenceText(silence) {
   return Object.hasOwn(SILENCES, silence.kind) ? SILENCES[silence.kind] : silence.kind;
 }
@@ -54,12 +54,12 @@ export function isUnsettled(row) {
   return row.state !== null && !SETTLED.has(row.state);
 }
 
-/** Name a member as people know it, which outlives its member id. */
+/** Return the name of a member, which outlives its member id. */
 export function memberName(member) {
   return `${member.group_instance_id || member.client_id || member.member_id || "?"}@${(member.host || "?").replace(/^\//, "")}`;
 }
 
-/** Name a group with a link, its owner below, and its cluster where there are several. */
+/** Make a group's name with a link, its owner below, and its cluster if there are several. */
 export function nameCell({ cluster, group, owner }, link, several) {
   const below = [several ? cluster : null, owner].filter(Boolean);
   return [
@@ -68,22 +68,22 @@ export function nameCell({ cluster, group, owner }, link, several) {
   ];
 }
 
-/** Write a reason or a rule as words. */
+/** Return a reason or a rule as words. */
 export function words(text) {
   return text.replaceAll("_", " ");
 }
 
-/** Say what set a rebalance off, and who left, joined and came back. */
+/** Return what triggered a rebalance, and who left, joined and rejoined. */
 export function why(rebalance) {
   return rebalance.text.why.map((each) => (each.is_name ? named(each.text) : each.text));
 }
 
-/** Write what was before and after, as the exporter says it. */
+/** Return the exporter's text of values before and after, with arrows. */
 export function change(text) {
   return text.replaceAll(" -> ", " → ");
 }
 
-/** Say when a rebalance began, as exactly as that is known. */
+/** Return when a rebalance began, as exactly as known. */
 export function beganText(rebalance, clock) {
   const latest = rebalance.started_before_ms, earliest = rebalance.started_after_ms;
   if (earliest === latest) return clock.moment(latest);
@@ -91,19 +91,19 @@ export function beganText(rebalance, clock) {
   return `between ${clock.moment(earliest)} and ${clock.time(latest)}`;
 }
 
-/** Return a rebalance's end; while it goes on, its start. */
+/** Return the end of a rebalance, or its start while it is in progress, in epoch milliseconds. */
 export function markMs(rebalance) {
   return rebalance.completed_at_ms ?? rebalance.started_before_ms;
 }
 
-/** Map rebalance ids to the finding given as their cause. */
+/** Return a map from rebalance ids to the finding given as their cause. */
 export function causesOf(findings) {
   const causes = new Map();
   for (const finding of findings) if (finding.primary) for (const id of finding.rebalance_ids) causes.set(id, finding);
   return causes;
 }
 
-/** Sort findings by which to read first, as `reading_order` of the contract does; those that fire before the others. */
+/** Return findings, the most important first, as `reading_order` of the contract does; firing ones before others. */
 export function orderFindings(findings) {
   const rank = (each) => {
     const latest = each.severity === Severity.INFO ? [0, -each.started_at_ms] : [-each.confidence, each.started_at_ms];
@@ -112,7 +112,7 @@ export function orderFindings(findings) {
   return [...findings].sort((a, b) => compare(rank(a), rank(b)));
 }
 
-/** Compare two lists place by place. */
+/** Return -1, 0 or 1 for two lists, compared element by element. */
 export function compare(a, b) {
   for (let place = 0; place < a.length; place += 1) {
     if (a[place] < b[place]) return -1;
