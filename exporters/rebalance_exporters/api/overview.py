@@ -56,7 +56,7 @@ def make_overview(
 
 
 def data_age_ms(fleet: FleetSnapshot, now_ms: int, cluster: str | None = None) -> int | None:
-    """Return the age of the oldest membership status, of all clusters or of one; null if there is none."""
+    """Return the age of the oldest membership status of all clusters, or of one, in ms; null if there is none."""
     updates_ms = [
         s.updated_at_ms for s in fleet.queries if s.query == Participant.MEMBERSHIP and cluster in {None, s.cluster}
     ]

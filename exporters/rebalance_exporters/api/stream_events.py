@@ -23,7 +23,7 @@ from rebalance_exporters.state.changes import ChangedItem
 from rebalance_exporters.state.fleet import FleetSnapshot
 from rebalance_exporters.state.view import View
 
-#: Interval between looks for changes: too short for a person to notice. Changes in between are reported together.
+#: Poll interval for changes: too short for a person to notice. Changes in between are reported together.
 LOOK_SECONDS = 0.5
 #: Maximum interval between statuses; a follower that gets none for longer may consider the connection dead.
 STATUS_SECONDS = 5.0
@@ -53,7 +53,7 @@ class Filter:
 
 
 class _News(NamedTuple):
-    """Result of one look at the view: the version reached, whether there is more, the events, and the status."""
+    """Result of one poll of the view: the version reached, whether there is more, the events, and the status."""
 
     version: int
     is_more: bool
@@ -110,7 +110,7 @@ class EventSource:
     read_owners: Callable[[], Owners]
     version: str
     is_stopping: Callable[[], bool] = lambda: False
-    #: Maximum number of followers. Each costs two looks per second and a connection.
+    #: Maximum number of followers. Each costs two polls per second and a connection.
     limit: int = 500
     run_id: str = field(default_factory=lambda: secrets.token_hex(4))
     _texts: KeptTexts = field(default_factory=KeptTexts)

@@ -1,4 +1,4 @@
-"""The readers of all clusters that one exporter shows, each with its own client and thread, so that none waits.
+"""The readers of all clusters that one exporter shows; each has its own client and thread, so none waits for another.
 
 If the brokers of a cluster are away, what was read of it is kept, and the others continue. A silence is written to the
 cluster that it is about.

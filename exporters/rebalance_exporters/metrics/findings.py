@@ -43,7 +43,7 @@ def _read_finding_info(of: GroupFindings) -> Samples:
 
 
 def _name_subject(finding: Finding) -> str:
-    """Return the clients or hosts that a finding is about, by names that outlive a member id; empty if the group."""
+    """Return the names of the clients or hosts a finding is about, which outlive member ids; empty: the whole group."""
     members = [
         f"{each.group_instance_id or each.client_id or '?'}@{(each.host or '?').removeprefix('/')}"
         for each in finding.subject.members
@@ -55,7 +55,7 @@ def _name_subject(finding: Finding) -> str:
 
 
 def _first_change(finding: Finding) -> tuple[str, str, str]:
-    """Return the parameter to change first, its value now and the proposed one; known values are first."""
+    """Return parameter, present value and proposed value of the first change: if any, a setting with a known value."""
     advice = sorted(finding.advice, key=lambda each: (each.current is None, "." not in each.parameter))
     return (advice[0].parameter, advice[0].current or "", advice[0].proposed) if advice else ("", "", "")
 

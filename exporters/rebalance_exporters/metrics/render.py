@@ -334,7 +334,7 @@ class Exposition:
         return joined
 
     def _refresh(self, fleet: FleetSnapshot, owners: Owners) -> None:
-        """Render the groups that changed since the last scrape, drop those that are gone, and swap in all at once."""
+        """Render the groups changed since the last scrape, drop those that are gone, and replace all blocks at once."""
         exported, dropped = self._select(fleet)
         self._dropped_series += sum(_count_series(key, fleet) for key in dropped - self._dropped)
         self._dropped = dropped

@@ -258,7 +258,7 @@ class View:
             return RebalanceHistory(kept, self._rebalances.dropped_until_ms)
 
     def finding(self, item: ChangedItem) -> contract.Finding | None:
-        """Return a changed finding, or null if it is not kept. A withdrawn one is resolved, but without a time."""
+        """Return a changed finding, or null if it is not kept; a withdrawn one is resolved without `resolved_at_ms`."""
         with self._lock:
             return self._findings.get((item.cluster, item.group), item.name) or self._withdrawn.get(item)
 
