@@ -1,1 +1,1 @@
-"""What settings would have avoided: estimates from the rebalances of a group, and how they are reported. Pure."""
+"""Estimates of what settings would have avoided, from the rebalances of a group, and how they are reported. Pure."""

@@ -1,4 +1,4 @@
-"""Settings that would have covered absences: a larger limit would have waited for a member that was away."""
+"""Estimates for settings that would have covered absences: a larger limit would have waited for the absent member."""
 
 from __future__ import annotations
 
@@ -42,20 +42,20 @@ from rebalance_exporters.advice.look_back import LookBack
 from rebalance_exporters.advice.values import read_ms, read_share
 from rebalance_exporters.text.figures import plural, span
 
-#: What bounds the time between two polls of a Connect worker, whose work is what it does for its connectors.
+#: The setting that limits the time between two polls of a Connect worker, which works for its connectors in between.
 POLL_INTERVAL_OF_CONNECT = "rebalance.timeout.ms"
 
 _SECOND = 1_000
 _SESSIONS_MS = tuple(_SECOND * each for each in (10, 15, 20, 30, 45, 60, 90, 120, 180, 300))
 _POLL_INTERVALS_MS = tuple(_SECOND * each for each in (15, 20, 30, 45, 60, 90, 120, 180, 300, 600, 900, 1_800))
-#: What max.poll.records could be, in percent of what it is.
+#: Candidates for max.poll.records, in percent of its current value.
 _RECORD_SHARES = (50, 33, 25, 20, 10, 5, 2, 1)
 
 
 def estimate_session(past: LookBack, value: int | None) -> SettingEstimate:
-    """Estimate a longer session, of members that died or stood still.
+    """Estimate a longer session timeout, for members that died or stood still.
 
-    `value`: in milliseconds; null for the best.
+    `value`: in milliseconds; null picks the best.
     """
 
     def covers(absence: Absence, session_ms: float) -> Cover:
@@ -63,7 +63,7 @@ def estimate_session(past: LookBack, value: int | None) -> SettingEstimate:
             return NOT
         is_static = absence.member.group_instance_id is not None
         if absence.is_restart and not is_static:
-            # Who starts anew joins as a stranger, whatever the session.
+            # A restarted dynamic member joins as a new member, with any session timeout.
             return NOT
         agreed = absence.way is Way.EXPIRED and (is_static or absence.rule in STOOD_STILL)
         return _within(absence, session_ms, agreed=agreed)
@@ -91,16 +91,16 @@ def estimate_session(past: LookBack, value: int | None) -> SettingEstimate:
 
 
 def estimate_max_poll_interval(past: LookBack, value: int | None) -> SettingEstimate:
-    """Estimate a longer poll interval, of members that left because they did not poll.
+    """Estimate a longer poll interval, for members that left because they did not poll.
 
-    `value`: in milliseconds; null for the best.
+    `value`: in milliseconds; null picks the best.
     """
 
     def covers(absence: Absence, interval_ms: float) -> Cover:
         if absence.way not in (Way.POLL_LIMIT, Way.UNKNOWN) or absence.is_restart or absence.rule in STOOD_STILL:
             return NOT
         if poll_limit_of(absence.member) is None and value is None:
-            # Of a limit that is not known nobody can say what is longer.
+            # If the limit is not known, neither is what would be longer.
             return NOT
         agreed = absence.way is Way.POLL_LIMIT and absence.rule in DID_NOT_POLL
         return _within(absence, interval_ms, agreed=agreed)
@@ -123,9 +123,9 @@ def estimate_max_poll_interval(past: LookBack, value: int | None) -> SettingEsti
 
 
 def estimate_max_poll_records(past: LookBack, value: int | None) -> SettingEstimate:
-    """Estimate smaller batches, of members that left because they did not poll.
+    """Estimate smaller batches, for members that left because they did not poll.
 
-    `value`: in percent of what it is; null for the best.
+    `value`: in percent of the current value; null picks the best.
     """
 
     def covers(absence: Absence, share: float) -> Cover:
@@ -160,9 +160,9 @@ def estimate_max_poll_records(past: LookBack, value: int | None) -> SettingEstim
 
 
 def estimate_static(past: LookBack, value: int | None) -> SettingEstimate:
-    """Estimate static membership, of members that were started again.
+    """Estimate static membership, for members that were restarted.
 
-    `value`: the session in milliseconds; null for the best.
+    `value`: the session timeout in milliseconds; null picks the best.
     """
 
     def covers(absence: Absence, session_ms: float) -> Cover:
@@ -176,7 +176,7 @@ def estimate_static(past: LookBack, value: int | None) -> SettingEstimate:
         return _within(absence, session_ms, agreed=agreed)
 
     now = _session_now(past)
-    # With names alone the session stays as it is.
+    # The first candidate is the current session timeout: static names alone.
     chosen, tally = _best(past, covers, (now.now_ms, *now.ladder), value, most=now.most_ms)
     name = f"{now.setting.name} of the group" if now.setting.of_group else now.setting.name
     more = "" if chosen in (None, now.now_ms) else f", with {name} = {chosen}"
@@ -197,7 +197,7 @@ def estimate_static(past: LookBack, value: int | None) -> SettingEstimate:
 def _within(absence: Absence, limit_ms: float, *, agreed: bool) -> Cover:
     low, high = absence.silent_ms
     if absence.back_in is None:
-        # It may have been about to come back when nobody looked any more.
+        # It may have come back after the end of the period.
         return Cover(False, low < limit_ms and absence.rule in NO_CAUSE and absence.way is Way.UNKNOWN)
     return Cover(agreed and absence.is_same and high is not None and high < limit_ms, low < limit_ms)
 
@@ -215,10 +215,11 @@ def _best(
     is_share: bool = False,
     most: int | None = None,
 ) -> tuple[int | None, AvoidedRebalances]:
-    """Return the smallest change that avoids nearly all that any would, and what it would have avoided.
+    """Return the smallest change that avoids nearly as many rebalances as any would, and what it would have avoided.
 
-    One of the values that findings advise is taken instead where it avoids as much: there is one advice, not two.
-    `most` is what clients or brokers take, null: no bound; who cannot have more has it without a margin.
+    If findings advise a larger change, the smallest such value is taken instead, so that both advise the same. `most`
+    is the maximum that clients or brokers accept, null if there is none; it needs no safety margin because no larger
+    value is possible.
     """
     if value is not None:
         return value, _avoided(past, covers, value)
@@ -228,7 +229,7 @@ def _best(
         return _avoided(past, covers, each * margin).counts
 
     advised = [each for each in advised if most is None or each <= most]
-    # More of a change avoids no less.
+    # A larger change avoids at least as many, so the last candidate sets the maximum.
     best = counted(ladder[-1]) if ladder else EstimateRange()
     for each in ladder if best.high else ():
         count = counted(each)
@@ -239,20 +240,20 @@ def _best(
 
 
 def _next(advised: Iterable[int], value: int, *, is_share: bool) -> int:
-    """Return the smallest change that is advised and larger than one to `value`, else that one."""
+    """Return the smallest advised change that is larger than the change to `value`, or `value` if there is none."""
     if is_share:
         return max((each for each in advised if each < value), default=value)
     return min((each for each in advised if each > value), default=value)
 
 
 def _advised(past: LookBack, setting: str, read: Callable[[Advice], int | None] = read_ms) -> set[int]:
-    """Return the values that findings about the rebalances of the period advise for a setting."""
+    """Return the values that findings advise for a setting, about rebalances of the period."""
     advice = (one for _, each in past.counted() for one in each.advice if one.parameter.startswith(setting))
     return {value for each in advice if (value := read(each)) is not None}
 
 
 def _avoided(past: LookBack, covers: _Covers, value: float) -> AvoidedRebalances:
-    """Add up the rebalances all of whose changes a value would have covered."""
+    """Add up the rebalances in which a value would have covered every member that left or joined."""
     cover_of: dict[tuple[int, str], Cover] = {}
     for absence in past.absences:
         cover = covers(absence, value)
@@ -274,13 +275,13 @@ def _changes(rebalance: Rebalance) -> list[str]:
 def _cover(rebalance: Rebalance, covers: Sequence[Cover]) -> Cover:
     if not covers or not all(each.possible for each in covers):
         return NOT
-    # Of who came and went in between, and of what did not fit, nothing is known.
+    # Nothing is known of members that came and went during the rebalance, or did not fit into its row.
     whole = not rebalance.passing and not rebalance.is_truncated
     return Cover(whole and all(each.certain for each in covers), True)
 
 
 def _lost_of_others(seen: Seen) -> EstimateRange:
-    """Return the time lost that would not have been lost: of members that were away, and their partitions, perhaps."""
+    """Return the lost time that would have been avoided: at least that of other members' partitions, at most all."""
     if seen.impact is None:
         return EstimateRange()
     changed = {*seen.rebalance.left, *seen.rebalance.joined}
@@ -292,10 +293,10 @@ def _lost_of_others(seen: Seen) -> EstimateRange:
 
 
 class _SessionNow(NamedTuple):
-    """The session as it is: of those that lost it, else the longest; `known_ms` is null where no record has it.
+    """The current session timeout: of members that lost their session, else the longest of any.
 
-    `now_ms` is the default then; `longest_ms` is the longest of any member. `most_ms` is what clients and brokers take,
-    and `ladder` what it could be instead.
+    `known_ms` is null if no record has it; `now_ms` is the default then. `longest_ms` is the longest of any member.
+    `most_ms` is the maximum that clients and brokers accept, and `ladder` lists the candidates.
     """
 
     setting: SessionSetting
@@ -310,7 +311,7 @@ def _session_now(past: LookBack) -> _SessionNow:
     known_ms = _limit_of_missed(past, Way.EXPIRED, lambda member: member.session_timeout_ms)
     setting = session_setting(past.type, known_ms)
     now_ms = session_or_usual(known_ms)
-    # Of those that went: others need no longer one.
+    # Only of members that left: the others need no longer session.
     gone = {each.member.member_id: each.member for each in past.in_period()}
     bounds = [] if setting.of_group else [_bound_of(past, each) for each in gone.values()]
     most_ms = min([setting.longest_ms, *(each for each in bounds if each is not None)])
@@ -320,7 +321,7 @@ def _session_now(past: LookBack) -> _SessionNow:
 
 
 def _bound_of(past: LookBack, member: Member) -> int | None:
-    """Return the longest session that a member's client takes itself; null: what brokers take."""
+    """Return the longest session timeout that a member's client accepts; null if only the brokers limit it."""
     library, version = library_of(member, past.protocol)
     bound = session_bound(library, parse_version(version), poll_ms=member.rebalance_timeout_ms)
     return None if bound is None else bound.longest_ms
@@ -332,14 +333,14 @@ def _library(past: LookBack, absence: Absence) -> tuple[str | None, tuple[int, .
 
 
 def _limit_of_missed(past: LookBack, way: Way, read: Callable[[Member], int | None]) -> int | None:
-    """Return the largest limit of those that missed theirs, else the largest that any has; null: not known."""
+    """Return the largest limit of the members that exceeded theirs, else of any member; null if not known."""
     missed = [read(each.member) for each in past.in_period() if each.way is way]
     known = [each for each in missed if each is not None] or [each for each in map(read, past.members()) if each]
     return max(known, default=None)
 
 
 def _poll_limit(past: LookBack) -> int | None:
-    """Return the max.poll.interval.ms of those that missed it, else the largest that any has; null: not known."""
+    """Return the largest max.poll.interval.ms of members that exceeded it, else of any member; null if not known."""
     return _limit_of_missed(past, Way.POLL_LIMIT, poll_limit_of)
 
 
@@ -348,6 +349,6 @@ def _above(ladder: Sequence[int], current: int | None) -> tuple[int, ...]:
 
 
 def _from(current: int | None, value: int | None) -> str:
-    """Say from what to what a time would grow."""
+    """Return the new time, with the current one, as text."""
     now = "what it is" if current is None else span(current)
     return now if value is None else f"{span(value)} instead of {now}"

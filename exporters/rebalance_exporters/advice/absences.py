@@ -1,7 +1,7 @@
-"""Who was away from a group, for how long and why it was removed, according to its rebalances.
+"""Finds the absences of members in a group's rebalances: who was away, for how long, and why it was removed.
 
-Receives the rebalances of one group; hands on immutable values. Pure: no clock, no I/O. A member that comes back has a
-new member id, so it is found again by its client id and host.
+Receives the rebalances of one group; returns immutable values. Pure: no clock, no I/O. A member that comes back has a
+new member id, so it is recognised by its client id and host.
 """
 
 from __future__ import annotations
@@ -17,23 +17,23 @@ from rebalance_contract.api_reports import EstimateRange
 from rebalance_contract.client_settings import AIOKAFKA, library_of
 from rebalance_contract.diagnoses import with_trait
 
-#: By traits of the catalogue: what a cause says about a member that went, or of those that waited for it.
+#: Rules by trait of the catalogue: what a cause means for the member that left, or for the members that waited for it.
 STARVED, STOOD_STILL, RESTARTED = with_trait("starved"), with_trait("same_process"), with_trait("new_process")
 DID_NOT_POLL, HELD_UP, WAITED_FOR = with_trait("poll_limit"), with_trait("holds_up"), with_trait("waits_to_join")
-#: Causes in which instances start while the session of the one before them still goes on.
+#: Causes in which an instance starts while the session of its predecessor has not expired yet.
 _BEFORE_EXPIRY = with_trait("overlaps")
-#: In the place of a cause where none is known.
+#: Values of `rule` if no cause is known.
 NO_CAUSE = frozenset({None, UNDETERMINED})
-#: Findings that are less sure are hints.
+#: Findings of lower confidence are hints.
 _MORE_THAN_A_HINT = 0.5
-#: Members learn of a rebalance with their next heartbeat, and Kafka advises at least three of them in a session.
+#: Members learn of a rebalance with their next heartbeat, and Kafka advises at least three heartbeats per session.
 _HEARTBEATS_OF_SESSION = 3
 
 
 class Seen(NamedTuple):
-    """A rebalance with what is known of it: `rule` is its cause, null where none is known or it is a hint only.
+    """A rebalance and what is known of it: `rule` is its cause, null if none is known or it is only a hint.
 
-    `advice` is what the cause advises, or the hint.
+    `advice` is that of the cause, or of the hint.
     """
 
     rebalance: Rebalance
@@ -45,12 +45,12 @@ class Seen(NamedTuple):
 def see(
     rebalance: Rebalance, impact: RebalanceImpact | None, rule: str, confidence: float, advice: tuple[Advice, ...]
 ) -> Seen:
-    """Return a rebalance with the finding that is its cause, as sure as that is."""
+    """Return a rebalance with the finding about its cause; `rule` is null if its confidence is that of a hint."""
     return Seen(rebalance, impact, rule if confidence >= _MORE_THAN_A_HINT else None, advice)
 
 
 class Way(Enum):
-    """How a member went: its session or its poll limit was over, or neither; unknown where it was not judged."""
+    """How a member left: session expired, poll limit exceeded, or neither; unknown if the rebalance was not judged."""
 
     EXPIRED = "expired"
     POLL_LIMIT = "poll limit"
@@ -60,12 +60,12 @@ class Way(Enum):
 
 @dataclass(frozen=True, slots=True)
 class Absence:
-    """A member that went in the rebalance `left_in`, and came back in `back_in`, which may be the same.
+    """A member that left in the rebalance `left_in`, and came back in `back_in`, which may be the same.
 
-    The two are places in the list of rebalances; `back_in` is null where it did not come back. `away_ms` bounds the
-    time between, `silent_ms` that since it was last known to do its part: since its last heartbeat, poll or farewell,
-    by the way it went. `high` is null while it has not come back, and where the time before is not known. `is_same`:
-    client id and host were those of before; else the client id only.
+    Both are indexes into the list of rebalances; `back_in` is null if it did not come back. `away_ms` bounds the time
+    between them. `silent_ms` bounds the time since its last heartbeat, poll or leave request, depending on `way`. The
+    upper bounds are null while it has not come back, and if the time before it left is not known. `is_same`: client id
+    and host are the same as before; otherwise only the client id is.
     """
 
     member: Member
@@ -80,16 +80,16 @@ class Absence:
 
     @property
     def is_restart(self) -> bool:
-        """Whether another process came back."""
+        """Whether a new process came back, according to the cause."""
         return self.rule in RESTARTED
 
     @property
     def limit_ms(self) -> int | None:
-        """What its silence had to stay below, null where no record has it."""
+        """The limit on its silence, in milliseconds; null if no record has it."""
         return poll_limit_of(self.member) if self.way is Way.POLL_LIMIT else self.member.session_timeout_ms
 
 
-#: Whether a generation is the one meant.
+#: Selects a generation.
 _Test = Callable[[Generation], bool]
 
 
@@ -107,7 +107,7 @@ class _Back(NamedTuple):
 
 
 class _Waiting:
-    """Those who went and have not come back, found again in constant time; who went first comes first."""
+    """Members that left and have not come back, with lookup in constant time; the first that left is returned first."""
 
     def __init__(self) -> None:
         self._by_id: dict[str, _Gone] = {}
@@ -115,7 +115,7 @@ class _Waiting:
         self._by_client: dict[str, dict[str, None]] = defaultdict(dict)
 
     def add(self, gone: _Gone) -> None:
-        """Add a member that left. Rows of other writers may let a member leave twice: the later one counts."""
+        """Add a member that left. If it leaves twice, as rows of other writers may say, the later time counts."""
         member = gone.member
         self._pop(member.member_id)
         self._by_id[member.member_id] = gone
@@ -123,7 +123,10 @@ class _Waiting:
         self._by_client[member.client_id][member.member_id] = None
 
     def take(self, newcomer: Member, named: str | None, *, is_same: bool) -> _Gone | None:
-        """Hand out who a newcomer was before: the one named, else one of its client id and, if `is_same`, its host."""
+        """Remove and return the former member of a newcomer: the one named, else the first with the same client id.
+
+        If `is_same`, the host must be the same too. Null if there is none.
+        """
         alike = self._by_place.get((newcomer.client_id, newcomer.host)) if is_same else None
         if named is None and not is_same:
             alike = self._by_client.get(newcomer.client_id)
@@ -138,7 +141,7 @@ class _Waiting:
         return gone
 
     def rest(self) -> Iterable[_Gone]:
-        """Return those who are left."""
+        """Return the members that have not come back."""
         return self._by_id.values()
 
 
@@ -152,7 +155,7 @@ def poll_limit_of(member: Member) -> int | None:
 
 
 def find_absences(seen: Sequence[Seen], until_ms: int) -> list[Absence]:
-    """Return the absences in rebalances sorted by their start; those that last are reported as of `until_ms`."""
+    """Return the absences in rebalances sorted by their start; those without an end are measured up to `until_ms`."""
     found: list[Absence] = []
     waiting = _Waiting()
     for place, each in enumerate(seen):
@@ -175,7 +178,7 @@ def find_absences(seen: Sequence[Seen], until_ms: int) -> list[Absence]:
 
 
 def _gone(each: Seen, place: int) -> Iterator[_Gone]:
-    """Yield who went in a rebalance."""
+    """Yield the members that left in a rebalance."""
     before = {member.member_id: member for member in each.rebalance.members_before}
     for name in each.rebalance.left:
         if name in before:
@@ -188,16 +191,16 @@ def _way(each: Seen, name: str) -> Way:
         return Way.EXPIRED
     if impact is not None and name in (impact.poll_timeout or ()):
         return Way.POLL_LIMIT
-    # Timeouts are reported of a rebalance that had any; one with a cause was judged.
+    # The impact lists timeouts if the rebalance was checked for them; a rebalance with a cause was judged.
     is_judged = each.rule not in NO_CAUSE or (impact is not None and impact.expired is not None)
     return Way.LEFT if is_judged else Way.UNKNOWN
 
 
 def when_begun(rebalance: Rebalance) -> EstimateRange:
-    """Return when a rebalance began: no more than a heartbeat before it was first seen.
+    """Return the time range of a rebalance's start: at most a heartbeat interval before it was first seen.
 
-    A member learns of it with its next heartbeat, and joins; one that is slower makes this too narrow. The first member
-    of an empty group waits for others, so nothing more is known of its start than the row says.
+    A member learns of it with its next heartbeat and then joins; a slower member makes this range too narrow. The first
+    member of an empty group waits for others, so its range is the one in the row.
     """
     high = rebalance.started_before_ms
     low = high if rebalance.started_after_ms is None else rebalance.started_after_ms
@@ -205,7 +208,7 @@ def when_begun(rebalance: Rebalance) -> EstimateRange:
 
 
 def when_last_joined(rebalance: Rebalance) -> EstimateRange:
-    """Return when the last of a rebalance's newcomers came, as far as its generations show."""
+    """Return the time range in which the last new member joined, as far as the generations show."""
     last = next((each for each in reversed(rebalance.generations) if each.joined), None)
     began_it = last is None or (last is rebalance.generations[0] and len(last.joined) == 1 and not last.left)
     return when_begun(rebalance) if began_it else _when(rebalance, lambda generation: generation is last)
@@ -218,7 +221,7 @@ def _heartbeat_ms(rebalance: Rebalance) -> int:
 
 
 def _when_gone(each: Seen, name: str) -> EstimateRange:
-    """Return when a member went: what set the rebalance off did so at its beginning, others in their generation."""
+    """Return when a member left: at the start if that began the rebalance, else in its generation."""
     if any(name in generation.left for generation in each.rebalance.generations[1:]):
         return _when(each.rebalance, lambda generation: name in generation.left)
     if each.impact is not None and each.impact.prepared_at_ms is not None:
@@ -227,12 +230,15 @@ def _when_gone(each: Seen, name: str) -> EstimateRange:
 
 
 def _when_in(rebalance: Rebalance, name: str) -> EstimateRange:
-    """Return between which times a member came back."""
+    """Return the time range in which a member came back."""
     return _when(rebalance, lambda generation: name in generation.joined)
 
 
 def _when(rebalance: Rebalance, is_it: _Test) -> EstimateRange:
-    """Return between which times what a generation reports happened: a heartbeat, or the join phase, before its end."""
+    """Return the time range of the changes that a generation reports.
+
+    It ends with the join phase. It begins with the rebalance or, in later generations, one heartbeat interval earlier.
+    """
     begun, heartbeat_ms = when_begun(rebalance), _heartbeat_ms(rebalance)
     low = begun.low
     for number, generation in enumerate(rebalance.generations):
@@ -264,28 +270,28 @@ def _absence(seen: Sequence[Seen], gone: _Gone, back: _Back | None, *, is_same: 
 
 
 def _silent(left_in: Seen, gone: _Gone, back: _Back | None, away: tuple[int, int | None]) -> tuple[int, int | None]:
-    """Return how long a member was silent altogether: the limit that it passed, and the time until it came back."""
+    """Return the bounds of a member's silence: the limit that it exceeded, plus the time until it came back."""
     if gone.way in (Way.LEFT, Way.UNKNOWN):
         return away
     low, high = away
     limit = poll_limit_of(gone.member) if gone.way is Way.POLL_LIMIT else gone.member.session_timeout_ms
     waited_for = back is not None and back.place == gone.place and left_in.rule in _BEFORE_EXPIRY
     if gone.way is Way.EXPIRED and waited_for and limit is not None:
-        # The newcomer was there before the session of its predecessor ended: the group waited for that.
+        # The newcomer joined before the session of its predecessor expired, and the group waited for that.
         return 0, limit - 1
     if limit is None:
-        # A session that brokers set is the default, unless it was changed; of a poll limit nothing is known.
+        # A session timeout set by brokers is the default, unless it was changed; a poll limit is not known at all.
         return low + (USUAL_SESSION_MS if gone.way is Way.EXPIRED else 0), None
     committed_ms = _last_commit(left_in, gone.member)
     longest = None if high is None else limit + high
     if back is not None and committed_ms is not None and longest is not None:
-        # Whoever commits is alive, and has polled.
+        # A member that commits is alive and has polled.
         longest = max(limit + low, min(longest, back.at_ms.high - committed_ms))
     return limit + low, longest
 
 
 def _last_commit(left_in: Seen, member: Member) -> int | None:
-    """Return when the latest of a member's partitions was last committed, of those that stood still."""
+    """Return the latest commit of those of a member's partitions that stood still; null if there is none."""
     if left_in.impact is None or member.partitions is None:
         return None
     owned = {(topic, number) for topic, numbers in member.partitions.items() for number in numbers}

@@ -1,6 +1,6 @@
-"""What the advice of findings would have avoided: the numbers beside each piece of advice that has any.
+"""Adds to the advice of findings what it would have avoided, where that can be estimated.
 
-Receives findings of one group and its past; hands on the same findings as the API reports them. Pure.
+Receives findings of one group and its past; returns the same findings as the API reports them. Pure.
 """
 
 from __future__ import annotations
@@ -32,7 +32,7 @@ def with_avoided(findings: Iterable[Finding], past: LookBack) -> tuple[FindingRo
 
 
 def without_avoided(finding: Finding) -> FindingRow:
-    """Return a finding of which nobody worked that out."""
+    """Return a finding without estimates."""
     return _copy(finding, tuple(_row(each, None) for each in finding.advice))
 
 
@@ -47,16 +47,17 @@ def _make_row(finding: Finding, past: LookBack, known: dict[tuple[Setting, int |
 
 
 def _estimate(past: LookBack, setting: Setting, value: int | None) -> Avoided | None:
-    """Return what a change would have avoided, null where that is not known."""
+    """Return what a change would have avoided, null if that is not known."""
     if not add_up(past).rebalances:
         return None
     found = estimate_one(past, setting, value)
-    # That a name or a protocol would have avoided nothing is not known: the estimate takes other things as given.
+    # If a name or a protocol seems to avoid nothing, that is not known: the estimate assumes that all else stays the
+    # same.
     return found.avoided if value is not None or avoids_something(found) else None
 
 
 def _read(advice: Advice) -> tuple[Setting, int | None] | None:
-    """Return the setting of a piece of advice and its value as `estimate` takes it; null where nothing is estimated."""
+    """Return the setting of a piece of advice and its value as `estimate` takes it; null if there is no estimate."""
     setting = _SETTINGS.get(advice.parameter.partition(" ")[0])
     if setting is None:
         return None

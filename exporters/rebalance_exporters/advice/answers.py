@@ -1,6 +1,6 @@
-"""What settings would have avoided, of what the exporter keeps: of one group, and of all in a report.
+"""Answers what settings would have avoided in the rebalances that the exporter keeps: for one group, and for a report.
 
-Receives kept rebalances with their causes; hands on objects that become JSON. Each rebalance is read once.
+Receives kept rebalances with their causes; returns objects that become JSON. Each rebalance is read once.
 """
 
 from __future__ import annotations
@@ -32,7 +32,7 @@ _GROUPS_OF_SETTING = 5
 def make_answer(
     past: RebalanceHistory, key: GroupKey, readiness: Readiness, since_ms: int, now_ms: int
 ) -> AdviceAnswer:
-    """Return what settings would have avoided of a group's rebalances since a time. `past` is the group's."""
+    """Return what settings would have avoided in a group since a time. `past` is the group's history."""
     history = _history(past, since_ms, now_ms)
     estimates = estimate(history)
     return AdviceAnswer(
@@ -53,27 +53,27 @@ def make_answer(
 def describe_findings(
     findings: Iterable[Finding], past: RebalanceHistory, since_ms: int, now_ms: int
 ) -> tuple[FindingRow, ...]:
-    """Return findings of one group with what their advice would have avoided since a time. `past` is the group's."""
+    """Return findings of one group with what their advice would have avoided since a time. `past` is its history."""
     return with_avoided(findings, _history(past, since_ms, now_ms))
 
 
 def _history(past: RebalanceHistory, since_ms: int, now_ms: int) -> LookBack:
     seen = [_read(kept, cause) for kept, cause in past.rebalances if kept.started_ms >= since_ms - CONTEXT_MS]
-    # The stream's clock may be ahead of this one: all that began counts.
+    # The stream's clock may be ahead of this one: rebalances that start after `now_ms` count too.
     return look_back(seen, since_ms, max((now_ms, *(each.rebalance.started_before_ms + 1 for each in seen))))
 
 
 def find_worth(
     rebalances: Iterable[tuple[KeptRebalance, PrimaryCause | None]], since_ms: int, until_ms: int, limit: int
 ) -> tuple[PeriodWorth, ...]:
-    """Return the settings that would have avoided most in a period, over all groups, the most first."""
+    """Return the settings that would have avoided most in a period, over all groups, largest first."""
     groups: dict[GroupKey, list[tuple[KeptRebalance, PrimaryCause | None]]] = defaultdict(list)
     for kept, cause in rebalances:
         if since_ms - CONTEXT_MS <= kept.started_ms < until_ms:
             groups[kept.group].append((kept, cause))
     found: dict[str, dict[GroupKey, SettingEstimate]] = defaultdict(dict)
     for key, of_group in groups.items():
-        # Read group by group: a rebalance that is read takes many times what it takes packed.
+        # Read group by group: a rebalance takes many times more memory when unpacked.
         seen = [_read(*each) for each in of_group]
         for each in estimate(look_back(seen, since_ms, until_ms)):
             if avoids_something(each):

@@ -1,4 +1,4 @@
-"""What the estimates of all settings are made of: the settings, what counts as avoided, and how it is added up."""
+"""Common parts of all estimates: the settings, what counts as avoided, and how it is added up."""
 
 from __future__ import annotations
 
@@ -13,7 +13,7 @@ from rebalance_exporters.advice.absences import Seen
 
 
 class Setting(StrEnum):
-    """The settings that are estimated, in the order in which those of equal worth are reported."""
+    """The settings that are estimated; those of equal worth are reported in this order."""
 
     MAX_POLL_RECORDS = "max.poll.records"
     MAX_POLL_INTERVAL = "max.poll.interval.ms"
@@ -25,14 +25,15 @@ class Setting(StrEnum):
     HEARTBEAT = "heartbeat.interval.ms"
 
 
-#: A value is proposed that would have covered absences this much longer than those seen, and as many of them.
+#: A proposed value would have covered absences longer than those seen by this factor, and at least this share of those
+#: that any value would have covered.
 MARGIN, ENOUGH = 1.25, 0.8
-#: The rebalances that an estimate names, at most.
+#: Maximum number of rebalances that an estimate names.
 NAMED_REBALANCES = 10
 
 
 class Cover(NamedTuple):
-    """Whether an absence, or a rebalance, would certainly, or at all, have been covered."""
+    """Whether an absence or a rebalance would have been covered: certainly, and possibly."""
 
     certain: bool
     possible: bool
@@ -43,7 +44,7 @@ NOT, MAYBE = Cover(False, False), Cover(False, True)
 
 @dataclass(slots=True)
 class AvoidedRebalances:
-    """What is added up of rebalances that would have been avoided."""
+    """Totals of the rebalances that would have been avoided. The times in milliseconds are lower and upper bounds."""
 
     certain: list[str] = field(default_factory=list)
     possible: list[str] = field(default_factory=list)
@@ -51,7 +52,7 @@ class AvoidedRebalances:
     lost_ms: list[int] = field(default_factory=lambda: [0, 0])
 
     def add(self, seen: Seen, cover: Cover, lost_ms: EstimateRange) -> None:
-        """Add one that would have been avoided."""
+        """Add a rebalance that would have been avoided."""
         took_ms = seen.rebalance.duration_min_ms or 0
         (self.certain if cover.certain else self.possible).append(seen.rebalance.rebalance_id)
         self.rebalancing_ms[0] += took_ms if cover.certain else 0
@@ -61,16 +62,16 @@ class AvoidedRebalances:
 
     @property
     def counts(self) -> EstimateRange:
-        """How many would have been avoided: certainly, and at most."""
+        """How many would have been avoided, at least and at most."""
         return EstimateRange(len(self.certain), len(self.certain) + len(self.possible))
 
     @property
     def names(self) -> tuple[str, ...]:
-        """Ids of those that would have been avoided, certain ones first, the latest first, up to a limit."""
+        """Ids of the avoided rebalances, certain ones first, the latest first, up to NAMED_REBALANCES."""
         return (*reversed(self.certain), *reversed(self.possible))[:NAMED_REBALANCES]
 
     def avoided(self) -> Avoided:
-        """Return what would have been avoided in all."""
+        """Return the totals."""
         return Avoided(self.counts, EstimateRange(*self.rebalancing_ms), EstimateRange(*self.lost_ms))
 
     def estimate(
@@ -81,7 +82,7 @@ class AvoidedRebalances:
 
 
 def write_ms(value: int | None) -> str | None:
-    """Return a number of milliseconds as a setting has it; null stays null."""
+    """Return milliseconds as the text of a setting; null stays null."""
     return None if value is None else str(value)
 
 
@@ -91,7 +92,7 @@ def length_of(gap: CommitGap, start_ms: int) -> int:
 
 
 def owners_of(members: Iterable[Member]) -> dict[tuple[str, int], str]:
-    """Return the member id of the owner of each (topic, partition); one whose assignment is not known owns nothing."""
+    """Return the owner's member id for each (topic, partition); a member of unknown assignment owns nothing."""
     return {
         (topic, number): member.member_id
         for member in members

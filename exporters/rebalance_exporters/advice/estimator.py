@@ -1,9 +1,9 @@
-"""What settings would have avoided: of the rebalances of one group, by what their own rows show.
+"""Estimates what settings would have avoided, from the rows of one group's rebalances.
 
-Receives rebalances with their impacts and causes; hands on estimates. Pure: no clock, no I/O. A rebalance counts as
-avoided by a value if every member that came or went in it did so because of an absence that the value would have
-covered: certainly so where the whole range of the absence lies below the value and the diagnosis agrees, at most so
-where the row leaves that open. What a value would have caused (a death that is noticed later) is reported as its cost.
+Receives rebalances with their impacts and causes; returns estimates. Pure: no clock, no I/O. A value avoids a rebalance
+if every member that left or joined in it did so because of an absence that the value would have covered. That is
+certain if the whole range of the absence lies below the value and the diagnosis agrees, and possible if the row leaves
+it open. What a value would have caused, such as a death that is noticed later, is reported as its cost.
 """
 
 from __future__ import annotations
@@ -28,9 +28,9 @@ from rebalance_exporters.advice.rebalance_estimates import (
 
 
 def estimate(past: LookBack, values: Mapping[Setting, int] | None = None) -> list[SettingEstimate]:
-    """Return, for each setting, what it would have avoided, the most first; those that avoid nothing too.
+    """Return an estimate for each setting, the largest first, including those that avoid nothing.
 
-    `values` are to be taken instead of those that the past speaks for: milliseconds or, of max.poll.records, percent.
+    `values` replace the values derived from the past: milliseconds or, for max.poll.records, percent.
     """
     given = values or {}
     found = [_ESTIMATES[setting](past, given.get(setting)) for setting in Setting]
@@ -38,12 +38,12 @@ def estimate(past: LookBack, values: Mapping[Setting, int] | None = None) -> lis
 
 
 def estimate_one(past: LookBack, setting: Setting, value: int | None) -> SettingEstimate:
-    """Return what one setting would have avoided; `value` as those of `estimate`, null: the one the past speaks for."""
+    """Return the estimate for one setting; `value` is as in `estimate`, null to derive it from the past."""
     return _ESTIMATES[setting](past, value)
 
 
 def worth_of(avoided: Avoided) -> tuple[int, ...]:
-    """Return what settings are sorted by, the most first: what is certain, then what may be."""
+    """Return the sort key of an estimate, largest first: certain amounts, then possible ones."""
     measures = (avoided.lost_partition_ms, avoided.rebalances, avoided.rebalancing_ms)
     return (*(-each.low for each in measures), *(-each.high for each in measures))
 

@@ -1,4 +1,4 @@
-"""The past of a group as advice reads it: its rebalances in their order, and who was away."""
+"""The past of a group as the estimates read it: its rebalances in order, and the absences of members."""
 
 from __future__ import annotations
 
@@ -10,13 +10,16 @@ from rebalance_contract.api_reports import PeriodSums
 from rebalance_contract.client_settings import is_connect
 from rebalance_exporters.advice.absences import Absence, Seen, find_absences
 
-#: The rebalances before a period that are needed to find who came back in it.
+#: Rebalances this long before a period are needed to recognise members that came back in it.
 CONTEXT_MS = 3_600_000
 
 
 @dataclass(frozen=True, slots=True)
 class LookBack:
-    """The rebalances of one group in the order of their start, with who was away; `since_ms`: those that count."""
+    """The rebalances of one group in order of their start, with the absences.
+
+    Those that start from `since_ms` to before `until_ms` count; earlier ones are context.
+    """
 
     seen: tuple[Seen, ...]
     absences: tuple[Absence, ...]
@@ -24,24 +27,24 @@ class LookBack:
     until_ms: int
 
     def counted(self) -> Iterator[tuple[int, Seen]]:
-        """Yield those that began in the period, with their places."""
+        """Yield the rebalances that began in the period, with their indexes."""
         for place, each in enumerate(self.seen):
             if self.since_ms <= each.rebalance.started_before_ms < self.until_ms:
                 yield place, each
 
     def members(self) -> list[Member]:
-        """Return the members that rebalances of the period began with, each once."""
+        """Return the members present at the start of the period's rebalances, each once."""
         known = {one.member_id: one for _, each in self.counted() for one in each.rebalance.members_before}
         return list(known.values())
 
     @property
     def type(self) -> str:
-        """What kind of group it is, by its latest rebalance."""
+        """The type of the group, by its latest rebalance."""
         return self.seen[-1].rebalance.type if self.seen else GroupType.CLASSIC
 
     @property
     def protocol(self) -> str | None:
-        """What its members agreed on last."""
+        """The protocol that its members agreed on last, null if not known."""
         return self.seen[-1].rebalance.protocol if self.seen else None
 
     @property
@@ -63,7 +66,7 @@ def look_back(seen: Iterable[Seen], since_ms: int, until_ms: int) -> LookBack:
 
 
 def add_up(past: LookBack) -> PeriodSums:
-    """Return what the rebalances of the period come to."""
+    """Return the totals of the period's rebalances."""
     seen = [each for _, each in past.counted()]
     impacts = [each.impact for each in seen if each.impact is not None]
     return PeriodSums(

@@ -1,4 +1,4 @@
-"""Settings that would have made rebalances cheaper, or spared them to a group that starts."""
+"""Estimates for settings that make rebalances cheaper, or avoid them when a group starts."""
 
 from __future__ import annotations
 
@@ -65,7 +65,7 @@ def estimate_protocol(past: LookBack, _: int | None) -> SettingEstimate:
         return movable and all(speaks_kip848(library) for library, _ in _libraries(each))
 
     lost_ms, names = _kept_working(past, helps)
-    # What a group waited for a member that does not join: no other waits for it where there is no barrier.
+    # The wait for a member that does not join: without a barrier, the other members do not wait for it.
     waited = [each for _, each in past.counted() if helps(each.rebalance) and each.rule in WAITED_FOR]
     waited_ms = sum(each.rebalance.duration_min_ms or 0 for each in waited)
     return SettingEstimate(
@@ -89,7 +89,7 @@ def _libraries(rebalance: Rebalance) -> Iterator[tuple[str | None, tuple[int, ..
 
 
 def _kept_working(past: LookBack, helps: Callable[[Rebalance], bool]) -> tuple[EstimateRange, tuple[str, ...]]:
-    """Return the time lost of partitions that kept their owner, and the rebalances in which it was lost."""
+    """Return the lost time of partitions that kept their owner, and the ids of the rebalances with such time."""
     low = high = 0
     names: list[str] = []
     for _, each in past.counted():
@@ -103,10 +103,11 @@ def _kept_working(past: LookBack, helps: Callable[[Rebalance], bool]) -> tuple[E
 
 
 def _lost_of_kept(rebalance: Rebalance, impact: RebalanceImpact, rule: str | None) -> tuple[int, int]:
-    """Return how long partitions stood still that had the same member before and after, at least and at most.
+    """Return how long partitions that kept their owner stood still: at least and at most, in milliseconds.
 
-    A member of an eager group has no partitions while the rebalance lasts; what is longer may be a pause of commits.
-    Where a member held the others up, its own stand still whatever the assignor: at least, the one with most is it.
+    A member of an eager group has no partitions during the rebalance; a longer gap may be a pause of commits. A member
+    that held up the others stands still with any assignor: for the lower bound it is taken to be the one with the
+    longest gaps.
     """
     before, after = owners_of(rebalance.members_before), owners_of(rebalance.members_after)
     took_ms = rebalance.duration_min_ms or 0
@@ -121,9 +122,9 @@ def _lost_of_kept(rebalance: Rebalance, impact: RebalanceImpact, rule: str | Non
 
 
 def estimate_initial_delay(past: LookBack, value: int | None) -> SettingEstimate:
-    """Estimate a longer wait of the brokers for the members of a group that starts.
+    """Estimate a longer wait of the brokers for the first members of a group that starts.
 
-    `value`: in milliseconds; null for the best.
+    `value`: in milliseconds; null picks the best.
     """
     arrivals = list(_arrivals_at_start(past))
     starts = sum(_is_start(each.rebalance) for _, each in past.counted())
@@ -132,7 +133,7 @@ def estimate_initial_delay(past: LookBack, value: int | None) -> SettingEstimate
         tally = AvoidedRebalances()
         lost: set[str] = set()
         for each, start, (low, high) in arrivals:
-            # Each arrival makes the coordinator wait anew: one that comes too late ends that.
+            # Each arrival restarts the coordinator's wait; the first one that comes too late ends it.
             cover = Cover(high < delay_ms and start not in lost, low < delay_ms and start not in lost)
             if not cover.possible:
                 lost.add(start)
@@ -164,9 +165,9 @@ def _is_start(rebalance: Rebalance) -> bool:
 
 
 def _arrivals_at_start(past: LookBack) -> Iterator[tuple[Seen, str, tuple[int, int]]]:
-    """Yield rebalances in which members joined a group that had just started, its start, and the time between.
+    """Yield rebalances in which members joined a newly started group, the id of its start, and the time between.
 
-    The time is bounded, and counts from the arrival before.
+    The time is a range in milliseconds and counts from the previous arrival.
     """
     start, before = "", EstimateRange()
     counted = {place for place, _ in past.counted()}
@@ -187,7 +188,7 @@ def _arrivals_at_start(past: LookBack) -> Iterator[tuple[Seen, str, tuple[int, i
 
 
 def estimate_heartbeat(past: LookBack, _: int | None) -> SettingEstimate:
-    """Estimate heartbeats as often as findings advise."""
+    """Estimate the heartbeat interval that findings advise."""
     tally, proposed, current = AvoidedRebalances(), "", None
     for _place, each in past.counted():
         advice = next((one for one in each.advice if one.parameter == Setting.HEARTBEAT), None)

@@ -1,4 +1,4 @@
-"""The values that findings propose, which they write as text for people. Pure."""
+"""Reads the values that findings propose, which are text for people. Pure."""
 
 from __future__ import annotations
 
@@ -6,19 +6,19 @@ import re
 
 from rebalance_contract import Advice
 
-#: A number of milliseconds at the beginning of what is proposed: no share, and no beginning of a word.
+#: Milliseconds at the beginning of a proposal; neither a percentage nor the beginning of a word.
 _MILLISECONDS = re.compile(r"(\d{1,9})(?![\d.]|\s*%)\b")
 _SHARE, _MOST, _NUMBER = re.compile(r"(\d{1,2})\s?%"), re.compile(r"at most (\d{1,9})\b"), re.compile(r"\d{1,9}")
 
 
 def read_ms(advice: Advice) -> int | None:
-    """Return how many milliseconds a setting should be; null where no number is proposed."""
+    """Return the proposed value in milliseconds, null if no number is proposed."""
     found = _MILLISECONDS.match(advice.proposed)
     return None if found is None else int(found[1])
 
 
 def read_share(advice: Advice) -> int | None:
-    """Return how many percent of what it is a setting should be; null where neither that nor both numbers are given."""
+    """Return the proposed value in percent of the current one; null without a percentage or both numbers."""
     if (share := _SHARE.match(advice.proposed)) is not None:
         return max(1, int(share[1]))
     most, now = _MOST.match(advice.proposed), _NUMBER.fullmatch(advice.current or "")

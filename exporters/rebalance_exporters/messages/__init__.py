@@ -1,5 +1,5 @@
-"""What log messages of clients and coordinators mean: an index (messages.toml), and how a line is found in it.
+"""The index of client and coordinator log messages (messages.toml), and the lookup of log lines in it.
 
-Receives text that a person pasted, or the lines of a log; hands on entries of the index. Knows no group, no API and no
-output, and needs nothing but the standard library and the contract.
+Receives pasted text or the lines of a log; returns entries of the index. Depends only on the standard library and the
+contract, and on no group, API or output.
 """

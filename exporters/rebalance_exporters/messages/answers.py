@@ -1,4 +1,4 @@
-"""What is known of a text, as the API and the command line show it."""
+"""Answers what is known of a text, for the API and the command line."""
 
 from __future__ import annotations
 
@@ -8,7 +8,7 @@ from rebalance_exporters.messages.matching import LONGEST_TEXT, Matcher
 
 
 def answer(text: str, matcher: Matcher) -> MessagesAnswer:
-    """Return what is known of lines of a log, or of a piece of one; what is beyond the limit is not looked at."""
+    """Return the entries for a text, and the group and client it names. Text beyond LONGEST_TEXT is ignored."""
     text = text[:LONGEST_TEXT]
     found = matcher.search(text)
     origin = read_origin(text, found.hits)

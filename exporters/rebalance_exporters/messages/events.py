@@ -1,6 +1,6 @@
-"""Which lines of a log are one event: a line, and what stands below it because of it, as a stack trace.
+"""Groups the lines of a log into events: a line and its continuation lines, such as a stack trace.
 
-Receives the lines of a log one after the other; says of each whether it goes on with the event of the lines before.
+Receives the lines in order; decides for each whether it continues the event of the previous lines.
 """
 
 from __future__ import annotations
@@ -10,7 +10,7 @@ import re
 from rebalance_exporters.messages.times import is_dated, read_time
 
 _FRAMES = ("at ", "... ")
-#: How lines of a trace begin that stand without blanks in front: those of Java, of logback, and of Python.
+#: Prefixes of trace lines that are not indented: those of Java, logback and Python.
 _BELOW = (
     *_FRAMES,
     "Caused by:",
@@ -20,7 +20,7 @@ _BELOW = (
     "During handling of the above exception, another exception occurred:",
     "The above exception was the direct cause of the following exception:",
 )
-# What runtimes of containers, Compose and syslog put in front of each line, also of those of one trace.
+# Prefixes that container runtimes, Compose and syslog put in front of each line, also of the lines of a trace.
 _SHIPPED = re.compile(
     r"\d{4}-\d\d-\d\dT\S{1,40} std(?:out|err) [FP] "
     r"|[A-Z][a-z][a-z] [ \d]\d \d\d:\d\d:\d\d \S{1,255} [^\s:]{1,255}: "
@@ -30,7 +30,7 @@ _EXCEPTION = re.compile(r"[A-Za-z_][\w.$]{0,199}(?:Exception|Error)(?=[:\s]|$)")
 
 
 class Continuation:
-    """Follows a log, line by line; remembers the first line of the event that goes on, null before the first."""
+    """Follows a log line by line. `head` is the first line of the current event, null before the first line."""
 
     def __init__(self) -> None:
         self.head: str | None = None
@@ -38,11 +38,11 @@ class Continuation:
         self._after_frame = False
 
     def is_continued_by(self, line: str) -> bool:
-        """Return whether a line belongs to the event before; where it does not, it begins the next one.
+        """Return whether a line continues the current event; if not, it begins the next one.
 
-        Frames and causes always do. A name of an exception, and a line that is empty or begins with a blank, only do
-        below a line that has a time, where the log shows by it which lines begin an event; and a name of an exception
-        not below frames, where it begins a second trace.
+        Frames and causes always continue it. Names of exceptions, and lines that are empty or begin with a blank, do so
+        only if the first line of the event has a time: in such a log the time marks the first line of each event. The
+        name of an exception right after a frame does not continue the event; it begins a second trace.
         """
         own = strip_shipped(line)
         if self.head is None or not self._goes_on(own):
@@ -65,11 +65,11 @@ class Continuation:
 
 
 def strip_shipped(line: str) -> str:
-    """Return a line as its program wrote it, without what a shipper of logs put in front."""
+    """Return a line as its program wrote it, without the prefix of a log shipper."""
     found = _SHIPPED.match(line)
     return line if found is None else line[found.end() :]
 
 
 def is_wrapped(line: str) -> bool:
-    """Return whether a line that goes on with an event may be the rest of a message that has line breaks in it."""
+    """Return whether a continuation line may be the rest of a message that contains line breaks."""
     return line[:1].isspace() and not line.lstrip().startswith(_FRAMES)

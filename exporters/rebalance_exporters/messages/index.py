@@ -1,6 +1,6 @@
-"""The index of messages as values: which clients there are, what can be said, and the texts that say it.
+"""The index of messages as values: clients, meanings and message texts.
 
-The data is messages.toml, read once and held against itself: what an entry names has to be there.
+The data is messages.toml, read once and validated: an entry may only name entries that exist.
 """
 
 from __future__ import annotations
@@ -21,7 +21,7 @@ _WHY = re.compile(r"\{(?:error|reason)\}")
 
 @dataclass(frozen=True, slots=True)
 class Client:
-    """A client library, or the coordinator. `settings` are its own names by those of the Java client."""
+    """A client library, or the coordinator. `settings` maps the Java client's setting names to its own."""
 
     id: str
     name: str
@@ -32,7 +32,7 @@ class Client:
 
 @dataclass(frozen=True, slots=True)
 class PossibleCause:
-    """A diagnosis that a message may stand for, and how it is distinguished from the others."""
+    """A diagnosis that a message may indicate, and how to distinguish it from the others."""
 
     diagnosis: str
     when: str
@@ -40,10 +40,11 @@ class PossibleCause:
 
 @dataclass(frozen=True, slots=True)
 class Meaning:
-    """What messages say. `ordinary`: healthy groups print it too. `settings` by the names of the Java client.
+    """The meaning of one or more messages. `ordinary`: healthy groups print them too.
 
-    `with_error` are ids of meanings by those of an {error} or {reason} in the text: what both say together. Where it
-    has none, what the error or reason says is all that counts.
+    `settings` are under the names of the Java client. `with_error` maps the id of the meaning found in an {error} or
+    {reason} to the id of the combined meaning. If it has no entry, the meaning of the error or reason replaces this
+    one.
     """
 
     id: str
@@ -58,7 +59,7 @@ class Meaning:
 
 @dataclass(frozen=True, slots=True)
 class Printer:
-    """Who prints a message, in which versions, and the file of its repository that has the text."""
+    """A client that prints a message, the versions that do, and the file of its repository that contains the text."""
 
     client: Client
     versions: str
@@ -72,7 +73,7 @@ class Printer:
 
 @dataclass(frozen=True, slots=True)
 class Message:
-    """One text with `{places}` for what varies."""
+    """One text, with `{places}` for its variable parts."""
 
     id: str
     text: str
@@ -80,14 +81,14 @@ class Message:
     printed: tuple[Printer, ...]
 
     def because(self, cause: Message, meanings: Mapping[str, Meaning]) -> Message:
-        """Return the message with another one in its last {error} or {reason}, and what it means then."""
+        """Return the message with `cause` in place of its last {error} or {reason}, and with the resulting meaning."""
         together = self.meaning.with_error.get(cause.meaning.id)
         start, end = list(_WHY.finditer(self.text))[-1].span()
         text = f"{self.text[:start]}{cause.text}{self.text[end:]}"
         return replace(self, text=text, meaning=cause.meaning if together is None else meanings[together])
 
     def row(self) -> MessageRow:
-        """Return the entry as the API shows it, with settings as its clients call them."""
+        """Return the entry as the API shows it, with settings under the names that its clients use."""
         return MessageRow(
             id=self.id,
             text=self.text,
@@ -113,7 +114,7 @@ class Message:
 
 @dataclass(frozen=True, slots=True)
 class Index:
-    """All of messages.toml."""
+    """The contents of messages.toml."""
 
     clients: Mapping[str, Client]
     meanings: Mapping[str, Meaning]
@@ -122,7 +123,7 @@ class Index:
 
 @functools.cache
 def read_index() -> Index:
-    """Return the index. Raises ValueError or KeyError where the file contradicts itself."""
+    """Return the index. Raises ValueError or KeyError if the file is inconsistent."""
     data = tomllib.loads(resources.files(__package__).joinpath(_FILE).read_text("utf-8"))
     clients = {name: Client(id=name, **entry) for name, entry in data["clients"].items()}
     meanings = {name: _meaning(name, entry) for name, entry in data["meanings"].items()}

@@ -1,6 +1,6 @@
-"""What stands in a line of a log beside the message: when, of which group, and which client wrote it.
+"""Reads the time, the group and the client from a line of a log, beside its message.
 
-Loggers differ, so this looks for the forms that are in use and answers null where there is none of them.
+Formats differ between loggers: the forms in use are searched for, and a field is null if none is found.
 """
 
 from __future__ import annotations
@@ -18,14 +18,14 @@ _RDKAFKA_NAME = re.compile(r"\|([^|\s]{1,255})#(?:consumer|producer)-\d+\|")
 
 _GROUP_FIELDS = ("groupid", "group_id", "group.id", "group")
 _CLIENT_FIELDS = ("clientid", "client_id", "client.id", "memberid", "member_id", "member.id")
-# UNKNOWN_MEMBER_ID is an error, and what stands behind it its text.
+# UNKNOWN_MEMBER_ID is an error code, and the text after it is its description.
 _NO_FIELD = "unknown_"
 _NAME_ENDS = frozenset(" \t,;]})\"'")
 
 
 @dataclass(frozen=True, slots=True)
 class Origin:
-    """Where a line comes from; null where it does not say. `at` is the time as the line has it."""
+    """The origin of a line; fields that it does not have are null. `at` is the time as written."""
 
     at: str | None
     group: str | None
@@ -33,7 +33,7 @@ class Origin:
 
 
 def read_origin(line: str, hits: Iterable[Hit]) -> Origin:
-    """Return what a line says of itself, and what stands in the places of the messages in it."""
+    """Return the origin of a line. Names that it has in no field are taken from the places of its messages."""
     places: dict[str, str] = {}
     for hit in hits:
         for name, value in hit.places.items():
@@ -49,7 +49,7 @@ def _read_rdkafka(line: str) -> str | None:
 
 
 def _read_field(line: str, names: Iterable[str]) -> str | None:
-    """Return the value of `name=value`, `"name":"value"` or `name: value`, of the first name that has one."""
+    """Return the value of `name=value`, `"name":"value"` or `name: value` for the first name found; null if none."""
     lowered = line.lower()
     for name in names:
         at = lowered.find(name)

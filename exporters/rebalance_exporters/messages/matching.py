@@ -1,15 +1,15 @@
-"""Finds the entry of a line, a piece of one, or what a person remembers of one.
+"""Finds the index entries for a log line, a piece of a line, or a message quoted from memory.
 
-A text is cut at its places into literals. A line matches when it has all of them, one after the other: case, blanks and
-kinds of quotes do not count, and whatever stands before or behind does not either, unless it belongs to the same word.
-Only `str.find` looks for them, each from where the one before ended, so the time is linear in the line and no line can
-make it long.
+The text of a message is split at its places into literals. A line matches if it contains all of them in order. Case,
+blanks and kinds of quotes are ignored, and so is the text before and after, unless it continues the first or last word
+of the message. Literals are searched with `str.find`, each from the end of the previous one, so the time is linear in
+the length of the line, whatever it contains.
 
-Of several texts in a line the longest counts. Where it ends in an {error} or a {reason}, what the index knows of that
-decides what it means. A text of several lines, as a stack trace, is searched line by line.
+If several texts match a line, the longest one counts. If it ends in an {error} or a {reason}, the entry found for that
+decides its meaning. A text of several lines, such as a stack trace, is searched line by line.
 
-A piece is what shares at least four words in a row with a text, is part of one, or ends inside of one. Anything else is
-not known; the entries nearest to it are those that share most of its rare words.
+A piece shares at least four words in a row with a text, is part of one, or ends inside one. Any other text is unknown;
+the nearest entries for it are those that share most of its rare words.
 """
 
 from __future__ import annotations
@@ -25,7 +25,7 @@ from rebalance_contract.api_messages import MessageMatch
 from rebalance_exporters.messages.index import Message, read_index
 from rebalance_exporters.messages.times import is_dated
 
-#: What is looked at of a text that a person gives: for whole messages, and as one line or for a piece of one.
+#: Limits of a given text in characters: for whole messages, and when it is joined to one line or searched for pieces.
 LONGEST_TEXT, TEXT_LIMIT = 65_536, 4_096
 
 _SEPARATORS = re.compile("[ \"']")
@@ -37,11 +37,11 @@ _QUOTES = str.maketrans(
 )
 _ESCAPES = (('\\"', '"'), ("\\n", " "), ("\\t", " "), ("\\r", " "))
 _EDGES = ".,:;()[]{}<>\"'!?|=*"
-#: Letters that make another word of a text beside them. In front an underscore does not: RD_KAFKA_RESP_ERR_ and Errors
-#: are prefixes of the same codes.
+#: Characters that continue a word: a text next to them is part of a longer word. In front of it an underscore does not
+#: count: RD_KAFKA_RESP_ERR_ and Errors are prefixes of the same codes.
 _BEFORE = frozenset("abcdefghijklmnopqrstuvwxyz0123456789")
 _BEHIND = _BEFORE | {"_"}
-#: Places that say why, how many of them are followed where one is in another, and of how many messages they are read.
+#: Places that state a cause, the number of nested causes that are followed, and the number of hits whose cause is read.
 _DECIDING, _DEPTH, _CONSIDERED = ("error", "reason"), 2, 3
 _GRAM = 4
 _SHORTEST_PIECE = 4
@@ -49,10 +49,10 @@ _SHORTEST_CUT = 16
 _LISTED = 5
 _LONGEST_NAME = 256
 _LEVELS = frozenset(("trace", "debug", "info", "warn", "warning", "error"))
-#: Of the weight of a text's words, so much has to be in an entry to be called near. A word that no entry has weighs
-#: about as much as an average one of theirs, and speaks against every entry.
+#: Share of the weight of a text's words that an entry must contain to count as near; and the weight of a word that is
+#: in no entry. It is about that of an average known word, and lowers the score of every entry.
 _NEAR, _FOREIGN = 0.35, 3.0
-#: Words that are rare in messages and say nothing about them.
+#: Words that are rare in messages but do not characterize them.
 _COMMON_WORDS = (
     "a after all an and are as at be because been by for from has have if in is it its my no not of on or out so than "
     "that the their then there this time to too was were when which while why will with you your"
@@ -62,10 +62,11 @@ _COMMON = frozenset(_COMMON_WORDS.split())
 
 @dataclass(frozen=True, slots=True)
 class Hit:
-    """A message found in a line, with what stands in its places; `weight` is the length of what was recognised.
+    """A message found in a line, with the values of its places.
 
-    `why` is all that stands where the text has its last {error} or {reason}, null where it has none; `inner` are the
-    ids of the messages that were found in it, the outermost first.
+    `weight` is the length of the literals found or, for pieces and near entries, a score. `why` is the whole value of
+    the last {error} or {reason}, null if the text has none; `inner` are the ids of the messages found in it, outermost
+    first.
     """
 
     message: Message
@@ -77,7 +78,7 @@ class Hit:
 
 @dataclass(frozen=True, slots=True)
 class Found:
-    """What was found for a text: how well it is known, and the entries, best first."""
+    """The result of a search: how well the text is known, and the entries, best first."""
 
     match: MessageMatch
     hits: tuple[Hit, ...]
@@ -93,7 +94,7 @@ class _Pattern:
     before: str | None = None
 
     def find(self, lowered: str, text: str) -> Hit | None:
-        """Return the hit in a text that went through `flatten`, given in small letters and as it came."""
+        """Return the hit in a text that went through `flatten`, given in lower case and unchanged; null if none."""
         at, ends, starts = 0, [], []
         for number, literal in enumerate(self.literals):
             start = _find_word(lowered, literal, at, opens=number == 0, closes=self._closes(number))
@@ -102,7 +103,7 @@ class _Pattern:
             at = start + len(literal)
             starts.append(start)
             ends.append(at)
-        # Some letters become longer in small ones; then places are read from those.
+        # Lower case makes some letters longer; then the offsets fit only the text in lower case.
         source = text if len(text) == len(lowered) else lowered
         bounds = zip(ends, [*starts[1:], len(source)], strict=True)
         read, why = {}, None
@@ -116,7 +117,7 @@ class _Pattern:
         return Hit(self.message, read, self.weight, why or None)
 
     def measure_cut(self, lowered: str) -> int:
-        """Return how much of the text a line has that was cut off inside of it; 0 where that is too little."""
+        """Return how many characters match a line that is cut off inside the text; 0 if these are too few."""
         at, length = 0, 0
         for number, literal in enumerate(self.literals):
             start = _find_word(lowered, literal, at, opens=number == 0, closes=self._closes(number))
@@ -135,7 +136,7 @@ class _Pattern:
 
 
 class Matcher:
-    """Finds entries; made once, holds no state of what was asked."""
+    """Finds entries of the index; immutable once created."""
 
     def __init__(self, messages: Iterable[Message]) -> None:
         self._patterns = tuple(map(_compile, messages))
@@ -151,12 +152,12 @@ class Matcher:
                 self._grams[gram].append(pattern)
 
     def match(self, line: str) -> list[Hit]:
-        """Return the messages that a line holds whole, the longest first."""
+        """Return the messages that a line contains in full, the longest first."""
         text = flatten(line)
         return self._match(text.lower(), text)
 
     def search(self, text: str) -> Found:
-        """Return what is known of a text: lines, one line, a piece of a message, or neither."""
+        """Return the entries for a text, which may be several lines, one line or a piece of a message."""
         text = text[:LONGEST_TEXT]
         if hits := self._match_lines(text):
             return Found(MessageMatch.WHOLE, tuple(hits[:_LISTED]))
@@ -167,7 +168,7 @@ class Matcher:
         return Found(MessageMatch.NONE, tuple(hits[:_LISTED]))
 
     def _match_lines(self, text: str) -> list[Hit]:
-        """Return the messages of all lines, and those that go over several: a terminal may have wrapped one."""
+        """Return the messages in all lines, and those that span several lines, as a terminal may wrap them."""
         lines = [line for line in text.splitlines() if line and not line.isspace()]
         if len(lines) <= 1:
             return self.match(text)
@@ -186,7 +187,10 @@ class Matcher:
         return self._settle(hits, depth) if depth else hits
 
     def _settle(self, hits: list[Hit], depth: int) -> list[Hit]:
-        """Let what stands in a place that says why decide: of the longest message, or of the outermost that has it."""
+        """Return the hits, with the cause found in an {error} or {reason} applied to one of them.
+
+        That hit is the longest message, or the outermost one whose cause contains the longest message.
+        """
         settled = []
         for hit in [each for each in hits if each.why][:_CONSIDERED]:
             why = hit.why or ""
@@ -203,7 +207,8 @@ class Matcher:
         first = max(settled, key=lambda each: len(each.inner))
         shown = {first.message.id}
         if first.message.meaning.id not in first.message.meaning.with_error.values():
-            # The text has the cause now; where both say a third thing, what it says alone may help as well.
+            # The text now includes the cause, so the cause is not listed itself, unless the two have a combined
+            # meaning: then its own entry may help as well.
             shown |= set(first.inner)
         return [first, *(each for each in hits if each.message.id not in shown)]
 
@@ -215,7 +220,7 @@ class Matcher:
         for gram in set(_grams(text.split(" "))):
             found = self._grams.get(gram, ())
             for pattern in found:
-                # What stands in many texts distinguishes little.
+                # Words that many texts share weigh less.
                 shared[pattern.message.id] += 1 + len(self._patterns) // len(found)
         if len(text) >= _SHORTEST_PIECE:
             for pattern in self._patterns:
@@ -237,7 +242,7 @@ class Matcher:
         return [Hit(pattern.message, {}, round(-score)) for score, _, pattern in scored]
 
     def _file_by_key(self) -> None:
-        """File patterns by a word that a line must have, the rarest, so that few are tried per line."""
+        """Index the patterns by the rarest word that a line must contain, so that few are tried per line."""
         whole = {pattern.message.id: _whole_words(pattern) for pattern in self._patterns}
         count = Counter(word for words in whole.values() for word in words)
         for pattern in self._patterns:
@@ -254,7 +259,7 @@ def read_matcher() -> Matcher:
 
 
 def flatten(text: str) -> str:
-    """Return text on one line with single blanks and plain quotes, its letters as they are."""
+    """Return text on one line with single blanks and plain quotes; case is kept."""
     if "\\" in text:
         for escape, plain in _ESCAPES:
             text = text.replace(escape, plain)
@@ -263,9 +268,9 @@ def flatten(text: str) -> str:
 
 
 def _find_word(text: str, literal: str, at: int, *, opens: bool, closes: bool) -> int:
-    """Return where a literal stands from a place on, -1 if nowhere.
+    """Return the first position of a literal from `at` on, -1 if there is none.
 
-    `opens`, `closes`: it begins or ends the message, so that no longer word may hold it.
+    `opens`, `closes`: the literal begins or ends the message, so on that side it must not be part of a longer word.
     """
     start = text.find(literal, at)
     while start >= 0:
@@ -283,7 +288,8 @@ def _compile(message: Message) -> _Pattern:
     literals, places = [part.lower() for part in parts[::2]], parts[1::2]
     before = None
     if not literals[0].strip():
-        # A place before all else has no beginning: its last word is sure to belong to it.
+        # A place at the beginning of a text has no left boundary: only the word right before the text surely belongs to
+        # it.
         del literals[0]
         before = places.pop(0)
     if not literals[-1].strip():
@@ -295,7 +301,7 @@ def _compile(message: Message) -> _Pattern:
 
 
 def _whole_words(pattern: _Pattern) -> set[str]:
-    """Return the words that a line has as such: those beside a place may go on in what stands there."""
+    """Return the words that a matching line has as whole words; those beside a place may be parts of longer ones."""
     words = set()
     for number, literal in enumerate(pattern.literals):
         own = _TOKEN.findall(literal)
@@ -319,7 +325,7 @@ def _grams(words: list[str]) -> Iterator[tuple[str, ...]]:
 
 
 def _without_shorter(hits: list[Hit]) -> Iterator[Hit]:
-    """Leave out what a longer hit says already: its literals are part of that one's."""
+    """Yield the hits except those whose literals are all part of the literals of a longer hit."""
     kept: list[_Pattern] = []
     for hit in hits:
         pattern = _compile(hit.message)
@@ -332,13 +338,13 @@ def _without_shorter(hits: list[Hit]) -> Iterator[Hit]:
 
 
 def _read_last_word(text: str) -> str:
-    """Return the word right before a message; nothing if the line begins with it, or a logger's level stands there."""
+    """Return the word right before a message; empty if the message begins the line, or if the word is a log level."""
     word = _SEPARATORS.split(text[-_LONGEST_NAME:])[-1].strip(_EDGES)
     return "" if word.lower() in _LEVELS else word
 
 
 def _read_place(value: str, *, is_last: bool) -> str:
-    """Return what stands in a place; at the end of a text that has none, only its first word is sure to belong."""
+    """Return the value of a place; at the end of a text, where nothing bounds it, only its first word."""
     value = value.strip()
     if is_last:
         value = value.partition(" ")[0]

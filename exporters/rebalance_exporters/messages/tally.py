@@ -1,10 +1,10 @@
-"""Counts the messages in a log: which, how often, of which group and client, the first and the last time.
+"""Counts the messages in a log by group and client, with the first and the last time of each.
 
 An event counts once, for the longest message in its lines: a stack trace names its cause several times, and has the
 time and the group in the line above it.
 
-Takes lines of any length and number: time is linear, and memory has a bound, beyond which clients and then groups are
-no longer counted separately (never lost from the counts).
+Lines may be of any length and number: time is linear, and memory is bounded. Beyond the bound, clients and then groups
+are merged; their messages still count.
 """
 
 from __future__ import annotations
@@ -24,7 +24,7 @@ from rebalance_exporters.messages.index import Message
 from rebalance_exporters.messages.loglines import Origin, read_origin
 from rebalance_exporters.messages.matching import TEXT_LIMIT, Hit, Matcher
 
-#: A longer line is taken for several.
+#: In bytes; a longer line is split into several.
 _LONGEST_LINE = 65_536
 _WITH_CLIENT, _WITH_GROUP = 2_000, 4_000
 _GZIP = b"\x1f\x8b"
@@ -32,7 +32,7 @@ _GZIP = b"\x1f\x8b"
 
 @dataclass(slots=True)
 class Entry:
-    """One message of one group and client: how often, in which lines (from 1), and at which times as written."""
+    """One message of one group and client: its count, its first and last line (from 1), and their times as written."""
 
     message: Message
     group: str | None
@@ -46,7 +46,7 @@ class Entry:
 
 @dataclass(frozen=True, slots=True)
 class LineTally:
-    """What was counted. `is_merged`: there were more clients or groups than are counted separately."""
+    """The result of a count. `is_merged`: there were more clients or groups than are counted separately."""
 
     lines: int
     entries: tuple[Entry, ...]
@@ -55,7 +55,7 @@ class LineTally:
 
 @dataclass(slots=True)
 class _Event:
-    """The lines of one event: its first one, and the line of the longest message so far, null without one."""
+    """An event: its first line, and the line with the longest message so far; `hits` is empty without a message."""
 
     head: str
     number: int = 0
@@ -67,7 +67,7 @@ class _Event:
             self.number, self.line, self.hits = number, line, hits
 
     def origin(self, matcher: Matcher) -> Origin:
-        """Return where the event comes from: its first line has the time, and what its message may lack."""
+        """Return the origin of the event; its first line supplies the time, and names that the message's line lacks."""
         own = read_origin(self.line, self.hits)
         if self.line == self.head:
             return own
@@ -100,7 +100,7 @@ class _Counts:
 
     def __init__(self, matcher: Matcher) -> None:
         self._matcher = matcher
-        # By the text too: one that ends in an error is another message with another error.
+        # Keyed by the text too: a message that ends in another error is another entry.
         self._entries: dict[tuple[str, str, str | None, str | None], Entry] = {}
         self._is_merged = False
 
@@ -129,7 +129,7 @@ class _Counts:
 
 
 def read_lines(path: Path) -> Iterator[str]:
-    """Yield the lines of a file, which may be packed with gzip. Raises ExporterError where it cannot be read."""
+    """Yield the lines of a file, which may be compressed with gzip. Raises ExporterError if it cannot be read."""
     try:
         with path.open("rb") as file:
             yield from lines_of(file)
@@ -139,7 +139,7 @@ def read_lines(path: Path) -> Iterator[str]:
 
 
 def lines_of(file: BinaryIO) -> Iterator[str]:
-    """Yield the lines of a binary stream, packed or not; what is no UTF-8 is shown as such."""
+    """Yield the lines of a binary stream, compressed with gzip or not; invalid UTF-8 is replaced by U+FFFD."""
     buffered = file if isinstance(file, io.BufferedReader) else io.BufferedReader(cast("io.RawIOBase", file))
     if buffered.peek(2)[:2] != _GZIP:
         yield from _decode(buffered)

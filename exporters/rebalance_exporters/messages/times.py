@@ -1,6 +1,6 @@
-"""When a line of a log was written, in the forms that loggers use.
+"""Reads the time of a line of a log, in the formats that loggers use.
 
-Times stay as they are written: most logs do not say in which zone. Seconds since 1970 become a date in UTC.
+Times are kept as written, because most logs do not state the zone. Seconds since 1970 become a date in UTC.
 """
 
 from __future__ import annotations
@@ -8,7 +8,7 @@ from __future__ import annotations
 import datetime as dt
 import re
 
-#: Where a time may stand, and where it does in a line that begins a record.
+#: Number of characters searched for a time, and for the date at the beginning of a record.
 _HEAD, _BEGINNING = 2_000, 100
 
 _DATE = re.compile(r"\d{4}[-/]\d\d[-/]\d\d[T ]\d\d:\d\d:\d\d(?:[.,]\d{1,9})?(?:Z|[+-]\d\d:?\d\d)?")
@@ -17,13 +17,13 @@ _TIME = re.compile(r"\b\d\d:\d\d:\d\d(?:[.,]\d{1,9})?")
 # librdkafka writes %LEVEL|SECONDS.MILLISECONDS|FACILITY|; a JSON log often has milliseconds since 1970.
 _RDKAFKA = re.compile(r"%\d\|(\d{10})\.(\d{3})\|")
 _EPOCH_MS = re.compile(r'"(?:ts|time|timestamp|@timestamp)": ?"?(\d{13})\b')
-# Seconds since 1970, with a fraction or without: zap (as JSON, and as logfmt), and the instant of Log4j 2.
+# Seconds since 1970, with or without a fraction: zap (JSON and logfmt), and the instant of Log4j 2.
 _EPOCH = re.compile(r'(?:"(?:ts|time|timestamp|@timestamp)": ?"?|\bts=)(\d{10})(?:\.(\d{1,9})\d*)?\b')
 _INSTANT = re.compile(r'"epochSecond" ?: ?(\d{10})\b(?:, ?"nanoOfSecond" ?: ?(\d{1,9})\b)?')
 
 
 def read_time(line: str) -> str | None:
-    """Return the time of a line as it is written, null where it has none."""
+    """Return the time of a line as written, null if it has none."""
     head = line[:_HEAD]
     if found := _DATE.search(head):
         return found[0]
@@ -35,7 +35,7 @@ def read_time(line: str) -> str | None:
 
 
 def is_dated(line: str) -> bool:
-    """Return whether a line begins with a date, as the first line of a record does; an hour alone is not enough."""
+    """Return whether a line begins with a date, as the first line of a record does; a time of day is not enough."""
     head = line[:_BEGINNING]
     return _DATE.search(head) is not None or _SYSLOG.search(head) is not None or _read_epoch(head) is not None
 

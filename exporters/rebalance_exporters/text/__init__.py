@@ -1,1 +1,1 @@
-"""Sentences and numbers for people, written once: the API carries them for the page, the terminal prints them. Pure."""
+"""Sentences and numbers for people: the API carries them for the page, the terminal prints them. Pure functions."""

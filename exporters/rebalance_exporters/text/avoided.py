@@ -1,4 +1,4 @@
-"""What would have been avoided, in words: as the terminal, the report and the API show it."""
+"""Texts of what a setting would have avoided, for the terminal, the report and the API."""
 
 from __future__ import annotations
 
@@ -9,7 +9,7 @@ from rebalance_exporters.text.figures import amount, length
 
 
 def saved(avoided: Avoided) -> str:
-    """Say what would have been avoided."""
+    """Return what would have been avoided as text."""
     parts = []
     if avoided.rebalances.high:
         count = between(avoided.rebalances, amount)
@@ -22,7 +22,7 @@ def saved(avoided: Avoided) -> str:
 
 
 def between(bounds: EstimateRange, write: Callable[[int], str] = amount) -> str:
-    """Write a number that lies between two others."""
+    """Return a range of numbers as text."""
     low, high = write(bounds.low), write(bounds.high)
     if low == high:
         return low

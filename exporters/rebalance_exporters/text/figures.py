@@ -1,10 +1,10 @@
-"""Numbers as people read them: in the terminal, and in the sentences that the API carries."""
+"""Numbers in readable form, for the terminal and for the sentences that the API carries."""
 
 from __future__ import annotations
 
 UNKNOWN = "-"
 
-#: Bounds this close come from probes and are worth showing.
+#: Bounds at most this far apart come from probes and are worth showing.
 TIGHT_MS = 6_000
 
 _SECOND, _MINUTE, _HOUR, _DAY = 1_000, 60_000, 3_600_000, 86_400_000
@@ -24,19 +24,19 @@ def span(milliseconds: float | None) -> str:
 
 
 def length(milliseconds: int) -> str:
-    """Return a length of time, of which 0 is that of nothing."""
+    """Return a duration, with `0 s` for zero."""
     return span(milliseconds) if milliseconds else "0 s"
 
 
 def bounds(low_ms: int | None, high_ms: int | None) -> str:
-    """Write a duration that lies between two bounds; null for the lower one means that it has not ended."""
+    """Return a duration between two bounds as text; a lower bound of null means that it has not ended."""
     if low_ms is None:
         return "goes on"
     if high_ms == low_ms:
         return span(low_ms)
     if high_ms is not None and high_ms - low_ms <= TIGHT_MS:
         return f"{_short(low_ms / _SECOND)} to {_short(high_ms / _SECOND)} s"
-    # The upper bound reaches back to the group's previous record, which can be hours: only the lower one informs.
+    # The upper bound reaches back to the group's previous record, which can be hours; only the lower one is useful.
     return f"at least {span(low_ms)}"
 
 
@@ -58,5 +58,5 @@ def plural(number: int, noun: str) -> str:
 
 
 def _short(number: float) -> str:
-    # What rounds to 10 has no decimal; 100 of anything needs none.
+    # At most one decimal below 100, none above.
     return f"{number:.1f}".removesuffix(".0") if abs(number) < 99.95 else f"{number:.0f}"

@@ -1,6 +1,6 @@
-"""A rebalance in words, written once: the API carries them for the page, the terminal's texts are made of them.
+"""Texts that describe a rebalance: the API carries them for the page, the terminal prints them.
 
-Receives rows of the contract. Times are left to who shows them: they depend on the reader's zone.
+Receives rows of the contract. Times are formatted where they are shown, because they depend on the reader's zone.
 """
 
 from __future__ import annotations
@@ -21,29 +21,29 @@ from rebalance_contract.api import PhaseText, RebalanceText, TextPart
 from rebalance_contract.display import asked_by
 from rebalance_exporters.text.figures import UNKNOWN, amount, bounds, plural, span
 
-#: Findings come seconds after a rebalance, when later commits and reports were seen.
+#: How long after its end a rebalance may still lack findings: they use later commits and reports.
 JUDGED_AFTER_MS = 60_000
-#: Why a rebalance has no cause: it has not ended, it ended lately, or nothing is kept.
+#: Why a rebalance has no cause: it has not ended, it ended recently, or no finding is kept.
 NO_CAUSE = {
     "not_ended": "not known yet: a rebalance is judged when it has ended",
     "young": "not judged yet: what happens in the seconds after it shows the cause",
     "none_kept": "no finding about this rebalance is kept: it is too old, or the stream that diagnoses does not run",
 }
-#: Of a rebalance that probes saw: how many it was, and what they do not show.
+#: For a rebalance known only from probes: the count, and the values that probes do not show.
 SEEN, NOT_PROBED = "one at least: counted from probes", "not known: the log is not read"
-#: How a rebalance ended that was aborted.
+#: How an aborted rebalance ended.
 ABORTED = "ended by the group's deletion"
 
-#: A deploy moves hundreds of members; a line names so many of them.
+#: Maximum number of members or deploys named in a line; a deploy moves hundreds of members.
 _NAMED = 5
 
 
 def describe_rebalance(
     rebalance: Rebalance, impact: RebalanceImpact | None, deploys: Sequence[AlertSilence] = ()
 ) -> RebalanceText:
-    """Return what there is to say of a rebalance; an impact of null: the diagnosis has reported nothing yet.
+    """Return the texts of a rebalance; an impact of null means that the diagnosis has not reported yet.
 
-    `deploys` were announced for its time.
+    `deploys` are those announced for the time of the rebalance.
     """
     return RebalanceText(
         why=(*_why(rebalance), *_announced(deploys)),
@@ -59,18 +59,18 @@ def describe_rebalance(
 
 
 def name(member: Member | SubjectMember) -> str:
-    """Name a member as people know it, which outlives its member id."""
+    """Return a member's name for people, which outlives its member id."""
     host = (member.host or "?").removeprefix("/")
     return f"{member.group_instance_id or member.client_id or member.member_id or '?'}@{host}"
 
 
 def _members(rebalance: Rebalance) -> str:
-    """Count the members before and after, those included that the row had no room for."""
+    """Return the number of members before and after, including those for which the row had no room."""
     return f"{rebalance.size_before} -> {rebalance.size_after}"
 
 
 def _why(rebalance: Rebalance) -> Iterator[TextPart]:
-    """Say what set it off, and who left, joined and came back."""
+    """Yield the trigger of the rebalance, and the members that left, joined and came back."""
     members = rebalance.all_members()
     returned = {member_id for pair in rebalance.replaced for member_id in pair}
     changes = {
@@ -90,7 +90,7 @@ def _why(rebalance: Rebalance) -> Iterator[TextPart]:
 
 
 def _announced(deploys: Sequence[AlertSilence]) -> Iterator[TextPart]:
-    """Name the deploys that somebody announced, the latest first: it is the one whose members moved."""
+    """Yield the announced deploys, the latest first: its members are those that moved."""
     for place, each in enumerate(reversed(deploys[-_NAMED:])):
         yield TextPart(", " if place else "; during an announced deploy: ")
         yield TextPart(each.reason, is_name=True)
@@ -158,7 +158,7 @@ def _lag(impact: RebalanceImpact | None, began_ms: int) -> str | None:
 
 
 def _phases(rebalance: Rebalance) -> Iterator[PhaseText]:
-    """Yield the phases in order of time; of a classic group one more for each later generation. Probes see none."""
+    """Yield the phases in order of time; a classic group has one more for each later generation. Probes show none."""
     if not rebalance.is_at_least:
         yield from _classic(rebalance) if rebalance.type == GroupType.CLASSIC else _newer(rebalance)
     if rebalance.completed_at_ms is None:
