@@ -4,17 +4,17 @@
 
     consumer = report(Consumer, {"bootstrap.servers": "broker:9092", "group.id": "orders"})
 
-The class may be `Consumer`, `DeserializingConsumer` or one of the user's own; what comes back is an instance of it.
+The class may be `Consumer`, `DeserializingConsumer` or the user's own; the result is an instance of it.
 
-librdkafka hands its statistics to the application inside `poll`, so an application that does not poll would fall silent
-just when it matters. Here the last statistics are kept as the text they came as, and a thread of its own publishes them
-at every interval. A report has the native form (see docs/client-metrics.md) with empty `metrics` and two fields more:
+librdkafka hands its statistics to the application inside `poll`, so an application that does not poll would stop
+reporting just when it matters. Here the last statistics are kept as text, and a separate thread publishes them at every
+interval. A report has the native form (see docs/client-metrics.md) with empty `metrics` and two more fields:
 
-    statistics          librdkafka's last statistics, as they are; missing until the first came
-    statistics_age_ms   how long ago this process got them
+    statistics          librdkafka's last statistics, unparsed; missing until the first ones arrive
+    statistics_age_ms   time since this process received them
 
-The member's id is asked for after a poll, in the thread that polled: `memberid()` waits for librdkafka's main thread,
-and another thread could call it while the consumer is being closed. So in a stall it is the one of the last poll.
+The member id is read after a poll, in the thread that polls: `memberid()` waits for librdkafka's main thread, and
+another thread could call it while the consumer is being closed. During a stall it is therefore the id of the last poll.
 """
 
 from __future__ import annotations
@@ -45,12 +45,12 @@ _WATCH = "_rebalance_monitor_watch"
 _MEMBER_SECONDS = 1.0
 _LOOK_SECONDS = 0.1
 _SHORTEST_STATISTICS_MS = 1_000
-#: librdkafka's version from which sessions last 45 s by default, before 10 s.
+#: First librdkafka version whose default session timeout is 45 s; before, it is 10 s.
 _LONG_SESSIONS = 0x01070000
-# Statistics have about 1 KB for each partition and 2 KB for each broker.
+# Statistics take about 1 KB per partition and 2 KB per broker.
 _LARGEST_STATISTICS = LARGEST_BYTES - 10_000
 
-# What a producer needs to reach the same brokers as the same user.
+# Properties with which a producer reaches the same brokers as the same user.
 _CONNECTION = ("bootstrap.servers", "metadata.broker.list", "client.dns.lookup", "oauth_cb")
 _CONNECTION_PREFIXES = (
     "security.",
@@ -66,9 +66,9 @@ _CONNECTION_PREFIXES = (
 _PRODUCER = {
     "acks": 1,
     "compression.type": "gzip",
-    # What is not delivered by then, the outbox tries again.
+    # The outbox retries reports that are not delivered in this time.
     "message.timeout.ms": 10_000,
-    # As Java producers do, so that a group's reports stay in one partition whoever writes them.
+    # The partitioner of Java producers, so that a group's reports stay in one partition with any client.
     "partitioner": "murmur2_random",
     "log_level": 2,
 }
@@ -86,10 +86,10 @@ def report(
 ) -> Any:
     """Return `consumer_class(config, ...)`, which reports itself to `topic` until it is closed.
 
-    Two properties are touched: `statistics.interval.ms`, if unset or 0, becomes the interval (at least 1000), and
-    `stats_cb` is called as before. The producer connects as the consumer does; `producer_settings` go over that.
-    `send(topic, key, value)` replaces the producer: called from a thread of its own, it may wait and may raise. Raises
-    ValueError for an interval that is no positive number, and what the class raises.
+    Two properties change: `statistics.interval.ms`, if unset or 0, becomes the interval (at least 1000), and `stats_cb`
+    is wrapped and still called. The producer connects as the consumer does; `producer_settings` override its settings.
+    `send(topic, key, value)` replaces the producer: it is called from a separate thread, may wait and may raise. Raises
+    ValueError if the interval is not a positive number, and any error of the class.
     """
     complaints = FailureLog(_log)
     watch = _Watch(config, complaints)
@@ -108,7 +108,7 @@ def report(
 
 
 class _Watch:
-    """What is known of one consumer. The application's thread writes, the reporting thread reads; none waits."""
+    """State of one consumer. The application's thread writes, the reporting thread reads; neither waits."""
 
     reporter: Reporter
 
@@ -123,7 +123,7 @@ class _Watch:
         self._ask_member_at = 0.0
 
     def wrap_config(self, interval_seconds: float) -> dict[str, Any]:
-        """Return the user's properties with statistics on, which pass through here first."""
+        """Return the user's properties with statistics enabled, and received here before the user's `stats_cb`."""
         users: Any = self._config.get("stats_cb")
 
         def stats_cb(text: str) -> Any:
@@ -135,9 +135,9 @@ class _Watch:
         return {**self._config, "statistics.interval.ms": interval_ms, "stats_cb": stats_cb}
 
     def _keep_statistics(self, text: str) -> None:
-        """Keep what fits into a report, so that a text of several MB does not stay until the next one comes.
+        """Keep the part of the statistics that fits into a report, so that a text of several MB is not held in memory.
 
-        It takes up to 2 ms of the poll for 5,000 partitions. Never raises: the application's poll is under way.
+        Takes up to 2 ms of the poll for 5,000 partitions. Never raises, because it runs inside the application's poll.
         """
         try:
             self._statistics = (slim_statistics(text, _LARGEST_STATISTICS), time.monotonic())
@@ -145,7 +145,7 @@ class _Watch:
             self._complaints.note("statistics cannot be reported", error)
 
     def note_member(self, consumer: Any) -> None:
-        """Ask for the member's id, now and then; called by the thread that polls."""
+        """Read the member id, at most once a second; called by the thread that polls."""
         now = time.monotonic()
         if now < self._ask_member_at:
             return
@@ -156,7 +156,7 @@ class _Watch:
             self._complaints.note("the member's id is not reported", error)
 
     def compose(self, tick: DueReport) -> OutgoingReport:
-        """Return a report as this module describes it."""
+        """Return a report in the form described at the top of this module."""
         client, statistics = self._read_client(), self._statistics
         key = encode_key(client["group_id"], client["client_id"])
         report = compose_native(tick, client, self.polls.read(), {})
@@ -179,12 +179,12 @@ class _Watch:
 
 
 def join_statistics(report: dict[str, Any], text: str) -> bytes:
-    """Return a report with the statistics added as they are: strict JSON already, and large."""
+    """Return a report with the statistics text appended unparsed: it is already strict JSON, and large."""
     return encode(report)[:-1] + b',"statistics":' + text.encode() + b"}"
 
 
 def read_config(config: dict[str, Any]) -> dict[str, Any]:
-    """Return the settings that rules need; null where the broker decides, and for commits where none are automatic."""
+    """Return the settings that rules need; null if the broker decides, or if automatic commits are off."""
     protocol = str(config.get("group.protocol", "classic")).lower()
     session_ms = 45_000 if confluent_kafka.libversion()[1] >= _LONG_SESSIONS else 10_000
     classic = protocol == "classic"
@@ -200,7 +200,7 @@ def read_config(config: dict[str, Any]) -> dict[str, Any]:
 
 
 def _as_int(value: Any) -> int | None:
-    """Return a property's number, which librdkafka also takes as text."""
+    """Return a property as a number, null if it is none; librdkafka also takes numbers as text."""
     try:
         return int(value)
     except (TypeError, ValueError):
@@ -208,7 +208,7 @@ def _as_int(value: Any) -> int | None:
 
 
 def make_producer_settings(consumer: dict[str, Any], own: dict[str, Any] | None = None) -> dict[str, Any]:
-    """Return properties for a producer that connects as a consumer does; `own` goes over all."""
+    """Return properties for a producer that connects as a consumer does; `own` overrides all others."""
     shared = {
         key: value for key, value in consumer.items() if key in _CONNECTION or key.startswith(_CONNECTION_PREFIXES)
     }
@@ -217,7 +217,7 @@ def make_producer_settings(consumer: dict[str, Any], own: dict[str, Any] | None 
 
 
 class _ProducerTransport:
-    """Sends through a producer made at the first report by the thread that sends."""
+    """Sends through a producer, which the sending thread creates at the first report."""
 
     def __init__(self, topic: str, settings: dict[str, Any], complaints: FailureLog) -> None:
         self._topic = topic
@@ -279,5 +279,5 @@ def _make_watched(base: Any) -> Any:
 
 
 def _count_message(message: Any) -> int:
-    """Return 1 for a record; 0 for nothing and for an error in a record's place."""
+    """Return 1 for a record; 0 for null or a message that carries an error."""
     return int(message is not None and message.error() is None)

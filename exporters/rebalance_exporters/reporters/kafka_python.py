@@ -1,15 +1,15 @@
-"""Reports of consumers of kafka-python, any version from 1.4.3 to 3.0; those before do not run on Python 3.7 and later.
+"""Reports of consumers of kafka-python 1.4.3 to 3.0; earlier versions do not run on Python 3.7 and later.
 
     from rebalance_exporters.reporters.kafka_python import report
 
     consumer = report(KafkaConsumer("orders", group_id="orders", bootstrap_servers="broker:9092"))
 
-The consumer stays what it is, an instance of its class, and is used as before. `metric_reporter` is for programs that
-can pass settings to a consumer but never hold it; a reporter of kafka-python's own kind knows neither member nor polls.
+The consumer stays an instance of its class and is used as before. `metric_reporter` is for programs that can pass
+settings to a consumer but have no access to it; kafka-python's metric reporters know neither member nor polls.
 
 Everything is read without the client's locks, which a starving client holds: settings, metrics and the attributes in
 which the coordinator keeps member and generation. `group_metadata()` of 3.x would take the coordinator's lock. Reports
-go out through a producer of their own, with connections of its own.
+are sent by a separate producer with its own connections.
 """
 
 from __future__ import annotations
@@ -44,7 +44,7 @@ Consumer = TypeVar("Consumer")
 
 _log = logging.getLogger(__name__)
 
-#: Metrics in a report; of a consumer that has more, those of single topics are left out first.
+#: Maximum number of metrics in a report; if there are more, those of single topics are left out first.
 MOST_METRICS = 2_000
 _WATCH = "_rebalance_monitor_watch"
 
@@ -69,9 +69,9 @@ def report(
 ) -> Consumer:
     """Return the same consumer, which from now on reports itself to `topic` until it is closed.
 
-    The producer connects as the consumer does; `producer_settings` go over that. `send(topic, key, value)` replaces
-    the producer: called from a thread of its own, it may wait and may raise. Raises ValueError for an interval that is
-    no positive number, and nothing else ever.
+    The producer connects as the consumer does; `producer_settings` override its settings. `send(topic, key, value)`
+    replaces the producer: it is called from a separate thread, may wait and may raise. Raises ValueError if the
+    interval is not a positive number, and nothing else.
     """
     check_interval(interval_seconds)
     complaints = FailureLog(_log)
@@ -108,8 +108,9 @@ def metric_reporter(
 ) -> type:
     """Return a class for `KafkaConsumer(metric_reporters=[...])`.
 
-    Its reports lack member, generation, settings and polls. kafka-python passes reporters neither group nor servers, so
-    name them here; `producer_settings` go over that. Raises ValueError for an interval that is no positive number.
+    Its reports lack member, generation, settings and polls. kafka-python passes neither group nor servers to reporters,
+    so they are parameters here; `producer_settings` override the servers. Raises ValueError if the interval is not a
+    positive number.
     """
 
     check_interval(interval_seconds)
@@ -126,7 +127,7 @@ def metric_reporter(
 
 
 class _MetricReporter:
-    """What kafka-python makes one of for each consumer, calling these methods."""
+    """Reporter that kafka-python creates for each consumer and calls through these methods."""
 
     group_id: str
     make: Callable[[Callable[[DueReport], OutgoingReport | None]], Reporter]
@@ -139,7 +140,7 @@ class _MetricReporter:
         """Do nothing; kafka-python never calls it."""
 
     def init(self, metrics: Iterable[Any]) -> None:
-        """Begin. kafka-python passes an empty list and each metric later."""
+        """Start reporting. kafka-python passes an empty list, and each metric later."""
         for metric in metrics:
             self.metric_change(metric)
         self._reporter.start()
@@ -153,7 +154,7 @@ class _MetricReporter:
         self._metrics.pop(metric.metric_name, None)
 
     def close(self) -> None:
-        """End with the consumer."""
+        """Stop, because the consumer closes."""
         self._reporter.announce_close()
         self._reporter.await_end()
 
@@ -168,7 +169,7 @@ class _MetricReporter:
 
 
 class _Composer:
-    """Makes a consumer's reports, without keeping it alive."""
+    """Composes the reports of a consumer without keeping it alive."""
 
     def __init__(self, consumer: Any) -> None:
         self.polls = PollTracker()
@@ -185,10 +186,10 @@ class _Composer:
 
 
 def read_client(consumer: Any) -> dict[str, Any]:
-    """Return what a consumer is: its names, its place in the group, null where it has none, and its settings."""
+    """Return a consumer's names, its place in the group (null if it has none), and its settings."""
     settings = consumer.config
     coordinator = getattr(consumer, "_coordinator", None)
-    # Replaced as a whole at every change, so its two parts belong together.
+    # The client replaces this object as a whole, so member id and generation id belong together.
     generation = getattr(coordinator, "_generation", None)
     number = getattr(generation, "generation_id", -1)
     return {
@@ -210,7 +211,7 @@ def _read_state(coordinator: Any) -> str | None:
 
 
 def read_config(settings: dict[str, Any]) -> dict[str, Any]:
-    """Return the settings that rules need; null for what is not set, is no number, or is off as automatic commits."""
+    """Return the settings that rules need; null if not set, not a number, or if automatic commits are off."""
     commits = settings.get("auto_commit_interval_ms") if settings.get("enable_auto_commit") else None
     found = {name: _as_whole(settings.get(name)) for name in _CONFIG}
     return dict(found, auto_commit_interval_ms=_as_whole(commits), group_protocol="classic")
@@ -221,10 +222,10 @@ def _as_whole(value: Any) -> int | None:
 
 
 def read_metrics(raw: dict[Any, Any]) -> dict[str, dict[str, Any]]:
-    """Return group -> name -> value of metrics by their names.
+    """Return the metrics as group -> name -> value.
 
-    Metrics of one topic have the names of their totals and differ in tags only: they go into a group of their own,
-    named as `consumer-fetch-manager-metrics,topic=orders`. A metric that cannot be read is left out.
+    Metrics of one topic have the names of their totals and differ only in tags: they go into a separate group, such as
+    `consumer-fetch-manager-metrics,topic=orders`. A metric that cannot be read is left out.
     """
     found: dict[str, dict[str, Any]] = {}
     tagged = [(_read_tags(name), name, metric) for name, metric in dict(raw).items()]
@@ -238,12 +239,12 @@ def read_metrics(raw: dict[Any, Any]) -> dict[str, dict[str, Any]]:
 
 
 def _read_tags(name: Any) -> str:
-    """Return the tags but the client's, as they follow a group's name; empty, and first in order, for none."""
+    """Return the tags but the client's, as they follow a group's name; empty, which sorts first, if none."""
     return "".join(f",{key}={value}" for key, value in sorted((name.tags or {}).items()) if key != "client-id")
 
 
 class _Watch:
-    """What a reported consumer carries."""
+    """Reporting state that is attached to a consumer."""
 
     def __init__(self, polls: PollTracker, reporter: Reporter) -> None:
         self.polls = polls
@@ -251,7 +252,7 @@ class _Watch:
 
 
 def _watch(consumer: Any, polls: PollTracker, reporter: Reporter) -> None:
-    """Give a consumer a class of its own that notes polls; `for` looks for `__next__` in the class only."""
+    """Change a consumer's class to a subclass that notes polls; `for` looks up `__next__` only in the class."""
     setattr(consumer, _WATCH, _Watch(polls, reporter))
     consumer.__class__ = _make_watched(type(consumer))
     # At the interpreter's exit no thread is left that could send a report.
@@ -294,7 +295,7 @@ def _make_watched(base: Any) -> type:
 
 
 def count_records(records: Any) -> int:
-    """Return how many records a poll gave, by partition; 0 for anything else."""
+    """Return the number of records in the result of a poll, which is by partition; 0 for anything else."""
     try:
         return sum(map(len, records.values()))
     except Exception:

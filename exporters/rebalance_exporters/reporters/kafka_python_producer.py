@@ -1,6 +1,6 @@
-"""The way of kafka-python's reports to Kafka: a producer of the installed version, beside the consumer's own client.
+"""Sends the reports of kafka-python consumers, through a producer of the installed version beside the consumer.
 
-Receives the consumer's settings; hands reports to the topic. Runs in the thread that sends, the only one that may wait.
+Receives the consumer's settings; hands reports to the topic. Runs in the sending thread, the only one that may wait.
 """
 
 from __future__ import annotations
@@ -22,18 +22,18 @@ if TYPE_CHECKING:
     Send = Callable[[str, "bytes | None", bytes], None]
 
 _LOOK_SECONDS = 0.05
-#: Above `delivery_timeout_ms` and the time to send afterwards.
+#: Longer than `delivery_timeout_ms` plus the time to send afterwards.
 _DELIVERY_SECONDS = 30.0
 
-# What a producer needs to reach the same brokers as the same user.
+# Settings with which a producer reaches the same brokers as the same user.
 _CONNECTION = ("bootstrap_servers", "client_dns_lookup", "kafka_client", "selector", "socket_options")
 _CONNECTION_PREFIXES = ("security_", "ssl_", "sasl_", "socks5_", "proxy_")
-# Brokers of earlier versions cannot be asked for theirs; with the others the producer finds out what it may use.
+# Earlier brokers do not report their version; for later ones the producer detects what it may use.
 _FIRST_WITH_VERSIONS = (0, 10)
 
 _PRODUCER = {
     "acks": 1,
-    # One report at a time, tried again by the outbox.
+    # The outbox hands over one report at a time, and retries it.
     "retries": 0,
     "enable_idempotence": False,
     "compression_type": "gzip",
@@ -47,9 +47,9 @@ _PRODUCER = {
 
 
 def make_producer_settings(consumer: dict[str, Any], own: dict[str, Any] | None = None) -> dict[str, Any]:
-    """Return settings for a producer that connects as a consumer does: only those that this version knows.
+    """Return settings for a producer that connects as a consumer does, limited to those that this version knows.
 
-    `own` goes over all, and is not sifted.
+    `own` overrides all others and is not filtered.
     """
     known = kafka.KafkaProducer.DEFAULT_CONFIG
     settings = {
@@ -67,7 +67,7 @@ def make_producer_settings(consumer: dict[str, Any], own: dict[str, Any] | None 
 
 
 class ProducerTransport:
-    """Sends through a producer of the installed version, made at the first report by the thread that sends."""
+    """Sends through a producer of the installed version, which the sending thread creates at the first report."""
 
     def __init__(
         self, topic: str, make_settings: Callable[[], dict[str, Any]], longest_seconds: float = _DELIVERY_SECONDS
@@ -78,7 +78,7 @@ class ProducerTransport:
         self._producer: Any = None
 
     def send(self, report: OutgoingReport, given_up: threading.Event) -> None:
-        """Return when the broker has the report; raise when it has not, or not in time."""
+        """Return when the broker has the report; raise if it does not get it, or not in time."""
         if self._producer is None:
             self._producer = _open_producer(self._make_settings())
         future = self._producer.send(self._topic, key=report.key, value=report.value)
@@ -86,19 +86,19 @@ class ProducerTransport:
         while not (future.is_done or given_up.wait(_LOOK_SECONDS) or time.monotonic() > deadline):
             pass
         if not future.is_done:
-            # The producer itself should have given up long ago: the next report gets another one.
+            # The producer itself should have given up long ago: the next report gets a new one.
             self.close()
         future.get(timeout=0)
 
     def close(self) -> None:
-        """Close the producer, if there is one; a later report would get another."""
+        """Close the producer, if there is one; a later report creates a new one."""
         producer, self._producer = self._producer, None
         if producer is not None:
             producer.close(timeout=0)
 
 
 def _open_producer(settings: dict[str, Any]) -> Any:
-    """Return a producer that does not hold up the program's end: by itself it tries to deliver what it has, then."""
+    """Return a producer without its exit hook, which would delay the program's end to deliver pending reports."""
     producer = kafka.KafkaProducer(**settings)
     forget: Callable[[], None] = getattr(producer, "_unregister_cleanup", lambda: None)
     forget()
@@ -106,5 +106,5 @@ def _open_producer(settings: dict[str, Any]) -> Any:
 
 
 def make_transport(topic: str, send: Send | None, make_settings: Callable[[], dict[str, Any]]) -> Transport:
-    """Return the user's way where there is one, else a producer made at the first report from `make_settings()`."""
+    """Return a transport that calls the user's `send`, else one with a producer made from `make_settings()`."""
     return ProducerTransport(topic, make_settings) if send is None else CallTransport(send, topic)

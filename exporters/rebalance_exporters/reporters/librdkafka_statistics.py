@@ -1,11 +1,11 @@
-"""librdkafka's statistics, made to fit into a record.
+"""Shortens librdkafka's statistics until they fit into a record.
 
-Receives the text that librdkafka handed out, some 700 bytes for each partition; hands on a text that is small enough,
-without what is largest in it. To read several MB as a whole takes ten times that, and holds up the program meanwhile.
-So what is left out is cut from the text, and only what stays is read, to see whether the cut was right.
+Receives the text from librdkafka, about 700 bytes per partition; returns a text that is small enough, without its
+largest parts. Parsing several MB as a whole takes ten times as much memory and blocks the program meanwhile. So the
+parts to remove are cut from the text, and only the rest is parsed, to check the cut.
 
-The cut relies on the order in which librdkafka writes its one object (`rd_kafka_stats_emit_all` in rdkafka.c): what the
-client is, `brokers`, `topics`, `cgrp`, totals. A text that is not so is read as a whole.
+The cut relies on the order in which librdkafka writes its one object (`rd_kafka_stats_emit_all` in rdkafka.c): client
+fields, `brokers`, `topics`, `cgrp`, totals. A text in another order is parsed as a whole.
 """
 
 from __future__ import annotations
@@ -17,16 +17,17 @@ from typing import TYPE_CHECKING
 if TYPE_CHECKING:
     from typing import Any
 
-#: A partition as it is listed for its broker, with the comma after it; names of topics need no escapes.
+#: An entry of a broker's list of partitions, with the comma after it; topic names need no escapes.
 _LISTED_PARTITION = re.compile(r'(?<!\\)"[^"\\]*":\s*\{\s*"topic":\s*"[^"\\]*",\s*"partition":\s*\d+\s*\}\s*,?\s*')
-#: More than there are blanks between two fields.
+#: Upper bound of the number of blanks between two fields.
 _BLANKS = 8
 
 
 def slim_statistics(text: str, largest: int) -> str:
-    """Return statistics of at most so many characters: without topics, then without brokers, where they would not fit.
+    """Return statistics of at most `largest` characters: if needed without topics, then also without brokers.
 
-    Lists of partitions by broker go with the topics. Raises ValueError for what has to be read and is no JSON.
+    Lists of partitions by broker are removed with the topics; the coordinator stays. Raises ValueError if a text that
+    has to be parsed is not JSON.
     """
     if len(text) <= largest:
         return text
@@ -40,17 +41,17 @@ def slim_statistics(text: str, largest: int) -> str:
         broker.pop("toppars", None)
     if len(slim := _write(statistics)) <= largest:
         return slim
-    # Heartbeats are counted at the coordinator.
+    # The coordinator stays, because heartbeats are counted there.
     statistics["brokers"] = {name: value for name, value in brokers.items() if name == "GroupCoordinator"}
     return _write(statistics)
 
 
 def _cut_topics(text: str) -> str | None:
-    """Return statistics without topics and without lists of partitions; null where their text is not as expected.
+    """Return statistics without topics and lists of partitions; null if their text is not in the expected form.
 
-    Names of strangers are in it, so both cuts are proved to be between two fields of the outermost object: the part
-    before `topics` becomes an object by `"topics":{}}`, and the part from `cgrp` on by `{`. Inside of a string the
-    first quote would end it, and deeper in the object a bracket would be missing.
+    The text contains names that others chose, so both cuts are verified to lie between two fields of the outermost
+    object: the part before `topics` becomes an object with `"topics":{}}`, and the part from `cgrp` on with `{`. If a
+    cut were inside a string, the first quote would end that string; deeper in the object a bracket would be missing.
     """
     start, end = text.find('"topics":'), text.rfind('"cgrp":')
     if start < 0 or end < start or not text[max(start, end - _BLANKS) : end].rstrip().endswith(","):
@@ -62,7 +63,7 @@ def _cut_topics(text: str) -> str | None:
 
 
 def _fields(text: str) -> list[str]:
-    """Return the names of an object's fields in their order, none for what is no object."""
+    """Return the names of an object's fields in their order; empty for text that is no JSON object."""
     try:
         found = json.loads(text)
     except ValueError:

@@ -1,7 +1,8 @@
-"""Reports on their way out: a bounded queue and the one thread that may wait for Kafka.
+"""Queue of outgoing reports: bounded, with the one thread that may wait for Kafka.
 
-Receives finished reports from the reporting thread, which never waits; hands them to a transport. While Kafka is away
-the queue keeps the newest ones and counts those that had to go, and what it kept arrives later with its own time in it.
+Receives finished reports from the reporting thread, which never waits; hands them to a transport. While Kafka is
+unavailable the queue keeps the newest reports and counts those dropped. Reports that arrive late carry their original
+time.
 """
 
 from __future__ import annotations
@@ -19,7 +20,7 @@ if TYPE_CHECKING:
 CAPACITY = 60
 #: Brokers refuse records above 1 MB by default.
 LARGEST_BYTES = 900_000
-#: Of all reports that wait together: few consumers have reports of more than 60 kB.
+#: Limit of all queued reports together; few consumers have reports of more than 60 kB.
 MOST_BYTES = 4_000_000
 _RETRY_SECONDS = 1.0
 
@@ -32,39 +33,39 @@ class OutgoingReport(NamedTuple):
 
 
 class Transport(Protocol):
-    """Takes reports to the topic."""
+    """Delivers reports to the topic."""
 
     def send(self, report: OutgoingReport, given_up: threading.Event) -> None:
-        """Return when the report is there, raise when it is not; may wait, but not once it was given up."""
+        """Return when the report is delivered, raise if it is not; may wait until `given_up` is set."""
 
     def close(self) -> None:
-        """Let go of connections."""
+        """Release connections."""
 
 
 class CallTransport:
-    """Hands reports to a function of the user's: `send(topic, key, value)`."""
+    """Hands reports to a function of the user: `send(topic, key, value)`."""
 
     def __init__(self, send: Callable[[str, bytes | None, bytes], None], topic: str) -> None:
         self._send = send
         self._topic = topic
 
     def send(self, report: OutgoingReport, _given_up: threading.Event) -> None:
-        """Call the function; what it raises counts as not delivered."""
+        """Call the function; an exception means that the report is not delivered."""
         self._send(self._topic, report.key, report.value)
 
     def close(self) -> None:
-        """Do nothing; the function is not ours."""
+        """Do nothing; the function belongs to the user."""
 
 
 class FailureLog:
-    """Says each kind of failure once, so that a lasting one does not fill the program's log."""
+    """Logs each kind of failure once, so that a lasting failure does not fill the program's log."""
 
     def __init__(self, log: logging.Logger) -> None:
         self._log = log
         self._said: set[tuple[str, str]] = set()
 
     def note(self, what: str, reason: BaseException | str) -> None:
-        """Log a failure unless its kind was logged before: `what` was tried, and the type of an exception."""
+        """Log a failure unless its kind was logged before: the same `what` with the same type of exception."""
         kind = (what, type(reason).__name__)
         if kind not in self._said:
             self._said.add(kind)
@@ -73,7 +74,7 @@ class FailureLog:
 
 
 class Outbox:
-    """The queue and its thread. Full, it loses its oldest report; `dropped` counts those lost."""
+    """The queue and its thread. When full, it drops its oldest report; `dropped` counts these."""
 
     def __init__(
         self,
@@ -84,9 +85,9 @@ class Outbox:
         most_bytes: int = MOST_BYTES,
         retry_seconds: float = _RETRY_SECONDS,
     ) -> None:
-        """A report that could not be delivered is tried again every `retry_seconds` while there is room for it.
+        """Create the queue. Reports that could not be delivered are retried every `retry_seconds` while there is room.
 
-        Room is for `capacity` reports of `most_bytes` together, and always for the newest one.
+        There is room for `capacity` reports of `most_bytes` together, and always for the newest report.
         """
         self.dropped = 0
         self._transport = transport
@@ -120,13 +121,13 @@ class Outbox:
             self._changed.notify()
 
     def close(self) -> None:
-        """Let what waits be tried once more, then end. Returns at once."""
+        """Send the queued reports up to the first failure, then end. Returns at once."""
         self._closing.set()
         with self._changed:
             self._changed.notify()
 
     def join(self, deadline: float) -> None:
-        """Wait for the end until `deadline` on the monotonic clock, then give up what is under way."""
+        """Wait for the thread to end until `deadline` on the monotonic clock, then cancel the delivery in progress."""
         if self._thread.is_alive() and self._thread is not threading.current_thread():
             self._thread.join(max(0.0, deadline - time.monotonic()))
         self._given_up.set()
@@ -146,7 +147,7 @@ class Outbox:
             self._complaints.note("the reports' connection did not close", error)
 
     def _take(self) -> OutgoingReport | None:
-        """Wait for a report; null when none will come."""
+        """Wait for a report; return null when closing and the queue is empty."""
         with self._changed:
             while not self._waiting and not self._closing.is_set():
                 self._changed.wait()

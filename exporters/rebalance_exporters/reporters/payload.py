@@ -34,8 +34,8 @@ def compose_native(
 def as_json_number(value: object) -> float | str | None:
     """Return a metric's value as strict JSON can hold it.
 
-    NaN and minus infinity mean that there is no value: null. Plus infinity is the age of what never happened, which is
-    something else than not knowing: the text `Infinity`. What is no number is null.
+    NaN, minus infinity and anything that is not a number mean that there is no value: null. Plus infinity is the age of
+    something that never happened, which differs from an unknown age: the text `Infinity`.
     """
     if isinstance(value, bool) or not isinstance(value, (int, float)):
         return None
@@ -50,5 +50,5 @@ def encode(report: dict[str, Any]) -> bytes:
 
 
 def encode_key(*names: str | None) -> bytes | None:
-    """Return the first name that is known as a record's key."""
+    """Return the first known name as a record's key, null if there is none."""
     return next((name.encode() for name in names if name), None)

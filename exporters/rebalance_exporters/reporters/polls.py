@@ -1,7 +1,7 @@
-"""What the application does with its consumer: when it last came back from it, with how much, and how far it is.
+"""Tracks how an application uses its consumer: when the last poll returned, how many records, and how many are done.
 
 The thread that polls writes, the reporting thread reads. Neither waits for the other: every field is replaced as a
-whole, and a report that mixes two moments a microsecond apart harms nobody. Time comes from the caller's clock.
+whole, and a report that mixes two moments a microsecond apart does no harm. Time comes from the caller's clock.
 """
 
 from __future__ import annotations
@@ -22,9 +22,9 @@ def wall_ms() -> int:
 class PollTracker:
     """Notes calls of `poll` and, for clients that are iterators, of `__next__`.
 
-    Clients differ in what iterating is. Newer ones of kafka-python poll inside and hand out the batch one by one; then
-    the batch is what counts, and each further call says that one more record is done. Older ones do a poll's work
-    between the records; then each record is a poll of its own.
+    Iteration differs between clients. Newer versions of kafka-python poll inside it and return the batch one record at
+    a time: then the batch counts as the poll, and each further call means that one more record is done. Older versions
+    do the work of a poll between records: then each record counts as a poll.
     """
 
     def __init__(self, clock: Callable[[], int] = wall_ms) -> None:
@@ -39,23 +39,23 @@ class PollTracker:
         self._iterates_over_polls = False
 
     def enter_poll(self) -> None:
-        """The application, or an iterator in its name, asks for records."""
+        """Note that the application, or an iterator on its behalf, asks for records."""
         self._waiting_since_ms = self._clock()
 
     def leave_poll(self, records: int) -> None:
-        """It came back with so many; 0 also when it came back with an error."""
+        """Note that the poll returned a number of records; 0 also if it returned an error."""
         if self._iterating:
             self._iterates_over_polls = True
         self._note_return(records, handed=0 if self._iterating else None)
 
     def enter_next(self) -> None:
-        """The application asks the iterator for a record, so the one before is done."""
+        """Note that the application asks the iterator for a record, so the previous one is done."""
         self._iterating = True
         self._done = self._handed
         self._waiting_since_ms = self._clock()
 
     def leave_next(self, *, found: bool) -> None:
-        """It came back, with a record or at the iterator's end."""
+        """Note that the iterator returned a record or ended."""
         if not self._iterates_over_polls:
             self._note_return(int(found), handed=0)
         if found:
@@ -72,9 +72,9 @@ class PollTracker:
     def read(self) -> dict[str, Any]:
         """Return the four fields of a report.
 
-        `last_poll_return_ms` is null while the application waits inside the client, since its age then says nothing of
-        how busy the application is; `waiting_since_ms` is null while it does not. `records_done` is known of iterators
-        only: how many records of the last poll are done.
+        `last_poll_return_ms` is null while the application waits inside the client, because its age then does not show
+        how busy the application is; `waiting_since_ms` is null while it does not wait. `records_done` is the number of
+        records of the last poll that are done, null if the client is not used as an iterator.
         """
         waiting_since_ms = self._waiting_since_ms
         return {

@@ -19,20 +19,20 @@ except ImportError:  # not a Unix
     resource = None
 
 _STAT = Path("/proc/self/stat")
-#: Place of `starttime` among the fields that follow the program's name, see proc(5).
+#: Index of `starttime` among the fields that follow the program's name, see proc(5).
 _START_FIELD = 19
 
-# Taken while the program starts, if nothing better is known.
+# Used if the system does not report the start; this module is imported while the program starts.
 _imported_ms = int(time.time() * 1000)
-# By process id, since a forked child inherits what its parent found.
+# Keyed by process id, because a forked child inherits its parent's value.
 _starts_ms: dict[int, int] = {}
 
 
 def read_process() -> dict[str, Any]:
     """Return `start_ms` (epoch), `pid`, `host`, `cpu_s` used so far and `voluntary_switches`.
 
-    A process that waited gave up the processor of its own accord, one that was frozen did not: the count of voluntary
-    switches distinguishes the two. It is null where the system has no such count.
+    A process that waits yields the processor voluntarily, a frozen one does not: the count of voluntary switches
+    distinguishes the two. It is null on systems without such a count.
     """
     pid = os.getpid()
     return {
@@ -45,7 +45,7 @@ def read_process() -> dict[str, Any]:
 
 
 def _read_start_ms() -> int:
-    """Return when this process started, in epoch ms; where the system does not say, when this module was loaded."""
+    """Return the start of this process in epoch ms, or of this module's import if the system does not report it."""
     try:
         # The program's name may hold anything, even a closing bracket.
         ticks = int(_STAT.read_text().rpartition(")")[2].split()[_START_FIELD])

@@ -1,7 +1,7 @@
-"""The thread that makes a report every interval, whatever the application does.
+"""The thread that makes a report at every interval, independently of the application.
 
-Receives a function that composes a report; hands reports to the outbox. Lateness of this thread is part of every
-report: a thread that only sleeps is late only if the whole process was held up. It therefore does nothing that waits.
+Receives a function that composes a report; hands reports to the outbox. Every report has this thread's delay: a thread
+that only sleeps is late only if the whole process was held up. So it does nothing that waits.
 """
 
 from __future__ import annotations
@@ -20,12 +20,12 @@ if TYPE_CHECKING:
 
 DEFAULT_TOPIC = "rebalance-monitor.client-metrics"
 DEFAULT_INTERVAL_SECONDS = 5.0
-#: What `close` of a consumer may take longer for its reporter, in seconds.
+#: Maximum time that the reporter adds to a consumer's `close`, in seconds.
 CLOSE_SECONDS = 0.8
 
 
 class DueReport(NamedTuple):
-    """One time to report. `late_ms` is how much later than due; `closing` marks the last one of a consumer."""
+    """One due report. `late_ms` is its delay after the due time; `closing` marks the last report of a consumer."""
 
     seq: int
     emitted_ms: int
@@ -35,7 +35,7 @@ class DueReport(NamedTuple):
     closing: bool
 
     def fields(self) -> dict[str, Any]:
-        """Return what every report says of itself."""
+        """Return the fields that describe the report itself."""
         fields = {
             "emitted_ms": self.emitted_ms,
             "seq": self.seq,
@@ -47,32 +47,32 @@ class DueReport(NamedTuple):
 
 
 class ReportSchedule:
-    """Due times on a fixed grid, in seconds of any clock. Missed ones are left out, not made up for."""
+    """Due times on a fixed grid, in seconds of any clock. Missed ones are skipped."""
 
     def __init__(self, interval_seconds: float, now: float) -> None:
-        """Begin with one that is due at once."""
+        """Start with a report that is due at once."""
         self._interval = interval_seconds
         self._due = now
 
     def seconds_left(self, now: float) -> float:
-        """Return how long until the next is due."""
+        """Return the number of seconds until the next report is due."""
         return max(0.0, self._due - now)
 
     def take(self, now: float) -> float:
-        """Return by how many seconds the one that is due is late, and plan the next."""
+        """Return how many seconds late the due report is, and schedule the next one."""
         late = max(0.0, now - self._due)
         self._due += self._interval * (1 + late // self._interval)
         return late
 
 
 def check_interval(interval_seconds: float) -> None:
-    """Raise ValueError for an interval that is no positive number."""
+    """Raise ValueError if the interval is not a positive number."""
     if not interval_seconds > 0:
         raise ValueError(f"interval_seconds is {interval_seconds}: it must be above 0")
 
 
 class Reporter:
-    """Reports until closed. `compose` gives the report for a tick, or null once there is nothing left to report on."""
+    """Reports until closed. `compose` returns the report for a tick, or null if the consumer is gone."""
 
     def __init__(
         self,
@@ -81,7 +81,7 @@ class Reporter:
         complaints: FailureLog,
         interval_seconds: float = DEFAULT_INTERVAL_SECONDS,
     ) -> None:
-        """Start nothing yet. Raises ValueError for an interval that is no positive number."""
+        """Create the threads without starting them. Raises ValueError if the interval is not a positive number."""
         check_interval(interval_seconds)
         self._compose = compose
         self._outbox = outbox
@@ -93,7 +93,7 @@ class Reporter:
         self._thread = threading.Thread(target=self._run, name="rebalance-monitor-reporter", daemon=True)
 
     def start(self) -> None:
-        """Start both threads. Never raises: a process that can have no more threads consumes without reports."""
+        """Start both threads. Never raises: if no thread can be started, the consumer runs without reports."""
         try:
             self._outbox.start()
             self._thread.start()
@@ -102,19 +102,19 @@ class Reporter:
             self._outbox.close()
 
     def announce_close(self) -> None:
-        """Send one last report, marked as such; called before the consumer closes. Waits for it to be made."""
+        """Send a last report, marked as such; called before the consumer closes. Waits until the report is composed."""
         self._says_goodbye = True
         self._stop.set()
         if self._thread.is_alive() and self._thread is not threading.current_thread():
             self._thread.join(CLOSE_SECONDS / 2)
 
     def await_end(self) -> None:
-        """Give what is under way a moment; called after the consumer closed."""
+        """Wait briefly for the reports being sent; called after the consumer closed."""
         self._outbox.close()
         self._outbox.join(time.monotonic() + CLOSE_SECONDS / 2)
 
     def abandon(self) -> None:
-        """End without a word, when the consumer was forgotten instead of closed. Returns at once."""
+        """Stop without a last report, after the consumer was dropped without being closed. Returns at once."""
         self._stop.set()
 
     def _run(self) -> None:
