@@ -191,7 +191,7 @@ def _way(each: Seen, name: str) -> Way:
         return Way.EXPIRED
     if impact is not None and name in (impact.poll_timeout or ()):
         return Way.POLL_LIMIT
-    # The impact lists timeouts if the rebalance was checked for them; a rebalance with a cause was judged.
+    # `expired` is null while the rebalance has not been judged; a rebalance with a cause was judged.
     is_judged = each.rule not in NO_CAUSE or (impact is not None and impact.expired is not None)
     return Way.LEFT if is_judged else Way.UNKNOWN
 

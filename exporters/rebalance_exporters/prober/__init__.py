@@ -1,5 +1,6 @@
-"""Asks coordinators and leaders for what the log does not have, and publishes it to the topic `…probes`.
+"""Asks coordinators and leaders for what the log does not contain, and publishes it to the topic `…probes`.
 
-Classic rebalances show while they run, members of a group that is preparing, and where partitions end. Three tasks in
-threads of their own (groups, offsets and, where asked for, ZooKeeper) publish side by side; none joins a group.
+That is: classic rebalances in progress, the members of a group that is preparing, and the end offsets of partitions.
+Its tasks (groups, offsets and, if configured, ZooKeeper) run in separate threads and publish independently; none joins
+a group.
 """

@@ -1,4 +1,4 @@
-"""What coordinators answer about groups, as values; knows nothing of how they are asked."""
+"""Answers of coordinators about groups, as values; independent of how they are requested."""
 
 from __future__ import annotations
 
@@ -22,21 +22,21 @@ class Listed:
 
     @property
     def is_classic(self) -> bool:
-        """Whether it can be described as a classic group."""
+        """Whether the group can be described as a classic one."""
         return self.type not in COORDINATED_TYPES
 
     @property
     def is_unstable(self) -> bool:
-        """Whether it must be looked at again soon."""
+        """Whether the group must be checked again soon."""
         return self.state is None or self.state in UNSETTLED_STATES
 
 
 @dataclass(frozen=True, slots=True)
 class Described:
-    """What a coordinator answered about one classic group; `state` is null where `error` says why.
+    """What a coordinator answered about one classic group; `state` is null if `error` says why.
 
-    `protocol` is null while none is chosen. A member's partitions are null where it has no assignment in the consumer
-    protocol's form; in an unstable group they are those it had before (4.x), or null (older). `denied` means that a
+    `protocol` is null while none is chosen. A member's partitions are null if it has no assignment in the format of the
+    consumer protocol; in an unstable group they are those it had before (4.x), or null (older). `denied` means that a
     permission is missing.
     """
 
@@ -51,7 +51,7 @@ class Described:
 
 @dataclass(slots=True)
 class GroupList:
-    """The groups listed, the brokers that answered, and what went wrong at the others."""
+    """The groups listed, the brokers that answered, and the errors of the others."""
 
     groups: list[Listed] = field(default_factory=list)
     answered: set[int] = field(default_factory=set)

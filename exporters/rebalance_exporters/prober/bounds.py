@@ -1,7 +1,7 @@
-"""Probes that are too large for a record: offsets go into several, of everything else as much is reported as fits.
+"""Splits probes that are too large for a record: offsets go into several, the rest is reported as far as it fits.
 
-A reader takes offsets and ids of several probes together, for each reports only what it names. Members and owners it
-takes as the whole, so what is left out of them is said in the probe's errors.
+A reader merges the offsets and ids of several probes, because each reports only those it names. Members and owners are
+read as complete, so the probe's errors say what was left out of them.
 """
 
 from __future__ import annotations
@@ -17,18 +17,18 @@ from rebalance_contract import OFFSET_FIELDS, Probe, ProbedMember, encode
 from rebalance_contract.bounds import MAX_ROW_BYTES
 from rebalance_exporters.prober.offset_publications import Offsets
 
-#: What parts aim at, which leaves room for a probe's other fields.
+#: Target size of a part, which leaves room for a probe's other fields.
 _PART_BYTES = 700_000
-#: At most so long is an entry of a partition, with its number, its offset and what stands between.
+#: Maximum length of a partition's entry: its number, its offset and the separators.
 _PARTITION_BYTES = 32
-#: At most so long is a topic's id with its quotes, and what stands around any topic's name.
+#: Maximum length of a topic's id with its quotes, and of the separators around any topic's name.
 _ID_BYTES, _TOPIC_BYTES = 30, 8
-#: Sentences about one group.
+#: Maximum number and length of a probe's errors.
 _MOST_ERRORS, _LONGEST_ERROR = 20, 1_000
 
 
 def encode_bounded(probe: Probe) -> list[bytes]:
-    """Return a probe as JSON texts of `MAX_ROW_BYTES` at most; nearly always it is one."""
+    """Return a probe as JSON texts of at most `MAX_ROW_BYTES`; nearly always there is only one."""
     text = encode(probe)
     if len(text) <= MAX_ROW_BYTES:
         return [text]
@@ -58,7 +58,7 @@ def _offset_parts(offsets: Offsets) -> Iterator[Offsets]:
     at_once = _PART_BYTES // _PARTITION_BYTES
     for topic, partitions in offsets.items():
         entries = list(partitions.items())
-        # A topic without partitions is an answer, too.
+        # An empty topic is reported too: it means that the topic does not exist or may not be described.
         for at in range(0, max(1, len(entries)), at_once):
             piece = dict(entries[at : at + at_once])
             length = len(topic) + _TOPIC_BYTES + _PARTITION_BYTES * len(piece)
@@ -93,7 +93,7 @@ def _shorten_errors(probe: Probe) -> Probe:
 
 
 def _cut_members(probe: Probe) -> Probe:
-    """Return a probe that fits: without its members' partitions, then without the last members, then without owners."""
+    """Return a probe that fits: without members' partitions, then without the last members; owners are left out too."""
     if _fits(probe) or not isinstance(probe.members, tuple):
         return probe if _fits(probe) else _without_owners(probe)
     members = tuple(replace(each, partitions=None) for each in probe.members)
@@ -107,7 +107,7 @@ def _cut_members(probe: Probe) -> Probe:
 
 
 def _kept_members(members: Sequence[ProbedMember]) -> tuple[ProbedMember, ...]:
-    """Return as many of the first members as fit."""
+    """Return the first members, as many as fit."""
     sizes = itertools.accumulate(len(encode(each)) + 1 for each in members)
     return tuple(itertools.compress(members, (size <= _PART_BYTES for size in sizes)))
 

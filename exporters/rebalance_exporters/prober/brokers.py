@@ -1,8 +1,8 @@
-"""The brokers as the prober asks them: requests of Kafka's protocol out, answers or errors in, within a bounded time.
+"""Sends requests of the Kafka protocol to brokers and returns answers or errors, within a bounded time.
 
-kafka-python does the talking. Its own `list_groups` cannot name every state, and its `describe_groups` loses a whole
-batch to one member it cannot decode, so requests are made here; and confluent-kafka's describe can end the process
-when a coordinator dies.
+kafka-python is the client. Its own `list_groups` cannot name every state, and its `describe_groups` loses a whole batch
+if one member cannot be decoded, so the requests are made here; and confluent-kafka's describe can end the process when
+a coordinator dies.
 """
 
 from __future__ import annotations
@@ -28,7 +28,7 @@ class Brokers:
     """All brokers of a cluster; safe to use from several threads."""
 
     def __init__(self, kafka: Mapping[str, str]) -> None:
-        """Connect. Raises ExporterError when the settings are refused or no broker answers within seconds."""
+        """Connect. Raises ExporterError if the settings are refused, or no broker answers within seconds."""
         servers = kafka["bootstrap.servers"]
         try:
             self._admin = KafkaAdminClient(
@@ -36,7 +36,7 @@ class Brokers:
                 client_id="rebalance-monitor-probe",
                 request_timeout_ms=int(1000 * REQUEST_SECONDS),
                 bootstrap_timeout_ms=int(1000 * _START_SECONDS),
-                # So soon does it learn that a broker came or went for good.
+                # Interval at which the client learns of new and removed brokers.
                 metadata_max_age_ms=30_000,
                 reconnect_backoff_max_ms=5_000,
             )
@@ -54,7 +54,7 @@ class Brokers:
 
     @property
     def ids(self) -> list[int]:
-        """The brokers that the cluster has at present."""
+        """The ids of the cluster's current brokers."""
         return sorted(broker.node_id for broker in self._manager.cluster.brokers())
 
     def version_of(self, request: type[Any]) -> int:
@@ -62,10 +62,10 @@ class Brokers:
         return int(self._manager.broker_version_data.api_version(request))
 
     def ask(self, requests: Mapping[int | None, Sequence[Any]]) -> dict[int | None, list[Answer | Exception]]:
-        """Return one answer, or the error in its place, per request; `requests` are by broker, null for any.
+        """Return one answer, or the error in its place, per request; `requests` are by broker id, null for any broker.
 
-        Brokers are asked side by side and each one's requests in turn, for a broker refuses too many at once. After
-        an error the rest of its requests are not sent and get the same error.
+        Brokers are queried in parallel, and the requests to one broker in sequence, because a broker refuses too many
+        at once. After an error the broker's remaining requests are not sent and get the same error.
         """
         asking = {node: self._manager.call_soon(self._ask_one, node, list(each)) for node, each in requests.items()}
 
@@ -82,6 +82,6 @@ class Brokers:
                 future = self._manager.send(request, node_id=node)
                 # The client's own timeout begins only when it is connected.
                 answers.append(await self._manager.wait_for(future, 1000 * REQUEST_SECONDS))
-            except Exception as error:  # whatever it is, other brokers still get asked
+            except Exception as error:  # an error of one broker must not affect the others
                 return answers + [error] * (len(requests) - len(answers))
         return answers

@@ -1,9 +1,9 @@
-"""What coordinators hold as committed for groups of which the stream reports no commit; no others are requested.
+"""Requests committed offsets from coordinators, for groups of which the stream reports no commit.
 
-A cold read of the log has the last commit of every partition of every group, and the lag topic keeps them. So what is
-asked here are groups of which neither a commit nor a lag row is known: those whose commits the stream could not read.
-Nothing waits for these answers: they are asked in a thread of their own, a few groups at a time, once the stream has
-had the time to report them itself.
+A cold read of the log has the last commit of every partition of every group, and the lag topic keeps them. So only
+groups without a commit or a lag row are queried: those whose commits the stream could not read. Nothing waits for these
+answers: a separate thread requests them, a few groups at a time, once the stream has had the time to report the commits
+itself.
 
 The requests are made here: confluent-kafka 2.16's own call ends the process when a coordinator answers that it is not
 ready (librdkafka 2.16.1 looks for a consumer group that an admin client does not have).
@@ -26,24 +26,24 @@ from rebalance_exporters.prober.tasks import describe
 from rebalance_kafka.backoff import Backoff
 from rebalance_kafka.grants import grant
 
-#: A group is asked about again after this long.
+#: A group is queried again after this time.
 AGAIN_SECONDS = 600.0
-#: A group is first asked about when it has been known for so long without a commit: its row in the groups topic comes
+#: A group is first queried when it has been known for this long without a commit: its row in the groups topic comes
 #: before those of its commits.
 PATIENCE_SECONDS = 30.0
-#: A group that got no answer is asked about again after the first of these, and each time after twice as long.
+#: A group without an answer is queried again after the first of these; the pause doubles up to the second.
 FIRST_PAUSE_SECONDS, _LONGEST_PAUSE_SECONDS = 5.0, 120.0
-#: Groups asked about in one round, and where no commit of any group is read.
+#: Groups queried in one round; the second value applies if no commits are read from the log.
 _AT_ONCE, _ALL_AT_ONCE = 200, 1_000
-#: From these versions on one request takes many groups (KIP-699, KIP-709; brokers from 3.0 on).
+#: First versions that take many groups per request (KIP-699, KIP-709; brokers from 3.0 on).
 _MANY_COORDINATORS, _MANY_GROUPS = 4, 8
-#: The first version that can ask for all partitions (KIP-88).
+#: First version that can request all partitions (KIP-88).
 _ALL_PARTITIONS = 2
 
 
 @dataclass(slots=True)
 class CommittedRound:
-    """What one round found, by group; `errors` are sentences for people."""
+    """Results of one round by group; `errors` are sentences for people."""
 
     offsets: dict[str, Offsets] = field(default_factory=dict)
     errors: list[str] = field(default_factory=list)
@@ -51,26 +51,25 @@ class CommittedRound:
 
 @dataclass(slots=True)
 class _Turn:
-    """When a group is asked about next, and how it is put off where nobody answers."""
+    """The time of a group's next query, and its back-off while there is no answer."""
 
     at: float
     backoff: Backoff = field(default_factory=lambda: Backoff(FIRST_PAUSE_SECONDS, _LONGEST_PAUSE_SECONDS))
 
     def put_off(self, now: float) -> None:
-        """Let the others go first: a coordinator that is away for long has many groups."""
+        """Postpone the group, so that others go first: a coordinator that is away for long has many groups."""
         self.at = now + self.backoff.fail()
 
     def pass_on(self, at: float) -> None:
-        """Note an answer."""
+        """Note an answer, and when the next query is due."""
         self.backoff.succeed()
         self.at = at
 
 
 class CommittedAsker:
-    """Asks for the committed offsets of groups, a few in each round; remembers when each has its turn.
+    """Requests the committed offsets of groups, a few in each round; remembers when each is due.
 
-    `reads_log`: the stream reports commits. Where it cannot, groups are asked about in every round, in turns if they
-    are many.
+    `reads_log`: the stream reports commits. If not, groups are queried in every round, in turns if there are many.
     """
 
     def __init__(self, brokers: Brokers, *, reads_log: bool = True) -> None:
@@ -80,9 +79,9 @@ class CommittedAsker:
         self._turns: dict[str, _Turn] = {}
 
     def ask(self, groups: Iterable[str], now: float) -> CommittedRound:
-        """Ask about those of the groups whose turn it is; `now` in seconds of a steady clock.
+        """Query the groups that are due; `now` is in seconds of a steady clock.
 
-        A group whose coordinator cannot answer now has its turn again soon, behind those that are due before.
+        A group whose coordinator cannot answer now is due again soon, behind those that were due before.
         """
         first = now + self._patience_seconds
         self._turns = {group: self._turns.get(group) or _Turn(first) for group in groups}
@@ -101,7 +100,7 @@ class CommittedAsker:
         return found
 
     def _coordinators(self, groups: list[str]) -> dict[str, int | Exception]:
-        """Return each group's coordinator, or why there is none."""
+        """Return each group's coordinator, or the error if there is none."""
         if not groups:
             return {}
         if self._brokers.version_of(FindCoordinatorRequest) < _MANY_COORDINATORS:
@@ -120,7 +119,7 @@ class CommittedAsker:
         return {group: _coordinator_of(row) for group, row in rows.items()}
 
     def _fetch(self, coordinators: Mapping[str, int | Exception]) -> Iterator[tuple[str, Answer | Exception]]:
-        """Yield what each group's coordinator says: a row with the group's topics and its error code."""
+        """Yield the answer of each group's coordinator: a row with the group's topics and its error code."""
         groups: dict[int, list[str]] = defaultdict(list)
         for group, broker in coordinators.items():
             if isinstance(broker, Exception):

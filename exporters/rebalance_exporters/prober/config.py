@@ -60,26 +60,26 @@ class ProbeConfig:
 
     @property
     def probes_topic(self) -> str:
-        """Topic of probes, written."""
+        """Topic of probes; written."""
         return topics.PROBES.full_name(self.topic_prefix)
 
     @property
     def groups_topic(self) -> str:
-        """Compacted topic of group snapshots, read."""
+        """Compacted topic of group snapshots; read."""
         return topics.GROUPS.full_name(self.topic_prefix)
 
     @property
     def lag_topic(self) -> str:
-        """Compacted topic of lag, read for the topics of all groups that ever committed."""
+        """Compacted topic of lag; read for the topics of all groups that ever committed."""
         return topics.LAG.full_name(self.topic_prefix)
 
     @property
     def activity_topic(self) -> str:
-        """Topic of commits as they come, read."""
+        """Topic of new commits; read."""
         return topics.ACTIVITY.full_name(self.topic_prefix)
 
     def validate(self) -> list[str]:
-        """Return every problem found, each as one sentence that names the key; empty when all is well."""
+        """Return every problem, each as one sentence that names the key; empty if the settings are valid."""
         clients = [*kafka_problems(self.kafka, "prober"), *_kafka_python_problems(self.kafka)]
         return [
             *clients,
@@ -103,7 +103,7 @@ class ProbeConfig:
 
 
 def _kafka_python_problems(kafka: Mapping[str, str]) -> list[str]:
-    """Return what kafka-python has no setting for, beside what no client understands."""
+    """Return the problems with settings that kafka-python does not support, beside those of any client."""
     view = librdkafka_view(kafka)
     mechanism = view.get("sasl.mechanism", "PLAIN")
     if mechanism not in _MECHANISMS:

@@ -1,4 +1,4 @@
-"""What the prober knows of groups, and from that whom to ask next. Pure: times are arguments, in seconds."""
+"""What the prober knows of groups, and which to query next. Pure: times are arguments, in seconds."""
 
 from __future__ import annotations
 
@@ -8,10 +8,10 @@ from dataclasses import dataclass, replace
 from rebalance_contract import GroupState
 from rebalance_exporters.prober.answers import Described, GroupList, Listed
 
-#: A stable group is described anew this often: a rebalance shorter than the period shows in no list. Where the log is
-#: not read, who is in a group shows nowhere else, and every cycle describes all it can.
+#: Interval at which a stable group is described again: a rebalance shorter than the period shows in no list. If the log
+#: is not read, members show nowhere else, and every cycle describes all groups it can.
 DESCRIBE_AGAIN_SECONDS = 60.0
-#: Bounds the length of a cycle; unstable groups come first, the rest waits for the next cycle.
+#: Maximum number of groups described in a cycle; unstable groups come first, the others wait for the next cycle.
 MOST_DESCRIBED = 1_000
 
 
@@ -21,9 +21,9 @@ class _Entry:
     described_at: float | None = None
     changed: bool = True
     settled_ms: int | None = None
-    #: When its coordinator listed its groups without it, until that was reported; null: that is not known.
+    #: When its coordinator listed its groups without it, until that is reported; null if not known.
     unlisted_ms: int | None = None
-    #: When it was last described as settled.
+    #: When it was last described as settled, null if never.
     rested_ms: int | None = None
 
 
@@ -50,7 +50,7 @@ class GroupRegistry:
         return [entry.listed for entry in self._entries.values()]
 
     def settled_ms(self, group: str) -> int | None:
-        """Return when the list before an unstable group became so had it as settled; null when that is not known."""
+        """Return the time of the last list that had an unstable group as settled; null if not known."""
         entry = self._entries.get(group)
         return None if entry is None or not entry.listed.is_unstable else entry.settled_ms
 
@@ -63,7 +63,7 @@ class GroupRegistry:
         return unlisted_ms
 
     def rested_ms(self, group: str) -> int | None:
-        """Return when a group was described as settled before it was this time; null when it was not."""
+        """Return when a group was last described as settled, null if it was not."""
         entry = self._entries.get(group)
         return None if entry is None else entry.rested_ms
 
@@ -74,7 +74,7 @@ class GroupRegistry:
             entry.rested_ms = at_ms
 
     def note_all(self, found: GroupList, asked_ms: int = 0) -> list[Listed]:
-        """Process a list of all groups; return, and forget, those whose coordinator answered without them."""
+        """Process a list of all groups; forget and return those whose coordinator answered without them."""
         self._unsure = not found.answered
         self._note_settled(found)
         for listed in found.groups:
@@ -93,7 +93,7 @@ class GroupRegistry:
         return gone
 
     def _note_settled(self, found: GroupList) -> None:
-        """Remember of groups that have become unstable when they last were not: at the list before this one."""
+        """Remember when groups that have become unstable were last listed as settled: in the list before this one."""
         for listed in found.groups:
             entry = self._entries.get(listed.group)
             if entry is None or not listed.is_unstable or entry.listed.is_unstable:
@@ -101,7 +101,7 @@ class GroupRegistry:
             entry.settled_ms = self._listed_ms if listed.coordinator_id in self._answered else None
 
     def note_unstable(self, found: GroupList, asked_ms: int = 0) -> bool:
-        """Process a list of unstable groups; return whether groups that are not classic have left it."""
+        """Process a list of unstable groups; return whether groups that are not classic are missing from it now."""
         self._note_settled(found)
         present = {listed.group for listed in found.groups}
         for listed in found.groups:
@@ -123,7 +123,7 @@ class GroupRegistry:
             self._note(listed)
 
     def _note_silence(self, answered: set[int]) -> None:
-        """Leave the groups of coordinators that do not answer alone, and let them be described once they do."""
+        """Exclude the groups of coordinators that do not answer, and have them described once these answer again."""
         self._silent = {entry.listed.coordinator_id for entry in self._entries.values()} - answered
         for entry in self._entries.values():
             if entry.listed.coordinator_id in self._silent:
@@ -138,7 +138,7 @@ class GroupRegistry:
             entry.listed, entry.changed = listed, True
 
     def choose_described(self, now: float) -> list[Listed]:
-        """Return the classic groups to describe: unstable, new or changed ones, then those not asked for long."""
+        """Return the classic groups to describe: unstable, new or changed ones, then those due again."""
         urgent, routine = [], []
         for entry in self._entries.values():
             if not entry.listed.is_classic or entry.listed.coordinator_id in self._silent:
@@ -147,18 +147,18 @@ class GroupRegistry:
                 urgent.append(entry)
             elif entry.described_at is None or now - entry.described_at >= self._describe_again_seconds:
                 routine.append(entry)
-        # Those asked longest ago first, so that with more than fit into a cycle everyone has a turn.
+        # The longest unqueried come first, so that all have a turn if they do not fit into one cycle.
         urgent.sort(key=_last_described)
         routine.sort(key=_last_described)
         return [entry.listed for entry in (urgent + routine)[:MOST_DESCRIBED]]
 
     def note_described(self, described: Iterable[Described], now: float) -> None:
-        """Note what coordinators said; a `Dead` group may have gone or changed its type, the next list shows which."""
+        """Note the answers of coordinators. The next list shows whether a `Dead` group is gone or changed its type."""
         for each in described:
             entry = self._entries.get(each.group)
             if entry is None:
                 continue
-            # Without an answer it stays due; a permission does not appear within seconds.
+            # Without an answer the group stays due. A missing permission does not appear within seconds.
             entry.described_at, entry.changed = now, each.state is None and not each.denied
             if each.state == GroupState.DEAD:
                 self._unsure = True

@@ -1,4 +1,4 @@
-"""Groups as coordinators know them: which there are, in which state, and who is in them."""
+"""Requests groups from coordinators: which there are, their states, and their members."""
 
 from __future__ import annotations
 
@@ -20,18 +20,18 @@ _GROUP_ID_NOT_FOUND = 69
 
 
 class GroupAsker:
-    """Asks all coordinators about groups."""
+    """Queries all coordinators for groups."""
 
     def __init__(self, brokers: Brokers) -> None:
         self._brokers = brokers
         self._filter_known = True
 
     def list_all(self) -> GroupList:
-        """Return every group this client may see."""
+        """Return every group that this client may see."""
         return self._list(ListGroupsRequest(min_version=0))
 
     def list_unstable(self) -> GroupList:
-        """Return the groups in an unstable state; all groups, without states, where brokers are older than 2.6."""
+        """Return the groups in an unstable state; all groups, without states, if brokers are older than 2.6."""
         if not self._filter_known:
             return self.list_all()
         return self._list(ListGroupsRequest(states_filter=list(UNSETTLED_STATES), min_version=4))
@@ -59,7 +59,7 @@ class GroupAsker:
         found.errors.append(f"broker {broker} did not list its groups ({describe(error)})")
 
     def describe(self, groups: Iterable[Listed]) -> list[Described]:
-        """Return what the coordinators say of classic groups, one answer per group."""
+        """Return the coordinators' descriptions of classic groups, one per group."""
         names: dict[int, list[str]] = defaultdict(list)
         for listed in groups:
             names[listed.coordinator_id].append(listed.group)
@@ -129,7 +129,7 @@ def _read_member(member: Any, protocol_type: str) -> ProbedMember:
 
 
 def read_assignment(data: bytes) -> Partitions | None:
-    """Return an assignment of the consumer protocol; null when it is empty or not one."""
+    """Return an assignment of the consumer protocol; null if it is empty or not one."""
     try:
         assignment = ConsumerProtocolAssignment.decode(bytes(data)) if data else None
     except Exception:  # the bytes are a client's own and may be anything

@@ -1,4 +1,4 @@
-"""Whether the prober works and gets answers, from the rounds of its tasks."""
+"""Health and readiness of the prober, derived from the rounds of its tasks."""
 
 from __future__ import annotations
 
@@ -6,7 +6,7 @@ import time
 from collections.abc import Callable
 from dataclasses import dataclass
 
-#: The least age, in seconds, at which a missing answer or a missing end of a round is worth a word.
+#: Minimum age, in seconds, at which a missing answer or a missing end of a round is reported.
 _UNANSWERED_SECONDS, _HUNG_SECONDS = 60.0, 300.0
 _UNANSWERED_ROUNDS, _HUNG_ROUNDS = 3, 10
 
@@ -19,31 +19,34 @@ class _Rounds:
 
 
 class ProbeHealth:
-    """Knows when each task last ended a round and last got answers; for several threads."""
+    """Records when each task last ended a round and last got answers; thread-safe."""
 
     def __init__(self, clock: Callable[[], float] = time.monotonic) -> None:
-        """`clock` gives seconds and never goes back."""
+        """Create without tasks. `clock` returns seconds and never goes back."""
         self._clock = clock
         self._tasks: dict[str, _Rounds] = {}
         self._awaited: str | None = None
 
     def wait_for(self, awaited: str) -> None:
-        """Note why no task can begin yet."""
+        """Note why no task can start yet."""
         self._awaited = awaited
 
     def expect(self, what: str, period_seconds: float) -> None:
-        """Begin to watch a task."""
+        """Start watching a task."""
         self._tasks[what] = _Rounds(period_seconds, self._clock())
 
     def note(self, what: str, *, answered: bool) -> None:
-        """Note that a round of a task ended."""
+        """Note that a round of a task has ended."""
         rounds, now = self._tasks[what], self._clock()
         rounds.ended = now
         if answered:
             rounds.answered = now
 
     def unhealthy(self) -> str | None:
-        """Why the prober has to be started again: a task that hangs. Without brokers its rounds end in errors."""
+        """Return why the prober must be restarted: a task hangs. Null if none does.
+
+        Without brokers the rounds of a task still end, in errors.
+        """
         for what, rounds in tuple(self._tasks.items()):
             silent = self._clock() - rounds.ended
             if silent > max(_HUNG_SECONDS, _HUNG_ROUNDS * rounds.period_seconds):
@@ -51,7 +54,7 @@ class ProbeHealth:
         return None
 
     def unready(self) -> str | None:
-        """Which answers are missing."""
+        """Return which answers are missing, null if none are."""
         if not self._tasks:
             return self._awaited or "starting: asking the brokers"
         for what, rounds in tuple(self._tasks.items()):

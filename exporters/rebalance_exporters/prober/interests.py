@@ -1,6 +1,6 @@
-"""Which topics each group subscribes or commits to: according to the stream's topics. Pure; the reader is elsewhere.
+"""Tracks which topics each group subscribes or commits to, according to the stream's topics. Pure: it reads nothing.
 
-Rows are decoded only as far as this question needs; everything else in them is skipped unread.
+Rows are decoded only as far as needed here; other fields are skipped.
 """
 
 from __future__ import annotations
@@ -14,10 +14,10 @@ from msgspec import Raw
 
 from rebalance_contract import COORDINATED_TYPES, GroupState, GroupType, decode, split_key
 
-#: A topic that a group committed to counts as the group's for so long after the commit was read, in milliseconds; one
-#: that the group's lag row names counts as long as the row does.
+#: A topic that a group committed to counts as the group's for this long after the commit was read, in milliseconds; a
+#: topic in the group's lag row counts as long as the row exists.
 COMMITS_COUNT_MS = 24 * 3_600_000
-#: What brokers accept as a topic's name; ids have the same form. Anything else could spoil a request about many topics.
+#: Topic names that brokers accept; ids have the same form. Other names could spoil a request about many topics.
 _TOPIC_NAME = re.compile(r"[a-zA-Z0-9._-]{1,249}")
 _LONGEST_GROUP = 32_767
 
@@ -30,7 +30,7 @@ class _MemberRow:
 
 @dataclass(frozen=True, slots=True)
 class _GroupRow:
-    """What is needed of a `GroupSnapshot`."""
+    """The fields needed from a `GroupSnapshot`."""
 
     cluster: str
     group: str
@@ -42,7 +42,7 @@ class _GroupRow:
 
 @dataclass(frozen=True, slots=True)
 class _TopicsRow:
-    """What is needed of a `GroupLag` or a `CommitActivity`."""
+    """The fields needed from a `GroupLag` or a `CommitActivity`."""
 
     cluster: str
     group: str
@@ -53,16 +53,16 @@ class _TopicsRow:
 
 @dataclass(frozen=True, slots=True)
 class _KindRow:
-    """Which kind of row of the activity topic it is."""
+    """The kind of a row of the activity topic."""
 
     kind: str
 
 
 @dataclass(frozen=True, slots=True)
 class Interest:
-    """What one group is about. `topics` may hold a topic id where no record has the name.
+    """The topics of one group. `topics` may contain a topic id if no record has the name.
 
-    `type` is the stream's, null while only commits are known. `has_members` is true if its last records had any.
+    `type` is the stream's, null while only commits are known. `has_members` is true if its last record had any.
     """
 
     type: str | None = None
@@ -77,8 +77,10 @@ class Interest:
 
 @dataclass(slots=True)
 class _GroupTopics:
-    """What is known of one group: its members' topics, its lag row's, those it committed to, and when, and those that
-    its coordinator holds offsets for. Log offsets are those of its log partition, null where no row has one.
+    """The topics of one group by origin: members, lag row, commits, and offsets held by its coordinator.
+
+    `committed` has the time of reading in milliseconds. Log offsets are those of its log partition, null if no row has
+    one.
     """
 
     type: str | None = None
@@ -95,9 +97,9 @@ class _GroupTopics:
         return self.subscribed | self.lagging | self.committed.keys() | self.held
 
     def note_commits(self, row: _TopicsRow) -> bool:
-        """Note up to where commits are known; false where the group was deleted since.
+        """Note up to which log offset commits are known; false if the group was deleted since.
 
-        Positions in a log partition that was recreated say nothing of that.
+        Offsets in a log partition that was recreated cannot be compared; then nothing is noted.
         """
         last = row.last_log_offset
         if last is None or row.log_era:
@@ -109,9 +111,9 @@ class _GroupTopics:
 
 
 class Interests:
-    """The interests of all groups of one cluster; safe to fill and read from different threads.
+    """The topics of all groups of one cluster; safe to fill and read from different threads.
 
-    `is_fresh` is set while a group has a topic that `take_fresh` has not returned it for.
+    `is_fresh` is set while a group has a new topic that `take_fresh` has not reported yet.
     """
 
     def __init__(self, cluster: str) -> None:
@@ -122,7 +124,7 @@ class Interests:
         self.is_fresh = threading.Event()
 
     def apply_group(self, key: bytes | None, value: bytes | None) -> None:
-        """Process a row of the groups topic. Raises ContractError when it is not one."""
+        """Process a row of the groups topic. Raises ContractError if it is not one."""
         if value is None:
             self._drop(self._group_of(key))
             return
@@ -140,7 +142,7 @@ class Interests:
             self._note_fresh(row.group, before, known)
 
     def _delete(self, row: _GroupRow) -> None:
-        """Forget a group, except for what it committed after it was deleted: it lives on without members then."""
+        """Forget a group, except what it committed after it was deleted: then it still exists, without members."""
         known = self._groups.get(row.group)
         if known is None or row.log_offset is None or (known.committed_until or -1) < row.log_offset:
             self._groups[row.group] = _GroupTopics(deleted_at=row.log_offset)
@@ -164,7 +166,7 @@ class Interests:
             self._note_fresh(row.group, before, known)
 
     def apply_activity(self, value: bytes | None, now_ms: int) -> None:
-        """Process a row of the activity topic, of which only commits count. Raises ContractError."""
+        """Process a row of the activity topic; only commits count. Raises ContractError."""
         if value is None or decode(value, _KindRow).kind != "commits":
             return
         row = decode(value, _TopicsRow)
@@ -178,7 +180,7 @@ class Interests:
                 self._note_fresh(row.group, before, known)
 
     def note_held(self, group: str, topics: Iterable[str]) -> None:
-        """Note which topics a coordinator holds offsets of a group for."""
+        """Note the topics for which a coordinator has offsets of a group."""
         with self._lock:
             known = self._groups.get(group)
             if known is not None:
@@ -209,19 +211,19 @@ class Interests:
             self.is_fresh.set()
 
     def take_fresh(self) -> set[str]:
-        """Return the groups that have got a topic since this was asked last."""
+        """Return the groups that have got a new topic since the last call."""
         with self._lock:
             fresh, self._fresh = self._fresh, set()
             self.is_fresh.clear()
             return fresh
 
     def names(self) -> set[str]:
-        """Return the groups that are known, without those deleted."""
+        """Return the known groups, without deleted ones."""
         with self._lock:
             return {name for name, known in self._groups.items() if known.type is not None or known.topics}
 
     def names_without_commits(self) -> set[str]:
-        """Return the groups of which neither a commit nor a lag row named a topic."""
+        """Return the groups for which neither a commit nor a lag row named a topic."""
         with self._lock:
             return {
                 name
@@ -230,7 +232,7 @@ class Interests:
             }
 
     def now(self, now_ms: int) -> dict[str, Interest]:
-        """Return the groups that use any topic; commits that are too old are forgotten."""
+        """Return the groups that use any topic; forget commits that are too old."""
         with self._lock:
             for name, known in list(self._groups.items()):
                 if known.committed:
@@ -254,7 +256,7 @@ def _legal(topics: Iterable[str]) -> frozenset[str]:
 
 
 def _subscribed(row: _GroupRow) -> frozenset[str]:
-    """Return the topics a group's members subscribe to or are assigned; a streams group's assignment names none."""
+    """Return the topics that members subscribe to or are assigned; a streams group's assignment names none."""
     topics = {topic for member in row.members for topic in member.topics}
     if row.type != GroupType.STREAMS:
         topics |= {topic for member in row.members for topic in member.partitions or ()}

@@ -1,4 +1,4 @@
-"""Client properties for kafka-python, which the prober asks its questions with: translated from librdkafka's names."""
+"""Client properties for kafka-python, which the prober uses for its requests: translated from librdkafka's names."""
 
 from __future__ import annotations
 
@@ -24,14 +24,14 @@ _RENAMED = {
     "sasl.password": "sasl_plain_password",
     "sasl.kerberos.service.name": "sasl_kerberos_service_name",
 }
-#: Of a token's life, after which the next one is asked for.
+#: Share of a token's lifetime after which the next one is requested.
 _SHARE_OF_LIFE = 0.8
 
 
 def kafka_python_settings(kafka: Mapping[str, str]) -> dict[str, Any]:
-    """Translate client properties from librdkafka's names; what only tunes librdkafka is left out.
+    """Return client properties translated from librdkafka's names; those that only tune librdkafka are left out.
 
-    Raises ExporterError when certificates or keys cannot be used.
+    Raises ExporterError if certificates or keys cannot be used.
     """
     view = librdkafka_view(kafka)
     settings: dict[str, Any] = {_RENAMED[name]: value for name, value in view.items() if name in _RENAMED}
@@ -45,24 +45,24 @@ def kafka_python_settings(kafka: Mapping[str, str]) -> dict[str, Any]:
     return settings
 
 
-# kafka-python asks whether it is one, and has no types to be one by.
+# kafka-python checks for this base class, which has no type stubs to inherit from.
 @AbstractTokenProvider.register
 class Tokens:
-    """Hands out a token until most of its life is over, then the next one; safe to use from several threads."""
+    """Returns a token until most of its lifetime is over, then requests the next one; thread-safe."""
 
     def __init__(self, source: TokenSource, config: str) -> None:
-        """Fetch nothing yet."""
+        """Create without fetching a token."""
         self._source, self._config = source, config
         self._lock = threading.Lock()
         self._answer: tuple[Any, ...] = ()
         self._renew_at = 0.0
 
     def token(self) -> str:
-        """Return a token that is still good. Raises TokenError when none can be had."""
+        """Return a valid token. Raises TokenError if there is none."""
         return str(self._current()[0])
 
     def extensions(self) -> dict[str, str]:
-        """Return what is sent to the broker with the token."""
+        """Return the extensions that are sent to the broker with the token."""
         answer = self._current()
         return dict(answer[3]) if len(answer) > 3 else {}
 
@@ -113,11 +113,11 @@ def _load_certificate(context: ssl.SSLContext, view: Mapping[str, str]) -> None:
 
 @contextlib.contextmanager
 def _as_file(view: Mapping[str, str], name: str) -> Iterator[str]:
-    """Give the name of a file that holds a PEM, which Python's TLS wants even where the setting is the text itself."""
+    """Yield the name of a file that contains a PEM: Python's TLS needs a file even if the setting is the text."""
     if f"{name}.pem" not in view:
         yield view.get(f"{name}.location", "")
         return
-    # Only its owner can read it, and it is gone as soon as it was read.
+    # Only its owner can read it, and it is deleted as soon as it was read.
     with tempfile.NamedTemporaryFile("w", suffix=".pem") as file:
         file.write(view[f"{name}.pem"])
         file.flush()

@@ -1,4 +1,4 @@
-"""The prober's own metrics, on a port of their own; every series is about the prober, none about a group."""
+"""The prober's own metrics, served on its own port; every series is about the prober, none about a group."""
 
 from __future__ import annotations
 
@@ -11,9 +11,9 @@ _WHAT = ("what",)
 
 
 class ProbeMetrics:
-    """Counts what the tasks do; `what` is a task's name (groups, offsets, committed, zookeeper, interests, publish).
+    """Metrics of the tasks; `what` is a task's name (groups, offsets, committed, zookeeper, interests, publish).
 
-    Errors have `brokers` too: attempts at the prober's start to which no broker answered.
+    Errors also have `brokers`: attempts at the prober's start that no broker answered.
     """
 
     def __init__(self) -> None:

@@ -1,6 +1,6 @@
-"""Which offsets to publish for each group: those that changed since the last publication, or all of them.
+"""Chooses the offsets to publish for each group: those changed since the last publication, or all of them.
 
-Pure. Offsets of a topic are kept once, and what changed in it is put together once, however many groups use it.
+Pure. Offsets of a topic are kept once, and its changes are collected once, for all groups that use it.
 """
 
 from __future__ import annotations
@@ -16,7 +16,7 @@ Offsets = dict[str, PartitionOffsets]
 
 
 class ChosenOffsets(NamedTuple):
-    """What is published of a group now: end offsets, last stable offsets, and where partitions begin."""
+    """The offsets of a group to publish: end offsets, last stable offsets, and start offsets."""
 
     end: Offsets
     stable: Offsets
@@ -25,9 +25,9 @@ class ChosenOffsets(NamedTuple):
 
 @dataclass(slots=True)
 class _Positions:
-    """One kind of a topic's offsets by partition, and the round in which each became what it is.
+    """One kind of a topic's offsets by partition, and the round in which each last changed.
 
-    `keeps_known`: a null among newer offsets leaves what was known.
+    `keeps_known`: a null among newer offsets does not replace a known one.
     """
 
     keeps_known: bool = False
@@ -37,7 +37,7 @@ class _Positions:
     since: dict[int, PartitionOffsets] = field(default_factory=dict)
 
     def note(self, offsets: Sequence[int | None], this_round: int) -> None:
-        """Note what was found; partitions beyond its length keep what they had."""
+        """Note the offsets found; partitions beyond their number keep theirs."""
         known = len(self.offsets)
         if self.keeps_known:
             before = itertools.chain(self.offsets, itertools.repeat(None))
@@ -53,7 +53,7 @@ class _Positions:
         self.changed_in, self.since = this_round, {}
 
     def changed_since(self, published_round: int) -> PartitionOffsets:
-        """Return what became what it is after a round; all groups published in that round share the answer."""
+        """Return the offsets that changed after a round; all groups published in that round share the answer."""
         if self.changed_in <= published_round:
             return {}
         changed = self.since.get(published_round)
@@ -71,20 +71,20 @@ _Topic = tuple[_Positions, _Positions, _Positions]
 
 
 def _new_topic() -> _Topic:
-    # A partition of which it is not known where it begins now begins where it began, or later.
+    # A start offset that cannot be read now is at least the last known one.
     return _Positions(), _Positions(), _Positions(keeps_known=True)
 
 
 @dataclass(slots=True)
 class _PublishedTopics:
-    """What was published of a group: up to which round, and how many partitions each topic had."""
+    """What was published of a group: up to which round, and the number of partitions of each topic."""
 
     round: int = 0
     partitions: Mapping[str, int] = field(default_factory=dict)
 
 
 class OffsetPublications:
-    """Remembers the offsets of all partitions, and up to which round each group's were published."""
+    """Keeps the offsets of all partitions, and the round up to which each group's were published."""
 
     def __init__(self) -> None:
         self._round = 0
@@ -97,7 +97,7 @@ class OffsetPublications:
         stable: Mapping[str, Sequence[int | None]],
         start: Mapping[str, Sequence[int | None]],
     ) -> None:
-        """Note what one round of requests found; a topic that was not asked about keeps what it had."""
+        """Note the offsets found in one round; a topic that was not queried keeps its offsets."""
         self._round += 1
         for kind, found in enumerate((end, stable, start)):
             for name, offsets in found.items():
@@ -113,9 +113,9 @@ class OffsetPublications:
     def choose(self, group: str, partitions: Mapping[str, int], *, all_again: bool = False) -> ChosenOffsets:
         """Return a group's offsets that changed since its last publication, or all of them.
 
-        `partitions` is how many each of its topics has; 0 is a topic that does not exist or may not be described. Such
-        a topic gets an empty entry among the end offsets, so that a reader does not wait for it. The group's offsets
-        count as published. The dictionaries are shared: change none of them.
+        `partitions` is the number of partitions of each of its topics, 0 for a topic that does not exist or may not be
+        described. Such a topic gets an empty entry among the end offsets, so that a reader does not wait for it. The
+        returned offsets count as published. The dictionaries are shared and must not be changed.
         """
         last = self._published.get(group)
         if last is None:
@@ -139,7 +139,7 @@ class OffsetPublications:
                 kind[name] = changed
 
     def forget(self, groups: Collection[str], topics: Collection[str]) -> None:
-        """Drop the memory of all groups and topics but these."""
+        """Forget all groups and topics except these."""
         for group in self._published.keys() - set(groups):
             del self._published[group]
         for name in self._topics.keys() - set(topics):

@@ -1,7 +1,7 @@
-"""Where partitions begin, end, and have their last stable offset: asked of the leaders, which answer per partition.
+"""Requests start, end and last stable offsets from the partitions' leaders, which answer per partition.
 
-One partition without a leader, or one leader that does not answer, spoils nothing for the others. The requests are made
-here: confluent-kafka's call makes a future for every partition, which at 100,000 of them costs seconds.
+A partition without a leader, or a leader that does not answer, does not affect the others. The requests are made here:
+confluent-kafka's call makes a future for every partition, which takes seconds for 100,000 of them.
 """
 
 from __future__ import annotations
@@ -28,13 +28,13 @@ from rebalance_exporters.prober.tasks import describe
 from rebalance_exporters.prober.topics import ProbedTopic
 from rebalance_kafka.grants import grant
 
-#: Partitions in one request: what a broker answers within a fraction of a second.
+#: Maximum number of partitions in one request: a broker answers it within a fraction of a second.
 _ASKED_AT_ONCE = 10_000
 _LATEST, _EARLIEST = -1, -2
 _READ_UNCOMMITTED, _READ_COMMITTED = 0, 1
-#: The first version that knows the last stable offset (KIP-98).
+#: First version with the last stable offset (KIP-98).
 _ISOLATION = 2
-#: The leader is another one, or none, since brokers were asked for it.
+#: Errors after which the leader has changed, or there is none, since the metadata was read.
 _MOVED = (
     FencedLeaderEpochError,
     KafkaStorageError,
@@ -47,13 +47,13 @@ _MOVED = (
 _TopicRow: type[Any] = ListOffsetsRequest.ListOffsetsTopic
 _PartitionRow: type[Any] = _TopicRow.ListOffsetsPartition
 
-#: One topic's offsets by partition; null is an offset that was asked and is unknown.
+#: One topic's offsets by partition; null is an offset that was requested and is unknown.
 PartitionOffsets = list[int | None]
 
 
 @dataclass(slots=True)
 class OffsetRound:
-    """What one round found, by topic; `stable` was asked before `end`. `start` has topics only that were asked for it.
+    """Results of one round by topic; `stable` was requested before `end`. `start` has only topics that were due for it.
 
     `errors` are sentences by topic, `failures` sentences about brokers. The topics in `moved` have other leaders now.
     """
@@ -67,13 +67,13 @@ class OffsetRound:
 
     @property
     def partitions(self) -> int:
-        """How many partitions were asked for."""
+        """Number of partitions whose end offsets were requested."""
         return sum(len(offsets) for offsets in self.end.values())
 
 
 @dataclass(frozen=True, slots=True)
 class _Asked:
-    """The part of requests that is about one topic, by leader; kept from round to round."""
+    """One topic's part of requests, by leader; kept from round to round."""
 
     leaders: tuple[int, ...]
     rows: dict[int, Any]
@@ -81,37 +81,34 @@ class _Asked:
 
 @dataclass(frozen=True, slots=True)
 class _Request:
-    """One request to one leader: topics with partitions, an isolation level, and where what it answers belongs."""
+    """One request to one leader: topics with partitions, the isolation level, and where to store the offsets."""
 
     batch: list[Any]
     isolation: int
     offsets: dict[str, PartitionOffsets]
 
     def to_kafka(self) -> Any:
-        """Return it as kafka-python sends it."""
+        """Return the request in kafka-python's form."""
         return ListOffsetsRequest(
             replica_id=-1, isolation_level=self.isolation, topics=self.batch, min_version=_ISOLATION
         )
 
 
 class OffsetAsker:
-    """Asks for the offsets of many partitions: each leader for all of its own, side by side.
+    """Requests the offsets of many partitions: from each leader those of all its own, in parallel.
 
-    Where a partition begins is asked every `starts_seconds` only: it moves when records are deleted.
+    Start offsets are requested only every `starts_seconds`: they move when records are deleted.
     """
 
     def __init__(self, brokers: Brokers, starts_seconds: float) -> None:
         self._brokers = brokers
         self._starts_seconds = starts_seconds
         self._asked: dict[str, _Asked] = {}
-        #: When the starts of a topic's partitions were asked for last, in seconds of the monotonic clock.
+        #: When the start offsets of each topic were last requested, in seconds of the monotonic clock.
         self._starts_asked: dict[str, float] = {}
 
     def ask(self, topics: Iterable[ProbedTopic], now: float) -> OffsetRound:
-        """Return end and stable offsets of all partitions of the topics, and where they begin if that is due.
-
-        `now` is in seconds of the monotonic clock.
-        """
+        """Return end and stable offsets of all partitions of the topics, and their start offsets if due."""
         found, requests = OffsetRound(), defaultdict[int, list[_Request]](list)
         topics = list(topics)
         rows = [self._rows_of(topic) for topic in topics]
@@ -120,7 +117,7 @@ class OffsetAsker:
             if -1 in by_leader:
                 found.moved.add(topic.name)
                 found.errors[topic.name] = f"a partition of topic {topic.name} has no leader"
-        # For each batch the stable offsets first: so none is ever published that lies beyond an end requested earlier.
+        # The stable offsets of a batch come first, so that none is beyond an end offset requested earlier.
         for leader, batches in _by_leader(rows).items():
             for batch in batches:
                 requests[leader].append(_Request(batch, _READ_COMMITTED, found.stable))
@@ -136,7 +133,7 @@ class OffsetAsker:
         return found
 
     def _take_turn(self, topic: str, now: float) -> bool:
-        """Whether to ask where a topic's partitions begin; if so it counts as asked."""
+        """Return whether a topic's start offsets are due; if so they count as requested."""
         asked = self._starts_asked.get(topic)
         if asked is not None and now - asked < self._starts_seconds:
             return False
@@ -144,7 +141,7 @@ class OffsetAsker:
         return True
 
     def forget(self, topics: Iterable[str]) -> None:
-        """Drop what is kept of all topics but these."""
+        """Forget all topics except these."""
         present = set(topics)
         self._asked = {name: asked for name, asked in self._asked.items() if name in present}
         self._starts_asked = {name: asked for name, asked in self._starts_asked.items() if name in present}
@@ -175,7 +172,7 @@ def _take(leader: int, request: _Request, answer: Answer | Exception, found: Off
 
 
 def _make_rows(topic: ProbedTopic, timestamp: int) -> dict[int, Any]:
-    """Return a topic's part of requests by leader, -1 for partitions that have none."""
+    """Return a topic's part of requests by leader, -1 for partitions without one."""
     partitions = defaultdict(list)
     for number, leader in enumerate(topic.leaders):
         row = _PartitionRow(partition_index=number, current_leader_epoch=-1, timestamp=timestamp)
@@ -184,7 +181,7 @@ def _make_rows(topic: ProbedTopic, timestamp: int) -> dict[int, Any]:
 
 
 def _by_leader(topics: Iterable[Mapping[int, Any]]) -> dict[int, list[list[Any]]]:
-    """Return rows of topics in batches by the leader to ask."""
+    """Return rows of topics in batches, by leader."""
     rows = defaultdict[int, list[Any]](list)
     for each in topics:
         for leader, row in each.items():
@@ -194,7 +191,7 @@ def _by_leader(topics: Iterable[Mapping[int, Any]]) -> dict[int, list[list[Any]]
 
 
 def _in_batches(rows: Iterable[Any]) -> list[list[Any]]:
-    """Return rows of topics in batches; a topic that is larger than a batch has one of its own."""
+    """Return rows of topics in batches; a topic that is larger than a batch gets its own."""
     batches: list[list[Any]] = []
     count = _ASKED_AT_ONCE
     for row in rows:
@@ -207,7 +204,7 @@ def _in_batches(rows: Iterable[Any]) -> list[list[Any]]:
 
 
 def _read(topic: Any, offsets: PartitionOffsets, found: OffsetRound) -> None:
-    """Process one topic of an answer; what was not asked is left out."""
+    """Process one topic of an answer; partitions that were not requested are ignored."""
     for row in topic.partitions:
         if row.error_code:
             error = for_code(row.error_code)

@@ -1,4 +1,4 @@
-"""What to publish about a group, and when. Pure: times are arguments, `now` in seconds of any steady clock."""
+"""Decides what to publish about a group, and when. Pure: times are arguments, `now` in seconds of any steady clock."""
 
 from __future__ import annotations
 
@@ -12,7 +12,7 @@ from rebalance_contract import CONSUMER_PROTOCOL, UNSETTLED_STATES, Probe
 from rebalance_exporters.prober.answers import Described, Listed
 from rebalance_exporters.prober.repeats import Repeats
 
-#: In an unstable state readers learn sooner that it lasts.
+#: Interval for unstable groups, so that readers learn sooner that the state lasts.
 UNSTABLE_AGAIN_SECONDS = 10.0
 
 _HEAD = frozenset({"schema", "probed_at_ms", "cluster", "group"})
@@ -32,9 +32,9 @@ def probe_listed(cluster: str, listed: Listed, now_ms: int) -> Probe:
 
 
 def probe_described(cluster: str, listed: Listed, described: Described, now_ms: int) -> Probe:
-    """Return the probe of a classic group; without an answer its state was not asked and its members are unknown.
+    """Return the probe of a classic group; without an answer its state is not set and its members are unknown.
 
-    A client that may not describe it still knows its state from the list. Only in the consumer protocol is the
+    If the client may not describe the group, its state is taken from the list. Only in the consumer protocol is the
     chosen protocol's name the assignor's.
     """
     if described.state is None:
@@ -63,7 +63,7 @@ def probe_described(cluster: str, listed: Listed, described: Described, now_ms: 
 
 
 def asked_fields(probe: Probe) -> dict[str, Any]:
-    """Return the fields of a probe that were asked, without those every probe has."""
+    """Return the fields of a probe that were requested, without those that every probe has."""
     values = ((name, getattr(probe, name)) for name in _FIELDS)
     return {name: value for name, value in values if value is not msgspec.UNSET}
 
@@ -82,7 +82,7 @@ class Publications:
         self._repeats = Repeats()
 
     def admit(self, probe: Probe, now: float) -> bool:
-        """Whether to publish a probe: it says something new, or the last one was long ago. Counts as published then."""
+        """Return whether to publish a probe: it has news, or the last one is old. If so it counts as published."""
         last = self._groups.setdefault(probe.group, _Published())
         asked = asked_fields(probe)
         lasts = probe.state in UNSETTLED_STATES and now - last.at >= UNSTABLE_AGAIN_SECONDS
@@ -94,7 +94,7 @@ class Publications:
         return True
 
     def forget(self, present: Collection[str]) -> None:
-        """Drop the memory of all groups but these."""
+        """Forget all groups except these."""
         for group in self._groups.keys() - set(present):
             del self._groups[group]
         self._repeats.forget(present)

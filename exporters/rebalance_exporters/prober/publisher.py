@@ -25,10 +25,10 @@ _log = logging.getLogger(__name__)
 
 
 class ProbePublisher:
-    """Sends probes in the background; safe to use from several threads. What cannot be sent is counted and dropped."""
+    """Sends probes in the background; thread-safe. Probes that cannot be sent are counted and dropped."""
 
     def __init__(self, config: ProbeConfig, metrics: ProbeMetrics, complaints: Complaints) -> None:
-        """Make the Kafka client. Raises ExporterError when it refuses its properties."""
+        """Make the Kafka client. Raises ExporterError if it refuses its properties."""
         self._topic = config.probes_topic
         self._metrics = metrics
         self._complaints = complaints
@@ -36,12 +36,12 @@ class ProbePublisher:
             "client.id": "rebalance-monitor-probe",
             "linger.ms": 5,
             "compression.type": "lz4",
-            # An old probe is worth nothing.
+            # Older probes are useless.
             "message.timeout.ms": 20_000,
-            # What a minute of the largest clusters takes; what waits while brokers are away must not fill the memory.
+            # A minute of probes in the largest clusters; the queue must not fill the memory while brokers are away.
             "queue.buffering.max.kbytes": 131_072,
             "queue.buffering.max.messages": 100_000,
-            # As Java producers do, so that a group's probes stay in one partition whoever writes them.
+            # The partitioner of Java producers, so that a group's probes stay in one partition with any client.
             "partitioner": "murmur2_random",
             **librdkafka_properties(config.kafka),
             "log_level": 2,
@@ -53,7 +53,7 @@ class ProbePublisher:
     def publish(self, probe: Probe) -> None:
         """Send a probe, in parts if it is too large for a record; never waits.
 
-        Where too many wait already it is counted as an error and dropped: all is reported again after a while.
+        If the queue is full, the probe is counted as an error and dropped: everything is reported again after a while.
         """
         for text in encode_bounded(probe):
             try:
@@ -66,12 +66,12 @@ class ProbePublisher:
                 self._complaints.note(_WHAT, f"a probe was not published: {describe_kafka(error.args[0])}")
 
     def serve(self, stop: threading.Event) -> None:
-        """Poll what became of probes until `stop` is set; meant for a thread of its own."""
+        """Poll for delivery reports until `stop` is set; meant for a separate thread."""
         while not stop.is_set():
             self._producer.poll(_POLL_SECONDS)
 
     def close(self) -> None:
-        """Send what waits, for some seconds at most."""
+        """Send the queued probes, for at most some seconds."""
         self._producer.flush(_FLUSH_SECONDS)
 
     def _note_delivery(self, error: KafkaError | None, _message: Message) -> None:

@@ -1,7 +1,7 @@
 """Reads the stream's topics to learn which topics groups use.
 
 `…groups` and `…lag` are compacted and read from their beginning: together they name the topics of every group that has
-members or ever committed. `…activity` only adds what is new, so it is read from now on.
+members or ever committed. `…activity` only adds new ones, so it is read from its end.
 """
 
 from __future__ import annotations
@@ -22,18 +22,18 @@ from rebalance_kafka.positions import Bounds, Place, start_at_beginning, start_a
 from rebalance_kafka.refusals import refusals_as
 
 _BATCH = 2_000
-#: So long a batch is waited for that is not full, and so long a new interest may take to be known.
+#: Maximum wait for a batch that is not full, which is also the maximum delay of a new topic.
 _POLL_SECONDS = 0.2
-#: A call ends after so long even if there is more to read.
+#: A call ends after this time even if there is more to read.
 _READ_SECONDS = 1.0
 _WHAT = "interests"
 
 
 class InterestReader:
-    """Fills `interests`; one call of `read` after another, from one thread."""
+    """Fills `interests`; `read` is called repeatedly, from one thread."""
 
     def __init__(self, config: ProbeConfig, interests: Interests, complaints: Complaints) -> None:
-        """Make the Kafka client. Raises ExporterError when it refuses its properties."""
+        """Make the Kafka client. Raises ExporterError if it refuses its properties."""
         self._interests = interests
         self._complaints = complaints
         self._groups_topic, self._lag_topic = config.groups_topic, config.lag_topic
@@ -59,13 +59,16 @@ class InterestReader:
                 break
 
     def _start(self, bounds: Mapping[Place, Bounds]) -> Mapping[Place, int]:
-        """Read activity from its end, unless the lag topic is empty: else what was before the prober came is there."""
+        """Return where to start: the activity topic at its end, or at its beginning if the lag topic is empty.
+
+        With an empty lag topic, only the activity topic has the commits from before the prober's start.
+        """
         if not any(each.end > each.beginning for (topic, _), each in bounds.items() if topic == self._lag_topic):
             return start_at_beginning(bounds)
         return start_at_end({place: each for place, each in bounds.items() if place[0] == self._activity_topic})
 
     def _apply(self, record: Record) -> None:
-        """Process one row; one that cannot be is counted, and reported once per topic, so that the rest is read."""
+        """Process one row. If it fails, it is counted, and reported once per topic; the other rows are still read."""
         try:
             if record.topic == self._groups_topic:
                 self._interests.apply_group(record.key, record.value)
@@ -75,7 +78,7 @@ class InterestReader:
                 self._interests.apply_activity(record.value, epoch_ms())
         except ContractError as problem:
             self._set_aside(record.topic, str(problem))
-        except Exception as problem:  # whatever a row makes of the decoder, it is one row
+        except Exception as problem:  # an error affects only this row
             self._set_aside(record.topic, describe(problem))
 
     def _set_aside(self, topic: str, problem: str) -> None:

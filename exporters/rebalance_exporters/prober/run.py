@@ -1,4 +1,4 @@
-"""Puts the prober together and runs it until it is stopped."""
+"""Assembles the prober and runs it until it is stopped."""
 
 from __future__ import annotations
 
@@ -49,16 +49,16 @@ def run(
     warn: Say | None = None,
     reload: threading.Event | None = None,
 ) -> None:
-    """Probe until `stop` is set; `say` gets a line once it serves, `warn` one for each thing that goes wrong.
+    """Probe until `stop` is set; `say` gets a line once it serves, `warn` one for each problem.
 
-    Without `warn`, `say` gets those, too. Setting `reload` reads the web config file again.
-    Brokers that do not answer are waited for, and readiness says so. Raises ExporterError for wrong settings, a port
-    that cannot be had, or brokers that do not accept the client.
+    Without `warn`, `say` gets the problems too. Setting `reload` reads the web config file again. Waits for brokers
+    that do not answer, with readiness reporting it. Raises ExporterError for wrong settings, a port that cannot be
+    opened, or brokers that do not accept the client.
     """
     problems = config.validate()
     if problems:
         raise ExporterError("; ".join(problems))
-    # What clients and ZooKeeper's client would log besides is said here, once, and counted.
+    # The prober reports these clients' errors itself, once each, and counts them.
     for name in ("kafka", "kazoo"):
         logging.getLogger(name).setLevel(logging.CRITICAL)
     metrics = ProbeMetrics()
@@ -76,9 +76,10 @@ def run(
 
 
 def _await_brokers(config: ProbeConfig, stop: threading.Event, metrics: ProbeMetrics, complaints: Complaints) -> bool:
-    """Wait for a broker that answers; whether there is one before `stop` is set. Raises ExporterError where none can.
+    """Wait for a broker that answers; return whether one did before `stop` was set.
 
-    kafka-python, which asks the brokers from then on, does not say why it was not let in.
+    Raises ExporterError if none ever can. kafka-python, which sends the later requests, does not say why it was
+    refused.
     """
 
     def note(error: NoAnswerError) -> None:

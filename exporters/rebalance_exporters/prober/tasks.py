@@ -1,4 +1,4 @@
-"""Running something over and over: at its period while it works, more and more rarely while it fails."""
+"""Runs tasks repeatedly: at their period while they work, with back-off while they fail."""
 
 from __future__ import annotations
 
@@ -23,7 +23,7 @@ Say = Callable[[str], None]
 
 
 class Complaints:
-    """Counts every error and says each sentence when it is new, and again while it lasts; for several threads."""
+    """Counts every error; prints each sentence when it is new, and again while it lasts. Thread-safe."""
 
     def __init__(self, metrics: ProbeMetrics, say: Say, clock: Callable[[], float] = time.monotonic) -> None:
         self._metrics = metrics
@@ -33,9 +33,9 @@ class Complaints:
         self._lock = threading.Lock()
 
     def note(self, what: str, sentence: str, about: str | None = None) -> None:
-        """Count one error; `what` is the label it is counted under.
+        """Count one error under the label `what`, and print its sentence if it is news.
 
-        Sentences that say the same in different words share an `about`; of those one is said.
+        Sentences with the same meaning in different words share an `about`; only one of them is printed.
         """
         self._metrics.errors.labels(what).inc()
         if self._is_news(about or sentence):
@@ -44,7 +44,8 @@ class Complaints:
     def _is_news(self, about: str) -> bool:
         now = self._clock()
         with self._lock:
-            # In the order in which they were said, so that a thousand topics in error cost a step each.
+            # The oldest come first, so that each call only checks those that expire, even with a thousand topics in
+            # error.
             while self._said and now - next(iter(self._said.values())) >= _SAY_AGAIN_SECONDS:
                 del self._said[next(iter(self._said))]
             if about in self._said:
@@ -55,14 +56,14 @@ class Complaints:
 
 @dataclass(frozen=True, slots=True)
 class Wake:
-    """Something that is not to wait for a task's next turn: done soon after `event` was set, which is cleared."""
+    """Work that does not wait for the task's next turn: done soon after `event` is set, which is then cleared."""
 
     event: threading.Event
     cycle: Callable[[], None]
 
 
 class Task:
-    """One thing that is done every so often in a thread of its own, whatever happens."""
+    """Work that is done periodically in a separate thread; errors do not end it."""
 
     def __init__(
         self,
@@ -74,7 +75,7 @@ class Task:
         *,
         wake: Wake | None = None,
     ) -> None:
-        """`cycle` raises when nothing at all was achieved."""
+        """Create without running. `cycle` raises if nothing at all was achieved."""
         self._what = what
         self._period = period_seconds
         self._cycle = cycle
@@ -96,25 +97,25 @@ class Task:
                 stop.wait(self._backoff.fail())
 
     def _await(self, stop: threading.Event, until: float) -> None:
-        """Wait for the next turn; what must not wait for it is done meanwhile."""
+        """Wait for the next turn; do the work of `wake` meanwhile."""
         while not stop.is_set() and (left := until - time.monotonic()) > 0:
             if self._wake is None:
                 stop.wait(left)
             elif self._wake.event.wait(min(left, _LOOK_FOR_STOP_SECONDS)):
-                # What woke it seldom comes alone.
+                # Events seldom come alone.
                 stop.wait(_GATHER_SECONDS)
                 self._wake.event.clear()
                 self._run_once(self._wake.cycle)
 
     def _run_once(self, cycle: Callable[[], None]) -> bool:
-        """Run one cycle; whether it worked."""
+        """Run one cycle; return whether it worked."""
         started, answered = time.monotonic(), False
         try:
             cycle()
             answered = True
         except ExporterError as error:
             self._complaints.note(self._what, f"{self._what}: {error}")
-        except Exception as error:  # a prober that ends at the first surprise would be blind ever after
+        except Exception as error:  # the prober must survive unexpected errors
             self._complaints.note(self._what, f"{self._what}: {describe(error)}")
         else:
             self._metrics.last_success.labels(self._what).set_to_current_time()
@@ -131,5 +132,5 @@ def describe(error: BaseException) -> str:
 
 
 def describe_kafka(error: KafkaError) -> str:
-    """Return what librdkafka says, without the times that make each of its sentences a new one."""
+    """Return librdkafka's message without its times, which would make every message a new one."""
     return str(error.str()).partition(" (after ")[0]

@@ -1,4 +1,4 @@
-"""Topics as brokers know them: partitions, ids by name and names by id. Also makes the probes topic."""
+"""Topics as described by brokers: partitions, ids by name and names by id. Also creates the probes topic."""
 
 from __future__ import annotations
 
@@ -21,7 +21,7 @@ from rebalance_exporters.prober.config import ProbeConfig
 from rebalance_exporters.prober.tasks import describe
 from rebalance_kafka.grants import grant
 
-#: Topics are asked about anew this often: partitions are added, and a topic made again has another id.
+#: Interval at which topics are described again: partitions are added, and a recreated topic has another id.
 ASK_AGAIN_SECONDS = 30.0
 _ASKED_AT_ONCE = 500
 _ID_LENGTH = 22
@@ -29,9 +29,9 @@ _ID_LENGTH = 22
 
 @dataclass(frozen=True, slots=True)
 class ProbedTopic:
-    """One topic; `id` (Kafka's 22 characters) is null from brokers older than 2.8, `error` null when all is well.
+    """One topic; `id` (Kafka's 22 characters) is null from brokers older than 2.8, `error` null if there is none.
 
-    `leaders` has a broker's id for each partition, below 0 where there is none. `is_denied`: the error is a missing
+    `leaders` has a broker's id for each partition, below 0 if there is no leader. `is_denied`: the error is a missing
     permission.
     """
 
@@ -43,17 +43,17 @@ class ProbedTopic:
 
     @property
     def partitions(self) -> int:
-        """How many partitions it has; 0 where it does not exist or may not be described."""
+        """Number of partitions; 0 if the topic does not exist or may not be described."""
         return len(self.leaders)
 
 
 def topic_id_text(topic_id: uuid.UUID) -> str:
-    """Return a topic id as Kafka prints it: base64 in its form for URLs, without padding."""
+    """Return a topic id as Kafka prints it: URL-safe base64 without padding."""
     return urlsafe_b64encode(topic_id.bytes).decode().rstrip("=")
 
 
 def parse_topic_id(text: str) -> uuid.UUID | None:
-    """Return the topic id that a text may be; null when it cannot be one. A topic's name can look like an id."""
+    """Return a text as a topic id, null if it cannot be one. A topic's name can look like an id."""
     if len(text) != _ID_LENGTH:
         return None
     try:
@@ -73,7 +73,10 @@ class TopicRegistry:
         self.errors: tuple[str, ...] = ()
 
     def refresh(self, wanted: Collection[str], now: float) -> None:
-        """Ask about topics not known yet, and about all of them when that is long ago. `now` is in seconds."""
+        """Request topics that are not known yet, and all topics when the last full request is long ago.
+
+        `now` is in seconds of a steady clock.
+        """
         if now - self._asked_at >= ASK_AGAIN_SECONDS:
             self._asked_at = now
             asked = set(wanted)
@@ -84,7 +87,7 @@ class TopicRegistry:
             self.learn(wanted)
 
     def learn(self, wanted: Collection[str]) -> None:
-        """Ask about the topics that are not known yet."""
+        """Request the topics that are not known yet."""
         self._learn(set(wanted) - self._topics.keys() - self._names.keys())
 
     def _learn(self, asked: set[str]) -> None:
@@ -97,13 +100,13 @@ class TopicRegistry:
         self.errors = tuple(failures)
 
     def doubt(self, names: Iterable[str]) -> None:
-        """Let topics be asked about anew at the next refresh, because their leaders are others now."""
+        """Have topics requested again at the next refresh, because their leaders have changed."""
         doubtful = set(names)
         self._topics = {name: topic for name, topic in self._topics.items() if name not in doubtful}
         self._names = {text: name for text, name in self._names.items() if name not in doubtful}
 
     def resolve(self, name: str) -> ProbedTopic | None:
-        """Return a topic by its name, or by its id where that is all the stream knew; null when not known."""
+        """Return a topic by its name, or by its id if the stream has only the id; null if not known."""
         return self._topics.get(self._names.get(name, name))
 
     def _is_missing(self, name: str) -> bool:
@@ -111,7 +114,7 @@ class TopicRegistry:
         return topic is not None and topic.partitions == 0
 
     def _resolve(self, texts: Iterable[str], failures: list[str]) -> None:
-        """Find the names of what may be ids. Brokers take names or ids in one request, not both."""
+        """Find the names of texts that may be ids. Brokers take either names or ids in one request."""
         ids = [(text, topic_id) for text in texts if (topic_id := parse_topic_id(text)) is not None]
         found = self._ask([_topic_request(topic_id=topic_id) for _, topic_id in ids], failures)
         for topic in found:
@@ -150,7 +153,7 @@ def read_topic(row: Any) -> ProbedTopic:
 
 
 def _leaders(partitions: Sequence[Any]) -> tuple[int, ...]:
-    # By number, in whatever order they come; a number that is none of as many partitions is left out.
+    # Ordered by partition number; numbers outside the range are ignored.
     leaders = [-1] * len(partitions)
     for row in partitions:
         if 0 <= row.partition_index < len(leaders):
@@ -168,7 +171,7 @@ def _topic_error(name: str, code: int) -> str | None:
 
 
 def ensure_probes_topic(admin: AdminClient, brokers: Brokers, config: ProbeConfig) -> str | None:
-    """Create the probes topic unless it exists; return a sentence on what to do by hand if neither is so."""
+    """Create the probes topic unless it exists; on failure return a sentence on how to create it by hand, else null."""
     topic = NewTopic(
         config.probes_topic,
         num_partitions=PROBES.partitions,

@@ -1,6 +1,6 @@
-"""The task that publishes what coordinators hold as committed for groups of which the stream reports no commit.
+"""The task that publishes committed offsets from coordinators, for groups of which the stream reports no commit.
 
-Where the log is not read these are all groups, each in every cycle.
+If the log is not read, these are all groups, each in every cycle.
 """
 
 from __future__ import annotations
@@ -21,7 +21,7 @@ WHAT = "committed"
 
 
 class CommittedWatch:
-    """Asks about a few groups in each cycle, and lets the prober know their topics."""
+    """Queries a few groups in each cycle, and adds their topics to the prober's interests."""
 
     def __init__(
         self,
@@ -37,7 +37,7 @@ class CommittedWatch:
         self._interests = interests
         self._publish = publish
         self._complaints = complaints
-        #: What was reported of each group last, as a hash: a coordinator may hold a million offsets.
+        #: Hash of each group's last reported offsets: a coordinator may hold a million offsets.
         self._published: dict[str, int] = {}
         self._repeats = Repeats()
 
@@ -56,7 +56,7 @@ class CommittedWatch:
                 self._publish(Probe(probed_at_ms=now_ms, cluster=self._cluster, group=group, committed_offsets=offsets))
 
     def _is_news(self, group: str, offsets: Offsets, now: float) -> bool:
-        """Whether a group's offsets are others than those that were reported, or are due to be reported again."""
+        """Return whether a group's offsets differ from those reported last, or are due to be reported again."""
         held, is_due = hash(encode(offsets)), self._repeats.take_turn(group, now)
         changed = self._published.get(group) != held
         self._published[group] = held

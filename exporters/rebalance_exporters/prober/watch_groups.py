@@ -22,7 +22,7 @@ from rebalance_kafka.clock import epoch_ms
 from rebalance_kafka.grants import grant
 
 WHAT = "groups"
-#: One list alone may be a moment in which all groups move to another coordinator.
+#: Number of lists without known groups before it is reported: all groups may just be moving to another coordinator.
 _HIDDEN_LISTS = 2
 
 
@@ -53,7 +53,7 @@ class GroupWatch:
         self._unlisted: set[str] = set()
 
     def cycle(self) -> None:
-        """Ask and publish once. Raises ExporterError when no broker answered."""
+        """Query and publish once. Raises ExporterError if no broker answered."""
         now = time.monotonic()
         if now >= self._next_full or self._registry.wants_full_list or self._log_is_ahead():
             self._list_all()
@@ -64,7 +64,7 @@ class GroupWatch:
         self._publish_newer(now)
 
     def _log_is_ahead(self) -> bool:
-        """Whether the log knows of groups that appeared since all were listed: one may be stable at once."""
+        """Return whether the log has groups that appeared since the last full list; they may be stable already."""
         return bool(self._interests.names() - {each.group for each in self._registry.groups()} - self._unlisted)
 
     def _list_all(self) -> None:
@@ -99,7 +99,7 @@ class GroupWatch:
             raise ExporterError("no broker listed its groups")
 
     def _publish_gone(self, gone: Iterable[Listed]) -> None:
-        """Publish the end of groups that no list has any more, where their coordinator says so too."""
+        """Publish the end of groups that are in no list any more, if their coordinator confirms it."""
         for described in self._asker.describe(gone):
             if described.state == GroupState.DEAD:
                 self._publish(
@@ -113,7 +113,10 @@ class GroupWatch:
                 )
 
     def _look_for_hidden(self, listed: set[str]) -> None:
-        """Brokers leave out what a client may not describe, without an error: compare with the log's groups."""
+        """Report missing permissions by comparing with the log's groups.
+
+        Brokers leave out groups that a client may not describe, without an error.
+        """
         known = {group for group, interest in self._interests.now(epoch_ms()).items() if interest.has_members}
         self._hidden_lists = self._hidden_lists + 1 if known and not known & listed else 0
         if self._hidden_lists >= _HIDDEN_LISTS:
@@ -130,7 +133,7 @@ class GroupWatch:
         now_ms = epoch_ms()
         for each in described:
             self._note_error(each)
-            # Gone, or of another type now: the next list of all groups shows which.
+            # The group is gone or has changed its type: the next list of all groups shows which.
             if each.state != GroupState.DEAD:
                 probe = probe_described(self._cluster, chosen[each.group], each, now_ms)
                 self._admit(self._with_settled(probe), now)
@@ -152,7 +155,7 @@ class GroupWatch:
                 self._admit(probe_listed(self._cluster, listed, now_ms), now)
 
     def _with_settled(self, probe: Probe) -> Probe:
-        """Add to the first word of an unrest when the group was last seen settled: it is published seldom then."""
+        """Add to a probe of an unstable group when the group was last listed as settled."""
         settled_ms = self._registry.settled_ms(probe.group)
         return probe if settled_ms is None else replace(probe, settled_at_ms=settled_ms)
 
@@ -163,7 +166,7 @@ class GroupWatch:
             self._registry.note_rested(probe.group, probe.probed_at_ms)
 
     def _with_bounds(self, probe: Probe) -> Probe:
-        """Add since when at the earliest the group is as it is, which the log says better where it is read."""
+        """Add the earliest possible start of the group's state, which the log reports better if it is read."""
         unlisted_ms, rested_ms = self._registry.take_unlisted_ms(probe.group), self._registry.rested_ms(probe.group)
         if unlisted_ms is not None:
             probe = replace(probe, unlisted_at_ms=unlisted_ms)

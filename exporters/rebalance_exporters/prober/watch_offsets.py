@@ -1,6 +1,6 @@
-"""The task that watches where partitions begin and end.
+"""The task that watches start and end offsets of partitions.
 
-It asks about all topics that groups use, and publishes changes per group.
+It requests them for all topics that groups use, and publishes changes per group.
 """
 
 from __future__ import annotations
@@ -24,7 +24,7 @@ from rebalance_exporters.prober.topics import ProbedTopic, TopicRegistry
 from rebalance_kafka.clock import epoch_ms
 
 WHAT = "offsets"
-#: Sentences about a group's topics in one probe.
+#: Maximum number of errors about a group's topics in one probe.
 _MOST_ERRORS = 20
 
 
@@ -50,13 +50,13 @@ class OffsetWatch:
         self._metrics = metrics
         self._complaints = complaints
         self._offsets = OffsetPublications()
-        #: What else was published last of each group.
+        #: Errors and topic ids that were published last, by group.
         self._facts: dict[str, dict[str, Any]] = {}
         self._repeats = Repeats()
         self._errors: dict[str, str] = {}
 
     def cycle(self) -> None:
-        """Ask and publish once. Raises ExporterError when there was something to ask and nothing was answered."""
+        """Query and publish once. Raises ExporterError if there was something to request and nothing was answered."""
         now, now_ms = time.monotonic(), epoch_ms()
         self._interests.take_fresh()
         interests = self._interests.now(now_ms)
@@ -74,21 +74,21 @@ class OffsetWatch:
         self._repeats.forget(interests)
 
     def cycle_fresh(self) -> None:
-        """Ask and publish what is new since the last cycle: groups, and topics of theirs. Raises ExporterError."""
+        """Query and publish new groups and new topics of groups since the last cycle. Raises ExporterError."""
         now, now_ms = time.monotonic(), epoch_ms()
         fresh = self._interests.take_fresh()
         interests = {group: each for group, each in self._interests.now(now_ms).items() if group in fresh}
         wanted = all_topics(interests)
         self._topics.learn(wanted)
         topics = self._resolve(wanted)
-        # Of the other topics the last cycle's answers will do.
+        # For the other topics the answers of the last cycle are used.
         found = self._ask([topic for topic in topics.values() if not self._offsets.knows(topic.name)], now)
         self._errors = {**self._errors, **found.errors}
         self._metrics.partitions.inc(found.partitions)
         self._publish_groups(interests, topics, now, now_ms)
 
     def _resolve(self, wanted: Iterable[str]) -> dict[str, ProbedTopic]:
-        """Return the topics that brokers described, by the text the interest has, which may be an id."""
+        """Return the topics that brokers described, by the text in the interest, which may be an id."""
         for error in self._topics.errors:
             self._complaints.note(WHAT, error)
         found = {text: topic for text in wanted if (topic := self._topics.resolve(text)) is not None}
@@ -98,7 +98,7 @@ class OffsetWatch:
         return found
 
     def _ask(self, topics: Iterable[ProbedTopic], now: float) -> OffsetRound:
-        """Ask the leaders. Raises ExporterError, with all that was known kept, when not one of them answered."""
+        """Query the leaders. Raises ExporterError, and keeps the known offsets, if none of them answered."""
         found = self._asker.ask({topic.name: topic for topic in topics if topic.partitions}.values(), now)
         for error in found.failures or found.errors.values():
             self._complaints.note(WHAT, error)
@@ -119,7 +119,7 @@ class OffsetWatch:
     def _publish_group(
         self, group: str, facts: dict[str, Any], used: list[ProbedTopic], times: tuple[float, int]
     ) -> None:
-        """Publish what is due of a group's offsets, and its facts if they are new or were reported long ago."""
+        """Publish a group's due offsets, and its facts if they are new or were reported long ago."""
         now, now_ms = times
         is_due = self._repeats.take_turn(group, now)
         partitions = {topic.name: topic.partitions for topic in used}
@@ -141,7 +141,7 @@ class OffsetWatch:
 
 
 def _read_facts(interest: Interest, used: list[ProbedTopic], errors: Mapping[str, str]) -> dict[str, Any]:
-    """Return what else is reported of a group's topics: problems, and ids where its records name topics by id."""
+    """Return the other facts about a group's topics: errors, and ids if its records name topics by id."""
     problems = sorted({problem for topic in used if (problem := topic.error or errors.get(topic.name)) is not None})
     if len(problems) > _MOST_ERRORS:
         problems[_MOST_ERRORS:] = [f"and {len(problems) - _MOST_ERRORS} more topics with errors"]

@@ -22,9 +22,9 @@ from rebalance_exporters.prober.tasks import describe
 
 _TIMEOUT_SECONDS = 5.0
 _ROOT = "/consumers"
-#: Anybody who may write to ZooKeeper may name a node as they like.
+#: Maximum number of digits of a partition; any client that may write to ZooKeeper can create nodes of any name.
 _LONGEST_PARTITION = 9
-#: pykafka on Python 3 writes a topic's name as Python prints bytes.
+#: pykafka on Python 3 writes a topic's name as the repr of bytes.
 _PRINTED_BYTES = re.compile(r"^b'(.*)'$")
 
 #: Topic -> partition number as text -> member id.
@@ -33,7 +33,7 @@ Owners = dict[str, dict[str, str]]
 
 @dataclass(frozen=True, slots=True)
 class ZookeeperGroup:
-    """One group: when each member's node was made, in epoch milliseconds, and who owns which partition."""
+    """One group: the creation time of each member's node in epoch milliseconds, and the owner of each partition."""
 
     group: str
     created_ms: dict[str, int] = field(default_factory=dict)
@@ -41,12 +41,12 @@ class ZookeeperGroup:
 
 
 class ZooKeeperClient:
-    """One session with a ZooKeeper ensemble; it writes nothing and comes back by itself after a loss."""
+    """One session with a ZooKeeper ensemble; it writes nothing and reconnects by itself after a loss."""
 
     def __init__(self, hosts: str) -> None:
-        """Make the client, which connects at the first read. Raises ExporterError when the address is none."""
+        """Make the client, which connects at the first read. Raises ExporterError if the address is not valid."""
         self._hosts, self._is_connected = hosts, False
-        #: What of the latest reading was refused, in sentences.
+        #: Groups of the latest read that were refused, as sentences.
         self.errors: tuple[str, ...] = ()
         try:
             self._client = self._make_client()
@@ -65,8 +65,8 @@ class ZooKeeperClient:
     def read(self) -> list[ZookeeperGroup]:
         """Return all groups that this client may read.
 
-        Raises ExporterError while no server has answered yet, afterwards KazooException or its timeout while the
-        ensemble is away.
+        Raises ExporterError until a server has answered for the first time, later KazooException or its timeout while
+        the ensemble is away.
         """
         self._connect()
         groups, errors = [], []
@@ -81,13 +81,13 @@ class ZooKeeperClient:
         return groups
 
     def _connect(self) -> None:
-        """Wait for a first answer; from then on the client connects by itself."""
+        """Wait for the first answer; after that the client reconnects by itself."""
         if self._is_connected:
             return
         try:
             self._client.start(timeout=_TIMEOUT_SECONDS)
         except (KazooException, KazooTimeoutError, OSError) as error:
-            # It ends itself when nobody answers, but not where the connection is lost while it looks for its root.
+            # The client ends itself if no server answers, but not if the connection is lost while it checks its root.
             self.close()
             self._client = self._make_client()
             raise ExporterError(
@@ -116,7 +116,7 @@ class ZooKeeperClient:
         return sorted(children)
 
     def _node(self, path: str) -> tuple[str, int] | None:
-        """Return a node's data and when it was made (ms); null when it went since it was listed."""
+        """Return a node's data and its creation time (ms); null if it was deleted since it was listed."""
         try:
             data, stat = self._client.retry(self._client.get, path)
         except NoNodeError:
@@ -127,8 +127,8 @@ class ZooKeeperClient:
 def read_owners(owned: dict[tuple[str, str], str]) -> Owners:
     """Return owners by topic and partition from (topic node, partition node) -> owner.
 
-    A partition node may begin with its leader's id, so after a change of leader one partition can have two; then the
-    last in order of name stands.
+    A partition node may begin with its leader's id, so after a change of leader one partition can have two nodes; the
+    last one in order of name counts.
     """
     owners: Owners = {}
     for (topic_node, node), owner in sorted(owned.items()):
@@ -139,12 +139,12 @@ def read_owners(owned: dict[tuple[str, str], str]) -> Owners:
 
 
 def read_topic_name(node: str) -> str:
-    """Return the topic that a node of owners is about."""
+    """Return the topic of a node below `owners`."""
     return _PRINTED_BYTES.sub(r"\1", node)
 
 
 def probe_zookeeper(cluster: str, group: ZookeeperGroup, now_ms: int) -> Probe:
-    """Return the probe of one group; ZooKeeper has no client ids, they are empty."""
+    """Return the probe of one group; client ids are empty because ZooKeeper has none."""
     owned: dict[str, Any] = defaultdict(lambda: defaultdict(list))
     for topic, owners in group.owners.items():
         for partition, member in owners.items():
