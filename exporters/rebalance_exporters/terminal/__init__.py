@@ -1,1 +1,1 @@
-"""What a person types: reads the exporter's API and answers in text, Markdown or JSON."""
+"""Commands for people: they read the exporter's API and answer in text, Markdown or JSON."""

@@ -1,4 +1,4 @@
-"""Where the exporter is and how to get in: needs no library, so that the command line can read it at once."""
+"""Address of the exporter and credentials for it. Needs no library, so that the command line can import it at once."""
 
 from __future__ import annotations
 
@@ -18,8 +18,8 @@ _LOOPBACK = ("127.", "localhost", "::1")
 class Access:
     """The exporter's address, the user of its web config and the CA that signed its certificate.
 
-    `command` is what the person typed, `flags` the options that the next command needs again; what the environment
-    says, it says to that one too.
+    `command` is the command as typed. `flags` are the options to repeat in suggested commands; environment variables
+    apply to those anyway.
     """
 
     command: str
@@ -31,7 +31,7 @@ class Access:
     flags: tuple[str, ...] = ()
 
     def check(self) -> None:
-        """Raise ExporterError for an address or a pair of options that cannot be right."""
+        """Raise ExporterError if the address or the combination of options is not valid."""
         parts = _split(self.url)
         if parts is None or parts.scheme not in {"http", "https"} or not parts.hostname:
             raise ExporterError(f"--url {safe(self.url)} is no address: type it as {DEFAULT_URL}")
@@ -45,12 +45,12 @@ class Access:
 
     @property
     def is_local(self) -> bool:
-        """Whether the exporter is on this machine; no proxy leads there."""
+        """Whether the exporter is on this machine, so that no proxy is used."""
         parts = _split(self.url)
         return parts is not None and (parts.hostname or "").startswith(_LOOPBACK)
 
     def read_password(self) -> str:
-        """Return the first line of the password file. Raises ExporterError when there is none."""
+        """Return the first line of the password file. Raises ExporterError if there is none."""
         assert self.password_file is not None
         try:
             lines = self.password_file.read_text(encoding="utf-8").splitlines()
@@ -61,17 +61,17 @@ class Access:
         return lines[0]
 
     def command_line(self, command: str, *arguments: str) -> str:
-        """Return a command to type next, for the same exporter."""
+        """Return a command to run next, for the same exporter."""
         words = (*arguments, *self.flags)
         return safe(" ".join(("rebalance-monitor", command, *map(shlex.quote, words))))
 
     def suggest(self, command: str, *arguments: str) -> str:
-        """Return a command to type next, in the quotes that set it off from a sentence."""
+        """Return a command to run next, in backquotes for use in a sentence."""
         return f"`{self.command_line(command, *arguments)}`"
 
 
 def _split(url: str) -> SplitResult | None:
-    """Return the parts of an address, None where it has a bracket without its other half or a port beyond all ports."""
+    """Return the parts of an address, None for one with an unmatched bracket or a port out of range."""
     try:
         parts = urlsplit(url)
         _ = parts.port

@@ -1,4 +1,4 @@
-"""`advise`: what settings would have avoided of a group's rebalances, in words and a table. Pure."""
+"""`advise`: what settings would have avoided in a group's rebalances, as text and a table. Pure."""
 
 from __future__ import annotations
 
@@ -38,7 +38,7 @@ def describe_advice(answer: AdviceAnswer, clock: Clock, access: Access) -> TextR
 
 
 def verdict(answer: AdviceAnswer, clock: Clock) -> str:
-    """Say in one line what would have avoided most."""
+    """Return one line on the setting that would have avoided most."""
     since = clock.moment(answer.since_ms)
     if not answer.sums.rebalances:
         return f"{answer.group}: no rebalance since {since}"

@@ -1,4 +1,4 @@
-"""Runs `why`: looks a text or a log up in the index, asks the monitor about its groups, and writes what came of it."""
+"""Runs `why`: looks a text or a log up in the index, queries the monitor about its groups, and writes the result."""
 
 from __future__ import annotations
 
@@ -36,7 +36,7 @@ _STANDARD_INPUT = "-"
 
 @dataclass(frozen=True, slots=True)
 class WhyQuestion:
-    """What is asked beside the text: the monitor, a cluster and a group where they are known, and the form."""
+    """The options of a query: the monitor, the cluster and group (null if not given), and the output format."""
 
     access: Access
     cluster: str | None
@@ -46,7 +46,7 @@ class WhyQuestion:
 
 
 def answer(question: WhyQuestion, text: str) -> bool:
-    """Write what one text means; return whether it is known."""
+    """Write the meaning of one text; return whether it is known."""
     found = look_up(text, read_matcher())
     group = question.group or (None if found.match is MessageMatch.NONE else found.group)
     known = next(iter(_ask(question, [] if group is None else [group])), None)
@@ -58,7 +58,7 @@ def answer(question: WhyQuestion, text: str) -> bool:
 
 
 def read(question: WhyQuestion, path: Path | None) -> bool:
-    """Write which messages are in a log, or what the one line of it means; return whether any is known."""
+    """Write which messages are in a log, or the meaning of its only line; return whether any is known."""
     lines = _lines(path)
     first = list(itertools.islice(lines, 2))
     if path is None and not first:
@@ -86,7 +86,7 @@ def _lines(path: Path | None) -> Iterator[str]:
 
 
 def _ask(question: WhyQuestion, groups: Sequence[str]) -> list[MonitoredGroup]:
-    """Ask the monitor about groups, and no more after it did not answer once."""
+    """Return what the monitor knows about groups; stop after the first group without an answer."""
     knowns: list[MonitoredGroup] = []
     if not groups:
         return knowns

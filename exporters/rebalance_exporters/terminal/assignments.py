@@ -1,6 +1,6 @@
-"""Who had which partitions before a rebalance and who has them after, as a table: pure.
+"""The partitions of each member before and after a rebalance, as a table. Pure.
 
-Members are compared by identity, as the contract's `Moves` are: one that came back under a new id is the same one.
+Members are compared by identity, as in the contract's `Moves`: a member that came back under a new id is the same one.
 """
 
 from __future__ import annotations
@@ -12,9 +12,9 @@ from rebalance_contract import Member, Partitions, Rebalance
 from rebalance_exporters.terminal.report import Column, Grid
 from rebalance_exporters.text.figures import UNKNOWN
 
-#: More members than this: only those whose partitions changed are worth a row.
+#: With more members than this, only those whose partitions changed get a row.
 _ALL_ROWS = 20
-#: Longer lists of partitions are counted instead.
+#: Longer lists of partitions are replaced by a count; in characters.
 _LIST_WIDTH = 60
 
 _WHO = (Column("CONSUMER-ID", may_shrink=True), Column("HOST"), Column("CLIENT-ID", may_shrink=True))
@@ -26,7 +26,7 @@ _Pair = tuple[Member | None, Member | None]
 
 
 def compare_assignments(rebalance: Rebalance) -> Grid:
-    """Return one row per member with what it gained and lost; of a large group only those whose share changed."""
+    """Return one row per member with the partitions gained and lost; in a large group only for changed members."""
     pairs = _pair_members(rebalance)
     static = any(member.group_instance_id for pair in pairs for member in pair if member is not None)
     changed = [pair for pair in pairs if _has_changed(pair)]
@@ -38,7 +38,7 @@ def compare_assignments(rebalance: Rebalance) -> Grid:
 
 
 def list_members(members: Sequence[Member]) -> Grid:
-    """Return one row per member with what it has."""
+    """Return one row per member with its partitions."""
     static = any(member.group_instance_id for member in members)
     columns = (*_WHO, *([_STATIC] if static else []), _PARTITIONS, Column("ASSIGNMENT", may_shrink=True))
     rows = ((*_describe_who((each, each), static), _count(each), _list_partitions(each.partitions)) for each in members)
@@ -94,7 +94,7 @@ def _has_changed(pair: _Pair) -> bool:
 
 
 def _owned(member: Member | None) -> set[tuple[str, int]] | None:
-    """Return topic and partition of all that a member has; nothing for one that is not there, null for not known."""
+    """Return the (topic, partition) pairs of a member; empty if there is no member, null if not known."""
     if member is None:
         return set()
     if member.partitions is None:
@@ -123,7 +123,7 @@ def _list_partitions(partitions: Partitions | None) -> str:
 
 
 def _ranges(numbers: Sequence[int]) -> str:
-    """Write sorted numbers as `0-3,7`."""
+    """Return numbers as ranges, such as `0-3,7`."""
     ordered = sorted(numbers)
     starts = [ordered[0], *(after for before, after in pairwise(ordered) if after != before + 1)]
     ends = [*(before for before, after in pairwise(ordered) if after != before + 1), ordered[-1]]

@@ -1,4 +1,4 @@
-"""`check`: one line and an exit code for cron, CI and Nagios. Pure: receives answers, hands on a verdict."""
+"""`check`: one line and an exit code for cron, CI and Nagios. Pure: receives answers, returns a result."""
 
 from __future__ import annotations
 
@@ -17,7 +17,7 @@ _NAMED = 3
 
 
 class Status(IntEnum):
-    """The plug-in exit codes that Nagios and its heirs share."""
+    """The plug-in exit codes of Nagios and compatible tools."""
 
     OK = 0
     WARNING = 1
@@ -25,7 +25,7 @@ class Status(IntEnum):
     UNKNOWN = 3
 
 
-#: Known harm comes before what is not known, and that before a ticket.
+#: A known critical state comes before an unknown one, and that before a warning.
 _WORST_FIRST = (Status.CRITICAL, Status.UNKNOWN, Status.WARNING, Status.OK)
 
 _SEVERITY_STATUS: Mapping[str, Status] = {Severity.INFO: Status.OK, Severity.TICKET: Status.WARNING}
@@ -33,7 +33,7 @@ _SEVERITY_STATUS: Mapping[str, Status] = {Severity.INFO: Status.OK, Severity.TIC
 
 @dataclass(frozen=True, slots=True)
 class Limits:
-    """What is still all right: a number of rebalances in a window (null: any), and the gravest tolerated finding."""
+    """Limits of what counts as OK: rebalances per window (null: any number), and the highest severity of findings."""
 
     max_rebalances: int | None = None
     window: str = "15m"
@@ -42,7 +42,7 @@ class Limits:
 
 @dataclass(frozen=True, slots=True)
 class GroupCheck:
-    """What is the matter with one group; `cluster` is null for one that does not exist, `group` for a cluster."""
+    """The result for one group; `cluster` is null if the group does not exist, `group` is null for a whole cluster."""
 
     cluster: str | None
     group: str | None
@@ -52,7 +52,7 @@ class GroupCheck:
 
 @dataclass(frozen=True, slots=True)
 class CheckResult:
-    """The outcome: `text` without the status in front, `figures` as Nagios draws them."""
+    """The result: `text` without the status in front, `figures` in Nagios' format for performance data."""
 
     status: Status
     text: str
@@ -62,12 +62,12 @@ class CheckResult:
     @property
     def line(self) -> str:
         """Return the one line to print."""
-        # Whatever stands behind a bar is figures to Nagios, so none may come from a name.
+        # Nagios reads text after a bar as performance data, so a name must not contain one.
         text = safe(f"REBALANCES {self.status.name} - {self.text}").replace("|", "\\x7c")
         return f"{text} | {self.figures}" if self.figures else text
 
     def as_json(self) -> dict[str, object]:
-        """Return the verdict for programs."""
+        """Return the result for programs."""
         judged = [
             {"cluster": each.cluster, "group": each.group, "status": each.status.name, "reasons": each.reasons}
             for each in self.judgements
@@ -76,14 +76,14 @@ class CheckResult:
 
 
 def unknown(text: str) -> CheckResult:
-    """Return the verdict when nothing can be said."""
+    """Return the result if nothing can be checked."""
     return CheckResult(Status.UNKNOWN, text, "")
 
 
 def judge(
     overview: Overview, cluster_findings: Sequence[Finding], groups: Sequence[str], limits: Limits, access: Access
 ) -> CheckResult:
-    """Judge the groups named, or all and their clusters when none is."""
+    """Return the result for the named groups, or for all groups and their clusters if none is named."""
     rows = [row for row in overview.groups if not groups or row.group in groups]
     judged = [judge_group(row, limits) for row in rows]
     if not groups:
@@ -94,7 +94,7 @@ def judge(
     status = judged[0].status if judged else Status.OK
     text, figures = _describe(judged, rows, limits, access), _figures(rows, limits)
     if not overview.ready:
-        # What is known is old: neither good nor bad news can be believed.
+        # The data is old: neither good nor bad results are reliable.
         text, status = (
             f"the data is not up to date: {overview.ready_text}; last known: {status.name} - {text}",
             Status.UNKNOWN,
@@ -103,9 +103,9 @@ def judge(
 
 
 def judge_group(row: OverviewRow, limits: Limits) -> GroupCheck:
-    """Judge one group by its firing findings and its number of rebalances; a silenced one is well.
+    """Return the result for one group by its firing findings and number of rebalances; a silenced group is OK.
 
-    A deploy that is announced costs rebalances: they are not counted while it goes on.
+    Rebalances are not counted during an announced deploy, which causes some.
     """
     if row.is_silenced:
         return GroupCheck(row.cluster, row.group, Status.OK, ())
@@ -155,7 +155,7 @@ def _next(bad: Sequence[GroupCheck], access: Access) -> str:
 
 
 def _rebalances(rows: Sequence[OverviewRow], limits: Limits) -> list[int]:
-    """Return how many rebalances each group had, of those of which it is known."""
+    """Return the number of rebalances of each group for which it is known."""
     counts = (row.rebalances_in(limits.window) for row in rows)
     return [count for count in counts if count is not None]
 

@@ -1,4 +1,4 @@
-"""The command `check`: an exit code and one line, whatever happens, for who runs checks."""
+"""The command `check`: always an exit code and one line, for monitoring systems that run checks."""
 
 from __future__ import annotations
 
@@ -14,7 +14,7 @@ from rebalance_exporters.terminal.completion import complete_groups
 from rebalance_exporters.terminal.escaping import safe
 from rebalance_exporters.terminal.options import JSON, Where, asking, reads_exporter
 
-#: How grave findings are. The contract's own set needs a library to be read; a test holds this one against it.
+#: Severities of findings. The contract's own set needs a library to be read; a test compares the two.
 SEVERITIES = ("page", "ticket", "info")
 _UNKNOWN = 3
 
@@ -24,13 +24,13 @@ class _WrongUse(click.UsageError):
 
 
 class _CheckCommand(click.Command):
-    """A command whose wrong use is "unknown": the usual code for that, 2, is "critical" to who runs checks."""
+    """A command with exit code 3, unknown, for wrong use: the usual code, 2, means critical in a check."""
 
     def make_context(self, *arguments: Any, **options: Any) -> click.Context:
         try:
             return super().make_context(*arguments, **options)
         except click.UsageError as error:
-            # Who runs checks looks at standard output only.
+            # Monitoring systems read standard output only.
             click.echo(_describe_unknown(f"wrong use: {error.format_message()}", as_json=False))
             raise _WrongUse(error.format_message(), error.ctx) from error
 
@@ -82,7 +82,7 @@ def check(
     except ExporterError as error:
         code, text = _UNKNOWN, _describe_unknown(str(error), as_json)
     except Exception as error:
-        # An exit code of 1 would call a bug of this program a ticket about a group.
+        # An exit code of 1 would report a bug of this program as a warning about a group.
         traceback.print_exc()
         code, text = (
             _UNKNOWN,
@@ -108,7 +108,7 @@ def _judge(
 
 
 def _describe_unknown(text: str, as_json: bool) -> str:
-    """Return the line when there is nothing to judge; needs no library, for one may be what is missing."""
+    """Return the line if there is nothing to check; needs no library, because one may be missing."""
     if as_json:
         return json.dumps({"status": "UNKNOWN", "exit_code": _UNKNOWN, "text": text, "judgements": []})
     return f"REBALANCES UNKNOWN - {safe(text)}"

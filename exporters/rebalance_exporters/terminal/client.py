@@ -1,6 +1,6 @@
-"""Asks the exporter's API and returns its answers as objects; whatever goes wrong becomes one sentence.
+"""Queries the exporter's API and returns its answers as objects; every error becomes one sentence.
 
-Receives where the exporter is; hands on answers and the bytes of its event stream. Knows nothing of output.
+Receives the exporter's address; returns answers and the bytes of its event stream. Independent of output.
 """
 
 from __future__ import annotations
@@ -42,29 +42,29 @@ from rebalance_exporters.terminal.escaping import safe
 
 _T = TypeVar("_T")
 
-#: What helps where the exporter is not at its address.
+#: Advice if the exporter is not at its address.
 _OTHER = "pass the address of a running exporter: `--url http://HOST:9642`"
 
-#: What the operating system's number adds to its words helps nobody.
+#: The number of an operating system error, which does not help the reader.
 _ERRNO = re.compile(r"^\[Errno -?\d+\] ")
-#: The stream says something every 5 s; a longer silence is a broken connection.
+#: The stream sends something every 5 s; a longer silence means a broken connection.
 _STREAM_SILENCE_SECONDS = 20.0
 
 
 class ApiError(ExporterError):
-    """The exporter did not answer, or not with what was asked."""
+    """The exporter did not answer, or not as expected."""
 
 
 class UnreachableError(ApiError):
-    """Nobody answered, or the answer broke off: worth another try."""
+    """There was no answer, or it was incomplete: worth a retry."""
 
 
 class NotFoundError(ApiError):
-    """The exporter answered that there is no such thing."""
+    """The exporter answered that the requested object does not exist."""
 
 
 class Api:
-    """A connection to one exporter, to be closed by its `with` block. Every method raises ApiError."""
+    """A connection to one exporter, closed by its `with` block. Every method raises ApiError."""
 
     def __init__(self, access: Access) -> None:
         access.check()
@@ -86,7 +86,7 @@ class Api:
 
     @property
     def access(self) -> Access:
-        """Where this leads, for sentences that name it."""
+        """The address and credentials in use, for messages."""
         return self._access
 
     def overview(self, cluster: str | None = None) -> Overview:
@@ -94,7 +94,7 @@ class Api:
         return self._read(OVERVIEW_PATH, Overview, cluster=cluster)
 
     def group(self, group: str, cluster: str | None = None) -> GroupSnapshot:
-        """Return the present snapshot of one group."""
+        """Return the current snapshot of one group."""
         return self._read(_path(group), GroupSnapshot, cluster=cluster)
 
     def rebalances(
@@ -105,7 +105,7 @@ class Api:
         return self._read(path, RebalancesAnswer, cluster=cluster, limit=limit, since_ms=since_ms).rebalances
 
     def rebalance(self, group: str, rebalance_id: str, cluster: str | None = None) -> RebalanceAnswer:
-        """Return one rebalance and what was found about it."""
+        """Return one rebalance and the findings about it."""
         path = f"{_path(group)}/{REBALANCES}/{quote(rebalance_id, safe='')}"
         try:
             return self._read(path, RebalanceAnswer, cluster=cluster)
@@ -118,23 +118,23 @@ class Api:
     def findings(
         self, cluster: str | None = None, group: str | None = None, state: str | None = None
     ) -> tuple[Finding, ...]:
-        """Return findings; the group with an empty name has those about a whole cluster."""
+        """Return findings; those about a whole cluster have an empty group name."""
         found = self._read(FINDINGS_PATH, FindingsAnswer, cluster=cluster, group=group, state=state).findings
         return tuple(each for each in found if group in {None, each.group} and state in {None, each.state})
 
     def advice(self, group: str, cluster: str | None = None, *, since_ms: int) -> AdviceAnswer:
-        """Return what settings would have avoided of a group's rebalances since a time."""
+        """Return what settings would have avoided in a group's rebalances since a time."""
         try:
             return self._read(f"{_path(group)}/{ADVICE}", AdviceAnswer, cluster=cluster, since_ms=since_ms)
         except NotFoundError as error:
-            # Says so itself where there is no such group.
+            # Raises NotFoundError itself if there is no such group.
             self.group(group, cluster)
             raise ApiError(
                 f"the exporter at {self._where} has no advice: it is older than this version, upgrade it"
             ) from error
 
     def report(self, cluster: str | None = None, *, since_ms: int, until_ms: int | None = None) -> PeriodReport:
-        """Return what rebalances cost from a time on, until another or now."""
+        """Return the cost of rebalances from `since_ms` until `until_ms`, null for now."""
         try:
             return self._read(REPORT_PATH, PeriodReport, cluster=cluster, since_ms=since_ms, until_ms=until_ms)
         except NotFoundError as error:
@@ -143,11 +143,11 @@ class Api:
             ) from error
 
     def silences(self, cluster: str | None = None) -> SilencesAnswer:
-        """Return the silences in force or to come, and those that ended lately."""
+        """Return active and future silences, and those that ended recently."""
         return self._read(SILENCES_PATH, SilencesAnswer, cluster=cluster)
 
     def silence(self, wanted: SilenceRequest) -> MadeSilence:
-        """Make a silence."""
+        """Create a silence."""
         headers = {"content-type": "application/json"}
         with self._explained():
             answer = self._http.post(SILENCES_PATH, content=encode(wanted), headers=headers)
@@ -166,7 +166,7 @@ class Api:
     def stream(
         self, cluster: str | None = None, group: str | None = None, last_event_id: str | None = None
     ) -> Generator[Iterator[bytes]]:
-        """Open the event stream; what it yields can raise UnreachableError when the connection breaks."""
+        """Open the event stream; iterating it can raise UnreachableError if the connection breaks."""
         headers = {"accept": "text/event-stream", "cache-control": "no-store"}
         if last_event_id is not None:
             headers["last-event-id"] = last_event_id
@@ -264,7 +264,7 @@ class Api:
 
 
 def _kind(answer: httpx.Response) -> type[ApiError]:
-    """Return what an unwanted answer is: a server's trouble passes, a refusal stays."""
+    """Return the error type for an unexpected answer: server errors are worth a retry, refusals are not."""
     return UnreachableError if answer.status_code >= HTTPStatus.INTERNAL_SERVER_ERROR else ApiError
 
 
@@ -281,7 +281,7 @@ def _read_auth(access: Access) -> httpx.BasicAuth | None:
 
 
 def _read_ca(access: Access) -> ssl.SSLContext:
-    # The machine's own store, where companies put their CA, instead of the one that httpx brings.
+    # The system's certificate store, where companies install their CA, instead of the one that comes with httpx.
     try:
         return ssl.create_default_context(cafile=access.ca_file)
     except (OSError, ssl.SSLError) as error:

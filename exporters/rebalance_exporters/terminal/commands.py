@@ -1,6 +1,7 @@
-"""The commands at the terminal, from `top` to `completion`: reads options, calls, writes.
+"""The terminal commands, from `top` to `completion`: each reads options, calls the API and writes the result.
 
-Imports what a command needs when it runs: the libraries are an extra, and help is instant without them.
+Modules that need a library are imported when a command runs: the libraries are an extra, and help is instant without
+them.
 """
 
 from __future__ import annotations
@@ -43,7 +44,7 @@ if TYPE_CHECKING:
     from rebalance_exporters.terminal.explain import Facts
     from rebalance_exporters.terminal.report import TextReport
 
-#: What `top --sort` takes; the table's own list needs a library to be read.
+#: Values of `top --sort`; the table's own list needs a library to be read.
 SORTS = ("lost", "rebalances", "finding", "lag", "members", "state", "group")
 
 
@@ -288,7 +289,7 @@ def report(
 
 
 def _write(answer: object, report: TextReport, *, as_json: bool, markdown: bool) -> None:
-    """Write an answer as it was asked for: as JSON, or the report about it as Markdown or for the screen."""
+    """Write an answer as JSON, or the report about it as Markdown or for the screen."""
     from rebalance_exporters.terminal.escaping import safe_json  # noqa: PLC0415
     from rebalance_exporters.terminal.report import write_markdown  # noqa: PLC0415
     from rebalance_exporters.terminal.screen import Screen  # noqa: PLC0415
@@ -320,7 +321,7 @@ def tail(*, where: Where, group: str | None, as_json: bool, utc: bool) -> None:
         from rebalance_exporters.terminal import tail as following  # noqa: PLC0415
 
         if group is not None:
-            # A name that does not exist would be followed in silence for ever.
+            # Raises an error if there is no such group, which would otherwise be followed without any output.
             api.group(group, where.cluster)
         narrator = following.EventNarrator(clock_of(utc))
         if not as_json:
@@ -333,7 +334,7 @@ def tail(*, where: Where, group: str | None, as_json: bool, utc: bool) -> None:
 
 def _say(line: str) -> None:
     click.echo(line)
-    # Somebody may be following through a pipe.
+    # The output may be a pipe that is read live.
     sys.stdout.flush()
 
 
@@ -352,7 +353,7 @@ def completion(shell: str) -> None:
     click.echo(make_script(shell, click.get_current_context().find_root().command))
 
 
-#: What the console script adds to its own.
+#: The commands that the console script adds to its own.
 COMMANDS: tuple[click.Command, ...] = (
     top,
     explain,

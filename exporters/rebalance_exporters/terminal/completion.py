@@ -1,4 +1,4 @@
-"""Completion of the command line in bash, zsh and fish, of group names too."""
+"""Shell completion for bash, zsh and fish, including group names."""
 
 from __future__ import annotations
 
@@ -13,23 +13,23 @@ from rebalance_exporters.terminal.access import DEFAULT_URL, Access
 SHELLS = ("bash", "zsh", "fish")
 
 PROGRAM = "rebalance-monitor"
-#: Where click looks for the shell's question.
+#: Environment variable in which click looks for the shell's request.
 _VARIABLE = "_REBALANCE_MONITOR_COMPLETE"
-#: Somebody waits with a finger on the tab key.
+#: Short, because the user is waiting for the completion.
 _TIMEOUT_SECONDS = 1.0
 
 
 def make_script(shell: str, root: click.Command) -> str:
-    """Return the script that teaches a shell to complete the whole command line."""
+    """Return the script that makes a shell complete the whole command line."""
     kind = get_completion_class(shell)
     assert kind is not None
     completion = kind(root, {}, PROGRAM, _VARIABLE)
-    # Without click's look at the version of the bash on this machine, which need not be the one that reads the script.
+    # Skips click's check of this machine's bash version: another bash may read the script.
     return completion.source_template % completion.source_vars()
 
 
 def complete_groups(context: click.Context, _parameter: click.Parameter, incomplete: str) -> list[CompletionItem]:
-    """Return the names of groups that begin so; none when anything is wrong, for a shell has no place for errors."""
+    """Return the names of groups with this prefix; empty on any error, because a shell cannot show one."""
     with contextlib.suppress(Exception):
         return [CompletionItem(each) for each in _ask_names(context.params) if each.startswith(incomplete)]
     return []
@@ -48,5 +48,5 @@ def _ask_names(options: dict[str, Any]) -> list[str]:
     )
     with Api(access) as api:
         names = {row.group for row in api.overview(options.get("cluster")).groups}
-    # A name that no shell could take apart, or that would write on the terminal, is typed by hand or not at all.
+    # Names that a shell cannot parse, or that would control the terminal, are left out.
     return sorted(name for name in names if name.isprintable() and name)

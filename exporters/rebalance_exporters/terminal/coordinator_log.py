@@ -1,4 +1,4 @@
-"""What a group's coordinators wrote in brokers' logs, around one rebalance, in lines for people."""
+"""The lines that a group's coordinators wrote to broker logs around one rebalance, as text for people."""
 
 from __future__ import annotations
 
@@ -8,7 +8,7 @@ from rebalance_contract import CoordinatorAct, CoordinatorEvent
 from rebalance_contract.api import RebalanceRow
 from rebalance_exporters.terminal.figures import Clock
 
-#: Lines before the start that is known, where it is a bound only, and after the end.
+#: Time range of the lines: before the known start, if that is only a bound, and after the end.
 _BEFORE_MS, _AFTER_MS = 60_000, 5_000
 _SHOWN = 20
 _WORDS = {
@@ -37,7 +37,7 @@ _WORDS = {
 
 
 def around(events: Sequence[CoordinatorEvent], rebalance: RebalanceRow | None) -> list[CoordinatorEvent]:
-    """Return the events of one rebalance; without one, the last that there are."""
+    """Return the events of one rebalance, or the latest events if there is none."""
     if rebalance is None:
         return list(events[-_SHOWN:])
     start_ms = rebalance.started_before_ms if rebalance.started_after_ms is None else rebalance.started_after_ms
@@ -47,7 +47,7 @@ def around(events: Sequence[CoordinatorEvent], rebalance: RebalanceRow | None) -
 
 
 def describe(events: Sequence[CoordinatorEvent], rebalance: RebalanceRow | None, clock: Clock) -> Iterator[str]:
-    """Yield a line for each event of a rebalance; one that says so where there is none."""
+    """Yield a line for each event of a rebalance, or one line that says that there is none."""
     found = around(events, rebalance)
     if not found:
         yield _nothing(events, clock)

@@ -1,7 +1,8 @@
-"""Makes text of strangers safe to show: group names, client ids and hosts are whatever a client chose to send.
+"""Makes text of other origin safe to show: a client chooses its group names, client ids and hosts freely.
 
-A name may hold escape codes that repaint the terminal, line breaks that fake lines, marks that turn the reading
-direction, or HTML for whoever pastes a report. All output of the terminal commands goes through this module.
+A name may contain escape codes that repaint the terminal, line breaks that fake lines, marks that change the reading
+direction, or HTML that takes effect where a report is pasted. All output of the terminal commands goes through this
+module.
 """
 
 from __future__ import annotations
@@ -10,13 +11,13 @@ import json
 import re
 from typing import Any
 
-#: What means something anywhere, at the beginning of a text, and an underscore that is not inside a word.
+#: Characters that are markup anywhere, markup at the beginning of a text, and an underscore that is not inside a word.
 _MARKDOWN = re.compile(r"[\\`*\[<&|~$]|^[>#+-](?!\S)|^>|(?<!\w)_|_(?!\w)")
 _ENTITIES = {"<": "&lt;", "&": "&amp;"}
 
 
 def safe(text: str) -> str:
-    r"""Return one line in which every character can be seen; others become `\x1b`, `\n`, `\u202e` and the like.
+    r"""Return one line in which every character is visible; others become `\x1b`, `\n`, `\u202e` and the like.
 
     Applying it twice changes nothing more: a backslash stays, so that a name and its escaped form look the same.
     """
@@ -26,22 +27,23 @@ def safe(text: str) -> str:
 
 
 def safe_markdown(text: str) -> str:
-    """Return one line that a Markdown reader shows as it is: no markup, no HTML, no table cell of its own."""
+    """Return one line that a Markdown reader shows unchanged: no markup, no HTML, no table separators."""
     return _MARKDOWN.sub(lambda found: _ENTITIES.get(found[0], f"\\{found[0]}"), safe(text))
 
 
 def markdown_code(text: str) -> str:
-    """Return one line as code, whatever quotes it holds."""
+    """Return one line as Markdown code, with any backquotes in it."""
     text = safe(text)
     fence = "`" * (1 + max(map(len, re.findall("`+", text)), default=0))
     return f"{fence} {text} {fence}" if len(fence) > 1 else f"`{text}`"
 
 
 def safe_json(value: Any, *, indent: int | None = None) -> str:
-    """Return the JSON text of objects of the contract, in visible ASCII only; nothing is lost by that."""
-    # Imported here, so that the command line works where the extra is not installed.
+    """Return objects of the contract as JSON in visible ASCII only; no information is lost."""
+    # Imported here, so that the command line works without the extra.
     import msgspec  # noqa: PLC0415
 
-    # A terminal takes U+009B for an escape code and JSON allows it raw; 0x7f is the one control code ASCII leaves.
+    # A terminal treats U+009B as an escape code and JSON allows it unescaped; 0x7f is the one control code left in
+    # ASCII.
     text = json.dumps(msgspec.to_builtins(value), indent=indent)
     return text.replace("\x7f", "\\u007f")

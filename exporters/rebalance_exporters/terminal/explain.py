@@ -1,6 +1,6 @@
 """`explain`: why a group rebalanced, what it cost and what to change, as a report.
 
-Receives what the API answered about a group and one of its rebalances; returns a report. Pure: facts come with `now`.
+Receives the API's answers about a group and one of its rebalances; returns a report. Pure: the facts include `now`.
 """
 
 from __future__ import annotations
@@ -38,12 +38,12 @@ _NAMED = 3
 
 @dataclass(frozen=True, slots=True)
 class Facts:
-    """All that a report is made of.
+    """The data of a report.
 
-    `rows` are the groups of the same cluster, this one included. `rebalance` is null when the exporter keeps none.
-    `findings` are those about the rebalance, the primary one first, `standing` those that fire for the group now.
-    `choice` says how the rebalance was chosen where that is not plain; `trouble` why the data cannot be trusted.
-    `lines` are what the group's coordinators wrote in brokers' logs that were given beside; null: none were given.
+    `rows` are the groups of the same cluster, including this one. `rebalance` is null if the exporter keeps none.
+    `findings` are about the rebalance, the primary one first, `standing` those that fire for the group now. `choice`
+    says how the rebalance was chosen if that is not obvious; `trouble` why the data is not reliable, else null. `lines`
+    are those of the group's coordinators in the given broker logs, null if no logs were given.
     """
 
     now_ms: int
@@ -59,17 +59,17 @@ class Facts:
 
     @property
     def row(self) -> OverviewRow | None:
-        """The group's own row; null when it came or went between two answers."""
+        """The group's own row; null if the group appeared or disappeared between two answers."""
         return next((each for each in self.rows if each.group == self.snapshot.group), None)
 
 
 def choose_rebalance(rebalances: Sequence[RebalanceRow], at_ms: int) -> RebalanceRow:
-    """Return the rebalance that went on at a time, or the one nearest to it; of several the newest."""
+    """Return the rebalance in progress at a time, or the nearest one; of several the newest."""
     return min(rebalances, key=lambda each: (distance_ms(each, at_ms), -each.started_before_ms))
 
 
 def distance_ms(rebalance: RebalanceRow, at_ms: int) -> int:
-    """Return how far a time lies outside a rebalance; one without an end goes on."""
+    """Return the distance in milliseconds of a time from a rebalance; one without an end is still in progress."""
     started_ms = began_ms(rebalance)
     if at_ms < started_ms:
         return started_ms - at_ms
@@ -77,12 +77,12 @@ def distance_ms(rebalance: RebalanceRow, at_ms: int) -> int:
 
 
 def began_ms(rebalance: RebalanceRow) -> int:
-    """Return the latest time at which it can have begun."""
+    """Return the latest time at which the rebalance can have begun."""
     return rebalance.started_before_ms
 
 
 def explain(facts: Facts, access: Access) -> TextReport:
-    """Make the report: of the rebalance if there is one, else of what goes on in the group."""
+    """Return the report: about the rebalance if there is one, else about the current state of the group."""
     cause = _cause_of(facts)
     leading = cause or _cause_before(facts)
     passages = (
@@ -112,16 +112,16 @@ def _describe_silence(facts: Facts) -> Iterator[Passage]:
 
 
 def _cause_of(facts: Facts) -> Finding | None:
-    """Return the finding to lead with: the rebalance's primary one, or without a rebalance the gravest that fires."""
+    """Return the main finding: the primary one of the rebalance, or without a rebalance the most severe that fires."""
     if facts.rebalance is not None:
         return next((each for each in facts.findings if each.primary), None)
     return min(facts.standing, key=reading_order, default=None)
 
 
 def _cause_before(facts: Facts) -> Finding | None:
-    """Return the gravest cause that stands while the rebalance is not judged yet.
+    """Return the most severe firing cause while the rebalance is not judged yet, null if there is none.
 
-    Where a group rebalances more often than a judgement takes, its latest rebalance never has one.
+    If a group rebalances faster than a judgement takes, its latest rebalance never has one.
     """
     if facts.rebalance is None or not _is_young(facts):
         return None
@@ -224,17 +224,17 @@ def _describe_scope(facts: Facts) -> str | None:
 
 
 def _describe_advice(facts: Facts, cause: Finding | None) -> Iterator[Passage]:
-    # What else fires has causes and rebalances of its own: its advice would not have spared the group this one.
+    # Other firing findings have their own causes and rebalances: their advice would not have prevented this rebalance.
     about = facts.standing if facts.rebalance is None else facts.findings
     advice = [advice for each in dict.fromkeys(filter(None, (cause, *about))) for advice in each.advice]
-    # Several findings may ask for the same change.
+    # Several findings may advise the same change.
     yield Passage("Now", tuple(dict.fromkeys(map(_advise, advice))), numbered=True)
 
 
 def _advise(advice: Advice) -> str:
     formula = advice.formula.strip()
     text = change(advice) if formula in {"", "-"} else f"{change(advice)} (from: {formula})"
-    # What was judged without an exporter has no past.
+    # Findings that were judged without an exporter have no estimate.
     return text if not isinstance(advice, AdviceRow) or advice.text is None else f"{text}; {advice.text}"
 
 
@@ -283,7 +283,7 @@ def _describe_reasons(cause: Finding | None) -> Iterator[Passage]:
     yield Passage("Unknown", cause.missing)
     named = [name(each) for each in cause.subject.members]
     if len(named) > 1:
-        # A member that came back has several ids and one name.
+        # A member that came back has several ids but one name.
         yield Passage("Who", (", ".join(dict.fromkeys(named)),))
 
 
@@ -299,7 +299,7 @@ def _describe_other(facts: Facts, finding: Finding) -> str:
 
 
 def _others(facts: Facts, cause: Finding | None) -> list[Finding]:
-    """Return what else is to be reported: about the rebalance, and what fires for the group and is to be acted on."""
+    """Return the other findings to report: about the rebalance, and those that fire for the group and need action."""
     known = {None if cause is None else cause.finding_id}
     found = []
     for each in (*facts.findings, *(each for each in facts.standing if gravity(each.severity) > 0)):

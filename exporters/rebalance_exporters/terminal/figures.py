@@ -1,4 +1,4 @@
-"""Times as people read and type them."""
+"""Writes and parses times for people."""
 
 from __future__ import annotations
 
@@ -15,16 +15,16 @@ _EPOCH_MS = re.compile(r"\d{12,14}")
 
 @dataclass(frozen=True, slots=True)
 class Clock:
-    """Writes and reads times in one zone; a zone of null is the machine's own."""
+    """Writes and parses times in one zone; null is the machine's own."""
 
     zone: dt.tzinfo | None = dt.UTC
 
     def at(self, at_ms: int) -> dt.datetime:
-        """Return an epoch time in the zone."""
+        """Return an epoch time in milliseconds as a datetime in the zone."""
         return dt.datetime.fromtimestamp(at_ms / 1000, dt.UTC).astimezone(self.zone)
 
     def time(self, at_ms: int) -> str:
-        """Return the time of day, to be read beside a date or while it happens."""
+        """Return the time of day, for use beside a date or for current events."""
         return f"{self.at(at_ms):%H:%M:%S}"
 
     def moment(self, at_ms: int) -> str:
@@ -32,7 +32,7 @@ class Clock:
         return f"{self.at(at_ms):%Y-%m-%d %H:%M:%S %Z}"
 
     def read(self, text: str, now_ms: int) -> int:
-        """Return the epoch time that `text` means: a date and time, a time of the last 24 h, or how long ago.
+        """Return the epoch time in ms for a date and time, a time of day in the last 24 h, or a duration ago.
 
         Raises ValueError for anything else.
         """
@@ -49,7 +49,7 @@ class Clock:
             ) from error
 
     def read_ahead(self, text: str, now_ms: int) -> int:
-        """Return the epoch time that `text` means: a date and time, a time of the next 24 h, or in how long.
+        """Return the epoch time in ms for a date and time, a time of day in the next 24 h, or a duration from now.
 
         Raises ValueError for anything else.
         """
@@ -73,6 +73,6 @@ class Clock:
 
 
 def span_ms(text: str) -> int | None:
-    """Return the milliseconds of `90s`, `15m`, `24h`, `7d`, `2w`; null when it is not of that form."""
+    """Return the milliseconds of `90s`, `15m`, `24h`, `7d`, `2w`; null for any other form."""
     found = _SPAN.fullmatch(text.strip())
     return None if found is None else int(float(found[1]) * _UNITS_MS[found[2]])

@@ -1,4 +1,4 @@
-"""Asks the API for all that a report about one rebalance is made of."""
+"""Requests from the API all data for a report about one rebalance."""
 
 from __future__ import annotations
 
@@ -16,7 +16,7 @@ from rebalance_exporters.text.figures import span
 
 @dataclass(frozen=True, slots=True)
 class Question:
-    """Which rebalance is meant: of this id, or at a time as a person typed it, or the latest when both are null."""
+    """Selects a rebalance: by id, or by a time as typed, or the latest one if both are null."""
 
     group: str
     cluster: str | None = None
@@ -26,7 +26,7 @@ class Question:
 
 
 def gather(api: Api, question: Question) -> Facts:
-    """Return the facts, of the latest rebalance that is kept if no other is meant."""
+    """Return the facts about the selected rebalance."""
     snapshot = api.group(question.group, question.cluster)
     cluster = snapshot.cluster
     overview = api.overview(cluster)
@@ -49,7 +49,7 @@ def gather(api: Api, question: Question) -> Facts:
 
 
 def read_time(text: str, now_ms: int, clock: Clock) -> int:
-    """Return the time that a person typed. Raises ExporterError."""
+    """Return the time that a user typed, in epoch ms. Raises ExporterError."""
     try:
         return clock.read(text, now_ms)
     except ValueError as error:
@@ -57,7 +57,7 @@ def read_time(text: str, now_ms: int, clock: Clock) -> int:
 
 
 def _choose(api: Api, question: Question, cluster: str, now_ms: int) -> tuple[RebalanceRow | None, str | None]:
-    """Return the rebalance to explain, and what to say about the choice."""
+    """Return the rebalance to explain, null if none is kept, and a note on the choice, null if not needed."""
     if question.at is None:
         return next(iter(api.rebalances(question.group, cluster, limit=1)), None), None
     at_ms = read_time(question.at, now_ms, question.clock)

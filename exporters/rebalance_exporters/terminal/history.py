@@ -1,4 +1,4 @@
-"""`history`: the rebalances of a group since a time, one row each, and what they come to. Pure."""
+"""`history`: the rebalances of a group since a time, one row each, and their totals. Pure."""
 
 from __future__ import annotations
 
@@ -26,9 +26,10 @@ _COLUMNS = (
 
 @dataclass(frozen=True, slots=True)
 class Totals:
-    """What a number of rebalances come to. Durations are lower bounds where the log does not show more.
+    """Totals of several rebalances. Durations are lower bounds if the log does not show more.
 
-    `causes` counts the primary findings by rule, most frequent first; `unjudged` rebalances have none that is kept.
+    `causes` counts the primary findings by rule, most frequent first; `unjudged` is the number of rebalances without a
+    kept one.
     """
 
     rebalances: int
@@ -67,7 +68,7 @@ def add_up(rebalances: Sequence[RebalanceRow], causes: Mapping[str, Finding]) ->
 
 
 def describe_history(rebalances: Iterable[RebalanceRow], causes: Mapping[str, Finding], clock: Clock) -> Grid:
-    """Return the table, oldest first, so that the newest stands where the eye ends."""
+    """Return the table, oldest first, so that the newest row is next to the prompt."""
     ordered = sorted(rebalances, key=lambda each: each.started_before_ms)
     return Grid("", _COLUMNS, tuple(_describe(each, causes.get(each.rebalance_id), clock) for each in ordered))
 
@@ -86,7 +87,7 @@ def _describe(rebalance: RebalanceRow, cause: Finding | None, clock: Clock) -> t
 
 
 def describe_totals(totals: Totals) -> tuple[str, ...]:
-    """Say the totals in lines."""
+    """Return the totals as lines of text."""
     aborted = f" and {totals.generations_aborted} without an assignment" if totals.generations_aborted else ""
     lines = [
         f"{plural(totals.rebalances, 'rebalance')}, {plural(totals.generations, 'generation')}{aborted}; "

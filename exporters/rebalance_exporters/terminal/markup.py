@@ -1,4 +1,4 @@
-"""HTML made of elements: text is escaped, and only what `element` returned is taken for markup."""
+"""Builds HTML from elements: text is escaped, and only results of `element` are treated as markup."""
 
 from __future__ import annotations
 
@@ -6,7 +6,7 @@ import html
 
 from rebalance_exporters.terminal.escaping import safe
 
-#: Elements that have no end.
+#: Elements without an end tag.
 _VOID = frozenset({"meta", "rect", "line"})
 
 
@@ -17,7 +17,7 @@ class Markup(str):
 
 
 def element(name: str, /, *children: str, **attributes: str | float) -> Markup:
-    """Return an element. In names of attributes, an underscore at the end is left out, others are hyphens."""
+    """Return an element. In attribute names a trailing underscore is removed, and other underscores become hyphens."""
     named = "".join(f' {_hyphenate(each)}="{_escape(str(value))}"' for each, value in attributes.items())
     if name in _VOID and not children:
         return Markup(f"<{name}{named}/>")
@@ -25,12 +25,12 @@ def element(name: str, /, *children: str, **attributes: str | float) -> Markup:
 
 
 def join(*children: str) -> Markup:
-    """Return texts and elements behind each other."""
+    """Return texts and elements joined together."""
     return Markup("".join(each if isinstance(each, Markup) else _escape(each) for each in children))
 
 
 def name_of(text: str) -> Markup:
-    """Return somebody else's word, whose reading direction is to stay its own."""
+    """Return a foreign name in an element that isolates its reading direction."""
     return element("bdi", text)
 
 

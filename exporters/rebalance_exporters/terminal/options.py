@@ -1,6 +1,7 @@
-"""The options that commands share, what they say of the exporter, and how a command gets to it.
+"""Options that commands share, and access to the exporter through them.
 
-Imports what a command needs when it runs: the libraries are an extra, and help is instant without them.
+Modules that need a library are imported when a command runs: the libraries are an extra, and help is instant without
+them.
 """
 
 from __future__ import annotations
@@ -28,7 +29,7 @@ if TYPE_CHECKING:
 
 F = TypeVar("F", bound=Callable[..., Any])
 
-#: What `why` says without a message and a log.
+#: Error of `why` without a message and a log.
 NO_INPUT = "no input: pass a MESSAGE, --file FILE, or pipe a log"
 
 _LIBRARIES = frozenset({"httpx", "rich", "msgspec"})
@@ -62,7 +63,7 @@ JSON = click.option("--json", "as_json", is_flag=True, help="Write JSON.")
 ZONE = click.option(
     "--utc/--local", "utc", default=True, show_default=True, help="Show times in UTC or in this machine's zone."
 )
-#: Files of brokers' logs beside what the monitor knows, for `explain` here and `replay` of the console script.
+#: Broker logs in addition to the monitor's data, for `explain` here and `replay` of the console script.
 LOGS = click.option(
     "--logs",
     multiple=True,
@@ -91,21 +92,21 @@ SINCE = click.option(
 
 @dataclass(frozen=True, slots=True)
 class LogReader:
-    """What reads files of brokers' logs: files, group and time zone to events in order. The console script has it."""
+    """Reads files of broker logs: (files, group, time zone) to events in order. The console script provides it."""
 
     read: Callable[[Sequence[Any], str, str], list[CoordinatorEvent]]
 
 
 @dataclass(frozen=True, slots=True)
 class Where:
-    """Where the exporter is, and which cluster is meant: null for all."""
+    """The exporter to query, and the cluster, null for all."""
 
     access: Access
     cluster: str | None
 
 
 def reads_exporter(command: F) -> F:
-    """Add the options that say where the exporter is; the command gets them as `where`."""
+    """Add the options for the exporter's address; the command gets them as `where`."""
 
     @functools.wraps(command)
     def call(*, url: str, user: str | None, password_file: Path | None, ca_file: Path | None, **others: Any) -> Any:
@@ -117,7 +118,7 @@ def reads_exporter(command: F) -> F:
 
 
 def _typed(context: click.Context) -> str:
-    """Return the command as it was typed, `silence add` for example."""
+    """Return the command as typed, such as `silence add`."""
     names = []
     while context.parent is not None:
         names.append(context.info_name or "")
@@ -126,7 +127,7 @@ def _typed(context: click.Context) -> str:
 
 
 def _flags_to_repeat(context: click.Context) -> Iterator[str]:
-    """Yield the options that say where the exporter is, as far as they were typed."""
+    """Yield the options for the exporter's address that were typed."""
     for option in context.command.params:
         typed = context.get_parameter_source(option.name or "") is ParameterSource.COMMANDLINE
         if option.name in _ACCESS_NAMES and typed:
@@ -150,14 +151,14 @@ def needing_libraries() -> Generator[None]:
 
 @contextlib.contextmanager
 def until_interrupted() -> Generator[None]:
-    """Make Ctrl-C the ordinary end of what goes on by itself."""
+    """Treat Ctrl-C as the regular end of a command that runs until interrupted."""
     with contextlib.suppress(KeyboardInterrupt):
         yield
 
 
 @contextlib.contextmanager
 def asking(where: Where) -> Generator[Api]:
-    """Open the exporter's API; what it refuses, or where it is not, is an ExporterError."""
+    """Open the exporter's API; errors of access and missing libraries become ExporterError."""
     with needing_libraries():
         from rebalance_exporters.terminal.client import Api  # noqa: PLC0415
 
@@ -166,15 +167,15 @@ def asking(where: Where) -> Generator[Api]:
 
 
 def clock_of(utc: bool) -> Clock:
-    """Return what writes times: in UTC, or in the zone of this machine."""
+    """Return a clock in UTC, or in this machine's zone."""
     return Clock() if utc else Clock(zone=None)
 
 
 def read_now_ms() -> int:
-    """Return the present moment, as epoch milliseconds."""
+    """Return the current time in epoch milliseconds."""
     return time.time_ns() // 1_000_000
 
 
 def aside(line: str) -> None:
-    """Say something that is not the answer: on standard error."""
+    """Print a line that is not part of the answer, on standard error."""
     click.echo(safe(line), err=True)

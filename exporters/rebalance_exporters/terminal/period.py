@@ -1,4 +1,4 @@
-"""`report`: what rebalances cost in a period, in words and tables for the terminal and for Markdown. Pure."""
+"""`report`: the cost of rebalances in a period, as text and tables for the terminal and for Markdown. Pure."""
 
 from __future__ import annotations
 
@@ -20,7 +20,7 @@ from rebalance_exporters.terminal.report import Column, Grid, Hint, Passage, Tex
 from rebalance_exporters.text.avoided import saved
 from rebalance_exporters.text.figures import UNKNOWN, amount, length, plural, span
 
-#: Lines of each list: what one page has room for.
+#: Maximum number of entries in each list, so that the report fits on one page.
 SHOWN_GROUPS, SHOWN_CAUSES, SHOWN_WORTH, SHOWN_SETTINGS, SHOWN_CHANGES = 10, 8, 5, 3, 6
 
 _GROUP = (
@@ -57,7 +57,7 @@ def describe_period(report: PeriodReport, clock: Clock, access: Access) -> TextR
 
 
 def verdict(report: PeriodReport) -> str:
-    """Say in one line what the period came to."""
+    """Return the period's result in one line."""
     where = "" if report.cluster is None else f"{report.cluster}: "
     took = span(report.until_ms - report.since_ms)
     if not report.sums.rebalances:
@@ -71,7 +71,7 @@ def verdict(report: PeriodReport) -> str:
 
 
 def dates(report: PeriodReport, clock: Clock) -> str:
-    """Say from when to when."""
+    """Return the start and the end of the period."""
     return f"{clock.moment(report.since_ms)} to {clock.moment(report.until_ms)}"
 
 
@@ -83,19 +83,19 @@ def lost(sums: PeriodSums) -> str:
 
 
 def change(now: int, before: int) -> str:
-    """Return by how much a length of time changed."""
+    """Return the change of a duration."""
     if now == before:
         return "same"
     return f"{'+' if now > before else '-'}{span(abs(now - before))}"
 
 
 def change_of_count(now: int, before: int) -> str:
-    """Return by how much a number changed."""
+    """Return the change of a count."""
     return "same" if now == before else f"{'+' if now > before else '-'}{amount(abs(now - before))}"
 
 
 def gravest_change(now: PeriodSums, before: PeriodSums) -> str:
-    """Return by how much the time lost changed or, where it did not, what else did."""
+    """Return the change of the time lost or, if it did not change, of the first other value that did."""
     if now.lost_partition_ms != before.lost_partition_ms:
         return change(now.lost_partition_ms, before.lost_partition_ms)
     if now.rebalances != before.rebalances:
@@ -105,7 +105,7 @@ def gravest_change(now: PeriodSums, before: PeriodSums) -> str:
 
 
 def share(part: PeriodSums, whole: PeriodSums) -> float:
-    """Return the share of the time lost or, where none was, of the time rebalancing, else of the rebalances; 0 to 1."""
+    """Return the share, 0 to 1, of the time lost or, if none was, of the time rebalancing, else of the rebalances."""
     for name in ("lost_partition_ms", "rebalancing_ms", "rebalances"):
         if getattr(whole, name):
             return float(getattr(part, name) / getattr(whole, name))
@@ -113,7 +113,7 @@ def share(part: PeriodSums, whole: PeriodSums) -> float:
 
 
 def explained(report: PeriodReport) -> float | None:
-    """Return the share that has a cause, 0 to 1, never more than is known; null where nothing happened."""
+    """Return the share with a known cause, 0 to 1, rounded down; null if there was no rebalance."""
     if not report.sums.rebalances:
         return None
     uncaused = [report.unexplained, *(each.sums for each in report.causes if each.rule == UNDETERMINED)]
@@ -121,7 +121,7 @@ def explained(report: PeriodReport) -> float | None:
 
 
 def causes_of(group: PeriodGroup) -> str:
-    """Name a group's causes with their shares."""
+    """Return a group's causes with their shares."""
     if len(group.causes) == 1 and group.causes[0].sums.rebalances == group.sums.rebalances:
         return group.causes[0].rule
     shares = [(each.rule, f"{share(each.sums, group.sums):.0%}") for each in group.causes]
@@ -129,7 +129,7 @@ def causes_of(group: PeriodGroup) -> str:
 
 
 def notes(report: PeriodReport, clock: Clock) -> Iterator[str]:
-    """Yield what has to be known to read the numbers rightly."""
+    """Yield the notes that are needed to interpret the numbers."""
     if not report.ready:
         yield f"the data is not up to date: {report.ready_text}"
     if report.dropped_until_ms is not None and report.dropped_until_ms >= report.since_ms:
@@ -145,25 +145,25 @@ def notes(report: PeriodReport, clock: Clock) -> Iterator[str]:
 
 
 def other_settings(report: PeriodReport) -> tuple[PeriodSetting, ...]:
-    """Return what findings advise beside the settings that are shown with what they would have avoided."""
+    """Return the settings that findings advise, except those shown with what they would have avoided."""
     shown = {each.setting for each in report.worth[:SHOWN_WORTH]}
     return tuple(each for each in report.settings if each.parameter not in shown)[:SHOWN_SETTINGS]
 
 
 def setting_title(setting: PeriodSetting) -> str:
-    """Say what to set to what."""
+    """Return the title of a setting: its name, current and proposed value."""
     return f"{setting.parameter}: {'' if setting.current is None else f'{setting.current} -> '}{setting.proposed}"
 
 
 def groups_of(setting: PeriodSetting) -> str:
-    """Name the groups that a setting concerns."""
+    """Return the names of the groups that a setting concerns."""
     shown = [each.group for each in setting.groups[:_NAMED_GROUPS]]
     more = setting.group_count - len(shown)
     return f"{', '.join(shown)}{f' and {more} more' if more else ''}"
 
 
 def explained_by(setting: PeriodSetting) -> str:
-    """Say which rebalances a setting is advised against."""
+    """Return the rebalances because of which a setting is advised, as text."""
     rebalances = plural(setting.sums.rebalances, "rebalance")
     return f"{lost(setting.sums)} lost in {rebalances}, by {', '.join(setting.rules)}"
 
@@ -191,13 +191,13 @@ def _passages(report: PeriodReport, clock: Clock) -> Iterator[Passage]:
 
 
 def worth_title(worth: PeriodWorth) -> str:
-    """Say what to set, and to what where one group is concerned."""
+    """Return the name of a setting, with its value if only one group is concerned."""
     first = worth.groups[0]
     return f"{worth.setting}: {first.proposed}" if worth.group_count == 1 else worth.setting
 
 
 def worth_groups(worth: PeriodWorth) -> str:
-    """Name the groups that a setting is worth something in, each with its value where there are several."""
+    """Return the groups that would benefit from a setting, each with its value if there are several."""
     shown = worth.groups[:_NAMED_WITH_VALUE]
     more = worth.group_count - len(shown)
     names = [each.group if worth.group_count == 1 else f"{each.group} ({each.proposed})" for each in shown]
@@ -236,7 +236,7 @@ def _grids(report: PeriodReport) -> Iterator[Grid]:
 def _grid(
     report: PeriodReport, title: str, columns: tuple[Column, ...], rows: tuple[tuple[str, ...], ...], note: str = ""
 ) -> Grid:
-    """Return a table without the columns of which nothing is known."""
+    """Return a table, without the column BEFORE if there is no previous period."""
     kept = [place for place, each in enumerate(columns) if report.before is not None or each.heading != _BEFORE]
     cells = tuple(tuple(row[place] for place in kept) for row in rows)
     return Grid(title, tuple(columns[place] for place in kept), cells, note)

@@ -1,4 +1,4 @@
-"""`report --html`: the report as one file that needs no other, for screens in light and dark and for paper. Pure."""
+"""`report --html`: the report as one self-contained file, for light and dark screens and for paper. Pure."""
 
 from __future__ import annotations
 
@@ -34,11 +34,11 @@ from rebalance_exporters.text.avoided import saved
 from rebalance_exporters.text.figures import UNKNOWN, amount, length, plural, span
 
 _STYLE = "report.css"
-#: Nothing is loaded and nothing runs, whatever a name holds.
+#: The page loads nothing and runs no scripts, whatever the names in it contain.
 _POLICY = "default-src 'none'; style-src 'unsafe-inline'"
 _CHART_HEIGHT, _BAR, _BAR_GAP = 120, 14, 4
 
-#: What a link to a group's page is made of; null where the exporter's address leads nowhere for others.
+#: Returns the name of a group (cluster, group), as a link to its page if others can reach the exporter's address.
 _Linker = Callable[[str, str], Markup]
 
 
@@ -63,7 +63,7 @@ def _read_style() -> str:
 
 
 def _linker(report: PeriodReport, access: Access) -> _Linker:
-    """Return what names a group: a link to its page, where others reach the exporter at the address used here."""
+    """Return a function that names a group, with a link to its page unless the exporter's address is local."""
     many = len({each.cluster for each in (*report.groups, *report.changed)}) > 1
 
     def name_group(cluster: str, group: str) -> Markup:
@@ -122,7 +122,7 @@ def _tiles(report: PeriodReport) -> Iterator[Markup]:
 
 
 def _tile(title: str, figure: str, what: str, before: tuple[str, str] | None) -> Markup:
-    """Return a number with its title; `before` is what it was and by how much it changed."""
+    """Return a number with its title; `before` is the previous number and the change, null if not known."""
     below = []
     if before is not None:
         changed = element("span", f"({before[1]})", class_=_tone(before[1]))
@@ -146,7 +146,7 @@ def _worth(report: PeriodReport) -> Iterator[Markup]:
         yield element("p", "No setting would have avoided any of these rebalances, by what is known.", class_="quiet")
         return
     shown = report.worth[:SHOWN_WORTH]
-    # Not the time lost: a setting may spare many rebalances that cost no commits.
+    # Not by the time lost: a setting may avoid many rebalances that cost no commits.
     most = max(each.avoided.rebalances.high for each in shown)
     items = (_worth_item(each, most) for each in shown)
     yield element("ol", *items, class_="settings")
@@ -191,7 +191,7 @@ def _bar(part: int, whole: int) -> Markup:
 
 
 def _chart(report: PeriodReport, clock: Clock) -> Markup:
-    """Return bars of the time lost, a part of the period each; of the rebalances where nothing was lost."""
+    """Return one bar per part of the period, of the time lost, or of the rebalances if no time was lost."""
     by_time = report.sums.lost_partition_ms > 0
 
     def size(sums: PeriodSums) -> int:
@@ -220,7 +220,7 @@ def _chart(report: PeriodReport, clock: Clock) -> Markup:
 
 
 def _ticks(report: PeriodReport, clock: Clock) -> Iterator[str]:
-    """Yield the beginnings of seven equal stretches, as days or, of less than three days, with the time."""
+    """Yield the starts of seven equal parts of the period: days, or for less than three days the time too."""
     long = report.until_ms - report.since_ms >= 3 * 86_400_000
     for place in range(7):
         at = clock.at(report.since_ms + (report.until_ms - report.since_ms) * place // 7)
@@ -306,7 +306,7 @@ def _reading(report: PeriodReport, clock: Clock) -> Iterator[str]:
 
 
 def _table(heads: Sequence[str], rows: Iterable[Sequence[str]]) -> Markup:
-    """Return a table whose columns of numbers stand right: all but those of words and bars."""
+    """Return a table; columns are right-aligned except those with words or bars."""
     kinds = ["words" if each in _WORDS else "number" for each in heads]
     return element(
         "table",

@@ -1,4 +1,4 @@
-"""What a rebalance spent its time on, as a table: pure."""
+"""The phases of a rebalance as a table. Pure."""
 
 from __future__ import annotations
 

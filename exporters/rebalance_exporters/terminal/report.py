@@ -1,6 +1,6 @@
-"""A report as a value: a title, labelled passages and tables; and how it looks in Markdown.
+"""A report as a value: a title, labelled passages and tables; and its Markdown form.
 
-What goes in is text as it came, names of strangers included; whoever writes a report out makes it safe.
+Its texts are unescaped and may contain foreign names; the code that writes a report makes them safe.
 """
 
 from __future__ import annotations
@@ -13,7 +13,7 @@ from rebalance_exporters.terminal.escaping import markdown_code, safe_markdown
 
 @dataclass(frozen=True, slots=True)
 class Passage:
-    """Lines under one label; a numbered one is a list of things to do, in order."""
+    """Lines under one label; a numbered passage is a list of actions in order."""
 
     label: str
     lines: tuple[str, ...]
@@ -22,7 +22,7 @@ class Passage:
 
 @dataclass(frozen=True, slots=True)
 class Column:
-    """A column of a table; numbers stand right. `may_shrink`: its cells may be cut where the screen is narrow."""
+    """A column of a table; numbers are right-aligned. `may_shrink`: its cells may be cut on a narrow screen."""
 
     heading: str
     right: bool = False
@@ -31,7 +31,7 @@ class Column:
 
 @dataclass(frozen=True, slots=True)
 class Grid:
-    """A table with a title and a sentence below, either of which may be empty."""
+    """A table with a title and a note below; both may be empty."""
 
     title: str
     columns: tuple[Column, ...]
@@ -41,7 +41,7 @@ class Grid:
 
 @dataclass(frozen=True, slots=True)
 class Hint:
-    """What to type next, and what for."""
+    """A command to run next, and its purpose."""
 
     text: str
     command: str
@@ -49,7 +49,7 @@ class Hint:
 
 @dataclass(frozen=True, slots=True)
 class TextReport:
-    """What is to be said of one group. `severity` is null where nothing was found."""
+    """A report about one group. `severity` is null if there is no finding."""
 
     title: str
     severity: str | None
@@ -59,12 +59,12 @@ class TextReport:
 
     @property
     def headline(self) -> str:
-        """The title, with how grave it is in front."""
+        """The title, with the severity in front."""
         return self.title if self.severity is None else f"[{self.severity.upper()}] {self.title}"
 
 
 def number_lines(passage: Passage) -> tuple[str, ...]:
-    """Return a passage's lines, numbered where they are a list."""
+    """Return a passage's lines, numbered if it is a list of actions."""
     if not passage.numbered:
         return passage.lines
     return tuple(f"{number}) {line}" for number, line in enumerate(passage.lines, 1))

@@ -1,6 +1,6 @@
-"""Writes lines, tables and reports to the terminal, or plainly to a file; every text becomes safe here.
+"""Writes lines, tables and reports to the terminal or to a file; makes every text safe.
 
-Colour and cutting to the width are for people at a terminal; what goes into a pipe is whole and without either.
+Colour and cutting to the width are for terminals; output to a pipe is complete and has neither.
 """
 
 from __future__ import annotations
@@ -17,7 +17,7 @@ from rebalance_contract.display import Display, Tone, severity_display
 from rebalance_exporters.terminal.escaping import safe
 from rebalance_exporters.terminal.report import Column, Grid, TextReport, number_lines
 
-#: Wider than any line, so that nothing wraps that a program may read.
+#: Wider than any line, so that output for programs does not wrap.
 _ENDLESS = 1_000_000
 
 #: Blanks between two columns.
@@ -37,7 +37,7 @@ class Screen:
     def __init__(self, file: TextIO | None = None, *, width: int | None = None) -> None:
         file = sys.stdout if file is None else file
         if hasattr(file, "reconfigure"):
-            # A terminal that cannot show a letter gets its number instead of a stack trace.
+            # A character that the terminal cannot show is written as its number, instead of raising an error.
             file.reconfigure(errors="backslashreplace")
         self.console = Console(file=file, width=width, highlight=False, markup=False, emoji=False)
         if not self.console.is_terminal:
@@ -45,16 +45,16 @@ class Screen:
 
     @property
     def is_live(self) -> bool:
-        """Whether a person looks at it and lines can be written again."""
+        """Whether the output is a terminal on which lines can be rewritten."""
         return self.console.is_terminal and not self.console.is_dumb_terminal
 
     @property
     def width(self) -> int | None:
-        """How many characters fit beside each other; null where that does not matter."""
+        """Number of characters per line; null if it is not limited."""
         return self.console.width if self.console.is_terminal else None
 
     def line(self, text: str = "", style: str = "") -> None:
-        """Write one line; a long one wraps at a terminal only."""
+        """Write one line; it wraps only at a terminal."""
         self.show(Text(safe(text), style=style))
 
     def grid(self, grid: Grid, styles: Sequence[Mapping[int, str]] = ()) -> None:
@@ -79,13 +79,13 @@ class Screen:
             self.line(f"{hint.text}: {hint.command}", "dim")
 
     def show(self, thing: RenderableType) -> None:
-        """Write anything that rich can lay out and whose texts are safe already."""
+        """Write any object that rich can render and whose texts are already safe."""
         if self.console.is_terminal:
             self.console.print(thing)
             return
         with self.console.capture() as captured:
             self.console.print(thing)
-        # Tables fill their last column with blanks.
+        # rich pads the last column with blanks.
         for line in captured.get().removesuffix("\n").split("\n"):
             self.console.file.write(f"{line.rstrip()}\n")
         self.console.file.flush()
@@ -97,7 +97,7 @@ def make_table(
     styles: Sequence[Mapping[int, str]] = (),
     width: int | None = None,
 ) -> Table:
-    """Lay out a table without lines, as the tools people know do; its texts become safe here."""
+    """Return a table without lines, as in common command-line tools; makes its texts safe."""
     table = Table(box=None, pad_edge=False, padding=(0, _GAP, 0, 0), header_style="bold")
     cells = [[Text(safe(cell)) for cell in row] for row in rows]
     for place, wide in enumerate(fit_widths(columns, cells, width)):
@@ -113,9 +113,9 @@ def make_table(
 
 
 def fit_widths(columns: Sequence[Column], rows: Sequence[Sequence[Text]], width: int | None) -> list[int]:
-    """Return how wide each column is to be: of those that may shrink the widest gives first, down to its heading.
+    """Return the width of each column: the widest that may shrink is reduced first, down to its heading.
 
-    The others never do, for half a number is a wrong number.
+    The others never shrink, because a truncated number is wrong.
     """
     least = [len(column.heading) for column in columns]
     widths = [max(least[place], *(row[place].cell_len for row in rows), 0) for place in range(len(columns))]

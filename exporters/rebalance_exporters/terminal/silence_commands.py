@@ -1,4 +1,4 @@
-"""The commands `silence` and `announce`, for what somebody wants or does."""
+"""The commands `silence` and `announce`."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""`silence` and `announce`: what a person or a pipeline typed becomes a request, and answers become lines."""
+"""`silence` and `announce`: typed options become a request, and answers become lines."""
 
 from __future__ import annotations
 
@@ -18,7 +18,7 @@ from rebalance_exporters.text.figures import span
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class SilenceOptions:
-    """What is to be silenced, or is deployed, as it was typed. `start` null: now; `by` null: who logs in."""
+    """Options of a silence or a deploy, as typed. `start` null: now; `by` null: the user who logs in."""
 
     groups: Sequence[str]
     reason: str
@@ -30,7 +30,7 @@ class SilenceOptions:
 
 
 def request(options: SilenceOptions, *, cluster: str | None, now_ms: int, clock: Clock) -> SilenceRequest:
-    """Return what to ask the exporter for. Raises ExporterError for times that are none."""
+    """Return the request to the exporter. Raises ExporterError for times that cannot be read."""
     duration_ms = span_ms(options.length)
     if not duration_ms:
         raise ExporterError(f"cannot read --for {safe(options.length)}: type it as 30m, 2h or 1d")
@@ -51,7 +51,7 @@ def request(options: SilenceOptions, *, cluster: str | None, now_ms: int, clock:
 
 
 def describe_made(silence: AlertSilence, now_ms: int, clock: Clock, access: Access) -> Iterator[str]:
-    """Yield what there is now, and how it is ended sooner."""
+    """Yield the lines about a new silence, and the command that ends it early."""
     start = "" if silence.starts_at_ms <= now_ms else f"from {clock.moment(silence.starts_at_ms)} "
     end = clock.moment(silence.ends_at_ms)
     yield f"{silence_word(silence.kind)} {start}until {end}: {', '.join(silence.groups)} [cluster {silence.cluster}]"
@@ -69,7 +69,7 @@ def _describe_covered(groups: int | None, access: Access) -> Iterator[str]:
 
 
 def describe_all(answer: SilencesAnswer, clock: Clock, *, ended: bool) -> Grid:
-    """Return the table of silences in force and to come, and of those that ended if they are wanted, too."""
+    """Return the table of active and future silences and, if `ended`, of those that have ended."""
     shown = [each for each in answer.silences if ended or each.ends_at_ms > answer.at_ms]
     several = len({each.cluster for each in shown}) > 1
     heads = ("ID", *(("CLUSTER",) if several else ()), "GROUPS", "WHEN", "WHAT", "WHO", "WHY")
@@ -89,7 +89,7 @@ def describe_all(answer: SilencesAnswer, clock: Clock, *, ended: bool) -> Grid:
 
 
 def describe_mark(mark: SilenceMark, clock: Clock) -> str:
-    """Say in one line why nobody is called for a group, or what is being deployed."""
+    """Return one line on why a group is silenced, or what is being deployed."""
     by = asked_by(mark.created_by, mark.on_behalf_of)
     return f"{silence_word(mark.kind)} until {clock.moment(mark.ends_at_ms)} by {by}: {mark.reason}"
 
@@ -104,6 +104,6 @@ def _when(silence: AlertSilence, now_ms: int, clock: Clock) -> str:
 
 
 def silence_word(kind: str) -> str:
-    """Return what is said of a group of which there is a silence of a kind."""
+    """Return the word for the state of a group that has a silence of this kind."""
     # A newer exporter may have more kinds.
     return SILENCES.get(kind, kind)

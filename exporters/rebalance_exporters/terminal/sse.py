@@ -1,6 +1,6 @@
-"""Server-sent events from bytes: pure, for any chunking (WHATWG HTML, section 9.2).
+"""Parses server-sent events from bytes, for any chunking (WHATWG HTML, section 9.2). Pure.
 
-Lines end at CR, LF or CRLF and nowhere else: `str.splitlines` would cut a name in two at U+2028 or U+0085.
+Lines end only at CR, LF or CRLF: `str.splitlines` would also split a name at U+2028 or U+0085.
 """
 
 from __future__ import annotations
@@ -14,7 +14,7 @@ _LINE_END = re.compile(rb"\r\n|\n|\r")
 
 @dataclass(frozen=True, slots=True)
 class ServerEvent:
-    """One event. `id` is the last id sent so far, null while there was none."""
+    """One event. `id` is the last id sent so far, null if there was none."""
 
     event: str
     data: str
@@ -22,7 +22,7 @@ class ServerEvent:
 
 
 def read_events(chunks: Iterable[bytes]) -> Iterator[ServerEvent]:
-    """Yield events as they get complete; one that breaks off before its empty line is dropped, as the standard says."""
+    """Yield events as they become complete; per the standard, one that ends before its empty line is dropped."""
     event, data, last_id = "", list[str](), None
     for line in _lines(chunks):
         if not line:

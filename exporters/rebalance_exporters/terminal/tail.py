@@ -1,7 +1,7 @@
-"""`tail`: what happens, as it happens, one line each.
+"""`tail`: events as they happen, one line each.
 
-Receives the exporter's event stream, over as many connections as it takes; hands lines to whoever writes them. An
-object comes again whenever it changes; a line is said only when what it would say is new.
+Receives the exporter's event stream, over as many connections as needed; passes lines to a writer. An object is sent
+again whenever it changes; a line is written only if its text would be new.
 """
 
 from __future__ import annotations
@@ -23,7 +23,7 @@ from rebalance_exporters.terminal.sse import ServerEvent, read_events
 from rebalance_exporters.terminal.words import describe, headline
 
 _FIRST_PAUSE_SECONDS, _LONGEST_PAUSE_SECONDS = 1.0, 15.0
-#: More things than change at once; older ones may be reported again if they do.
+#: More objects than change at once; older ones may be reported again if they change.
 _REMEMBERED = 20_000
 
 _MISSED = "some events were missed: the exporter no longer had them; `rebalance-monitor top` shows the present"
@@ -31,18 +31,18 @@ _MISSED = "some events were missed: the exporter no longer had them; `rebalance-
 
 @dataclass(slots=True)
 class EventNarrator:
-    """Turns events into lines; silent where nothing is new."""
+    """Turns events into lines; returns none if nothing is new."""
 
     clock: Clock
     _shown: OrderedDict[Hashable, Hashable] = field(default_factory=OrderedDict)
 
     def learn(self, rows: Iterable[OverviewRow]) -> None:
-        """Note the present states without reporting them; the first state of an unknown group is no change."""
+        """Note the current states without reporting them; the first state of an unknown group is not a change."""
         for row in rows:
             self._note(("group", row.cluster, row.group), row.state)
 
     def describe(self, event: ServerEvent) -> str | None:
-        """Return the line for an event, null when there is nothing new to say. Raises ContractError."""
+        """Return the line for an event, null if it has no news. Raises ContractError."""
         if event.event == EventName.RESET:
             return _MISSED
         known = self._kinds().get(event.event)
@@ -69,7 +69,7 @@ class EventNarrator:
         return safe(f"{headline(finding, self.clock)}: {finding.summary}")
 
     def _describe_group(self, row: OverviewRow) -> str | None:
-        """Say that a state changed."""
+        """Return the line for a state change, null if there was none."""
         key = ("group", row.cluster, row.group)
         before = self._shown.get(key)
         if not self._note(key, row.state) or before is None or row.state is None:
@@ -86,7 +86,7 @@ class EventNarrator:
         return safe(f"{self.clock.time(status.at_ms)}  {what}")
 
     def _note(self, key: Hashable, value: Hashable) -> bool:
-        """Remember what is reported of something; returns whether it is new."""
+        """Remember the last reported value of a key; return whether it is new."""
         new = self._shown.get(key, _NOTHING) != value
         self._shown[key] = value
         self._shown.move_to_end(key)
@@ -113,7 +113,7 @@ def as_json(event: ServerEvent) -> str:
 
 @dataclass(frozen=True, slots=True)
 class Following:
-    """Whom to follow, and where the lines go; `aside` is for what is no event."""
+    """What to follow, and where the lines go; `aside` is for lines that are not events."""
 
     cluster: str | None
     group: str | None
@@ -122,9 +122,9 @@ class Following:
 
 
 def follow(api: Api, following: Following, write: Callable[[ServerEvent], str | None], stop: threading.Event) -> None:
-    """Say events until stopped. Connects again when the connection breaks, and goes on where it broke off.
+    """Write events until stopped. Reconnects after a lost connection, and resumes after the last event.
 
-    Raises ApiError when there is no first connection, or when the exporter refuses one.
+    Raises ApiError if the first connection fails, or the exporter refuses one.
     """
     last_id, pause_seconds, connected = None, _FIRST_PAUSE_SECONDS, False
     while not stop.is_set():

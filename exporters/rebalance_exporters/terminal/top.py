@@ -1,6 +1,6 @@
 """`top`: all groups in one table, the one that lost most time first.
 
-Receives the overview; decides which rows and columns to show and what they say. Live or once is the caller's choice.
+Receives the overview; chooses rows, columns and their texts. The caller decides whether to refresh it.
 """
 
 from __future__ import annotations
@@ -46,7 +46,7 @@ def _lost(row: OverviewRow) -> tuple[Any, ...]:
     return -(window.lost_partition_seconds or 0), -window.rebalancing_ratio, -(total or 0), *_name(row)
 
 
-#: What rows can be sorted by. Numbers begin with the largest, names with the first.
+#: Sort orders of rows: numbers descending, names ascending.
 SORTS: Mapping[str, _Key] = {
     "lost": _lost,
     "rebalances": lambda row: (-(row.rebalances_in(WINDOW) or 0), *_lost(row)),
@@ -60,7 +60,7 @@ SORTS: Mapping[str, _Key] = {
 
 @dataclass(frozen=True, slots=True)
 class TopColumn:
-    """A column of the table. Where the screen is narrow, those of the highest `rank` go first."""
+    """A column of the table. On a narrow screen, those with the highest `rank` are removed first."""
 
     column: Column
     rank: int
@@ -130,19 +130,19 @@ COLUMNS = (
     TopColumn(Column("FINDING", may_shrink=True), 1, _finding, _finding_style),
 )
 
-#: Before a number that is counted from probes.
+#: Prefix of a number that is counted from probes.
 AT_LEAST = ">="
-#: A group's name is recognised by so many characters, most of the time.
+#: Number of characters by which a group's name can usually be recognised, and the same for a finding.
 _NAME_WIDTH, _FINDING_WIDTH = 16, 24
 
 
 def choose_rows(rows: Sequence[OverviewRow], sort: str, limit: int | None) -> tuple[OverviewRow, ...]:
-    """Return the first rows in the wanted order; null or zero for all."""
+    """Return the first `limit` rows in the given order; null or zero for all."""
     return tuple(sorted(rows, key=SORTS[sort])[: limit or None])
 
 
 def choose_columns(rows: Sequence[OverviewRow], now_ms: int, width: int | None) -> tuple[TopColumn, ...]:
-    """Return the columns that fit beside each other; of one cluster only, its name says nothing."""
+    """Return the columns that fit the width; the cluster is left out if there is only one."""
     many = len({row.cluster for row in rows}) > 1
     columns = [each for each in COLUMNS if many or each.column.heading != "CLUSTER"]
     while width is not None and sum(_needed(each, rows, now_ms) + _GAP for each in columns) > width:
@@ -162,7 +162,7 @@ def _needed(column: TopColumn, rows: Sequence[OverviewRow], now_ms: int) -> int:
 
 
 def table_of(rows: Sequence[OverviewRow], now_ms: int, width: int | None) -> RenderableType:
-    """Lay out the table of these rows."""
+    """Return the table of these rows."""
     columns = choose_columns(rows, now_ms, width)
     return make_table(
         [each.column for each in columns],
@@ -174,7 +174,7 @@ def table_of(rows: Sequence[OverviewRow], now_ms: int, width: int | None) -> Ren
 
 @dataclass(frozen=True, slots=True)
 class TopOptions:
-    """What to show, and how times are written. A `limit` of null: as many rows as fit, or all."""
+    """The options of `top`. A `limit` of null: as many rows as fit, or all."""
 
     sort: str = "lost"
     limit: int | None = None
@@ -183,7 +183,7 @@ class TopOptions:
 
 
 def summary(overview: Overview, clock: Clock) -> str:
-    """Say in one line how many groups there are and how they are."""
+    """Return one line on the number of groups and their states."""
     calling = [row for row in overview.groups if not row.is_silenced]
     found = sum(any(gravity(each.severity) > 0 for each in row.findings) for row in calling)
     unsettled = sum(row.state is not None and row.state not in SETTLED_STATES for row in overview.groups)
@@ -195,19 +195,19 @@ def summary(overview: Overview, clock: Clock) -> str:
 
 
 def trouble(overview: Overview) -> str | None:
-    """Say why the table cannot be trusted; null when it can."""
+    """Return why the data is not reliable, null if it is."""
     return None if overview.ready else f"NOT UP TO DATE: {overview.ready_text or 'the exporter does not say why'}"
 
 
 def whole_cluster(findings: Sequence[Finding]) -> tuple[str, ...]:
-    """Say what was found about whole clusters, which no row of a group shows."""
+    """Return the findings about whole clusters as lines; they are in no group's row."""
     about = [each for each in findings if not each.group]
     about.sort(key=reading_order)
     return tuple(f"[{each.severity.upper()}] cluster {each.cluster}: {each.rule}: {each.summary}" for each in about)
 
 
 def next_command(rows: Sequence[OverviewRow], access: Access) -> str:
-    """Return what to type next: about the first group that has something to explain."""
+    """Return the command to run next, for the first group that has something to explain."""
     for row in rows:
         if row.findings or row.rebalances_in(WINDOW):
             return f"why: {access.suggest('explain', row.group)}"
@@ -219,7 +219,7 @@ _LEGEND = "LOST: time not consumed in the last 15 min, added up over the partiti
 
 @dataclass(frozen=True, slots=True)
 class TopFrame:
-    """What is shown at one moment: the overview, its chosen rows, and remarks that no row can carry."""
+    """The content at one moment: the overview, its chosen rows, and remarks that belong to no row."""
 
     overview: Overview
     rows: tuple[OverviewRow, ...]
@@ -227,7 +227,7 @@ class TopFrame:
 
 
 def look(api: Api, view: TopOptions, height: int | None = None) -> TopFrame:
-    """Ask the API for what is shown; of a height, as many rows as fit."""
+    """Query the API for the content; with a height, only as many rows as fit."""
     overview = api.overview(view.cluster)
     remarks = tuple(filter(None, [trouble(overview)])) + whole_cluster(
         api.findings(view.cluster, "", FindingState.FIRING)
@@ -240,7 +240,7 @@ def look(api: Api, view: TopOptions, height: int | None = None) -> TopFrame:
 
 
 def show_once(api: Api, view: TopOptions, screen: Screen, aside: Callable[[str], None]) -> None:
-    """Write the table once; into a pipe nothing but the table, and what else is to be known to `aside`."""
+    """Write the table once; to a pipe only the table, with all remarks going to `aside`."""
     frame = look(api, view)
     if screen.is_live:
         screen.show(_render(frame, view, api.access, screen.width))
@@ -270,7 +270,7 @@ def _render(frame: TopFrame, view: TopOptions, access: Access, width: int | None
 
 
 def _one_line(text: str, style: str = "") -> Text:
-    # The height of the table counts on it.
+    # One line each, because the height of the frame depends on it.
     return Text(safe(text), style=style, no_wrap=True, overflow="ellipsis")
 
 
@@ -281,7 +281,7 @@ def _none(overview: Overview, access: Access) -> str:
 
 
 def watch(api: Api, view: TopOptions, screen: Screen, stop: threading.Event, every_seconds: float) -> None:
-    """Show the table and keep it fresh until stopped; an exporter that goes away is waited for."""
+    """Show the table and refresh it until stopped; retries while the exporter is unavailable."""
     shown = _draw(api, view, screen)
     with Live(shown, console=screen.console, screen=True, auto_refresh=False, vertical_overflow="crop") as live:
         live.refresh()
@@ -290,7 +290,7 @@ def watch(api: Api, view: TopOptions, screen: Screen, stop: threading.Event, eve
                 shown = _draw(api, view, screen)
                 live.update(shown, refresh=True)
             except UnreachableError as error:
-                # The last table stays: it says more than an empty screen.
+                # The last table stays visible, because it is more useful than an empty screen.
                 live.update(Group(_one_line(f"OLD DATA: {error}", "bold red"), shown), refresh=True)
 
 
@@ -299,6 +299,6 @@ def _draw(api: Api, view: TopOptions, screen: Screen) -> RenderableType:
 
 
 def read_json(api: Api, view: TopOptions) -> Overview:
-    """Return the overview with its groups in the wanted order and number."""
+    """Return the overview with its groups sorted and limited."""
     overview = api.overview(view.cluster)
     return replace(overview, groups=choose_rows(overview.groups, view.sort, view.limit))

@@ -1,6 +1,6 @@
-"""`why`: what a message means, or which messages are in a log, as a report.
+"""`why`: the meaning of a message, or the messages in a log, as a report.
 
-Receives what the index and, where it could be asked, the exporter's API answered; returns a report. Pure.
+Receives the answers of the index and, if available, of the exporter's API; returns a report. Pure.
 """
 
 from __future__ import annotations
@@ -26,7 +26,7 @@ _FINDINGS, _ROWS, _EXPLAINED, _GROUPS = 3, 40, 3, 3
 
 @dataclass(frozen=True, slots=True)
 class MonitoredGroup:
-    """What the monitor knows of a group now. `trouble`: why it knows nothing, null where it does."""
+    """What the monitor currently knows of a group. `trouble` says why there is no answer, null if there is one."""
 
     group: str
     findings: tuple[Finding, ...] = ()
@@ -35,7 +35,7 @@ class MonitoredGroup:
     clock: Clock = field(default_factory=Clock)
 
     def about(self, causes: Sequence[str]) -> list[Finding]:
-        """Return what was found: first what a message may stand for, then what else fires, the gravest first."""
+        """Return the findings: first possible causes of the message, then other firing ones, most severe first."""
         found = [each for each in self.findings if each.rule in causes or each.state == FindingState.FIRING]
         found.sort(
             key=lambda each: (
@@ -48,7 +48,7 @@ class MonitoredGroup:
 
 
 def ask(api: Api, group: str, cluster: str | None, clock: Clock) -> MonitoredGroup:
-    """Ask the monitor about a group; that it does not answer, or knows no such group, is part of the answer."""
+    """Query the monitor about a group; a missing answer or an unknown group is part of the result."""
     try:
         of_cluster = api.group(group, cluster).cluster
         return MonitoredGroup(group, api.findings(of_cluster, group), clock=clock)
@@ -59,7 +59,7 @@ def ask(api: Api, group: str, cluster: str | None, clock: Clock) -> MonitoredGro
 
 
 def explain_message(answer: MessagesAnswer, known: MonitoredGroup | None, access: Access) -> TextReport:
-    """Make the report about one text."""
+    """Return the report about one text."""
     if answer.match is MessageMatch.NONE:
         return _not_known(answer)
     if answer.match is MessageMatch.PART and len({each.title for each in answer.messages}) > 1:
@@ -84,7 +84,7 @@ def explain_message(answer: MessagesAnswer, known: MonitoredGroup | None, access
 
 
 def _ambiguous(answer: MessagesAnswer, known: MonitoredGroup | None, access: Access) -> TextReport:
-    """Make the report about a piece that several messages have: one passage for each, and no verdict."""
+    """Return the report about a piece that several messages contain: one passage for each, and no conclusion."""
     causes = [cause.diagnosis for row in answer.messages for cause in row.causes]
     passages = [
         Passage(
@@ -150,7 +150,7 @@ def _hints(known: MonitoredGroup | None, access: Access) -> Iterator[Hint]:
 
 
 def list_messages(tally: LineTally) -> TextReport:
-    """Make the report that lists the messages of a log."""
+    """Return the report that lists the messages of a log."""
     count = sum(each.count for each in tally.entries)
     if not count:
         return TextReport(f"no message about consumer groups in {plural(tally.lines, 'line')}", None, ())
@@ -159,7 +159,7 @@ def list_messages(tally: LineTally) -> TextReport:
 
 
 def explain_log(tally: LineTally, knowns: Sequence[MonitoredGroup], access: Access) -> TextReport:
-    """Make the report that says what the messages of a log mean, those that matter first."""
+    """Return the report that explains the messages of a log, the important ones first."""
     meanings = _meanings(tally.entries)
     explained = [each for each in meanings if not each[0].ordinary][:_EXPLAINED] or meanings[:1]
     passages = [Passage(f"{amount(number)} x", tuple(_describe_meaning(each))) for each, number in explained]
@@ -170,7 +170,7 @@ def explain_log(tally: LineTally, knowns: Sequence[MonitoredGroup], access: Acce
 
 
 def groups_of(tally: LineTally) -> list[str]:
-    """Return the groups of a log that are worth asking about: those with most of what matters."""
+    """Return the groups of a log to query: those with the most messages that are not ordinary."""
     counts: dict[str, int] = {}
     for entry in tally.entries:
         if entry.group is not None:
@@ -179,7 +179,7 @@ def groups_of(tally: LineTally) -> list[str]:
 
 
 def log_json(tally: LineTally, knowns: Sequence[MonitoredGroup]) -> dict[str, object]:
-    """Return the same for programs."""
+    """Return the content of both reports for programs."""
     messages = [
         {
             "message": each.message.row(),
@@ -202,12 +202,12 @@ def log_json(tally: LineTally, knowns: Sequence[MonitoredGroup]) -> dict[str, ob
 
 
 def known_json(known: MonitoredGroup) -> dict[str, object]:
-    """Return what the monitor knows for programs."""
+    """Return the monitor's answer for programs."""
     return {"group": known.group, "findings": known.findings, "trouble": known.trouble}
 
 
 def _meanings(entries: Sequence[Entry]) -> list[tuple[Meaning, int]]:
-    """Return what the messages say, that which matters and is most frequent first."""
+    """Return the meanings of messages with their counts: important ones first, then by frequency."""
     counts: dict[str, int] = {}
     meanings: dict[str, Meaning] = {}
     for entry in entries:

@@ -1,4 +1,4 @@
-"""A rebalance in one line of plain words, a finding in a few, and the phrases that longer texts are made of."""
+"""Text for a rebalance in one line, for a finding in a few, and the phrases used in longer texts."""
 
 from __future__ import annotations
 
@@ -14,9 +14,9 @@ UTC_CLOCK = Clock()
 
 
 def describe(rebalance: Rebalance, clock: Clock = UTC_CLOCK, deploys: Sequence[AlertSilence] = ()) -> str:
-    """Say when, who, from which generation to which, members before and after, why and how long.
+    """Return one line: time, group, generations, numbers of members, trigger and duration.
 
-    `deploys` were announced for its time.
+    `deploys` are those announced for the time of the rebalance.
     """
     text = describe_rebalance(rebalance, None, deploys)
     took = text.took if rebalance.duration_min_ms is None else f"took {text.took}"
@@ -33,12 +33,12 @@ def describe(rebalance: Rebalance, clock: Clock = UTC_CLOCK, deploys: Sequence[A
 
 
 def why(text: RebalanceText) -> str:
-    """Say what set a rebalance off, and who left, joined and came back."""
+    """Return what triggered a rebalance, and which members left, joined and came back."""
     return "".join(each.text for each in text.why)
 
 
 def describe_finding(finding: Finding, clock: Clock = UTC_CLOCK) -> str:
-    """Say what was found, how sure that is, what it rests on and what to change."""
+    """Return a finding with its confidence, evidence and advice."""
     lines = [
         headline(finding, clock),
         finding.summary,
@@ -51,29 +51,29 @@ def describe_finding(finding: Finding, clock: Clock = UTC_CLOCK) -> str:
 
 
 def headline(finding: Finding, clock: Clock = UTC_CLOCK) -> str:
-    """Say when, of whom, how grave and what was found: the finding without its reasons."""
+    """Return the finding without its reasons: time, group, state, severity and verdict."""
     at = clock.time(finding.updated_at_ms)
     return f"{at}  {finding.group}  {finding.state.upper()} {finding.severity}: {verdict(finding)}"
 
 
 def verdict(finding: Finding) -> str:
-    """Name the rule, how sure it is, and how many rebalances it explains."""
+    """Return the rule, its confidence, and the number of rebalances it explains."""
     of = "" if not finding.rebalances else f", cause of {finding.rebalances} rebalance{'s' * (finding.rebalances != 1)}"
     variant = "" if finding.variant is None else f" ({finding.variant})"
     return f"{finding.rule}{variant}, {finding.confidence:.0%} sure{of}"
 
 
 def because(evidence: Evidence) -> str:
-    """Say what was seen and what it means, and whether it speaks against what was found."""
+    """Return a piece of evidence and its meaning, marked if it is against the finding."""
     return f"{'but ' if evidence.against else ''}{evidence.field}: {evidence.value} ({evidence.rule})"
 
 
 def why_not(alternative: Alternative) -> str:
-    """Say what else it could have been and what speaks against it, or rules it out."""
+    """Return an alternative cause, and the reason against it or why it is impossible."""
     return f"{alternative.rule}{' (impossible)' if alternative.impossible else ''}: {alternative.why_not}"
 
 
 def change(advice: Advice) -> str:
-    """Say which setting to change, from what to what."""
+    """Return the setting to change, with its current and proposed value."""
     current = "" if advice.current is None else f"{advice.current} -> "
     return f"{advice.parameter}: {current}{advice.proposed}"
