@@ -100,7 +100,7 @@ def estimate_max_poll_interval(past: LookBack, value: int | None) -> SettingEsti
         if absence.way not in (Way.POLL_LIMIT, Way.UNKNOWN) or absence.is_restart or absence.rule in STOOD_STILL:
             return NOT
         if poll_limit_of(absence.member) is None and value is None:
-            # If the limit is not known, neither is what would be longer.
+            # Without a known limit, no value is known to be longer.
             return NOT
         agreed = absence.way is Way.POLL_LIMIT and absence.rule in DID_NOT_POLL
         return _within(absence, interval_ms, agreed=agreed)
@@ -311,7 +311,7 @@ def _session_now(past: LookBack) -> _SessionNow:
     known_ms = _limit_of_missed(past, Way.EXPIRED, lambda member: member.session_timeout_ms)
     setting = session_setting(past.type, known_ms)
     now_ms = session_or_usual(known_ms)
-    # Only of members that left: the others need no longer session.
+    # Only members that left count: the others need no longer session.
     gone = {each.member.member_id: each.member for each in past.in_period()}
     bounds = [] if setting.of_group else [_bound_of(past, each) for each in gone.values()]
     most_ms = min([setting.longest_ms, *(each for each in bounds if each is not None)])

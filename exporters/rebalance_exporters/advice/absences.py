@@ -237,7 +237,8 @@ def _when_in(rebalance: Rebalance, name: str) -> EstimateRange:
 def _when(rebalance: Rebalance, is_it: _Test) -> EstimateRange:
     """Return the time range of the changes that a generation reports.
 
-    It ends with the join phase. It begins with the rebalance or, in later generations, one heartbeat interval earlier.
+    It ends with the join phase, and begins with the rebalance or, in later generations, one heartbeat interval before
+    the end.
     """
     begun, heartbeat_ms = when_begun(rebalance), _heartbeat_ms(rebalance)
     low = begun.low

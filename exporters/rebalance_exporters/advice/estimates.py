@@ -25,8 +25,8 @@ class Setting(StrEnum):
     HEARTBEAT = "heartbeat.interval.ms"
 
 
-#: A proposed value would have covered absences longer than those seen by this factor, and at least this share of those
-#: that any value would have covered.
+#: A proposed value would have covered absences longer than those seen by this factor, and avoids at least this share of
+#: the rebalances that any value would have avoided.
 MARGIN, ENOUGH = 1.25, 0.8
 #: Maximum number of rebalances that an estimate names.
 NAMED_REBALANCES = 10

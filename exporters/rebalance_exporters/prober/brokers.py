@@ -21,7 +21,7 @@ from rebalance_exporters.prober.tasks import describe
 REQUEST_SECONDS = 4.0
 _START_SECONDS = 10.0
 
-Answer = Any  # a response of kafka.protocol, typed nowhere
+Answer = Any  # a response of kafka.protocol, which has no types
 
 
 class Brokers:

@@ -42,7 +42,7 @@ class GroupRegistry:
 
     @property
     def wants_full_list(self) -> bool:
-        """Whether a group's type or existence is in doubt."""
+        """Whether the type or the existence of a group is uncertain."""
         return self._unsure
 
     def groups(self) -> list[Listed]:

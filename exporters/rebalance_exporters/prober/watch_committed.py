@@ -42,7 +42,7 @@ class CommittedWatch:
         self._repeats = Repeats()
 
     def cycle(self) -> None:
-        """Ask and publish once."""
+        """Query and publish once."""
         now, now_ms = time.monotonic(), epoch_ms()
         wanted = self._interests.names_without_commits() if self._reads_log else self._interests.names()
         self._published = {group: each for group, each in self._published.items() if group in wanted}

@@ -1,6 +1,6 @@
 """Groups that live in ZooKeeper (pykafka's BalancedConsumer, old high-level consumers): read only, by polling.
 
-/consumers/<group>/ids/<member>                                ephemeral, made when the member came
+/consumers/<group>/ids/<member>                                ephemeral, created when the member joined
 /consumers/<group>/owners/<topic>/[<leader broker>-]<partition>   ephemeral, its data is the owner's member id
 """
 
