@@ -207,8 +207,8 @@ class Matcher:
         first = max(settled, key=lambda each: len(each.inner))
         shown = {first.message.id}
         if first.message.meaning.id not in first.message.meaning.with_error.values():
-            # The text now includes the cause, so the cause is not listed itself, unless the two have a combined
-            # meaning: then its own entry may help as well.
+            # The text now includes the cause, so the cause is not listed itself, unless the resulting meaning is in its
+            # own `with_error`, as combined meanings are: then the entry of the cause may help as well.
             shown |= set(first.inner)
         return [first, *(each for each in hits if each.message.id not in shown)]
 
