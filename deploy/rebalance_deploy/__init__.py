@@ -1,6 +1,6 @@
-"""The command line, settings, supervision of processes, the pinned jars, the embedded Kafka and the demo.
+"""The command line, settings, process supervision, the pinned jars, the embedded Kafka and the demo.
 
-This package starts things; it knows nothing of the log format or of Prometheus.
+This package starts the other components; it does not depend on the log format or on Prometheus.
 """
 
 __version__ = "0.1.0"

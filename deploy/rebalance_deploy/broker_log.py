@@ -1,7 +1,7 @@
-"""What a broker's own log says of classic groups: the truth the monitor is held against.
+"""Reads generations of classic groups from a broker's own log, to verify the monitor's counts.
 
-The coordinator logs every generation it completes (Kafka: GroupMetadataManager; the old GroupCoordinator words it
-alike). This is independent of the topic the monitor reads.
+The coordinator logs every generation it completes (Kafka: GroupMetadataManager; the old GroupCoordinator uses the same
+messages). This is independent of the topic that the monitor reads.
 """
 
 from __future__ import annotations
@@ -19,19 +19,19 @@ _EMPTIED = re.compile(r"Group (?P<group>.+?) with generation (?P<generation>\d+)
 
 @dataclass(slots=True)
 class GroupTruth:
-    """Generations of one group: those whose join phase ended, and those of them that got an assignment."""
+    """Generations of one group: those whose join phase ended, and those that got an assignment or are empty."""
 
     begun: set[int] = field(default_factory=set)
     completed: set[int] = field(default_factory=set)
 
     @property
     def generation(self) -> int:
-        """The group's present generation."""
+        """The group's current generation; 0 if the log has none."""
         return max(self.begun | self.completed, default=0)
 
 
 def read_truth(lines: Iterable[str]) -> dict[str, GroupTruth]:
-    """Return the truth about every classic group mentioned in a broker's log."""
+    """Return the generations of every classic group mentioned in a broker's log."""
     groups: dict[str, GroupTruth] = {}
     for line in lines:
         if match := _STABILIZED.search(line):

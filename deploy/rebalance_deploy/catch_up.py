@@ -1,6 +1,6 @@
-"""How far the monitor is until it is ready, for whoever waits beside `up`.
+"""Reports the monitor's progress until it is ready, for the user of `up`.
 
-Asks the exporter's readiness page; hands on lines, with figures for programs. It starts and ends nothing.
+Reads the exporter's readiness page and returns lines of text, with figures for programs. It starts and ends nothing.
 """
 
 from __future__ import annotations
@@ -16,9 +16,9 @@ from rebalance_deploy.counts import fetch
 from rebalance_deploy.progress import Pace, StepProgress, figures_of, time_left
 from rebalance_exporters.config import ExportConfig
 
-#: How often the progress is reported, and how long the page is waited for meanwhile.
+#: Interval of the reports, and time-out of a request for the page.
 _SAY_SECONDS, _ANSWER_SECONDS = 5.0, 1.0
-#: Where a server answers that listens on every interface.
+#: Address at which to reach a server that listens on all interfaces.
 _LOOPBACK = {"0.0.0.0": "127.0.0.1", "::": "::1"}  # noqa: S104
 
 SayProgress = Callable[[str, Mapping[str, object]], None]
@@ -26,9 +26,10 @@ SayProgress = Callable[[str, Mapping[str, object]], None]
 
 @dataclass(slots=True)
 class CatchUpReport:
-    """Reports how far the monitor is, until it is ready: a line every few seconds, with figures for programs.
+    """Reports the progress until the monitor is ready: a line every few seconds, with figures for programs.
 
-    It is no bar, as three other processes write to the same terminal. `url` is the readiness page; null: says nothing.
+    It is not a bar, because three other processes write to the same terminal. `url` is the readiness page; with None
+    nothing is reported.
     """
 
     url: str | None
@@ -36,7 +37,7 @@ class CatchUpReport:
     _next_seconds: float = 0.0
 
     def report(self, say: SayProgress, now_seconds: float) -> None:
-        """Ask the page once, and say what it answers when it is time to."""
+        """Request the page once, and report its answer if the interval has passed or the monitor is ready."""
         if self.url is None:
             return
         _, text = fetch(self.url, accept="application/json", timeout_seconds=_ANSWER_SECONDS)
@@ -56,7 +57,7 @@ class CatchUpReport:
 
 
 def _verdict(text: str) -> Readiness | None:
-    """Return what the readiness page answered; null when it did not."""
+    """Return the answer of the readiness page, or None if it is not valid."""
     try:
         return msgspec.json.decode(text, type=Readiness)
     except msgspec.MsgspecError:
@@ -69,7 +70,10 @@ def _at_pace(pace: Pace) -> str:
 
 
 def ready_url(export: ExportConfig) -> str | None:
-    """Return where an exporter on this machine says whether it is ready; null where that cannot be known, or asked."""
+    """Return the URL of the readiness page of an exporter on this machine.
+
+    None if its port is chosen at the start, or if it needs TLS or a password.
+    """
     if export.listen_port == 0 or export.web_config_file:
         return None
     host = _LOOPBACK.get(export.listen_host, export.listen_host)

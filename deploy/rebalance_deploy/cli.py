@@ -1,4 +1,4 @@
-"""The console script `rebalance-monitor`. Commands import what they need when they run, so that help is instant."""
+"""The console script `rebalance-monitor`. Commands import what they need when they run, so that `--help` is fast."""
 
 from __future__ import annotations
 
@@ -46,7 +46,7 @@ def _note_json(context: click.Context, _option: click.Parameter, value: bool) ->
     context.meta[_AS_JSON] = value
 
 
-#: An option of every command that says how far it is; `_sources` makes it a setting.
+#: Option of every command that reports progress; `_sources` turns it into a setting.
 _JSON_FLAG = click.option(
     "--json",
     is_flag=True,
@@ -57,7 +57,7 @@ _JSON_FLAG = click.option(
 _CLUSTER_FLAG = click.option("--bootstrap-server", metavar="HOST:PORT", help="Bootstrap servers, separated by commas.")
 
 
-#: Exporters' users know these; each is a setting of `export` under another name.
+#: Flags named as in other exporters; each sets a setting of `export`.
 _EXPORT_FLAGS = {
     "limit_groups": click.option(
         "--limit.groups", "limit_groups", type=int, help="Maximum number of groups that get series."
@@ -104,7 +104,7 @@ def _configured(command: F) -> F:
 @click.pass_context
 def cli(context: click.Context) -> None:
     """Counts, times and explains the rebalances of Kafka consumer groups."""
-    # The terminal knows the API and the contract only; what reads brokers' logs belongs to the stream.
+    # The terminal depends only on the API and the contract; the reader of brokers' logs belongs to the stream.
     context.obj = LogReader(_read_logs)
 
 
@@ -158,7 +158,7 @@ def export(config: Path | None, flags: tuple[str, ...], bootstrap_server: str | 
     from rebalance_deploy import components  # noqa: PLC0415
 
     flags = (*_export_settings(settings), *flags)
-    # From here on: a reload that comes before it serves must not end it.
+    # SIGHUP is handled from here on, so that a reload before the exporter serves does not end the process.
     components.run_export(_sources(config, flags, bootstrap_server), _stop_event(), _reload_event())
 
 
@@ -211,7 +211,7 @@ def demo(duration: float | None, cure_after: float | None, kafka_version: str | 
 
 
 def _confirming(*, assume_yes: bool) -> Callable[[str], bool] | None:
-    """Return what asks a yes-or-no question; null where nobody is there to answer."""
+    """Return a function that asks a yes-or-no question, or None without a terminal."""
     if assume_yes:
         return lambda _: True
     if sys.stdin.isatty() and sys.stderr.isatty():
@@ -262,7 +262,7 @@ def record(
     )
 
     def measure() -> StepProgress:
-        # Without --to-end there is no end that could be near.
+        # Without --to-end there is no end to measure against.
         return StepProgress("recording", progress.records, "records", share=progress.share if to_end else None)
 
     with shown(measure) as bar:
@@ -348,14 +348,14 @@ def jars(set_name: str) -> None:
 for _command in COMMANDS:
     cli.add_command(_command)
 
-# No wheel has these. By name, so that nothing here can depend on them.
+# Not part of any wheel. Imported by name, so that nothing here can depend on them.
 _DEVELOPERS_TOOLS = "rebalance_devtools"
 if importlib.util.find_spec(_DEVELOPERS_TOOLS) is not None:
     importlib.import_module(f"{_DEVELOPERS_TOOLS}.commands").extend(cli)
 
 
 def _read_logs(files: Sequence[Any], group: str, time_zone: str) -> list[CoordinatorEvent]:
-    """Return what the coordinators of a group logged in files of brokers' logs, in the order of its times."""
+    """Return the coordinators' events of a group from files of brokers' logs, ordered by time."""
     from rebalance_streaming.log_files import read_log_files  # noqa: PLC0415
 
     rows = read_log_files(files, cluster="", pane_ms=60_000, time_zone=time_zone)
@@ -373,7 +373,7 @@ def _sources(config: Path | None, flags: tuple[str, ...], bootstrap_server: str 
 
 
 def _stop_event() -> threading.Event:
-    """Return an event that SIGTERM and Ctrl-C set; a second Ctrl-C ends the process at once."""
+    """Return an event that is set on SIGTERM and Ctrl-C; a second signal of the same kind ends the process at once."""
     stop = threading.Event()
 
     def on_signal(number: int, _frame: object) -> None:
@@ -386,25 +386,25 @@ def _stop_event() -> threading.Event:
 
 
 def _reload_event() -> threading.Event:
-    """Return an event that SIGHUP sets."""
+    """Return an event that is set on SIGHUP."""
     reload = threading.Event()
     signal.signal(signal.SIGHUP, lambda *_: reload.set())
     return reload
 
 
 def _write_lines(lines: Iterable[bytes], bar: Bar) -> None:
-    """Write lines to standard output, meanwhile `bar` is shown unless it would be between them."""
+    """Write lines to standard output; stop `bar` at the first line if standard output is a terminal."""
     is_terminal = sys.stdout.isatty()
     for line in lines:
         if is_terminal:
             bar.stop()
         sys.stdout.buffer.write(line + b"\n")
-        # Somebody may be following a recording.
+        # Another program may be reading the output as it is written.
         sys.stdout.buffer.flush()
 
 
 def _measure_replay(files: Sequence[Any], progress: ReplayProgress) -> Measure:
-    """Return what says how far a replay is: bytes of its files, lines where one is a pipe, and then what is judged."""
+    """Return a function that measures a replay: bytes read (lines if an input is a pipe), then records judged."""
     from rebalance_deploy.progress import StepProgress, raw_positions, step_of, step_of_bytes  # noqa: PLC0415
 
     positions = raw_positions(files)
@@ -434,7 +434,7 @@ def _fail(error: Exception) -> NoReturn:
 
 
 def _user_errors() -> tuple[type[Exception], ...]:
-    """Return the exceptions whose text is all a person needs, of those components that are installed."""
+    """Return the exceptions that are reported without a stack trace, of the components that were imported."""
     from rebalance_deploy.errors import UserError  # noqa: PLC0415
 
     kinds: list[type[Exception]] = [UserError]
@@ -449,7 +449,7 @@ def _user_errors() -> tuple[type[Exception], ...]:
 
 
 def main() -> None:
-    """Run the command line; expected errors become one sentence and exit code 1, or the one that they have."""
+    """Run the command line; expected errors become one sentence and exit code 1, or the exit code of the error."""
     try:
         cli.main(standalone_mode=True)
     except Exception as error:

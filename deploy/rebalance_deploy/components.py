@@ -1,4 +1,4 @@
-"""Each of the monitor's processes, from settings to running."""
+"""Loads the settings of each of the monitor's processes and runs it."""
 
 from __future__ import annotations
 
@@ -36,7 +36,7 @@ SECTIONS = {
     "log": LogConfig,
 }
 
-#: What a stop of the stream may take beside waiting for the running batch.
+#: Time that stopping the stream may take in addition to waiting for the running batch.
 _STREAM_STOP_SECONDS = 27.0
 _C = TypeVar("_C", StreamConfig, ExportConfig, ProbeConfig)
 
@@ -71,7 +71,7 @@ def probe_config(sources: Sources) -> ProbeConfig:
 
 
 def _accepted(config: _C) -> _C:
-    """Return settings whose client properties librdkafka itself accepts. Raises UserError with what it says of them."""
+    """Return the settings if librdkafka accepts their client properties. Raises UserError with its message if not."""
     problems = refused_by_librdkafka(config.kafka)
     if problems:
         raise UserError("; ".join(problems))
@@ -79,14 +79,14 @@ def _accepted(config: _C) -> _C:
 
 
 def log_config(sources: Sources) -> LogConfig:
-    """Return how the processes log. Raises UserError naming everything that is wrong with it."""
+    """Return the log settings. Raises UserError naming everything that is wrong with them."""
     return load(LogConfig, "log", sources, SECTIONS)
 
 
 def log_json_if_asked(sources: Sources, process: str, *, connects: bool = False) -> None:
-    """Print what a command says, and how far it is, as objects where the settings say that a program reads it.
+    """Log messages and progress of a command as JSON objects if `log.format` is json.
 
-    `connects`: it has client properties whose secrets are to be hidden.
+    `connects`: the command has client properties, whose secrets must be hidden.
     """
     config = log_config(sources)
     if config.format == "json":
@@ -103,14 +103,14 @@ def run_stream(
 ) -> None:
     """Run the Spark application in this process until `stop` is set.
 
-    Setting `reload` reads TLS and passwords of its pages again. `rebuild` begins a new checkpoint with what was
-    published; `may_set_aside` lets it move one that is there.
+    Setting `reload` reloads TLS and passwords of its pages. `rebuild` creates a new checkpoint from the published
+    topics; `may_set_aside` allows it to rename an existing one.
     """
     config, detect = stream_config(sources), detect_config(sources)
     log = configure(log_config(sources), "stream", config.kafka)
     limit_stop(stop, log.warn, "stream", max(STOP_SECONDS, config.stop_timeout_seconds + _STREAM_STOP_SECONDS))
     connector: tuple[Path, ...] = ()
-    # Under spark-submit the JVM runs already and the connector comes with --jars.
+    # Under spark-submit the JVM is already running and the connector comes with --jars.
     if config.master:
         os.environ["JAVA_HOME"] = str(find_java().home)
         connector = (*jars.resolve("connector"), *map(Path, config.extra_jars))
@@ -146,7 +146,7 @@ def run_stream(
 def run_export(sources: Sources, stop: threading.Event, reload: threading.Event) -> None:
     """Run the exporter in this process until `stop` is set.
 
-    Setting `reload` reads owners, TLS and passwords again.
+    Setting `reload` reloads owners, TLS and passwords.
     """
     config = export_config(sources)
     log = configure(log_config(sources), "export", *(kafka for _, kafka, _ in config.each_cluster()))
@@ -165,7 +165,7 @@ def run_export(sources: Sources, stop: threading.Event, reload: threading.Event)
 def run_probe(sources: Sources, stop: threading.Event, reload: threading.Event) -> None:
     """Run the prober in this process until `stop` is set.
 
-    Setting `reload` reads TLS and passwords of its pages again.
+    Setting `reload` reloads TLS and passwords of its pages.
     """
     config = probe_config(sources)
     log = configure(log_config(sources), "probe", config.kafka)
@@ -184,7 +184,7 @@ def record(
     stop: threading.Event,
     progress: RecordProgress,
 ) -> Iterator[bytes]:
-    """Yield the lines of a recording. Raises UserError or StreamError when it cannot be made."""
+    """Yield the lines of a recording. Raises UserError or StreamError if it cannot be made."""
     config = stream_config(sources)
     from rebalance_streaming.record import record as run  # noqa: PLC0415
 

@@ -1,4 +1,4 @@
-"""What /metrics says of classic groups, in a form that can be held against a broker's own log."""
+"""Reads the counts of classic groups from /metrics, for comparison with a broker's own log."""
 
 from __future__ import annotations
 
@@ -17,7 +17,7 @@ _PREFIX = "kafka_rebalance_"
 
 @dataclass(frozen=True, slots=True)
 class Counted:
-    """One group's present generation and its totals since the monitor began."""
+    """One group's current generation and its totals since the monitor started."""
 
     generation: int
     completed: int
@@ -28,19 +28,19 @@ class Counted:
 
 
 def expected(truth: GroupTruth) -> Counted:
-    """Return what /metrics must say of a group whose whole life is in the broker's log."""
+    """Return the counts /metrics must show for a group whose entire history is in the broker's log."""
     completed = len(truth.completed)
     return Counted(truth.generation, completed, truth.generation - completed)
 
 
 def read_counts(url: str) -> dict[str, Counted]:
-    """Return the counts of every group that a /metrics page under `url` shows; none when nobody answers."""
+    """Return the counts of every group on the /metrics page under `url`; empty if it does not answer."""
     status, text = fetch(f"{url}/metrics")
     return counts_in(text) if status == HTTPStatus.OK else {}
 
 
 def counts_in(text: str) -> dict[str, Counted]:
-    """Return the counts of every group that the text of a /metrics page shows."""
+    """Return the counts of every group in the text of a /metrics page."""
     sums: dict[tuple[str, str], float] = defaultdict(float)
     for family in text_string_to_metric_families(text + "\n"):
         for sample in family.samples:
@@ -58,7 +58,7 @@ def counts_in(text: str) -> dict[str, Counted]:
 
 
 def fetch(url: str, *, accept: str = "*/*", timeout_seconds: float = 5.0) -> tuple[int, str]:
-    """Return the status and text of a page; status 0 and the reason when nobody answers."""
+    """Return the status and text of a page, or status 0 and the reason if there is no answer."""
     request = urllib.request.Request(url, headers={"Accept": accept})  # noqa: S310  http to this machine
     try:
         with urllib.request.urlopen(request, timeout=timeout_seconds) as answer:  # noqa: S310

@@ -1,11 +1,11 @@
-"""Brings the pinned jars that no Python package carries: Spark's Kafka connector and Kafka's broker.
+"""Downloads the pinned jars that no Python package contains: Spark's Kafka connector and Kafka's broker.
 
-Receives the name of a set; hands on the paths of its jars in the user's cache. What a set holds, to the last
-checksum, stands in `jars.lock`, so nothing is resolved on a user's machine: the Ivy that PySpark ships only
-downloads, and a jar enters the cache only with the right sum. Every call checks every sum again (0.1 s for a broker),
-which is why the cache keeps no record of its own that could go stale.
+Takes the name of a set and returns the paths of its jars in the user's cache. `jars.lock` lists the jars of each set
+with their checksums, so nothing is resolved on a user's machine: the Ivy that PySpark ships only downloads, and a jar
+enters the cache only if its checksum is right. Every call verifies every checksum again (0.1 s for a broker), so the
+cache needs no record of its own that could go stale.
 
-`python -m rebalance_deploy.jars lock` resolves the roots below anew and rewrites the lock.
+`python -m rebalance_deploy.jars lock` resolves the roots below again and rewrites the lock.
 """
 
 import contextlib
@@ -35,7 +35,7 @@ LOCK = Path(__file__).with_name("jars.lock")
 
 _NO_CLASSIFIER = "-"
 _RETRIEVED = "[organisation]/[module]/[revision]/[artifact]-[revision](-[classifier]).[ext]"
-#: What Ivy adds to the name of a file while it comes.
+#: Suffix that Ivy adds to the name of a file while it is being downloaded.
 _PART = ".part"
 _NO_NETWORK = re.compile(
     r"UnknownHost|ConnectException|NoRouteToHost|SocketTimeout|SocketException|SSLException|SSLHandshake"
@@ -45,7 +45,7 @@ _NO_NETWORK = re.compile(
 
 @dataclass(frozen=True)
 class Root:
-    """A module a set is made of, with all it depends on if `transitive`."""
+    """A module of a set, including all of its dependencies if `transitive`."""
 
     organisation: str
     module: str
@@ -53,11 +53,11 @@ class Root:
     transitive: bool = True
 
 
-# Brokers come without a binding for their logging facade: without one they run but write no log at all.
+# Brokers ship without a binding for their logging facade; without one they run but write no log.
 ROOTS = {
     "connector": (
         Root("org.apache.spark", "spark-sql-kafka-0-10_2.13", "4.2.0", transitive=False),
-        # The newest revision that can be had; the connector of 4.2.0 works with it.
+        # The newest available revision; the connector of 4.2.0 works with it.
         Root("org.apache.spark", "spark-token-provider-kafka-0-10_2.13", "4.0.0", transitive=False),
         Root("org.apache.kafka", "kafka-clients", "3.9.2", transitive=False),
         Root("org.apache.commons", "commons-pool2", "2.13.1", transitive=False),
@@ -81,7 +81,7 @@ _TITLES = {
 
 @dataclass(frozen=True)
 class LockedJar:
-    """One line of the lock: a jar of a set, its size and its SHA-256 sum in hex; no classifier is the empty string."""
+    """One line of the lock: a jar of a set, its size and its SHA-256 sum in hex; `classifier` is empty if none."""
 
     set_name: str
     organisation: str
@@ -93,17 +93,17 @@ class LockedJar:
 
     @property
     def file_name(self) -> str:
-        """The name in the cache; `jars lock` sees to it that no two jars share one."""
+        """The name in the cache; `jars lock` ensures that no two jars share one."""
         classifier = f"-{self.classifier}" if self.classifier else ""
         return f"{self.module}-{self.revision}{classifier}.jar"
 
 
 def resolve(set_name: str, *, lock_path: Path = LOCK) -> tuple[Path, ...]:
-    """Return the jars of `set_name`, in the lock's order, fetching those the cache lacks.
+    """Return the jars of `set_name`, in the lock's order, after fetching those missing from the cache.
 
-    Needs Java and the network only if a jar is missing or damaged. Of several processes that ask at once one
-    fetches and the others wait. Raises UserError for an unknown set, no Java, no
-    network, a wrong sum or a cache that cannot be written.
+    Needs Java and the network only if a jar is missing or damaged. If several processes call this at once, one
+    fetches and the others wait. Raises UserError for an unknown set, no Java, no network, a wrong checksum or a cache
+    that cannot be written.
     """
     jars = [jar for jar in read_lock(lock_path) if jar.set_name == set_name]
     if not jars:
@@ -112,7 +112,7 @@ def resolve(set_name: str, *, lock_path: Path = LOCK) -> tuple[Path, ...]:
     if _missing(jars, directory):
         try:
             with only_one(directory, "fetching jars"):
-                # Whoever held the lock before may have fetched them.
+                # Another process may have fetched them while holding the lock.
                 if missing := _missing(jars, directory):
                     _fetch(set_name, missing, directory)
         except OSError as error:
@@ -124,19 +124,19 @@ def resolve(set_name: str, *, lock_path: Path = LOCK) -> tuple[Path, ...]:
 
 
 def classpath(*set_names: str, lock_path: Path = LOCK) -> str:
-    """Return the jars of all sets as one value for `java -cp`."""
+    """Return the jars of all given sets as one value for `java -cp`."""
     return os.pathsep.join(str(path) for name in set_names for path in resolve(name, lock_path=lock_path))
 
 
 def cache_directory() -> Path:
-    """Return where downloads are kept, by REBALANCE_MONITOR_CACHE, XDG_CACHE_HOME or in ~/.cache."""
+    """Return the cache directory: REBALANCE_MONITOR_CACHE, else rebalance-monitor in XDG_CACHE_HOME or ~/.cache."""
     if own := os.environ.get(CACHE_VARIABLE):
         return Path(own)
     return Path(os.environ.get("XDG_CACHE_HOME") or Path.home() / ".cache") / "rebalance-monitor"
 
 
 def keep(file: Path, place: Path) -> None:
-    """Copy a file to a place in the cache, whole or not at all; without a cache it is made anew each time."""
+    """Copy a file into the cache atomically. Errors are ignored: the file is then created again the next time."""
     with contextlib.suppress(OSError):
         place.parent.mkdir(parents=True, exist_ok=True)
         partial = place.with_name(f"{place.name}.{os.getpid()}")
@@ -145,7 +145,7 @@ def keep(file: Path, place: Path) -> None:
 
 
 def read_lock(path: Path = LOCK) -> list[LockedJar]:
-    """Return the lock's jars in its order."""
+    """Return the jars of the lock, in its order."""
     return [_parse_line(line) for line in path.read_text().splitlines() if line and not line.startswith("#")]
 
 
@@ -165,7 +165,7 @@ def _parse_line(line: str) -> LockedJar:
 def render_lock(
     jars: Iterable[LockedJar], what: str = "the monitor fetches", module: str = "rebalance_deploy.jars"
 ) -> str:
-    """Return the text of a lock: what jars are in it, and the module that writes it."""
+    """Return the text of a lock; `what` says in its header which jars these are, `module` writes the lock."""
     head = (
         f"# Every jar {what}. Rewritten by: python -m {module} lock\n"
         "# set organisation module revision classifier size_bytes sha256\n"
@@ -175,7 +175,7 @@ def render_lock(
 
 
 def render_ivy_xml(set_name: str, modules: Sequence[Root | LockedJar]) -> str:
-    """Return the ivy.xml that asks for exactly `modules`; a locked jar never brings its dependencies."""
+    """Return the ivy.xml that requests exactly `modules`; the dependencies of a locked jar are never included."""
     dependencies = "\n".join(_render_dependency(module) for module in modules)
     return f"""<ivy-module version="2.0" xmlns:m="http://ant.apache.org/ivy/maven">
 <info organisation="rebalance-monitor" module={quoteattr(set_name)}/>
@@ -200,10 +200,10 @@ def _render_dependency(module: Root | LockedJar) -> str:
 
 
 def render_ivy_settings(*, use_poms: bool) -> str:
-    """Return Ivy's settings: its own default repository, by name only.
+    """Return Ivy's settings, with its default repository.
 
-    Without POMs Ivy asks for the jars and nothing else, a twentieth of the requests; only a fresh resolve of the
-    roots needs them. Ivy's own sums are left out as the lock's are stronger.
+    Without POMs Ivy requests only the jars, a twentieth of the requests; only resolving the roots needs POMs. Ivy's
+    own checksums are disabled because those of the lock are stronger.
     """
     return f"""<ivysettings>
 <settings defaultResolver="public"/>
@@ -223,7 +223,7 @@ def sha256_of(path: Path) -> str:
 
 
 def _missing(jars: Iterable[LockedJar], directory: Path) -> list[LockedJar]:
-    """Return the jars that are absent or damaged; the size first, since it costs nothing."""
+    """Return the jars that are absent or damaged. The size is checked first, because that is cheap."""
 
     def is_good(jar: LockedJar) -> bool:
         path = directory / jar.file_name
@@ -234,9 +234,9 @@ def _missing(jars: Iterable[LockedJar], directory: Path) -> list[LockedJar]:
 
 @contextlib.contextmanager
 def only_one(directory: Path, doing: str) -> Iterator[None]:
-    """Hold the lock of a directory of the cache; the kernel releases it when this process ends, however it ends.
+    """Hold the lock of a directory of the cache; the kernel releases it when this process ends, even by a crash.
 
-    `doing` is what it is held for, for the message to whoever waits.
+    `doing` is the activity named in the message to processes that wait.
     """
     directory.mkdir(parents=True, exist_ok=True)
     with (directory / ".lock").open("w") as lock:
@@ -251,13 +251,13 @@ def only_one(directory: Path, doing: str) -> Iterator[None]:
 def _fetch(set_name: str, jars: Sequence[LockedJar], directory: Path) -> None:
     """Download `jars`, check all of them, then move them into `directory`.
 
-    Ivy's own cache outlives a failed or interrupted download, so that the next attempt goes on where this one
-    stopped; it is dropped once its jars are installed. Runs under the cache's lock.
+    Ivy's own cache is kept after a failed or interrupted download, so that the next attempt continues from there; it
+    is deleted once its jars are installed. The caller must hold the lock of the cache.
     """
     total_bytes = sum(jar.size_bytes for jar in jars)
     say_line(f"fetching {len(jars)} jars for {_TITLES.get(set_name, set_name)} ({total_bytes / 1e6:.0f} MB) ...")
     downloads, work = directory / ".ivy", directory / ".work"
-    # Left by a process that was killed; the lock says that nobody uses it.
+    # Left by a process that was killed; we hold the lock, so no other process uses it.
     shutil.rmtree(work, ignore_errors=True)
     work.mkdir()
     try:
@@ -274,11 +274,11 @@ def _fetch(set_name: str, jars: Sequence[LockedJar], directory: Path) -> None:
 
 
 def _arrived_bytes(jars: Iterable[LockedJar], downloads: Path) -> int:
-    """Return how much of `jars` Ivy has in its cache; of a jar that comes just now the part that is there."""
+    """Return the number of bytes of `jars` in Ivy's cache, including partly downloaded jars."""
     wanted = {name for jar in jars for name in (jar.file_name, f"{jar.file_name}{_PART}")}
     arrived = 0
     for path in downloads.rglob("*.jar*"):
-        # Ivy renames and deletes meanwhile.
+        # Ivy may rename or delete files meanwhile.
         with contextlib.suppress(FileNotFoundError):
             arrived += path.stat().st_size if path.name in wanted else 0
     return arrived
@@ -290,7 +290,7 @@ def _check(jar: LockedJar, path: Path | None, downloads: Path) -> None:
     got = sha256_of(path)
     if got == jar.sha256:
         return
-    # Ivy would hand out its copy of the wrong file for ever.
+    # Otherwise Ivy would return its copy of the wrong file again.
     for copy in downloads.rglob(jar.file_name):
         copy.unlink()
     raise UserError(
@@ -300,7 +300,7 @@ def _check(jar: LockedJar, path: Path | None, downloads: Path) -> None:
 
 
 def _run_ivy(ivy_xml: str, work: Path, downloads: Path, *, use_poms: bool) -> list[Path]:
-    """Let Ivy fetch what `ivy_xml` asks for; return the files, laid out below `work` as `_RETRIEVED` says."""
+    """Fetch what `ivy_xml` requests with Ivy; return the files, laid out below `work` as defined by `_RETRIEVED`."""
     (work / "ivy.xml").write_text(ivy_xml)
     settings = Path(os.environ.get(IVY_SETTINGS_VARIABLE) or work / "ivysettings.xml")
     if not settings.exists():
@@ -320,7 +320,7 @@ def _run_ivy(ivy_xml: str, work: Path, downloads: Path, *, use_poms: bool) -> li
 
 
 def _explain_failure(log: Path, downloads: Path) -> str:
-    """Return one sentence from Ivy's log, which is kept beside the downloads."""
+    """Return one sentence about the failure in Ivy's log; keep the log next to the downloads."""
     text = log.read_text(errors="replace")
     kept = downloads.with_name("ivy.log")
     shutil.copyfile(log, kept)
@@ -335,7 +335,7 @@ def _explain_failure(log: Path, downloads: Path) -> str:
 
 
 def _find_ivy() -> Path:
-    """Return PySpark's Ivy without importing PySpark, which takes a second."""
+    """Return the path of PySpark's Ivy without importing PySpark, which takes a second."""
     spec = importlib.util.find_spec("pyspark")
     if spec is None or spec.origin is None:
         raise UserError("PySpark is needed to fetch jars: pip install 'rebalance-monitor[stream]'")
@@ -346,7 +346,7 @@ def _find_ivy() -> Path:
 
 
 def lock(roots: Mapping[str, Sequence[Root]] = MappingProxyType(ROOTS)) -> list[LockedJar]:
-    """Resolve all roots anew and return what they need; raises UserError if two jars would share a file name."""
+    """Resolve all roots and return the jars; raises UserError if two different jars have the same file name."""
     jars = [jar for set_name, several in roots.items() for jar in _resolve_roots(set_name, several)]
     sums: dict[str, str] = {}
     for jar in jars:
@@ -363,7 +363,7 @@ def _resolve_roots(set_name: str, roots: Sequence[Root]) -> list[LockedJar]:
 
 
 def _describe(set_name: str, path: Path) -> LockedJar:
-    """Return the lock's line for a file retrieved to organisation/module/revision/name."""
+    """Return the entry of the lock for a file retrieved to organisation/module/revision/name."""
     organisation, module, revision = path.parts[-4:-1]
     classifier = path.stem.removeprefix(f"{module}-{revision}").removeprefix("-")
     return LockedJar(set_name, organisation, module, revision, classifier, path.stat().st_size, sha256_of(path))

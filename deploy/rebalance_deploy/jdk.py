@@ -1,7 +1,7 @@
 """Finds the Java that runs Kafka, Spark and Ivy.
 
-Receives the environment and the places where JDKs are installed; hands on one `Java` that is new enough.
-Starts nothing but `java -version`.
+Takes the environment and the directory where JDKs are installed; returns one `Java` that is new enough. It starts
+nothing but `java -version`.
 """
 
 import os
@@ -24,7 +24,7 @@ _VERSION = re.compile(r'version "((?:1\.)?(\d+)[^"]*)"')
 
 @dataclass(frozen=True)
 class Java:
-    """A Java that answered: its executable and its version."""
+    """A Java that answered `-version`: its executable and its version."""
 
     executable: Path
     version: int
@@ -39,10 +39,10 @@ class Java:
 def find_java(
     *, environ: Mapping[str, str] = os.environ, installed: Path = INSTALLED_JDKS, minimum: int = MINIMUM_VERSION
 ) -> Java:
-    """Return the first Java of at least `minimum`: JAVA_HOME, then PATH, then what the system has installed.
+    """Return the first Java of at least version `minimum`, from JAVA_HOME, then PATH, then `installed`.
 
-    A JAVA_HOME that is too old is passed over rather than refused: it is often set for another program.
-    Raises UserError with the command that installs one if none will do.
+    A JAVA_HOME that is too old is skipped, because it is often set for another program. Raises UserError with the
+    command that installs a JDK if no Java is new enough.
     """
     rejected: list[Java] = []
     for executable in _candidates(environ, installed):
@@ -61,7 +61,7 @@ def find_java(
 
 
 def ask_version(executable: Path) -> Java | None:
-    """Return what `executable -version` says of itself, null if it does not run or is no Java."""
+    """Return the Java that `executable -version` reports, or None if it does not run or is not a Java."""
     try:
         answer = subprocess.run(
             [executable, "-version"],

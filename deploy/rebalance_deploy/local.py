@@ -1,7 +1,7 @@
 """Stream, prober and exporter as child processes on one machine, supervised.
 
-They meet in Kafka only, so any may die and come back alone. A process that fails before it has ever run well is
-not started again: its error is for a person to mend.
+They communicate only through Kafka, so each can fail and be restarted alone. A process that ends before it has run for
+`_RAN_WELL_SECONDS` is not restarted: a person has to correct the error.
 """
 
 from __future__ import annotations
@@ -24,7 +24,7 @@ from rebalance_kafka.backoff import Backoff
 PROCESSES = ("stream", "probe", "export")
 _RAN_WELL_SECONDS = 60.0
 _LONGEST_PAUSE_SECONDS = 30.0
-#: More than the stream's own wait for its last batch.
+#: Longer than the stream's own wait for its last batch.
 _STOP_SECONDS = 45.0
 
 
@@ -36,7 +36,7 @@ def arguments(sources: Sources) -> list[str]:
 
 @dataclass(slots=True)
 class Supervised:
-    """One child process and what is known of its past."""
+    """One child process and its restart history."""
 
     name: str
     sources: Sources
@@ -47,9 +47,9 @@ class Supervised:
     _backoff: Backoff = field(init=False, default_factory=lambda: Backoff(1.0, _LONGEST_PAUSE_SECONDS))
 
     def start(self, *options: str) -> None:
-        """Start the process, this once with further `options`.
+        """Start the process; the additional `options` are not kept for restarts.
 
-        Its output goes to its log file, or to where this process's goes.
+        Its output goes to its log file or, without one, to the output of this process.
         """
         log = None if self.log_directory is None else self.log_directory / f"{self.name}.log"
         command = [sys.executable, "-m", "rebalance_deploy", self.name, *arguments(self.sources), *options]
@@ -57,7 +57,10 @@ class Supervised:
         self._started = time.monotonic()
 
     def restart_if_ended(self, stop: threading.Event, say: Say) -> None:
-        """Start the process again if it ended, waiting longer each time. Raises UserError if it never ran well."""
+        """Restart the process if it ended, with back-off.
+
+        Raises UserError if it never ran for `_RAN_WELL_SECONDS`, or if another process superseded it.
+        """
         ran_seconds = time.monotonic() - self._started
         if ran_seconds >= _RAN_WELL_SECONDS:
             self._proven = True
@@ -77,11 +80,11 @@ class Supervised:
 
 
 def run(sources: Sources, stop: threading.Event, reload: threading.Event) -> None:
-    """Run all processes until `stop` is set, then stop them side by side.
+    """Run all processes until `stop` is set, then stop them in parallel.
 
-    Whenever `reload` is set all read their settings files again.
+    Whenever `reload` is set, all of them reload their settings files.
     """
-    # Wrong settings, and brokers that do not answer, are reported once, here, and not by every child.
+    # Wrong settings and unreachable brokers are reported once, here, and not by every child.
     stream = components.stream_config(sources)
     log = configure(components.log_config(sources), "up", stream.kafka)
     components.probe_config(sources)
@@ -105,8 +108,8 @@ def run(sources: Sources, stop: threading.Event, reload: threading.Event) -> Non
 
 
 def start_all(sources: Sources, log_directory: Path | None) -> list[Supervised]:
-    """Start the processes; their output goes to `stream.log` and so on in a directory, null: where this one's goes."""
-    # Here and not in the stream: the download is shown to who waits, and its time is not that of a start.
+    """Start the processes; their output goes to `stream.log` etc. in a directory or, if None, to our own output."""
+    # Here and not in the stream, so that the user sees the download and it does not count as start-up time.
     if components.stream_config(sources).master:
         jars.resolve("connector")
     children = [Supervised(name, sources, log_directory) for name in PROCESSES]
@@ -116,7 +119,7 @@ def start_all(sources: Sources, log_directory: Path | None) -> list[Supervised]:
 
 
 def stop_all(children: list[Supervised]) -> None:
-    """Stop the processes side by side, giving the stream time for its last batch."""
+    """Stop the processes in parallel, giving the stream time for its last batch."""
     for child in children:
         child.process.request_stop()
     for child in children:

@@ -1,4 +1,4 @@
-"""Settings of what the processes print."""
+"""Settings of the log output of the processes."""
 
 from __future__ import annotations
 
@@ -12,9 +12,9 @@ LEVELS = ("debug", "info", "warning", "error")
 
 @dataclass(frozen=True, slots=True)
 class LogConfig:
-    """How `stream`, `probe`, `export` and `up` print what happens.
+    """Log settings of `stream`, `probe`, `export` and `up`.
 
-    With `json`, `record`, `replay` and `jars` do so, too.
+    `record`, `replay` and `jars` use them only with `format = "json"`.
     """
 
     format: str = setting("text", "`text`, or `json`: one object per line, with the figures of progress.")

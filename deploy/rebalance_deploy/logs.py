@@ -1,12 +1,12 @@
-"""What the processes print: a line per event on standard error, as text or as JSON, with time and level.
+"""Log output of the processes: a line per event on standard error, as text or as JSON, with time and level.
 
     2026-11-23T05:12:00.123Z INFO stream: caught up with the log
     {"time": "2026-11-23T05:12:00.123Z", "level": "info", "process": "stream", "logger": "rebalance", "message": …}
 
-How far long work is has figures for programs beside its sentence: `"progress": {"step", "share", "share_rate",
-"seconds_left", "done", "wanted", "unit", "rate"}`, rates per second, null where one is not known.
+Progress of long work has figures for programs in addition to the message: `"progress": {"step", "share", "share_rate",
+"seconds_left", "done", "wanted", "unit", "rate"}`; rates are per second, unknown figures are null.
 
-The monitor's own sentences and the records of its libraries take the same way; libraries are heard from warnings on.
+The monitor's own messages and those of libraries share one handler; libraries log from level warning.
 The values of secret settings are replaced wherever they would appear.
 """
 
@@ -26,16 +26,16 @@ from rebalance_exporters.terminal.escaping import safe
 from rebalance_kafka.checks import SECRET_WORDS
 
 if TYPE_CHECKING:
-    # Failures are reported by commands that need no library, too.
+    # Not imported at run time: commands that need no library report failures with this module, too.
     from rebalance_deploy.log_settings import LogConfig
 
-#: Loggers that are heard from the level of the settings on; `spark` has what the JVM and its Python workers print.
+#: Loggers that use the level of the settings; `spark` has the output of the JVM and its Python workers.
 _OWN = ("rebalance", "rebalance_kafka", "rebalance_streaming", "rebalance_exporters", "rebalance_deploy", "spark")
-#: It warns of each request that is none, which strangers would fill a disk with.
+#: Logs from level error only: it warns of each invalid request, so that strangers could fill the disk.
 _SILENT = ("uvicorn",)
 _HIDDEN = "(hidden)"
 _PROGRESS = "progress"
-#: Shorter values are in every text.
+#: Minimum length of a secret to hide: shorter values occur in any text.
 _SHORTEST_SECRET = 4
 
 Say = Callable[[str], None]
@@ -45,23 +45,23 @@ _log = logging.getLogger("rebalance")
 
 @dataclass(frozen=True, slots=True)
 class Log:
-    """Where a process says things: what happens, and what a person should look at."""
+    """Functions that log a message: `say` at level info, `warn` at level warning."""
 
     say: Say
     warn: Say
 
 
 class _Lines(logging.Formatter):
-    """Makes a line of a record."""
+    """Formats a log record as a line of text, without secrets."""
 
     def __init__(self, process: str, secrets: Iterable[str]) -> None:
         super().__init__()
         self._process = process
-        # The longest first: one may be part of another.
+        # The longest first, because one secret may contain another.
         self._secrets = sorted({each for each in secrets if len(each) >= _SHORTEST_SECRET}, key=len, reverse=True)
 
     def hide(self, text: str) -> str:
-        """Return a text without secrets."""
+        """Return a text with the secrets replaced."""
         for secret in self._secrets:
             text = text.replace(secret, _HIDDEN)
         return text
@@ -74,28 +74,28 @@ class _Lines(logging.Formatter):
         return self.line(_time(record.created), record.levelname, record.name, message, present)
 
     def line(self, time: str, level: str, name: str, message: str, more: Mapping[str, object]) -> str:
-        """Return the line; of text, one more for each of a trace. Figures are for programs."""
+        """Return the line, followed by the lines of the stack trace. Progress figures are left out."""
         trace = [safe(each) for each in str(more.get("trace") or "").splitlines()]
         of = self._process if name == _log.name else f"{self._process} ({name})"
-        # A message of several lines would look like several events, and names in it are of whoever connects to Kafka.
+        # A message of several lines would look like several events, and names in it come from untrusted clients.
         return "\n".join([f"{time} {level} {of}: {safe(' '.join(message.splitlines()))}", *trace])
 
 
 class _JsonLines(_Lines):
     def line(self, time: str, level: str, name: str, message: str, more: Mapping[str, object]) -> str:
-        """Return the line."""
+        """Return the line as a JSON object."""
         fields = {"time": time, "level": level.lower(), "process": self._process, "logger": name, "message": message}
         text = json.dumps({**fields, **more}, ensure_ascii=False)
         if text.isprintable():
             return text
-        # Of what a terminal obeys JSON escapes a part only.
+        # JSON escapes only some of the control characters that a terminal interprets.
         return json.dumps({**fields, **more}).replace("\x7f", "\\u007f")
 
 
 def configure(config: LogConfig, process: str, *kafka: Mapping[str, str]) -> Log:
-    """Send everything that this process logs to standard error; `kafka` are its client properties, of each cluster.
+    """Send all log output of this process to standard error; `kafka` are its client properties, one per cluster.
 
-    What `say` and `warn` get may begin with the name of the process, which every line has.
+    A process name at the start of a message to `say` or `warn` is removed, because every line has it.
     """
     secrets = [secret for each in kafka for secret in secrets_of(each)]
     formatter = (_JsonLines if config.format == "json" else _Lines)(process, secrets)
@@ -120,12 +120,12 @@ def configure(config: LogConfig, process: str, *kafka: Mapping[str, str]) -> Log
 
 
 def logs_json() -> bool:
-    """Whether a program reads what this process prints."""
+    """Return whether this process logs as JSON."""
     return any(isinstance(handler.formatter, _JsonLines) for handler in logging.getLogger().handlers)
 
 
 def say_line(text: str) -> None:
-    """Say what happens, before or without a log of its own: as an object where a program reads it."""
+    """Print a message to standard error, or log it if this process logs as JSON; needs no configured log."""
     if logs_json():
         _log.info("%s", text)
     else:
@@ -133,12 +133,12 @@ def say_line(text: str) -> None:
 
 
 def say_progress(text: str, figures: Mapping[str, object]) -> None:
-    """Log how far long work is: a sentence, and its figures for programs."""
+    """Log the progress of long work: a sentence, and its figures for programs."""
     _log.info("%s", text, extra={_PROGRESS: dict(figures)})
 
 
 def report_failure(error: Exception) -> bool:
-    """Log why the process ends, if it logs JSON; false where a person is to be informed in another way."""
+    """Log why the process ends, if it logs as JSON. Returns false if it does not: the caller must report the error."""
     if not logs_json():
         return False
     _log.error("%s", error)
@@ -146,7 +146,7 @@ def report_failure(error: Exception) -> bool:
 
 
 def hide_secrets(text: str) -> str:
-    """Return a text without the secrets of this process, once its log is configured."""
+    """Return a text with the secrets of this process replaced, if its log is configured."""
     for handler in logging.getLogger().handlers:
         if isinstance(handler.formatter, _Lines):
             text = handler.formatter.hide(text)
@@ -154,7 +154,7 @@ def hide_secrets(text: str) -> str:
 
 
 def secrets_of(kafka: Mapping[str, str]) -> list[str]:
-    """Return the values of client properties that nobody may read, and the lines of those that have several."""
+    """Return the values of secret client properties, and each line of multi-line values."""
     values = [value for name, value in kafka.items() if any(word in name.lower() for word in SECRET_WORDS)]
     return [part for value in values for part in (value, *(line.strip() for line in value.splitlines()))]
 

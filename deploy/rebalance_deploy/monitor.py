@@ -1,6 +1,6 @@
-"""The whole monitor on this machine for a while: for the demo, tests and benchmarks.
+"""Runs the complete monitor on this machine for the demo, tests and benchmarks.
 
-Receives brokers and a directory; hands on running processes and where the exporter serves. Nothing is supervised.
+Takes brokers and a directory; returns running processes and the URL of the exporter. Nothing is supervised.
 """
 
 from __future__ import annotations
@@ -19,9 +19,9 @@ from rebalance_deploy.local import start_all, stop_all
 from rebalance_deploy.logs import Say
 from rebalance_deploy.settings import Sources
 
-#: A machine that is busy with other things takes minutes for what takes one otherwise; one that ended is reported.
+#: Long, because a busy machine takes minutes instead of one; a process that ended is reported at once.
 _READY_SECONDS = 300.0
-#: In whatever form its log is.
+#: Matches in text and JSON logs.
 _ANNOUNCEMENT = re.compile(r"serving on (\S+)/metrics")
 
 
@@ -33,9 +33,9 @@ def loopback_sources(
     zookeeper: str | None = None,
     environment: Mapping[str, str] | None = None,
 ) -> Sources:
-    """Return the settings of a monitor on loopback only, with its checkpoint in `directory`; `flags` go over them.
+    """Return the settings of a monitor on loopback only, with its checkpoint in `directory`; `flags` override them.
 
-    `port` is the exporter's; 0 takes any free one.
+    `port` is the exporter's; 0 picks a free one.
     """
     settings = (
         f"kafka.bootstrap.servers={bootstrap}",
@@ -52,9 +52,9 @@ def loopback_sources(
 
 
 class Monitor:
-    """Stream, prober and exporter with their output in files, unsupervised: for the demo, tests and benchmarks.
+    """Stream, prober and exporter with their output in files, unsupervised, for the demo, tests and benchmarks.
 
-    A process that ends is an error. Leaving the context stops all.
+    A process that ends is an error. Leaving the context stops all processes.
     """
 
     def __init__(self, sources: Sources, log_directory: Path) -> None:
@@ -70,7 +70,7 @@ class Monitor:
 
     @property
     def url(self) -> str:
-        """Where the exporter serves, as it announced itself; empty before that."""
+        """URL of the exporter as logged by it; empty before it serves."""
         log = self._log_directory / "export.log"
         for line in log.read_text().splitlines() if log.exists() else []:
             if found := _ANNOUNCEMENT.search(line):
@@ -78,7 +78,10 @@ class Monitor:
         return ""
 
     def wait_until_ready(self, stop: threading.Event, say: Say, *, timeout_seconds: float = _READY_SECONDS) -> bool:
-        """Wait for the readiness page; false when stopped meanwhile. Raises UserError when it never comes."""
+        """Wait until the readiness page reports ready. Returns false if stopped first.
+
+        Raises UserError after the time-out, or if a process ended.
+        """
         deadline, said = time.monotonic() + timeout_seconds, ""
         while not stop.wait(0.25):
             self.check()
@@ -96,7 +99,7 @@ class Monitor:
         return False
 
     def check(self) -> None:
-        """Raise UserError with the last line of its log if a process ended."""
+        """Raise UserError with the last line of the log if a process ended."""
         for child in (self.stream, self.probe, self.export):
             if not child.process.is_running:
                 lines = child.process.log_path.read_text().splitlines() if child.process.log_path else []

@@ -1,8 +1,8 @@
-"""Runs a real Prometheus and a real Alertmanager beside the monitor, with the rules and templates this project ships.
+"""Runs a real Prometheus and a real Alertmanager with the rules and templates that this project ships.
 
-Receives a directory for configuration, data and logs, and where the exporter and the receivers of notifications are;
-hands on running servers with their URLs. It changes addresses and waiting times of the shipped files, never what a rule
-or a template says. It knows neither Kafka nor the exporter.
+Takes a directory for configuration, data and logs, and the addresses of the exporter and of the receivers of
+notifications; returns running servers with their URLs. It changes addresses and waiting times of the shipped files, but
+neither expressions nor templates. It does not depend on Kafka or the exporter.
 """
 
 from __future__ import annotations
@@ -27,7 +27,7 @@ from rebalance_deploy.errors import UserError
 from rebalance_deploy.ports import find_free_port, is_free
 from rebalance_deploy.processes import ChildProcess
 
-#: The programs used, by the Debian package that brings them.
+#: The programs used, each with the Debian package that contains it.
 PACKAGES = {
     "prometheus": "prometheus",
     "promtool": "prometheus",
@@ -35,13 +35,13 @@ PACKAGES = {
     "amtool": "prometheus-alertmanager",
 }
 
-#: The job's name, which the alert KafkaRebalanceMonitorDown looks for.
+#: Name of the scrape job; the alert KafkaRebalanceMonitorDown selects it.
 JOB = "rebalance-monitor"
 
-#: What the shipped Alertmanager configuration reads from files, and a harmless content of each.
+#: Secret files that the shipped Alertmanager configuration reads, each with a dummy value.
 SECRETS = {"pagerduty_key": "0123456789abcdef0123456789abcdef", "webhook_password": "local"}
 
-#: Where the shipped Alertmanager configuration looks for them.
+#: Directory of the secrets in the shipped Alertmanager configuration.
 _SECRETS = "/etc/alertmanager/secrets"
 _SHIPPED = Path(__file__).resolve().parents[1]
 _READY_SECONDS = 180.0
@@ -50,8 +50,8 @@ _PORT_ATTEMPTS = 3
 
 
 def find_tool(name: str) -> Path:
-    """Return the path of a program of `PACKAGES`. Raises UserError that says what to install."""
-    # What Debian calls prometheus-alertmanager is alertmanager everywhere else.
+    """Return the path of a program of `PACKAGES`. Raises UserError with the package to install."""
+    # Debian's prometheus-alertmanager is called alertmanager everywhere else.
     found = shutil.which(name) or shutil.which(name.removeprefix("prometheus-"))
     if found is None:
         raise UserError(f"{name} is not installed: sudo apt-get install {PACKAGES[name]} (Debian, Ubuntu)")
@@ -59,7 +59,7 @@ def find_tool(name: str) -> Path:
 
 
 def shipped(path: str) -> Path:
-    """Return a file or directory under `deploy/`. Raises UserError where only the wheel is installed."""
+    """Return a file or directory under `deploy/`. Raises UserError if only the wheel is installed."""
     found = _SHIPPED / path
     if not found.exists():
         raise UserError(f"{found} is missing: run this from a checkout of the project")
@@ -77,7 +77,7 @@ class Server:
 
 @dataclass(frozen=True, slots=True)
 class Alerting:
-    """A Prometheus that watches an exporter, and the Alertmanager that it notifies."""
+    """A Prometheus that scrapes an exporter, and the Alertmanager that it notifies."""
 
     prometheus: Server
     alertmanager: Server
@@ -85,11 +85,11 @@ class Alerting:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class PrometheusOptions:
-    """What differs from the shipped configuration and rules of Prometheus; windows and thresholds stay as they are.
+    """Differences from the shipped configuration and rules of Prometheus; windows and thresholds are not changed.
 
-    `links` replaces external labels `link_*`. `scrape_seconds` is the interval of scrapes and evaluations.
-    `hold_seconds` replaces every `for` and `keep_firing_for` of the rules in `held_files` (a pattern of names), for
-    those who cannot wait; null: they hold as they are shipped.
+    `links` replaces the external labels `link_*`. `scrape_seconds` is the interval of scrapes and evaluations.
+    `hold_seconds` replaces every `for` and `keep_firing_for` of the rules in `held_files` (a file-name pattern), for
+    demos and tests; None keeps the shipped values.
     """
 
     links: Mapping[str, str] = field(default_factory=dict)
@@ -100,7 +100,7 @@ class PrometheusOptions:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class AlertmanagerOptions:
-    """What differs from the shipped configuration of Alertmanager: how long notifications wait for further alerts."""
+    """Differences from the shipped configuration of Alertmanager: how long notifications wait for further alerts."""
 
     group_wait_seconds: float = 10
     group_interval_seconds: float = 60
@@ -119,9 +119,9 @@ def alerting(
     *,
     ports: tuple[int, int] = (0, 0),
 ) -> Iterator[Alerting]:
-    """Run both servers until the block ends; everything is sent to `receiver_url`.
+    """Run both servers until the block ends; all notifications are sent to `receiver_url`.
 
-    `ports` are those of Prometheus and of Alertmanager; 0 takes any free one.
+    `ports` are the ports of Prometheus and of Alertmanager; 0 picks a free one.
     """
     pager_config = write_alertmanager_config(directory / "alerts", receiver_url, alertmanager_options)
     with alertmanager(directory, pager_config, ports[1]) as pager:
@@ -137,21 +137,21 @@ def alerting(
 
 @contextmanager
 def receiving(on_body: Callable[[str, Any], None]) -> Iterator[str]:
-    """Serve as the receiver of notifications on loopback until the block ends; yields its URL, no trailing slash.
+    """Serve as a receiver of notifications on loopback until the block ends; yields its URL without trailing slash.
 
-    `on_body` gets the path and the JSON of everything that is posted, on a thread of the server.
+    `on_body` is called with the path and the JSON of every request, on a thread of the server.
     """
 
     class Handler(BaseHTTPRequestHandler):
         def do_POST(self) -> None:
             body = json.loads(self.rfile.read(int(self.headers["Content-Length"])))
-            # PagerDuty's API answers 202; webhooks and Slack take any of the two hundreds.
+            # PagerDuty's API answers 202; for webhooks and Slack any 2xx status is success.
             self.send_response(202)
             self.end_headers()
             self.wfile.write(b"{}")
             on_body(self.path, body)
 
-        # Opsgenie's API takes changes of an alert that way.
+        # Opsgenie's API updates an alert with PUT.
         do_PUT = do_POST  # noqa: N815 - the base class's name
 
         def log_message(self, format: str, *args: object) -> None:  # noqa: A002 - the base class's name
@@ -168,14 +168,14 @@ def receiving(on_body: Callable[[str, Any], None]) -> Iterator[str]:
 
 
 def alerts_of(path: str, body: Any) -> Sequence[Mapping[str, Any]]:
-    """Return the alerts of a notification to the receiver that gets everything, none of any other's."""
+    """Return the alerts of a notification to the catch-all receiver `/alerts`; empty for any other receiver."""
     alerts: Sequence[Mapping[str, Any]] = body["alerts"] if path == "/alerts" else ()
     return alerts
 
 
 @contextmanager
 def prometheus(directory: Path, config: Path, port: int = 0) -> Iterator[Server]:
-    """Run Prometheus on loopback until the block ends; port 0 takes any free one. Data and log go to `directory`."""
+    """Run Prometheus on loopback until the block ends; port 0 picks a free one. Data and log go to `directory`."""
     options = (
         f"--config.file={config}",
         f"--storage.tsdb.path={directory / 'prometheus-data'}",
@@ -187,11 +187,11 @@ def prometheus(directory: Path, config: Path, port: int = 0) -> Iterator[Server]
 
 @contextmanager
 def alertmanager(directory: Path, config: Path, port: int = 0, *, program: Path | None = None) -> Iterator[Server]:
-    """Run Alertmanager, or `program` instead, on loopback, alone, until the block ends; otherwise as `prometheus`."""
+    """Run Alertmanager, or `program` instead, on loopback without peers until the block ends; see `prometheus`."""
     options = (
         f"--config.file={config}",
         f"--storage.path={directory / 'alertmanager-data'}",
-        # Without this it looks for peers, and refuses to start on a machine that has no private address.
+        # By default it looks for peers, and refuses to start on a machine without a private address.
         "--cluster.listen-address=",
     )
     with _serve("prometheus-alertmanager", options, directory, port, program) as server:
@@ -205,7 +205,7 @@ def write_prometheus_config(
     targets: Sequence[str],
     alertmanagers: Sequence[str] = (),
 ) -> Path:
-    """Write a copy of the shipped configuration and rules for addresses, each `host:port`, and return its path."""
+    """Write a copy of the shipped configuration and rules for these addresses (`host:port`) and return its path."""
     config = _read(shipped("prometheus/prometheus.yml"))
     interval = f"{round(options.scrape_seconds * 1000)}ms"
     config["global"] |= {"scrape_interval": interval, "scrape_timeout": interval, "evaluation_interval": interval}
@@ -221,7 +221,8 @@ def write_prometheus_config(
 def write_alertmanager_config(directory: Path, receiver_url: str, options: AlertmanagerOptions = _ALERTMANAGER) -> Path:
     """Write a copy of the shipped configuration that sends everything to `receiver_url`, and return its path.
 
-    Slack messages go to its path `/slack`, PagerDuty's events to `/pagerduty`; webhooks keep the paths they have.
+    Slack messages go to its path `/slack`, PagerDuty's events to `/pagerduty`; webhooks keep the last part of their
+    paths.
     """
     text = shipped("alertmanager/alertmanager.yml").read_text()
     config: dict[str, Any] = yaml.safe_load(text.replace(_SECRETS, str(directory / "secrets")))
@@ -248,12 +249,12 @@ def _serve(
 
 
 def _start(command: Sequence[str], log: Path, wanted_port: int) -> Server:
-    """Start a server and return it once it is ready. Raises UserError with the log's last line if it never is."""
-    # Asked before the start: whatever listens there might answer in the new server's name.
+    """Start a server and return it once it is ready. Raises UserError with the last error of its log otherwise."""
+    # Checked before the start, because another server on this port could answer instead of the new one.
     if wanted_port and not is_free(wanted_port):
         raise UserError(f"port {wanted_port} is in use: stop what listens on 127.0.0.1:{wanted_port} or choose another")
     for attempt in range(1, _PORT_ATTEMPTS + 1):
-        # The servers could choose a port themselves, but then the links they make would name port 0.
+        # The servers could choose a port themselves, but then their links would contain port 0.
         port = wanted_port or find_free_port()
         url = f"http://127.0.0.1:{port}"
         options = (f"--web.listen-address=127.0.0.1:{port}", f"--web.external-url={url}")
@@ -262,7 +263,7 @@ def _start(command: Sequence[str], log: Path, wanted_port: int) -> Server:
             _await_ready(process, url)
         except BaseException as error:
             process.terminate()
-            # Between choosing a port and its opening another program may have come.
+            # Another program may have taken the port after it was chosen.
             if not isinstance(error, UserError) or wanted_port or attempt == _PORT_ATTEMPTS:
                 raise
             if _PORT_TAKEN not in str(error):
@@ -284,7 +285,7 @@ def _await_ready(process: ChildProcess, url: str) -> None:
 
 
 def _last_complaint(lines: Sequence[str]) -> str:
-    """Return the last line that is no mere report: after its error a server still says how it stops."""
+    """Return the last line with level error, or else the last line; a server logs its stop after the error."""
     complaints = [line for line in lines if "level=error" in line]
     return (complaints or [*lines] or ["it said nothing"])[-1]
 

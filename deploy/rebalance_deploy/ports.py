@@ -1,4 +1,4 @@
-"""Ports of this machine that servers can listen on."""
+"""Finds ports of this machine that servers can listen on."""
 
 from __future__ import annotations
 
@@ -8,23 +8,23 @@ import socket
 
 from rebalance_deploy.errors import UserError
 
-# Ports the kernel gives to nobody by itself: one above could be taken by an outgoing connection while the server is
-# down, even by a client that retries to reach this very server and connects to itself.
+# Below the kernel's ephemeral ports: one of those could be taken by an outgoing connection while the server is down,
+# even by a client that retries to reach this very server and connects to itself.
 _PORTS = range(20_000, 32_000)
-#: Those that this process was given: it may not listen on them yet.
+#: Ports already returned in this process: their servers may not listen on them yet.
 _given: set[int] = set()
 
 
 def find_free_port() -> int:
-    """Return a port of 127.0.0.1 that nobody listens on at this moment."""
+    """Return a port of 127.0.0.1 that is free at this moment."""
     (port,) = find_free_ports(1)
     return port
 
 
 def find_free_ports(count: int) -> list[int]:
-    """Return so many different ports of 127.0.0.1 that nobody listens on at this moment.
+    """Return `count` different ports of 127.0.0.1 that are free at this moment.
 
-    This process was given none of them before, as long as there are others.
+    Ports already returned in this process are used only if there are no others.
     """
     candidates = sorted(random.SystemRandom().sample(_PORTS, 200), key=_given.__contains__)
     found = list(itertools.islice((port for port in candidates if is_free(port)), count))
@@ -35,14 +35,14 @@ def find_free_ports(count: int) -> list[int]:
 
 
 def is_free(port: int) -> bool:
-    """Return whether a server could listen on this port of 127.0.0.1 now, connections of a past one aside."""
+    """Return whether a server could listen on this port of 127.0.0.1 now; closed connections do not matter."""
     return listen_problem(port) is None
 
 
 def listen_problem(port: int) -> str | None:
-    """Return why no server could listen on this port of 127.0.0.1 now, in the system's words; null if one could."""
+    """Return the system's error for listening on this port of 127.0.0.1 now, or None if a server could."""
     with socket.socket() as probe:
-        # As servers do: a connection that somebody closed a moment ago is no hindrance.
+        # As servers do, so that recently closed connections do not block the port.
         probe.setsockopt(socket.SOL_SOCKET, socket.SO_REUSEADDR, 1)
         try:
             probe.bind(("127.0.0.1", port))

@@ -1,10 +1,10 @@
 """Starts child processes that cannot outlive this one.
 
-Receives a command; hands on a `ChildProcess` that can be asked, stopped and killed. Between this process and the
-command stands a guard: this very file, run as a script. Guard and parent share a socket. When the parent dies, by
-whatever signal, the kernel closes its end, the guard sees the end of the stream and stops the command with all its
-children. The kernel's parent-death signal alone would not do: it fires when the *thread* that forked ends, and it
-reaches only the direct child.
+Takes a command and returns a `ChildProcess` that can be queried, stopped and killed. Between this process and the
+command runs a guard: this file, run as a script. Guard and parent share a socket. When the parent dies, by any signal,
+the kernel closes its end, the guard reads the end of the stream and stops the command with all its children. The
+kernel's parent-death signal alone is not enough: it fires when the *thread* that forked ends, and it reaches only the
+direct child.
 
 As a script this file runs isolated and without site-packages, so it may import the standard library only.
 """
@@ -20,7 +20,7 @@ from collections.abc import Mapping, Sequence
 from pathlib import Path
 from typing import IO, Self
 
-# What parent and guard say to each other on their socket, one byte each.
+# Orders from the parent to the guard, one byte each, and the first word of the guard's answer.
 _TERMINATE, _KILL, _RELOAD = b"T", b"K", b"H"
 _STARTED, _FAILED = "started", "failed"
 _PR_SET_PDEATHSIG = 1
@@ -29,8 +29,8 @@ _PR_SET_PDEATHSIG = 1
 class ChildProcess:
     """A running command with its own process group, guarded against outliving this process.
 
-    Output goes to `log_path` (appended) or, without one, where this process's output goes. The group of its own
-    keeps Ctrl-C in a terminal away from the command, so that the parent decides the order in which things stop.
+    Output goes to `log_path` (appended) or, without one, to the output of this process. Because of the separate group,
+    Ctrl-C in a terminal does not reach the command, so the parent decides the order in which processes stop.
     Leaving the context terminates the command.
     """
 
@@ -43,7 +43,7 @@ class ChildProcess:
         cwd: Path | None = None,
         grace_seconds: float = 10,
     ) -> None:
-        """Start `command`; `grace_seconds` is the time from SIGTERM to SIGKILL should this process die.
+        """Start `command`; `grace_seconds` is the time from SIGTERM to SIGKILL if this process dies.
 
         Raises OSError if the command cannot be started, as `subprocess` does.
         """
@@ -72,7 +72,7 @@ class ChildProcess:
 
     @property
     def exit_code(self) -> int | None:
-        """The exit code, 128 + signal number if a signal ended the command, null while it runs."""
+        """The exit code, 128 + signal number if a signal ended the command, None while it runs."""
         return self._guard.poll()
 
     @property
@@ -88,11 +88,11 @@ class ChildProcess:
             raise TimeoutError(f"{self.command[0]} still runs after {timeout_seconds} s") from None
 
     def request_reload(self) -> None:
-        """Send SIGHUP to the command, by which servers read their settings files again; others it ends."""
+        """Send SIGHUP to the command: servers reload their settings files, other programs end."""
         self._send(_RELOAD)
 
     def request_stop(self) -> None:
-        """Send SIGTERM to the command's group and return at once: to stop several commands side by side."""
+        """Send SIGTERM to the command's group without waiting, for example to stop several commands in parallel."""
         self._send(_TERMINATE)
 
     def terminate(self, deadline_seconds: float = 10) -> int:
@@ -113,7 +113,7 @@ class ChildProcess:
         return exit_code
 
     def _send(self, order: bytes) -> None:
-        # A command that ended by itself has taken its guard along; there is no process left to signal.
+        # If the command ended by itself, its guard has ended too; there is no process left to signal.
         with contextlib.suppress(OSError):
             self._socket.sendall(order)
 
@@ -138,8 +138,8 @@ def _output(log_path: Path | None) -> contextlib.AbstractContextManager[IO[bytes
 
 
 def _guard(parent: socket.socket, grace_seconds: float, command: Sequence[str]) -> int:
-    """Run `command` until it ends, the parent orders its end or the parent is gone. Returns its exit code."""
-    # A group signal meant for the command must not take the guard first: it has to see the command off.
+    """Run `command` until it ends, the parent orders a stop or the parent is gone. Returns its exit code."""
+    # A signal to the whole group must not end the guard first: it has to stop the command.
     for number in (signal.SIGINT, signal.SIGTERM, signal.SIGHUP):
         signal.signal(number, signal.SIG_IGN)
     try:
@@ -157,7 +157,7 @@ def _guard(parent: socket.socket, grace_seconds: float, command: Sequence[str]) 
 
 
 def _attend(child: "subprocess.Popen[bytes]", parent: socket.socket, grace_seconds: float) -> None:
-    """Carry out the parent's orders; return when the command has ended (unreaped) or is to be killed."""
+    """Carry out the parent's orders; return when the command has ended (unreaped) or must be killed."""
     ended = os.pidfd_open(child.pid)
     poll = select.poll()
     poll.register(ended, select.POLLIN)
@@ -179,13 +179,13 @@ def _attend(child: "subprocess.Popen[bytes]", parent: socket.socket, grace_secon
 
 
 def _answer(parent: socket.socket, line: str) -> None:
-    # A parent that is gone is seen by its orders.
+    # If the parent is gone, `_next_order` notices.
     with contextlib.suppress(ConnectionError):
         parent.sendall(f"{line}\n".encode())
 
 
 def _next_order(parent: socket.socket) -> bytes:
-    """Return one byte, none if the parent is gone. One that has not read its answer yet leaves an error behind."""
+    """Return the parent's next order, or no byte if it is gone; an unread answer then causes a ConnectionError."""
     try:
         return parent.recv(1)
     except ConnectionError:
@@ -193,7 +193,7 @@ def _next_order(parent: socket.socket) -> bytes:
 
 
 def _leave_with_guard() -> None:
-    """Undo the guard's deafness in the command, and have the kernel kill the command if the guard is killed."""
+    """Restore the default signal handlers in the command, and have the kernel kill it if the guard is killed."""
     for number in (signal.SIGINT, signal.SIGTERM, signal.SIGHUP):
         signal.signal(number, signal.SIG_DFL)
     import ctypes  # noqa: PLC0415 - after the fork, beside the guard's own start

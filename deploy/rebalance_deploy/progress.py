@@ -1,8 +1,8 @@
-"""How far long work is, with its rate and the time that is left, for a person who waits at a terminal, or a program.
+"""Progress of long work, with its rate and the remaining time, for a person at a terminal or for a program.
 
-Receives a function that says how far the work is; asks it a few times a second from a thread of its own, so that the
-work itself has nothing to do for it. Draws on standard error where that is a terminal, which needs `rich` of the extra
-`terminal`; with `log.format = "json"` it is a line every five seconds instead, with figures. Elsewhere nothing is said.
+Takes a function that measures the progress and calls it a few times a second from its own thread, so that the work
+itself needs no extra code. Draws a bar on standard error if that is a terminal, which needs `rich` of the extra
+`terminal`; otherwise, with `log.format = "json"`, logs a line with figures every five seconds, or else nothing.
 """
 
 from __future__ import annotations
@@ -27,15 +27,15 @@ if TYPE_CHECKING:
 
 _EVERY_SECONDS = 0.25
 _LOG_SECONDS = 5.0
-#: What is done sooner needs no bar.
+#: Work that ends sooner gets no bar.
 _SILENT_SECONDS = 1.0
-#: Rates are those of so long a time, and none is reported of a shorter one than the second.
+#: Rates are computed over at most the first and at least the second of these times.
 _PACE_SECONDS, _SHORTEST_SECONDS = 20.0, 1.0
 _BYTES = "bytes"
 
 
 class StepProgress(NamedTuple):
-    """How far a step is. `share`, 0 to 1, is null where there is no end, or none that is known."""
+    """Progress of a step. `share` is 0 to 1, or None if there is no known end."""
 
     step: str
     done: int
@@ -48,23 +48,23 @@ Measure = Callable[[], StepProgress]
 
 
 def step_of(step: str, done: int, unit: str, wanted: int | None) -> StepProgress:
-    """Return how far a step is whose share is `done` of `wanted`."""
+    """Return the progress of a step whose share is `done` of `wanted`."""
     return StepProgress(step, done, unit, wanted, min(1.0, done / wanted) if wanted else None)
 
 
 def step_of_bytes(step: str, done: int, wanted: int) -> StepProgress:
-    """Return how far a step is that is measured in bytes."""
+    """Return the progress of a step that is measured in bytes."""
     return step_of(step, done, _BYTES, wanted)
 
 
 @dataclass(slots=True)
 class Pace:
-    """How fast a step goes, from its latest readings; a step of another name, or that fell back, begins anew."""
+    """Rate of a step, from its latest readings; starts over if the step changes or its share decreases."""
 
     _seen: deque[tuple[float, StepProgress]] = field(default_factory=deque)
 
     def take(self, reading: StepProgress, now_seconds: float) -> None:
-        """Process a reading, in the order of a clock that never goes back."""
+        """Process a reading; `now_seconds` is from a monotonic clock."""
         if self._seen and (reading.step != self._seen[-1][1].step or _is_behind(reading, self._seen[-1][1])):
             self._seen.clear()
         self._seen.append((now_seconds, reading))
@@ -73,17 +73,17 @@ class Pace:
 
     @property
     def rate(self) -> float | None:
-        """Units per second; null before a second has passed."""
+        """Units per second, or None before a second has passed."""
         return self._per_second(lambda each: each.done)
 
     @property
     def share_rate(self) -> float | None:
-        """The share that a second adds; null where it is not known."""
+        """Increase of the share per second, or None if unknown."""
         return self._per_second(lambda each: each.share)
 
     @property
     def left_seconds(self) -> float | None:
-        """How long it takes to the end at this rate; null where that is not known, or nothing moves."""
+        """Remaining time at this rate, or None if unknown or if there is no progress."""
         rate = self.share_rate
         share = self._seen[-1][1].share if self._seen else None
         return None if not rate or share is None else (1 - share) / rate
@@ -103,10 +103,10 @@ def _is_behind(reading: StepProgress, before: StepProgress) -> bool:
 
 
 def describe(reading: StepProgress, pace: Pace) -> str:
-    """Return what stands beside the bar: `45 %  57.0 of 127.0 MB  8.1 MB/s  9 s left`, as far as it is known."""
+    """Return the text beside the bar: `45 %  57.0 of 127.0 MB  8.1 MB/s  9 s left`, without the unknown parts."""
     rate = pace.rate
     parts = (
-        # Rounded down: 100 % is said of what is done only.
+        # Rounded down, so that 100 % means done.
         "" if reading.share is None else f"{int(100 * reading.share)} %",
         _count(reading),
         "" if rate is None else f"{' '.join(_figure(rate, reading.unit))}/s",
@@ -116,20 +116,20 @@ def describe(reading: StepProgress, pace: Pace) -> str:
 
 
 def figures_of(reading: StepProgress, pace: Pace) -> dict[str, object]:
-    """Return what programs read; null where it is not known."""
+    """Return the figures for programs, with None for unknown ones."""
     counted = {"done": reading.done, "wanted": reading.wanted, "unit": reading.unit, "rate": pace.rate}
     return {
         "step": reading.step,
         "share": reading.share,
         "share_rate": pace.share_rate,
         "seconds_left": pace.left_seconds,
-        # Some report their share only.
+        # A step without a unit reports only its share.
         **(counted if reading.unit else dict.fromkeys(counted)),
     }
 
 
 def time_left(pace: Pace) -> str:
-    """Return how long it still takes, rounded up to seconds; empty where that is not known."""
+    """Return the remaining time, rounded up to seconds; empty if unknown."""
     left_seconds = pace.left_seconds
     return "" if left_seconds is None else f"{span(1000 * math.ceil(round(left_seconds, 3)))} left"
 
@@ -143,7 +143,7 @@ def _count(reading: StepProgress) -> str:
 
 
 def _figure(number: float, unit: str) -> tuple[str, str]:
-    """Return a number, and what it counts."""
+    """Return a number as text, and its unit; bytes are scaled to kB, MB or GB."""
     if unit != _BYTES:
         return amount(number), unit
     for name, size in (("GB", 1e9), ("MB", 1e6), ("kB", 1e3)):
@@ -153,7 +153,7 @@ def _figure(number: float, unit: str) -> tuple[str, str]:
 
 
 class Bar:
-    """One line at the foot of a terminal, as long as it is shown. `stop` may be called at any time, and again."""
+    """One line at the bottom of a terminal while it is shown. `stop` may be called at any time, and repeatedly."""
 
     def __init__(self, measure: Measure, stream: IO[str]) -> None:
         """Make a bar; `stream` is the terminal."""
@@ -166,18 +166,18 @@ class Bar:
         self._thread = threading.Thread(target=run, name="progress", daemon=True)
 
     def start(self) -> None:
-        """Begin to watch."""
+        """Start the thread, if there is a terminal or a JSON log."""
         if self._for_programs or self._stream.isatty():
             self._thread.start()
 
     def stop(self) -> None:
-        """Take the line away, and ask no more."""
+        """Remove the line and stop measuring."""
         self._stop.set()
         if self._thread.is_alive():
             self._thread.join()
 
     def _log(self) -> None:
-        """Log it now and then, and once more at the end of what took so long that it was reported before."""
+        """Log the progress every few seconds, and once more at the end if it was logged before."""
         self._take()
         is_over = self._stop.wait(_SILENT_SECONDS)
         if is_over:
@@ -211,7 +211,7 @@ class Bar:
 
 @contextmanager
 def shown(measure: Measure) -> Iterator[Bar]:
-    """Show how far work is while the context lasts, once it takes a second: at a terminal, or as lines of JSON.
+    """Show the progress of work that takes more than a second: at a terminal, or as lines of JSON.
 
     `measure` is called from another thread.
     """
@@ -224,7 +224,7 @@ def shown(measure: Measure) -> Iterator[Bar]:
 
 
 def drawing(stream: IO[str]) -> Progress | None:
-    """Return what draws on a terminal; null for one that cannot move its cursor, and without the library."""
+    """Return what draws on a terminal, or None if it cannot move its cursor or the library is missing."""
     try:
         from rich.console import Console  # noqa: PLC0415
         from rich.progress import BarColumn, Progress, TextColumn  # noqa: PLC0415
@@ -234,7 +234,7 @@ def drawing(stream: IO[str]) -> Progress | None:
 
     class Cautious(Console):
         def show_cursor(self, show: bool = True) -> bool:
-            """Leave the cursor as it is: a process that is killed could not bring it back."""
+            """Leave the cursor visible: a process that is killed could not restore it."""
             return False
 
     console = Cautious(file=stream, highlight=False)
@@ -246,7 +246,7 @@ def drawing(stream: IO[str]) -> Progress | None:
         TextColumn("{task.fields[described]}", markup=False, table_column=Column(no_wrap=True)),
         console=console,
         expand=True,
-        # It would send what goes to a pipe to the terminal.
+        # Redirection would write output meant for a pipe to the terminal.
         redirect_stdout=False,
         transient=True,
         auto_refresh=False,
@@ -254,9 +254,9 @@ def drawing(stream: IO[str]) -> Progress | None:
 
 
 def draw(progress: Progress, reading: StepProgress, pace: Pace) -> None:
-    """Put a reading into the one line."""
+    """Draw a reading on the line."""
     if not progress.task_ids:
-        # Adding draws at once, when there is nothing to show yet.
+        # Invisible, because adding a task draws it at once.
         progress.add_task("", total=None, visible=False, described="")
     progress.update(
         progress.task_ids[0],
@@ -270,21 +270,21 @@ def draw(progress: Progress, reading: StepProgress, pace: Pace) -> None:
 
 
 def raw_positions(files: Iterable[Any]) -> Callable[[], tuple[int, int]] | None:
-    """Return what says how many bytes were read of how many, of the files as they are stored, compressed or not.
+    """Return a function that returns the bytes read and the total size, of the files as stored (even compressed).
 
-    Null when one of them is none that has a size, such as a pipe.
+    None if one of them has no size, such as a pipe.
     """
     numbers = [_number(file) for file in files]
     known = [number for number in numbers if number is not None and stat.S_ISREG(os.fstat(number).st_mode)]
     if len(known) < len(numbers):
         return None
     sizes = [os.fstat(number).st_size for number in known]
-    # Asked of the system: the position of the object that reads belongs to the thread that reads.
+    # From the system, because the position of a file object must only be used by the thread that reads.
     return lambda: (sum(os.lseek(number, 0, os.SEEK_CUR) for number in known), sum(sizes))
 
 
 def _number(file: Any) -> int | None:
-    """Return the number of an open file; null of what is none, such as text in memory."""
+    """Return the file descriptor of an open file, or None if it has none, such as text in memory."""
     try:
         return int(file.fileno())
     except (AttributeError, OSError):

@@ -1,4 +1,4 @@
-"""Where settings come from: flag, else environment, else TOML file, else the default beside the field.
+"""Loads settings: from a flag, else the environment, else the TOML file, else the default of the field.
 
     cluster = "prod"                       --set cluster=prod            REBALANCE_MONITOR_CLUSTER
     [kafka]                                (client properties, passed through)
@@ -6,9 +6,9 @@
     [stream]
     checkpoint = "/var/lib/monitor"        --set stream.checkpoint=…     REBALANCE_MONITOR_STREAM_CHECKPOINT
 
-`kafka`, `cluster`, `topic_prefix` and `sources` are shared by all components; the rest belongs to the component its
-section names. An environment variable with `_FILE` appended names a file that holds the value. Secrets are refused as
-flags, which every user of a machine can read. What Kubernetes puts into the environment for services is no setting.
+`kafka`, `cluster`, `topic_prefix` and `sources` are shared by all components; every other section belongs to one
+component. An environment variable with `_FILE` appended names a file that holds the value. Secrets are refused as
+flags, because every user of a machine can read them. Variables that Kubernetes sets for services are ignored.
 """
 
 from __future__ import annotations
@@ -29,26 +29,26 @@ from rebalance_kafka.checks import SECRET_WORDS
 
 ENV_PREFIX = "REBALANCE_MONITOR_"
 KAFKA = "kafka"
-#: Mean one thing for the whole deployment, so they stand outside the sections.
+#: Fields shared by all components; their keys have no section, except those in `_KEYS_OF_SHARED`.
 SHARED = frozenset({KAFKA, "cluster", "topic_prefix", "reads_log"})
-#: A section of its own that components share, with the fields that its keys are.
+#: Section shared by all components, and the key in it for each shared field.
 SOURCES = "sources"
 _KEYS_OF_SHARED = {"reads_log": f"{SOURCES}.log"}
-#: Read by other commands and other parts of the package, not settings of a component.
+#: Variables read by other commands and other parts of the package; they are not settings of a component.
 OTHER_VARIABLES = frozenset(
     f"{ENV_PREFIX}{name}"
     for name in ("CACHE", "CONFIG", "IVY_SETTINGS", "URL", "USER", "PASSWORD_FILE", "CA_FILE", "COMPLETE")
 )
-#: What Kubernetes sets in every container for every service whose name begins like the variables here.
+#: Variables that Kubernetes sets in every container for a service whose name begins with our prefix.
 _SERVICE_VARIABLE = re.compile(
     r"_SERVICE_HOST$|_SERVICE_PORT(_[A-Z0-9_]+)?$|_PORT_\d+_(TCP|UDP|SCTP)(_(PROTO|PORT|ADDR))?$"
 )
 _SERVICE_ADDRESS = re.compile(r"(tcp|udp|sctp)://")
-#: More names than these help nobody.
+#: Maximum number of names listed in an error.
 _LISTED_NAMES = 12
-#: From this likeness on (0 to 1) a key is proposed for an unknown one.
+#: Minimum similarity (0 to 1) at which a known key is suggested for an unknown one.
 _ALIKE = 0.6
-#: What values of a type are, in a sentence, by msgspec's name of the type.
+#: Description of each type for error messages, by msgspec's name of the type.
 _IN_WORDS: Mapping[str, str] = {
     "int": "a whole number",
     "float": "a number",
@@ -60,7 +60,7 @@ _IN_WORDS: Mapping[str, str] = {
 _WRONG_TYPE = re.compile(r"Expected `([^`]+)`, got `[^`]+`")
 _STEP = re.compile(r"\.(\w+)|\[(\d+)\]")
 _UNITS: Mapping[str, str] = {"_ms": "milliseconds", "_seconds": "seconds", "_bytes": "bytes"}
-#: What is counted in these may be thirty years; any other number is one that a float holds exactly.
+#: Maximum of a duration in these units (10^9 s is about thirty years), and of any other number (exact in a float).
 _TIMES, _LONGEST, _LARGEST = ("_seconds", "_minutes", "_hours"), 10**9, 2**53
 _ALL_SETTINGS = "docs/configuration.md lists all"
 
@@ -69,7 +69,7 @@ class Component(Protocol):
     """A frozen dataclass of settings."""
 
     def validate(self) -> list[str]:
-        """Return every problem as a sentence."""
+        """Return every problem found, each as a sentence."""
 
 
 _C = TypeVar("_C", bound=Component)
@@ -77,7 +77,7 @@ _C = TypeVar("_C", bound=Component)
 
 @dataclass(frozen=True, slots=True)
 class Sources:
-    """The three places values can come from, as given by the user."""
+    """The settings file, the environment and the flags, as given by the user."""
 
     file: Path | None = None
     environment: Mapping[str, str] | None = None
@@ -87,8 +87,8 @@ class Sources:
 def load(component: type[_C], section: str, sources: Sources, known: Mapping[str, type[Any]]) -> _C:
     """Build one component's settings from the section of its name and the shared keys.
 
-    `known` maps every section to its dataclass, so that a key of another component is no error. Raises UserError
-    that names all unknown keys and all bad values at once.
+    `known` maps every section to its dataclass, so that keys of other components are accepted. Raises UserError with
+    all unknown keys or, if there are none, all bad values.
     """
     values = _read_file(sources.file)
     values |= _read_environment(sources.environment or {}, known)
@@ -100,7 +100,7 @@ def load(component: type[_C], section: str, sources: Sources, known: Mapping[str
 
 
 def known_keys(known: Mapping[str, type[Any]]) -> list[str]:
-    """Return every key that may be set, shared ones without section."""
+    """Return every key that can be set; shared keys have no section."""
     keys = {
         _key(section, name) if not inner else f"{section}.{name}.{inner}"
         for section, component in known.items()
@@ -111,7 +111,7 @@ def known_keys(known: Mapping[str, type[Any]]) -> list[str]:
 
 
 def _names(component: type[Any]) -> dict[str, tuple[str, ...]]:
-    """Return each field's name with those of its own settings, if it is a dataclass of settings itself."""
+    """Return the names of all fields, each with the names of its nested settings, or with ("",) if it has none."""
     hints = get_type_hints(component)
     return {
         each.name: tuple(inner.name for inner in fields(hints[each.name])) if is_dataclass(hints[each.name]) else ("",)
@@ -154,7 +154,7 @@ def _read_environment(environment: Mapping[str, str], known: Mapping[str, type[A
     for variable, text in environment.items():
         if not variable.startswith(ENV_PREFIX) or variable in OTHER_VARIABLES or _is_of_kubernetes(variable, text):
             continue
-        # Some settings are files themselves.
+        # The names of some settings end with _FILE themselves.
         holds_value = variable in by_variable or not variable.endswith("_FILE")
         name = variable if holds_value else variable.removesuffix("_FILE")
         value = text if holds_value else _read_secret(variable, text)
@@ -168,13 +168,13 @@ def _read_environment(environment: Mapping[str, str], known: Mapping[str, type[A
 
 
 def _is_of_kubernetes(variable: str, text: str) -> bool:
-    # A port of ours is a number, a service's is an address.
+    # Our own *_PORT settings are numbers; those of a Kubernetes service are addresses such as tcp://10.0.0.1:80.
     by_value = variable.endswith("_PORT") and _SERVICE_ADDRESS.match(text)
     return bool(by_value or _SERVICE_VARIABLE.search(variable))
 
 
 def _property_name(name: str) -> str:
-    """Return the client property of a variable; one only has no dot where the variable has a line."""
+    """Return the client property of a variable: underscores become dots, except in oauth_cb."""
     return name.lower().replace("_", ".").replace("oauth.cb", "oauth_cb")
 
 
@@ -218,7 +218,7 @@ def _unknown_keys(values: Mapping[str, Any], known: Mapping[str, type[Any]]) -> 
 
 
 def _unknown_inside(values: Mapping[str, Any], known: Mapping[str, type[Any]]) -> Iterator[str]:
-    """Yield what is unknown inside lists of tables, of whichever component."""
+    """Yield the unknown keys inside lists of tables, for all components."""
     for section, component in known.items():
         for name, hint in get_type_hints(component).items():
             yield from _unknown_fields(values.get(_key(section, name)), hint, _key(section, name))
@@ -244,9 +244,9 @@ def _nearest(name: str, names: list[str], form: str = "{!r}") -> str:
 
 
 def _nearest_key(key: str, names: list[str]) -> str:
-    """Return the hint for a key that has sections: what stands last says more than what they have in common.
+    """Return the hint for an unknown key: the last part of the key counts more than its section.
 
-    A key of the same section goes before those of others, unless one of them has the very name.
+    Keys with exactly this last part come first, then keys of the same section, then all others.
     """
     section, _, wanted = key.rpartition(".")
 
@@ -264,14 +264,14 @@ def _nearest_key(key: str, names: list[str]) -> str:
 
 
 def _listed(value: Any, hint: Any) -> Any:
-    """Return a list where one is wanted and a flag or variable can only give text: separated by commas."""
+    """Return comma-separated text as a list if the setting is a list; flags and variables can only hold text."""
     if isinstance(value, str) and get_origin(hint) is tuple:
         return [part.strip() for part in value.split(",") if part.strip()]
     return value
 
 
 def _text(value: Any) -> str:
-    """Return a client property as clients want it, whatever TOML made of it."""
+    """Return a client property as text in the form that clients expect, from any TOML type."""
     if isinstance(value, bool):
         return str(value).lower()
     return ",".join(map(_text, value)) if isinstance(value, list) else str(value)
@@ -298,7 +298,7 @@ def _build(component: type[_C], section: str, values: Mapping[str, Any]) -> _C:
 
 
 def _absurd_numbers(value: Any, place: str) -> Iterator[str]:
-    """Yield numbers that are none, without end, or beyond what clocks and sums take; TOML has `inf` and `nan`."""
+    """Yield a problem for each number that is NaN, infinite or too large; TOML allows `inf` and `nan`."""
     if is_dataclass(value) and not isinstance(value, type):
         for each in fields(value):
             inner = shared_key(each.name) if each.name in SHARED else f"{place}.{each.name}"
@@ -311,13 +311,13 @@ def _absurd_numbers(value: Any, place: str) -> Iterator[str]:
             yield from _absurd_numbers(each, f"{place} number {number}")
     elif isinstance(value, int | float):
         most = _LONGEST if place.endswith(_TIMES) else _LARGEST
-        # A number that is none compares with nothing.
+        # Also true for NaN, because every comparison with NaN is false.
         if not -most <= value <= most:
             yield f"{place} is {value}: use a number of at most {most:,}"
 
 
 def _wrong(key: str, value: Any, default: Any, error: msgspec.ValidationError) -> str:
-    """Say what a value must be; of what has parts, which part is wrong, as `stream.queries[0]`."""
+    """Return what a value must be; names the wrong part of a nested value, such as `stream.queries[0]`."""
     reason, _, path = str(error).partition(" - at ")
     path = path.strip("`").removeprefix("$")
     place, expected = key + path, _WRONG_TYPE.fullmatch(reason)
@@ -333,7 +333,7 @@ def _wrong(key: str, value: Any, default: Any, error: msgspec.ValidationError) -
 
 
 def _default(component: type[Any], name: str) -> Any:
-    """Return a field's default; null where it has none."""
+    """Return the default of a field, or None if it has none."""
     field = next(each for each in fields(component) if each.name == name)
     if field.default_factory is not MISSING:
         return field.default_factory()
@@ -341,7 +341,7 @@ def _default(component: type[Any], name: str) -> Any:
 
 
 def _part(value: Any, path: str) -> Any:
-    """Return the part of a value at a path as msgspec writes it, as `[0].name`; null where there is none."""
+    """Return the part of a value at a path in msgspec's form, such as `[0].name`, or None if there is none."""
     for step in _STEP.finditer(path):
         name, index = step.groups()
         if index is not None:

@@ -1,8 +1,8 @@
-"""The limit of a stop: a process that was asked to end and hangs is ended, and says in what it hangs.
+"""Limits the duration of a stop: a process that hangs while stopping reports where, and is ended.
 
-Every step of a stop has a deadline of its own where a library offers one. Not all do: `SparkContext.stop` waits for the
-JVM without one, and a Kafka client that is closed waits for its threads. The limit holds for whatever else happens, as
-long as Python's interpreter runs at all.
+Every step of a stop has its own deadline if the library offers one. Not all do: `SparkContext.stop` waits for the JVM
+without one, and a Kafka client that is closed waits for its threads. The limit works in all cases, as long as Python's
+interpreter runs at all.
 """
 
 from __future__ import annotations
@@ -19,11 +19,11 @@ from types import FrameType
 
 from rebalance_deploy.logs import Say
 
-#: The exit code of a process whose stop hung; EX_SOFTWARE of sysexits.h. What was not finished is done again at the
-#: next start, as after a crash.
+#: Exit code of a process whose stop hung; EX_SOFTWARE of sysexits.h. Unfinished work is repeated at the next start, as
+#: after a crash.
 HANGING_STOP = 70
 
-#: From the signal to the end: below the 45 s after which `up` kills, as service managers are configured to.
+#: Time from the signal to the end: below the 45 s after which `up` and the configured service managers kill.
 STOP_SECONDS = 42.0
 
 _SAY_SECONDS = 1.0
@@ -32,9 +32,9 @@ _OWN_PACKAGES = "rebalance_"
 
 
 def limit_stop(stop: threading.Event, say: Say, name: str, seconds: float = STOP_SECONDS) -> None:
-    """End this process, and all that it started, `seconds` after `stop` was set, unless it has ended by then.
+    """End this process and all its descendants `seconds` after `stop` was set, unless it has ended before.
 
-    To be called in the main thread, before anything that may hang. `say` gets one line with the step that hangs.
+    Call it in the main thread, before anything that may hang. `say` gets one line with the step that hangs.
     """
     main = threading.get_ident()
 
@@ -42,25 +42,25 @@ def limit_stop(stop: threading.Event, say: Say, name: str, seconds: float = STOP
         stop.wait()
         threading.Event().wait(seconds)
         line = f"{name}: the stop takes longer than {seconds:g} s, in {_where(main)}; ending without waiting for it"
-        # Nobody may be reading what is said.
+        # In a thread with a time-out, because writing blocks if nothing reads the output.
         saying = threading.Thread(target=say, args=(line,), daemon=True)
         saying.start()
         saying.join(_SAY_SECONDS)
         found = _descendants()
-        # A step whose children are gone goes on, and could end this process with another code before the last line.
-        # Until then this thread keeps the interpreter to itself.
+        # Once its children are gone, the hanging step continues and could end this process with another exit code.
+        # A long switch interval keeps other threads from running before `os._exit`.
         sys.setswitchinterval(_ALONE_SECONDS)
         for pid in found:
             with contextlib.suppress(OSError):
                 os.kill(pid, signal.SIGKILL)
         os._exit(HANGING_STOP)
 
-    # Made here, not by the signal's handler: that may interrupt a thread's start, whose lock it would wait for forever.
+    # Started here, not in the signal handler: that may interrupt the start of a thread and wait for its lock forever.
     threading.Thread(target=watch, name="stop-limit", daemon=True).start()
 
 
 def _where(thread: int) -> str:
-    """Return what a thread is in: the innermost function of the project's, and what that has called."""
+    """Return what a thread executes: the innermost function of this project, and the innermost function of all."""
     frame: FrameType | None = sys._current_frames().get(thread)
     if frame is None:
         return "the interpreter's own end"
@@ -75,9 +75,9 @@ def _short(path: str) -> str:
 
 
 def _descendants() -> list[int]:
-    """Return all processes below this one, to be ended; where there is no /proc they end when they miss it.
+    """Return all descendants of this process; none without /proc.
 
-    Spark's JVM ends when its standard input does, unless it hangs too.
+    In that case they end by themselves: Spark's JVM ends when its standard input does, unless it hangs too.
     """
     children: dict[int, list[int]] = defaultdict(list)
     for directory in Path("/proc").glob("[0-9]*"):

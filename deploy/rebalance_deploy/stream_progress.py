@@ -1,4 +1,4 @@
-"""How far the stream has read its inputs up, for whoever started it at a terminal, or reads its log with a program."""
+"""Progress of the stream until it has caught up with its inputs, for a user at a terminal or a program."""
 
 from __future__ import annotations
 
@@ -12,13 +12,13 @@ from rebalance_deploy.progress import Bar, StepProgress, step_of
 
 
 class StreamProgress:
-    """Shows how far a rebuild and then the queries are, until each query has caught up, and not again after that.
+    """Shows the progress of a rebuild and then of the queries, until each query has caught up once.
 
-    Nothing is drawn on a terminal by a process in the background: another one, as `up`, writes there.
+    A process in the background draws nothing on a terminal, because another one, such as `up`, writes there.
     """
 
     def __init__(self, stream: IO[str] | None = None, make_bar: Callable[..., Bar] = Bar) -> None:
-        """`stream` is where it is drawn; null: standard error."""
+        """Create it; `stream` is where it is drawn, None means standard error."""
         self._statuses: tuple[QueryStatus, ...] = ()
         self._read_back = (0, 0)
         stream = sys.stderr if stream is None else stream
@@ -26,12 +26,12 @@ class StreamProgress:
         self._is_shown = False
 
     def read_back(self, read: int, wanted: int) -> None:
-        """Note how many positions of the published topics are read for a new checkpoint; for one thread."""
+        """Note how many positions of the published topics were read for a new checkpoint; not thread-safe."""
         self._read_back = (read, wanted)
         self._show()
 
     def look(self, statuses: Sequence[QueryStatus]) -> None:
-        """Note how the queries are now; for one thread."""
+        """Note the status of the queries; not thread-safe."""
         self._statuses = tuple(statuses)
         if self._bar is None or not statuses:
             return
@@ -46,7 +46,7 @@ class StreamProgress:
             self._bar.start()
 
     def reading(self) -> StepProgress:
-        """Return how much of what was there at the start is processed: published rows, then inputs; for any thread."""
+        """Return how much of the data present at the start is processed: published rows, then inputs; thread-safe."""
         if not self._statuses and self._read_back[1]:
             return step_of("reading the published rows", self._read_back[0], "positions", self._read_back[1])
         read = sum(each.read_records for each in self._statuses)
@@ -54,14 +54,14 @@ class StreamProgress:
         return step_of("reading the log up", read, "records", wanted)
 
     def stop(self) -> None:
-        """Take it away; it does not come back."""
+        """Stop showing the progress; it is not shown again."""
         if self._bar is not None:
             self._bar.stop()
             self._bar = None
 
 
 def _is_ours(terminal: IO[str]) -> bool:
-    """Whether this process is in the foreground of a terminal."""
+    """Return whether this process is in the foreground of a terminal."""
     try:
         return os.tcgetpgrp(terminal.fileno()) == os.getpgrp()
     except (OSError, ValueError):

@@ -1,4 +1,4 @@
-"""Topics of clusters that the demo, the stories, benchmarks and tests start for themselves."""
+"""Creates topics in clusters started by the demo, the stories, benchmarks and tests."""
 
 from __future__ import annotations
 
@@ -14,11 +14,11 @@ _CREATED_SECONDS = 120
 
 
 def create_topics(bootstrap: str, partitions: Mapping[str, int], *, replicas: int = 1, **settings: str) -> None:
-    """Create topics, given as name and number of partitions, and wait until all can be written.
+    """Create topics, given as name and number of partitions, and wait until all of them can be written.
 
-    `replicas` each partition has, as many brokers there must be; `settings` are of each topic, under Kafka's names.
-    A broker confirms a topic a moment before it lists it with its leaders. Raises KafkaException for one that
-    cannot be created, TimeoutError when the broker does not list all within two minutes.
+    `replicas` is the replication factor; `settings` are topic configurations under Kafka's names. A broker confirms a
+    topic a moment before it lists it with its leaders. Raises KafkaException for a topic that cannot be created,
+    TimeoutError if the broker does not list all within two minutes.
     """
     # The client must outlive its futures.
     admin = AdminClient({"bootstrap.servers": bootstrap, "log_level": 0})
@@ -33,7 +33,7 @@ def create_topics(bootstrap: str, partitions: Mapping[str, int], *, replicas: in
 
 
 def _are_led(admin: AdminClient, partitions: Mapping[str, int]) -> bool:
-    """Whether the broker lists all these topics with all their partitions, each with a leader."""
+    """Return whether the broker lists all these topics with all their partitions, each with a leader."""
     known = admin.list_topics(timeout=_CREATED_SECONDS).topics
     return all(
         name in known and sum(each.leader >= 0 for each in known[name].partitions.values()) == count

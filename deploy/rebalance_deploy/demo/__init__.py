@@ -1,1 +1,1 @@
-"""A real Kafka with a real workload, healthy groups and a sick one, and the monitor watching it."""
+"""The demo: a real Kafka, a real workload with healthy groups and a sick one, and the monitor."""

@@ -1,7 +1,7 @@
-"""The demo's Prometheus, Alertmanager and phone: pages are said as they arrive.
+"""Runs the demo's Prometheus, Alertmanager and notification receiver, and prints pages as they arrive.
 
-Receives where the exporter serves; hands on the two servers' URLs, or nothing where the programs are not installed, or
-the rules are not there, which only a checkout has.
+Takes the URL of the exporter; returns the two servers, or None if the programs are not installed or the rules are
+missing, which only a checkout has.
 """
 
 from __future__ import annotations
@@ -30,15 +30,15 @@ from rebalance_deploy.observability import (
 from rebalance_deploy.ports import is_free
 from rebalance_exporters.terminal.escaping import safe
 
-#: So often the demo scrapes and evaluates: somebody is watching.
+#: Interval of scrapes and evaluations; short, because a person is watching.
 SCRAPE_SECONDS = 5.0
-#: So long the condition of an alert about a group holds before it fires, and so long it fires after that, instead of
-#: the minutes that the rules say: who watches sees a page during the incident and its end after it.
+#: Replaces `for` and `keep_firing_for` of the alerts about groups, which are minutes in the shipped rules, so that the
+#: page appears during the incident and is resolved soon after it.
 _HOLD_SECONDS, _HELD_FILES = 20.0, "kafka-rebalance.yml"
 _WAIT_SECONDS = 1.0
 _PROMETHEUS_PORT, _ALERTMANAGER_PORT = 9090, 9093
 _RUNBOOKS = Path(__file__).resolve().parents[3] / "docs" / "runbooks"
-#: The page's lines after the first, by the annotations that hold them.
+#: The lines of a page after the first: the annotation and the label of each.
 _LINES = {
     "cause": "Cause",
     "who": "Who",
@@ -54,7 +54,7 @@ _LINES = {
 
 @contextmanager
 def printed_pages(directory: Path, exporter_url: str, say: Say) -> Iterator[Alerting | None]:
-    """Run Prometheus and Alertmanager with the shipped rules and say every page; null where one of these is missing."""
+    """Run Prometheus and Alertmanager with the shipped rules and print every page; yields None if any is missing."""
     try:
         for name in PACKAGES:
             find_tool(name)
@@ -67,7 +67,7 @@ def printed_pages(directory: Path, exporter_url: str, say: Say) -> Iterator[Aler
     printed: set[tuple[str, ...]] = set()
 
     def on_body(path: str, body: Any) -> None:
-        # A notification has all alerts of its group, those sent before too.
+        # A notification contains all alerts of its group, including those sent before.
         for alert in alerts_of(path, body):
             key = (alert["fingerprint"], alert["status"], alert["startsAt"], alert["annotations"].get("change", ""))
             if key not in printed:
@@ -94,7 +94,7 @@ def printed_pages(directory: Path, exporter_url: str, say: Say) -> Iterator[Aler
 
 
 def fires(servers: Alerting, group: str) -> bool:
-    """Return whether an alert of a group fires, or that is not known."""
+    """Return whether an alert of a group is firing; also true if Prometheus does not answer."""
     status, text = fetch(f"{servers.prometheus.url}/api/v1/alerts")
     if status != HTTPStatus.OK:
         return True
@@ -107,7 +107,7 @@ def _free_or_any(port: int) -> int:
 
 
 def render_page(alert: Mapping[str, Any]) -> str:
-    """Return an alert as Alertmanager's webhook reports it, in the lines of the page, the phone's line first."""
+    """Return the lines of a page from an alert in Alertmanager's webhook format; the summary comes first."""
     annotations = {key: safe(" ".join(str(value).split())) for key, value in alert["annotations"].items()}
     severity = safe(str(alert["labels"].get("severity", "")))
     name = safe(str(alert["labels"].get("alertname", "")))

@@ -1,6 +1,6 @@
-"""The demo's second act: the sick consumer starts again with the value that the monitor advises, and the group is calm.
+"""The demo's second part: the sick consumer is restarted with the advised value, and its group recovers.
 
-Receives what the stream publishes of rebalances and findings, in order, and whether an alert of the group fires; the
+Takes the rebalances and findings that the stream publishes, in order, and whether an alert of the group is firing; the
 value comes from the finding itself.
 """
 
@@ -21,10 +21,10 @@ _LEADING_NUMBER = re.compile(r"\d+")
 
 
 class Cure:
-    """What the demo knows of the sick consumer: the value advised, and whether anything is still said of its group."""
+    """State of the sick consumer: the advised value, and the findings that are still firing for its group."""
 
     def __init__(self, sick: ConsumerSpec, say: Say) -> None:
-        """Say what happens to `say`."""
+        """Watch the consumer `sick`; messages go to `say`."""
         self._sick, self._say = sick, say
         self._advised_ms: int | None = None
         self._firing: set[str] = set()
@@ -32,7 +32,7 @@ class Cure:
         self.is_applied = self.is_calm = False
 
     def hear(self, row: Rebalance | Finding) -> None:
-        """Process a row as the stream published it, of any group."""
+        """Process a published row of any group."""
         if row.group != self._sick.group:
             return
         if isinstance(row, Rebalance):
@@ -47,7 +47,7 @@ class Cure:
             self._firing.discard(row.finding_id)
 
     def look(self, alert_fires: Callable[[], bool]) -> None:
-        """Say so, once, when nothing is left to complain of; `alert_fires` is asked when no finding is."""
+        """Report once when neither a finding nor an alert is firing after the cure; `alert_fires` is called last."""
         if self.is_calm or not self.is_applied or self._firing or alert_fires():
             return
         self.is_calm = True
@@ -58,11 +58,11 @@ class Cure:
 
     @property
     def is_advised(self) -> bool:
-        """Whether the monitor has said which value to set."""
+        """Whether the monitor has advised a value."""
         return self._advised_ms is not None
 
     def apply(self) -> ConsumerSpec:
-        """Return the consumer with the advised value, and say so."""
+        """Return the consumer with the advised value, and report it."""
         assert self._advised_ms is not None, "no value was advised yet"
         self.is_applied = True
         self._rebalances.clear()

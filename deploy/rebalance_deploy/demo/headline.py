@@ -1,6 +1,6 @@
-"""Whether the demo's primary finding stays right: whom the monitor blames for what, checked every 10 s.
+"""Checks every 10 s whether the demo's primary finding is right: the blamed consumer and the cause.
 
-Receives the findings that the stream publishes, in order; knows which consumer is sick, and when it is cured.
+Takes the findings that the stream publishes, in order, the sick consumer, and whether it is cured.
 """
 
 from __future__ import annotations
@@ -11,15 +11,15 @@ from rebalance_deploy.demo.workload import ConsumerSpec
 from rebalance_deploy.logs import Say
 
 LOOK_SECONDS = 10.0
-#: What a machine that stood still does to all groups is reported for so long.
+#: Wrong findings are not counted for this time after a standstill of the machine, which affects all groups.
 EXCUSED_SECONDS = 300.0
 
 
 class Headline:
-    """What stands first of the sick consumer's group: the gravest cause that is open and more than information."""
+    """The primary finding of the sick consumer's group: the most severe open cause above severity info."""
 
     def __init__(self, sick: ConsumerSpec, say: Say) -> None:
-        """Say what is wrong to `say`, once each."""
+        """Watch the group of `sick`; each wrong result is reported once to `say`."""
         self._sick, self._say = sick, say
         self._open: dict[str, Finding] = {}
         self._was_said: set[str] = set()
@@ -28,7 +28,7 @@ class Headline:
         self.looks = self.wrong = self.excused = 0
 
     def hear(self, finding: Finding) -> None:
-        """Process a finding as the stream published it, of any group."""
+        """Process a published finding of any group."""
         if finding.group != self._sick.group:
             return
         if finding.state == FindingState.FIRING and finding.severity != Severity.INFO:
@@ -38,10 +38,11 @@ class Headline:
         self._is_known |= self._is_right(finding)
 
     def look(self, now: float, *, is_cured: bool, stood_still_at: float | None = None) -> None:
-        """Look if it is time to, by `now` in seconds. Nothing is expected before the first right diagnosis.
+        """Check the primary finding if the interval has passed at `now`, in seconds.
 
-        `stood_still_at` is when the machine last went on after it stood still, null for never: members that it put out
-        of the group are reported for what they are, which is not the consumer's sickness.
+        Nothing is checked before the first right diagnosis. `stood_still_at` is the end of the machine's last
+        standstill, None for never: members that it removed from the group get correct findings of their own, which are
+        not about the sick consumer.
         """
         if not self._is_known or (self._next_look is not None and now < self._next_look):
             return
@@ -58,7 +59,7 @@ class Headline:
                 self._say(f"WRONG  {trouble}")
 
     def total(self) -> str:
-        """Return how often it was right, as a sentence."""
+        """Return how often the primary finding was right, as a sentence."""
         right = self.looks - self.wrong
         excused = f"; not counted after a standstill of the machine: {self.excused}" if self.excused else ""
         return (

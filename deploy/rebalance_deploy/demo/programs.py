@@ -1,7 +1,6 @@
-"""Prometheus and Alertmanager, which the demo's pages need and a machine may lack, installed if somebody says so.
+"""Offers to install Prometheus and Alertmanager, which the demo needs for its pages.
 
-Receives whether to install without a question; hands on nothing: whoever needs the programs looks for them. They are
-installed by `.ci/prerequisites`, as Debian packages whose services are not started; a wheel does not have it.
+`.ci/prerequisites` installs them as Debian packages whose services are not started; a wheel does not contain it.
 """
 
 from __future__ import annotations
@@ -21,10 +20,10 @@ _INSTALLER = Path(__file__).resolve().parents[3] / ".ci" / "prerequisites"
 
 
 def offer_programs(say: Say, confirm: Callable[[str], bool] | None, *, installer: Path = _INSTALLER) -> None:
-    """Install what is missing if `confirm` says yes to the question; null where nobody can be asked.
+    """Install missing programs if `confirm` answers yes; None means that no user can be asked.
 
-    Says how to install it where nobody can be asked, or where the installation fails. Nothing happens where nothing is
-    missing, and nothing is offered where this program cannot do it.
+    Without `confirm` it only reports how to install them; it also reports if the installation fails. It does nothing if
+    no program is missing, or if it cannot install (no root, apt-get or installer).
     """
     missing = _missing()
     become_root = _become_root()
@@ -54,7 +53,7 @@ def _missing() -> list[str]:
 
 
 def _become_root() -> list[str] | None:
-    """Return what to write before a command that needs root; null where there is no way."""
+    """Return the prefix for a command that needs root, or None if there is no way to become root."""
     if os.geteuid() == 0:
         return []
     sudo = shutil.which("sudo")

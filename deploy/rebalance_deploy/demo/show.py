@@ -1,7 +1,7 @@
-"""The demo: a real Kafka, a real workload with one sick consumer, the monitor, and what it says as it happens.
+"""Runs the demo: a real Kafka, a real workload with one sick consumer, and the monitor, whose findings are printed.
 
-After two minutes the sick consumer gets the value that the monitor advises, and its group is calm. Whether what it
-says first stays right is looked at all the time; at the end its counts are held against the broker's own log.
+After two minutes the sick consumer gets the value that the monitor advises, and its group recovers. The primary finding
+is checked continuously; at the end the counts are compared with the broker's own log.
 """
 
 from __future__ import annotations
@@ -36,11 +36,11 @@ from rebalance_exporters.terminal.words import describe, describe_finding
 from rebalance_kafka.follower import Follower
 from rebalance_streaming.config import StreamConfig
 
-#: Longer than the sick consumer's pause, so that it can leave its group in order.
+#: Longer than the sick consumer's pause, so that it can leave its group cleanly.
 _LEAVE_SECONDS = 25.0
 _SETTLE_SECONDS = 120.0
 _NEWS_SECONDS = 0.5
-#: Who owns the demo's groups, as a file of owners.
+#: Contents of the owners file for the demo's groups.
 OWNERS = """\
 [[owners]]
 group = "payments-.*"
@@ -50,8 +50,8 @@ team = "payments"
 group = ".*"
 team = "shop"
 """
-#: A demo has few groups and shows every metric there is; somebody watches, and sees a finding begin within a minute and
-#: end within two. On one machine nothing is so late that a rebalance needs 20 s to settle.
+#: The demo has few groups and shows all metrics. Because a person is watching, findings begin within a minute and end
+#: within two. On one machine no record is so late that a rebalance needs 20 s to settle.
 _SETTINGS = (
     "export.collect_partitions=true",
     "export.collect_members=true",
@@ -63,10 +63,10 @@ _SETTINGS = (
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class DemoOptions:
-    """What may be chosen of a demo; without a duration it runs until it is stopped.
+    """Options of the demo; without a duration it runs until it is stopped.
 
-    `cure_after_seconds`: when the sick consumer gets the value advised, from the start of the workload, or later, once
-    there is one.
+    `cure_after_seconds` is the time from the start of the workload until the sick consumer gets the advised value; if
+    there is none yet, it waits for one.
     """
 
     duration_seconds: float | None = None
@@ -77,7 +77,7 @@ class DemoOptions:
 
 @dataclass(frozen=True, slots=True)
 class _Show:
-    """What the acts of the demo share."""
+    """State shared by the functions of the demo."""
 
     broker: EmbeddedKafka
     monitor: Monitor
@@ -90,10 +90,10 @@ class _Show:
 
 
 def run(options: DemoOptions, stop: threading.Event, say: Say) -> int:
-    """Run the demo until `stop`, or for the duration chosen; return the process's exit code.
+    """Run the demo until `stop`, or for the chosen duration; return the process's exit code.
 
-    With a duration the code is 0 only if every rebalance the broker's log knows of was counted, and the primary
-    finding was right in every check.
+    With a duration the code is 0 only if every rebalance in the broker's log was counted, and the primary finding was
+    right in every check.
     """
     directory = Path(tempfile.mkdtemp(prefix="rebalance-monitor-demo-"))
     say(f"logs and data in {directory}, removed at the end if all goes well")
@@ -165,7 +165,7 @@ def _start_workload(show: _Show) -> None:
 
 
 def _start_client(show: _Show, name: str, command: list[str]) -> None:
-    """Start a client, in the place of one of that name."""
+    """Start a client; it replaces the one of the same name."""
     log = show.directory / f"{name}{'-again' * (name in show.clients)}.log"
     show.clients[name] = show.stack.enter_context(ChildProcess(command, log_path=log))
 
@@ -178,9 +178,9 @@ def _stop_workload(clients: Collection[ChildProcess]) -> None:
 
 
 def _show_news(show: _Show, options: DemoOptions, standstill: Standstill) -> Headline:
-    """Say every rebalance as it is published, with the page that counts it, and every diagnosis that matters.
+    """Print every rebalance when it is published, with the URL of /metrics, and every finding above severity info.
 
-    The sick consumer is cured on the way. Returns what was seen of the headline.
+    Also cures the sick consumer when it is time. Returns the results of checking the primary finding.
     """
     said: set[tuple[str, ...]] = set()
     cure, headline = Cure(workload.SICK, show.say), Headline(workload.SICK, show.say)
@@ -212,7 +212,7 @@ def _restart(show: _Show, spec: workload.ConsumerSpec) -> None:
 
 
 def _news(row: Rebalance | Finding) -> tuple[tuple[str, ...], str] | None:
-    """Return what makes a row worth saying, since rows are rewritten as things evolve, and the words for it."""
+    """Return a key and the text of a row, or None if it is not printed; each key is printed only once."""
     if isinstance(row, Rebalance):
         if row.completed_at_ms is None:
             return None
@@ -226,7 +226,7 @@ def _news(row: Rebalance | Finding) -> tuple[tuple[str, ...], str] | None:
 
 
 def _follow(bootstrap: str, stop: threading.Event, deadline: float | None) -> Iterator[Rebalance | Finding | None]:
-    """Yield rebalances and findings as the stream publishes them, null after each look for news."""
+    """Yield rebalances and findings as the stream publishes them, and None after each poll."""
     config = StreamConfig()
     forms: dict[str, type[Rebalance | Finding]] = {config.rebalances_topic: Rebalance, config.findings_topic: Finding}
     with closing(Follower({"bootstrap.servers": bootstrap}, forms, name="demo")) as follower:
@@ -237,7 +237,7 @@ def _follow(bootstrap: str, stop: threading.Event, deadline: float | None) -> It
 
 
 def _compare(show: _Show) -> int:
-    """Hold the counts against the broker's log until they agree or time is up."""
+    """Compare the counts with the broker's log until they agree or time is up; return the exit code."""
     deadline = time.monotonic() + _SETTLE_SECONDS
     wanted, counted = _both_counts(show)
     while counted != wanted and time.monotonic() < deadline:

@@ -1,4 +1,4 @@
-"""Producers and consumers as the demo runs them, each in a process of its own like a real service.
+"""The producer and consumers of the demo, each in its own process like a real service.
 
     python -m rebalance_deploy.demo.workload consume BOOTSTRAP '{"group": …, "topic": …, …}'
 
@@ -22,9 +22,9 @@ TOPICS = {"orders": 6, "payments": 6, "shipments": 4}
 
 @dataclass(frozen=True, slots=True)
 class ConsumerSpec:
-    """One consumer process: the library it uses, its identity, and how long it sits on what it polled.
+    """One consumer process: the library it uses, its identity, and how long it works on each poll.
 
-    `reports`: it reports its heartbeats and polls to the monitor.
+    `reports`: whether it reports its heartbeats and polls to the monitor.
     """
 
     library: str
@@ -39,7 +39,7 @@ class ConsumerSpec:
     reports: bool = False
 
 
-#: The consumer the demo is about: it processes longer than its max.poll.interval, leaves its group, comes back at its
+#: The sick consumer of the demo: it processes longer than its max.poll.interval.ms, leaves its group, rejoins at its
 #: next poll, and leaves again.
 SICK = ConsumerSpec(
     "confluent-kafka",
@@ -139,7 +139,7 @@ def _open_kafka_python(bootstrap: str, spec: ConsumerSpec) -> tuple[Any, Any]:
 
 
 def main(arguments: list[str]) -> None:
-    """Run what the arguments name until SIGTERM."""
+    """Run the producer or the consumer named by the arguments until SIGTERM."""
     stop = threading.Event()
     for number in (signal.SIGTERM, signal.SIGINT):
         signal.signal(number, lambda *_: stop.set())

@@ -1,7 +1,7 @@
-"""Real Kafka brokers on this machine, with a ZooKeeper beside them where clients need one.
+"""Runs real Kafka brokers on this machine, and a ZooKeeper if clients need one.
 
-Receives a Kafka version, a number of brokers and their settings; hands on a running KRaft cluster on 127.0.0.1. It
-knows nothing of what is written to it.
+Takes a Kafka version, a number of brokers and their settings; returns a running KRaft cluster on 127.0.0.1. It does not
+depend on what is written to it.
 """
 
 from __future__ import annotations
@@ -27,14 +27,14 @@ from rebalance_deploy.embedded.zookeeper import ZooKeeper
 from rebalance_deploy.errors import UserError
 from rebalance_deploy.ports import find_free_ports, is_free
 
-# Settings for who kills brokers. The controller takes a broker for alive, and refuses its return, until its session is
-# over: it is back in 5 s, not 62. The price is that a machine that stalls for 3 s puts it out too.
+# Settings for callers that kill brokers. The controller considers a killed broker alive, and refuses its registration,
+# until its session expires: with these it is back in 5 s, not 62. But a machine that stalls for 3 s fences it too.
 SHORT_SESSION = MappingProxyType({"broker.session.timeout.ms": "3000"})
 _CONTROLLER = 1
 _PORT_ATTEMPTS = 3
-#: What a formatted data directory holds: who it belongs to, and the levels that features begin with.
+#: Files of a formatted data directory: the broker it belongs to, and the initial levels of all features.
 _IDENTITY, _FIRST_FEATURES = "meta.properties", "bootstrap.checkpoint"
-#: By a broker, and by this module.
+#: Messages for a port in use: of a broker, and of this module.
 _PORT_TAKEN = ("Address already in use", "is in use: stop what listens")
 _STOP_SECONDS = 20.0
 
@@ -46,8 +46,8 @@ _DEFAULTS = {
     "transaction.state.log.min.isr": "1",
     "share.coordinator.state.topic.replication.factor": "1",
     "share.coordinator.state.topic.min.isr": "1",
-    # Kafka's 50 of each are for thousands of groups. The stream asks each for its end twice a second and reads it by
-    # itself, and to the broker it is a directory and a part of a coordinator.
+    # Kafka's default of 50 each is for thousands of groups. Each partition costs the stream two end-offset requests a
+    # second and a read of its own, and the broker a directory and a part of a coordinator.
     "offsets.topic.num.partitions": "8",
     "transaction.state.log.num.partitions": "8",
     "share.coordinator.state.topic.num.partitions": "8",
@@ -57,22 +57,21 @@ _DEFAULTS = {
     "group.min.session.timeout.ms": "1000",
     # A misspelt topic is an error here, not a new topic.
     "auto.create.topics.enable": "false",
-    # Often enough for a short session too.
+    # Frequent enough for SHORT_SESSION too.
     "broker.heartbeat.interval.ms": "500",
-    # A machine that stalls for the default of 9 s would put a broker out: partitions get new leader epochs, and
-    # coordinators load their groups again.
+    # With the default of 9 s a stalled machine would get its broker fenced: partitions get new leader epochs, and
+    # coordinators reload their groups.
     "broker.session.timeout.ms": "60000",
 }
 
 
 class EmbeddedKafka:
-    """Brokers 1 to `brokers`, each in a child process with a port and a data directory of its own.
+    """Brokers 1 to `brokers`, each in a child process with its own port and data directory.
 
-    Broker 1 is the controller as well. Replication factors are 1 unless `config` says otherwise: a broker that is down
-    takes its partitions along. What lies in `directory` is kept, and can be started again with the same version and
-    number of brokers; without one it is a temporary directory that `close` removes. Ports and data stay the same over
-    `stop`, `kill` and `restart`. With `zookeeper` a ZooKeeper runs beside the brokers, from the first start to `close`.
-    Leaving the context closes all.
+    Broker 1 is also the controller. Replication factors are 1 unless `config` sets them: partitions of a broker that is
+    down are unavailable. `directory` is kept and can be started again with the same version and number of brokers; if
+    None, a temporary directory is used, which `close` removes. Ports and data survive `stop`, `kill` and `restart`.
+    With `zookeeper` a ZooKeeper also runs, from the first start to `close`. Leaving the context closes everything.
     """
 
     def __init__(
@@ -86,7 +85,7 @@ class EmbeddedKafka:
         jvm_options: Sequence[str] = QUICK_START,
         start_deadline_seconds: float = 240,
     ) -> None:
-        """Prepare a cluster; `config` holds broker settings that go over the defaults. Starts nothing yet."""
+        """Prepare a cluster; the broker settings in `config` override the defaults. Starts nothing yet."""
         if kafka_version not in VERSIONS:
             raise UserError(f"Kafka {kafka_version} cannot be embedded: choose one of {', '.join(VERSIONS)}")
         self.kafka_version = kafka_version
@@ -127,40 +126,40 @@ class EmbeddedKafka:
 
     @property
     def bootstrap(self) -> str:
-        """The brokers' addresses, as clients want them. Known once they were started."""
+        """The brokers' addresses, in the form for clients. Raises RuntimeError before the first start."""
         if not self._ports:
             raise RuntimeError("the brokers were never started")
         return ",".join(f"127.0.0.1:{port}" for port in self._ports.values())
 
     @property
     def zookeeper(self) -> str:
-        """The address of the ZooKeeper, as clients want it; empty without one."""
+        """The address of the ZooKeeper, in the form for clients; empty without one."""
         return "" if self._zookeeper is None else self._zookeeper.hosts
 
     @property
     def log_paths(self) -> tuple[Path, ...]:
-        """The brokers' logs, in the order of their ids; a temporary directory takes them along."""
+        """The brokers' logs, in the order of their ids; removed together with a temporary directory."""
         return tuple(server.log_path for server in self._servers.values())
 
     @property
     def log_path(self) -> Path:
-        """The log of broker 1, which most often is the only one."""
+        """The log of broker 1, usually the only one."""
         return self.log_paths[0]
 
     @property
     def pids(self) -> tuple[int, ...]:
-        """The process ids of the brokers that were started and not stopped, in the order of their ids."""
+        """The process ids of the brokers that were started and not stopped, ordered by broker id."""
         return tuple(server.pid for server in self._servers.values() if server.pid is not None)
 
     @property
     def is_running(self) -> bool:
-        """Whether the processes of all brokers run."""
+        """Whether the processes of all brokers are running."""
         return all(server.is_running for server in self._servers.values())
 
     def start(self, node: int | None = None) -> None:
-        """Start one broker, or all that do not run, and return when each that runs knows the others.
+        """Start one broker, or all that are not running, and return when each running broker knows the others.
 
-        Raises UserError with a log's last word if a broker dies or does not answer in time.
+        Raises UserError with the last error of its log if a broker dies or does not answer in time.
         """
         if self._zookeeper is not None:
             self._zookeeper.start()
@@ -171,7 +170,7 @@ class EmbeddedKafka:
                 self._start([each for each in self._chosen(node) if not self._servers[each].is_running])
             except BaseException as error:
                 self.kill(node)
-                # Between choosing a port and the broker's opening it another program may have come.
+                # Another program may have taken the port after it was chosen.
                 if attempt == attempts or not isinstance(error, UserError) or not _is_about_port(error):
                     raise
                 self._ports = {}
@@ -179,8 +178,8 @@ class EmbeddedKafka:
                 return
 
     def stop(self, node: int | None = None) -> None:
-        """Stop one broker, or all side by side, in an orderly way. Data and ports are kept."""
-        # The controller is the last: the others announce their shutdown to it.
+        """Shut down one broker, or all in parallel, in an orderly way. Data and ports are kept."""
+        # The controller is last: the others announce their shutdown to it.
         chosen = [self._servers[each] for each in reversed(self._chosen(node))]
         for server in chosen:
             server.request_stop()
@@ -198,7 +197,7 @@ class EmbeddedKafka:
         self.start()
 
     def close(self) -> None:
-        """Stop everything, and remove the directory if it is a temporary one."""
+        """Stop everything, and remove the directory if it is temporary."""
         self.stop()
         if self._zookeeper is not None:
             self._zookeeper.stop()
@@ -207,14 +206,14 @@ class EmbeddedKafka:
 
     @property
     def _cache(self) -> Path:
-        """Where what all brokers of a version share is kept."""
+        """Directory in the cache for files shared by all brokers of a version."""
         return jars.cache_directory() / "brokers" / self.kafka_version
 
     def _chosen(self, node: int | None) -> list[int]:
         return list(self._servers) if node is None else [node]
 
     def _where_to_keep(self, name: str) -> Path | None:
-        """Return where the log of a failure goes, null where the directory is kept anyway."""
+        """Return where to copy the log after a failure, or None if the directory is kept anyway."""
         return Path(tempfile.gettempdir()) / f"{self.directory.name}-{name}.log" if self._temporary else None
 
     def _choose_ports(self) -> None:
@@ -238,7 +237,7 @@ class EmbeddedKafka:
 
     def _write_properties(self, node: int) -> None:
         port = self._ports[node]
-        # Asked before the start: if it is a Kafka that listens there, it would answer in the new broker's name.
+        # Checked before the start, because another Kafka on this port would answer instead of the new broker.
         if not is_free(port):
             raise UserError(f"port {port} is in use: stop what listens on 127.0.0.1:{port} and start anew")
         self._data(node).mkdir(parents=True, exist_ok=True)
@@ -246,11 +245,11 @@ class EmbeddedKafka:
         self._properties(node).write_text(text)
 
     def _format(self, nodes: Sequence[int]) -> None:
-        """Give every empty data directory the cluster's identity, as Kafka asks before the first start.
+        """Write the cluster's identity into every empty data directory, as Kafka requires before the first start.
 
-        `kafka-storage format` writes two files (org.apache.kafka.metadata.storage.Formatter): the first levels of all
-        features, which are those of the version, and who the directory belongs to (KIP-858). A JVM for the first one
-        takes half as long as the broker's start: it is kept, and the tool runs once per version.
+        `kafka-storage format` writes two files (org.apache.kafka.metadata.storage.Formatter): the initial levels of all
+        features, which depend only on the version, and the identity of the directory (KIP-858). Running the tool takes
+        half as long as starting the broker, so the first file is cached and the tool runs once per version.
         """
         for node in nodes:
             data = self._data(node)
@@ -265,19 +264,19 @@ class EmbeddedKafka:
                 jars.keep(data / _FIRST_FEATURES, kept)
 
     def _run_format_tool(self, node: int) -> None:
-        # One argument, for one in 64 identities begins with a dash.
+        # Written with `=`, because one in 64 cluster ids begins with a dash.
         arguments = ("format", f"--cluster-id={self._cluster_id}", "--config", self._properties(node))
         with self._servers[node].run("kafka.tools.StorageTool", *arguments) as tool:
             if tool.wait(self._start_deadline_seconds) != 0:
                 raise self._servers[node].failure("could not format its data directory")
 
     def _await_brokers(self) -> None:
-        """Return when each running broker names all of them to a client, the first proof that clients can use them."""
+        """Return when each running broker lists all of them to a client, the first sign that clients can use them."""
         deadline = time.monotonic() + self._start_deadline_seconds
         started = {node: server for node, server in self._servers.items() if server.pid is not None}
-        # librdkafka's own words on a refused connection, expected until the broker is up, stay unheard.
+        # Suppresses librdkafka's errors about refused connections, which are expected until the broker is up.
         settings: dict[str, Any] = {"log_level": 0, "error_cb": _ignore, "reconnect.backoff.max.ms": 200}
-        # What a broker has not heard of yet, clients that ask it do not learn.
+        # One client per broker, because a broker lists only the brokers it already knows.
         unaware = {
             node: AdminClient({**settings, "bootstrap.servers": f"127.0.0.1:{self._ports[node]}"}) for node in started
         }
@@ -296,9 +295,9 @@ class EmbeddedKafka:
 
 
 def render_properties(node: int, port: int, controller_port: int, data: Path, config: Mapping[str, str]) -> str:
-    """Return a broker's server.properties: the defaults, `config` over them, its id, ports and directory over both.
+    """Return a broker's server.properties: the defaults, overridden by `config`, then by its id, ports and directory.
 
-    Listeners that `config` names stand beside the plain one; `advertised.listeners` are other addresses of theirs.
+    Listeners in `config` are added to the plain one; its `advertised.listeners` are their advertised addresses.
     """
     plain = f"PLAINTEXT://127.0.0.1:{port}"
     listeners = ",".join((config["listeners"], plain)) if "listeners" in config else plain
@@ -318,12 +317,12 @@ def render_properties(node: int, port: int, controller_port: int, data: Path, co
 
 
 def _random_id() -> str:
-    """Return a new id in the form that Kafka writes (org.apache.kafka.common.Uuid)."""
+    """Return a new random id in Kafka's form (org.apache.kafka.common.Uuid)."""
     return urlsafe_b64encode(uuid.uuid4().bytes).decode().rstrip("=")
 
 
 def _identity(cluster_id: str, node: int) -> str:
-    """Return the properties that say which broker of which cluster a data directory belongs to."""
+    """Return the contents of meta.properties: the cluster and broker a data directory belongs to."""
     return f"version=1\ncluster.id={cluster_id}\nnode.id={node}\ndirectory.id={_random_id()}\n"
 
 
@@ -332,4 +331,4 @@ def _is_about_port(error: UserError) -> bool:
 
 
 def _ignore(_error: object) -> None:
-    """Take librdkafka's connection errors while the broker is not up yet."""
+    """Discard librdkafka's connection errors while the broker is not up yet."""

@@ -1,7 +1,7 @@
-"""A real ZooKeeper on this machine, for clients of the time when groups lived there.
+"""Runs a real ZooKeeper on this machine, for old clients that store their groups there.
 
-Receives nothing; hands on the address of a running standalone server with the nodes old clients insist on. Kafka
-3.9.2's jars bring the server.
+Returns the address of a running standalone server with the nodes that old clients require. The server is part of Kafka
+3.9.2's jars.
 """
 
 from __future__ import annotations
@@ -19,15 +19,15 @@ from rebalance_deploy.ports import find_free_port
 
 _MAIN = "org.apache.zookeeper.server.ZooKeeperServerMain"
 _JAR_SET = "broker-3.9.2"
-#: Watched by old clients; a KRaft broker makes neither, and empty ones suffice.
+#: Nodes watched by old clients; a KRaft broker does not create them. Empty ones suffice.
 _WATCHED = ("/brokers/ids", "/brokers/topics")
 _STOP_SECONDS = 10.0
 
 
 class ZooKeeper:
-    """One ZooKeeper server in one child process; its data and log lie in `directory`. Leaving the context stops it.
+    """One ZooKeeper server in one child process; its data and log are in `directory`. Leaving the context stops it.
 
-    `keep_log` is where the log of a failure is copied to, for a directory that will be removed.
+    `keep_log` is for a directory that will be removed: the log is copied to this path after a failure.
     """
 
     def __init__(self, directory: Path, *, start_deadline_seconds: float = 240, keep_log: Path | None = None) -> None:
@@ -51,15 +51,15 @@ class ZooKeeper:
 
     @property
     def hosts(self) -> str:
-        """The server's address, as clients want it. Known once it was started."""
+        """The server's address, in the form for clients. Raises RuntimeError before the first start."""
         if self._port is None:
             raise RuntimeError("the ZooKeeper was never started")
         return f"127.0.0.1:{self._port}"
 
     def start(self) -> None:
-        """Start the server and return when it answers and has the nodes. Does nothing if it runs.
+        """Start the server and return when it answers and has the nodes. Does nothing if it is running.
 
-        Raises UserError when it does not answer in time.
+        Raises UserError if it does not answer in time.
         """
         if self._server.is_running:
             return
@@ -76,7 +76,7 @@ class ZooKeeper:
         try:
             client.start(timeout=max(1.0, deadline - time.monotonic()))
             for path in _WATCHED:
-                # Again if a busy machine loses the session in between.
+                # Retried because a busy machine may lose the session in between.
                 client.retry(client.ensure_path, path)
         except KazooTimeoutError:
             raise self._server.failure(f"did not answer at {self.hosts}") from None
@@ -86,7 +86,7 @@ class ZooKeeper:
 
 
 def _silent_logger() -> logging.Logger:
-    """Return a logger for refused connections, which are to be expected while the server starts."""
+    """Return a logger that drops refused connections, which are expected while the server starts."""
     logger = logging.getLogger(f"{__name__}.client")
     logger.setLevel(logging.CRITICAL)
     return logger
