@@ -1,5 +1,4 @@
-"""What only those who develop the monitor use: stories with their clients, benchmarks, load. It is in no wheel.
+"""Tools for developers of the monitor: stories with their clients, benchmarks, load generators. Not part of any wheel.
 
-A checkout has it beside the packages that are installed elsewhere, and its command line then offers what
-`commands.py` adds. The other packages know nothing of it.
+In a checkout, the command line also has the commands of `commands.py`. The other packages do not depend on this one.
 """

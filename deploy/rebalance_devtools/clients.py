@@ -1,8 +1,8 @@
-"""Brings old Kafka clients of other people, each pinned and in a directory of its own, for the stories.
+"""Installs old third-party Kafka clients for the stories, each pinned and in its own directory.
 
-Receives a client's name; hands on the directory that a child process gets as PYTHONPATH. Two versions of one client
-cannot live in one environment, and none of them belongs into the monitor's own, so nothing here is ever imported by
-this process. What a client needs, to the last checksum, stands in `stories/requirements/<name>.txt`.
+Takes a client's name; returns the directory that a child process gets as PYTHONPATH. Two versions of one client cannot
+be installed in one environment, and none of them belongs in the monitor's own, so this process never imports them. The
+requirements of a client, with checksums, are in `stories/requirements/<name>.txt`.
 """
 
 from __future__ import annotations
@@ -19,22 +19,22 @@ from rebalance_deploy.jars import CACHE_VARIABLE, cache_directory, only_one
 from rebalance_deploy.processes import ChildProcess
 
 REQUIREMENTS = Path(__file__).parent / "stories" / "requirements"
-#: Written last into a client's directory: what was asked for and the Python it was built with.
+#: Written last into a client's directory: the checksum of its requirements and the Python it was installed with.
 _STAMP = ".requirements-sha256"
 _WORK = ".work-"
 
 
 def known_clients(requirements: Path = REQUIREMENTS) -> tuple[str, ...]:
-    """Return the names of all clients that can be had, as `kafka-python-1.4.6`."""
+    """Return the names of all available clients, such as `kafka-python-1.4.6`."""
     return tuple(sorted(path.name.removesuffix(".txt") for path in requirements.glob("*.txt")))
 
 
 def client_environment(name: str, *, requirements: Path = REQUIREMENTS) -> Path:
     """Return the directory to put on PYTHONPATH for a client, installing it if the cache lacks it.
 
-    Needs the network only then. Of several processes that ask at once one installs and the others wait; a directory
-    is there whole or not at all. Raises UserError for an unknown name, for a pip that fails, with its last word, and
-    for a cache that cannot be written.
+    Needs the network only then. If several processes call this at once, one installs and the others wait; an incomplete
+    directory is never visible. Raises UserError for an unknown name, a failure of pip (with its last error), or a cache
+    that cannot be written.
     """
     pinned = requirements / f"{name}.txt"
     if not pinned.is_file():
@@ -44,7 +44,7 @@ def client_environment(name: str, *, requirements: Path = REQUIREMENTS) -> Path:
     if not _is_installed(directory, stamp):
         try:
             with only_one(directory.parent, "installing clients"):
-                # Whoever held the lock before may have installed it.
+                # Another process may have installed it while holding the lock.
                 if not _is_installed(directory, stamp):
                     _install(name, pinned, directory, stamp)
         except OSError as error:
@@ -56,7 +56,7 @@ def client_environment(name: str, *, requirements: Path = REQUIREMENTS) -> Path:
 
 
 def _stamp(pinned: Path) -> str:
-    """Return what distinguishes one installation from another: the pins, and the Python whose wheels were chosen."""
+    """Return the identity of an installation: the checksum of its requirements, and the tag of this Python."""
     return f"{hashlib.sha256(pinned.read_bytes()).hexdigest()} {sys.implementation.cache_tag}\n"
 
 
@@ -66,9 +66,9 @@ def _is_installed(directory: Path, stamp: str) -> bool:
 
 
 def _install(name: str, pinned: Path, directory: Path, stamp: str) -> None:
-    """Let pip install into a directory beside the final one, then rename. Runs under the lock."""
+    """Install with pip into a temporary directory next to the final one, then rename it. Requires the lock."""
     _say(f"installing {name} ...")
-    # Left by a process that was killed; the lock says that nobody uses them.
+    # Left by a process that was killed; we hold the lock, so no other process uses them.
     for left in directory.parent.glob(f"{_WORK}*"):
         shutil.rmtree(left, ignore_errors=True)
     work = Path(tempfile.mkdtemp(prefix=_WORK, dir=directory.parent))
@@ -85,7 +85,7 @@ def _run_pip(name: str, pinned: Path, target: Path, log: Path) -> None:
     log.unlink(missing_ok=True)
     options = ("--target", target, "--require-hashes", "--no-compile", "--disable-pip-version-check")
     command: list[str | Path] = [sys.executable, "-m", "pip", "install", *options, "-r", pinned]
-    # pip must not see what this process has on its path.
+    # pip must not see the PYTHONPATH of this process.
     env = {key: value for key, value in os.environ.items() if key != "PYTHONPATH"}
     with ChildProcess(command, log_path=log, env=env) as pip:
         if pip.wait() == 0:

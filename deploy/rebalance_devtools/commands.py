@@ -1,6 +1,6 @@
-"""What a checkout adds to the command line: `bench`, `fleet`, and `demo --story`.
+"""Commands that a checkout adds to the command line: `bench`, `fleet`, and `demo --story`.
 
-Imports what a command needs when it runs, so that help is instant.
+Commands import what they need when they run, so that `--help` is fast.
 """
 
 from __future__ import annotations
@@ -62,7 +62,7 @@ _COLD_START_FLAGS = (
 
 
 def extend(cli: click.Group) -> None:
-    """Add the commands of developers to the command line."""
+    """Add the commands for developers to the command line."""
     cli.add_command(bench)
     cli.add_command(fleet)
     cli.add_command(with_stories(cli.commands["demo"]))
@@ -113,7 +113,7 @@ def fleet(directory: Path, **options: Any) -> None:
 
 
 def with_stories(demo: click.Command) -> click.Command:
-    """Return the demo's command with `--story`; without that option it does what it did."""
+    """Return the demo's command with the additional option `--story`."""
 
     def run(*, story: str | None, **options: Any) -> None:
         if story is None:
@@ -138,7 +138,7 @@ def _play(
 
 
 def _interrupt_on_signals() -> None:
-    """Raise KeyboardInterrupt on SIGTERM as on Ctrl-C, with a word first; a second one ends the process at once."""
+    """Raise KeyboardInterrupt on SIGTERM and on Ctrl-C, after a message; a second signal ends the process at once."""
 
     def on_signal(number: int, _frame: object) -> None:
         signal.signal(number, signal.SIG_DFL)

@@ -1,8 +1,8 @@
-"""A fleet to look at dashboards with: calm groups that commit, sick ones beside them, and a monitor that is scraped.
+"""Runs a fleet for viewing dashboards: calm groups that commit, sick groups, the monitor, and a Prometheus.
 
-Receives how many groups of each kind there are, and for how long; hands on a Prometheus that has their history. The
-calm groups are those of `bench/cluster_log.py`, which a real broker holds and real requests commit for; the sick ones
-are the demo's sick group under other names, with real clients. All settings of the monitor are the defaults.
+Takes the number of groups of each kind and a duration; leaves a Prometheus database with their history. The calm groups
+are those of `bench/cluster_log.py`: they exist on a real broker, and real requests commit for them. The sick ones are
+copies of the demo's sick group under other names, with real clients. The monitor runs with default settings.
 """
 
 from __future__ import annotations
@@ -29,18 +29,18 @@ from rebalance_deploy.topics import create_topics
 from rebalance_devtools.bench import commit_load
 from rebalance_devtools.bench.cluster_log import Shape, Truth, filled_broker
 
-#: What the sick groups do with payments.
+#: Names of the sick groups, without the prefix `payments-`.
 SICK = ("enricher", "fraud", "ledger", "mailer", "search")
 _PARTITIONS = 4
-#: So often every calm group gets a record in each partition, and commits it.
+#: Interval at which every calm group gets a record in each partition and commits it.
 _TURN_SECONDS = 10.0
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class FleetOptions:
-    """How many groups there are, for how long from when all of them run, and where Prometheus and the exporter serve.
+    """Number of groups, duration (counted from when all of them run), and ports of Prometheus and the exporter.
 
-    `directory` keeps logs, and the data of Prometheus.
+    `directory` keeps the logs and the data of Prometheus.
     """
 
     directory: Path
@@ -52,7 +52,7 @@ class FleetOptions:
 
 
 def run(options: FleetOptions, stop: threading.Event, say: Say) -> None:
-    """Run the fleet until its time is up, or until `stop`. Raises UserError when a part of it ended by itself."""
+    """Run the fleet until its time is up, or until `stop`. Raises UserError if a process of it ended by itself."""
     options.directory.mkdir(parents=True, exist_ok=True)
     shape = shape_of(options.calm)
     with ExitStack() as stack:
@@ -79,12 +79,12 @@ def run(options: FleetOptions, stop: threading.Event, say: Say) -> None:
 
 
 def shape_of(calm: int) -> Shape:
-    """Return the log of calm groups: as few commits as cover each partition, up to the end of the topics."""
+    """Return the shape of a log of calm groups: one commit per partition, at the end of the topic."""
     return Shape(groups=calm, partitions=_PARTITIONS, commits=calm * _PARTITIONS, caught_up=True)
 
 
 def sick_clients(bootstrap: str, groups: int) -> dict[str, list[str]]:
-    """Return the command lines of clients by their names: both members of each sick group, and who writes to them."""
+    """Return command lines by client name: both members of each sick group, and the producer; empty for 0 groups."""
     members = [spec for spec in workload.CONSUMERS if spec.group == workload.SICK.group]
     specs = [
         replace(spec, group=f"payments-{name}", client_id=f"{name}-{number}")
@@ -98,7 +98,7 @@ def sick_clients(bootstrap: str, groups: int) -> dict[str, list[str]]:
 def _monitor(bootstrap: str, options: FleetOptions) -> Monitor:
     owners = options.directory / "owners.toml"
     owners.write_text(show.OWNERS)
-    # A checkpoint of another fleet is of another log.
+    # Always a new checkpoint: an old one belongs to another log.
     checkpoint = tempfile.mkdtemp(prefix="checkpoint-", dir=options.directory)
     sources = loopback_sources(
         bootstrap,
@@ -112,7 +112,7 @@ def _monitor(bootstrap: str, options: FleetOptions) -> Monitor:
 
 @contextmanager
 def _scraping(exporter_url: str, options: FleetOptions) -> Iterator[str]:
-    """Run Prometheus as it is shipped, and yield its URL; its data stays, and a configuration to serve them with."""
+    """Run Prometheus as shipped and yield its URL; its data and a configuration to serve them are kept."""
     config = write_prometheus_config(options.directory / "metrics", targets=[urlsplit(exporter_url).netloc])
     (options.directory / "empty.yml").write_text("{}\n")
     with prometheus(options.directory, config, options.prometheus_port) as server:
@@ -121,7 +121,7 @@ def _scraping(exporter_url: str, options: FleetOptions) -> Iterator[str]:
 
 @contextmanager
 def _writing(bootstrap: str, truth: Truth) -> Iterator[None]:
-    """Write a record to every partition of the calm groups' topics in each turn, one turn ahead of their commits."""
+    """Write a record to every partition of the calm groups' topics in each interval, one interval before its commit."""
     stop = threading.Event()
     topics = sorted(set(truth.topics.values()))
     producer = Producer({"bootstrap.servers": bootstrap, "log_level": 0})
@@ -146,7 +146,7 @@ def _writing(bootstrap: str, truth: Truth) -> Iterator[None]:
 
 
 def _committing(bootstrap: str, shape: Shape, options: FleetOptions) -> ChildProcess:
-    """Start what commits for the calm groups, each once in a turn, for a turn more than is looked at."""
+    """Start the commits of the calm groups, one per interval, for one interval longer than the fleet is watched."""
     load = commit_load.Load(bootstrap, shape, shape.keys / _TURN_SECONDS, options.duration_seconds + _TURN_SECONDS)
     return commit_load.start(load, str(options.directory / "commits.json"))
 

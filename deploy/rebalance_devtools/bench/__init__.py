@@ -1,10 +1,10 @@
-"""Benchmarks: every number in the README comes from here.
+"""Benchmarks: the source of every number in the README.
 
     make bench                     all of them
     rebalance-monitor bench live   one of them
-    PEER=kminion:/path make bench  with another program's figures beside those of the cold start
+    PEER=kminion:/path make bench  with the cold start of another program for comparison
 
-Each prints Markdown tables. They run for minutes, use both cores, and talk to a broker of their own on loopback.
+Each prints Markdown tables. They run for minutes, use both cores, and start their own broker on loopback.
 """
 
 from __future__ import annotations
@@ -18,7 +18,7 @@ from rebalance_deploy.logs import Say
 
 
 def run(names: Iterable[str], cold_start_options: Mapping[str, Any], say: Say) -> None:
-    """Run the named benchmarks, or all. Raises UserError for an unknown name, and for options that cannot be."""
+    """Run the named benchmarks, or all. Raises UserError for an unknown name or invalid options."""
     from rebalance_devtools.bench import (  # noqa: PLC0415
         catch_up,
         cold_start,

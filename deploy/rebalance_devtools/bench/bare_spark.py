@@ -1,7 +1,7 @@
-"""What Spark alone takes to start and to read a log as often as the monitor does, dropping every row.
+"""Measures how long Spark alone takes to start and to read a log with two queries that drop every row.
 
-The settings, the jars, the JVM's options and its archive of classes are those of the stream. No start of anything that
-reads the log through two of Spark's queries can be faster.
+The settings, the jars, the JVM's options and its archive of classes are those of the stream. This is a lower bound for
+every program that reads the log with two Spark queries.
 """
 
 from __future__ import annotations
@@ -31,7 +31,7 @@ _READ = "read"
 
 @dataclass(frozen=True, slots=True)
 class BareRead:
-    """How long it took from the start of the process until both queries had read everything, and what it used."""
+    """Time from the start of the process until both queries had read everything, and the resources used."""
 
     seconds: float
     cpu: CpuUse
@@ -39,7 +39,7 @@ class BareRead:
 
 
 def measure(bootstrap: str, broker: int) -> BareRead:
-    """Read the log of a broker, whose process id is `broker`, once. Raises UserError when Spark fails."""
+    """Read the log of a broker once; `broker` is its process id. Raises UserError if Spark fails."""
     began = time.monotonic()
     command = [sys.executable, "-m", __name__, bootstrap]
     with subprocess.Popen(command, stdout=subprocess.PIPE, text=True, env=dict(os.environ)) as process:
@@ -55,7 +55,7 @@ def measure(bootstrap: str, broker: int) -> BareRead:
 
 
 def lines(found: BareRead) -> Iterator[str]:
-    """Yield what was found as a sentence."""
+    """Yield the result as a sentence."""
     yield (
         f"Spark alone, two queries that read the same log and drop it: {found.seconds:,.1f} s,"
         f" {found.cpu.total:,.1f} s of processor time and {found.cpu.broker:,.1f} s of the broker's,"

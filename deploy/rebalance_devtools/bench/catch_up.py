@@ -1,4 +1,4 @@
-"""How fast the stream reads up a full log, against Spark reading the same log and doing nothing."""
+"""Measures how fast the stream reads a full log, compared with Spark reading the same log and doing nothing."""
 
 from __future__ import annotations
 
@@ -30,8 +30,8 @@ Query = Callable[[DataFrame], DataFrame]
 
 
 def measure() -> Iterator[str]:
-    """Yield the table's lines: median of several rounds, the stages in turn, everything on this machine."""
-    # Without the quick-start options: they make the broker slow once it is warm.
+    """Yield the table's lines: median of several rounds, stages alternating, everything on this machine."""
+    # Without the quick-start options, which make a warm broker slow.
     with EmbeddedKafka(jvm_options=("-Xmx1g",)) as broker:
         fill.create_log(broker.bootstrap, _TOPIC)
         written = fill.write(broker.bootstrap, _TOPIC, fill.commits(_COMMITS, _GROUPS, _PARTITIONS))
@@ -64,7 +64,7 @@ def _table(spark: SparkSession, config: StreamConfig, written: int) -> Iterator[
     for number in range(_ROUNDS + 1):
         for stage, (query, read_committed) in stages.items():
             rate = _rate(spark, config, query, written, read_committed=read_committed)
-            # The first round warms the JVM and the broker's page cache up.
+            # The first round only warms up the JVM and the broker's page cache.
             if number:
                 rates[stage].append(rate)
     bare = median(rates["bare: Spark reads and drops"])

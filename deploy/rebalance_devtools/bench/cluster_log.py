@@ -1,9 +1,9 @@
-"""An ordinary cluster on disk: a real broker's data directory with the offsets topic of many groups, by seed.
+"""Generates a cluster on disk: a real broker's data directory with the offsets topic of many groups, by seed.
 
-Receives a `Shape`; hands on a broker that holds the log, and the truth: what every group committed, and its lag.
-Commits are written by a producer under the client id of the broker's own admin tool, which alone may write to
-`__consumer_offsets`, so that their times can lie in the past. Group records make the coordinator take the groups for
-stable when it loads them, which is at its next start.
+Takes a `Shape`; returns a broker that holds the log, and the truth: the offsets that every group committed, and its
+lag. Commits are written by a producer with the client id of the broker's own admin tool, the only one that may write to
+`__consumer_offsets`, so that their times can be in the past. Because of the group records the coordinator considers the
+groups stable when it loads them, at its next start.
 """
 
 from __future__ import annotations
@@ -33,20 +33,20 @@ from rebalance_devtools.bench import fill
 from rebalance_streaming.wire.partitioner import partition_for_group
 from rebalance_streaming.wire.records import OFFSETS_TOPIC
 
-#: The generation that every group is in, and the member that commits.
+#: The current generation of every group, and the member that commits.
 GENERATION, MEMBER = 2, "member-0"
 MEMBERS = 2
-#: Offsets a group is behind, at least, in each partition: so often can it commit again before it has caught up.
+#: Minimum lag of a group in each partition: it can commit this many more times before it has caught up.
 SMALLEST_LAG = 100
 _LAGS = range(SMALLEST_LAG, 2 * SMALLEST_LAG)
 _RECORDS = 500
 _GROUPS_PER_TOPIC = 100
 _SPAN_MS = 3_600_000
-#: Longer than brokers allow a client, which they do not ask of a log: nobody sends heartbeats, and the groups have to
-#: stay stable while they are measured.
+#: Longer than brokers allow for a client, which is not checked for records of the log. No member sends heartbeats, and
+#: the groups must stay stable during the measurement.
 _SESSION_TIMEOUT_MS = 86_400_000
 _LOAD_SECONDS = 120
-#: Counts up when the same shape gives another log than before, or a directory of other files.
+#: Increased when the same shape results in a different log or other files than before.
 _FORMAT = 4
 
 #: Log partition, key, value, time in epoch milliseconds.
@@ -55,16 +55,16 @@ Record = tuple[int, bytes, bytes, int]
 
 @dataclass(frozen=True, slots=True)
 class Shape:
-    """How large a log is. Equal shapes give equal logs, but for the time at which they end."""
+    """Size of a log. Equal shapes result in equal logs, except for the time at which they end."""
 
     groups: int = 5_000
-    #: Partitions that each group reads, of one topic.
+    #: Number of partitions that each group reads, all of one topic.
     partitions: int = 20
     commits: int = 2_000_000
-    #: Partitions of the offsets topic.
+    #: Number of partitions of the offsets topic.
     source_partitions: int = 50
     seed: int = 1
-    #: Every group ends at the end of its topic, instead of a hundred records and more before it.
+    #: Whether every group ends with lag 0, instead of a lag of at least SMALLEST_LAG per partition.
     caught_up: bool = False
 
     def validate(self) -> list[str]:
@@ -84,18 +84,18 @@ class Shape:
 
     @property
     def keys(self) -> int:
-        """Partitions of all groups together."""
+        """Total number of partitions over all groups."""
         return self.groups * self.partitions
 
     @property
     def rounds(self) -> int:
-        """How often each partition of each group is committed."""
+        """Number of commits for each partition of each group."""
         return self.commits // max(1, self.keys)
 
 
 @dataclass(frozen=True)
 class Truth:
-    """What a log of this shape says: which topic a group reads, and how far behind it is."""
+    """The expected content of a log of this shape: the topic and the lag of each group."""
 
     shape: Shape
 
@@ -121,7 +121,7 @@ class Truth:
         return {group: f"data-{number % count:03d}" for number, group in enumerate(self.lags)}
 
     def offset(self, group: str, partition: int, round_number: int) -> int:
-        """Return what a group commits in a round, 0 the first; rounds after the last of the shape go on by one each."""
+        """Return the offset that a group commits in a round (from 0); after the last round it grows by 1 per round."""
         last = self.shape.rounds - 1
         step = (_RECORDS - 2 * SMALLEST_LAG) // self.shape.rounds if round_number < last else 1
         return _RECORDS - self.lags[group][partition] + (round_number - last) * step
@@ -129,9 +129,9 @@ class Truth:
 
 @contextlib.contextmanager
 def filled_broker(shape: Shape, keep: Path | None) -> Iterator[EmbeddedKafka]:
-    """Start a broker on a copy of such a log, its groups loaded.
+    """Start a broker on a copy of a log of this shape; yields it once its groups are loaded.
 
-    `keep` is a directory of logs: the log is taken from there, or left there for the next time; null keeps nothing.
+    `keep` is a directory of logs from which the log is taken, or where it is kept for next time; None keeps nothing.
     """
     with tempfile.TemporaryDirectory(prefix="rebalance-monitor-bench-") as directory:
         pristine = _pristine(shape, keep or Path(directory) / "logs")
@@ -143,13 +143,13 @@ def filled_broker(shape: Shape, keep: Path | None) -> Iterator[EmbeddedKafka]:
 
 def _broker(shape: Shape, directory: Path) -> EmbeddedKafka:
     config = {"offsets.topic.num.partitions": str(shape.source_partitions)}
-    # A cluster's brokers have compiled their code long ago; this one would compile it while the subject starts, at the
-    # cost of a third of a core and for code that is too little used to repay it.
+    # A real cluster's brokers are warm; this one would compile its code while the measured program starts, which costs
+    # a third of a core and does not pay off in so short a time.
     return EmbeddedKafka(directory, jvm_options=("-Xmx1g", "-XX:TieredStopAtLevel=1"), config=config)
 
 
 def _pristine(shape: Shape, logs: Path) -> Path:
-    """Return the directory of a broker that was stopped on such a log, which is written if it is not there."""
+    """Return the directory of a stopped broker with a log of this shape; writes it if it does not exist."""
     name = hashlib.sha256(json.dumps([_FORMAT, asdict(shape)]).encode()).hexdigest()[:16]
     directory = logs / name
     if not directory.exists():
@@ -174,8 +174,8 @@ def _fill(bootstrap: str, truth: Truth) -> None:
 
 
 def _topic_ids(bootstrap: str, topics: Sequence[str]) -> dict[str, bytes]:
-    """Return the id of each topic, which a broker knows a moment after the controller has made it."""
-    # A failed future keeps its client alive past the broker's end: what that says then stays unheard.
+    """Return the id of each topic, with retries: a broker learns it a moment after the controller has created it."""
+    # A failed future keeps its client alive past the broker's end; log level 0 suppresses its errors.
     admin = AdminClient({"bootstrap.servers": bootstrap, "log_level": 0})
     deadline = time.monotonic() + _LOAD_SECONDS
     while True:
@@ -194,10 +194,10 @@ def _topic_ids(bootstrap: str, topics: Sequence[str]) -> dict[str, bytes]:
 
 
 def _log(truth: Truth, topic_ids: dict[str, bytes], end_ms: int) -> Iterator[Record]:
-    """Yield the log in the order of its times, spread over the hour that ends at `end_ms`.
+    """Yield the records of the log ordered by time, spread over the hour that ends at `end_ms`.
 
     Each group begins with two generations, of one member and of two, then commits all of its partitions in each round.
-    The order of groups differs from round to round: nobody commits at regular intervals all of the time.
+    The order of groups differs in each round, because real commits are not perfectly regular.
     """
     shape, sent = truth.shape, 0
     chance = random.Random(shape.seed)  # noqa: S311  the same log for the same seed
@@ -245,7 +245,7 @@ def _write(bootstrap: str, topic: str, records: Iterator[Record]) -> None:
 
 
 def _await_groups(bootstrap: str, shape: Shape) -> None:
-    """Return when the coordinator has loaded all groups and takes them for stable."""
+    """Return when the coordinator has loaded all groups and considers them stable."""
     admin = AdminClient({"bootstrap.servers": bootstrap, "log_level": 0})
     deadline, stable = time.monotonic() + _LOAD_SECONDS, 0
     while time.monotonic() < deadline:

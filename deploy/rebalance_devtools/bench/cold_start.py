@@ -1,6 +1,6 @@
-"""How long a cold start takes until everything shown is right, what it costs, and how old lag is afterwards.
+"""Measures how long a cold start takes until all lag values are right, its cost, and the age of lag afterwards.
 
-Right means: every group of the log is shown, with the lag that the log's generator knows.
+Right means that every group of the log is shown with the lag known to the log's generator.
 """
 
 from __future__ import annotations
@@ -29,9 +29,9 @@ from rebalance_devtools.bench.commit_load import Commit, Load
 from rebalance_devtools.bench.process_trees import CpuMeter, PeakMemory
 
 _READY_POLL_SECONDS = 0.25
-#: Between one reading of all lag and the next.
+#: Pause between two readings of all lag.
 _LAG_PAUSE_SECONDS = 1.0
-#: How long the last commits of a load may take to be shown.
+#: Maximum time until the last commits of a load are shown.
 _LAST_COMMITS_SECONDS = 30.0
 
 
@@ -51,19 +51,19 @@ class Options:
     live_rate: float = 2_000
 
     def load(self, bootstrap: str) -> Load:
-        """Return the commits made at the end."""
+        """Return the load of commits for the live measurement."""
         return Load(bootstrap, self.shape, self.live_rate, self.live_seconds)
 
 
 def make_options(given: Mapping[str, Any]) -> Options:
-    """Return options from those of the command line, by name; what is null keeps its default."""
+    """Return options from those of the command line, by name; None keeps the default."""
     chosen = {name: value for name, value in given.items() if value is not None}
     shape = Shape(**{name: chosen.pop(name) for name in Shape.__dataclass_fields__ if name in chosen})
     return Options(shape=shape, **chosen)
 
 
 def measure(options: Options) -> Iterator[str]:
-    """Yield the lines of the tables: the monitor, then the peer, each on a broker of its own with an equal log."""
+    """Yield the lines of the tables: the monitor, then the peer, each on its own broker with an equal log."""
     candidates = subjects.all_subjects(options.peer)
     if problems := [*options.shape.validate(), *options.load("").validate()]:
         raise UserError("; ".join(problems))
@@ -114,7 +114,7 @@ def _measure(name: str, start: subjects.Start, options: Options) -> Result:
 
 @contextlib.contextmanager
 def _files(name: str, options: Options) -> Iterator[Path]:
-    """Give a directory for logs and checkpoint, which is removed unless logs are wanted."""
+    """Yield a temporary directory for logs and checkpoint; its logs are copied to `options.logs`, if set."""
     with tempfile.TemporaryDirectory(prefix="rebalance-monitor-bench-") as directory:
         try:
             yield Path(directory)
@@ -127,7 +127,7 @@ def _files(name: str, options: Options) -> Iterator[Path]:
 
 @dataclass(frozen=True, slots=True)
 class LagReading:
-    """The lag that was shown of each group, and when it was requested and answered, in seconds of the steady clock."""
+    """The lag shown for each group, and the times of the request and the answer, in seconds of the monotonic clock."""
 
     asked: float
     answered: float
@@ -136,7 +136,7 @@ class LagReading:
 
 @dataclass(frozen=True, slots=True)
 class _Run:
-    """A running subject, the broker it watches, and what is found out about it."""
+    """A running subject, the broker it watches, and the measurements so far."""
 
     subject: subjects.BenchSubject
     meter: CpuMeter
@@ -145,7 +145,7 @@ class _Run:
     result: Result
 
     def until_right(self, began: float, memory: PeakMemory) -> None:
-        """Wait for readiness and for right lag. Raises UserError when it does not come."""
+        """Wait for readiness and for right lag. Raises UserError after the deadline."""
         result, lags = self.result, Truth(self.options.shape).group_lags
         read_again = began
         while result.ready_seconds is None or result.right_seconds is None:
@@ -167,7 +167,7 @@ class _Run:
             time.sleep(_READY_POLL_SECONDS)
 
     def at_rest(self) -> None:
-        """Measure the processor's load while nothing happens and nobody asks."""
+        """Measure the processor time while there are neither commits nor requests."""
         self._wait(self.options.settle_seconds)
         meter = CpuMeter(self.subject.roots, self.broker)
         self._wait(self.options.idle_seconds)
@@ -176,7 +176,7 @@ class _Run:
         self.result.right_after_idle = _count_right(self._read_lags(), lags) == len(lags)
 
     def live(self, bootstrap: str, directory: Path) -> None:
-        """Measure how old lag is while groups commit. Raises UserError if commits are refused."""
+        """Measure the age of lag while groups commit. Raises UserError if commits are refused."""
         load = self.options.load(bootstrap)
         output = str(directory / "commits.json")
         shown: list[LagReading] = []
@@ -192,13 +192,13 @@ class _Run:
         self.result.lag_age = _lag_age(commits, shown, self.options.shape.partitions)
 
     def _read_lags(self) -> dict[str, int]:
-        """Return the lag shown of each group; empty when nobody answers."""
+        """Return the lag shown for each group; empty if there is no answer."""
         with contextlib.suppress(urllib.error.URLError, TimeoutError, ConnectionError):
             return self.subject.read_lags()
         return {}
 
     def _watch_lags(self) -> LagReading:
-        """Read all lag, then wait for the next time to ask."""
+        """Read all lag, then pause until the next reading."""
         self.subject.check()
         asked = time.monotonic()
         reading = LagReading(asked, lags=self._read_lags(), answered=time.monotonic())
@@ -221,9 +221,9 @@ def _shows_all(shown: Mapping[str, int], commits: Sequence[Commit]) -> bool:
 
 
 def _lag_age(commits: Sequence[Commit], shown: Sequence[LagReading], partitions: int) -> LagAge:
-    """Return how long after each commit lag was first read that was no higher than after it.
+    """Return the distribution of the time from each commit to the first reading whose lag includes it.
 
-    That is at most a second and a reading more than it took to be shown.
+    This overestimates the time until the commit was shown by at most the pause of a second and one reading.
     """
     ages: list[float] = []
     least: list[float] = []
@@ -247,7 +247,7 @@ def _lag_age(commits: Sequence[Commit], shown: Sequence[LagReading], partitions:
 
 
 def _percentiles(ages: Sequence[float]) -> tuple[float | None, float | None, float | None]:
-    """Return the median, the 95th percentile and the highest; null where there is none."""
+    """Return the median, the 95th percentile and the maximum; None for no ages."""
     if not ages:
         return None, None, None
     p50, p95, highest = (float(age) for age in np.percentile(ages, (50, 95, 100)))

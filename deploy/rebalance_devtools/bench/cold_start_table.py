@@ -1,4 +1,4 @@
-"""What a cold start of something came to, as one column of a table."""
+"""Formats the results of cold starts as a table with one column per subject."""
 
 from __future__ import annotations
 
@@ -16,10 +16,10 @@ T = TypeVar("T")
 
 @dataclass(slots=True)
 class LagAge:
-    """How old lag was when it was shown, in seconds, over all commits of a load; `unseen`: commits never shown.
+    """Age of lag when it was shown, in seconds, over all commits of a load; `unseen` counts commits never shown.
 
-    Lag is read once a second. `p50` and `p95` count to the end of the first reading that shows a commit, `least_p50`
-    and `least_p95` to the beginning of the one before, which did not show it yet: the truth lies between.
+    Lag is read once a second. `p50` and `p95` count to the end of the first reading that shows a commit (upper bound),
+    `least_p50` and `least_p95` to the start of the reading before, which did not show it yet (lower bound).
     """
 
     commits_per_second: float
@@ -30,13 +30,13 @@ class LagAge:
     highest: float | None
     requests: int
     unseen: int
-    #: How long it took to read all lag, median.
+    #: Time to read all lag, median.
     reading_seconds: float
 
 
 @dataclass(slots=True)
 class Result:
-    """One subject's measurements; null is what it did not live to see. Seconds count from its start."""
+    """One subject's measurements; None if it failed before. Seconds count from its start."""
 
     name: str
     outcome: str = "not right in time"
@@ -55,14 +55,14 @@ class Result:
 
     @property
     def processes(self) -> list[str]:
-        """All processes that were seen, in order of their names."""
+        """Names of all processes seen, sorted."""
         memory = () if self.memory_peak is None else self.memory_peak.pss
         uses = (self.cpu_until_right, self.cpu_idle, self.cpu_live)
         return sorted({*memory, *(process for use in uses if use is not None for process in use.processes)})
 
 
 def lines(results: Sequence[Result]) -> Iterator[str]:
-    """Yield a table with a column for each subject, and one of each subject's processes."""
+    """Yield a table with a column for each subject, then a table of the processes of each subject with several."""
     yield from _table(["what", *(result.name for result in results)], _rows(results))
     for result in results:
         if len(result.processes) > 1:

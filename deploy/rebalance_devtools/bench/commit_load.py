@@ -1,7 +1,7 @@
-"""Commits as clients make them, at a steady rate, in a process of its own: requests to the coordinator.
+"""Sends OffsetCommit requests to the coordinator at a steady rate, as clients do, in a separate process.
 
-Receives what to do as one JSON argument; writes, as one JSON document, what was committed when. Every request commits
-all partitions of a group, each offset one further than the last (or than `repeats` commits before): the group's lag
+Takes the load as one JSON argument; writes the commits and their times as one JSON document. Every request commits all
+partitions of a group; its offsets increase by one with each commit (or every `repeats` commits), so the group's lag
 shows which commits a reader has seen.
 """
 
@@ -22,24 +22,24 @@ from rebalance_devtools.bench.cluster_log import GENERATION, MEMBER, SMALLEST_LA
 from rebalance_devtools.bench.fill import sized
 
 _OFFSET_COMMIT, _VERSION = 8, 2
-#: A broker answers the requests of a connection one after the other, and commits wait for each other for some ms.
+#: Several, because a broker processes the requests of a connection one by one, and each commit takes some ms.
 _CONNECTIONS = 8
 
 
 @dataclass(frozen=True, slots=True)
 class Load:
-    """What to commit: the groups of a log in turn, so many partitions a second, for some seconds."""
+    """The load: commits of the groups of a log in turn, at a rate in partitions per second, for some seconds."""
 
     bootstrap: str
     shape: Shape
     commits_per_second: float
     seconds: float
-    #: How often a group commits each offset before the next one: a long load would catch up with the topics otherwise.
+    #: How often a group commits each offset, so that a long load does not catch up with the topics.
     repeats: int = 1
 
     @property
     def requests(self) -> int:
-        """How many requests it takes."""
+        """Number of requests, at least 1."""
         return max(1, int(self.commits_per_second * self.seconds / self.shape.partitions))
 
     def validate(self) -> list[str]:
@@ -51,7 +51,7 @@ class Load:
 
 @dataclass(frozen=True, slots=True)
 class Commit:
-    """A group's lag once this commit is seen, and when it was sent, in seconds of the system's steady clock."""
+    """A group's lag after this commit, and when it was sent, in seconds of the system's monotonic clock."""
 
     group: str
     lag: int
@@ -59,12 +59,12 @@ class Commit:
 
 
 def start(load: Load, output: str) -> ChildProcess:
-    """Start the load in a process of its own, which writes what it did to the file `output` and ends."""
+    """Start the load in a separate process, which writes its commits to the file `output` and ends."""
     return ChildProcess([sys.executable, "-m", __name__, json.dumps(asdict(load)), output])
 
 
 def read(output: str) -> list[Commit]:
-    """Return what a load that has ended did. Raises UserError if a commit was refused."""
+    """Return the commits of a load that has ended. Raises UserError if a commit was refused."""
     with open(output) as file:  # noqa: PTH123
         found = json.load(file)
     if found["errors"]:
@@ -73,7 +73,7 @@ def read(output: str) -> list[Commit]:
 
 
 def run(load: Load) -> dict[str, list[object]]:
-    """Make the commits; return them and what went wrong. Late requests are made up for."""
+    """Make the commits; return them and the errors. Late requests are followed by others without a pause."""
     truth, began = Truth(load.shape), time.monotonic()
     commits: list[object] = []
     errors: list[object] = []
@@ -124,7 +124,7 @@ def _request(number: int, group: str, topic: str, offsets: Sequence[int]) -> byt
 
 
 def _answer(link: socket.socket) -> Iterator[int]:
-    """Yield the error code of each partition of an answer about one topic."""
+    """Yield the error code of each partition of a response about one topic."""
     (size,) = struct.unpack(">i", _read(link, 4))
     answer = _read(link, size)
     (name_size,) = struct.unpack_from(">h", answer, 8)

@@ -1,4 +1,4 @@
-"""How fast offset commits are decoded: record by record, and by column."""
+"""Measures how fast offset commits are decoded: record by record, and by column."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""What the diagnosis costs: processor time per second of a cluster's life, by what it is fed with."""
+"""Measures the processor time of the diagnosis per second of cluster time, by kind of input."""
 
 from __future__ import annotations
 
@@ -32,9 +32,9 @@ from rebalance_streaming.wire.records import OFFSETS_TOPIC
 
 _GROUPS, _PARTITIONS, _MEMBERS, _SECONDS, _STEP = 1_000, 20, 5, 120, 5
 _QUIET_GROUPS, _QUIET_SECONDS = 10_000, 600
-#: What `bench cold-start` does in its last minute: requests of so many groups in turn, all partitions in each.
+#: The live load of `bench cold-start`: requests of this many groups in turn, each with all partitions.
 _LOADED_GROUPS, _REQUESTS_PER_SECOND, _LOADED_SECONDS, _TICKS_PER_SECOND = 5_000, 100, 120, 2
-#: Of these groups one in so many rebalances in each step.
+#: One in this many groups rebalances in each step.
 _REBALANCING = 200
 _START_MS = 1_790_000_000_000
 _REPORTED = (
@@ -72,7 +72,7 @@ def measure() -> Iterator[str]:
 
 
 def measure_quiet() -> Iterator[str]:
-    """Yield what groups cost to which nothing happens: when they are taken up, and for ten minutes afterwards."""
+    """Yield the cost of quiet groups: when they are first processed, and for ten minutes afterwards."""
     spent: dict[str, float] = {}
     engine = Engine(EngineConfig(cluster="bench", source_topic=OFFSETS_TOPIC, detect=DetectConfig()))
     engine.advance(_START_MS)
@@ -90,9 +90,9 @@ def measure_quiet() -> Iterator[str]:
 
 
 def measure_loaded() -> Iterator[str]:
-    """Yield what commits of many groups cost from the row's bytes to the bytes of lag: all are behind, none catches up.
+    """Yield the cost of commits of many groups, from the bytes of the input row to the bytes of lag.
 
-    Each was quiet for two minutes, so that it is old enough to be judged.
+    All groups have lag and none catches up. Each was quiet for two minutes, so that it is old enough to be judged.
     """
     spent: dict[str, float] = {}
     engine = Engine(EngineConfig(cluster="bench", source_topic=OFFSETS_TOPIC, detect=DetectConfig()))
@@ -134,9 +134,9 @@ def _load(engine: Engine, second: int, spent: dict[str, float]) -> None:
 
 
 def _take_up(engine: Engine, number: int, *, end: int | None = None) -> None:
-    """Let an engine learn of a group what it learns of one at a start: its snapshot, last commits, and ends.
+    """Feed an engine the rows of a group that it gets at a start: its snapshot, last commits, and end offsets.
 
-    `end`: of each partition; null: every other group is behind.
+    `end` is the end offset of each partition; with None every second group has lag.
     """
     snapshot = _snapshot(number)
     offset = 10 + number % 2 * 5 if end is None else end
@@ -235,7 +235,7 @@ def _report(group: str, member: Member, now_ms: int) -> Report:
 
 
 def _rebalance(group: GroupSnapshot, now_ms: int) -> Rebalance:
-    """A member leaves; the detector receives that once, and never that it came back."""
+    """Return a rebalance in which a member leaves; the engine is never told that it came back."""
     lost, kept = group.members[0], group.members[1:]
     after = tuple(replace(member, partitions=dict(member.partitions or {})) for member in kept)
     return Rebalance(

@@ -1,6 +1,6 @@
-"""What the diagnosis keeps of where topics end: bytes that probes add per partition of a topic that is written to.
+"""Measures the memory of end offsets in the diagnosis: bytes that probes add per partition of an active topic.
 
-Counted by tracemalloc, so without what the allocator itself needs. What is kept of a group's lag is a part of it.
+Counted by tracemalloc, so without the allocator's overhead. It includes the memory for the groups' lag.
 """
 
 from __future__ import annotations
@@ -16,14 +16,14 @@ from rebalance_streaming.wire.records import OFFSETS_TOPIC
 
 _TOPICS, _READERS = 4, 3
 _START_MS, _DAY_SECONDS, _RECENT_SECONDS = 1_790_000_000_000, 86_400, 900
-#: How often a prober reports a topic that is written to; of all of a day but its last half hour a minute does as well.
+#: Interval of the prober's reports on an active topic; a minute is enough for all but the last half hour of a day.
 _PROBE_SECONDS, _SELDOM_SECONDS = 5, 60
-#: Partitions get 1 to so many records a second.
+#: Partitions get 1 to this many records a second.
 _MOST_RECORDS = 50
 
 
 def measure() -> Iterator[str]:
-    """Yield the table's lines: topics by partitions and by groups that read each, in a quarter of an hour and a day."""
+    """Yield the table's lines: by number of partitions and of groups per topic, for a quarter of an hour and a day."""
     yield f"{_TOPICS} topics, whose partitions get 1 to {_MOST_RECORDS} records/s; probed every {_PROBE_SECONDS} s"
     yield ""
     yield "| what probes add, bytes per partition of a topic | in 15 minutes | in a day |"
@@ -37,7 +37,7 @@ def measure() -> Iterator[str]:
 
 
 def _bytes_per_partition(partitions: int, readers: int, seconds: int) -> float:
-    """Return what each partition costs after so many simulated seconds of probes, beside what commits cost."""
+    """Return the bytes per partition after `seconds` of simulated probes, without those of commits."""
     gc.collect()
     tracemalloc.start()
     engine = Engine(EngineConfig(cluster="bench", source_topic=OFFSETS_TOPIC, detect=DetectConfig()))

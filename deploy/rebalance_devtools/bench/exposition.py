@@ -1,7 +1,7 @@
-"""What a scrape costs: 1,000 groups with about 100 series each, with few and with all of them changed.
+"""Measures the cost of a scrape: 1,000 groups with about 100 series each, with few and with all of them changed.
 
-The first table is processor time inside the exporter, rendering and compression apart. The second is what a Prometheus
-waits for over HTTP while others scrape at the same time and the fleet goes on changing.
+The first table is processor time inside the exporter, separately for rendering and compression. The second is the time
+that a Prometheus waits over HTTP while others scrape at the same time and the fleet keeps changing.
 """
 
 from __future__ import annotations
@@ -57,7 +57,7 @@ _SHARES = {"none": 0, "2 %": 50, "all": 1}
 _ROUNDS = 15
 _SCRAPERS, _SCRAPES = 20, 15
 _HEADERS = {"Accept": Style.OPENMETRICS.value, "Accept-Encoding": "gzip"}
-# Nobody gives signs of life here, so none is missed.
+# No query sends heartbeats here, so the staleness limit must never be reached.
 _CONFIG = ExportConfig(kafka={"bootstrap.servers": "unused:9092"}, stale_after_seconds=1e6)
 
 
@@ -121,7 +121,7 @@ def _render(exposition: Exposition, view: View) -> bytes:
 
 @contextmanager
 def _serving(view: View) -> Iterator[int]:
-    """Serve the view over HTTP while the block runs, and change it now and then; gives the port."""
+    """Serve the view over HTTP while the block runs, and change it every second; yields the port."""
     signals, settings, listening = Signals(), Settings("", "", epoch_ms), threading.Event()
     app = make_app(_CONFIG, view, lambda: ReadProgress(loaded=True), settings=settings, stop=signals.stop)
     listener = socket.create_server(("127.0.0.1", 0))
@@ -147,7 +147,7 @@ def _go_on_changing(view: View, stop: threading.Event) -> None:
 
 
 def _scrape(port: int, times: int) -> list[float]:
-    """Return how long each of some scrapes in a row took, in seconds."""
+    """Return the duration of each of `times` consecutive scrapes, in seconds."""
     connection, seconds = http.client.HTTPConnection("127.0.0.1", port), []
     for _ in range(times):
         began = time.perf_counter()
@@ -179,13 +179,13 @@ def _fill() -> View:
 
 
 def _change(round_number: int, every: int) -> list[Row]:
-    """Return the rows of one round in which one of so many groups changed; 0 is none."""
+    """Return the rows of one round in which one in `every` groups changed; 0 means none."""
     numbers = range(round_number % every, _GROUPS, every) if every else ()
     return [row for number in numbers for row in _describe(number, round_number + 1, epoch_ms())]
 
 
 def _describe(number: int, round_number: int, at_ms: int) -> list[Row]:
-    """Return everything the stream says when something happened to a group."""
+    """Return all rows that the stream writes about a change of a group."""
     group = f"payments-enricher-{number:05d}"
     key = f"bench/{group}".encode()
     rebalance = _rebalance(group, round_number, at_ms)

@@ -1,4 +1,4 @@
-"""A log as a large cluster would write it: offset commits of many groups, and the groups' own records."""
+"""Generates the log of a large cluster: offset commits of many groups, and the groups' own records."""
 
 from __future__ import annotations
 
@@ -14,13 +14,13 @@ from rebalance_deploy.settings import Sources
 from rebalance_deploy.topics import create_topics
 from rebalance_streaming.wire.partitioner import partition_for_group
 
-#: Partitions of the offsets topic, as brokers make it by default.
+#: Number of partitions of the offsets topic, Kafka's default.
 LOG_PARTITIONS = 50
 _TOPIC_ID = bytes(range(16))
 
 
 def sized(value: str) -> bytes:
-    """Return a string as records and requests have it: after its length, in two bytes."""
+    """Return a string in the form of records and requests: prefixed with its length in two bytes."""
     raw = value.encode()
     return struct.pack(">h", len(raw)) + raw
 
@@ -31,7 +31,7 @@ def commit_key(group: str, topic: str, partition: int) -> bytes:
 
 
 def commit_value(offset: int, timestamp_ms: int, topic_id: bytes = _TOPIC_ID) -> bytes:
-    """Return a value as Kafka 4.3 writes it: version 4, no metadata, with a topic id (16 bytes)."""
+    """Return the value of an offset commit in the form of Kafka 4.3: version 4, no metadata, a topic id (16 bytes)."""
     return struct.pack(">hqibq", 4, offset, 0, 1, timestamp_ms) + b"\x01\x00\x10" + topic_id
 
 
@@ -49,7 +49,7 @@ def group_value(
     topic: str = "orders",
     session_timeout_ms: int = 45_000,
 ) -> bytes:
-    """Return a stable group's value (version 3) whose members subscribe to one topic and share its partitions."""
+    """Return the value (version 3) of a stable group whose members subscribe to one topic and share its partitions."""
     value = bytearray(struct.pack(">h", 3) + sized("consumer") + struct.pack(">i", generation) + sized("range"))
     value += sized("member-0") + struct.pack(">qi", timestamp_ms, members)
     subscription = struct.pack(">hi", 0, 1) + sized(topic) + struct.pack(">i", -1)
@@ -70,9 +70,9 @@ def _assignment(topic: str, partitions: range) -> bytes:
 def commits(
     count: int, groups: int, partitions: int, start_ms: int | None = None, per_ms: int = 1_000
 ) -> Iterator[tuple[int, bytes, bytes]]:
-    """Yield (log partition, key, value) of commits that go round all groups and partitions, `per_ms` in a millisecond.
+    """Yield (log partition, key, value) of commits that cycle through all groups and partitions, `per_ms` per ms.
 
-    `start_ms` is the time of the first commit in epoch milliseconds, null for now.
+    `start_ms` is the time of the first commit in epoch milliseconds, None for now.
     """
     keys = [
         (partition_for_group(group, LOG_PARTITIONS), commit_key(group, "orders", partition))
@@ -86,17 +86,17 @@ def commits(
 
 
 def create_log(bootstrap: str, topic: str) -> None:
-    """Create a topic like the offsets topic under another name, which anybody may write to."""
+    """Create a topic like the offsets topic under another name, to which every client may write."""
     create_topics(bootstrap, {topic: LOG_PARTITIONS})
 
 
 def monitor_settings(bootstrap: str, topic: str, directory: str) -> Sources:
-    """Return the settings of a monitor of this machine that reads such a topic, on any free ports."""
+    """Return the settings of a monitor on this machine that reads such a topic, on free ports."""
     return loopback_sources(bootstrap, Path(directory), f"stream.source_topic={topic}")
 
 
 def write(bootstrap: str, topic: str, records: Iterator[tuple[int, bytes, bytes]]) -> int:
-    """Write records as fast as they come; return how many."""
+    """Write records as fast as possible; return their number."""
     producer = Producer({"bootstrap.servers": bootstrap, "linger.ms": 50, "queue.buffering.max.messages": 1_000_000})
     count = 0
     for partition, key, value in records:

@@ -1,4 +1,4 @@
-"""How long a live batch takes, and how old a group's record is when its rebalance reaches the topic."""
+"""Measures the duration of a live batch, and the age of a group's record when its rebalance reaches the topic."""
 
 from __future__ import annotations
 
@@ -26,7 +26,7 @@ _TOPIC = "bench-offsets"
 
 
 def measure() -> Iterator[str]:
-    """Yield the table's lines: the whole monitor as it is deployed, broker and load on the same machine."""
+    """Yield the table's lines: the whole monitor as deployed, with broker and load on the same machine."""
     with EmbeddedKafka(jvm_options=("-Xmx1g",)) as broker, tempfile.TemporaryDirectory() as directory:
         fill.create_log(broker.bootstrap, _TOPIC)
         sources = fill.monitor_settings(broker.bootstrap, _TOPIC, directory)
@@ -44,7 +44,7 @@ def _wait(seconds: float) -> None:
 
 
 class _Load:
-    """Writes commits and group records at a steady rate from a thread of its own."""
+    """Writes commits and group records at a steady rate from a separate thread."""
 
     def __init__(self, bootstrap: str) -> None:
         self._bootstrap = bootstrap
@@ -62,7 +62,7 @@ class _Load:
         producer = Producer({"bootstrap.servers": self._bootstrap, "linger.ms": 5})
         commits = fill.commits(2**31, _GROUPS, _PARTITIONS)
         began, sent, rebalanced = time.monotonic(), 0, 0
-        # An odd pause, so that the load and the triggers do not march in step.
+        # An odd pause, so that the load is not synchronous with the triggers.
         while not self._stop.wait(0.037):
             elapsed = time.monotonic() - began
             while sent < elapsed * _COMMITS_PER_SECOND:
@@ -84,7 +84,7 @@ def _table(bootstrap: str, since_ms: int) -> Iterator[str]:
     first_rows: dict[tuple[str, int | None], int] = {}
     for arrived_ms, value in _read_all(bootstrap, settings.rebalances_topic, since_ms):
         rebalance = decode(value, Rebalance)
-        # Rows are written again when more becomes known; one of an older rebalance is no news of its end.
+        # Rows are rewritten when more becomes known, so rows of rebalances that ended before are skipped.
         if rebalance.completed_at_ms is not None and rebalance.completed_at_ms >= since_ms:
             key = (f"{rebalance.group}/{rebalance.rebalance_id}", rebalance.generation_to)
             first_rows.setdefault(key, arrived_ms - rebalance.completed_at_ms)
@@ -111,7 +111,7 @@ def _row(what: str, values: list[int]) -> str:
 
 
 def _read_all(bootstrap: str, topic: str, since_ms: int) -> Iterator[tuple[int, bytes]]:
-    """Yield (broker or producer timestamp, value) of a topic's records since a time, up to its present end."""
+    """Yield (broker or producer timestamp, value) of a topic's records since a time, up to its current end."""
     for record in read_to_end({"bootstrap.servers": bootstrap}, [topic], name="bench"):
         if record.value is not None and record.timestamp_ms is not None and record.timestamp_ms >= since_ms:
             yield record.timestamp_ms, record.value

@@ -1,4 +1,4 @@
-"""How long a sick consumer is sick before somebody's phone rings: expiry, diagnosis, scrape, rule, Alertmanager."""
+"""Measures the time from a consumer's failure to its page: expiry, diagnosis, scrape, rule, Alertmanager."""
 
 from __future__ import annotations
 
@@ -27,7 +27,7 @@ _LOST = re.compile("has left group|has failed, removing it")
 
 
 def measure() -> Iterator[str]:
-    """Yield the table's lines; one run each, everything else as shipped."""
+    """Yield the table's lines: one run per interval, everything else as shipped."""
     yield "| Prometheus scrapes and evaluates every | expiry to finding on /metrics | expiry to the webhook's page |"
     yield "|---|---:|---:|"
     for seconds, name in ((15.0, "15 s (as shipped)"), (5.0, "5 s")):
@@ -36,7 +36,7 @@ def measure() -> Iterator[str]:
 
 
 def _run(scrape_seconds: float) -> tuple[float, float]:
-    """Return how long the finding and the page took after the sick consumer was first lost, in seconds."""
+    """Return the time from the sick consumer's first removal to its finding and to its page, in seconds."""
     paged: list[float] = []
 
     def on_body(path: str, body: Any) -> None:

@@ -1,4 +1,4 @@
-"""What processes and their descendants take: memory and processor time, as the kernel counts them."""
+"""Measures memory and processor time of processes and their descendants, as counted by the kernel."""
 
 from __future__ import annotations
 
@@ -26,7 +26,7 @@ class MemoryUse:
 
     @property
     def total(self) -> float:
-        """PSS of all processes together."""
+        """Sum of the PSS of all processes."""
         return sum(self.pss.values())
 
 
@@ -49,7 +49,7 @@ def read_cpu(roots: Mapping[str, int]) -> dict[str, float]:
     seconds: dict[str, float] = defaultdict(float)
     for label, pid in _labelled(roots):
         with contextlib.suppress(OSError):
-            # User and system time, and the same of children that were waited for.
+            # User and system time, also of children that were waited for.
             ticks = sum(int(field) for field in _stat(pid)[11:15])
             seconds[label] += ticks / _TICKS
     return dict(seconds)
@@ -57,7 +57,7 @@ def read_cpu(roots: Mapping[str, int]) -> dict[str, float]:
 
 @dataclass(frozen=True, slots=True)
 class CpuUse:
-    """Processor seconds of a stretch of time: of the measured processes, of the broker, and of all else here."""
+    """Processor seconds in a period: of the measured processes, of the broker, and of everything else."""
 
     seconds: float
     processes: Mapping[str, float]
@@ -66,20 +66,20 @@ class CpuUse:
 
     @property
     def total(self) -> float:
-        """Of the measured processes together."""
+        """Sum over the measured processes."""
         return sum(self.processes.values())
 
 
 class CpuMeter:
-    """Counts processor time from its making on."""
+    """Counts processor time since its creation."""
 
     def __init__(self, roots: Mapping[str, int], broker: int) -> None:
-        """Begin to count; both are process ids, and count with their descendants."""
+        """Start counting; `roots` and `broker` are process ids, and include their descendants."""
         self._roots, self._broker = roots, {"broker": broker}
         self._began = self._read()
 
     def read(self) -> CpuUse:
-        """Return what was used since the meter was made."""
+        """Return the usage since the meter was created."""
         (began, first, broker_first, busy_first), (now, last, broker_last, busy_last) = self._began, self._read()
         processes = {name: cpu - first.get(name, 0.0) for name, cpu in last.items()}
         broker = broker_last - broker_first
@@ -91,13 +91,13 @@ class CpuMeter:
 
 
 def _read_busy() -> float:
-    """Return the seconds that the machine's cores were busy: user, nice, system, interrupts and what was stolen."""
+    """Return the busy seconds of all cores of the machine: user, nice, system, interrupts and stolen time."""
     fields = Path("/proc/stat").read_text().partition("\n")[0].split()[1:]
     return sum(int(fields[number]) for number in (0, 1, 2, 5, 6, 7)) / _TICKS
 
 
 class PeakMemory:
-    """Looks at the memory of process trees each second, from a thread of its own, and keeps the highest."""
+    """Reads the memory of process trees every second, in a separate thread, and keeps the maximum."""
 
     def __init__(self, roots: Mapping[str, int]) -> None:
         self.peak = MemoryUse()
@@ -121,7 +121,7 @@ class PeakMemory:
 
 
 def _labelled(roots: Mapping[str, int]) -> Iterator[tuple[str, int]]:
-    """Yield every process of the trees under its label: the root's name, and what the process is where it differs."""
+    """Yield label and process id of every process of the trees; the label of a descendant includes its kind."""
     children: dict[int, list[int]] = defaultdict(list)
     for entry in Path("/proc").iterdir():
         if entry.name.isdigit():
@@ -146,5 +146,5 @@ def _kind(pid: int) -> str:
 
 
 def _stat(pid: int) -> list[str]:
-    """Return the fields of a process's stat after its name, which may hold anything: state, parent, …"""
+    """Return the fields of /proc/PID/stat after the process name (which may contain any character): state, parent, …"""
     return Path(f"/proc/{pid}/stat").read_text().rpartition(")")[2].split()

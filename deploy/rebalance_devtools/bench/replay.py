@@ -1,4 +1,4 @@
-"""How fast a recording is replayed: JSON lines of offset commits with some group records between."""
+"""Measures how fast a recording is replayed: JSON lines of group records and offset commits."""
 
 from __future__ import annotations
 
@@ -36,7 +36,7 @@ def measure() -> Iterator[str]:
 
 
 def _rates(recording: Path, output: str) -> list[float]:
-    """Return thousands of lines per second of some rounds."""
+    """Return the rate of each round in thousands of lines per second."""
     rates = []
     for _ in range(_ROUNDS):
         began = time.perf_counter()

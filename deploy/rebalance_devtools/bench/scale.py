@@ -1,4 +1,4 @@
-"""How much memory the monitor needs for a very large cluster: 10,000 groups of 100 partitions, all of them live."""
+"""Measures the memory of the monitor for a very large cluster: 10,000 groups of 100 partitions, all of them live."""
 
 from __future__ import annotations
 
@@ -26,7 +26,7 @@ _DEADLINE_SECONDS = 600
 
 
 def measure() -> Iterator[str]:
-    """Yield the table's lines: every group gets two generations and every partition commits, then all is looked at."""
+    """Yield the table's lines, measured after two generations of every group and commits of every partition."""
     with EmbeddedKafka(jvm_options=("-Xmx1g",)) as broker, tempfile.TemporaryDirectory() as directory:
         fill.create_log(broker.bootstrap, _TOPIC)
         create_topics(broker.bootstrap, {"orders": _PARTITIONS})
@@ -79,7 +79,7 @@ def _await_groups(monitor: Monitor) -> None:
 
 
 def _peak_memory(monitor: Monitor, seconds: float) -> dict[str, float]:
-    """Return the highest memory of each process tree while looking, in MiB; what its processes share counts once."""
+    """Return the maximum memory (PSS) of each process tree in this period, in MiB."""
     peak: dict[str, float] = {}
     deadline = time.monotonic() + seconds
     while time.monotonic() < deadline:

@@ -1,7 +1,6 @@
-"""What a cold start is measured of: the monitor as three processes, and a peer that is given as a binary.
+"""The programs whose cold start is measured: the monitor as three processes, and a peer given as a binary.
 
-Each is given a broker and a directory, and is asked through what it shows to everybody: whether it is ready, and the
-lag of every group.
+Each gets a broker and a directory. Readiness and the lag of every group are read from its public HTTP pages.
 """
 
 from __future__ import annotations
@@ -26,7 +25,7 @@ _TIMEOUT_SECONDS = 60
 
 
 class BenchSubject(Protocol):
-    """Something that runs from entering the context on, and reports the lag of groups."""
+    """A program that runs while the context is open, and reports the lag of groups."""
 
     def __enter__(self) -> Self: ...
 
@@ -34,16 +33,16 @@ class BenchSubject(Protocol):
 
     @property
     def roots(self) -> Mapping[str, int]:
-        """The processes it consists of, by name; their descendants belong to it."""
+        """The process ids of its processes, by name; their descendants are included in measurements."""
 
     def check(self) -> None:
-        """Raise UserError if it ended."""
+        """Raise UserError if a process of it ended."""
 
     def is_ready(self) -> bool:
-        """Whether it calls itself ready."""
+        """Return whether it reports itself as ready."""
 
     def read_lags(self) -> dict[str, int]:
-        """Return the lag it shows by group, without groups whose lag it does not show; empty before it serves."""
+        """Return its lag by group, without groups whose lag it does not show; empty before it serves."""
 
 
 class MonitorSubject:
@@ -67,15 +66,15 @@ class MonitorSubject:
         return {child.name: child.process.pid for child in (monitor.stream, monitor.probe, monitor.export)}
 
     def check(self) -> None:
-        """Raise UserError with the last word of a process that ended."""
+        """Raise UserError with the last line of the log of a process that ended."""
         self._monitor.check()
 
     def is_ready(self) -> bool:
-        """Whether /-/ready says so."""
+        """Return whether /-/ready answers 200."""
         return bool(self._monitor.url) and fetch(f"{self._monitor.url}/-/ready")[0] == HTTPStatus.OK
 
     def read_lags(self) -> dict[str, int]:
-        """Return what the API's overview says, which the live page and the terminal show."""
+        """Return the lag from the API's overview, which the live page and the terminal show too."""
         if not self._monitor.url:
             return {}
         overview = msgspec.json.decode(_read(f"{self._monitor.url}/api/v1/overview"), type=_Overview)
@@ -92,7 +91,7 @@ class _Overview(msgspec.Struct):
 
 
 _KMINION_LAG = re.compile(rb'^kminion_kafka_consumer_group_topic_lag\{group_id="([^"]+)"[^}]*\} (\S+)$', re.MULTILINE)
-#: Reading the log as the monitor does, and showing no more than lag by group and topic.
+#: Configuration that reads the log as the monitor does, and shows only lag by group and topic.
 _KMINION = """
 kafka: {{brokers: ["{bootstrap}"]}}
 minion:
@@ -123,22 +122,22 @@ class KMinion:
 
     @property
     def roots(self) -> Mapping[str, int]:
-        """The one process."""
+        """The process id of KMinion."""
         return {"kminion": self._process.pid}
 
     def check(self) -> None:
-        """Raise UserError with its last word if it ended."""
+        """Raise UserError with the last line of its log if it ended."""
         if not self._process.is_running:
             lines = (self._directory / "kminion.log").read_text().splitlines()
             raise UserError(f"kminion ended: {lines[-1] if lines else 'without a word'}")
 
     def is_ready(self) -> bool:
-        """Whether /ready says so."""
+        """Return whether /ready answers 200."""
         return fetch(f"{self._url}/ready")[0] == HTTPStatus.OK
 
     def read_lags(self) -> dict[str, int]:
-        """Return what /metrics says; asking it makes KMinion ask the broker for end offsets."""
-        # Before it is ready it answers without groups, or not at all.
+        """Return the lag from /metrics; each request makes KMinion request end offsets from the broker."""
+        # Before it is ready, its answer has no groups, or there is no answer.
         if not self.is_ready():
             return {}
         found = _KMINION_LAG.findall(_read(f"{self._url}/metrics"))
@@ -151,14 +150,14 @@ def _read(url: str) -> bytes:
         return body
 
 
-#: Starts something on a broker, with a directory for its files.
+#: Creates a subject from the bootstrap servers and a directory for its files.
 Start = Callable[[str, Path], BenchSubject]
 
 
 def all_subjects(peer: str) -> dict[str, Start]:
-    """Return what is measured by name: the monitor, and the peer given as `kminion:/path/to/binary` unless empty.
+    """Return the subjects by name: the monitor, and the peer given as `kminion:/path/to/binary` unless empty.
 
-    Raises UserError for a peer that is not known or not there.
+    Raises UserError for a peer that is unknown or not executable.
     """
     subjects: dict[str, Start] = {"rebalance-monitor": MonitorSubject}
     if peer:

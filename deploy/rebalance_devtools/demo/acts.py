@@ -1,6 +1,6 @@
-"""The founding incidents as the demo shows them, by their letters: which story, played how, and its fix in words.
+"""The founding incidents as the demo shows them, by letter: the story, its random seed, and its fix in words.
 
-Data only; knows neither brokers nor the monitor.
+Data only; it does not depend on brokers or the monitor.
 """
 
 from __future__ import annotations
@@ -29,7 +29,7 @@ class Act:
         return self.story.expect(self.story.draw(random.Random(self.seed)))  # noqa: S311 - to be repeatable is the point
 
 
-#: By the letters of the founding incidents.
+#: The acts, by the letter of the founding incident.
 ACTS: Mapping[str, Act] = MappingProxyType(
     {
         "a": Act(
@@ -65,7 +65,7 @@ ACTS: Mapping[str, Act] = MappingProxyType(
 
 
 def describe_expected(expected: Expected) -> str:
-    """Return what had to be said: cause, who, what to change. Which version to upgrade to is the monitor's to say."""
+    """Return the expected finding in words: cause, culprits, and what to change (without the target version)."""
     variant = "" if expected.variant is None else f" ({expected.variant})"
     by = f", by {' and '.join(expected.culprits)}" if expected.culprits else ""
     changes = [each.parameter for each in expected.advice]

@@ -1,6 +1,6 @@
-"""Prints what a group's clients report and what the monitor finds, as it comes.
+"""Prints what a group's clients report and what the monitor finds, as it happens.
 
-Receives clients' events from whoever hears them, and asks the monitor's API for the rest; hands lines to a `say`.
+Takes the clients' events from its caller and everything else from the monitor's API; passes lines to `say`.
 """
 
 from __future__ import annotations
@@ -33,22 +33,22 @@ class _RebalancesPage(msgspec.Struct):
 
 
 def read_findings(url: str) -> list[Finding]:
-    """Return what the API under `url` says now, the youngest first; nothing when it does not answer."""
+    """Return the current findings of the API under `url`, newest first; empty if it does not answer."""
     status, text = fetch(f"{url}/api/v1/findings")
     return msgspec.json.decode(text, type=_FindingsPage).findings if status == HTTPStatus.OK else []
 
 
 def read_rebalances(url: str, group: str) -> list[Rebalance]:
-    """Return a group's rebalances, the youngest first; none of a group that the API under `url` does not know."""
+    """Return a group's rebalances, newest first; empty for a group that is unknown to the API under `url`."""
     status, text = fetch(f"{url}/api/v1/groups/{group}/rebalances")
     return msgspec.json.decode(text, type=_RebalancesPage).rebalances if status == HTTPStatus.OK else []
 
 
 class Commentary:
-    """Speaks of a group from the block's beginning until its end, or until it is hushed.
+    """Reports on a group from the start of the block until its end or `hush`.
 
-    Of findings it prints complaints, and those of `rules` even where they are information. `say` is called from two
-    threads, one at a time.
+    It prints findings above severity info, and all findings of `rules`. `say` is called from two threads, but never
+    concurrently.
     """
 
     def __init__(self, url: str, group: str, rules: Collection[str], say: Say) -> None:
@@ -74,18 +74,18 @@ class Commentary:
         self.hush()
 
     def hear(self, event: Event) -> None:
-        """Say a client's event in plain words."""
+        """Print a client's event in plain words."""
         line = None if self._hushed.is_set() else self._narrator.hear(event)
         if line is not None:
             self._say(line)
 
     def hush(self) -> None:
-        """Say nothing more."""
+        """Print nothing more."""
         self._hushed.set()
         self._thread.join()
 
     def _say(self, text: str) -> None:
-        """Say a line; of a text of several lines, keep one empty line before and after."""
+        """Print a line, or a text of several lines with an empty line before and after."""
         with self._speaking:
             self._news_at, self._quiet_seconds = time.monotonic(), 0.0
             self._handed_out = self._narrator.handed_out
@@ -106,7 +106,7 @@ class Commentary:
                 self._say(text)
 
     def _say_quiet(self) -> None:
-        """Say now and then that nothing happens, lest it seem that nothing runs."""
+        """Print a line every `_QUIET_STEP_SECONDS` without news, to show that the demo is still running."""
         with self._speaking:
             quiet_seconds = time.monotonic() - self._news_at
             if quiet_seconds >= self._quiet_seconds + _QUIET_STEP_SECONDS:
@@ -122,7 +122,7 @@ class Commentary:
                 yield (each.rebalance_id, str(each.generation_to)), describe(each)
 
     def _findings(self) -> Iterator[tuple[tuple[str, ...], str]]:
-        """Yield the findings worth reporting; those reported before in short."""
+        """Yield the findings worth reporting, each with a key; a finding reported before is shortened."""
         for each in reversed(read_findings(self._url)):
             matters = each.severity != Severity.INFO or each.rule in self._rules
             if each.group == self._group and matters:

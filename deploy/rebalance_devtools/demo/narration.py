@@ -1,7 +1,7 @@
-"""What clients of a story report, in plain words, as far as it is worth reading.
+"""Describes the events of a story's clients in plain words, if they are worth reading.
 
-Receives the events of one play in the order in which they are heard; hands on a line for those that say something new
-to a person who follows it. Knows no monitor and no clock: times are the events' own.
+Takes the events of one play in the order of their arrival; returns a line for those that are news to the reader. It
+uses neither the monitor nor a clock: times are those of the events.
 """
 
 from __future__ import annotations
@@ -13,18 +13,18 @@ from types import MappingProxyType
 
 from rebalance_devtools.stories.script import JAVA, ClientSpec, Event
 
-#: A client that reads again after this had a pause worth reporting, once; one that reads all the time is reported once.
+#: A pause between reads of at least this is reported, once per client; further reads without a pause are not.
 _PAUSE_MS = 5_000
-#: Work this long is what the story is about; shorter work is routine.
+#: Shorter work is not reported.
 _LONG_WORK_MS = 2_000
-#: Work is worth reporting again when it is so much longer than what was reported.
+#: Work is reported again if it is longer than the last reported work by this factor.
 _LONGER = 1.5
 #: A healthy join takes a heartbeat interval of 3 s and the coordinator's initial delay of 3 s.
 _LONG_JOIN_MS = 10_000
 _UNSET = "not set"
 _JAVA_NAME = "Java's kafka-clients"
 
-#: Events that are the same whenever they come; the fields are the event's.
+#: Text of events that need no state; the placeholders are fields of the event.
 _PLAIN = MappingProxyType(
     {
         "started": "starts",
@@ -39,7 +39,7 @@ _PLAIN = MappingProxyType(
 
 @dataclass(slots=True)
 class _Client:
-    """What is known of one process of a client; times in epoch milliseconds, null: not yet."""
+    """State of one process of a client; times in epoch milliseconds, None if it has not happened yet."""
 
     started_ms: int
     member_id: str | None = None
@@ -52,9 +52,9 @@ class _Client:
 
 @dataclass(slots=True)
 class Narrator:
-    """Remembers what was reported of every client, so that it says only what is new.
+    """Remembers what was reported of every client, to report only what is new.
 
-    `handed_out` counts the records that all clients were given, also what is not worth a line.
+    `handed_out` counts the records that all clients received, including those not worth a line.
     """
 
     handed_out: int = 0
@@ -62,7 +62,7 @@ class Narrator:
     _read: set[tuple[str, int, int]] = field(default_factory=set)
 
     def hear(self, event: Event) -> str | None:
-        """Return a line for an event, null for one not worth it."""
+        """Return a line for an event, or None if it is not worth one."""
         client = self._clients.setdefault(event["process"], _Client(event["t_ms"]))
         words = self._words(event, client)
         if words is None:
@@ -81,7 +81,7 @@ class Narrator:
                 return _PLAIN[name].format_map(event) if name in _PLAIN else None
 
     def _describe_records(self, event: Event, client: _Client) -> str | None:
-        """Say what a client reads at first, after its first pause, and after any what came before; not a stream."""
+        """Return a line for a client's first read, for the first read after a pause, and for records read again."""
         places = {
             (topic, partition, offset)
             for topic, partition, first, last in event["ranges"]
@@ -104,7 +104,7 @@ class Narrator:
 
 
 def _describe_assigned(event: Event, client: _Client) -> str | None:
-    """Say how many partitions a client has now, and how it came to have them."""
+    """Return how many partitions a client has now, and why; None if that has not changed."""
     owned, owned_before = len(event["partitions"]), client.owned
     member_id, before = event.get("member_id"), client.member_id
     client.member_id, client.owned = member_id or before, owned
@@ -120,7 +120,7 @@ def _describe_assigned(event: Event, client: _Client) -> str | None:
 
 
 def _describe_work(event: Event, client: _Client) -> str | None:
-    """Say how long a client worked without polling, if that was long, and longer than was reported before."""
+    """Return how long a client worked without polling, or None if that was short or reported similarly before."""
     if client.read_at_ms is None:
         return None
     worked_ms = event["t_ms"] - client.read_at_ms
@@ -131,9 +131,9 @@ def _describe_work(event: Event, client: _Client) -> str | None:
 
 
 def describe_change(sick: ClientSpec, cured: ClientSpec) -> list[str]:
-    """Return what differs between two forms' libraries and settings, as `name: before -> after`.
+    """Return the differences between the libraries and settings of two forms, as `name: before -> after`.
 
-    What their programs do differs in words of the stories' own, which a person need not know.
+    Differences in what their programs do are left out, because they use internal terms of the stories.
     """
     library = [] if sick.library == cured.library else [f"{sick.library} -> {cured.library}"]
     return [*library, *_differences(sick.settings, cured.settings)]
@@ -151,7 +151,7 @@ def count(number: int, noun: str) -> str:
 
 
 def at(time_ms: int) -> str:
-    """Return a time of day as rebalances and findings are reported with."""
+    """Return a time of day (UTC) in the form used for rebalances and findings."""
     return datetime.fromtimestamp(time_ms / 1000, UTC).strftime("%H:%M:%S")
 
 

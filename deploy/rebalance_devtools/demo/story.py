@@ -1,8 +1,8 @@
-"""One founding incident as a show: what happens, what the monitor says of it, the fix, and the quiet after.
+"""Runs one founding incident as a demo: the incident, the monitor's findings, the fix, and the quiet period after it.
 
-The incident and its cured form play one after the other on the same brokers before the same monitor. What the clients
-report and what the monitor finds is printed as it comes; at the end the findings are held against what is known of the
-incident. Ctrl-C is a KeyboardInterrupt here: a performance waits in many places.
+The incident and its cured form run one after the other on the same brokers with the same monitor. Events of the clients
+and findings are printed as they arrive; at the end the findings are compared with the expected ones. Ctrl-C raises
+KeyboardInterrupt here, because the demo waits in many places.
 """
 
 from __future__ import annotations
@@ -33,18 +33,18 @@ from rebalance_devtools.stories.stage import Stage, open_stage
 from rebalance_devtools.stories.story import playing
 from rebalance_exporters.terminal.words import describe
 
-#: A rebalance is judged 20 s after its end; the rest is the way to the page.
+#: A rebalance is judged 20 s after its end; the rest is the time until its finding is on the page.
 _JUDGED_SECONDS = 60.0
 _QUIET_SECONDS = 25.0
 _LAST_WORDS_SECONDS = 1.0
-#: The first start of all fetches what Spark needs.
+#: Exit code after Ctrl-C.
 _INTERRUPTED = 130
 _WIDTH = 100
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class StoryOptions:
-    """What may be chosen: `letter` is a key of `ACTS`; `kafka_version` null is the story's usual one."""
+    """Options of the demo: `letter` is a key of `ACTS`; `kafka_version` None means the story's default."""
 
     letter: str
     kafka_version: str | None = None
@@ -53,7 +53,7 @@ class StoryOptions:
 
 @dataclass(frozen=True, slots=True)
 class _Show:
-    """What all parts of the show share."""
+    """State shared by the functions of this module."""
 
     act: Act
     stage: Stage
@@ -63,11 +63,11 @@ class _Show:
 
 
 def run(options: StoryOptions, say: Say) -> int:
-    """Play the story, its fix and the quiet after; return the process's exit code.
+    """Run the story, its fix and the quiet period; return the process's exit code.
 
-    It is 0 only if the monitor named what it must of the incident and had nothing to say of the cured form, and 130
-    when interrupted. What was written is kept for a look unless all went well or it was interrupted. Raises UserError
-    for a version the story does not play on, for a port in use, and when something hindered the show.
+    It is 0 only if the monitor found what was expected of the incident and nothing in the cured form; 130 if
+    interrupted. Logs and data are kept unless all went well or it was interrupted. Raises UserError for a version that
+    the story does not support, for a port in use, and if a process failed.
     """
     version = choose_version(options)
     check_port(options.port)
@@ -85,7 +85,7 @@ def run(options: StoryOptions, say: Say) -> int:
 
 
 def choose_version(options: StoryOptions) -> str:
-    """Return the Kafka version to play on. Raises UserError for one on which the story's clients do not work."""
+    """Return the Kafka version to use. Raises UserError for one on which the story's clients do not work."""
     versions = ACTS[options.letter].story.versions
     version = options.kafka_version or versions[0]
     if version not in versions:
@@ -97,7 +97,7 @@ def choose_version(options: StoryOptions) -> str:
 
 
 def check_port(port: int) -> None:
-    """Raise UserError when others use the port: the exporter would find out only after a minute."""
+    """Raise UserError if the port is in use; the exporter would notice only after a minute."""
     problem = listen_problem(port)
     if problem is not None:
         raise UserError(
@@ -107,7 +107,7 @@ def check_port(port: int) -> None:
 
 
 def name_place(problem: str, directory: Path) -> str:
-    """Return a problem with the place where logs say more about it, if it does not name one itself."""
+    """Return a problem with the directory of the logs appended, unless it already names it."""
     return problem if str(directory) in problem else f"{problem}; the logs are kept in {directory}"
 
 
@@ -142,7 +142,7 @@ def _describe_stage(stage: Stage) -> str:
 
 
 def _show_sick(show: _Show) -> list[str]:
-    """Play the incident until the monitor said of it what it must; return what is wrong or missing after a minute."""
+    """Run the incident until the monitor has found what is expected; return what is wrong or missing after a minute."""
     show.say("\n--- 1. The incident ---")
     with _playing(show, cured=False) as (play, commentary):
         deadline = time.monotonic() + _JUDGED_SECONDS
@@ -156,7 +156,7 @@ def _show_sick(show: _Show) -> list[str]:
 
 
 def _show_cured(show: _Show) -> list[str]:
-    """Play the cured form until it was quiet long enough to be judged; return what disturbed the quiet."""
+    """Run the cured form until it was quiet long enough to be judged; return what disturbed it."""
     show.say(f"\n--- 2. The fix ---\n{_wrap(show.act.fix)}")
     with _playing(show, cured=True) as (play, commentary):
         play.await_seconds(_QUIET_SECONDS)
@@ -174,10 +174,10 @@ def _show_cured(show: _Show) -> list[str]:
 def find_disturbances(
     run: StoryRun, diagnosis: str, findings: Iterable[Finding], rebalances: Iterable[Rebalance]
 ) -> list[str]:
-    """Return what happened to a cured group beyond joining, and what was complained of, in sentences.
+    """Return what happened to a cured group other than joins, and its findings, in sentences.
 
-    `diagnosis` is that of the incident: it may not happen again anywhere, also not in the incident's own group. What is
-    found only now of the incident itself began before.
+    `diagnosis` is that of the incident: it must not occur again in any group, including that of the incident. Findings
+    about the incident itself that appear only now are ignored, because they began before `run`.
     """
     found = list(findings)
     renewed = [
@@ -194,7 +194,7 @@ def find_disturbances(
 
 
 def _conclude(show: _Show, mistakes: list[str], disturbances: list[str]) -> int:
-    """Say how it went; return the exit code."""
+    """Print the result; return the exit code."""
     show.say("\n--- 3. What came of it ---")
     explained = f"the monitor explained the incident: {describe_expected(show.act.expected)}"
     quiet = "after the fix nobody left the group, and the monitor had nothing to complain of"
@@ -213,7 +213,7 @@ def _conclude(show: _Show, mistakes: list[str], disturbances: list[str]) -> int:
 
 @contextmanager
 def _playing(show: _Show, *, cured: bool) -> Iterator[tuple[Play, Commentary]]:
-    """Play one form to its outcome with a commentary, and hand both on while the clients still run."""
+    """Run one form to its outcome with a commentary, and yield both while the clients are still running."""
     story, expected = show.act.story, show.act.expected
     group = f"{story.id.replace('_', '-')}-{'cured' if cured else 'sick'}"
     with (
@@ -234,7 +234,7 @@ def _playing(show: _Show, *, cured: bool) -> Iterator[tuple[Play, Commentary]]:
 
 
 def _introduce(play: Play, say: Say) -> None:
-    """Say who plays, with which settings; of a cured form what is new about it."""
+    """Print the clients and their settings; for a cured form only the changes."""
     if not play.cured:
         say(f"Every client of group {play.group} is {describe_form(play.form)}")
         say(f"Lines that begin with {play.group} are the monitor's, some seconds after it happened.\n")
@@ -249,7 +249,7 @@ def _wrap(text: str) -> str:
 
 
 def _end(play: Play, commentary: Commentary, say: Say) -> None:
-    """Let the commentary say the last words, and then the clients close in order, of which nothing need be said."""
+    """Print the last news, then stop the clients in an orderly way without commentary."""
     play.await_seconds(_LAST_WORDS_SECONDS)
     commentary.hush()
     say("the clients are being stopped")

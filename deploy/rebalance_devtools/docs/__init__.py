@@ -1,1 +1,1 @@
-"""Pages of docs that are made from the code: `make docs` writes them, tests hold them to it."""
+"""Generators of documentation pages: `make docs` writes the pages, tests verify that they are up to date."""

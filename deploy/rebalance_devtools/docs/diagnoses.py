@@ -1,4 +1,4 @@
-"""The page that explains every diagnosis to people on call, made from the catalogue and the thresholds' defaults.
+"""Generates the page that explains every diagnosis, from the catalogue and the defaults of the thresholds.
 
 python -m rebalance_devtools.docs.diagnoses docs/diagnoses.md streaming/rebalance_contract/diagnoses.json
 """
@@ -29,7 +29,7 @@ from rebalance_streaming.detect.thresholds import Thresholds
 from rebalance_streaming.observed.confidence import SCALE
 
 _FILES = resources.files(__package__)
-#: What a settings file may hold about the diagnosis; shown on the page and read by its test.
+#: Example of a settings file for the diagnosis; shown on the page and loaded by its test.
 SETTINGS_EXAMPLE = _FILES.joinpath("settings_example.toml").read_text("utf-8")
 
 
@@ -61,7 +61,7 @@ def write(file: Path) -> None:
 
 
 def write_traits(file: Path) -> None:
-    """Write which diagnoses have which trait, for readers of findings that know the contract only."""
+    """Write the diagnoses of each trait as JSON, for readers of findings that depend only on the contract."""
     file.write_text(json.dumps({trait: sorted(with_trait(trait)) for trait in TRAITS}, indent=1) + "\n", "utf-8")
 
 
@@ -84,7 +84,7 @@ def _family(family: str, heading: str) -> str:
 
 
 def _section(each: Diagnosis) -> str:
-    # The heading is the bare id, which makes it the anchor.
+    # The heading is the bare id, so that it is also the anchor.
     severity = f"Severity: {_severity(each)}. {_linked(each.escalates)}".rstrip()
     parts = [f"### {each.id}", f"**{each.title}.** {severity}", _linked(each.meaning)]
     parts.append(f"*What to do.* {_linked(each.action)}")
@@ -108,14 +108,14 @@ def _thresholds(names: Iterable[str]) -> str:
 
 
 def _default(name: str) -> str:
-    """Return a default as the settings file takes it, and in words where that differs."""
+    """Return a default in the form of the settings file, followed by its form in words if that differs."""
     value = getattr(Thresholds(), name)
     words = in_words(name, value)
     return f"{value:g}" if words == f"{value:g}" else f"{value} ({words})"
 
 
 def _linked(text: str) -> str:
-    """Make a link of every mention of a diagnosis."""
+    """Return a text with every mention of a diagnosis as a link."""
     return re.sub(r"`(\w+)`", lambda found: _link(found[1]) if found[1] in DIAGNOSES else found[0], text)
 
 

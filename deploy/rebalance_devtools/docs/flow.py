@@ -1,4 +1,4 @@
-"""The page on how data flow between the monitor's processes, made from the table of topics.
+"""Generates the page about the data flow between the monitor's processes, from the table of topics.
 
 python -m rebalance_devtools.docs.flow docs/data-flow.md
 """

@@ -1,4 +1,4 @@
-"""The page that lists every message, made from the index.
+"""Generates the page that lists every message, from the index of messages.
 
 python -m rebalance_devtools.docs.messages docs/messages.md
 """

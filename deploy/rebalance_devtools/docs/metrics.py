@@ -1,4 +1,4 @@
-"""The page that lists every metric, made from the table of metrics.
+"""Generates the page that lists every metric, from the tables of metrics.
 
 python -m rebalance_devtools.docs.metrics docs/metrics.md
 """
@@ -72,7 +72,7 @@ def write(file: Path) -> None:
 
 
 def _own_pages() -> Iterator[str]:
-    """Yield what stream and prober serve of themselves, beside the `process_*` of every Prometheus client."""
+    """Yield the sections about metrics that stream and prober serve themselves, without their `process_*` metrics."""
     pages = (
         ("stream", StreamHealth().registry, "`cluster` and `query`, where it is about a query"),
         ("prober", ProbeMetrics().registry, "`what`, a task of the prober, where it is about one"),

@@ -1,4 +1,4 @@
-"""The page that lists every setting, made from the components' dataclasses and what each field says of itself.
+"""Generates the page that lists every setting, from the components' dataclasses and the descriptions of their fields.
 
 python -m rebalance_devtools.docs.settings docs/configuration.md
 """
@@ -111,7 +111,7 @@ _HEADER = "| key | type | default | |\n|---|---|---|---|\n"
 
 
 def _settings(component: type[Any]) -> Iterator[Field[Any]]:
-    """Yield the fields that are settings, not tables of further ones."""
+    """Yield the fields that are settings themselves, without the table of thresholds."""
     hints = get_type_hints(component)
     return (each for each in fields(component) if hints[each.name] is not Thresholds)
 
