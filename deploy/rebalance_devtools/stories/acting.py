@@ -1,4 +1,4 @@
-"""What most scenes do: open a group on a topic with traffic, let members come, and wait until nothing moves."""
+"""Common steps of scenes: open a group on a topic with traffic, let members join, wait until the group is stable."""
 
 from __future__ import annotations
 
@@ -18,7 +18,7 @@ from rebalance_devtools.stories.script import ClientSpec
 
 
 def calm(play: Play) -> None:
-    """Let the time pass that was drawn for it."""
+    """Wait for the drawn `calm_ms`."""
     play.await_seconds(play.parameters["calm_ms"] / 1000)
 
 
@@ -31,9 +31,10 @@ def open_group(
     replicas: int = 1,
     **program: Any,
 ) -> None:
-    """Make the topic, let records come, and start clients until all of them own something and nothing moves.
+    """Create the topic, start traffic and clients, and wait until every client got records and the group is calm.
 
-    `forms` are clients of another form than the others, `hosts` those that go through the stage's network.
+    `forms` are the forms of clients that differ from the others, `hosts` the hosts of clients that connect through the
+    stage's network.
     """
     partitions = play.parameters["partitions"]
     play.create_topic(partitions, replicas=replicas)
@@ -46,7 +47,7 @@ def open_group(
 
 
 def join(play: Play, *names: str, form: ClientSpec | None = None, patience_seconds: float = 60, **program: Any) -> None:
-    """Start clients and wait until each was assigned something since."""
+    """Start clients and wait until each has got an assignment."""
     before = {name: len(play.events_of(name, "assigned")) for name in names}
     for name in names:
         play.start(name, form, **program)
@@ -55,7 +56,7 @@ def join(play: Play, *names: str, form: ClientSpec | None = None, patience_secon
 
 
 def replace_in_turn(play: Play, *names: str, settle_seconds: float, **joining: Any) -> None:
-    """Let clients leave in order, one after the other, each started again 2 s later, as `join` takes it."""
+    """Stop clients one after the other in an orderly way and start each again after 2 s; `joining` is for `join`."""
     for name in names:
         play.leave(name)
         play.await_seconds(2)
@@ -64,14 +65,14 @@ def replace_in_turn(play: Play, *names: str, settle_seconds: float, **joining: A
 
 
 def leave_in_turn(play: Play, *names: str, settle_seconds: float) -> None:
-    """Let clients leave in order, one after the other, for good."""
+    """Stop clients one after the other in an orderly way; they are not started again."""
     for name in names:
         play.leave(name)
         play.await_seconds(settle_seconds)
 
 
 def swing(play: Play, *, turns: int, plateau_seconds: float, settle_seconds: float) -> None:
-    """Let two more members come and leave in order again, as an autoscaler does, and stay at each size for a while."""
+    """Scale the group up by two members and down again, `turns` times, with a plateau at each size."""
     for turn in range(turns):
         names = (f"m{3 + 2 * turn}", f"m{4 + 2 * turn}")
         join(play, *names)
@@ -81,7 +82,7 @@ def swing(play: Play, *, turns: int, plateau_seconds: float, settle_seconds: flo
 
 
 def take_broker_away(play: Play, node: int, stop: Callable[[EmbeddedKafka, int], None], seconds: float) -> None:
-    """Stop one of several brokers, as `stop` does, and start it again after so many seconds."""
+    """Stop one of several brokers with `stop`, and start it again after `seconds`."""
     kafka = play.stage.kafka
     assert kafka is not None
     stop(kafka, node)
@@ -92,7 +93,7 @@ def take_broker_away(play: Play, node: int, stop: Callable[[EmbeddedKafka, int],
 
 
 def freeze_broker(play: Play, seconds: float) -> None:
-    """Let the process of the only broker stand still for so many seconds."""
+    """Pause the process of the only broker for `seconds`."""
     kafka = play.stage.kafka
     assert kafka is not None
     (pid,) = kafka.pids
@@ -104,46 +105,46 @@ def freeze_broker(play: Play, seconds: float) -> None:
         os.kill(pid, signal.SIGCONT)
 
 
-#: Until a rebalance is judged, and the verdict has had time to be late.
+#: Time until a rebalance is judged, with a margin for a late finding.
 _AFTERWARDS_SECONDS = 32.0
 
-#: What an eviction may take beyond the session, and a client to come back.
+#: Maximum time for an eviction after the session time-out, and for a client to return.
 PATIENCE_SECONDS = 60.0
 
 
 def session_seconds(play: Play) -> float:
-    """Return the session timeout that was drawn, in seconds."""
+    """Return the drawn session time-out in seconds."""
     return play.parameters["session_ms"] / 1000
 
 
 def extra_seconds(play: Play) -> float:
-    """Return the time that was drawn to be added, in seconds."""
+    """Return the drawn additional time in seconds."""
     return play.parameters["extra_ms"] / 1000
 
 
 def await_loss(play: Play, generation: int) -> None:
-    """Wait until the group went on after a generation, however late its session lets it."""
+    """Wait until the group has a generation after this one; the deadline includes the session time-out."""
     play.await_generation(generation, session_seconds(play) + PATIENCE_SECONDS)
 
 
 def lose(play: Play, name: str) -> None:
-    """Kill a client, and wait until its group went on without it."""
+    """Kill a client, and wait until its group has a generation without it."""
     generation = play.generation
     play.kill(name)
     await_loss(play, generation)
 
 
 def stand_still(play: Play, *names: str) -> None:
-    """Freeze clients until their group went on without them, and a little longer; wait until they are back."""
+    """Pause clients until their group has removed them, and a little longer; wait until they are back."""
     _lose_for_a_while(
         play, names, lambda each: play.signal(each, signal.SIGSTOP), lambda each: play.signal(each, signal.SIGCONT)
     )
 
 
 def disturb_for_a_while(play: Play, names: Sequence[str], fault: Fault, **how: float) -> None:
-    """Disturb the network of clients until their group went on without them, and a little longer; await their return.
+    """Disturb the network of clients until their group has removed them, and a little longer; wait for their return.
 
-    `how` is what `Play.disturb` takes for the fault.
+    `how` is passed to `Play.disturb`.
     """
     _lose_for_a_while(
         play, names, lambda each: play.disturb(each, fault, **how), lambda each: play.disturb(each, Fault.NONE)
@@ -165,12 +166,12 @@ def _lose_for_a_while(
 
 
 def await_return(play: Play, name: str, before: int) -> None:
-    """Wait until a client was assigned something once more than `before`."""
+    """Wait until a client has got more than `before` assignments."""
     play.await_event(name, "assigned", times=before + 1, seconds=session_seconds(play) + 2 * PATIENCE_SECONDS)
 
 
 def overrun(play: Play, *names: str) -> None:
-    """Let clients that take signals work for their `stall_ms`, and wait until each was assigned something since."""
+    """Make clients work for their `stall_ms` with SIGUSR1, and wait until each has got a new assignment."""
     before = {name: assignments(play, name) for name in names}
     for name in names:
         play.signal(name, signal.SIGUSR1)
@@ -179,7 +180,7 @@ def overrun(play: Play, *names: str) -> None:
 
 
 def let_poison_kill(play: Play, *names: str) -> None:
-    """Let one record kill whoever reads it, five times in all; each is started again after the time that was drawn."""
+    """Write a record that kills each client that reads it, five in total; each is restarted after the drawn time."""
     open_group(play, *names, dies_of="poison")
     for name in names:
         play.expect_end(name)
@@ -195,31 +196,31 @@ def let_poison_kill(play: Play, *names: str) -> None:
 
 
 def assignments(play: Play, name: str) -> int:
-    """Return how often a client was assigned something."""
+    """Return the number of assignments that a client has got."""
     return len(play.events_of(name, "assigned"))
 
 
 def lose_for_good(play: Play) -> None:
-    """Open a group of three clients of which one is then killed and stays away."""
+    """Open a group of three clients and kill one of them; it is not started again."""
     open_group(play, "m1", "m2", "m3")
     lose(play, "m2")
     afterwards(play)
 
 
 def afterwards(play: Play) -> None:
-    """Let the time pass in which what happened is judged."""
+    """Wait until the last rebalance has been judged."""
     play.await_seconds(_AFTERWARDS_SECONDS)
 
 
 def deploy_in_turn(play: Play, *names: str, settle_seconds: float, **joining: Any) -> None:
-    """Open a group whose members are then replaced one after the other, in order, as `replace_in_turn` does it."""
+    """Open a group and replace its members one after the other with `replace_in_turn`."""
     open_group(play, *names)
     replace_in_turn(play, *names, settle_seconds=settle_seconds, **joining)
     afterwards(play)
 
 
 def killed_in_turn(play: Play, *names: str, settle_seconds: float) -> None:
-    """Open a group whose members are then killed in turn, each started again before its session is over."""
+    """Open a group and kill its members in turn; each is started again before its session expires."""
     open_group(play, *names)
     for number, name in enumerate(names, start=1):
         play.kill(name)
@@ -231,23 +232,23 @@ def killed_in_turn(play: Play, *names: str, settle_seconds: float) -> None:
 
 
 def host_of(play: Play, number: int) -> str:
-    """Return a host of the play's own: permissions are taken from hosts, and other groups share the broker."""
+    """Return a host unique to this play: ACLs are per host, and other groups share the broker."""
     return f"127.0.{1 + play.seed % 200}.{number}"
 
 
 def hosts_of(play: Play, *names: str) -> dict[str, str]:
-    """Return hosts of the play's own for clients, by their names."""
+    """Return hosts unique to this play, by client name."""
     return {name: host_of(play, 10 + number) for number, name in enumerate(names)}
 
 
 def stalling(play: Play, name: str, stall_ms: int, **program: Any) -> ClientSpec:
-    """Return the form that is played as a client that `Play.stall` lets work for so long."""
+    """Return the play's form as a client that works for `stall_ms` when `Play.stall` is called."""
     stalls = {"stall_ms": stall_ms, "stall_file": str(play.stall_file(name))}
     return replace(play.form, program={**play.form.program, **stalls, **program})
 
 
 def static_form(play: Play, instance: str) -> ClientSpec:
-    """Return the form that is played as a static member."""
+    """Return the play's form as a static member."""
     return ClientSpec(play.form.library, {**play.form.settings, "group.instance.id": instance})
 
 
@@ -269,7 +270,7 @@ def open_static(play: Play, *names: str) -> None:
 
 
 def _reset(play: Play, offset: int | None) -> None:
-    """Set the group's position in all partitions, as kafka-consumer-groups.sh does; null: to their ends."""
+    """Set the group's offset in all partitions, as kafka-consumer-groups.sh does; None means their ends."""
     ends = play.ends()
     places = [TopicPartition(play.topic, number, end if offset is None else offset) for number, end in ends.items()]
     play.admin.alter_consumer_group_offsets([ConsumerGroupTopicPartitions(play.group, places)])[play.group].result(30)
@@ -277,7 +278,7 @@ def _reset(play: Play, offset: int | None) -> None:
 
 
 def stop_and_reset(play: Play, offset: int | None, *, waiting: int) -> None:
-    """Stop a group in order, set its position (null: to the ends, beyond so many records) and start it again."""
+    """Stop a group, write `waiting` records, set its offset (None: to the ends) and start it again."""
     partitions = play.parameters["partitions"]
     play.create_topic(partitions)
     play.fill(6_000, partitions=partitions)

@@ -1,8 +1,7 @@
-"""Pairs of plays for the advice: the same fault at the same times, once as it was and once with the advised value.
+"""Pairs of plays for the advice: the same faults at the same times, without and with the advised value.
 
-What is done to the clients is fixed in time and waits for nothing that the group does, so that both forms have the
-same faults; how many rebalances they cost is what differs. They play as groups of one broker, but for those that need
-a broker of their own with another setting.
+The times of the faults are fixed and do not depend on the group, so that both forms have the same faults; only the
+number of rebalances differs. The plays share one broker, except those that need a broker with another setting.
 """
 
 from __future__ import annotations
@@ -25,7 +24,7 @@ SESSION_MS, POLL_INTERVAL_MS, INITIAL_DELAY_MS = 30_000, 60_000, 10_000
 #: Long enough for a group to be stable again, and for the next heartbeats.
 _PAUSE_SECONDS = 14.0
 _RESTART_SECONDS = 2.0
-#: What the cured forms do not cover.
+#: Faults that last too long for the advised values.
 _LONG_PAUSE_SECONDS, _LONG_STALL_MS, _LONG_RESTART_SECONDS = 42.0, 75_000, 24.0
 
 
@@ -62,7 +61,7 @@ def _longer_poll_interval(parameters: Parameters) -> ClientSpec:
 
 
 def _named(play: Play, name: str) -> ClientSpec:
-    """Return the client of the form; in the cured one it has a name of its own."""
+    """Return the client of the form; in the cured form it is a static member."""
     names = {"group.instance.id": f"worker-{name}"} if play.cured else {}
     return ClientSpec(play.form.library, {**play.form.settings, **names}, play.form.program)
 
@@ -152,7 +151,7 @@ def advised_initial_delay(play: Play) -> None:
 
 
 def _pair(perform: Callable[[Play], None], cured: Callable[[Parameters], ClientSpec], **more: Any) -> Story:
-    """Return the story of a performance: its name, and what happens in it, are those of the function."""
+    """Return the story of a function; its name and its docstring become the story's id and description."""
     name = f"{perform.__name__}{more.pop('suffix', '')}"
     return Story(
         id=name,
@@ -160,7 +159,7 @@ def _pair(perform: Callable[[Play], None], cured: Callable[[Parameters], ClientS
         what=(perform.__doc__ or "").removesuffix("."),
         draw=draw,
         perform=perform,
-        # In the cured form who is closed does not say so, and its session ends.
+        # In the cured form (static members) a closed client does not send LeaveGroup, so its session expires.
         expect=lambda _: Expected("", culprits=("m1", "m2", "m3")),
         count_symptoms=lambda *_: 0,
         seconds=240,
@@ -178,13 +177,13 @@ PAIRS = (
     _pair(advised_names, confluent()),
     _pair(advised_names_partly, confluent()),
     _pair(advised_names_deploy, confluent()),
-    # The same with other clients, which learn of a rebalance later.
+    # The same with other clients, which notice a rebalance later.
     _pair(advised_session, _longer_java_session, sick=java, suffix="_java"),
     _pair(advised_names_deploy, java, sick=java, suffix="_java"),
     _pair(advised_names_deploy, _longer_java_session, sick=java, suffix="_java_session"),
     _pair(advised_session, _longer_python_session, sick=python(KAFKA_PYTHON), suffix="_python"),
     _FORMATION,
-    # The delay is the broker's setting: the cured form plays on one that has it.
+    # The delay is a broker setting: this form runs on a broker with the advised value.
     replace(
         _FORMATION,
         id="advised_initial_delay_set",

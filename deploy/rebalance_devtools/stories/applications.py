@@ -1,6 +1,6 @@
-"""Kafka's own applications, played: Streams by both protocols, Connect, and share groups.
+"""Plays of Kafka's own applications: Streams with both protocols, Connect, and share groups.
 
-Families as those of families.py. Where the broker keeps the session (KIP-1071, KIP-932) it is 45 s.
+Families as in families.py. Session time-outs configured in the broker (KIP-1071, KIP-932) are 45 s.
 """
 
 from __future__ import annotations
@@ -41,13 +41,13 @@ from rebalance_devtools.stories.forms import (
 from rebalance_devtools.stories.play import Play
 from rebalance_devtools.stories.script import SHARE, STREAMS, ClientSpec, Parameters
 
-#: What an eviction by the broker's own session of 45 s may take.
+#: Maximum time for an eviction with the broker's session time-out of 45 s.
 _EXPIRY_SECONDS = 120.0
 _EXPIRED = r"fenced from the group because the member session expired"
 _ON_GROUPS = {"versions": ("4.3.1",)}
 _STREAMS_GROUPS: Mapping[str, Any] = {"group_type": "streams", **_ON_GROUPS}
 _SHARE_GROUPS: Mapping[str, Any] = {"group_type": "share", **_ON_GROUPS}
-#: How often Streams looks whether its tasks can move; a minute is the least that it takes.
+#: Streams' probing.rebalance.interval.ms; a minute is the minimum.
 _PROBING_MS = 60_000
 
 
@@ -55,7 +55,7 @@ _PROBING_MS = 60_000
 
 
 def streams_group(parameters: Parameters) -> ClientSpec:
-    """Return a form of Kafka Streams in its own protocol, where the broker keeps sessions and assigns tasks."""
+    """Return a form of Kafka Streams with its own protocol, in which the broker defines sessions and assigns tasks."""
     settings = {
         "group.protocol": "streams",
         "commit.interval.ms": parameters["commit_ms"],
@@ -131,7 +131,7 @@ def streams_slow_record(play: Play) -> None:
 def streams_probing(play: Play) -> None:
     """A second instance warms up the state of the first, which traffic never lets it catch up with."""
     open_group(play, "s1", stateful="true")
-    # Enough that the copies are behind whenever they are looked at.
+    # Enough traffic that the copies are behind at every probing rebalance.
     play.traffic(per_second=200, partitions=play.parameters["partitions"])
     join(play, "s2", patience_seconds=PATIENCE_SECONDS, stateful="true")
     generation = play.generation
@@ -154,7 +154,7 @@ def _hasty(parameters: Parameters) -> ClientSpec:
 
 
 def ask_connect(play: Play, path: str, body: Any = None, *, method: str | None = None, seconds: float = 5.0) -> Any:
-    """Ask the first worker's REST interface; null if it does not answer in so many seconds, or answers nothing."""
+    """Return the answer of the first worker's REST interface, or None after `seconds` or for an empty answer."""
     address = f"http://127.0.0.1:{play.rest_port('w1')}{path}"
     data = None if body is None else json.dumps(body).encode()
     request = urllib.request.Request(address, data, {"Content-Type": "application/json"}, method=method)
@@ -166,7 +166,7 @@ def ask_connect(play: Play, path: str, body: Any = None, *, method: str | None =
 
 
 def start_connectors(play: Play, *, first: int = 0, count: int = 3) -> None:
-    """Give the first worker's cluster connectors that read files, and wait until their tasks run."""
+    """Create connectors that read files in the first worker's cluster, and wait until their tasks run."""
     numbers = range(first, first + count)
     for number in numbers:
         source = play.directory / f"source-{number}.txt"
@@ -184,7 +184,7 @@ def start_connectors(play: Play, *, first: int = 0, count: int = 3) -> None:
 
 
 def await_tasks(play: Play, connector: str, *, count: int = 1, state: str = "RUNNING") -> None:
-    """Wait until a connector has so many tasks, all of them in one state."""
+    """Wait until a connector has `count` tasks, all of them in `state`."""
 
     def reached() -> bool:
         found = ask_connect(play, f"/connectors/{connector}/status")
@@ -194,9 +194,9 @@ def await_tasks(play: Play, connector: str, *, count: int = 1, state: str = "RUN
 
 
 def start_sink(play: Play, name: str, *, tasks: int = 1, **settings: str) -> dict[str, str]:
-    """Start a worker with a sink connector, whose tasks are members of the play's group, and return its settings.
+    """Start a worker with a sink connector, whose tasks are members of the play's group; return the connector's config.
 
-    Keys of `settings`, which go over the usual ones, have underscores for dots. The worker's own group is another one.
+    `settings` override the defaults; their keys have underscores for dots. The worker itself is in another group.
     """
     play.start("w1", group=f"{play.group}-workers")
     parameters = play.parameters
@@ -284,7 +284,7 @@ def connect_two_clusters(play: Play) -> None:
     calm(play)
     play.start("w2", ClientSpec(play.form.library, {**play.form.settings, **mine}))
     play.await_generation(play.generation, PATIENCE_SECONDS)
-    # The second cluster's leader has a config of its own as soon as it has a connector.
+    # The leader of the second cluster has its own config as soon as it has a connector.
     play.await_seconds(75)
     afterwards(play)
 

@@ -1,6 +1,6 @@
-"""Kafka's own applications, Streams and Connect: their jars, pinned apart from those that the monitor itself brings.
+"""The jars of Kafka Streams and Connect, pinned separately from those that the monitor itself needs.
 
-`python -m rebalance_devtools.stories.apps lock` resolves the roots below anew and rewrites the lock.
+`python -m rebalance_devtools.stories.apps lock` resolves the roots below again and rewrites the lock.
 """
 
 from __future__ import annotations
@@ -23,7 +23,7 @@ ROOTS = {
 
 
 def classpath(set_name: str) -> str:
-    """Return an application's jars for `java -cp`, fetching those that the cache lacks. Raises UserError."""
+    """Return an application's jars for `java -cp`, after fetching those missing from the cache. Raises UserError."""
     return jars.classpath(set_name, lock_path=LOCK)
 
 

@@ -1,4 +1,4 @@
-"""How clients of plays are started: the command and the environment for each library."""
+"""Commands and environments that start the clients of plays, for each library."""
 
 from __future__ import annotations
 
@@ -35,9 +35,9 @@ _PACKAGE = "rebalance_devtools.stories.programs"
 
 @dataclass(frozen=True, slots=True)
 class ClientStart:
-    """A client that is to be started. `bootstrap` may be an address of the stage's network (`through_network`).
+    """A client to start. `bootstrap` may be an address of the stage's network (`through_network`).
 
-    `rest_port` is where a Connect worker answers, `metrics_topic` where clients report; null where they do not.
+    `rest_port` is the REST port of a Connect worker, `metrics_topic` the topic to which clients report; None if unused.
     """
 
     name: str
@@ -53,7 +53,7 @@ class ClientStart:
     rest_port: int | None = None
 
     def command(self) -> tuple[list[str | Path], dict[str, str]]:
-        """Return what starts a client, and the environment that it needs."""
+        """Return the command that starts the client, and its additional environment variables."""
         if self.form.library == JAVA:
             return self._java_command(), {}
         if self.form.library == SHARE:
@@ -67,7 +67,7 @@ class ClientStart:
         module = _module_of(self.form.library)
         path = client_environment(self.form.library) if self.form.library[-1].isdigit() else None
         text = json.dumps(self._python_spec(module))
-        # The pinned client goes before whatever else this process finds.
+        # The pinned client takes precedence over the PYTHONPATH of this process.
         found = [str(path), *filter(None, [os.environ.get("PYTHONPATH")])]
         more = {"PYTHONPATH": os.pathsep.join(found)} if path else {}
         return [sys.executable, "-m", f"{_PACKAGE}.{module}", text], more

@@ -1,6 +1,6 @@
-"""Faults that other families play, with another client or in other company: what was learned of one must hold here.
+"""Faults of other families with other clients or combinations, to verify that the rules generalise.
 
-Families as those of families.py, chosen on 2026-11-25 in the place of those that rules may be tuned to since.
+Families as in families.py, chosen on 2026-11-25 to replace those that rules may be tuned to since then.
 """
 
 from __future__ import annotations
@@ -131,7 +131,7 @@ def cut_during_scale_out(play: Play) -> None:
 
 
 def _lose_one(play: Play, lost: str, *others: str, form: ClientSpec | None = None) -> None:
-    """Kill one client of a group, which stays away; null: it is of the same form as the others."""
+    """Kill one client of a group and do not restart it; `form` is its form, None if it is that of the others."""
     open_group(play, *others, lost, forms={} if form is None else {lost: form})
     lose(play, lost)
     afterwards(play)

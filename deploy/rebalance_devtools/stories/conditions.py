@@ -1,6 +1,6 @@
-"""What stands wrong with a group, a broker or an assignor, played: most of it needs no rebalance to be seen.
+"""Plays of lasting faults of a group, a broker or an assignor: most are visible without a rebalance.
 
-Families as those of families.py. Those that need brokers of their own are not shared.
+Families as in families.py. Those that need their own brokers are not shared.
 """
 
 from __future__ import annotations
@@ -54,12 +54,12 @@ from rebalance_devtools.stories.play import Play
 from rebalance_devtools.stories.script import ClientSpec, Parameters
 
 _WATCHED_SECONDS = 100.0
-#: Longer than what a rule takes for the plateau of a number of members.
+#: Longer than the time after which a rule considers the number of members a plateau.
 _PLATEAU_SECONDS = 64.0
 
 
 def _of_java(**more: Any) -> Form:
-    """Return a form of Kafka's own client; keys of `more` are its settings with underscores for dots."""
+    """Return a form of Kafka's own client; `more` are its settings, with underscores for dots in their names."""
     return lambda parameters: java(parameters, **{name.replace("_", "."): value for name, value in more.items()})
 
 
@@ -88,7 +88,7 @@ def late_formation(play: Play) -> None:
     for name in names:
         join(play, name)
         play.await_seconds(5)
-    # A group is not judged by how it stands in its first two minutes.
+    # The state of a group is not judged in its first two minutes.
     play.await_seconds(_WATCHED_SECONDS)
 
 
@@ -342,7 +342,7 @@ def offsets_without_replicas(play: Play) -> None:
     for future in play.admin.incremental_alter_configs([resource]).values():
         future.result(30)
     calm(play)
-    # The controller has to stay.
+    # Broker 1 must keep running, because it is the controller.
     (follower,) = {2, 3} - {play.coordinator()}
     take_broker_away(play, follower, EmbeddedKafka.kill, 40)
     afterwards(play)

@@ -1,10 +1,10 @@
-"""What those who are on call meet most often, in clients, protocols and company in which no other family plays it.
+"""The most common incidents on call, with clients, protocols and combinations that no other family has.
 
-Families as those of families.py, written later on 2026-11-26, by somebody who had read docs/diagnoses.md but no rule:
+Families as in families.py, written later on 2026-11-26, by an author who had read docs/diagnoses.md but no rule:
 a newcomer waits for one that works on a record (kafka-python#1942, kafka-python#816), pods are killed when they are to
 stop (backbeat#2819), handlers are too slow and the lag grows (snuba#5796), a batch takes too long with a cooperative
-assignor (KAFKA-15818 describes the limit), a deploy and a death as they come every day. A play in which the fault did
-not come about ends with an error, and is void.
+assignor (KAFKA-15818 describes the limit), an ordinary deploy and an ordinary crash. A play in which the fault did not
+occur ends with an error and is void.
 """
 
 from __future__ import annotations
@@ -40,15 +40,15 @@ from rebalance_devtools.stories.play import Play
 from rebalance_devtools.stories.script import AIOKAFKA, JAVA, ClientSpec, Parameters
 
 _ALL = ("m1", "m2", "m3")
-#: Of KIP-848 members: sessions are the broker's, 45 s.
+#: Maximum time until a KIP-848 member is fenced; the session time-out of 45 s is the broker's.
 _FENCED_SECONDS = 150.0
 _FAILED = "has failed"
 _WATCHED_SECONDS = 100.0
-#: Version 2 is in use where nobody has gone to 3 yet.
+#: Version 2 is still in use.
 _KAFKA_PYTHON_2 = "kafka-python-2.2.15"
-#: From this wait on the group has waited for somebody, see docs/diagnoses.md.
+#: A group that waits this long is waiting for a member, see docs/diagnoses.md.
 _WAIT_MS = 11_000
-#: So many times the work that two handlers can do arrives for them, in the same time.
+#: Ratio of the work that arrives to the work that two handlers can do in the same time.
 _LOAD = 1.6
 
 
@@ -105,13 +105,13 @@ def slow_handlers(play: Play) -> None:
     play.await_seconds(_WATCHED_SECONDS / 2)
     half = _lag(play)
     play.await_seconds(_WATCHED_SECONDS / 2)
-    # A third of what is produced meanwhile is left behind; less than half of that would be no lack.
+    # About a third of the records produced meanwhile should stay unread; less than half of that is an error.
     if _lag(play) - half < _WATCHED_SECONDS / 2 * play.parameters["records_per_second"] / 6:
         raise UserError("the lag did not grow")
 
 
 def _lag(play: Play) -> int:
-    """Return how many records of the play's topic nobody has got yet."""
+    """Return the number of records of the play's topic that no client has read yet."""
     read: dict[int, int] = {}
     for event in play.events:
         for _, partition, _, last in event["ranges"] if event["event"] == "records" else ():
@@ -139,7 +139,7 @@ def _hasty_cooperative_java(parameters: Parameters) -> ClientSpec:
 
 
 def _slow_java(parameters: Parameters) -> ClientSpec:
-    """Return a form that gets few records at once, as where they are large: so partitions take turns."""
+    """Return a form that gets few records per poll, as with large records, so that partitions take turns."""
     few: dict[str, Any] = {"max.poll.records": 10, "max.partition.fetch.bytes": 1_000}
     return java(parameters, **few)
 

@@ -1,8 +1,8 @@
-"""Faults that no rule was written after, and healthy groups that look busy: what the judgement is measured on.
+"""Faults that no rule was derived from, and healthy groups that look busy, to measure the accuracy of the diagnosis.
 
-Each is a family of plays that differ by what is drawn: session timeouts of 6, 10 and 45 s, intervals of heartbeats and
-commits between 1 and 10 s, sizes and traffic. All are shared: they play as groups of one broker, side by side. Which of
-them the rules may be tuned to is declared in tests/accuracy/families.toml, not here.
+Each is a family of plays that differ in their drawn parameters: session time-outs of 6, 10 and 45 s, intervals of
+heartbeats and commits between 1 and 10 s, sizes and traffic. All are shared: they run as groups of one broker, in
+parallel. The families to which rules may be tuned are declared in tests/accuracy/families.toml, not here.
 """
 
 from __future__ import annotations

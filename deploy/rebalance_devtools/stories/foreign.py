@@ -1,8 +1,8 @@
-"""Clients of other languages for plays: a program of Go, built here, and one of Node.js, with the modules it needs.
+"""Clients in other languages for plays: builds a Go program, and installs the modules of a Node.js program.
 
-Hands on what a play starts. Sources and pins stand in `programs/go` (go.mod, go.sum) and `programs/node`
-(package-lock.json); what is made of them lies in the cache, in a directory that is named after their contents, so that
-it is there whole or not at all. Development tools: nothing of it is in a wheel.
+Returns the paths of what a play starts. Sources and pins are in `programs/go` (go.mod, go.sum) and `programs/node`
+(package-lock.json); the results are in the cache, in directories named after a checksum of the sources. An incomplete
+directory is never visible there. Development tools only: nothing of this is in a wheel.
 """
 
 from __future__ import annotations
@@ -22,21 +22,21 @@ _PROGRAMS = Path(__file__).parent / "programs"
 
 
 def go_program() -> Path:
-    """Return the program of Go, building it if the cache lacks it. Raises UserError where Go is missing or fails."""
+    """Return the path of the Go program, after building it if needed. Raises UserError if Go is missing or fails."""
     return _made("go", _build_go) / "plays"
 
 
 def node_program() -> tuple[Path, Path]:
-    """Return the program of Node.js and the directory of its modules, which npm fetches if the cache lacks them.
+    """Return the paths of the Node.js program and of its modules, which npm fetches if they are not in the cache.
 
-    Raises UserError where npm is missing or fails.
+    Raises UserError if npm is missing or fails.
     """
     made = _made("node", _install_node)
     return _PROGRAMS / "node" / "consume_kafkajs.js", made / "node_modules"
 
 
 def find_tool(name: str) -> str:
-    """Return the path of a tool. Raises UserError where there is none."""
+    """Return the path of a tool. Raises UserError if it is not on the PATH."""
     found = shutil.which(name)
     if found is None:
         raise UserError(f"this play needs {name}, which is not on the PATH")
@@ -53,7 +53,7 @@ def _made(language: str, make: Callable[[Path, Path], None]) -> Path:
         work = Path(tempfile.mkdtemp(prefix=f".work-{language}-", dir=directory.parent))
         try:
             make(source, work)
-            # Of several that make it at once the first one wins; all made the same.
+            # If several processes build it at once, the first one wins; the results are the same.
             if not directory.is_dir():
                 work.rename(directory)
         finally:

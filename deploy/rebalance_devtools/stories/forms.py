@@ -1,4 +1,4 @@
-"""Forms of clients that families of plays use, what is drawn for them, and how a family is declared."""
+"""Forms of clients for families of plays, their drawn parameters, and the declaration of a family."""
 
 from __future__ import annotations
 
@@ -24,22 +24,22 @@ _SESSIONS_MS = (6_000, 10_000, 45_000)
 
 _COMMITS_MS = (1_000, 3_000, 10_000)
 
-#: How long Connect waits for a worker that is gone.
+#: How long Connect waits for a lost worker before it moves the tasks.
 CONNECT_DELAY_SECONDS = 25
 
 
 def draw_any(generator: random.Random) -> Parameters:
-    """Draw sessions of every length."""
+    """Draw a session time-out of 6, 10 or 45 s."""
     return _draw(generator, _SESSIONS_MS)
 
 
 def draw_quick(generator: random.Random) -> Parameters:
-    """Draw a session of 6 or 10 s: for what takes several of them."""
+    """Draw a session time-out of 6 or 10 s, for plays that wait for several sessions."""
     return _draw(generator, _SESSIONS_MS[:2])
 
 
 def draw_long(generator: random.Random) -> Parameters:
-    """Draw a session of 45 s: for those that are missed late."""
+    """Draw a session time-out of 45 s, for plays in which members must not be removed early."""
     return _draw(generator, _SESSIONS_MS[2:])
 
 
@@ -50,7 +50,7 @@ def _draw(generator: random.Random, sessions_ms: tuple[int, ...]) -> Parameters:
         "session_ms": session_ms,
         "heartbeat_ms": min(generator.choice(heartbeats_ms), session_ms // 2),
         "commit_ms": generator.choice(_COMMITS_MS),
-        # librdkafka refuses one that is shorter than the session.
+        # librdkafka rejects a value shorter than the session time-out.
         "max_poll_ms": max(session_ms, generator.randrange(11_000, 16_001, 1_000)),
         "partitions": generator.randint(4, 6),
         "records_per_second": generator.randint(6, 12),
@@ -60,7 +60,7 @@ def _draw(generator: random.Random, sessions_ms: tuple[int, ...]) -> Parameters:
 
 
 def confluent(**more: Any) -> Form:
-    """Return a form of confluent-kafka; keys of `more` are its settings with underscores for dots, null for none."""
+    """Return a form of confluent-kafka; `more` are its settings with underscores for dots, None removes a default."""
 
     def form(parameters: Parameters) -> ClientSpec:
         settings = {
@@ -76,12 +76,12 @@ def confluent(**more: Any) -> Form:
 
 
 def overrunning(parameters: Parameters) -> ClientSpec:
-    """Return a form that leaves when it has not polled for as long as was drawn."""
+    """Return a form that leaves the group when it has not polled for the drawn time."""
     return confluent(max_poll_interval_ms=parameters["max_poll_ms"])(parameters)
 
 
 def kip848(**more: Any) -> Form:
-    """Return a form of confluent-kafka in the newer protocol, where the broker keeps sessions and heartbeats."""
+    """Return a form of confluent-kafka with KIP-848, in which the broker defines sessions and heartbeats."""
     without = {"session_timeout_ms": None, "heartbeat_interval_ms": None, "partition_assignment_strategy": None}
     return confluent(group_protocol="consumer", **without, **more)
 
@@ -104,7 +104,7 @@ def cooperative_java(parameters: Parameters) -> ClientSpec:
 
 
 def kip848_java(**more: Any) -> Form:
-    """Return a form of Kafka's own client in the newer protocol; keys of `more` are settings with underscores."""
+    """Return a form of Kafka's own client with KIP-848; `more` are settings with underscores for dots."""
 
     def form(parameters: Parameters) -> ClientSpec:
         settings = {name.replace("_", "."): value for name, value in more.items()}
@@ -131,7 +131,7 @@ def python(library: str) -> Form:
 
 
 def streams(parameters: Parameters) -> ClientSpec:
-    """Return a form of Kafka Streams in the classic protocol."""
+    """Return a form of Kafka Streams with the classic protocol."""
     settings = {
         "session.timeout.ms": parameters["session_ms"],
         "heartbeat.interval.ms": parameters["heartbeat_ms"],
@@ -151,7 +151,7 @@ def connect(parameters: Parameters) -> ClientSpec:
     return ClientSpec(CONNECT, settings)
 
 
-#: What librdkafka, kafka-python, aiokafka and Java all know.
+#: The assignor that librdkafka, kafka-python, aiokafka and Java all support.
 ROUND_ROBIN = confluent(partition_assignment_strategy="roundrobin")
 
 COOPERATIVE = confluent(partition_assignment_strategy="cooperative-sticky")
@@ -160,7 +160,7 @@ WATCHFUL = confluent(topic_metadata_refresh_interval_ms=3_000)
 
 NEW: Mapping[str, Any] = {"group_type": "consumer", "versions": ("4.3.1",)}
 
-#: Brokers of a play's own, of which any but the first, the controller, may go.
+#: Three brokers for one play; any of them except the first, the controller, may be stopped.
 THREE_BROKERS: Mapping[str, Any] = {
     "brokers": 3,
     "broker_config": {"offsets.topic.replication.factor": "3", "offsets.topic.num.partitions": "12"},
@@ -178,7 +178,7 @@ def family(
     shared: bool = True,
     **more: Any,
 ) -> Story:
-    """Return the family of a performance: its name, and what happens in it, are those of the function."""
+    """Return the family of a function; its name and its docstring become the story's id and description."""
     name = perform.__name__
     return Story(
         id=name,
@@ -197,5 +197,5 @@ def family(
 
 
 def expecting(diagnosis: str, *culprits: str, **more: Any) -> Expected:
-    """Return what must be said: a diagnosis (empty for none) and the clients it must name."""
+    """Return the expected finding: a diagnosis (empty for none) and the clients it must name."""
     return Expected(diagnosis, culprits=culprits, **more)

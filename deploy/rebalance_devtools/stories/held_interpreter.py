@@ -1,8 +1,7 @@
-"""Story D: work in a C call that keeps the interpreter lock stops the heartbeat thread of kafka-python 2.2.
+"""Story D: work in a C call that holds the interpreter lock stops the heartbeat thread of kafka-python 2.2.
 
-After a while of easy messages they are sparse, and each is worked on longer than the session lasts, the first time
-that a process has it. The poll interval is never exceeded, yet the
-error that the application sees speaks of it.
+After a period of easy messages, sparse ones arrive that each process works on for longer than the session time-out, the
+first time it gets them. The poll interval is never exceeded, but the error that the application gets blames it.
 """
 
 from __future__ import annotations
@@ -18,7 +17,7 @@ _LIBRARY = "kafka-python-2.2.15"
 
 
 def draw(generator: random.Random) -> Parameters:
-    """Draw a session of 6 to 7 s, work that takes 2.5 to 4 s more, and messages that come more rarely still."""
+    """Draw a session of 6 to 7 s, work that takes 2.5 to 4 s longer, and messages that are even farther apart."""
     session_ms = generator.randrange(6_000, 7_001, 500)
     hold_ms = session_ms + generator.randrange(2_500, 4_001, 500)
     return {
@@ -43,23 +42,23 @@ def _holding(parameters: Parameters, hold: str) -> ClientSpec:
 
 
 def sick(parameters: Parameters) -> ClientSpec:
-    """The work keeps the interpreter."""
+    """Return the form whose work holds the interpreter lock."""
     return _holding(parameters, "gil")
 
 
 def with_longer_polls(parameters: Parameters) -> ClientSpec:
-    """What the error text asks for, and what does nothing: a longer poll interval, and single records."""
+    """Return the form with the settings that the error suggests, without effect: a longer interval, single records."""
     spec = sick(parameters)
     return replace(spec, settings={**spec.settings, "max_poll_interval_ms": 1_800_000, "max_poll_records": 1})
 
 
 def cured(parameters: Parameters) -> ClientSpec:
-    """The same work, in a process of its own."""
+    """Return the form that does the same work in a separate process."""
     return _holding(parameters, "process")
 
 
 def expect(_: Parameters) -> Expected:
-    """Heartbeats starve while the poll interval is far from over."""
+    """Return the expected finding: heartbeats starve although the poll interval is far from exceeded."""
     return Expected(
         "heartbeat_starvation",
         variant="native_code",
@@ -70,7 +69,7 @@ def expect(_: Parameters) -> Expected:
 
 
 def perform(play: Play) -> None:
-    """Let easy messages come for a while, then hard ones now and then."""
+    """Write easy messages for a while, then hard ones at long intervals."""
     parameters = play.parameters
     partitions = parameters["partitions"]
     play.create_topic(partitions)

@@ -1,8 +1,8 @@
-"""Story A: kafka-python 1.4.6 on a topic that fell silent (dpkp/kafka-python#1418).
+"""Story A: kafka-python 1.4.6 on a topic that became idle (dpkp/kafka-python#1418).
 
-The iterator waits for records inside the client's poll and keeps the client's lock; the heartbeat thread needs the
-same lock. The fast form makes every fetch wait longer than the session; the real form uses the client's defaults, in
-which the wait ends only when the metadata are too old, after five minutes.
+The iterator waits for records inside the client's poll and holds the client's lock; the heartbeat thread needs the same
+lock. In the fast form every fetch waits longer than the session time-out; the real form uses the client's defaults,
+with which the wait ends only when the metadata expires, after five minutes.
 """
 
 from __future__ import annotations
@@ -27,7 +27,7 @@ def draw_fast(generator: random.Random) -> Parameters:
         "heartbeat_ms": session_ms // 3,
         "fetch_wait_ms": session_ms + generator.randrange(2_500, 4_001, 500),
         "members": generator.randint(2, 3),
-        # A broker without a waiting fetch must be left, or the cure's requests for metadata wait behind one.
+        # At least one broker must have no waiting fetch, or the metadata requests of the cured form wait behind one.
         "leading_brokers": 1,
         "partitions": generator.randint(6, 10),
         "traffic_ms": generator.randrange(8_000, 14_001, 1_000),
@@ -36,7 +36,7 @@ def draw_fast(generator: random.Random) -> Parameters:
 
 
 def draw_real(generator: random.Random) -> Parameters:
-    """Draw the size of the group only: the rest are the client's defaults."""
+    """Draw only the size of the group and the traffic; everything else is the client's default."""
     return {
         "session_ms": 10_000,
         "heartbeat_ms": 3_000,
@@ -59,27 +59,27 @@ def _settings(parameters: Parameters) -> dict[str, Any]:
 
 
 def sick(parameters: Parameters) -> ClientSpec:
-    """The version with the fault."""
+    """Return the form with the faulty version."""
     return ClientSpec(_SICK, _settings(parameters))
 
 
 def with_young_metadata(parameters: Parameters) -> ClientSpec:
-    """The same version with the work-around: metadata no older than a heartbeat."""
+    """Return the same version with the work-around: a metadata age of at most a heartbeat interval."""
     return ClientSpec(_SICK, {**_settings(parameters), "metadata_max_age_ms": parameters["heartbeat_ms"]})
 
 
 def with_longer_polls(parameters: Parameters) -> ClientSpec:
-    """The same version with what its users tried first: a longer poll interval, single records. It does nothing."""
+    """Return the same version with what its users tried first, without effect: a longer interval, single records."""
     return ClientSpec(_SICK, {**_settings(parameters), "max_poll_interval_ms": 1_800_000, "max_poll_records": 1})
 
 
 def upgraded(parameters: Parameters) -> ClientSpec:
-    """The version in which the fault was mended."""
+    """Return the form with the version in which the fault is fixed."""
     return ClientSpec(_FIXED, _settings(parameters))
 
 
 def expect(parameters: Parameters) -> Expected:
-    """Heartbeats starve; the poll loop is innocent, and so is the session's length."""
+    """Return the expected finding: heartbeats starve; neither the poll loop nor the session time-out is the cause."""
     heartbeat_ms = parameters["heartbeat_ms"]
     return Expected(
         "heartbeat_starvation",
@@ -93,10 +93,10 @@ def expect(parameters: Parameters) -> Expected:
 
 
 def perform(play: Play) -> None:
-    """Consume while records come, then let the topic fall silent."""
+    """Consume with traffic for a while, then stop the traffic."""
     parameters = play.parameters
     coordinator = play.coordinator()
-    # Where the coordinator leads a consumed partition, 1.4.6 sends fetches and heartbeats through one connection.
+    # If the coordinator leads a consumed partition, 1.4.6 sends fetches and heartbeats through the same connection.
     others = [each for each in play.brokers() if each != coordinator]
     play.create_topic(parameters["partitions"], leaders=others[: parameters["leading_brokers"]])
     names = [f"c{number}" for number in range(1, parameters["members"] + 1)]

@@ -1,13 +1,13 @@
-"""What wakes those on call, and two changes that must not: releases, nodes, autoscalers, backlogs, copied settings.
+"""Typical incidents, and harmless changes that must not alert: releases, nodes, autoscalers, backlogs, copied settings.
 
-Families as those of families.py, written later still on 2026-11-26, by somebody who had read docs/diagnoses.md but no
+Families as in families.py, written later still on 2026-11-26, by an author who had read docs/diagnoses.md but no
 rule: scaling to zero and back (keda#2033, keda#1404), nodes that are drained (karpenter-provider-aws#633), more
 partitions in the newer protocol (KIP-848), a release that panics after each start (numaflow#3355, paasta#4328),
 partitions that are never resumed (confluent-kafka-go#193, franz-go#507), a JVM that stands still for a heap dump
 (KIP-848), static pods whose restart takes longer than their session (hono#2871, littlehorse#861), handlers slower than
 a session (kafkajs#624, kafkajs#1277), all pods gone at once (k8s-spot-rescheduler), large batches after a backlog
 (kq#15, kafka-python#1401), a group id copied to another application (spring-kafka#3784, poseidon_cluster#3), records
-replayed after a bug (kafkajs#1049). A play in which the fault did not come about ends with an error, and is void.
+replayed after a bug (kafkajs#1049). A play in which the fault did not occur ends with an error and is void.
 """
 
 from __future__ import annotations
@@ -54,7 +54,7 @@ _ALL = ("m1", "m2", "m3")
 _WATCHED_SECONDS = 100.0
 _FAILED = "has failed"
 _LEFT = "has left group"
-#: What one record costs: a usual batch takes next to nothing, the 500 that kafka-python hands out at most 22 s.
+#: Work per record: a usual batch takes almost no time, the 500 records that kafka-python returns at most take 22 s.
 _RECORD_MS = 45
 
 
@@ -99,7 +99,7 @@ def kip848_growth(play: Play) -> None:
 
 
 def _owns(play: Play, partition: int) -> bool:
-    """Whether anybody was ever assigned a partition."""
+    """Return whether a partition was ever assigned to a client."""
     given = [event["partitions"] for event in play.events if event["event"] == "assigned"]
     return any(each[1] == partition for partitions in given for each in partitions)
 
@@ -111,7 +111,7 @@ def bad_release(play: Play) -> None:
     """A release replaces one of three franz-go clients; the new one dies soon after each of four starts."""
     open_group(play, *_ALL)
     play.leave("m3")
-    # What Kubernetes waits, in short; the last time somebody goes back to the version of before.
+    # Kubernetes' back-off, shortened; after the last pause the previous version is started.
     for pause_seconds in (2, 4, 8, 2):
         join(play, "m3", patience_seconds=PATIENCE_SECONDS + session_seconds(play))
         play.await_seconds(4 + extra_seconds(play))
@@ -206,7 +206,7 @@ def replay_after_bug(play: Play) -> None:
 
 
 def _polling(parameters: Parameters) -> ClientSpec:
-    """Return a form of kafka-python that works on all that a poll hands out before it polls again."""
+    """Return a form of kafka-python that processes all records of a poll before it polls again."""
     usual = python(KAFKA_PYTHON)(parameters)
     settings = {**usual.settings, "max_poll_interval_ms": parameters["max_poll_ms"]}
     return replace(usual, settings=settings, program={"loop": "poll", "hold_ms": _RECORD_MS})

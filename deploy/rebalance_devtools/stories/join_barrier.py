@@ -1,7 +1,7 @@
-"""Story B: a Java consumer polls once and stops; the next one that joins hangs until the first one's time is up.
+"""Story B: a Java consumer polls and then stops; the next one hangs in its join until the first one leaves.
 
-The heartbeat's answer that a rebalance is on only sets a flag; JoinGroup is sent by poll(), which is not called. The
-group stands still until the first consumer's own timer, max.poll.interval after its last poll, makes it leave.
+A heartbeat response about a rebalance only sets a flag; JoinGroup is sent by poll(), which is not called. The group
+waits until the first consumer's own timer makes it leave, max.poll.interval.ms after its last poll.
 """
 
 from __future__ import annotations
@@ -15,12 +15,12 @@ from rebalance_devtools.stories.script import JAVA, ClientSpec, Event, Expected,
 from rebalance_devtools.stories.story import Story
 
 CULPRIT, NEWCOMER = "c1", "c2"
-#: A healthy join takes a heartbeat interval of 3 s; a loaded machine may add some.
+#: A healthy join takes a heartbeat interval of 3 s, longer on a loaded machine.
 _LONG_WAIT_MS = 10_000
 
 
 def draw(generator: random.Random) -> Parameters:
-    """Draw a max.poll.interval of 22 to 30 s and how long the first consumer polls before it stops."""
+    """Draw a max.poll.interval.ms of 22 to 30 s and how long the first consumer polls before it stops."""
     return {
         "max_poll_ms": generator.randrange(22_000, 30_001, 1_000),
         "session_ms": 45_000,
@@ -36,18 +36,18 @@ def _settings(parameters: Parameters) -> dict[str, object]:
 
 
 def sick(parameters: Parameters) -> ClientSpec:
-    """Consumers that poll; the first one is made to stop."""
+    """Return the form of both consumers; `perform` makes the first one stop polling."""
     return ClientSpec(JAVA, _settings(parameters))
 
 
 def with_short_session(parameters: Parameters) -> ClientSpec:
-    """The shortest session that brokers take, which does nothing: the first consumer's heartbeats go on."""
+    """Return the form with the shortest session brokers allow, without effect: heartbeats continue."""
     settings = {"session.timeout.ms": 6_000, "heartbeat.interval.ms": 2_000}
     return ClientSpec(JAVA, {**_settings(parameters), **settings})
 
 
 def expect(_: Parameters) -> Expected:
-    """The first consumer holds the barrier."""
+    """Return the expected finding: the first consumer blocks the join."""
     return Expected(
         "stalled_member_join_barrier",
         culprits=(CULPRIT,),
@@ -58,14 +58,14 @@ def expect(_: Parameters) -> Expected:
 
 
 def longest_waits(events: Sequence[Event], _: Parameters) -> int:
-    """Count the clients that waited longer for their first assignment than a healthy group lets them."""
+    """Return the number of clients that waited for their first assignment for `_LONG_WAIT_MS` or longer."""
     started = {event["process"]: event["t_ms"] for event in reversed(events) if event["event"] == "started"}
     assigned = {event["process"]: event["t_ms"] for event in reversed(events) if event["event"] == "assigned"}
     return sum(at - started[process] >= _LONG_WAIT_MS for process, at in assigned.items() if process in started)
 
 
 def perform(play: Play) -> None:
-    """Start the first consumer, let it stop polling in the sick form, and start the second."""
+    """Start the first consumer, which stops polling in the sick form, then start the second."""
     parameters = play.parameters
     play.create_topic(parameters["partitions"])
     play.traffic(per_second=parameters["records_per_second"], partitions=parameters["partitions"])

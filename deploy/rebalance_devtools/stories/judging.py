@@ -1,4 +1,4 @@
-"""Whether findings say of a story what they must. Every function returns mistakes as sentences: none means right."""
+"""Compares findings with the expectations of a story. Every function returns mistakes as sentences, none if right."""
 
 from __future__ import annotations
 
@@ -11,12 +11,12 @@ from rebalance_devtools.stories.script import Expected, ExpectedAdvice
 from rebalance_streaming.detect.catalogue import diagnosis
 
 _NUMBER = re.compile(r"\d+(?:\.\d+)?")
-#: What a cured group may still hear: it is information, not a complaint.
+#: Severity of findings that a cured group may still have.
 _HARMLESS = "info"
 
 
 def mistakes_of_sick(run: StoryRun, expected: Expected, findings: Iterable[Finding]) -> list[str]:
-    """Hold the findings of a sick form against what is expected: cause, culprit, advice, and what must not be said."""
+    """Return the mistakes in the findings of a sick form: cause, culprits, advice, and forbidden findings."""
     about = [each for each in findings if each.group == run.group]
     causes = [each for each in about if each.rule == expected.diagnosis]
     if not causes:
@@ -29,7 +29,7 @@ def mistakes_of_sick(run: StoryRun, expected: Expected, findings: Iterable[Findi
 
 
 def mistakes_of_cured(run: StoryRun, findings: Iterable[Finding]) -> list[str]:
-    """Hold the findings of a cured form: nothing but information may be said."""
+    """Return the mistakes in the findings of a cured form: all findings above severity info."""
     return [
         f"{each.rule} ({each.severity}) of a group that is well: {each.summary}"
         for each in findings
@@ -38,7 +38,7 @@ def mistakes_of_cured(run: StoryRun, findings: Iterable[Finding]) -> list[str]:
 
 
 def _mistakes_of_cause(run: StoryRun, expected: Expected, causes: list[Finding]) -> Iterator[str]:
-    # A setting that is wrong is never the cause of one rebalance.
+    # A wrong setting is never the primary cause of a single rebalance.
     if diagnosis(expected.diagnosis).family != "configuration" and not any(each.primary for each in causes):
         yield f"{expected.diagnosis} is not the primary cause"
     if expected.variant is not None and expected.variant not in {each.variant for each in causes}:
@@ -54,7 +54,7 @@ def _mistakes_of_cause(run: StoryRun, expected: Expected, causes: list[Finding])
 
 
 def mistakes_of_subject(run: StoryRun, expected: Expected, causes: Iterable[Finding]) -> Iterator[str]:
-    """Hold the members that findings name against the culprits: all of them, and nobody else."""
+    """Yield the mistakes in the members that findings name: all culprits must be named, and no other clients."""
     named = {member.member_id for each in causes for member in each.subject.members if member.member_id}
     for name in expected.culprits:
         if not named & set(run.member_ids(name)):

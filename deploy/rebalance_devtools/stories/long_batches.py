@@ -1,6 +1,6 @@
-"""Story C: a batch takes longer than max.poll.interval, so its commit is refused and it is processed twice.
+"""Story C: a batch takes longer than max.poll.interval.ms, so its commit is rejected and it is processed twice.
 
-Spring's listener loop in miniature: poll, work on every record, commit the batch.
+A minimal version of Spring's listener loop: poll, process every record, commit the batch.
 """
 
 from __future__ import annotations
@@ -21,12 +21,12 @@ from rebalance_devtools.stories.script import (
 from rebalance_devtools.stories.story import Story
 
 _NAMES = ("node1", "node2")
-#: What lies ready for each node besides its quick batches: so little that a batch must come again soon.
+#: Batches written in advance for each node in addition to its quick ones; few, so that a batch soon repeats.
 _BATCHES_READY = 2
 
 
 def draw(generator: random.Random) -> Parameters:
-    """Draw batches that take 1.3 to 1.8 times the max.poll.interval, after up to two that were quick."""
+    """Draw batches that take 1.3 to 1.8 times max.poll.interval.ms, after up to two quick ones."""
     max_poll_ms = generator.randrange(12_000, 18_001, 1_000)
     batch = generator.randint(20, 40)
     record_ms = int(max_poll_ms * generator.uniform(1.3, 1.8) / batch)
@@ -60,28 +60,28 @@ def _with_batch(parameters: Parameters, batch: int) -> ClientSpec:
 
 
 def sick(parameters: Parameters) -> ClientSpec:
-    """Batches that take too long."""
+    """Return the form with batches that take too long."""
     return _with_batch(parameters, parameters["batch"])
 
 
 def with_long_session(parameters: Parameters) -> ClientSpec:
-    """Batches that take too long, and a long session, which does nothing: heartbeats were sent all the time."""
+    """Return the sick form with a long session, which has no effect: heartbeats were sent all the time."""
     spec = sick(parameters)
     return replace(spec, settings={**spec.settings, "session.timeout.ms": 4 * parameters["session_ms"]})
 
 
 def cured(parameters: Parameters) -> ClientSpec:
-    """Batches that take at most half the time there is."""
+    """Return the form with batches that take at most half of max.poll.interval.ms."""
     return _with_batch(parameters, parameters["healthy_batch"])
 
 
 def expect(parameters: Parameters) -> Expected:
-    """The batch is too long for the interval; heartbeats are sent all the time, so the session has no part in it."""
+    """Return the expected finding: batches exceed the poll interval; the session time-out is not the cause."""
     return Expected(
         "poll_overrun",
         culprits=_NAMES,
         secondary=("duplicate_processing", "no_progress_loop"),
-        # Java clients report no settings: what is advised is a share, in percent, of whatever it is.
+        # Java clients do not report settings, so the advised value is a percentage of the current one.
         advice=(ExpectedAdvice("max.poll.records", 1, 100 * (parameters["healthy_batch"] + 1) / parameters["batch"]),),
         forbidden_diagnoses=("heartbeat_starvation", "member_crash", "session_timeout_too_short"),
         forbidden_advice=("session.timeout.ms",),
@@ -89,7 +89,7 @@ def expect(parameters: Parameters) -> Expected:
 
 
 def perform(play: Play) -> None:
-    """Let two nodes work on what lies ready and on a trickle, in the sick form until a whole batch came twice."""
+    """Let two nodes process existing records and a little traffic; in the sick form until a whole batch repeats."""
     parameters = play.parameters
     partitions, batch = parameters["partitions"], parameters["batch"]
     play.create_topic(partitions)

@@ -1,9 +1,9 @@
-"""A network between clients and one broker that can be made worse for single clients: a TCP proxy on loopback.
+"""A TCP proxy on loopback between clients and one broker that can simulate network faults for single clients.
 
-The broker advertises the proxy's address on a listener of its own, so that whoever comes in through it stays on it.
-A client is known by the client id of its first request; its connection to the broker comes from the address that it
-was given, which is the host that the broker writes down. Faults are those of a network: nothing of a byte stream is
-lost or swapped, it is late, or its connection ends.
+The broker advertises the proxy's address on a separate listener, so that clients that connect through the proxy stay on
+it. A client is identified by the client id of its first request; its connection to the broker has the source address
+assigned to the client, which the broker records as its host. Bytes are never lost or reordered, as with TCP: they are
+delayed, or the connection ends.
 """
 
 from __future__ import annotations
@@ -21,22 +21,22 @@ from typing import Any
 
 from rebalance_deploy.ports import find_free_ports
 
-#: What the reporter of this project adds to the client id of the client that it reports on.
+#: Suffix that this project's reporter adds to the id of the client on which it reports.
 _REPORTER = "-rebalance-reporter"
 _LISTENER = "NETWORK"
 _FIRST_BYTES = 4 + 2 + 2 + 4 + 2
 _CHUNK = 65_536
 _START_SECONDS = 10.0
-#: What a lost segment costs: Linux sends it again after so long, and doubles that each time.
+#: Delay of a lost segment: Linux retransmits it after this time, which doubles with each retry.
 _RETRANSMIT_SECONDS = 0.2
 _MOST_RETRANSMITS = 6
 
 
 class Fault(StrEnum):
-    """What a network does to a client: `SILENT` holds everything back, `CUT` ends connections and refuses new ones.
+    """Network faults of a client: `SILENT` delivers nothing, `CUT` closes connections and refuses new ones.
 
-    `FORGOTTEN` holds back for ever what goes over connections that are open, as a firewall that lost its state does;
-    new ones work.
+    `FORGOTTEN` permanently blocks open connections without closing them, as a firewall that lost its state does; new
+    connections work.
     """
 
     NONE = "none"
@@ -49,9 +49,9 @@ class Fault(StrEnum):
 
 @dataclass(slots=True)
 class Route:
-    """One client's way to the broker. `delay_seconds` belongs to `DELAY` (each way), `loss` (0 to 1) to `LOSS`.
+    """One client's route to the broker. `delay_seconds` is for `DELAY` (each way), `loss` (0 to 1) for `LOSS`.
 
-    `forgotten` is how often its connections were.
+    `forgotten` counts how often the fault `FORGOTTEN` was set.
     """
 
     host: str
@@ -63,10 +63,10 @@ class Route:
 
 
 class Network:
-    """A proxy in a thread of its own. `listener` is what the broker's settings need for it."""
+    """A proxy in a separate thread. The broker needs the settings in `listener`."""
 
     def __init__(self, seed: int) -> None:
-        """Choose ports; nothing listens yet. Equal seeds lose equal segments."""
+        """Choose ports; nothing listens yet. `seed` determines the lost segments."""
         self._port, self._broker_port = find_free_ports(2)
         self._random = random.Random(seed)  # noqa: S311 - to be repeatable is the point
         self._routes: dict[str, Route] = {}
@@ -81,7 +81,7 @@ class Network:
 
     @property
     def listener(self) -> dict[str, str]:
-        """Settings of the broker that is to be reached through this network."""
+        """Settings of the broker behind this network."""
         return {
             "listeners": f"{_LISTENER}://127.0.0.1:{self._broker_port}",
             "advertised.listeners": f"{_LISTENER}://{self.bootstrap}",
@@ -90,11 +90,11 @@ class Network:
         }
 
     def place(self, client_id: str, host: str) -> None:
-        """Let a client come from a host, an address of loopback such as 127.0.1.5."""
+        """Assign a client a host, a loopback address such as 127.0.1.5, from which it connects to the broker."""
         self._call(lambda: self._routes.setdefault(client_id, Route(host)))
 
     def move(self, client_id: str, host: str) -> None:
-        """Let the connections that a client that was placed makes from now on come from another host."""
+        """Assign another host to a client of `place`, for its new connections."""
 
         def change() -> None:
             self._routes[client_id].host = host
@@ -102,7 +102,7 @@ class Network:
         self._call(change)
 
     def set_fault(self, client_id: str, fault: Fault, *, delay_seconds: float = 0.0, loss: float = 0.0) -> None:
-        """Change what the network does to a client that was placed, at once."""
+        """Set the fault of a client of `place`, with immediate effect."""
 
         def change() -> None:
             route = self._routes[client_id]
@@ -116,13 +116,13 @@ class Network:
     # --- The proxy, in its own thread ---
 
     def start(self) -> None:
-        """Listen."""
+        """Start the proxy; returns when it listens."""
         self._thread.start()
         if not self._ready.wait(_START_SECONDS):
             raise RuntimeError("the proxy did not start")
 
     def stop(self) -> None:
-        """End all connections."""
+        """Stop the proxy and close all connections."""
         self._loop.call_soon_threadsafe(self._loop.stop)
         self._thread.join()
 
@@ -155,7 +155,7 @@ class Network:
     async def _join(
         self, route: Route, head: bytes, reader: asyncio.StreamReader, writer: asyncio.StreamWriter
     ) -> None:
-        """Carry bytes both ways until one side ends or the connection is cut."""
+        """Forward bytes both ways until one side ends or the connection is cut."""
         there, back = await asyncio.open_connection("127.0.0.1", self._broker_port, local_addr=(route.host, 0))
         try:
             await _first_of(
@@ -167,7 +167,7 @@ class Network:
     async def _carry(
         self, route: Route, reader: asyncio.StreamReader, writer: asyncio.StreamWriter, data: bytes
     ) -> None:
-        """Carry one direction: what is late keeps its order, and what comes behind it waits."""
+        """Forward one direction, starting with `data`: delayed bytes keep their order, so later ones wait for them."""
         late: asyncio.Queue[tuple[float, bytes]] = asyncio.Queue()
         opened = route.forgotten
 
@@ -207,7 +207,7 @@ class Network:
 
 
 async def _read_client_id(reader: asyncio.StreamReader) -> tuple[bytes, str]:
-    """Return the bytes read of a connection's first request, and its client id (request header, since version 1)."""
+    """Return the first bytes of a connection's first request, and its client id (request header, since version 1)."""
     head = await reader.readexactly(_FIRST_BYTES)
     (length,) = struct.unpack(">h", head[-2:])
     name = await reader.readexactly(max(0, length))
@@ -215,7 +215,7 @@ async def _read_client_id(reader: asyncio.StreamReader) -> tuple[bytes, str]:
 
 
 async def _while_silent(route: Route, opened: int) -> None:
-    """Wait while nothing is carried over a connection that was opened when the route was forgotten so often."""
+    """Wait while the route delivers nothing; `opened` is the value of `forgotten` when the connection was opened."""
     while route.fault == Fault.SILENT or route.forgotten > opened:
         await route.changed.wait()
 
@@ -226,7 +226,7 @@ async def _until_cut(route: Route) -> None:
 
 
 async def _first_of(*coroutines: Coroutine[Any, Any, None]) -> None:
-    """Return when the first of several is done, having ended the others."""
+    """Wait for the first coroutine to finish, and cancel the others."""
     tasks = [asyncio.ensure_future(each) for each in coroutines]
     try:
         done, _ = await asyncio.wait(tasks, return_when=asyncio.FIRST_COMPLETED)
@@ -240,7 +240,7 @@ async def _first_of(*coroutines: Coroutine[Any, Any, None]) -> None:
 
 @contextmanager
 def open_network(seed: int) -> Iterator[Network]:
-    """Start a network; at the end of the context all its connections end."""
+    """Start a network; it is stopped at the end of the context."""
     network = Network(seed)
     network.start()
     try:

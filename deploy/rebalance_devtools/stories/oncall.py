@@ -1,13 +1,13 @@
-"""What those on call meet most often, with clients and in company in which no other family plays it.
+"""The most common incidents on call, with clients and combinations that no other family has.
 
-Families as those of families.py, written on 2026-11-27, by somebody who had read docs/diagnoses.md but no rule and no
+Families as in families.py, written on 2026-11-27, by an author who had read docs/diagnoses.md but no rule and no
 verdict: all pods stopped before any is started (charts#2258 of sentry-kubernetes), connectors that are restarted
 (clickhouse-kafka-connect#651) or get fewer tasks (kafka-connect-ui#71), shutdowns that take longer than they may
 (micronaut-kafka#1278), processes that get no processor between two requests (cloud-run-faq#158), a host without a
 route to the brokers (librdkafka#844), records that Kafka Streams works on for too long (hyades#529, quarkus#44561),
 consumers that are switched off and on (kafka-konsumer#77, confluent-kafka-dotnet#374), a batch that is too long while
 the coordinator is away (spring-kafka#1367), restarts of static members (quickwit#4823). A play in which the fault did
-not come about ends with an error, and is void.
+not occur ends with an error and is void.
 """
 
 from __future__ import annotations
@@ -62,9 +62,9 @@ _LEFT = "has left group"
 _LEFT_NEW = "left the consumer group"
 _POLL_TIMEOUT = "consumer poll timeout has expired"
 _UNSUBSCRIBED = "the consumer unsubscribed from all topics"
-#: Connect answers late on a busy machine, and what it was asked twice it does twice.
+#: Long, because Connect answers late on a busy machine, and a repeated request is executed twice.
 _ANSWER_SECONDS = 60.0
-#: What Kafka's own client has by default, and applications seldom change.
+#: The default assignors of Kafka's own client, which applications rarely change.
 _USUAL_ASSIGNORS = ",".join(
     f"org.apache.kafka.clients.consumer.{name}Assignor" for name in ("Range", "CooperativeSticky")
 )
@@ -125,13 +125,13 @@ def sink_shrinks(play: Play) -> None:
     wanted = {**config, "tasks.max": "1"}
     ask_connect(play, f"/connectors/{name}/config", wanted, method="PUT", seconds=_ANSWER_SECONDS)
     play.await_logged(_LEFT, times=2, seconds=2 * PATIENCE_SECONDS)
-    # Connect itself may report the tasks that are gone for a while.
+    # Waits for the broker's log, because Connect's REST interface may still list the removed tasks for a while.
     play.await_logged(_stable_with(1), times=before + 1, seconds=2 * PATIENCE_SECONDS)
     afterwards(play)
 
 
 def _open_sink(play: Play, *, tasks: int) -> tuple[str, dict[str, str]]:
-    """Start a worker with a sink connector whose tasks are all members, and return its name and its settings."""
+    """Start a worker with a sink connector, wait until its tasks are members, and return its name and config."""
     partitions, name = play.parameters["partitions"], f"sink-{play.seed}"
     play.create_topic(partitions)
     play.traffic(per_second=play.parameters["records_per_second"], partitions=partitions)
@@ -142,7 +142,7 @@ def _open_sink(play: Play, *, tasks: int) -> tuple[str, dict[str, str]]:
 
 
 def _stable_with(members: int) -> str:
-    """Return what brokers log when a rebalance has come to so many members, as a pattern."""
+    """Return a pattern for the line that brokers log when a rebalance completes with this many members."""
     return rf"Stabilized group .* with {members} members"
 
 
@@ -206,12 +206,12 @@ def overrun_and_broker_restart(play: Play) -> None:
 
 
 def _draw_killed(generator: random.Random) -> Parameters:
-    """Draw a session that two of them can be waited for, and in which a JVM can start."""
+    """Draw a session time-out short enough to wait for two of them, and long enough for a JVM to start."""
     return {**draw_quick(generator), "session_ms": generator.choice((15_000, 18_000)), "heartbeat_ms": 3_000}
 
 
 def _draw_patient(generator: random.Random) -> Parameters:
-    """Draw a session that outlasts a restart of the broker; what clients may stay away from poll is shorter."""
+    """Draw a session time-out longer than a restart of the broker; the maximum poll interval is shorter."""
     return {**draw_quick(generator), "session_ms": 40_000, "heartbeat_ms": 3_000}
 
 
@@ -250,7 +250,7 @@ ONCALL = (
     _quick(kafka_python_pause, expecting("process_pause", "kp"), form=ROUND_ROBIN),
     _quick(mixed_cut, expecting("network_partition", "rdk"), form=java),
     _quick(streams_group_slow_record, expecting("poll_overrun"), form=_hasty_streams_group, **_STREAMS_GROUPS),
-    # A member goes and one comes, which is true of its records alone; why it does is what the application did.
+    # Going by the records alone, a member leaves and another joins; the real cause is in the application.
     _quick(java_unsubscribes, expecting("subscription_change", "m2", beside=("scale_in", "scale_out")), form=java),
     family(
         overrun_and_broker_restart,

@@ -1,12 +1,12 @@
-"""What is met where clients and brokers are operated: quotas, retention, brokers that go, what programs make of it all.
+"""Incidents in operating clients and brokers: quotas, retention, broker restarts, and how programs react.
 
-Families as those of families.py, written on 2026-11-26 after what users report: transactions that hang
+Families as in families.py, written on 2026-11-26 after reports of users: transactions that hang
 (klag-exporter#104, KIP-664), handlers that never return (sarama#2219, sarama#2621), records that end one instance after
 the other (KIP-671), consumers in serverless functions (kafkajs#634, kafkajs#1596), brokers rolled (kafka-python#1310,
 sarama-cluster#212), groups that are full (KAFKA-7641), retention that is faster than a group
 (confluent-kafka-dotnet#2009), seeks in callbacks (kafka-python#1191), state restored in callbacks (faust#31,
 librdkafka#2079), the way back to the classic protocol (KAFKA-16554), scaling by lag (keda#776), sink connectors that
-get tasks (KIP-415), quotas (KAFKA-9677). A play in which the fault did not come about ends with an error, and is void.
+get tasks (KIP-415), quotas (KAFKA-9677). A play in which the fault did not occur ends with an error and is void.
 """
 
 from __future__ import annotations
@@ -64,14 +64,14 @@ from rebalance_devtools.stories.script import FRANZ_GO, JAVA, KAFKA_PYTHON, KAFK
 from rebalance_devtools.stories.stage import limit_consumers
 
 _WATCHED_SECONDS = 100.0
-#: A prober asks where partitions begin every 30 s.
+#: Longer than the 30 s between a prober's requests for the start offsets of partitions.
 _STARTS_ASKED_SECONDS = 40.0
-#: Of KIP-848 members: sessions are the broker's, 45 s.
+#: Maximum time until a KIP-848 member is fenced; the session time-out of 45 s is the broker's.
 _FENCED_SECONDS = 150.0
 _FENCED = "fenced from the group because"
-#: What static members have, so that a restart of their host does not cost them their partitions.
+#: Session time-out of static members, so that they keep their partitions during a restart of their host.
 _STATIC_SESSION_MS = 300_000
-#: Each of two clients may read less than half of what it would have to.
+#: The quota of each of two clients is less than half of the bytes it would have to read.
 _QUOTA_BYTES, _RECORD_BYTES, _RECORDS_PER_SECOND = 8_000, 2_000, 20
 _GROUP_SIZE = 3
 
@@ -284,7 +284,7 @@ def brokers_rolled(play: Play) -> None:
     """Two of three brokers, one of them the group's coordinator, are restarted in order, one after the other."""
     forms = {"java": java(play.parameters)}
     open_group(play, "kp1", "kp2", *forms, forms=forms, replicas=3)
-    # The controller has to stay.
+    # Broker 1 must keep running, because it is the controller.
     for node in (2, 3):
         take_broker_away(play, node, EmbeddedKafka.stop, 12)
         play.await_seconds(15)
@@ -317,7 +317,7 @@ _FULL: Mapping[str, Any] = {"broker_config": {"group.max.size": str(_GROUP_SIZE)
 
 OPERATIONS = (
     _quick(hanging_transaction, expecting("")),
-    # What a quota leaves goes to the first partition of a fetch: others may not advance at all.
+    # The bytes that a quota allows go to the first partition of a fetch: others may not advance at all.
     family(throttled_by_quota, expecting("slow_consumer_group", accepted=("stalled_consumer",)), draw=draw_long),
     _quick(retention_overtakes, expecting("offset_skip", beside=("rolling_deploy",))),
     _quick(worker_deadlock, expecting("stalled_consumer", "m2"), form=foreign(SARAMA, balancer="roundrobin")),

@@ -1,7 +1,7 @@
 """Story E: pykafka's BalancedConsumer keeps its partitions while it waits for messages (Parsely/pykafka#701).
 
-With consumer_timeout_ms=-1 on an idle topic consume() never returns and never gives the rebalancing lock up, so the
-first consumer owns everything; newcomers try to take partitions over, give up and stop.
+With consumer_timeout_ms=-1 on an idle topic consume() never returns and never releases the rebalancing lock, so the
+first consumer keeps all partitions; newcomers try to take some over, give up and stop.
 """
 
 from __future__ import annotations
@@ -20,7 +20,7 @@ _RETRIES = 5
 
 
 def draw(generator: random.Random) -> Parameters:
-    """Draw how many newcomers come, and how long they wait between their attempts."""
+    """Draw the number of newcomers and their back-off between attempts."""
     return {
         "partitions": generator.randint(4, 6),
         "newcomers": generator.randint(1, 3),
@@ -33,7 +33,7 @@ def draw(generator: random.Random) -> Parameters:
 def _form(library: str, parameters: Parameters, timeout_ms: int) -> ClientSpec:
     settings = {
         "consumer_timeout_ms": timeout_ms,
-        # With the default of 6 s a machine that stalls takes the first consumer's partitions away.
+        # With the default of 6 s the first consumer loses its partitions if the machine stalls.
         "zookeeper_connection_timeout_ms": 20_000,
         "rebalance_max_retries": _RETRIES,
         "rebalance_backoff_ms": parameters["backoff_ms"],
@@ -44,22 +44,22 @@ def _form(library: str, parameters: Parameters, timeout_ms: int) -> ClientSpec:
 
 
 def sick(parameters: Parameters) -> ClientSpec:
-    """Wait for ever."""
+    """Return the form that waits for messages forever."""
     return _form(_SICK, parameters, -1)
 
 
 def with_timeout(parameters: Parameters) -> ClientSpec:
-    """Wait for 5 s at a time."""
+    """Return the form that waits for at most 5 s at a time."""
     return _form(_SICK, parameters, 5_000)
 
 
 def upgraded(parameters: Parameters) -> ClientSpec:
-    """Wait for ever, with the version whose rebalance interrupts the wait."""
+    """Return the form that waits forever, with the version in which a rebalance interrupts the wait."""
     return _form(_FIXED, parameters, -1)
 
 
 def expect(_: Parameters) -> Expected:
-    """The first consumer holds what it should hand over."""
+    """Return the expected finding: the first consumer keeps partitions that it should release."""
     return Expected(
         "zk_partition_owner_conflict",
         culprits=(CULPRIT,),
@@ -71,12 +71,12 @@ def expect(_: Parameters) -> Expected:
 
 
 def gave_up(events: Sequence[Event], _: Parameters) -> int:
-    """Count the newcomers that stopped without partitions."""
+    """Return the number of newcomers that stopped without partitions."""
     return sum(event["event"] == "gave_up" for event in events)
 
 
 def perform(play: Play) -> None:
-    """Let the first consumer read what there is, wait until it is idle, and start the others."""
+    """Let the first consumer read the traffic, wait until it is idle, and start the others."""
     parameters = play.parameters
     play.create_topic(parameters["partitions"])
     traffic = play.traffic(per_second=20, partitions=parameters["partitions"])

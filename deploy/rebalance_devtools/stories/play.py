@@ -1,7 +1,7 @@
-"""One performance of a story: its topics, its traffic, its client processes, and the events that they report.
+"""One run of a story: its topics, its traffic, its client processes, and the events that they report.
 
-Receives a stage and a script; hands on a `StoryRun`, the truth a monitor is held against. It ends on conditions with
-deadlines: when the symptom was seen often enough or, for the cured form, when the quiet time has passed without one.
+Takes a stage and a script; returns a `StoryRun`, the truth that a monitor is compared with. It ends on conditions with
+deadlines: when the symptom was seen often enough or, for the cured form, after the quiet time without a symptom.
 """
 
 from __future__ import annotations
@@ -52,7 +52,7 @@ _STOP_SECONDS = 15.0
 
 @dataclass(frozen=True, slots=True)
 class StoryRun:
-    """What happened, by the clients' own word and the brokers' log. Times are epoch milliseconds."""
+    """What happened, according to the clients' events and the brokers' log. Times are epoch milliseconds."""
 
     story: str
     cured: bool
@@ -69,12 +69,12 @@ class StoryRun:
     broker_lines: tuple[str, ...]
 
     def member_ids(self, name: str) -> tuple[str, ...]:
-        """Return the ids a client of the play had, in order."""
+        """Return the member ids that a client of the play had, in order."""
         ids = (event["member_id"] for event in self.events if event["name"] == name and event.get("member_id"))
         return tuple(dict.fromkeys(ids))
 
     def to_json(self) -> dict[str, Any]:
-        """Return the run as JSON data, with the ids of every client beside it."""
+        """Return the run as JSON data, with the member ids of every client in addition."""
         names = dict.fromkeys(event["name"] for event in self.events)
         return {**asdict(self), "parameters": dict(self.parameters), "members": {n: self.member_ids(n) for n in names}}
 
@@ -90,7 +90,7 @@ class _Client:
 
 @dataclass
 class Play:
-    """What a story's `perform` works with. `form` is the client of the form that is played."""
+    """Passed to a story's `perform` to run it. `form` is the client of the sick or cured form."""
 
     story: Script
     stage: Stage
@@ -119,7 +119,7 @@ class Play:
     def create_topic(
         self, partitions: int, *, leaders: Sequence[int] = (), name: str | None = None, replicas: int = 1
     ) -> None:
-        """Create the play's topic, or one named; its partitions' leaders are `leaders` in turn, if there are any."""
+        """Create the play's topic, or the topic `name`; `leaders`, if given, lead its partitions in turn."""
         places = [[leaders[number % len(leaders)]] for number in range(partitions)] if leaders else None
         topic = (
             NewTopic(name or self.topic, partitions, replicas)
@@ -130,20 +130,20 @@ class Play:
             future.result(30)
 
     def grow_topic(self, partitions: int) -> None:
-        """Give the play's topic more partitions."""
+        """Increase the play's topic to this number of partitions."""
         for future in self.admin.create_partitions([NewPartitions(self.topic, partitions)]).values():
             future.result(30)
         self.note("", "topic_grown", partitions=partitions)
 
     def fill(self, records: int, *, partitions: int) -> None:
-        """Write records to the topic's partitions in turn, and return when the brokers have them."""
+        """Write records to the topic's partitions in turn, and return when the brokers have stored them."""
         producer = Producer({"bootstrap.servers": self.stage.bootstrap, "log_level": 0})
         for number in range(records):
             producer.produce(self.topic, value=b"x" * 20, partition=number % partitions)
         producer.flush(30)
 
     def write(self, value: bytes, *, partition: int) -> None:
-        """Write one record to the play's topic, and return when the broker has it."""
+        """Write one record to the play's topic, and return when the broker has stored it."""
         producer = Producer({"bootstrap.servers": self.stage.bootstrap, "log_level": 0})
         producer.produce(self.topic, value=value, partition=partition)
         producer.flush(30)
@@ -166,13 +166,13 @@ class Play:
         self.note("", "topic_deleted", topic=name)
 
     def traffic(self, *, per_second: float, partitions: int, name: str | None = None, value: bytes = b"x") -> _Traffic:
-        """Write records at a steady rate, partitions in turn, until the traffic's `stop` or the play's end."""
+        """Write records to the partitions in turn at a steady rate, until `stop` of the result or the play's end."""
         started = _Traffic(self.stage.bootstrap, name or self.topic, per_second, partitions, value)
         self._traffic.append(started)
         return started
 
     def coordinator(self) -> int:
-        """Return which broker coordinates the play's group."""
+        """Return the id of the broker that coordinates the play's group."""
         return find_coordinator(self.stage.bootstrap, self.group)
 
     def brokers(self) -> list[int]:
@@ -190,9 +190,9 @@ class Play:
         host: str | None = None,
         **program: Any,
     ) -> None:
-        """Start a client of the form that is played, or of another one; `program` goes over what its program does.
+        """Start a client of the play's form, or of another one; `program` overrides the options of its program.
 
-        With a host, an address of loopback, the client goes through the stage's network, now and later.
+        With a host, a loopback address, the client connects through the stage's network, now and in later starts.
         """
         chosen = form or self.form
         chosen = replace(chosen, program={**chosen.program, **program})
@@ -221,19 +221,19 @@ class Play:
         self._clients[name] = _Client(name, process, log)
 
     def start_all(self, names: Sequence[str], until: str, **program: Any) -> None:
-        """Start clients in the story's form at once, and wait until each has reported an event."""
+        """Start clients of the play's form at once, and wait until each has reported the event `until`."""
         for name in names:
             self.start(name, **program)
         for name in names:
             self.await_event(name, until)
 
     def leave(self, name: str) -> None:
-        """Let a client close in order."""
+        """Stop a client in an orderly way."""
         self.note(name, "closing")
         self._dismiss(name).terminate(_STOP_SECONDS)
 
     def kill(self, name: str) -> None:
-        """Kill a client as a crash would."""
+        """Kill a client, as in a crash."""
         self._dismiss(name).kill()
         self.note(name, "killed")
 
@@ -243,20 +243,20 @@ class Play:
         self.note(name, "signal", number=int(number))
 
     def stall(self, name: str) -> None:
-        """Let a client that was started with `stall_file` work on its next record for its `stall_ms`."""
+        """Make a client that was started with `stall_file` work on its next record for its `stall_ms`."""
         self.stall_file(name).touch()
         self.note(name, "told_to_stall")
 
     def stall_file(self, name: str) -> Path:
-        """Return the file by which a client whose signals are not its own is asked to stall."""
+        """Return the file that makes a client stall which cannot use signals."""
         return self.directory / f"{name}.stall"
 
     def expect_end(self, name: str) -> None:
-        """Let a client end by itself without that being an error."""
+        """Do not treat the end of this client as an error."""
         self._clients[name].dismissed = True
 
     def is_running(self, name: str) -> bool:
-        """Whether a client's process runs."""
+        """Return whether a client's process is running."""
         return self._clients[name].process.is_running
 
     def _dismiss(self, name: str) -> ChildProcess:
@@ -264,29 +264,29 @@ class Play:
         return self._clients[name].process
 
     def rest_port(self, name: str) -> int:
-        """Return the port at which a Connect worker answers, the same every time."""
+        """Return the REST port of a Connect worker, the same every time."""
         return self._rest_ports.setdefault(name, find_free_port())
 
     # --- faults of the stage ---
 
     @property
     def network(self) -> Network:
-        """The stage's network. Raises UserError where all connect directly."""
+        """The stage's network. Raises UserError if the stage has none."""
         if self.stage.network is None:
             raise UserError(f"story {self.story.id} needs a stage with a network")
         return self.stage.network
 
     def client_id(self, name: str) -> str:
-        """Return a client's id; on a network that many plays share it has to be one of its own."""
+        """Return a client's id; it must be unique on a network that is shared by many plays."""
         return f"{self.group}-{name}" if name in self._hosts else name
 
     def disturb(self, name: str, fault: Fault, **how: float) -> None:
-        """Change what the network does to a client that was started with a host."""
+        """Set the network fault of a client that was started with a host; `how` has its parameters."""
         self.network.set_fault(self.client_id(name), fault, **how)
         self.note(name, "network", fault=fault.value, **how)
 
     def move(self, name: str, host: str) -> None:
-        """Give a client that was started with a host another one: its connections end, the next come from there."""
+        """Change the host of a client that was started with one: its connections end, new ones come from `host`."""
         self.network.set_fault(self.client_id(name), Fault.CUT)
         self.network.move(self.client_id(name), host)
         self.await_seconds(1)
@@ -295,9 +295,9 @@ class Play:
         self.note(name, "moved", host=host)
 
     def deny(self, kind: ResourceType, resource: str, host: str) -> None:
-        """Take the permission to read a group or a topic away from a host.
+        """Deny a host to read a group or a topic.
 
-        Where there is any rule, who is allowed nothing may do nothing; so all others are allowed what they did.
+        Once a resource has an ACL, everything not allowed is denied, so all operations are first allowed for all hosts.
         """
         rules = [
             AclBinding(kind, resource, ResourcePatternType.LITERAL, "User:*", whence, operation, permission)
@@ -314,11 +314,11 @@ class Play:
     # --- hearing and waiting ---
 
     def note(self, name: str, event: str, **more: Any) -> None:
-        """Note what was done to a client among the clients' events."""
+        """Record an action on a client (or none: empty name) in the list of events."""
         self._take({"t_ms": int(time.time() * 1000), "name": name, "process": "", "event": event, **more})
 
     def hear(self) -> None:
-        """Take in what the clients reported since. Raises UserError when one ended that was not to."""
+        """Read the new events of all clients. Raises UserError if a client ended unexpectedly."""
         for client in [*self._past, *self._clients.values()]:
             for event in _read_events(client):
                 self._take(event)
@@ -330,7 +330,7 @@ class Play:
         self.on_event(event)
 
     def wait(self, condition: Callable[[], T], what: str, seconds: float = 180) -> T:
-        """Return the condition's value once it is true, hearing meanwhile. Raises UserError after the deadline."""
+        """Return the condition's value once it is true, reading events meanwhile. Raises UserError on time-out."""
         deadline, pause = time.monotonic() + seconds, threading.Event()
         while True:
             self.hear()
@@ -343,29 +343,29 @@ class Play:
             pause.wait(_LISTEN_SECONDS)
 
     def events_of(self, name: str, event: str) -> list[Event]:
-        """Return a client's events of one kind that were heard."""
+        """Return a client's events of one kind so far."""
         return [each for each in self.events if each["name"] == name and each["event"] == event]
 
     def await_end(self, name: str, what: str, seconds: float = 180) -> None:
-        """Wait until a client's process has ended; `what` says why it is to end."""
+        """Wait until a client's process has ended; `what` is the reason, for the message on time-out."""
         self.wait(lambda: not self.is_running(name), f"{name} {what}", seconds)
 
     def await_event(self, name: str, event: str, *, times: int = 1, seconds: float = 180) -> None:
-        """Wait until a client reported an event so often."""
+        """Wait until a client has reported an event `times` times."""
         self.wait(lambda: len(self.events_of(name, event)) >= times, f"{name} to report {event} x{times}", seconds)
 
     def await_seconds(self, seconds: float) -> None:
-        """Let time pass, which is what the next step asks for: hearing goes on, and a client's end is noticed."""
+        """Wait for a fixed time, while reading events and watching for clients that end."""
         until = time.monotonic() + seconds
         self.wait(lambda: time.monotonic() >= until, "time", seconds + 60)
 
     @property
     def symptoms(self) -> int:
-        """How often the symptom was seen so far."""
+        """Number of symptoms so far."""
         return self.story.count_symptoms(self.events, self.parameters)
 
     def await_outcome(self) -> None:
-        """Wait for enough symptoms of the sick form; for the cured one, until it was quiet long enough."""
+        """Wait for enough symptoms in the sick form; in the cured form for a symptom or the end of the quiet time."""
         if not self.cured:
             self.wait(lambda: self.symptoms >= self.story.enough, "the symptom", self.story.seconds)
             return
@@ -375,20 +375,20 @@ class Play:
 
     @property
     def generation(self) -> int:
-        """The group's generation that has its assignment, by the brokers' logs; 0 for none. Classic groups only."""
+        """The group's latest generation with an assignment in the brokers' logs; 0 for none. Classic groups only."""
         truth = read_truth(self._broker_lines()).get(self.group)
         return 0 if truth is None else max(truth.completed, default=0)
 
     def await_generation(self, after: int, seconds: float = 180) -> None:
-        """Wait until the group has had a generation younger than `after`, and an assignment in it."""
+        """Wait until the group has got an assignment in a generation later than `after`."""
         self.wait(lambda: self.generation > after, f"a generation after {after}", seconds)
 
     def count_logged(self, pattern: str) -> int:
-        """Return how many lines of the brokers' logs about the group have a pattern."""
+        """Return the number of lines about the group in the brokers' logs that match a pattern."""
         return sum(re.search(pattern, line) is not None for line in self._broker_lines())
 
     def await_logged(self, pattern: str, *, times: int = 1, seconds: float = 180) -> None:
-        """Wait until the brokers' logs have so many lines about the group with a pattern."""
+        """Wait until the brokers' logs have `times` lines about the group that match a pattern."""
         self.wait(lambda: self.count_logged(pattern) >= times, f"the brokers to log {pattern!r} x{times}", seconds)
 
     def run(self) -> StoryRun:
@@ -411,7 +411,7 @@ class Play:
         )
 
     def _broker_lines(self) -> tuple[str, ...]:
-        """Return the lines of all brokers' logs about the group, each log in its order."""
+        """Return the coordinators' lines about the group in all brokers' logs, one log after the other."""
         about = re.compile(rf"(?<![\w-]){re.escape(self.group)}(?![\w-])")
         found = []
         for log in self.stage.broker_logs:
@@ -420,7 +420,7 @@ class Play:
         return tuple(found)
 
     def close(self) -> None:
-        """End traffic and clients, those that stand still by force."""
+        """Stop the traffic and kill all clients."""
         for traffic in self._traffic:
             traffic.stop()
         for client in [*self._past, *self._clients.values()]:
@@ -429,7 +429,7 @@ class Play:
 
 
 class _Traffic:
-    """A producer in a thread."""
+    """A producer that writes records at a steady rate in a thread."""
 
     def __init__(self, bootstrap: str, topic: str, per_second: float, partitions: int, value: bytes) -> None:
         self._stop = threading.Event()
@@ -438,7 +438,7 @@ class _Traffic:
         self._thread.start()
 
     def stop(self) -> None:
-        """Stop, and return when all that was written has arrived."""
+        """Stop, and return when all records have been delivered (at most 10 s)."""
         self._stop.set()
         self._thread.join()
         self._producer.flush(10)
@@ -452,7 +452,7 @@ class _Traffic:
 
 
 def _read_events(client: _Client) -> Iterator[Event]:
-    """Yield the whole lines a client wrote since the last time that are events."""
+    """Yield the events among the complete lines that a client wrote since the last call."""
     if not client.log.exists():
         return
     with client.log.open("rb") as file:

@@ -1,7 +1,7 @@
-"""Clients of Go and Node.js, played: franz-go, Sarama and KafkaJS, alone and beside those of other libraries.
+"""Plays of clients in Go and Node.js: franz-go, Sarama and KafkaJS, alone and together with other libraries.
 
-Families as those of families.py. None of the three leaves by itself when the application does not poll: franz-go and
-Sarama go on sending heartbeats, KafkaJS sends them only between records.
+Families as in families.py. None of the three leaves by itself when the application does not poll: franz-go and Sarama
+continue to send heartbeats, KafkaJS sends them only between records.
 """
 
 from __future__ import annotations
@@ -31,12 +31,12 @@ from rebalance_devtools.stories.play import Play
 from rebalance_devtools.stories.script import FRANZ_GO, KAFKAJS, SARAMA, ClientSpec, Parameters
 
 _BARRIER = "stalled_member_join_barrier"
-#: What a Sarama client waits for the answer to a join, in this play.
+#: How long a Sarama client waits for the response to a join, in this play.
 _READ_MS = 15_000
 
 
 def foreign(library: str, **more: object) -> Form:
-    """Return a form of a client of Go or Node.js; keys of `more` are settings as their programs name them."""
+    """Return a form of a client in Go or Node.js; `more` are settings under the names of their programs."""
 
     def form(parameters: Parameters) -> ClientSpec:
         settings = {name: parameters[name] for name in ("session_ms", "heartbeat_ms", "commit_ms")}
@@ -50,7 +50,7 @@ _SARAMA = foreign(SARAMA, balancer="roundrobin")
 
 
 def _hold_up(play: Play) -> None:
-    """Let one client work on a record for long, and another one join meanwhile."""
+    """Make one client work on a record for a long time while another one joins."""
     open_group(play, "m1", "slow", stall_ms=16_000 + play.parameters["extra_ms"])
     play.signal("slow", signal.SIGUSR1)
     play.await_event("slow", "stalls")
@@ -160,7 +160,7 @@ POLYGLOT = (
     _quick(sarama_slow_claim, expecting(_BARRIER, "slow"), form=_SARAMA),
     _quick(
         sarama_phantom,
-        # In the recordings of before seed 60 the client stood still inside poll(), as a callback would.
+        # In recordings with seeds below 60 the client stalled inside poll(), as in a callback.
         expecting(_BARRIER, "slow", accepted=("slow_rebalance_callback",)),
         form=foreign(SARAMA, balancer="roundrobin", read_ms=_READ_MS),
     ),

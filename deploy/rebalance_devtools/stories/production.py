@@ -1,12 +1,12 @@
-"""What is met in production: platforms and what they deploy, programs that fail on a record, offsets that are gone.
+"""Incidents in production: platforms and deploys, programs that fail on a record, lost offsets.
 
-Families as those of families.py, written on 2026-11-26 after what users report: firewalls that forget connections
+Families as in families.py, written on 2026-11-26 after reports of users: firewalls that forget connections
 (librdkafka#3109, librdkafka#2845), awaiting for too long (aiokafka#848), handlers that throw (kafkajs#1592,
 nestjs-kafka#26), error handlers that try for ever (spring-kafka#1287, spring-kafka#316), sink tasks that failed
 (kafka-connect-elasticsearch#108), names of pods as instance ids (posthog#65809, kestra#352), restarts that leave a
 ghost each (ClickHouse#104305), groups deleted by a tool (confluent-kafka-dotnet#2202), the only broker restarted
 (sarama#1407, confluent-kafka-python#173), old and new pods side by side (uptime-checker#58, helm-charts#162 of
-DependencyTrack). A play in which the fault did not come about ends with an error, and is void.
+DependencyTrack). A play in which the fault did not occur ends with an error and is void.
 """
 
 from __future__ import annotations
@@ -67,7 +67,7 @@ from rebalance_devtools.stories.script import (
 
 _ALL = ("m1", "m2", "m3")
 _WATCHED_SECONDS = 100.0
-#: Of KIP-848 members: sessions are the broker's, 45 s.
+#: Maximum time until a KIP-848 member is fenced; the session time-out of 45 s is the broker's.
 _FENCED_SECONDS = 150.0
 _POISON = "poison"
 
@@ -264,7 +264,7 @@ _quick = partial(family, draw=draw_quick)
 
 
 def _wide(draw: Callable[[random.Random], Parameters]) -> Callable[[random.Random], Parameters]:
-    """Draw more partitions than there are ever members."""
+    """Return a function that draws as `draw`, but with 6 more partitions, so that they outnumber the members."""
 
     def drawn(generator: random.Random) -> Parameters:
         parameters = draw(generator)
@@ -274,7 +274,7 @@ def _wide(draw: Callable[[random.Random], Parameters]) -> Callable[[random.Rando
 
 
 def _draw_static(generator: random.Random) -> Parameters:
-    """Draw a session that three of them can be waited for."""
+    """Draw a session time-out short enough to wait for three of them."""
     return {**draw_quick(generator), "session_ms": generator.choice((15_000, 20_000)), "heartbeat_ms": 3_000}
 
 

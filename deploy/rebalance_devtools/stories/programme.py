@@ -22,13 +22,13 @@ from rebalance_devtools.stories.story import Story
 #: The five incidents this project was founded on, in their letters' order.
 FOUNDING = (idle_lock.FAST, join_barrier.STORY, long_batches.STORY, held_interpreter.STORY, owner_lock.STORY)
 
-#: Other forms of them.
+#: Other forms of the founding incidents.
 VARIANTS = (
     *(idle_lock.UPGRADED, idle_lock.REAL, idle_lock.WRONG_CURE, join_barrier.WRONG_CURE),
     *(long_batches.WRONG_CURE, held_interpreter.WRONG_CURE, owner_lock.UPGRADED),
 )
 
-#: What the judgement is measured on, see tests/accuracy/families.toml.
+#: Stories on which the accuracy of the diagnosis is measured, see tests/accuracy/families.toml.
 MEASURED = (
     *FAMILIES,
     *APPLICATIONS,
@@ -47,7 +47,7 @@ STORIES = {story.id: story for story in (*FOUNDING, *VARIANTS, *SCENES, *MEASURE
 
 
 def find_story(story_id: str) -> Story:
-    """Return a story. Raises UserError that names all when there is none of that id."""
+    """Return the story with this id. Raises UserError with all ids if it is unknown."""
     if story_id not in STORIES:
         raise UserError(f"there is no story named {story_id}: choose one of {', '.join(STORIES)}")
     return STORIES[story_id]

@@ -1,12 +1,12 @@
-"""Plays stories while the prober probes and the flight recorder records: what comes out is input for `replay`.
+"""Runs stories with the prober and the recorder, to make recordings for `replay`.
 
     python -m rebalance_devtools.stories.record DIRECTORY idle_lock:sick:1 join_barrier:cured:1 …
 
-Receives names STORY:FORM:SEED[:VERSION][:no-metrics]; hands on `<story>-<form>….jsonl`, the recording, and
-`<story>-<form>….truth.json`, what the clients and the brokers' log say happened. Stories that can share a broker are
-played together, a few at a time, under one prober and one recorder; of each only its own group's records are kept. The
-prober runs as it does by default. No stream runs; its only word that the prober needs, which topics the group uses, is
-written in its name.
+Takes names STORY:FORM:SEED[:VERSION][:no-metrics]; writes `<story>-<form>….jsonl`, the recording, and
+`<story>-<form>….truth.json`, what happened according to the clients and the brokers' log. Stories that can share a
+broker run together, a few at a time, with one prober and one recorder; for each story only the records of its own group
+are kept. The prober runs with default settings. No stream runs; the rows that the prober needs from it, about the
+topics that the group uses, are written in its place.
 """
 
 from __future__ import annotations
@@ -45,28 +45,28 @@ from rebalance_streaming.wire.records import OFFSETS_TOPIC
 
 METRICS_TOPIC = f"{StreamConfig().topic_prefix}client-metrics"
 
-#: The table of a folder's recordings.
+#: File name of the table of a folder's recordings.
 INDEX = "INDEX.md"
-#: The plays that were not kept, one JSON object per line, and why.
+#: File name of the list of plays that were not kept, with the reason, one JSON object per line.
 VOID = "void.jsonl"
 
 _READY_SECONDS = 60.0
-#: After the outcome: what the prober still has to say of it, and the records on their way.
+#: Time after the outcome for the prober's last probes and for records in flight.
 _LINGER_SECONDS = 8.0
 _LARGEST_PLAIN_BYTES = 400_000
-#: Most plays wait most of the time.
+#: Number of plays at once; more than the cores, because plays wait most of the time.
 _AT_ONCE = 7
-#: What brokers say of a member whose session or poll limit is over: `has failed` in the classic protocol.
+#: Brokers log this about a member whose session or poll interval expired: `has failed` in the classic protocol.
 _REMOVED = re.compile(r"[Mm]ember (\S+) (?:in group \S+ )?(?:has failed|fenced from the group because)")
-#: Events of clients after which they may be lost.
+#: Events that may cause the loss of a client.
 _DONE_TO_CLIENTS = ("killed", "signal", "network", "dies", "disk_full")
-#: Frequent events, of which only the first and the last between two others of a client are kept.
+#: Frequent events: of those between two other events of a client, only the first and the last are kept.
 _THINNED = ("records", "committed", "processed")
 
 
 @dataclass(frozen=True, slots=True)
 class Wanted:
-    """One recording to make. Without `metrics` clients that could report do not."""
+    """One recording to make. Without `metrics`, clients that could report do not."""
 
     story: Story
     cured: bool
@@ -76,13 +76,13 @@ class Wanted:
 
     @property
     def group(self) -> str:
-        """The group's name: the same every time, so that a second recording differs in little."""
+        """The group's name, the same every time, so that a repeated recording differs little."""
         form = "cured" if self.cured else "sick" if self.story.cured else "played"
         return f"{self.story.id.replace('_', '-')}-{form}-{self.seed}"
 
     @property
     def file_name(self) -> str:
-        """The recording's name without its ending."""
+        """The recording's name without its extension."""
         form = "" if self.story.cured is None else "-cured" if self.cured else "-sick"
         version = "" if self.kafka_version == self.story.versions[0] else f"-{self.kafka_version}"
         parameters = self.story.draw(random.Random(self.seed))  # noqa: S311 - to be repeatable is the point
@@ -93,7 +93,7 @@ class Wanted:
 
 
 def read_wanted(text: str) -> Wanted:
-    """Parse STORY:FORM:SEED[:VERSION][:no-metrics]. Raises UserError for what is none."""
+    """Parse STORY:FORM:SEED[:VERSION][:no-metrics]. Raises UserError if the text is invalid."""
     parts = text.split(":")
     story = _lengthen(find_story(parts[0]))
     forms = ("played",) if story.cured is None else ("sick", "cured")
@@ -104,12 +104,12 @@ def read_wanted(text: str) -> Wanted:
 
 
 def _lengthen(story: Story) -> Story:
-    """Return a story that goes on until it has enough for a recording."""
+    """Return a story that continues until it has enough symptoms for a recording."""
     return replace(story, enough=max(story.enough, story.enough_recorded or 0), seconds=2 * story.seconds)
 
 
 def record(wanted: Wanted, target: Path, say: Callable[[str], None]) -> StoryRun:
-    """Play once and write the recording and its truth into `target`."""
+    """Run one story and write the recording and its truth into `target`."""
     directory = Path(tempfile.mkdtemp(prefix=f"story-{wanted.file_name}-"))
     say(f"{wanted.file_name}: playing in {directory}")
     story = wanted.story
@@ -130,10 +130,10 @@ def record(wanted: Wanted, target: Path, say: Callable[[str], None]) -> StoryRun
 
 
 def record_together(several: Sequence[Wanted], target: Path, say: Callable[[str], None]) -> list[str]:
-    """Play many on one broker, write each as soon as it is over, and return the names of those that failed.
+    """Run many stories on one broker, write each as soon as it is over, and return the names of those that failed.
 
-    All have the same Kafka version. One in which a client was lost to which nothing was done is not kept: the machine
-    was too busy, and what happened is not what the script says.
+    All have the same Kafka version. A play in which a client was lost without any action on it is not kept: the machine
+    was too busy, and the recording would not match the script.
     """
     directory = Path(tempfile.mkdtemp(prefix="stories-"))
     say(f"playing {len(several)} in {directory}")
@@ -153,7 +153,7 @@ def record_together(several: Sequence[Wanted], target: Path, say: Callable[[str]
 
 
 def _record_shared(stage: Stage, wanted: Wanted, directory: Path, target: Path, say: Callable[[str], None]) -> bool:
-    """Play one story as a group of many and write it; false if it came to nothing."""
+    """Run one story as one group of many and write its recording; return false if the play is void."""
     try:
         with playing(
             wanted.story,
@@ -188,14 +188,14 @@ def _record_shared(stage: Stage, wanted: Wanted, directory: Path, target: Path, 
 
 
 def _note_void(target: Path, wanted: Wanted, reason: str) -> None:
-    """Write down that a play came to nothing: who counts the others must know."""
+    """Append a void play to the list, so that statistics can include it."""
     target.mkdir(parents=True, exist_ok=True)
     with (target / VOID).open("a") as file:
         file.write(json.dumps({"name": wanted.file_name, "reason": reason}) + "\n")
 
 
 def innocents_lost(run: StoryRun, culprits: Iterable[str]) -> list[str]:
-    """Return the clients that the broker removed although nothing was done to them, by their names."""
+    """Return the names of the clients that the broker removed without any action on them."""
     removed = {match[1] for line in run.broker_lines if (match := _REMOVED.search(line))}
     touched = {*culprits, *(event["name"] for event in run.events if event["event"] in _DONE_TO_CLIENTS)}
     names = dict.fromkeys(event["name"] for event in run.events if event["name"])
@@ -203,9 +203,9 @@ def innocents_lost(run: StoryRun, culprits: Iterable[str]) -> list[str]:
 
 
 def belongs(line: str, run: StoryRun) -> bool:
-    """Whether a recorded line is about a run's group, and of its time: at its end its clients were killed.
+    """Return whether a recorded line is about the group of a run and not later than its end (then clients are killed).
 
-    Every key of the offsets topic begins with its type and the group, a key of other topics with the group.
+    Keys of the offsets topic start with a type and the group; keys of other topics are the group.
     """
     fields = json.loads(line)
     key = bytes.fromhex(fields["key_hex"] or "")
@@ -236,13 +236,13 @@ def _record_on(stage: Stage, wanted: Wanted, directory: Path) -> StoryRun:
 
 
 def _prepare(stage: Stage, topics: Iterable[str]) -> None:
-    """Make the topics that the recorder looks for when it starts; they outlive a broker, as in production."""
+    """Create the topics that the recorder needs at its start, replicated to all brokers, as in production."""
     names = (*topics, StreamConfig().groups_topic, StreamConfig().activity_topic)
     create_topics(stage.bootstrap, dict.fromkeys(names, 1), replicas=len(stage.broker_logs))
 
 
 def report_interest(bootstrap: str, story: Story, group: str) -> None:
-    """Publish for the prober, in the stream's name, which topic a group uses: else no end offsets are requested."""
+    """Publish the topic of a group in place of the stream; without it the prober requests no end offsets."""
     config, topic, now_ms = StreamConfig(), f"t-{group}", int(time.time() * 1000)
     producer = Producer({"bootstrap.servers": bootstrap, "log_level": 0})
     if story.group_type == "zookeeper":
@@ -290,7 +290,7 @@ def _await(condition: Callable[[], bool], process: ChildProcess, what: str) -> N
 
 
 def _keep(path: Path) -> Iterator[str]:
-    """Yield the recorded lines; what else the recorder said is left out."""
+    """Yield the recorded lines, without other output of the recorder."""
     for line in path.read_text().splitlines():
         if line.startswith("{"):
             yield line
@@ -311,7 +311,7 @@ def _write(
 
 
 def render_truth(run: StoryRun) -> str:
-    """Return a run as JSON for people too: one line per field, event and line of the brokers' log."""
+    """Return a run as readable JSON: one line per field, event and line of the brokers' log."""
     truth = {**run.to_json(), "events": thin(run.events)}
     fields = [
         f'"{key}": {_render_list(value) if isinstance(value, (list, tuple)) else json.dumps(value)}'
@@ -325,7 +325,7 @@ def _render_list(values: Iterable[Any]) -> str:
 
 
 def render_index(folder: Path) -> str:
-    """Return the table of a folder's recordings: what each is of, and the truth in short."""
+    """Return the table of a folder's recordings: what happens in each, and a summary of the truth."""
     rows = [
         json.loads(path.read_text()) | {"name": path.name.removesuffix(".truth.json")}
         for path in sorted(folder.glob("*.truth.json"))
@@ -354,7 +354,7 @@ def _index_row(truth: dict[str, Any]) -> tuple[str, ...]:
 
 
 def thin(events: Iterable[Event]) -> list[Event]:
-    """Return events without the middle of a client's runs of frequent events, each kind for itself."""
+    """Return events without the middle of a client's runs of frequent events, separately for each kind."""
     all_events = list(events)
     middle: set[int] = set()
     runs: dict[str, dict[str, list[int]]] = {}
@@ -374,7 +374,7 @@ def _say(line: str) -> None:
 
 
 def main(arguments: list[str]) -> int:
-    """Make the recordings named; one that fails does not keep the others back."""
+    """Make the named recordings; a failure does not stop the others. Return the exit code."""
     target, *names = arguments
     failed = 0
     wanted = [read_wanted(name) for name in names]

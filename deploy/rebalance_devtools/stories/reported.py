@@ -1,9 +1,9 @@
-"""Faults as people on call report them, reproduced: a host suspended, a downstream that hangs, spot instances.
+"""Reproductions of reported faults: a suspended host, a downstream that hangs, spot instances.
 
-Families as those of families.py, written on 2026-11-26 after threads such as confluent-kafka-go#605 and librdkafka#3589
-(a change of assignors), librdkafka#3008 (a pattern and topics that appear), kafka-python#837 and ruby-kafka#186 (a
-session that the broker does not permit), librdkafka#4457 (restarts of containers). A play in which the fault did not
-come about ends with an error, and is void.
+Families as in families.py, written on 2026-11-26 after threads such as confluent-kafka-go#605 and librdkafka#3589 (a
+change of assignors), librdkafka#3008 (a pattern and topics that appear), kafka-python#837 and ruby-kafka#186 (a session
+that the broker does not permit), librdkafka#4457 (restarts of containers). A play in which the fault did not occur ends
+with an error and is void.
 """
 
 from __future__ import annotations
@@ -52,9 +52,9 @@ from rebalance_devtools.stories.script import KAFKA_PYTHON, ClientSpec, Paramete
 
 _RANGE = "org.apache.kafka.clients.consumer.RangeAssignor"
 _STICKY = "org.apache.kafka.clients.consumer.CooperativeStickyAssignor"
-#: Of KIP-848 members: sessions are the broker's, 45 s.
+#: Maximum time until a KIP-848 member is fenced; the session time-out of 45 s is the broker's.
 _FENCED_SECONDS = 150.0
-#: Below what the brokers of the stage permit, which is Kafka's own default.
+#: Below the minimum of the stage's brokers, which is Kafka's default.
 _REFUSED_SESSION_MS = 3_000
 _RECORD_MS = 60
 

@@ -1,7 +1,7 @@
-"""Other things that happen to groups, one scene each: benign ones, and faults that look like another's.
+"""Other events of groups, one scene each: benign ones, and faults with similar symptoms.
 
-Most play with confluent-kafka, in short sessions and little traffic. A scene has no cured form; what the monitor must
-say of it is its `expect`. The healthy ones expect no finding at all, which an empty diagnosis says.
+Most use confluent-kafka with short sessions and little traffic. A scene has no cured form; the expected finding is its
+`expect`. Healthy scenes expect no finding at all: their diagnosis is empty.
 """
 
 from __future__ import annotations
@@ -20,12 +20,12 @@ from rebalance_devtools.stories.story import Story
 
 _SESSION_MS = 6_000
 _SETTLE_SECONDS = 6.0
-#: Long enough for the session of a silent member to end, whatever the coordinator does meanwhile.
+#: Long enough for the session of a silent member to expire in all cases.
 _EXPIRY_SECONDS = 40.0
 
 
 def draw(generator: random.Random) -> Parameters:
-    """Draw the size of the topic, the traffic and how long things stay calm between what is done."""
+    """Draw the poll interval, the size of the topic, the traffic and the calm time between actions."""
     return {
         "session_ms": _SESSION_MS,
         "max_poll_ms": generator.randrange(10_000, 14_001, 1_000),
@@ -36,7 +36,7 @@ def draw(generator: random.Random) -> Parameters:
 
 
 def _confluent(**more: Any) -> Callable[[Parameters], ClientSpec]:
-    """Return a form of confluent-kafka; keys of `more` are its settings with underscores for dots."""
+    """Return a form of confluent-kafka; `more` are its settings with underscores for dots, None removes a default."""
 
     def form(parameters: Parameters) -> ClientSpec:
         settings = {
@@ -76,7 +76,7 @@ def _scene(
     form: Callable[[Parameters], ClientSpec] | None = None,
     **more: Any,
 ) -> Story:
-    """Return a scene; what happens in it is what its performance says of itself."""
+    """Return a scene; the docstring of `perform` becomes its description."""
     return Story(
         id=name,
         title=name.replace("_", " "),
@@ -268,7 +268,7 @@ def topic_metadata_change(play: Play) -> None:
 def stalled_consumer(play: Play) -> None:
     """A member goes on polling and heartbeating but gets nothing more: its partitions are paused for ever."""
     interval = {"max.poll.interval.ms": play.parameters["max_poll_ms"]}
-    # A standstill shorter than max.poll.interval might be a batch.
+    # Longer than this interval, because a shorter standstill might be a long batch.
     open_group(play, "m1", "m2", form=ClientSpec(CONFLUENT, {**play.form.settings, **interval}))
     play.signal("m2", signal.SIGUSR2)
     play.await_seconds(120)

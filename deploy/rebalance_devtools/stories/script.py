@@ -1,7 +1,7 @@
-"""What a story says: who plays, in its sick and in its cured form, and what the monitor ought to say of it.
+"""The definition of a story: its clients, in a sick and a cured form, and the expected finding of the monitor.
 
-Pure data and functions of it. Parameters are drawn from a seeded generator, so that a rule cannot learn one
-recording by heart, and a failure can be played again.
+Only data and pure functions. Parameters are drawn from a seeded generator, so that a rule cannot be fitted to one
+recording, and a failure can be reproduced.
 """
 
 from __future__ import annotations
@@ -11,24 +11,24 @@ from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import Any
 
-#: What was drawn for one performance; units in the names.
+#: The drawn parameters of one play; units are in the names.
 Parameters = Mapping[str, int]
 
-#: One line of a client's event log: `t_ms`, `name`, `event` and what belongs to the event.
+#: One line of a client's event log: `t_ms`, `name`, `event` and the fields of the event.
 Event = Mapping[str, Any]
 
 JAVA = "java"
 #: Kafka's own applications, whose settings are passed through.
 STREAMS = "kafka-streams"
 CONNECT = "kafka-connect"
-#: Kafka's own client of share groups.
+#: Kafka's own client for share groups.
 SHARE = "java-share"
 AIOKAFKA = "aiokafka-0.14.0"
-#: Clients of other languages, see foreign.py.
+#: Clients in other languages, see foreign.py.
 FRANZ_GO = "franz-go"
 SARAMA = "sarama"
 KAFKAJS = "kafkajs"
-#: The kafka-python and the confluent-kafka this environment has, rather than a pinned old client.
+#: The versions of kafka-python and confluent-kafka installed in this environment, not a pinned old client.
 KAFKA_PYTHON = "kafka-python"
 CONFLUENT = "confluent-kafka"
 
@@ -39,8 +39,8 @@ class ClientSpec:
 
     `library` is `java` or `java-share` (the stage's own kafka-clients), `kafka-python` or `confluent-kafka` (this
     environment's), `kafka-streams` or `kafka-connect` (Kafka's own applications), `franz-go`, `sarama` or `kafkajs`
-    (pinned beside their programs), or the name of a pinned old client. `settings` are the library's own, those of Go
-    and Node.js as their programs name them; `program` is what the client program does.
+    (pinned next to their programs), or the name of a pinned old client. `settings` are the library's own, for Go and
+    Node.js under the names of their programs; `program` has the options of the client program.
     """
 
     library: str
@@ -50,7 +50,7 @@ class ClientSpec:
 
 @dataclass(frozen=True, slots=True)
 class ExpectedAdvice:
-    """A setting that must be advised, inside a tolerance; without bounds any value will do."""
+    """A setting that must be advised, with a value between `low` and `high`; None means no bound."""
 
     parameter: str
     low: float | None = None
@@ -59,13 +59,13 @@ class ExpectedAdvice:
 
 @dataclass(frozen=True, slots=True)
 class Expected:
-    """What the monitor must say of the sick form, and what it must not.
+    """Findings that the monitor must report for the sick form, and those that it must not.
 
-    `diagnosis` and `secondary` are identifiers of the catalogue; both must be said. `also` are further causes of the
-    same run, each of which must be said of its own rebalances. `accepted` name the same fault and may stand in the
-    place of `diagnosis` or beside it; `beside` are true too, but do not do in its place. `culprits` are names of
-    clients of the play, whose member ids the run has; none means that any member may be named. `upgrade_of` is the
-    library that is to be upgraded, to at least `upgrade_to`.
+    `diagnosis` and `secondary` are identifiers of the catalogue; both must be found. `also` are further causes in the
+    same run, each of which must be found for its own rebalances. `accepted` are other names of the same fault and may
+    replace `diagnosis` or accompany it; `beside` are also correct, but cannot replace it. `culprits` are names of
+    clients of the play, whose member ids are in the run; if empty, any member may be named. `upgrade_of` is the library
+    to upgrade, to at least `upgrade_to`.
     """
 
     diagnosis: str
@@ -84,14 +84,14 @@ class Expected:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Script:
-    """One incident, or another thing that happens to groups; then `cured` is null. `Story` adds how it is performed.
+    """An incident, or another event of a group (then `cured` is None). `Story` adds the function that performs it.
 
-    `enough` symptoms end the sick form (for a recording `enough_recorded`, if that is more), `quiet_seconds` without
-    any the cured one. `seconds` is how long the sick form takes at most, the stage's start aside. `brokers`,
-    `broker_config` and `zookeeper` are what the stage needs; `moves_coordinator` keeps the group off the controller.
-    `group_type` is the monitor's word for the kind of group that plays, `versions` are the brokers the clients work
-    with, the usual one first. Where `shared`, it can be played beside others as one group of many on one broker, which
-    has a network whose faults the story may choose; where `networked`, the broker that it has for itself has one too.
+    `enough` symptoms end the sick form (in a recording `enough_recorded`, if higher), `quiet_seconds` without a symptom
+    end the cured one. `seconds` is the maximum duration of the sick form, without the start of the stage. `brokers`,
+    `broker_config` and `zookeeper` are requirements of the stage; `moves_coordinator` chooses a group whose coordinator
+    is not the controller. `group_type` is the monitor's type of the group, `versions` are the Kafka versions that the
+    clients support, the default first. A `shared` story can run as one group of many on one broker, which has a network
+    with faults; a `networked` story has its own broker with such a network.
     """
 
     id: str
@@ -117,7 +117,7 @@ class Script:
     networked: bool = False
 
     def cast(self, parameters: Parameters, *, cured: bool) -> ClientSpec:
-        """Return the client of the form that is played. Raises ValueError where there is no cured form."""
+        """Return the client of the sick or cured form. Raises ValueError if there is no cured form."""
         form = self.cured if cured else self.sick
         if form is None:
             raise ValueError(f"story {self.id} has no cured form")
@@ -125,7 +125,7 @@ class Script:
 
 
 def returns_under_new_ids(events: Sequence[Event], _: Parameters | None = None) -> int:
-    """Count how often a client that was in its group came back to it as another member, its process unchanged."""
+    """Return how often a client process rejoined its group under another member id."""
     last: dict[str, str] = {}
     found = 0
     for event in events:
@@ -138,12 +138,12 @@ def returns_under_new_ids(events: Sequence[Event], _: Parameters | None = None) 
 
 
 def failed_commits(events: Sequence[Event], _: Parameters | None = None) -> int:
-    """Count the commits that a coordinator refused."""
+    """Return the number of commits that a coordinator rejected."""
     return sum(event["event"] == "commit_failed" for event in events)
 
 
 def processed_twice(events: Sequence[Event]) -> int:
-    """Count the records that were handed out more than once, to whomever."""
+    """Return the number of records that were delivered again, to any client."""
     seen: set[tuple[str, int, int]] = set()
     found = 0
     for event in events:

@@ -1,7 +1,7 @@
-"""Where stories play: running brokers, and a ZooKeeper where the story needs one.
+"""The environment of stories: running brokers, and a ZooKeeper if the story needs one.
 
-Receives what a story needs; hands on addresses and logs. A monitor may watch the stage while a story plays. A stage
-can also be made of brokers that run already: its fields are all a play asks for.
+Takes the requirements of a story; returns addresses and logs. A monitor may watch the stage during a play. A stage can
+also be created for existing brokers: a play uses only its fields.
 """
 
 from __future__ import annotations
@@ -24,11 +24,11 @@ from rebalance_deploy.errors import UserError
 from rebalance_devtools.stories.network import Network, open_network
 
 _FIND_COORDINATOR, _ALTER_QUOTAS = 10, 49
-#: While the offsets topic is being made, or its leader is away.
+#: Retriable error codes: the offsets topic is being created, or has no leader.
 _LATER = (14, 15, 16)
 _FOUND_SECONDS = 180.0
 
-#: What a real cluster has and `EmbeddedKafka` leaves out for quick tests.
+#: Settings of a real cluster that `EmbeddedKafka` changes for quick tests.
 _AS_IN_PRODUCTION = {
     "group.initial.rebalance.delay.ms": "3000",
     "group.min.session.timeout.ms": "6000",
@@ -38,9 +38,9 @@ _AS_IN_PRODUCTION = {
 
 @dataclass(frozen=True, slots=True)
 class Stage:
-    """`zookeeper` is empty where there is none. `kafka` is null unless the stage started its brokers itself.
+    """Running brokers. `zookeeper` is empty if there is none. `kafka` is None if the stage uses existing brokers.
 
-    `network` is another way to the one broker, with faults for single clients; null where all connect directly.
+    `network` is a proxy to the only broker, with faults for single clients; None if there is no proxy.
     """
 
     bootstrap: str
@@ -60,16 +60,16 @@ def open_stage(
     kafka_version: str = DEFAULT_VERSION,
     config: Mapping[str, str] = MappingProxyType({}),
 ) -> Iterator[Stage]:
-    """Start brokers, with Kafka's own defaults for groups, and stop them at the end; data and logs are kept.
+    """Start brokers with Kafka's defaults for groups, and stop them at the end; data and logs are kept.
 
-    Of several brokers one that was killed is missed after 3 s.
+    With several brokers, the controller notices a killed one after 3 s.
     """
     with EmbeddedKafka(
         directory / "kafka",
         brokers=brokers,
         zookeeper=zookeeper,
         kafka_version=kafka_version,
-        # Of one broker alone none is killed.
+        # A single broker is never killed.
         config={**(SHORT_SESSION if brokers > 1 else {}), **_AS_IN_PRODUCTION, **config},
     ) as kafka:
         for number in range(brokers):
@@ -77,7 +77,7 @@ def open_stage(
         yield Stage(kafka.bootstrap, kafka_version, kafka.log_paths, kafka.zookeeper, kafka)
 
 
-#: Whoever has no rule against him may do everything.
+#: Broker settings that enable ACLs; resources without ACLs are open to everyone.
 _AUTHORISED = {
     "authorizer.class.name": "org.apache.kafka.metadata.authorizer.StandardAuthorizer",
     "allow.everyone.if.no.acl.found": "true",
@@ -87,7 +87,7 @@ _AUTHORISED = {
 
 @contextmanager
 def open_shared_stage(directory: Path, *, kafka_version: str = DEFAULT_VERSION, seed: int = 0) -> Iterator[Stage]:
-    """Start one broker that many plays share, each as a group: with a network, and with permissions to take away."""
+    """Start one broker that many plays share, one group each, with a network and with ACLs enabled."""
     with (
         open_network(seed) as network,
         open_stage(directory, kafka_version=kafka_version, config={**_AUTHORISED, **network.listener}) as stage,
@@ -96,10 +96,10 @@ def open_shared_stage(directory: Path, *, kafka_version: str = DEFAULT_VERSION, 
 
 
 def find_coordinator(bootstrap: str, group: str) -> int:
-    """Return the id of the broker that coordinates a group, of any name; the first to ask makes the offsets topic.
+    """Return the id of the broker that coordinates a group; the first call creates the offsets topic.
 
-    Asked in Kafka's own words: confluent-kafka's call for it aborts the process when a coordinator moves meanwhile.
-    Raises UserError when there is none for three minutes.
+    Sends the request itself, because confluent-kafka aborts the process if a coordinator moves meanwhile. Raises
+    UserError if there is no coordinator for three minutes.
     """
     deadline, pause = time.monotonic() + _FOUND_SECONDS, threading.Event()
     for address in itertools.cycle(bootstrap.split(",")):
@@ -116,13 +116,13 @@ def find_coordinator(bootstrap: str, group: str) -> int:
 
 
 def _ask_coordinator(address: str, group: str) -> tuple[int, int]:
-    """Return the error code and the node id of a FindCoordinator answer, version 0."""
+    """Return the error code and the node id of a FindCoordinator response, version 0."""
     error, node = struct.unpack(">hi", _ask(address, _FIND_COORDINATOR, _string(group))[:6])
     return error, node
 
 
 def limit_consumers(bootstrap: str, client_ids: Sequence[str], bytes_per_second: float) -> None:
-    """Give clients a quota of what they may read from each broker, as kafka-configs.sh does. Raises UserError."""
+    """Set a consumer quota per broker for clients, as kafka-configs.sh does. Raises UserError if it is rejected."""
     entries = [
         struct.pack(">i", 1)
         + _string("client-id")
@@ -133,14 +133,14 @@ def limit_consumers(bootstrap: str, client_ids: Sequence[str], bytes_per_second:
         for client_id in client_ids
     ]
     body = struct.pack(">i", len(entries)) + b"".join(entries) + struct.pack(">?", False)
-    # Throttle time, number of entries, error of the first one: they are altered together or not at all.
+    # Throttle time, number of entries, error of the first entry; either all entries are altered or none.
     _, _, error = struct.unpack(">iih", _ask(bootstrap.partition(",")[0], _ALTER_QUOTAS, body)[:10])
     if error:
         raise UserError(f"the quota was not taken: error code {error}")
 
 
 def _ask(address: str, api_key: int, body: bytes) -> bytes:
-    """Return the body of a broker's answer to a request of version 0. Raises OSError."""
+    """Return the body of a broker's response to a request of version 0. Raises OSError."""
     host, _, port = address.partition(":")
     request = struct.pack(">hhih", api_key, 0, 1, -1) + body
     with socket.create_connection((host, int(port)), timeout=5) as connection, connection.makefile("rb") as answer:

@@ -1,4 +1,4 @@
-"""A story: a script, and how it is performed on a stage."""
+"""A story: a script, and the function that performs it on a stage."""
 
 from __future__ import annotations
 
@@ -16,7 +16,7 @@ from rebalance_devtools.stories.stage import Stage, find_coordinator
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Story(Script):
-    """A script with its performance: what the play is to do, from its first client to its outcome."""
+    """A script with `perform`, which runs a play from its first client to its outcome."""
 
     perform: Callable[[Play], None]
 
@@ -34,10 +34,10 @@ def playing(
     group: str | None = None,
     prepare: Callable[[Play], None] = lambda _: None,
 ) -> Iterator[Play]:
-    """Perform a story on a stage to its outcome and hand on the play while its clients still run; then end them.
+    """Perform a story on a stage to its outcome and yield the play while its clients still run; then end them.
 
-    The group gets a name of its own unless one is given, so that a stage can see many plays. `prepare` is called before
-    anything is done.
+    Unless `group` is given, the group gets a unique name, so that a stage can be used for many plays. `prepare` is
+    called before the first action.
     """
     directory.mkdir(parents=True, exist_ok=True)
     parameters = story.draw(random.Random(seed))  # noqa: S311 - to be repeatable is the point
@@ -55,6 +55,6 @@ def playing(
 
 
 def _away_from_controller(stage: Stage, group: str) -> str:
-    """Return a name like `group` whose coordinator is not the controller, in whose absence none could follow it."""
+    """Return a name like `group` whose coordinator is not the controller (broker 1), so that it can be stopped."""
     names = (group, *(f"{group}-{letter}" for letter in "abcdefghij"))
     return next(name for name in names if find_coordinator(stage.bootstrap, name) != 1)

@@ -8,10 +8,10 @@ import org.apache.kafka.common.errors.WakeupException;
 import org.apache.kafka.common.serialization.ByteArrayDeserializer;
 
 /**
- * A consumer of a share group (KIP-932), writing its events as event_log.py does.
+ * A consumer of a share group (KIP-932); writes its events in the format of event_log.py.
  *
- * <p>java -cp JARS ShareClient.java NAME TOPIC key=value...; keys are the client's. It has no callbacks and no assignment
- * of its own, so that "assigned" is written with the first records. SIGTERM closes it in order.
+ * <p>java -cp JARS ShareClient.java NAME TOPIC key=value...; keys are settings of the client. It has no callbacks and
+ * no assignment, so "assigned" is written with the first records. SIGTERM closes it in an orderly way.
  */
 public class ShareClient {
     private static String name;

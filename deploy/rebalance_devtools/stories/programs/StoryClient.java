@@ -20,15 +20,16 @@ import org.apache.kafka.common.errors.WakeupException;
 import org.apache.kafka.common.serialization.ByteArrayDeserializer;
 
 /**
- * A consumer of Kafka's own client as stories run it, writing its events as event_log.py does.
+ * A story's consumer with Kafka's own client; writes its events in the format of event_log.py.
  *
  * <p>java -cp JARS StoryClient.java NAME TOPIC program.key=value... key=value...; keys that begin with "program." are
- * for this program: poll_for_ms (after the first assignment it polls so long, then never again), record_ms (work on
- * each record), revoke_ms (work when partitions are given up), quick_batches and quick_record_ms (how many batches are quick at first, and how quick), commit (true:
- * commitSync after each batch), stall_ms (work on the next records, once for each file
- * stall_file that it finds), stall_unsubscribes (true: it commits and unsubscribes before it does, and subscribes again
- * after it), assign_ms (what SlowAssignor takes), fails_of (go back to a record of that value and try
- * again a second later, for ever), enforce_ms (ask for a rebalance this often). All others are the client's. SIGTERM closes it in order.
+ * for this program: poll_for_ms (how long it polls after the first assignment, then never again), record_ms (work on
+ * each record), revoke_ms (work in the revocation callback), quick_batches and quick_record_ms (number of quick batches
+ * at the start, and work on each of their records), commit (true: commitSync after each batch), stall_ms (work on the
+ * next records, once for each file stall_file that it finds), stall_unsubscribes (true: it commits and unsubscribes
+ * before a stall, and subscribes again after it), assign_ms (duration of SlowAssignor), fails_of (it seeks back to a
+ * record with this value and retries after a second, forever), enforce_ms (interval of enforced rebalances). All other
+ * keys are settings of the client. SIGTERM closes it in an orderly way.
  */
 public class StoryClient {
     private static final Map<String, String> program = new HashMap<>();
@@ -43,7 +44,7 @@ public class StoryClient {
     public static void main(String[] arguments) throws Exception {
         name = arguments[0];
         topic = arguments[1];
-        // Java that starts a source file keeps its classes from whoever looks assignors up by name.
+        // In source-file mode the default class loader cannot find the assignors of this file by name.
         Thread.currentThread().setContextClassLoader(StoryClient.class.getClassLoader());
         Properties properties = new Properties();
         for (String setting : List.of(arguments).subList(2, arguments.length)) {
@@ -93,7 +94,7 @@ public class StoryClient {
         }
     }
 
-    /** Works for long when a file asks it to, which it takes away. */
+    /** Works for stall_ms if stall_file exists, and deletes the file. */
     private static void stall() throws Exception {
         if (program.containsKey("stall_file") && Files.deleteIfExists(Path.of(program.get("stall_file")))) {
             boolean unsubscribes = "true".equals(program.get("stall_unsubscribes"));
@@ -109,7 +110,7 @@ public class StoryClient {
         }
     }
 
-    /** Goes back to a record that it fails on, as an error handler does that tries for ever. */
+    /** Seeks back to a record on which it fails, as an error handler that retries forever. */
     private static void retry(ConsumerRecords<byte[], byte[]> records) throws Exception {
         byte[] failed = program.containsKey("fails_of") ? program.get("fails_of").getBytes() : null;
         for (ConsumerRecord<byte[], byte[]> record : records) {
@@ -139,7 +140,7 @@ public class StoryClient {
         work(count * recordMs);
     }
 
-    /** Spends time without polling; ends early only when the process is to stop. */
+    /** Spends time without polling; returns early only when the process must stop. */
     private static void work(long milliseconds) throws Exception {
         long left = milliseconds;
         for (; left > 0 && !stopping; left -= 50) {
@@ -147,7 +148,7 @@ public class StoryClient {
         }
     }
 
-    /** Works where nothing may be thrown. */
+    /** Calls work without throwing checked exceptions. */
     private static void spend(long milliseconds) {
         try {
             work(milliseconds);
@@ -166,7 +167,7 @@ public class StoryClient {
         }
     }
 
-    /** Takes its time, as one does whose leader is busy or has very much to deal out. */
+    /** A slow assignor, as with a busy leader or very many partitions. */
     public static class SlowAssignor extends RoundRobinAssignor {
         @Override
         public String name() {
@@ -181,7 +182,7 @@ public class StoryClient {
         }
     }
 
-    /** Forgets the last partition of every topic. */
+    /** Leaves out the last partition of every topic. */
     public static class ForgetfulAssignor extends RoundRobinAssignor {
         @Override
         public String name() {

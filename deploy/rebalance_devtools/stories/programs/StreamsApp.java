@@ -20,13 +20,13 @@ import org.apache.kafka.streams.state.KeyValueStore;
 import org.apache.kafka.streams.state.Stores;
 
 /**
- * A Kafka Streams application, writing its events as event_log.py does.
+ * A Kafka Streams application; writes its events in the format of event_log.py.
  *
  * <p>java -cp JARS StreamsApp.java NAME TOPIC program.key=value... key=value...; keys that begin with "program." are for
  * this program: stall_ms (work on the next record, once for each file stall_file that it finds), stateful (true: it
- * keeps the last record, which needs a topic for its changes), dies_of (it throws at a record of that value, and the
- * process ends as soon as Streams has given up). All others are those of Streams and its consumers. SIGTERM closes it
- * as its own shutdown does: in the classic protocol without leaving the group.
+ * stores the last record, which needs a changelog topic), dies_of (it throws at a record with this value, and the
+ * process ends once Streams has given up). All other keys are settings of Streams and its consumers. SIGTERM closes it
+ * as Streams' own shutdown does: in the classic protocol without leaving the group.
  */
 public class StreamsApp {
     public static void main(String[] arguments) throws Exception {
@@ -86,7 +86,7 @@ public class StreamsApp {
         closed.await();
     }
 
-    /** Keeps the last record, so that its task has state to move. */
+    /** Stores the last record, so that its task has state that can move. */
     private static class Keeper implements Processor<byte[], byte[], Void, Void> {
         private KeyValueStore<byte[], byte[]> last;
 

@@ -1,5 +1,5 @@
-"""Consumers as stories run them, each a process of its own: a spec as JSON in, one JSON line per event out.
+"""Consumer programs of stories, each run as a separate process: takes a spec as JSON, writes one JSON line per event.
 
-They are started with another client library on their path than the monitor's own, so they import nothing of the
-monitor but the few lines of `event_log`.
+They may run with another version of a client library than the monitor's, so they import only `event_log` from the
+monitor (and the reporters, if `metrics_topic` is set).
 """

@@ -1,4 +1,4 @@
-"""A consumer of aiokafka, whose heartbeats share one event loop with the application: its settings are passed through.
+"""An aiokafka consumer, whose heartbeats share an event loop with the application; settings are passed through.
 
 python -m rebalance_devtools.stories.programs.consume_aiokafka '{"name": …, "topic": …, "settings": {…}, …}'
 """
@@ -21,10 +21,10 @@ from rebalance_devtools.stories.programs.event_log import EventLog
 
 @dataclass
 class Spec:
-    """What to run.
+    """Options of the program.
 
-    SIGUSR1 makes the program compute for `stall_ms` without giving the event loop back or, with `stall_awaits`, wait
-    that long for something else before it asks for records again.
+    SIGUSR1 makes the program block the event loop for `stall_ms` or, with `stall_awaits`, await that long before it
+    requests records again.
     """
 
     name: str
@@ -35,15 +35,15 @@ class Spec:
 
 
 class Listener(ConsumerRebalanceListener):
-    """Logs what is assigned, and as whom."""
+    """Logs assignments with the member id."""
 
     def __init__(self, event_log: EventLog, consumer: Any) -> None:
-        """Speak through `event_log`."""
+        """Write events to `event_log`."""
         self._event_log, self._consumer = event_log, consumer
 
     async def on_partitions_assigned(self, assigned: Any) -> None:
-        """Log it."""
-        # It has no public name for them.
+        """Log the assignment."""
+        # aiokafka has no public API for generation and member id.
         coordinator = self._consumer._coordinator
         places = sorted([each.topic, each.partition] for each in assigned)
         self._event_log.write(
@@ -51,12 +51,12 @@ class Listener(ConsumerRebalanceListener):
         )
 
     async def on_partitions_revoked(self, revoked: Any) -> None:
-        """Log it."""
+        """Log the revocation."""
         self._event_log.write("revoked", partitions=sorted([each.topic, each.partition] for each in revoked))
 
 
 def stall(spec: Spec, event_log: EventLog) -> None:
-    """Keep the event loop."""
+    """Block the event loop."""
     event_log.write("stalls", milliseconds=spec.stall_ms)
     time.sleep(spec.stall_ms / 1000)
 

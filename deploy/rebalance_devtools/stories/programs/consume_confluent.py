@@ -1,4 +1,4 @@
-"""A consumer of confluent-kafka: its settings are passed through.
+"""A confluent-kafka consumer; settings are passed through.
 
 python -m rebalance_devtools.stories.programs.consume_confluent '{"name": …, "topics": […], "settings": {…}, …}'
 """
@@ -23,16 +23,15 @@ from rebalance_devtools.stories.programs.event_log import EventLog, Stopped, on_
 
 @dataclass
 class Spec:
-    """What to run.
+    """Options of the program.
 
-    `work_ms` is spent on each record, `revoke_ms` in the callback that gives partitions up, `take_ms` in the one that
-    takes them. With `commit` each record is committed after it. SIGUSR1 makes the program stand still for `stall_ms`.
-    SIGUSR2 makes it subscribe to `later_topics` or, if there are none, pause its partitions: it goes on polling and
-    gets nothing more. `members` consumers run in this one process, polled in turn. After `exit_after_ms` it dies
-    without closing, with exit code 1, and so it does of a record whose value is `dies_of`. Each record is written to
-    the file `output`, in `record_bytes`; the disk is full at `disk_bytes`, and then the program dies or, with
-    `waits_for_room`, tries again for ever. `metrics_topic` is where the project's reporter sends the clients' metrics;
-    null for clients without it.
+    `work_ms` is spent on each record, `revoke_ms` in the revocation callback, `take_ms` in the assignment callback.
+    With `commit` each record is committed after processing. SIGUSR1 makes the program sleep for `stall_ms`. SIGUSR2
+    makes it subscribe to `later_topics` or, if there are none, pause its partitions: it continues to poll but gets no
+    records. `members` consumers run in this process, polled in turn. After `exit_after_ms`, or at a record whose value
+    is `dies_of`, it dies without closing, with exit code 1. For each record `record_bytes` are written to the file
+    `output`; the disk is full at `disk_bytes`, and then the program dies or, with `waits_for_room`, retries forever.
+    `metrics_topic` is the topic to which the project's reporter sends the clients' metrics; None for no reporter.
     """
 
     name: str
@@ -55,7 +54,7 @@ class Spec:
 
 
 def open_consumer(spec: Spec, on_error: Callable[[KafkaError], None]) -> Any:
-    """Return the consumer, which reports itself if there is a topic for that."""
+    """Return the consumer, with a reporter if there is a `metrics_topic`."""
     settings = {"log_level": 0, **spec.settings, "error_cb": on_error}
     if spec.metrics_topic is None:
         return Consumer(settings)
@@ -65,7 +64,7 @@ def open_consumer(spec: Spec, on_error: Callable[[KafkaError], None]) -> Any:
 
 
 class Member:
-    """One consumer and what it logs."""
+    """One consumer, with its event log."""
 
     def __init__(self, spec: Spec, event_log: EventLog) -> None:
         """Open the consumer and subscribe."""
@@ -75,7 +74,7 @@ class Member:
         self._subscribe(spec.topics)
 
     def change(self) -> None:
-        """Subscribe to the later topics, or get nothing more of the present ones."""
+        """Subscribe to the later topics, or pause all partitions if there are none."""
         self._event_log.write("changes", topics=self._spec.later_topics)
         if self._spec.later_topics:
             self._subscribe(self._spec.later_topics)
@@ -86,7 +85,7 @@ class Member:
         self.consumer.subscribe(topics, on_assign=self._assigned, on_revoke=self._revoked, on_lost=self._lost)
 
     def poll(self, seconds: float) -> None:
-        """Poll once, and work on what came."""
+        """Poll once, and process the record."""
         message = self.consumer.poll(seconds)
         error = self._fatal or (None if message is None else message.error())
         if error is not None:
@@ -105,7 +104,7 @@ class Member:
             self._commit()
 
     def _write(self) -> None:
-        """Write a record down; where there is no room, die of it or wait for it."""
+        """Write a record to the output file; if the disk is full, die or retry."""
         while self._spec.output is not None:
             try:
                 with Path(self._spec.output).open("ab") as file:
@@ -118,7 +117,7 @@ class Member:
                 time.sleep(1)
 
     def _note_error(self, error: KafkaError) -> None:
-        # A fence that a commit ran into is reported here only.
+        # Fencing detected by a commit is reported only here.
         if is_fatal(error):
             self._fatal = error
 
@@ -145,37 +144,37 @@ class Member:
 
 
 def is_fatal(error: KafkaError) -> bool:
-    """Whether the consumer is of no more use; the error that says so does not count itself as fatal."""
+    """Return whether the consumer can no longer be used; the error code _FATAL itself does not count as fatal."""
     return bool(error.fatal() or error.code() == KafkaError._FATAL)
 
 
 def die(code: int) -> NoReturn:
-    """End without closing anything, as a crash does; a fenced consumer could not even be closed."""
+    """Exit without closing anything, as in a crash; a fenced consumer could not even be closed."""
     os._exit(code)
 
 
 def stall(length_ms: int, event_log: EventLog) -> None:
-    """Stand still."""
+    """Sleep without polling."""
     event_log.write("stalls", milliseconds=length_ms)
     time.sleep(length_ms / 1000)
 
 
 def change_all(members: Sequence[Member]) -> None:
-    """Change every member's subscription."""
+    """Call `change` of every member."""
     for member in members:
         member.change()
 
 
 def main(text: str) -> None:
-    """Consume until SIGTERM, or until it is time to die."""
+    """Consume until SIGTERM or `exit_after_ms`."""
     spec = Spec(**json.loads(text))
     event_log = EventLog(spec.name)
     stop_on_sigterm()
-    # A handler of Python's runs inside poll(), where an application does not work.
+    # The handler only sets a flag: it runs inside poll(), where an application does not do its work.
     stalls: list[int] = []
     on_signal(signal.SIGUSR1, lambda: stalls.append(spec.stall_ms))
     if spec.output is not None:
-        # No file of this process can grow beyond that; its own log never comes near.
+        # Limits all files of this process; its own log stays far below.
         resource.setrlimit(resource.RLIMIT_FSIZE, (spec.disk_bytes, spec.disk_bytes))
     members = [Member(spec, event_log) for _ in range(spec.members)]
     on_signal(signal.SIGUSR2, lambda: change_all(members))

@@ -1,4 +1,4 @@
-"""A consumer of kafka-python, of any version from 1.4.6 to 3.0: its settings are passed through.
+"""A kafka-python consumer for any version from 1.4.6 to 3.0; settings are passed through.
 
 python -m rebalance_devtools.stories.programs.consume_kafka_python '{"name": …, "topic": …, "settings": {…}, …}'
 """
@@ -23,14 +23,14 @@ from rebalance_devtools.stories.programs.event_log import EventLog, Stopped, sto
 
 @dataclass
 class Spec:
-    """What to run.
+    """Options of the program.
 
-    `loop` is `iterate` (for message in consumer) or `poll`. `hold_ms` is spent on each record, by `hold`: in a C call
-    that keeps the interpreter (`gil`), in one that gives it up (`sleep`), or in another process (`process`);
-    `hold_marked` spares all records but those whose value is `hold`, and of those the ones this process had before.
-    With `commit` each record is committed after it, with `replays` all is read anew after each assignment.
-    `poll_for_ms` after the first assignment the program stops polling.
-    `metrics_topic` is where the project's reporter sends the client's metrics; null for a client without it.
+    `loop` is `iterate` (for message in consumer) or `poll`. `hold_ms` is spent on each record; `hold` is where: in a C
+    call that holds the interpreter lock (`gil`), in one that releases it (`sleep`), or in another process (`process`).
+    With `hold_marked` only records with the value `hold` are held, the first time this process gets them. With `commit`
+    each batch is committed, with `replays` everything is read again after each assignment. `poll_for_ms` after the
+    first assignment the program stops polling; None means never. `metrics_topic` is the topic to which the project's
+    reporter sends the client's metrics; None for no reporter.
     """
 
     name: str
@@ -47,16 +47,16 @@ class Spec:
 
 
 class Listener(ConsumerRebalanceListener):
-    """Logs what is assigned, and as whom."""
+    """Logs assignments with generation and member id."""
 
     def __init__(self, event_log: EventLog, *, replays: bool = False) -> None:
-        """Speak through `event_log`."""
+        """Write events to `event_log`; with `replays` read from the beginning after each assignment."""
         self.event_log, self._replays = event_log, replays
         self.consumer: Any = None
         self.assigned_at: float | None = None
 
     def on_partitions_assigned(self, assigned: Any) -> None:
-        """Log it."""
+        """Log the assignment."""
         self.assigned_at = self.assigned_at or time.monotonic()
         generation, member_id = read_identity(self.consumer)
         places = sorted([each.topic, each.partition] for each in assigned)
@@ -65,12 +65,12 @@ class Listener(ConsumerRebalanceListener):
             self.consumer.seek_to_beginning(*assigned)
 
     def on_partitions_revoked(self, revoked: Any) -> None:
-        """Log it."""
+        """Log the revocation."""
         self.event_log.write("revoked", partitions=sorted([each.topic, each.partition] for each in revoked))
 
 
 def read_identity(consumer: Any) -> tuple[int | None, str | None]:
-    """Return generation and member id, which no version before 3.0 has in its public API."""
+    """Return generation and member id, which are not in the public API before version 3.0."""
     if hasattr(consumer, "group_metadata"):
         metadata = consumer.group_metadata()
         return metadata.generation_id, metadata.member_id
@@ -79,7 +79,7 @@ def read_identity(consumer: Any) -> tuple[int | None, str | None]:
 
 
 def make_hold(spec: Spec) -> Callable[[], None]:
-    """Return what each record costs."""
+    """Return the function that is called to hold a record."""
     seconds = spec.hold_ms / 1000
     if spec.hold == "gil":
         library = ctypes.PyDLL(None)
@@ -90,19 +90,19 @@ def make_hold(spec: Spec) -> Callable[[], None]:
 
 
 def hold_process(seconds: float) -> None:
-    """Wait in another process, as for work that was moved there."""
+    """Wait for another process that sleeps, as for work that was moved there."""
     subprocess.run([sys.executable, "-c", f"import time; time.sleep({seconds})"], check=True)
 
 
 def hold_interpreter(library: ctypes.PyDLL, milliseconds: int) -> None:
-    """Wait in C without giving the interpreter lock back, as a careless extension does."""
-    # usleep need not take a second or more.
+    """Sleep in C without releasing the interpreter lock, as a careless extension does."""
+    # usleep need not accept a second or more.
     library.sleep(milliseconds // 1000)
     library.usleep(milliseconds % 1000 * 1000)
 
 
 def batches(consumer: Any, spec: Spec) -> Iterator[list[Any]]:
-    """Yield what the consumer hands out; an empty list where a poll found nothing."""
+    """Yield lists of records; an empty list if a poll returned none."""
     if spec.loop == "iterate":
         while True:
             for message in consumer:
@@ -113,7 +113,7 @@ def batches(consumer: Any, spec: Spec) -> Iterator[list[Any]]:
 
 
 def work(consumer: Any, spec: Spec, event_log: EventLog, listener: Listener) -> None:
-    """Consume until stopped, or until the time to poll is over."""
+    """Consume until stopped; after the time to poll, wait without polling."""
     hold, had = make_hold(spec), set[tuple[int, int]]()
     for messages in batches(consumer, spec):
         event_log.write_records((each.topic, each.partition, each.offset) for each in messages)
@@ -132,14 +132,14 @@ def work(consumer: Any, spec: Spec, event_log: EventLog, listener: Listener) -> 
 
 
 def is_held(spec: Spec, message: Any, had: set[tuple[int, int]]) -> bool:
-    """Whether work on a record takes its time."""
+    """Return whether a record is to be held."""
     if not spec.hold_marked:
         return spec.hold_ms > 0
     return message.value == b"hold" and (message.partition, message.offset) not in had
 
 
 def is_over(spec: Spec, listener: Listener) -> bool:
-    """Whether the program is to stop polling."""
+    """Return whether the program must stop polling."""
     return (
         spec.poll_for_ms is not None
         and listener.assigned_at is not None
@@ -148,7 +148,7 @@ def is_over(spec: Spec, listener: Listener) -> bool:
 
 
 def commit(consumer: Any, event_log: EventLog) -> None:
-    """Commit what was handed out, and log how it went."""
+    """Commit the current offsets, and log the result."""
     try:
         consumer.commit()
     except KafkaError as error:
@@ -158,7 +158,7 @@ def commit(consumer: Any, event_log: EventLog) -> None:
 
 
 def open_consumer(spec: Spec) -> Any:
-    """Return the consumer, which reports itself if there is a topic for that."""
+    """Return the consumer, with a reporter if there is a `metrics_topic`."""
     consumer = KafkaConsumer(**spec.settings)
     if spec.metrics_topic is None:
         return consumer

@@ -1,4 +1,4 @@
-"""A BalancedConsumer of pykafka, which keeps its membership in ZooKeeper.
+"""A pykafka BalancedConsumer, which keeps its membership in ZooKeeper.
 
 python -m rebalance_devtools.stories.programs.consume_pykafka '{"name": …, "topic": …, "settings": {…}, …}'
 """
@@ -19,7 +19,7 @@ from rebalance_devtools.stories.programs.event_log import EventLog, Stopped, sto
 
 @dataclass
 class Spec:
-    """What to run; `settings` are those of BalancedConsumer."""
+    """Options of the program; `settings` are those of BalancedConsumer."""
 
     name: str
     bootstrap: str
@@ -29,25 +29,25 @@ class Spec:
 
 
 class Listener:
-    """Logs what a consumer owns after each of its rebalances."""
+    """Logs the partitions of a consumer after each of its rebalances."""
 
     def __init__(self, event_log: EventLog) -> None:
-        """Speak through `event_log`."""
+        """Write events to `event_log`."""
         self._event_log = event_log
 
     def __call__(self, consumer: Any, _before: Any, after: Any) -> None:
-        """Log it; no new offsets are wanted."""
+        """Log the new partitions; returns None, so that offsets are not changed."""
         self._event_log.write("assigned", partitions=sorted(after), member_id=read_member_id(consumer))
 
 
 def read_member_id(consumer: Any) -> str:
-    """Return the id under which the consumer stands in ZooKeeper."""
+    """Return the consumer's id in ZooKeeper."""
     found = consumer._consumer_id
     return found.decode() if isinstance(found, bytes) else str(found)
 
 
 def consume(consumer: Any, event_log: EventLog) -> None:
-    """Consume until stopped, or until the consumer gave itself up."""
+    """Consume until stopped, or until the consumer stops itself."""
     while True:
         try:
             message = consumer.consume()
@@ -63,7 +63,7 @@ def consume(consumer: Any, event_log: EventLog) -> None:
 
 
 def main(text: str) -> None:
-    """Run until SIGTERM or until the consumer gave itself up."""
+    """Run until SIGTERM or until the consumer stops itself."""
     spec = Spec(**json.loads(text))
     logging.basicConfig(level=logging.INFO, format="%(asctime)s %(name)s %(message)s")
     event_log = EventLog(spec.name)

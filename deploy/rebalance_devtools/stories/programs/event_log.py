@@ -1,6 +1,6 @@
-"""How a client program reports what happens to it: JSON lines on standard output, in one form for all libraries.
+"""Writes events of a client program as JSON lines to standard output, in one format for all libraries.
 
-Standard library only, for every Python and next to every client.
+Uses only the standard library, to work with every Python and every client.
 """
 
 from __future__ import annotations
@@ -15,26 +15,26 @@ from typing import Any
 
 
 class Stopped(BaseException):
-    """SIGTERM came: leave what you do and close."""
+    """Raised on SIGTERM: the program must stop its work and close."""
 
 
 class EventLog:
     """Writes events under one client's name."""
 
     def __init__(self, name: str) -> None:
-        """Speak as `name`; `process` distinguishes its processes, should it be started again."""
+        """Write events under `name`; the field `process` distinguishes its processes after a restart."""
         self._name = name
         self._process = f"{name}/{os.getpid()}"
 
     def write(self, event: str, **more: Any) -> None:
-        """Write one line: the event and when, epoch milliseconds."""
+        """Write one line: the event and its time in epoch milliseconds."""
         line = {"t_ms": int(time.time() * 1000), "name": self._name, "process": self._process, "event": event}
-        # In one piece: the client's own log goes to the same file, and other threads write it.
+        # In one write, because other threads write the client's own log to the same file.
         sys.stdout.write(json.dumps({**line, **more}) + "\n")
         sys.stdout.flush()
 
     def write_records(self, places: Iterable[tuple[str, int, int]]) -> None:
-        """Write which records were handed to the application: ranges [topic, partition, first, last]."""
+        """Write the records that the application got, as ranges [topic, partition, first, last]."""
         ranges: dict[tuple[str, int], list[int]] = {}
         count = 0
         for topic, partition, offset in places:
@@ -46,7 +46,7 @@ class EventLog:
 
 
 def stop_on_sigterm() -> None:
-    """Raise Stopped in the main thread when SIGTERM comes, also out of a call that waits."""
+    """Raise Stopped in the main thread on SIGTERM, even during a blocking call."""
 
     def stop(*_: object) -> None:
         signal.signal(signal.SIGTERM, signal.SIG_IGN)
@@ -56,5 +56,5 @@ def stop_on_sigterm() -> None:
 
 
 def on_signal(number: int, action: Callable[[], object]) -> None:
-    """Do `action` in the main thread when a signal comes."""
+    """Call `action` in the main thread on a signal."""
     signal.signal(number, lambda *_: action())
