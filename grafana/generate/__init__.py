@@ -1,5 +1,5 @@
-"""The Grafana dashboards as Python: names of metrics and texts of diagnoses come in, classic dashboard JSON goes out.
+"""Generates the Grafana dashboards as classic dashboard JSON from the metrics and diagnoses of the product.
 
-Needs the development dependency grafana-foundation-sdk; nothing of the product imports it. Run from the top of the
-checkout: `python -m grafana.generate grafana/dashboards`.
+Needs the development dependency grafana-foundation-sdk; the product does not import this package. Run it from the root
+of the checkout: `python -m grafana.generate grafana/dashboards`.
 """

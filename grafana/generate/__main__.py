@@ -1,4 +1,4 @@
-"""python -m grafana.generate DIRECTORY [URL of the live page]: writes the dashboards anew."""
+"""python -m grafana.generate DIRECTORY [URL of the live page]: writes the dashboards."""
 
 import sys
 from pathlib import Path

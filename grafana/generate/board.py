@@ -1,4 +1,4 @@
-"""Makes a dashboard of panels in rows: variables, links at the top, places on the grid."""
+"""Builds a dashboard from rows of panels: variables, links at the top, positions on the grid."""
 
 from __future__ import annotations
 
@@ -11,10 +11,10 @@ from grafana.generate.sdk import common, dashboard
 
 from rebalance_exporters.metrics.series import PREFIX
 
-#: Grafana 10 reads it, and newer ones convert it by themselves.
+#: Readable by Grafana 10; newer versions convert it automatically.
 SCHEMA_VERSION = 39
 
-#: Where the exporter's live page is unless somebody says otherwise: the exporter's own default address.
+#: Default URL of the live page: the exporter's default address.
 LIVE_PAGE = "http://localhost:9642"
 
 TITLES = {
@@ -31,7 +31,7 @@ _GROUP_NAMES = f'label_values({PREFIX}group_info{{cluster=~"$cluster"}}, group)'
 class BoardRow:
     """Panels side by side, each with its width; the grid is 24 wide.
 
-    An empty title means no heading. What is `collapsed` is asked for only when somebody opens it.
+    An empty title means no heading. A `collapsed` row is queried only when it is opened.
     """
 
     title: str
@@ -41,15 +41,16 @@ class BoardRow:
 
 
 def side_by_side(width: int, *panels: dashboard.Panel) -> tuple[tuple[int, dashboard.Panel], ...]:
-    """Return panels of one width as a row has them; what is more than 24 wide goes on below."""
+    """Return panels of equal width for a row; panels beyond a width of 24 wrap to the next line."""
     return tuple((width, panel) for panel in panels)
 
 
 @dataclass(frozen=True, slots=True)
 class Board:
-    """A dashboard before it has a place for its panels. `variables` stand beside data source, cluster and live page.
+    """A dashboard without panel positions. `variables` are added to those for data source, cluster and live page.
 
-    `marked` are titles of the panels on which rebalances are marked: in a storm the marks cover what they stand on.
+    `marked` are the titles of the panels on which rebalances are marked; only some, because marks hide the panel in a
+    storm.
     """
 
     uid: str
@@ -83,14 +84,14 @@ def build(board: Board, live_page: str) -> dashboard.Dashboard:
 
 @dataclass(slots=True)
 class _Grid:
-    """Where the next panel goes, and what has its place."""
+    """The panels placed so far, and the position of the next one."""
 
     placed: list[dashboard.Panel | dashboard.RowPanel] = field(default_factory=list)
     last_id: int = 0
     y: int = 0
 
     def add(self, row: BoardRow) -> None:
-        """Place a row: its heading, if it has one, and its panels below, or inside where it is collapsed."""
+        """Place a row: its heading, if any, and its panels below it, or inside it if the row is collapsed."""
         heading = self._head(row) if row.title else None
         panels = self._lay_out(row)
         if heading is not None and row.collapsed:
@@ -127,26 +128,26 @@ def _place(rows: Sequence[BoardRow]) -> list[dashboard.Panel | dashboard.RowPane
 
 
 def _variables(board: Board, live_page: str) -> list[dashboard.VariableModel]:
-    # Clusters are known before the first group is: a stream that only starts has a status.
+    # From the status, because a starting stream reports its status before any group is known.
     clusters = f"label_values({PREFIX}monitor_status_age_seconds, cluster)"
     return [_datasource(), names("cluster", "Cluster", clusters), *board.variables, _live_page(live_page)]
 
 
 def choose_groups() -> dashboard.VariableModel:
-    """Return the choice of groups, all of them at first."""
+    """Return the variable for groups; the default is All."""
     return names("group", "Group", _GROUP_NAMES)
 
 
 def choose_group() -> dashboard.VariableModel:
-    """Return the choice of a group, the first one by name at first; several may be chosen, not all."""
+    """Return the variable for one or several groups; the default is the first by name, and there is no All."""
     made = names("group", "Group", _GROUP_NAMES)
-    # Without All Grafana begins with the first value.
+    # Without All, Grafana's default is the first value.
     made.include_all, made.all_value, made.current = False, None, None
     return made
 
 
 def choose_topics() -> dashboard.VariableModel:
-    """Return the choice of topics among those of the groups that are chosen, all of them at first."""
+    """Return the variable for topics of the chosen groups; the default is All."""
     of_groups = f'{PREFIX}topic_lag{{cluster=~"$cluster",group=~"$group"}}'
     return names("topic", "Topic", f"label_values({of_groups}, topic)")
 
@@ -157,7 +158,7 @@ def _datasource() -> dashboard.VariableModel:
 
 
 def names(name: str, label: str, query: str) -> dashboard.VariableModel:
-    """Return the choice of one, several or all values of a label."""
+    """Return a variable for one, several or all values of a label."""
     made = dashboard.VariableModel(dashboard.VariableType.QUERY, name, label, query=query, definition=query)
     made.datasource = DATASOURCE
     made.refresh = dashboard.VariableRefresh.ON_TIME_RANGE_CHANGED
@@ -200,7 +201,7 @@ def _links(uid: str) -> list[dashboard.DashboardLink]:
 def _mark_rebalances(
     panels: Sequence[dashboard.Panel | dashboard.RowPanel], titles: Sequence[str]
 ) -> dashboard.AnnotationQuery:
-    """Return marks at the moments of rebalances: the series' value is the time, whenever it was scraped."""
+    """Return annotations at the times of rebalances; the time is the value of the series, not that of the scrape."""
     moments = f'{PREFIX}last_rebalance_timestamp_seconds{{cluster=~"$cluster",group=~"$group"}}'
     on = [panel.id_val for panel in panels if panel.title in titles and panel.id_val is not None]
     return dashboard.AnnotationQuery(

@@ -1,7 +1,7 @@
-"""Fixed colours of names from closed sets, the same in every panel; names are those of Grafana's palette.
+"""Fixed colours for names from closed sets, the same in every panel; the values are names of Grafana's palette.
 
-Those that the page has too are the contract's (`rebalance_contract/colours.py`). Within a set no two names share a
-colour. What came from outside has none here: groups, topics and brokers take the palette's colours in turn.
+Colours that the live page also uses are in the contract (`rebalance_contract/colours.py`). Colours are unique within a
+set. External names (groups, topics, brokers) have no fixed colours: they get those of the palette in turn.
 """
 
 from __future__ import annotations
@@ -25,10 +25,10 @@ CHANGES: Mapping[str, str] = {
 
 GENERATIONS: Mapping[str, str] = {RebalanceOutcome.COMPLETED: "green", RebalanceOutcome.ABORTED: "red"}
 
-#: How decoding of the log's records ended.
+#: Outcomes of decoding records of the log.
 DECODING: Mapping[str, str] = {"decoded": "green", "tombstone": "blue", "unsupported": "orange", "corrupt": "red"}
 
-#: How decoding of client metrics ended: what is blue says nothing about consumers, and is no fault.
+#: Outcomes of decoding client metrics; blue ones have no data about consumers and are no errors.
 CLIENT_METRICS: Mapping[str, str] = {
     DECODED: "green",
     Reason.NO_VALUES: "blue",
@@ -48,7 +48,7 @@ CLIENT_METRICS: Mapping[str, str] = {
     DROPPED: "#8e8e8e",
 }
 
-#: Events whose time is wrong.
+#: Events with a wrong time.
 LATE: Mapping[str, str] = {"late": "orange", "future": "red"}
 
 DIAGNOSED: Mapping[str, str] = {

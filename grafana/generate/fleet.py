@@ -1,4 +1,4 @@
-"""The dashboard of all groups: which group, since when, why, who, what to change, and do groups share a coordinator."""
+"""The dashboard of all groups: which group, since when, why, who, what to change, and shared coordinators."""
 
 from __future__ import annotations
 
@@ -254,7 +254,7 @@ def _show_worst() -> dashboard.Panel:
             TableColumn("Broker", label="coordinator", width=60),
             TableColumn("Owner", label="owner", width=95),
             TableColumn("Cluster", label="cluster", links=links, width=75),
-            # Only their labels are shown.
+            # Hidden, because only their labels are shown.
             TableColumn("Known", info, hidden=True),
             TableColumn("First finding", leading_per_group(), hidden=True),
         ),
@@ -303,7 +303,7 @@ def _show_shares() -> dashboard.Panel:
 
 
 def _show_by_coordinator() -> dashboard.Panel:
-    # With its reasons added up first, a group has one series to join.
+    # Reasons are summed first, so that there is one series per group to join.
     rates = f"sum by (cluster, group) ({rate('rebalances_total', 'reason')})"
     return show_lines(
         "Rebalances by coordinator",

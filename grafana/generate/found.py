@@ -1,4 +1,4 @@
-"""What the diagnosis says, at the top of the dashboards of all groups and of one: what to read first, then the rest."""
+"""Panels for the findings, at the top of the fleet and group dashboards: the most important one, then all others."""
 
 from __future__ import annotations
 
@@ -20,16 +20,16 @@ from grafana.generate.texts import ACTIONS, NO_EXPORTER, NO_FINDING, SEVERITIES
 
 _Link = Mapping[str, object]
 
-#: What stands where no finding asks for anybody; those of severity info are in the table all the same.
+#: Texts for no finding above severity info; those of severity info are still in the table.
 _CALM, _NEVER = "nothing to act on", "-"
 
-#: Colours of the value of `leading`, in which severity comes first: ticket from 20 on, page from 30 on. Below 0 nobody
-#: says anything, see `queries.or_nobody`.
+#: Colours by the value of `leading`: a ticket is 20 or more, a page 30 or more. Below 0 no exporter is scraped, see
+#: `queries.or_nobody`.
 _BY_SEVERITY: Steps = ((None, BAD), (0, GOOD), (19, WORSE), (29, BAD))
 
 
 def show_leading(*links: _Link, group: bool) -> tuple[tuple[int, dashboard.Panel], ...]:
-    """Return panels, with widths, of the one finding to read first; `group` names the group too."""
+    """Return panels, with widths, about the most important finding; with `group` also one for its group."""
     if group:
         panels = (_show_group(*links), _show_rule("Why", *links), _show_who(*links), _show_since(*links))
         return tuple(zip((7, 6, 6, 5), panels, strict=True))
@@ -109,9 +109,9 @@ def _show_since(*links: _Link) -> dashboard.Panel:
 
 
 def show_open(*links: _Link, of_one: bool = False) -> dashboard.Panel:
-    """Return the table of open findings with what to change, first what to read first.
+    """Return the table of open findings and what to change, most important first.
 
-    `of_one`: one group is chosen for most of the time, so that its name comes last.
+    `of_one`: usually only one group is chosen, so its name is in the last column.
     """
     open_for = f"time() - {of_findings('start_timestamp_seconds')}"
     named_group = TableColumn("Group", label="group", links=links, width=150)
@@ -134,7 +134,7 @@ def show_open(*links: _Link, of_one: bool = False) -> dashboard.Panel:
             TableColumn("What to set or do", label="change", texts=ACTIONS, wrap=True),
             *((named_group,) if of_one else ()),
             TableColumn("Cluster", label="cluster", links=links, width=75),
-            # What it is sorted by, and what the labels come from.
+            # Hidden: the sort key, and the query that the labels come from.
             TableColumn("Order", gravest(), hidden=True),
             TableColumn("Known", _advised(), hidden=True),
         ),
@@ -144,15 +144,15 @@ def show_open(*links: _Link, of_one: bool = False) -> dashboard.Panel:
 
 
 def _advised() -> str:
-    """Return the query of findings with whom they are about and, as label `change`, what to set or do.
+    """Return the query of findings with their subject and, as label `change`, the advice.
 
-    `max.poll.interval.ms: 6000 → 60000`, as far as the value now is known. Where a finding gives no advice of its own,
-    its rule stands for what the catalogue says of it.
+    The advice is `max.poll.interval.ms: 6000 → 60000`, without the current value if it is unknown. For a finding
+    without its own advice, its rule stands for the action in the catalogue.
     """
 
     def advice(where: str) -> str:
         found = of_findings("info", "who", "parameter", "current", "proposed", where=where)
-        # A number stands without what else it is good for, which the live page has.
+        # Only the number is kept; the live page has the full text.
         return f'label_replace({found}, "proposed", "$1", "proposed", "([0-9]+), which is .*")'
 
     replaced = f"""label_join({advice('current!="",proposed!=""')}, "change", " → ", "current", "proposed")"""

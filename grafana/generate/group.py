@@ -1,4 +1,4 @@
-"""The dashboard of one group, or a few: what happens to it, what set it off, who, what it costs, what to change."""
+"""The dashboard of one or a few groups: rebalances, their causes, the members involved, costs, and what to change."""
 
 from __future__ import annotations
 

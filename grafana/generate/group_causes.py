@@ -1,4 +1,4 @@
-"""Rows of the dashboard of a group: who causes rebalances, how long they take, how partitions are shared out."""
+"""Rows of the group dashboard: members that cause rebalances, durations, and the assignment of partitions."""
 
 from __future__ import annotations
 
@@ -21,12 +21,12 @@ from grafana.generate.texts import GROUP_NAME, NO_GROUP, NO_MEMBERS, NO_REBALANC
 
 
 def make_rows() -> tuple[BoardRow, ...]:
-    """Return the rows that stand open."""
+    """Return the rows that are always visible."""
     return (BoardRow("Who causes it", 8, ((7, _show_changes()), (7, _show_members()), (10, _show_late()))),)
 
 
 def make_details() -> tuple[BoardRow, ...]:
-    """Return the rows for whoever wants to know more."""
+    """Return the rows with details."""
     return (
         BoardRow("How long it takes", 8, ((8, _show_quantiles()), (8, _show_durations()), (8, _show_state_shares()))),
         BoardRow("Assignment", 8, ((8, _show_generations()), (8, _show_moved()), (8, _show_spread())), collapsed=True),
@@ -73,7 +73,8 @@ def _show_durations() -> dashboard.Panel:
 
 
 def _show_state_shares() -> dashboard.Panel:
-    # Groups of other types have other states, so an average per state would add up to more than all.
+    # Divided by the number of all groups: groups of other types have other states, so averages per state would add up
+    # to more than 100 %.
     groups = f"scalar(count({per_group(of_groups('group_info'), by='group')}))"
     return show_lines(
         "Time by state, as probed",
@@ -142,7 +143,7 @@ def _show_late() -> dashboard.Panel:
     poll = f"ceil({gauge('member_poll_age_seconds', *by_member)})"
     beat = f"ceil({gauge('member_heartbeat_age_seconds', *by_member)})"
     left = gauge("member_heartbeat_headroom_ratio", *by_member)
-    # A library may report one of them only; with one answer of three Grafana calls its values by another name.
+    # A library may report only one of them; with a single non-empty result Grafana would name its values differently.
     unknown = f"NaN * ({poll} or {beat})"
     return show_table(
         "Members by age of their last heartbeat",

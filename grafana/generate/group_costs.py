@@ -1,4 +1,4 @@
-"""Rows of the dashboard of a group: what rebalances cost, what is left of timeouts, what to change."""
+"""Rows of the group dashboard: costs of rebalances, headroom of time-outs, and what to change."""
 
 from __future__ import annotations
 
@@ -23,7 +23,7 @@ _TOPIC = 'topic=~"$topic"'
 
 
 def make_rows() -> tuple[BoardRow, ...]:
-    """Return the rows that stand open."""
+    """Return the rows that are always visible."""
     return (
         BoardRow(
             "What it costs",
@@ -40,7 +40,7 @@ def make_rows() -> tuple[BoardRow, ...]:
 
 
 def make_details() -> tuple[BoardRow, ...]:
-    """Return the rows for whoever wants to know more."""
+    """Return the rows with details."""
     return (
         BoardRow("Headroom", 8, ((12, _show_headroom()), (12, _show_ages())), collapsed=True),
         BoardRow("Settings", 8, ((24, _show_settings()),), collapsed=True),

@@ -1,10 +1,10 @@
-"""Where dashboards lead: to each other and to the monitor's live page, with time range and variables kept."""
+"""Links between dashboards and to the monitor's live page; they keep time range and variables."""
 
 from __future__ import annotations
 
 FLEET, GROUP, MONITOR = "kafka-rebalance-fleet", "kafka-rebalance-group", "kafka-rebalance-monitor"
 
-#: Takes along what was chosen besides cluster and group.
+#: URL parameters for the current values other than cluster and group.
 _KEPT = "${datasource:queryparam}&${monitor:queryparam}&${__url_time_range}"
 
 
@@ -15,19 +15,19 @@ def to_group(cluster: str, group: str) -> dict[str, object]:
 
 
 def to_live_page(cluster: str, group: str) -> dict[str, object]:
-    """Return a data link to a group on the live page, which has evidence and each single rebalance."""
+    """Return a data link to a group on the live page, which shows evidence and every rebalance."""
     url = f"${{monitor:raw}}/#/groups/${{{cluster}:percentencode}}/${{{group}:percentencode}}"
     return {"title": "Explain this group (live page)", "url": url, "targetBlank": True}
 
 
 def to_board(uid: str, title: str) -> dict[str, object]:
-    """Return a data link to a dashboard about what is chosen."""
+    """Return a data link to a dashboard with the current values of the variables."""
     kept = "${cluster:queryparam}&" + _KEPT
     return {"title": title, "url": f"/d/{uid}?{kept}"}
 
 
 def to_readiness() -> dict[str, object]:
-    """Return a data link to the page that says what the exporter waits for."""
+    """Return a data link to the exporter's readiness page."""
     return {"title": "What it waits for (/-/ready)", "url": "${monitor:raw}/-/ready", "targetBlank": True}
 
 

@@ -1,4 +1,4 @@
-"""The dashboard of the monitor itself: is what the others show complete and fresh, and if not, why."""
+"""The dashboard of the monitor itself: whether the data of the other dashboards is complete and current, or why not."""
 
 from __future__ import annotations
 
@@ -178,7 +178,7 @@ def _show_diagnosis() -> dashboard.Panel:
 
 def _grown_per_input(metric: str, what: str) -> Query:
     grown = f"max by (cluster, query, topic) (increase({of_clusters(f'monitor_log_{metric}_total')}[$__rate_interval]))"
-    # Every input has a series of each kind from the start on: their names would take the panel.
+    # Only series above 0: every input has a series of each kind from the start, and their names would fill the panel.
     return Query(f"{grown} > 0", f"{_QUERY}: {{{{topic}}}}, {what}")
 
 
@@ -241,7 +241,7 @@ def _show_diagnosed() -> dashboard.Panel:
 
 
 def _per_second(metric: str, labels: str, where: str = "") -> str:
-    """Return a rate; of two exporters that read the same totals one counts."""
+    """Return a rate; exporters that read the same totals count once."""
     return f"max by (cluster, {labels}) (rate({of_clusters(f'monitor_{metric}', where)}[$__rate_interval]))"
 
 
@@ -253,7 +253,7 @@ def _per_exporter(metric: str, *labels: str) -> str:
 def _show_understanding() -> tuple[tuple[int, dashboard.Panel], ...]:
     return (
         *side_by_side(8, _show_records(), _show_not_decoded(), _show_client_metrics()),
-        # It has a name for each topic.
+        # Wider, because its legend has an entry per topic.
         (12, _show_rows()),
         *side_by_side(6, _show_late(), _show_quarantine()),
     )

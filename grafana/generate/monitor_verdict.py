@@ -1,4 +1,4 @@
-"""The first row of the monitor's own dashboard: one tile for each way in which the others could mislead."""
+"""The first row of the monitor's own dashboard: one tile for each problem that makes other dashboards wrong."""
 
 from __future__ import annotations
 
@@ -21,7 +21,7 @@ NOT_DECODED = 'outcome=~"unsupported|corrupt"'
 
 
 def show_verdict() -> tuple[dashboard.Panel, ...]:
-    """Return the tiles, in their order."""
+    """Return the tiles in order."""
     return (
         _show_ready(),
         _show_alive(),

@@ -1,7 +1,7 @@
-"""Panels of each kind: takes expressions and texts, hands on the SDK's objects without a place or a number.
+"""Builds panels of each kind from expressions and texts, as objects of the SDK without position and id.
 
-Every panel says what it shows, what good looks like and what to do, has a unit, and a text for when there is nothing.
-What may not vary between panels is settled here, once.
+Every panel has a description (what it shows, what good looks like, what to do), a unit, and a text for no data. Options
+that must be equal in all panels are set here.
 """
 
 from __future__ import annotations
@@ -17,23 +17,23 @@ from grafana.generate.sdk import common, dashboard, heatmap, prometheus, stat, s
 DATASOURCE = common.DataSourceRef(type_val="prometheus", uid="${datasource}")
 
 GOOD, WORSE, BAD, PLAIN, OFF = "green", "orange", "red", "text", "semi-dark-blue"
-#: The colour of cells that need no look.
+#: The colour of cells that need no attention.
 CLEAR = "transparent"
 
-#: Colours from a value on, the first without a lower bound.
+#: Colours by lower bound; the first has no bound.
 Steps = Sequence[tuple[float | None, str]]
 Links = Sequence[Mapping[str, object]]
 NEUTRAL: Steps = ((None, PLAIN),)
 
 #: Grafana's own units for these print c/m and c/s.
 PER_MINUTE, PER_SECOND = "suffix:/min", "suffix:/s"
-#: Units whose axis ends at 1 at least, so that nothing but 0 is a line at the bottom of a small scale.
+#: Units whose axis ends at 1 or more, so that a line of zeros is at the bottom.
 _COUNTS = (units.Short, PER_MINUTE, PER_SECOND)
 
 
 @dataclass(frozen=True, slots=True)
 class About:
-    """What a panel shows, what it looks like when all is well, and what to do when it does not."""
+    """Description of a panel: what it shows, what is normal, and what to do otherwise."""
 
     what: str
     good: str
@@ -47,11 +47,11 @@ class About:
 
 @dataclass(frozen=True, slots=True)
 class Query:
-    """An expression, and the name of its series with labels as `{{label}}`.
+    """An expression, and the legend of its series with labels as `{{label}}`.
 
-    `exemplars` asks for the events behind the values. `unit` puts the series on an axis of its own, on the right.
-    `colours` is the colour of its series, or one per value of the last label in the legend; null where the names come
-    from outside, which take the palette's colours in turn.
+    `exemplars` requests exemplars. `unit` puts the series on a separate axis on the right. `colours` is the colour of
+    its series, or one per value of the last label in the legend; None for external names, which get the colours of the
+    palette in turn.
     """
 
     expr: str
@@ -63,11 +63,10 @@ class Query:
 
 @dataclass(frozen=True, slots=True)
 class TableColumn:
-    """A column of a table that is filled by a query of its own, or by the label `label` of another one.
+    """A column of a table, with the values of its own query or of the label `label` of another query.
 
-    `texts` replaces values by texts, `steps` colours the cell from values on. `hidden` columns are there to sort by, or
-    for their labels. A column without `width` takes what is left, together with others of that kind. `decimals` null:
-    as the unit has them.
+    `texts` replaces values by texts, `steps` colours the cell by thresholds. `hidden` columns are only for sorting, or
+    for their labels. Columns without `width` share the remaining space. `decimals` None means those of the unit.
     """
 
     title: str
@@ -97,10 +96,10 @@ def show_stat(
     named: bool = False,
     trend: bool = False,
 ) -> dashboard.Panel:
-    """Return one number, or one per series, as of the end of the time shown.
+    """Return one number, or one per series, at the end of the dashboard's time range.
 
-    `named` shows the name of the series in the place of its value, which is left its colour. `trend` draws the values
-    over the time shown beneath the number.
+    `named` shows the name of the series instead of its value, which only sets the colour. `trend` draws the values over
+    the time range below the number.
     """
     options = stat.Options(
         graph_mode=common.BigValueGraphMode.AREA if trend else common.BigValueGraphMode.NONE,
@@ -118,7 +117,7 @@ def show_stat(
 
 
 def _text_size(unit: str, *, words: bool) -> common.VizTextDisplayOptions | None:
-    """Return the size of words; null for numbers: Grafana chooses it for one line, and then breaks words into two."""
+    """Return a fixed font size for words, because Grafana fits them to one line but wraps them; None for numbers."""
     if words:
         return common.VizTextDisplayOptions(value_size=_NAME_PIXELS)
     return common.VizTextDisplayOptions(value_size=_TIME_PIXELS) if unit == units.DateTimeFromNow else None
@@ -137,9 +136,9 @@ def show_lines(
     limit: tuple[float, str] | None = None,
     links: Links = (),
 ) -> dashboard.Panel:
-    """Return series over time: lines, or bars that add up. `limit` draws a line.
+    """Return series over time: lines, or stacked bars. `limit` draws a line.
 
-    The axis ends at `lowest` and `highest`; null means wherever the values do, or at 1 for counts that are 0.
+    The axis ranges from `lowest` to `highest`; None means the range of the values, but at least to 1 for counts.
     """
     steps = ((None, GOOD), limit) if limit else NEUTRAL
     panel = _panel("timeseries", title, about, unit=unit, empty=empty, steps=steps)
@@ -150,12 +149,12 @@ def show_lines(
         tooltip=common.VizTooltipOptions(
             mode=common.TooltipDisplayMode.MULTI,
             sort=common.SortOrder.DESCENDING,
-            # Every reason has a series from the start on, and most of them stay at 0.
+            # Every reason has a series from the start, and most of them stay at 0.
             hide_zeros=stacked,
         ),
     )
     defaults = _defaults(panel)
-    # By name would look alike for no reason: among ten names, two of one colour are likelier than not.
+    # Not by name: among ten names, two would probably get the same colour.
     defaults.color = dashboard.FieldColor(mode=dashboard.FieldColorModeId.PALETTE_CLASSIC)
     defaults.min_val, defaults.max_val = lowest, highest
     defaults.custom = _bars() if stacked else _lines(limited=limit is not None)
@@ -179,7 +178,7 @@ def _colour(panel: dashboard.Panel, ref: str, query: Query) -> None:
 
 
 def fixed(colour: str) -> dashboard.FieldColor:
-    """Return the setting of one colour."""
+    """Return the setting for one fixed colour."""
     return dashboard.FieldColor(mode=dashboard.FieldColorModeId.FIXED, fixed_color=colour)
 
 
@@ -192,7 +191,7 @@ def show_table(
     """
     panel = _panel("table", title, about, unit="short", empty=empty)
     asked = [column for column in columns if column.expr is not None]
-    # Grafana numbers the values of several queries, and calls the value of a single one just that.
+    # Grafana names the values of several queries `Value #A`, `Value #B`, …, and the value of a single one `Value`.
     names = {
         column.title: f"Value #{ref}" if len(asked) > 1 else "Value"
         for ref, column in zip(string.ascii_uppercase, asked, strict=False)
@@ -205,7 +204,7 @@ def show_table(
     shown = {names[column.title]: column for column in columns if not column.hidden}
     panel.transformations = [
         dashboard.DataTransformerConfig(id_val="merge", options={}),
-        # Before columns are left out: what it sorts by may be one of them.
+        # Before columns are removed, because the sort column may be hidden.
         dashboard.DataTransformerConfig(
             id_val="sortBy", options={"fields": {}, "sort": [{"field": names[sort], "desc": True}]}
         ),
@@ -223,10 +222,10 @@ def show_table(
 
 
 def show_heatmap(title: str, about: About, expr: str, *, unit: str, empty: str) -> dashboard.Panel:
-    """Return the buckets of a histogram over time; `expr` has one series per `le`, of what grew in `$__interval`."""
+    """Return the buckets of a histogram over time; `expr` has one series per `le`, the increase in `$__interval`."""
     panel = _panel("heatmap", title, about, unit="short", empty=empty)
-    # Steps of two scrapes at least, even where Prometheus scrapes once a minute: what grew within a step is known, and
-    # no two steps overlap, so that each event is counted once.
+    # A step of at least two scrapes, even with one scrape a minute: then the increase within a step is known, and steps
+    # do not overlap, so that each event is counted once.
     panel.interval = "2m"
     panel.options = heatmap.Options(
         calculate=False,
@@ -238,7 +237,7 @@ def show_heatmap(title: str, about: About, expr: str, *, unit: str, empty: str) 
             exponent=0.5,
             steps=64,
         ),
-        # An empty bucket is no event, not a pale one.
+        # Empty buckets are not drawn, instead of in a pale colour.
         filter_values=heatmap.FilterValueRange(le=1e-9),
         show_value=common.VisibilityMode.NEVER,
         y_axis=heatmap.YAxisConfig(unit=unit, axis_placement=common.AxisPlacement.LEFT),
@@ -255,9 +254,9 @@ def show_heatmap(title: str, about: About, expr: str, *, unit: str, empty: str) 
 def show_timeline(
     title: str, about: About, query: Query, *, empty: str, texts: Mapping[str, tuple[str, str]], links: Links = ()
 ) -> dashboard.Panel:
-    """Return one band per series, coloured by what its values stand for."""
+    """Return one band per series, coloured by the texts of its values."""
     panel = _panel("state-timeline", title, about, unit="none", empty=empty, texts=texts)
-    # With colours by thresholds Grafana ignores those of the texts (grafana#71804).
+    # With colours by thresholds, Grafana ignores those of the texts (grafana#71804).
     _defaults(panel).color = fixed(PLAIN)
     panel.options = statetimeline.Options(
         show_value=common.VisibilityMode.AUTO,
@@ -299,7 +298,7 @@ def _panel(
 
 
 def _decimals(unit: str, kind: str) -> int | None:
-    """Return how many decimals a single value has; null leaves it to Grafana, as on axes."""
+    """Return the number of decimals of a single value; None means Grafana's default, as on axes."""
     if kind not in ("stat", "table"):
         return None
     return 1 if unit == units.PercentUnit else None
@@ -345,13 +344,13 @@ def _mappings(texts: Mapping[str, str | tuple[str, str]]) -> list[dashboard.Valu
     return [dashboard.ValueMap(options)]
 
 
-#: Of a name, and of a time in words, that is shown large: two lines of it fit the panel.
+#: Font sizes of a name and of a time in words, so that two lines fit the panel.
 _NAME_PIXELS, _TIME_PIXELS = 26, 20
 
 #: Below this width the icon of a filter leaves no room for the column's title.
 _FILTER_PIXELS = 120
 
-#: What is not a number stands where a column would vanish because nothing is known of any row.
+#: Mapping for NaN, the placeholder for unknown values that keeps a column from vanishing.
 _UNKNOWN = dashboard.SpecialValueMap(
     dashboard.DashboardSpecialValueMapOptions(
         dashboard.SpecialValueMatch.NULL_AND_NAN, dashboard.ValueMappingResult(text="-", color=CLEAR, index=0)
@@ -392,7 +391,7 @@ def _properties(column: TableColumn, name: str) -> dict[str, object]:
         decimals = _decimals(column.unit, "table") if column.decimals is None else column.decimals
         found |= {} if decimals is None else {"decimals": decimals}
     if column.expr is None:
-        # Text as it is: a label that looks like a number would get a unit, an empty one the text of an empty panel.
+        # As plain text: otherwise a label that looks like a number gets a unit, an empty one the text of empty panels.
         found |= {"unit": "string", "noValue": "-"}
         if not column.texts and (column.width or _FILTER_PIXELS) >= _FILTER_PIXELS:
             found["custom.filterable"] = True
@@ -411,7 +410,7 @@ def _properties(column: TableColumn, name: str) -> dict[str, object]:
         found["custom.cellOptions"] = common.TableColorTextCellOptions()
     if column.wrap:
         found["custom.cellOptions"] = common.TableAutoCellOptions(wrap_text=True)
-        # Before Grafana 11.1 nothing wraps: the whole text is a click away.
+        # Grafana before 11.1 does not wrap text: there a click shows the whole text.
         found["custom.inspect"] = True
     if column.links:
         found["links"] = list(column.links)

@@ -1,11 +1,11 @@
-"""The parts of grafana-foundation-sdk that are used here, imported without the warning it gives of them."""
+"""The parts of grafana-foundation-sdk that are used here, imported without its deprecation warnings."""
 
 from __future__ import annotations
 
 import warnings
 
 with warnings.catch_warnings():
-    # It calls classic dashboards deprecated; Grafana 10 and 11 read nothing else.
+    # The SDK deprecates classic dashboards, but Grafana 10 and 11 support no other format.
     warnings.simplefilter("ignore", DeprecationWarning)
     from grafana_foundation_sdk.cog import plugins
     from grafana_foundation_sdk.cog.encoder import JSONEncoder
@@ -21,7 +21,7 @@ with warnings.catch_warnings():
         units,
     )
 
-    # What decodes panels and queries of each kind; without it they stay dictionaries and nothing is checked.
+    # Registers decoders for each kind of panel and query; without them they stay dictionaries and are not checked.
     plugins.register_default_plugins()
 
 __all__ = [

@@ -1,4 +1,4 @@
-"""What numbers and names on the dashboards stand for, from the tables in which the product keeps them."""
+"""Texts for numbers and names on the dashboards, from the tables of the product."""
 
 from __future__ import annotations
 
@@ -8,13 +8,13 @@ from rebalance_contract import Severity, gravity
 from rebalance_exporters.metrics.groups import STATE_CODES
 from rebalance_streaming.detect.catalogue import DIAGNOSES
 
-#: States of groups by the number they are exported as, with their colour.
+#: States of groups with their colours, by their exported number.
 STATES = {str(code): (str(state), colours.STATES[state]) for state, code in STATE_CODES.items()}
 
 #: What to do about each diagnosis, by its rule, on one line and without Markdown.
 ACTIONS = {rule: " ".join(diagnosis.action.replace("`", "").split()) for rule, diagnosis in DIAGNOSES.items()}
 
-#: What a change of the assignor would bring, by the name the group agreed on.
+#: Benefit of changing the assignor, by the name of the current one.
 ASSIGNORS = {
     "range": (
         "range is eager: everybody stops at every rebalance. Move to cooperative-sticky in two rolling restarts "
@@ -31,13 +31,13 @@ ASSIGNORS = {
     "uniform": "Nothing to gain here: the coordinator assigns, and only partitions that move stop.",
 }
 
-#: How urgent a finding is, by the number that `finding_severity_code` gives it, with its colour.
+#: Severities of findings with their colours, by the value of `finding_severity_code`.
 SEVERITIES = {str(gravity(each) + 1): (each.value, colours.SEVERITIES[each]) for each in Severity}
 
-#: The severities that ask for somebody, as a pattern.
+#: Pattern for the severities above info.
 ASKING = "|".join(each for each in Severity if gravity(each) > gravity(Severity.INFO))
 
-#: What stands where nothing is to be shown, by the reason.
+#: Texts of empty panels, by the reason.
 NO_GROUP = "not known: is the group's name right, and is the monitor ready?"
 NO_PROBE = "nobody probes: run `rebalance-monitor probe`"
 NO_TIMING = "no client of this group reports that: see docs/client-metrics.md"
