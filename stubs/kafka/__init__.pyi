@@ -1,4 +1,4 @@
-"""What of kafka-python is subclassed here; it ships no types. The rest is untyped, as without this file."""
+"""Types for the class of kafka-python that is subclassed here; kafka-python ships no types. The rest is untyped."""
 
 from typing import Any
 
