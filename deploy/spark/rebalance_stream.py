@@ -3,7 +3,7 @@
     spark-submit --master spark://HOST:7077 --jars CONNECTOR_JARS deploy/spark/rebalance_stream.py \
         --bootstrap-server HOST:9092 --set stream.checkpoint=hdfs:///rebalance-monitor
 
-See README.md beside this file for the jars and for getting the package to the workers.
+See README.md in this directory for the jars and for distributing the package to the workers.
 """
 
 import sys

@@ -2,7 +2,7 @@
 {{- default .Chart.Name .Values.nameOverride | trunc 63 | trimSuffix "-" -}}
 {{- end -}}
 
-{{/* Cut so that "-stream-membership" and the like still fit behind it. */}}
+{{/* Truncated so that suffixes such as "-stream-membership" still fit. */}}
 {{- define "rebalance-monitor.fullname" -}}
 {{- if .Values.fullnameOverride -}}
 {{- .Values.fullnameOverride | trunc 40 | trimSuffix "-" -}}
@@ -36,7 +36,7 @@ app.kubernetes.io/version: {{ .Chart.AppVersion | quote }}
 app.kubernetes.io/managed-by: {{ .Release.Service }}
 {{- end -}}
 
-{{/* Image of a repository: by its own digest, which no other image has, or by the tag that all have. */}}
+{{/* Image of a repository: with its own digest, or else with the common tag. */}}
 {{- define "rebalance-monitor.image" -}}
 {{- if .digest -}}
 {{- printf "%s@%s" .repository .digest -}}
@@ -45,7 +45,7 @@ app.kubernetes.io/managed-by: {{ .Release.Service }}
 {{- end -}}
 {{- end -}}
 
-{{/* Refuses values that contradict each other, where pods would crash, fence each other, or run without a password. */}}
+{{/* Fails for contradictory values with which pods would crash, fence each other, or run without a password. */}}
 {{- define "rebalance-monitor.check" -}}
 {{- $names := list -}}
 {{- $queries := list -}}
@@ -79,7 +79,7 @@ app.kubernetes.io/managed-by: {{ .Release.Service }}
 {{- end -}}
 {{- end -}}
 
-{{/* Environment of a process: section is its section of the settings, values its part of the values. */}}
+{{/* Environment of a process: section is the name of its section in the settings, values its part of the values. */}}
 {{- define "rebalance-monitor.env" -}}
 {{- $root := .root -}}
 {{- $variable := printf "REBALANCE_MONITOR_%s" (upper .section) -}}
@@ -184,7 +184,7 @@ readinessProbe:
   timeoutSeconds: 5
 {{- end -}}
 
-{{/* Template of a pod: component, command, port; checkpoint, of the stream, is the name of its claim. */}}
+{{/* Template of a pod: component, command, port; checkpoint (stream only) is the name of its claim. */}}
 {{- define "rebalance-monitor.pod" -}}
 {{- $values := .values -}}
 metadata:
@@ -195,7 +195,7 @@ metadata:
     {{- toYaml . | nindent 4 }}
     {{- end }}
   annotations:
-    # Not the owners in the same ConfigMap: exporters read them again when they change.
+    # Without the owners in the same ConfigMap, because exporters reload them on a change.
     checksum/config: {{ .root.Values.config | sha256sum }}
     {{- with $values.podAnnotations }}
     {{- toYaml . | nindent 4 }}
@@ -203,7 +203,7 @@ metadata:
 spec:
   serviceAccountName: {{ include "rebalance-monitor.serviceAccountName" .root }}
   automountServiceAccountToken: false
-  # Kubernetes would put REBALANCE_MONITOR_… variables of services into the environment.
+  # Otherwise Kubernetes sets REBALANCE_MONITOR_… variables for services.
   enableServiceLinks: false
   terminationGracePeriodSeconds: {{ $values.terminationGracePeriodSeconds }}
   {{- with .root.Values.imagePullSecrets }}
