@@ -29,7 +29,7 @@ _STOP_SECONDS = 45.0
 
 
 def arguments(sources: Sources) -> list[str]:
-    """Return the command-line arguments that make a child see the same settings."""
+    """Return the command-line arguments with which a child loads the same settings."""
     file = [] if sources.file is None else ["--config", str(sources.file)]
     return [*file, *(part for flag in sources.flags for part in ("--set", flag))]
 

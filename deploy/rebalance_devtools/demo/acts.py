@@ -25,7 +25,7 @@ class Act:
 
     @property
     def expected(self) -> Expected:
-        """What the monitor must say of the incident."""
+        """The findings that the monitor must report for the incident."""
         return self.story.expect(self.story.draw(random.Random(self.seed)))  # noqa: S311 - to be repeatable is the point
 
 

@@ -3,7 +3,7 @@
 Families as in families.py, written later still on 2026-11-26, by an author who had read docs/diagnoses.md but no
 rule: scaling to zero and back (keda#2033, keda#1404), nodes that are drained (karpenter-provider-aws#633), more
 partitions in the newer protocol (KIP-848), a release that panics after each start (numaflow#3355, paasta#4328),
-partitions that are never resumed (confluent-kafka-go#193, franz-go#507), a JVM that stands still for a heap dump
+partitions that are never resumed (confluent-kafka-go#193, franz-go#507), a JVM that is paused for a heap dump
 (KIP-848), static pods whose restart takes longer than their session (hono#2871, littlehorse#861), handlers slower than
 a session (kafkajs#624, kafkajs#1277), all pods gone at once (k8s-spot-rescheduler), large batches after a backlog
 (kq#15, kafka-python#1401), a group id copied to another application (spring-kafka#3784, poseidon_cluster#3), records

@@ -248,7 +248,7 @@ class Play:
         self.note(name, "told_to_stall")
 
     def stall_file(self, name: str) -> Path:
-        """Return the file that makes a client stall which cannot use signals."""
+        """Return the file that makes a client stall, for clients without their own signal handlers."""
         return self.directory / f"{name}.stall"
 
     def expect_end(self, name: str) -> None:

@@ -2,7 +2,7 @@
 
 Families as in families.py, written on 2026-11-26 after reports of users: firewalls that forget connections
 (librdkafka#3109, librdkafka#2845), awaiting for too long (aiokafka#848), handlers that throw (kafkajs#1592,
-nestjs-kafka#26), error handlers that try for ever (spring-kafka#1287, spring-kafka#316), sink tasks that failed
+nestjs-kafka#26), error handlers that retry forever (spring-kafka#1287, spring-kafka#316), sink tasks that failed
 (kafka-connect-elasticsearch#108), names of pods as instance ids (posthog#65809, kestra#352), restarts that leave a
 ghost each (ClickHouse#104305), groups deleted by a tool (confluent-kafka-dotnet#2202), the only broker restarted
 (sarama#1407, confluent-kafka-python#173), old and new pods side by side (uptime-checker#58, helm-charts#162 of
