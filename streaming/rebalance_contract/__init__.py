@@ -1,8 +1,8 @@
-"""The contract between the parts: every row that the stream, the prober and the clients publish.
+"""The contract between the components: every row that the stream, the prober and the clients publish.
 
-All sides import it: the stream, the prober, the exporter, the terminal. It knows nothing of Spark, of Kafka clients or
-of the log's format. Delivery is at least once: a row may arrive again after a crash and replaces the earlier one of
-the same key.
+The stream, the prober, the exporter and the terminal import it. It does not depend on Spark, Kafka clients or the
+format of the log. Delivery is at least once: a row may arrive again after a crash and replaces the earlier one with the
+same key.
 """
 
 from rebalance_contract import display, topics

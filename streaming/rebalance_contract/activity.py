@@ -1,7 +1,7 @@
-"""What groups did, packed on the executors: offset commits, end offsets, probes, and what was counted on the way.
+"""Activity of groups, packed on the executors: offset commits, end offsets, probes and counts of input records.
 
 Rows of the topic `…activity`, distinguished by `kind`; the key is the group, for counts `topic/partition`. A row stays
-below `MAX_ACTIVITY_BYTES`: what is larger is cut into several rows that mean the same together.
+below `MAX_ACTIVITY_BYTES`: larger ones are split into several rows that together have the same meaning.
 """
 
 from __future__ import annotations
@@ -12,7 +12,7 @@ from typing import Literal
 from rebalance_contract.codec import SCHEMA_VERSION
 from rebalance_contract.probes import Probe
 
-#: No row of the activity topic is larger; half of it is what packers aim at, because names need escaping.
+#: Maximum size of a row of the activity topic; packers aim at half of it, because escaping makes names longer.
 MAX_ACTIVITY_BYTES = 256_000
 
 
@@ -20,9 +20,10 @@ MAX_ACTIVITY_BYTES = 256_000
 class TopicCommits:
     """First and last commit per partition of one topic, as parallel lists.
 
-    `offsets` is of the last commit and holds null where that record deleted the committed offset. `committed_at_ms`
-    and `first_at_ms` are the coordinator's clock at the last and the first commit, `log_offsets` the position of the
-    last record in the group's log partition, which orders commits against group records. `commits` counts the records.
+    `offsets` has the offset of the last commit, null if that record deleted the committed offset. `committed_at_ms` and
+    `first_at_ms` are the times of the last and the first commit by the coordinator's clock. `log_offsets` is the
+    position of the last record in the group's log partition, which orders commits relative to group records. `commits`
+    counts the records.
     """
 
     partitions: list[int]
@@ -35,14 +36,14 @@ class TopicCommits:
 
 @dataclass(frozen=True, slots=True)
 class CommitActivity:
-    """Offset commits of one group, of one pane or, where they are old, of everything before one.
+    """Offset commits of one group in one pane; old commits are merged into one row for all panes before.
 
-    Only commits that a read-committed consumer would see. A pane may be split over several rows (one per micro-batch,
-    or because it is large); within a log partition rows arrive in order, and one whose (`log_era`, `last_log_offset`)
-    was seen before is a repetition. `log_era` counts how often the log partition was cut or recreated.
-    `pane_counts` has (start of a pane in ms, commits in it), oldest first, of the last 15 minutes only; what was
-    committed before is in `topics` and nowhere else. `is_history`: the records were in the log before the monitor
-    first looked at it, where compaction had thinned them: they give a position and say nothing of a rhythm.
+    Contains only commits that a read-committed consumer would see. A pane may be split over several rows (one per
+    micro-batch, or because it is large); within a log partition rows arrive in order, and a row whose (`log_era`,
+    `last_log_offset`) was seen before is a duplicate. `log_era` counts how often the log partition was truncated or
+    recreated. `pane_counts` has pairs (start of a pane in ms, commits in it), oldest first, of the last 15 minutes
+    only; older commits are only in `topics`. `is_history`: the records were in the log before the monitor first read
+    it and may have been compacted: they give a position, but no commit interval.
     """
 
     cluster: str
@@ -60,18 +61,18 @@ class CommitActivity:
 
     @property
     def commits(self) -> int:
-        """How many records were packed."""
+        """Number of commit records in this row."""
         return sum(sum(each.commits) for each in self.topics.values())
 
     @property
     def last_commit_ms(self) -> int:
-        """When the newest of them was committed."""
+        """Time of the newest commit."""
         return max(max(each.committed_at_ms) for each in self.topics.values())
 
 
 @dataclass(frozen=True, slots=True)
 class TopicOffsets:
-    """Offsets of one topic by partition, as parallel lists; null where the leader did not report it."""
+    """Offsets of one topic by partition, as parallel lists; null where the leader did not report one."""
 
     partitions: list[int]
     offsets: list[int | None]
@@ -79,12 +80,12 @@ class TopicOffsets:
 
 @dataclass(frozen=True, slots=True)
 class OffsetActivity:
-    """Where the partitions of a group's topics begin and end, and what its coordinator holds as committed, as probed.
+    """Start and end offsets of the partitions of a group's topics, and its committed offsets, as probed.
 
-    `ends` is the high watermark, `stable_ends` the last stable offset, `starts` the offset of the oldest record that is
-    still there. Topics and partitions that are absent were not
-    asked, or have not changed since they were reported last. `is_all_committed`: what is absent in `committed`, in all
-    rows of one probe, the coordinator does not hold.
+    `ends` is the high watermark, `stable_ends` the last stable offset, `starts` the offset of the oldest record that
+    still exists. Absent topics and partitions were not requested, or have not changed since they were last reported.
+    `is_all_committed`: the coordinator has no committed offset for partitions absent from `committed` in all rows of
+    one probe.
     """
 
     cluster: str
@@ -101,7 +102,7 @@ class OffsetActivity:
 
 @dataclass(frozen=True, slots=True)
 class ProbeActivity:
-    """What a coordinator or ZooKeeper answered about a group, without the offsets."""
+    """The answer of a coordinator or ZooKeeper about a group, without the offsets."""
 
     probe: Probe
     kind: Literal["probe"] = "probe"
@@ -110,10 +111,10 @@ class ProbeActivity:
 
 @dataclass(frozen=True, slots=True)
 class CountActivity:
-    """What one task counted in one partition of an input topic, up to and including `last_offset`.
+    """Records that one task counted in one partition of an input topic, up to and including `last_offset`.
 
-    `counts` has (record type, value version, outcome, count); type and version are null where the key does not say,
-    for tombstones (the version), and for topics other than the log.
+    `counts` has (record type, value version, outcome, count). The type is null if the key does not contain it, the
+    version for tombstones too; both are null for topics other than the log.
     """
 
     cluster: str

@@ -1,7 +1,7 @@
-"""What the exporter's API answers: the exporter writes these rows, the terminal reads, `openapi.py` describes them.
+"""Responses of the exporter's API: the exporter writes them, the terminal reads them, `openapi.py` describes them.
 
-Objects of the topics go out as the contract has them; here is what is put around them. A field that is added has a
-default: a terminal may be newer than the exporter that it asks. Null means that something cannot be known, as in rows.
+Rows of the topics are returned unchanged; this module has the objects around them. Added fields need a default, because
+a terminal may be newer than the exporter that it queries. Null means that something cannot be known, as in rows.
 """
 
 from __future__ import annotations
@@ -39,22 +39,22 @@ MESSAGES_PATH = f"{ROOT}/messages"
 REPORT_PATH = f"{ROOT}/report"
 OPENAPI_PATH = f"{ROOT}/openapi.json"
 READY_PATH = "/-/ready"
-#: What stands below the path of a group, and above the id of one of its rebalances.
+#: Path segment between a group and the id of one of its rebalances.
 REBALANCES = "rebalances"
-#: What stands below the path of a group for which settings would have avoided its rebalances.
+#: Path segment after a group, for the settings that would have avoided its rebalances.
 ADVICE = "advice"
-#: The most groups, causes or settings that a report can be asked for.
+#: Maximum number of groups, causes or settings in a report.
 LONGEST_REPORT = 1_000
-#: The most silences that are listed: all that are in force or to come, and some that ended.
+#: Maximum number of silences listed: all active and future ones, and some that ended.
 MOST_SILENCES = 500
 
 
 @dataclass(frozen=True, slots=True)
 class OverviewWindow:
-    """Sums over one sliding window, which ends when the diagnosis last looked at the group.
+    """Sums over one sliding window, which ends when the diagnosis last processed the group.
 
-    `rebalancing_ratio` is the share of the window spent rebalancing, 0 to 1; `lost_partition_seconds` is added up over
-    partitions. What no probe reports is null where the log is not read: generations and lost time.
+    `rebalancing_ratio` is the share of the window spent rebalancing, 0 to 1; `lost_partition_seconds` is the sum over
+    partitions. Generations and lost time are null if the log is not read, because no probe reports them.
     """
 
     rebalances: int
@@ -65,7 +65,7 @@ class OverviewWindow:
 
 @dataclass(frozen=True, slots=True)
 class FindingMark:
-    """A finding in a row: enough to show and to link it."""
+    """A finding within a row, with enough fields to show and to link it."""
 
     finding_id: str
     rule: str
@@ -78,10 +78,10 @@ class FindingMark:
 
 
 def reading_order(finding: Finding | FindingMark) -> tuple[int, bool, float, int]:
-    """Return what findings are sorted by: severity, then causes, then how sure they are, then oldest first.
+    """Return the sort key of findings: severity, then primary ones, then confidence, then oldest first.
 
-    Alerts, dashboards and the page have the same order, so that all of them show the same finding first. Information
-    calls for nothing, so there the latest comes first: how a group formed is sure, and hours ago.
+    Alerts, dashboards and the page use the same order, so that all of them show the same finding first. Information
+    requires no action, so there the latest comes first: the formation of a group is certain, but hours old.
     """
     is_info = finding.severity == Severity.INFO
     latest = (0.0, -finding.started_at_ms) if is_info else (-finding.confidence, finding.started_at_ms)
@@ -90,9 +90,9 @@ def reading_order(finding: Finding | FindingMark) -> tuple[int, bool, float, int
 
 @dataclass(frozen=True, slots=True)
 class SilenceMark:
-    """The silence that holds a group's alerts back now, or the deploy announced for now: enough to show and to end it.
+    """A group's active silence or announced deploy, with enough fields to show and to end it.
 
-    `created_by`, `on_behalf_of` and `version` as in a silence.
+    `created_by`, `on_behalf_of` and `version` are defined as in a silence.
     """
 
     silence_id: str
@@ -105,23 +105,23 @@ class SilenceMark:
 
     @property
     def holds_alerts(self) -> bool:
-        """Whether nobody is to be called while it is in force; a deploy explains rebalances, and holds nothing back."""
+        """Whether alerts are silenced while it is in force; a deploy only explains rebalances and silences nothing."""
         return self.kind != SilenceKind.DEPLOY
 
 
 @dataclass(frozen=True, slots=True)
 class OverviewRow:
-    """One group now. Null means that it cannot be known, never zero.
+    """The current state of one group. Null means that a value cannot be known, never zero.
 
-    `state_since_ms`: when its rebalance began or, if none goes on, when the last one ended. `members`, `idle_members`
-    and `assigned_partitions` are null while no group record was read, the latter two also where an assignment is in no
-    known form. `coordinator` is a broker's id. `windows` are named 1m, 5m and 15m. Lag is in records, `lag_slope` in
-    records per second over five minutes; both, the windows and the age of commits are absent while the diagnosis is
-    silent. `heartbeat_headroom_ratio` (1 to 0) and `poll_gap_max_seconds` are the worst any member reported in five
-    minutes. `findings` are those that fire, gravest first. `silence` is null while nobody holds their alerts back and
-    no deploy is announced. `counted_from` is `probes` where the log is not read: then all counts are at least so many.
-    `protocol_type` is consumer, connect or whatever the clients call it; null in groups without one. `first_seen_ms` is
-    since when `rebalances_total` counts; null where nobody noted it.
+    `state_since_ms` is when its ongoing rebalance began or, if there is none, when the last one ended. `members`,
+    `idle_members` and `assigned_partitions` are null while no group record has been read, the latter two also if an
+    assignment is not in a known format. `coordinator` is a broker's id. `windows` are named 1m, 5m and 15m. Lag is in
+    records, `lag_slope` in records per second over five minutes; both, the windows and the age of commits are absent
+    while the diagnosis reports nothing. `heartbeat_headroom_ratio` (1 to 0) and `poll_gap_max_seconds` are the worst
+    values that any member reported in five minutes. `findings` are the firing ones, gravest first. `silence` is null
+    without an active silence or announced deploy. `counted_from` is `probes` if the log is not read: then all counts
+    are lower bounds. `protocol_type` is consumer, connect or another name chosen by the clients; null in groups without
+    one. `first_seen_ms` is the time since which `rebalances_total` counts; null if it is not known.
     """
 
     cluster: str
@@ -154,26 +154,26 @@ class OverviewRow:
 
     @property
     def is_at_least(self) -> bool:
-        """Whether its counts are lower bounds: they are counted from probes."""
+        """Whether its counts are lower bounds, because they are counted from probes."""
         return self.counted_from != CountedFrom.LOG
 
     @property
     def is_silenced(self) -> bool:
-        """Whether nobody is to be called for it now."""
+        """Whether its alerts are silenced now."""
         return self.silence is not None and self.silence.holds_alerts
 
     def rebalances_in(self, window: str) -> int | None:
-        """Return how often the group rebalanced in a window; null where that is not known."""
+        """Return the number of rebalances in a window; null if not known."""
         known = self.windows.get(window)
         return None if known is None else known.rebalances
 
 
 @dataclass(frozen=True, slots=True)
 class Overview:
-    """All groups now.
+    """The current state of all groups.
 
-    `data_age_ms` is how long ago the stream last published a status; with several streams, the one that is furthest
-    behind; null: none has published one.
+    `data_age_ms` is the time since the stream last published a status, the longest one if there are several streams;
+    null: none has published one.
     """
 
     at_ms: int
@@ -186,9 +186,9 @@ class Overview:
 
 @dataclass(frozen=True, slots=True)
 class GroupsAnswer:
-    """The present snapshots of groups, by cluster and name, with the totals that are certain now.
+    """The current snapshots of groups, sorted by cluster and name, with the totals that are certain now.
 
-    `next` is what to ask for with `after` to get those that come next; null where none do.
+    `next` is the value of `after` that requests the next page; null on the last page.
     """
 
     groups: tuple[GroupSnapshot, ...]
@@ -197,7 +197,7 @@ class GroupsAnswer:
 
 @dataclass(frozen=True, slots=True)
 class TextPart:
-    """A piece of a sentence; `is_name`: somebody else's word, which may be of any script and direction."""
+    """A part of a sentence; `is_name`: a name from outside, which may be in any script and text direction."""
 
     text: str
     is_name: bool = False
@@ -205,9 +205,9 @@ class TextPart:
 
 @dataclass(frozen=True, slots=True)
 class PhaseText:
-    """A phase of a rebalance: what went on, how long, and until when.
+    """A phase of a rebalance: its description, duration and end.
 
-    `least_ms` is the length, or its lower bound, where it is known; null times are not known.
+    `least_ms` is the duration, or its lower bound; null times are not known.
     """
 
     what: str
@@ -220,9 +220,9 @@ class PhaseText:
 class RebalanceText:
     """A rebalance in words, as terminal and page show it.
 
-    `why`: what set it off, who left, joined and came back. `members` and `generations`: before and after. `steps`: how
-    many generations it took, null for one. `partitions`: how many moved. `without_commits`: which partitions stood
-    still. `lag`: before, at its peak and when it was back, null where it is not known.
+    `why`: what triggered it, which members left, joined and came back. `members` and `generations`: before and after.
+    `steps`: how many generations it took, null for one. `partitions`: how many moved. `without_commits`: which
+    partitions had no commits. `lag`: before, at its peak and when it recovered, null if not known.
     """
 
     why: tuple[TextPart, ...]
@@ -238,9 +238,9 @@ class RebalanceText:
 
 @dataclass(frozen=True, slots=True)
 class RebalanceRow(Rebalance):
-    """A rebalance, as docs/schemas/rebalances.schema.json describes it, what it cost, and all of that in words.
+    """A rebalance, as docs/schemas/rebalances.schema.json describes it, with its impact and a description in words.
 
-    `impact` is null while the diagnosis has reported none. `deploys` are those that were announced for its time.
+    `impact` is null while the diagnosis has reported none. `deploys` are the deploys announced for its time.
     """
 
     impact: RebalanceImpact | None = None
@@ -260,10 +260,10 @@ class RebalancesAnswer:
 
 @dataclass(frozen=True, slots=True)
 class AdviceRow(Advice):
-    """What to change, and what that would have avoided of the group's rebalances of the last 24 hours.
+    """What to change, and which of the group's rebalances of the last 24 hours the change would have avoided.
 
-    `text` is `avoided` in words. Both are null where it is not known: the advice is no setting that is estimated or
-    has no value, the exporter keeps no rebalance of that time, or the answer is about many groups.
+    `text` is `avoided` in words. Both are null if not known: no estimate exists for the setting, the advice has no
+    value, the exporter keeps no rebalance of that time, or the response is about many groups.
     """
 
     avoided: Avoided | None = None
@@ -287,7 +287,7 @@ class RebalanceAnswer:
 
 @dataclass(frozen=True, slots=True)
 class FindingsAnswer:
-    """Findings, those that began last first."""
+    """Findings, sorted by start, latest first."""
 
     findings: tuple[FindingRow, ...]
 
@@ -297,10 +297,10 @@ class FindingsAnswer:
 
 @dataclass(frozen=True, slots=True)
 class SilencesAnswer:
-    """Silences that are in force or to come, and those that ended lately; those that end last come first.
+    """Active and future silences, and those that ended recently, sorted by end, latest first.
 
-    `user` is who asks, null where nobody has to log in. `read_only` says why whoever asks can neither make nor end one;
-    null where nothing is known against it. `left_out` further ones are known, which end sooner.
+    `user` is the authenticated user, null if no login is required. `read_only` is why the user can neither create nor
+    end a silence; null if no such reason is known. `left_out` is the number of further silences, which end earlier.
     """
 
     at_ms: int
@@ -312,9 +312,9 @@ class SilencesAnswer:
 
 @dataclass(frozen=True, slots=True)
 class MadeSilence(AlertSilence):
-    """A silence as it was made.
+    """A silence as it was created.
 
-    `covered_groups` of the groups that are known now are covered by it; null where an older exporter does not say.
+    `covered_groups` is the number of currently known groups that it covers; null from an older exporter.
     """
 
     covered_groups: int | None = None
@@ -322,10 +322,10 @@ class MadeSilence(AlertSilence):
 
 @dataclass(frozen=True, slots=True)
 class SilenceRequest:
-    """What is to be silenced, or is deployed, why, and for how long: the body of a POST.
+    """A request to create a silence or announce a deploy: the body of a POST.
 
-    `groups`, `version` and `on_behalf_of` as in a silence. `starts_at_ms` null: now. `cluster` may be left out where
-    the exporter shows only one.
+    `groups`, `version` and `on_behalf_of` are defined as in a silence. `starts_at_ms` null: now. `cluster` may be
+    omitted if the exporter shows only one.
     """
 
     groups: tuple[str, ...]
@@ -340,7 +340,7 @@ class SilenceRequest:
 
 @dataclass(frozen=True, slots=True)
 class Refusal:
-    """Why the API did not do what it was asked, and the names that look like the one asked for."""
+    """Why the API rejected a request, and names similar to the requested one."""
 
     error: str
     did_you_mean: tuple[str, ...] = ()
@@ -348,11 +348,11 @@ class Refusal:
 
 @dataclass(frozen=True, slots=True)
 class Readiness:
-    """Whether what is served can be trusted, and one line that says what is awaited, or what is missing for good.
+    """Whether the data served are complete, and one line that says what is awaited, or what is permanently missing.
 
-    `share` is how much of what is awaited is done, 0 to 1; null where that cannot be counted, 1 when ready. `partly`:
-    not all is ready, but some cluster is, of several that one exporter reads apart. `clusters` says so of each cluster
-    of which anything is known, or that has a reader of its own.
+    `share` is the progress, 0 to 1; null if it cannot be computed, 1 when ready. `partly`: not everything is ready, but
+    at least one of several clusters that the exporter reads separately is. `clusters` has the readiness of each cluster
+    that has data or its own reader.
     """
 
     ready: bool
@@ -395,7 +395,7 @@ class Gone:
 
 @dataclass(frozen=True, slots=True)
 class StatusNow:
-    """Whether what is shown can be trusted, every few seconds. `data_age_ms` as in the overview."""
+    """Whether the data shown are complete, every few seconds. `data_age_ms` is defined as in the overview."""
 
     at_ms: int
     ready: bool
@@ -405,10 +405,10 @@ class StatusNow:
 
 @dataclass(frozen=True, slots=True)
 class Reset:
-    """More changed than the exporter remembers: load everything again."""
+    """More has changed than the exporter remembers: the client must load everything again."""
 
 
-#: What the data of each event is.
+#: The type of each event's data.
 EVENTS: Mapping[EventName, type] = {
     EventName.HELLO: Hello,
     EventName.GROUP: OverviewRow,

@@ -1,6 +1,6 @@
-"""What the API answers of the messages of logs: which entry a line belongs to, and what it means.
+"""Responses of the API about log messages: the catalogue entry of a line, and its meaning.
 
-What `api.py` says of its rows holds here too.
+The rules of `api.py` for its rows apply here too.
 """
 
 from __future__ import annotations
@@ -10,7 +10,7 @@ from enum import StrEnum
 
 
 class MessageMatch(StrEnum):
-    """How well a text is known: a message whole, a part of one, or none; then the nearest entries are given."""
+    """How well a text matches: a whole message, a part of one, or none; then the nearest entries are returned."""
 
     WHOLE = "whole"
     PART = "part"
@@ -19,7 +19,7 @@ class MessageMatch(StrEnum):
 
 @dataclass(frozen=True, slots=True)
 class MessagePrinter:
-    """Who prints a message: an id and a name, the versions that have it, and the file that it stands in."""
+    """The program that prints a message: an id and a name, the versions that have the message, and its source file."""
 
     client: str
     name: str
@@ -29,7 +29,7 @@ class MessagePrinter:
 
 @dataclass(frozen=True, slots=True)
 class MessageCause:
-    """A diagnosis that a message may stand for, and how it is distinguished from the others."""
+    """A diagnosis that a message may indicate, and how to distinguish it from the others."""
 
     diagnosis: str
     when: str
@@ -37,7 +37,7 @@ class MessageCause:
 
 @dataclass(frozen=True, slots=True)
 class MessageSetting:
-    """What to change: a setting, as the clients that print the message call it, and to what."""
+    """A setting to change, by its name in the clients that print the message, and the value to set."""
 
     names: tuple[str, ...]
     proposed: str
@@ -45,9 +45,9 @@ class MessageSetting:
 
 @dataclass(frozen=True, slots=True)
 class MessageRow:
-    """One message that clients or coordinators print, and what it means.
+    """One message that clients or coordinators print, and its meaning.
 
-    `text` has `{places}` for what varies. `ordinary`: healthy groups print it too.
+    `text` has placeholders in `{braces}`. `ordinary`: it is also printed for healthy groups.
     """
 
     id: str
@@ -63,7 +63,7 @@ class MessageRow:
 
 @dataclass(frozen=True, slots=True)
 class MessagesAnswer:
-    """What is known of a line of a log, best first. `group` and `client` are read from the line, null without."""
+    """The entries that match a log line, best first. `group` and `client` are read from the line, null without."""
 
     match: MessageMatch
     group: str | None

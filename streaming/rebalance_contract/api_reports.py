@@ -1,6 +1,6 @@
-"""What the API answers of a period of the past: its sums, causes and settings, and what these would have avoided.
+"""Responses of the API about a past period: its sums, causes and settings, and what settings would have avoided.
 
-What `api.py` says of its rows holds here too.
+The rules of `api.py` for its rows apply here too.
 """
 
 from __future__ import annotations
@@ -10,7 +10,7 @@ from dataclasses import dataclass
 
 @dataclass(frozen=True, slots=True)
 class EstimateRange:
-    """A number that lies between two others; where these are equal, it is known."""
+    """A number between two bounds; it is exact if they are equal."""
 
     low: int = 0
     high: int = 0
@@ -18,11 +18,11 @@ class EstimateRange:
 
 @dataclass(frozen=True, slots=True)
 class Avoided:
-    """What a setting would have avoided of a number of rebalances, as far as their own rows show.
+    """The part of a number of rebalances that a setting would have avoided, as far as their own rows show.
 
-    `low` counts rebalances of which the rows show that the value would have been enough, `high` also those of which
-    they leave that open. `rebalancing_ms` and `lost_partition_ms` are parts of what PeriodSums adds up. Of partitions
-    whose own member was away, the time is in `high` only: they would have waited for it.
+    `low` counts rebalances for which the rows show that the value would have been enough, `high` also those for which
+    they leave it open. `rebalancing_ms` and `lost_partition_ms` are the avoided parts of the sums in PeriodSums. The
+    lost time of partitions whose own member was away is in `high` only: they would have waited for it.
     """
 
     rebalances: EstimateRange = EstimateRange()
@@ -32,11 +32,11 @@ class Avoided:
 
 @dataclass(frozen=True, slots=True)
 class PeriodSums:
-    """What a number of rebalances come to.
+    """Sums over a number of rebalances.
 
-    `rebalancing_ms` adds up durations, the lower bounds where the log does not show more; those that go on count for
-    nothing. `lost_partition_ms` is the time that partitions were without commits, added up over partitions, of those
-    rebalances for which it was reported; for `uncosted` it was not.
+    `rebalancing_ms` is the sum of durations, of their lower bounds if the log does not show more; ongoing rebalances
+    are not included. `lost_partition_ms` is the time that partitions were without commits, summed over partitions, of
+    those rebalances for which it was reported; `uncosted` is the number of the others.
     """
 
     rebalances: int = 0
@@ -47,7 +47,7 @@ class PeriodSums:
 
 @dataclass(frozen=True, slots=True)
 class PeriodCause:
-    """A diagnosis that was the primary cause of rebalances, of so many groups; `before` as in PeriodReport."""
+    """A diagnosis that was the primary cause of rebalances; `before` is defined as in PeriodReport."""
 
     rule: str
     groups: int
@@ -59,9 +59,9 @@ class PeriodCause:
 class PeriodGroup:
     """One group that rebalanced in the period, or in the one before.
 
-    `owner` is its team, null where nobody is named. `causes` are at most three, the one that cost most first, with the
-    sums of the group's rebalances (and `groups` of 1). `slowest_ms` is the longest rebalance and `slowest_id` its id,
-    null where none has ended.
+    `owner` is its team, null if none is configured. `causes` are at most three, the most costly first, with the sums of
+    the group's rebalances (and `groups` of 1). `slowest_ms` is the duration of the longest rebalance and `slowest_id`
+    its id, null if none has ended.
     """
 
     cluster: str
@@ -76,7 +76,7 @@ class PeriodGroup:
 
 @dataclass(frozen=True, slots=True)
 class GroupName:
-    """Which group is meant."""
+    """Identifies a group."""
 
     cluster: str
     group: str
@@ -84,11 +84,11 @@ class GroupName:
 
 @dataclass(frozen=True, slots=True)
 class PeriodSetting:
-    """A setting to change, as findings advise it: `parameter`, `current` and `proposed` as in Advice.
+    """A setting to change, as advised by findings: `parameter`, `current` and `proposed` as in Advice.
 
-    `sums` are of the rebalances whose primary cause has this advice, by the diagnoses in `rules`. `groups` are the
-    first ten of `group_count`, the one that lost most first. Several settings may be advised against the same cause:
-    their sums do not add up.
+    `sums` are over the rebalances whose primary cause has this advice; `rules` are the diagnoses. `groups` are the
+    first ten of `group_count`, the one that lost most first. Several settings may be advised against the same cause, so
+    their sums must not be added.
     """
 
     parameter: str
@@ -102,7 +102,7 @@ class PeriodSetting:
 
 @dataclass(frozen=True, slots=True)
 class GroupEstimate:
-    """What a setting would have avoided in one group; the fields are those of SettingEstimate."""
+    """What a setting would have avoided in one group; for the fields see SettingEstimate."""
 
     cluster: str
     group: str
@@ -117,7 +117,7 @@ class PeriodWorth:
     """What one setting would have avoided in a period, over all groups.
 
     `groups` are the first five of `group_count`, the one in which it would have avoided most first, each with the value
-    that its own history speaks for. Several settings may avoid the same rebalance: they do not add up.
+    derived from its own history. Several settings may avoid the same rebalance, so estimates must not be added.
     """
 
     setting: str
@@ -128,7 +128,7 @@ class PeriodWorth:
 
 @dataclass(frozen=True, slots=True)
 class PeriodPart:
-    """What began in a part of the period, from this time on."""
+    """Rebalances that began in one part of the period; the part starts at this time."""
 
     from_ms: int
     sums: PeriodSums
@@ -138,13 +138,13 @@ class PeriodPart:
 class PeriodReport:
     """What rebalances cost in a period and why; a rebalance belongs to the period in which it began.
 
-    `kept_since_ms` is when the earliest rebalance began that the exporter keeps, of any group, null where it keeps
-    none; `dropped_until_ms` when the latest began that it has no room for, null where none had to go. What is `before`
-    is of the period of the same length before this one, and null unless the exporter keeps rebalances since then.
-    `known_groups` are those that are known now, `rebalanced_groups` those that rebalanced. `groups` are sorted by time
-    lost, `changed` by how much that changed (empty where `before` is null), `causes` and `settings` by the time lost
-    that they explain, `worth` by what would have been avoided; `unexplained` are rebalances without a finding that is
-    kept. `parts` are of equal length.
+    `kept_since_ms` is the start of the earliest rebalance of any group that the exporter keeps, null if it keeps none;
+    `dropped_until_ms` is the start of the latest one that it dropped for lack of space, null if it dropped none.
+    `before` refers to the preceding period of the same length, and is null unless the exporter keeps rebalances since
+    its beginning. `known_groups` counts the groups known now, `rebalanced_groups` those that rebalanced. `groups` are
+    sorted by lost time, `changed` by its change (empty if `before` is null), `causes` and `settings` by the lost time
+    that they explain, `worth` by what would have been avoided; `unexplained` counts rebalances without a finding that
+    is kept. `parts` are of equal length.
     """
 
     at_ms: int
@@ -171,12 +171,12 @@ class PeriodReport:
 
 @dataclass(frozen=True, slots=True)
 class SettingEstimate:
-    """One setting, the value that a group's own history speaks for, and what it would have avoided.
+    """One setting, the value derived from a group's own history, and what it would have avoided.
 
-    `current` is what members had, null where no row has it. `value` is `proposed` as a number, in milliseconds or,
-    of max.poll.records, in percent of what it is; null where the setting is no number. `cost` says what it costs and
-    `basis` what the numbers rest on. `rebalance_ids` are at most ten that it would have avoided, the latest first,
-    those that only may have been after the others.
+    `current` is the members' value, null if no row contains it. `value` is `proposed` as a number, in milliseconds or,
+    for max.poll.records, in percent of the current value; null if the setting is not a number. `cost` is the drawback
+    of the value and `basis` what the numbers are based on. `rebalance_ids` are at most ten rebalances that it would
+    have avoided, latest first, followed by those that it may have avoided.
     """
 
     setting: str
@@ -191,12 +191,12 @@ class SettingEstimate:
 
 @dataclass(frozen=True, slots=True)
 class AdviceAnswer:
-    """What settings would have avoided of the rebalances of one group that began since a time.
+    """What settings would have avoided of one group's rebalances that began since a time.
 
-    `sums` are of these rebalances. `estimates` are sorted by what they would have avoided, the most first; several may
-    avoid the same rebalance, so that they do not add up. `useless` are the settings that would have avoided nothing.
-    `kept_since_ms` is when the earliest rebalance of the group began that the exporter keeps, null where it keeps
-    none; `dropped_until_ms` as in PeriodReport.
+    `sums` are over these rebalances. `estimates` are sorted by what they would have avoided, the most first; several
+    may avoid the same rebalance, so they must not be added. `useless` are the settings that would have avoided nothing.
+    `kept_since_ms` is the start of the group's earliest rebalance that the exporter keeps, null if it keeps none;
+    `dropped_until_ms` is defined as in PeriodReport.
     """
 
     at_ms: int

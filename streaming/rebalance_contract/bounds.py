@@ -1,7 +1,7 @@
-"""The largest row of each topic, and how a row that would be larger is cut: one place for all writers.
+"""The maximum row size of each topic, and the truncation of larger rows, for all writers.
 
-No single row may fail a batch, so a row always fits: lists are halved, the most detailed first, until it does, and the
-row says `is_truncated`. Totals and counts are never cut.
+An oversized row must not fail a batch, so every row is made to fit: its lists are halved until it does, the most
+detailed ones first, and `is_truncated` is set. Totals and counts are never cut.
 """
 
 from __future__ import annotations
@@ -18,46 +18,47 @@ from rebalance_contract.lag import GroupLag, TopicLag
 from rebalance_contract.rebalances import Generation, Moves, Rebalance
 from rebalance_contract.timing import GroupTiming
 
-#: No row of the monitor's own topics is larger; Kafka's default limit is 1,048,588 bytes for a batch with its header.
+#: Maximum size of a row in the monitor's own topics. Kafka's default limit is 1,048,588 bytes for a batch with its
+#: header.
 MAX_ROW_BYTES = 900_000
 #: Messages of clients and brokers that are larger are counted and not decoded. Keys of rows are no longer than
 #: `MAX_KEY_BYTES`, because Kafka limits names to 32,767 characters.
 MAX_FOREIGN_BYTES, MAX_KEY_BYTES = 1_048_576, 40_000
 
 _R = TypeVar("_R")
-#: Elements kept of each list at the first cut; half as many at each further one.
+#: Number of elements kept of each list at the first cut; halved at each further cut.
 _FIRST_CUT = 8_192
 
 
 def encode_group(row: GroupSnapshot) -> bytes:
-    """Return a group's row, cut if it has to be; `member_count` counts the members that are left out."""
+    """Return a group's row, truncated if necessary; `member_count` includes the members that are left out."""
     counted = replace(row, member_count=len(row.members))
     return _encode_within(counted, _cut_group)
 
 
 def encode_rebalance(row: Rebalance) -> bytes:
-    """Return a rebalance's row, cut if it has to be."""
+    """Return a rebalance's row, truncated if necessary."""
     counted = replace(row, members_before_count=len(row.members_before), members_after_count=len(row.members_after))
     return _encode_within(counted, _cut_rebalance)
 
 
 def encode_finding(row: Finding) -> bytes:
-    """Return a finding's row, cut if it has to be."""
+    """Return a finding's row, truncated if necessary."""
     return _encode_within(row, _cut_finding)
 
 
 def encode_lag(row: GroupLag) -> bytes:
-    """Return a row of lag, cut if it has to be."""
+    """Return a row of lag, truncated if necessary."""
     return _encode_within(row, _cut_lag)
 
 
 def encode_impact(row: RebalanceImpact) -> bytes:
-    """Return what a rebalance cost, cut if it has to be."""
+    """Return a row of a rebalance's impact, truncated if necessary."""
     return _encode_within(row, _cut_impact)
 
 
 def encode_timing(row: GroupTiming) -> bytes:
-    """Return a row of heartbeat timing, cut if it has to be."""
+    """Return a row of heartbeat timing, truncated if necessary."""
     return _encode_within(row, _cut_timing)
 
 
@@ -74,7 +75,7 @@ def _cut_group(row: GroupSnapshot, keep: int) -> GroupSnapshot:
 
 
 def _cut_members(members: tuple[Member, ...], keep: int) -> tuple[Member, ...]:
-    """Return the first members; of each as many topics, and no partitions where there are more than that."""
+    """Return the first `keep` members, each with at most `keep` topics, and no partitions beyond `keep // 16`."""
     return tuple(
         replace(
             member,

@@ -1,4 +1,4 @@
-"""What one client said of itself in one pane: metrics of consumers, boiled down to what diagnosis asks for."""
+"""Metrics that one client reported in one pane, reduced to what the diagnosis needs."""
 
 from __future__ import annotations
 
@@ -11,7 +11,7 @@ HEARTBEAT_AGE = "coordinator_last_heartbeat_seconds_ago"
 HEARTBEAT_RATE = "coordinator_heartbeat_rate"
 HEARTBEAT_TOTAL = "coordinator_heartbeat_total"
 RESPONSE_MAX = "coordinator_heartbeat_response_time_max"
-#: Of all requests to the coordinator, in the window of librdkafka's statistics: joins and synchronisations too.
+#: Over all requests to the coordinator, joins and syncs included, in the window of librdkafka's statistics.
 ANY_RESPONSE_MAX = "coordinator_response_time_max"
 POLL_AGE = "last_poll_seconds_ago"
 POLL_GAP_MAX = "time_between_poll_max"
@@ -22,13 +22,13 @@ CONSUMED_TOTAL = "fetch_manager_records_consumed_total"
 COMMIT_RATE = "coordinator_commit_rate"
 COMMIT_TOTAL = "coordinator_commit_total"
 ASSIGNED = "coordinator_assigned_partitions"
-#: Since a rebalance ended; of librdkafka: since it last revoked or got partitions.
+#: Time since the last rebalance ended; for librdkafka, since partitions were last revoked or assigned.
 REBALANCE_AGE = "coordinator_last_rebalance_seconds_ago"
 JOIN_RATE = "coordinator_join_rate"
 FAILED_REBALANCES = "coordinator_failed_rebalance_total"
 REVOKED_LATENCY = "coordinator_partition_revoked_latency_max"
 ASSIGNED_LATENCY = "coordinator_partition_assigned_latency_max"
-#: Of a partition, in librdkafka's statistics: the position up to which records were handed to the application.
+#: Position of a partition up to which records were passed to the application (librdkafka's statistics).
 APP_OFFSET = "app_offset"
 
 #: Canonical names of all metrics that a sample may carry.
@@ -44,7 +44,7 @@ CLIENT_VALUES = frozenset(
 
 @dataclass(frozen=True, slots=True)
 class ClientConfig:
-    """Settings a client reported of itself, in milliseconds and records; null: not reported, or no possible setting."""
+    """Settings that a client reported, in milliseconds and records; null: not reported, or not a valid value."""
 
     session_timeout_ms: int | None = None
     heartbeat_interval_ms: int | None = None
@@ -59,10 +59,10 @@ class ClientConfig:
 
 @dataclass(frozen=True, slots=True)
 class ProcessFigures:
-    """What a client reported of its process; null: not reported.
+    """Figures that a client reported about its process; null: not reported.
 
-    `start_ms` is when it started, `tick_late_ms` how much later than due its reporting thread woke, `cpu_s` processor
-    time used so far, `voluntary_switches` how often its threads gave the processor up.
+    `start_ms` is when it started, `tick_late_ms` how much later than scheduled its reporting thread woke, `cpu_s` the
+    processor time used so far, `voluntary_switches` the number of voluntary context switches of its threads.
     """
 
     start_ms: int | None = None
@@ -73,14 +73,14 @@ class ProcessFigures:
 
 @dataclass(frozen=True, slots=True)
 class ClientSample:
-    """What a client said of one moment.
+    """One report of a client.
 
-    `emitted_ms` is its own clock, `observed_ms` the time of the record that carried it. `values` holds absolute values
-    by canonical name, all finite and none negative; `increments` counters reported as increments since the sample
-    before: who reads them adds them up, once per `emitted_ms`. `heartbeat_never`: it said that it has not sent one yet.
-    `poll_age_ms` is how long ago the application last polled as far as times in the report show, 0 while it waits
-    inside poll(); null: not reported, or only in `values`. `reason` is librdkafka's text of why it last rebalanced and
-    `join_state` its own state, both verbatim.
+    `emitted_ms` is the time by its own clock, `observed_ms` the time of the record that contained it. `values` has
+    absolute values by canonical name, all finite and none negative; `increments` has counters reported as increments
+    since the previous sample: readers add them up, once per `emitted_ms`. `heartbeat_never`: the client reported that
+    it has not sent a heartbeat yet. `poll_age_ms` is the time since the application last polled, computed from times in
+    the report, 0 while it waits inside poll(); null: not reported, or only in `values`. `reason` is librdkafka's text
+    of why it last rebalanced and `join_state` its own state, both verbatim.
     """
 
     emitted_ms: int
@@ -96,15 +96,15 @@ class ClientSample:
 
 @dataclass(frozen=True, slots=True)
 class ClientActivity:
-    """What one client said in one pane: topic `…activity`, key group id, else client id, else empty.
+    """Reports of one client in one pane: topic `…activity`, key group id, else client id, else empty.
 
-    A client is what has the same identity, settings and format throughout; null: not reported. `samples` are in the
-    order of `emitted_ms`, at least one. A pane holds records by their own time; a pane of many samples is reported in
-    several rows, and one that is split over micro-batches too: rows of a client are put together by the times of their
-    samples, so that a row that arrives twice changes nothing. `app_offsets` are, by topic and partition, the positions
-    up to which librdkafka handed records to the application, the last of the pane. `implausible` counts values that
-    were taken out because nothing can have them: zero timeouts, numbers that are not finite, times far from the
-    record's. `is_truncated`: there was more than rows may hold, and samples in between or partitions were left out.
+    All reports in a row have the same identity, settings and format; null: not reported. `samples` are sorted by
+    `emitted_ms`, at least one. A pane contains records by their own time; one with many samples, or split over
+    micro-batches, is reported in several rows. Rows of a client are merged by the times of their samples, so that a
+    duplicate row changes nothing. `app_offsets` are the last positions of the pane, by topic and partition, up to which
+    librdkafka passed records to the application. `implausible` counts values that were removed because they are
+    impossible: zero timeouts, numbers that are not finite, times far from the record's. `is_truncated`: there was more
+    than fits into rows, and intermediate samples or partitions were left out.
     """
 
     cluster: str

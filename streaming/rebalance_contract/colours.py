@@ -1,7 +1,7 @@
-"""The colour of each word of the closed sets, on the dashboards and on the page alike.
+"""The colour of each value of the closed sets, for the dashboards and the page.
 
-A colour is a name of Grafana's palette, which has another value on a light ground than on a dark one, or a value of its
-own. Within a set no two words share one. What comes from outside has none: groups, topics and brokers.
+A colour is a name of Grafana's palette, whose value depends on a light or dark background, or a fixed value. Within a
+set no two values share a colour. Groups, topics and brokers have no colours.
 """
 
 from __future__ import annotations
@@ -11,7 +11,7 @@ from collections.abc import Mapping
 from rebalance_contract.sets import GroupState, RebalanceReason, Severity
 
 _SHADES = ("super-light", "light", "", "semi-dark", "dark")
-#: Per hue its shades from the lightest to the darkest on a dark ground; on a light one each is the next darker.
+#: Shades of each hue from light to dark on a dark background; on a light background each shade is the next darker one.
 _HUES: Mapping[str, tuple[str, ...]] = {
     "red": ("#FFA6B0", "#FF7383", "#F2495C", "#E02F44", "#C4162A", "#AD0317"),
     "orange": ("#FFCB7D", "#FFB357", "#FF9830", "#FF780A", "#FA6400", "#E55400"),
@@ -21,7 +21,7 @@ _HUES: Mapping[str, tuple[str, ...]] = {
     "purple": ("#DEB6F2", "#CA95E5", "#B877D9", "#A352CC", "#8F3BB8", "#7C2EA3"),
 }
 
-#: Arrivals are blue, losses red, replacements orange, what a client asks for purple.
+#: Arrivals are blue, losses red, replacements orange, rebalances requested by a client purple.
 REASONS: Mapping[str, str] = {
     RebalanceReason.FIRST_JOIN: "light-blue",
     RebalanceReason.JOIN: "blue",
@@ -55,7 +55,7 @@ SEVERITIES: Mapping[str, str] = {Severity.PAGE: "red", Severity.TICKET: "orange"
 
 
 def value_of(colour: str, *, dark: bool) -> str:
-    """Return a colour as `#rrggbb`, as it is on a dark or a light ground. Raises KeyError for a name that is none."""
+    """Return a colour as `#rrggbb` on a dark or a light background. Raises KeyError for an unknown name."""
     if colour.startswith("#"):
         return colour
     shade, _, hue = colour.rpartition("-")

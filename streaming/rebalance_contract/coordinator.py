@@ -1,4 +1,4 @@
-"""What the coordinator of a group wrote of it in its broker's own log, as typed events."""
+"""Log lines of a group's coordinator from its broker's log file, as typed events."""
 
 from __future__ import annotations
 
@@ -11,16 +11,15 @@ from rebalance_contract.sets import AnyAct, AnyTrigger
 
 @dataclass(frozen=True, slots=True)
 class CoordinatorEvent:
-    """One log line of a group's coordinator; a line that names several members makes one for each.
+    """One log line of a group's coordinator; a line that names several members becomes one event for each.
 
-    `at_ms` is the line's own time, the broker's clock; `exact`: it has one to the millisecond, else it is that of who
-    shipped the line, or a whole second. `generation` is the one before for `preparing`, the new one otherwise, and the
-    group epoch of KIP-848. `member_id` is the member that did it or that it happened to, of `preparing` the one that
-    set it off where it names one, of `assigned` the leader; `replaced_id` the id that a static member had before,
-    of `refused` and `fenced` the member that has the instance id.
-    `members` counts the group's. `trigger` is reported by `preparing` only. `reason`: what the client gave as its own
-    (KIP-800), or the coordinator where it has words of its own; null: none. `broker` wrote the line; null: it does not
-    say.
+    `at_ms` is the line's own time by the broker's clock. `exact`: it has a time in milliseconds; otherwise `at_ms` is
+    the log shipper's time, or a whole second. `generation` is the previous one for `preparing`, otherwise the new one,
+    and the group epoch for KIP-848. `member_id` is the member that acted or was affected; for `preparing` the one that
+    triggered it, if the line names it, and for `assigned` the leader. `replaced_id` is the previous id of a static
+    member; for `refused` and `fenced`, the member that owns the instance id. `members` is the number of members of the
+    group. `trigger` is reported by `preparing` only. `reason` is the reason given by the client (KIP-800) or the
+    coordinator; null: none. `broker` is the broker that wrote the line; null: not known.
     """
 
     at_ms: int
@@ -38,11 +37,11 @@ class CoordinatorEvent:
 
 @dataclass(frozen=True, slots=True)
 class CoordinatorActivity:
-    """What a group's coordinators wrote in one pane: topic `…activity`, key group.
+    """Log lines of a group's coordinators in one pane: topic `…activity`, key group.
 
-    `events` are in the order of their times. A pane holds events by their own times; one of many is reported in several
-    rows, and one that is split over micro-batches too. An event that arrives twice is the same event. `is_truncated`:
-    there were more than rows may hold.
+    `events` are sorted by time. A pane contains events by their own times; one with many events, or split over
+    micro-batches, is reported in several rows. Equal events are duplicates of one event. `is_truncated`: there were
+    more events than fit into rows.
     """
 
     cluster: str

@@ -1,6 +1,6 @@
-"""What readers of findings may ask of the catalogue of diagnoses, without the stream.
+"""Traits of diagnoses, for readers of findings that do not import the stream.
 
-The catalogue is `rebalance_streaming.detect.catalogue`; `make docs` writes the ids of each trait into diagnoses.json.
+The catalogue is `rebalance_streaming.detect.catalogue`; `make docs` writes the ids for each trait into diagnoses.json.
 """
 
 from __future__ import annotations
@@ -12,5 +12,5 @@ _IDS = json.loads(resources.files(__package__).joinpath("diagnoses.json").read_t
 
 
 def with_trait(trait: str) -> frozenset[str]:
-    """Return the ids of the diagnoses that have a trait. Raises KeyError for one that the catalogue does not know."""
+    """Return the ids of the diagnoses that have a trait. Raises KeyError for an unknown trait."""
     return frozenset(_IDS[trait])

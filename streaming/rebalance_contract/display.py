@@ -1,6 +1,6 @@
-"""How the words of the closed sets, and lists of names, are shown by the terminal, the page and the dashboards.
+"""How the terminal, the page and the dashboards show the values of the closed sets, and lists of names.
 
-Each of them has colours of its own for the tones. A mark is a shape, so that nobody has to distinguish colours.
+Each of them maps the tones to its own colours. A mark is a shape, so that values can be told apart without colours.
 """
 
 from __future__ import annotations
@@ -13,7 +13,7 @@ from rebalance_contract.sets import EvidenceSource, GroupState, Severity, Silenc
 
 
 class Tone(StrEnum):
-    """What a colour says: all is well, nothing to say, at rest without members, good to know, look, act."""
+    """The meaning of a colour, in order: healthy, neutral, idle without members, information, warning, critical."""
 
     GOOD = "good"
     PLAIN = "plain"
@@ -25,7 +25,7 @@ class Tone(StrEnum):
 
 @dataclass(frozen=True, slots=True)
 class Display:
-    """How one word is shown."""
+    """How one value is shown."""
 
     tone: Tone
     mark: str
@@ -44,7 +44,7 @@ STATES: Mapping[str, Display] = {
     GroupState.NOT_READY: Display(Tone.BAD, "◐"),
     GroupState.DEAD: Display(Tone.PLAIN, "○"),
 }
-#: A state that this version does not know is taken for one that a group does not rest in.
+#: A state that this version does not know is shown as an unsettled one.
 UNKNOWN_STATE = _MOVING
 
 SEVERITIES: Mapping[str, Display] = {
@@ -52,10 +52,10 @@ SEVERITIES: Mapping[str, Display] = {
     Severity.TICKET: Display(Tone.WORSE, "◆"),
     Severity.INFO: Display(Tone.NOTE, "●"),
 }
-#: One that this version does not know is as grave as any.
+#: A severity that this version does not know is shown as the gravest.
 UNKNOWN_SEVERITY = SEVERITIES[Severity.PAGE]
 
-#: Names of the sources of evidence.
+#: Display names of the sources of evidence.
 SOURCES: Mapping[str, str] = {
     EvidenceSource.LOG: "group log",
     EvidenceSource.COMMITS: "commits",
@@ -67,17 +67,17 @@ SOURCES: Mapping[str, str] = {
 }
 
 
-#: What is said of a group whose alerts are held back, or that is being deployed.
+#: Labels of a group whose alerts are silenced, or with an announced deploy.
 SILENCES: Mapping[str, str] = {SilenceKind.SILENCE: "silenced", SilenceKind.DEPLOY: "deploy announced"}
 
 
 def asked_by(created_by: str, on_behalf_of: str | None) -> str:
-    """Return who asked for a silence: the user who logged in, behind whom they named."""
+    """Return the author of a silence: the user who logged in, after the person on whose behalf they acted, if any."""
     return created_by if on_behalf_of is None else f"{on_behalf_of} (as {created_by})"
 
 
 def listed(first: Sequence[str], of: int) -> str:
-    """Return the first of so many names as a list, and how many more there are."""
+    """Return the first names, comma-separated, and how many more of the `of` names there are."""
     return ", ".join(first) + (f" and {of - len(first)} more" if of > len(first) else "")
 
 

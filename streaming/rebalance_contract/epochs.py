@@ -1,9 +1,9 @@
-"""Whose rows count where two streams write the same topics: each row names the epoch of its writer, in a header.
+"""Fencing by writer epochs: decides which rows count if two streams write the same topics.
 
-A stream takes an epoch for its queries at its start, which is higher than every one before, and publishes it in
-`QueryStatus`. Of a query the highest epoch owns the topics: a process that learns of a higher one ends, and what it
-still writes is passed over by the readers. Rows without the header are taken, as those of older versions and of the
-monitor's other processes have none.
+Each row names its writer's epoch in a header. At its start a stream takes an epoch for its queries that is higher than
+all before, and publishes it in `QueryStatus`. The highest epoch of a query owns the topics: a process that sees a
+higher one exits, and readers ignore the rows that it still writes. Rows without the header count, because those of
+older versions and of the monitor's other processes have none.
 """
 
 from __future__ import annotations
@@ -13,18 +13,20 @@ from typing import NamedTuple
 
 #: The record header; its value is `cluster/query/epoch`.
 WRITER_HEADER = "rebalance-monitor-writer"
-#: A stream that lost its topics is gone long before: rows of its epoch from later on count for no key.
+#: Time after which a superseded stream must have exited: rows of its epoch that are written later never count.
 SETTLED_MS = 600_000
-#: What a stream ends with that lost its topics: whoever starts processes again leaves it as it is.
+#: Exit code of a superseded stream; supervisors must not restart it.
 SUPERSEDED_EXIT_CODE = 4
-#: More clusters, queries and topics than one reader has: what else there is comes from nowhere.
+#: Maximum number of (topic, cluster, query) combinations tracked; far more than one reader has. Rows of further
+#: combinations count without a check.
 _MAX_PLACES = 10_000
-#: Keys remembered of all places together, some 10 MB: whoever may report can make up as many as there are names.
+#: Maximum number of keys remembered over all combinations, some 10 MB: anyone who may write reports can invent names
+#: without limit.
 MAX_KEYS = 100_000
 
 
 class RowWriter(NamedTuple):
-    """The query that wrote a row, of which cluster, and in which epoch: milliseconds since 1970 or more."""
+    """The query that wrote a row, its cluster, and its epoch: the start in epoch milliseconds, or a larger number."""
 
     cluster: str
     query: str
@@ -32,7 +34,7 @@ class RowWriter(NamedTuple):
 
 
 def encode_writer(writer: RowWriter) -> bytes:
-    """Return the header's value."""
+    """Return the value of the header."""
     return f"{writer.cluster}/{writer.query}/{writer.epoch}".encode()
 
 
@@ -42,12 +44,12 @@ def writer_headers(writer: RowWriter) -> dict[str, str | bytes | None]:
 
 
 def find_writer(headers: Iterable[tuple[str, bytes | None]]) -> RowWriter | None:
-    """Return who wrote a row; null where its headers do not say, or say nonsense."""
+    """Return the writer of a row; null if its headers do not contain one, or an invalid one."""
     return next((decode_writer(value) for name, value in headers if name == WRITER_HEADER), None)
 
 
 def decode_writer(value: bytes | None) -> RowWriter | None:
-    """Return what the header's value says; null for none, and for nonsense."""
+    """Return the writer that a header's value names; null if it is null or invalid."""
     parts = (value or b"").decode(errors="replace").rsplit("/", 2)
     if len(parts) < len(RowWriter._fields) or not parts[2].isdecimal() or len(parts[2]) > len(str(2**63)):
         return None
@@ -55,7 +57,7 @@ def decode_writer(value: bytes | None) -> RowWriter | None:
 
 
 class _Epoch:
-    """The highest epoch seen at one place, when it is settled, and the keys that it wrote before."""
+    """The highest epoch seen of one (topic, cluster, query), when it is settled, and the keys it wrote until then."""
 
     __slots__ = ("keys", "number", "settled_ms")
 
@@ -65,10 +67,11 @@ class _Epoch:
 
 
 class Fence:
-    """Separates rows of the stream that owns its topics from those of one that lost them.
+    """Separates the rows of the stream that owns its topics from those of a superseded stream.
 
-    Compaction may leave a loser's row as the only one of its key, so such a row counts until the owner wrote the key
-    too; rows that come when no loser can be alive any more, or when too many keys would have to be remembered, do not.
+    After compaction a superseded stream's row may be the only one of its key, so it counts until the owner has written
+    the key too. It no longer counts if it was written when no superseded stream can be alive any more, or if too many
+    keys would have to be remembered.
     """
 
     def __init__(self) -> None:
@@ -76,9 +79,9 @@ class Fence:
         self._key_count = 0
 
     def admits(self, topic: str, key: bytes, writer: RowWriter, at_ms: int) -> bool:
-        """Whether a row counts; rows are to be asked for in the order of their partition. `at_ms`: when it was written.
+        """Whether a row counts. Must be called in the order of the partition. `at_ms`: when the row was written.
 
-        The topic's name has the meaning that its reader gives it.
+        `topic` may be any name that identifies the topic to the caller.
         """
         place = (topic, writer.cluster, writer.query)
         known = self._epochs.get(place)

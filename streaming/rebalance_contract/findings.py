@@ -1,4 +1,4 @@
-"""What a rule found: the diagnosis, its subject, the evidence and the advice."""
+"""Findings of rules: the diagnosis, its subject, the evidence and the advice."""
 
 from __future__ import annotations
 
@@ -7,13 +7,13 @@ from dataclasses import dataclass
 from rebalance_contract.codec import SCHEMA_VERSION
 from rebalance_contract.sets import AnySeverity, AnySource, AnyStrength, FindingState
 
-#: The rule of the finding that says that no cause of a rebalance was found.
+#: Rule of the finding of a rebalance without a known cause.
 UNDETERMINED = "undetermined"
 
 
 @dataclass(frozen=True, slots=True)
 class SubjectMember:
-    """A member as findings name it. `member_id` is the latest one; null where only the client is known."""
+    """A member as findings name it. `member_id` is the latest one; null if only the client is known."""
 
     member_id: str | None
     client_id: str | None = None
@@ -23,7 +23,7 @@ class SubjectMember:
 
 @dataclass(frozen=True, slots=True)
 class Subject:
-    """Who or what a finding is about. `partitions` are written `topic-partition`; all empty: the group as a whole."""
+    """The subject of a finding. `partitions` are written `topic-partition`; all empty: the group as a whole."""
 
     members: tuple[SubjectMember, ...] = ()
     partitions: tuple[str, ...] = ()
@@ -32,11 +32,11 @@ class Subject:
 
 @dataclass(frozen=True, slots=True)
 class Evidence:
-    """One observation: `source` is where it comes from, `rule` what it means.
+    """One observation: `source` is its origin, `rule` what it means.
 
-    `value` is text as a person reads it, with its unit. It was made between `from_ms` and `until_ms` (epoch
-    milliseconds); null: over the time of the finding. `strength` is how much it counts, null where it only describes.
-    `against`: it speaks against the diagnosis, which is given all the same.
+    `value` is text for people, with its unit. The observation was made between `from_ms` and `until_ms` (epoch
+    milliseconds); null: over the time of the finding. `strength` is its weight, null if it is descriptive only.
+    `against`: it is evidence against the diagnosis, which is made nevertheless.
     """
 
     source: AnySource
@@ -51,7 +51,7 @@ class Evidence:
 
 @dataclass(frozen=True, slots=True)
 class Alternative:
-    """A diagnosis that was considered and not chosen. `impossible`: it cannot be, by what `why_not` says."""
+    """A diagnosis that was considered and not chosen. `impossible`: it is ruled out, for the reason in `why_not`."""
 
     rule: str
     why_not: str
@@ -62,7 +62,7 @@ class Alternative:
 class Advice:
     """What to change: a setting's name (or `upgrade`, `code`, `operation`), its value now, and the proposed one.
 
-    `current` is null where it could not be read, `proposed` is a value with unit or a sentence, `formula` its origin.
+    `current` is null if it is not known, `proposed` is a value with unit or a sentence, `formula` how it was derived.
     """
 
     parameter: str
@@ -73,16 +73,16 @@ class Advice:
 
 @dataclass(frozen=True, slots=True)
 class Finding:
-    """What a rule found: topic `…findings`, key `cluster/group/rule/subject`.
+    """One finding of a rule: topic `…findings`, key `cluster/group/rule/subject`.
 
-    A `severity` that a reader does not know is to be taken as grave as any.
-    `primary`: it is the cause given for the rebalances in `rebalance_ids` (the latest ones; `rebalances` counts all),
-    or of a trouble without a rebalance; what follows from a cause, and settings worth changing, are not. Every
-    rebalance has exactly one primary finding, if only `undetermined`.
-    `variant` names the mechanism where a diagnosis has several. `confidence` is the probability, 0 to 1, that the
+    Readers must treat an unknown `severity` as the gravest.
+    `primary`: it is the cause of the rebalances in `rebalance_ids` (the latest ones; `rebalances` counts all), or of a
+    problem without a rebalance; consequences of a cause, and settings worth changing, are not primary. Every rebalance
+    has exactly one primary finding, which is `undetermined` if no cause was found.
+    `variant` names the mechanism if a diagnosis has several. `confidence` is the probability, 0 to 1, that the
     diagnosis is right. `parent` is the finding that this one is a part of. `group` is empty for findings about a
-    whole cluster. `experimental`: the diagnosis is not known from any real client yet; it is information whatever it
-    would be otherwise, and its summary says so. `is_truncated`: members, partitions, evidence or the ends of texts were
+    whole cluster. `experimental`: the diagnosis has not been seen with a real client yet; its severity is always
+    information, and its summary mentions this. `is_truncated`: members, partitions, evidence or the ends of texts were
     left out so that the row fits.
     """
 

@@ -1,4 +1,4 @@
-"""A group as it is now: members, totals, panes of its sliding windows."""
+"""The current snapshot of a group: members, totals, panes of its sliding windows."""
 
 from __future__ import annotations
 
@@ -15,16 +15,16 @@ from rebalance_contract.sets import (
     RebalanceReason,
 )
 
-#: The session of members that nobody set one for: by clients since Kafka 3.0 (KIP-735), and by brokers (KIP-848).
+#: Default session time-out in milliseconds, of clients since Kafka 3.0 (KIP-735) and of brokers (KIP-848).
 USUAL_SESSION_MS = 45_000
 
-#: Values of `protocol_type`: members are consumers, or workers of Connect. Other libraries write what they like.
+#: Values of `protocol_type` for consumers and for workers of Connect. Other libraries may use any text.
 CONSUMER_PROTOCOL, CONNECT_PROTOCOL = "consumer", "connect"
-#: The `protocol` of Kafka Streams in a classic group, which says nothing of how it assigns.
+#: The `protocol` of Kafka Streams in a classic group; it does not identify the assignor.
 STREAMS_ASSIGNOR = "stream"
 
-#: Topic -> sorted partition numbers. A streams group's tasks stand under the topics that they read, and under their
-#: subtopology where the log does not have those (a pattern, or a topology that was not read).
+#: Topic -> sorted partition numbers. A streams group's tasks are listed under the topics that they read, or under their
+#: subtopology if the log does not contain the topics (a pattern, or a topology that was not read).
 Partitions = dict[str, list[int]]
 
 
@@ -32,17 +32,17 @@ Partitions = dict[str, list[int]]
 class Member:
     """One member of a group as its last records described it.
 
-    `group_instance_id` is null for a dynamic member. `partitions` is null when the assignment is not in a known form;
-    a topic whose name no record has stands there under its id. `rebalance_timeout_ms` is null in records
-    older than value version 1, `session_timeout_ms` where the broker sets it (KIP-848).
-    `epoch`, `state` (`away`: a static member that said it will return; `unknown (N)`: a number of a newer Kafka) with
-    `state_since_ms`, `target` (what it is to have) and `pending_revocation` exist for members of KIP-848, share and
-    streams groups only and are null for others.
-    `subscription_version` is that of the subscription that it joined with and `user_data_bytes` the length of the
-    assignor's data in it, null where it sent none; libraries differ in both. Both are null outside of the consumer
+    `group_instance_id` is null for a dynamic member. `partitions` is null if the assignment is not in a known format; a
+    topic whose name is in no record is listed by its id. `rebalance_timeout_ms` is null in records older than value
+    version 1, `session_timeout_ms` if the broker sets it (KIP-848).
+    `epoch`, `state` (`away`: a static member that announced its return; `unknown (N)`: a number of a newer Kafka) with
+    `state_since_ms`, `target` (its target assignment) and `pending_revocation` exist only for members of KIP-848, share
+    and streams groups and are null for others.
+    `subscription_version` is the version of the subscription that it joined with and `user_data_bytes` the length of
+    the assignor's data in it, null if it sent none; libraries differ in both. Both are null outside of the consumer
     protocol, in groups of other types, and in rows older than these fields.
-    `config_offset` is how far a worker of Connect had read its config topic when it joined, as an offset (-1: nothing);
-    null for all others and in rows older than the field.
+    `config_offset` is the offset up to which a worker of Connect had read its config topic when it joined (-1:
+    nothing); null for all others and in rows older than the field.
     """
 
     member_id: str
@@ -74,16 +74,16 @@ DURATION_BUCKETS_MS = (100, 500, 1_000, 2_500, 5_000, 10_000, 30_000, 60_000, 30
 
 @dataclass(frozen=True, slots=True)
 class Counters:
-    """Totals of one group since the monitor first saw it; they never go back, not even when the group is deleted.
+    """Totals of one group since the monitor first saw it; they never decrease, not even when the group is deleted.
 
     `rebalances` counts logical rebalances by reason and has one entry for every `RebalanceReason`, zero included.
     `generations_completed` are generations (KIP-848: group epochs) that got an assignment, `generations_aborted`
-    those that never did. `resets` counts how often numbering began anew: the group was deleted and came back.
+    those that never did. `resets` counts how often numbering restarted: the group was deleted and created again.
     `conversions` counts how often it changed between the classic and the newer protocol.
     `durations` counts ended rebalances per bucket of `DURATION_BUCKETS_MS` (not cumulative) and `duration_ms` is
-    their sum; where only bounds of a duration are known, the lower one counts.
+    the sum of their durations; if only bounds of a duration are known, the lower one counts.
     A member that came back under a new id within its rebalance is in `members_replaced`, not in `members_left`.
-    What only the diagnosis finds out (why members left, what partitions lost) is in `GroupImpact`.
+    Totals that only the diagnosis can determine (why members left, lost partition time) are in `GroupImpact`.
     """
 
     rebalances: dict[str, int] = field(default_factory=lambda: dict.fromkeys(RebalanceReason, 0))
@@ -101,7 +101,7 @@ class Counters:
 
 @dataclass(frozen=True, slots=True)
 class Pane:
-    """What happened in `PANE_MS` of record time, from `start_ms` on."""
+    """Counts of one pane: `PANE_MS` of record time, from `start_ms` on."""
 
     start_ms: int
     generations_completed: int = 0
@@ -112,10 +112,10 @@ class Pane:
 
 @dataclass(frozen=True, slots=True)
 class Panes:
-    """The last 15 minutes of a group in panes, the basis of all sliding windows; only panes in which something was.
+    """The last 15 minutes of a group in panes, the basis of all sliding windows; panes without events are left out.
 
-    `late` counts events older than the oldest pane kept, which were not added; `future` those dated after the
-    reader's clock, which were counted as of now.
+    `late` counts events older than the oldest pane kept, which were not added; `future` counts events later than the
+    reader's clock, which were counted at the current time.
     """
 
     panes: tuple[Pane, ...] = ()
@@ -125,7 +125,7 @@ class Panes:
 
 @dataclass(frozen=True, slots=True)
 class Replacement:
-    """A static member that came back under a new member id within its session, which costs no rebalance (KIP-345)."""
+    """A static member that came back under a new member id within its session, without a rebalance (KIP-345)."""
 
     at_ms: int
     group_instance_id: str
@@ -143,8 +143,8 @@ KEPT_REPLACEMENTS = 10
 class Settlement:
     """What the latest rebalance adds to the totals once no further generation can belong to it.
 
-    It counts from `at_ms` on, in the time of the log's records: whoever shows totals adds it when the log has been
-    read up to then (`counters_at`). So a group that writes nothing more needs nobody to touch its state.
+    It counts from `at_ms` on, in the time of the log's records: readers of the totals add it when the log has been
+    read up to that time (`counters_at`). So the state of a group without further records need not be updated.
     """
 
     at_ms: int
@@ -154,19 +154,19 @@ class Settlement:
 
 @dataclass(frozen=True, slots=True)
 class GroupSnapshot:
-    """The present snapshot of one group: topic `…groups`, key `cluster/group`.
+    """The current snapshot of one group: topic `…groups`, key `cluster/group`.
 
-    `type` is `consumer` for KIP-848, `simple` for commits without members, null while nothing is known. `state` of a
-    classic group is what the log says, `Stable` (an assignment is stored) or `Empty`, unless a probe saw the
-    coordinator in `PreparingRebalance` or `CompletingRebalance` since; of the newer types all states come from the log.
-    Null: nothing was read yet, for groups that are gone say `Deleted`. `generation` is the classic generation or the
-    group epoch; `assignment_epoch` the epoch of the last target assignment, null for classic groups. `replacements` are
-    the latest ones, oldest first. `settlement` is null while a rebalance goes on and once it is in `counters`.
-    `is_truncated`: members or partitions were left out so that the row fits; `member_count` counts all members.
-    `log_offset` is the position of the last record folded, and holds within `log_era` only: how often the partition was
-    cut or recreated.
-    `counted_from` is `probes` where the log cannot be read: rebalances and members in `counters` and `windows` are then
-    at least so many, generations are not counted, and `updated_at_ms` is the time of the last probe with news.
+    `type` is `consumer` for KIP-848, `simple` for commits without members, null while it is not known. `state` of a
+    classic group comes from the log, `Stable` (an assignment is stored) or `Empty`, unless a later probe saw the
+    coordinator in `PreparingRebalance` or `CompletingRebalance`; for the newer types all states come from the log.
+    It is null while nothing has been read, and `Deleted` for groups that no longer exist. `generation` is the classic
+    generation or the group epoch; `assignment_epoch` the epoch of the last target assignment, null for classic groups.
+    `replacements` are the latest ones, oldest first. `settlement` is null during a rebalance and once it is included in
+    `counters`. `is_truncated`: members or partitions were left out so that the row fits; `member_count` counts all
+    members. `log_offset` is the position of the last record folded; it is valid only within `log_era`, the number of
+    times the partition was truncated or recreated.
+    `counted_from` is `probes` if the log cannot be read: rebalances and members in `counters` and `windows` are then
+    lower bounds, generations are not counted, and `updated_at_ms` is the time of the last probe with a change.
     """
 
     cluster: str
@@ -199,12 +199,12 @@ class GroupSnapshot:
 
     @property
     def is_at_least(self) -> bool:
-        """Whether its totals are lower bounds: they are counted from probes."""
+        """Whether its totals are lower bounds, because they are counted from probes."""
         return self.counted_from != CountedFrom.LOG
 
 
 def counters_at(group: GroupSnapshot, read_until_ms: int | None) -> Counters:
-    """Return a group's totals as of a moment up to which the log has been read; null: all that is certain."""
+    """Return a group's totals at the time up to which the log has been read; if that is null, without settlement."""
     due = group.settlement
     if due is None or read_until_ms is None or read_until_ms < due.at_ms:
         return group.counters
@@ -212,7 +212,7 @@ def counters_at(group: GroupSnapshot, read_until_ms: int | None) -> Counters:
 
 
 def settled(counters: Counters, due: Settlement) -> Counters:
-    """Return totals with a rebalance's duration and moves in them."""
+    """Return totals with a rebalance's duration and moved partitions added."""
     durations = list(counters.durations)
     durations[bisect_left(DURATION_BUCKETS_MS, due.duration_ms)] += 1
     return replace(

@@ -1,4 +1,4 @@
-"""What rebalances cost their group, as the diagnosis finds out: gaps in commits, lag, members that timed out."""
+"""The cost of rebalances as the diagnosis determines it: gaps in commits, lag, members that timed out."""
 
 from __future__ import annotations
 
@@ -21,18 +21,18 @@ class CommitGap:
 
 @dataclass(frozen=True, slots=True)
 class RebalanceImpact:
-    """What one rebalance cost: topic `…impact`, key `cluster/group/rebalance_id`, rewritten as more is known.
+    """The cost of one rebalance: topic `…impact`, key `cluster/group/rebalance_id`, rewritten as more is known.
 
     `silences` are the gaps in commits that overlap it, published when they end, seconds later. `lost_partition_ms` is
-    their time after its start: an upper bound of the time without progress, by up to one commit interval per partition.
-    `lag_before` is the group's lag in records when last probed before it, `lag_peak` the most since, and
-    `lag_recovered_at_ms` when it was back to what it was: null if the next rebalance came first, or not within 15
-    minutes. All three are null without probes of end offsets. `expired` and `poll_timeout` are the ids of members that
-    left because their session, or their poll limit, was over; null while the rebalance has not been judged.
-    `prepared_at_ms` is when the coordinator began to prepare it, by its own line in its broker's log, `trigger` why,
-    `trigger_member` the member it names and `trigger_reason` that client's words; null without that log, and of groups
-    whose coordinator assigns. `is_truncated`: gaps or members were left out so that the row fits;
-    `lost_partition_ms` counts them.
+    the sum of their durations after its start: an upper bound of the time without progress, too high by up to one
+    commit interval per partition. `lag_before` is the group's lag in records when last probed before it, `lag_peak` the
+    maximum since, and `lag_recovered_at_ms` when lag was back to `lag_before`: null if the next rebalance came first,
+    or if it took more than 15 minutes. All three are null without probes of end offsets. `expired` and `poll_timeout`
+    are the ids of members that left because their session, or their poll interval, expired; null while the rebalance
+    has not been judged. `prepared_at_ms` is when the coordinator began to prepare it, according to its broker's log,
+    `trigger` why, `trigger_member` the member that the line names and `trigger_reason` the reason given by that client;
+    null without that log, and for groups whose coordinator assigns. `is_truncated`: gaps or members were left out so
+    that the row fits; `lost_partition_ms` includes them.
     """
 
     cluster: str
@@ -56,7 +56,7 @@ class RebalanceImpact:
 
 @dataclass(frozen=True, slots=True)
 class CountedImpact:
-    """What one rebalance adds to its group's totals; `started_at_ms` orders rebalances."""
+    """The contribution of one rebalance to its group's totals; `started_at_ms` orders rebalances."""
 
     members_expired: int = 0
     members_poll_timeout: int = 0
@@ -66,10 +66,10 @@ class CountedImpact:
 
 @dataclass(frozen=True, slots=True)
 class GroupImpact:
-    """Totals of one group since the monitor first saw it: topic `…impact`, key `cluster/group`; they never go back.
+    """Totals of one group since the monitor first saw it: topic `…impact`, key `cluster/group`; they never decrease.
 
-    `counted` has the latest rebalances by id, so that one that is judged again replaces what it added before. `earlier`
-    is the sum over those that began at or before `closed_until_ms`: nothing is added to them any more.
+    `counted` has the latest rebalances by id, so that a rebalance that is judged again replaces its earlier
+    contribution. `earlier` is the sum over rebalances that began at or before `closed_until_ms`, which are final.
     """
 
     cluster: str

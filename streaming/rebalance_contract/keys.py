@@ -1,7 +1,7 @@
-"""Keys of rows: the parts that distinguish one row from another, joined and split.
+"""Builds and splits the keys of rows.
 
-Which topic has which key is in `topics`; those of the status topic are made by `status_key`. No cluster has a `/` in
-its name, so that the first one ends it; groups may.
+`topics` lists the key of each topic; `status_key` builds those of the status topic. A cluster's name contains no `/`,
+so the first one ends it; groups' names may contain it.
 """
 
 from __future__ import annotations
@@ -10,7 +10,7 @@ from rebalance_contract.sets import StatusKind
 
 
 def group_key(cluster: str, group: str) -> str:
-    """Return the key of rows of which a group has one in a topic."""
+    """Return the key of a row in topics with one row per group."""
     return f"{cluster}/{group}"
 
 
@@ -25,12 +25,12 @@ def silence_key(cluster: str, silence_id: str) -> str:
 
 
 def query_key(cluster: str, query: str) -> str:
-    """Return the key under which a query says how it is: what `status_key` returns for its status."""
+    """Return the key of a query's status: the same as `status_key` returns for its row."""
     return f"{cluster}/{StatusKind.QUERY}/{query}"
 
 
 def split_key(key: bytes | str | None) -> tuple[str, str]:
-    """Return the cluster, and the group or the silence, that a key names; both are empty for null."""
+    """Return the cluster and the group (or silence) that a key names; both are empty for null."""
     text = key.decode(errors="replace") if isinstance(key, bytes) else key or ""
     cluster, _, name = text.partition("/")
     return cluster, name

@@ -1,4 +1,4 @@
-"""The description of the exporter's API as an OpenAPI 3.1 document, made from the rows that it answers.
+"""The description of the exporter's API as an OpenAPI 3.1 document, generated from the types of its responses.
 
 python -m rebalance_contract.openapi docs/openapi.json
 """
@@ -44,11 +44,11 @@ class Parameter:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Operation:
-    """What a method of one path takes and answers.
+    """Parameters and responses of one method of one path.
 
-    `answer` is the type of the answer, null where it is no row of the contract; it comes with `status`. `also` has
-    further statuses with that answer, `refusals` those with a `Refusal`, each with what it means. `body` is the type of
-    the request's body, null without one. Parameters in the path stand there in braces.
+    `answer` is the type of the response, null if it is not a row of the contract; `status` is its status code. `also`
+    has further status codes with that response, `refusals` those with a `Refusal`, each with a description. `body` is
+    the type of the request's body, null without one. Path parameters are in braces in `path`.
     """
 
     name: str
@@ -235,7 +235,7 @@ def describe() -> dict[str, Any]:
     return {
         "openapi": "3.1.0",
         "info": {"title": "rebalance-monitor", "version": api.ROOT.rpartition("/v")[2], "description": _DESCRIPTION},
-        # Passwords are asked for where the web config has users.
+        # Passwords are required if the web config has users.
         "security": [{}, {"basic": []}],
         "paths": _paths(schema_of),
         "components": {

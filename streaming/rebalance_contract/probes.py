@@ -1,4 +1,4 @@
-"""What a coordinator, a partition leader or ZooKeeper answered when it was asked about a group."""
+"""Answers of coordinators, partition leaders and ZooKeeper about a group."""
 
 from __future__ import annotations
 
@@ -10,7 +10,7 @@ from rebalance_contract.groups import Partitions
 from rebalance_contract.sets import AnyGroupState, AnyGroupType
 
 PROBE_SCHEMA = "rebalance-monitor/probe/1"
-#: A prober publishes all that it knows of a group again after this long, of a calm group nothing else.
+#: Interval in milliseconds at which a prober publishes everything about a group again; in between, only changes.
 PROBE_REPEAT_MS = 60_000
 #: The fields of a probe that have offsets by topic and partition.
 OFFSET_FIELDS = ("end_offsets", "stable_offsets", "start_offsets", "committed_offsets")
@@ -18,9 +18,9 @@ OFFSET_FIELDS = ("end_offsets", "stable_offsets", "start_offsets", "committed_of
 
 @dataclass(frozen=True, slots=True)
 class ProbedMember:
-    """A member as a coordinator described it. `member_epoch` is null where the API does not report it.
+    """A member as a coordinator described it. `member_epoch` is null if the API does not report it.
 
-    `session_created_ms` is when a member that lives in ZooKeeper registered there, null for all others.
+    `session_created_ms` is when a ZooKeeper-based member registered there, null for all others.
     """
 
     member_id: str
@@ -34,15 +34,15 @@ class ProbedMember:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Probe:
-    """What a coordinator, or ZooKeeper, answered about one group: topic `…probes`, key group.
+    """The answer of a coordinator or ZooKeeper about one group: topic `…probes`, key group.
 
-    A field that is absent (`UNSET`) was not asked this time; null was asked and is unknown. So a cheap probe of
-    the state and a full one have one form. `state` is Kafka's own name, compared without regard to case;
-    `settled_at_ms` is when a group that is not stable now, or has other members than before, was last seen stable or
-    empty. `unlisted_at_ms` is when its coordinator last listed its groups without one that is new.
-    `end_offsets`, `stable_offsets` (last stable offsets) and `start_offsets` (of the oldest record that a partition
-    has) are topic -> partition number as text -> offset. `committed_offsets` are of the same form: what the coordinator
-    has, for readers that did not see the commits. `topic_ids` gives the ids of topics by name (Kafka's 22 characters).
+    An absent field (`UNSET`) was not requested this time; null was requested and is unknown. So a cheap probe of the
+    state and a full one have the same form. `state` is Kafka's own name, compared case-insensitively. `settled_at_ms`
+    is when a group that is not stable now, or whose members have changed, was last seen stable or empty.
+    `unlisted_at_ms` is when the coordinator last listed its groups without this one, if the group is new.
+    `end_offsets`, `stable_offsets` (last stable offsets) and `start_offsets` (of the oldest record in a partition) are
+    topic -> partition number as text -> offset. `committed_offsets` has the same form: the coordinator's committed
+    offsets, for readers that did not see the commits. `topic_ids` maps topic names to ids (Kafka's 22 characters).
     `errors` are sentences for people.
     """
 

@@ -8,10 +8,10 @@ from rebalance_contract.codec import SCHEMA_VERSION
 from rebalance_contract.groups import Member, Partitions
 from rebalance_contract.sets import AnyCountedFrom, AnyGroupType, AnyReason, CountedFrom, RebalanceOutcome
 
-#: How many members a rebalance names that came and went within it.
+#: Maximum number of members listed that joined and left within a rebalance.
 KEPT_PASSING = 50
-#: How many generations a rebalance names at most: the first ones and the last ones. A group that does not come to rest
-#: for a day has one rebalance of ten thousands of them.
+#: Maximum numbers of first and last generations listed in a rebalance. A group that does not settle for a day has one
+#: rebalance with tens of thousands of generations.
 KEPT_FIRST_GENERATIONS, KEPT_LAST_GENERATIONS = 20, 180
 
 
@@ -19,12 +19,11 @@ KEPT_FIRST_GENERATIONS, KEPT_LAST_GENERATIONS = 20, 180
 class Generation:
     """One generation, or group epoch, of a rebalance.
 
-    `aborted_before` counts generations since the one before it that never got an assignment. `joined`, `left`,
-    `replaced` (old id, new id) and `fenced` are member ids. `started_at_ms` is null
-    where the log does not show it (classic groups). `join_ended_at_ms` is when the join barrier was released (classic
-    only, null when the record's version does not carry it); `assigned_at_ms` when the assignment was stored, null
-    while there is none. `fenced` are members removed because they did not give up partitions within their rebalance
-    timeout (KIP-848).
+    `aborted_before` counts generations between the previous one and this one that never got an assignment. `joined`,
+    `left`, `replaced` (old id, new id) and `fenced` are member ids. `started_at_ms` is null if the log does not contain
+    it (classic groups). `join_ended_at_ms` is when the join phase ended (classic groups only, null if the record's
+    version does not contain it); `assigned_at_ms` is when the assignment was stored, null while there is none. `fenced`
+    are members removed because they did not give up partitions within their rebalance time-out (KIP-848).
     """
 
     generation: int
@@ -41,10 +40,10 @@ class Generation:
 
 @dataclass(frozen=True, slots=True)
 class Moves:
-    """What a rebalance did to partitions, comparing owners before and after by identity, not by member id.
+    """Changes of partition ownership by a rebalance; owners are compared by identity, not by member id.
 
-    `moved` changed from one owner to another, `kept` stayed, `gained` had no owner before, `lost` have none after.
-    `ping_ponged` were taken from their owner and given back within the rebalance.
+    `moved` partitions changed their owner, `kept` ones did not, `gained` ones had no owner before, `lost` ones have
+    none after. `ping_ponged` partitions were taken from their owner and given back within the rebalance.
     """
 
     moved: Partitions = field(default_factory=dict)
@@ -58,35 +57,35 @@ class Moves:
 class Rebalance:
     """One logical rebalance: topic `…rebalances`, key `cluster/group/rebalance_id`, rewritten as it evolves.
 
-    Several generations are one logical rebalance when they follow each other so closely that the group was never really
-    stable in between, or when a cooperative assignor needs a second round. `outcome` is `completed` where the group was
-    stable, or empty, at the end, and `aborted` where it was deleted meanwhile.
+    Several generations are one logical rebalance if they follow each other so closely that the group was never really
+    stable in between, or if a cooperative assignor needs a second round. `outcome` is `completed` if the group was
+    stable, or empty, at the end, and `aborted` if it was deleted meanwhile.
 
-    `generation_from` is the generation before (null when none was known), `generation_to` the one it ended with.
-    `generations` are all of its own, or of more than 200 the first and the last ones; `generation_count` counts all,
-    and is null in rows of an earlier version and where no generation is reported. `generations_aborted` counts those
+    `generation_from` is the generation before (null if none was known), `generation_to` the last one.
+    `generations` lists all generations, or the first and the last ones of more than 200; `generation_count` counts all,
+    and is null in rows of an earlier version and if no generation is reported. `generations_aborted` counts those
     that never got an assignment.
-    `join_ended_at_ms` and `sync_ms` (from there until the leader's assignment was stored) belong to its first
-    generation of a classic group; `assigning_ms` (until the target assignment was there) and `reconciling_ms` (from
-    there until every member had it) to the newer kinds. Each is null for the others, and while it lasts.
-    `protocol` is the assignor's name, `leader` the member that computed the assignment: null where the log, or a group
-    whose coordinator assigns, names none.
+    `join_ended_at_ms` and `sync_ms` (from then until the leader's assignment was stored) refer to the first generation
+    of a classic group; `assigning_ms` (until the target assignment was computed) and `reconciling_ms` (from then until
+    every member had its assignment) to the newer types. Each is null for other types, and until the phase has ended.
+    `protocol` is the assignor's name, `leader` the member that computed the assignment: null if the log names none, or
+    if the coordinator assigns.
     A classic rebalance's start is not in the log, so it is bounded: it lies between `started_after_ms` and
-    `started_before_ms`, and its duration between `duration_min_ms` and `duration_max_ms`. Where the start is known
-    (the first join of a group new to the coordinator, every KIP-848 group) both bounds coincide; a probe that saw it
-    narrows them. Durations and `completed_at_ms` are null while it is ongoing.
+    `started_before_ms`, and its duration between `duration_min_ms` and `duration_max_ms`. If the start is known
+    (the first join of a group new to the coordinator, every KIP-848 group) both bounds coincide; a probe during the
+    rebalance narrows them. Durations and `completed_at_ms` are null while it is ongoing.
     `joined`, `left` and `replaced` (old id, new id) are the net change over all generations, as member ids; `passing`
-    are members that came and went in between, the first fifty. `first_offender` is the member whose arrival, departure
-    or change set it off, null when several came into question. `moves` is null when assignments are not in a known
-    form.
-    What it cost is in `RebalanceImpact`. `is_truncated`: members, generations or partitions were left out so that the
-    row fits; `members_before_count` and `members_after_count` count all members, and are null in rows of an earlier
+    are the first fifty members that joined and left in between. `first_offender` is the member whose arrival, departure
+    or change triggered it, null if there are several candidates. `moves` is null if assignments are not in a known
+    format.
+    The cost is in `RebalanceImpact`. `is_truncated`: members, generations or partitions were left out so that the row
+    fits; `members_before_count` and `members_after_count` count all members, and are null in rows of an earlier
     version.
 
-    Where `counted_from` is `probes`, the log could not be read: `generations` is empty, `generation_from` and
+    If `counted_from` is `probes`, the log could not be read: `generations` is empty, `generation_from` and
     `generation_to` are group epochs, null for classic groups, whose generation no request returns. `completed_at_ms` is
-    then the first look at the settled group, so that the rebalance ended at most a probe's period before; its duration
-    lies between the two bounds all the same, and several rebalances between two looks are one.
+    then the time of the first probe of the settled group, so the rebalance ended at most one probe interval earlier;
+    its duration still lies between the two bounds. Several rebalances between two probes are counted as one.
     """
 
     cluster: str
@@ -127,27 +126,27 @@ class Rebalance:
 
     @property
     def last_known_ms(self) -> int:
-        """When it ended; while it goes on, the latest time at which it can have begun."""
+        """When it ended; while it is ongoing, the latest time at which it can have started."""
         return self.completed_at_ms or self.started_before_ms
 
     @property
     def all_generations(self) -> int:
-        """How many generations it has, those that are left out too."""
+        """Number of generations, including those left out of the row."""
         return len(self.generations) if self.generation_count is None else self.generation_count
 
     @property
     def size_before(self) -> int:
-        """How many members the group had before, those that are left out too."""
+        """Number of members before the rebalance, including those left out of the row."""
         return len(self.members_before) if self.members_before_count is None else self.members_before_count
 
     @property
     def size_after(self) -> int:
-        """How many members the group had after it, those that are left out too."""
+        """Number of members after the rebalance, including those left out of the row."""
         return len(self.members_after) if self.members_after_count is None else self.members_after_count
 
     @property
     def rounds(self) -> tuple[Generation, ...]:
-        """Its generations in order; where the log could not be read, one for all of it, with the number 0."""
+        """Its generations in order; if the log could not be read, a single one with number 0 for all of them."""
         if not self.is_at_least:
             return self.generations
         at_ms = self.completed_at_ms
@@ -155,14 +154,14 @@ class Rebalance:
 
     @property
     def changes(self) -> int:
-        """How often members came or went, over all of its generations that are listed."""
+        """Number of joins and departures over all listed generations."""
         return sum(len(each.joined) + len(each.left) for each in self.generations)
 
     @property
     def is_at_least(self) -> bool:
-        """Whether it was seen by probes only, which may have taken several for one."""
+        """Whether it was seen by probes only, which may have merged several rebalances into one."""
         return self.counted_from != CountedFrom.LOG
 
     def all_members(self) -> dict[str, Member]:
-        """Return who was in the group before, meanwhile or after, by member id, each as it was last."""
+        """Return all members before, during or after the rebalance by member id, each as last seen."""
         return {each.member_id: each for each in (*self.members_before, *self.passing, *self.members_after)}

@@ -1,4 +1,4 @@
-"""JSON Schemas of the rows in the monitor's topics, made from the contract's own dataclasses.
+"""JSON Schemas of the rows in the monitor's topics, generated from the contract's dataclasses.
 
 python -m rebalance_contract.schemas docs/schemas
 """
@@ -17,7 +17,7 @@ from rebalance_contract.topics import TOPICS, Topic
 
 
 def schema_names(topic: Topic) -> dict[str, type[Any]]:
-    """Return the row types of a topic by the names of their files; of several kinds, each is named by its `kind`."""
+    """Return the row types of a topic by file name; if there are several, the name contains the `kind`."""
     if len(topic.rows) == 1:
         return {topic.name: topic.rows[0]}
     return {f"{topic.name}-{_kind(row)}": row for row in topic.rows}
@@ -28,7 +28,7 @@ def _kind(row: type[Any]) -> str:
     return str(kinds[0]).replace("_", "-")
 
 
-#: The row types of all topics by the names of their files.
+#: The row types of all topics by file name.
 ROWS = {name: row for topic in TOPICS for name, row in schema_names(topic).items()}
 
 
@@ -38,7 +38,7 @@ def render(row: type) -> str:
 
 
 def write_json(schema: dict[str, Any]) -> str:
-    """Return a document with schemas as indented JSON; descriptions lose the indentation of the code."""
+    """Return a document with schemas as indented JSON, with the code's indentation removed from descriptions."""
     return msgspec.json.format(msgspec.json.encode(_cleaned(schema)), indent=2).decode() + "\n"
 
 

@@ -1,10 +1,10 @@
-"""The closed sets: every word of a fixed list that rows carry, declared once.
+"""The closed sets: the enumerations whose values appear in rows, declared once.
 
-All sides compare with these members and show them; a member is its own text (`StrEnum`), so it stands in JSON, in a
-label and in a sentence as it is. A field has its set as its type where only the monitor writes it and a word beyond
-the set makes the row useless: `RebalanceOutcome`, `FindingState`, `StatusKind`. It is text (`Any…`, below) where the
-set is what is known today: brokers may name a new state or type, and a newer stream a new reason, severity or source.
-Readers pass such words on.
+All components use these members; a member is its own text (`StrEnum`) and appears unchanged in JSON, labels and
+sentences. A field has the enumeration as its type only if the monitor alone writes it and a row with an unknown value
+is useless: `RebalanceOutcome`, `FindingState`, `StatusKind`. Otherwise its type is text (`Any…`, below), because values
+may be added: brokers may report a new state or type, and a newer stream a new reason, severity or source. Readers pass
+unknown values on.
 """
 
 from __future__ import annotations
@@ -17,9 +17,10 @@ from msgspec import Meta
 
 
 class GroupType(StrEnum):
-    """What kind of group it is: Kafka's names in lower case (org.apache.kafka.common.GroupType), and two more.
+    """The type of a group: Kafka's names in lower case (org.apache.kafka.common.GroupType), and two more.
 
-    Groups of type `simple` commit and have no members; those of `zookeeper` live there and are known by probes only.
+    Groups of type `simple` commit and have no members; those of type `zookeeper` are stored in ZooKeeper and are known
+    from probes only.
     """
 
     CLASSIC = "classic"
@@ -30,15 +31,15 @@ class GroupType(StrEnum):
     ZOOKEEPER = "zookeeper"
 
 
-#: The types of KIP-848, KIP-932 and KIP-1071, in whose groups the coordinator assigns; DescribeGroups knows none.
+#: The types of KIP-848, KIP-932 and KIP-1071, in which the coordinator assigns; DescribeGroups supports none of them.
 COORDINATED_TYPES = (GroupType.CONSUMER, GroupType.SHARE, GroupType.STREAMS)
 
 
 class GroupState(StrEnum):
-    """A group's state by Kafka's names (org.apache.kafka.common.GroupState), in the order that a group goes through.
+    """A group's state by Kafka's names (org.apache.kafka.common.GroupState), in the order of a group's life cycle.
 
-    `Deleted` is the monitor's word for a group whose records are gone, `Dead` a coordinator's for one that it does not
-    know.
+    `Deleted` is the monitor's own state for a group whose records are gone. A coordinator reports `Dead` for a group
+    that it does not know.
     """
 
     DELETED = "Deleted"
@@ -52,9 +53,9 @@ class GroupState(StrEnum):
     DEAD = "Dead"
 
 
-#: States in which a group consumes, or has nothing to.
+#: States in which a group consumes, or has nothing to consume.
 SETTLED_STATES = (GroupState.STABLE, GroupState.EMPTY, GroupState.DEAD, GroupState.DELETED)
-#: Those that a group does not rest in.
+#: Transitional states.
 UNSETTLED_STATES = tuple(state for state in GroupState if state not in SETTLED_STATES)
 
 #: The states that a group with members can be in, by its type.
@@ -78,7 +79,7 @@ STATES_OF: Mapping[str, tuple[GroupState, ...]] = {
 
 
 class MemberState(StrEnum):
-    """A member's state in a group whose coordinator assigns; `away`: a static member that said it will return."""
+    """A member's state in a group whose coordinator assigns; `away`: a static member that announced its return."""
 
     STABLE = "stable"
     UNREVOKED = "unrevoked"
@@ -87,7 +88,7 @@ class MemberState(StrEnum):
 
 
 class RebalanceReason(StrEnum):
-    """What started a rebalance, according to the log alone."""
+    """The reason of a rebalance, according to the log alone."""
 
     FIRST_JOIN = "first_join"
     JOIN = "join"
@@ -106,7 +107,7 @@ class RebalanceReason(StrEnum):
 
 
 class RebalanceOutcome(StrEnum):
-    """How a rebalance ended: the group was stable or empty, or was deleted meanwhile."""
+    """How a rebalance ended: completed (the group was stable or empty) or aborted (it was deleted meanwhile)."""
 
     ONGOING = "ongoing"
     COMPLETED = "completed"
@@ -114,9 +115,9 @@ class RebalanceOutcome(StrEnum):
 
 
 class CountedFrom(StrEnum):
-    """What a group's totals and rebalances rest on: the log, which has all of them, or probes, which see some.
+    """The source of a group's totals and rebalances: the log, which has all of them, or probes, which see some.
 
-    What is counted from probes is *at least* so; the two are never added up.
+    Counts from probes are *lower bounds*; counts from the two sources are never added up.
     """
 
     LOG = "log"
@@ -124,26 +125,26 @@ class CountedFrom(StrEnum):
 
 
 class FindingState(StrEnum):
-    """Whether what was found still holds."""
+    """Whether a finding still holds."""
 
     FIRING = "firing"
     RESOLVED = "resolved"
 
 
 class Severity(StrEnum):
-    """What a finding asks for, gravest first: somebody at once, somebody in working hours, nobody."""
+    """The action that a finding requires, gravest first: immediate, during working hours, none."""
 
     PAGE = "page"
     TICKET = "ticket"
     INFO = "info"
 
 
-#: How grave each severity is; more is graver.
+#: Rank of each severity; higher is graver.
 GRAVITY: Mapping[str, int] = {severity: rank for rank, severity in enumerate(reversed(Severity))}
 
 
 def gravity(severity: str) -> int:
-    """Return how grave a severity is; one that this version does not know is as grave as any."""
+    """Return the rank of a severity; one that this version does not know has the highest."""
     return GRAVITY.get(severity, GRAVITY[Severity.PAGE])
 
 
@@ -160,14 +161,14 @@ class EvidenceSource(StrEnum):
 
 
 class CoordinatorAct(StrEnum):
-    """What a group's coordinator writes in its broker's log that it did, or that happened to it.
+    """An event that a group's coordinator writes to its broker's log.
 
-    `preparing` begins a classic rebalance, `stabilised` ends its join phase, `assigned` its sync phase (of KIP-848: the
-    target assignment is computed). `expired`: no heartbeat in a session; `evicted`: did not join or sync in time;
-    `fenced`: did not give up partitions in time, or another has its instance id; `away`: a static member of KIP-848
-    that said it will return; `replaced`: a static member has a new member id; `untaken`: nobody joined in time;
-    `refused`: may not join, because a member that has not left has its instance id; `unassigned`: no target assignment
-    could be computed for an epoch.
+    `preparing` begins a classic rebalance, `stabilised` ends its join phase, `assigned` its sync phase (KIP-848: the
+    target assignment was computed). `expired`: no heartbeat within the session; `evicted`: did not join or sync in
+    time; `fenced`: did not give up partitions in time, or another member has its instance id; `away`: a static member
+    of KIP-848 announced its return; `replaced`: a static member has a new member id; `untaken`: no member joined in
+    time; `refused`: could not join, because a member that has not left has its instance id; `unassigned`: no target
+    assignment could be computed for an epoch.
     """
 
     PREPARING = "preparing"
@@ -194,7 +195,7 @@ class CoordinatorAct(StrEnum):
 
 
 class CoordinatorTrigger(StrEnum):
-    """Why a coordinator began to prepare a classic rebalance, as it says itself."""
+    """Why a coordinator began to prepare a classic rebalance, according to its log line."""
 
     JOIN = "join"
     REJOIN = "rejoin"
@@ -210,7 +211,7 @@ class CoordinatorTrigger(StrEnum):
 
 
 class EvidenceStrength(StrEnum):
-    """How much an observation counts for or against a diagnosis, least first."""
+    """The weight of an observation for or against a diagnosis, least first."""
 
     WEAK = "weak"
     MODERATE = "moderate"
@@ -219,7 +220,7 @@ class EvidenceStrength(StrEnum):
 
 
 class SilenceKind(StrEnum):
-    """What was asked for: that nobody is called, or, by a pipeline, that its deploy is taken for one."""
+    """The kind of a silence: alerts are silenced, or a pipeline announces a deploy."""
 
     SILENCE = "silence"
     DEPLOY = "deploy"
@@ -256,7 +257,7 @@ def _known(words: type[StrEnum]) -> Meta:
     return Meta(description="Known words are given as examples; a newer writer may have more.", examples=list(words))
 
 
-#: Fields whose words a newer writer, or a broker, may add to: text of which a set is known.
+#: Types of fields to which a newer writer or a broker may add values: text with a set of known values.
 AnyGroupType = Annotated[str, _known(GroupType)]
 AnyGroupState = Annotated[str, _known(GroupState)]
 AnyMemberState = Annotated[str, _known(MemberState)]
@@ -274,7 +275,7 @@ _STATES = {state.lower(): state for state in GroupState}
 
 
 def read_state(text: str) -> GroupState | None:
-    """Return the state that a broker's or a client library's word stands for; null for one that is not known.
+    """Return the state for a broker's or client library's name of it; null for an unknown name.
 
     Clients write PreparingRebalance, PREPARING_REBALANCE or PREPARING_REBALANCING.
     """

@@ -1,7 +1,7 @@
-"""How a component declares a setting: a field of a frozen dataclass with its default and what it decides.
+"""Declares settings of components: fields of a frozen dataclass with a default and a description.
 
-The command line fills such dataclasses, and docs/configuration.md is made of them. What several components have among
-theirs is described and checked here once.
+The command line fills these dataclasses, and docs/configuration.md is generated from them. Settings that several
+components share are described and checked here once.
 """
 
 from __future__ import annotations
@@ -14,13 +14,13 @@ T = TypeVar("T")
 _DESCRIPTION = "description"
 _HIGHEST_PORT = 65535
 
-#: A setting that stream and prober share, `sources.log`: its default and what it decides.
+#: Default and description of `sources.log`, a setting that stream and prober share.
 READS_LOG = True
 READS_LOG_TEXT = (
     "Whether the stream may read `__consumer_offsets`. With `false` it uses only probes, client metrics and brokers' "
     "logs, and all counts are lower bounds; see [without-the-log.md](without-the-log.md)."
 )
-#: What the settings of every process's pages decide.
+#: Descriptions of the settings of every process's HTTP server.
 WEB_CONFIG_TEXT = (
     "File with TLS and basic-auth settings, in the format of Prometheus's exporter-toolkit. It is reloaded when it or "
     "a file that it names changes, and on SIGHUP. Empty: neither TLS nor passwords."
@@ -29,38 +29,38 @@ HEALTH_TEXT = "If true, `/-/healthy` and `/-/ready` need no password even where 
 
 
 def setting(default: T, description: str) -> T:
-    """Declare a setting: a field with this default. `description` is Markdown, a sentence or a few."""
+    """Return a dataclass field for a setting with this default. `description` is Markdown, one or a few sentences."""
     declared: T = field(default=default, metadata={_DESCRIPTION: description})
     return declared
 
 
 def table(description: str) -> Mapping[str, str]:
-    """Declare a setting that is a table of text by name, empty unless it is given."""
+    """Return a dataclass field for a setting that is a table of texts by name, empty by default."""
     declared: Mapping[str, str] = field(default_factory=dict, metadata={_DESCRIPTION: description})
     return declared
 
 
 def description_of(declared: Field[Any]) -> str:
-    """Return what a setting decides; empty for a field that was not declared as one."""
+    """Return a setting's description; empty for a field that is not a setting."""
     return str(declared.metadata.get(_DESCRIPTION, ""))
 
 
 def bootstrap_problems(kafka: Mapping[str, str]) -> list[str]:
-    """Return what is wrong with the brokers that client properties name."""
+    """Return problems of the broker addresses in client properties."""
     if kafka.get("bootstrap.servers", "").strip():
         return []
     return ["kafka.bootstrap.servers is not set: pass --bootstrap-server HOST:PORT"]
 
 
 def cluster_problems(cluster: str) -> list[str]:
-    """Return what is wrong with the name of the watched cluster, with which every key begins."""
+    """Return problems of the name of the watched cluster, which is the first part of every key."""
     if cluster and "/" not in cluster:
         return []
     return [f"cluster must be a name without '/', got {cluster!r}"]
 
 
 def listen_problems(section: str, host: str, port: int) -> list[str]:
-    """Return what is wrong with where a process serves its pages."""
+    """Return problems of the listen address of a process's HTTP server."""
     problems = []
     if not host:
         problems.append(
@@ -72,5 +72,5 @@ def listen_problems(section: str, host: str, port: int) -> list[str]:
 
 
 def authority(host: str, port: int) -> str:
-    """Return host and port as they stand in an address."""
+    """Return `host:port` for a URL, with an IPv6 address in brackets."""
     return f"[{host}]:{port}" if ":" in host else f"{host}:{port}"

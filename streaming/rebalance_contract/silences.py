@@ -1,9 +1,8 @@
-"""Silences of alerts: groups that nobody is to be called for, from when until when, who wants that, and why.
+"""Silences of alerts: groups without notifications for a period, with the author and the reason.
 
-A deploy that its pipeline announces is a row of the kind `deploy`: to the diagnosis it is evidence of why members came
-and went within it, and whatever else is found of the group is reported unchanged. Of the other kinds nothing depends
-that is counted, timed or found: they decide only who is notified. (The silences of `impact` are something else:
-partitions without commits.)
+A deploy announced by its pipeline is a row of the kind `deploy`: the diagnosis takes it as evidence of why members
+joined and left during it, and reports all other findings of the group unchanged. The other kinds affect notifications
+only, and no counts, times or findings. (The silences of `impact` are something else: partitions without commits.)
 """
 
 from __future__ import annotations
@@ -14,18 +13,18 @@ from dataclasses import dataclass, field
 from rebalance_contract.codec import SCHEMA_VERSION
 from rebalance_contract.sets import AnySilenceKind, SilenceKind
 
-#: Ends a pattern that stands for all names that begin like it.
+#: At the end of a pattern: matches all names with the prefix before it.
 WILDCARD = "*"
 
-#: Bounds of a silence: whoever makes one beyond them gets an error, and whoever reads one leaves it out.
+#: Bounds of a silence: creating one beyond them fails, and readers ignore it. Numbers of patterns, then of characters.
 MAX_PATTERNS, MAX_NAME, MAX_REASON, MAX_WHO, MAX_VERSION = 50, 1_000, 500, 200, 100
-#: Of all names together: far less than so many of the longest have, which nobody needs.
+#: Maximum number of characters of all names together, lower than `MAX_PATTERNS` names of `MAX_NAME` characters have.
 MAX_NAMES = 16_384
 _MAX_KIND = 50
 MAX_DURATION_MS = 31 * 86_400_000
-#: A deploy that is still not over is none that explains anything.
+#: Maximum length of a deploy; a longer one would explain nothing.
 MAX_DEPLOY_MS = 86_400_000
-#: How far ahead one may begin. Its row has to outlive it (`topics.SILENCES`).
+#: Maximum time from creation to start. The row has to be retained until the end (`topics.SILENCES`).
 MAX_AHEAD_MS = 31 * 86_400_000
 
 
@@ -33,11 +32,11 @@ MAX_AHEAD_MS = 31 * 86_400_000
 class AlertSilence:
     """One silence, or announced deploy.
 
-    `groups` are names of groups; one that ends with `*` stands for all names that begin like it, and `*` alone for
-    everything about the cluster. It is in force from `starts_at_ms` up to `ends_at_ms`, and needs nobody to end it.
-    `created_by` is the user who asked for it, as the exporter let them in; `on_behalf_of` is whom that user named, null
-    for themselves; `expired_by` is who ended it early, null if nobody did. `version` is what is deployed, null where
-    that is not reported, and of other kinds.
+    `groups` are names of groups; a name that ends with `*` matches all names with that prefix, and `*` alone everything
+    about the cluster. It is in force from `starts_at_ms` up to `ends_at_ms` and ends by itself. `created_by` is the
+    user who created it, as authenticated by the exporter; `on_behalf_of` is the person whom that user named, null for
+    themselves; `expired_by` is who ended it early, null if nobody did. `version` is the deployed version, null if it is
+    not reported, and for other kinds.
     """
 
     cluster: str
@@ -56,22 +55,22 @@ class AlertSilence:
 
     @property
     def holds_alerts(self) -> bool:
-        """Whether nobody is to be called while it is in force, of whatever kind a newer exporter may make it.
+        """Whether alerts are silenced while it is in force; true for kinds that this version does not know.
 
-        A deploy holds nothing back: the diagnosis says which rebalances it explains.
+        A deploy silences no alerts: it only explains rebalances in the diagnosis.
         """
         return self.kind != SilenceKind.DEPLOY
 
     def is_in_force(self, now_ms: int) -> bool:
-        """Whether alerts are held back now."""
+        """Whether it is in force at a time."""
         return self.starts_at_ms <= now_ms < self.ends_at_ms
 
     def overlaps(self, from_ms: int, until_ms: int) -> bool:
-        """Whether it was in force at any time between two moments, both included."""
+        """Whether it was in force at any time between two times, both included."""
         return self.starts_at_ms <= until_ms and from_ms < self.ends_at_ms
 
     def is_about(self, group: str) -> bool:
-        """Whether one of its names stands for a group of its cluster."""
+        """Whether one of its names matches a group of its cluster."""
         return any(
             group.startswith(name.removesuffix(WILDCARD)) if name.endswith(WILDCARD) else group == name
             for name in self.groups
@@ -80,7 +79,7 @@ class AlertSilence:
 
 @dataclass(frozen=True, slots=True)
 class SilenceIndex:
-    """Silences by the groups that they are about: looking up takes as many steps as a name has characters at most."""
+    """Silences indexed by group name; a look-up takes at most as many steps as the name has characters."""
 
     _exact: Mapping[tuple[str, str], tuple[AlertSilence, ...]] = field(default_factory=dict)
     _beginning: Mapping[tuple[str, str], tuple[AlertSilence, ...]] = field(default_factory=dict)
@@ -88,7 +87,7 @@ class SilenceIndex:
 
     @classmethod
     def of(cls, silences: Iterable[AlertSilence]) -> SilenceIndex:
-        """Put silences in order."""
+        """Return an index of silences."""
         exact: dict[tuple[str, str], tuple[AlertSilence, ...]] = {}
         beginning: dict[tuple[str, str], tuple[AlertSilence, ...]] = {}
         for each in silences:
@@ -99,7 +98,7 @@ class SilenceIndex:
         return cls(exact, beginning, tuple(sorted({len(name) for _, name in beginning})))
 
     def covering(self, cluster: str, group: str) -> tuple[AlertSilence, ...]:
-        """Return the silences of a group, each once, those that begin first before others."""
+        """Return the silences of a group without duplicates, sorted by start."""
         found = {each.silence_id: each for each in self._exact.get((cluster, group), ())}
         for length in self._lengths:
             if length > len(group):
@@ -109,7 +108,7 @@ class SilenceIndex:
 
 
 def silence_problems(silence: AlertSilence) -> Iterator[str]:
-    """Yield what no silence may be, each as a sentence about it."""
+    """Yield the problems of a silence, each as a sentence."""
     yield from _problems_of_names(silence)
     yield from _problems_of_times(silence)
     yield from _problems_of_texts(silence)
@@ -129,7 +128,7 @@ def _problems_of_names(silence: AlertSilence) -> Iterator[str]:
 
 
 def _problems_of_times(silence: AlertSilence) -> Iterator[str]:
-    # One that was ended before it began lasts no time.
+    # The length is 0 if it was ended before it began.
     lasts_ms = silence.ends_at_ms - silence.starts_at_ms
     if not 0 <= lasts_ms <= MAX_DURATION_MS:
         yield f"it must end after it begins, and last {MAX_DURATION_MS // 86_400_000} days at most"

@@ -1,7 +1,7 @@
-"""Groups without members (Kafka: simple consumer groups): whoever assigns partitions by hand and commits.
+"""Groups without members (Kafka: simple consumer groups), whose consumers assign partitions manually and commit.
 
-The log has only their commits and, on the Java coordinator, a group tombstone at their end. So no group record makes
-them known; their lag row does.
+The log has only their commits and, with the Java coordinator, a group tombstone at their end. As they have no group
+record, their snapshot is made from their lag row.
 """
 
 from __future__ import annotations
@@ -14,7 +14,7 @@ from rebalance_contract.sets import GroupState, GroupType
 
 
 def with_commits(group: GroupSnapshot | None, lag: GroupLag) -> GroupSnapshot:
-    """Return the snapshot of a group that commits; one of which group records are known stays as it is."""
+    """Return the snapshot of a group that commits; a group with known group records is returned unchanged."""
     known = group or GroupSnapshot(cluster=lag.cluster, group=lag.group)
     if known.type is not None or lag.last_log_offset is None:
         return known

@@ -1,4 +1,4 @@
-"""The monitor's own health."""
+"""Rows of the status topic: the health of the monitor itself."""
 
 from __future__ import annotations
 
@@ -11,10 +11,10 @@ from rebalance_contract.sets import AnyCountedFrom, CountedFrom, StatusKind
 
 @dataclass(frozen=True, slots=True)
 class RecordCount:
-    """How many records of one kind ended in one outcome.
+    """Number of records of one kind with one outcome.
 
-    `query` is the reader that met them. `type` is Kafka's record type, null when the key does not say or names one
-    that no Kafka has; `value_version` is null for tombstones and likewise.
+    `query` is the query that read them. `type` is Kafka's record type, null if the key contains none or one that does
+    not exist in Kafka; `value_version` is null in the same cases and for tombstones.
     """
 
     query: str
@@ -28,8 +28,8 @@ class RecordCount:
 class DecodeTotals:
     """Records read by one query since its totals began: topic `…status`, key `cluster/records/query`.
 
-    Exact across restarts: `positions` has, by `topic/partition`, up to where the totals hold: era of the log and
-    offset.
+    Exact across restarts: `positions` has, by `topic/partition`, the log era and the offset up to which records are
+    counted.
     """
 
     cluster: str
@@ -44,20 +44,19 @@ class DecodeTotals:
 class QueryStatus:
     """Health of one query: topic `…status`, key `cluster/query/name`, at least every few seconds.
 
-    `caught_up` turns true once everything that was in the log when the process started has been processed, and
-    stays true. `source_lag_records` counts log positions between the last processed batch and the log end (an upper
-    bound of records: transaction markers and compacted records leave holes). `event_delay_ms` is the time from the
-    newest processed record to the end of its batch, null while there was none. `last_batch_at_ms` is when the query
-    last finished a batch or found nothing new to read; `batch_ms` is how long that batch took, `input_rows` how
-    many records it read. `state_rows` and `state_bytes` are the size of the query's state, null for a query without
-    one. `read_until_ms`: everything that was written to its inputs before this time has been processed; 0 while
-    that is not known. `read_records` of `wanted_records` log positions that were there at the start have been
-    processed. `restarts` counts how often the query ended and was started again since the process started; `error`
-    says why it does not run now, null while it does. `is_stalled`: a batch makes no progress. `counted_from`:
-    `probes` where the log is not read (`sources.log = false`); what is said of the log here is then meant of the
-    topic of probes. `epoch`, `host` and `pid` are those of the process, which owns what the query writes unless
-    there is a status with a higher epoch (`rebalance_contract.epochs`); 0, empty and null from a version that takes
-    no epoch.
+    `caught_up` becomes true once everything that was in the log when the process started has been processed, and stays
+    true. `source_lag_records` counts log positions between the last processed batch and the log end (an upper bound of
+    records: transaction markers and compacted records leave gaps). `event_delay_ms` is the time from the newest
+    processed record to the end of its batch, null if there was none. `last_batch_at_ms` is when the query last finished
+    a batch or found nothing new to read; `batch_ms` is the duration of that batch, `input_rows` the number of records
+    it read. `state_rows` and `state_bytes` are the size of the query's state, null for a query without one.
+    `read_until_ms`: everything that was written to its inputs before this time has been processed; 0 while that is not
+    known. Of the `wanted_records` log positions that existed at the start, `read_records` have been processed.
+    `restarts` counts how often the query ended and was restarted since the process started; `error` is why it does not
+    run now, null while it runs. `is_stalled`: a batch makes no progress. `counted_from` is `probes` if the log is not
+    read (`sources.log = false`); fields about the log then refer to the topic of probes. `epoch`, `host` and `pid`
+    belong to the process, which owns the query's outputs unless there is a status with a higher epoch
+    (`rebalance_contract.epochs`); they are 0, empty and null in rows of a version without epochs.
     """
 
     cluster: str
@@ -90,7 +89,7 @@ class QueryStatus:
 
 @dataclass(frozen=True, slots=True)
 class ReportCount:
-    """How many messages of a topic of client metrics ended in one outcome: `decoded`, or why they were not."""
+    """Number of messages of a client-metrics topic with one outcome: `decoded`, or why they could not be decoded."""
 
     topic: str
     outcome: str
@@ -113,11 +112,12 @@ class ReportTotals:
 
 @dataclass(frozen=True, slots=True)
 class WatchedPartition:
-    """What is to be remembered of one partition of an input; left out while all of it is as at the beginning.
+    """The remembered state of one partition of an input; left out while all fields have their initial values.
 
-    `era` counts how often the partition was cut or recreated: an offset means a record only together with it.
-    `skipped_to`: up to here, records that were gone before they were read are counted. `awaited_from`: the partition
-    was cut, and from here on the query has read nothing of the new era; null once it is known where it goes on.
+    `era` counts how often the partition was truncated or recreated: only era and offset together identify a record.
+    `skipped_to` is the position up to which records that were deleted before they were read have been counted.
+    `awaited_from`: the partition was truncated, and from this position on the query has read nothing of the new era;
+    null once it is known where reading continues.
     """
 
     partition: int
@@ -128,13 +128,14 @@ class WatchedPartition:
 
 @dataclass(frozen=True, slots=True)
 class WatchedTopic:
-    """What befell one input topic of a query since the totals began.
+    """Truncations, recreations and partition changes of one input topic of a query since the totals began.
 
-    `partition_count` and `topic_id` (Kafka's, null from brokers older than 2.8) are those seen last.
-    `skipped_records` counts log positions that retention or a truncation took before they were read (an upper bound of
-    records, as for every count of positions). `rewinds` counts how often partitions were cut below what was read,
-    `recreations` how often the topic was recreated, `added_partitions` and `removed_partitions` its growth and, where
-    it was deleted, its end. `lost_positions` are those that were read and later cut from the log.
+    `partition_count` and `topic_id` (Kafka's, null from brokers older than 2.8) are the latest ones seen.
+    `skipped_records` counts log positions that retention or truncation removed before they were read (an upper bound of
+    records, as for every count of positions). `rewinds` counts how often partitions were truncated below the read
+    position, `recreations` how often the topic was recreated, `added_partitions` and `removed_partitions` how many
+    partitions were added, or removed with the topic. `lost_positions` counts positions that were read and later
+    truncated from the log.
     """
 
     topic: str
@@ -151,9 +152,9 @@ class WatchedTopic:
 
 @dataclass(frozen=True, slots=True)
 class LogTotals:
-    """What befell the inputs of one query: topic `…status`, key `cluster/log/query`, at a start and at each change.
+    """Changes of the inputs of one query: topic `…status`, key `cluster/log/query`, at a start and at each change.
 
-    The totals never fall: a start takes them up again from this row, and with them the eras of the partitions.
+    The totals never decrease: a start restores them, and the eras of the partitions, from this row.
     """
 
     cluster: str
@@ -166,7 +167,7 @@ class LogTotals:
 
 @dataclass(frozen=True, slots=True)
 class QuarantineCount:
-    """How many rows, groups or rules of one stage were set aside for one reason."""
+    """Number of rows, groups or rules of one stage that were quarantined for one reason."""
 
     stage: str
     reason: str
@@ -175,7 +176,7 @@ class QuarantineCount:
 
 @dataclass(frozen=True, slots=True)
 class QuarantineTotals:
-    """What one part of a query's state set aside: topic `…status`, key `cluster/quarantine/query/part`."""
+    """Quarantined items of one part of a query's state: topic `…status`, key `cluster/quarantine/query/part`."""
 
     cluster: str
     query: str
@@ -187,11 +188,11 @@ class QuarantineTotals:
 
 @dataclass(frozen=True, slots=True)
 class DiagnosisStatus:
-    """What the diagnosis has in hand: topic `…status`, key `cluster/diagnosis`, every few seconds.
+    """State of the diagnosis: topic `…status`, key `cluster/diagnosis`, every few seconds.
 
-    `groups` are all groups it knows, `committing_groups` those with committed offsets, `groups_with_lag` those of them
+    `groups` counts all known groups, `committing_groups` those with committed offsets, `groups_with_lag` those of them
     whose lag is known, `groups_awaiting_ends` those with topics without probed end offsets yet (a topic that the
-    prober asked for in vain is not awaited). `probed_at_ms` is the time of the probe read last, null: none was.
+    prober requested without success is not awaited). `probed_at_ms` is the time of the latest probe read, null: none.
     `activity_positions` is how far it has read the activity topic, by partition.
     """
 
@@ -209,7 +210,7 @@ class DiagnosisStatus:
     schema_version: int = SCHEMA_VERSION
 
 
-#: What may stand in the status topic, distinguished by the field `kind`.
+#: The row types of the status topic, distinguished by the field `kind`.
 Status = DecodeTotals | QueryStatus | ReportTotals | DiagnosisStatus | QuarantineTotals | LogTotals
 
 
@@ -224,7 +225,7 @@ _ROWS: Mapping[str, type[Status]] = {
 
 
 def decode_status(text: bytes) -> Status:
-    """Read a value of the status topic, whichever of its kinds it is. Raises ContractError."""
+    """Return the row in a value of the status topic. Raises ContractError if it is not valid."""
     kind = decode(text, _Kind).kind
     row = _ROWS.get(kind)
     if row is None:
@@ -235,7 +236,7 @@ def decode_status(text: bytes) -> Status:
 def status_key(row: Status) -> str:
     """Return the key of a row of the status topic.
 
-    `cluster/kind`, of a query `cluster/kind/query`, of what a part of its state set aside
+    `cluster/kind`; for a query `cluster/kind/query`, for the quarantine of a part of its state
     `cluster/kind/query/part`.
     """
     parts = [row.cluster, row.kind]

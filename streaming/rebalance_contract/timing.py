@@ -1,4 +1,4 @@
-"""Heartbeat and poll timing as the clients of a group report it."""
+"""Heartbeat and poll timing as reported by the clients of a group."""
 
 from __future__ import annotations
 
@@ -11,9 +11,9 @@ from rebalance_contract.codec import SCHEMA_VERSION
 class MemberTiming:
     """Heartbeat and poll timing of one client as it last reported. Times in milliseconds; null: not reported.
 
-    `heartbeat_headroom` is the share of the session that is left, 1 to 0 and below when it has passed;
-    `poll_headroom` that of max.poll.interval. `heartbeat_rate` is in heartbeats per second. `delivery_ms` is how
-    late the report came, `tick_late_ms` how late its own thread woke.
+    `heartbeat_headroom` is the remaining share of the session, 1 to 0, and negative once it has expired;
+    `poll_headroom` is the same for max.poll.interval. `heartbeat_rate` is in heartbeats per second. `delivery_ms` is
+    the delay of the report, `tick_late_ms` how late the reporting thread woke.
     """
 
     member_id: str | None
@@ -33,9 +33,9 @@ class MemberTiming:
 
 @dataclass(frozen=True, slots=True)
 class TimingWindow:
-    """The worst that any member of a group reported in one sliding window; null where no member reported it.
+    """The worst values that any member of a group reported in one sliding window; null if no member reported one.
 
-    Headrooms as in `MemberTiming`. `reports` counts the reports of all members.
+    Headrooms are defined as in `MemberTiming`. `reports` counts the reports of all members.
     """
 
     heartbeat_age_max_ms: float | None = None

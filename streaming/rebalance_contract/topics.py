@@ -1,19 +1,19 @@
-"""The monitor's topics, declared once: what stands in each, who writes it, who reads it, how a broker is to keep it.
+"""The monitor's topics, declared once: contents, writers, readers and broker settings.
 
-All sides take names, settings and limits from this table, and docs/data-flow.md is made from it. A name here is the
-short one; a deployment puts its prefix before it (`Topic.full_name`).
+All components take names, settings and limits from this table, and docs/data-flow.md is generated from it. Names here
+are short; a deployment adds its prefix (`Topic.full_name`).
 
-What a topic's largest row is worth. A broker compares `max.message.bytes` with a batch as it is stored. With the
+Enforcement of the maximum row size: a broker compares `max.message.bytes` with a batch as it is stored. With the
 default `compression.type=producer` that is the compressed batch, so that one message of 64 MiB of zeros, 2 kB as zstd,
-is taken, and each reader has to allocate all of it (Spark's Java client on the heap of an executor). A topic to which
-others than the stream write therefore has `compression.type=uncompressed`: the broker then unpacks every batch, and
-compares the size of what it really holds (Kafka: UnifiedLog.append validates the sizes again after LogValidator has
-converted the records). Seen on brokers 3.9.2 and 4.3.1, in `tests/contract/test_topics_broker.py`: 64 MiB of zeros in
-one zstd, gzip or lz4 message is answered with MESSAGE_TOO_LARGE (RecordTooLargeException in Java), and nothing is
-stored. A codec that differs from the producer's is no protection: the size is compared after the broker has compressed
-the batch anew, and 64 MiB of zeros pass. The price is that such topics are stored and fetched uncompressed, and that a
-producer's whole batch, not each of its rows, must fit without compression: clients count a batch before they compress
-it (librdkafka up to 1,000,000 bytes, Java 16 KiB), and stay below.
+is accepted, and each reader has to allocate all of it (Spark's Java client on the heap of an executor). A topic with
+writers other than the stream therefore has `compression.type=uncompressed`: the broker then decompresses every batch
+and compares its uncompressed size (Kafka: UnifiedLog.append validates the sizes again after LogValidator has converted
+the records). Tested with brokers 3.9.2 and 4.3.1 in `tests/contract/test_topics_broker.py`: 64 MiB of zeros in one
+zstd, gzip or lz4 message is rejected with MESSAGE_TOO_LARGE (RecordTooLargeException in Java), and nothing is stored.
+A codec that differs from the producer's does not help: the size is compared after the broker has recompressed the
+batch, and 64 MiB of zeros are accepted. The cost is that these topics are stored and fetched uncompressed, and that a
+producer's whole batch, not each of its rows, must fit uncompressed: clients measure a batch before compression
+(librdkafka up to 1,000,000 bytes, Java 16 KiB), and stay below.
 """
 
 from __future__ import annotations
@@ -47,11 +47,11 @@ from rebalance_contract.timing import GroupTiming
 COMPACT, DELETE, COMPACT_DELETE = "compact", "delete", "compact,delete"
 
 _DAY_MS = 86_400_000
-#: Between a row and the batch a broker measures: the batch's header, the row's key and headers, and further small
-#: rows. With it, a topic of rows of 900 kB takes every batch that librdkafka makes (at most 1,000,000 bytes).
+#: Allowance for the rest of the batch that a broker measures: its header, the row's key and headers, and further small
+#: rows. With it, a topic with rows of 900 kB accepts every batch of librdkafka (at most 1,000,000 bytes).
 _HEAD_ROOM_BYTES = 131_072
-#: A broker compacts closed segments only, and whoever starts reads all that was not: the default of 1 GiB would be a
-#: gigabyte of replaced rows at every start.
+#: A broker compacts only closed segments, and every start reads the uncompacted rows: with the default of 1 GiB that
+#: could be a gigabyte of replaced rows.
 _COMPACTED_SEGMENT_BYTES = 67_108_864
 
 
@@ -59,11 +59,11 @@ _COMPACTED_SEGMENT_BYTES = 67_108_864
 class Topic:
     """One topic of the monitor.
 
-    `content` says what a row is, `key` of what its key is made; `/` separates its parts. `rows` are the row types, of
-    several kinds distinguished by their field `kind`; empty where the format is not the monitor's own.
-    `retention_ms` is null for a topic that keeps its rows until they are replaced. `max_row_bytes` bounds the value of
-    a row; its writer cuts and marks what would be larger. `foreign`: others than the stream write to it, so the broker
-    is to measure what batches really hold. `partitions` is what it is created with.
+    `content` describes a row, `key` the parts of its key, separated by `/`. `rows` are the row types, several being
+    distinguished by their field `kind`; empty if the format is not the monitor's own. `retention_ms` is null for a
+    topic that keeps its rows until they are replaced. `max_row_bytes` is the maximum size of a row's value; writers
+    truncate larger rows and mark them. `foreign`: others than the stream write to it, so the broker has to measure the
+    uncompressed size. `partitions` is the number of partitions that it is created with.
     """
 
     name: str
@@ -79,7 +79,7 @@ class Topic:
     partitions: int = 1
 
     def full_name(self, prefix: str) -> str:
-        """Return the topic's name in a deployment."""
+        """Return the topic's name in a deployment, with its prefix."""
         return prefix + self.name
 
     @property
@@ -89,12 +89,12 @@ class Topic:
 
     @property
     def max_message_bytes(self) -> int:
-        """The largest batch the broker is to take."""
+        """The largest batch that the broker accepts, in bytes."""
         return self.max_row_bytes + _HEAD_ROOM_BYTES
 
     @property
     def settings(self) -> Mapping[str, str]:
-        """The broker's settings to create the topic with."""
+        """The settings with which to create the topic."""
         settings = {"cleanup.policy": self.cleanup_policy, "max.message.bytes": str(self.max_message_bytes)}
         if self.retention_ms is not None:
             settings["retention.ms"] = str(self.retention_ms)
@@ -105,7 +105,7 @@ class Topic:
         return settings
 
     def create_command(self, prefix: str) -> str:
-        """Return the command that creates the topic by hand."""
+        """Return the command that creates the topic manually."""
         options = " ".join(f"--config {name}={value}" for name, value in self.settings.items())
         return (
             f"kafka-topics --bootstrap-server HOST:PORT --create --topic {self.full_name(prefix)} "
@@ -234,13 +234,13 @@ SILENCES = Topic(
     writers=(Participant.EXPORTER,),
     readers=(Participant.EXPORTER, Participant.DIAGNOSIS),
     cleanup_policy=COMPACT_DELETE,
-    # As far ahead as one may begin, as long as one may last, and a month in which its rebalances are looked at.
+    # 31 days until it may begin, 31 days that it may last, and a month for looking at its rebalances.
     retention_ms=93 * _DAY_MS,
     rows=(AlertSilence,),
     foreign=True,
 )
 
-#: Every topic that a deployment has, in the order of the flow.
+#: Every topic of a deployment, in the order of the data flow.
 TOPICS = (GROUPS, REBALANCES, ACTIVITY, PROBES, CLIENT_METRICS, FINDINGS, HEARTBEATS, LAG, IMPACT, STATUS, SILENCES)
-#: Those that it has only where a setting names them (`stream.broker_log_topics`).
+#: Topics that a deployment has only if a setting names them (`stream.broker_log_topics`).
 OPTIONAL_TOPICS = (BROKER_LOGS,)

@@ -8,10 +8,10 @@ from dataclasses import dataclass, field
 
 @dataclass(slots=True)
 class Backoff:
-    """Pauses between attempts, in seconds: the first one, after each failure in a row twice as long, up to the longest.
+    """Exponential back-off: pauses between attempts in seconds, doubled after each failure in a row up to a maximum.
 
-    `chance` gives a number from 0 to below 1 to which half of each pause is left, so that many that fail together do
-    not try again together; null leaves nothing to chance.
+    `chance` returns a random number in [0, 1) that scales half of each pause (jitter), so that processes that fail at
+    the same time do not retry at the same time; null: no jitter.
     """
 
     first_seconds: float
@@ -23,7 +23,7 @@ class Backoff:
         self.succeed()
 
     def succeed(self) -> None:
-        """Begin anew."""
+        """Reset the pause after a success."""
         self._next_seconds = min(self.first_seconds, self.longest_seconds)
 
     def fail(self) -> float:

@@ -1,6 +1,6 @@
-"""What is wrong with client properties, found before anything connects: sentences without secrets.
+"""Checks of client properties before anything connects; problems are sentences without secrets.
 
-They are reported under the names that a user would write, `kafka.` in front. Files that they name are read.
+Properties are reported under the names that a user would write, prefixed with `kafka.`. The files they name are read.
 """
 
 from __future__ import annotations
@@ -47,12 +47,13 @@ _FILES = (
 
 _SECURITY = ("ssl.", "sasl.", "enable.ssl.", "enable.sasl.", "https.")
 
-#: The scheme PBES2 (RFC 8018), as it stands in the encoding of a key: Java 17 has no name for what OpenSSL makes today.
+#: DER encoding of the object identifier of PBES2 (RFC 8018), with which OpenSSL encrypts keys by default and which
+#: Java 17 cannot open.
 _PBES2 = bytes.fromhex("06092a864886f70d01050d")
 
 _PKCS8 = ("-----BEGIN PRIVATE KEY-----", "-----BEGIN ENCRYPTED PRIVATE KEY-----")
 
-#: What people who know the Java client write, and what stands for it here.
+#: Property names of the Java client, and the property to set instead.
 JAVA_NAMES = MappingProxyType(
     {
         "sasl.jaas.config": "sasl.username and kafka.sasl.password",
@@ -75,21 +76,21 @@ JAVA_NAMES = MappingProxyType(
     }
 )
 
-#: Parts of the names of properties whose values nobody may read.
+#: Parts of the names of properties whose values are secret.
 SECRET_WORDS = ("password", "secret", "jaas", "key.pem", "keystore.key", "token", "passphrase", "oauthbearer.config")
 
 
 def librdkafka_problems(kafka: Mapping[str, str]) -> list[str]:
-    """Return every problem of the properties as a sentence that says what to do; reads the files they name."""
+    """Return every problem of the properties as a sentence that says what to do; reads the files that they name."""
     view = librdkafka_view(kafka)
     found = [*_java_names(shared_view(kafka)), *_protocol_problems(view), *_token_function_problems(view)]
     found += _unreadable(view)
-    # What they hold can only be checked of files that can be read.
+    # The contents of files are checked only if all of them can be read.
     return found or [*_credential_problems(view), *_store_problems(view)]
 
 
 def java_problems(kafka: Mapping[str, str]) -> list[str]:
-    """Return what the Java client has no property for, beside `librdkafka_problems`."""
+    """Return problems of properties that cannot be translated for the Java client, beyond `librdkafka_problems`."""
     shared, own = shared_view(kafka), java_view(kafka)
     found = [
         f"kafka.{name} cannot be translated for the Java client inside Spark: put it under [kafka.librdkafka] "
@@ -118,7 +119,7 @@ def java_problems(kafka: Mapping[str, str]) -> list[str]:
 
 
 def _logs_in_its_own_way(view: Mapping[str, str]) -> bool:
-    """Whether a login is none of those that are translated; what they lack is reported elsewhere."""
+    """Whether the SASL login is of a kind that cannot be translated; incomplete settings are reported elsewhere."""
     if not _uses_sasl(view):
         return False
     if view.get("sasl.mechanism", "PLAIN") == "OAUTHBEARER":
@@ -127,15 +128,15 @@ def _logs_in_its_own_way(view: Mapping[str, str]) -> bool:
 
 
 def refused_by_librdkafka(kafka: Mapping[str, str]) -> list[str]:
-    """Return the sentence with which librdkafka itself refuses the properties, if it does. Connects to nothing."""
+    """Return librdkafka's own error if it rejects the properties, as a list of at most one. Connects to nothing."""
     from confluent_kafka import KafkaException  # noqa: PLC0415  settings errors are reported where no client is installed
     from confluent_kafka.admin import AdminClient  # noqa: PLC0415
 
-    # Without an address, and without a place to fetch tokens from, it has nowhere to go.
+    # Without broker addresses and a token endpoint the client cannot connect.
     offline = ("bootstrap.servers", "sasl.oauthbearer.method", "oauth_cb")
     properties = {name: value for name, value in librdkafka_properties(kafka).items() if name not in offline}
     if properties.get("sasl.mechanism") == "OAUTHBEARER":
-        # It would wait for a token here.
+        # Without a token the constructor would wait for one.
         properties["oauth_cb"] = lambda _: unsecured_token("principal=nobody")
     try:
         AdminClient({**properties, "log_level": 0})
@@ -147,14 +148,14 @@ def refused_by_librdkafka(kafka: Mapping[str, str]) -> list[str]:
 def _without_secrets(error: Exception, kafka: Mapping[str, str]) -> str:
     text = str(error.args[0].str())
     for name, value in kafka.items():
-        # One of a letter or two is in every text.
+        # Values of up to three characters occur in any text by chance.
         if len(value) > 3 and any(word in name for word in SECRET_WORDS):
             text = text.replace(value, "***")
     return text
 
 
 def _hinted(text: str) -> str:
-    """Return librdkafka's sentence with the nearest name that is known here, if it knows no such property."""
+    """Return librdkafka's error; for an unknown property, with a hint at the nearest known name."""
     _, found, quoted = text.partition("No such configuration property: ")
     if not found:
         return text
@@ -279,7 +280,7 @@ def _ca_problems(view: Mapping[str, str]) -> list[str]:
 
 
 def _pair_problems(view: Mapping[str, str]) -> list[str]:
-    """Open certificate and key as a client would: a wrong password or a foreign key is reported before one connects."""
+    """Return problems found by loading certificate and key: a wrong password, or a key that does not match."""
     if not ("ssl.certificate.location" in view and "ssl.key.location" in view):
         return []
     files = view["ssl.certificate.location"], view["ssl.key.location"]
@@ -319,7 +320,7 @@ def _given(view: Mapping[str, str], *names: str) -> str | None:
 
 
 def _der(pem: str) -> bytes:
-    """Return what the first block of a PEM encodes; empty where it is none."""
+    """Return the decoded first encrypted key of a PEM; empty if there is none or it is not base64."""
     block = re.search(r"-----BEGIN ENCRYPTED PRIVATE KEY-----(.*?)-----END", pem, re.DOTALL)
     try:
         return b64decode(block[1]) if block else b""

@@ -1,4 +1,4 @@
-"""The time as records have it."""
+"""The current time in the unit of Kafka's record timestamps."""
 
 from __future__ import annotations
 
@@ -6,5 +6,5 @@ import time
 
 
 def epoch_ms() -> int:
-    """Return the time now as epoch milliseconds."""
+    """Return the current time in epoch milliseconds."""
     return time.time_ns() // 1_000_000

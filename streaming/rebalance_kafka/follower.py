@@ -1,10 +1,11 @@
-"""Reads topics, to their end or for as long as somebody wants, without a consumer group.
+"""Reads topics without a consumer group, to their end or continuously.
 
 A follower assigns itself every partition: it joins no group and commits nothing, because a tool that watches groups
-must not become one of them. Where a topic ends is known from the bounds of its partitions and from Kafka's
-end-of-partition events, never from a last record: compaction and transaction markers leave ends without one.
+must not become one of them. The end of a topic is determined from the watermarks of its partitions and from Kafka's
+end-of-partition events, never from a last record: after compaction or a transaction marker the last offset has no
+record.
 
-What a record means is left to the caller.
+The caller interprets the records.
 """
 
 from __future__ import annotations
@@ -20,21 +21,21 @@ from confluent_kafka import TIMESTAMP_NOT_AVAILABLE, Consumer, KafkaError, Kafka
 from rebalance_kafka.positions import Bounds, Place, Positions, Start, start_at_beginning
 from rebalance_kafka.properties import librdkafka_properties
 
-#: The longest a batch is waited for that is not full.
+#: Maximum wait for a full batch.
 _POLL_SECONDS = 0.2
 _BATCH = 2_000
 _REQUEST_SECONDS = 10.0
 _LOOK_AGAIN_SECONDS = 1.0
 _LOOK_FOR_GROWTH_SECONDS = 30.0
-#: What is read to its end is not waited for: the last batch is seldom full.
+#: The same for topics that are read to their end, where the last batch is seldom full.
 _BRIEFLY_SECONDS = 0.1
-#: Of partitions that are read to their end nothing may come for so long: longer than the election of a leader takes.
+#: Time without progress after which reading to the end fails; longer than the election of a leader takes.
 _PATIENCE_SECONDS = 30.0
-#: Partitions that an error names.
+#: Maximum number of partitions listed in an error.
 _NAMED = 10
 
-#: A partition of which a broker says one of these has no leader that it knows of just now: one is elected, or the
-#: client's metadata are of before an election or the topic's creation.
+#: Errors that mean that the broker knows no leader of a partition at the moment: an election is under way, or the
+#: client's metadata are older than an election or the topic's creation.
 LEADER_IS_AWAITED = frozenset(
     {
         KafkaError.UNKNOWN_TOPIC_OR_PART,
@@ -55,12 +56,12 @@ class UnreadError(Exception):
     """Topics could not be read to their end; the text names the partitions and says what to do."""
 
 
-#: Gets what the client complains of, with the topic where it is about one.
+#: Callback for errors of the client; the topic is null if the error is not about one.
 OnError = Callable[[KafkaError, str | None], None]
 
 
 class Record(NamedTuple):
-    """One record; `timestamp_ms` is null where its broker keeps none."""
+    """One record; `timestamp_ms` is null if the record has no timestamp."""
 
     topic: str
     partition: int
@@ -74,8 +75,9 @@ class Record(NamedTuple):
 class Follower:
     """Reads topics of one cluster, in one thread at a time.
 
-    Topics that do not exist are awaited, partitions that are added are noticed, both without asking for a topic by
-    name, which may create it. Partitions without a leader are taken up once they have one.
+    Topics that do not exist yet, and added partitions, are picked up once they appear. Metadata are requested for all
+    topics, because a request for one topic by name may create it. Partitions without a leader are read once they have
+    one.
     """
 
     def __init__(
@@ -87,7 +89,7 @@ class Follower:
         start: Start = start_at_beginning,
         on_error: OnError = lambda *_: None,
     ) -> None:
-        """Make the client, which connects in the background; raises KafkaException when it refuses its properties.
+        """Create the client, which connects in the background. Raises KafkaException if it rejects its properties.
 
         `kafka` are settings as a user writes them. `name` distinguishes this client from others in the brokers' logs.
         """
@@ -95,8 +97,8 @@ class Follower:
         self._on_error = on_error
         self._positions = Positions(start)
         self._missing = self._topics
-        #: What was found at the latest look and cannot be read yet: partitions without a leader, and topics of which
-        #: brokers cannot report the partitions. Null before the first look.
+        #: What the latest look found and cannot be read yet: partitions without a leader, and topics whose partitions
+        #: the brokers cannot report. Null before the first look.
         self._awaited: tuple[str, ...] | None = None
         self._next_look = 0.0
         self._error: KafkaError | None = None
@@ -119,17 +121,17 @@ class Follower:
 
     @property
     def at_end(self) -> bool:
-        """Whether every topic that exists was read up once to its end."""
+        """Whether every existing topic has been read to its end at least once."""
         return self._awaited == () and self._positions.at_end
 
     @property
     def unread(self) -> tuple[str, ...]:
-        """What exists and was not read up to its end yet: partitions as `topic-number`, or a whole topic."""
+        """What exists and has not been read to its end yet: partitions as `topic-number`, or a whole topic."""
         return (*(self._awaited or ()), *(f"{topic}-{number}" for topic, number in self._positions.unread))
 
     @property
     def error(self) -> KafkaError | None:
-        """The latest complaint of the client; null since anything was read again, be it that there is nothing new."""
+        """The latest error of the client; reset to null when a record or an end of a partition is read."""
         return self._error
 
     @property
@@ -143,7 +145,7 @@ class Follower:
             is_complete = self._look(_REQUEST_SECONDS if timeout_seconds is None else timeout_seconds)
         except KafkaException as problem:
             if not self._positions.places:
-                # Hands out what the client thinks of it, which says more than "timed out".
+                # Fetch the client's own errors, which are more specific than "timed out".
                 self.listen()
             self._error = self._error or problem.args[0]
             self._next_look = time.monotonic() + _LOOK_AGAIN_SECONDS
@@ -151,9 +153,9 @@ class Follower:
         self._next_look = time.monotonic() + (_LOOK_FOR_GROWTH_SECONDS if is_complete else _LOOK_AGAIN_SECONDS)
 
     def poll(self, timeout_seconds: float = _POLL_SECONDS, limit: int = _BATCH) -> list[Record]:
-        """Return the records that came in that time, `limit` at most; looks for topics and partitions when it is due.
+        """Return the records that arrive in that time, at most `limit`; looks for topics and partitions when due.
 
-        What goes wrong goes to `on_error`, and what that raises ends the call.
+        Errors are passed to `on_error`; an exception that it raises is propagated.
         """
         if self.is_look_due:
             try:
@@ -164,7 +166,7 @@ class Follower:
         return [record for message in messages if (record := self._take(message)) is not None]
 
     def listen(self) -> None:
-        """Take in what the client complains of, while nothing is read: it collects that without end."""
+        """Handle the client's pending errors while nothing is read; otherwise they pile up without limit."""
         self._consumer.poll(0)
 
     def close(self) -> None:
@@ -172,7 +174,7 @@ class Follower:
         self._consumer.close()
 
     def _look(self, timeout_seconds: float) -> bool:
-        """Assign what is new, let go of what is gone; return whether nothing is awaited any more."""
+        """Assign new partitions and drop those that are gone; return whether nothing is awaited any more."""
         known = self._consumer.list_topics(timeout=timeout_seconds).topics
         found = {
             (topic, number): partition.leader >= 0
@@ -181,7 +183,8 @@ class Follower:
             for number, partition in known[topic].partitions.items()
         }
         here = self._positions.places
-        # A topic that cannot be described just now is not gone: taken up again, it would be read twice.
+        # Keep the partitions of a topic that cannot be described now: dropped and assigned again, they would be read
+        # twice.
         found |= {place: False for place in here if place[0] in known and known[place[0]].error is not None}
         new = sorted(place for place, has_leader in found.items() if has_leader and place not in here)
         bounds = {place: self._bounds(place, timeout_seconds) for place in new}
@@ -197,7 +200,7 @@ class Follower:
         return not self._awaited and not self._missing
 
     def _bounds(self, place: Place, timeout_seconds: float) -> Bounds | None:
-        """Return where a partition begins and ends, null while it has no leader. Raises KafkaException otherwise."""
+        """Return a partition's bounds, or null while it has no leader. Raises KafkaException for other errors."""
         try:
             marks = self._consumer.get_watermark_offsets(TopicPartition(*place), timeout=timeout_seconds)
         except KafkaException as problem:
@@ -233,24 +236,24 @@ class Follower:
 
 
 def groupless(librdkafka: Mapping[str, Any], name: str) -> dict[str, Any]:
-    """Return the properties of a consumer that is assigned partitions: it never joins a group, or commits."""
+    """Return the properties of a consumer with manual assignment, which never joins a group or commits."""
     return {
         "client.id": f"rebalance-monitor-{name}",
-        "group.id": f"rebalance-monitor-{name}",  # the client insists on one
-        "log_level": 2,  # what it would log besides comes as errors too, without end while a broker is away
+        "group.id": f"rebalance-monitor-{name}",  # required by the client
+        "log_level": 2,  # further messages arrive as errors too, and repeat without end while a broker is away
         **librdkafka,
         "enable.auto.commit": False,
         "enable.auto.offset.store": False,
-        # Where an offset is gone that was asked for, by retention or because the topic was recreated.
+        # Used if a requested offset no longer exists, because of retention or because the topic was recreated.
         "auto.offset.reset": "earliest",
     }
 
 
 def read_to_end(kafka: Mapping[str, str], topics: Iterable[str], *, name: str) -> Iterator[Record]:
-    """Yield the records of topics, up to where they end now; of those that do not exist, none.
+    """Yield the records of topics up to their present ends; a topic that does not exist has no records.
 
-    Raises KafkaException when no broker answers, and UnreadError when nothing comes for 30 s before the end is reached:
-    what was yielded until then is not all that there is.
+    Raises KafkaException if no broker answers, and UnreadError if there is no progress for 30 s before the end is
+    reached: the records yielded so far are then incomplete.
     """
     with closing(Follower(kafka, topics, name=name)) as follower:
         follower.look()
@@ -260,7 +263,7 @@ def read_to_end(kafka: Mapping[str, str], topics: Iterable[str], *, name: str) -
             yield from records
             before, left = left, len(follower.unread)
             if records or left < before:
-                # After they were taken: how long that takes is no silence.
+                # Taken after the yield, so that the caller's own time does not count as a time without progress.
                 heard = time.monotonic()
             elif time.monotonic() - heard >= _PATIENCE_SECONDS:
                 raise UnreadError(_say_unread(follower))
@@ -277,12 +280,12 @@ def _say_unread(follower: Follower) -> str:
 
 
 def read_latest(kafka: Mapping[str, str], topics: Iterable[str], *, name: str) -> dict[tuple[str, bytes], bytes]:
-    """Return the last value of each (topic, key) of compacted topics, tombstones left out; raises as `read_to_end`."""
+    """Return the last value of each (topic, key) of compacted topics, without tombstones; raises like `read_to_end`."""
     return keep_latest(read_to_end(kafka, topics, name=name))
 
 
 def keep_latest(records: Iterable[Record]) -> dict[tuple[str, bytes], bytes]:
-    """Return the last value of each (topic, key), tombstones left out."""
+    """Return the last value of each (topic, key), without tombstones."""
     latest: dict[tuple[str, bytes], bytes] = {}
     for record in records:
         place = record.topic, record.key or b""

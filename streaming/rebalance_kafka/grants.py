@@ -1,4 +1,4 @@
-"""What to type where a client lacks a right: the command that grants it, as one error after the other says it."""
+"""The command that grants a missing permission, for error messages."""
 
 from __future__ import annotations
 
@@ -6,9 +6,9 @@ import shlex
 
 
 def grant(*operations: str, topic: str | None = None, group: str | None = None, is_prefix: bool = False) -> str:
-    """Return the end of a sentence: "grant it: kafka-acls …", to be run once the brokers and the user are filled in.
+    """Return the end of a sentence, "grant it: kafka-acls …", with placeholders for the brokers and the user.
 
-    One of `topic` and `group` is given; `*` is all of them. `is_prefix`: it is what their names begin with.
+    Give either `topic` or `group`; `*` stands for all. `is_prefix`: the name is a prefix of names.
     """
     resource = ("--topic", topic) if topic is not None else ("--group", group or "")
     words = [

@@ -1,4 +1,4 @@
-"""Which partitions a follower reads, from where, and how far it is: bookkeeping without a client."""
+"""Start, position and end of each partition that a follower reads; pure bookkeeping, without a client."""
 
 from __future__ import annotations
 
@@ -11,30 +11,30 @@ Place = tuple[str, int]
 
 
 class Bounds(NamedTuple):
-    """Where a partition begins and where it ends: the offset of its first record and the one after its last."""
+    """Where a partition begins and ends: the offset of its first record, and the offset after its last one."""
 
     beginning: int
     end: int
 
 
-#: From the bounds of the partitions that were there at the first look to the offsets at which reading them begins.
-#: Those that it leaves out are read from their beginning.
+#: Maps the bounds of the partitions that exist at the first look to the offsets at which to start reading.
+#: Partitions missing from the result are read from their beginning.
 Start = Callable[[Mapping[Place, Bounds]], Mapping[Place, int]]
 
 
 def start_at_beginning(_bounds: Mapping[Place, Bounds]) -> Mapping[Place, int]:
-    """Read everything."""
+    """Return no offsets: every partition is read from its beginning."""
     return {}
 
 
 def start_at_end(bounds: Mapping[Place, Bounds]) -> Mapping[Place, int]:
-    """Read what is written after the first look."""
+    """Return the ends: only records written after the first look are read."""
     return {place: each.end for place, each in bounds.items()}
 
 
 @dataclass(slots=True)
 class _Reading:
-    """One partition: where reading began, the end that was found then, the next offset, whether an end was reached."""
+    """One partition: the start offset, the end found at the start, the next offset, whether an end was reached."""
 
     start: int
     end: int
@@ -45,8 +45,8 @@ class _Reading:
 class Positions:
     """Positions by partition.
 
-    `start` decides only about partitions of the first look: whatever was made since holds nothing that is old, and is
-    read from its beginning.
+    `start` applies only to partitions that exist at the first look. Partitions created later contain only new records
+    and are read from their beginning.
     """
 
     def __init__(self, start: Start = start_at_beginning) -> None:
@@ -61,26 +61,26 @@ class Positions:
 
     @property
     def read(self) -> int:
-        """How many offsets were passed, up to the ends that were found at the start."""
+        """Number of offsets passed so far, up to the ends found at the start."""
         return sum(min(each.position, each.end) - each.start for each in self._readings.values())
 
     @property
     def wanted(self) -> int:
-        """How many offsets there were to pass, from the starts to the ends that were found then."""
+        """Number of offsets between the starts and the ends found at the start."""
         return sum(each.end - each.start for each in self._readings.values())
 
     @property
     def at_end(self) -> bool:
-        """Whether each partition was read up once to where it ended, then or at the start; it stays so."""
+        """Whether each partition has been read to its end at the start, or to a later end; never reset."""
         return all(each.at_end for each in self._readings.values())
 
     @property
     def unread(self) -> list[Place]:
-        """The partitions that were not read up to where they ended, in order."""
+        """The partitions that have not been read to their end yet, sorted."""
         return sorted(place for place, each in self._readings.items() if not each.at_end)
 
     def update(self, found: Collection[Place], new: Mapping[Place, Bounds]) -> dict[Place, int]:
-        """Take up `new` partitions, let go of those that are not `found`; return the next offset of each."""
+        """Add `new` partitions, drop those not in `found`, and return the next offset of each partition."""
         if self._at_first is None:
             self._at_first = frozenset(found)
         starts = self._start({place: bounds for place, bounds in new.items() if place in self._at_first})
@@ -90,16 +90,16 @@ class Positions:
         return {place: each.position for place, each in self._readings.items()}
 
     def was_there(self, place: Place, offset: int) -> bool:
-        """Whether a record was in its partition already when reading that began; false of one that was let go."""
+        """Whether a record already existed when reading of its partition began; false for a dropped partition."""
         reading = self._readings.get(place)
         return reading is not None and offset < reading.end
 
     def pass_record(self, place: Place, offset: int) -> bool:
-        """Note that a record was read; false of a partition that was let go."""
+        """Advance past a record that was read; return false for a dropped partition."""
         return self._move(place, offset + 1, at_end=False)
 
     def reach_end(self, place: Place, offset: int) -> None:
-        """Note that a partition ends at an offset now; behind the last record, where transactions left markers."""
+        """Note that a partition now ends at an offset, which may lie beyond the last record (transaction markers)."""
         self._move(place, offset, at_end=True)
 
     def _move(self, place: Place, position: int, *, at_end: bool) -> bool:

@@ -1,11 +1,11 @@
 """Client properties: written once, in librdkafka's names, and translated for each client of the three processes.
 
     [kafka]              for all clients, in librdkafka's names
-    [kafka.java]         for the Java client inside Spark alone, in its own names; goes over what is translated
-    [kafka.librdkafka]   for librdkafka, and for kafka-python in the prober, alone
+    [kafka.java]         only for the Java client inside Spark, in its own names; overrides translated properties
+    [kafka.librdkafka]   only for librdkafka, and for kafka-python in the prober
 
-A component holds them in one flat mapping: names of the first table as they are, those of the others behind `java.`
-and `librdkafka.`. What is wrong with them, `checks` reports.
+A component holds them in one flat mapping: names of the first table as they are, those of the others with the prefix
+`java.` or `librdkafka.`. `checks` reports invalid properties.
 """
 
 from __future__ import annotations
@@ -27,11 +27,11 @@ ALIASES = {
     "sasl.oauthbearer.client.credentials.client.secret": "sasl.oauthbearer.client.secret",
 }
 _UPPER_CASE = ("security.protocol", "sasl.mechanism")
-#: librdkafka's word for "look for the system's own CAs".
+#: librdkafka's value for "find the system's CAs".
 SYSTEM_CAS = "probe"
 
 
-#: Properties with one name and one meaning in both clients. What tunes only one of them goes to no other.
+#: Properties with the same name and meaning in both clients. Tuning properties of one client are not passed on.
 SAME = frozenset(
     {
         "acks",
@@ -58,7 +58,7 @@ SAME = frozenset(
         "socket.connection.setup.timeout.ms",
     }
 )
-#: Said to the Java client in another way; any other property of security would be lost, which is an error.
+#: Security properties that are translated for the Java client; any other one would be lost and is an error.
 TRANSLATED = frozenset(
     {
         "enable.sasl.oauthbearer.unsecure.jwt",
@@ -85,12 +85,12 @@ TRANSLATED = frozenset(
 
 _MODULES = "org.apache.kafka.common.security."
 _OIDC_HANDLER = f"{_MODULES}oauthbearer.OAuthBearerLoginCallbackHandler"
-#: Since 3.9.1 the Java client asks for a token only at addresses that this property of the JVM lists.
+#: Since 3.9.1 the Java client fetches tokens only from URLs listed in this JVM system property.
 _ALLOWED_URLS = "org.apache.kafka.sasl.oauthbearer.allowed.urls"
 
 
 def librdkafka_properties(kafka: Mapping[str, str]) -> dict[str, Any]:
-    """Return what confluent-kafka's clients take: the shared properties, and librdkafka's own over them."""
+    """Return the properties for confluent-kafka's clients: shared ones, overridden by those for librdkafka."""
     found: dict[str, Any] = librdkafka_view(kafka)
     source = token_source(found)
     if source is not None:
@@ -100,14 +100,14 @@ def librdkafka_properties(kafka: Mapping[str, str]) -> dict[str, Any]:
 
 
 def token_source(librdkafka: Mapping[str, str]) -> TokenSource | None:
-    """Return where tokens come from, if the caller of librdkafka has to give them: `oauth_cb`, or unsecured ones."""
+    """Return the token source if librdkafka's caller has to supply tokens (`oauth_cb` or unsecured), else null."""
     if "oauth_cb" in librdkafka:
         return named_function(librdkafka["oauth_cb"])
     return unsecured_token if is_unsecured(librdkafka) else None
 
 
 def kafka_python_token_source(librdkafka: Mapping[str, str]) -> TokenSource:
-    """Return where tokens come from for a client that fetches none itself."""
+    """Return the token source of a client that does not fetch tokens itself."""
     return token_source(librdkafka) or ClientCredentials(
         url=librdkafka["sasl.oauthbearer.token.endpoint.url"],
         client_id=librdkafka["sasl.oauthbearer.client.id"],
@@ -119,15 +119,15 @@ def kafka_python_token_source(librdkafka: Mapping[str, str]) -> TokenSource:
 
 
 def java_properties(kafka: Mapping[str, str]) -> dict[str, str]:
-    """Return what the Java client inside Spark takes: the shared properties translated, and Java's own over them.
+    """Return the properties for the Java client inside Spark: translated shared ones, overridden by those for Java.
 
-    Certificates and keys go along as text, not as names of files: executors need no copy of them. Raises OSError when
-    a file cannot be read, which `java_problems` reports before.
+    Certificates and keys are passed as text, not as file names, so that executors need no copies of the files. Raises
+    OSError if a file cannot be read, which `java_problems` reports before.
     """
     shared, own = shared_view(kafka), java_view(kafka)
     translated = {name: value for name, value in shared.items() if name in SAME}
     translated |= _java_trust(shared) | _java_login(shared)
-    # A store is described by several properties, which must not be mixed with those of another form.
+    # Several properties describe a store; a user's own must not be mixed with translated ones.
     if not any(name.startswith("ssl.truststore.") for name in own):
         translated |= _java_truststore(shared)
     if not any(name.startswith("ssl.keystore.") for name in own):
@@ -138,35 +138,35 @@ def java_properties(kafka: Mapping[str, str]) -> dict[str, str]:
 
 
 def java_system_properties(kafka: Mapping[str, str]) -> dict[str, str]:
-    """Return properties of the JVM without which the Java client refuses these client properties."""
+    """Return the JVM system properties that the Java client needs to accept these client properties."""
     url = {**shared_view(kafka), **java_view(kafka)}.get("sasl.oauthbearer.token.endpoint.url")
     return {_ALLOWED_URLS: url} if url else {}
 
 
 def shared_view(kafka: Mapping[str, str]) -> dict[str, str]:
-    """Return the properties that are for all clients, under one name each."""
+    """Return the properties for all clients, with aliases resolved."""
     return _normal({name: value for name, value in kafka.items() if not name.startswith((JAVA, LIBRDKAFKA))})
 
 
 def java_view(kafka: Mapping[str, str]) -> dict[str, str]:
-    """Return the properties that are for the Java client alone, in its own names."""
+    """Return the properties for the Java client only, in its own names."""
     return {name.removeprefix(JAVA): value for name, value in kafka.items() if name.startswith(JAVA)}
 
 
 def librdkafka_view(kafka: Mapping[str, str]) -> dict[str, str]:
-    """Return the properties of librdkafka, from whichever table, under one name each and without Java's."""
+    """Return the properties that librdkafka gets from both tables, with aliases resolved and without Java's."""
     own = {name.removeprefix(LIBRDKAFKA): value for name, value in kafka.items() if name.startswith(LIBRDKAFKA)}
     return {**shared_view(kafka), **_normal(own)}
 
 
 def _normal(properties: Mapping[str, str]) -> dict[str, str]:
-    """Return properties under one name each, words that clients compare letter by letter in upper case."""
+    """Return properties with aliases resolved, and with values that clients compare case-sensitively in upper case."""
     named = {ALIASES.get(name, name): value for name, value in properties.items()}
     return {name: value.upper() if name in _UPPER_CASE else value for name, value in named.items()}
 
 
 def named_function(name: str) -> TokenSource:
-    """Return what `module:function` names. Raises ImportError, AttributeError, TypeError or ValueError."""
+    """Return the function named by `module:function`. Raises ImportError, AttributeError, TypeError or ValueError."""
     module, colon, attribute = name.partition(":")
     if not colon:
         raise ValueError("it has no colon")
@@ -177,7 +177,7 @@ def named_function(name: str) -> TokenSource:
 
 
 def pem_text(view: Mapping[str, str], name: str) -> str:
-    """Return a PEM that is given as a file or as text; empty where it is not given."""
+    """Return a PEM given as a file or as text; empty if it is not set."""
     if f"{name}.pem" in view:
         return view[f"{name}.pem"]
     path = view.get(f"{name}.location")
@@ -185,22 +185,22 @@ def pem_text(view: Mapping[str, str], name: str) -> str:
 
 
 def is_encrypted(pem: str) -> bool:
-    """Whether the key in a PEM wants a password."""
+    """Whether the key in a PEM is encrypted with a password."""
     return "BEGIN ENCRYPTED PRIVATE KEY" in pem or "Proc-Type: 4,ENCRYPTED" in pem
 
 
 def is_on(view: Mapping[str, str], name: str, default: str = "false") -> bool:
-    """Whether a property is true, in any of librdkafka's spellings."""
+    """Whether a boolean property is true, in any of librdkafka's spellings."""
     return view.get(name, default).lower() in ("true", "t", "1")
 
 
 def is_unsecured(view: Mapping[str, str]) -> bool:
-    """Whether tokens without a signature are wanted."""
+    """Whether unsigned tokens are configured."""
     return is_on(view, "enable.sasl.oauthbearer.unsecure.jwt")
 
 
 def grant_type(view: Mapping[str, str]) -> str:
-    """Return by what right tokens are fetched."""
+    """Return the OAuth grant type with which tokens are fetched."""
     return view.get("sasl.oauthbearer.grant.type", "client_credentials")
 
 
@@ -213,7 +213,7 @@ def _java_trust(shared: Mapping[str, str]) -> dict[str, str]:
     algorithm = shared.get("ssl.endpoint.identification.algorithm")
     if algorithm is None:
         return {}
-    # Java takes the empty text for none.
+    # In Java an empty text disables host name verification.
     return {"ssl.endpoint.identification.algorithm": "" if algorithm == "none" else algorithm}
 
 
@@ -233,7 +233,7 @@ def _java_keystore(shared: Mapping[str, str]) -> dict[str, str]:
 
 
 def _java_login(shared: Mapping[str, str]) -> dict[str, str]:
-    """Return the login module of a mechanism with its options; empty where there is none to be made."""
+    """Return the JAAS login module of a mechanism with its options; empty if it cannot be translated."""
     mechanism = shared.get("sasl.mechanism", "PLAIN")
     if mechanism == "OAUTHBEARER":
         return _java_oauth(shared)
@@ -269,7 +269,7 @@ def _unsecured_options(config: str) -> dict[str, str]:
         "unsecuredLoginLifetimeSeconds": settings["lifeSeconds"],
     }
     if settings["scope"]:
-        # The first character is the one that separates the parts.
+        # The first character is the list separator.
         options[f"unsecuredLoginListClaim_{scope}"] = f",{settings['scope']}"
     extensions = ((k.removeprefix("extension_"), v) for k, v in settings.items() if k.startswith("extension_"))
     return {**options, **{f"unsecuredLoginExtension_{name}": value for name, value in extensions}}

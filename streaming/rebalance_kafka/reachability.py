@@ -1,7 +1,8 @@
-"""Whether brokers answer, asked once or until they do, and whether asking again can help where they do not.
+"""Check whether brokers answer, once or until they do, and whether a retry can help if they do not.
 
-What is asked at a start: brokers that are away come back, and a process that ended meanwhile would come back minutes
-after them. A login that is refused, or a certificate that does not fit, stays wrong until somebody mends the settings.
+Processes wait for the brokers at their start instead of exiting: brokers come back, and a process that exited would be
+restarted only minutes after them. A rejected login or certificate is a lasting error that only a change of the settings
+can fix.
 """
 
 from __future__ import annotations
@@ -19,15 +20,15 @@ from confluent_kafka.admin import AdminClient
 from rebalance_kafka.backoff import Backoff
 from rebalance_kafka.properties import librdkafka_properties
 
-#: What clients say while no broker answers.
+#: Errors of clients while no broker answers.
 UNREACHABLE = (KafkaError._TRANSPORT, KafkaError._ALL_BROKERS_DOWN, KafkaError._TIMED_OUT, KafkaError._RESOLVE)
 
 _REACH_SECONDS = 10.0
-#: After so long what the client complains of is looked at, so that a refusal need not be waited for any longer.
+#: Interval at which the client's errors are checked, so that a rejection is reported before the time-out.
 _LOOK_SECONDS = 1.0
-#: Between attempts: brokers that are back are to be read within half a minute.
+#: Back-off between attempts; reading has to resume within half a minute after brokers are back.
 _FIRST_PAUSE_SECONDS, _LONGEST_PAUSE_SECONDS = 1.0, 10.0
-#: Complaints that are remembered: those of several brokers that are tried in turn.
+#: Maximum number of errors remembered; several brokers are tried in turn.
 _COMPLAINTS = 100
 
 _log = logging.getLogger(__name__)
@@ -36,7 +37,7 @@ _log = logging.getLogger(__name__)
 class NoAnswerError(Exception):
     """No broker answers; the text is a sentence that says why and what to check.
 
-    `is_lasting`: the client's settings are wrong, and asking again does not help.
+    `is_lasting`: the client's settings are wrong, and a retry does not help.
     """
 
     def __init__(self, text: str, *, is_lasting: bool = False) -> None:
@@ -45,10 +46,10 @@ class NoAnswerError(Exception):
 
 
 class Reachability:
-    """Asks the brokers of one cluster, with a client of its own."""
+    """Checks whether the brokers of one cluster answer, with a client of its own."""
 
     def __init__(self, kafka: Mapping[str, str], name: str) -> None:
-        """Make the client, which connects in the background; raises KafkaException when it refuses its properties.
+        """Create the client, which connects in the background. Raises KafkaException if it rejects its properties.
 
         `kafka` are settings as a user writes them. `name` distinguishes this client from others in the brokers' logs.
         """
@@ -57,15 +58,15 @@ class Reachability:
         properties = {
             "client.id": f"rebalance-monitor-{name}",
             **librdkafka_properties(kafka),
-            "log_level": 0,  # what matters of its complaints is in the error that is raised
+            "log_level": 0,  # relevant errors are part of the exception that is raised
             "error_cb": self._complaints.append,
         }
         self._admin = AdminClient(properties, logger=_log)
 
     def ask(self, timeout_seconds: float | None = None, stop: threading.Event | None = None) -> str:
-        """Return the cluster's id. Raises NoAnswerError when no broker answers in time (10 s), or before `stop` is set.
+        """Return the cluster's id. Raises NoAnswerError if no broker answers in time (10 s) or before `stop` is set.
 
-        It is one question with all of the time: brokers that take longer than a look are waited for.
+        This is a single request that may use the whole time, so slow brokers are waited for.
         """
         self._complaints.clear()
         seconds = _REACH_SECONDS if timeout_seconds is None else timeout_seconds
@@ -79,7 +80,7 @@ class Reachability:
                 problem = error.args[0]
             except TimeoutError:
                 pass
-            # Hands out what the client thinks of it, which says more than "timed out".
+            # Fetch the client's own errors, which are more specific than "timed out".
             self._admin.poll(0)
             self._raise_if_refused()
             if answer.done():
@@ -87,17 +88,17 @@ class Reachability:
         raise NoAnswerError(self._describe(problem))
 
     def _ask(self, answer: Future[str], timeout_seconds: float) -> None:
-        """Ask for metadata, the only question of which all brokers know the answer."""
+        """Request metadata, the only request that brokers of all versions answer."""
         try:
             answer.set_result(str(self._admin.list_topics(timeout=timeout_seconds).cluster_id))
         except Exception as error:
-            # Whatever it is, whoever waits must hear of it.
+            # Pass every error on to the waiting thread.
             answer.set_exception(error)
 
     def ask_until_answered(self, stop: threading.Event, on_failure: Callable[[NoAnswerError], None]) -> str | None:
-        """Ask until brokers answer, and return the cluster's id; null: `stop` was set before.
+        """Retry until brokers answer, and return the cluster's id; null if `stop` is set before.
 
-        `on_failure` gets each failure, and may raise it where it is not worth going on.
+        `on_failure` gets each failure, and may raise it to give up.
         """
         backoff = Backoff(_FIRST_PAUSE_SECONDS, _LONGEST_PAUSE_SECONDS, random.random)
         while not stop.is_set():
@@ -119,7 +120,7 @@ class Reachability:
             )
 
     def _describe(self, error: KafkaError) -> str:
-        # That all brokers are down says less than why the last one is.
+        # The error of a single broker is more specific than "all brokers are down".
         causes = [each for each in self._complaints if each.code() != KafkaError._ALL_BROKERS_DOWN]
         return (
             f"no Kafka broker answers at {self._servers} ({_text(causes[-1] if causes else error)}): "
@@ -128,15 +129,15 @@ class Reachability:
 
 
 def is_refusal(error: KafkaError) -> bool:
-    """Whether an error of a client says that its settings are wrong, and not that a broker is away."""
+    """Whether a client's error means that its settings are wrong, not that a broker is unavailable."""
     text = str(error.str())
     if error.code() == KafkaError._AUTHENTICATION:
-        # Who gives out the tokens may be away as brokers may.
+        # The token endpoint may be temporarily unavailable, as brokers may.
         return "Failed to acquire" not in text
-    # A balancer without brokers behind it disconnects in the middle of a handshake.
+    # A load balancer without brokers behind it disconnects in the middle of a handshake.
     return error.code() == KafkaError._SSL and "Disconnected" not in text
 
 
 def _text(error: KafkaError) -> str:
-    """Return what librdkafka says, without the times that make each of its sentences a new one."""
+    """Return librdkafka's error without the duration, which differs each time."""
     return str(error.str()).partition(" (after ")[0]

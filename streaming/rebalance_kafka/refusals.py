@@ -1,4 +1,4 @@
-"""A Kafka client that refuses its properties, as an error for people."""
+"""Turns a Kafka client's rejection of its properties into a readable error."""
 
 from __future__ import annotations
 
@@ -10,7 +10,7 @@ from confluent_kafka import KafkaException
 
 @contextmanager
 def refusals_as(make_error: Callable[[str], Exception]) -> Iterator[None]:
-    """Make a Kafka client in the block: what it raises then is raised as the error that is made of a sentence."""
+    """Re-raise a KafkaException of the block, which creates a client, as the error that `make_error` returns."""
     try:
         yield
     except KafkaException as error:

@@ -1,8 +1,8 @@
-"""Tokens for SASL/OAUTHBEARER: where a client asks its caller for one, it is made or fetched here.
+"""Tokens for SASL/OAUTHBEARER, created or fetched for clients that get them from their caller.
 
-A token source is a function from the text of `sasl.oauthbearer.config` to the token and the time it expires, in
-seconds of the epoch: what confluent-kafka takes as `oauth_cb`. It may add a principal and a mapping of SASL extensions.
-The Java client makes and fetches its tokens itself.
+A token source is a function from the value of `sasl.oauthbearer.config` to the token and its expiry in epoch seconds,
+as confluent-kafka takes it as `oauth_cb`. It may add a principal and a mapping of SASL extensions. The Java client
+creates and fetches its tokens itself.
 """
 
 from __future__ import annotations
@@ -25,11 +25,11 @@ _REQUEST_SECONDS = 10.0
 
 
 class TokenError(OSError):
-    """A token could not be had; the text says from where and why, and holds no secret."""
+    """A token could not be obtained; the text names the source and the reason, and contains no secret."""
 
 
 def unsecured_settings(config: str) -> dict[str, str]:
-    """Return librdkafka's `name=value name=value` of an unsecured token as a mapping, defaults filled in."""
+    """Return librdkafka's `name=value name=value` settings of an unsecured token as a mapping, with defaults."""
     given = dict(part.split("=", 1) for part in config.split() if "=" in part)
     defaults = {
         "principalClaimName": "sub",
@@ -41,9 +41,10 @@ def unsecured_settings(config: str) -> dict[str, str]:
 
 
 def unsecured_token(config: str) -> tuple[Any, ...]:
-    """Return a token without a signature, as librdkafka's own would be: for brokers of tests.
+    """Return an unsigned token as librdkafka would create it, for test brokers.
 
-    librdkafka makes one only while its caller polls it, which a client that just asks never does.
+    librdkafka itself creates one only while its caller polls, which an admin client that sends single requests never
+    does.
     """
     settings = unsecured_settings(config)
     now = time.time()
@@ -62,7 +63,7 @@ def _part(claims: Mapping[str, Any]) -> str:
 
 @dataclass(frozen=True, slots=True)
 class ClientCredentials:
-    """Fetches tokens by OAuth's grant of client credentials (RFC 6749, 4.4). `ca_file`: null for the system's CAs."""
+    """Fetches tokens with OAuth's client-credentials grant (RFC 6749, 4.4). `ca_file`: null for the system's CAs."""
 
     url: str
     client_id: str
@@ -72,7 +73,7 @@ class ClientCredentials:
     ca_file: str | None = None
 
     def __call__(self, _config: str) -> tuple[Any, ...]:
-        """Return a new token. Raises TokenError when the endpoint does not give one."""
+        """Return a new token. Raises TokenError if the endpoint does not return one."""
         asked_at = time.time()
         answer = self._ask()
         token = answer.get("access_token")
