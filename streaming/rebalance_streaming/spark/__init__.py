@@ -1,1 +1,1 @@
-"""The Spark shell around the pure core: the only package that imports pyspark."""
+"""The Spark application around the Spark-free core; the only package that imports pyspark."""

@@ -1,7 +1,7 @@
-"""The activity query: commits, probes, client metrics and broker logs in, one bounded row per group and pane out.
+"""The activity query: packs commits, probes, client metrics and broker logs into one bounded row per group and pane.
 
-Stateless: a task packs what its batch has and forgets it. Payloads end here; whoever reads the rows sees neither a raw
-commit nor a raw report. What cannot be read is counted by what was wrong with it and goes no further.
+Stateless: a task packs the rows of its batch and keeps nothing. Raw commits and reports are not passed on to readers of
+the rows. Records that cannot be decoded are counted by the kind of error and dropped.
 """
 
 from __future__ import annotations
@@ -35,7 +35,7 @@ from rebalance_streaming.wire.decode import Outcome
 ACTIVITY = Participant.ACTIVITY.value
 
 _ARROW_SCHEMA = pa.schema([("key", pa.binary()), ("value", pa.binary())])
-#: Distinct keys remembered per worker process: 10,000 groups of 100 partitions. Only speed depends on it.
+#: Number of distinct keys cached per worker process: 10,000 groups with 100 partitions. It affects only speed.
 _CACHED_KEYS = 1_000_000
 
 Row = tuple[bytes, bytes]
@@ -43,7 +43,7 @@ Pack = Callable[[Iterator[pa.RecordBatch]], Iterator[pa.RecordBatch]]
 
 
 def pack_activity(log: DataFrame, config: StreamConfig, eras: Mapping[int, LogEra]) -> DataFrame:
-    """Return rows (key, value) for the activity topic. `eras`: of each partition of the watched topic."""
+    """Return rows (key, value) for the activity topic. `eras` has the era of each partition of the watched topic."""
     is_log = F.col("topic") == config.source_topic
     return (
         log.where(~is_log | is_offset_commit())
@@ -55,7 +55,7 @@ def pack_activity(log: DataFrame, config: StreamConfig, eras: Mapping[int, LogEr
             "key",
             _bounded("value").alias("value"),
             F.octet_length("value").alias("size"),
-            # As text: Spark measures an Arrow batch at every row, which takes ever longer for a column of lists.
+            # As text: Spark measures the Arrow batch at every row, which gets slower as a column of lists grows.
             F.when(~is_log, F.to_json("headers")).alias("headers"),
         )
         .coalesce(config.source_tasks)
@@ -64,7 +64,7 @@ def pack_activity(log: DataFrame, config: StreamConfig, eras: Mapping[int, LogEr
 
 
 def _bounded(name: str) -> Column:
-    """Return a column without the values that are too large to be handed to Python."""
+    """Return a column with null in place of values that are too large to be passed to Python."""
     return F.when(F.octet_length(name) <= MAX_FOREIGN_BYTES, F.col(name))
 
 
@@ -73,7 +73,7 @@ def _make_packer(config: StreamConfig, eras: Mapping[int, LogEra]) -> Pack:
         packer = ActivityPacker(config, eras)
         for batch in batches:
             yield _to_arrow(packer.pack(batch))
-        # A task without rows still runs this far; Arrow refuses to build a batch from nothing at all.
+        # A task without rows gets here too; it must yield a batch, because Arrow cannot build a table from none.
         yield _to_arrow(packer.counts())
 
     return pack
@@ -105,7 +105,7 @@ class ActivityPacker:
         return rows
 
     def counts(self) -> list[Row]:
-        """Return what was counted, one row per partition that was read."""
+        """Return the counts, one row per partition that was read."""
         return [
             (f"{topic}/{partition}".encode(), encode(self._count_row(topic, partition)))
             for topic, partition in self._tally.partitions()
@@ -132,7 +132,7 @@ class ActivityPacker:
     def _count_commits(self, commits: CommitBatch, log: LogColumns) -> None:
         """Count rows per (log partition, record type, value version, outcome).
 
-        The four are packed into one integer each row, because sorting integers is ten times faster than sorting rows.
+        The four are packed into one integer per row, because sorting integers is ten times faster than sorting rows.
         """
         parts = [column.astype(np.int64) for column in (commits.record_type, commits.value_version, commits.outcome)]
         kind = ((log.partition.astype(np.int64) << 16 | parts[0] & 0xFFFF) << 16 | parts[1] & 0xFFFF) << 8 | parts[2]
@@ -182,7 +182,7 @@ class ActivityPacker:
         return rows
 
     def _pack_broker_logs(self, topic: str, part: pa.RecordBatch) -> list[Row]:
-        """Pack what coordinators logged. What is counted are lines, and records in which there is none."""
+        """Return packed log lines of coordinators; counts lines, and records without any line."""
         packing = LogPacking(self._config.cluster, self._config.pane_ms, epoch_ms())
         columns = ("partition", "offset", "timestamp_ms", "value", "size")
         for partition, offset, timestamp_ms, value, size in _tuples(part, *columns):
@@ -210,7 +210,7 @@ def _tuples(batch: pa.RecordBatch, *names: str) -> Iterator[tuple[Any, ...]]:
 
 @functools.cache
 def _key_cache() -> KeyCache:
-    """Return this worker process's memory of keys: Spark keeps workers, and a live stream's keys repeat."""
+    """Return this worker process's cache of keys: Spark reuses workers, and the keys of a live stream repeat."""
     return KeyCache(_CACHED_KEYS)
 
 

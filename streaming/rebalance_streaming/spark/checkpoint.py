@@ -1,6 +1,6 @@
-"""Where the application remembers how far it has read, and from where on what it reads is history.
+"""The application's checkpoint: how far it has read, and which records of the log are history.
 
-One directory per layout version holds both queries' own checkpoints and `monitor.json`, which ties them to a cluster.
+One directory per layout version has the checkpoints of both queries and `monitor.json`, which ties them to a cluster.
 """
 
 from __future__ import annotations
@@ -19,20 +19,20 @@ from rebalance_streaming.spark import hadoop_files
 from rebalance_streaming.spark.rebuild_words import RebuildWords, decode_words, encode_words
 from rebalance_streaming.spark.session import is_local
 
-#: Raise it when a query's sources, keys or state change in a way Spark cannot carry over.
+#: Increment it when a query's sources, keys or state change in a way that Spark cannot migrate.
 LAYOUT = "v4"
 _LAYOUT_NAME = re.compile(r"v(\d+)")
-#: Where a query without state keeps its positions since its sources changed: it reads its inputs anew, and the layout,
-#: with the totals of the others, stays.
+#: New directory names of queries without state whose sources have changed: they read their inputs again, without a new
+#: layout, which would lose the totals of the other queries.
 _DIRECTORIES = {Participant.ACTIVITY.value: "activity-two-sources"}
 
 
 @dataclass(frozen=True, slots=True)
 class Baseline:
-    """What was there when the checkpoint was made.
+    """The cluster and the end of the log when the checkpoint was created.
 
-    Records of the watched topic below `first_live` (per partition) had been thinned by compaction before the monitor
-    came, so they are state and not history.
+    Records of the watched topic below `first_live` (per partition) may have been compacted before the monitor first
+    read them: they show the state of groups, but not what happened.
     """
 
     cluster_id: str
@@ -41,14 +41,14 @@ class Baseline:
 
 
 def open_checkpoint(spark: SparkSession, path: str, found_now: Baseline) -> Baseline:
-    """Return the baseline kept at `path`, or keep `found_now` there if there is none yet.
+    """Return the baseline stored at `path`; if there is none yet, store `found_now` and return it.
 
-    Raises StreamError when the place cannot be used, is damaged, or belongs to another cluster or topic.
+    Raises StreamError if the checkpoint cannot be used, is damaged, or belongs to another cluster or topic.
     """
     file = f"{_absolute(path)}/{LAYOUT}/monitor.json"
     try:
         if not hadoop_files.exists(spark, file):
-            # Recreated beside what the queries keep it would take for history what they have not read yet.
+            # A new baseline beside existing query checkpoints would mark records as history that they have not read.
             if any(hadoop_files.exists(spark, query_path(path, each)) for each in QUERIES):
                 raise damaged(path, file)
             hadoop_files.write(spark, file, msgspec.json.encode(found_now))
@@ -74,9 +74,9 @@ def damaged(path: str, file: str) -> StreamError:
 
 
 def read_rebuild_words(spark: SparkSession, path: str, asked: str) -> RebuildWords:
-    """Return the word of `stream.rebuild` with those that the checkpoint at `path` remembers.
+    """Return the value of `stream.rebuild` with the earlier ones stored in the checkpoint at `path`.
 
-    Raises StreamError where the place cannot be used: what is not known must not bring about a rebuild.
+    Raises StreamError if the checkpoint cannot be used, because unknown earlier values must not cause a rebuild.
     """
     file, done = _words_file(path), tuple[str, ...]()
     try:
@@ -89,7 +89,7 @@ def read_rebuild_words(spark: SparkSession, path: str, asked: str) -> RebuildWor
 
 
 def keep_rebuild_words(spark: SparkSession, path: str, words: RebuildWords) -> None:
-    """Begin a checkpoint with the words that it has to remember, before anything else is in it. Raises StreamError."""
+    """Store the values of `stream.rebuild` as the first file of a new checkpoint. Raises StreamError."""
     if not words.kept():
         return
     try:
@@ -117,7 +117,7 @@ def _unusable(path: str, error: Py4JJavaError) -> StreamError:
 
 
 def has_checkpoint(spark: SparkSession, path: str) -> bool:
-    """Return whether there is a checkpoint of this layout at `path`, whole or not; false for a place of no use."""
+    """Return whether there is a checkpoint of this layout at `path`, complete or not; false if `path` is unusable."""
     try:
         return hadoop_files.exists(spark, f"{_absolute(path)}/{LAYOUT}")
     except Py4JJavaError:
@@ -125,9 +125,9 @@ def has_checkpoint(spark: SparkSession, path: str) -> bool:
 
 
 def older_layout(spark: SparkSession, path: str) -> str | None:
-    """Return the newest layout before this one that has a directory at `path`.
+    """Return the newest layout older than this one that has a directory at `path`.
 
-    Null where there is none, and for a place of no use.
+    Null if there is none, or if `path` is unusable.
     """
     try:
         names = (each.name for each in hadoop_files.listed(spark, _absolute(path)))
@@ -139,7 +139,7 @@ def older_layout(spark: SparkSession, path: str) -> str | None:
 
 
 def set_aside(spark: SparkSession, path: str, now_ms: int) -> str:
-    """Move the checkpoint of this layout to a name with the time; returns where it is. Raises StreamError."""
+    """Rename the checkpoint of this layout with a timestamp, and return its new path. Raises StreamError."""
     moved = f"{_absolute(path)}/{LAYOUT}.set-aside-{now_ms // 1000}"
     if not hadoop_files.rename(spark, f"{_absolute(path)}/{LAYOUT}", moved):
         raise StreamError(f"the checkpoint cannot be moved to {moved}; move it yourself, then start with --rebuild")

@@ -1,8 +1,8 @@
-"""An archive of the classes that Spark's JVM loads (JEP 350), so that later starts neither parse nor verify them.
+"""An archive of the classes that Spark's JVM loads (JEP 350), so that later starts need not parse and verify them.
 
-The first start records which classes it loads and writes them some time after it has read the log up, when writing
-takes nothing from the diagnosis of what was read; starts after it map the file. The JVM itself checks that an archive
-belongs to it and to its jars, and goes on without one that does not.
+The first start records the classes that it loads, and writes them some time after it has caught up with the log, so
+that this does not slow down the diagnosis; later starts map the file. The JVM checks that an archive matches it and its
+jars, and ignores one that does not.
 """
 
 from __future__ import annotations
@@ -20,25 +20,25 @@ from typing import Any
 import pyspark
 from pyspark.sql import SparkSession
 
-#: What the JVM has to say of an archive that does not fit is of use to nobody: it is recreated under another name.
+#: Options that suppress the JVM's messages about an archive that does not match; a new one gets another name.
 _SILENT = ("-Xshare:auto", "-Xlog:cds=off", "-Xlog:cds+dynamic=off", "-Xlog:class+path=off")
-#: An archive has about 200 MB; more of them are of installations that are gone.
+#: Number of archives to keep, of about 200 MB each; older ones belong to removed installations.
 _KEPT_ARCHIVES = 3
-#: An attempt that left no archive is made again after a day: had it ended the JVM, each start would end so.
+#: Time before a failed attempt is repeated: if writing crashes the JVM, it must not do so after every start.
 _RETRY_SECONDS = 86_400
-#: How long after the log was read up the classes are written.
+#: Time between catching up with the log and writing the archive.
 _CALM_SECONDS = 30
 
 
 class ClassArchive:
-    """The archive of one installation: this JVM, this Spark, these jars. `directory` is a cache and need not exist."""
+    """The archive of one installation (JVM, Spark and jars). `directory` is a cache and need not exist."""
 
     def __init__(self, directory: Path, jars: Iterable[Path]) -> None:
         self._path = directory / f"classes-{_installation(jars)}.jsa"
         self._attempt = self._path.with_suffix(".attempt")
 
     def options(self) -> tuple[str, ...]:
-        """Return the JVM's options: use the archive, or record what it will hold."""
+        """Return the JVM's options, either to use the archive or to record classes for it."""
         if self._path.exists():
             with suppress(OSError):
                 os.utime(self._path)
@@ -46,9 +46,9 @@ class ClassArchive:
         return (*_SILENT, "-XX:+RecordDynamicDumpInfo") if self._is_due() else ()
 
     def write_later(self, spark: SparkSession, stop: threading.Event) -> threading.Thread | None:
-        """Write the archive in a thread of its own, unless `stop` is set before it is time.
+        """Start a thread that writes the archive after 30 s, unless `stop` is set before.
 
-        Returns the thread; null where there is nothing to write: most starts find the archive there.
+        Return the thread; null if there is nothing to write, as in most starts.
         """
         if not self._is_wanted():
             return None
@@ -62,13 +62,13 @@ class ClassArchive:
         return thread
 
     def write(self, spark: SparkSession) -> bool:
-        """Write the archive if the JVM recorded for it; returns whether there is one now. Takes some seconds."""
+        """Write the archive if it is missing; return whether there is one now. Takes some seconds."""
         if not self._is_wanted():
             return self._path.exists()
         try:
             self._path.parent.mkdir(parents=True, exist_ok=True)
             self._attempt.unlink(missing_ok=True)
-            # Of several processes one writes.
+            # Only one of several processes writes.
             self._attempt.open("x").close()
         except OSError:
             return False
@@ -97,7 +97,7 @@ class ClassArchive:
 
 
 def _installation(jars: Iterable[Path]) -> str:
-    """Return a name that changes whenever an archive made before would not fit."""
+    """Return a name that changes whenever an earlier archive would no longer match."""
     home = os.environ.get("JAVA_HOME")
     java = Path(home) / "bin" / "java" if home else Path(shutil.which("java") or "java")
     spark = Path(os.environ.get("SPARK_HOME") or Path(pyspark.__file__).parent) / "jars"
@@ -113,7 +113,7 @@ def _stamp(path: Path) -> str:
 
 
 def _dump(spark: SparkSession, path: Path) -> None:
-    """Have the JVM write the classes it has loaded, as `jcmd PID VM.cds dynamic_dump` does, which a JRE has not."""
+    """Let the JVM write its loaded classes, like `jcmd PID VM.cds dynamic_dump`; a JRE does not include jcmd."""
     jvm: Any = spark._jvm
     gateway: Any = spark.sparkContext._gateway
 
@@ -125,7 +125,7 @@ def _dump(spark: SparkSession, path: Path) -> None:
 
     lang = jvm.java.lang
     named = lang.Class.forName
-    # The server's own class is not public; only the interface's method may be called.
+    # The class of the server is not public, so the method of its interface must be called.
     types = ("javax.management.ObjectName", "java.lang.String", "[Ljava.lang.Object;", "[Ljava.lang.String;")
     invoke = named("javax.management.MBeanServer").getMethod("invoke", array(lang.Class, *map(named, types)))
     commands = jvm.javax.management.ObjectName("com.sun.management:type=DiagnosticCommand")

@@ -1,7 +1,7 @@
-"""The diagnosis query: groups, rebalances, packed activity and announced deploys in, to the process that judges.
+"""The diagnosis query: passes groups, rebalances, packed activity and announced deploys to the diagnosis process.
 
-A cause may lie outside the group that suffers, so one process looks at all of them. The query keeps no checkpoint: when
-it starts, it reads the recent past again, of bounded length, and judges it once all is read.
+A cause may lie outside the affected group, so a single process judges all groups. The query has no checkpoint: at its
+start it reads a bounded part of the recent past again, and judges it once everything is read.
 """
 
 from __future__ import annotations
@@ -27,7 +27,7 @@ from rebalance_streaming.engine.rows import DIAGNOSED
 from rebalance_streaming.spark.source import StartingOffsets, read_log
 
 DIAGNOSIS = Participant.DIAGNOSIS.value
-#: Rows per batch: at the largest size that a row may have they still fit into the driver's memory.
+#: Rows per batch: even rows of the maximum size fit into the driver's memory.
 _ROWS_AT_ONCE = 10_000
 _COLUMNS = ("topic", "partition", "offset", "at_ms", "key", "value", "writer")
 
@@ -41,7 +41,10 @@ def start_diagnosis(
     *,
     is_ending: Callable[[], bool],
 ) -> StreamingQuery:
-    """Start the process, and reading for it. `is_ending`: whether the application ends, and cuts the running batch."""
+    """Start the process and return the query that feeds it.
+
+    `is_ending`: whether the application is stopping, which may interrupt the running batch.
+    """
     since_ms = _lookback_start(config)
     start = _starting_offsets(cluster, config, since_ms)
     process.start(since_ms)
@@ -55,11 +58,11 @@ def start_diagnosis(
             rows = _rows(batch.coalesce(1).toArrow(), names)
             process.take(sorted(rows, key=lambda row: row.at_ms))
         except (Py4JError, PySparkException, DiagnosisError):
-            # The next start reads the recent past again, so what a cut batch had is not lost.
+            # The rows of an interrupted batch are not lost: the next start reads the recent past again.
             if not is_ending():
                 raise
 
-    # A row above the limit is none of ours, and would have to be held in memory.
+    # Larger rows were not written by the monitor, and would have to be held in memory.
     fitting = log.where(F.col("value").isNull() | (F.octet_length("value") <= MAX_ROW_BYTES + 100_000))
     writer_headers = F.filter("headers", lambda header: header["key"] == WRITER_HEADER)
     rows = fitting.select(
@@ -82,9 +85,9 @@ def _rows(table: pa.Table, names: Mapping[str, str]) -> Iterator[InputRow]:
 
 
 def _starting_offsets(cluster: Cluster, config: StreamConfig, since_ms: int) -> StartingOffsets:
-    """Begin with all groups kept, and the recent past of everything else, no more rows than configured.
+    """Return offsets from which to read all groups, and the recent past of other topics up to the configured rows.
 
-    A deploy may be announced long before it begins: all that are kept are read.
+    Deploys may be announced long before they begin, so all of them are read.
     """
     found: dict[str, Mapping[int, int]] = {config.groups_topic: cluster.log_ends(config.groups_topic).earliest}
     day_ms = since_ms - 86_400_000

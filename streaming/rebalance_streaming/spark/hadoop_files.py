@@ -1,6 +1,6 @@
-"""Files by way of Hadoop's file systems, as Spark's own: any URI that the executors reach will do.
+"""File access through Hadoop's file systems, as Spark itself does: any URI that the executors can reach is valid.
 
-Every function raises Py4JJavaError where the file system does.
+Functions raise Py4JJavaError if the file system reports an error.
 """
 
 from __future__ import annotations
@@ -14,14 +14,14 @@ from pyspark.sql import SparkSession
 
 @dataclass(frozen=True, slots=True)
 class ListedFile:
-    """What is in a directory, a file or another one: its name without the directory, and its size in bytes."""
+    """An entry of a directory, a file or a directory: its name without the path, and its size in bytes."""
 
     name: str
     size: int
 
 
 def exists(spark: SparkSession, file: str) -> bool:
-    """Return whether there is a file or directory."""
+    """Return whether a file or directory exists."""
     system, target = _locate(spark, file)
     return bool(system.exists(target))
 
@@ -38,7 +38,7 @@ def read(spark: SparkSession, file: str) -> bytes:
 
 
 def write(spark: SparkSession, file: str, content: bytes) -> None:
-    """Write a file whole or not at all, in the place of any that is there, as Spark's CheckpointFileManager does."""
+    """Write a file atomically, replacing an existing one, with Spark's CheckpointFileManager."""
     jvm: Any = spark.sparkContext._jvm
     hadoop: Any = spark.sparkContext._jsc
     target = jvm.org.apache.hadoop.fs.Path(file)
@@ -51,7 +51,7 @@ def write(spark: SparkSession, file: str, content: bytes) -> None:
 
 
 def rename(spark: SparkSession, directory: str, name: str) -> bool:
-    """Return whether a directory could be given another name."""
+    """Rename a directory, and return whether that succeeded."""
     system, target = _locate(spark, directory)
     try:
         return bool(system.rename(target, _locate(spark, name)[1]))
@@ -60,7 +60,7 @@ def rename(spark: SparkSession, directory: str, name: str) -> bool:
 
 
 def listed(spark: SparkSession, directory: str) -> list[ListedFile]:
-    """Return what is in a directory; nothing where there is no such directory."""
+    """Return the entries of a directory; an empty list if it does not exist."""
     system, target = _locate(spark, directory)
     if not system.exists(target):
         return []

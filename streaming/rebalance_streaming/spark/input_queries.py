@@ -1,4 +1,4 @@
-"""The queries that read what others write, *membership* and *activity*: from where they read, and how they write."""
+"""Starts the queries *membership* and *activity*, which read external inputs: starting offsets, sources and sinks."""
 
 from __future__ import annotations
 
@@ -23,16 +23,16 @@ from rebalance_streaming.spark.offset_log import check_batches, go_back
 from rebalance_streaming.spark.progress import NEWEST
 from rebalance_streaming.spark.source import EARLIEST, read_log
 
-#: How many rows before its end a new checkpoint begins to read a topic of probes or of client metrics at.
+#: Number of rows before the end at which a new checkpoint starts reading probes, and client metrics.
 _PROBES_BACK, _REPORTS_BACK = 20_000, 5_000
 
-#: The queries that the diagnosis waits for.
+#: The queries whose output the diagnosis reads.
 INPUT_QUERIES = (MEMBERSHIP, ACTIVITY)
 
 
 @dataclass(frozen=True, slots=True)
 class ReadUp:
-    """What must have been read before groups are known: the log or, where nobody may read it, the probes kept."""
+    """The topic that must have been read before groups are known: the log or, if it may not be read, the probes."""
 
     topic: str
     starts: Mapping[int, int]
@@ -40,7 +40,7 @@ class ReadUp:
 
     @classmethod
     def of(cls, cluster: Cluster, config: StreamConfig) -> ReadUp:
-        """Return it as it stands now."""
+        """Return the topic with its present start and end offsets."""
         if config.reads_log:
             ends = cluster.log_ends(config.source_topic)
             return cls(config.source_topic, ends.earliest, ends)
@@ -50,7 +50,7 @@ class ReadUp:
 
 @dataclass(frozen=True, slots=True)
 class QueryInputs:
-    """What the queries read, once it is known, and how to judge it."""
+    """Everything that is needed to start the queries, once it is known."""
 
     cluster: Cluster
     detect: DetectConfig
@@ -63,7 +63,7 @@ class QueryInputs:
 
 
 def start_membership(spark: SparkSession, config: StreamConfig, inputs: QueryInputs) -> StreamingQuery:
-    """Start to read group records and probes, and to fold them."""
+    """Start the query that folds group records and probes, and return it."""
     log = read_log(
         spark,
         inputs.properties,
@@ -76,7 +76,7 @@ def start_membership(spark: SparkSession, config: StreamConfig, inputs: QueryInp
 
 
 def _start_of_log(config: StreamConfig, inputs: QueryInputs) -> dict[str, Mapping[int, int]]:
-    """Return where a new checkpoint begins to read the log, if anybody may, and probes."""
+    """Return the offsets at which a new checkpoint starts reading the log (if it may be read) and probes."""
     return {
         **{topic: dict.fromkeys(inputs.cluster.log_ends(topic).visible, EARLIEST) for topic in config.log_topics},
         config.probes_topic: inputs.cluster.recent_offsets(config.probes_topic, _PROBES_BACK),
@@ -84,7 +84,7 @@ def _start_of_log(config: StreamConfig, inputs: QueryInputs) -> dict[str, Mappin
 
 
 def _behind_counted(inputs: QueryInputs, starts: Mapping[str, Mapping[int, int]]) -> dict[str, Mapping[int, int]]:
-    """Move starts of a query without state behind what it had counted; eras later than the first are read again."""
+    """Return starts moved past the records that the activity query has counted, except in eras after the first."""
     found: dict[str, Mapping[int, int]] = {}
     for topic, partitions in starts.items():
         counted = {p: inputs.published.activity.get(f"{topic}/{p}") for p in partitions}
@@ -100,7 +100,7 @@ def _behind_counted(inputs: QueryInputs, starts: Mapping[str, Mapping[int, int]]
 
 
 def start_activity(spark: SparkSession, config: StreamConfig, inputs: QueryInputs) -> StreamingQuery:
-    """Start to read commits, probes, client metrics and brokers' log lines, and to pack them."""
+    """Start the query that packs commits, probes, client metrics and brokers' log lines, and return it."""
     log = read_log(
         spark,
         inputs.properties,
@@ -108,7 +108,7 @@ def start_activity(spark: SparkSession, config: StreamConfig, inputs: QueryInput
         read_committed=True,
         max_offsets_per_trigger=config.max_offsets_per_trigger,
     )
-    # A source of their own, and so a limit of their own: a report takes a thousand times what a commit does.
+    # A separate source, so that they have their own limit: a report takes a thousand times as long as a commit.
     reports = read_log(
         spark,
         inputs.properties,
@@ -137,7 +137,7 @@ def _start(rows: DataFrame, config: StreamConfig, inputs: QueryInputs, name: str
     )
     rows = rows.withColumn("headers", F.array(header))
     writer = rows.writeStream.format("kafka").queryName(name).outputMode("append").options(**client)
-    # Rows are bounded (rebalance_contract.bounds); the client's own limit must not be the smaller one.
+    # Rows are bounded (rebalance_contract.bounds); the client's own limit must not be lower.
     writer = writer.option("kafka.max.request.size", str(2 * MAX_ROW_BYTES))
     check_batches(rows.sparkSession, config.checkpoint, name)
     go_back(rows.sparkSession, config.checkpoint, name, inputs.watched.unread(name))

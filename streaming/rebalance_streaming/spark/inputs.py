@@ -1,8 +1,8 @@
-"""What befalls the inputs of the queries while they run: noticed, said, counted, and acted upon.
+"""Watches the inputs of the running queries for lost records, truncation, recreation and new partitions.
 
-Spark's source goes on silently when records are gone before they were read, when a log is cut or recreated, and when
-partitions are added. The watcher reports it; a query that is affected is started again, with the partitions and the
-eras of the log that hold now.
+Spark's source continues silently if records are deleted before they were read, if a log is truncated or recreated, and
+if partitions are added. The watcher reports and counts this; an affected query is restarted with the current partitions
+and eras of the log.
 """
 
 from __future__ import annotations
@@ -38,9 +38,9 @@ def inputs_of(config: StreamConfig) -> dict[str, tuple[str, ...]]:
 
 
 class WatchedInputs:
-    """The inputs of the queries that run here.
+    """The inputs of the queries that run in this process.
 
-    `first_live`: positions before which the log is history; `totals`: what was published last of each query's inputs.
+    `first_live`: positions before which the log is history; `totals`: the last published totals of each query's inputs.
     """
 
     def __init__(
@@ -57,30 +57,30 @@ class WatchedInputs:
         self._published_at_ms = 0
 
     def start(self) -> None:
-        """Begin to watch."""
+        """Start watching."""
         self._watcher.start()
 
     def stop(self) -> None:
-        """End the watching."""
+        """Stop watching."""
         self._watcher.stop()
 
     def eras(self, query: str) -> dict[int, LogEra]:
-        """Return the eras of the watched topic's partitions as a query is to be started with.
+        """Return the eras of the watched topic's partitions with which to start a query.
 
-        Nothing of a later era is history: the monitor was there when it began.
+        Later eras contain no history, because they began after the monitor first read the log.
         """
         eras = {partition: LogEra(first_live) for partition, first_live in self._first_live.items()}
         later = self._watcher.eras(query, self._config.source_topic)
         return {**eras, **{partition: LogEra(0, era) for partition, era in later.items()}}
 
     def unread(self, query: str) -> dict[str, dict[int, Unread]]:
-        """Return what a query that is to be started has not read of partitions that were cut or recreated."""
+        """Return the unread records of a query in partitions that were truncated or recreated, before its start."""
         return self._watcher.unread(query)
 
     def resume(self, positions: Mapping[str, Mapping[str, Positions]], notify: Callable[[str], None]) -> None:
-        """Look what befell the inputs while nobody read, before queries that go on from `positions` are started.
+        """Check the inputs for truncation or recreation since the last run, before queries continue from `positions`.
 
-        They begin with the eras that hold now. Brokers that do not answer are asked again while the queries run.
+        So the queries start with the current eras. If brokers do not answer, the check is repeated while queries run.
         """
         for query, each in positions.items():
             self._watcher.note(query, each)
@@ -90,12 +90,12 @@ class WatchedInputs:
             notify(incident.sentence)
 
     def look(self, queries: Iterable[SupervisedQuery], notify: Callable[[str], None]) -> None:
-        """Inform the watcher how far the queries are, and act on what it found."""
+        """Pass the queries' positions to the watcher, report the incidents it found, and restart affected queries."""
         by_name = {each.name: each for each in queries}
         for query in by_name.values():
             resumed = query.watch.take_resumed()
             if resumed:
-                # What retention took while nobody read lies between where the query was left and where the log begins.
+                # Records that retention deleted since the last run lie between this position and the start of the log.
                 self._watcher.note(query.name, resumed)
                 with suppress(KafkaException):
                     self._watcher.check_once()
@@ -105,12 +105,12 @@ class WatchedInputs:
         for incident in self._watcher.take():
             notify(incident.sentence)
             if incident.kind in _NEEDS_A_START:
-                # First: a look meanwhile must not compare with where the query was.
+                # Before the restart: a check in between must not compare with the query's old positions.
                 self._watcher.forget(incident.query)
                 by_name[incident.query].renew()
 
     def changed_totals(self, now_ms: int) -> list[LogTotals]:
-        """Return the rows that changed since the last call, and once a minute all: the topic may be recreated."""
+        """Return the rows changed since the last call; once a minute all rows, as the topic may have been recreated."""
         changed = []
         if now_ms - self._published_at_ms >= _PUBLISH_AGAIN_MS:
             self._published_at_ms, self._published = now_ms, {}

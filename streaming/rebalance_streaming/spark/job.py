@@ -1,8 +1,8 @@
-"""The Spark application: three queries, each started, watched and started again by itself.
+"""The Spark application: three queries, each started, supervised and restarted independently.
 
-*membership* reads everything but offset commits, uncommitted, with a short trigger: nothing may delay a rebalance.
-*activity* reads offset commits, committed only, probes and client metrics, and packs them per group: an open
-transaction holds it up, by design, and holds up nothing else. *diagnosis* reads what these two publish and says why.
+*membership* reads everything but offset commits (read-uncommitted) with a short trigger, so that rebalances are not
+delayed. *activity* reads offset commits (read-committed), probes and client metrics, and packs them per group: an open
+transaction delays this query only, by design. *diagnosis* reads the output of these two and determines causes.
 """
 
 from __future__ import annotations
@@ -44,14 +44,14 @@ from rebalance_streaming.spark.spark_home import use_installed_pyspark
 from rebalance_streaming.spark.startup import AskedRebuild, Listeners, Notify, OnLook, OnWait, await_cluster, prepare
 from rebalance_streaming.spark.supervision import SupervisedQuery, stop_between_batches
 
-#: What a call raises when the JVM is gone; of the first kind is also what the JVM itself answers with (Py4JJavaError).
+#: Errors of a call if the JVM is gone; Py4JError is also the base of errors that the JVM returns (Py4JJavaError).
 _NO_JVM = (Py4JError, ConnectionError)
 _LOOK_SECONDS, _STATUS_SECONDS = 0.5, 2.0
-#: The last statuses are worth no more: at the next start there are newer ones.
+#: Time limits at a stop. The last statuses are not worth a longer wait, as the next start publishes newer ones.
 _FLUSH_SECONDS, _STOP_SLACK_SECONDS = 2.0, 5.0
-#: The other stream waits for the end of a superseded one, whose running batches count for nobody.
+#: Time limit for stopping a superseded stream: the other stream waits for it, and readers ignore its running batches.
 _SUPERSEDED_STOP_SECONDS = 2.0
-#: A first start that has more positions of the log to read prepares its queries for many rows per batch.
+#: A first start with more positions of the log to read starts its queries in bulk mode (many rows per batch).
 _BULK_POSITIONS = 500_000
 
 
@@ -72,12 +72,12 @@ def run(
 ) -> None:
     """Run the queries until `stop` is set, then finish the running batches.
 
-    `rebuild` begins a new checkpoint with what was published; `may_set_aside` lets it move one that is there.
-    `cache` is a directory for what makes later starts faster; null: there is none.
-    `notify` receives a line for people at every stage, `warn` one for each thing that goes wrong (null: `notify` gets
-    it), `on_look` the status of all queries twice a second, `on_wait` why no broker answers yet, and null once one
-    does, `on_read` how many positions of the published topics a rebuild has read, and of how many. Raises StreamError
-    when the stream cannot start or breaks.
+    `rebuild` creates a new checkpoint from the published rows; `may_set_aside` allows it to rename an existing one.
+    `cache` is a directory for files that make later starts faster; null: none.
+    `notify` receives a line of text at every stage, `warn` one for each problem (null: `notify` receives it), `on_look`
+    the status of all queries twice a second, `on_wait` why no broker answers yet, and null once one does, `on_read` the
+    number of positions of the published topics that a rebuild has read, and their total number. Raises StreamError if
+    the stream cannot start or fails.
     """
     stop, listeners = stop or threading.Event(), Listeners(notify, warn or notify, on_look, on_wait, on_read)
     found = await_cluster(config, listeners, stop)
@@ -91,7 +91,7 @@ def run(
     except Py4JJavaError:
         raise
     except StreamError:
-        # A stop that cuts a start short is no failure.
+        # An error caused by a stop during the start is not a failure.
         if not stop.is_set():
             raise
     except _NO_JVM:
@@ -107,7 +107,7 @@ def run(
 def _session(
     config: StreamConfig, jars: Sequence[Path], cache: Path | None
 ) -> Iterator[tuple[SparkSession, ClassArchive | None]]:
-    """Run Spark while the block runs, with the archive of classes that this machine has or is to have."""
+    """Run Spark while the block runs; yields the session and the class archive, null without a cache."""
     archive = None
     if cache is not None and config.master.startswith("local"):
         use_installed_pyspark(cache)
@@ -156,14 +156,14 @@ def _run_queries(
         is_lost = ownership.is_lost()
         _stop_gracefully(queries, _SUPERSEDED_STOP_SECONDS if is_lost else config.stop_timeout_seconds)
         if is_lost:
-            # Nobody reads what it has not delivered yet, and the other stream waits for its end.
+            # Readers would ignore its undelivered rows, and the other stream waits for its end.
             process.end_now()
         process.stop()
         publisher.flush(_FLUSH_SECONDS)
 
 
 def _resume(spark: SparkSession, config: StreamConfig, inputs: QueryInputs, to: _Publishing) -> None:
-    """Find out what befell the inputs since the checkpoint was written, and publish it before a query goes on there."""
+    """Check for changes of the inputs since the checkpoint was written, and publish them before queries continue."""
     here = [name for name in INPUT_QUERIES if name in config.queries]
     inputs.watched.resume({name: positions(spark, config.checkpoint, name) for name in here}, to.listeners.warn)
     to.publish_totals(inputs.watched.changed_totals(epoch_ms()))
@@ -180,7 +180,7 @@ def _queries(
 ) -> list[SupervisedQuery]:
     read = inputs.read
     every: dict[str, tuple[int, CatchUp | None, Callable[[], StreamingQuery]]] = {
-        # First what the prober waits for.
+        # First, because the prober waits for its output.
         ACTIVITY: (
             config.activity_trigger_ms,
             CatchUp(read.topic, read.starts, read.ends.stable),
@@ -221,7 +221,7 @@ def _prepared(spark: SparkSession, start: Callable[[], StreamingQuery]) -> Calla
 
 @dataclass(frozen=True, slots=True)
 class _Publishing:
-    """Where the health of the queries goes, in the epoch of this process."""
+    """Publishes the health of the queries, in the epoch of this process."""
 
     config: StreamConfig
     publisher: Publisher
@@ -229,13 +229,13 @@ class _Publishing:
     epoch: int
 
     def publish(self, status: contract.QueryStatus | contract.LogTotals) -> None:
-        """Send a status; while brokers are away the next one of the query replaces it."""
+        """Send a status; while brokers are unavailable, a query's next status replaces it."""
         writer = RowWriter(self.config.cluster, status.query, self.epoch)
         self.publisher.put(self.config.status_topic, contract.status_key(status), contract.encode(status), writer)
         self.publisher.send()
 
     def publish_totals(self, rows: Sequence[contract.LogTotals]) -> None:
-        """Publish eras before a query is started with them: at the next start they are known from here only."""
+        """Publish eras before a query is started with them, because the next start knows them only from these rows."""
         for row in rows:
             self.publish(row)
         if rows:
@@ -275,23 +275,23 @@ def _watch(
 
 
 def _tick(inputs: _InputStatus, process: DiagnosisProcess, stop: threading.Event) -> None:
-    """Pass the time on to the diagnosis, in a thread of its own: it may answer late, and no query is to wait for it.
+    """Send clock ticks to the diagnosis, in a thread of its own, so that queries do not wait for a slow answer.
 
-    What follows from rows is published with the next tick, so one comes as soon as a batch was handed over.
+    Results are published with the next tick, so a tick follows as soon as a batch has been passed on.
     """
     while not stop.is_set():
         process.await_rows(_LOOK_SECONDS)
         now_ms = epoch_ms()
         read_until_ms, caught_up = inputs.read(now_ms)
         with suppress(DiagnosisError):
-            # Its query notices the end of the process, says so, and starts it again.
+            # The query reports the end of the process and restarts it.
             process.tick(now_ms, read_until_ms, caught_up=caught_up)
 
 
 class _InputStatus:
-    """Up to when the inputs of the diagnosis have been read: by this process, or by others that run their queries.
+    """The time up to which the inputs of the diagnosis have been read, by this process or by others with their queries.
 
-    Safe to use from several threads.
+    Thread-safe.
     """
 
     def __init__(self, queries: list[SupervisedQuery], config: StreamConfig) -> None:
@@ -302,7 +302,7 @@ class _InputStatus:
         self._lock = threading.Lock()
 
     def read(self, now_ms: int) -> tuple[int, bool]:
-        """Return (time before which the diagnosis knows everything, whether the log has been read up)."""
+        """Return (time up to which the diagnosis knows everything, whether the queries have caught up)."""
         known = [each.status for each in self._here.values()]
         if self._elsewhere is not None:
             known += self._elsewhere.read()
@@ -317,9 +317,9 @@ class _InputStatus:
 
 
 def _stop_gracefully(queries: list[SupervisedQuery], timeout_seconds: float) -> None:
-    """Stop each query between two batches if it gets there in time; a cut batch is run again at the next start."""
+    """Stop each query between two batches if possible in time; an interrupted batch is repeated at the next start."""
     deadline = time.monotonic() + timeout_seconds
-    # A stop that brokers hold up must not hold up the process: it is left to end with it.
+    # Daemon threads, so that a stop that is blocked by brokers does not block the end of the process.
     threads = [threading.Thread(target=_stop_one, args=(each, deadline), daemon=True) for each in queries]
     for thread in threads:
         thread.start()

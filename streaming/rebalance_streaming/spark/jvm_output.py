@@ -1,4 +1,4 @@
-"""What the JVM and Spark's Python workers print, as records of Python's log: a process has one form of output."""
+"""Logs the output of the JVM and of Spark's Python workers with Python's logging, so that the format is uniform."""
 
 from __future__ import annotations
 
@@ -9,11 +9,11 @@ import threading
 from collections.abc import Iterator
 from contextlib import contextmanager
 
-#: A line in the form of `log4j2.properties`.
+#: A line in the format of `log4j2.properties`.
 _LOGGED = re.compile(r"\d{4}-\d\d-\d\d \d\d:\d\d:\d\d ([A-Z]+) (\S+?): (.*)")
 _LEVELS = {"FATAL": logging.CRITICAL, "ERROR": logging.ERROR, "WARN": logging.WARNING, "INFO": logging.INFO}
-#: What is printed at every start and by every worker, whatever the level, and by the JDK (jdk.internal.misc.CDS) when
-#: a first start has written its archive of classes.
+#: Harmless messages: printed at every start and by every worker at any log level, and by the JDK
+#: (jdk.internal.misc.CDS) when a first start has written its archive of classes.
 _CHATTER = (
     "TransformWithStateInPandas Python worker",
     "Using incubator modules",
@@ -28,7 +28,7 @@ _log = logging.getLogger("spark")
 
 @contextmanager
 def logging_pipe() -> Iterator[int]:
-    """Give the end of a pipe, for a process to write to while and after the block runs; what comes is logged."""
+    """Yield the write end of a pipe whose lines are logged; a process started in the block may keep writing to it."""
     reader, writer = os.pipe()
     threading.Thread(target=_log_lines, args=(reader,), name="jvm-output", daemon=True).start()
     try:
@@ -44,7 +44,7 @@ def _log_lines(reader: int) -> None:
 
 
 def log_line(line: str) -> None:
-    """Log one line; what is of use to nobody is for `debug`, and what has no level is a warning."""
+    """Log one line; harmless messages at level debug, others without a level as warnings."""
     text = line.rstrip()
     logged = _LOGGED.fullmatch(text)
     if logged is not None:

@@ -1,9 +1,9 @@
-"""The membership query: group records and probed states in, groups and rebalances out.
+"""The membership query: folds group records and probed states into groups and rebalances.
 
-Receives every row of the log that is not an offset commit, and probes; probes alone where nobody may read the log. A
-stateless front counts them and adds to each the name and bucket of its group, by which Spark hands them on; the state
-of a group is one blob, and groups share buckets, because Spark's cost is per touched key. A record, a probe or a group
-that fails is set aside and counted; the rest of the batch goes on.
+It reads every row of the log that is not an offset commit, and probes; only probes if the log may not be read. A
+stateless first stage counts them and adds the name and bucket of the group to each, by which Spark shuffles them. The
+state of a group is one blob, and groups share buckets, because Spark's cost is per touched key. A record, probe or
+group that fails is quarantined and counted; the rest of the batch is processed.
 """
 
 from __future__ import annotations
@@ -54,9 +54,10 @@ from rebalance_streaming.wire.decode import decode_record
 from rebalance_streaming.wire.partitioner import partition_for_group
 
 MEMBERSHIP = Participant.MEMBERSHIP.value
-#: Keys of Spark's state: groups are spread over so many. More would touch more keys per batch, fewer spread less work.
+#: Number of keys of Spark's state over which groups are spread. More would touch more keys per batch, fewer would
+#: distribute the work less evenly.
 BUCKETS = 32
-#: In place of a bucket: the query's own totals.
+#: Bucket number of the query's own totals.
 TOTALS = -1
 
 _Int = Annotated[int, pa.int32()]
@@ -66,10 +67,10 @@ _Binary = Annotated[bytes | None, pa.binary()]
 
 
 class AddressedRow(NamedTuple):
-    """A row as Spark's source has it, behind the bucket and the name of its group, with the types that Arrow has.
+    """A row of Spark's source, preceded by the bucket and the name of its group, annotated with Arrow types.
 
-    Rows of the probes topic are split into one for each group; in the bucket `TOTALS` are counts, which each task
-    writes of the partitions that it read.
+    Rows of the probes topic are split into one for each group. Rows of the bucket `TOTALS` have the counts of each task
+    for the partitions that it read.
     """
 
     bucket: _Int
@@ -85,13 +86,13 @@ class AddressedRow(NamedTuple):
 ARROW_SCHEMA = pa.schema(
     [(name, kind.__metadata__[0]) for name, kind in get_type_hints(AddressedRow, include_extras=True).items()]
 )
-#: What is read of Spark's source: the rest of a row.
+#: The columns read from Spark's source.
 SOURCE_COLUMNS = AddressedRow._fields[AddressedRow._fields.index("topic") :]
 OUTPUT_SCHEMA = "topic string, key binary, value binary"
 
-#: In place of a topic: a row that is there for its bucket only.
+#: Topic of a row whose only purpose is to touch its bucket.
 TOUCH = ""
-#: The property in which Spark gives tasks the number of their batch (MicroBatchExecution.BATCH_ID_KEY).
+#: Local property with the batch id of a task (MicroBatchExecution.BATCH_ID_KEY).
 _BATCH_ID = "streaming.sql.batchId"
 
 #: Topic, key, and value; null is a tombstone.
@@ -99,7 +100,7 @@ Output = tuple[str, str, bytes | None]
 
 
 class PublishedBucket(msgspec.Struct):
-    """What was published of a bucket: (group, state) of each, and what had been set aside, by kind."""
+    """The published rows of a bucket: (group, state) pairs, and numbers of quarantined items by kind."""
 
     groups: list[tuple[str, bytes]] = []
     quarantined: dict[str, int] = {}
@@ -107,9 +108,9 @@ class PublishedBucket(msgspec.Struct):
 
 @dataclass(frozen=True, slots=True)
 class PublishedRows:
-    """What the queries of another checkpoint published, for a new one to go on from: packed by bucket, and its totals.
+    """Rows published by the queries of another checkpoint, packed by bucket, and totals, to start a new one from.
 
-    `activity` has, by `topic/partition`, the position up to which the activity query had counted.
+    `activity` has, by `topic/partition`, the position up to which the activity query has counted.
     """
 
     buckets: Mapping[int, bytes] = field(default_factory=dict)
@@ -118,22 +119,22 @@ class PublishedRows:
     activity: Mapping[str, counts.Position] = field(default_factory=dict)
 
     def without(self, queries: Container[str]) -> PublishedRows:
-        """Return what is left for the other queries: to one that keeps it already it would be newer than its state."""
+        """Return the rows for other queries than these, which have their own state already."""
         left = PublishedRows(activity=self.activity) if MEMBERSHIP in queries else self
         return replace(left, activity={}) if Participant.ACTIVITY.value in queries else left
 
 
 def pack_bucket(bucket: PublishedBucket) -> bytes:
-    """Serialise for the executors."""
+    """Return a bucket serialised for the executors."""
     return zlib.compress(_encoder.encode(bucket), level=1)
 
 
 def fold_groups(
     log: DataFrame, config: StreamConfig, eras: Mapping[int, LogEra], published: PublishedRows | None = None
 ) -> DataFrame:
-    """Fold the rows of the log and of the probes topic into rows for the output topics (topic, key, value).
+    """Return rows (topic, key, value) for the output topics, folded from the rows of the log and of the probes topic.
 
-    `published` is what state that is not there yet begins with; null: nothing.
+    `published` is the initial content of state that does not exist yet; null: none.
     """
     published = published or PublishedRows()
     return (
@@ -143,7 +144,7 @@ def fold_groups(
             statefulProcessor=GroupProcessor(config.without_secrets(), dict(eras), published),
             outputStructType=OUTPUT_SCHEMA,
             outputMode="append",
-            # Without timers Spark runs no batch when there is nothing to read.
+            # Without timers Spark runs no batch if there is nothing to read.
             timeMode="None",
         )
     )
@@ -151,7 +152,7 @@ def fold_groups(
 
 def _address(log: DataFrame, config: StreamConfig, eras: Mapping[int, LogEra], published: PublishedRows) -> DataFrame:
     is_log = F.col("topic") == config.source_topic
-    # Most probes bring offsets only, which are not worth a touched group.
+    # Most probes contain only offsets, for which no group needs to be touched.
     describes_group = F.col("value").cast("string").rlike('"(state|topic_ids|coordinator_id)":')
     return (
         log.where((is_log & ~is_offset_commit()) | (~is_log & describes_group))
@@ -177,7 +178,7 @@ def _make_addressing(
             log = batch.filter(pc.invert(is_probe))
             yield _address_records(log, tally, counted)
             yield _to_arrow(_address_probes(batch.filter(is_probe), config.cluster))
-        # A task without rows still runs this far; Arrow refuses to build a batch from nothing at all.
+        # A task without rows gets here too; it must yield a batch, because Arrow cannot build a table from none.
         yield _to_arrow(_count_row(config, eras, tally, *place) for place in tally.partitions())
         if touched and _is_first_batch():
             yield _to_arrow(AddressedRow(bucket, TOUCH, TOUCH, 0, 0, 0) for bucket in touched)
@@ -186,19 +187,19 @@ def _make_addressing(
 
 
 def _counted_before(config: StreamConfig, eras: Mapping[int, LogEra], published: PublishedRows) -> dict[int, int]:
-    """Return by partition of the log the offset up to which records are in the totals that were published."""
+    """Return, by partition of the log, the offset up to which records are included in the published totals."""
     places = {p: published.totals.positions.get(f"{config.source_topic}/{p}") for p in eras}
     return {p: at[1] for p, at in places.items() if at is not None and at[0] == eras[p].number}
 
 
 def _is_first_batch() -> bool:
-    """Return whether the running task is of the first batch of a query: the one with which its state begins."""
+    """Return whether the running task belongs to the first batch of a query, in which its state is created."""
     context = TaskContext.get()
     return context is None or context.getLocalProperty(_BATCH_ID) == "0"
 
 
 def _address_records(log: pa.RecordBatch, tally: TaskCounts, counted: Mapping[int, int]) -> pa.RecordBatch:
-    """Count rows of the log, and put the group before each that is folded; the others are left out."""
+    """Count rows of the log, and return those of groups with bucket and group prepended."""
     columns = (log.column(name).to_pylist() for name in ("topic", "partition", "offset", "key", "value"))
     groups: list[str | None] = []
     for topic, partition, offset, key, value in zip(*columns, strict=True):
@@ -213,7 +214,7 @@ def _address_records(log: pa.RecordBatch, tally: TaskCounts, counted: Mapping[in
 
 
 def _address_probes(probes: pa.RecordBatch, cluster: str) -> Iterator[AddressedRow]:
-    """Yield the parts of probes that are about a group; the activity query counts probes that are none."""
+    """Yield the parts of probes that describe a group; the activity query counts invalid probes."""
     now_ms = epoch_ms()
     for row in probes.to_pylist():
         try:
@@ -227,7 +228,7 @@ def _address_probes(probes: pa.RecordBatch, cluster: str) -> Iterator[AddressedR
 
 
 def bucket_of(group: str) -> int:
-    """Return the key of Spark's state under which a group is kept."""
+    """Return the bucket of a group, which is its key in Spark's state."""
     return partition_for_group(group, BUCKETS)
 
 
@@ -246,10 +247,10 @@ def _to_arrow(rows: Iterable[AddressedRow]) -> pa.RecordBatch:
 
 
 class GroupProcessor(StatefulProcessor):
-    """The thin adapter between Spark's state and the pure folds: one call per touched bucket and batch.
+    """The adapter between Spark's state and the pure folds: one call per touched bucket and batch.
 
-    A bucket maps group names to the groups' states, and keeps beside them what is to be forgotten and what was set
-    aside; the bucket `TOTALS` keeps its totals there.
+    A bucket maps group names to the groups' states; a separate value has its deleted groups and quarantine counts. In
+    the bucket `TOTALS` that value has the totals.
     """
 
     def __init__(
@@ -263,13 +264,13 @@ class GroupProcessor(StatefulProcessor):
         self._own = handle.getValueState("own", "blob binary")
 
     def handleInputRows(self, key: Any, rows: Any, timerValues: Any) -> Iterator[Row]:  # noqa: N802, N803
-        """Fold one bucket's rows of this batch; `rows` is an iterator of Row."""
+        """Fold one bucket's rows of this batch and return output rows; `rows` is an iterator of Row."""
         (bucket,) = key
         outputs = self._fold_counts(rows) if bucket == TOTALS else self._fold_bucket(bucket, rows)
         return iter([Row(topic=topic, key=name.encode(), value=value) for topic, name, value in outputs])
 
     def close(self) -> None:
-        """Nothing to release."""
+        """Do nothing; there are no resources to release."""
 
     def _fold_bucket(self, bucket: int, rows: Iterable[Row]) -> list[Output]:
         by_group: dict[str, list[Row]] = defaultdict(list)
@@ -284,7 +285,7 @@ class GroupProcessor(StatefulProcessor):
             try:
                 state, written = self._fold_group(group, of_group, after)
             except Exception as error:
-                # Its state cannot be read or written: it stays as it is, and the other groups go on.
+                # Its state cannot be read or written: leave it unchanged and continue with the other groups.
                 after.set_aside("group", error)
                 continue
             outputs += written
@@ -294,12 +295,12 @@ class GroupProcessor(StatefulProcessor):
         if after.quarantined != own.quarantined:
             outputs.append(self._quarantine_row(bucket, after))
         if kept is None or after != own:
-            # A bucket that keeps none would take up what was published again, over what it has folded since.
+            # Always write a first value: without it, the published rows would be loaded again and replace the state.
             self._own.update((_encoder.encode(after),))
         return outputs
 
     def _take_up(self, bucket: int) -> _Bucket:
-        """Keep the states that were published of a bucket of which there is none; they are taken up once."""
+        """Initialise a bucket without state from the published rows; done once per bucket."""
         packed = self._published.buckets.get(bucket)
         if packed is None:
             return _Bucket()
@@ -315,10 +316,10 @@ class GroupProcessor(StatefulProcessor):
         )
 
     def _fold_group(self, group: str, rows: list[Row], bucket: _Bucket) -> tuple[FoldState | None, list[Output]]:
-        """Fold one group's rows; returns its state, null for one of which there still is nothing to know."""
+        """Fold one group's rows; return its state (null if nothing is known of it yet) and the output rows."""
         kept = self._groups.getValue((group,))
         before = new_state(self._config.cluster, group) if kept is None else load_state(bytes(kept[0]))
-        # Spark hands on a key's rows in no particular order; the log's order is what they mean.
+        # Spark passes a key's rows in no particular order; they must be folded in the order of the log.
         rows.sort(key=lambda row: (self._is_probe(row), row["partition"], row["offset"]))
         state = before
         changed: dict[str, Rebalance] = {}
@@ -331,7 +332,7 @@ class GroupProcessor(StatefulProcessor):
                 else:
                     state, rebalances = fold(state, each)
             except Exception as error:
-                # A record that nobody foresaw changes nothing.
+                # A record that cannot be folded changes nothing.
                 bucket.set_aside("probe" if self._is_probe(row) else "record", error)
                 continue
             changed |= {one.rebalance_id: one for one in rebalances}
@@ -356,7 +357,7 @@ class GroupProcessor(StatefulProcessor):
             partition=row["partition"],
             offset=row["offset"],
             timestamp_ms=row["timestamp_ms"],
-            # What such a group's row was made from is passed over, and everything after it happened since.
+            # The fold skips records that the published row of a rebuilt group includes; all later ones are live.
             live=is_rebuilt or era is None or row["offset"] >= era.first_live,
             value=record.value,
             record_type=record.record_type,
@@ -382,9 +383,9 @@ class GroupProcessor(StatefulProcessor):
         return self._config.status_topic, status_key(row), encode(row)
 
     def _forget(self, bucket: _Bucket) -> list[Output]:
-        """Drop what was deleted long enough ago and did not come back.
+        """Drop groups that were deleted long enough ago and not created again; return tombstones for them.
 
-        It happens when its bucket is touched: a cluster in which nothing happens has nothing to forget.
+        This happens only when the bucket is touched; an idle cluster need not forget groups.
         """
         horizon_ms = epoch_ms() - int(self._config.forget_groups_after_hours * 3_600_000)
         due = [group for at_ms, group in bucket.deleted if at_ms <= horizon_ms]
@@ -395,7 +396,7 @@ class GroupProcessor(StatefulProcessor):
             try:
                 snapshot = None if found is None else load_state(bytes(found[0])).snapshot
             except Exception as error:
-                # As with a record of such a group: its state stays for whoever can read it.
+                # As for records of such a group: leave the unreadable state unchanged, for a version that can read it.
                 bucket.set_aside("group", error)
                 continue
             if (
@@ -420,9 +421,9 @@ class GroupProcessor(StatefulProcessor):
 
 
 class _Bucket(msgspec.Struct):
-    """What a bucket keeps beside its groups: (when, which) of groups deleted, and what was set aside, by kind.
+    """Data of a bucket besides its groups: (time, group) of deleted groups, and quarantine counts by kind.
 
-    `rebuilt` are the groups whose states began with what had been published of them.
+    `rebuilt` are the groups whose state was initialised from published rows.
     """
 
     deleted: list[tuple[int, str]] = []
@@ -430,11 +431,11 @@ class _Bucket(msgspec.Struct):
     rebuilt: frozenset[str] = frozenset()
 
     def copy(self) -> _Bucket:
-        """Return one that can be changed."""
+        """Return a copy that can be modified."""
         return _Bucket(list(self.deleted), dict(self.quarantined), self.rebuilt)
 
     def set_aside(self, stage: str, error: Exception) -> None:
-        """Count something that failed."""
+        """Count an error by stage and type."""
         kind = f"{stage}/{type(error).__name__}"
         self.quarantined[kind] = self.quarantined.get(kind, 0) + 1
 

@@ -1,8 +1,8 @@
-"""The log of offsets that Spark keeps of a query: whether it can be gone on from, and from where.
+"""Spark's offset log of a query: checks whether the query can continue from it, and changes its positions.
 
-`offsets/N` has the positions at which batch N ends, `commits/N` is there once it has ended. A query goes on with the
-batch behind the newest committed one. Spark offers no way to move that; a source of Kafka that finds its position
-behind the end of a log that was cut goes on from the end there is by then, and passes over what was written meanwhile.
+`offsets/N` has the positions at which batch N ends, `commits/N` exists once the batch has ended. A query continues with
+the batch after the newest committed one. Spark has no API to change the positions; a Kafka source whose position is
+beyond the end of a truncated log continues from the present end and skips the records written meanwhile.
 """
 
 from __future__ import annotations
@@ -19,9 +19,9 @@ from rebalance_streaming.log_watch import Unread
 from rebalance_streaming.spark import hadoop_files
 from rebalance_streaming.spark.checkpoint import damaged, query_path
 
-#: What a file of one batch is called while it is written (CheckpointFileManager of Spark).
+#: Name of a batch's file while it is being written (Spark's CheckpointFileManager).
 _UNFINISHED = re.compile(r"\.\d+\.[0-9a-f-]+\.tmp")
-#: The first line of a file, and how many lines come before those of the sources (OffsetSeqLog of Spark).
+#: The first line of a file, and the number of lines before those of the sources (Spark's OffsetSeqLog).
 _VERSION, _HEAD = b"v1", 2
 
 #: topic -> partition -> position.
@@ -29,13 +29,13 @@ Offsets = dict[str, dict[int, int]]
 
 
 def check_batches(spark: SparkSession, path: str, query: str) -> None:
-    """Make sure that a query can begin with the batches that its checkpoint knows.
+    """Ensure that a query can start with the batches in its checkpoint.
 
-    A file that the first batch left unfinished when its JVM was killed is removed: Spark ends a query without a first
-    batch where there is any file below `offsets` (MicroBatchExecution.verifyNewCheckpointDirectory).
+    Removes an unfinished file of a first batch whose JVM was killed, because Spark fails a query without a first batch
+    if there is any file below `offsets` (MicroBatchExecution.verifyNewCheckpointDirectory).
 
-    Raises StreamError where the newest batch has a file without content, or was committed and has no offsets any more:
-    Spark reports neither in words that name the checkpoint.
+    Raises StreamError if a file of the newest batch is empty, or if the batch is committed but its offsets are missing;
+    Spark's own errors for these cases do not name the checkpoint.
     """
     place = query_path(path, query)
     offsets, commits = (_sizes(spark, f"{place}/{kind}") for kind in ("offsets", "commits"))
@@ -49,16 +49,16 @@ def check_batches(spark: SparkSession, path: str, query: str) -> None:
 
 
 def has_begun(spark: SparkSession, path: str, query: str) -> bool:
-    """Return whether a query has ended a batch, and so keeps what it began with."""
-    # Where `commits` is lost, a second batch shows that the first one had ended.
+    """Return whether a query has finished a batch, so that its initial state is stored."""
+    # If `commits` is lost, a second batch shows that the first one had ended.
     planned = max(_sizes(spark, f"{query_path(path, query)}/offsets"), default=0)
     return planned > 0 or _committed(spark, path, query) >= 0
 
 
 def positions(spark: SparkSession, path: str, query: str) -> Offsets:
-    """Return the next position that a query reads in each partition.
+    """Return the position in each partition from which a query reads next.
 
-    Empty where it has committed no batch, and where files cannot be read: the start of the query reports that.
+    Empty if it has committed no batch, or if files cannot be read, which the start of the query reports.
     """
     try:
         batch = _committed(spark, path, query)
@@ -68,10 +68,10 @@ def positions(spark: SparkSession, path: str, query: str) -> Offsets:
 
 
 def go_back(spark: SparkSession, path: str, query: str, unread: Mapping[str, Mapping[int, Unread]]) -> None:
-    """Let a query that does not run go on from where records of a new era begin, in partitions where it read none.
+    """Move a stopped query back to the start of a new era's records, in partitions where it has read none of them.
 
-    It has read none where it still stands behind the end of the log, or came down to that with its last batch. Others
-    are left: what was read on from there, as of the old era, may have been counted.
+    It has read none if its position is still beyond the end of the log, or moved down to the end with its last batch.
+    Other partitions are left unchanged, because records read since, under the old era, may have been counted.
     """
     if not unread:
         return
@@ -79,7 +79,7 @@ def go_back(spark: SparkSession, path: str, query: str, unread: Mapping[str, Map
     batches = [each for each in _sizes(spark, f"{place}/offsets") if each >= committed - 1]
     contents = {each: hadoop_files.read(spark, f"{place}/offsets/{each}") for each in batches}
     before = _offsets(contents.pop(committed - 1, b""))
-    # A batch that a stop has cut is run again: it must end where the one before does.
+    # An interrupted batch is repeated: it must end where the previous one does.
     newest = [_offsets(content) for _, content in sorted(contents.items())]
     begins: Offsets = {}
     for topic, partitions in unread.items():
@@ -93,9 +93,9 @@ def go_back(spark: SparkSession, path: str, query: str, unread: Mapping[str, Map
 
 
 def _has_read_none(unread: Unread, ends: Sequence[int | None], before: int | None) -> bool:
-    """Whether the last batches, which end there, read none of these records; `before` is where they began.
+    """Whether the last batches, with these ends, have read none of the records; `before` is where they start.
 
-    A batch that ends where it begins, or before that, is empty.
+    A batch that does not end after its start is empty.
     """
     known = [each for each in ends if each is not None]
     if not known or len(known) < len(ends) or any(later > earlier for earlier, later in pairwise(known)):
@@ -104,7 +104,7 @@ def _has_read_none(unread: Unread, ends: Sequence[int | None], before: int | Non
 
 
 def _offsets(content: bytes) -> Offsets:
-    """Return the positions of all sources in a file; none where it is of another version or form."""
+    """Return the positions of all sources in a file; empty for another version or format."""
     try:
         sources = [_decode(line) for line in _source_lines(content).values()]
     except msgspec.MsgspecError:
@@ -123,7 +123,7 @@ def _moved(content: bytes, begins: Offsets) -> bytes:
 
 
 def _source_lines(content: bytes) -> dict[int, bytes]:
-    """Return the lines that are positions of a source by number; a source without any yet is a dash."""
+    """Return the lines with a source's positions, by line number; a source without positions has a dash instead."""
     version, *lines = content.split(b"\n")
     if version != _VERSION:
         return {}
@@ -135,12 +135,12 @@ def _decode(line: bytes) -> Offsets:
 
 
 def _committed(spark: SparkSession, path: str, query: str) -> int:
-    """Return the newest batch that has ended, -1 where there is none."""
+    """Return the newest batch that has ended, or -1."""
     return max(_sizes(spark, f"{query_path(path, query)}/commits"), default=-1)
 
 
 def _sizes(spark: SparkSession, directory: str) -> dict[int, int]:
-    """Return the size in bytes of the file of each batch in a directory."""
+    """Return the size in bytes of each batch's file in a directory."""
     return {int(each.name): each.size for each in hadoop_files.listed(spark, directory) if each.name.isdecimal()}
 
 

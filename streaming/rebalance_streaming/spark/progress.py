@@ -1,7 +1,7 @@
 """The health of the queries, published to the status topic.
 
-Spark is asked, a few times a second, for what it says of each query: one short text per batch crosses from the JVM,
-where a listener would bring every offset of every batch as an object. Knows nothing of what the queries do.
+Spark's progress of each query is polled a few times a second: this transfers one short text per batch from the JVM,
+whereas a listener would transfer every offset of every batch as an object. Independent of what the queries do.
 """
 
 from __future__ import annotations
@@ -16,10 +16,10 @@ from pyspark.sql.streaming.query import StreamingQuery
 
 from rebalance_contract import QueryStatus
 
-#: Name of the observation that carries the newest timestamp of a batch.
+#: Name of the observed metric with the newest timestamp of a batch.
 NEWEST = "newest"
 
-#: With this Spark's word begins on a query that has not looked at its inputs yet (StreamExecution.scala).
+#: Start of Spark's status message for a query that has not checked its inputs yet (StreamExecution.scala).
 _STARTING = "Initializing"
 
 #: topic -> partition -> position.
@@ -28,34 +28,34 @@ Positions = dict[str, dict[int, int]]
 
 @dataclass(frozen=True, slots=True)
 class CatchUp:
-    """What a query must have read before it counts as caught up: its log's partitions as they were at the start."""
+    """What a query must have read to be caught up: the partitions of its log up to their ends at the start."""
 
     topic: str
     starts: Mapping[int, int]
     ends: Mapping[int, int]
 
     def reached(self, processed: Mapping[int, int]) -> bool:
-        """Whether every partition that had records then has been read up to where it ended."""
+        """Whether every partition that had records at the start has been read up to its end at that time."""
         return all(processed.get(p, 0) >= end for p, end in self.ends.items() if end > self.starts.get(p, 0))
 
     @property
     def wanted(self) -> int:
-        """Log positions between start and end."""
+        """Number of log positions between start and end."""
         return sum(max(0, end - self.starts.get(p, 0)) for p, end in self.ends.items())
 
     def read(self, processed: Mapping[int, int]) -> int:
-        """How many of them have been processed."""
+        """Return how many of these positions have been processed."""
         return sum(max(0, min(end, processed.get(p, 0)) - self.starts.get(p, 0)) for p, end in self.ends.items())
 
 
 @dataclass(slots=True)
 class QueryWatch:
-    """What is known of one query, over all its runs."""
+    """The status of one query over all its runs."""
 
     status: QueryStatus
     catch_up: CatchUp | None
     positions: Positions = field(default_factory=dict)
-    #: Where the inputs' partitions ended when they were looked at last, by topic.
+    #: The last known ends of the inputs' partitions, by topic.
     ends: Mapping[str, Mapping[int, int]] = field(default_factory=dict)
     _resumed: Positions | None = None
     _is_first: bool = True
@@ -64,11 +64,11 @@ class QueryWatch:
     _batch_since_ms: int = 0
 
     def begin(self) -> None:
-        """Note that the query is to be started: its first batch shows where it goes on."""
+        """Reset before a start of the query; its first batch shows the position from which it continues."""
         self._is_first, self.positions = True, {}
 
     def take_resumed(self) -> Positions | None:
-        """Return, once, from where a query that was started goes on; null until its first batch has been reported."""
+        """Return, once, the position from which a started query continues; null before its first batch is reported."""
         resumed, self._resumed = self._resumed, None
         return resumed
 
@@ -76,7 +76,7 @@ class QueryWatch:
         """Process what Spark reports of a running query."""
         java: Any = query._jsq
         if str(query.runId) != self._run:
-            # A new run's first batch may hang as well; for how long the former run's did is over.
+            # The first batch of a new run may hang too, so measure its duration from here.
             self._run, self._batch_since_ms = str(query.runId), now_ms
         progress = java.lastProgress()
         if progress is not None and (str(query.runId), progress.batchId()) != self._batch:
@@ -88,14 +88,14 @@ class QueryWatch:
             self._batch_since_ms = now_ms
         looked = not busy and not str(said.message()).startswith(_STARTING)
         if looked and not said.isDataAvailable() and self._batch is not None:
-            # The last look at the inputs, at most one trigger ago, found nothing.
+            # The last check of the inputs, at most one trigger ago, found no records.
             self._idle(now_ms)
         if busy:
             self._note_arrived()
         self.status = replace(self.status, updated_at_ms=now_ms, error=None)
 
     def busy_ms(self, now_ms: int) -> int:
-        """Return for how long the running batch has been going on, 0 between batches."""
+        """Return the duration of the running batch so far, 0 between batches."""
         return now_ms - self._batch_since_ms if self._batch_since_ms else 0
 
     def _idle(self, now_ms: int) -> None:
@@ -136,7 +136,7 @@ class QueryWatch:
         )
 
     def _note_arrived(self) -> None:
-        """Count what reaches the log during a batch: Spark reports only afterwards, about the time before it."""
+        """Add records that reach the log during a batch to the lag, which Spark reports only after the batch."""
         topic = "" if self.catch_up is None else self.catch_up.topic
         processed, ends = self.positions.get(topic), self.ends.get(topic)
         if processed and ends:
@@ -157,7 +157,7 @@ def _positions(progress: dict[str, Any], which: str) -> Positions:
     found: Positions = {}
     for source in progress["sources"]:
         offsets = source.get(which) or {}
-        # Spark reports offsets as JSON, nested as text or as an object depending on the path it took.
+        # Depending on the code path, Spark reports offsets as a JSON object or as text with JSON.
         offsets = json.loads(offsets) if isinstance(offsets, str) else offsets
         if not isinstance(offsets, dict):
             # Only Kafka's sources have positions by topic and partition.

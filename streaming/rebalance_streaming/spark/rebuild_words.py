@@ -1,6 +1,6 @@
-"""The words of `stream.rebuild`: each asks once for a new checkpoint, however often a process starts with it.
+"""The values of `stream.rebuild`: each one causes a single rebuild, however often a process starts with it.
 
-A checkpoint remembers those that were asked of it and of the ones that it took the place of. It knows no Spark.
+A checkpoint stores the values for which it and its predecessors were created. This module does not use Spark.
 """
 
 from __future__ import annotations
@@ -9,34 +9,34 @@ from dataclasses import dataclass
 
 import msgspec
 
-#: More were not asked for in years; the oldest are forgotten.
+#: Maximum number of values stored; the oldest are dropped.
 _MOST = 100
 
 
 @dataclass(frozen=True, slots=True)
 class RebuildWords:
-    """`asked` is the setting, empty: nothing is asked. `done` is what the checkpoint remembers, oldest first."""
+    """`asked` is the setting, empty if not set. `done` are the values stored in the checkpoint, oldest first."""
 
     asked: str
     done: tuple[str, ...] = ()
 
     @property
     def is_new(self) -> bool:
-        """Whether a new checkpoint is to be begun now."""
+        """Whether a new checkpoint must be created."""
         return bool(self.asked) and self.asked not in self.done
 
     def kept(self) -> tuple[str, ...]:
-        """Return what a checkpoint that is begun now has to remember."""
+        """Return the values to store in a checkpoint that is created now."""
         return (*self.done, self.asked)[-_MOST:] if self.is_new else self.done
 
 
 def encode_words(words: tuple[str, ...]) -> bytes:
-    """Return the content of the file that a checkpoint remembers them in."""
+    """Return the content of the checkpoint's file with the values."""
     return msgspec.json.encode(words)
 
 
 def decode_words(content: bytes) -> tuple[str, ...]:
-    """Return what a file says; nothing where it is damaged, so that the setting can bring about another checkpoint."""
+    """Return the values in a file; empty if it is damaged, so that the setting can cause another rebuild."""
     try:
         return msgspec.json.decode(content, type=tuple[str, ...])
     except (msgspec.ValidationError, msgspec.DecodeError, UnicodeDecodeError):

@@ -1,6 +1,6 @@
-"""Reads what the membership query published, so that a new checkpoint goes on from it.
+"""Reads the rows published by the membership query, so that a new checkpoint continues from them.
 
-Rows go to the executors packed by bucket. A bucket takes its own up when it is touched first, which is in the first
+Rows are sent to the executors packed by bucket. A bucket loads its rows when it is first touched, which is in the first
 batch.
 """
 
@@ -30,12 +30,12 @@ from rebalance_streaming.groups.rebuilt import rebuild_state
 from rebalance_streaming.own_topics import read_rows
 from rebalance_streaming.spark.membership import PublishedBucket, PublishedRows, bucket_of, pack_bucket
 
-#: Receives how many positions of the published topics are read, and of how many.
+#: Callback with the number of positions of the published topics read so far, and their total number.
 OnRead = Callable[[int, int], None]
 
 
 def has_rows(config: StreamConfig) -> bool:
-    """Return whether groups of this cluster were published. Raises StreamError when that cannot be read."""
+    """Return whether groups of this cluster were published. Raises StreamError if the topic cannot be read."""
     prefix = f"{config.cluster}/".encode()
     return any(
         record.value is not None and (record.key or b"").startswith(prefix)
@@ -46,9 +46,9 @@ def has_rows(config: StreamConfig) -> bool:
 def read_published(
     config: StreamConfig, cluster: Cluster, statuses: Iterable[Status], on_read: OnRead = lambda *_: None
 ) -> PublishedRows:
-    """Read groups and rebalances to their end; odd rows are passed over.
+    """Return published groups, rebalances and totals, read to the end of their topics; invalid rows are skipped.
 
-    `statuses` are the last ones of this cluster. Raises StreamError when an end cannot be reached.
+    `statuses` are the last ones of this cluster. Raises StreamError if the end of a topic cannot be reached.
     """
     reading = _Reading(config, cluster, on_read)
     snapshots = _read_snapshots(config.cluster, reading.rows_of(config.groups_topic))
@@ -75,7 +75,7 @@ def read_published(
 
 
 def first_live(found: Mapping[int, int], published: PublishedRows, topic: str) -> dict[int, int]:
-    """Return, per partition, the first position that the lost state had not read; `found` where it read none."""
+    """Return, per partition, the first position that the lost state had not read; that of `found` if it read none."""
     known = published.totals.positions
     return {
         partition: min(end, known[place][1] + 1) if (place := f"{topic}/{partition}") in known else end
@@ -84,7 +84,7 @@ def first_live(found: Mapping[int, int], published: PublishedRows, topic: str) -
 
 
 class _Reading:
-    """Reads the published topics, and says how far it is."""
+    """Reads the published topics, and reports its progress."""
 
     def __init__(self, config: StreamConfig, cluster: Cluster, on_read: OnRead) -> None:
         self._config, self._on_read = config, on_read
@@ -121,7 +121,7 @@ def _read_snapshots(cluster: str, rows: Iterable[Record]) -> dict[str, GroupSnap
 def _read_latest_rebalances(
     cluster: str, snapshots: Mapping[str, GroupSnapshot], rows: Iterable[Record]
 ) -> dict[str, Rebalance]:
-    """Return by group the rebalance that its row names; the others of the topic are not kept."""
+    """Return by group the rebalance that its snapshot names; other rebalances of the topic are skipped."""
     wanted = {
         rebalance_key(cluster, group, each.last_rebalance_id).encode(): group
         for group, each in snapshots.items()

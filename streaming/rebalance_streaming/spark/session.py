@@ -1,4 +1,4 @@
-"""The Spark session and the settings without which this application does not work or is not fast."""
+"""The Spark session, with the settings that this application needs to work and to be fast."""
 
 from __future__ import annotations
 
@@ -17,10 +17,11 @@ from rebalance_kafka.properties import java_system_properties
 from rebalance_streaming.config import StreamConfig
 from rebalance_streaming.spark.jvm_output import logging_pipe
 
-#: Half of the processor time of a start goes into compiling code that runs once, and a heap of this size needs no
-#: collector with threads and tables of its own. It grows only where little is free after a full collection: else it
-#: takes all it may have, of which a log of 5,000 groups needs a third. Without the last one Spark goes on when a
-#: thread that others wait for ended for lack of memory, and its batch never does.
+#: JVM options for a small heap. Without the first, half of the processor time of a start is spent on compiling code
+#: that runs once. A heap of this size needs no collector with its own threads and tables. The free ratios let the heap
+#: grow only if little is free after a full collection; otherwise it would take its maximum, of which a log of 5,000
+#: groups needs a third. Without the last option Spark continues after a thread has died of an OutOfMemoryError, and a
+#: batch that waits for that thread never ends.
 _SMALL_JVM = (
     "-XX:TieredStopAtLevel=1",
     "-XX:+UseSerialGC",
@@ -30,18 +31,18 @@ _SMALL_JVM = (
     "-XX:MaxDirectMemorySize=256m",
     "-XX:+ExitOnOutOfMemoryError",
 )
-#: Whether code is generated for projections. The Kafka source makes one per partition and batch: generating code for it
-#: costs more than a live batch's few rows take (115 of 286 ms of processor time with 50 partitions), and without it a
-#: million rows take 6 s more.
+#: Whether code is generated for projections. The Kafka source creates one per partition and batch: generating code for
+#: it costs more than it saves for the few rows of a live batch (115 of 286 ms of processor time with 50 partitions),
+#: but without it a million rows take 6 s more.
 _CODE_GENERATION = "spark.sql.codegen.factoryMode"
-#: The module that Python workers are forked from. Spark's own makes each of them import everything: 0.7 s of processor
-#: time and 55 MiB instead of 0.1 s and 36 MiB.
+#: Setting of the module from which Python workers are forked. With Spark's own module each worker imports everything:
+#: 0.7 s of processor time and 55 MiB instead of 0.1 s and 36 MiB.
 WORKERS_PARENT = "spark.python.daemon.module"
 _LOCAL_CHECKPOINTS = "org.apache.spark.sql.execution.streaming.checkpointing.FileSystemBasedCheckpointFileManager"
 
 
 def session_options(config: StreamConfig) -> dict[str, str]:
-    """Return the options every query of the application needs, whoever starts the session."""
+    """Return the options that every query of the application needs, in any kind of session."""
     options = {
         # With its default admin-based look-up the Kafka source finds no partition of an internal topic and returns
         # no rows, silently.
@@ -55,20 +56,20 @@ def session_options(config: StreamConfig) -> dict[str, str]:
         # Lets a nullable field be added to the state schema later without a new checkpoint.
         "spark.sql.streaming.stateStore.encodingFormat": "avro",
         "spark.sql.shuffle.partitions": str(config.shuffle_partitions),
-        # One Arrow batch is one round of numpy work: small ones waste it, unlimited ones are not bounded.
+        # Each Arrow batch has a fixed cost in numpy, so it must not be small, and must be bounded.
         "spark.sql.execution.arrow.maxRecordsPerBatch": "100000",
-        # An idle query reports this often that it looked and found nothing.
+        # Interval in milliseconds at which an idle query reports that it found no records.
         "spark.sql.streaming.noDataProgressEventInterval": "1000",
-        # Spark sets it for some kinds of Python tasks only, and starts a parent of workers, with workers of its own,
-        # for each environment.
+        # Spark sets it only for some kinds of Python tasks, and starts a separate daemon with its own workers for each
+        # environment.
         "spark.sql.execution.pyspark.udf.simplifiedTraceback.enabled": "false",
         "spark.sql.session.timeZone": "UTC",
-        # One Kafka client per query and partition: with 50 partitions, two queries have more than Spark's 64, and each
-        # batch would make and close most of them.
+        # There is one Kafka client per query and partition: with 50 partitions, two queries exceed Spark's default of
+        # 64, and each batch would create and close most of them.
         "spark.kafka.consumer.cache.capacity": "2048",
-        # Without a limit, stopping a batch that does not heed it would hold up whoever looks after all queries.
+        # Without a limit, stopping a batch that does not react would block the supervision of all queries.
         "spark.sql.streaming.stopTimeout": "30s",
-        # Spark's own pattern knows neither a private key in PEM nor a login module.
+        # Spark's default pattern does not cover private keys in PEM and login modules.
         "spark.redaction.regex": r"(?i)secret|password|token|access[.]?key|jaas|keystore[.]key",
     }
     if is_local(config.checkpoint):
@@ -78,19 +79,19 @@ def session_options(config: StreamConfig) -> dict[str, str]:
 
 
 def prefer_bulk(spark: SparkSession, *, in_bulk: bool) -> None:
-    """Make queries that are started after this fast with many rows per batch, or with few."""
+    """Optimise queries that are started from now on for many rows per batch, or for few."""
     spark.conf.set(_CODE_GENERATION, "FALLBACK" if in_bulk else "NO_CODEGEN")
 
 
 def _own_process_options(config: StreamConfig, jars: Sequence[Path], jvm_options: Iterable[str]) -> dict[str, str]:
-    """Return what only matters when this process starts Spark itself; `spark-submit` has its own."""
+    """Return the options for a Spark started by this process; `spark-submit` sets its own."""
     if not config.master:
         return _jars(jars, "spark.jars", ",")
     log_settings = f"-Dlog4j2.configurationFile={Path(__file__).with_name('log4j2.properties')}"
     if config.master.startswith("local"):
-        # Nobody but this machine has to reach the driver.
+        # Only this machine has to reach the driver.
         os.environ.setdefault("SPARK_LOCAL_IP", "127.0.0.1")
-        # No executor has to be sent the jars: Spark would copy them for each run.
+        # The jars need not be sent to executors; with spark.jars Spark would copy them for each run.
         connector = _jars(jars, "spark.driver.extraClassPath", os.pathsep)
     else:
         connector = _jars(jars, "spark.jars", ",")
@@ -117,24 +118,24 @@ def _executor_options(config: StreamConfig) -> dict[str, str]:
 
 
 def is_local(checkpoint: str) -> bool:
-    """Whether a checkpoint path lies on this machine's own file system."""
+    """Whether a checkpoint path is on this machine's file system."""
     return "://" not in checkpoint or checkpoint.startswith("file:")
 
 
 def places_of(config: StreamConfig, local_directories: str | None) -> tuple[str, ...]:
-    """Return the directories of this machine to which queries write: the checkpoint, and Spark's."""
+    """Return the local directories to which queries write: the checkpoint, and Spark's local directories."""
     checkpoint = (config.checkpoint.removeprefix("file:"),) if is_local(config.checkpoint) else ()
     own = os.environ.get("SPARK_LOCAL_DIRS") or local_directories or tempfile.gettempdir()
     return (*checkpoint, *own.split(","))
 
 
 def start_session(config: StreamConfig, jars: Iterable[Path] = (), jvm_options: Iterable[str] = ()) -> SparkSession:
-    """Start Spark in this process or, with an empty `master`, join what `spark-submit` started.
+    """Start Spark and return its session or, with an empty `master`, return the one that `spark-submit` started.
 
-    `jars` are the Kafka connector and what it needs; under `spark-submit --jars` there are none to add. `jvm_options`
-    go to a JVM that is started here.
+    `jars` are the Kafka connector and its dependencies; empty with `spark-submit --jars`. `jvm_options` are passed to a
+    JVM that is started here.
     """
-    # Workers otherwise start whatever `python3` is first on PATH.
+    # Otherwise workers use the first `python3` on PATH.
     os.environ.setdefault("PYSPARK_PYTHON", sys.executable)
     options = {**session_options(config), **_own_process_options(config, [*jars], jvm_options)}
     if config.master:
@@ -144,7 +145,7 @@ def start_session(config: StreamConfig, jars: Iterable[Path] = (), jvm_options: 
         builder = builder.config(name, value)
     session = builder.getOrCreate()
     session.sparkContext.setLogLevel("ERROR")
-    # The driver's JVM runs already, whoever started it.
+    # The driver's JVM is already running, so its system properties must be set here.
     jvm: Any = session._jvm
     for name, value in java_system_properties(config.kafka).items():
         jvm.java.lang.System.setProperty(name, value)
@@ -152,13 +153,13 @@ def start_session(config: StreamConfig, jars: Iterable[Path] = (), jvm_options: 
 
 
 def _start_jvm(options: Mapping[str, str]) -> None:
-    """Start Spark's JVM in a process session of its own, unless one runs already.
+    """Start Spark's JVM in a process session of its own, unless one is already running.
 
-    A SIGTERM to this process's group, as supervisors and shells send it, would end the JVM in the middle of a batch.
-    The JVM ends when this process does, however that happens: it reads the end of its standard input.
+    Otherwise a SIGTERM to this process's group, as sent by supervisors and shells, would end the JVM in the middle of a
+    batch. The JVM always ends with this process, because it sees the end of its standard input.
     """
     if SparkContext._gateway is None:
-        # RocksDB allocates from many threads; an arena each would be memory that nobody gives back.
+        # RocksDB allocates from many threads; with an arena for each, memory would not be released.
         os.environ.setdefault("MALLOC_ARENA_MAX", "2")
         conf = SparkConf(loadDefaults=False).setAll(list(options.items()))
         with logging_pipe() as output:

@@ -1,8 +1,8 @@
-"""Kafka topics as streaming tables, with the two traps of Spark's source taken care of.
+"""Kafka topics as streaming DataFrames, avoiding two pitfalls of Spark's source.
 
-Trap one: internal topics come out empty unless `useDeprecatedOffsetFetching` is on (see session.py). Trap two: with
-that flag and `subscribe`, the driver joins a consumer group of its own in every batch and so writes into the very
-topic it watches. `assign` joins none, at the price of naming the partitions.
+First, internal topics are read as empty unless `useDeprecatedOffsetFetching` is set (see session.py). Second, with that
+flag and `subscribe`, the driver joins a consumer group of its own in every batch and so writes to the topic that it
+watches. `assign` joins no group, but requires a list of the partitions.
 """
 
 from __future__ import annotations
@@ -15,7 +15,7 @@ from pyspark.sql import functions as F
 
 from rebalance_streaming.wire.records import OFFSET_COMMIT_PREFIXES
 
-#: topic -> partition -> position; -2 is the earliest one kept.
+#: topic -> partition -> position; -2 is the earliest available one.
 StartingOffsets = Mapping[str, Mapping[int, int]]
 
 EARLIEST = -2
@@ -26,16 +26,16 @@ SPEED = {
     "kafka.fetch.max.wait.ms": "0",
     "kafka.max.poll.records": "5000",
     "kafka.max.partition.fetch.bytes": "262144",
-    # Each query has a client per partition: nobody reads their metrics, and registering them costs a second of a start.
+    # Each query has a client per partition; their metrics are not used, and registering them takes a second at a start.
     "kafka.auto.include.jmx.reporter": "false",
     "kafka.enable.metrics.push": "false",
 }
 
 
 def is_offset_commit() -> Column:
-    """Whether a row's key says offset commit (types 0 and 1), decided without leaving the JVM.
+    """Return a column: whether a row's key is that of an offset commit (types 0 and 1), evaluated within the JVM.
 
-    False, never null, for keys that are missing or too short: those belong to the membership query, which counts them.
+    False, never null, for missing and too short keys: those belong to the membership query, which counts them.
     """
     record_type = F.substring(F.coalesce(F.col("key"), F.lit(b"")), 1, 2)
     return record_type.isin(*OFFSET_COMMIT_PREFIXES)
@@ -50,9 +50,9 @@ def read_log(
     max_offsets_per_trigger: int,
     with_headers: bool = False,
 ) -> DataFrame:
-    """Return the source's columns: key, value, topic, partition, offset, timestamp, timestampType; headers if asked.
+    """Return the source's columns: key, value, topic, partition, offset, timestamp, timestampType; optionally headers.
 
-    Partitions are those of `starting_offsets`, which only matter where the checkpoint has none.
+    The partitions are those of `starting_offsets`; its positions apply only if the checkpoint has none.
     """
     reader = spark.readStream.format("kafka").options(**source_options(java_properties, starting_offsets))
     return (
@@ -68,8 +68,8 @@ def source_options(java_properties: Mapping[str, str], starting_offsets: Startin
     """Return the options that the streaming read and the start-up check share."""
     partitions = {topic: sorted(offsets) for topic, offsets in starting_offsets.items()}
     client = {f"kafka.{name}": value for name, value in java_properties.items()}
-    # A retention or an administrator may have removed what the checkpoint points to: the present is worth more
-    # than a monitor that refuses to start.
+    # Retention or an administrator may have deleted the records at the checkpoint's positions; the monitor must start
+    # nevertheless.
     return {**client, **SPEED, "assign": json.dumps(partitions), "failOnDataLoss": "false"}
 
 
@@ -80,7 +80,7 @@ def _as_json(offsets: StartingOffsets) -> str:
 def rows_in_range(
     spark: SparkSession, java_properties: Mapping[str, str], topic: str, partition: int, positions: range
 ) -> int:
-    """Count the rows Spark's source delivers for a range of positions, read as a batch."""
+    """Return the number of rows that Spark's source delivers for a range of positions, read as a batch."""
     at_start: StartingOffsets = {topic: {partition: positions.start}}
     reader = spark.read.format("kafka").options(**source_options(java_properties, at_start))
     reader = reader.option("startingOffsets", _as_json(at_start))

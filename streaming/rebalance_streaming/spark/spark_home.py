@@ -1,11 +1,11 @@
-"""A home for Spark on this machine whose Python workers import PySpark from where it is installed.
+"""A home directory for a local Spark with which Python workers import the installed PySpark.
 
-Spark puts `python/lib/pyspark.zip` of its home in front of its workers' path, and what is imported from an archive is
-compiled anew by each process: 1.3 instead of 0.3 s of processor time, several times in the first half minute. A
-home without that file leaves them the installed PySpark, which is the same one.
+Spark puts `python/lib/pyspark.zip` of its home first on its workers' path, and modules imported from an archive are
+compiled again by each process: 1.3 instead of 0.3 s of processor time, several times in the first half minute. With a
+home without that file the workers import the installed PySpark, which is the same version.
 
-Each installation has a home of its own in the cache. Whoever uses one holds a shared lock on it until its process ends,
-and removes those that were used least recently, or whose installation is gone, and that nobody holds.
+Each installation has its own home in the cache. A process holds a shared lock on its home until it ends, and removes
+unlocked homes that were least recently used or whose installation no longer exists.
 """
 
 from __future__ import annotations
@@ -19,19 +19,19 @@ from pathlib import Path
 
 import pyspark
 
-#: What the scripts and the JVM need of a home.
+#: The directories of a home that the scripts and the JVM need.
 _NEEDED = ("bin", "jars")
 _VARIABLE = "SPARK_HOME"
-#: So many homes stay, those in use aside: more of them are of installations that are gone, or that nobody starts.
+#: Number of home directories to keep, including the current one; those in use are never removed.
 _KEPT_HOMES = 4
-#: Another process may remove a home between its making and the lock.
+#: Number of attempts: another process may remove a home between its creation and the lock.
 _ATTEMPTS = 3
 
 
 def use_installed_pyspark(cache: Path) -> None:
-    """Let a JVM that this process starts have such a home, made of links in a cache directory.
+    """Set SPARK_HOME to a home of symbolic links in the cache directory, for a JVM that this process starts.
 
-    Nothing changes where somebody chose a home, where PySpark comes without Spark, or where links cannot be made.
+    Does nothing if SPARK_HOME is set, if PySpark is installed without Spark, or if links cannot be created.
     """
     installed = Path(pyspark.__file__).resolve().parent
     if _VARIABLE in os.environ or not all((installed / name).is_dir() for name in _NEEDED):
@@ -46,13 +46,13 @@ def use_installed_pyspark(cache: Path) -> None:
 
 
 def _hold(home: Path, installed: Path) -> None:
-    """Make a home unless it is there, and lock it until this process ends. Raises OSError where it cannot be made."""
+    """Create a home if it is missing, and lock it until this process ends. Raises OSError if that fails."""
     for attempt in range(_ATTEMPTS):
         _make(home, installed)
         try:
-            # It stays open, and the lock with it.
+            # Never closed, so that the lock is held until the process ends.
             opened = os.open(home, os.O_RDONLY)
-            with suppress(OSError):  # there are file systems without locks
+            with suppress(OSError):  # some file systems do not support locks
                 fcntl.flock(opened, fcntl.LOCK_SH)
             if os.path.samestat(os.fstat(opened), home.stat()):
                 break
@@ -64,7 +64,7 @@ def _hold(home: Path, installed: Path) -> None:
 
 
 def _drop_others(home: Path) -> None:
-    """Remove homes beside this one whose installation is gone, and those that were used least recently."""
+    """Remove other homes that were least recently used, or whose installation no longer exists."""
     with suppress(OSError):
         others = [each for each in home.parent.glob("spark-*") if each.is_dir() and each != home]
         others.sort(key=lambda each: each.stat().st_mtime, reverse=True)
@@ -97,7 +97,7 @@ def _make(home: Path, installed: Path) -> None:
     try:
         made.rename(home)
     except OSError:
-        # Another process was faster.
+        # Another process has created it meanwhile.
         for name in _NEEDED:
             (made / name).unlink()
         made.rmdir()

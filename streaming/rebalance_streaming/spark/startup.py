@@ -1,7 +1,7 @@
-"""What happens before the queries run: brokers are awaited and checked, and the checkpoint is opened or begun.
+"""Steps before the queries run: wait for brokers, check them, and open or create the checkpoint.
 
-Receives the settings and what was asked for on the command line; returns what the queries read. The checks before
-Spark starts report what a query could only fail with.
+From the settings and the command line it prepares the inputs of the queries. The checks before Spark starts report
+problems with which a query would only fail.
 """
 
 from __future__ import annotations
@@ -42,9 +42,9 @@ from rebalance_streaming.spark.rebuilding import OnRead, first_live, has_rows, r
 from rebalance_streaming.spark.source import rows_in_range
 from rebalance_streaming.spark.supervision import root_cause
 
-#: Between attempts to start while brokers are away: the first pause, and the longest.
+#: First and longest pause between attempts to start while brokers are unavailable.
 _AWAY_SECONDS, _LONGEST_AWAY_SECONDS = 1.0, 10.0
-#: How many positions before a partition's end the start-up check reads: more than any run of markers.
+#: Number of positions before a partition's end that the start-up check reads; longer than any run of markers.
 _CHECKED_POSITIONS = 1_000
 
 Notify = Callable[[str], None]
@@ -54,10 +54,10 @@ OnWait = Callable[[str | None], None]
 
 @dataclass(frozen=True, slots=True)
 class Listeners:
-    """Callbacks: `notify` receives what happens, `warn` what goes wrong, `on_look` the statuses of the queries.
+    """Callbacks: `notify` receives progress messages, `warn` problems, `on_look` the statuses of the queries.
 
-    `on_wait` receives why no broker answers at the start, and null once one does; `on_read` how many positions of the
-    published topics are read back for a new checkpoint, and of how many.
+    `on_wait` receives why no broker answers at the start, and null once one does; `on_read` the number of positions of
+    the published topics read for a new checkpoint, and their total number.
     """
 
     notify: Notify
@@ -69,7 +69,7 @@ class Listeners:
 
 @dataclass(frozen=True, slots=True)
 class AskedRebuild:
-    """What was asked for on the command line, and the stop signal: nothing is moved away once it is set."""
+    """The rebuild options of the command line, and the stop signal: no checkpoint is renamed once it is set."""
 
     rebuild: bool
     may_set_aside: bool
@@ -78,7 +78,7 @@ class AskedRebuild:
 
 @dataclass(frozen=True, slots=True)
 class FoundCluster:
-    """The cluster before Spark starts, what was published of the queries last, and as whom this process writes."""
+    """The cluster before Spark starts, the last published statuses, and this process's ownership of its outputs."""
 
     cluster: Cluster
     cluster_id: str
@@ -88,9 +88,9 @@ class FoundCluster:
 
 
 def await_cluster(config: StreamConfig, listeners: Listeners, stop: threading.Event) -> FoundCluster | None:
-    """Return what is found once brokers answer; null where `stop` is set before. Spark is not started in vain.
+    """Return the cluster once brokers answer; null if `stop` is set before. Called before Spark starts.
 
-    Raises StreamError as `_look_at_cluster` does.
+    Raises StreamError like `_look_at_cluster`.
     """
     warned, backoff = set[str](), Backoff(_AWAY_SECONDS, _LONGEST_AWAY_SECONDS, random.random)
     while not stop.is_set():
@@ -110,9 +110,9 @@ def await_cluster(config: StreamConfig, listeners: Listeners, stop: threading.Ev
 
 
 def _look_at_cluster(config: StreamConfig, listeners: Listeners) -> FoundCluster:
-    """Check the settings, the brokers and the topics, and say as whom this process writes.
+    """Check the settings, the brokers and the topics, take ownership of the outputs, and return the cluster.
 
-    Raises AwayError where brokers do not answer, StreamError where something is not as the stream needs it.
+    Raises AwayError if brokers do not answer, StreamError if a requirement of the stream is not met.
     """
     _raise_problems(config)
     cluster = Cluster(config)
@@ -143,9 +143,9 @@ def prepare(
     *,
     asked: AskedRebuild,
 ) -> QueryInputs:
-    """Open the checkpoint, or begin one, and return what the queries read.
+    """Open or create the checkpoint, and return the inputs of the queries.
 
-    Raises StreamError where the checkpoint belongs to another log, or Spark delivers nothing of this one.
+    Raises StreamError if the checkpoint belongs to another log, or if Spark delivers no rows of this one.
     """
     read, ownership = found.read, found.ownership
     published = _take_up(spark, config, found, listeners, asked)
@@ -158,7 +158,7 @@ def prepare(
     properties = java_properties(config.kafka)
     if config.reads_log:
         check_source_delivers(spark, found.cluster, properties, read.ends)
-    # A checkpoint whose log has not grown since it was made is as good as a new one.
+    # True also for a checkpoint whose log has not grown since it was created.
     is_first_start = baseline == now
     return QueryInputs(
         found.cluster, detect, watched, read, properties, is_first_start, ownership, published or PublishedRows()
@@ -168,10 +168,10 @@ def prepare(
 def _take_up(
     spark: SparkSession, config: StreamConfig, found: FoundCluster, listeners: Listeners, asked: AskedRebuild
 ) -> PublishedRows | None:
-    """Return what was published, for the queries of a checkpoint to begin with.
+    """Return published rows from which the queries of a checkpoint start.
 
-    That is asked for by `rebuild` or a new word of `stream.rebuild`, or follows from a checkpoint of an older layout.
-    Null: they go on from their own checkpoint, or begin anew.
+    This is requested by `rebuild` or a new value of `stream.rebuild`, or follows from a checkpoint of an older layout.
+    Null: the queries continue from their own checkpoint, or start without state.
     """
     is_there, older = has_checkpoint(spark, config.checkpoint), older_layout(spark, config.checkpoint)
     words = read_rebuild_words(spark, config.checkpoint, config.rebuild)
@@ -188,7 +188,7 @@ def _take_up(
             )
     elif older is not None or words.done:
         here = [name for name in INPUT_QUERIES if name in config.queries]
-        # One that was stopped before it had ended its first batch takes up again what it had not kept.
+        # A query that was stopped before the end of its first batch has stored nothing and loads the rows again.
         begun = [name for name in here if has_begun(spark, config.checkpoint, name)]
         if begun == here:
             return None
@@ -205,7 +205,7 @@ def _take_up(
         return None
     published = read_published(config, found.cluster, found.statuses, listeners.on_read).without(begun)
     if anew:
-        # Only now: what cannot be read back must not be moved away from.
+        # Only after everything has been read: otherwise the old checkpoint must stay in place.
         if is_there:
             listeners.notify(f"the checkpoint was moved to {set_aside(spark, config.checkpoint, epoch_ms())}")
         keep_rebuild_words(spark, config.checkpoint, words)
@@ -214,10 +214,10 @@ def _take_up(
 
 
 def check_source_delivers(spark: SparkSession, cluster: Cluster, properties: Mapping[str, str], ends: LogEnds) -> None:
-    """Make sure that Spark's source returns rows for a log that has some.
+    """Ensure that Spark's source returns rows of a log that has records.
 
-    Raises StreamError when it does not: the source fails silently for internal topics, and a monitor that sees
-    nothing looks exactly like a calm cluster.
+    Raises StreamError if it does not: the source fails silently for internal topics, and a monitor without input cannot
+    be told from a calm cluster.
     """
     partition = max(ends.visible, key=lambda p: ends.visible[p] - ends.earliest[p])
     end = ends.visible[partition]

@@ -1,4 +1,4 @@
-"""Queries that are started again: each alone, after a pause that grows, so that none takes another with it."""
+"""Supervision of queries: each one is restarted independently, with back-off."""
 
 from __future__ import annotations
 
@@ -20,36 +20,36 @@ from rebalance_streaming.diagnosis.process import DiagnosisError
 from rebalance_streaming.errors import StreamError
 from rebalance_streaming.spark.progress import CatchUp, QueryWatch
 
-#: What Python raised: the line after the indented ones of a traceback.
+#: The Python exception: the line after the indented ones of a traceback.
 _PYTHON_ERROR = re.compile(r"^.*Traceback \(most recent call last\):\n(?:[ \t].*\n)+(\S.*)", re.MULTILINE)
-#: What Hadoop's checksummed files and Spark's logs and state stores say of a checkpoint whose files were changed, cut
-#: or lost: ChecksumFileSystem, HDFSMetadataLog, OffsetSeqLog, and the classes of errors of StateStore's providers.
+#: Errors for checkpoint files that were changed, truncated or lost, from Hadoop's ChecksumFileSystem, Spark's
+#: HDFSMetadataLog and OffsetSeqLog, and the error classes of its StateStore providers.
 _DAMAGED = re.compile(
     r"Checksum error: |Checksum file not a length multiple|Incomplete log file|"
     r"\[(?:CANNOT_LOAD_STATE_STORE|STDS_FAILED_TO_READ|STREAMING_CHECKPOINT_MISSING|"
     r"STATE_STORE_CHECKPOINT_LOCATION_NOT_EMPTY\])|"
     r"File \S*/(?:state|offsets|commits|sources)/\S* does not exist"
 )
-#: What Py4J says before the error of Java itself.
+#: Start of Py4J's own line before the Java error.
 _CALLED = "An error occurred while calling "
 #: How the JVM, RocksDB and Python report a full disk, or a quota that is used up.
 _NO_ROOM = re.compile(r"No space left on device|Disk quota exceeded")
-#: Of state that cannot be written Spark does not say why.
+#: Spark's error for state that cannot be written, which does not name the reason.
 _STATE_NOT_WRITTEN = "CANNOT_WRITE_STATE_STORE"
-#: What is left on a disk that is full: a file may be too large for it.
+#: Free space below which a disk counts as full, because a file may be larger than the rest.
 _LITTLE_BYTES = 16 * 1024 * 1024
 _FIRST_PAUSE_SECONDS, _LONGEST_PAUSE_SECONDS = 1.0, 60.0
-#: How long a query that is to be started anew may take for the batch that it is at.
+#: Maximum wait for the running batch of a query before it is restarted.
 _RENEW_SECONDS = 5.0
-#: A query that ran for this long had recovered: its next failure is a new one.
+#: Running time after which a query has recovered, and the back-off is reset.
 _RECOVERED_SECONDS = 300.0
 
 
 class SupervisedQuery:
-    """One query: running, or waiting to be started again.
+    """One query, running or waiting for its restart.
 
-    `start` is called with whether it is to be fast with many rows, until the log has been read up once, or with few.
-    `places` are the directories of this machine to which it writes.
+    `start` is called with true to optimise for many rows per batch, until the query has caught up, and then with false.
+    `places` are the local directories to which the query writes.
     """
 
     def __init__(
@@ -72,11 +72,11 @@ class SupervisedQuery:
 
     @property
     def status(self) -> QueryStatus:
-        """What is published of it."""
+        """The status to publish."""
         return self.watch.status
 
     def tend(self, now_ms: int, stall_seconds: float) -> None:
-        """Look after the query once: start it, notice its end, end it when it hangs."""
+        """Check the query once: start it if due, handle its end, and restart it if it hangs."""
         if self._query is None:
             if time.monotonic() >= self._next_start:
                 self._try_start()
@@ -85,7 +85,7 @@ class SupervisedQuery:
             self._failed("without an error" if error is None else self._cause(error))
         else:
             with suppress(Py4JError):
-                # A query may end while it is looked at; the next look finds out.
+                # The query may end meanwhile; the next call handles that.
                 self.watch.look(self._query, now_ms)
             if self.watch.busy_ms(now_ms) > stall_seconds * 1000:
                 self.watch.status = replace(self.watch.status, is_stalled=True)
@@ -95,26 +95,26 @@ class SupervisedQuery:
                 self.renew()
 
     def restart(self, reason: str) -> None:
-        """End the query; it starts again after a pause."""
+        """Stop the query; it is restarted after a pause."""
         if self._query is not None:
             self.stop_now()
             self._failed(reason)
 
     def renew(self) -> None:
-        """Start the query again: what it reads is no longer what it was started with.
+        """Restart the query, because its inputs have changed or it has caught up.
 
-        A batch that is soon over is not cut: it would be run again, with what the query is started with then.
+        Waits a short time for the end of the running batch: an interrupted batch would be repeated with the new inputs.
         """
         if self._query is not None:
             stop_between_batches(self, time.monotonic() + _RENEW_SECONDS)
             self._query = None
 
     def is_between_batches(self) -> bool:
-        """Whether the query can be stopped without a batch being cut."""
+        """Whether the query can be stopped without interrupting a batch."""
         return self._query is None or not self._query.isActive or not self._query.status["isTriggerActive"]
 
     def stop_now(self) -> None:
-        """Stop the query, in the middle of a batch if need be; a cut batch is run again at the next start."""
+        """Stop the query, even in the middle of a batch, which is then repeated at the next start."""
         if self._query is not None:
             try:
                 self._query.stop()
@@ -149,16 +149,16 @@ class SupervisedQuery:
 
 
 def stop_between_batches(query: SupervisedQuery, deadline: float) -> None:
-    """Stop a query between two batches if it gets there by a monotonic time, and in the middle of one if not."""
+    """Stop a query between two batches, or in the middle of one once `deadline` (monotonic time) has passed."""
     while time.monotonic() < deadline and not query.is_between_batches():
         time.sleep(0.02)
     query.stop_now()
 
 
 def describe_damage(text: str) -> str | None:
-    """Return what to do about a checkpoint that Spark cannot read; null if the error is another.
+    """Return what to do about a checkpoint that Spark cannot read; null for another error.
 
-    Not every damage is reported so: a file without any content may show as an internal error of Spark.
+    Some damage is not recognised: an empty file may show as an internal error of Spark.
     """
     if _DAMAGED.search(text) is None:
         return None
@@ -169,7 +169,7 @@ def describe_damage(text: str) -> str | None:
 
 
 def describe_full_disk(text: str, places: Sequence[str]) -> str | None:
-    """Return which of these directories have no room, all where that is unknown; null if the error is another."""
+    """Return an error that names the directories on a full disk, or all if that is unknown; null for another error."""
     is_stated = _NO_ROOM.search(text) is not None
     if not places or not (is_stated or _STATE_NOT_WRITTEN in text):
         return None
@@ -187,7 +187,7 @@ def _has_little_room(place: str) -> bool:
 
 
 def root_cause(text: str) -> str:
-    """Return the line of a Spark error that says what happened, not the ones that say where."""
+    """Return the line of a Spark error with its root cause, without the stack trace."""
     if raised := _PYTHON_ERROR.findall(text):
         return str(raised[-1])[:500]
     stripped = (line.strip().removeprefix(": ") for line in text.splitlines())

@@ -1,13 +1,13 @@
 """The process from which Spark forks its Python workers (`spark.python.daemon.module`).
 
-It imports what every worker needs, so that a worker starts without importing and shares the memory of it.
+It imports the modules that every worker needs, so that workers start without imports and share their memory.
 """
 
 from __future__ import annotations
 
 import gc
 
-import numpy  # noqa: F401  what workers share
+import numpy  # noqa: F401  shared by the workers
 import pandas  # noqa: F401
 import pyarrow.compute  # noqa: F401
 import pyspark.sql.pandas.serializers
@@ -18,7 +18,7 @@ import rebalance_streaming.spark.activity
 import rebalance_streaming.spark.membership  # noqa: F401
 
 if __name__ == "__main__":
-    # A collection that touches what is shared would copy it.
+    # Freeze the objects, because garbage collection in a worker would touch and so copy the shared memory.
     gc.collect()
     gc.freeze()
     manager()
