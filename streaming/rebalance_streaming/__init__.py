@@ -1,1 +1,1 @@
-"""The stream: from the bytes of `__consumer_offsets` to what happened to every group."""
+"""The stream: reads `__consumer_offsets` and determines what happened to every consumer group."""

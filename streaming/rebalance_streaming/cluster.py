@@ -1,4 +1,4 @@
-"""What the stream asks the brokers itself, before Spark starts: what there is to read, and whether it may.
+"""Direct requests of the stream to the brokers: topics, offsets and permissions, checked before Spark starts.
 
 Spark's own errors for an unreachable broker, a missing topic or a missing permission come minutes late or not at all;
 these come within seconds and say what to do.
@@ -41,14 +41,14 @@ from rebalance_streaming.topic_settings import check_topic
 from rebalance_streaming.wire.records import OFFSETS_TOPIC
 
 REQUEST_SECONDS = 10.0
-#: What is asked again every few seconds may fail sooner.
+#: Shorter time-out for requests that are repeated every few seconds.
 _LOOK_SECONDS = 4.0
-#: How long brokers may take to propagate a new topic.
+#: Time that brokers may take to propagate a new topic.
 _NEWS_SECONDS = 3.0
-#: What brokers older than 2.8 return as a topic's id: sixteen zero bytes.
+#: Topic id returned by brokers older than 2.8: sixteen zero bytes.
 _NO_TOPIC_ID = "AAAAAAAAAAAAAAAAAAAAAA"
 
-#: librdkafka repeats connection failures on stderr every second; what matters of them is raised instead.
+#: librdkafka repeats connection failures on stderr every second; relevant ones are raised as errors instead.
 QUIET = {"log_level": "0"}
 
 _EARLIEST: OffsetSpec = OffsetSpec.earliest()
@@ -57,16 +57,16 @@ _NO_LEADER_YET = (
     KafkaError.NOT_LEADER_FOR_PARTITION,
     KafkaError.LEADER_NOT_AVAILABLE,
     KafkaError.UNKNOWN_TOPIC_OR_PART,
-    KafkaError._NOENT,  # where no partition of a topic has one
+    KafkaError._NOENT,  # returned if no partition of a topic has a leader
 )
 _DENIED = (KafkaError.TOPIC_AUTHORIZATION_FAILED, KafkaError.CLUSTER_AUTHORIZATION_FAILED)
 
 
 @dataclass(frozen=True, slots=True)
 class LogEnds:
-    """Where a topic's partitions begin and end at one moment.
+    """Start and end offsets of a topic's partitions at one time.
 
-    `visible` is the end for read-uncommitted readers, `stable` the one for read-committed readers.
+    `visible` is the end for read-uncommitted readers, `stable` the end for read-committed readers.
     """
 
     earliest: dict[int, int]
@@ -76,14 +76,14 @@ class LogEnds:
 
 @dataclass(frozen=True, slots=True)
 class _Described:
-    """A topic as brokers describe it, its ends left to be looked up, and which partitions have a leader."""
+    """A topic as brokers describe it, without the ends of its partitions, and the partitions with a leader."""
 
     state: TopicState
     led: tuple[int, ...]
 
 
 class Cluster:
-    """The brokers as the stream's launcher sees them."""
+    """Requests to the brokers of the watched cluster."""
 
     def __init__(self, config: StreamConfig) -> None:
         self._config = config
@@ -91,16 +91,16 @@ class Cluster:
         self._admin = AdminClient(self._client)
 
     def check_reachable(self) -> str:
-        """Return the cluster's id. Raises AwayError when no broker answers, StreamError when they refuse the client."""
+        """Return the cluster's id. Raises AwayError if no broker answers, StreamError if they reject the client."""
         try:
             return Reachability(self._config.kafka, "start").ask()
         except NoAnswerError as error:
             raise (StreamError if error.is_lasting else AwayError)(str(error)) from None
 
     def ensure_source(self) -> None:
-        """See that the watched topic is there, asking the broker to create the offsets topic. Raises StreamError.
+        """Ensure that the watched topic exists; let the broker create the offsets topic. Raises StreamError.
 
-        A cluster that never had a consumer group has no offsets topic; looking up any group's coordinator makes it.
+        A cluster that never had a consumer group has no offsets topic; a look-up of any group's coordinator creates it.
         """
         topic = self._config.source_topic
         if topic == OFFSETS_TOPIC and self._partitions(topic) == 0:
@@ -124,10 +124,10 @@ class Cluster:
     def _look_up_coordinator(self) -> None:
         consumer = Consumer(groupless(self._client, "start"))
         try:
-            # Asking for a group's offsets finds its coordinator; it stores nothing.
+            # A request for committed offsets looks up the coordinator and stores nothing.
             consumer.committed([TopicPartition(self._config.groups_topic, 0)], timeout=REQUEST_SECONDS)
         except KafkaException:
-            # Whatever is wrong shows again, with a better text, when the topic is looked up next.
+            # The next look-up of the topic reports the problem with a better text.
             pass
         finally:
             consumer.close()
@@ -138,7 +138,7 @@ class Cluster:
         return self._config.source_topic
 
     def check_readable(self, ends: LogEnds) -> None:
-        """Fetch once from the watched topic. Raises StreamError when reading it is not allowed."""
+        """Fetch once from the watched topic. Raises StreamError if this client may not read it."""
         partition = max(ends.visible, key=lambda p: ends.visible[p])
         message = self._fetch_one(partition, ends.earliest[partition])
         error = None if message is None else message.error()
@@ -150,7 +150,7 @@ class Cluster:
             )
 
     def has_record(self, partition: int, positions: range) -> bool:
-        """Whether a record lies in a range of the watched topic: compaction and transactions leave holes."""
+        """Whether a range of the watched topic contains a record; compaction and transactions leave gaps."""
         if not positions:
             return False
         message = self._fetch_one(partition, positions.start)
@@ -165,7 +165,7 @@ class Cluster:
             consumer.close()
 
     def log_ends(self, topic: str) -> LogEnds:
-        """Return where a topic's partitions begin and end now."""
+        """Return the present start and end offsets of a topic's partitions."""
         partitions = [TopicPartition(topic, p) for p in range(self._partitions(topic))]
         return LogEnds(
             earliest=self._offsets(partitions, _EARLIEST, IsolationLevel.READ_UNCOMMITTED),
@@ -174,7 +174,7 @@ class Cluster:
         )
 
     def _offsets(self, partitions: list[TopicPartition], spec: OffsetSpec, isolation: IsolationLevel) -> dict[int, int]:
-        """Return offsets by partition; -1 for a time after which there is no record."""
+        """Return offsets by partition; -1 if there is no record at or after a requested time."""
         deadline = time.monotonic() + REQUEST_SECONDS
         while True:
             asked = self._admin.list_offsets(
@@ -188,7 +188,7 @@ class Cluster:
             except KafkaException as error:
                 code = error.args[0].code()
                 reason, may_come = _text(error), code in _NO_LEADER_YET or code in UNREACHABLE
-            # A topic made a moment ago has no leader yet.
+            # A topic that has just been created has no leader yet.
             if not may_come or time.monotonic() >= deadline:
                 raise (AwayError if may_come else StreamError)(
                     f"cannot look up the ends of {partitions[0].topic} ({reason}); grant DESCRIBE on it "
@@ -197,22 +197,22 @@ class Cluster:
             time.sleep(0.1)
 
     def offsets_at(self, topic: str, time_ms: int) -> dict[int, int]:
-        """Return each partition's first position at or after a time; its end where there is none."""
+        """Return each partition's first position at or after a time; its end if there is none."""
         partitions = [TopicPartition(topic, p) for p in range(self._partitions(topic))]
         found = self._offsets(partitions, OffsetSpec.for_timestamp(time_ms), IsolationLevel.READ_UNCOMMITTED)
         ends = self._offsets(partitions, _LATEST, IsolationLevel.READ_UNCOMMITTED)
         return {partition: offset if offset >= 0 else ends[partition] for partition, offset in found.items()}
 
     def fetch_topic_states(self, topics: Collection[str]) -> dict[str, TopicState]:
-        """Return how topics stand now, in three requests for all of them together.
+        """Return the present states of topics, with three requests for all of them together.
 
-        One without an answer (no broker, not allowed) is left out, and so are the ends of partitions
-        without a leader. Never raises: the brokers may be away while the stream runs.
+        Topics without an answer (no broker, no permission) are left out, and so are the ends of partitions without a
+        leader. Never raises: the brokers may be unavailable while the stream runs.
         """
         if not topics:
             return {}
         found = {name: each for name, each in self._describe_again(topics).items() if each is not None}
-        # librdkafka looks for a leader that is missing, or away, without a pause until the request times out.
+        # For a partition without an available leader, librdkafka retries without a pause until the request times out.
         places = [TopicPartition(name, p) for name, each in found.items() for p in each.led]
         earliest = self._ends_now(places, _EARLIEST)
         latest = self._ends_now([each for each in places if (each.topic, each.partition) in earliest], _LATEST)
@@ -222,11 +222,11 @@ class Cluster:
         return {name: replace(each.state, ends=ends[name]) for name, each in found.items()}
 
     def _describe_again(self, topics: Collection[str]) -> dict[str, _Described | None]:
-        """Describe topics as often as one likes.
+        """Return descriptions of topics, with a new client if no topic could be described.
 
-        librdkafka asks the broker that metadata last named as the controller. If that one is gone it connects to it
-        without a pause, until the request times out, and with each further one, for up to five minutes. A new client
-        asks any broker for metadata first.
+        librdkafka sends the request to the last known controller. If that broker is gone, it reconnects without a pause
+        until the request times out, and again for each further request, for up to five minutes. A new client first
+        requests metadata from any broker.
         """
         found = self._describe(topics, _LOOK_SECONDS)
         if not any(found.values()):
@@ -250,12 +250,12 @@ class Cluster:
         return {place: offset for place, offset in ends.items() if offset is not None}
 
     def recent_offsets(self, topic: str, rows: int) -> dict[int, int]:
-        """Return each partition's position so many rows before its end, its first one where it has fewer."""
+        """Return each partition's position `rows` before its end, or its first one if it has fewer."""
         ends = self.log_ends(topic)
         return {p: max(ends.earliest[p], end - rows) for p, end in ends.visible.items()}
 
     def check_foreign_topics(self) -> None:
-        """Make sure that every topic exists that others write to. Raises StreamError naming the first that does not."""
+        """Ensure that all topics with external writers exist. Raises StreamError naming the first missing one."""
         named = [("metric_topics", each.name) for each in self._config.all_metric_topics]
         named += [("broker_log_topics", each.name) for each in self._config.all_broker_log_topics]
         for setting, topic in named:
@@ -266,9 +266,9 @@ class Cluster:
                 )
 
     def _appears(self, topic: str) -> bool:
-        """Return whether a topic is there: some brokers hear a moment later than others of one that was just made."""
+        """Return whether a topic exists; retries, because some brokers learn of a new topic later than others."""
         deadline = time.monotonic() + _NEWS_SECONDS
-        # Asking for the metadata of one topic by name makes it, where brokers make topics by themselves.
+        # Not with list_topics: a metadata request for a topic by name creates it on brokers with auto-creation.
         while (found := self._describe([topic], REQUEST_SECONDS)[topic]) is None or found.state.partition_count == 0:
             if time.monotonic() > deadline:
                 return False
@@ -278,8 +278,8 @@ class Cluster:
     def ensure_topics(self, notify: Callable[[str], None] = lambda _: None) -> None:
         """Create the monitor's topics that are missing, and check the settings of those that exist.
 
-        `notify` receives a sentence on each setting that is not as it should be. Raises StreamError naming what to
-        create by hand, and what to mend where rows would be lost.
+        `notify` receives a sentence on each wrong setting. Raises StreamError naming the topics to create manually, or
+        the settings to fix if rows would be lost.
         """
         existing = self._list_topics()
         own = own_topics(self._config)
@@ -305,7 +305,7 @@ class Cluster:
             raise StreamError("; ".join(fatal))
 
     def _describe_settings(self, names: Iterable[str]) -> tuple[dict[str, dict[str, str]], dict[str, KafkaException]]:
-        """Return the settings of topics by name, and why those of others could not be had."""
+        """Return the settings of topics by name, and the errors for topics whose settings could not be described."""
         resources = [ConfigResource(ResourceType.TOPIC, name) for name in names]
         if not resources:
             return {}, {}
@@ -333,7 +333,7 @@ class Cluster:
         self._await_topics({topic.topic for topic in missing})
 
     def _await_topics(self, names: set[str]) -> None:
-        """Wait until brokers report topics made a moment ago; a little patience, for others may have made them."""
+        """Wait up to 10 s until brokers report new topics, which other processes may have created."""
         deadline = time.monotonic() + REQUEST_SECONDS
         while time.monotonic() < deadline:
             known = self._list_topics()
@@ -351,7 +351,7 @@ class Cluster:
 
 
 def _described(future: Future[Any]) -> _Described | None:
-    """Return what was reported of a topic; null when nothing was."""
+    """Return the description of a topic; null if the request failed."""
     try:
         topic = future.result()
     except KafkaException as error:
@@ -363,7 +363,7 @@ def _described(future: Future[Any]) -> _Described | None:
 
 
 def _offset_of(future: Future[Any]) -> int | None:
-    """Return an end of a partition, null for one that is not known: without a leader librdkafka has no error for it."""
+    """Return an offset; null on an error, and for OFFSET_INVALID, which librdkafka returns without a leader."""
     try:
         offset = int(future.result().offset)
     except KafkaException:
@@ -382,7 +382,7 @@ def _text(error: KafkaException) -> str:
 
 
 def own_topics(config: StreamConfig) -> dict[str, Topic]:
-    """Return the monitor's topics by their names in this deployment, the optional ones where a setting names them."""
+    """Return the monitor's topics by their names in this deployment; optional ones only if a setting names them."""
     own = {each.full_name(config.topic_prefix): each for each in (*TOPICS, *OPTIONAL_TOPICS)}
     unasked = {each.full_name(config.topic_prefix) for each in OPTIONAL_TOPICS}
     unasked -= {each.name for each in config.all_broker_log_topics}

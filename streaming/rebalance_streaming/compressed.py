@@ -1,4 +1,4 @@
-"""Lines of files that may be compressed."""
+"""Reads lines of files that may be compressed with gzip."""
 
 from __future__ import annotations
 
@@ -10,16 +10,16 @@ _GZIP, _GZIP_WINDOW, _READ_BYTES = b"\x1f\x8b", 31, 1 << 16
 
 
 def uncompressed(file: Iterable[bytes | str], name: str, damaged: Callable[[str], Exception]) -> Iterable[bytes | str]:
-    """Return the lines of a file, of what gzip made of it if its first bytes say so.
+    """Return the lines of a file, decompressed if it begins with gzip's magic number.
 
-    Raises what `damaged` makes of a sentence for a file that gzip did not make so.
+    Raises the error that `damaged` returns for a sentence if the compressed data are invalid.
     """
     peek = getattr(file, "peek", None)
     return _unzipped(file, name, damaged) if peek is not None and peek(2)[:2] == _GZIP else file
 
 
 def _unzipped(file: Any, name: str, damaged: Callable[[str], Exception]) -> Iterator[bytes]:
-    """Yield lines as far as they can be had: unlike the gzip module up to the last byte of a file that was cut."""
+    """Yield decompressed lines; unlike the gzip module, all available bytes of a truncated file."""
     rest, stream = b"", zlib.decompressobj(_GZIP_WINDOW)
     while data := file.read(_READ_BYTES):
         while data:

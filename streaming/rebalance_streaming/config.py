@@ -1,6 +1,6 @@
 """Settings of the stream: one frozen dataclass, defaults beside the fields, units in the names.
 
-Where a value comes from (flag, environment, file) is the launcher's business.
+The launcher reads the values from flags, the environment or a file.
 """
 
 from __future__ import annotations
@@ -29,9 +29,9 @@ from rebalance_streaming.wire.records import OFFSETS_TOPIC
 
 @dataclass(frozen=True, slots=True)
 class MetricTopic:
-    """A further topic of client metrics. `format` pins what its messages are; null: each message shows it.
+    """An additional topic of client metrics. `format` is the format of its messages; null: detected for each message.
 
-    `defaults` gives identity fields (`group_id`, `host`, …) that its messages lack.
+    `defaults` has identity fields (`group_id`, `host`, …) that its messages lack.
     """
 
     name: str
@@ -41,7 +41,7 @@ class MetricTopic:
 
 @dataclass(frozen=True, slots=True)
 class BrokerLogTopic:
-    """A topic of lines of brokers' logs. `time_zone` is that of the times in them that do not say it."""
+    """A topic of broker log lines. `time_zone` applies to times in them without a zone."""
 
     name: str
     time_zone: str = "UTC"
@@ -49,7 +49,7 @@ class BrokerLogTopic:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class StreamConfig:
-    """How the Spark application reads, works and writes."""
+    """Settings of the Spark application."""
 
     kafka: Mapping[str, str] = table(
         "Client properties under librdkafka's names; the Spark source and sink get the same translated, and "
@@ -161,12 +161,12 @@ class StreamConfig:
 
     @property
     def counted_from(self) -> CountedFrom:
-        """What groups' totals rest on."""
+        """The source of groups' totals."""
         return CountedFrom.LOG if self.reads_log else CountedFrom.PROBES
 
     @property
     def log_topics(self) -> tuple[str, ...]:
-        """The watched log, unless nobody may read it."""
+        """The watched log; empty if it is not read."""
         return (self.source_topic,) if self.reads_log else ()
 
     @property
@@ -181,17 +181,17 @@ class StreamConfig:
 
     @property
     def activity_topic(self) -> str:
-        """Topic of what groups did, packed."""
+        """Topic of packed activity of groups."""
         return topics.ACTIVITY.full_name(self.topic_prefix)
 
     @property
     def probes_topic(self) -> str:
-        """Topic of what the prober asked the brokers."""
+        """Topic of the prober's answers from brokers."""
         return topics.PROBES.full_name(self.topic_prefix)
 
     @property
     def metrics_topic(self) -> str:
-        """Topic that the reporters write client metrics to."""
+        """Topic to which the reporters write client metrics."""
         return topics.CLIENT_METRICS.full_name(self.topic_prefix)
 
     @property
@@ -201,18 +201,18 @@ class StreamConfig:
 
     @property
     def all_metric_topics(self) -> tuple[MetricTopic, ...]:
-        """Every topic that client metrics are read from."""
+        """Every topic from which client metrics are read."""
         others = (MetricTopic(each) if isinstance(each, str) else each for each in self.metric_topics)
         return (MetricTopic(self.metrics_topic), *others)
 
     @property
     def all_broker_log_topics(self) -> tuple[BrokerLogTopic, ...]:
-        """Every topic that lines of brokers' logs are read from."""
+        """Every topic from which broker log lines are read."""
         return tuple(BrokerLogTopic(each) if isinstance(each, str) else each for each in self.broker_log_topics)
 
     @property
     def foreign_topics(self) -> tuple[str, ...]:
-        """Names of the topics that others than the monitor write to: client metrics and brokers' logs."""
+        """Names of the topics with external writers: client metrics and broker logs."""
         return tuple(each.name for each in self.all_metric_topics) + tuple(
             each.name for each in self.all_broker_log_topics
         )
@@ -228,11 +228,11 @@ class StreamConfig:
         return topics.SILENCES.full_name(self.topic_prefix)
 
     def without_secrets(self) -> StreamConfig:
-        """Return the settings that workers get, which need no credentials."""
+        """Return the settings for workers, which need no credentials."""
         return replace(self, kafka={})
 
     def validate(self) -> list[str]:
-        """Return every problem of these settings as a sentence; none means usable."""
+        """Return every problem of these settings as a sentence; an empty list means valid."""
         problems = [*bootstrap_problems(self.kafka), *librdkafka_problems(self.kafka), *java_problems(self.kafka)]
         problems += [
             f"stream.extra_jars names {jar}, which is no file: check the path"

@@ -1,7 +1,7 @@
-"""Records as JSON lines in, the same lines with what the bytes say out: the filter behind `rebalance-monitor decode`.
+"""Decodes records in JSON lines and adds the result to each line: the filter behind `rebalance-monitor decode`.
 
-Knows the wire formats and JSON; nothing of files, clusters or the command line. A line that cannot be read is answered
-by a line that says why, so that input and output stay in step.
+Depends on the wire formats and JSON, not on files, clusters or the command line. An invalid line yields a line with the
+error, so that input and output have the same number of lines.
 """
 
 from __future__ import annotations
@@ -18,20 +18,20 @@ from rebalance_streaming.wire.records import ConsumerGroupMemberMetadataValue, G
 
 
 class _BadLineError(ValueError):
-    """A line that holds no record; the text names what is wrong with it."""
+    """A line contains no record; the text names the problem."""
 
 
 def decode_stream(lines: Iterable[str]) -> Iterator[str]:
-    """Yield one JSON line per line that is not blank, without a line end. Never raises for what a line holds."""
+    """Yield one JSON line per non-blank line, without a line end. Never raises for the content of a line."""
     for number, line in enumerate(lines, start=1):
         if line.strip():
             yield decode_line(line, number)
 
 
 def decode_line(line: str, number: int) -> str:
-    """Return a line's object with outcome, type, versions, key and value added; `number` is for the error's text.
+    """Return a line's object with outcome, type, versions, key and value added; `number` is used in the error's text.
 
-    In: `key_hex` and `value_hex` (null or absent: a tombstone), and any other fields, which are kept.
+    Input fields: `key_hex` and `value_hex` (null or absent: a tombstone); any other fields are kept.
     """
     given: dict[str, Any] = {}
     try:
@@ -39,13 +39,13 @@ def decode_line(line: str, number: int) -> str:
         record = _record_in(given)
     except _BadLineError as error:
         record = DecodedRecord(Outcome.CORRUPT, error=f"line {number}: {error}")
-    # Escaped to ASCII: a lone surrogate in a field that is only passed on could not be printed otherwise.
+    # Escaped to ASCII, because a lone surrogate in a field that is passed on could not be printed.
     return json.dumps(given | _described(record), separators=(",", ":"))
 
 
 def _record_in(given: dict[str, Any]) -> DecodedRecord:
     if given.get("control") is True:
-        # Only readers of log segments see these. Their keys would pass for the start of a type 0 or 1 key.
+        # Present only in dumps of log segments. Its key would look like the start of a key of type 0 or 1.
         return DecodedRecord(Outcome.UNSUPPORTED, error="a transaction marker, not a record")
     if "key_hex" not in given:
         raise _BadLineError("key_hex is missing")
@@ -55,7 +55,7 @@ def _record_in(given: dict[str, Any]) -> DecodedRecord:
 def _object_in(line: str) -> dict[str, Any]:
     try:
         read = json.loads(line)
-        # What is nested too deeply to be written again must show here.
+        # Raises RecursionError here for JSON that is nested too deeply to be written again.
         json.dumps(read)
     except (ValueError, RecursionError) as error:
         raise _BadLineError(f"not JSON: {error}") from None
@@ -77,7 +77,7 @@ def _bytes_in(given: dict[str, Any], name: str) -> bytes | None:
 
 
 def _described(record: DecodedRecord) -> dict[str, Any]:
-    """Return the fields that describe a record. `error` and the embedded structures are there only if it has some."""
+    """Return the fields that describe a record; `error` and embedded structures only if there are any."""
     version = record.value_version
     described = {
         "outcome": record.outcome.name.lower(),
@@ -94,7 +94,7 @@ def _described(record: DecodedRecord) -> dict[str, Any]:
 
 
 def _embedded(value: Any, as_json: Any) -> dict[str, Any]:
-    """Return what classic members carry, read; drop the bytes themselves from a consumer group's members."""
+    """Return the decoded subscriptions and assignments of classic members; delete the raw bytes from `as_json`."""
     if isinstance(value, GroupMetadataValue) and value.protocol_type == CONSUMER_PROTOCOL:
         for member in as_json["members"]:
             del member["subscription"], member["assignment"]

@@ -1,7 +1,7 @@
-"""Looks at the inputs of the queries while they run: the shell around `log_watch`.
+"""Checks the inputs of the queries periodically while they run, using `log_watch`.
 
-While brokers are away a check takes half a minute, so it happens in a thread of its own; the launcher hands in how far
-its queries are, and takes out what happened, whenever it likes.
+While brokers are unavailable a check takes half a minute, so it runs in a thread of its own. The launcher passes in the
+positions of its queries and collects the incidents at any time.
 """
 
 from __future__ import annotations
@@ -17,12 +17,12 @@ from rebalance_streaming.log_watch import Incident, LogWatch, Positions, TopicSt
 
 _PERIOD_SECONDS, _STOP_SECONDS = 5.0, 1.0
 
-#: What the brokers report of topics; `Cluster.fetch_topic_states`.
+#: Returns the states of topics; `Cluster.fetch_topic_states`.
 DescribeTopics = Callable[[Collection[str]], Mapping[str, TopicState]]
 
 
 class InputWatcher:
-    """Watches the inputs of several queries, given as query -> topics, from where `totals` say it was left."""
+    """Watches the inputs of several queries, given as query -> topics, continuing from `totals`."""
 
     def __init__(
         self,
@@ -35,32 +35,33 @@ class InputWatcher:
         self._fetch, self._inputs, self._period_seconds = fetch, inputs, period_seconds
         self._watches = {query: known.get(query) or LogWatch(query) for query in inputs}
         self._positions: dict[str, Mapping[str, Positions]] = {}
-        #: The highest positions by query, topic and partition since a check had an answer for the topic.
+        #: The highest positions by query, topic and partition since the last check with an answer for the topic.
         self._reached: dict[str, dict[str, dict[int, int]]] = {query: {} for query in inputs}
         self._incidents: list[Incident] = []
-        #: Where the partitions of each topic ended at its last check.
+        #: The ends of each topic's partitions at its last check.
         self._ends: dict[str, Positions] = {}
-        #: How many checks have begun, which of them was compared last, and which had begun when a query was forgotten.
+        #: Number of the latest check begun, of the latest one compared, and, by query, of the latest one begun when the
+        #: query was forgotten.
         self._begun = self._compared = 0
         self._forgotten: dict[str, int] = {}
         self._lock, self._stopping, self._due = threading.Lock(), threading.Event(), threading.Event()
         self._thread = threading.Thread(target=self._run, name="input-watcher", daemon=True)
 
     def start(self) -> None:
-        """Start to check the inputs, at once and then every few seconds."""
+        """Start checking the inputs, at once and then every few seconds."""
         self._thread.start()
 
     def stop(self) -> None:
-        """End the thread; one that still waits for brokers ends with the process."""
+        """Stop the thread; if it is waiting for brokers, it ends with the process."""
         self._stopping.set()
         self._due.set()
         self._thread.join(_STOP_SECONDS)
 
     def note(self, query: str, positions: Mapping[str, Positions]) -> None:
-        """Note how far a query is: the next position to read by topic and partition.
+        """Set a query's positions: the next one to read by topic and partition.
 
-        One that falls may mean that the log was cut: the next check is at once, as until the query is started with the
-        new era it takes what it reads for repetitions.
+        A position that decreases may mean that the log was truncated. The next check is then made at once, because the
+        query takes records of the new era for duplicates until it is restarted with that era.
         """
         with self._lock:
             self._positions[query] = {topic: dict(each) for topic, each in positions.items()}
@@ -68,30 +69,30 @@ class InputWatcher:
                 self._due.set()
 
     def forget(self, query: str) -> None:
-        """Drop the positions of a query that ends: where it goes on is known when it has been started again."""
+        """Drop the positions of a query that is being restarted; the new ones are known once it has started."""
         with self._lock:
             self._positions.pop(query, None)
             self._reached[query] = {}
             self._forgotten[query] = self._begun
 
     def take(self) -> list[Incident]:
-        """Return what happened since this was last asked."""
+        """Return the incidents since the last call."""
         with self._lock:
             incidents, self._incidents = self._incidents, []
         return incidents
 
     def ends(self) -> dict[str, Positions]:
-        """Return where the partitions of each topic ended at the last check that had an answer."""
+        """Return the ends of each topic's partitions at the last check with an answer."""
         with self._lock:
             return dict(self._ends)
 
     def eras(self, query: str, topic: str) -> dict[int, int]:
-        """Return the eras of a topic's partitions, as the query is to be started with; 0 is left out."""
+        """Return the eras of a topic's partitions with which to start the query; era 0 is left out."""
         with self._lock:
             return self._watches[query].eras(topic)
 
     def unread(self, query: str) -> dict[str, dict[int, Unread]]:
-        """Return what the query has not read of partitions that were cut or recreated (`LogWatch.unread`)."""
+        """Return the query's unread records in partitions that were truncated or recreated (`LogWatch.unread`)."""
         with self._lock:
             return self._watches[query].unread()
 
@@ -101,18 +102,18 @@ class InputWatcher:
             return [each.publish(cluster, now_ms) for each in self._watches.values()]
 
     def check_once(self) -> None:
-        """Fetch all inputs and compare. Of two at once one that began earlier and is answered later is void."""
+        """Fetch and compare the states of all inputs. A check that is overtaken by a later one is discarded."""
         with self._lock:
             self._begun += 1
             number = self._begun
-            # Before the check: a position noted after it may rightly lie behind the ends that were found.
+            # Copied before the fetch, because a position noted later may legitimately lie beyond the ends found.
             positions = dict(self._positions)
             reached, self._reached = self._reached, {query: {} for query in self._inputs}
         states: Mapping[str, TopicState] = {}
         try:
             states = self._fetch({topic for topics in self._inputs.values() for topic in topics})
         finally:
-            # Topics without an answer, all of them where the check failed, are compared at the next one.
+            # Topics without an answer (all topics if the fetch failed) are compared at the next check.
             with self._lock:
                 if number < self._compared:
                     states = {}
@@ -139,7 +140,7 @@ class InputWatcher:
 
     def _run(self) -> None:
         while not self._stopping.is_set():
-            # What a client refuses once may work at the next check; the positions are compared all the same.
+            # An error of the client may be temporary; check_once keeps the positions for the next check.
             with suppress(KafkaException):
                 self.check_once()
             self._due.wait(self._period_seconds)
@@ -147,12 +148,12 @@ class InputWatcher:
 
 
 def _unseen(reached: Positions, state: TopicState | None) -> dict[int, int]:
-    """Return the positions of partitions of which a check found no end: they are compared at the next one."""
+    """Return the positions of partitions without an end in this check; they are compared at the next one."""
     return {partition: at for partition, at in reached.items() if state is None or partition not in state.ends}
 
 
 def _raise(highest: dict[str, dict[int, int]], positions: Mapping[str, Positions]) -> bool:
-    """Raise the highest positions; returns whether one of the given lies below."""
+    """Update the highest positions; return whether one of the given positions is lower."""
     has_fallen = False
     for topic, each in positions.items():
         known = highest.setdefault(topic, {})

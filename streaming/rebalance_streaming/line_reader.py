@@ -1,8 +1,8 @@
-"""What recorded lines contain: the rows that the stream would make of them, and what its folds would take.
+"""Decodes recorded lines into the rows that the stream would make of them, and the inputs of its folds.
 
-Receives lines as they are read, each alone; returns what they contain. When that happened to which group, and what
-became of it, is the replay's business. Topics that are neither the offsets topic nor the monitor's own are read as
-client metrics, and what is none as lines of brokers' logs. Deploys that were announced are in the topic of silences.
+Each line is decoded on its own; the replay orders, folds and judges the results. Topics that are neither the offsets
+topic nor the monitor's own are read as broker log lines if they contain any, and otherwise as client metrics. Announced
+deploys are in the topic of silences.
 """
 
 from __future__ import annotations
@@ -30,10 +30,10 @@ from rebalance_streaming.wire.records import OFFSETS_TOPIC
 
 PROBES_SUFFIX, BROKER_LOGS_SUFFIX = topics.PROBES.name, topics.BROKER_LOGS.name
 _SILENCES_SUFFIX = f".{topics.SILENCES.name}"
-#: Ends of the names of topics the stream writes: a replay makes them itself.
+#: Suffixes of topics written by the stream, which a replay ignores because it computes these rows itself.
 OWN_SUFFIXES = tuple(f".{each.name}" for each in topics.TOPICS if set(each.writers) <= set(QUERIES))
 
-#: What a line of a coordinator has, in whichever envelope.
+#: Text in any log line of a coordinator, in all envelopes of log shippers.
 _LOG_MARKS = (b"[GroupCoordinator ", b"[GroupMetadataManager ")
 
 _CACHED_KEYS = 1_000_000
@@ -41,22 +41,22 @@ _CACHED_KEYS = 1_000_000
 
 @dataclass(frozen=True, slots=True)
 class ToFold:
-    """A record or a probe of a group, on its way into the group's state."""
+    """A record or probe to fold into a group's state."""
 
     group: str
     what: GroupRecord | contract.Probe
 
 
-#: What a line contains, in its order: rows for the engine, and what is to be folded; empty: nothing of use here.
+#: The contents of a line, in order: rows for the engine, and inputs of the folds; empty if the line is not needed.
 Contents = tuple[ToFold | Input, ...]
 
 
 @dataclass(slots=True)
 class LineReader:
-    """Reads lines of a recording. `cluster` is the name that rows carry, `pane_ms` how wide a row of commits is.
+    """Reads lines of a recording. `cluster` is the cluster name in rows, `pane_ms` the pane length of commit rows.
 
-    `to_utc` turns brokers' local times, where their logs have such, into UTC. `reads_log`: the offsets topic is read.
-    `reads_clients`: somebody wants what clients report. `skipped` counts lines with nothing of use here.
+    `to_utc` converts local times in broker logs to UTC. `reads_log`: the offsets topic is read. `reads_clients`: client
+    metrics are read. `skipped` counts lines that are not needed.
     """
 
     cluster: str
@@ -68,13 +68,13 @@ class LineReader:
     _keys: KeyCache = field(default_factory=lambda: KeyCache(_CACHED_KEYS))
 
     def readable(self, lines: Sequence[RecordedLine]) -> list[RecordedLine]:
-        """Return the lines that may be read; the others are skipped."""
+        """Return the lines without those of the offsets topic if that is not read, which are skipped."""
         found = [line for line in lines if self.reads_log or line.topic != OFFSETS_TOPIC]
         self.skipped += len(lines) - len(found)
         return found
 
     def pack(self, lines: Sequence[RecordedLine]) -> Iterable[contract.CommitActivity]:
-        """Return the rows of lines that are commits, which may be all of a group and pane."""
+        """Return the packed rows of commit lines; commits of one group and pane are merged."""
         visible = [line for line in lines if line.read_committed and not line.control]
         self.skipped += len(lines) - len(visible)
         if not visible:
@@ -89,7 +89,7 @@ class LineReader:
         return pack_commits(decode_commits(keys, values, self._keys), log, self.cluster, self.pane_ms)
 
     def log_rows(self, line: RecordedLine) -> list[contract.CoordinatorActivity] | None:
-        """Return the rows of a line that holds lines of a broker's log; null where it holds none."""
+        """Return the rows of a line with broker log lines; null if it has none."""
         if line.topic == OFFSETS_TOPIC or line.topic.endswith((PROBES_SUFFIX, _SILENCES_SUFFIX, *OWN_SUFFIXES)):
             return None
         value = line.value
@@ -102,7 +102,7 @@ class LineReader:
         return rows
 
     def read(self, line: RecordedLine) -> Contents:
-        """Return what any other line contains."""
+        """Return the contents of a line that has neither commits nor broker log lines."""
         contents = tuple(self._read(line))
         self.skipped += not contents
         return contents
@@ -153,7 +153,7 @@ class LineReader:
         self, rows: Iterable[tuple[str, contract.ProbeActivity | contract.OffsetActivity]]
     ) -> Iterator[ToFold | Input]:
         for group, row in rows:
-            # A recording's cluster may have had another name.
+            # The cluster may have another name in the recording.
             if isinstance(row, contract.ProbeActivity):
                 yield ToFold(group, row.probe)
                 yield replace(row, probe=replace(row.probe, cluster=self.cluster))

@@ -1,4 +1,4 @@
-"""Files of brokers' log lines into what groups' coordinators logged, for commands that work without a stream."""
+"""Extracts the lines of group coordinators from broker log files, for commands that work without a stream."""
 
 from __future__ import annotations
 
@@ -22,15 +22,15 @@ EXPECTED = (
 
 
 class LogFileError(StreamError):
-    """A file that holds no line of a group's coordinator; the text says what was seen and what is expected."""
+    """A file has no line of a group's coordinator; the text says what was found and what is expected."""
 
 
 def read_log_files(
     files: Iterable[Any], *, cluster: str, pane_ms: int, time_zone: str = "UTC"
 ) -> list[CoordinatorActivity]:
-    """Return what the coordinators of groups logged in files of broker logs, compressed by gzip or not.
+    """Return the log lines of group coordinators in broker log files, which may be compressed with gzip.
 
-    `time_zone` is that of times that are written without one. Raises LogFileError for a file without such a line.
+    `time_zone` applies to times without a zone. Raises LogFileError for a file without a coordinator's line.
     """
     to_utc, rows = to_utc_of(time_zone), list[CoordinatorActivity]()
     for file in files:
@@ -47,7 +47,7 @@ def read_log_files(
 
 
 def to_utc_of(time_zone: str) -> ToUtc:
-    """Return what turns local times into UTC. Raises LogFileError for what is no time zone."""
+    """Return a function that converts local times to UTC. Raises LogFileError for an unknown time zone."""
     if not is_time_zone(time_zone):
         raise LogFileError(f"{time_zone!r} is no time zone; give a name such as Europe/Berlin or UTC")
     return local_to_utc(time_zone)

@@ -1,13 +1,14 @@
-"""Whether the inputs of a query are still what it has read: pure, one comparison per check of the brokers.
+"""Detects lost records, truncation, recreation and growth of a query's inputs; pure, one comparison per check.
 
-A log loses records before they are read (retention, an administrator), is cut below what was read (an unclean
-election), is recreated, and grows. Spark's source goes on after each of these without a word, or never notices. So
-every few seconds the launcher fetches where the partitions begin and end (`Cluster.fetch_topic_states`), and this
-module compares that with the check before and with the query's positions. What it finds are incidents: each has a
-sentence, and is added to totals that outlive a restart.
+A log may lose records before they are read (retention, an administrator), be truncated below the read position (an
+unclean election), be recreated, and get more partitions. Spark's source continues silently in each of these cases. So
+the launcher fetches the start and end offsets of the partitions every few seconds (`Cluster.fetch_topic_states`), and
+this module compares them with the previous check and with the query's positions. The result are incidents: each has a
+sentence, and is added to totals that persist across restarts.
 
-An offset names a record only together with the partition's *era*: it begins at 0 and goes up by 1 whenever the
-partition is cut below what was read, or recreated. Folds take a record of a higher era for new, whatever its offset.
+An offset identifies a record only together with the partition's *era*, which starts at 0 and is incremented whenever
+the partition is truncated below the read position, or recreated. Folds treat a record of a higher era as new,
+regardless of its offset.
 """
 
 from __future__ import annotations
@@ -23,7 +24,7 @@ from rebalance_contract.display import listed
 
 
 class IncidentKind(StrEnum):
-    """What can befall an input."""
+    """The kinds of incidents of an input."""
 
     PARTITIONS_ADDED = "partitions_added"
     PARTITIONS_REMOVED = "partitions_removed"
@@ -32,13 +33,13 @@ class IncidentKind(StrEnum):
     RECREATED = "recreated"
 
 
-#: Partition -> the next position that the query reads.
+#: Partition -> the position that the query reads next.
 Positions = Mapping[int, int]
 
 
 @dataclass(frozen=True, slots=True)
 class Ends:
-    """The first position kept in a partition, and the one that the next record will get."""
+    """The first available position of a partition, and the one that the next record will get."""
 
     earliest: int
     latest: int
@@ -46,9 +47,9 @@ class Ends:
 
 @dataclass(frozen=True, slots=True)
 class TopicState:
-    """A topic at one moment. `partition_count` is 0 when it does not exist; `topic_id` is null where none is reported.
+    """The state of a topic at one time. `partition_count` is 0 if it does not exist; `topic_id`: null if not reported.
 
-    `ends` has the partitions whose ends were answered: one without a leader is left out, and is not compared.
+    `ends` has only partitions whose ends were reported: one without a leader is left out and not compared.
     """
 
     partition_count: int
@@ -58,9 +59,9 @@ class TopicState:
 
 @dataclass(frozen=True, slots=True)
 class Incident:
-    """Something that befell partitions of one topic.
+    """An incident that affects partitions of one topic.
 
-    `count` is of log positions where some were skipped, or read and cut; of partitions otherwise.
+    `count` counts log positions for SKIPPED and REWOUND (read, then truncated), and partitions for the other kinds.
     """
 
     query: str
@@ -71,7 +72,7 @@ class Incident:
 
     @property
     def sentence(self) -> str:
-        """What happened, and what it means for the query."""
+        """Description of the incident and its consequence for the query."""
         return _SENTENCES[self.kind].format(
             query=self.query, topic=self.topic, count=self.count, places=_places(self.partitions)
         )
@@ -103,10 +104,10 @@ def _places(partitions: tuple[int, ...], shown: int = 5) -> str:
 
 @dataclass(frozen=True, slots=True)
 class Unread:
-    """Records of a new era, from position `begin` on, which a query that was started in the one before has to read.
+    """Records of a new era, from position `begin` on, that a query started in the previous era has to read.
 
-    `stood_at` is where it was when they were first seen, if that is behind their end: a query that is there still has
-    read none of them. Null: it was elsewhere, and may have read some as of the old era.
+    `stood_at` is the query's position when they were first seen, if it was beyond their end: if the query is still
+    there, it has read none of them. Null: its position was lower, and it may have read some under the old era.
     """
 
     begin: int
@@ -115,9 +116,9 @@ class Unread:
 
 @dataclass(frozen=True, slots=True)
 class TopicWatch:
-    """One input: its totals, what was seen last, and the partitions that were missing from the check before.
+    """One input: its totals, the ends last seen, and the partitions missing from the previous check.
 
-    `partitions` has those of the totals by number, `unread` what the query has to read of those cut or recreated.
+    `partitions` are those of the totals by number, `unread` the unread records of truncated or recreated partitions.
     """
 
     totals: WatchedTopic
@@ -127,7 +128,7 @@ class TopicWatch:
     unread: Mapping[int, Unread] = field(default_factory=dict)
 
     def era(self, partition: int) -> int:
-        """Return how often a partition was cut or recreated."""
+        """Return how often a partition was truncated or recreated."""
         return self.partitions.get(partition, WatchedPartition(partition)).era
 
 
@@ -139,21 +140,21 @@ class LogWatch:
     topics: Mapping[str, TopicWatch] = field(default_factory=dict)
 
     def eras(self, topic: str) -> dict[int, int]:
-        """Return the eras of a topic's partitions that are not in their first one, 0."""
+        """Return the eras of a topic's partitions, without those in their first era, 0."""
         watch = self.topics.get(topic)
         return {} if watch is None else {p: each.era for p, each in watch.partitions.items() if each.era}
 
     def unread(self) -> dict[str, dict[int, Unread]]:
-        """Return, by topic and partition, the records of a new era that the query has to read, and has not as such."""
+        """Return, by topic and partition, the records of a new era that the query has to read under that era."""
         return {topic: dict(watch.unread) for topic, watch in self.topics.items() if watch.unread}
 
     def publish(self, cluster: str, now_ms: int) -> LogTotals:
-        """Return the totals in the form of the output contract."""
+        """Return the totals as a row of the contract."""
         return LogTotals(cluster, self.query, now_ms, tuple(_publish(each) for each in self.topics.values()))
 
 
 def take_up(totals: LogTotals) -> LogWatch:
-    """Go on from the totals that were published last."""
+    """Return a watch that continues from the last published totals."""
     watches = {
         each.topic: TopicWatch(replace(each, partitions=()), {one.partition: one for one in each.partitions})
         for each in totals.topics
@@ -174,13 +175,13 @@ def compare(
     positions: Mapping[str, Positions],
     reached: Mapping[str, Positions] = MappingProxyType({}),
 ) -> tuple[LogWatch, tuple[Incident, ...]]:
-    """Compare the states of the inputs with those before; returns the watch to go on with, and what happened.
+    """Compare the states of the inputs with the previous ones; return the updated watch, and the incidents.
 
-    `positions` are the query's: the next one to read per topic and partition, noted *before* the states, so that
-    none can lie behind an end unless the log was cut. At a start they are those that the query goes on from; a
-    partition that it never read has none. `reached` are the highest that it had since the check before: when the
-    log is cut the query may come down before the next check. A topic that is not in `states` had no answer, which
-    says nothing.
+    `positions` are the query's: the next one to read per topic and partition, noted *before* the states, so that none
+    can lie beyond an end unless the log was truncated. At a start they are the positions from which the query
+    continues; a partition that it never read has none. `reached` are its highest positions since the previous check:
+    after a truncation the query's position may decrease before the next check. A topic that is not in `states` had no
+    answer and is not compared.
     """
     topics, found = dict(watch.topics), list[Incident]()
     for topic, state in states.items():
@@ -200,7 +201,7 @@ def _first(topic: str, state: TopicState) -> TopicWatch:
 
 @dataclass(frozen=True, slots=True)
 class _Read:
-    """How far a query is in a topic, and the highest positions it had since the check before."""
+    """A query's positions in a topic, and its highest positions since the previous check."""
 
     positions: Positions
     reached: Positions
@@ -223,7 +224,7 @@ def _compare_topic(query: str, before: TopicWatch, state: TopicState, read: _Rea
 def _unread(
     before: TopicWatch, after: Mapping[int, WatchedPartition], state: TopicState, read: _Read
 ) -> dict[int, Unread]:
-    """Note where the query is in each partition whose new era it has to read: null unless behind the end there is."""
+    """Return, by partition, the records of a new era that the query has to read, and its position if beyond the end."""
     found: dict[int, Unread] = {}
     for partition, each in after.items():
         if each.awaited_from is None:
@@ -237,7 +238,7 @@ def _unread(
 
 
 class _Found:
-    """Gathers what befell single partitions into one incident per kind."""
+    """Merges findings about single partitions into one incident per kind."""
 
     def __init__(self, query: str, topic: str) -> None:
         self._query, self._topic = query, topic
@@ -254,9 +255,9 @@ class _Found:
 
 
 def _compare_counts(before: TopicWatch, state: TopicState, found: _Found) -> TopicWatch:
-    """Note partitions that came, and those that are missing twice in a row.
+    """Report added partitions, and those missing in two checks in a row; return the updated watch.
 
-    Once means little: a broker that has just started reports fewer topics than there are.
+    A single check is not enough, because a broker that has just started reports too few topics.
     """
     known, now = before.totals.partition_count, state.partition_count
     for partition in range(known, now):
@@ -272,13 +273,13 @@ def _compare_counts(before: TopicWatch, state: TopicState, found: _Found) -> Top
 def _recreated(
     before: TopicWatch, state: TopicState, positions: Positions, found: _Found
 ) -> dict[int, WatchedPartition]:
-    """Begin a new era in every partition, wherever the ends are now: none of the records is one that was read."""
+    """Return all partitions in a new era, regardless of their ends, because none of the records has been read."""
     partitions = dict(before.partitions)
     for partition in range(state.partition_count):
-        # One that is new and has no leader yet begins at 0.
+        # A new partition without a leader starts at 0.
         earliest = state.ends.get(partition, Ends(0, 0)).earliest
         found.add(IncidentKind.RECREATED, partition, 1)
-        # What the new topic has lost already is not counted: nobody knows whether it was ever read.
+        # Records that the new topic has already lost are not counted, as it is not known whether they were read.
         awaited_from = earliest if positions.get(partition, 0) > 0 else None
         partitions[partition] = WatchedPartition(partition, before.era(partition) + 1, earliest, awaited_from)
     return partitions
@@ -289,12 +290,12 @@ def _compare_ends(before: TopicWatch, state: TopicState, read: _Read, found: _Fo
     for partition, ends in state.ends.items():
         known = partitions.get(partition, WatchedPartition(partition))
         position = read.positions.get(partition)
-        # A cut that is known already explains where the query was.
+        # A known truncation explains an earlier, higher position.
         reached = read.reached.get(partition, 0) if known.awaited_from is None else 0
         was = _Was(before.ends[partition].latest if partition in before.ends else 0, position, reached)
         if known.awaited_from is not None and position is not None and position <= ends.latest:
-            # A query that was not moved back comes down to the end that there is by then, with an empty batch: it never
-            # reads what lies before that.
+            # A query that was not moved back continues, after an empty batch, from the end at that time, and never
+            # reads the records before it.
             if position > known.awaited_from:
                 found.add(IncidentKind.SKIPPED, partition, position - known.awaited_from)
             known = replace(known, awaited_from=None)
@@ -304,7 +305,7 @@ def _compare_ends(before: TopicWatch, state: TopicState, read: _Read, found: _Fo
 
 @dataclass(frozen=True, slots=True)
 class _Was:
-    """Where a partition ended at the check before (0: not known), and where the query is in it and has been since."""
+    """A partition's end at the previous check (0: not known), the query's position, and its highest one since then."""
 
     end: int
     position: int | None
@@ -314,13 +315,14 @@ class _Was:
 def _compare_partition(known: WatchedPartition, was: _Was, now: Ends, found: _Found) -> WatchedPartition:
     position, is_awaited = was.position, known.awaited_from is not None
     read_to = 0 if position is None or is_awaited else position
-    # The end falls only when the log is cut. A running batch may have read what its query's position does not show yet,
-    # so that an end that fell begins a new era even where the position lies before it.
+    # The end decreases only if the log is truncated. A running batch may have read beyond the query's position, so a
+    # lower end begins a new era even if the position is below it.
     if now.latest < max(read_to, was.reached, was.end):
         has_come_down = position is not None and position < was.reached
         cut_at = min(read_to, now.latest) if has_come_down else now.latest
         found.add(IncidentKind.REWOUND, known.partition, max(0, max(read_to, was.reached) - cut_at))
-        # What a query reads after it came down, before it is started with the new era, it takes for repetitions.
+        # After its position has decreased, the query takes the records that it reads for duplicates until it is
+        # restarted with the new era.
         unread = [cut_at] if has_come_down or read_to > now.latest else []
         unread += [] if known.awaited_from is None else [min(known.awaited_from, now.latest)]
         awaited_from = min(unread, default=None)
@@ -333,7 +335,7 @@ def _compare_partition(known: WatchedPartition, was: _Was, now: Ends, found: _Fo
 
 
 def _add(totals: WatchedTopic, incidents: Sequence[Incident]) -> WatchedTopic:
-    """Add incidents to the totals; a rewind counts once per partition, a recreated topic once."""
+    """Return the totals with incidents added; a rewind counts once per partition, a recreation once per topic."""
     count: dict[IncidentKind, int] = {each.kind: each.count for each in incidents}
     return replace(
         totals,

@@ -1,8 +1,8 @@
-"""What a replay can be asked for: apart from the replay itself, so that the command line's help needs no numpy."""
+"""The outputs of a replay, in a separate module so that the command line's help does not import numpy."""
 
 from __future__ import annotations
 
-#: By name, the kinds of rows it answers with.
+#: The kinds of rows of each output, by its name.
 OUTPUTS: dict[str, tuple[str, ...]] = {
     "findings": ("finding",),
     "rebalances": ("rebalance",),

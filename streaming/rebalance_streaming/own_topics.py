@@ -1,6 +1,6 @@
-"""Reads what was published to the monitor's own topics, all of it or not at all: totals go on from there.
+"""Reads the rows published to the monitor's own topics completely, or fails, because totals continue from them.
 
-A part of the rows would be taken for everything, and counters would fall for good.
+With only a part of the rows, counters would decrease permanently.
 """
 
 from __future__ import annotations
@@ -17,13 +17,13 @@ from rebalance_streaming.errors import AwayError, StreamError
 
 
 def read_rows(config: StreamConfig, topics: Collection[str], *, name: str) -> Iterator[Record]:
-    """Yield the records of topics up to their ends. Raises StreamError when these cannot be reached."""
+    """Yield the records of topics up to their ends. Raises StreamError if these cannot be reached."""
     with _explained(topics):
         yield from read_to_end(config.kafka, topics, name=name)
 
 
 def read_latest_rows(config: StreamConfig, topics: Collection[str], *, name: str) -> dict[tuple[str, bytes], bytes]:
-    """Return the last value of each (topic, key), tombstones left out. Raises StreamError as `read_rows` does."""
+    """Return the last value of each (topic, key), without tombstones. Raises StreamError like `read_rows`."""
     with _explained(topics):
         return read_latest(config.kafka, topics, name=name)
 

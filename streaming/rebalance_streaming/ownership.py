@@ -1,8 +1,8 @@
-"""Which process owns what a query writes: the one with the highest epoch, which it takes at its start.
+"""Ownership of a query's output by the process with the highest epoch, which it takes at its start.
 
-The status topic is where they meet: each process publishes the status of its queries, with its epoch, every two
-seconds, and follows what others publish of the same queries. A newcomer takes a higher epoch than all that are known,
-so that it always wins: a deploy starts it, while the one before it may hang somewhere.
+Processes coordinate through the status topic: each publishes the status of its queries, with its epoch, every two
+seconds, and follows the statuses that others publish for the same queries. A new process takes a higher epoch than all
+known ones, so that it always wins: it was started by a deploy, while the previous one may hang.
 """
 
 from __future__ import annotations
@@ -23,21 +23,21 @@ from rebalance_streaming.config import StreamConfig
 from rebalance_streaming.errors import StreamError, SupersededError
 from rebalance_streaming.own_topics import read_latest_rows
 
-#: Records before the end of the status topic that are read at a start: minutes of statuses, so that of two processes
-#: that start at the same time each sees the other's.
+#: Number of records before the end of the status topic to read at a start: minutes of statuses, so that two processes
+#: that start at the same time see each other's.
 _BACK = 1_000
 _POLL_SECONDS, _AGAIN_SECONDS = 0.5, 1.0
-#: A process that has published nothing for so long has ended, or cannot reach the brokers.
+#: A process that has published nothing for this long has ended or cannot reach the brokers; maximum wait for that.
 _SILENT_SECONDS, _HANDOVER_SECONDS = 5.0, 20.0
-#: So long the end of the status topic is waited for, where all depends on who still writes there.
+#: Maximum wait for the end of the status topic if it must be known whether another process still writes; poll interval.
 _KNOWN_SECONDS, _LOOK_SECONDS = 60.0, 0.1
 _STOP_SECONDS = 1.0
 
 
 def read_statuses(config: StreamConfig) -> list[Status]:
-    """Return what the status topic has of this cluster, the last row of each key; odd rows are passed over.
+    """Return the last row of each key of this cluster in the status topic; invalid rows are skipped.
 
-    Raises StreamError when the topic cannot be read to its end.
+    Raises StreamError if the topic cannot be read to its end.
     """
     found = []
     for value in read_latest_rows(config, [config.status_topic], name="status").values():
@@ -51,35 +51,35 @@ def read_statuses(config: StreamConfig) -> list[Status]:
 
 
 class QueryOwnership:
-    """What this process runs, in which epoch, and who took it over."""
+    """The epoch of this process, and which other process owns its queries, if any."""
 
     def __init__(self, config: StreamConfig, known: Iterable[Status], now_ms: int) -> None:
-        """Take an epoch; `known` are the last statuses of before, whosever they are."""
+        """Take an epoch; `known` are the last published statuses of all processes."""
         self.host, self.pid = socket.gethostname(), os.getpid()
         self._config = config
         self._keys = {query_key(config.cluster, query).encode() for query in config.queries}
         of_before = [each for each in known if isinstance(each, QueryStatus) and each.query in config.queries]
         self.epoch = max([now_ms, *(each.epoch + 1 for each in of_before)])
         self._lost_to: QueryStatus | None = None
-        #: The latest status of a process before this one that still writes, and when it came.
+        #: The latest status of an earlier process that still writes, and when it was received.
         self._other: tuple[QueryStatus, float] | None = None
-        #: Since when whatever is published is taken in as it comes; null until the end of the topic was reached.
+        #: Time since which the topic is followed without errors; null until its end is reached.
         self._followed_since: float | None = None
         self._stopping = threading.Event()
         self._thread = threading.Thread(target=self._run, name="ownership", daemon=True)
 
     def start(self) -> None:
-        """Begin to follow what others publish."""
+        """Start following the statuses of other processes."""
         self._thread.start()
 
     def stop(self) -> None:
-        """End the following; a thread that still waits for brokers ends with the process."""
+        """Stop the thread; if it is waiting for brokers, it ends with the process."""
         self._stopping.set()
         if self._thread.ident is not None:
             self._thread.join(_STOP_SECONDS)
 
     def await_handover(self, stop: threading.Event) -> bool:
-        """Wait until the process before this one is silent, 20 s at most; returns whether there was one."""
+        """Wait up to 20 s until earlier processes have stopped writing; return whether there was one."""
         deadline = time.monotonic() + _HANDOVER_SECONDS
         waited = False
         while self.other() is not None and time.monotonic() < deadline:
@@ -89,15 +89,15 @@ class QueryOwnership:
         return waited
 
     def other(self) -> QueryStatus | None:
-        """Return the status of a process before this one that has written within the last 5 s; null: there is none."""
+        """Return the status of an earlier process that has written within the last 5 s; null if there is none."""
         if self._other is None or time.monotonic() >= self._other[1] + _SILENT_SECONDS:
             return None
         return self._other[0]
 
     def other_for_certain(self, stop: threading.Event) -> QueryStatus | None:
-        """Return what `other` does, once whoever still writes must have been heard.
+        """Return the same as `other`, but wait until any process that still writes must have been seen.
 
-        Raises StreamError where brokers do not let that be known within a minute, or before `stop` is set.
+        Raises StreamError if the topic cannot be read to its end within a minute, or if `stop` is set before.
         """
         deadline = time.monotonic() + _KNOWN_SECONDS
         while (other := self.other()) is None:
@@ -112,9 +112,9 @@ class QueryOwnership:
         return other
 
     def refuse_beside_another(self, why: str, stop: threading.Event) -> None:
-        """Raise StreamError while another stream goes on publishing: what it still writes would be counted twice.
+        """Raise StreamError if another stream is still publishing, because its rows would be counted twice.
 
-        `why` is what begins a new checkpoint. Raises it, too, where `other_for_certain` does.
+        `why` is the reason for the new checkpoint. Also raises StreamError like `other_for_certain`.
         """
         if (other := self.other_for_certain(stop)) is not None:
             raise StreamError(
@@ -122,11 +122,11 @@ class QueryOwnership:
             )
 
     def is_lost(self) -> bool:
-        """Whether another process owns a query of this one now."""
+        """Whether another process now owns a query of this one."""
         return self._lost_to is not None
 
     def check(self) -> None:
-        """Raise SupersededError, which names the other process, once this one has lost a query."""
+        """Raise SupersededError, which names the other process, if this one has lost a query."""
         if (owner := self._lost_to) is not None:
             raise SupersededError(
                 f"another stream (host {owner.host}, process {owner.pid}) took over the {owner.query} query of cluster "
@@ -136,7 +136,7 @@ class QueryOwnership:
 
     def take(self, records: Iterable[Record], *, is_new: bool) -> None:
         """Process records of the status topic; `is_new`: they were written since this process began to follow it."""
-        # Two that started in the same millisecond agree on who goes on.
+        # Host and process id break the tie between two processes that started in the same millisecond.
         own = self.epoch, self.host, self.pid
         for record in records:
             if record.key not in self._keys or record.value is None:
@@ -158,7 +158,7 @@ class QueryOwnership:
             try:
                 self._follow()
             except KafkaException:
-                # Brokers that are away are no other stream.
+                # Unavailable brokers do not mean that there is another stream.
                 self._stopping.wait(_AGAIN_SECONDS)
 
     def _follow(self) -> None:
@@ -168,7 +168,7 @@ class QueryOwnership:
             while not self._stopping.is_set():
                 is_new = follower.at_end
                 if follower.error is not None:
-                    # What was published since may not have come.
+                    # Records published since then may not have been received.
                     self._followed_since = None
                 elif is_new and self._followed_since is None:
                     self._followed_since = time.monotonic()

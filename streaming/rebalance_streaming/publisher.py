@@ -1,8 +1,8 @@
-"""Delivers the stream's own rows: each at least once, those of a key in order, the latest instead of all.
+"""Delivers the stream's own rows at least once and in order per key; only the latest undelivered row of a key is kept.
 
-Brokers may be away for long, refuse a topic's rows until somebody grants a permission, or leave a client behind that
-cannot go on. What could not be delivered waits here by its key, where a newer row replaces an older one, so that
-waiting costs no more than two rows per key, of which the client has one; nothing blocks.
+Brokers may be unavailable for long, reject a topic's rows until a permission is granted, or cause a fatal error of the
+client. Undelivered rows wait here by key, where a newer row replaces an older one, so that at most two rows per key are
+in memory, one of them in the client; nothing blocks.
 """
 
 from __future__ import annotations
@@ -19,14 +19,14 @@ from rebalance_contract.epochs import RowWriter, writer_headers
 from rebalance_kafka.backoff import Backoff
 from rebalance_kafka.grants import grant
 
-#: What librdkafka may hold; the rest waits here.
+#: Limits of librdkafka's queue; further rows wait here.
 _QUEUED_MESSAGES, _QUEUED_KIB = 20_000, 32_768
 _CLOSE_SECONDS = 5.0
-#: Pauses after a refusal, and before another producer is made: each twice the one before until something is delivered.
+#: Back-off after a rejection, and before another producer is created; doubled until a row is delivered.
 _FIRST_PAUSE_SECONDS, _LONGEST_PAUSE_SECONDS = 1.0, 30.0
-#: A failure is reported once per topic and error, and again if it persists for this long.
+#: An error is reported once per topic and error code, and again if it persists for this long.
 _REPORT_AGAIN_SECONDS = 600.0
-#: Sent again, a row would be refused again.
+#: Errors for which a retry is useless.
 _UNDELIVERABLE = frozenset(
     {
         KafkaError.MSG_SIZE_TOO_LARGE,
@@ -37,7 +37,7 @@ _UNDELIVERABLE = frozenset(
         KafkaError._INVALID_ARG,
     }
 )
-#: What became of the rows of a producer that was given up, or cannot go on.
+#: Errors of undelivered rows of a producer that was purged or has a fatal error.
 _GIVEN_UP = frozenset({KafkaError._PURGE_QUEUE, KafkaError._PURGE_INFLIGHT, KafkaError._FATAL})
 
 _Place = tuple[str, str]
@@ -50,19 +50,19 @@ class _Row(NamedTuple):
 
 @dataclass(slots=True)
 class _Pause:
-    """Until when nothing is tried, by a steady clock."""
+    """Time of the next attempt, by a monotonic clock."""
 
     until: float = 0.0
     backoff: Backoff = field(default_factory=lambda: Backoff(_FIRST_PAUSE_SECONDS, _LONGEST_PAUSE_SECONDS))
 
     def begin(self, now: float) -> None:
-        """Begin a pause, unless one is on: what was sent together is refused together."""
+        """Begin a pause unless one is active, because rows that were sent together are rejected together."""
         if now >= self.until:
             self.until = now + self.backoff.fail()
 
 
 class Publisher:
-    """Sends rows of (topic, key), each under its writer's name; a null value is a tombstone. For one thread."""
+    """Sends rows of (topic, key) with their writer in a header; a null value is a tombstone. Not thread-safe."""
 
     def __init__(
         self,
@@ -71,14 +71,14 @@ class Publisher:
         writer: RowWriter | None = None,
         clock: Callable[[], float] = time.monotonic,
     ) -> None:
-        """`say` is called with what goes wrong; `writer` is that of rows that are put without one, null: there is none.
+        """`say` is called with problems; `writer` is the default writer of rows, null: none.
 
-        Raises KafkaException when the client refuses its properties.
+        Raises KafkaException if the client rejects its properties.
         """
         self._headers = {} if writer is None else writer_headers(writer)
         self._say, self._clock = say, clock
         self._waiting: dict[_Place, _Row] = {}
-        #: Of a key one row at a time: a later one that overtook it would be replaced by it.
+        #: At most one row per key: if a later row overtook it, the older one would replace the newer one.
         self._in_flight: dict[_Place, _Row] = {}
         self._pauses: dict[str, _Pause] = {}
         self._renewal = _Pause()
@@ -86,7 +86,7 @@ class Publisher:
         self._reported_at: dict[tuple[str, int], float] = {}
         self._properties = {
             **properties,
-            # A retried batch is stored once, and never behind a later one.
+            # A retried batch is stored only once, and never after a later one.
             "enable.idempotence": True,
             "message.timeout.ms": 0,
             "linger.ms": 20,
@@ -98,11 +98,11 @@ class Publisher:
         self._producer = Producer(self._properties)
 
     def put(self, topic: str, key: str, value: bytes | None, writer: RowWriter | None = None) -> None:
-        """Hand over a row; it takes the place of one of its key that still waits."""
+        """Queue a row, replacing a waiting one with the same key."""
         self._waiting[topic, key] = _Row(value, self._headers if writer is None else writer_headers(writer))
 
     def send(self) -> None:
-        """Send what waits, as far as there is room; returns at once."""
+        """Send waiting rows as far as the client's queue has room, without blocking."""
         self._serve()
         now = self._clock()
         if self._is_broken and not self._renew(now):
@@ -128,13 +128,13 @@ class Publisher:
                 self._in_flight[place] = row
 
     def waiting(self) -> int:
-        """Return how many rows have not been delivered."""
+        """Return the number of undelivered rows."""
         return len(self._waiting) + len(self._in_flight)
 
     def flush(self, seconds: float) -> int:
-        """Send what waits and let brokers take it, for so long at most; returns how many rows they did not take.
+        """Send waiting rows and wait up to `seconds` for their delivery; return the number of undelivered rows.
 
-        Nobody waits for the end of a pause.
+        Does not wait for the end of a pause.
         """
         deadline = self._clock() + seconds
         self.send()
@@ -144,7 +144,7 @@ class Publisher:
         return self.waiting()
 
     def close(self) -> None:
-        """Send what waits, and give up on what brokers do not take in time."""
+        """Send waiting rows, and give up on those that are not delivered in time."""
         if left := self.flush(_CLOSE_SECONDS):
             self._say(
                 f"{left} rows of the diagnosis could not be delivered; they are worked out again at the next start"
@@ -163,7 +163,7 @@ class Publisher:
         self._renewal = _Pause()
 
     def _refuse(self, place: _Place, row: _Row, error: KafkaError) -> None:
-        """Keep a row for later unless a newer one waits; one that nobody can deliver is dropped."""
+        """Keep a row for later unless a newer one waits; an undeliverable row is dropped."""
         topic, key = place
         if error.code() in _UNDELIVERABLE:
             self._report(topic, error, f"a row of {topic} with key {key[:200]} was refused: {error.str()}")
@@ -178,9 +178,9 @@ class Publisher:
         )
 
     def _serve(self, seconds: float = 0.0) -> None:
-        """Let the client report what became of rows, in so long at most; it may raise, once, that it cannot go on.
+        """Serve the client's delivery reports for up to `seconds`; it raises an error once if it cannot continue.
 
-        Its `flush` would go on with callbacks after that, which fail within the interpreter.
+        Not with the client's `flush`, which would continue with callbacks after that error, and these crash.
         """
         try:
             self._producer.poll(seconds)
@@ -192,11 +192,11 @@ class Publisher:
             )
 
     def _renew(self, now: float) -> bool:
-        """Make another producer in the place of one that cannot go on; return whether there is one."""
+        """Replace a producer that cannot continue; return whether there is a working one."""
         if now < self._renewal.until:
             return False
         self._renewal.begin(now)
-        # Hands back what it holds, so that nothing of it is sent any more.
+        # Returns the rows in its queue, so that it cannot send them any more.
         self._producer.purge()
         self._serve()
         self._waiting = {**self._in_flight, **self._waiting}

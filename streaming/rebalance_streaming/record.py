@@ -1,8 +1,7 @@
-"""The flight recorder: writes every record of the monitored topics as a JSON line that `replay` reads.
+"""The recorder: writes every record of the monitored topics as a JSON line that `replay` reads.
 
-It reads like the stream does: what groups write uncommitted, offset commits only once their transaction is. It joins
-no consumer group. Lines stand in order of arrival; of one partition, commits among themselves and all other
-records among themselves are in the order of their offsets.
+It reads like the stream: offset commits read-committed, all other records read-uncommitted. It joins no consumer group.
+Lines are in order of arrival; within a partition, commits are in offset order, and so are all other records.
 """
 
 from __future__ import annotations
@@ -22,15 +21,15 @@ from rebalance_kafka.properties import LIBRDKAFKA
 from rebalance_streaming.errors import StreamError
 from rebalance_streaming.wire.records import OFFSET_COMMIT_PREFIXES
 
-#: What stands for the time of a record that has none, as clients say it.
+#: Timestamp of a record without one, as in Kafka clients.
 _NO_TIME = -1
 
 
 @dataclass(slots=True)
 class RecordProgress:
-    """How far a recording is, for whoever watches it from another thread.
+    """Progress of a recording, for display by another thread.
 
-    `share`: how much was read of what was there at the start, 0 to 1; null before that is known.
+    `share` is the share of the records that existed at the start that has been read, 0 to 1; null before it is known.
     """
 
     records: int = 0
@@ -49,8 +48,8 @@ def record(
 ) -> Iterator[bytes]:
     """Yield one JSON line per record until `stop` is set or, with `to_end`, the ends found at the start are reached.
 
-    Topics in `other_topics` that do not exist are recorded once they do. Raises StreamError when the cluster cannot be
-    read. `progress` says meanwhile how far it is.
+    Topics in `other_topics` that do not exist yet are recorded once they do. Raises StreamError if the cluster cannot
+    be read. `progress` is updated meanwhile.
     """
     progress = progress or RecordProgress()
     wanted = dict.fromkeys((offsets_topic, *other_topics))
@@ -68,7 +67,7 @@ def record(
 
 
 def _follow(kafka: Mapping[str, str], topics: Iterable[str], from_beginning: bool, isolation: str) -> Follower:
-    """Return a follower that has looked once. Raises StreamError when the cluster cannot be read."""
+    """Return a follower that has found its topics. Raises StreamError if the cluster cannot be read."""
     start = start_at_beginning if from_beginning else start_at_end
     try:
         isolated = {**kafka, f"{LIBRDKAFKA}isolation.level": isolation}
@@ -81,9 +80,9 @@ def _follow(kafka: Mapping[str, str], topics: Iterable[str], from_beginning: boo
 
 
 def _refuse_lasting(error: KafkaError, topic: str | None) -> None:
-    """Raise StreamError for what does not pass by itself; brokers that are away come back, and leaders are elected.
+    """Raise StreamError for lasting errors of a topic; unavailable brokers and missing leaders are temporary.
 
-    `error.retriable()` says nothing here: the client says it of requests alone.
+    `error.retriable()` cannot be used, because the client sets it only for errors of requests.
     """
     if topic is not None and error.code() not in LEADER_IS_AWAITED:
         raise StreamError(f"cannot read {topic}: {error.str()}")

@@ -1,7 +1,7 @@
-"""Recordings: log lines as `rebalance-monitor record` writes them, read back in their order of time.
+"""Recordings: JSON lines written by `rebalance-monitor record`, several merged in the order of their times.
 
 A recording has one JSON object per line: `topic` (absent: the offsets topic), `partition`, `offset`, `timestamp_ms`,
-`key_hex`, `value_hex` (null: a tombstone), and `received_at_ms` where the recorder noted its clock.
+`key_hex`, `value_hex` (null: a tombstone), and `received_at_ms`, the recorder's clock, if it was noted.
 """
 
 from __future__ import annotations
@@ -19,11 +19,11 @@ _COMMIT_KEYS = tuple(each.hex() for each in OFFSET_COMMIT_PREFIXES)
 
 
 class ReplayError(ValueError):
-    """A recording that cannot be read; the text names the line and what is wrong with it."""
+    """A recording cannot be read; the text names the line and the problem."""
 
 
 class RecordedLine(msgspec.Struct):
-    """One line of a recording. `control` and `read_committed` are there in recordings made from log segments."""
+    """One line of a recording. `control` and `read_committed` exist in recordings made from log segments."""
 
     partition: int
     offset: int
@@ -38,7 +38,7 @@ class RecordedLine(msgspec.Struct):
 
     @property
     def key(self) -> bytes | None:
-        """The record's key; null where it has none."""
+        """The record's key; null if it has none."""
         return _bytes(self.key_hex)
 
     @property
@@ -48,12 +48,12 @@ class RecordedLine(msgspec.Struct):
 
     @property
     def is_commit(self) -> bool:
-        """Whether the record commits an offset of a group, or takes one back."""
+        """Whether the record commits or deletes an offset of a group."""
         key = self.key_hex
         return key is not None and key[:4] in _COMMIT_KEYS and self.topic == OFFSETS_TOPIC
 
     def named_headers(self) -> dict[str, bytes | None]:
-        """Return the headers by name; the recorder writes their values as hexadecimal text."""
+        """Return the headers by name, with their hexadecimal values decoded."""
         pairs = self.headers.items() if isinstance(self.headers, dict) else self.headers or ()
         found: dict[str, bytes | None] = {}
         for pair in pairs:
@@ -70,10 +70,9 @@ def read_lines(
     until_ms: int | None = None,
     notify: Callable[[str], None] = lambda _: None,
 ) -> Iterator[RecordedLine]:
-    """Read recordings, compressed by gzip or not, several merged by time, up to and including `until_ms`.
+    """Return the lines of recordings, which may be compressed with gzip, merged by time, up to `until_ms` inclusive.
 
-    A last line that is cut off is left out, and `notify` is called with that. Raises ReplayError for any other bad
-    line.
+    A truncated last line is left out and reported to `notify`. Raises ReplayError for any other invalid line.
     """
     readings = [_parse(file, notify) for file in files]
     lines = readings[0] if len(readings) == 1 else heapq.merge(*readings, key=lambda line: line.timestamp_ms)
@@ -104,7 +103,7 @@ def _line_end(text: bytes | str) -> Any:
 
 
 def _checked(line: RecordedLine) -> RecordedLine:
-    """Return the line; raises ReplayError here, where its number is known, for what is no hexadecimal text."""
+    """Return the line. Raises ReplayError for invalid hexadecimal text, here where the line number is known."""
     for text in (line.key_hex, line.value_hex):
         _bytes(text)
     if line.headers:

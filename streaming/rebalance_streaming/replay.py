@@ -1,9 +1,9 @@
-"""Recorded log lines in, the stream's rows out: the same decoding, folding and diagnosis without Spark or cluster.
+"""Computes the stream's rows from recorded lines with the same decoding, folding and diagnosis, without Spark or Kafka.
 
-Lines are read as they come; what they contain waits until all were, and is folded and judged in the order of its time.
-Of one log partition of a recording, the commits and the other records must each be in the order of their offsets. Time
-is taken from the records: what the stream does once a time is over is done when records have passed it. What brokers'
-logs say comes at its own times, from the recording as from log files that a replay is given beside.
+All lines are read first; their contents are then folded and judged in the order of their times. Within a log partition
+of a recording, commits must be in offset order, and so must all other records. The clock is that of the records: what
+the stream does at a certain time is done when records have passed it. Broker log lines are processed at their own
+times, whether they come from the recording or from separate log files.
 """
 
 from __future__ import annotations
@@ -30,19 +30,19 @@ from rebalance_streaming.recording import RecordedLine, read_lines
 from rebalance_streaming.wire.broker_logs.decode import ToUtc, in_utc
 from rebalance_streaming.wire.records import OFFSETS_TOPIC
 
-#: What rows of a replay carry unless something else is asked for.
+#: Default cluster name and pane length (ms) of a replay's rows.
 CLUSTER, PANE_MS = "default", 5_000
 
 _CHUNK = 20_000
-#: How often a diagnosis looks at what happened, in the recording's own time; less often where nothing is recorded.
+#: Interval of the diagnosis in the recording's time, and the maximum number of ticks in a gap of the recording.
 _TICK_MS, _IDLE_TICKS = 1_000, 500
 
 
 @dataclass(slots=True)
 class ReplayProgress:
-    """How far a replay is, for whoever watches it from another thread: lines read, then rows and records judged.
+    """Progress of a replay, for display by another thread: lines read, then rows and records judged.
 
-    `to_judge` is null until all lines were read.
+    `to_judge` is null until all lines have been read.
     """
 
     lines: int = 0
@@ -52,9 +52,9 @@ class ReplayProgress:
 
 @dataclass(slots=True)
 class _Waiting:
-    """What lines contained, until all were read: only then is known what came first, as a recorder reads in turns.
+    """The contents of lines until all have been read and can be ordered, as a recorder alternates between partitions.
 
-    `lines` has what the other lines of a log partition contained, each with its time, by topic and partition.
+    `lines` has the contents of other lines with their times, by topic and partition.
     """
 
     commits: list[contract.CommitActivity] = field(default_factory=list)
@@ -65,11 +65,11 @@ class _Waiting:
         return len(self.commits) + len(self.logged) + sum(map(len, self.lines.values()))
 
     def add(self, line: RecordedLine, contents: Contents) -> None:
-        """Keep what a line contained. One with nothing of use here still has a time."""
+        """Keep a line's contents with its time; also empty ones, because the time advances the clock."""
         self.lines.setdefault((line.topic, line.partition), []).append((line.timestamp_ms, contents))
 
     def take(self) -> Iterator[tuple[int, Contents]]:
-        """Take out everything in the order of its time, commits and coordinators' rows at the time of their last."""
+        """Remove and yield everything in order of time; packed rows count at the time of their last event."""
         self.commits.sort(key=lambda each: each.last_commit_ms, reverse=True)
         self.logged.sort(key=_logged_ms, reverse=True)
         for at_ms, contents in heapq.merge(*map(_taken, self.lines.values()), key=lambda each: each[0]):
@@ -78,7 +78,7 @@ class _Waiting:
         yield from self._take_packed(None)
 
     def _take_packed(self, until_ms: int | None) -> Iterator[tuple[int, Contents]]:
-        """Take out packed rows of before a time, or all, from the ends of their lists."""
+        """Remove and yield the packed rows before a time, or all, from the ends of their lists."""
         while True:
             commits_ms = self.commits[-1].last_commit_ms if self.commits else None
             logged_ms = _logged_ms(self.logged[-1]) if self.logged else None
@@ -89,7 +89,7 @@ class _Waiting:
 
 
 def _taken(lines: list[tuple[int, Contents]]) -> Iterator[tuple[int, Contents]]:
-    """Yield what lines contained, and drop it."""
+    """Yield the contents of lines, and remove them from the list."""
     lines.reverse()
     while lines:
         yield lines.pop()
@@ -97,9 +97,9 @@ def _taken(lines: list[tuple[int, Contents]]) -> Iterator[tuple[int, Contents]]:
 
 @dataclass(slots=True)
 class _Groups:
-    """What the log and probes report of groups: their states, rebalances, and the commits of those with nothing else.
+    """Groups as reported by the log and probes: their states, rebalances, and commits for groups with nothing else.
 
-    `reads_log`: probes only add to what the log says; else they are all that there is.
+    `reads_log`: probes supplement the log; otherwise they are the only source.
     """
 
     cluster: str
@@ -109,7 +109,7 @@ class _Groups:
     committing: dict[str, contract.GroupLag] = field(default_factory=dict)
 
     def note_commits(self, row: contract.CommitActivity) -> None:
-        """Keep what makes a group known of which there is nothing but commits."""
+        """Keep the data for the snapshot of a group that has only commits."""
         known, times = self.committing.get(row.group), [min(each.first_at_ms) for each in row.topics.values()]
         self.committing[row.group] = contract.GroupLag(
             self.cluster,
@@ -122,7 +122,7 @@ class _Groups:
         )
 
     def fold(self, each: ToFold) -> Iterator[Input]:
-        """Fold a record or a probe; yields what it changed: rebalances, then the group's snapshot."""
+        """Fold a record or a probe; yield the changed rows: rebalances, then the group's snapshot."""
         group, what = each.group, each.what
         before = self.states.get(group) or new_state(self.cluster, group)
         if isinstance(what, contract.Probe):
@@ -139,14 +139,14 @@ class _Groups:
             yield after.snapshot
 
     def rows(self) -> Iterator[dict[str, Any]]:
-        """Yield rebalances in the order of their end, then each group's snapshot."""
+        """Yield rebalances sorted by end, then each group's snapshot."""
         for rebalance in sorted(self.rebalances.values(), key=_end_of):
             yield _row("rebalance", rebalance)
         for group in sorted({*self.states, *self.committing}):
             yield _row("group", self._snapshot(group))
 
     def _snapshot(self, group: str) -> contract.GroupSnapshot:
-        """Return a group's snapshot at the end, with what the end of its last rebalance adds to the totals."""
+        """Return a group's final snapshot, with the settlement of its last rebalance added to the totals."""
         state, commits = self.states.get(group), self.committing.get(group)
         snapshot = new_state(self.cluster, group).snapshot if state is None else state.snapshot
         if commits is not None:
@@ -158,7 +158,7 @@ class _Groups:
 
 @dataclass(slots=True)
 class _EngineDriver:
-    """Gives an engine rows and the time, as the stream's child process does, and keeps what it publishes only once."""
+    """Drives an engine with rows and ticks, like the stream's child process, and keeps rows that it publishes once."""
 
     engine: Engine
     now_ms: int = 0
@@ -166,7 +166,7 @@ class _EngineDriver:
     impacts: dict[tuple[str, str], contract.RebalanceImpact | contract.GroupImpact] = field(default_factory=dict)
 
     def advance_to(self, now_ms: int) -> None:
-        """Advance the engine through every tick up to a time, as the clock would have."""
+        """Advance the engine through every tick up to a time, as a real clock would."""
         self.now_ms = max(self.now_ms, now_ms)
         self.advanced_ms = self.advanced_ms or now_ms - _TICK_MS
         step = max(_TICK_MS, (now_ms - self.advanced_ms) // _IDLE_TICKS)
@@ -175,7 +175,7 @@ class _EngineDriver:
             self._keep_impacts(self.engine.advance(self.advanced_ms))
 
     def finish(self) -> Iterator[dict[str, Any]]:
-        """Yield what the engine has published by the end, the latest row of each: impact, lag, timing and findings."""
+        """Yield the latest version of each row of the engine: impact, lag, timing and findings."""
         self.advance_to(self.now_ms)
         rows = self.engine.finish(self.now_ms)
         self._keep_impacts(rows)
@@ -187,7 +187,7 @@ class _EngineDriver:
                 yield _row(kind, row)
 
     def _keep_impacts(self, rows: Iterable[Output]) -> None:
-        """Keep what is not repeated at the end; everything else is."""
+        """Keep impact rows, the only ones that the engine does not publish again at the end."""
         for row in rows:
             if isinstance(row, contract.RebalanceImpact):
                 self.impacts[row.group, row.rebalance_id] = row
@@ -196,10 +196,10 @@ class _EngineDriver:
 
 
 class Replay:
-    """Drives the folds and the engine from lines. `cluster` is the name the rows carry, `pane_ms` a commit row's width.
+    """Drives the folds and the engine with lines. `cluster` is the cluster name in rows, `pane_ms` the pane length.
 
-    `engine`: null leaves the diagnosis out, and with it lag, impact and findings. `to_utc` turns brokers' local times,
-    where their logs have such, into UTC. `without_log`: as with `sources.log = false`.
+    `engine`: null for no diagnosis, and so no lag, impact and findings. `to_utc` converts local times in broker logs to
+    UTC. `without_log`: as with `sources.log = false`.
     """
 
     def __init__(
@@ -219,7 +219,7 @@ class Replay:
         self._driver = None if engine is None else _EngineDriver(engine)
 
     def feed(self, lines: Iterable[RecordedLine]) -> Iterator[dict[str, Any]]:
-        """Take lines and read them as they come; yields packed commits, and keeps what else they contain."""
+        """Read lines; yield packed commits, and keep all other contents for `finish`."""
         for chunk in _chunks(lines):
             self.progress.lines += len(chunk)
             readable = self._reader.readable(chunk)
@@ -232,11 +232,11 @@ class Replay:
                     self._keep(line)
 
     def take_logs(self, rows: Iterable[contract.CoordinatorActivity]) -> None:
-        """Take what groups' coordinators logged, before `finish`; the engine learns of it at its times."""
+        """Add rows of coordinators' log lines before `finish`; the engine gets them at their times."""
         self._waiting.logged += rows
 
     def finish(self) -> Iterator[dict[str, Any]]:
-        """Yield rebalances in the order of their end, groups, impact, lag, timing and findings as of the end."""
+        """Yield rebalances sorted by end, then the final groups, impact, lag, timing and findings."""
         self.progress.to_judge = len(self._waiting)
         for at_ms, contents in self._waiting.take():
             if self._driver is not None:
@@ -249,7 +249,7 @@ class Replay:
             yield from self._driver.finish()
 
     def summary(self) -> str:
-        """Say in one line how much was replayed."""
+        """Return one line that says how much was replayed."""
         lines, groups, skipped = self.progress.lines, len(self._groups.states), self._reader.skipped
         left_out = f"{_number(skipped, 'line')} skipped (not needed for this output)"
         return f"replayed {_number(lines, 'line')}, {_number(groups, 'group')}, {left_out}"
@@ -262,7 +262,7 @@ class Replay:
             self.take_logs(rows)
 
     def _take(self, each: ToFold | Input, at_ms: int) -> None:
-        """Fold what is to be folded; the engine learns what came of it, and of all other rows."""
+        """Fold records and probes; pass the resulting rows, and all other rows, to the engine."""
         for row in self._groups.fold(each) if isinstance(each, ToFold) else (each,):
             if self._driver is not None:
                 self._driver.engine.apply(row, at_ms)
@@ -279,25 +279,25 @@ def _chunks(lines: Iterable[RecordedLine]) -> Iterator[list[RecordedLine]]:
 
 
 def _logged_ms(row: contract.CoordinatorActivity) -> int:
-    """Return when the last event of a row was written, as its reader would have had it."""
+    """Return the time of a row's last event, when its reader would have received it."""
     return row.events[-1].at_ms if row.events else row.pane_start_ms
 
 
 def _end_of(rebalance: contract.Rebalance) -> tuple[bool, int, str]:
-    """Sort rebalances by their end, those that go on last."""
+    """Return the sort key of rebalances: by end, ongoing ones last."""
     end_ms = rebalance.completed_at_ms
     return end_ms is None, rebalance.started_before_ms if end_ms is None else end_ms, rebalance.rebalance_id
 
 
 def _row(kind: str, row: Any) -> dict[str, Any]:
-    """Return a row as the stream publishes it: bounded, with what is counted on the way."""
+    """Return a row as the stream publishes it, truncated if necessary and with the counts added by the encoder."""
     encode_row = _BOUNDED.get(type(row))
     fields = msgspec.to_builtins(row) if encode_row is None else msgspec.json.decode(encode_row(row))
-    # Rows of some topics have a `kind` of their own; in a replay's output this one counts.
+    # Overrides the `kind` of rows that have such a field.
     return {**fields, "kind": kind}
 
 
-#: What an engine publishes again at the end, by the kind that a replay gives it.
+#: The rows that an engine publishes again at the end, and their kind in a replay's output.
 _KINDS: dict[type[Any], str] = {
     contract.GroupLag: "lag",
     contract.GroupTiming: "timing",
@@ -325,11 +325,10 @@ def replay(
     notify: Callable[[str], None] = lambda _: None,
     progress: ReplayProgress | None = None,
 ) -> Iterator[bytes]:
-    """Yield the rows of a replay as JSON lines without line ends. Raises ReplayError for what is no recording.
+    """Yield the rows of a replay as JSON lines without line ends. Raises ReplayError for an invalid recording.
 
-    `output` is a name of OUTPUTS. `logs` is what brokers' log files beside the recordings contained. Findings come
-    last, each once, as it stood at the end. `without_log`: as where nobody may read the offsets topic. `progress` says
-    meanwhile how far it is.
+    `output` is a name of OUTPUTS. `logs` are rows from separate broker log files. Findings come last, each once, in its
+    final version. `without_log`: as if the offsets topic may not be read. `progress` is updated meanwhile.
     """
     wanted = OUTPUTS[output]
     judged = {"finding", "lag", "rebalance_impact", "timing"} & set(wanted)

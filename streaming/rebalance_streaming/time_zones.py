@@ -1,4 +1,4 @@
-"""Local times of other machines into UTC, by the names of the IANA data base."""
+"""Converts local times of other machines to UTC, with zone names of the IANA data base."""
 
 from __future__ import annotations
 
@@ -10,7 +10,7 @@ _EPOCH = datetime(1970, 1, 1)
 
 
 def is_time_zone(name: str) -> bool:
-    """Whether a name is that of a time zone."""
+    """Whether a name is a known time zone."""
     try:
         ZoneInfo(name)
     except (ZoneInfoNotFoundError, ValueError, OSError):
@@ -19,10 +19,10 @@ def is_time_zone(name: str) -> bool:
 
 
 def local_to_utc(name: str) -> Callable[[int], int]:
-    """Return what turns local times of a zone, in ms as if in UTC, into ms since 1970.
+    """Return a function that converts local times of a zone, in ms as if they were UTC, to epoch milliseconds.
 
-    In the hour that comes twice in autumn the first one is taken. Raises ZoneInfoNotFoundError or ValueError for a name
-    that is none.
+    The repeated hour in autumn is taken as its first occurrence. Raises ZoneInfoNotFoundError or ValueError for an
+    unknown name.
     """
     zone = ZoneInfo(name)
     if name == "UTC":

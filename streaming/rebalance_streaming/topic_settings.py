@@ -1,7 +1,7 @@
-"""Whether the monitor's own topics are kept by the broker as they must be: pure, from their settings as described.
+"""Checks the broker's settings of the monitor's own topics; pure, from the settings as described.
 
-Topics that exist already were made by hand, by another version or by an automatism, and a wrong setting shows late:
-a snapshot that ages out is missing after a restart weeks later.
+Existing topics were created manually, by another version or by automation, and a wrong setting has late effects: a
+snapshot that was deleted by retention is missing after a restart weeks later.
 """
 
 from __future__ import annotations
@@ -16,7 +16,7 @@ _POLICY, _SIZE, _COMPRESSION = "cleanup.policy", "max.message.bytes", "compressi
 
 @dataclass(frozen=True, slots=True)
 class WrongSetting:
-    """One setting that is not as it must be. `is_fatal`: rows would be lost or refused while all seems well."""
+    """One wrong setting. `is_fatal`: rows would be lost or rejected without a visible error."""
 
     name: str
     wanted: str
@@ -26,19 +26,19 @@ class WrongSetting:
 
 @dataclass(frozen=True, slots=True)
 class WrongTopic:
-    """A topic that is not kept as it must be, by its full name."""
+    """A topic with wrong settings, by its full name."""
 
     name: str
     settings: tuple[WrongSetting, ...]
 
     @property
     def is_fatal(self) -> bool:
-        """Whether the stream must not start with it."""
+        """Whether the stream must not start with these settings."""
         return any(each.is_fatal for each in self.settings)
 
     @property
     def sentence(self) -> str:
-        """What is wrong, and the command that mends it."""
+        """Description of the wrong settings, and the command that fixes them."""
         wanted = ",".join(f"{each.name}={_as_list(each.wanted)}" for each in self.settings)
         return (
             f"topic {self.name} {' and '.join(each.sentence for each in self.settings)}; mend it: kafka-configs "
@@ -48,9 +48,9 @@ class WrongTopic:
 
 
 def check_topic(name: str, topic: Topic, found: Mapping[str, str]) -> WrongTopic | None:
-    """Compare a topic's settings, as the broker describes them, with the table's; null when all is well.
+    """Return the settings of a topic that differ from those in the table; null if all are correct.
 
-    Retention is the operator's choice and not looked at; a setting that the broker does not report counts as right.
+    Retention is the operator's choice and not checked; a setting that the broker does not report counts as correct.
     """
     wrong = (
         *_wrong_policy(topic, found.get(_POLICY)),
@@ -63,7 +63,7 @@ def check_topic(name: str, topic: Topic, found: Mapping[str, str]) -> WrongTopic
 def _wrong_policy(topic: Topic, found: str | None) -> Iterator[WrongSetting]:
     if found is None:
         return
-    # Kafka takes the parts in any order and with spaces between them.
+    # Kafka accepts the parts in any order and with spaces.
     has, wants = {part.strip() for part in found.split(",")} - {""}, set(topic.cleanup_policy.split(","))
     if has == wants:
         return
@@ -95,5 +95,5 @@ def _wrong_compression(topic: Topic, found: str | None) -> Iterator[WrongSetting
 
 
 def _as_list(value: str) -> str:
-    """Return a value as kafka-configs wants it: a comma ends a setting unless it stands in brackets."""
+    """Return a value in the syntax of kafka-configs, in which a value with a comma needs brackets."""
     return f"[{value}]" if "," in value else value

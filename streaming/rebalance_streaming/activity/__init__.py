@@ -1,1 +1,1 @@
-"""What groups did, packed on the executors: pure, stateless, bounded rows. Imports neither pyspark nor a client."""
+"""Packs the activity of groups into bounded rows on the executors; pure, stateless, without pyspark or a client."""

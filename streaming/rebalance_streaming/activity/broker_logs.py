@@ -1,7 +1,7 @@
-"""Lines of brokers' logs into bounded rows of what groups' coordinators logged, where the lines are read.
+"""Packs broker log lines of group coordinators into bounded rows, on the executors.
 
-Receives records of topics of broker logs, or lines of files; hands on one row per group and pane, and how many lines
-ended in which outcome. Whatever a record is, it ends in outcomes: nothing is raised.
+Takes records of broker-log topics, or lines of files; returns one row per group and pane (several if it is too large),
+and the number of lines by outcome. Invalid records are counted too: nothing is raised.
 """
 
 from __future__ import annotations
@@ -15,13 +15,13 @@ from rebalance_streaming.activity.rows import MAX_PACKED_BYTES, split_by_size
 from rebalance_streaming.wire.broker_logs.decode import ToUtc, decode_record, in_utc
 from rebalance_streaming.wire.broker_logs.outcomes import LineOutcome
 
-#: Events kept of a group in a pane: a restart of a thousand members at once makes three of each.
+#: Maximum number of events per group and pane; a restart of a thousand members at once causes three for each.
 MAX_EVENTS = 5_000
 
 
 @dataclass(slots=True)
 class _Pane:
-    #: A shipper that starts anew sends what it sent before.
+    #: A dict used as an ordered set, because a restarted log shipper may send lines again.
     events: dict[CoordinatorEvent, None] = field(default_factory=dict)
     is_truncated: bool = False
 
@@ -34,7 +34,7 @@ class _Pane:
 
 @dataclass(slots=True)
 class LogPacking:
-    """Collects what a batch's lines say. `now_ms` is the reader's clock; null: the records' times are believed."""
+    """Packs the lines of a batch. `now_ms` is the reader's clock, which limits the records' times; null: no limit."""
 
     cluster: str
     pane_ms: int
@@ -43,11 +43,11 @@ class LogPacking:
     _panes: dict[tuple[str, int], _Pane] = field(default_factory=dict)
 
     def take(self, value: bytes | None, timestamp_ms: int | None, to_utc: ToUtc = in_utc) -> None:
-        """Process a record, or a line of a file. `timestamp_ms` is the record's time; null, or below 0: it has none."""
+        """Process a record, or a line of a file. `timestamp_ms` is the record's time; null or negative: it has none."""
         try:
             lines = decode_record(value, self._observed_ms(timestamp_ms), to_utc)
         except Exception:
-            # Whatever is wrong here, a line of a stranger must not end the stream; it is counted.
+            # An unexpected line from outside must not stop the stream; it is counted.
             self.counts[LineOutcome.FAILED] += 1
             return
         self.counts.update(lines.counts)
@@ -67,7 +67,7 @@ class LogPacking:
 
 def _rows(empty: CoordinatorActivity, pane: _Pane) -> Iterator[CoordinatorActivity]:
     row = replace(empty, is_truncated=pane.is_truncated)
-    # Lines of one moment keep the order in which they were written.
+    # The sort is stable: lines with the same time stay in the order in which they were written.
     events = sorted(pane.events, key=lambda each: each.at_ms)
     for part in split_by_size(events, MAX_PACKED_BYTES - len(encode(row))):
         yield replace(row, events=part)

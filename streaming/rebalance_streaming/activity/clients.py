@@ -1,8 +1,8 @@
-"""Messages of clients into bounded rows of what they said: decoding and packing, where the messages are read.
+"""Decodes client-metrics messages and packs them into bounded rows, on the executors.
 
-Receives a batch of records of client metric topics; hands on one row per client and pane, keyed for the activity topic,
-and how many messages ended in which outcome. Whatever a message is, it ends in an outcome: nothing is raised. No memory
-is kept from batch to batch, so counters reported as increments stay increments.
+Takes a batch of records of client-metrics topics; returns one row per client and pane (several if it is too large) with
+its key for the activity topic, and the number of messages by outcome. Invalid messages are counted too: nothing is
+raised. No state is kept between batches, so counters reported as increments stay increments.
 """
 
 from __future__ import annotations
@@ -24,14 +24,15 @@ from rebalance_streaming.wire.metrics.formats import MAX_BYTES, decode_metrics
 from rebalance_streaming.wire.metrics.plausible import CLOCK_AHEAD_MS
 from rebalance_streaming.wire.metrics.report import Report, Temporality
 
-#: Outcomes of messages beside the reasons for which one cannot be decoded.
+#: Outcomes of messages, in addition to the reasons for which a message cannot be decoded.
 DECODED, DROPPED, FAILED, TOO_SLOW = "decoded", "dropped", "failed", "too_slow"
 
-#: Moments kept of a client in a pane. One that stood still reports minutes at once, a second apart.
+#: Maximum number of samples per client and pane. A client that was paused reports minutes at once, one sample per
+#: second.
 MAX_MOMENTS = 240
-#: Partitions of a client whose positions are kept, and the room for them in a row.
+#: Maximum number of partitions with positions per client, and of bytes for them in a row.
 MAX_PARTITIONS, _OFFSET_BYTES = 2_000, 24_000
-#: Processor time that one message may take.
+#: Maximum processor time for one message.
 MAX_SECONDS = 2.0
 
 _LARGEST_PARTITION = 2**31
@@ -39,7 +40,7 @@ _LARGEST_PARTITION = 2**31
 
 @dataclass(frozen=True, slots=True)
 class MetricsTopic:
-    """How the messages of a topic are read: `format` pins what they are, `defaults` gives identity they lack."""
+    """How to read a topic: `format` of its messages (null: detected), `defaults` for missing identity fields."""
 
     format: str | None = None
     defaults: Mapping[str, str] = field(default_factory=dict)
@@ -47,7 +48,7 @@ class MetricsTopic:
 
 @dataclass(frozen=True, slots=True)
 class MetricRecord:
-    """One record of a client metric topic. `timestamp_ms` is its own time; a value that is `too_large` is not here."""
+    """One record of a client-metrics topic. `timestamp_ms` is its timestamp; if it is `too_large`, `value` is null."""
 
     topic: str
     value: bytes | None
@@ -58,14 +59,14 @@ class MetricRecord:
 
 @dataclass(frozen=True, slots=True)
 class Packed:
-    """What a batch became: rows with their keys, and messages by (topic, outcome)."""
+    """The result for a batch: rows with their keys, and numbers of messages by (topic, outcome)."""
 
     rows: list[tuple[str, ClientActivity]]
     counts: dict[tuple[str, str], int]
 
 
 class _Client(NamedTuple):
-    """What distinguishes clients: all that is the same in the samples of a row."""
+    """The identity of a client: all fields that are equal for the samples of a row."""
 
     group_id: str | None
     client_id: str | None
@@ -82,22 +83,22 @@ class _Client(NamedTuple):
 
 @dataclass(slots=True)
 class _Moment:
-    """A sample that grows by the pieces in which its moment is reported.
+    """A sample that is merged from the reports with the same time.
 
-    `messages` counts, by topic, the messages that are counted in no other moment.
+    `messages` counts, by topic, the messages that are part of no other sample.
     """
 
     sample: ClientSample
     messages: Counter[str] = field(default_factory=Counter)
 
     def add(self, other: ClientSample) -> None:
-        """Add another piece of the same moment; what was reported twice counts as reported last."""
+        """Merge another report of the same time; for a value reported twice the later one counts."""
         self.sample = merged(self.sample, other)
 
 
 @dataclass(slots=True)
 class _Pane:
-    """One client in one pane."""
+    """Reports of one client in one pane."""
 
     moments: dict[int, _Moment] = field(default_factory=dict)
     offsets: dict[tuple[str, int], int] = field(default_factory=dict)
@@ -105,7 +106,7 @@ class _Pane:
     is_truncated: bool = False
 
     def take(self, report: Report, counts: Counter[tuple[str, str]], topic: str | None) -> None:
-        """Process a report; `topic` is that of a message with no other report."""
+        """Process a report; `topic` is the topic of its message if that has no other report, else null."""
         sample = self._sample(report)
         moment = self.moments.get(sample.emitted_ms)
         if moment is None:
@@ -157,7 +158,7 @@ class _Pane:
         self.offsets[place] = int(value)
 
     def _thin(self, counts: Counter[tuple[str, str]]) -> None:
-        """Leave out every second moment; what was counted in one goes to the next, and the last stays."""
+        """Drop every second sample but not the last one; the increments of a dropped sample are added to the next."""
         self.is_truncated = True
         order = sorted(self.moments)
         for gone, kept in zip(order[-2::-2], order[-1::-2], strict=False):
@@ -171,7 +172,7 @@ class _Pane:
 
 @dataclass(slots=True)
 class _Packing:
-    """All clients of a batch."""
+    """Reports of all clients in a batch."""
 
     pane_ms: int
     panes: dict[tuple[_Client, int], _Pane] = field(default_factory=dict)
@@ -195,7 +196,7 @@ class _Packing:
 
 
 def pack_reports(reports: Iterable[Report], pane_ms: int, cluster: str = "") -> list[tuple[str, ClientActivity]]:
-    """Pack reports into rows with their keys: the group if known, else the client id, else empty."""
+    """Return reports packed into rows with their keys: the group if known, else the client id, else empty."""
     packing = _Packing(pane_ms)
     for report in reports:
         packing.take((report,))
@@ -211,9 +212,9 @@ def pack_batch(
     now_ms: int | None = None,
     seconds: float | None = MAX_SECONDS,
 ) -> Packed:
-    """Pack a batch with the columns topic, value, timestamp_ms and headers, as Spark's source has them.
+    """Pack a batch with the columns topic, value, timestamp_ms and headers of Spark's source; see `pack_messages`.
 
-    See `pack_messages`. Values are taken out of the batch one by one, those that are too large not at all.
+    Values are copied from the batch one by one; those that are too large are not copied.
     """
     return pack_messages(_messages(batch), topics, cluster=cluster, pane_ms=pane_ms, now_ms=now_ms, seconds=seconds)
 
@@ -227,11 +228,11 @@ def pack_messages(
     now_ms: int | None = None,
     seconds: float | None = MAX_SECONDS,
 ) -> Packed:
-    """Decode and pack messages; each ends in one outcome, and nothing is raised.
+    """Return messages decoded and packed into rows; each message is counted with one outcome, and nothing is raised.
 
-    `topics` says how those of a topic are read; of others, each message shows it. `now_ms` is the reader's clock:
-    records from its future count as of now; null: their times are believed. `seconds` limits each message's processor
-    time if this is the main thread; null: no limit. Rows are at most MAX_PACKED_BYTES long.
+    `topics` has the reading options by topic; for other topics the format is detected for each message. `now_ms` is the
+    reader's clock, with which later timestamps are replaced; null: they are kept. `seconds` limits the processor time
+    for each message in the main thread; null: no limit. Rows have at most MAX_PACKED_BYTES.
     """
     packing = _Packing(pane_ms)
     with TimeLimit(seconds) as limit:
@@ -242,7 +243,7 @@ def pack_messages(
 
 
 def _take(packing: _Packing, message: MetricRecord, topic: MetricsTopic, now_ms: int | None, limit: TimeLimit) -> str:
-    """Decode a message and take up its reports; returns its outcome."""
+    """Decode a message and process its reports; return its outcome."""
     if message.too_large:
         return str(Reason.TOO_LARGE)
     try:
@@ -260,13 +261,13 @@ def _take(packing: _Packing, message: MetricRecord, topic: MetricsTopic, now_ms:
     except TooSlow:
         return TOO_SLOW
     except Exception:
-        # Whatever is wrong here, a message of a stranger must not end the stream; it is counted.
+        # An unexpected message from outside must not stop the stream; it is counted.
         return FAILED
     return DECODED
 
 
 def _observed_ms(timestamp_ms: int, now_ms: int | None) -> int:
-    """Return the time of a record; producers set it, so it may be none (-1) or far in the future."""
+    """Return a plausible time of a record; its producer sets the timestamp, which may be -1 or far in the future."""
     if now_ms is not None and not 0 < timestamp_ms <= now_ms + CLOCK_AHEAD_MS:
         return now_ms
     return max(0, timestamp_ms)
@@ -281,7 +282,7 @@ _header_decoder = msgspec.json.Decoder(list[_Header])
 
 
 def _headers(text: str | None) -> dict[str, bytes | None]:
-    """Return headers by name from Spark's `to_json` of them; their values are in base64 there."""
+    """Return headers by name from Spark's `to_json`, which encodes their values as base64."""
     return {} if text is None else {each.key: each.value for each in _header_decoder.decode(text)}
 
 
@@ -301,7 +302,7 @@ def _messages(batch: pa.RecordBatch) -> Iterator[MetricRecord]:
 
 
 def merged(one: ClientSample, other: ClientSample) -> ClientSample:
-    """Return two pieces of one moment as one; what both report counts as reported last."""
+    """Return one sample merged from two of the same time; for values in both, the later one counts."""
     return ClientSample(
         emitted_ms=one.emitted_ms,
         observed_ms=other.observed_ms,
@@ -357,7 +358,7 @@ _NO_FIGURES = ProcessFigures()
 
 
 def _rows(cluster: str, client: _Client, start_ms: int, pane: _Pane) -> Iterator[ClientActivity]:
-    """Yield the rows of a client in a pane: one, or as many as its samples need."""
+    """Yield the rows of a client in a pane: one, or several if its samples do not fit."""
     offsets, all_fit = _offsets(pane.offsets)
     row = ClientActivity(
         cluster,
@@ -371,12 +372,12 @@ def _rows(cluster: str, client: _Client, start_ms: int, pane: _Pane) -> Iterator
     samples = (pane.moments[emitted_ms].sample for emitted_ms in sorted(pane.moments))
     for part in split_by_size(samples, MAX_PACKED_BYTES - len(encode(row))):
         yield replace(row, samples=part)
-        # What is reported of the pane as a whole is reported once.
+        # Values for the pane as a whole are only in the first row.
         row = replace(row, app_offsets={}, implausible=0)
 
 
 def _offsets(offsets: Mapping[tuple[str, int], int]) -> tuple[dict[str, dict[str, int]], bool]:
-    """Return positions by topic and partition, as many as there is room for, and whether that is all."""
+    """Return positions by topic and partition, as many as fit, and whether all of them fit."""
     found: dict[str, dict[str, int]] = {}
     room = _OFFSET_BYTES
     for (topic, partition), offset in offsets.items():

@@ -1,6 +1,6 @@
-"""Packs decoded offset commits into one row per group and pane, without Python per record.
+"""Packs decoded offset commits into one row per group and pane, vectorised with numpy.
 
-Receives columns from `wire.commits`; hands on rows of the contract. Python runs per group and topic only.
+Takes columns from `wire.commits`; returns rows of the contract. Python code runs per group and topic, not per record.
 """
 
 from __future__ import annotations
@@ -20,19 +20,20 @@ from rebalance_streaming.wire.records import LONGEST_TOPIC
 
 Ints = npt.NDArray[np.int64]
 
-#: In place of a pane's number: before the monitor first looked.
+#: Pane number of history: records from before the monitor first read the log.
 _HISTORY = -(2**62)
-#: The largest offset of a row: readers add them up.
+#: Maximum offset in a row, so that sums of offsets do not overflow.
 _LARGEST_OFFSET = 2**62
-#: By how much a commit's own time may be ahead of its record's. Up to OffsetCommit version 1 it is the client's word.
+#: Maximum time by which a commit's own time may be ahead of its record's; up to OffsetCommit version 1 the client sets
+#: it.
 _AHEAD_MS = 12 * 3_600_000
-#: What a partition takes at most in a row: six numbers, and its topic's name.
+#: Maximum size of a partition in a row (six numbers), without its topic's name.
 _BYTES_PER_PARTITION = 90
 
 
 @dataclass(frozen=True, slots=True)
 class LogEra:
-    """How often a log partition was cut or made anew, and its first position that is no history."""
+    """How often a log partition was truncated or recreated (`number`), and its first position that is not history."""
 
     first_live: int
     number: int = 0
@@ -40,7 +41,7 @@ class LogEra:
 
 @dataclass(frozen=True, slots=True)
 class LogColumns:
-    """Where each row of a batch stands in the log, and its record timestamp in epoch milliseconds."""
+    """Position in the log of each row of a batch, and its record timestamp in epoch milliseconds."""
 
     partition: npt.NDArray[np.int32]
     offset: Ints
@@ -69,12 +70,13 @@ class _Last:
 def pack_commits(
     batch: CommitBatch, log: LogColumns, cluster: str, pane_ms: int, era: Mapping[int, LogEra] = MappingProxyType({})
 ) -> Iterator[CommitActivity]:
-    """Yield one row per group and pane of the rows, which must be in log order within a partition.
+    """Yield one row per group and pane of the commits, which must be in log order within a partition.
 
-    A pane is a stretch of `pane_ms` of record time. A deleted offset (a tombstone, or one below 0) counts as the pane's
-    last word on its partition, with the record's own time. Records from before the monitor first looked at a partition
-    (`era`) give a position only: all panes of a group are one row there, however long the log is. A row that would be
-    larger than the contract allows is cut into several, in the order of their last positions in the log.
+    A pane is a period of `pane_ms` of record time. A deleted offset (a tombstone, or a negative offset) is the last
+    commit of its partition if it comes last in the pane, with the record's own time. Records from before the monitor
+    first read a partition (`era`) only give a position: all their panes are merged into one row per group, however long
+    the log is. A row that would exceed the maximum size is split into several, in the order of their last positions in
+    the log.
     """
     name_bytes = _topic_sizes(batch)
     usable = np.flatnonzero((batch.key_code >= 0) & (batch.outcome <= Outcome.TOMBSTONE))
@@ -88,7 +90,7 @@ def pack_commits(
 
 
 def _topic_sizes(batch: CommitBatch) -> Ints:
-    """Return the bytes of each topic's name, by topic code; -1 for topics that the batch has nothing of."""
+    """Return the length in bytes of each topic's name, by topic code; -1 for topics that are not in the batch."""
     sizes = np.full(len(batch.keys.topics), -1, dtype=np.int64)
     for code in np.unique(batch.keys.topic_code[batch.key_code[batch.key_code >= 0]]).tolist():
         sizes[code] = len(batch.keys.topics[code].encode())
@@ -134,7 +136,8 @@ def _last_per_key_and_pane(
     pane = np.where(history, _HISTORY, log.timestamp_ms[usable] // pane_ms)
     panes, pane_code = np.unique(pane, return_inverse=True)
     distinct, slot = np.unique(key * max(1, len(panes)) + pane_code, return_inverse=True)
-    # Assigning to a repeated index keeps the last value, which is the last row in log order; backwards, the first.
+    # An assignment to a repeated index keeps the last value, so this gives the last row in log order; reversed, the
+    # first.
     row, first = np.empty(len(distinct), dtype=np.int64), np.empty(len(distinct), dtype=np.int64)
     row[slot] = usable
     first[slot[::-1]] = usable[::-1]
@@ -142,7 +145,7 @@ def _last_per_key_and_pane(
     key, pane_slot = np.divmod(distinct, max(1, len(panes)))
     order = np.lexsort((log.offset[row], panes[pane_slot], keys.group_code[key]))
     row, first, key, pane_slot = row[order], first[order], key[order], pane_slot[order]
-    # Brokers store any number that a client commits, and clients take one below 0 for none at all.
+    # Brokers store any number that a client commits, and clients treat a negative offset as none.
     deleted = (batch.outcome[row] == Outcome.TOMBSTONE) | (batch.offset[row] < 0)
     return _Last(
         group=keys.group_code[key],
@@ -182,7 +185,7 @@ def _is_history(log: LogColumns, rows: Ints, era: Mapping[int, LogEra]) -> npt.N
 def _pane_counts(
     batch: CommitBatch, log: LogColumns, rows: Ints, last: _Last
 ) -> dict[int, tuple[tuple[int, int], ...]]:
-    """Return, by group code, the commits per pane of the last 15 minutes of what is history, for its windows."""
+    """Return, by group code, the commits per pane of the last 15 minutes, for the windows of groups with history."""
     groups = np.unique(last.group[last.history])
     if not len(groups):
         return {}
@@ -198,7 +201,7 @@ def _pane_counts(
 
 
 def _fitting(name_bytes: Ints) -> Iterator[tuple[int, int]]:
-    """Cut partitions, given their topics' sizes, so that each part fits into a row of the activity topic."""
+    """Yield (start, end) of runs of partitions that fit into a row of the activity topic, by their topics' sizes."""
     yield from _runs(np.cumsum(name_bytes + _BYTES_PER_PARTITION) // (MAX_ACTIVITY_BYTES // 2))
 
 

@@ -1,4 +1,4 @@
-"""Counts what one task reads, per partition of each input topic: by record type, value version and outcome."""
+"""Counts the records that one task reads, per partition of each input topic, by type, value version and outcome."""
 
 from __future__ import annotations
 
@@ -12,7 +12,7 @@ Place = tuple[str, int]
 
 
 class TaskCounts:
-    """Counts of one task. A partition's counts hold up to and including its last offset."""
+    """Counts of one task. A partition's counts include records up to and including its last offset."""
 
     def __init__(self) -> None:
         self._counts: dict[Place, Counter[Kind]] = {}
@@ -27,11 +27,11 @@ class TaskCounts:
         self._last_offsets[place] = max(last_offset, self._last_offsets.get(place, -1))
 
     def partitions(self) -> Iterator[Place]:
-        """Yield (topic, partition) of everything that was counted."""
+        """Return an iterator over (topic, partition) of all partitions with counts."""
         return iter(self._counts)
 
     def last_offset(self, topic: str, partition: int) -> int:
-        """Return up to where a partition was counted."""
+        """Return the offset up to which a partition was counted."""
         return self._last_offsets[topic, partition]
 
     def counts(self, topic: str, partition: int) -> tuple[tuple[int | None, int | None, str, int], ...]:

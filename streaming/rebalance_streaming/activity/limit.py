@@ -1,7 +1,7 @@
-"""A limit to the processor time that one piece of work may take: a second line of defence, for what nobody thought of.
+"""A limit of the processor time for one piece of work, as a safeguard against unforeseen inputs.
 
-Only in the main thread of a process, where Python runs handlers of signals; elsewhere there is no limit. Regular
-expressions look for signals while they match, other C code does not, so sizes must be bounded before.
+It works only in the main thread of a process, where Python runs signal handlers; in other threads there is no limit.
+Regular expressions check for signals while matching, other C code does not, so sizes must be bounded before.
 """
 
 from __future__ import annotations
@@ -17,13 +17,13 @@ _Handler = Callable[[int, FrameType | None], Any] | int | None
 
 
 class TooSlow(BaseException):
-    """The work was ended because its time was over."""
+    """The work was aborted because it exceeded its time limit."""
 
 
 class TimeLimit:
-    """Installs the handler while entered; `running()` limits one piece of work. Null seconds: no limit.
+    """Installs the signal handler while entered; `running()` limits one piece of work. Null seconds: no limit.
 
-    The timer counts the process's own time and not the clock's, so that a busy or suspended machine ends nothing.
+    The timer measures the process's own processor time, so that a busy or suspended machine does not abort work.
     """
 
     def __init__(self, seconds: float | None) -> None:
@@ -42,14 +42,14 @@ class TimeLimit:
             signal.signal(signal.SIGVTALRM, self._before or signal.SIG_DFL)
 
     def _end(self, number: int, frame: FrameType | None) -> None:
-        # A signal may arrive when the work has just ended.
+        # A signal may arrive just after the end of the work.
         if self._armed:
             self._armed = False
             raise TooSlow
 
     @contextmanager
     def running(self) -> Iterator[None]:
-        """Limit the work inside. Raises TooSlow out of it."""
+        """Limit the work in the block, which raises TooSlow if it takes too long."""
         if self._seconds is None:
             yield
             return

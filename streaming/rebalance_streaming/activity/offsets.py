@@ -1,8 +1,7 @@
 """Offsets of one topic by partition, as arrays; -1 stands for "not known".
 
-What a probe reports of a topic, it reports of all its partitions: the place in the array is the partition. What groups
-commit may be of any partition, so that those arrays are as long as there are partitions, beside an array of their
-numbers, sorted.
+Probes report all partitions of a topic, so there the index in the array is the partition. Groups may commit any subset
+of partitions, so these arrays have one element per committed partition, with a sorted array of the partition numbers.
 """
 
 from __future__ import annotations
@@ -17,31 +16,31 @@ from rebalance_contract import TopicOffsets
 
 Ints = npt.NDArray[np.int64]
 UNKNOWN = -1
-#: Up to so many partitions of a topic are taken one by one: a call of numpy costs as much as a dozen such turns.
+#: Maximum number of partitions processed in a Python loop; a call of numpy costs as much as a dozen iterations.
 FEW = 16
 
 
 def known_of(numbers: Sequence[int | None]) -> Sequence[int]:
-    """Return the numbers that are known: most often all, so that looking for one that is not comes first."""
+    """Return the known numbers; the input itself in the usual case that all are known."""
     return [each for each in numbers if each is not None] if None in numbers else cast("Sequence[int]", numbers)
 
 
 def as_array(offsets: Sequence[int | None]) -> Ints:
-    """Return offsets as an array."""
+    """Return offsets as an array, with -1 for null."""
     numbers = [UNKNOWN if each is None else each for each in offsets] if None in offsets else offsets
     return np.array(numbers, dtype=np.int64)
 
 
 def filled(*shape: int) -> Ints:
-    """Return an array of which nothing is known."""
-    # np.full is made of the same two calls, and takes three times as long for a few partitions.
+    """Return an array filled with -1 (not known)."""
+    # np.full does the same with these two calls, but takes three times as long for a few partitions.
     array = np.empty(shape, dtype=np.int64)
     array.fill(UNKNOWN)
     return array
 
 
 def grown(array: Ints, size: int) -> Ints:
-    """Return an array with at least so many partitions, of which nothing is known; itself where it has them."""
+    """Return an array extended to at least `size` partitions with -1; the array itself if it is large enough."""
     missing = size - array.shape[-1]
     if missing <= 0:
         return array
@@ -50,7 +49,7 @@ def grown(array: Ints, size: int) -> Ints:
 
 
 def places(known: Ints, partitions: Ints) -> Ints | None:
-    """Return where each partition stands among the known ones, sorted; null when one of them is not known."""
+    """Return the index of each partition in the sorted known ones; null if one of them is not known."""
     if not len(known):
         return None
     at = known.searchsorted(partitions)
@@ -62,16 +61,16 @@ def places(known: Ints, partitions: Ints) -> Ints | None:
 
 
 def widened(columns: Ints, known: Ints, partitions: Ints) -> Ints:
-    """Return columns of the known partitions as columns of more partitions; both are sorted."""
+    """Return columns of the known partitions extended to more partitions; both must be sorted."""
     wider = filled(*columns.shape[:-1], len(partitions))
     wider[..., partitions.searchsorted(known)] = columns
     return wider
 
 
 def put(offsets: Ints, reported: TopicOffsets) -> tuple[bool, bool]:
-    """Write offsets into their places; returns whether one is another than before, and whether one is lower.
+    """Write reported offsets to the array; return whether any has changed, and whether any is lower than before.
 
-    One that is not known now, as of a partition without a leader, stays what it was.
+    If an offset is not known now, for example of a partition without a leader, the old value stays.
     """
     if len(reported.partitions) <= FEW:
         return _put_few(offsets, reported)

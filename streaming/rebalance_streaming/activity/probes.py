@@ -1,7 +1,7 @@
-"""Takes probes apart: where partitions begin and end, as packed rows, and what else was answered about a group.
+"""Splits probes into packed rows with the offsets of partitions, and one row with the other answers about a group.
 
-Receives the text of one message of the probes topic; hands on rows of the contract. What a probe says of itself is not
-believed beyond what is possible: offsets and partition numbers have Kafka's ranges, and no probe is from the future.
+Takes the text of one message of the probes topic; returns rows of the contract. Implausible values are rejected or
+corrected: offsets and partition numbers must be in Kafka's ranges, and no probe is from the future.
 """
 
 from __future__ import annotations
@@ -24,11 +24,11 @@ from rebalance_contract import (
 )
 from rebalance_streaming.wire.records import LONGEST_TOPIC
 
-#: More partitions than any topic has that a group is known to read. A higher number is a mistake or an attack, and
-#: costs memory by its size.
+#: Maximum number of partitions, higher than in any topic that a group is known to read. A higher partition number is a
+#: mistake or an attack, and memory use grows with it.
 MOST_PARTITIONS = 20_000
 MAX_OFFSET = 2**62
-#: What a partition takes at most in JSON: its number and its offset.
+#: Maximum size of a partition in JSON: its number and its offset.
 _BYTES_PER_PARTITION = 32
 
 Offsets = dict[str, dict[str, int | None]]
@@ -37,14 +37,14 @@ Offsets = dict[str, dict[str, int | None]]
 def unpack_probe(
     text: bytes, cluster: str, recorded_ms: int, read_ms: int
 ) -> Iterator[tuple[str, OffsetActivity | ProbeActivity]]:
-    """Yield (key, row) of what a probe reports; nothing for a probe of another cluster. Raises ContractError.
+    """Yield (key, row) for a probe's content; nothing for a probe of another cluster. Raises ContractError.
 
-    `recorded_ms` is the time of its record, `read_ms` when it is read: it was there by the earlier of the two.
+    `recorded_ms` is the time of its record, `read_ms` the time of reading; the earlier one limits the probe's own time.
     """
     probe = decode(text, Probe)
     if probe.cluster != cluster:
         return
-    # Nobody knows the future: a clock that is ahead must not silence the probes that come after.
+    # A prober's clock that is ahead must not suppress later probes.
     probe = replace(probe, probed_at_ms=max(0, min(probe.probed_at_ms, recorded_ms, read_ms)))
     yield from ((probe.group, row) for row in _offsets(probe))
     nothing: dict[str, Any] = dict.fromkeys(OFFSET_FIELDS, msgspec.UNSET)
@@ -62,13 +62,13 @@ def _offsets(probe: Probe) -> Iterator[OffsetActivity]:
     if isinstance(probe.start_offsets, dict):
         yield from (replace(row, starts=part) for part in _parts(probe.start_offsets))
     if isinstance(probe.committed_offsets, dict):
-        # That a coordinator holds nothing is an answer, too.
+        # An empty row reports that the coordinator has no committed offsets.
         held = [*_parts(probe.committed_offsets)] or [{}]
         yield from (replace(row, committed=part, is_all_committed=True) for part in held)
 
 
 def _parts(reported: Offsets) -> Iterator[dict[str, TopicOffsets]]:
-    """Cut offsets so that each part fits into a row of the activity topic."""
+    """Yield offsets split into parts that each fit into a row of the activity topic."""
     part: dict[str, TopicOffsets] = {}
     size, limit = 0, MAX_ACTIVITY_BYTES // 2
     for topic, offsets in reported.items():
@@ -95,7 +95,7 @@ def _partition(name: str) -> int:
 
 
 def _offset(offset: int | None) -> int:
-    """Return an offset, -1 for one that is not known."""
+    """Return an offset, or -1 if it is not known."""
     if offset is None:
         return -1
     if not 0 <= offset <= MAX_OFFSET:

@@ -1,4 +1,4 @@
-"""How what clients and brokers' logs reported of a pane is cut into rows of a bounded length."""
+"""Splits client metrics and broker log lines of a pane into rows of bounded size."""
 
 from __future__ import annotations
 
@@ -7,16 +7,16 @@ from typing import TypeVar
 
 from rebalance_contract import encode
 
-#: What is packed of client metrics and of brokers' logs stays below this: Spark hands on several rows at once.
+#: Maximum size of rows with client metrics or broker log lines; low, because Spark passes several rows on at once.
 MAX_PACKED_BYTES = 64_000
 
 _Item = TypeVar("_Item")
 
 
 def split_by_size(items: Iterable[_Item], room_bytes: int) -> Iterator[tuple[_Item, ...]]:
-    """Yield items in their order, as many at a time as have room as JSON, and at least one.
+    """Yield items in order, in parts that fit as JSON into `room_bytes`, with at least one item each.
 
-    Without items there is one part, an empty one.
+    Without items, yields one empty part.
     """
     part: list[_Item] = []
     left = room_bytes

@@ -1,1 +1,1 @@
-"""The diagnosis as a process of its own: an engine that no query waits for, started and watched by its driver."""
+"""The diagnosis as a separate process: an engine that blocks no query, started and supervised by its driver."""

@@ -1,7 +1,7 @@
-"""What the driver and the diagnosis say to each other over a socket: frames of msgpack behind their length.
+"""The protocol between the driver and the diagnosis over a socket: length-prefixed frames of msgpack.
 
-The driver sends `Start` once, then `Rows` and `Tick` in any order; each is answered by one `Done`, a `Start` that
-cannot be followed by one `Failed`. Either side's end of the connection is the other's word to stop.
+The driver sends `Start` once, then `Rows` and `Tick` in any order; each is answered by one `Done`, or a `Start` that
+fails by one `Failed`. If one side closes the connection, the other stops.
 """
 
 from __future__ import annotations
@@ -20,7 +20,7 @@ _LENGTH = struct.Struct(">I")
 class InputRow(msgspec.Struct, frozen=True, array_like=True):
     """One row of an input topic, by the topic's short name.
 
-    `at_ms` is the record's timestamp, `writer` the header that names its writer, null: it has none.
+    `at_ms` is the record's timestamp, `writer` the header that names its writer, null if it has none.
     """
 
     topic: str
@@ -33,9 +33,9 @@ class InputRow(msgspec.Struct, frozen=True, array_like=True):
 
 
 class Start(msgspec.Struct, frozen=True, tag="start"):
-    """How to judge, and what was set aside by earlier runs of this process: (stage, reason, count).
+    """Settings of the diagnosis, and items quarantined in earlier runs of this process: (stage, reason, count).
 
-    `epoch` is the one in which its rows are written (`rebalance_contract.epochs`).
+    `epoch` is the writer epoch of its rows (`rebalance_contract.epochs`).
     """
 
     config: StreamConfig
@@ -46,13 +46,13 @@ class Start(msgspec.Struct, frozen=True, tag="start"):
 
 
 class Rows(msgspec.Struct, frozen=True, tag="rows"):
-    """Rows in the order of their times."""
+    """Input rows in the order of their times."""
 
     rows: tuple[InputRow, ...]
 
 
 class Tick(msgspec.Struct, frozen=True, tag="tick"):
-    """Time passes. `read_until_ms`: up to when the inputs have been read. Nothing is published before `caught_up`."""
+    """A clock tick. `read_until_ms`: time up to which the inputs have been read. No output before `caught_up`."""
 
     now_ms: int
     read_until_ms: int
@@ -60,14 +60,14 @@ class Tick(msgspec.Struct, frozen=True, tag="tick"):
 
 
 class Done(msgspec.Struct, frozen=True, tag="done"):
-    """The frame is dealt with. `said` are lines for people; `waiting` rows have not been delivered yet."""
+    """The frame has been processed. `said` are messages for people, `waiting` is the number of undelivered rows."""
 
     said: tuple[str, ...] = ()
     waiting: int = 0
 
 
 class Failed(msgspec.Struct, frozen=True, tag="failed"):
-    """The process cannot start, and ends. `reason` is for people."""
+    """The process cannot start and exits. `reason` is text for people."""
 
     reason: str
 
@@ -78,13 +78,13 @@ _decoder: msgspec.msgpack.Decoder[Frame] = msgspec.msgpack.Decoder(Frame)
 
 
 def send(connection: socket.socket, frame: Frame) -> None:
-    """Send a frame. Raises OSError, and TimeoutError when the other side does not read in time."""
+    """Send a frame. Raises OSError, or TimeoutError if the other side does not read in time."""
     text = _encoder.encode(frame)
     connection.sendall(_LENGTH.pack(len(text)) + text)
 
 
 def receive(connection: socket.socket) -> Frame | None:
-    """Return the next frame, null at the end of the connection. Raises TimeoutError."""
+    """Return the next frame, or null at the end of the connection. Raises TimeoutError."""
     head = _read(connection, _LENGTH.size)
     if head is None:
         return None

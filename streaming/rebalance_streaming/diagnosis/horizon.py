@@ -1,8 +1,8 @@
-"""Up to when the diagnosis knows everything that happened.
+"""The time up to which the diagnosis knows everything that happened.
 
-What an input query has read reaches the diagnosis only through a batch of the diagnosis that began after the rows were
-published. On a busy machine that takes a minute, in which nothing seems to happen; a rule that waits for something
-that ceases to happen must not conclude anything from such a time.
+Rows of an input query reach the diagnosis only with a batch of the diagnosis that begins after they were published. On
+a busy machine that takes a minute, during which nothing seems to happen; a rule that waits for the absence of events
+must not draw conclusions from this time.
 """
 
 from __future__ import annotations
@@ -11,25 +11,25 @@ from collections import deque
 
 
 class ReadHorizon:
-    """Combines how far the input queries have read with how far the diagnosis has read what they published.
+    """Combines the progress of the input queries with the progress of the diagnosis in reading their output.
 
-    All times are epoch milliseconds.
+    All times are in epoch milliseconds.
     """
 
     def __init__(self) -> None:
-        #: By input query: when it was seen to have published everything up to a time, oldest first.
+        #: By input query: (when noted, time up to which it has read and published everything), oldest first.
         self._published: dict[str, deque[tuple[int, int]]] = {}
 
     def note(self, query: str, read_until_ms: int, now_ms: int) -> None:
-        """Note up to when an input query has read and published its input, as of now."""
+        """Note the time up to which an input query has now read and published everything."""
         known = self._published.setdefault(query, deque())
         if not known or read_until_ms > known[-1][1]:
             known.append((now_ms, read_until_ms))
 
     def until(self, diagnosis_began_ms: int) -> int:
-        """Return up to when everything is known; `diagnosis_began_ms` is when the diagnosis' latest batch began.
+        """Return the time up to which everything is known; `diagnosis_began_ms`: start of the diagnosis' latest batch.
 
-        0 while nothing is known of some query. The start of the batch never decreases.
+        0 while nothing is known of some query. `diagnosis_began_ms` must not decrease between calls.
         """
         reached = []
         for known in self._published.values():

@@ -1,4 +1,4 @@
-"""Up to when the queries have read that run in other processes, as they publish it."""
+"""Reads the published status of queries that run in other processes."""
 
 from __future__ import annotations
 
@@ -11,10 +11,10 @@ from rebalance_streaming.config import StreamConfig
 
 
 class StatusReader:
-    """Follows the status topic for some queries of one cluster. Safe to use from several threads."""
+    """Follows the status topic for some queries of one cluster. Thread-safe."""
 
     def __init__(self, config: StreamConfig, queries: Collection[str]) -> None:
-        """Raises KafkaException when no broker answers."""
+        """Raises KafkaException if no broker answers."""
         self._cluster, self._queries = config.cluster, frozenset(queries)
         self._latest: dict[str, QueryStatus] = {}
         self._lock = threading.Lock()
@@ -38,6 +38,6 @@ class StatusReader:
             if not isinstance(status, QueryStatus) or status.cluster != self._cluster:
                 continue
             known = self._latest.get(status.query)
-            # A lower epoch is that of a process that another one took over from.
+            # A lower epoch belongs to a superseded process.
             if status.query in self._queries and (known is None or status.epoch >= known.epoch):
                 self._latest[status.query] = status

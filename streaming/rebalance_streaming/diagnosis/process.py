@@ -1,7 +1,7 @@
-"""The driver's handle on the process of the diagnosis: starts it, feeds it, notices when it hangs, ends it.
+"""The driver's handle on the diagnosis process: starts it, sends rows to it, detects when it hangs, and stops it.
 
-A row that hangs or kills the process is found by sending the rows in question one at a time at the next start, and is
-left out from then on.
+If rows hang or kill the process, they are sent one at a time after its next start. The row that causes it is thus
+found, and left out from then on.
 """
 
 from __future__ import annotations
@@ -19,11 +19,11 @@ from rebalance_streaming.config import StreamConfig
 from rebalance_streaming.detect.config import DetectConfig
 from rebalance_streaming.diagnosis.frames import Done, Failed, Frame, InputRow, Rows, Start, Tick, receive, send
 
-#: Its end takes the 5 s that brokers have to take the last rows.
+#: Time-outs of start and end; the end includes up to 5 s for delivering the last rows.
 _START_SECONDS, _END_SECONDS = 120.0, 7.0
-#: A part of a batch is a fraction of a second's work: what takes this long hangs.
+#: Time-out of an answer; a part of a batch normally takes a fraction of a second.
 _ANSWER_SECONDS = 120.0
-#: Rows sent at once: enough that a frame's cost does not show, few enough that a suspicion concerns few rows.
+#: Number of rows per frame: enough to make the cost of a frame negligible, few enough to keep suspects few.
 _ROWS_AT_ONCE = 500
 _WORKER = "rebalance_streaming.diagnosis.worker"
 _NAMED_POISON = ("row", "hung or ended the process")
@@ -32,11 +32,11 @@ Place = tuple[str, int, int]
 
 
 class DiagnosisError(Exception):
-    """The process of the diagnosis ended or hangs; the text says which."""
+    """The diagnosis process ended or hangs; the text says which."""
 
 
 class DiagnosisProcess:
-    """One process at a time. Safe to use from several threads."""
+    """Manages one diagnosis process at a time. Thread-safe."""
 
     def __init__(
         self,
@@ -59,7 +59,7 @@ class DiagnosisProcess:
         self.waiting = 0
 
     def start(self, judge_from_ms: int) -> None:
-        """Start the process anew; returns when it has taken up what earlier runs published. Raises DiagnosisError."""
+        """Start or restart the process, and wait until it has restored published rows. Raises DiagnosisError."""
         with self._lock:
             self._end()
             ours, theirs = socket.socketpair()
@@ -72,7 +72,7 @@ class DiagnosisProcess:
             self._call(Start(self._config, self._detect, judge_from_ms, self._epoch, aside), _START_SECONDS)
 
     def take(self, rows: Sequence[InputRow]) -> None:
-        """Hand over rows, in the order of their times. Raises DiagnosisError when the process hangs or ends."""
+        """Send rows in the order of their times. Raises DiagnosisError if the process hangs or ends."""
         try:
             for part in self._parts(rows):
                 with self._lock:
@@ -84,7 +84,7 @@ class DiagnosisProcess:
             self._has_taken.set()
 
     def await_rows(self, timeout_seconds: float) -> None:
-        """Return when rows have been handed over since the last call, or after so long."""
+        """Wait until rows have been sent since the last call, or until the time-out."""
         self._has_taken.wait(timeout_seconds)
         self._has_taken.clear()
 
@@ -99,9 +99,9 @@ class DiagnosisProcess:
         self._suspects.difference_update(map(_place, part))
 
     def tick(self, now_ms: int, read_until_ms: int, *, caught_up: bool) -> None:
-        """Pass on the time, between two parts of a batch if one is being taken. Raises DiagnosisError as `take` does.
+        """Send a clock tick, if necessary between two parts of a batch. Raises DiagnosisError like `take`.
 
-        Of what a batch has not handed over yet nothing can be said.
+        During a batch `read_until_ms` is limited to the time of the part being sent, as later rows are still to come.
         """
         with self._lock:
             if self._connection is not None:
@@ -109,19 +109,19 @@ class DiagnosisProcess:
                 self._call(Tick(now_ms, read_until_ms, caught_up), self._answer_seconds)
 
     def end_now(self) -> None:
-        """End the process with what it has not delivered: nobody reads it any more."""
+        """Kill the process; its undelivered rows are lost, which is fine for a superseded stream."""
         if (process := self._process) is not None:
             process.kill()
 
     def stop(self) -> None:
-        """Let the process deliver what it has, and end it; one that hangs over rows is not waited for."""
+        """Let the process deliver its rows, and stop it; kill it if it hangs."""
         if self._lock.acquire(timeout=_END_SECONDS):
             try:
                 self._end()
             finally:
                 self._lock.release()
         elif (process := self._process) is not None:
-            # Whoever waits for its answer learns that it ended.
+            # A thread that waits for its answer gets an error.
             process.kill()
 
     def _parts(self, rows: Sequence[InputRow]) -> Iterator[tuple[InputRow, ...]]:

@@ -1,4 +1,4 @@
-"""Reads back what an earlier run of the diagnosis published: open findings, lag, impact and totals."""
+"""Reads the rows published by an earlier run of the diagnosis: firing findings, lag, impact and totals."""
 
 from __future__ import annotations
 
@@ -24,9 +24,9 @@ from rebalance_streaming.own_topics import read_latest_rows
 
 
 def read_restored(config: StreamConfig) -> Iterator[Restored]:
-    """Yield the latest version of every row that the diagnosis takes up again; odd rows are passed over.
+    """Yield the latest version of every row that the diagnosis restores; invalid rows are skipped.
 
-    Raises StreamError when a topic cannot be read to its end.
+    Raises StreamError if a topic cannot be read to its end.
     """
     wanted = (topics.FINDINGS, topics.LAG, topics.IMPACT, topics.STATUS)
     names = {each.full_name(config.topic_prefix): each.name for each in wanted}

@@ -1,6 +1,6 @@
-"""The process in which the engine runs: frames of rows and ticks in, rows to the monitor's topics out.
+"""The process in which the engine runs: receives rows and ticks as frames, and publishes rows to the monitor's topics.
 
-It is the driver's child and ends with it. Whatever happens to it, no query that counts has to wait.
+It is a child process of the driver and ends with it. If it fails or hangs, the counting queries are not affected.
 """
 
 from __future__ import annotations
@@ -27,18 +27,19 @@ from rebalance_streaming.engine.rows import Output, address, decode_input
 from rebalance_streaming.errors import StreamError
 from rebalance_streaming.publisher import Publisher
 
-#: Groups judged per tick, a quarter of a second's work: at a start all are due, and their lag is not to wait for that.
+#: Maximum number of groups judged per tick, which takes a quarter of a second: at a start all groups are due, and this
+#: must not delay their lag.
 _JUDGED_AT_ONCE = 250
 
 
 class RowSink(Protocol):
-    """What takes the rows of a worker: the publisher, which sends them."""
+    """Receives the rows of a worker; implemented by the publisher."""
 
     def put(self, topic: str, key: str, value: bytes | None) -> None:
-        """Take a row of (topic, key), in the place of any that waits there; a null value is a tombstone."""
+        """Queue a row, replacing a waiting one with the same topic and key; a null value is a tombstone."""
 
     def send(self) -> None:
-        """Send what waits, without waiting."""
+        """Send the queued rows without blocking."""
 
 
 class DiagnosisWorker:
@@ -55,7 +56,7 @@ class DiagnosisWorker:
                 reads_committed=reads_committed(start.config),
             ),
             say,
-            # Nobody reads a list at its end: it may run for months.
+            # The detector must not collect all findings, because the process may run for months.
             partial(Detector, lists_all=False),
         )
         for stage, reason, count in start.set_aside:
@@ -63,7 +64,7 @@ class DiagnosisWorker:
 
     @property
     def engine(self) -> Engine:
-        """What is fed."""
+        """The engine of this worker."""
         return self._engine
 
     def take(self, rows: tuple[InputRow, ...]) -> None:
@@ -72,7 +73,7 @@ class DiagnosisWorker:
         for row in rows:
             writer = decode_writer(row.writer)
             if writer is not None and not self._fence.admits(row.topic, row.key or b"", writer, row.at_ms):
-                # Of a stream that lost its topics; the exporter counts such rows.
+                # Written by a superseded stream; the exporter counts these rows.
                 continue
             try:
                 decoded = decode_input(row.topic, row.key, row.value)
@@ -80,14 +81,14 @@ class DiagnosisWorker:
                 self._engine.quarantine(row.topic, NOT_UNDERSTOOD, f"offset {row.offset}: {error}")
                 continue
             if decoded is not None:
-                # Any time can be given to a record by who writes it, and no row was written later than now.
+                # Producers may set any timestamp, but no row was written later than now.
                 self._engine.apply(decoded, min(row.at_ms, now_ms))
 
     def tick(self, tick: Tick) -> None:
-        """Judge what is due; publish it, unless the log is still being read up."""
+        """Judge due groups and publish the results; does nothing until the queries have caught up."""
         if not tick.caught_up:
             return
-        # Lag is looked at all the time, and judging may take longer than everything before it.
+        # First publish lag without judging any group (0), because judging may take longer than everything else.
         for most in (0, _JUDGED_AT_ONCE):
             self._publish(self._engine.advance(tick.now_ms, tick.read_until_ms, most))
 
@@ -99,7 +100,7 @@ class DiagnosisWorker:
 
 
 def reads_committed(config: StreamConfig) -> Callable[[str], bool]:
-    """Return whether a group's consumers read committed records only, as configured."""
+    """Return a function that tells, by the settings, whether a group's consumers read only committed records."""
     if not config.read_committed_groups:
         return lambda _: False
     pattern = re.compile(config.read_committed_groups)
@@ -107,7 +108,7 @@ def reads_committed(config: StreamConfig) -> Callable[[str], bool]:
 
 
 def run(connection: socket.socket) -> None:
-    """Serve frames until the driver ends the connection."""
+    """Serve frames until the driver closes the connection."""
     start = receive(connection)
     if not isinstance(start, Start):
         return
@@ -120,7 +121,7 @@ def run(connection: socket.socket) -> None:
         for row in read_restored(start.config):
             worker.engine.restore(row, epoch_ms())
     except StreamError as error:
-        # With a part of what was published, it would publish smaller totals over larger ones.
+        # With only a part of the published rows, it would replace larger totals by smaller ones.
         send(connection, Failed(str(error)))
         return
     send(connection, Done())
@@ -135,9 +136,9 @@ def run(connection: socket.socket) -> None:
 
 
 def main() -> None:
-    """Run on the socket whose number is the first argument."""
+    """Run on the socket whose file descriptor is the first argument."""
     for number in (signal.SIGINT, signal.SIGTERM):
-        # A signal to the whole group is the driver's to obey; it ends the connection when it is done.
+        # The driver handles signals to the process group, and closes the connection when it has finished.
         signal.signal(number, signal.SIG_IGN)
     with socket.socket(fileno=int(sys.argv[1])) as connection:
         try:
