@@ -21,8 +21,8 @@ from rebalance_contract.timing import GroupTiming
 #: Maximum size of a row in the monitor's own topics. Kafka's default limit is 1,048,588 bytes for a batch with its
 #: header.
 MAX_ROW_BYTES = 900_000
-#: Messages of clients and brokers that are larger are counted and not decoded. Keys of rows are no longer than
-#: `MAX_KEY_BYTES`, because Kafka limits names to 32,767 characters.
+#: Maximum size of messages of clients and brokers (larger ones are counted and not decoded), and of keys of rows: Kafka
+#: limits names to 32,767 characters.
 MAX_FOREIGN_BYTES, MAX_KEY_BYTES = 1_048_576, 40_000
 
 _R = TypeVar("_R")
