@@ -47,7 +47,7 @@ class PeriodSums:
 
 @dataclass(frozen=True, slots=True)
 class PeriodCause:
-    """A diagnosis that was the primary cause of rebalances; `before` is defined as in PeriodReport."""
+    """A diagnosis that was the primary cause of rebalances in `groups` groups; `before` as in PeriodReport."""
 
     rule: str
     groups: int

@@ -69,7 +69,8 @@ class GroupImpact:
     """Totals of one group since the monitor first saw it: topic `…impact`, key `cluster/group`; they never decrease.
 
     `counted` has the latest rebalances by id, so that a rebalance that is judged again replaces its earlier
-    contribution. `earlier` is the sum over rebalances that began at or before `closed_until_ms`, which are final.
+    contribution, without lowering it. `earlier` is the sum over rebalances that began at or before `closed_until_ms`,
+    which are final.
     """
 
     cluster: str

@@ -1,4 +1,4 @@
-"""How long to wait after attempts that failed."""
+"""Exponential back-off after failed attempts."""
 
 from __future__ import annotations
 
@@ -27,7 +27,7 @@ class Backoff:
         self._next_seconds = min(self.first_seconds, self.longest_seconds)
 
     def fail(self) -> float:
-        """Return how long to wait after one more failure."""
+        """Return the pause after another failure, in seconds."""
         seconds = self._next_seconds
         self._next_seconds = min(2 * seconds, self.longest_seconds)
         return seconds if self.chance is None else seconds * (0.5 + 0.5 * self.chance())

@@ -140,7 +140,7 @@ class Follower:
         return time.monotonic() >= self._next_look
 
     def look(self, timeout_seconds: float | None = None) -> None:
-        """Look for topics and partitions now. Raises KafkaException when no broker answers in time (10 s)."""
+        """Look for topics and partitions now. Raises KafkaException if no broker answers in time (10 s)."""
         try:
             is_complete = self._look(_REQUEST_SECONDS if timeout_seconds is None else timeout_seconds)
         except KafkaException as problem:

@@ -100,7 +100,7 @@ class DiagnosisWorker:
 
 
 def reads_committed(config: StreamConfig) -> Callable[[str], bool]:
-    """Return a function that tells, by the settings, whether a group's consumers read only committed records."""
+    """Return a predicate: whether a group's consumers read only committed records, according to the settings."""
     if not config.read_committed_groups:
         return lambda _: False
     pattern = re.compile(config.read_committed_groups)

@@ -48,7 +48,7 @@ class ClassArchive:
     def write_later(self, spark: SparkSession, stop: threading.Event) -> threading.Thread | None:
         """Start a thread that writes the archive after 30 s, unless `stop` is set before.
 
-        Return the thread; null if there is nothing to write, as in most starts.
+        Return the thread; null if there is nothing to write, as at most starts.
         """
         if not self._is_wanted():
             return None

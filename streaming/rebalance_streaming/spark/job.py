@@ -107,7 +107,7 @@ def run(
 def _session(
     config: StreamConfig, jars: Sequence[Path], cache: Path | None
 ) -> Iterator[tuple[SparkSession, ClassArchive | None]]:
-    """Run Spark while the block runs; yields the session and the class archive, null without a cache."""
+    """Run Spark while the block runs; yield the session and the class archive, null without a cache or local master."""
     archive = None
     if cache is not None and config.master.startswith("local"):
         use_installed_pyspark(cache)
