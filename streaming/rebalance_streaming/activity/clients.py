@@ -212,7 +212,7 @@ def pack_batch(
     now_ms: int | None = None,
     seconds: float | None = MAX_SECONDS,
 ) -> Packed:
-    """Pack a batch with the columns topic, value, timestamp_ms and headers of Spark's source; see `pack_messages`.
+    """Return a packed batch with the columns topic, value, timestamp_ms and headers; see `pack_messages`.
 
     Values are copied from the batch one by one; those that are too large are not copied.
     """

@@ -300,7 +300,7 @@ class GroupProcessor(StatefulProcessor):
         return outputs
 
     def _take_up(self, bucket: int) -> _Bucket:
-        """Initialise a bucket without state from the published rows; done once per bucket."""
+        """Store the published states of a bucket that has none yet, and return its data; done once per bucket."""
         packed = self._published.buckets.get(bucket)
         if packed is None:
             return _Bucket()
