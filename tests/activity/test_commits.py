@@ -139,6 +139,8 @@ def test_what_comes_after_the_first_look_is_by_pane():
     found = pack(commits, HISTORY)
     assert [(each.is_history, each.commits) for each in found] == [(True, 4), (False, 1), (False, 1)]
     assert [each.last_log_offset for each in found] == [103, 104, 105]
+    # Each commit counts once.
+    assert [sum(count for _, count in each.pane_counts) for each in found] == [4, 1, 1]
 
 
 def test_a_large_group_is_cut_into_rows_that_fit():

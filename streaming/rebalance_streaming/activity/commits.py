@@ -82,7 +82,7 @@ def pack_commits(
     usable = np.flatnonzero((batch.key_code >= 0) & (batch.outcome <= Outcome.TOMBSTONE))
     usable = usable[name_bytes[batch.keys.topic_code[batch.key_code[usable]]] <= LONGEST_TOPIC]
     last = _last_per_key_and_pane(batch, log, usable, pane_ms, era)
-    counts = _pane_counts(batch, log, usable, last)
+    counts = _pane_counts(batch, log, usable, era) if last.history.any() else {}
     for start, end in _runs(last.group, last.pane):
         for a, b in _fitting(name_bytes[last.topic[start:end]]):
             common = _Common(cluster, pane_ms, era, counts if a == 0 else {})
@@ -183,15 +183,13 @@ def _is_history(log: LogColumns, rows: Ints, era: Mapping[int, LogEra]) -> npt.N
 
 
 def _pane_counts(
-    batch: CommitBatch, log: LogColumns, rows: Ints, last: _Last
+    batch: CommitBatch, log: LogColumns, rows: Ints, era: Mapping[int, LogEra]
 ) -> dict[int, tuple[tuple[int, int], ...]]:
     """Return, by group code, the commits per pane of the last 15 minutes, for the windows of groups with history."""
-    groups = np.unique(last.group[last.history])
-    if not len(groups):
-        return {}
     group = batch.keys.group_code[batch.key_code[rows]]
     newest_ms = int(log.timestamp_ms[rows].max())
-    inside = np.isin(group, groups) & (log.timestamp_ms[rows] > newest_ms - KEPT_PANES * PANE_MS)
+    # Commits after the history have rows of their own, with their own counts.
+    inside = _is_history(log, rows, era) & (log.timestamp_ms[rows] > newest_ms - KEPT_PANES * PANE_MS)
     pane = log.timestamp_ms[rows][inside] // PANE_MS
     kinds, counts = np.unique(np.stack((group[inside], pane)), axis=1, return_counts=True)
     found: dict[int, list[tuple[int, int]]] = {}
