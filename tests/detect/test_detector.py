@@ -45,6 +45,7 @@ from rebalance_contract.clients import HEARTBEAT_AGE, POLL_AGE
 from rebalance_streaming.detect.config import DetectConfig, Override, Quiet
 from rebalance_streaming.detect.detector import Detector
 from rebalance_streaming.detect.judge import GroupJudge
+from rebalance_streaming.detect.judged_group import JudgedGroup
 from rebalance_streaming.detect.judgement import Judgement
 
 A, B, C = member("a-1", [0, 1]), member("b-1", [2, 3]), member("c-1", [4, 5])
@@ -277,6 +278,41 @@ def _counting(judge: Callable[..., list[Finding]], asked: list[int]) -> Callable
         return judge(self, judged_group, now_ms)
 
     return counted
+
+
+def test_groups_that_were_put_off_come_first(monkeypatch: pytest.MonkeyPatch):
+    """More groups change each second than can be judged: those late in the alphabet have their turns as well."""
+    judged: list[str] = []
+    monkeypatch.setattr(GroupJudge, "judge", _naming(GroupJudge.judge, judged))
+    names = [f"g{number}" for number in range(6)]
+    run = Run()
+    for second in range(1, 13):
+        for name in names:
+            run.detector.take_group(replace(snapshot(T0 + second, A), group=name))
+        run.detector.advance(T0 + second * SECOND, 2)
+    assert judged == names * 4
+
+
+def test_waiting_rebalances_come_first_but_not_for_ever(monkeypatch: pytest.MonkeyPatch):
+    """Where rebalances alone take every turn, another group comes after those of its first minute, not after all."""
+    judged: list[str] = []
+    monkeypatch.setattr(GroupJudge, "judge", _naming(GroupJudge.judge, judged))
+    detector = Run().detector
+    detector.take_group(replace(snapshot(T0, A), group="calm"))
+    for second in range(1, 121):
+        busy = replace(joined(T0 + second * SECOND, B, [A]), group=f"busy-{second}")
+        detector.take_rebalance(busy)
+        detector.advance(T0 + second * SECOND, 1)
+    assert judged[0] == "busy-1"
+    assert 60 <= judged.index("calm") < 110
+
+
+def _naming(judge: Callable[..., list[Finding]], judged: list[str]) -> Callable[..., list[Finding]]:
+    def named(self: GroupJudge, judged_group: JudgedGroup, now_ms: int) -> list[Finding]:
+        judged.append(judged_group.history.group)
+        return judge(self, judged_group, now_ms)
+
+    return named
 
 
 # --- Settings ---

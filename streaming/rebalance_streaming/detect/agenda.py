@@ -18,6 +18,8 @@ from rebalance_streaming.observed.inputs import BULK, EVERYTHING, NOTHING
 _BULK_MS, _BULK_STANDING_MS = 30_000, 5_000
 #: Interval between judgements of a group in its join phase, so that the reported waiting time stays current.
 WAITING_MS = 5_000
+#: Of groups that are due, those with rebalances to judge come first, unless others have waited this much longer.
+_HEAD_START_MS = 60_000
 #: Interval between evaluations of all rules, in case a rule declares too few inputs.
 _SWEEP_MS = 600_000
 
@@ -27,10 +29,11 @@ class Timetable:
     """When one group is judged again. Times in epoch milliseconds.
 
     `judged_ms` is the last judgement, `changed` are the inputs that changed since then, `rests_on` are the inputs of
-    the rules whose verdicts notify. `planned_ms` is the group's time on the agenda (null: not planned). At `sweep_ms`
-    all rules are evaluated, regardless of their declared inputs. `restate_ms` is when the stated findings may change by
-    time alone (null: never). `waiting` maps rebalances to be judged to their due times, `explain_ms` rebalances whose
-    cause may change by time alone to the time of that change.
+    the rules whose verdicts notify. `planned_ms` is the group's time on the agenda (null: not planned), `put_off_ms`
+    when it was first put off because too many groups were due (null: it was not). At `sweep_ms` all rules are
+    evaluated, regardless of their declared inputs. `restate_ms` is when the stated findings may change by time alone
+    (null: never). `waiting` maps rebalances to be judged to their due times, `explain_ms` rebalances whose cause may
+    change by time alone to the time of that change.
     """
 
     group: str
@@ -39,17 +42,23 @@ class Timetable:
     changed: int = EVERYTHING
     rests_on: int = NOTHING
     planned_ms: int | None = None
+    put_off_ms: int | None = None
     restate_ms: int | None = None
     waiting: dict[str, int] = field(default_factory=dict)
     explain_ms: dict[str, int] = field(default_factory=dict)
 
     def take_changed(self, now_ms: int) -> int:
         """Return the inputs that changed since the last judgement and reset them; all inputs if a sweep is due."""
-        changed, self.changed, self.judged_ms = self.changed, NOTHING, now_ms
+        changed, self.changed, self.judged_ms, self.put_off_ms = self.changed, NOTHING, now_ms, None
         if now_ms < self.sweep_ms:
             return changed
         self.sweep_ms += ((now_ms - self.sweep_ms) // _SWEEP_MS + 1) * _SWEEP_MS
         return EVERYTHING
+
+    def turn(self, now_ms: int) -> int:
+        """Return the group's place among those that are due: the lower, the sooner it is judged."""
+        since_ms = now_ms if self.put_off_ms is None else self.put_off_ms
+        return since_ms - _HEAD_START_MS if self.waiting else since_ms
 
     def take_rebalances(self, now_ms: int) -> set[str]:
         """Return the rebalances to explain now, for the first time or again; remove them from `waiting`."""
@@ -139,6 +148,14 @@ class Agenda:
     def plan_next(self, groups: Iterable[str]) -> None:
         """Have groups judged at the next turn."""
         self._touched.update(groups)
+
+    def put_off(self, groups: Iterable[str], now_ms: int) -> None:
+        """Have groups that are due judged at the next turn instead; each keeps the time it was first put off."""
+        for group in groups:
+            self._touched.add(group)
+            timetable = self._timetables[group]
+            if timetable.put_off_ms is None:
+                timetable.put_off_ms = now_ms
 
     def take_due(self, now_ms: int) -> set[str]:
         """Return the groups that were touched or whose planned time has come; remove them from the queue."""

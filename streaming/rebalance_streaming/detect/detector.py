@@ -272,8 +272,8 @@ class Detector:
     def advance(self, now_ms: int, most: int | None = None) -> Judgement:
         """Judge the groups due at a time in epoch milliseconds; return everything that changed since the last call.
 
-        `most`: maximum number of groups judged in this call (null: all). Groups with waiting rebalances come first; the
-        rest is judged at the next calls.
+        `most`: maximum number of groups judged in this call (null: all). Groups with waiting rebalances come first,
+        then those that were put off first; the rest is judged at the next calls.
         """
         if self.now_ms == 0:
             # The age of rows received before the first call is not known.
@@ -296,8 +296,8 @@ class Detector:
     def _take_turns(self, due: list[str], most: int | None) -> list[str]:
         if most is None or len(due) <= most:
             return due
-        due.sort(key=lambda group: not self._judged_groups[group].timetable.waiting)
-        self._agenda.plan_next(due[most:])
+        due.sort(key=lambda group: self._judged_groups[group].timetable.turn(self.now_ms))
+        self._agenda.put_off(due[most:], self.now_ms)
         return due[:most]
 
     def finish(self) -> Judgement:
