@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Iterator
 from dataclasses import replace
+from typing import Any
 
 import pytest
 
@@ -14,9 +15,11 @@ from histories import (
     SECOND,
     T0,
     commits,
+    lost,
     member,
     packed,
     probe,
+    pulse,
     rebalance,
     rebalance_id,
     report,
@@ -28,10 +31,14 @@ from rebalance_contract import (
 )
 from rebalance_contract.clients import POLL_AGE
 from rebalance_streaming.detect import answers, detector
+from rebalance_streaming.detect.answers import Answers
 from rebalance_streaming.detect.detector import Detector
+from rebalance_streaming.detect.explaining import Explainer
 from rebalance_streaming.detect.group_view import Condition, GroupView
-from rebalance_streaming.detect.quarantine import Quarantine
+from rebalance_streaming.detect.judged_group import JudgedGroup
+from rebalance_streaming.detect.quarantine import SET_ASIDE_MS, Quarantine
 from rebalance_streaming.detect.verdict import Verdict
+from rebalance_streaming.observed.inputs import EVERYTHING
 
 A, B = member("a-1", [0, 1]), member("b-1", [2, 3])
 
@@ -120,6 +127,41 @@ def test_a_rebalance_that_cannot_be_judged_has_an_undetermined_cause():
     run.live(T0 + 6 * MINUTE, rebalance(T0 + 3 * MINUTE, [A], [A, member("c-1", [4])]))
     assert run.causes() == {odd.rebalance_id: "undetermined", rebalance_id(T0 + 3 * MINUTE): "scale_out"}
     assert dict(run.detector.quarantined) == {("explain", "IndexError"): 1}
+
+
+def fails_from(monkeypatch: pytest.MonkeyPatch, owner: type, name: str, from_ms: int) -> list[int]:
+    """Have a method of the explainer or the judge raise from a time on; return when it did, as that goes on."""
+    act, raised = getattr(owner, name), list[int]()
+
+    def attempt(self: object, judged_group: JudgedGroup, *others: Any, **more: Any) -> Any:
+        now_ms = judged_group.timetable.judged_ms
+        if now_ms < from_ms:
+            return act(self, judged_group, *others, **more)
+        raised.append(now_ms)
+        raise ValueError
+
+    monkeypatch.setattr(owner, name, attempt)
+    return raised
+
+
+def test_a_cause_that_cannot_be_found_again_is_left_alone_while_set_aside(monkeypatch: pytest.MonkeyPatch):
+    """It was due to be found again, and that raised: not every judgement evaluates all rules from then on."""
+    gone = lost(T0 + MINUTE, B, [A, B])
+    raised = fails_from(monkeypatch, Explainer, "_explain", T0 + 2 * MINUTE)
+    everything: list[int] = []
+    ask = Answers.ask
+
+    def asked(self: Answers, view: GroupView, changed: int, quarantine: Quarantine) -> bool:
+        everything.extend([view.now_ms] * (changed == EVERYTHING))
+        return ask(self, view, changed, quarantine)
+
+    run = Run().live(T0 + 30 * MINUTE, snapshot(T0, A, B), *pulse(T0, T0 + MINUTE, range(4)), gone)
+    monkeypatch.setattr(Answers, "ask", asked)
+    later = [commits(at, dict.fromkeys(range(4), 9_000)) for at in range(run.now_ms, T0 + 40 * MINUTE, 5 * SECOND)]
+    run.live(T0 + 40 * MINUTE, *later)
+    assert len(raised) == len(everything) == 1  # the latter: the sweep
+    run.live(T0 + 65 * MINUTE, step_ms=5 * SECOND)
+    assert [each - raised[0] for each in raised] == [0, SET_ASIDE_MS]
 
 
 # --- Groups that nobody has ---

@@ -44,6 +44,10 @@ class Quarantine:
         """Whether a call that raised is still set aside."""
         return bool(self._until_ms) and self._until_ms.get((group, stage, about), now_ms) > now_ms
 
+    def aside_until_ms(self, stage: str, group: str, about: str = "") -> int | None:
+        """Return until when a call that raised is set aside (epoch ms), or None."""
+        return self._until_ms.get((group, stage, about))
+
     def put_aside(self, stage: str, group: str, now_ms: int, error: Exception, about: str = "") -> None:
         """Count and report an error, and set the call aside for `SET_ASIDE_MS`."""
         self.put(stage, group, error)
