@@ -15,6 +15,7 @@ from histories import (
     SECOND,
     T0,
     commits,
+    joined,
     lost,
     member,
     packed,
@@ -26,6 +27,7 @@ from histories import (
     snapshot,
 )
 from rebalance_contract import (
+    Finding,
     OffsetActivity,
     TopicOffsets,
 )
@@ -35,6 +37,7 @@ from rebalance_streaming.detect.answers import Answers
 from rebalance_streaming.detect.detector import Detector
 from rebalance_streaming.detect.explaining import Explainer
 from rebalance_streaming.detect.group_view import Condition, GroupView
+from rebalance_streaming.detect.judge import GroupJudge
 from rebalance_streaming.detect.judged_group import JudgedGroup
 from rebalance_streaming.detect.quarantine import SET_ASIDE_MS, Quarantine
 from rebalance_streaming.detect.verdict import Verdict
@@ -162,6 +165,26 @@ def test_a_cause_that_cannot_be_found_again_is_left_alone_while_set_aside(monkey
     assert len(raised) == len(everything) == 1  # the latter: the sweep
     run.live(T0 + 65 * MINUTE, step_ms=5 * SECOND)
     assert [each - raised[0] for each in raised] == [0, SET_ASIDE_MS]
+
+
+def test_findings_that_cannot_be_stated_are_left_alone_while_set_aside(monkeypatch: pytest.MonkeyPatch):
+    """They were due to be stated again, and that raised: the group is not judged at each turn from then on."""
+    raised = fails_from(monkeypatch, GroupJudge, "_state", T0 + 5 * MINUTE)
+    judged: list[int] = []
+    judge = GroupJudge.judge
+
+    def counted(self: GroupJudge, judged_group: JudgedGroup, now_ms: int) -> list[Finding]:
+        judged.append(now_ms)
+        return judge(self, judged_group, now_ms)
+
+    run = Run().live(T0 + 30 * MINUTE, snapshot(T0, A, B), joined(T0 + MINUTE, B, [A]))
+    assert run.finding("scale_out").state == "firing"
+    monkeypatch.setattr(GroupJudge, "judge", counted)
+    run.live(T0 + 40 * MINUTE)
+    assert len(judged) <= 2
+    run.live(T0 + 75 * MINUTE, step_ms=5 * SECOND)
+    # It is tried once an hour.
+    assert [round((each - raised[0]) / SET_ASIDE_MS, 1) for each in raised] == [0, 1]
 
 
 # --- Groups that nobody has ---
