@@ -444,6 +444,18 @@ def test_a_restart_ends_what_does_not_hold_any_more():
     assert [each.finding_id for each in after.withdrawn] == [stale.finding_id]
 
 
+def test_a_count_of_before_a_restart_ends_in_time():
+    """Nothing counts it again, and nothing else happens to its group: it ends when its time is over."""
+    found = Run().live(T0 + 4 * MINUTE, *overrun()).finding("poll_overrun")
+    counted = replace(found, rule="duplicate_processing", primary=False, rebalance_ids=(), updated_at_ms=T0 + MINUTE)
+    after = Run()
+    after.detector.findings.restore(counted)
+    after.live(T0 + 20 * MINUTE, snapshot(T0, A))
+    resolved_ms = after.finding("duplicate_processing").resolved_at_ms
+    assert resolved_ms is not None
+    assert T0 + 11 * MINUTE <= resolved_ms <= T0 + 11 * MINUTE + SECOND
+
+
 # --- Several groups ---
 
 

@@ -9,7 +9,7 @@ from __future__ import annotations
 
 import hashlib
 from collections import Counter
-from collections.abc import Callable, Collection, Sequence
+from collections.abc import Callable, Collection, Iterator, Sequence
 from dataclasses import replace
 from typing import TypeVar
 
@@ -82,6 +82,19 @@ class Findings:
     def firing(self, group: str) -> list[Finding]:
         """Return the firing findings of one group."""
         return [each for each in self._groups.get(group, {}).values() if each.state == FindingState.FIRING]
+
+    def ends_ms(self, group: str, resolve_after_ms: int) -> Iterator[int]:
+        """Yield from when on (epoch ms) each firing finding of a group ends if it is not stated."""
+        for each in self.firing(group):
+            yield self._stays_until_ms(each, resolve_after_ms)
+
+    def _stays_until_ms(self, finding: Finding, resolve_after_ms: int) -> int:
+        """Return until when a finding that is not stated stays: of an earlier run, while its past is read again.
+
+        What an earlier run counted is not counted again, so it stays until its time is over.
+        """
+        stands = finding.rule in _COUNTED and finding.finding_id in self._restored
+        return finding.updated_at_ms + resolve_after_ms * stands
 
     def forget_group(self, group: str) -> None:
         """Drop the findings of a group that is gone."""
@@ -198,10 +211,8 @@ class Findings:
         ended, withdrawn = [], []
         for key in [key for key in known if key not in stated]:
             finding = known[key]
-            stands = finding.rule in _COUNTED and finding.finding_id in self._restored
-            until_ms = finding.updated_at_ms + resolve_after_ms * stands
-            if finding.state != FindingState.FIRING or now_ms < until_ms:
-                continue  # the latter: restored from an earlier run, while the recent past is read again
+            if finding.state != FindingState.FIRING or now_ms < self._stays_until_ms(finding, resolve_after_ms):
+                continue
             self._restored.discard(finding.finding_id)
             done = replace(finding, state=FindingState.RESOLVED, resolved_at_ms=now_ms, updated_at_ms=now_ms)
             if finding.rebalance_ids and (finding.primary or family_of(finding.rule) in _CAUSES_OF_LOSSES):

@@ -105,12 +105,11 @@ class GroupJudge:
 
     def _restate_ms(self, judged_group: JudgedGroup, time: JudgingTime, stated: Sequence[Verdict]) -> int | None:
         """Return when the stated findings may change by time alone (epoch ms); null: never."""
+        resolve_after_ms = judged_group.thresholds.resolve_after_ms
         ends = [each.last_ms for each in stated if each.last_ms is not None]
-        times = [
-            at_ms + lasts_ms for at_ms in ends for lasts_ms in (judged_group.thresholds.resolve_after_ms, DAY_MS + 1)
-        ]
+        times = [at_ms + lasts_ms for at_ms in ends for lasts_ms in (resolve_after_ms, DAY_MS + 1)]
         times += [each.until_ms for each in self.config.silences if each.until_ms is not None]
-        times += [each.updated_at_ms for each in self.findings.firing(judged_group.history.group)]
+        times += self.findings.ends_ms(judged_group.history.group, resolve_after_ms)
         if time.due_ms is not None:
             times.append(time.due_ms)
         if judged_group.timetable.waiting and judged_group.held:
