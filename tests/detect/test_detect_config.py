@@ -141,6 +141,19 @@ def test_what_would_silence_or_fire_always_is_refused(config: DetectConfig, said
     assert config.validate() == [said]
 
 
+@pytest.mark.parametrize(
+    "name", ["formation_generations", "short_lived_arrivals", "storm_rebalances", "storm_window_ms", "zk_flaps"]
+)
+def test_thresholds_with_which_rules_raise_are_refused(name: str):
+    """With 0, a rule would describe the first of no events, or divide by nothing; other thresholds may be 0."""
+    zero = DetectConfig(thresholds=Thresholds(**{name: 0}), overrides=(Override("g", {name: 0, "churn_share": 0}),))
+    assert zero.validate() == [
+        f"detect.overrides for 'g': {name} must be above 0, got 0",
+        f"detect.thresholds.{name} must be above 0, got 0",
+    ]
+    assert DetectConfig(overrides=(Override("g", {name: 1}),)).validate() == []
+
+
 def test_a_pattern_of_rules_may_match_several():
     """What matches one diagnosis at least is no typing error."""
     assert DetectConfig(silences=(Quiet(rule="poll_.*"), Quiet(rule=".*"))).validate() == []

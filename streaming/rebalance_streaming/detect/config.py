@@ -22,6 +22,10 @@ def _scaled(thresholds: Thresholds, factor: float) -> Thresholds:
 
 #: Names of the thresholds that an override may set.
 THRESHOLD_NAMES = frozenset(each.name for each in fields(Thresholds))
+#: Thresholds that must not be 0: their rules would describe what did not happen, or divide by them.
+_ABOVE_ZERO = frozenset(
+    {"formation_generations", "short_lived_arrivals", "storm_rebalances", "storm_window_ms", "zk_flaps"}
+)
 
 
 @dataclass(frozen=True, slots=True)
@@ -94,7 +98,7 @@ class DetectConfig:
         problems = []
         if not self.window_scale > 0:
             problems.append(f"detect.window_scale must be above 0, got {self.window_scale}")
-        problems += _negative({"settle_ms": self.settle_ms, "probe_interval_ms": self.probe_interval_ms}, "detect.")
+        problems += _too_low({"settle_ms": self.settle_ms, "probe_interval_ms": self.probe_interval_ms}, "detect.")
         for pattern in (
             *self.ignore,
             *(each.group for each in self.overrides),
@@ -109,9 +113,9 @@ class DetectConfig:
                 f"detect.overrides for {override.group!r}: unknown threshold {name!r}{_hint(name, THRESHOLD_NAMES)}"
                 for name in sorted(override.thresholds.keys() - THRESHOLD_NAMES)
             ]
-            problems += _negative(override.thresholds, f"detect.overrides for {override.group!r}: ")
+            problems += _too_low(override.thresholds, f"detect.overrides for {override.group!r}: ")
         defaults = {name: getattr(self.thresholds, name) for name in THRESHOLD_NAMES}
-        return [*problems, *_negative(defaults, "detect.thresholds."), *self._silent_problems()]
+        return [*problems, *_too_low(defaults, "detect.thresholds."), *self._silent_problems()]
 
     def _silent_problems(self) -> list[str]:
         return [
@@ -121,12 +125,14 @@ class DetectConfig:
         ]
 
 
-def _negative(thresholds: Mapping[str, float], prefix: str) -> list[str]:
-    return [
-        f"{prefix}{name} must not be negative, got {value}"
-        for name, value in sorted(thresholds.items())
-        if not value >= 0
-    ]
+def _too_low(thresholds: Mapping[str, float], prefix: str) -> list[str]:
+    problems = []
+    for name, value in sorted(thresholds.items()):
+        if name in _ABOVE_ZERO and not value > 0:
+            problems.append(f"{prefix}{name} must be above 0, got {value}")
+        elif not value >= 0:
+            problems.append(f"{prefix}{name} must not be negative, got {value}")
+    return problems
 
 
 def _matches_any(pattern: str, names: Iterable[str]) -> bool:
