@@ -277,9 +277,9 @@ def refused(episode: Episode, departure: Departure) -> Verdict | None:
         return None
     if episode.rebalance.is_at_least and departure.likely == UNKNOWN:
         return None  # it may not have reached its coordinator
-    last, patience_ms = episode.history.clients.latest_of(departure.member), _REJOINS * departure.client.heartbeat_ms
-    waited = episode.time.lasted(departure.to_ms, patience_ms)
-    if departure.back_as is not None or not waited or last is None or last.emitted_ms < departure.to_ms + patience_ms:
+    last, rejoins_ms = episode.history.clients.latest_of(departure.member), _REJOINS * departure.client.heartbeat_ms
+    waited = episode.time.lasted(departure.to_ms, rejoins_ms)
+    if departure.back_as is not None or not waited or last is None or last.emitted_ms < departure.to_ms + rejoins_ms:
         return None
     if not last.assigned and last.join_state is None and not last.values.get(JOIN_RATE):
         return None  # it may have closed its consumer
