@@ -160,7 +160,9 @@ def test_what_cannot_be_read_is_counted_by_reason(value: bytes | None, outcome: 
     ("text", "ms"),
     [
         ("1970-01-01 00:00:00,000", 0),
-        ("2000-02-29T12:00:00.5Z", None),
+        ("2000-02-29T12:00:00.5Z", 951_825_600_500),
+        ("2000-02-29T12:00:00.05+01:00", 951_822_000_050),
+        ("2000-02-29 12:00:00,5", 951_825_600_000),
         ("2024-02-29T00:00:00.001Z", 1_709_164_800_001),
         ("2024-03-01T00:00:00.000Z", 1_709_251_200_000),
         ("2100-03-01 00:00:00,000", 4_107_542_400_000),
@@ -175,8 +177,27 @@ def test_what_cannot_be_read_is_counted_by_reason(value: bytes | None, outcome: 
 def test_times_are_read_by_position(text: str, ms: int | None):
     """Leap years, zones and fractions count; what is no time is none."""
     written = read_time(text)
-    if text.startswith("2000"):
-        assert written is not None
-        assert (written.has_ms, written.length) == (False, 19)
-    else:
-        assert (None if written is None else written.ms) == ms
+    assert (None if written is None else written.ms) == ms
+
+
+@pytest.mark.parametrize("fraction", [".1", ".12", ".120", ".123456789"])
+def test_a_fraction_of_any_length_belongs_to_the_time(fraction: str):
+    """Go's RFC3339Nano leaves out zeros at the end: of times in ms one of ten has at most two digits."""
+    written = read_time(f"2026-11-22T23:58:48{fraction}Z stdout F ")
+    assert written is not None
+    assert (written.has_zone, written.length) == (True, 20 + len(fraction))
+    assert written.has_ms == (len(fraction) > 3)
+
+
+@pytest.mark.parametrize(
+    "value",
+    [
+        f"2026-11-22T23:58:48.1Z stdout F INFO {BODY}",
+        {"log": f"INFO {BODY}", "time": "2026-11-22T23:58:48.1Z"},
+    ],
+    ids=["containerd", "docker"],
+)
+def test_a_shippers_time_without_its_last_zeros_is_no_local_time(value: Any):
+    """The setting for local time must not move it."""
+    lines = decode_record(encode(value), SHIPPED_MS + 5_000, lambda local_ms: local_ms - 3_600_000)
+    assert [event.at_ms for _, event in lines.events] == [AT_MS - 23]

@@ -46,9 +46,24 @@ def read_time(text: str, start: int = 0) -> WrittenTime | None:
         last = end + _MOST_DIGITS
         while end < last and text[end : end + 1].isdecimal():
             end += 1
+    else:
+        more_ms, length = _short_fraction(text, end)
+        ms, end = ms + more_ms, end + length
     offset_ms, zone_length = _zone(text, end)
     end += zone_length
     return WrittenTime(ms - offset_ms, zone_length > 0, has_ms, end - start)
+
+
+def _short_fraction(text: str, at: int) -> tuple[int, int]:
+    """Return a fraction of one or two digits in ms, and its length; only before a zone, as Go leaves out last zeros.
+
+    Elsewhere it may be a number of milliseconds without leading zeros.
+    """
+    digits = next((n for n in (1, 2) if _zone(text, at + 1 + n)[1] > 0), 0)
+    fraction = text[at + 1 : at + 1 + digits]
+    if text[at : at + 1] != "." or not (fraction.isascii() and fraction.isdecimal()):
+        return 0, 0
+    return int(fraction.ljust(3, "0")), 1 + digits
 
 
 def _zone(text: str, at: int) -> tuple[int, int]:
