@@ -1,6 +1,7 @@
 """However a line was shipped, it is found, with the time that it was written at."""
 
 import json
+from collections.abc import Callable
 from typing import Any
 
 import pytest
@@ -154,6 +155,44 @@ def test_what_cannot_be_read_is_counted_by_reason(value: bytes | None, outcome: 
     lines = decode_record(value, None)
     assert lines.counts[outcome] == 1
     assert lines.events == []
+
+
+@pytest.mark.parametrize(
+    ("unreadable", "outcome"),
+    [
+        ({"level": "INFO"}, LineOutcome.NO_TEXT),
+        ({"log": '{"message": '}, LineOutcome.MALFORMED),
+    ],
+)
+def test_an_element_that_cannot_be_read_costs_no_other_one(unreadable: Any, outcome: LineOutcome):
+    """Shippers put lines of several sources into one record; each element is counted by itself."""
+    lines = decode_record(encode([{"log": LINE}, unreadable, unreadable, {"log": LINE}]), SHIPPED_MS)
+    assert lines.counts == {LineOutcome.DECODED: 2, outcome: 2}
+    assert len(lines.events) == 2
+
+
+def test_an_event_of_cloudwatch_that_cannot_be_read_costs_no_other_one():
+    """A line may begin with a brace and be no JSON."""
+    events = [{"timestamp": SHIPPED_MS, "message": text} for text in ("{Group=g}", LINE)]
+    assert decode_record(encode({"logEvents": events}), SHIPPED_MS).counts == {
+        LineOutcome.MALFORMED: 1,
+        LineOutcome.DECODED: 1,
+    }
+
+
+@pytest.mark.parametrize("number", [MAX_LINES, MAX_LINES + 1])
+@pytest.mark.parametrize("wrap", [lambda events: events, lambda events: {"logEvents": events}], ids=["list", "aws"])
+def test_elements_that_are_not_read_show(wrap: Callable[[list[Any]], Any], number: int):
+    """As many as are allowed are read; that there are more is counted once."""
+    lines = decode_record(encode(wrap([{"message": "a"}] * number)), SHIPPED_MS)
+    assert lines.counts[LineOutcome.OTHER] == MAX_LINES
+    assert lines.counts[LineOutcome.TOO_MANY_LINES] == number - MAX_LINES
+
+
+def test_an_element_with_too_many_lines_ends_its_record():
+    """Otherwise a record of many such elements would cost as much as it has lines."""
+    lines = decode_record(encode([{"log": "a\n" * (MAX_LINES + 1)}, {"log": LINE}]), SHIPPED_MS)
+    assert lines.counts == {LineOutcome.OTHER: MAX_LINES, LineOutcome.TOO_MANY_LINES: 1}
 
 
 @pytest.mark.parametrize(

@@ -1,7 +1,7 @@
 """Decodes records of a topic of broker logs, and lines of a file, to events of groups, in one pass over each line.
 
 Receives bytes and a conversion of the broker's local time to UTC; returns events by group, and the number of lines per
-outcome. Every line has exactly one outcome; only a record without any recognisable line raises.
+outcome. Every line has exactly one outcome, and so has a record, or an element of a list, without recognisable lines.
 """
 
 from __future__ import annotations
@@ -58,7 +58,10 @@ def decode_record(value: bytes | None, observed_ms: int | None, to_utc: ToUtc = 
     lines = Lines()
     try:
         for each in open_record(value):
-            _take(lines, each, observed_ms, to_utc)
+            if isinstance(each, UnreadableError):
+                lines.counts[each.outcome] += 1
+            else:
+                _take(lines, each, observed_ms, to_utc)
     except UnreadableError as error:
         lines.counts[error.outcome] += 1
     if not lines.counts:

@@ -18,7 +18,7 @@ from rebalance_streaming.wire.broker_logs.outcomes import LineOutcome, Unreadabl
 from rebalance_streaming.wire.broker_logs.times import read_time
 from rebalance_streaming.wire.metrics.values import as_epoch_ms, guess_epoch_ms
 
-#: Further lines of a record are counted and not decoded.
+#: Further lines, or elements, of a record are not decoded; that there are any is counted.
 MAX_LINES = 10_000
 MAX_DEPTH = 3
 
@@ -41,8 +41,15 @@ class LogText:
     is_own: bool = False
 
 
-def open_record(value: bytes | None) -> Iterator[LogText]:
-    """Yield the lines of a record. Raises UnreadableError if there are none."""
+#: A line, or the error of one element of several, which stands in its place.
+Found = LogText | UnreadableError
+
+
+def open_record(value: bytes | None) -> Iterator[Found]:
+    """Yield the lines of a record, and an error for each element without one.
+
+    Raises UnreadableError if the record itself has no lines, or more than are decoded.
+    """
     if value is None or not value.strip(_SPACE):
         raise UnreadableError(LineOutcome.EMPTY, "The record has no value.")
     if len(value) > MAX_FOREIGN_BYTES:
@@ -74,20 +81,19 @@ def _read_json(value: bytes | str) -> Any:
         return None
 
 
-def _open(document: Any, outer_ms: int | None, depth: int) -> Iterator[LogText]:
+def _open(document: Any, outer_ms: int | None, depth: int) -> Iterator[Found]:
     if isinstance(document, list):
         # Batches of Fluent Bit and Vector are lists of records.
-        for each in document[:MAX_LINES]:
-            if isinstance(each, dict):
-                yield from _open(each, outer_ms, depth)
+        for each in _elements(document):
+            yield from _of_element(_open(each, outer_ms, depth))
         return
     if isinstance(document.get("resourceLogs"), list):
         yield from _open_otlp(document)
         return
     if isinstance(document.get("logEvents"), list):
-        for each in document["logEvents"][:MAX_LINES]:
-            if isinstance(each, dict) and isinstance(each.get("message"), str):
-                yield from _lines(each["message"], as_epoch_ms(each.get("timestamp")), depth)
+        for each in _elements(document["logEvents"]):
+            if isinstance(each.get("message"), str):
+                yield from _of_element(_lines(each["message"], as_epoch_ms(each.get("timestamp")), depth))
         return
     text = _text_of(document)
     if text is None:
@@ -102,7 +108,30 @@ def _open(document: Any, outer_ms: int | None, depth: int) -> Iterator[LogText]:
         yield from _lines(text, outer_ms if at_ms is None else at_ms, depth)
 
 
-def _lines(text: str, at_ms: int | None, depth: int) -> Iterator[LogText]:
+def _elements(several: list[Any]) -> Iterator[dict[str, Any]]:
+    """Yield the objects of a list. Raises UnreadableError after as many as are decoded."""
+    for number, each in enumerate(several):
+        if number >= MAX_LINES:
+            raise _too_many()
+        if isinstance(each, dict):
+            yield each
+
+
+def _of_element(found: Iterator[Found]) -> Iterator[Found]:
+    """Yield what an element of several has, and its error as one of it: the elements after it can be read."""
+    try:
+        yield from found
+    except UnreadableError as error:
+        if error.outcome == LineOutcome.TOO_MANY_LINES:
+            raise
+        yield error
+
+
+def _too_many() -> UnreadableError:
+    return UnreadableError(LineOutcome.TOO_MANY_LINES, f"The record has more than {MAX_LINES:,} lines.")
+
+
+def _lines(text: str, at_ms: int | None, depth: int) -> Iterator[Found]:
     """Yield the lines of a text; a text that is JSON itself is opened."""
     if text.lstrip()[:1] == "{" and depth < MAX_DEPTH:
         document = _read_json(text)
@@ -111,7 +140,7 @@ def _lines(text: str, at_ms: int | None, depth: int) -> Iterator[LogText]:
             return
     for number, line in enumerate(text.split("\n")):
         if number >= MAX_LINES:
-            raise UnreadableError(LineOutcome.TOO_MANY_LINES, f"The record has more than {MAX_LINES:,} lines.")
+            raise _too_many()
         if line and not line.isspace():
             yield LogText(line.rstrip("\r"), at_ms)
 
@@ -157,13 +186,13 @@ def _instant(raw: object) -> int | None:
     return guess_epoch_ms(raw) if isinstance(raw, int | float | str) else None
 
 
-def _open_otlp(document: Mapping[str, Any]) -> Iterator[LogText]:
+def _open_otlp(document: Mapping[str, Any]) -> Iterator[Found]:
     """Yield the bodies of OpenTelemetry's log records; a time is the event's own where the collector parsed it."""
     left = MAX_LINES
     for record in _otlp_records(document):
         left -= 1
         if left < 0:
-            raise UnreadableError(LineOutcome.TOO_MANY_LINES, f"The record has more than {MAX_LINES:,} lines.")
+            raise _too_many()
         body = record.get("body")
         text = body.get("stringValue") if isinstance(body, dict) else body
         if not isinstance(text, str) or not text:
