@@ -9,6 +9,7 @@ import pytest
 from histories import CLUSTER, GROUP, HOUR, MINUTE, T0, member, probe, rebalance
 from rebalance_contract import GroupState, Probe, Rebalance, decode, encode
 from rebalance_streaming.observed import history as history_module
+from rebalance_streaming.observed.coordinator_moves import find_moves
 from rebalance_streaming.observed.history import GroupHistory
 
 A, B = member("a-1", [0, 1]), member("b-1", [2, 3])
@@ -54,6 +55,35 @@ def test_members_that_did_not_change_are_one_object_in_all_rebalances():
     assert first.members_before[0] is first.members_after[0] is second.members_before[0]
     assert first.members_after[1] is second.members_before[1]
     assert second.members_after[0] == changed
+
+
+def asked(*coordinators: tuple[int, int]) -> GroupHistory:
+    """Return what is known from answers to who coordinates the group: minutes and brokers."""
+    history = GroupHistory(CLUSTER, GROUP)
+    for minute, broker in coordinators:
+        history.take_probe(probe(T0 + minute * MINUTE, coordinator_id=broker))
+    return history
+
+
+@pytest.mark.parametrize(
+    "again",
+    [[(0, 1)], [(1, 1)], [(0, 1), (1, 1), (2, 2), (3, 2)], [(2, 1)]],
+    ids=["repeated", "late", "all repeated", "as old as the latest change"],
+)
+def test_an_old_answer_is_no_move_back_of_the_coordinator(again: list[tuple[int, int]]):
+    """A restart reads probes again, and two probers' may overtake each other: the group moved once."""
+    moves = find_moves(asked((0, 1), (2, 2), *again, (4, 2)))
+    assert [(each.before, each.after, each.at_ms) for each in moves] == [(1, 2, T0 + 2 * MINUTE)]
+
+
+def test_an_answer_older_than_one_that_agreed_is_no_move():
+    """The latest answer counts, also where it said what was known."""
+    assert find_moves(asked((0, 1), (3, 1), (2, 2), (4, 1))) == []
+
+
+def test_a_coordinator_that_comes_back_later_moved_twice():
+    """Newer answers count as before."""
+    assert [each.after for each in find_moves(asked((0, 1), (2, 2), (3, 1)))] == [2, 1]
 
 
 def test_two_members_are_seen_together_where_one_probe_lists_both():

@@ -101,6 +101,8 @@ class GroupHistory:
     had_members_ms: int | None = None
     #: Members that kept partitions which others were to get (KIP-848), as they were then, and the end of that time.
     released: deque[tuple[Member, int]] = field(default_factory=lambda: deque(maxlen=50))
+    #: When the latest answer named a coordinator, whether a new one or not.
+    _coordinator_ms: int | None = None
     #: Total number of members in the rebalances kept; a member of several counts in each.
     _named: int = 0
     _ordered: list[Rebalance] | None = None
@@ -240,6 +242,9 @@ class GroupHistory:
             del seen[1]
 
     def _note_coordinator(self, broker: int, at_ms: int) -> int:
+        if self._coordinator_ms is not None and at_ms <= self._coordinator_ms:
+            return inputs.NOTHING
+        self._coordinator_ms = at_ms
         if self.coordinators and self.coordinators[-1].broker == broker:
             return inputs.NOTHING
         self.coordinators.append(Coordinator(at_ms, broker))
