@@ -62,6 +62,15 @@ def left(**changes: Any) -> Rebalance:
     return lost(LOST_MS, B, [STAYS, B], **changes)
 
 
+def test_an_event_that_is_repeated_is_known_once():
+    """Within a row as across rows: a broker that loaded a group once did not lose it."""
+    before, loaded = wrote(T0, Act.STABILISED, broker=1), wrote(T0 + SECOND, Act.LOADED, broker=2)
+    log = CoordinatorLog()
+    assert log.take([before, loaded, loaded])
+    assert not log.take([loaded, before])
+    assert [(each.before, each.broker) for each in log.loads()] == [(1, 2)]
+
+
 # --- How a member went ---
 
 

@@ -149,7 +149,7 @@ class CoordinatorLog:
 
     def take(self, events: Iterable[CoordinatorEvent]) -> bool:
         """Process events; return whether any was new."""
-        new = [each for each in events if each not in self._known]
+        new = [each for each in dict.fromkeys(events) if each not in self._known]
         for each in new:
             self._known.add(each)
             insort(self._events, each, key=_at)
