@@ -33,6 +33,25 @@ def test_what_separates_may_be_escaped_or_quoted(line: bytes, client: str) -> No
     assert len(report.points) == 1
 
 
+@pytest.mark.parametrize(
+    ("text", "number"),
+    [
+        ("2i", 2.0),
+        ("2u", 2.0),
+        ("0.5e1", 5.0),
+        ("2_0", None),
+        ("2_0i", None),
+        ("\u0662", None),
+        ("t", None),
+    ],
+)
+def test_only_what_the_format_calls_a_number_is_one(text: str, number: float | None) -> None:
+    """Python also reads underscores, and the digits of other scripts, as parts of a number."""
+    report = decode_one(f"m,client-id=c heartbeat-rate=1,rebalance-total={text}".encode())
+    found = {point.metric: point.value for point in report.points}
+    assert found.get("coordinator_rebalance_total") == number
+
+
 def test_lines_of_one_client_and_time_go_together() -> None:
     """Telegraf may write several metrics into one record."""
     lines = b"a,client-id=c heartbeat-rate=1 1795190406\nb,client-id=c rebalance-total=2i 1795190406\n"

@@ -12,6 +12,7 @@ from typing import Any
 from rebalance_streaming.wire.metrics import telegraf
 from rebalance_streaming.wire.metrics.errors import Reason, UndecodableError
 from rebalance_streaming.wire.metrics.report import Report
+from rebalance_streaming.wire.metrics.values import as_number
 
 FORMAT = "influx"
 
@@ -70,10 +71,7 @@ def _fields(line: str, place: int) -> tuple[dict[str, float], str]:
 
 
 def _number(text: str) -> float | None:
-    try:
-        return float(text.removesuffix("i").removesuffix("u"))
-    except ValueError:
-        return None
+    return as_number(text.removesuffix("i").removesuffix("u"))
 
 
 def _plain(text: str) -> str:
