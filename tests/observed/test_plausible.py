@@ -7,7 +7,7 @@ from typing import Any
 
 import pytest
 
-from histories import CLUSTER, GROUP, MINUTE, T0, commits, probe, snapshot
+from histories import CLUSTER, GROUP, HOUR, MINUTE, T0, commits, member, probe, rebalance, snapshot
 from rebalance_contract import (
     CommitGap,
     ContractError,
@@ -61,6 +61,17 @@ def test_numbers_that_no_task_can_have_counted_are_refused(row: CountActivity):
     """Else totals need more than 64 bits, and no exporter reads them any more."""
     with pytest.raises(ImplausibleError):
         check(row, T0)
+
+
+@pytest.mark.parametrize("name", ["started_at_ms", "join_ended_at_ms", "assigned_at_ms"])
+def test_generations_of_a_time_that_cannot_be_are_refused(name: str):
+    """Rules count epochs from when they started."""
+    row = rebalance(T0, [], [member("a-1", [0, 1])])
+    (generation,) = row.generations
+    check(replace(row, generations=(replace(generation, **{name: T0}),)), T0)
+    for at_ms in (-1, T0 + 48 * HOUR):
+        with pytest.raises(ImplausibleError):
+            check(replace(row, generations=(replace(generation, **{name: at_ms}),)), T0)
 
 
 @pytest.mark.parametrize("column", ["committed_at_ms", "first_at_ms"])

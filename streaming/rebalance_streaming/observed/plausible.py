@@ -115,7 +115,8 @@ def _check_rebalance(rebalance: Rebalance, now_ms: int) -> None:
     """Raise ImplausibleError for a rebalance that cannot be true."""
     times = (rebalance.started_after_ms, rebalance.started_before_ms, rebalance.completed_at_ms)
     _check_times((*times, rebalance.join_ended_at_ms), now_ms)
-    _check_times((t for each in rebalance.generations for t in (each.join_ended_at_ms, each.assigned_at_ms)), now_ms)
+    for each in rebalance.generations:
+        _check_times((each.started_at_ms, each.join_ended_at_ms, each.assigned_at_ms), now_ms)
     members = (*rebalance.members_before, *rebalance.members_after, *rebalance.passing)
     _check_partitions(p for member in members for of in (member.partitions or {}).values() for p in of)
 
