@@ -394,6 +394,19 @@ def test_many_clients_keep_fewer_reports_each(monkeypatch: pytest.MonkeyPatch):
     assert {each.reports[-1].emitted_ms for each in found} == {T0 + 199 * SECOND}
 
 
+def test_what_is_repeated_after_it_was_dropped_is_not_added_again(monkeypatch: pytest.MonkeyPatch):
+    """A large group keeps fewer reports; one that it dropped and reads again would count a second time."""
+    monkeypatch.setattr(clients_module, "_KEPT_OF_GROUP", 0)
+    monkeypatch.setattr(clients_module, "_FEWEST", 3)
+    beats = (Point(HEARTBEAT_TOTAL, 2.0, temporality=Temporality.DELTA),)
+    rows = [packed(replace(report(T0 + number * SECOND, WHO), points=beats)) for number in range(7)]
+    clients = Clients()
+    for row in (*rows[:6], *rows[:4], rows[6]):
+        clients.take(row)
+    (client,) = clients
+    assert [each.heartbeat_total for each in client.reports] == [10.0, 12.0, 14.0]
+
+
 def test_a_client_whose_clock_is_behind_is_not_forgotten():
     """It reports like the others, hours ago by its own clock."""
     found, late = Clients(), member("b-late", host="/late")

@@ -132,12 +132,15 @@ class ClientHistory:
     #: Running sums of delta counters.
     sums: dict[str, float] = field(default_factory=dict)
     lag: dict[tuple[str, int], dict[str, float]] = field(default_factory=dict)
+    #: Reports up to this time were dropped because the group is large.
+    dropped_ms: int = -1
     #: When it last reported, by the latest time that any client of the group had reported until then.
     heard_ms: int = 0
 
     def take(self, row: ClientActivity, sample: ClientSample) -> None:
         """Process a sample of a row. A sample that is older than the newest is inserted by its time."""
-        if len(self.reports) == _KEPT and sample.emitted_ms < self.reports[0].emitted_ms:
+        is_full = len(self.reports) == _KEPT
+        if sample.emitted_ms <= self.dropped_ms or (is_full and sample.emitted_ms < self.reports[0].emitted_ms):
             return
         last = self.latest()
         if last is None or sample.emitted_ms >= last.emitted_ms:
@@ -315,10 +318,8 @@ def _merged(one: ClientReport, other: ClientReport) -> ClientReport:
 
 
 def _longest_gap(reports: list[ClientReport]) -> tuple[int, ClientReport | None, ClientReport | None]:
-    pairs = itertools.pairwise(reports)
-    return max(
-        ((b.emitted_ms - a.emitted_ms, a, b) for a, b in pairs), key=lambda each: each[0], default=(0, None, None)
-    )
+    gaps = ((b.emitted_ms - a.emitted_ms, a, b) for a, b in itertools.pairwise(reports))
+    return max(gaps, key=lambda each: each[0], default=(0, None, None))
 
 
 def _rebalanced_anew(reports: list[ClientReport], reason: str | None, from_ms: int, to_ms: int) -> bool:
@@ -376,9 +377,8 @@ def _heartbeat_rate(reports: list[ClientReport]) -> float | None:
     counted = [each for each in reports if each.heartbeat_total is not None]
     if len(counted) > 1 and counted[-1].emitted_ms > counted[0].emitted_ms:
         first, last = counted[0], counted[-1]
-        return ((last.heartbeat_total or 0) - (first.heartbeat_total or 0)) / (
-            (last.emitted_ms - first.emitted_ms) / 1000
-        )
+        beats = (last.heartbeat_total or 0) - (first.heartbeat_total or 0)
+        return beats / ((last.emitted_ms - first.emitted_ms) / 1000)
     return next((each.heartbeat_rate for each in reversed(reports) if each.heartbeat_rate is not None), None)
 
 
@@ -462,7 +462,7 @@ class Clients:
             history.take(row, sample)
         most = max(_FEWEST, _KEPT_OF_GROUP // len(self.known))
         while len(history.reports) > most:
-            history.reports.popleft()
+            history.dropped_ms = history.reports.popleft().emitted_ms
         # Not its own time: a client whose clock is behind would always count as silent.
         self._latest_ms = history.heard_ms = max(self._latest_ms, *(each.observed_ms for each in row.samples))
         if self._latest_ms - self._looked_ms >= _LOOK_MS:
