@@ -1,4 +1,4 @@
-"""Settings of a broker that asks for permissions, of those whom a rule names only."""
+"""Settings of a broker that enforces ACLs and grants only the permissions that are added."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""The real broker that tests share, the factory for those they may break, and what a unit test must not do."""
+"""The shared real broker, the factory of throw-away brokers, and restrictions on unit tests."""
 
 import gc
 import sys
@@ -17,25 +17,25 @@ MakeBroker = Callable[..., EmbeddedKafka]
 
 pytest_plugins = ["faults.reporting", "time_by_kind"]
 
-#: Markers of the tests that take longest, longest first.
+#: Markers of the slowest tests, slowest first.
 _LONG = ("e2e", "broker", "spark")
-#: Markers of tests that may start other processes. `make unit` has none of these, and works where there is only Python.
+#: Markers of tests that may start other processes. `make unit` has none of these, and needs nothing but Python.
 _STARTING = ("e2e", "broker", "spark", "tools", "processes")
 
-# How long an example takes, or its making, says something of the machine and its load; what hangs meets the tests'
-# timeout.
+# The duration of an example depends on the machine and its load; a hanging example hits the test's time-out.
 settings.register_profile("here", deadline=None, suppress_health_check=[HealthCheck.too_slow])
 settings.load_profile("here")
 
-# Tests make millions of objects that live for a moment: to look for cycles after every 700 takes a tenth of the time.
+# Tests create millions of short-lived objects: collecting cycles after every 700 takes a tenth of the time.
 _USUAL = gc.get_threshold()
 gc.set_threshold(50_000)
 
 
 def pytest_collection_finish(session: pytest.Session) -> None:
-    """Let the garbage collector pass over what was imported and collected, which lives to the end.
+    """Exclude imported and collected objects, which live until the end, from garbage collection.
 
-    Clients of brokers leave sockets to the collector. Those should go in the test that left them, not in a later one.
+    Kafka clients leave sockets to the collector. These should be collected in the test that left them, not in a later
+    one.
     """
     gc.freeze()
     if any(marker_names(item) & set(_LONG) for item in session.items):
@@ -44,7 +44,7 @@ def pytest_collection_finish(session: pytest.Session) -> None:
 
 @pytest.hookimpl(trylast=True)
 def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
-    """Put files with long tests first, in the order they have: at the end two workers then wait for short ones only."""
+    """Put files with slow tests first and keep their order, so that at the end workers wait only for short tests."""
 
     def rank(item: pytest.Item) -> int:
         names = marker_names(item)
@@ -69,7 +69,7 @@ sys.addaudithook(_refuse_processes)
 
 @pytest.hookimpl(tryfirst=True)
 def pytest_runtest_setup(item: pytest.Item) -> None:
-    """Hold a test to what its markers say, with the fixtures that are set up for it."""
+    """Enforce the restrictions of a test's markers, before its fixtures are set up."""
     names = marker_names(item)
     fed = getattr(getattr(item, "obj", None), "is_hypothesis_test", False)
     if fed and not names & {"generated", "recordings"}:
@@ -80,7 +80,7 @@ def pytest_runtest_setup(item: pytest.Item) -> None:
 
 @pytest.hookimpl(tryfirst=True)
 def pytest_runtest_teardown() -> None:
-    """Let fixtures end as they like: those that several tests share end with whichever came last."""
+    """Allow fixtures to start processes while they end: shared ones end with the test that happens to be the last."""
     global _may_start  # noqa: PLW0603
     _may_start = True
 
@@ -94,7 +94,7 @@ def broker() -> Iterator[EmbeddedKafka]:
 
 @pytest.fixture(scope="module")
 def older_broker() -> Iterator[EmbeddedKafka]:
-    """The same of the other version of Kafka, for the tests of a file: few files need it."""
+    """The same for the other version of Kafka; per file, because few files need it."""
     (version,) = set(VERSIONS) - {DEFAULT_VERSION}
     with EmbeddedKafka(kafka_version=version) as running:
         yield running

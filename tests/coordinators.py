@@ -1,4 +1,4 @@
-"""What coordinators hold and take: one call of confluent-kafka 2.16 for offsets of a group can end the process."""
+"""Reads and commits group offsets; a call of confluent-kafka 2.16 for this can crash the process."""
 
 from __future__ import annotations
 
@@ -9,7 +9,7 @@ from kafka import KafkaAdminClient
 
 from waiting import wait_for
 
-#: What is answered while a coordinator reads its partition, or the broker makes the topic of offsets.
+#: Errors while a coordinator loads its partition, or the broker creates the offsets topic.
 _NOT_YET = {
     KafkaError.COORDINATOR_LOAD_IN_PROGRESS,
     KafkaError.COORDINATOR_NOT_AVAILABLE,
@@ -29,7 +29,7 @@ def committed_offsets(bootstrap: str, group: str) -> dict[tuple[str, int], int]:
 
 
 def commit_offsets(bootstrap: str, group: str, offsets: Mapping[tuple[str, int], int]) -> None:
-    """Let a group without members commit, by topic and partition, as soon as its coordinator takes it."""
+    """Commit offsets for a group without members, by topic and partition, as soon as its coordinator accepts it."""
     consumer = Consumer({"bootstrap.servers": bootstrap, "group.id": group, "log_level": 0})
 
     def is_taken() -> bool:

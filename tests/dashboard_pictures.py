@@ -1,7 +1,7 @@
-"""Takes the pictures of the dashboards from a Grafana that shows them: `python -m dashboard_pictures URL [SITUATION]`.
+"""Takes screenshots of the dashboards from a running Grafana: `python -m dashboard_pictures URL [SITUATION]`.
 
-Without a situation it says how every picture is made, and takes none. With `--into FOLDER` every dashboard is taken
-there, in two sizes and both themes, for whoever changes them.
+Without a situation it prints how every screenshot is made, and takes none. With `--into FOLDER` it takes every
+dashboard in two sizes and both themes, for working on the dashboards.
 """
 
 from __future__ import annotations
@@ -21,13 +21,13 @@ from exporters.page.browser import Browser, starting_browser
 DOCS = Path(__file__).parents[1] / "docs" / "images"
 _SIZES = ((1600, 900), (1280, 720))
 _SHOWN_SECONDS = 900
-#: Grafana shows a bar over a panel that waits for its query; panels below the window are not asked for.
+#: Grafana shows a bar over a panel that waits for its query; it does not query panels below the window.
 _SETTLED = """
 const panels = document.querySelectorAll('[data-panelid], .panel-container').length;
 const waiting = document.querySelectorAll('[aria-label="Panel loading bar"], .panel-loading').length;
 return panels > 0 && waiting === 0 ? document.body.innerText.length : 0;
 """
-#: What happened "6 minutes ago" did so before the end of the time shown, not before somebody took the picture.
+#: Relative times such as "6 minutes ago" refer to the end of the time range, not to the time of the screenshot.
 _CLOCK = """
 const ahead = Date.now() - %d;
 Date = new Proxy(Date, {
@@ -38,7 +38,7 @@ Date = new Proxy(Date, {
 
 
 class Situation(NamedTuple):
-    """What the dashboards show: a command that runs for so long beforehand, and a group to look at."""
+    """What the dashboards show: a command that runs for some time beforehand, and a group to select."""
 
     command: str
     group: str
@@ -53,7 +53,7 @@ SITUATIONS = {
 
 
 class Picture(NamedTuple):
-    """What is taken: a file's name, a dashboard, size and theme."""
+    """One screenshot: file name, dashboard, size and theme."""
 
     name: str
     situation: str
@@ -71,7 +71,7 @@ SHOWN = (
 
 
 def every_picture(situation: str) -> list[Picture]:
-    """List every dashboard in both sizes and themes, and the whole of each."""
+    """Return every dashboard in both sizes and themes, and a full-length screenshot of each."""
     boards = ("fleet", "group", "monitor")
     tops = [
         Picture(f"{situation}-{board}-{size[0]}-{theme}", situation, board, size, theme)
@@ -86,7 +86,7 @@ def every_picture(situation: str) -> list[Picture]:
 
 
 def describe(base: str) -> Iterable[str]:
-    """Yield how every picture of the documentation is made."""
+    """Yield instructions for every screenshot of the documentation."""
     yield f"Grafana at {base} reads the Prometheus at http://localhost:9090 that each of these commands runs."
     for name, situation in SITUATIONS.items():
         yield f"\n{situation.command}\n  for 15 minutes, then: make pictures GRAFANA={base} OF={name}"
@@ -100,16 +100,16 @@ def describe(base: str) -> Iterable[str]:
 
 
 def address(base: str, picture: Picture, at_seconds: int, source: str) -> str:
-    """Return where Grafana shows a dashboard without its frame as of a moment; `source` is the data source's name."""
+    """Return the kiosk-mode URL of a dashboard as of a moment; `source` is the name of the data source."""
     span = {"from": f"{1000 * (at_seconds - _SHOWN_SECONDS)}", "to": f"{1000 * at_seconds}"}
-    # Of a fleet all groups are shown.
+    # For a fleet all groups are selected.
     group = {"var-group": SITUATIONS[picture.situation].group} if picture.board == "group" else {}
     chosen = urlencode(span | group | ({"var-datasource": source} if source else {}))
     return f"{base}/d/kafka-rebalance-{picture.board}?kiosk&theme={picture.theme}&{chosen}"
 
 
 def take(browser: Browser, where: str, picture: Picture, folder: Path) -> Path:
-    """Take one picture as PNG once nothing is awaited and nothing changes any more."""
+    """Return one screenshot as PNG, taken when all queries are done and the page no longer changes."""
     width, height = picture.size
     browser.show(where, width=width, height=height, dark=picture.theme == "dark")
     seen: list[int] = []
@@ -127,7 +127,7 @@ def take(browser: Browser, where: str, picture: Picture, folder: Path) -> Path:
 
 
 def main(arguments: list[str]) -> None:
-    """Say how the pictures are made or, of a situation, take those of the documentation or all there are."""
+    """Print how the screenshots are made or, for a situation, take those of the documentation or all of them."""
     parser = argparse.ArgumentParser(prog="dashboard_pictures")
     parser.add_argument("grafana")
     parser.add_argument("situation", nargs="?", choices=SITUATIONS)

@@ -1,8 +1,8 @@
-"""Writes the dashboards so that Grafana 9.4 shows them: `python -m dashboards_for_grafana_9 FOLDER`.
+"""Writes the dashboards in a form that Grafana 9.4 can show: `python -m dashboards_for_grafana_9 FOLDER`.
 
-They are for Grafana 10 and newer. Where none is to be had, pictures are taken from a 9.4 built from source. It knows
-the kind of a table's cells under an older name, and cannot wrap texts. It draws an annotation over every panel, as it
-does not know which panels one is for, so annotations that are for some panels are switched off.
+The dashboards are for Grafana 10 and newer. Where none is available, screenshots are taken with a 9.4 built from
+source. It uses an older name for the type of table cells and cannot wrap text. It draws an annotation over every panel,
+because it does not support panel filters, so annotations for some panels only are switched off.
 """
 
 from __future__ import annotations
@@ -14,7 +14,7 @@ from pathlib import Path
 from typing import Any
 
 BOARDS = Path(__file__).parents[1] / "grafana" / "dashboards"
-#: `custom.displayMode` of 9.4 for type and mode of `custom.cellOptions`.
+#: `custom.displayMode` of 9.4 for the type and mode in `custom.cellOptions`.
 _MODES = {
     ("color-background", "basic"): "color-background-solid",
     ("color-background", "gradient"): "color-background",
@@ -23,7 +23,7 @@ _MODES = {
 
 
 def translate(panels: Iterable[dict[str, Any]]) -> None:
-    """Give the cells of tables the older name for their kind, in panels and in those of folded rows."""
+    """Give table cells the older name of their type, in all panels including those in collapsed rows."""
     for panel in panels:
         translate(panel.get("panels", ()))
         for override in panel.get("fieldConfig", {}).get("overrides", ()):

@@ -1,9 +1,10 @@
-"""The advice, held against the same fault played again with the advised value: pairs of recordings, and their table.
+"""Compares the advice with recordings of the same fault played again with the advised value, and prints a table.
+
 
     PYTHONPATH=streaming:exporters:deploy:tests python -m accuracy.advice
 
-Each pair is two recordings of one play: the fault as it was, and with one setting changed. What the advice predicts of
-the first is compared with how many rebalances fewer the second has. Prints the table that docs/advice.md has.
+Each pair is two recordings of one play: the fault as it was, and with one setting changed. What the advice predicts for
+the first is compared with how many fewer rebalances the second has. Prints the table in docs/advice.md.
 """
 
 from __future__ import annotations
@@ -22,13 +23,13 @@ from rebalance_exporters.advice.estimator import estimate
 from rebalance_exporters.advice.look_back import look_back
 
 ADVICE = GOLDEN / "advice"
-#: How far the middle of what is predicted may be from what was played.
+#: Tolerated distance between the middle of the predicted range and the played count, as a share of the latter.
 TOLERANCE = 0.2
 
 
 @dataclass(frozen=True, slots=True)
 class Pair:
-    """Two recordings of one play, and the setting in which they differ; the value is read from the parameters."""
+    """Two recordings of one play and the setting in which they differ; its value is read from the parameters."""
 
     setting: Setting
     sick: Path
@@ -40,7 +41,7 @@ class Pair:
 
 @dataclass(frozen=True, slots=True)
 class Compared:
-    """How many rebalances the advice said would be avoided, and how many were; `happened` is of the sick play."""
+    """Avoided rebalances, predicted by the advice and observed; `happened` counts those of the sick play."""
 
     happened: int
     predicted: EstimateRange
@@ -48,7 +49,7 @@ class Compared:
 
     @property
     def is_close(self) -> bool:
-        """Whether the middle of what was predicted is near to what was played."""
+        """Whether the middle of the predicted range is within TOLERANCE of the observed number."""
         middle = (self.predicted.low + self.predicted.high) / 2
         return abs(middle - self.played) <= TOLERANCE * self.played
 
@@ -88,7 +89,7 @@ PAIRS = (
 
 @cache
 def compare(pair: Pair) -> Compared:
-    """Compare what the advice says of the sick play, with the value of the cured one, with what that came to."""
+    """Return the prediction for the sick play with the value of the cured one, beside the number actually avoided."""
     sick, cured = read_recording(pair.sick), read_recording(pair.cured)
     (found,) = [each for each in estimates(pair, {pair.setting: value_of(pair, sick)}) if each.setting == pair.setting]
     happened, left = (len(after_the_start(each)) for each in (sick, cured))
@@ -96,7 +97,7 @@ def compare(pair: Pair) -> Compared:
 
 
 def estimates(pair: Pair, values: dict[Setting, int] | None = None) -> list[SettingEstimate]:
-    """Return the advice on a pair's sick play; without values with those that it proposes."""
+    """Return the advice on a pair's sick play; without values, for the values that it proposes itself."""
     seen = read_seen(pair.sick)
     ends = [each.rebalance.started_before_ms for each in seen]
     return estimate(look_back(seen, min(ends), max(ends) + 1), values)
@@ -109,21 +110,21 @@ def value_of(pair: Pair, sick: Recording) -> int:
         Setting.SESSION: advised.SESSION_MS,
         Setting.MAX_POLL_INTERVAL: advised.POLL_INTERVAL_MS,
         Setting.INITIAL_DELAY: advised.INITIAL_DELAY_MS,
-        # Names alone, unless the session is changed too.
+        # Only names, unless the session time-out is changed too.
         Setting.STATIC: advised.SESSION_MS if sick.run.story.endswith("_session") else parameters["session_ms"],
         Setting.MAX_POLL_RECORDS: round(100 * parameters.get("healthy_batch", 0) / parameters.get("batch", 1)),
     }[pair.setting]
 
 
 def after_the_start(recording: Recording) -> list[Rebalance]:
-    """Return the rebalances but the one in which the group formed."""
+    """Return all rebalances except the one in which the group formed."""
     found = sorted(recording.rebalances(), key=lambda each: each.started_before_ms)
     return found[1:]
 
 
 @cache
 def read_seen(path: Path) -> list[Seen]:
-    """Return the rebalances of a recording as the exporter would have them, each with its cause."""
+    """Return the rebalances of a recording as the exporter would see them, each with its cause."""
     recording = read_recording(path)
     rows = recording.watched("all").rows["rebalance_impact"]
     impacts = {each.rebalance_id: each for each in (decode(row, RebalanceImpact) for row in rows)}
@@ -143,7 +144,7 @@ def _see(rebalance: Rebalance, impact: RebalanceImpact | None, cause: Finding | 
 
 
 def render() -> str:
-    """Return the pairs as a table in Markdown, and how many are close."""
+    """Return the pairs as a Markdown table, and the number of close predictions."""
     compared = {pair: compare(pair) for pair in PAIRS}
     close = sum(each.is_close for each in compared.values())
     head = (

@@ -1,4 +1,4 @@
-"""Shares with the interval that so few runs allow, and whether a confidence means what it says. Pure arithmetic."""
+"""Shares with confidence intervals for small samples, and the calibration of stated confidences. Pure arithmetic."""
 
 from __future__ import annotations
 
@@ -8,15 +8,15 @@ from dataclasses import dataclass
 
 from accuracy.outcomes import Claim
 
-#: 95 % of a normal distribution lies so many standard deviations around its mean.
+#: 95 % of a normal distribution lies within this many standard deviations of its mean.
 _Z = 1.96
-#: Upper ends of the bins, which are the steps of the catalogue and what lies between them.
+#: Upper ends of the bins: the confidence steps of the catalogue and values between them.
 _BINS = (0.35, 0.55, 0.7, 0.8, 0.87, 0.93, 1.0)
 
 
 @dataclass(frozen=True, slots=True)
 class Bin:
-    """Claims of about one confidence: up to `until`, how sure they were on average, how often they were right."""
+    """Claims of similar confidence, up to `until`: their number, mean confidence, and the share that was right."""
 
     until: float
     count: int
@@ -25,7 +25,7 @@ class Bin:
 
 
 def wilson(count: int, of: int) -> tuple[float, float]:
-    """Return the 95 % interval of a share by Wilson (JASA 22, 1927): 0 to 1 where nothing was counted."""
+    """Return the 95 % interval of a share by Wilson (JASA 22, 1927), or 0 to 1 if nothing was counted."""
     if of == 0:
         return 0.0, 1.0
     share, square = count / of, _Z**2
@@ -35,7 +35,7 @@ def wilson(count: int, of: int) -> tuple[float, float]:
 
 
 def say_share(count: int, of: int) -> str:
-    """Return a share as people read it: how many of how many, and between what percentages the truth may lie."""
+    """Return a share as text: the count, the total, and the percentages between which the true share may lie."""
     if of == 0:
         return "-"
     low, high = wilson(count, of)
@@ -43,7 +43,7 @@ def say_share(count: int, of: int) -> str:
 
 
 def reliability(claims: Iterable[Claim]) -> list[Bin]:
-    """Return the bins that hold any claim."""
+    """Return the bins that contain claims."""
     claims, bins, low = list(claims), list[Bin](), 0.0
     for until in _BINS:
         inside = [each for each in claims if low < each.confidence <= until]
@@ -55,12 +55,12 @@ def reliability(claims: Iterable[Claim]) -> list[Bin]:
 
 
 def calibration_error(bins: Sequence[Bin]) -> float | None:
-    """Return the expected calibration error (ECE): the mean distance of said and right; null without claims."""
+    """Return the expected calibration error (ECE), the mean distance of stated from observed; null if no claims."""
     total = sum(each.count for each in bins)
     return sum(each.count * abs(each.said - each.right) for each in bins) / total if total else None
 
 
 def quantile(values: Iterable[int], share: float) -> int | None:
-    """Return the smallest value that at least a share of the values does not exceed; null for none."""
+    """Return the smallest value that at least this share of the values does not exceed, or null if there are none."""
     ordered = sorted(values)
     return ordered[max(0, math.ceil(share * len(ordered)) - 1)] if ordered else None

@@ -15,7 +15,7 @@ import time
 from dataclasses import dataclass, field
 from typing import Any
 
-#: Of members that nothing happens to: a machine that stands still for a minute puts none out.
+#: For members that no fault is injected into: a machine that stalls for a minute must not expel them.
 SESSION_MS = 120_000
 
 
@@ -40,7 +40,7 @@ class Spec:
 
 @dataclass
 class EventLog:
-    """Keeps what is owned and says so after every change."""
+    """Keeps track of the owned partitions and reports them after every change."""
 
     spec: Spec
     owned: set[tuple[str, int]] = field(default_factory=set)
@@ -48,26 +48,26 @@ class EventLog:
     def write(self, event: str, **more: Any) -> None:
         """Write one line."""
         line = {"t_ms": int(time.time() * 1000), "name": self.spec.name, "event": event, "owned": sorted(self.owned)}
-        # In one piece: the client's own log goes to the same file.
+        # In a single write, because the client's own log goes to the same file.
         sys.stdout.write(json.dumps(line | more) + "\n")
         sys.stdout.flush()
 
     def gain(self, partitions: list[Any]) -> None:
-        """Own more."""
+        """Add owned partitions."""
         self.owned |= {(p.topic, p.partition) for p in partitions}
         self.write("assigned")
 
     def give(self, partitions: list[Any]) -> None:
-        """Own less, after the time a slow callback takes."""
+        """Remove owned partitions, after the delay of a slow callback."""
         if self.spec.revoke_seconds and partitions:
-            # The fault itself: a callback that takes so long.
+            # The injected fault: a slow callback.
             time.sleep(self.spec.revoke_seconds)
         self.owned -= {(p.topic, p.partition) for p in partitions}
         self.write("revoked")
 
 
 def open_rdk(spec: Spec, event_log: EventLog) -> tuple[Any, Any]:
-    """Open a confluent-kafka consumer; returns (poll, close)."""
+    """Open a confluent-kafka consumer and return (poll, close)."""
     from confluent_kafka import Consumer, KafkaError
 
     settings: dict[str, Any] = {
@@ -108,7 +108,7 @@ def open_rdk(spec: Spec, event_log: EventLog) -> tuple[Any, Any]:
 
 
 def open_kp(spec: Spec, event_log: EventLog) -> tuple[Any, Any]:
-    """Open a kafka-python consumer; returns (poll, close)."""
+    """Open a kafka-python consumer and return (poll, close)."""
     from kafka import ConsumerRebalanceListener, KafkaConsumer
     from kafka.coordinator.assignors.cooperative_sticky import CooperativeStickyAssignor
     from kafka.coordinator.assignors.range import RangePartitionAssignor
@@ -149,7 +149,7 @@ def main(text: str) -> None:
         if state["stall"]:
             state["stall"] = False
             event_log.write("stalls")
-            # The fault itself: processing that takes so long, in the thread that polls.
+            # The injected fault: slow processing in the polling thread.
             time.sleep(spec.stall_seconds)
     close()
     event_log.write("closed")

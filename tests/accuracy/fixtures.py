@@ -1,4 +1,4 @@
-"""Recordings of the log alone, made for the decoding tests from real clients and brokers, that show a cause plainly."""
+"""Log-only recordings, made from real clients and brokers for the decoding tests, that show one cause clearly."""
 
 from __future__ import annotations
 
@@ -12,11 +12,12 @@ from rebalance_streaming.replay import replay
 
 FOLDER = Path(__file__).parents[1] / "golden"
 
-#: The diagnosis that the log alone must give of each: most often what it is named after.
+#: The diagnosis that the log alone must give for each; usually the recording is named after it.
 EXPECTED = {
     "connect-workers": "connect_scheduled_rebalance",
     "flapping-member": "short_lived_consumers",
-    # No commit was due while b slept, so the log alone leaves that open. At the end both are closed without leaving.
+    # No commit was due while b slept, so the log alone leaves the cause open. At the end both are closed without
+    # leaving.
     "maxpoll-java-static": "static_member_ghost",
     "new-java-fenced-in-revocation": "reconciliation_stuck",
     "new-java-maxpoll": "poll_overrun",
@@ -31,7 +32,7 @@ EXPECTED = {
     "v40-upgrade": "protocol_migration",
 }
 
-#: Nothing goes wrong in these.
+#: Recordings without any fault.
 HARMLESS = (
     "broker-restart",
     "classic-java-coop-join-leave",
@@ -58,7 +59,7 @@ HARMLESS = (
 
 
 def diagnose(name: str) -> list[Finding]:
-    """Return what a replay finds."""
+    """Return the findings of a replay."""
     with gzip.open(FOLDER / f"{name}.jsonl.gz") as file:
         rows = list(replay([file], output="findings"))
     return [msgspec.json.decode(row, type=Finding) for row in rows]

@@ -1,10 +1,11 @@
-"""Whether docs/accuracy.md was made from the rules and recordings that are there: a digest of both stands in it.
+"""Checks that docs/accuracy.md was made from the current rules and recordings, by a digest that it contains.
 
-And whether README and docs/without-the-log.md repeat what it says.
+It also checks that README and docs/without-the-log.md repeat its numbers.
+
 
     python tests/accuracy/freshness.py
 
-Standard library only and two seconds, because `make lint` asks at every commit.
+Standard library only, and takes two seconds, because `make lint` runs it at every commit.
 """
 
 from __future__ import annotations
@@ -22,11 +23,12 @@ ROOT = Path(__file__).parents[2]
 REPORT, README = ROOT / "docs" / "accuracy.md", ROOT / "README.md"
 WITHOUT_LOG = ROOT / "docs" / "without-the-log.md"
 _DOCUMENTED = (ast.Module, ast.ClassDef, ast.FunctionDef, ast.AsyncFunctionDef)
-#: Where the digest stands in the report.
+#: The digest in the report.
 _STATED = re.compile(r"^<!-- digest: ([0-9a-f]{64}) -->$", re.MULTILINE)
-#: Its first table: how many faults had the right cause alone, the right one beside a wrong one, a wrong one.
+#: The first table of the report: numbers of faults with only the right cause, with a wrong one beside it, and with a
+#: wrong one.
 _SHARES = re.compile(r"^\| (known|kept back) \| all \| (\d+ of \d+) [^|]*\|[^|]*\| (\d+ of \d+) ", re.MULTILINE)
-#: All verdicts of that table, of which the page about the log repeats these columns for these sources.
+#: All verdicts of that table. The page about the log repeats these columns for these sources.
 _VERDICTS = re.compile(r"^\| (known|kept back) \| ([^|]+) \| ((?:\d+ of \d+ [^|]*\| ){5})", re.MULTILINE)
 _ACCUSED = re.compile(r"^\| (?:known|kept back) \| ([^|]+) \| \d+ \| (\d+) of (\d+) ", re.MULTILINE)
 _COLUMNS = {
@@ -35,8 +37,8 @@ _COLUMNS = {
     "broker logs instead": "without it, with brokers' logs",
 }
 _WORDS = ("right", "right, a wrong one beside", "wrong", "hinted", "abstained")
-#: What a verdict follows from: how bytes become records and these the history it is about, the rules, the recordings
-#: with their truths, and who holds one against the other.
+#: The files that a verdict depends on: decoding, history, rules, recordings with their truths, and the comparison of
+#: findings with truths.
 _JUDGED_BY = (
     "streaming/rebalance_streaming/wire/**/*.py",
     "streaming/rebalance_streaming/groups/*.py",
@@ -73,15 +75,15 @@ _JUDGED_BY = (
 
 
 def judged_by(root: Path = ROOT) -> Iterator[Path]:
-    """Yield the files that decide what stands in the report, in one order everywhere."""
+    """Yield the files that determine the report, in a fixed order."""
     for pattern in _JUDGED_BY:
         yield from sorted(root.glob(pattern))
 
 
 def digest(root: Path = ROOT) -> str:
-    """Return the SHA-256 sum of names and contents of what decides the report, in hex.
+    """Return the SHA-256 sum, in hex, of the names and contents of the files that determine the report.
 
-    Comments, docstrings and empty lines of Python files do not count: they decide nothing.
+    Comments, docstrings and empty lines of Python files are left out, because they have no effect on it.
     """
     found = hashlib.sha256()
     for path in judged_by(root):
@@ -111,13 +113,13 @@ def _height(node: ast.stmt) -> int:
 
 
 def stated(report: str) -> str | None:
-    """Return the digest that a report states; null for a report without one."""
+    """Return the digest in a report, or null for a report without one."""
     match = _STATED.search(report)
     return None if match is None else match[1]
 
 
 def complaint(root: Path = ROOT) -> str | None:
-    """Return one sentence if the report is stale, or README states other shares; null if neither is so."""
+    """Return one sentence if the report is stale or README states other shares, otherwise null."""
     report, readme = root / REPORT.relative_to(ROOT), root / README.relative_to(ROOT)
     if not report.exists() or stated(report.read_text()) != digest(root):
         return (
@@ -134,7 +136,7 @@ def complaint(root: Path = ROOT) -> str | None:
 
 
 def without_log_lines(report: str) -> Iterator[str]:
-    """Yield what the page about the log repeats of a report, as a table."""
+    """Yield the table that the page about the log repeats from a report."""
     found = {(split, sources): verdicts for split, sources, verdicts in _VERDICTS.findall(report)}
     yield f"| | {' | '.join(_COLUMNS.values())} |"
     yield "|---|" + "---:|" * len(_COLUMNS)
@@ -151,21 +153,21 @@ def _accused(report: str, sources: str) -> str:
 
 
 def with_part(page: str, name: str, lines: Iterable[str]) -> str:
-    """Return a page with the lines between its marks of that name."""
+    """Return a page with the lines between the marks of this name replaced."""
     begin, end = f"<!-- {name} -->\n", f"<!-- end of {name} -->"
     before, _, rest = page.partition(begin)
     return f"{before}{begin}{chr(10).join(lines)}\n{end}{rest.partition(end)[2]}"
 
 
 def with_summary(readme: str, report: str) -> str:
-    """Return README with what it says of a report, in the place of what it said of another one."""
+    """Return README with its summary replaced by that of a report."""
     shares = r"\d+ of \d+"
     old = rf"right in {shares} recorded faults that the rules know, and in {shares} [a-z ]+ \(wrong in {shares}\)"
     return re.sub(old, summary(report), readme)
 
 
 def summary(report: str) -> str:
-    """Return what README says of a report, with all sources."""
+    """Return the summary of a report for README, with all sources."""
     shares = {split: (right, wrong) for split, right, wrong in _SHARES.findall(report)}
     return (
         f"right in {shares['known'][0]} recorded faults that the rules know, and in {shares['kept back'][0]} that were"

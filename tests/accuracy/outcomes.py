@@ -1,7 +1,7 @@
-"""What a recording's findings are worth, held against what happened: right, beside, hinted, abstained or wrong.
+"""Judges a recording's findings against what happened: right, beside, hinted, abstained or wrong.
 
-The truth is what the script did and what the brokers' log says. Of what the monitor says only the state at the
-recording's end counts, and a cause is claimed only where it is a primary one of at least 55 %.
+The truth is what the script did and what the brokers' log contains. Only the monitor's state at the recording's end
+counts, and a cause counts as claimed only if it is primary with a confidence of at least 55 %.
 """
 
 from __future__ import annotations
@@ -17,20 +17,21 @@ from rebalance_streaming.detect.catalogue import diagnosis
 RIGHT, BESIDE, HINTED, ABSTAINED, WRONG = "right", "right, a wrong one beside", "hinted", "abstained", "wrong"
 VERDICTS = (RIGHT, BESIDE, WRONG, HINTED, ABSTAINED)
 
-#: Said with less than this, a cause is a hint and not a claim.
+#: A cause with less confidence than this is a hint, not a claim.
 CLAIMED = 0.55
 
-#: Nobody would look for a fault behind these; a storm is no cause, but carries one.
+#: Families that do not point to a fault. A storm is not a cause itself but accompanies one.
 _HARMLESS = ("benign", "undetermined", "aggregate")
-#: Beside the wrong settings: what is said of a group that need not rebalance, or beside the cause of a rebalance.
+#: In addition to wrong settings: findings about a group that need not rebalance, or that accompany the cause of a
+#: rebalance.
 _NEVER_CAUSES = ("assignor_slow_or_failing", "commit_only_group", "poll_overrun_risk", "rebalance_timeout_excessive")
-#: With what a fault begins, where the script did not begin it itself, in a client's own words.
+#: Events in a client's own output that begin a fault which the script did not begin itself.
 _BEGINNINGS = ("disk_full", "dies", "stalls", "stops_polling", "revoking")
 
 
 @dataclass(frozen=True, slots=True)
 class Claim:
-    """A cause that was given, how sure it was, and whether it is one of the right ones."""
+    """A stated cause, its confidence, and whether it is one of the right ones."""
 
     rule: str
     confidence: float
@@ -39,11 +40,11 @@ class Claim:
 
 @dataclass(frozen=True, slots=True)
 class Outcome:
-    """How a recording was judged with some sources.
+    """The judgement of a recording replayed with some sources.
 
-    `claimed` is the surest claim that decided (`-` for none), `subject_right` whether the culprits and nobody else are
-    named by a right claim (null where there is none, or the truth names nobody). `causes` are all claims and hints
-    about what happened since the fault.
+    `claimed` is the claim with the highest confidence that decided the verdict (`-` for none). `subject_right` says
+    whether a right claim names all culprits and nobody else (null without a right claim, or if the truth names nobody).
+    `causes` are all claims and hints about the time since the fault.
     """
 
     recording: Recording
@@ -55,13 +56,13 @@ class Outcome:
 
     @property
     def wanted(self) -> str:
-        """The diagnosis that is right, or `none`."""
+        """The right diagnosis, or `none`."""
         expected = self.recording.expected
         return "none" if expected is None else " + ".join((expected.diagnosis, *expected.also))
 
 
 def mistakes(recording: Recording, findings: list[Finding]) -> list[str]:
-    """Return everything about cause, culprit and advice that findings with all sources have wrong."""
+    """Return every wrong cause, culprit and piece of advice in the findings with all sources."""
     if recording.expected is None:
         return mistakes_of_cured(recording.run, findings)
     return mistakes_of_sick(recording.run, recording.expected, findings)
@@ -83,7 +84,7 @@ def outcome_of(recording: Recording, sources: str) -> Outcome:
         claimed = max(deciding, key=lambda each: each.confidence).rule
     else:
         claimed = min((each.rule for each in about if verdict in (HINTED, WRONG) and _is_hint(each)), default="-")
-    # What is reported besides the cause is about others: a deploy names whom it replaced.
+    # Findings beside the cause concern other members: a deploy names the members it replaced.
     right = [each for each in about if each.rule in answers - {*expected.beside} and each.confidence >= CLAIMED]
     named = None if not (right and expected.culprits) else not [*mistakes_of_subject(recording.run, expected, right)]
     return Outcome(recording, sources, claimed, verdict, named, _causes(recording, sources, about, answers))
@@ -105,13 +106,13 @@ def _verdict(
 
 
 def _is_said(rule: str, about: list[Finding], claims: dict[str, Finding]) -> bool:
-    # A setting that is wrong is never the cause of one rebalance.
+    # A wrong setting is never the cause of a single rebalance.
     standing = diagnosis(rule).family == "configuration" or rule in _NEVER_CAUSES
     return rule in claims or (standing and any(each.rule == rule and each.confidence >= CLAIMED for each in about))
 
 
 def _excuse(recording: Recording, sources: str, claims: dict[str, Finding], answers: set[str]) -> Finding | None:
-    """Return the harmless cause that was claimed of the first rebalance after the fault, if that is not right."""
+    """Return the harmless cause claimed for the first rebalance after the fault, or null if it is right."""
     first = _first_rebalance(recording, sources)
     wrong = (
         each
@@ -122,7 +123,7 @@ def _excuse(recording: Recording, sources: str, claims: dict[str, Finding], answ
 
 
 def _first_rebalance(recording: Recording, sources: str) -> str | None:
-    """Return the id of the first rebalance that ended after the fault began; null where nobody can say when it did."""
+    """Return the id of the first rebalance that ended after the fault began, or null if unknown."""
     began_ms = min((each["t_ms"] for each in recording.run.events if _is_beginning(each)), default=None)
     ends = [
         (each.completed_at_ms, each.rebalance_id)
@@ -137,7 +138,7 @@ def _is_beginning(event: Event) -> bool:
 
 
 def _causes(recording: Recording, sources: str, about: list[Finding], answers: set[str]) -> tuple[Claim, ...]:
-    """Return what was given as a cause: harmless ones only of the rebalance that the fault itself made."""
+    """Return the stated causes; harmless ones only if they are right or explain the first rebalance after the fault."""
     first = _first_rebalance(recording, sources) if recording.expected else None
     return tuple(
         Claim(each.rule, each.confidence, each.rule in answers)

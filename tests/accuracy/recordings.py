@@ -1,4 +1,4 @@
-"""Recordings of stories, replayed with all or some of their sources: what was found, and when it was said first."""
+"""Recordings of stories, replayed with all or some of their sources: the findings, and when each was first reported."""
 
 from __future__ import annotations
 
@@ -33,16 +33,16 @@ from rebalance_streaming.wire.records import OFFSETS_TOPIC
 _T = TypeVar("_T")
 
 GOLDEN = Path(__file__).parents[1] / "golden"
-#: The incidents and scenes that the rules were written with.
+#: The incidents and scenes that the rules were developed with.
 FOLDER = GOLDEN / "stories"
-#: What was played to measure them.
+#: Played to measure the rules.
 FAMILIES = GOLDEN / "families"
-#: Which of them rules may be tuned to.
+#: The recordings among them that rules may be tuned to.
 DECLARED = Path(__file__).with_name("families.toml")
 
-#: Whose line it is: a broker of 3.x writes `[GroupCoordinator 1]`, one of 4.x `[GroupCoordinator id=1 …]`.
+#: Identifies the broker that wrote a line: 3.x writes `[GroupCoordinator 1]`, 4.x `[GroupCoordinator id=1 …]`.
 _COORDINATOR = re.compile(r"\[GroupCoordinator (?:id=)?(\d+)")
-#: All that a coordinator writes of a group that only commits: no event of it.
+#: Everything that a coordinator logs about a group that only commits; not an event of the group.
 _COMMITS_ONLY = "Creating a simple consumer group"
 
 Split = Literal["known", "kept back"]
@@ -51,9 +51,9 @@ SPLITS: tuple[Split, ...] = ("known", "kept back")
 
 @dataclass(frozen=True, slots=True)
 class Sources:
-    """What a monitor is given: a recording without some topics, by the ends of their names, and brokers' log lines.
+    """The sources given to the monitor: a recording without some topics (by the ends of their names), and broker logs.
 
-    `log`: whether what groups wrote to the offsets topic is read.
+    `log`: whether the groups' records in the offsets topic are read.
     """
 
     left_out: tuple[str, ...] = ()
@@ -73,7 +73,7 @@ SOURCES: dict[str, Sources] = {
 }
 
 
-#: Rules that speak of what goes on, and the threshold that says for how long it must have.
+#: Rules about ongoing conditions, and the threshold for the duration of each.
 WAITS = {
     "stalled_member_join_barrier": "barrier_ms",
     "reconciliation_stuck": "reconciliation_ms",
@@ -83,12 +83,12 @@ WAITS = {
 
 @cache
 def declared() -> dict[str, dict[str, Any]]:
-    """Return what is declared of families, by the names of the file's tables."""
+    """Return the declarations of families, by table name in the file."""
     return tomllib.loads(DECLARED.read_text())
 
 
 class WatchedDetector(Detector):
-    """A detector that notes of a group when each rebalance was given a cause first, and which were given another."""
+    """A detector that records when each rebalance of a group was first given a cause, and causes changed later."""
 
     def __init__(self, group: str, *settings: Any) -> None:
         super().__init__(*settings)
@@ -98,7 +98,7 @@ class WatchedDetector(Detector):
         self._first_causes: dict[str, str] = {}
 
     def advance(self, now_ms: int, most: int | None = None) -> Judgement:
-        """Judge, and look at what came of it."""
+        """Judge, and record the resulting causes."""
         judgement = super().advance(now_ms, most)
         for rebalance, cause in self.causes(self._group).items():
             self.first_ms.setdefault(rebalance, now_ms)
@@ -109,7 +109,7 @@ class WatchedDetector(Detector):
 
 @dataclass(frozen=True, slots=True)
 class Watched:
-    """What a replay found: rows by kind; when each rebalance was given a cause, and which causes were changed later."""
+    """The results of a replay: rows by kind, when each rebalance was given a cause, and causes changed later."""
 
     rows: dict[str, list[bytes]]
     first_ms: dict[str, int]
@@ -118,7 +118,7 @@ class Watched:
 
 @dataclass(frozen=True, slots=True)
 class Recording:
-    """One recording and what happened in it."""
+    """One recording and the truth about it."""
 
     name: str
     run: StoryRun
@@ -127,7 +127,7 @@ class Recording:
 
     @property
     def split(self) -> Split:
-        """Whether rules may be tuned to it. Raises KeyError for a family that is not declared."""
+        """Whether rules may be tuned to the recording. Raises KeyError for a family that is not declared."""
         kept_back = self.run.story in declared()["kept_back"]
         if kept_back == (self.run.story in declared()["known"]):
             raise KeyError(f"{self.run.story} has to be declared once in {DECLARED}")
@@ -135,18 +135,18 @@ class Recording:
 
     @property
     def window_scale(self) -> float:
-        """What windows and hold times are multiplied by."""
+        """The factor by which windows and hold times are multiplied."""
         return float(declared()["window_scale"].get(self.run.story, 1.0))
 
     @property
     def expected(self) -> Expected | None:
-        """What must be said of it; null if nothing must."""
+        """The expected diagnosis, or null if none is expected."""
         story = find_story(self.run.story)
         reported = None if self.run.cured else story.expect(self.run.parameters)
         return None if reported is None or reported.diagnosis in ("", "none") else reported
 
     def lines(self, left_out: tuple[str, ...]) -> Iterator[bytes]:
-        """Yield the recorder's lines without those of some topics, by the ends of their names."""
+        """Yield the recorder's lines, without those of some topics, by the ends of their names."""
         path = self.folder / f"{self.name}.jsonl"
         raw = path.read_bytes() if path.exists() else gzip.decompress(Path(f"{path}.gz").read_bytes())
         for line in raw.splitlines(keepends=True):
@@ -154,9 +154,9 @@ class Recording:
                 yield line
 
     def broker_rows(self) -> list[CoordinatorActivity]:
-        """Return what the group's coordinators wrote in their brokers' logs; nothing of a group of ZooKeeper's.
+        """Return the rows from the logs of the group's coordinators; empty for a group stored in ZooKeeper.
 
-        Brokers and recorders ran in UTC. Raises LogFileError where no line of a log is read.
+        Brokers and recorders ran in UTC. Raises LogFileError if no line of a log can be read.
         """
         logs = defaultdict[str, list[bytes]](list)
         for line in self.run.broker_lines:
@@ -167,31 +167,32 @@ class Recording:
         return read_log_files(logs.values(), cluster=CLUSTER, pane_ms=PANE_MS)
 
     def groups(self) -> list[GroupSnapshot]:
-        """Return the groups as a replay leaves them."""
+        """Return the groups at the end of a replay."""
         return self._rows("group", GroupSnapshot)
 
     def rebalances(self, sources: str = "all") -> list[Rebalance]:
-        """Return the rebalances as a replay leaves them."""
+        """Return the rebalances at the end of a replay."""
         return self._rows("rebalance", Rebalance, sources)
 
     def impacts(self) -> list[GroupImpact]:
-        """Return what rebalances cost their groups, as a replay leaves it."""
+        """Return the impact of the rebalances on their groups, at the end of a replay."""
         return self._rows("group_impact", GroupImpact)
 
     def judge(self, sources: str = "all") -> list[Finding]:
-        """Return what a replay finds with these sources."""
+        """Return the findings of a replay with these sources."""
         return self._rows("finding", Finding, sources)
 
     def delays_ms(self, sources: str) -> list[int]:
-        """Return how long after its end each rebalance was given a cause; those judged when no more came are not in."""
+        """Return each rebalance's delay from its end to its first cause, except those judged after the last row."""
         first_ms = self.watched(sources).first_ms
         ends_ms = {each.rebalance_id: each.completed_at_ms for each in self._rows("rebalance", Rebalance, sources)}
         return [at - end for name, at in first_ms.items() if (end := ends_ms.get(name)) is not None]
 
     def waits_ms(self) -> dict[str, int]:
-        """Return for each rule of WAITS that spoke how long after a wait was due it did so first, in milliseconds.
+        """Return for each rule of WAITS that fired the delay, in milliseconds, from when a wait was due to its first
+        finding.
 
-        Due is what has gone on for as long as the rule's threshold says. A wait that was over before it was noticed
+        A wait is due when it has lasted as long as the rule's threshold. A wait that was over before it was noticed
         counts as well: it is found when its rebalance is judged.
         """
         thresholds, found = self.thresholds.scaled(self.window_scale), dict[str, int]()
@@ -202,7 +203,7 @@ class Recording:
         return found
 
     def watched(self, sources: str) -> Watched:
-        """Return what a replay with these sources found. One replay serves all questions, because it takes longest."""
+        """Return the results of a replay with these sources. Cached, because a replay is slow."""
         if sources not in self._found_with:
             self._found_with[sources] = self._replayed(SOURCES[sources])
         return self._found_with[sources]
@@ -212,7 +213,7 @@ class Recording:
 
     @property
     def thresholds(self) -> Thresholds:
-        """The defaults, with the brokers' own retention of offsets, which a monitor has to be configured with."""
+        """The default thresholds, with the brokers' own offset retention, which a monitor has to be configured with."""
         minutes = find_story(self.run.story).broker_config.get("offsets.retention.minutes")
         return Thresholds() if minutes is None else Thresholds(retention_ms=int(minutes) * 60_000)
 
@@ -230,7 +231,7 @@ class Recording:
 
 
 def recordings(folder: Path = FOLDER) -> list[Recording]:
-    """Return every recording that is kept in a folder."""
+    """Return every recording in a folder."""
     return [read_recording(path) for path in sorted(folder.glob("*.truth.json"))]
 
 

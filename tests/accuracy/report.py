@@ -1,9 +1,10 @@
-"""Judges every recording anew, with all and with fewer sources, and writes one report about it.
+"""Judges every recording again, with all and with fewer sources, and writes a report.
+
 
     python -m accuracy.report docs/accuracy.md
 
-Pure replays: no broker, no clock. What was drawn on live brokers (`make test-all`) is taken from
-tests/accuracy/results, with the commit at which it was drawn.
+Pure replays: no broker, no clock. Results that need live brokers (`make test-all`) are taken from
+tests/accuracy/results, with the commit at which they were measured.
 """
 
 from __future__ import annotations
@@ -34,11 +35,11 @@ from rebalance_streaming.detect.thresholds import Thresholds
 RESULTS = Path(__file__).with_name("results")
 _PROCESSES = 2
 _NONE = "-"
-#: Verdicts by which the cause was found.
+#: Verdicts in which the cause was found.
 _FOUND = (RIGHT, BESIDE)
-#: The sources for which the table says how often a diagnosis was right.
+#: The sources for which the table shows how often a diagnosis was right.
 _SHOWN_SOURCES = ("all", "no client metrics", "no prober", "log only")
-#: What stands in the row of a diagnosis that no real client brought out.
+#: The cell of a diagnosis that no real client has produced.
 EXPERIMENTAL = "never seen: experimental"
 
 
@@ -46,8 +47,8 @@ EXPERIMENTAL = "never seen: experimental"
 class Judged:
     """One recording judged with all and with fewer sources.
 
-    Delays are of every rebalance, in milliseconds; `waits_ms` is by rule from when a wait was due to when it was found
-    first, `said` what was found, both with all sources.
+    Delays are those of every rebalance, in milliseconds; `waits_ms` maps a rule to the delay from when a wait was due
+    to its first finding, `said` holds the findings; both with all sources.
     """
 
     recording: Recording
@@ -276,7 +277,7 @@ def _confusion(judged: Sequence[Judged]) -> Iterator[str]:
 
 
 def _known(judged: Sequence[Judged]) -> Iterator[str]:
-    """Yield a row per diagnosis of the catalogue: what it was played with, and how often it was said and right."""
+    """Yield a row per diagnosis of the catalogue: what it was played with, and how often it was reported and right."""
     rows = {rule: _how_known(rule, judged) for rule in DIAGNOSES}
     seen = [rule for rule, cells in rows.items() if cells is not None]
     yield from (
@@ -295,7 +296,7 @@ def _known(judged: Sequence[Judged]) -> Iterator[str]:
 
 
 def _how_known(rule: str, judged: Sequence[Judged]) -> tuple[str, ...] | None:
-    """Return the cells of a diagnosis; null if no real client brought it out."""
+    """Return the cells of a diagnosis, or null if no real client has produced it."""
     played = [each for each in judged if rule in _asked(each.recording)]
     right = {name: sum(each.outcomes[name].verdict in _FOUND for each in played) for name in _SHOWN_SOURCES}
     fixtures = sorted(name for name, reported in EXPECTED.items() if reported == rule)
@@ -313,25 +314,25 @@ def _how_known(rule: str, judged: Sequence[Judged]) -> tuple[str, ...] | None:
 
 
 def _asked(recording: Recording) -> tuple[str, ...]:
-    """Return the diagnoses that a recording has to bring out."""
+    """Return the diagnoses that a recording must produce."""
     expected = recording.expected
     return () if expected is None else (expected.diagnosis, *expected.also, *expected.secondary)
 
 
 def with_counts(readme: str, report: str) -> str:
-    """Return README with the numbers of diagnoses that a report knows of real clients, and of the others."""
+    """Return README with the report's numbers of diagnoses seen with real clients, and of the others."""
     unseen = len(experimental(report))
     counts = f"{len(DIAGNOSES) - unseen} diagnoses that were seen on real clients and {unseen} experimental"
     return re.sub(r"\d+ diagnoses that were seen on real clients and \d+ experimental", counts, readme)
 
 
 def experimental(report: str) -> set[str]:
-    """Return the diagnoses that a report knows of no real client."""
+    """Return the diagnoses that the report lists without a real client."""
     return set(re.findall(rf"^\| (\w+) \| {EXPERIMENTAL} \|", report, re.MULTILINE))
 
 
 def _drawn_anew() -> Iterator[str]:
-    """Yield what came of the incidents that are drawn anew; their recordings are not kept."""
+    """Yield the results of the incidents that are played on live brokers; their recordings are not kept."""
     yield from _from_results(
         "stories",
         "## The five incidents, drawn anew",
@@ -341,7 +342,7 @@ def _drawn_anew() -> Iterator[str]:
 
 
 def _counts() -> Iterator[str]:
-    """Yield how what the monitor counted compares with what happened."""
+    """Yield the comparison of the monitor's counts with what happened."""
     yield from _from_results(
         "counts",
         "## Counts",
@@ -382,14 +383,14 @@ def _one_by_one(judged: Sequence[Judged]) -> Iterator[str]:
 
 
 def say_when(run: Callable[[Sequence[str]], str]) -> str:
-    """Return the date and the commit at which this is made, by what a command prints."""
+    """Return the date and the commit of this report, from the output of git."""
     changed = [line for line in run(("git", "status", "--porcelain", "--", "streaming")).splitlines() if line]
     commit = run(("git", "rev-parse", "--short=10", "HEAD")).strip()
     return f"on {datetime.now(UTC):%Y-%m-%d} at {commit}{' with changes to streaming/' if changed else ''}"
 
 
 def write_results(name: str, columns: Sequence[str], rows: Sequence[Sequence[Any]], notes: str = "") -> None:
-    """Keep what was drawn on live brokers, for the report."""
+    """Write the results measured on live brokers, for the report."""
     when = {
         "date": f"{datetime.now(UTC):%Y-%m-%d}",
         "commit": _output(("git", "rev-parse", "--short=10", "HEAD")).strip(),

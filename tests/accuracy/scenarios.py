@@ -1,4 +1,4 @@
-"""The scenarios: what is done to a group. What came of it is the broker's and the clients' to say, see truth.py."""
+"""The scenarios: what is done to a group. Their outcome is read from the broker and the clients, see truth.py."""
 
 from __future__ import annotations
 
@@ -15,9 +15,9 @@ from waiting import wait_for
 
 @dataclass(frozen=True)
 class Scenario:
-    """`fast` ones are part of `make test`; `type` is the kind of group at the end.
+    """One scenario: `fast` ones are part of `make test`; `type` is the type of the group at the end.
 
-    Those that are played `alone` come after all others, because they break what all share.
+    Those played `alone` come after all others, because they disturb the shared broker.
     """
 
     name: str
@@ -28,7 +28,7 @@ class Scenario:
 
 
 def join_and_leave(**settings: Any) -> Play:
-    """Three consumers come one after the other and go again."""
+    """Three consumers join one after the other and leave again."""
 
     def play(stage: Stage) -> None:
         stage.start("a", **settings)
@@ -41,7 +41,7 @@ def join_and_leave(**settings: Any) -> Play:
 
 
 def java_join_and_leave(**settings: str) -> Play:
-    """The same with Kafka's own client, two of them."""
+    """The same with two consumers of Kafka's Java client."""
 
     def play(stage: Stage) -> None:
         stage.start_java("a", **settings)
@@ -53,12 +53,12 @@ def java_join_and_leave(**settings: str) -> Play:
 
 
 def static_restart(stage: Stage) -> None:
-    """A static member is back within its session: no generation."""
+    """A static member is back within its session time-out: no new generation."""
     stage.start("a", instance="i-a", session_ms=20_000)
     stage.start("b", instance="i-b", session_ms=20_000)
     stage.leave("b", settle=False)
     stage.start("b", instance="i-b", session_ms=20_000)
-    # Static members leave by their session's end only.
+    # Static members leave only when their session expires.
     for name in ("a", "b"):
         stage.kill(name, settle=False)
     wait_for(lambda: _members(stage) == 0, "both sessions to expire")
@@ -66,7 +66,7 @@ def static_restart(stage: Stage) -> None:
 
 
 def static_conflict(stage: Stage) -> None:
-    """A second process with the same instance id takes over; the first one is fenced and ends."""
+    """A second process with the same instance id takes over; the first one is fenced and exits."""
     stage.start("a", instance="i-a", session_ms=20_000)
     first = stage.clients["a"]
     stage.start("a", instance="i-a", session_ms=20_000, settle=False)
@@ -84,7 +84,7 @@ def sigkill(stage: Stage) -> None:
 
 
 def sigstop(stage: Stage) -> None:
-    """A member's process stands still for longer than its session, then goes on."""
+    """A member's process is suspended for longer than its session time-out, then continues."""
     stage.start("a")
     stage.start("b", session_ms=6_000)
     stage.pause("b")
@@ -93,7 +93,7 @@ def sigstop(stage: Stage) -> None:
 
 
 def poll_overrun(stage: Stage) -> None:
-    """A member does not poll for longer than it may, leaves by itself and comes back."""
+    """A member does not poll within max.poll.interval.ms, leaves by itself and rejoins."""
     stage.start("a")
     stage.start("b", session_ms=6_000, max_poll_ms=8_000, stall_seconds=24.0)
     stage.signal("b", signal.SIGUSR1)
@@ -108,7 +108,7 @@ def poll_overrun(stage: Stage) -> None:
 
 
 def rolling_restart(stage: Stage) -> None:
-    """Five members restarted one after the other, without waiting for the group to settle."""
+    """Five members are restarted one after the other, without waiting for the group to settle."""
     names = [f"m{number}" for number in range(5)]
     stage.start(*names)
     for name in names:
@@ -120,13 +120,13 @@ def rolling_restart(stage: Stage) -> None:
 
 
 def _members(stage: Stage) -> int | None:
-    """Return how many members the coordinator knows, null while it does not say."""
+    """Return the number of members known to the coordinator, or null while it does not answer."""
     found = stage.members()
     return None if found is None else len(found)
 
 
 def scale(stage: Stage) -> None:
-    """From two members to six and back."""
+    """The group grows from two members to six and shrinks back."""
     names = [f"m{number}" for number in range(6)]
     stage.start(*names[:2])
     stage.start(*names[2:])
@@ -135,7 +135,7 @@ def scale(stage: Stage) -> None:
 
 
 def growth(stage: Stage) -> None:
-    """The topic gets more partitions."""
+    """Partitions are added to the topic."""
     stage.start("a", metadata_ms=2_000)
     stage.start("b", metadata_ms=2_000)
     stage.grow(9)
@@ -143,7 +143,7 @@ def growth(stage: Stage) -> None:
 
 
 def deletion(stage: Stage) -> None:
-    """The group empties, is deleted, and comes back."""
+    """The group becomes empty, is deleted, and is created again."""
     stage.start("a")
     stage.leave("a")
     stage.delete_group()
@@ -152,7 +152,7 @@ def deletion(stage: Stage) -> None:
 
 
 def slow_revocation(stage: Stage) -> None:
-    """A KIP-848 member takes its time to give partitions up."""
+    """A KIP-848 member is slow to revoke partitions."""
     stage.start("a", protocol="consumer", revoke_seconds=7.0)
     stage.start("b", protocol="consumer")
     stage.leave("b")
@@ -160,7 +160,7 @@ def slow_revocation(stage: Stage) -> None:
 
 
 def upgrade_and_downgrade(stage: Stage) -> None:
-    """Classic, then a KIP-848 member joins, then it leaves again: converted and converted back."""
+    """A KIP-848 member joins a classic group, then leaves again: the group is converted and converted back."""
     stage.start("a")
     stage.start("b", protocol="consumer")
     stage.leave("b")
@@ -168,7 +168,7 @@ def upgrade_and_downgrade(stage: Stage) -> None:
 
 
 def coordinator_restart(stage: Stage) -> None:
-    """The broker is restarted in order under a group at work: no rebalance, if sessions outlast it."""
+    """The broker is restarted cleanly under an active group: no rebalance, if sessions outlast the restart."""
     stage.start("a")
     stage.start("b")
     stage.broker.restart()
@@ -179,7 +179,7 @@ def coordinator_restart(stage: Stage) -> None:
 
 
 def transactions(stage: Stage) -> None:
-    """Offsets committed in transactions, one committed, one aborted, beside a member."""
+    """Offsets are committed in transactions, one committed and one aborted, beside a member."""
     stage.start("a")
     producer = Producer({"bootstrap.servers": stage.broker.bootstrap, "transactional.id": stage.group, "log_level": 0})
     consumer = Consumer({"bootstrap.servers": stage.broker.bootstrap, "group.id": f"{stage.group}-txn"})

@@ -1,4 +1,4 @@
-"""Where the scenarios play: one group on a broker shared with others, its clients, and what it says at the end."""
+"""Runs the scenarios: one group on a shared broker, its clients, and what they report at the end."""
 
 from __future__ import annotations
 
@@ -41,7 +41,7 @@ class Stage:
     logs: list[Path] = field(default_factory=list)
     _processes: list[ChildProcess] = field(default_factory=list)
     _paused: set[str] = field(default_factory=set)
-    #: Where each client's current process reports what it owns; a share group's clients own nothing to report.
+    #: The output file of each client's current process; clients of share groups own no partitions to report.
     _latest_logs: dict[str, Path] = field(default_factory=dict)
     _owns: bool = True
 
@@ -66,7 +66,7 @@ class Stage:
             self.settle()
 
     def start_java(self, *names: str, kind: str = "consumer", **settings: str) -> None:
-        """Start consumers of Kafka's own client; settings are its own, with underscores for dots."""
+        """Start consumers of Kafka's Java client; settings are the client's own, with underscores for dots."""
         properties = {"bootstrap.servers": self.broker.bootstrap, "group.id": self.group}
         properties |= {name.replace("_", "."): value for name, value in settings.items()}
         self._owns = kind != "share"
@@ -84,7 +84,7 @@ class Stage:
         self._latest_logs[name] = log
 
     def leave(self, *names: str, settle: bool = True) -> None:
-        """Close consumers in order."""
+        """Close consumers cleanly."""
         for name in names:
             self.clients[name].request_stop()
         for name in names:
@@ -93,7 +93,7 @@ class Stage:
             self.settle()
 
     def kill(self, name: str, *, settle: bool = True) -> None:
-        """Kill a consumer; its session expires."""
+        """Kill a consumer and wait until its session has expired."""
         self.clients.pop(name).kill()
         if settle:
             self._await_departure(name)
@@ -104,21 +104,21 @@ class Stage:
         os.kill(self.clients[name].pid, number)
 
     def pause(self, name: str) -> None:
-        """Stop a consumer's process until its group went on without it."""
+        """Suspend a consumer's process until its group has continued without it."""
         self.signal(name, signal.SIGSTOP)
         self._paused.add(name)
         self._await_departure(name)
         self.settle()
 
     def resume(self, name: str) -> None:
-        """Let a stopped process go on; it comes back."""
+        """Resume a suspended process; its consumer rejoins."""
         self.signal(name, signal.SIGCONT)
         wait_for(lambda: name in (self.members() or ()), f"{name} to come back")
         self._paused.remove(name)
         self.settle()
 
     def _await_departure(self, name: str) -> None:
-        """Wait until the coordinator does without a member; its session may have ended before it was asked to go."""
+        """Wait until the coordinator has removed a member; its session may have expired before it was told to leave."""
 
         def is_out() -> bool:
             found = self.members()
@@ -127,7 +127,7 @@ class Stage:
         wait_for(is_out, f"{name}'s session to expire", every=0.2)
 
     def members(self) -> list[str] | None:
-        """Return whom the coordinator knows, by the names of their clients, null while it does not say."""
+        """Return the client names of the members known to the coordinator, or null while it does not answer."""
         try:
             described = self.admin.describe_consumer_groups([self.group])[self.group].result()
         except KafkaException:
@@ -149,34 +149,34 @@ class Stage:
             future.result()
 
     def committed(self) -> dict[int, int]:
-        """Return what the coordinator says is committed, by partition."""
+        """Return the committed offsets by partition, as reported by the coordinator."""
         found = committed_offsets(self.broker.bootstrap, self.group)
         return {partition: offset for (_, partition), offset in found.items()}
 
     def progress(self) -> int:
-        """Return how many generations or epochs the broker's log has of the group."""
+        """Return the number of generations or epochs of the group in the broker's log."""
         return self.steps().generations
 
     def steps(self) -> truth.Steps:
-        """Return what the broker's log says."""
+        """Return the steps in the broker's log."""
         with self.broker.log_path.open(errors="replace") as lines:
             return truth.read_steps(lines, self.group)
 
     def departures(self) -> int:
-        """Return how often somebody left the group, by the broker's log."""
+        """Return the number of departures from the group in the broker's log."""
         with self.broker.log_path.open(errors="replace") as lines:
             return truth.departures(lines, self.group)
 
     def events(self) -> list[dict[str, Any]]:
-        """Return what the clients said."""
+        """Return the events reported by the clients."""
         return [event for log in self.logs for event in _read_events(log)]
 
     def words(self, name: str) -> list[dict[str, Any]]:
-        """Return what the one that runs under a name said, oldest first."""
+        """Return the events of the running client of this name, oldest first."""
         return _read_events(self._latest_logs[name])
 
     def settle(self, seconds: float = QUIET_SECONDS) -> None:
-        """Wait until neither the broker's log nor any client has said anything of the group for a while."""
+        """Wait until neither the broker's log nor any client has reported anything about the group for a while."""
         last, since = None, time.monotonic()
 
         def has_come_to_rest() -> bool:
@@ -189,7 +189,7 @@ class Stage:
         wait_for(has_come_to_rest, self._report, 300, every=0.2)
 
     def _everybody_is_in(self) -> bool:
-        """Whether all that run have been assigned something, and now own each partition once by their own words."""
+        """Whether all running clients have had an assignment, and each partition has one owner by their reports."""
         words = [self.words(name) for name in self.clients.keys() - self._paused]
         if not all(any(event["event"] == "assigned" for event in each) for each in words):
             return False
@@ -201,7 +201,7 @@ class Stage:
         return f"{self.group} to come to rest; of {self.partitions} partitions they say {latest}"
 
     def close(self) -> None:
-        """Stop what still runs."""
+        """Stop the clients that still run."""
         for process in self._processes:
             process.kill()
 

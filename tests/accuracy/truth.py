@@ -1,6 +1,6 @@
 """What really happened to a group, from the broker's own log and the clients' own callbacks.
 
-Nothing here knows the offsets topic or the monitor's code.
+This module does not use the offsets topic or the monitor's code.
 """
 
 from __future__ import annotations
@@ -17,13 +17,13 @@ _STABILIZED = re.compile(r"Stabilized group (?P<group>.+?) generation (?P<number
 _ASSIGNED = re.compile(r"Assignment received from leader .+? for group (?P<group>.+?) for generation (?P<number>\d+)")
 _EMPTIED = re.compile(r"Group (?P<group>.+?) with generation (?P<number>\d+)(?: \(.*?\))? is now empty")
 _BUMPED = re.compile(r"\[GroupId (?P<group>.+?)\].*Bumped .*?group epoch to (?P<number>\d+)")
-#: A share group's leave raises its epoch without a line of its own.
+#: The departure of a member of a share group raises its epoch without a log line of its own.
 _LEFT_SHARE = re.compile(r"\[GroupId (?P<group>.+?)\].* left the share group")
 _EPOCH_TARGET = re.compile(r"\[GroupId (?P<group>.+?)\].*Computed .*?target assignment for epoch (?P<number>\d+)")
 _MOVED_ON = re.compile(r"\[GroupId (?P<group>.+?)\].*new assignment state: epoch=(?P<number>-?\d+)")
 
-#: By itself, at its session's end, or replaced by another with its instance id; in classic groups and in newer ones,
-#: whichever protocol the member itself speaks.
+#: A member left by itself, its session expired, or it was replaced by another with its instance id; in classic and
+#: newer groups, whichever protocol the member itself uses.
 _DEPARTED = (
     re.compile(r"\[Group(?:Id)? (?P<group>.+?)\] (?:Static m|Dynamic m|M)ember .* has left group through explicit"),
     re.compile(r"Member \S+ in group (?P<group>.+?) has failed, removing it from the group"),
@@ -31,20 +31,20 @@ _DEPARTED = (
     re.compile(r"\[GroupId (?P<group>.+?)\] (?:Static m|M)ember .* left the (?:consumer|share) group"),
     re.compile(r"\[GroupId (?P<group>.+?)\] Member \S+ fenced from the group because"),
 )
-#: A static member of a newer group that closes stays one of its members.
+#: A static member of a newer group that closes remains a member.
 _STAYS = "temporarily left"
 
 Place = tuple[str, int]
 
 #: Two heartbeats of 3 s: a group stable for less was not stable (the catalogue's rule for one logical rebalance).
 MERGE_WITHIN_MS = 6_000
-#: A client that closes gives its partitions up before the broker hears of it; rebalances are farther apart.
+#: A closing client revokes its partitions before the broker learns of it; rebalances are farther apart.
 _BEFORE_MS = 4_000
 
 
 @dataclass(slots=True)
 class Stretch:
-    """From the first sign of a generation to its assignment; between them its join barrier was released."""
+    """From the first sign of a generation to its assignment; its join barrier was completed at `released_ms`."""
 
     begin_ms: int
     released_ms: int
@@ -53,7 +53,7 @@ class Stretch:
 
 @dataclass(slots=True)
 class Steps:
-    """One group's generations and epochs by the broker's log, and the stretches of time in which it rebalanced."""
+    """The generations and epochs of one group in the broker's log, and the stretches of time in which it rebalanced."""
 
     generations: int = 0
     busy: list[Stretch] = field(default_factory=list)
@@ -61,16 +61,17 @@ class Steps:
     released_ms: int | None = None
 
     def touch(self, begin_ms: int, released_ms: int, end_ms: int) -> None:
-        """Note a stretch of rebalancing; one that goes on from the last lengthens it."""
+        """Add a stretch of rebalancing; one that continues the last stretch extends it."""
         if self.busy and begin_ms - self.busy[-1].end_ms <= 0:
             self.busy[-1].end_ms = max(self.busy[-1].end_ms, end_ms)
         else:
             self.busy.append(Stretch(begin_ms, released_ms, end_ms))
 
     def logical(self) -> list[tuple[int, int]]:
-        """Return the logical rebalances: stretches, put together where the next one was released soon after the last.
+        """Return the logical rebalances: stretches, merged where the next one was released soon after the last.
 
-        That is the definition, not the time in which the group was stable: of that the monitor's log has no record.
+        This is the definition. It is not based on how long the group was stable, which the monitor's log does not
+        record.
         """
         found: list[tuple[int, int]] = []
         for stretch in self.busy:
@@ -82,7 +83,7 @@ class Steps:
 
 
 def read_steps(lines: Iterable[str], group: str) -> Steps:
-    """Read one group's steps from a broker's log."""
+    """Return the steps of one group from a broker's log."""
     steps = Steps()
     for line in lines:
         stamp = _TIME.match(line)
@@ -95,9 +96,9 @@ def read_steps(lines: Iterable[str], group: str) -> Steps:
 
 
 def departures(lines: Iterable[str], group: str) -> int:
-    """Count who left a group, or was put out or replaced, by a broker's log.
+    """Return the number of members that left, were expelled or were replaced, by a broker's log.
 
-    A member that was put out because its machine stood still, and came back, is one of them.
+    A member that was expelled because its machine stalled, and that rejoined, counts as one.
     """
     return sum(
         any((match := pattern.search(line)) and match["group"] == group for pattern in _DEPARTED)
@@ -113,7 +114,7 @@ def _read_classic(steps: Steps, line: str, group: str, at_ms: int) -> None:
         steps.generations += 1
         steps.released_ms = at_ms
     elif (match := _ASSIGNED.search(line) or _EMPTIED.search(line)) and match["group"] == group:
-        # A generation without members has no join phase that could end.
+        # A generation without members has no join phase to complete.
         steps.generations += _EMPTIED.search(line) is not None
         begin_ms = at_ms if steps.preparing_ms is None else steps.preparing_ms
         steps.touch(begin_ms, at_ms if steps.released_ms is None else steps.released_ms, at_ms)
@@ -125,12 +126,12 @@ def _read_epochs(steps: Steps, line: str, group: str, at_ms: int) -> None:
         steps.generations += 1
         steps.touch(at_ms, at_ms, at_ms)
     elif (match := _MOVED_ON.search(line) or _EPOCH_TARGET.search(line)) and match["group"] == group and steps.busy:
-        # A member moves on to an epoch only while the group converges.
+        # A member moves on to a new epoch only while the group converges.
         steps.busy[-1].end_ms = max(steps.busy[-1].end_ms, at_ms)
 
 
 def moved_partitions(events: Sequence[dict[str, object]], logical: Sequence[tuple[int, int]]) -> int:
-    """Count partitions that another client owned after a rebalance than before it, by the clients' callbacks."""
+    """Return the number of partitions that changed owner in a rebalance, by the clients' callbacks."""
     moved, owners = 0, dict[Place, str]()
     for number, (_, _end) in enumerate(logical):
         until = logical[number + 1][0] - _BEFORE_MS if number + 1 < len(logical) else None
@@ -141,7 +142,7 @@ def moved_partitions(events: Sequence[dict[str, object]], logical: Sequence[tupl
 
 
 def _owners_at(events: Sequence[Mapping[str, Any]], until_ms: int | None) -> dict[Place, str]:
-    """Return who owned what at a time, by each client's last word before it; a later claim wins over an earlier."""
+    """Return the owners of partitions at a time, by each client's last report before it; a later claim wins."""
     owners: dict[Place, str] = {}
     latest: dict[str, set[Place]] = {}
     for event in sorted(events, key=lambda each: int(str(each["t_ms"]))):

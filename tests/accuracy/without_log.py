@@ -1,8 +1,9 @@
-"""Writes what is lost without the log into its page, and into README how often the monitor is right.
+"""Writes the page about monitoring without the log, and the share of right diagnoses in README.
+
 
     python -m accuracy.without_log docs/accuracy.md docs/without-the-log.md README.md
 
-What is counted is replayed here; what is explained is taken from the report.
+The counts are replayed here; the shares are taken from the report.
 """
 
 from __future__ import annotations
@@ -25,7 +26,7 @@ _CLASSIC, _NEWER, _BOTH = "classic", "KIP-848, share, streams", "several protoco
 
 @dataclass(frozen=True, slots=True)
 class Counted:
-    """How many rebalances of a recording's group were completed since its first probe, with and without the log."""
+    """The numbers of rebalances of a recording's group completed since its first probe, with and without the log."""
 
     kind: str
     with_log: int
@@ -33,7 +34,7 @@ class Counted:
 
 
 def count(recording: Recording) -> Counted | None:
-    """Replay a recording with its log and without it; null for one without probes."""
+    """Replay a recording with its log and without it; return null if it has no probes."""
     probed = [line.timestamp_ms for line in read_lines([recording.lines(())]) if line.topic.endswith(PROBES_SUFFIX)]
     if not probed:
         return None
@@ -52,7 +53,7 @@ def _kind(rebalances: Iterable[Rebalance]) -> str:
 
 
 def counted_lines(counted: Iterable[Counted]) -> Iterator[str]:
-    """Yield the table of what was counted."""
+    """Yield the table of counts."""
     found = list(counted)
     yield "| groups | recordings | rebalances | found | recordings with the right number | with too many |"
     yield "|---|---:|---:|---:|---:|---:|"
@@ -68,7 +69,7 @@ def counted_lines(counted: Iterable[Counted]) -> Iterator[str]:
 
 
 def write(report: Path, page: Path, readme: Path) -> None:
-    """Write both tables into the page, and what README says of the report."""
+    """Write both tables into the page, and the summary of the report into README."""
     with ProcessPoolExecutor(_PROCESSES) as pool:
         counted = [each for each in pool.map(count, recordings(FOLDER) + recordings(FAMILIES)) if each is not None]
     text = with_part(page.read_text(), "counted", counted_lines(counted))

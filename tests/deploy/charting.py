@@ -1,4 +1,4 @@
-"""The chart rendered by helm, and the schemas that kubeconform holds the result against."""
+"""The chart rendered by helm, and the schemas that kubeconform validates the result with."""
 
 from __future__ import annotations
 
@@ -18,9 +18,9 @@ from rebalance_deploy.jars import cache_directory
 ROOT = Path(__file__).parents[2]
 DEPLOY = ROOT / "deploy"
 CHART = DEPLOY / "helm" / "rebalance-monitor"
-#: What `.ci/go-tools` makes.
+#: Built by `.ci/go-tools`.
 TOOLS = cache_directory() / "tools"
-#: What the chart makes, of Kubernetes' own kinds.
+#: The chart's resources of built-in Kubernetes kinds.
 KINDS = (
     "ConfigMap",
     "Deployment",
@@ -31,10 +31,10 @@ KINDS = (
     "Service",
     "ServiceAccount",
 )
-#: The version that the schemas are of.
+#: The Kubernetes version of the schemas.
 KUBERNETES = "1.37.2"
 
-#: What no default of the chart shows; every template renders something with these.
+#: Values that no default of the chart sets; every template renders something with these.
 EVERYTHING: Mapping[str, Any] = {
     "kafka": {"existingSecret": "kafka", "secretProperties": {"sasl.username": "user", "sasl.password": "password"}},
     "config": '[kafka]\n"security.protocol" = "SASL_SSL"\n"sasl.mechanism" = "PLAIN"\n',
@@ -66,7 +66,7 @@ SPARK: Mapping[str, Any] = {
 
 
 def tool(name: str) -> str:
-    """Return the path of a program that `make charts` builds; skips the test where it was not built."""
+    """Return the path of a program that `make charts` builds; skip the test if it has not been built."""
     built = TOOLS / "bin" / name
     found = str(built) if built.exists() else shutil.which(name)
     if found is None:
@@ -75,7 +75,7 @@ def tool(name: str) -> str:
 
 
 def try_render(values: Mapping[str, Any], folder: Path) -> subprocess.CompletedProcess[str]:
-    """Run helm over the chart with these values."""
+    """Run helm on the chart with these values."""
     file = folder / "values.json"
     file.write_text(json.dumps(values))
     command = [tool("helm"), "template", "test", str(CHART), "--namespace", "ns", "--kube-version", KUBERNETES]
@@ -86,7 +86,7 @@ _rendered: dict[str, str] = {}
 
 
 def render(values: Mapping[str, Any], folder: Path) -> list[dict[str, Any]]:
-    """Return what the chart makes of values, for brokers at broker:9092."""
+    """Return the resources rendered from values, for brokers at broker:9092."""
     key = json.dumps(values)
     if key not in _rendered:
         _rendered[key] = _render(values, folder)
@@ -101,12 +101,12 @@ def _render(values: Mapping[str, Any], folder: Path) -> str:
 
 
 def pods(documents: list[dict[str, Any]]) -> Iterator[dict[str, Any]]:
-    """Yield the templates of pods."""
+    """Yield the pod templates."""
     return (each["spec"]["template"] for each in documents if each["kind"] == "Deployment")
 
 
 def write_schemas(folder: Path) -> None:
-    """Write a schema per kind as kubeconform looks for them, from those that Kubernetes and the operator publish."""
+    """Write a schema per kind in kubeconform's layout, from those published by Kubernetes and the operator."""
     definitions = json.loads((TOOLS / "schemas" / "kubernetes.json").read_text())["definitions"]
     strict = {name: _strict(definition) for name, definition in definitions.items()}
     for name, definition in strict.items():
@@ -126,7 +126,7 @@ def write_schemas(folder: Path) -> None:
 
 
 def _strict(schema: Any) -> Any:
-    """Return a schema that refuses unknown fields, in terms of JSON schema alone."""
+    """Return a schema that rejects unknown fields, in plain JSON schema."""
     if not isinstance(schema, dict):
         return schema
     if schema.get("format") == "int-or-string" or schema.get("x-kubernetes-int-or-string"):

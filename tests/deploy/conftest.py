@@ -1,4 +1,4 @@
-"""What tests of commands have in common."""
+"""Fixtures shared by the tests of commands."""
 
 from __future__ import annotations
 
@@ -14,7 +14,7 @@ from rebalance_deploy import logs
 
 @pytest.fixture
 def own_logging(monkeypatch: pytest.MonkeyPatch) -> Iterator[None]:
-    """Logging may be configured; it is as before afterwards."""
+    """Restore the logging configuration after the test."""
     root = logging.getLogger()
     handlers, level = root.handlers[:], root.level
     levels = {name: logging.getLogger(name).level for name in (*logs._OWN, *logs._SILENT)}

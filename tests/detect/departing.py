@@ -1,4 +1,4 @@
-"""A group of two of which one leaves: departures as given, and rebalances that lost them."""
+"""A group of two members, one of which leaves: departures, and rebalances that lost them."""
 
 from __future__ import annotations
 
@@ -36,26 +36,26 @@ def gone(
     back_s: float | None = None,
     **changes: Any,
 ) -> Departure:
-    """Make how a member left; `back_s` is how many seconds later it was back."""
+    """Return how a member left; `back_s` is the number of seconds until it rejoined."""
     if back_s is not None:
         changes |= {"back_as": replace(who, member_id="b-2"), "back_ms": at_ms + round(back_s * SECOND)}
     return departed(at_ms, who, likely, rule=rule, **changes).departure
 
 
 def episode(of: Rebalance, *events: Event, now_ms: int = LOST_MS + MINUTE, **known: Any) -> Episode:
-    """Look at a rebalance after these events; `known` is what an `EpisodeContext` has."""
+    """Return the verdict on a rebalance after these events; `known` are the fields of an `EpisodeContext`."""
     return make_episode(history(*events, of), of, Thresholds(), JudgingTime(now_ms), EpisodeContext(**known))
 
 
 def losing(*departures: Departure, events: tuple[Event, ...] = (), after_s: int = 60, **known: Any) -> Episode:
-    """Make a rebalance that lost these members, looked at some time later."""
+    """Return a rebalance that lost these members, seen some time later."""
     of = rebalance(LOST_MS, [A, *(each.member for each in departures)], [A])
     found = episode(of, *events, now_ms=LOST_MS + after_s * SECOND, **known)
     return replace(found, departures=departures)
 
 
 def said(found: Verdict | None) -> tuple[str, float] | None:
-    """Return the rule of a verdict and how sure it is."""
+    """Return the rule and confidence of a verdict."""
     return None if found is None else (found.rule, found.confidence)
 
 

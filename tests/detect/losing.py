@@ -1,4 +1,4 @@
-"""A group that loses one of its two members: what it did before, the loss, and what is said of it."""
+"""A group that loses one of its two members: the events before, the loss, and the verdict on it."""
 
 from __future__ import annotations
 
@@ -23,14 +23,14 @@ AGAIN = member("b-2", [2, 3])
 
 
 def explained(rebalance: Rebalance, *events: Event, **changes: Any) -> Verdict | None:
-    """Return what is said of the one member that a rebalance lost."""
+    """Return the verdict on the one member that a rebalance lost."""
     of = episode(rebalance, *events, **changes)
     (departure,) = of.departures
     return explain_loss(of, departure)
 
 
 def silent(who: Member = B, silence_s: float = 12.0) -> list[Event]:
-    """Let a member that commits every five seconds fall silent so long before it is lost."""
+    """Let a member that commits every five seconds fall silent this long before it is lost."""
     last_ms = LOST_MS - round(silence_s * SECOND)
     return list(pulse(last_ms - MINUTE, last_ms + 1, [2, 3]))
 
@@ -40,5 +40,5 @@ def left(who: Member = B, **changes: Any) -> Rebalance:
 
 
 def back(who: Member = AGAIN, after_ms: int = MINUTE) -> Rebalance:
-    """Let a member join later."""
+    """Let a member rejoin later."""
     return joined(LOST_MS + after_ms, who, [STAYS])

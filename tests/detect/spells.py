@@ -1,4 +1,4 @@
-"""Clients that come and go, given as spells in which each was there, and patterns asked of them."""
+"""Clients that come and go, given as the spells in which each was a member, and patterns evaluated on them."""
 
 from __future__ import annotations
 
@@ -32,7 +32,7 @@ def who(found: Verdict) -> list[str | None]:
 
 
 def judged(rule: Any, story: Story, now_ms: int, **changes: Any) -> list[Verdict]:
-    """Return what a pattern says of a story at a time."""
+    """Return the verdict of a pattern on a story at a time."""
     events, past = story
     return list(rule(view_of(history(snapshot(T0, A), *events), now_ms, past=tuple(past), **changes)))
 
@@ -45,7 +45,8 @@ def lives(
     others: bool = False,
     **changes: Any,
 ) -> Story:
-    """Let a client come and go: (second at which it joined, second at which it was gone); it is back with the next.
+    """Return the spells of a client: (second at which it joined, second at which it was gone); it returns with the
+    next.
 
     `others`: each spell is that of another client.
     """

@@ -1,4 +1,4 @@
-"""Departures made by hand, for rules that look back at how members left, and histories of recorded groups."""
+"""Departures made by hand for rules that look back at how members left, and histories of recorded groups."""
 
 from __future__ import annotations
 
@@ -31,9 +31,9 @@ def departed(
     sure: float = STRONG,
     **changes: Any,
 ) -> ExplainedDeparture:
-    """Make a departure of a class that a rule explained so surely, in the rebalance `of` (null: that of `left_ms`).
+    """Return a departure that a rule explained with a confidence, in the rebalance `of` (null: that of `left_ms`).
 
-    What is not given is not known.
+    Fields that are not given are unknown.
     """
     described: dict[str, Any] = {
         **dict.fromkeys(each.name for each in fields(Departure)),
@@ -61,9 +61,9 @@ def departed(
 
 
 def replayed(scenario: str, until_ms: int | None = None) -> GroupHistory:
-    """Return the history that a golden recording leaves of its group, of the one with most rebalances if of several.
+    """Return the history of the group in a golden recording; of several, the one with the most rebalances.
 
-    `until_ms`: as of this time, null: to the end.
+    `until_ms`: replay up to this time; null: to the end.
     """
     replay = Replay()
     lines = (json.dumps(each) for each in data_records(scenario))
@@ -85,6 +85,6 @@ _KINDS: dict[str, type[GroupSnapshot | Rebalance | CommitActivity]] = {
 
 
 def moved(at_ms: int) -> list[Event]:
-    """Let the coordinator answer until half a minute before another one does."""
+    """Let a coordinator answer until half a minute ago, and another one afterwards."""
     answers = [probe(at, "Stable", coordinator_id=1) for at in (T0, at_ms - 30 * SECOND)]
     return [*answers, probe(at_ms, "Stable", coordinator_id=2)]

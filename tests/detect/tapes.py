@@ -1,4 +1,4 @@
-"""The rows that recordings of stories give a detector: read once, played as often as tests like."""
+"""The detector inputs of recorded stories: read once, replayed as often as tests need."""
 
 from __future__ import annotations
 
@@ -23,12 +23,12 @@ from rebalance_streaming.recording import read_lines
 from rebalance_streaming.replay import Replay
 from rebalance_streaming.wire.records import OFFSETS_TOPIC
 
-#: What a detector got and when; null stands for the clock alone.
+#: The detector's inputs and their times; null is a tick of the clock alone.
 Tape = list[tuple[int, Event | None]]
 
 
 class _Recorder(Detector):
-    """Notes the rows that a replay gives it and when."""
+    """Records the rows of a replay and their times."""
 
     def __init__(self) -> None:
         super().__init__("default")

@@ -1,4 +1,4 @@
-"""Groups whose members come and go, given to a detector as time goes by: for stories about diagnosis."""
+"""Groups whose members come and go, given to a detector as time passes: for stories about diagnosis."""
 
 from __future__ import annotations
 
@@ -20,7 +20,7 @@ from rebalance_streaming.detect.quarantine import OnQuarantine
 
 
 def take(detector: Detector, row: object) -> None:
-    """Let a detector take up a row of whatever kind."""
+    """Let a detector take a row of any kind."""
     if isinstance(row, GroupSnapshot):
         detector.take_group(row)
     elif isinstance(row, Rebalance):
@@ -55,7 +55,7 @@ def known_at_ms(event: Event) -> int:
     if isinstance(event, CommitActivity):
         return event.last_commit_ms // event.pane_ms * event.pane_ms + event.pane_ms
     if isinstance(event, RebalanceImpact):
-        # After its rebalance, which took a quarter of an hour at most.
+        # After its rebalance, which takes at most a quarter of an hour.
         return max(each.last_commit_ms for each in event.silences) + 16 * MINUTE
     if isinstance(event, OffsetActivity):
         return event.probed_at_ms
@@ -63,7 +63,7 @@ def known_at_ms(event: Event) -> int:
 
 
 class Run:
-    """A detector and the clock; keeps what it published, each finding as last published."""
+    """A detector and the clock; keeps the latest published version of each finding."""
 
     def __init__(
         self,
@@ -79,7 +79,7 @@ class Run:
         self.timed_out: list[TimedOut] = []
 
     def live(self, until_ms: int, *events: Event, step_ms: int = SECOND) -> Run:
-        """Let the clock run to a time, with events as they become known."""
+        """Advance the clock to a time, and give the detector each event when it becomes known."""
         due = sorted(events, key=known_at_ms)
         while self.now_ms < until_ms:
             self.now_ms = min(until_ms, self.now_ms + step_ms)
@@ -102,7 +102,7 @@ class Run:
         return {each.rule for each in self.detector.findings.all()}
 
     def causes(self) -> dict[str, str]:
-        """Return the rule of the primary finding of every rebalance; none may have two."""
+        """Return the rule of the primary finding of every rebalance; no rebalance may have two."""
         named = [
             (name, each.rule) for each in self.detector.findings.all() if each.primary for name in each.rebalance_ids
         ]

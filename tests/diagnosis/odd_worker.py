@@ -1,4 +1,4 @@
-"""A process that is fed like the diagnosis and does what rows ask of it: `kill` and `hang`, and returns the others."""
+"""A process that is fed like the diagnosis process and obeys rows: `kill`, `hang`; others are echoed."""
 
 from __future__ import annotations
 
@@ -12,7 +12,7 @@ from rebalance_streaming.diagnosis.frames import Done, Rows, Start, Tick, receiv
 
 
 def obey(value: bytes | None) -> str:
-    """Do what a row says; return what it was."""
+    """Obey a row and return its text."""
     if value == b"kill":
         os.kill(os.getpid(), signal.SIGKILL)
     if value == b"hang":

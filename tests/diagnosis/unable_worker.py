@@ -1,4 +1,4 @@
-"""A process that says at its start that it cannot go on."""
+"""A process that reports at its start that it cannot continue."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""A deploy that its pipeline announces, with a broker, clients that are restarted, and two exporters of one monitor."""
+"""A deploy announced by its pipeline, with a broker, restarted clients, and two exporters of one monitor."""
 
 from __future__ import annotations
 
@@ -23,14 +23,14 @@ from rebalance_deploy.processes import ChildProcess
 from waiting import wait_for
 
 GROUPS = ANNOUNCED, UNSAID, SLOW = "deploy-announced", "deploy-unsaid", "deploy-slow"
-#: Judged half a minute after its end; a machine may be busy.
+#: A deploy is judged half a minute after its end; a machine may be busy.
 PATIENCE = {"seconds": 480.0, "every": 1.0}
 _SERVING = re.compile(r"serving on (\S+)/metrics")
 _RECORDS, _MORE_RECORDS = 2_000, 20
 
 
 def spec(group: str, number: int, session_timeout_ms: int = 45_000, **changes: Any) -> ConsumerSpec:
-    """Describe a consumer that reports of itself, and processes what it polls as it comes."""
+    """Return the specification of a consumer that reports its metrics and processes records as they arrive."""
     name, session_ms = f"{group}-{number}", session_timeout_ms
     return ConsumerSpec(
         "confluent-kafka", group, "orders", name, session_timeout_ms=session_ms, reports=True, **changes
@@ -38,7 +38,7 @@ def spec(group: str, number: int, session_timeout_ms: int = 45_000, **changes: A
 
 
 def hold_a_deploy_is_what_was_announced(watched: Watched) -> None:
-    """The same restart, announced and not; a poll limit that runs out meanwhile; and a restart after its end."""
+    """Check a restart with and without an announcement, a poll limit exceeded meanwhile, and a restart afterwards."""
     members = {group: [spec(group, number) for number in (1, 2)] for group in (ANNOUNCED, UNSAID)}
     for each in (*members[ANNOUNCED], *members[UNSAID], spec(SLOW, 1)):
         watched.start(each)
@@ -54,10 +54,11 @@ def hold_a_deploy_is_what_was_announced(watched: Watched) -> None:
             for each in members[group]:
                 watched.leave(each)
                 watched.start(each)
-        # It processes for longer than its limit, so it is out, whatever is being deployed.
+        # It processes for longer than its limit, so it is removed from the group, deploy or not.
         watched.start(spec(SLOW, 2, 6_000, max_poll_interval_ms=6_000, seconds_per_poll=11.0))
         produce(watched, _RECORDS)
-        # What began in the announced time is explained by it, but where a machine that stalls is the cause of its own.
+        # Rebalances that began in the announced time are explained by it, except that a machine that stalls causes its
+        # own.
         since = announced["starts_at_ms"]
         wait_for(
             lambda: announcements(watched, ANNOUNCED) and is_restart_judged(watched, ANNOUNCED, since),
@@ -97,10 +98,11 @@ def hold_a_deploy_is_what_was_announced(watched: Watched) -> None:
 
 
 def is_overrun_reported(watched: Watched) -> bool:
-    """Whether the slow group's overrun is reported. If not, its member gets more to work on, and is soon out again.
+    """Whether the overrun of the slow group is reported. If not, give its member more records, so that it overruns
+    again.
 
-    On a busy machine a client that is out late looks like one whose session expired, and the other member soon has all
-    records.
+    On a busy machine a client that is removed late looks like one whose session expired, and the other member soon has
+    all records.
     """
     if reported(watched, SLOW, "poll_overrun"):
         return True
@@ -109,7 +111,7 @@ def is_overrun_reported(watched: Watched) -> bool:
 
 
 def produce(watched: Watched, count: int) -> None:
-    """Write records, of which each member of a group gets some."""
+    """Produce records, so that each member of a group gets some."""
     producer = Producer({"bootstrap.servers": watched.broker.bootstrap, "log_level": 0})
     for number in range(count):
         producer.produce("orders", key=str(number), value=b"x")
@@ -118,7 +120,7 @@ def produce(watched: Watched, count: int) -> None:
 
 @contextmanager
 def pipeline(watched: Watched) -> Iterator[Any]:
-    """Let a pipeline log in to an exporter of its own: the call runs a command at it, and returns what it printed."""
+    """Log a pipeline in to its own exporter; yield a function that runs a command and returns its output."""
     web, secret, log = (watched.directory / name for name in ("web.yml", "ci-password", "second-exporter.log"))
     web.write_text(f"basic_auth_users: {{ci: {hash_password('secret')}}}\n")
     secret.write_text("secret\n")
@@ -154,31 +156,31 @@ def pipeline(watched: Watched) -> Iterator[Any]:
 
 
 def findings(watched: Watched, group: str) -> list[dict[str, Any]]:
-    """Return what is found of a group, as the first exporter reports it."""
+    """Return the findings about a group, as reported by the first exporter."""
     found: list[dict[str, Any]] = json.loads(page(f"{watched.url}/api/v1/findings?group={group}"))["findings"]
     return found
 
 
 def silences(watched: Watched) -> list[dict[str, Any]]:
-    """Return the silences that the first exporter knows, nobody having asked it for any."""
+    """Return the silences known to the first exporter, which received none of the requests itself."""
     found: list[dict[str, Any]] = json.loads(page(f"{watched.url}/api/v1/silences"))["silences"]
     return found
 
 
 def rebalances(watched: Watched, group: str, since_ms: int = 0) -> list[dict[str, Any]]:
-    """Return a group's rebalances that began since a time; none while the group is not known."""
+    """Return a group's rebalances that began since a time; none while the group is unknown."""
     status, text = fetch(f"{watched.url}/api/v1/groups/{group}/rebalances")
     known = json.loads(text)["rebalances"] if status == 200 else []
     return [each for each in known if each["started_before_ms"] >= since_ms]
 
 
 def announcements(watched: Watched, group: str) -> list[dict[str, Any]]:
-    """Return the finding of the deploys that were announced of a group, if there is one."""
+    """Return the finding about the announced deploys of a group, if there is one."""
     return [each for each in findings(watched, group) if each["variant"] == "announced"]
 
 
 def is_restart_judged(watched: Watched, group: str, since_ms: int) -> bool:
-    """Whether a member left and one came since a time, and some finding names each rebalance that began since then."""
+    """Whether a member left and one joined since a time, and findings name every rebalance that began since."""
     known = rebalances(watched, group, since_ms)
     restarted = any(each["left"] for each in known) and any(each["joined"] for each in known)
     named = {name for each in findings(watched, group) for name in each["rebalance_ids"]}
@@ -186,13 +188,13 @@ def is_restart_judged(watched: Watched, group: str, since_ms: int) -> bool:
 
 
 def printed_in_short(watched: Watched, group: str) -> list[tuple[Any, ...]]:
-    """Return what is found of a group, for the message of a test that waits for more."""
+    """Return the findings about a group in short form, for a test's failure message."""
     names = "rule", "state", "severity", "primary", "summary", "rebalance_ids"
     return [tuple(each[name] for name in names) for each in findings(watched, group)]
 
 
 def reported(watched: Watched, group: str, rule: str) -> bool:
-    """Whether a diagnosis is the cause of some of a group's rebalances, and is open."""
+    """Whether an open diagnosis is the cause of some of a group's rebalances."""
     return any(
         each["rule"] == rule and each["primary"] and each["state"] == FindingState.FIRING
         for each in findings(watched, group)

@@ -1,4 +1,4 @@
-"""A demo as a person starts it."""
+"""A demo, started as a user would."""
 
 from __future__ import annotations
 
@@ -12,7 +12,7 @@ from rebalance_deploy.processes import ChildProcess
 
 @contextmanager
 def demo(log: Path, *options: str) -> Iterator[ChildProcess]:
-    """Start a demo with the exporter on a free port and what it says in a file."""
+    """Start a demo with the exporter on a free port and its output in a file."""
     command = [sys.executable, "-m", "rebalance_deploy", "demo", *options, "--port", "0"]
     with ChildProcess(command, log_path=log, grace_seconds=60) as running:
         yield running

@@ -1,4 +1,4 @@
-"""What the monitor makes of a log that holds garbage, and of a group that dies and returns."""
+"""How the monitor handles a log that contains garbage, and a group that is deleted and created again."""
 
 import random
 import struct
@@ -23,19 +23,19 @@ HEALTHY, RETURNING = "healthy", "returning"
 
 Record = tuple[bytes, bytes | None]
 
-#: The monitor may show a thousand partitions beside these groups: to read its page takes a while.
+#: The monitor may show a thousand partitions beside these groups, so that reading its page takes a while.
 wait_for = partial(wait_up_to, seconds=DEADLINE_SECONDS, every=0.5)
 
 
 def spec(group: str, name: str) -> ConsumerSpec:
-    """Describe a consumer whose session outlives a pause of the machine."""
+    """Return the specification of a consumer whose session outlives a pause of the machine."""
     return ConsumerSpec("confluent-kafka", group, "orders", name, session_timeout_ms=45_000)
 
 
 def hostile_records(seed: int) -> Iterator[Record]:
-    """Yield records no broker wrote: cut off, random, of wrong versions, with absurd lengths, empty, unknown.
+    """Yield records that no broker writes: truncated, random, of wrong versions, with absurd lengths, empty, unknown.
 
-    None has a null key: a broker refuses those for a compacted topic.
+    None has a null key, which a broker rejects for a compacted topic.
     """
     chance = random.Random(seed)
     sound = [
@@ -64,7 +64,7 @@ def hostile_records(seed: int) -> Iterator[Record]:
 
 
 def write_to_offsets_topic(bootstrap: str, records: list[Record], partition: int) -> None:
-    """Write as only this client id may: the broker lets its own admin tool write internal topics."""
+    """Write with the client id of the broker's own admin tool, the only one allowed to write to internal topics."""
     producer = Producer({"bootstrap.servers": bootstrap, "client.id": "__admin_client", "log_level": 0})
     refused: list[object] = []
     for key, value in records:
@@ -76,10 +76,11 @@ def write_to_offsets_topic(bootstrap: str, records: list[Record], partition: int
 
 
 def hold_hostile_records_distort_nothing(rig: Watched, *others: str) -> None:
-    """1,000 records of garbage: each counted under its outcome, the monitor stays ready, a healthy group is right.
+    """Write 1,000 garbage records: each is counted under its outcome, the monitor stays ready, a healthy group is
+    right.
 
-    They are written where no record of that group lies, nor of the other groups that the broker has or gets: a
-    coordinator that finds records of others beside its own reads its partition again, and may be unable to.
+    They are written to partitions without records of that group or of the broker's other present and future groups: a
+    coordinator that finds foreign records beside its own reloads its partition, and may fail to.
     """
     rig.start(spec(HEALTHY, "h1"))
     wait_for(lambda: rig.counts().get(HEALTHY) == rig.expected_counts()[HEALTHY], "the healthy group")
@@ -93,8 +94,8 @@ def hold_hostile_records_distort_nothing(rig: Watched, *others: str) -> None:
     expected = Counter(kind_of(query_of(key), key, value) for key, value in records)
     assert {outcome for *_, outcome in expected} == {"corrupt", "unsupported", "tombstone", "decoded"}
 
-    # Groups of other tests may go on meanwhile, so the totals are held between two looks at the log: what it had before
-    # is in them, and nothing is that it has not.
+    # Groups of other tests may continue meanwhile, so the totals are compared with two reads of the log: they include
+    # everything of the earlier read and nothing beyond the later one.
     written = count_log(rig.broker.bootstrap)
     assert not expected - written
     wait_for(
@@ -110,7 +111,7 @@ def hold_hostile_records_distort_nothing(rig: Watched, *others: str) -> None:
 
 
 def hold_a_deleted_group_goes_on_counting(rig: Watched) -> None:
-    """Deletion resets the generation and no total."""
+    """Check that deleting a group resets its generation but no total."""
     member = spec(RETURNING, "r1")
     rig.start(member)
     rig.leave(member)
@@ -128,7 +129,7 @@ def hold_a_deleted_group_goes_on_counting(rig: Watched) -> None:
         return read_truth(lines).get(RETURNING, GroupTruth())
 
     def is_counted() -> bool:
-        # One rebalance, unless the member loses its session on a machine that stands still.
+        # One rebalance, unless the member's session expires on a stalled machine.
         truth, counts = returned(), rig.counts()[RETURNING]
         same = (counts.generation, counts.completed) == (truth.generation, before + len(truth.completed))
         return bool(truth.completed) and same

@@ -1,4 +1,4 @@
-"""Lag on /metrics against what the brokers themselves say, on 1,000 partitions."""
+"""Lag on /metrics compared with the brokers' own offsets, on 1,000 partitions."""
 
 from __future__ import annotations
 
@@ -13,21 +13,21 @@ from e2e.rig import Watched, samples
 from waiting import wait_for
 
 TOPICS, PARTITIONS = 10, 100
-#: Reading 1,000 partitions 20 times a second would keep from its work what is waited for.
+#: Reading 1,000 partitions 20 times a second would slow down the processes that the test waits for.
 PATIENCE = {"seconds": 300.0, "every": 0.5}
 GROUP, TRANSACTIONAL = "lag-plain", "lag-transactional"
-#: What a monitor needs beside its defaults.
+#: Settings of a monitor in addition to its defaults.
 FLAGS = (
     "export.collect_partitions=true",
     f"stream.read_committed_groups={TRANSACTIONAL}",
-    # Lag is not shown while the diagnosis is silent, as it is on a machine that gives it no time.
+    # Lag is not shown while the diagnosis is silent, as on an overloaded machine.
     "export.stale_after_seconds=600",
 )
 Place = tuple[str, int]
 
 
 def hold_lag_is_what_the_brokers_say(rig: Watched) -> None:
-    """1,000 partitions with commits anywhere; transactions, aborted and open; a topic deleted and recreated."""
+    """Check 1,000 partitions with various commits, aborted and open transactions, and a topic deleted and recreated."""
     admin = AdminClient({"bootstrap.servers": rig.broker.bootstrap, "log_level": 0})
     names = [f"lag-{number}" for number in range(TOPICS)]
     create(admin, names)
@@ -41,7 +41,7 @@ def hold_lag_is_what_the_brokers_say(rig: Watched) -> None:
 
     transactions_do_not_deceive(rig, names[2])
 
-    # A topic is deleted and recreated: what was committed lies beyond its end, and lag is not negative.
+    # The committed offsets of a recreated topic lie beyond its end, and lag is not negative.
     for future in admin.delete_topics([names[3]]).values():
         future.result()
     wait_for(lambda: names[3] not in admin.list_topics(timeout=60).topics, "the topic to be gone")
@@ -52,8 +52,8 @@ def hold_lag_is_what_the_brokers_say(rig: Watched) -> None:
 
 
 def transactions_do_not_deceive(rig: Watched, topic: str) -> None:
-    """An aborted commit never counts; records of an open transaction are not behind a read-committed group."""
-    # A coordinator would abort it after a minute, while the lag of its records is still waited for.
+    """Check that aborted commits never count, and records of an open transaction are no lag if read-committed."""
+    # A coordinator would abort it after a minute, while the test still waits for the lag of its records.
     settings = {"transactional.id": "lag", "transaction.timeout.ms": 600_000, "log_level": 0}
     producer = Producer({"bootstrap.servers": rig.broker.bootstrap, **settings})
     consumer = Consumer({"bootstrap.servers": rig.broker.bootstrap, "group.id": TRANSACTIONAL, "log_level": 0})
@@ -64,7 +64,7 @@ def transactions_do_not_deceive(rig: Watched, topic: str) -> None:
             [TopicPartition(topic, 0, offset)], consumer.consumer_group_metadata(), 120
         )
         finish(120)
-    # In a list: it may be 0.
+    # In a list, because the value may be 0.
     (before,) = wait_for(lambda: [lag for place, lag in lags(rig, GROUP).items() if place == (topic, 0)], "its lag")
     (end,) = ends_of(AdminClient({"bootstrap.servers": rig.broker.bootstrap}), [(topic, 0)]).values()
     producer.begin_transaction()
@@ -88,7 +88,7 @@ def create(admin: AdminClient, names: list[str]) -> None:
 
 
 def produce(rig: Watched, counts: dict[Place, int]) -> None:
-    """Write so many records to each partition."""
+    """Write this many records to each partition."""
     producer = Producer({"bootstrap.servers": rig.broker.bootstrap, "linger.ms": 20, "log_level": 0})
     for (topic, partition), count in counts.items():
         for _ in range(count):
@@ -97,12 +97,12 @@ def produce(rig: Watched, counts: dict[Place, int]) -> None:
 
 
 def commit(rig: Watched, offsets: dict[Place, int]) -> None:
-    """Let a group without members commit."""
+    """Commit offsets for a group without members."""
     commit_offsets(rig.broker.bootstrap, GROUP, offsets)
 
 
 def agreed(rig: Watched, admin: AdminClient) -> dict[Place, int]:
-    """Wait until /metrics says of every committed partition what the brokers say, and return it."""
+    """Wait until the lag on /metrics equals the brokers' for every committed partition, and return it."""
     expected = true_lags(rig, admin)
 
     def difference() -> str:
@@ -115,7 +115,7 @@ def agreed(rig: Watched, admin: AdminClient) -> dict[Place, int]:
 
 
 def true_lags(rig: Watched, admin: AdminClient) -> dict[Place, int]:
-    """Return end offset less committed offset, both from the brokers."""
+    """Return end offset minus committed offset, both from the brokers."""
     committed = committed_offsets(rig.broker.bootstrap, GROUP)
     ends = ends_of(admin, list(committed))
     return {place: ends[place] - offset for place, offset in committed.items()}
@@ -128,7 +128,7 @@ def ends_of(admin: AdminClient, places: list[Place]) -> dict[Place, int]:
 
 
 def lags(rig: Watched, group: str) -> dict[Place, int]:
-    """Return what /metrics says, by partition."""
+    """Return the lag on /metrics, by partition."""
     return {
         (labels["topic"], int(labels["partition"])): int(value)
         for name, labels, value in samples(rig.url)

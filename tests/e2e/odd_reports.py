@@ -1,8 +1,9 @@
-"""A story's confluent-kafka client whose reports are odd though the client is well.
+"""A story's confluent-kafka client that is healthy but sends odd reports.
+
 
     python odd_reports.py '{"name": …}' CLOCK_MS AFTER_SECONDS FOR_SECONDS
 
-Its process's clock is `CLOCK_MS` ahead. `AFTER_SECONDS` after its start its reporter says nothing for `FOR_SECONDS`.
+Its process's clock is `CLOCK_MS` ahead. `AFTER_SECONDS` after its start its reporter sends nothing for `FOR_SECONDS`.
 """
 
 from __future__ import annotations
@@ -16,13 +17,13 @@ from rebalance_exporters.reporters.outbox import Outbox, OutgoingReport
 
 
 def set_clock(ahead_seconds: float) -> None:
-    """Let this process believe that it is later than it is."""
+    """Set this process's clock ahead."""
     true_time = time.time
     time.time = lambda: true_time() + ahead_seconds
 
 
 def hold_reports(after_seconds: float, for_seconds: float) -> None:
-    """Let the reporter work in vain for a while."""
+    """Let the reporter's sends fail for a while."""
     put, began = Outbox.put, time.monotonic()
 
     def put_unless_held(self: Outbox, report: OutgoingReport) -> None:

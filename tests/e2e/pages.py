@@ -1,4 +1,4 @@
-"""Pages of a running monitor, as tests read them: an answer that is slow to come is no answer yet."""
+"""Pages of a running monitor; a slow answer counts as no answer yet."""
 
 from __future__ import annotations
 
@@ -7,12 +7,12 @@ from http import HTTPStatus
 from rebalance_deploy.counts import fetch
 from waiting import wait_for
 
-#: A machine that is busy takes a while for a large page.
+#: A busy machine takes a while for a large page.
 _ANSWER_SECONDS, _SERVED_SECONDS = 30.0, 180.0
 
 
 def page(url: str) -> str:
-    """Return the text of a page, once it is served."""
+    """Return the text of a page, waiting until it is served."""
     _, text = wait_for(lambda: _served(url), lambda: f"{url}, which answers {fetch(url)}", _SERVED_SECONDS)
     return text
 

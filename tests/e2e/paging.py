@@ -1,4 +1,4 @@
-"""The real Prometheus and the real Alertmanager beside a running monitor, and what they send to whom."""
+"""The real Prometheus and the real Alertmanager beside a running monitor, and the notifications they send."""
 
 from __future__ import annotations
 
@@ -16,7 +16,7 @@ FINDING, DOWN, WATCHDOG = "KafkaRebalanceFinding", "KafkaRebalanceMonitorDown", 
 
 
 class Paged(NamedTuple):
-    """Who is paged, and the URLs of Alertmanager and Prometheus."""
+    """The receivers, and the URLs of Alertmanager and Prometheus."""
 
     inbox: Inbox
     pager_url: str
@@ -27,8 +27,8 @@ class Paged(NamedTuple):
 def paged(directory: Path, exporter_url: str) -> Iterator[Paged]:
     """Let Prometheus watch an exporter and Alertmanager page a receiver."""
     with webhook_receiver() as inbox:
-        # A scrape may take as long as lies between two of them: one that a busy exporter answers too late makes every
-        # condition begin to hold anew.
+        # The scrape time-out equals the interval: a scrape that a busy exporter answers too late would restart the
+        # `for` time of every condition.
         links = {"link_monitor": exporter_url}
         watching = PrometheusOptions(links=links, scrape_seconds=5, hold_seconds=2)
         options = AlertmanagerOptions(group_wait_seconds=1, group_interval_seconds=2)
@@ -37,18 +37,18 @@ def paged(directory: Path, exporter_url: str) -> Iterator[Paged]:
 
 
 def alerts(inbox: Inbox, name: str) -> list[dict[str, Any]]:
-    """Return what the receiver of everything got about an alert, oldest first."""
+    """Return the notifications about an alert at the receiver of everything, oldest first."""
     return [each for body in inbox.bodies("/alerts") for each in body["alerts"] if each["labels"]["alertname"] == name]
 
 
 def has_all_lines(alert: dict[str, Any]) -> bool:
-    """Whether an alert says everything that a page has a line for; what is not known yet is left out of it."""
+    """Whether an alert has all lines of a page; lines without a known value are left out."""
     lines = "cause", "who", "change", "since", "impact", "scope", "now"
     return all(alert["annotations"].get(line) for line in lines)
 
 
 def hold_page_is_whole(alert: dict[str, Any], exporter_url: str, group: str) -> None:
-    """Cause, culprit, change, beginning, impact, scope, what to do, and the link to the group's page of the monitor."""
+    """Check for cause, culprit, change, beginning, impact, scope, remedy, and the link to the group's page."""
     annotations = alert["annotations"]
     assert alert["labels"] | {"cluster": "default", "group": group} == alert["labels"]
     assert has_all_lines(alert), annotations
@@ -56,6 +56,6 @@ def hold_page_is_whole(alert: dict[str, Any], exporter_url: str, group: str) -> 
 
 
 def heard(pager_url: str) -> set[str]:
-    """Return the alerts that nothing mutes."""
+    """Return the alerts that are not muted."""
     open_alerts = json.loads(page(f"{pager_url}/api/v2/alerts"))
     return {each["labels"]["alertname"] for each in open_alerts if each["status"]["state"] == "active"}

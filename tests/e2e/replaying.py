@@ -1,4 +1,4 @@
-"""A recording of what the stream has read, replayed, beside what the stream published."""
+"""Compares a replayed recording of the stream's input with what the stream published."""
 
 from __future__ import annotations
 
@@ -19,17 +19,17 @@ from rebalance_streaming.recording import read_lines
 from rebalance_streaming.replay import Replay, make_engine
 from waiting import wait_for
 
-#: How long a finding of something that happened fires at least.
+#: Minimum time for which a finding about a past event fires.
 _FIRES_MS = Thresholds().resolve_after_ms
 
 #: One of the stream's rows, as JSON.
 Row = dict[str, Any]
-#: Rows by the fields that make their key.
+#: Rows by the fields that form their key.
 Rows = dict[tuple[Any, ...], Row]
 
 
 def assert_replay_agrees(rig: Rig) -> None:
-    """A recording of what the stream has read, replayed, has the same rows and causes."""
+    """Check that a replayed recording of the stream's input has the same rows and causes."""
 
     def causes_differ(findings: Rows) -> dict[str, Any]:
         live, replayed = _causes_found(rows(rig, "findings", ("finding_id",))), _causes_found(findings)
@@ -41,16 +41,16 @@ def assert_replay_agrees(rig: Rig) -> None:
 
 
 def _rebalances(rig: Rig) -> Rows:
-    """Return the published rebalances by group and id; of those that an earlier version wrote the fields of today."""
+    """Return the published rebalances by group and id; rows written by an earlier version get today's fields."""
     found = rows(rig, "rebalances", ("group", "rebalance_id"))
     read = {key: json.loads(encode(decode(json.dumps(row).encode(), Rebalance))) for key, row in found.items()}
     return {key: {name: value for name, value in row.items() if name in found[key]} for key, row in read.items()}
 
 
 def assert_facts_and_causes_agree(rig: Rig, judged: Callable[[str], bool]) -> None:
-    """A recording of what the stream has read, replayed, has the same groups and rebalances, and the same causes.
+    """Check that a replayed recording of the stream's input has the same groups, rebalances and causes.
 
-    `judged` says of which groups causes are compared: those that were found, and may be over by now.
+    `judged` names the groups whose causes are compared: those that were found, including ones that are over by now.
     """
 
     def causes_differ(findings: Rows) -> dict[str, Any]:
@@ -66,8 +66,8 @@ def _await_agreement(rig: Rig, kinds: Iterable[str], causes_differ: Callable[[Ro
     found: dict[str, Any] = {}
 
     def agreed() -> bool:
-        # The diagnosis publishes what it works out a moment later. And who stays away is the surer to have crashed, so
-        # that causes must be asked for at about the same time.
+        # The diagnosis publishes its results a moment later. Also, the longer a member stays away the more likely it
+        # has crashed, so both sets of causes must be read at about the same time.
         replayed = replay_recording(rig)
         found.clear()
         found.update({kind: _DIFFERENCES[kind](rig, replayed[kind]) for kind in kinds})
@@ -77,13 +77,13 @@ def _await_agreement(rig: Rig, kinds: Iterable[str], causes_differ: Callable[[Ro
     wait_for(agreed, lambda: f"the same rows replayed and live, not {found}", 420, every=2)
 
 
-#: Ends of the time that a rebalance may have begun or taken: they follow from when evidence was read, and the stream
-#: takes evidence up only while the rebalance is the latest.
+#: Bounds of when a rebalance began and how long it took: they depend on when evidence was read, and the stream uses
+#: evidence only while the rebalance is the latest.
 _BOUNDS = {"started_after_ms", "started_before_ms", "duration_min_ms", "duration_max_ms"}
 
 
 def rebalances_differ(rig: Rig, replayed: Rows) -> dict[Any, Any]:
-    """Return the fields that differ, by rebalance; what an earlier version did not write yet is not compared."""
+    """Return the differing fields by rebalance; fields that an earlier version did not write are not compared."""
     live = _rebalances(rig)
     written = {key: live.get(key, row).keys() for key, row in replayed.items()}
     known = {key: {name: value for name, value in row.items() if name in written[key]} for key, row in replayed.items()}
@@ -91,10 +91,10 @@ def rebalances_differ(rig: Rig, replayed: Rows) -> dict[Any, Any]:
 
 
 def groups_differ(rig: Rig, replayed: Rows) -> dict[Any, Any]:
-    """Return the fields that differ, by group, but for durations: they follow from the bounds above.
+    """Return the differing fields by group, except durations, which depend on the bounds above.
 
-    Groups that only commit have a row in the replay; live their lag has one, and a row of groups says at most which
-    coordinator a probe found.
+    Groups that only commit have a row in the replay; in live operation they have a row of lag, and their row of groups
+    has at most the coordinator that a probe found.
     """
     simple = {key for key, row in replayed.items() if row["type"] == "simple"}
     live = {key: row for key, row in rows(rig, "groups", ("group",)).items() if row["type"] or key not in simple}
@@ -107,7 +107,7 @@ def _settled(groups: Rows) -> Rows:
 
 
 def as_settled(row: Row) -> Row:
-    """Return a group's row as it is once its last rebalance is in its totals, without durations."""
+    """Return a group's row after its last rebalance was added to its totals, without durations."""
     counters, panes = dict(row["counters"]), [dict(pane) for pane in row["windows"]["panes"]]
     if row["settlement"]:
         counters["partitions_moved"] += row["settlement"]["partitions_moved"]
@@ -119,18 +119,18 @@ def as_settled(row: Row) -> Row:
     return {**row, "settlement": None, "counters": counters, "windows": {**row["windows"], "panes": counted}}
 
 
-#: Lag at a probe's time is worked out with the commits that were read by then: live those of each batch, a replay those
-#: of each pane, so that a group's first probe may find its commits there in one and not in the other.
+#: Lag at the time of a probe is calculated with the commits read so far: in live operation those of each batch, in a
+#: replay those of each pane, so that a group's first probe may find its commits in one but not in the other.
 _LAG_AROUND = ("lag_before", "lag_peak", "lag_recovered_at_ms")
 
 
 def impacts_differ(rig: Rig, replayed: Rows) -> dict[Any, Any]:
-    """Return the fields that differ, but for lag, by rebalance, or by group for the totals."""
+    """Return the differing fields except lag, by rebalance, or by group for the totals."""
     return differences(_costs(rows(rig, "impact", ("group", "rebalance_id"))), _costs(replayed), {"kind"})
 
 
 def _costs(impacts: Rows) -> Rows:
-    """Return what rebalances cost without lag, and without rows and shares that then say nothing."""
+    """Return the impact of rebalances without lag, and without rows and shares that are empty without it."""
     found: Rows = {}
     for (group, name), row in impacts.items():
         if name:
@@ -153,9 +153,9 @@ def _is_cost(share: Row) -> bool:
 
 
 def lags_differ(rig: Rig, replayed: Rows) -> dict[Any, Any]:
-    """Return the fields that differ, by group, but for durations; replayed windows end when the published ones do."""
+    """Return the differing fields by group, except durations; replayed windows end when the published ones do."""
     live, engine = rows(rig, "lag", ("group",)), _engine_of(rig)
-    # Rows of the last groups may still come, or have come since the replay.
+    # Rows of the last groups may still arrive, or have arrived since the replay.
     if replayed.keys() != live.keys():
         return {each: (live.get(each), replayed.get(each)) for each in replayed.keys() ^ live.keys()}
     again = {key: _row_as_of(engine, GroupLag, key[0], row["at_ms"]) for key, row in live.items()}
@@ -163,9 +163,9 @@ def lags_differ(rig: Rig, replayed: Rows) -> dict[Any, Any]:
 
 
 def timings_differ(rig: Rig, _: Rows) -> dict[Any, Any]:
-    """Return the fields that differ, by group: each published row beside a replay of what had been reported by then.
+    """Return the differing fields by group: each published row compared with a replay of the reports so far.
 
-    Somebody must report: a client that is alone in its group when that is published last.
+    At least one client must report: a client that is alone in its group when the group is last published.
     """
     live, again = rows(rig, "heartbeats", ("group",)), Rows()
     assert live
@@ -193,7 +193,7 @@ def _engine_of(rig: Rig, until_ms: int | None = None) -> Engine:
 
 
 def _row_as_of(engine: Engine, kind: type[GroupLag] | type[GroupTiming], group: str, at_ms: int) -> Row:
-    """Return what an engine says of a group as of a time; nothing where it says nothing."""
+    """Return an engine's row of a group as of a time, or nothing if it has none."""
     found = (row for row in engine.finish(at_ms) if isinstance(row, kind) and row.group == group)
     return next((dict(json.loads(encode(row))) for row in found), {})
 
@@ -201,7 +201,8 @@ def _row_as_of(engine: Engine, kind: type[GroupLag] | type[GroupTiming], group: 
 def _without_some(lags: Rows, live: Rows) -> Rows:
     """Return rows of lag without ratios of time, and without slopes where the live row has none.
 
-    A slope needs two probes. A live row is published as soon as there is lag to report; the second probe is no news.
+    A slope needs two probes. A live row is published as soon as there is lag to report; the second probe alone does not
+    publish it again.
     """
     found: Rows = {}
     for key, row in lags.items():
@@ -214,7 +215,7 @@ def _without_some(lags: Rows, live: Rows) -> Rows:
 
 
 def differences(live: Rows, replayed: Rows, ignored: set[str]) -> dict[Any, Any]:
-    """Return (live, replayed) of every field that is not the same, by key; a row that one lacks differs as a whole."""
+    """Return (live, replayed) of every differing field by key; a row missing on one side differs as a whole."""
     found: dict[Any, Any] = {}
     for key in live.keys() | replayed.keys():
         one, other = live.get(key), replayed.get(key)
@@ -229,9 +230,9 @@ def differences(live: Rows, replayed: Rows, ignored: set[str]) -> dict[Any, Any]
 
 
 def _causes(findings: Rows, *states: str) -> dict[str, str]:
-    """Return the primary cause of each rebalance (group/id) by the findings that are in one of some states.
+    """Return the primary cause of each rebalance (group/id) by the findings in these states.
 
-    A finding that a better explanation replaced is resolved, and its row still names the rebalances.
+    A finding replaced by a better explanation is resolved, and its row still names the rebalances.
     """
     primary = [each for each in findings.values() if each["primary"] and each["state"] in states]
     primary.sort(key=lambda each: (each["state"] == "firing", each["updated_at_ms"]))
@@ -239,10 +240,10 @@ def _causes(findings: Rows, *states: str) -> dict[str, str]:
 
 
 def _causes_found(findings: Rows) -> dict[str, str]:
-    """Return the primary cause of each rebalance, by findings that fire or did for as long as one does at least.
+    """Return the primary cause of each rebalance, by findings that fire or fired for at least the minimum time.
 
-    Live and replayed are not asked at one time, and what a busy machine takes long for may be over by then. One that a
-    better explanation replaced was resolved at once.
+    The live and the replayed findings are not read at the same time, and on a slow machine one may be over by the time
+    it is read. A finding that was replaced by a better explanation was resolved at once.
     """
     counted = {key: row for key, row in findings.items() if row["state"] == "firing" or _lasted_ms(row) >= _FIRES_MS}
     return _causes(counted, "firing", "resolved")
@@ -262,7 +263,7 @@ _DIFFERENCES: dict[str, Callable[[Rig, Rows], dict[Any, Any]]] = {
 
 
 def replay_recording(rig: Rig) -> dict[str, Rows]:
-    """Record everything there is and replay it; rows by kind and key."""
+    """Record all available topics and replay them; return rows by kind and key."""
     script = [sys.executable, "-m", "rebalance_deploy"]
     recording = rig.directory / "recording.jsonl"
     with recording.open("wb") as file:
@@ -280,7 +281,7 @@ def replay_recording(rig: Rig) -> dict[str, Rows]:
     return found
 
 
-#: The fields that distinguish rows of a kind.
+#: The fields that identify a row of each kind.
 _KEYS = {
     "group": ("group",),
     "rebalance": ("group", "rebalance_id"),

@@ -1,4 +1,4 @@
-"""The whole chain as separate processes, and what tests do to it."""
+"""The whole chain as separate processes, and operations on it."""
 
 from __future__ import annotations
 
@@ -31,11 +31,11 @@ from rebalance_streaming.wire.decode import decode_record
 from rebalance_streaming.wire.records import OFFSETS_TOPIC
 from waiting import wait_for
 
-#: A start of Spark may be in it.
+#: May include a start of Spark.
 DEADLINE_SECONDS = 300.0
 READY_SECONDS = 300.0
 
-#: What Kubernetes sets in a container for services whose names begin as the monitor's own settings do.
+#: Variables that Kubernetes sets in a container for services whose names start like the monitor's own settings.
 KUBERNETES = {
     "REBALANCE_MONITOR_KAFKA_SERVICE_HOST": "10.0.0.1",
     "REBALANCE_MONITOR_KAFKA_SERVICE_PORT": "9092",
@@ -58,7 +58,7 @@ RecordKind = tuple[str, str, str, str]
 
 @dataclass
 class Watched:
-    """A broker that a monitor watches, where its exporter serves, and clients to start and stop at will."""
+    """A broker watched by a monitor, the URL of its exporter, and clients that tests start and stop."""
 
     broker: EmbeddedKafka
     url: str
@@ -66,7 +66,7 @@ class Watched:
     clients: dict[str, ChildProcess] = field(default_factory=dict)
 
     def start(self, spec: ConsumerSpec) -> None:
-        """Start a consumer process and wait until its group completed a generation with it."""
+        """Start a consumer process and wait until its group has completed a generation with it."""
         before = self.truth(spec.group).completed.copy()
         self.clients[spec.client_id] = self.spawn(spec)
         if spec.group_instance_id is None or not before:
@@ -78,23 +78,23 @@ class Watched:
         return ChildProcess(workload.command(self.broker.bootstrap, spec), log_path=log)
 
     def leave(self, spec: ConsumerSpec) -> None:
-        """Stop a consumer in order and wait until its group went on without it, unless it is static."""
+        """Stop a consumer cleanly and wait until its group has continued without it, unless it is static."""
         before = self.truth(spec.group).completed.copy()
         self.clients.pop(spec.client_id).terminate(60)
         if spec.group_instance_id is None:
             self._await_departure(spec, before)
 
     def kill(self, spec: ConsumerSpec) -> None:
-        """Kill a consumer and wait until its session expired."""
+        """Kill a consumer and wait until its session has expired."""
         before = self.truth(spec.group).completed.copy()
         self.clients.pop(spec.client_id).kill()
         self._await_departure(spec, before)
 
     def _await_departure(self, spec: ConsumerSpec, before: set[int]) -> None:
-        """Wait until the group completed a generation without a member.
+        """Wait until the group has completed a generation without a member.
 
-        If the member had lost its session before it was stopped, that generation may be there already: the group is
-        stable or empty then, without the member.
+        If the member's session expired before it was stopped, that generation may exist already: the group is then
+        stable or empty without the member.
         """
         admin = AdminClient({"bootstrap.servers": self.broker.bootstrap, "log_level": 0})
 
@@ -112,11 +112,11 @@ class Watched:
         wait_for(has_gone_on, lambda: self._report_on(spec.group), DEADLINE_SECONDS)
 
     def await_generation(self, group: str, before: set[int]) -> None:
-        """Wait until the broker's log shows a completed generation that was not there before."""
+        """Wait until the broker's log shows a new completed generation."""
         wait_for(lambda: self.truth(group).completed - before, lambda: self._report_on(group), DEADLINE_SECONDS)
 
     def _report_on(self, group: str) -> str:
-        """Say what the broker and the clients have to report when a group does not go on."""
+        """Print the broker's and the clients' reports when a group makes no progress."""
         ended = [name for name, client in self.clients.items() if not client.is_running]
         of_coordinator = re.compile(
             rf"{re.escape(group)}|__consumer_offsets.*(ERROR|WARN)|(ERROR|WARN).*__consumer_offsets"
@@ -129,24 +129,24 @@ class Watched:
         return "\n".join((f"a new generation of {group}; clients that ended: {ended}", *lines[-20:]))
 
     def truth(self, group: str) -> GroupTruth:
-        """Return what the broker's log says of a group."""
+        """Return the facts about a group in the broker's log."""
         return self.truths().get(group, GroupTruth())
 
     def truths(self) -> dict[str, GroupTruth]:
-        """Return what the broker's log says of all groups."""
+        """Return the facts about all groups in the broker's log."""
         with self.broker.log_path.open(errors="replace") as lines:
             return read_truth(lines)
 
     def expected_counts(self) -> dict[str, Counted]:
-        """Return what /metrics must say."""
+        """Return the expected counts on /metrics."""
         return {group: expected(truth) for group, truth in self.truths().items()}
 
     def counts(self) -> dict[str, Counted]:
-        """Return what /metrics says, as soon as it answers."""
+        """Return the counts on /metrics, as soon as it answers."""
         return counts_in(page(f"{self.url}/metrics"))
 
     def await_counts(self) -> dict[str, Counted]:
-        """Wait until /metrics agrees with the broker's log, and return what both say."""
+        """Wait until /metrics agrees with the broker's log, and return the counts of both."""
         deadline = time.monotonic() + DEADLINE_SECONDS
         while (counts := self.counts()) != (wanted := self.expected_counts()):
             assert time.monotonic() < deadline, f"/metrics {counts} is not what the broker's log says: {wanted}"
@@ -154,7 +154,7 @@ class Watched:
         return counts
 
     def record_totals(self) -> Counter[RecordKind]:
-        """Return the monitor's own count of records by kind."""
+        """Return the monitor's own record counts by kind."""
         found: Counter[RecordKind] = Counter()
         for name, labels, value in samples(self.url):
             if name == "kafka_rebalance_monitor_records_total":
@@ -162,7 +162,7 @@ class Watched:
         return found
 
     def close(self) -> None:
-        """Stop every client that still runs."""
+        """Stop every running client."""
         for client in self.clients.values():
             client.request_stop()
         for client in self.clients.values():
@@ -172,13 +172,13 @@ class Watched:
 
 @dataclass
 class Rig(Watched):
-    """The same, with the monitor's processes at hand."""
+    """The same, with access to the monitor's processes."""
 
     monitor: Monitor = field(kw_only=True)
 
 
 def family(ancestor: int) -> list[int]:
-    """Return a process and all that descend from it, parents first."""
+    """Return a process and all its descendants, parents first."""
     children: dict[int, list[int]] = {}
     for entry in Path("/proc").iterdir():
         with suppress(FileNotFoundError, ProcessLookupError):
@@ -199,7 +199,7 @@ def samples(url: str) -> Iterator[tuple[str, dict[str, str], float]]:
 
 
 def kind_of(query: str, key: bytes | None, value: bytes | None) -> RecordKind:
-    """Return under which labels a record must be counted, by the generic decoder."""
+    """Return the labels under which a record must be counted, by the generic decoder."""
     record = decode_record(key, value)
     record_type, version = counted_as(record.record_type), counted_as(record.value_version)
     name = RECORD_TYPES.get(record_type, str(record_type))
@@ -207,14 +207,14 @@ def kind_of(query: str, key: bytes | None, value: bytes | None) -> RecordKind:
 
 
 def query_of(key: bytes | None) -> str:
-    """Return which of the two queries that read the log counts records with this key."""
+    """Return which of the two queries on the log counts records with this key."""
     return "activity" if key is not None and key[:2] in (b"\x00\x00", b"\x00\x01") else "membership"
 
 
 def read_topic(
     bootstrap: str, topic: str, *, isolation: str = "read_uncommitted"
 ) -> Iterator[tuple[bytes | None, bytes | None]]:
-    """Yield key and value of every record now in a topic."""
+    """Yield key and value of every record currently in a topic."""
     settings = {
         "bootstrap.servers": bootstrap,
         "group.id": "unused",
@@ -230,7 +230,7 @@ def read_topic(
         while left:
             message = next_message(consumer, f"{topic}'s partitions {left} to be read to their end")
             if error := message.error():
-                # Anything else, as a broker that does not answer for a moment, ends nothing.
+                # Other errors, such as a broker that does not answer for a moment, are ignored.
                 if error.code() == KafkaError._PARTITION_EOF:
                     left.discard(message.partition())
             else:
@@ -240,7 +240,7 @@ def read_topic(
 
 
 def count_log(bootstrap: str) -> Counter[RecordKind]:
-    """Count the log's records by kind as the two queries must: commits read committed, the rest uncommitted."""
+    """Count the log's records by kind as both queries must: commits in read-committed mode, others uncommitted."""
     found: Counter[RecordKind] = Counter()
     for query, isolation in (("membership", "read_uncommitted"), ("activity", "read_committed")):
         found.update(

@@ -1,8 +1,8 @@
-"""What drives an engine as the stream does: rows of recordings in batches, the time, stops and starts.
+"""Drives an engine as the stream does: rows of recordings in batches, time, stops and starts.
 
-Rows have the times at which they were written. A run keeps what its engine published as the topics would: the latest
-row of a key. One that starts after another reads what the live diagnosis reads: the topics that it writes, all groups,
-rebalances of a day, and activity since a while.
+Rows have the times at which they were written. A run keeps what its engine published as compacted topics would: the
+latest row of each key. A run that starts after another reads what the live diagnosis reads at its start: the topics it
+writes, all groups, the rebalances of a day, and recent activity.
 """
 
 from __future__ import annotations
@@ -42,7 +42,7 @@ Tape = list[tuple[int, Input]]
 Topics = dict[tuple[str, str], Output]
 
 SECOND, MINUTE, DAY = 1_000, 60_000, 86_400_000
-#: How long rows are awaited after the last one: rebalances are judged 20 s after their end.
+#: How long to wait for rows after the last input: rebalances are judged 20 s after their end.
 QUIET_MS = 2 * MINUTE
 
 
@@ -58,7 +58,7 @@ class _Taping(Engine):
 
 
 def config(judge_from_ms: int = 0) -> EngineConfig:
-    """Return the settings of engines of recordings."""
+    """Return the engine settings for recordings."""
     detect = DetectConfig()
     return EngineConfig(cluster="default", source_topic=OFFSETS_TOPIC, detect=detect, judge_from_ms=judge_from_ms)
 
@@ -77,7 +77,7 @@ def taped(name: str) -> Tape:
 
 
 def gone_on(tape: Tape, minutes: int) -> Tape:
-    """Return a tape with some more minutes in which groups commit as they did last, every five seconds."""
+    """Return a tape extended by some minutes in which groups commit every five seconds as they did last."""
     last = {row.group: row for _, row in tape if isinstance(row, CommitActivity)}
     longer, end_ms = list(tape), tape[-1][0]
     for number in range(1, minutes * 12 + 1):
@@ -87,7 +87,7 @@ def gone_on(tape: Tape, minutes: int) -> Tape:
 
 
 def _moved(row: CommitActivity, later_ms: int, further: int) -> CommitActivity:
-    """Return the same commits some time later, and as many records and log positions further."""
+    """Return the same commits some time later, with as many more records and log positions."""
     topics = {
         name: replace(
             each,
@@ -104,19 +104,19 @@ def _moved(row: CommitActivity, later_ms: int, further: int) -> CommitActivity:
 
 @dataclass(slots=True)
 class Run:
-    """One life of an engine, and what is in the topics after it."""
+    """One life of an engine, and the content of the topics after it."""
 
     engine: Engine
     topics: Topics = field(default_factory=dict)
     now_ms: int = 0
 
     def advance(self, now_ms: int) -> None:
-        """Let the engine look at a moment."""
+        """Let the engine evaluate a moment."""
         self.now_ms = now_ms
         put(self.topics, self.engine.advance(now_ms))
 
     def advance_to(self, now_ms: int) -> None:
-        """Let the engine look at every second up to a moment."""
+        """Let the engine evaluate every second up to a moment."""
         self.now_ms = self.now_ms or now_ms - SECOND
         while self.now_ms + SECOND <= now_ms:
             self.advance(self.now_ms + SECOND)
@@ -128,10 +128,10 @@ class Run:
             self.engine.apply(row, at_ms)
 
     def end(self, end_ms: int) -> None:
-        """Wait until a moment, and have everything published as of then."""
+        """Wait until a moment, and publish everything as of then."""
         self.advance_to(end_ms)
         self.advance(end_ms)
-        # How members' heartbeats stood when they were last there depends on when somebody looked.
+        # The heartbeats of members when they were last seen depend on when the engine looked.
         for key in [key for key, row in self.topics.items() if isinstance(row, GroupTiming)]:
             del self.topics[key]
         put(self.topics, self.engine.finish(end_ms))
@@ -148,7 +148,7 @@ def put(topics: Topics, rows: Iterable[Output]) -> None:
 
 
 def end_of(tape: Tape) -> int:
-    """Return when nothing is expected to change any more."""
+    """Return when no more changes are expected."""
     return tape[-1][0] + QUIET_MS
 
 
@@ -167,7 +167,7 @@ def lived_once(tape: Tape) -> Run:
 
 
 def split(tape: Tape, after: Collection[int]) -> Run:
-    """Return a run that takes rows in batches, which end after these places, and looks once after each."""
+    """Return a run that takes rows in batches that end after these places, and evaluates once after each."""
     run = Run(Engine(config()))
     run.advance(tape[0][0])
     for place, (at_ms, row) in enumerate(tape):
@@ -196,7 +196,7 @@ def interrupted(tape: Tape, at: int, missed: int = 0, look_back_ms: int = 15 * M
 
 
 def _restored(row: Output) -> Any:
-    """Return a row that a start takes up, as it is read back; null for one that it does not."""
+    """Return a row as it is read back at a start, or null for one that is not restored."""
     is_open = isinstance(row, Finding) and row.state == FindingState.FIRING
     if not is_open and not isinstance(row, GroupLag | RebalanceImpact | GroupImpact | DecodeTotals | ReportTotals):
         return None
@@ -206,7 +206,7 @@ def _restored(row: Output) -> Any:
 
 
 def _looked_back(tape: Tape, since_ms: int) -> Iterator[tuple[int, Input]]:
-    """Yield what is read again at a start: of a compacted topic the latest rows."""
+    """Yield the rows that are read again at a start: of a compacted topic the latest ones."""
     newest = {row.group: place for place, (_, row) in enumerate(tape) if isinstance(row, GroupSnapshot)}
     for place, (at_ms, row) in enumerate(tape):
         if isinstance(row, GroupSnapshot):
@@ -219,27 +219,27 @@ def _looked_back(tape: Tape, since_ms: int) -> Iterator[tuple[int, Input]]:
             yield at_ms, row
 
 
-#: When a finding was noticed, and as what it was noticed first, depends on when somebody looked.
+#: When a finding was noticed, and its first version, depend on when the engine looked.
 _NOTICED = {"finding_id", "detected_at_ms", "updated_at_ms", "resolved_at_ms"}
-#: What else may differ, by rule. All other fields of all other findings are the same.
+#: Other fields that may differ, by rule. All other fields of all other findings are the same.
 _BY_RULE = {
-    # Records that were processed twice are counted from commits, which are remembered for a minute.
+    # Records processed twice are counted from commits, which are kept in memory for a minute.
     "duplicate_processing": {"rebalances", "rebalance_ids", "started_at_ms", "summary", "evidence"},
-    # How long a member has kept partitions, and who waits for them, is as of the last look while it did; after
-    # 30 s it is a ticket.
+    # How long a member has kept partitions, and who waits for them, is as of the last look while it did; after 30 s it
+    # is a ticket.
     "reconciliation_stuck": {"severity", "summary", "evidence"},
-    # Usual intervals between commits are those of the latest dozen per partition, at the time of the judgement.
+    # Usual commit intervals are those of the latest dozen per partition, at the time of the judgement.
     "poll_overrun": {"evidence"},
-    # These have no beginning in the log: they began when they were noticed.
+    # These have no beginning in the log: they begin when they are noticed.
     "session_timeout_too_short": {"started_at_ms"},
     "rebalance_storm": {"started_at_ms"},
 }
 
 
 def outcome(run: Run) -> dict[tuple[str, str], dict[str, Any]]:
-    """Return what a run has published at its end and does not depend on when it looked: by topic and key.
+    """Return what a run has published at its end that does not depend on when it looked, by topic and key.
 
-    Of findings, those that are open: a condition that passed is published if somebody looked while it held.
+    Only open findings are included: a condition that passed is published only if the engine looked while it held.
     """
     found = {}
     for key, row in run.topics.items():
@@ -254,7 +254,7 @@ def outcome(run: Run) -> dict[tuple[str, str], dict[str, Any]]:
 def _settled(finding: Finding) -> dict[str, Any]:
     left_out = _NOTICED | _BY_RULE.get(finding.rule, set())
     kept = {name: value for name, value in msgspec.to_builtins(finding).items() if name not in left_out}
-    # The id of a parent depends on when that was noticed.
+    # The id of a parent depends on when it was noticed.
     return {**kept, "parent": finding.parent is not None, "rests_on": _sources_of(finding)}
 
 
@@ -263,7 +263,7 @@ def _sources_of(finding: Finding) -> list[tuple[str, str]]:
 
 
 def differences(one: Run, other: Run) -> dict[tuple[str, str], Any]:
-    """Return the fields in which two runs differ, by topic and key."""
+    """Return the differing fields of two runs, by topic and key."""
     left, right = outcome(one), outcome(other)
     found: dict[tuple[str, str], Any] = {}
     for key in left.keys() | right.keys():

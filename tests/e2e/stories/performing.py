@@ -1,4 +1,4 @@
-"""A story on a stage, with whatever watches it."""
+"""A story played on a stage, with a monitor or another watcher."""
 
 from __future__ import annotations
 
@@ -25,10 +25,10 @@ def performing(
     kafka_version: str | None = None,
     metrics_topic: str | None = None,
 ) -> Iterator[tuple[Play, T]]:
-    """Open a stage, let `watch` make what watches it, play to the outcome, and yield both while the clients still run.
+    """Open a stage, start the watcher, play to the outcome, and yield both while the clients still run.
 
-    `watch` gets the running stage and returns a context manager; what that yields is handed on, a monitor for example.
-    With a `metrics_topic`, which must exist, clients that can report their metrics to it.
+    `watch` gets the running stage and returns a context manager, whose value (a monitor for example) is yielded too.
+    `metrics_topic`, which must exist, is where clients can report their metrics.
     """
     version = kafka_version or story.versions[0]
     with (
@@ -48,5 +48,5 @@ def performing(
 
 
 def unwatched(_: Stage) -> AbstractContextManager[None]:
-    """Watch nothing."""
+    """A watcher that does nothing."""
     return nullcontext()

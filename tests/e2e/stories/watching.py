@@ -1,4 +1,4 @@
-"""The real monitor watching a stage: stream, prober and exporter as processes, and what they find."""
+"""The real monitor watching a stage: stream, prober and exporter as processes, and their findings."""
 
 from __future__ import annotations
 
@@ -28,7 +28,7 @@ class Watcher:
     url: str
 
     def findings(self) -> list[Finding]:
-        """Return what the API says now."""
+        """Return the API's current findings."""
         return msgspec.json.decode(page(f"{self.url}/api/v1/findings"), type=_Answer).findings
 
 
