@@ -1,4 +1,4 @@
-"""The golden records: what real brokers wrote, with what Kafka's own classes read from it (see golden/README.md)."""
+"""The golden records: written by real brokers, with the values that Kafka's own classes read (see golden/README.md)."""
 
 from __future__ import annotations
 
@@ -19,18 +19,18 @@ def scenarios() -> tuple[str, ...]:
 
 @cache
 def records(scenario: str) -> tuple[dict[str, Any], ...]:
-    """Return a scenario's records in log order, control records included. Shared between tests: do not change them."""
+    """Return a scenario's records in log order, including control records. Shared between tests: do not modify them."""
     return _lines(FOLDER / f"{scenario}.jsonl.gz")
 
 
 @cache
 def timeline(scenario: str) -> tuple[dict[str, Any], ...]:
-    """Return what was done to a scenario's clients and what they and the coordinator said, in order of time."""
+    """Return the actions on a scenario's clients and the output of clients and coordinator, in order of time."""
     return _lines(FOLDER / "timelines" / f"{scenario}.jsonl.gz")
 
 
 def data_records(scenario: str) -> list[dict[str, Any]]:
-    """Return a scenario's records without transaction markers, which no client ever sees."""
+    """Return a scenario's records without transaction markers, which clients never see."""
     return [record for record in records(scenario) if not record.get("control")]
 
 
@@ -45,7 +45,7 @@ def key_of(record: dict[str, Any]) -> bytes:
 
 
 def value_of(record: dict[str, Any]) -> bytes | None:
-    """Return a record's value, null for a tombstone."""
+    """Return a record's value, or null for a tombstone."""
     return None if record["value_hex"] is None else bytes.fromhex(record["value_hex"])
 
 

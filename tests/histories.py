@@ -1,7 +1,7 @@
-"""Histories of groups made by hand, for stories about diagnosis, and the rows that they are made of.
+"""Histories of groups made by hand, for stories about diagnosis, and their rows.
 
-A member id is `client-number`: `a-1` and `a-2` are the same client before and after it came back. Partitions are those
-of the topic `orders` unless a dictionary says otherwise. Times are milliseconds; stories begin at `T0`.
+A member id is `client-number`: `a-1` and `a-2` are the same client before and after it rejoined. Partitions are those
+of the topic `orders` unless a dictionary says otherwise. Times are in milliseconds; stories begin at `T0`.
 """
 
 from __future__ import annotations
@@ -62,7 +62,7 @@ def _partitions(numbers: Numbers) -> Partitions:
 
 
 def snapshot(at_ms: int, *members: Member, **changes: Any) -> GroupSnapshot:
-    """Make the snapshot of a classic group that is settled since `at_ms`: stable, or empty without members."""
+    """Make the snapshot of a classic group that has been settled since `at_ms`: stable, or empty without members."""
     described: dict[str, Any] = {
         "type": "classic",
         "state": "Stable" if members else "Empty",
@@ -80,7 +80,7 @@ def snapshot(at_ms: int, *members: Member, **changes: Any) -> GroupSnapshot:
 def rebalance(
     at_ms: int, before: Sequence[Member], after: Sequence[Member], *, took_ms: int = 3_000, **changes: Any
 ) -> Rebalance:
-    """Make a completed eager rebalance `r<at_ms>` of one generation, most of whose time members waited for joins."""
+    """Make a completed eager rebalance `r<at_ms>` of one generation, which spent most of its time waiting for joins."""
     old, new = {each.member_id for each in before}, {each.member_id for each in after}
     reason = "group_emptied" if not after else "departure" if old - new else "join"
     described: dict[str, Any] = {
@@ -127,7 +127,7 @@ def rebalance_id(at_ms: int) -> str:
 
 
 def commits(at_ms: int, offsets: Mapping[int, int | None], *, topic: str = TOPIC) -> CommitActivity:
-    """Make a pane with one commit per partition, all at `at_ms`; null deletes. Later panes come later in the log."""
+    """Make a pane with one commit per partition, all at `at_ms`; null deletes. Later panes have later log positions."""
     rows = TopicCommits(
         partitions=list(offsets),
         offsets=list(offsets.values()),
@@ -152,7 +152,7 @@ def probe(
     topic: str = TOPIC,
     **changes: Any,
 ) -> Probe:
-    """Make a probe that asked for what is given and for nothing else."""
+    """Make a probe that queried the given values only."""
     asked: dict[str, Any] = {
         "state": state,
         "members": None if members is None else tuple(map(_probed, members)),
@@ -176,7 +176,7 @@ def _by_topic(topic: str, values: Mapping[int, Any] | None) -> dict[str, dict[st
 
 
 def report(at_ms: int, of: Member, values: Mapping[str, float | None] | None = None, **changes: Any) -> Report:
-    """Make what a member's client says of itself, by canonical names; it arrives at once."""
+    """Make a member's client report, by canonical names; it arrives without delay."""
     described: dict[str, Any] = {
         "client_id": of.client_id,
         "group_id": GROUP,
@@ -189,7 +189,7 @@ def report(at_ms: int, of: Member, values: Mapping[str, float | None] | None = N
 
 
 def packed(event: Report | ClientActivity) -> ClientActivity:
-    """Return what a report becomes on its way to the diagnosis."""
+    """Return a report after packing for the diagnosis."""
     if isinstance(event, ClientActivity):
         return event
     ((_, row),) = pack_reports([event], 5 * SECOND, CLUSTER)
@@ -197,17 +197,17 @@ def packed(event: Report | ClientActivity) -> ClientActivity:
 
 
 def unpacked(event: Probe) -> list[OffsetActivity | ProbeActivity]:
-    """Return what a probe becomes on its way to the diagnosis."""
+    """Return a probe as unpacked by the diagnosis."""
     return [row for _, row in unpack_probe(encode(event), event.cluster, event.probed_at_ms, event.probed_at_ms)]
 
 
 def silenced(of: Rebalance, *silences: CommitGap) -> RebalanceImpact:
-    """Make what a rebalance cost: gaps in commits."""
+    """Make the impact of a rebalance: gaps in commits."""
     return RebalanceImpact(CLUSTER, GROUP, of.rebalance_id, silences)
 
 
 def history(*events: Event) -> GroupHistory:
-    """Return the history that these events leave, taken in the order given."""
+    """Return the history of these events, taken in the order given."""
     found = GroupHistory(CLUSTER, GROUP)
     for event in events:
         take(found, event)
@@ -237,15 +237,15 @@ def take(known: GroupHistory, event: Event) -> None:
 
 
 def lost(at_ms: int, who: Member, before: Sequence[Member], **changes: Any) -> Rebalance:
-    """Make a rebalance in which one member went; its generation says so."""
+    """Make a rebalance in which one member left, as recorded in its generation."""
     return rebalance(at_ms, before, [each for each in before if each is not who], **changes)
 
 
 def joined(at_ms: int, who: Member, before: Sequence[Member], **changes: Any) -> Rebalance:
-    """Make a rebalance in which one member came."""
+    """Make a rebalance in which one member joined."""
     return rebalance(at_ms, before, [*before, who], **changes)
 
 
 def pulse(from_ms: int, to_ms: int, numbers: Sequence[int], first: int = 100) -> list[CommitActivity]:
-    """Commit every five seconds, positions unchanged, as a client does that commits in its poll loop."""
+    """Commit every five seconds with unchanged positions, as a client does that commits in its poll loop."""
     return [commits(at, dict.fromkeys(numbers, first)) for at in range(from_ms, to_ms, 5 * SECOND)]

@@ -6,5 +6,5 @@ from rebalance_deploy.topics import create_topics
 
 
 def create_topic(bootstrap: str, name: str, partitions: int = 1, **settings: str) -> None:
-    """Create a topic; it can be written when this returns."""
+    """Create a topic and return when it can be written."""
     create_topics(bootstrap, {name: partitions}, **settings)

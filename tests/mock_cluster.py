@@ -1,6 +1,6 @@
-"""A cluster that librdkafka plays in this process: no broker is started, and answers can be chosen.
+"""librdkafka's mock cluster in this process: needs no broker, and its answers can be chosen.
 
-What is chosen goes past the Python client, to functions of librdkafka that its own tests use.
+It calls functions of librdkafka directly, as its own tests do, because the Python client does not expose them.
 """
 
 from __future__ import annotations
@@ -30,21 +30,21 @@ class MockCluster:
         self.bootstrap = self._library.rd_kafka_mock_cluster_bootstraps(self._handle).decode()
 
     def answer_after(self, milliseconds: int) -> None:
-        """Have the broker take so long for each answer."""
+        """Delay each answer of the broker."""
         self._library.rd_kafka_mock_broker_set_rtt(self._handle, ctypes.c_int32(1), ctypes.c_int(milliseconds))
 
     def create(self, topic: str) -> None:
-        """Make a topic of one partition."""
+        """Create a topic of one partition."""
         assert not self._library.rd_kafka_mock_topic_create(self._handle, topic.encode(), 1, 1)
 
     def refuse(self, *errors: int) -> None:
-        """Answer the next requests to store records with these errors, 0 for none."""
+        """Answer the next produce requests with these errors, 0 for success."""
         codes = (ctypes.c_int * len(errors))(*errors)
         count = ctypes.c_size_t(len(errors))
         self._library.rd_kafka_mock_push_request_errors_array(self._handle, ctypes.c_int16(_PRODUCE), count, codes)
 
     def relent(self) -> None:
-        """Take back the errors that nobody got yet."""
+        """Remove the errors that have not been sent yet."""
         self._library.rd_kafka_mock_clear_request_errors(self._handle, ctypes.c_int16(_PRODUCE))
 
     def take_leader(self, topic: str) -> None:
@@ -52,7 +52,7 @@ class MockCluster:
         self._lead(topic, -1)
 
     def give_leader(self, topic: str) -> None:
-        """Let the broker lead partition 0 of a topic again."""
+        """Make the broker the leader of partition 0 of a topic again."""
         self._lead(topic, 1)
 
     def _lead(self, topic: str, broker: int) -> None:
@@ -78,12 +78,12 @@ class MockCluster:
 
 
 def break_down(producer: Producer) -> None:
-    """Put a client into the state in which it takes nothing any more, as some answers of brokers do."""
+    """Put a client into a fatal error state, in which it accepts no more records, as some broker errors do."""
     _library().rd_kafka_test_fatal_error(_client(producer), ctypes.c_int(45), b"by the test")
 
 
 def _client(producer: Producer) -> ctypes.c_void_p:
-    # The first field of the object, behind its reference count and type.
+    # The first field of the object, after its reference count and type.
     return ctypes.c_void_p.from_address(id(producer) + object.__basicsize__)
 
 

@@ -1,4 +1,4 @@
-"""Reading topics to their ends, however long a busy machine takes."""
+"""Reads topics to their ends, however long a busy machine takes."""
 
 from __future__ import annotations
 
@@ -10,10 +10,10 @@ _POLL_SECONDS = 1.0
 
 
 def next_message(consumer: Consumer, what: str) -> Message:
-    """Return the next message of a consumer, or the next error as one; fail with what was awaited."""
+    """Return the next message of a consumer, including errors; fail with a description of what was awaited."""
 
     def look() -> list[Message]:
-        # In a list: a message without a value is false.
+        # In a list, because a message without a value is falsy.
         return [found for found in (consumer.poll(_POLL_SECONDS),) if found is not None]
 
     (message,) = wait_for(look, what)

@@ -1,6 +1,6 @@
-"""What clients and types of groups refuse: advice of rules and of the exporter is held against it.
+"""The settings that clients and types of groups reject: advice of rules and of the exporter is checked against it.
 
-It stands here as short as can be, and is not read from the code under test.
+It is written independently and as briefly as possible, and is not derived from the code under test.
 """
 
 from __future__ import annotations
@@ -16,7 +16,7 @@ NEWER = (GroupType.CONSUMER, GroupType.SHARE, GroupType.STREAMS)
 
 @dataclass(frozen=True)
 class Client:
-    """What a client sends, and what it refuses."""
+    """The settings of a client, and the combinations that it rejects."""
 
     client_id: str
     protocol: str
@@ -47,14 +47,14 @@ CLIENTS = (
     client("kafkajs", "RoundRobinAssigner", f"{ASSIGNOR} {PROTOCOL} {NAMES} {RECORDS} {KEEPALIVE}"),
 )
 SPEAK_KIP848 = ("consumer-g-1", "rdkafka", "kgo")
-#: What a group of a newer type refuses beside: there the group, or the broker, has these settings.
+#: Settings that a group of a newer type also rejects, because the group or the broker has them instead.
 REFUSED_BY_TYPE = {
     GroupType.CLASSIC: frozenset[str](),
     GroupType.CONSUMER: frozenset({SESSION, ASSIGNOR, PROTOCOL, "heartbeat.interval.ms"}),
     GroupType.SHARE: frozenset({SESSION, ASSIGNOR, PROTOCOL, "heartbeat.interval.ms", NAMES}),
     GroupType.STREAMS: frozenset({SESSION, ASSIGNOR, PROTOCOL, "heartbeat.interval.ms", NAMES}),
 }
-#: Sessions and poll limits as they may be; brokers set the session of the newer types.
+#: Allowed session time-outs and poll limits; for the newer types the broker sets the session time-out.
 SETTINGS = (
     *((6_000, 6_000), (6_000, 30_000), (10_000, 12_000), (10_000, 300_000), (45_000, 300_000)),
     *((90_000, 120_000), (600_000, 10_000), (600_000, 3_600_000), (1_800_000, 1_800_000)),
@@ -66,7 +66,7 @@ CASES = [
 
 
 def starts(of: Client, kind: GroupType, session_ms: int, poll_ms: int) -> bool:
-    """Whether a client starts with these settings at all."""
+    """Whether a client starts with these settings."""
     if kind != GroupType.CLASSIC:
         return True
     if of.client_id in ("kafka-python-1.3.5", "kafka-python-2.2.3"):
@@ -80,7 +80,7 @@ def number_of(text: str | None) -> int | None:
 
 
 def problems(of: Client, kind: GroupType, who: Member, advice: Advice, *, longer: bool = False) -> Iterator[str]:
-    """Yield what is wrong with a piece of advice to members of this kind; `longer`: a poll interval is to be longer."""
+    """Yield the errors in a piece of advice to members of this kind; `longer`: it must raise the poll interval."""
     name, value, now = advice.parameter.partition(" ")[0], number_of(advice.proposed), number_of(advice.current)
     if name in of.refuses | REFUSED_BY_TYPE[kind]:
         yield f"{of.client_id} refuses {name} in a {kind} group"
@@ -103,7 +103,7 @@ def problems(of: Client, kind: GroupType, who: Member, advice: Advice, *, longer
 
 
 def _of_session(of: Client, kind: GroupType, who: Member, name: str, value: int, *, both: bool) -> Iterator[str]:
-    """Yield what is wrong with a session; `both`: what bounds it elsewhere is to grow as well."""
+    """Yield the errors in an advised session time-out; `both`: its other bounds must be raised as well."""
     session_ms, poll_ms = who.session_timeout_ms or 45_000, who.rebalance_timeout_ms or 0
     classic = kind == GroupType.CLASSIC
     least, most = (6_000, 1_800_000) if classic else (45_000, 1_800_000 if both else 60_000)

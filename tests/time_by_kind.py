@@ -1,8 +1,8 @@
-"""Where the time of a run went, by kind of test: a plugin of pytest, which prints it after `--durations`.
+"""The time of a test run by kind of test: a pytest plugin, which prints it after `--durations`.
 
-The kind of a test is the most expensive of its markers. Its time is that of the clock, setting up and ending what it
-uses included; what several tests share is counted with the first and the last of them. Processor time is that of the
-worker and of the processes that it started, which is known when these have ended.
+The kind of a test is the most expensive of its markers. Its time is wall-clock time, including set-up and teardown of
+its fixtures; fixtures shared by several tests count for the first and the last of them. Processor time is that of the
+worker and of the processes that it started, which is known when these have exited.
 """
 
 from __future__ import annotations
@@ -37,7 +37,7 @@ _reported_seconds = 0.0
 
 @pytest.hookimpl(tryfirst=True)
 def pytest_runtest_setup(item: pytest.Item) -> None:
-    """Let the reports of a test carry its kind, whichever process reads them."""
+    """Add the kind of a test to its reports, for the process that reads them."""
     global _reported_seconds  # noqa: PLW0603
     _reported_seconds = processor_seconds()
     item.user_properties.append(("kind", kind_of(item)))
@@ -45,14 +45,14 @@ def pytest_runtest_setup(item: pytest.Item) -> None:
 
 @pytest.hookimpl(tryfirst=True)
 def pytest_runtest_makereport(item: pytest.Item) -> None:
-    """Let the report of a phase, which has a copy of the properties, carry its processor time as the last of these."""
+    """Append the processor time of a phase to its report, which has a copy of the properties."""
     global _reported_seconds
     before, _reported_seconds = _reported_seconds, processor_seconds()
     item.user_properties.append(("processor_seconds", _reported_seconds - before))
 
 
 def pytest_terminal_summary(terminalreporter: Any) -> None:
-    """Print a table in Markdown."""
+    """Print a Markdown table."""
     if terminalreporter.config.option.durations is None:
         return
     seconds: defaultdict[tuple[object, object], float] = defaultdict(float)

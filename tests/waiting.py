@@ -1,4 +1,4 @@
-"""Waiting on a condition with a deadline, for tests that watch other processes."""
+"""Waits for a condition with a time-out, for tests that watch other processes."""
 
 import os
 import threading
@@ -9,26 +9,26 @@ from typing import TypeVar
 
 T = TypeVar("T")
 
-#: What other threads do is often done at once; what other processes do takes longer.
+#: Other threads often finish at once; other processes take longer.
 _FIRST_PAUSE_SECONDS = 0.002
-#: To look may cost much, as reading a whole page of metrics does, and leave little of the processor to what is awaited.
+#: A check may be expensive, such as reading a whole page of metrics, and slow down the process that is awaited.
 _PAUSES_PER_LOOK, _LONGEST_REST_SECONDS = 3.0, 1.0
-#: A round of waiting, a look and a pause, is over in less, unless the look itself takes long.
+#: A round of waiting (a check and a pause) takes less, unless the check itself takes long.
 _ROUND_SECONDS = 5.0
 
 
 class Waited:
-    """Adds up the rounds of a wait, each by at most 5 s.
+    """Adds up the rounds of a wait, each counted as 5 s at most.
 
-    A machine that gives the waiting process no time for a minute has given none to what it waits for either: that
-    minute is not used up. A look that takes longer than 5 s counts as 5 s.
+    If the machine stalls the waiting process for a minute, the awaited process was stalled as well, so that minute does
+    not count. A check that takes longer than 5 s counts as 5 s.
     """
 
     def __init__(self) -> None:
         self._seconds, self._since = 0.0, time.monotonic()
 
     def go_on(self) -> float:
-        """End a round; return what all rounds took."""
+        """End a round and return the total of all rounds in seconds."""
         now = time.monotonic()
         self._seconds += min(_ROUND_SECONDS, now - self._since)
         self._since = now
@@ -38,10 +38,10 @@ class Waited:
 def wait_for(
     condition: Callable[[], T], what: str | Callable[[], object], seconds: float = 300, every: float = 0.05
 ) -> T:
-    """Return the condition's value once it is true; fail with what was awaited, or what is there instead.
+    """Return the condition's value once it is true; otherwise fail with the description or the current state.
 
-    It is asked again soon, and then less and less often, until `every` so many seconds; seldom where that takes long.
-    Time in which this process itself stands still does not count, see `Waited`.
+    The condition is checked soon at first, and then less and less often, down to once in `every` seconds; even less
+    often if a check takes long. Time for which this process itself is stalled does not count, see `Waited`.
     """
     began, waited = time.monotonic(), Waited()
     pause, seconds_to_next = threading.Event(), min(every, _FIRST_PAUSE_SECONDS)
@@ -55,7 +55,7 @@ def wait_for(
 
 
 def is_alive(pid: int) -> bool:
-    """Whether the process runs; a zombie that waits for its reaper does not."""
+    """Whether the process runs; a zombie that has not been reaped does not."""
     try:
         os.kill(pid, 0)
         stat = Path(f"/proc/{pid}/stat").read_text()

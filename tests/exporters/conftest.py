@@ -1,4 +1,4 @@
-"""What all tests of the exporter share."""
+"""Fixtures shared by all tests of the exporter."""
 
 import asyncio
 from collections.abc import Iterator
@@ -9,7 +9,7 @@ import pytest
 
 
 class _Hurried(ModuleType):
-    """asyncio, whose sleeps take a tenth of their time."""
+    """asyncio with sleeps that take a tenth of their time."""
 
     def __getattr__(self, name: str) -> Any:
         return getattr(asyncio, name)
@@ -20,7 +20,7 @@ class _Hurried(ModuleType):
 
 @pytest.fixture(scope="session", autouse=True)
 def cheap_applications() -> Iterator[None]:
-    """What each of hundreds of applications pays for: bcrypt's cost without users, and uvicorn's pauses at an end."""
+    """Reduce the cost of hundreds of applications: bcrypt's cost without users, and uvicorn's pauses at shutdown."""
     with pytest.MonkeyPatch.context() as patch:
         patch.setattr("rebalance_exporters.web.auth._DEFAULT_COST", 4)
         patch.setattr("uvicorn.server.asyncio", _Hurried("asyncio"))

@@ -1,4 +1,4 @@
-"""Rows of the stream's topics for tests, made through the contract's own encoder."""
+"""Rows of the stream's topics for tests, encoded with the contract's own encoder."""
 
 from __future__ import annotations
 
@@ -75,7 +75,7 @@ PAYMENTS = GroupSnapshot(
 
 
 def make_view(*rows: Row) -> View:
-    """A view with an hour of expiry that has taken the rows over."""
+    """A view with an expiry of one hour that has read the rows."""
     view = View(group_expiry_seconds=3600, keep_rebalances=3)
     view.apply(rows)
     return view
@@ -96,7 +96,7 @@ WINDOWS = {
 
 
 def lag_row(last_log_offset: int | None = 40, last_commit_ms: int | None = NOW_MS, **changes: Any) -> Row:
-    """Lag and windows of PAYMENTS with changes; it commits, and nobody reports ends."""
+    """The lag and windows of PAYMENTS with changes; the group commits, and end offsets are not reported."""
     lag = GroupLag(
         "prod",
         "payments",
@@ -120,32 +120,32 @@ def probed_lag_row(total: int = 1_000, **changes: Any) -> Row:
 
 
 def totals_row(cost: CountedImpact, group: str = "payments", **counted: CountedImpact) -> Row:
-    """What rebalances cost a group in all: `cost`, and that of rebalances by id."""
+    """The total impact of rebalances on a group: `cost`, and the impact of some rebalances by id."""
     totals = GroupImpact("prod", group, cost, {name.replace("_", "-"): each for name, each in counted.items()})
     return Row(IMPACT, f"prod/{group}".encode(), encode(totals))
 
 
 def impact_row(rebalance_id: str, group: str = "payments", **fields: Any) -> Row:
-    """What one rebalance cost."""
+    """The impact of one rebalance."""
     impact = RebalanceImpact(**({"cluster": "prod", "group": group, "rebalance_id": rebalance_id} | fields))
     return Row(IMPACT, f"{impact.cluster}/{group}/{rebalance_id}".encode(), encode(impact))
 
 
 def diagnosis_row(**changes: Any) -> Row:
-    """The status of a diagnosis that is well and hears from a prober, with changes."""
+    """The status of a healthy diagnosis that receives probes, with changes."""
     status = DiagnosisStatus("prod", NOW_MS - 1_000, read_until_ms=NOW_MS - 2_000, probed_at_ms=NOW_MS - 3_000)
     status = replace(status, **changes)
     return Row(STATUS, f"{status.cluster}/diagnosis".encode(), encode(status))
 
 
 def stream_rows(**changes: Any) -> list[Row]:
-    """The status of all parts of a stream that is well; changes hold for both queries."""
+    """The status of all parts of a healthy stream; changes apply to both queries."""
     clusters = {name: changes[name] for name in changes.keys() & {"cluster"}}
     return [query_row(**changes), query_row("activity", **changes), diagnosis_row(**clusters)]
 
 
 def query_row(query: str = "membership", **changes: Any) -> Row:
-    """The status of a query that is well, with changes."""
+    """The status of a healthy query, with changes."""
     status = QueryStatus("prod", query, True, NOW_MS - 60_000, NOW_MS - 1_000, 500, last_batch_at_ms=NOW_MS - 1_000)
     status = replace(status, **({"read_until_ms": NOW_MS - 1_500} | changes))
     return Row(STATUS, f"{status.cluster}/query/{status.query}".encode(), encode(status))
@@ -157,12 +157,12 @@ def records_row(*counts: RecordCount, cluster: str = "prod", query: str = "membe
 
 
 def log_row(*topics: WatchedTopic, cluster: str = "prod", query: str = "membership") -> Row:
-    """What befell the inputs of one query."""
+    """The input log of one query: truncated or recreated inputs."""
     return Row(STATUS, f"{cluster}/log/{query}".encode(), encode(LogTotals(cluster, query, NOW_MS, topics)))
 
 
 def quarantine_row(*counts: QuarantineCount, part: int = 0) -> Row:
-    """What one part of the state of the membership query set aside."""
+    """The quarantine of one part of the membership query's state."""
     totals = QuarantineTotals("prod", "membership", part, counts)
     return Row(STATUS, f"prod/quarantine/membership/{part}".encode(), encode(totals))
 
@@ -197,7 +197,7 @@ def rebalance_row(rebalance_id: str, completed_at_ms: int = NOW_MS, group: str =
     return Row(REBALANCES, f"prod/{group}/{rebalance_id}".encode(), encode(rebalance))
 
 
-#: Somebody works on PAYMENTS for an hour.
+#: Maintenance of PAYMENTS for one hour.
 SILENCE = AlertSilence(
     cluster="prod",
     silence_id="5ilence",
@@ -217,6 +217,6 @@ def silence_row(silence: AlertSilence = SILENCE, **changes: Any) -> Row:
 
 
 def refused(view: View) -> dict[str, int]:
-    """How many rows were left out, by topic, for whatever reason."""
+    """The number of rejected rows by topic, for any reason."""
     counts = view.fleet().refused
     return {topic: sum(count for (of, _), count in counts.items() if of == topic) for topic in TOPICS}

@@ -1,4 +1,4 @@
-"""Rebalances, what they cost and what was found about them, at given times: rows for tests of what looks back."""
+"""Rebalances at given times, their impact and their findings: rows for tests that look back."""
 
 from __future__ import annotations
 
@@ -18,7 +18,7 @@ CODE = Advice("code", None, "hand the batch to a worker pool", "-")
 
 
 def past_row(rebalance_id: str, started_ms: int, *, took_ms: int | None = 1_000, **changes: Any) -> Row:
-    """A rebalance that began at a time; one that took null goes on."""
+    """A rebalance that began at a time; with a duration of null it is still in progress."""
     value = rebalance_row(rebalance_id).value
     assert value is not None
     rebalance = replace(
@@ -34,7 +34,7 @@ def past_row(rebalance_id: str, started_ms: int, *, took_ms: int | None = 1_000,
 def costly_rows(
     rebalance_id: str, started_ms: int, lost_ms: int, *, took_ms: int | None = 1_000, **changes: Any
 ) -> list[Row]:
-    """The same, and the time that its partitions were without commits."""
+    """The same, with the time for which its partitions had no commits."""
     names = {name: changes[name] for name in ("cluster", "group") if name in changes}
     row = past_row(rebalance_id, started_ms, took_ms=took_ms, **changes)
     return [row, impact_row(rebalance_id, lost_partition_ms=lost_ms, **names)]

@@ -1,4 +1,4 @@
-"""Expositions of views, and how their samples are read back."""
+"""Renders expositions of views, and parses their samples."""
 
 from collections.abc import Iterable
 
@@ -35,17 +35,17 @@ def expose(
 
 
 def parse(text: str, style: Style = TEXT) -> list[Family]:
-    """The families as prometheus-client's parser reads them."""
+    """The metric families as parsed by prometheus-client."""
     return list(parse_openmetrics(text) if style is OPENMETRICS else parse_text(text))
 
 
 def samples_of(families: Iterable[Family]) -> list[Sample]:
-    """All samples in their order."""
+    """All samples in order."""
     return [sample for family in families for sample in family.samples]
 
 
 def value_of(text: str, name: str, **labels: str) -> float | None:
-    """The value of the one series of that name with these labels; null when there is none."""
+    """The value of the only series of that name with these labels, or null if there is none."""
     found = [s.value for s in samples_of(parse(text)) if s.name == name and labels.items() <= s.labels.items()]
     assert len(found) < 2, found
     return found[0] if found else None

@@ -1,4 +1,4 @@
-"""Rows that a replay hands out, as the rows of topics that the stream would write them to."""
+"""The rows of a replay, converted to the topic rows that the stream would write."""
 
 from __future__ import annotations
 
@@ -7,7 +7,7 @@ from typing import Any
 
 from rebalance_exporters.state.view import FINDINGS, GROUPS, HEARTBEATS, IMPACT, LAG, REBALANCES, Row
 
-#: By the kind of a replayed row: its topic, and what its key names after cluster and group.
+#: For each kind of a replayed row: its topic, and the rest of its key after cluster and group.
 _TOPICS = {
     "group": (GROUPS, ()),
     "rebalance": (REBALANCES, ("rebalance_id",)),
@@ -20,7 +20,7 @@ _TOPICS = {
 
 
 def topic_row(row: dict[str, Any]) -> Row | None:
-    """Return what the stream would write for a row of a replay; null for one that the exporter does not read."""
+    """Return the topic row for a row of a replay, or null for one that the exporter does not read."""
     if row["kind"] not in _TOPICS:
         return None
     topic, names = _TOPICS[row["kind"]]

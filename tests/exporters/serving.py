@@ -1,4 +1,4 @@
-"""The exporter's HTTP side as it runs, over a real socket, without Kafka behind it; and certificates for it."""
+"""The exporter's HTTP server on a real socket, without Kafka behind it; and certificates for it."""
 
 from __future__ import annotations
 
@@ -24,13 +24,13 @@ from rebalance_exporters.state.view import View
 from rebalance_exporters.web.reloading import Settings
 from rebalance_exporters.web.server import Signals, serve
 
-#: Far more than anything takes here: beside other work a process may get little of the processor for minutes.
+#: Much longer than anything takes here: beside other work a process may get little processor time for minutes.
 DEADLINE_SECONDS = 120
 
 
 @dataclass(frozen=True)
 class Served:
-    """Where a view is served, and how to ask the server for things."""
+    """The address of a served view, and methods to query the server."""
 
     port: int
     signals: Signals
@@ -47,7 +47,7 @@ def serving(
     silence_refusal: Callable[[str], str | None] = lambda _: None,
     port: int = 0,
 ) -> Iterator[Served]:
-    """Serve a view while the block runs; a silence that somebody asks for is read at once, unless said otherwise."""
+    """Serve a view while the block runs; requested silences are read back at once, unless disabled."""
     config = ExportConfig(kafka={"bootstrap.servers": "unused:9092"})
     settings, signals = Settings(owners_file, web_config_file, itertools.count(NOW_MS).__next__), Signals()
     loaded = ReadProgress(loaded=True)
@@ -68,9 +68,9 @@ def serving(
 
 @contextmanager
 def reserving_port() -> Iterator[int]:
-    """Keep a port for servers that come one after the other: while none of them is there nobody else gets it."""
+    """Reserve a port for servers that run one after the other: nobody else gets it while none of them runs."""
     with socket.socket() as reserved:
-        # As servers do it, so that one can listen there beside this socket, which does not.
+        # With the servers' own options, so that one can listen beside this socket, which does not listen.
         reserved.setsockopt(socket.SOL_SOCKET, socket.SO_REUSEADDR, 1)
         reserved.bind(("127.0.0.1", 0))
         yield reserved.getsockname()[1]
@@ -95,12 +95,12 @@ def serving_app(app: Starlette, settings: Settings, signals: Signals, port: int 
 
 @cache
 def hash_password(password: str) -> str:
-    """A bcrypt hash of the lowest cost that is allowed, the same for the same password."""
+    """A bcrypt hash of the lowest allowed cost, the same for the same password."""
     return bcrypt.hashpw(password.encode(), bcrypt.gensalt(4)).decode()
 
 
 def make_certificate(folder: Path, name: str) -> None:
-    """Write NAME.crt and NAME.key, signed by itself and good for localhost."""
+    """Write NAME.crt and NAME.key, self-signed and valid for localhost."""
     command = ["openssl", "req", "-x509", "-newkey", "ec", "-pkeyopt", "ec_paramgen_curve:prime256v1", "-nodes"]
     command += ["-keyout", f"{name}.key", "-out", f"{name}.crt", "-days", "2", "-subj", f"/CN={name}"]
     command += ["-addext", "subjectAltName=DNS:localhost,IP:127.0.0.1"]

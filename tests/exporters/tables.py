@@ -1,4 +1,4 @@
-"""The exporter's tables of metrics, all together."""
+"""All of the exporter's metric tables."""
 
 from __future__ import annotations
 
@@ -9,7 +9,7 @@ from rebalance_exporters.metrics.series import Metric
 
 
 def every_metric() -> Iterator[Metric[object]]:
-    """Yield every metric that the exporter has, opt-in ones included."""
+    """Yield every metric of the exporter, including opt-in ones."""
     for module in (groups, lag, findings, timings, monitor):
         for name in sorted(vars(module)):
             value = getattr(module, name)

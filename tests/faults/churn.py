@@ -1,8 +1,8 @@
-"""Groups that rebalance all the time: one member stays, another comes, commits and goes, again and again.
+"""Groups that rebalance all the time: one member stays, another joins, commits and leaves, again and again.
 
-All are real clients in this process. Of the two groups one makes two generations and a few commits in each second, so
-that something happens whenever a fault comes; that is one rebalance without end. The other, `-calm`, is stable for a
-while between two generations, so that each is a rebalance with a cause of its own.
+All are real clients in this process. One of the two groups makes two generations and a few commits per second, so that
+every fault interrupts some activity; that is one endless rebalance. The other, `-calm`, is stable for a while between
+two generations, so that each is a rebalance with a cause of its own.
 """
 
 from __future__ import annotations
@@ -20,11 +20,11 @@ from rebalance_streaming.groups.episodes import MERGE_WITHIN_MS
 from waiting import wait_for
 
 TOPIC, PARTITIONS = "orders", 4
-#: Brokers may be away for minutes in a cycle.
+#: Brokers may be down for minutes in a cycle.
 _CYCLE_SECONDS = 900.0
 _POLL_SECONDS = 0.05
 _STOP_SECONDS = 120.0
-#: Between two generations; with the longer one they are rebalances of their own (groups/episodes.py: MERGE_WITHIN_MS).
+#: Between two generations; the longer one separates rebalances (groups/episodes.py: MERGE_WITHIN_MS).
 _PAUSE_SECONDS, _CALM_SECONDS = 0.2, MERGE_WITHIN_MS / 1000 + 1.5
 _CALM = "-calm"
 
@@ -41,13 +41,13 @@ class Churn:
     _errors: list[BaseException] = field(default_factory=list)
 
     def await_cycles(self, more: int = 1) -> None:
-        """Wait until so many more members have come and gone."""
+        """Wait until this many more members have joined and left."""
         wanted = self.cycles + more
         wait_for(lambda: self.cycles >= wanted or self._errors, f"{self.group} to rebalance", _CYCLE_SECONDS)
         self.check()
 
     def check(self) -> None:
-        """Fail if a client did."""
+        """Fail if a client failed."""
         assert not self._errors, self._errors
 
     def stop(self) -> None:
@@ -66,7 +66,7 @@ class Churn:
             self._errors.append(error)
 
     def _cycle(self, stayer: Consumer) -> bool:
-        """Let a member come, commit and go; false when told to stop meanwhile."""
+        """Let a member join, commit and leave; return false if told to stop meanwhile."""
         passer = self._consumer("passer")
         passer.subscribe([TOPIC])
         try:
@@ -80,7 +80,7 @@ class Churn:
         return shared and self._poll_until(lambda: _owned(stayer) == PARTITIONS, stayer) and self._stay(stayer)
 
     def _stay(self, *consumers: Consumer) -> bool:
-        """Poll on without a change of members; false when told to stop meanwhile."""
+        """Keep polling without a change of members; return false if told to stop meanwhile."""
         until = time.monotonic() + self.pause_seconds
         return self._poll_until(lambda: time.monotonic() > until, *consumers)
 
@@ -112,13 +112,13 @@ def _owned(consumer: Consumer) -> int:
 
 
 def _commit(consumer: Consumer) -> None:
-    # A member whose brokers are away, or that is out of its group, commits in its next turn.
+    # A member whose brokers are down, or that has lost its membership, commits in its next cycle.
     with suppress(KafkaException):
         consumer.commit(offsets=[TopicPartition(each.topic, each.partition, 0) for each in consumer.assignment()])
 
 
 def is_calm(group: str) -> bool:
-    """Whether a group's rebalances are apart from each other."""
+    """Whether a group's rebalances are separate."""
     return group.endswith(_CALM)
 
 
@@ -129,7 +129,7 @@ def groups_of(group: str) -> tuple[str, str]:
 
 @contextmanager
 def churning(rig: Rig, group: str) -> Iterator[Churn]:
-    """Let a group and its calm companion rebalance while the block runs; when it ends, all have left them."""
+    """Let a group and its calm companion rebalance while the block runs; all members have left when it returns."""
     restless, calm = groups_of(group)
     with _running(Churn(rig.broker.bootstrap, restless, _PAUSE_SECONDS), _calm_churn(rig, calm)) as loads:
         yield loads[0]
@@ -137,19 +137,19 @@ def churning(rig: Rig, group: str) -> Iterator[Churn]:
 
 @contextmanager
 def churning_calmly(rig: Rig, group: str) -> Iterator[Churn]:
-    """Let a group rebalance, each time apart from the last, while the block runs."""
+    """Let a group rebalance while the block runs, with pauses that separate its rebalances."""
     with _running(_calm_churn(rig, group)) as loads:
         yield loads[0]
 
 
 def _calm_churn(rig: Rig, group: str) -> Churn:
-    """Return the load of a group whose rebalances are apart from each other."""
+    """Return the load of a group with separate rebalances."""
     return Churn(rig.broker.bootstrap, group, _CALM_SECONDS)
 
 
 @contextmanager
 def _running(*loads: Churn) -> Iterator[tuple[Churn, ...]]:
-    """Run loads from the first cycle of the first of them on."""
+    """Run loads, and yield once the first of them has completed a cycle."""
     threads = [threading.Thread(target=each.run, name=f"churn-{each.group}") for each in loads]
     for thread in threads:
         thread.start()

@@ -1,4 +1,4 @@
-"""What can be seen of a running stream from outside: its processes, its status, its batches, its findings."""
+"""Observes a running stream from outside: its processes, status, batches and findings."""
 
 from __future__ import annotations
 
@@ -29,16 +29,16 @@ from rebalance_streaming.spark.checkpoint import query_path
 from waiting import wait_for
 
 CONFIG = StreamConfig()
-#: How the names of counters end.
+#: Suffixes of counter names.
 _COUNTERS = ("_total", "_sum", "_count", "_bucket")
-#: Counters of groups that begin at 0 at each start of an exporter, which counts them itself.
+#: Counters of groups that begin at 0 at each start of an exporter, because the exporter itself counts them.
 COUNTED_BY_EXPORTERS = ("kafka_rebalance_state_seconds_total", "kafka_rebalance_findings_total")
 _LOOK_SECONDS = 0.3
 _T = TypeVar("_T")
 
 
 def processes(rig: Rig, what: str) -> list[int]:
-    """Return the processes of the stream whose command line has a word in it."""
+    """Return the processes of the stream with this word in their command line."""
     found = []
     for pid in family(rig.monitor.stream.process.pid):
         with contextlib.suppress(FileNotFoundError, ProcessLookupError):
@@ -59,7 +59,7 @@ def diagnosis_of(rig: Rig) -> int:
 
 
 def worker_of(rig: Rig) -> int:
-    """Return a Python worker of Spark, as soon as there is one."""
+    """Return a Python worker of Spark, waiting until there is one."""
 
     def workers() -> list[int]:
         daemons = _daemons(rig)
@@ -79,7 +79,7 @@ def _daemons(rig: Rig) -> list[int]:
 
 
 def _parent_of(pid: int) -> int | None:
-    """Return the parent of a process, null for one that is gone."""
+    """Return the parent of a process, or null if it has exited."""
     try:
         return int(Path(f"/proc/{pid}/stat").read_text().rsplit(")", 1)[1].split()[1])
     except (FileNotFoundError, ProcessLookupError):
@@ -87,7 +87,7 @@ def _parent_of(pid: int) -> int | None:
 
 
 def resident_bytes(pid: int) -> int:
-    """Return how much memory a process holds."""
+    """Return the resident memory of a process in bytes."""
     return int(Path(f"/proc/{pid}/statm").read_text().split()[1]) * 4_096
 
 
@@ -97,7 +97,7 @@ def statuses(rig: Rig) -> list[Status]:
 
 
 def all_statuses(rig: Rig) -> list[Status]:
-    """Return every status that the stream published and the topic still has; in order within a partition only."""
+    """Return every status still in the topic, in order within a partition only."""
     return _statuses(value for _, value in read_topic(rig.broker.bootstrap, CONFIG.status_topic))
 
 
@@ -110,12 +110,12 @@ def _statuses(values: Iterable[bytes | None]) -> list[Status]:
 
 
 def restarts(rig: Rig) -> dict[str, int]:
-    """Return how often each query was started again."""
+    """Return the number of restarts of each query."""
     return {each.query: each.restarts for each in statuses(rig) if isinstance(each, QueryStatus)}
 
 
 def await_log_read(rig: Rig, until_ms: int) -> None:
-    """Wait until the groups that are published hold everything that the log held at a time."""
+    """Wait until the published groups include everything that the log contained at a time."""
 
     def read_until_ms() -> int:
         found = [each for each in statuses(rig) if isinstance(each, QueryStatus) and each.query == "membership"]
@@ -125,30 +125,30 @@ def await_log_read(rig: Rig, until_ms: int) -> None:
 
 
 def judged_at_ms(rig: Rig) -> int:
-    """Return when the diagnosis said last that it is well."""
+    """Return the time of the latest status in which the diagnosis was healthy."""
     return max((each.updated_at_ms for each in statuses(rig) if isinstance(each, DiagnosisStatus)), default=0)
 
 
 def await_judgement(rig: Rig) -> None:
-    """Wait until the diagnosis has said twice more that it is well: whatever was read before is judged."""
+    """Wait until the diagnosis has reported twice more that it is healthy, so that everything read before is judged."""
     now = judged_at_ms(rig)
     wait_for(lambda: judged_at_ms(rig) > now + 2_000, "the diagnosis to go on", 240, every=0.5)
 
 
 def set_aside(rig: Rig) -> Counter[tuple[str, str]]:
-    """Return how many rows, groups or rules the diagnosis set aside, by stage and reason."""
+    """Return the number of rows, groups or rules that the diagnosis quarantined, by stage and reason."""
     found = [each for each in statuses(rig) if isinstance(each, DiagnosisStatus)]
     return Counter({(each.stage, each.reason): each.count for one in found for each in one.quarantined})
 
 
 def report_outcomes(rig: Rig, topic: str) -> Counter[str]:
-    """Return how many messages of a topic of client metrics, or of probes, ended in which outcome."""
+    """Return the number of messages of a topic of client metrics, or of probes, by outcome."""
     totals = [each for each in statuses(rig) if isinstance(each, ReportTotals)]
     return Counter({each.outcome: each.count for one in totals for each in one.reports if each.topic == topic})
 
 
 def open_findings(rig: Rig) -> dict[str, str]:
-    """Return the rule of each finding that is firing, by its id."""
+    """Return the rule of each firing finding, by finding id."""
     latest: dict[bytes | None, Finding] = {}
     for key, value in read_topic(rig.broker.bootstrap, CONFIG.findings_topic):
         with contextlib.suppress(ContractError):
@@ -157,14 +157,14 @@ def open_findings(rig: Rig) -> dict[str, str]:
 
 
 def decoded_rows(rig: Rig, topic: str, kind: type[_T]) -> Iterator[_T]:
-    """Yield the latest row of each key of a topic, those that are of this kind."""
+    """Yield the latest row of each key of a topic, if it is of this kind."""
     for value in dict(read_topic(rig.broker.bootstrap, topic)).values():
         with contextlib.suppress(ContractError):
             yield decode(value or b"", kind)
 
 
 def causes_of(rig: Rig, group: str) -> set[str]:
-    """Return the rebalances of a group whose cause was told."""
+    """Return the rebalances of a group that have a published cause."""
     found = decoded_rows(rig, CONFIG.findings_topic, Finding)
     return {name for each in found if each.group == group and each.primary for name in each.rebalance_ids}
 
@@ -175,7 +175,7 @@ def rebalances_of(rig: Rig, group: str) -> set[str]:
 
 
 def total(rig: Rig, name: str, **labels: str) -> float:
-    """Return the sum of those samples of one of the monitor's own series that have these labels."""
+    """Return the sum of the samples of one of the monitor's own series that have these labels."""
     return sum(
         value
         for each, found, value in samples(rig.monitor.url)
@@ -184,7 +184,7 @@ def total(rig: Rig, name: str, **labels: str) -> float:
 
 
 def end_of(bootstrap: str, topic: str, partition: int = 0) -> int:
-    """Return the position that the next record of a partition will get."""
+    """Return the offset that the next record of a partition will get."""
     # The client must outlive its futures.
     admin = AdminClient({"bootstrap.servers": bootstrap, "log_level": 0})
     place = TopicPartition(topic, partition)
@@ -192,7 +192,7 @@ def end_of(bootstrap: str, topic: str, partition: int = 0) -> int:
 
 
 def await_first_row(rig: Rig, topic: str) -> None:
-    """Return at the first row that is written from now on, a few milliseconds later."""
+    """Return when the next new row of a topic is written, with a delay of a few milliseconds."""
     settings = {
         "bootstrap.servers": rig.broker.bootstrap,
         "group.id": "unused",
@@ -207,9 +207,9 @@ def await_first_row(rig: Rig, topic: str) -> None:
 
 
 def running_batch(rig: Rig, query: str) -> int | None:
-    """Return the batch that a query has begun and not committed, null between two batches."""
+    """Return the batch that a query has begun and not committed, or null between two batches."""
     home = Path(query_path(str(rig.directory / "checkpoint"), query))
-    # In this order: a batch that is committed in between is not taken for one that runs.
+    # In this order: a batch that is committed in between is not mistaken for a running one.
     begun, done = _last_batch(home / "offsets"), _last_batch(home / "commits")
     return begun if begun > done else None
 
@@ -220,13 +220,13 @@ def _last_batch(folder: Path) -> int:
 
 
 def assert_counted(rig: Rig, *groups: str) -> None:
-    """Wait until /metrics agrees with the broker's log of these groups, and every record was counted once."""
+    """Wait until /metrics agrees with the broker's log for these groups, and every record was counted once."""
     assert_groups_counted(rig, *groups)
     assert_records_counted(rig)
 
 
 def assert_groups_counted(rig: Rig, *groups: str) -> None:
-    """Wait until /metrics agrees with the broker's log of these groups."""
+    """Wait until /metrics agrees with the broker's log for these groups."""
     wait_for(
         lambda: _of(rig.counts(), groups) == _of(rig.expected_counts(), groups),
         lambda: f"/metrics {_of(rig.counts(), groups)} to be what the broker's log says: {rig.expected_counts()}",
@@ -251,9 +251,9 @@ def _of(counts: dict[str, object], groups: Iterable[str]) -> dict[str, object]:
 
 @contextlib.contextmanager
 def watching_counters(rig: Rig) -> Iterator[None]:
-    """Look at /metrics while the block runs: no counter of a group may be lower than before.
+    """Check that no counter of a group on /metrics decreases while the block runs.
 
-    Those that exporters count themselves may: one that is started again begins at 0.
+    Exceptions are those that exporters count themselves, which begin at 0 after a restart.
     """
     highest: dict[tuple[str, frozenset[tuple[str, str]]], float] = {}
     fallen: list[str] = []

@@ -1,10 +1,11 @@
-"""A consumer of confluent-kafka that polls over and over, in a process of its own, and tells what it takes.
+"""A consumer of confluent-kafka that polls continuously, in a process of its own, and reports its resource use.
+
 
     python polling_client.py '{"bootstrap": …, "group": …, "topic": …, "interval_seconds": …, "with": "reporter"}'
 
-`with` is `nothing`, `statistics` that are thrown away, or `reporter`. For each line on standard input it writes one of
-JSON: the most memory it ever took, how long polls took since it was asked last, and what it was assigned. The line
-`fork` lets it fork a child, as programs do for what has nothing to do with Kafka: told is the child's exit code.
+`with` is `nothing`, `statistics` that are discarded, or `reporter`. For each line on standard input it writes one line
+of JSON: its peak memory, the durations of polls since the previous line, and its assignment. The line `fork` makes it
+fork a child, as programs do for purposes unrelated to Kafka: the child's exit code is reported.
 """
 
 from __future__ import annotations
@@ -46,13 +47,13 @@ def make_consumer(group: str, wanted: str) -> Any:
 
 
 def most_memory() -> int:
-    """Return the most bytes that this process ever had in memory."""
+    """Return the peak memory of this process in bytes."""
     lines = Path("/proc/self/status").read_text().splitlines()
     return 1024 * next(int(line.split()[1]) for line in lines if line.startswith("VmHWM:"))
 
 
 def fork() -> int | None:
-    """Return how a child ended that cleared up what it inherited, null for one that had to be killed."""
+    """Return the exit code of a child that cleans up what it inherited, or null for one that had to be killed."""
     child = multiprocessing.get_context("fork").Process(target=gc.collect)
     child.start()
     child.join(_FORK_SECONDS)
@@ -62,7 +63,7 @@ def fork() -> int | None:
 
 
 def main() -> None:
-    """Poll until standard input ends, which no thread may read: a child of it would wait for that for ever."""
+    """Poll until standard input ends. No thread may read it: a forked child would wait forever for that thread."""
     took, reading = list[float](), [sys.stdin.fileno()]
     consumer = make_consumer(_SPEC["group"], _SPEC["with"])
     while True:

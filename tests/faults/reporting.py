@@ -1,11 +1,12 @@
-"""The marker `faults`, how many rounds a case has, and docs/reliability.md: a plugin of pytest.
+"""The marker `faults`, the number of rounds of a case, and docs/reliability.md: a pytest plugin.
+
 
     @pytest.mark.faults(8, fast=1, full=10)
 
-marks a test of case 8 of `CASES`. It asks the fixture `rounds` how often to repeat its fault: `fast` times in
-`make test`, `full` times in `make faults`; with `fast=0` it is left to `make faults`. With the environment variable
-FAULTS_REPORT set the rounds are the full ones, and what was run is written into the page: one row per test, those of
-tests that were not run stay as they are.
+marks a test of case 8 of `CASES`. The test requests the fixture `rounds` for the number of repetitions of its fault:
+`fast` in `make test`, `full` in `make faults`; with `fast=0` it runs only in `make faults`. With the environment
+variable FAULTS_REPORT set the full number of rounds is used, and the results are written into the page, one row per
+test; rows of tests that were not run stay as they are.
 """
 
 from __future__ import annotations
@@ -25,7 +26,7 @@ PAGE = Path(__file__).parents[2] / "docs" / "reliability.md"
 IS_FULL = bool(os.environ.get("FAULTS_REPORT"))
 
 #: The fault, and what the monitor must show. C: no record and no rebalance is lost or counted twice, and the diagnosis
-#: gives what a replay of a recording gives.
+#: is the same as in a replay of a recording.
 CASES = {
     1: ("SIGKILL of the driver at random moments", "C; first output within 30 s"),
     2: ("SIGKILL of a Python worker", "C; no query ends"),
@@ -166,20 +167,20 @@ _ROW = re.compile(r"^\| (?P<case>\d+) \|.*?\| `(?P<test>[^`]+)` \|")
 
 
 class Figures:
-    """What a test measured; of each name the largest counts."""
+    """The measurements of a test; of each name the largest is kept."""
 
     def __init__(self) -> None:
         self.worst: dict[str, tuple[float, str]] = {}
 
     def note(self, name: str, value: float, unit: str) -> None:
-        """Take in a measurement."""
+        """Add a measurement."""
         known, _ = self.worst.get(name, (value, unit))
         self.worst[name] = (max(known, value), unit)
 
 
 @dataclass
 class _Result:
-    """One test, over all its parameters."""
+    """The results of one test, over all its parameters."""
 
     case: int
     fast: int
@@ -195,7 +196,7 @@ _results: dict[str, _Result] = {}
 
 @pytest.hookimpl(tryfirst=True)
 def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
-    """Leave a test without rounds in `make test` to `make faults`."""
+    """Skip tests without rounds in `make test`."""
     for item in items:
         marker = item.get_closest_marker("faults")
         if marker is not None and marker.kwargs.get("fast", 1) == 0:
@@ -204,7 +205,7 @@ def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
 
 @pytest.fixture
 def rounds(request: pytest.FixtureRequest) -> int:
-    """How often this test is to repeat its fault."""
+    """How often this test repeats its fault."""
     marker = request.node.get_closest_marker("faults")
     fast, full = marker.kwargs["fast"], marker.kwargs["full"]
     return full if IS_FULL or not fast else fast
@@ -212,14 +213,14 @@ def rounds(request: pytest.FixtureRequest) -> int:
 
 @pytest.fixture
 def figures(request: pytest.FixtureRequest) -> Figures:
-    """Where a test notes what it measures."""
+    """The measurements that a test records."""
     found = _result_of(request.node)
     return Figures() if found is None else found.figures
 
 
 @pytest.hookimpl(hookwrapper=True)
 def pytest_runtest_makereport(item: pytest.Item, call: pytest.CallInfo[None]) -> Iterator[None]:
-    """Note how a test went."""
+    """Record the result of a test."""
     outcome: Any = yield
     report, result = outcome.get_result(), _result_of(item)
     if result is None:
@@ -252,7 +253,7 @@ def _reason(report: Any) -> str:
 
 
 def render(results: dict[str, _Result], page: str) -> str:
-    """Return the page with these results; rows of other tests are taken from the page as it is."""
+    """Return the page with these results; rows of other tests are copied from the existing page."""
     rows = {(int(found["case"]), found["test"]): line for line in page.splitlines() if (found := _ROW.match(line))}
     when = f"{time.strftime('%Y-%m-%d %H:%M', time.gmtime())}, {_commit()}"
     rows |= {(each.case, test): _row(test, each, when) for test, each in results.items()}

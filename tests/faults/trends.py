@@ -1,4 +1,4 @@
-"""How a quantity changes with time, told from measurements that jump: memory of a process, size of a directory."""
+"""The trend of noisy measurements over time, such as the memory of a process or the size of a directory."""
 
 from __future__ import annotations
 
@@ -10,13 +10,13 @@ from math import sqrt
 import numpy as np
 
 _BLOCKS = 20
-#: Standard deviations on each side that hold 95 % of a normal distribution.
+#: Standard deviations on each side that contain 95 % of a normal distribution.
 _DEVIATIONS = 1.96
 
 
 @dataclass(frozen=True, slots=True)
 class Trend:
-    """The level at the beginning, its change per hour as a share of it, and both ends of the 95 % interval of that."""
+    """The level at the beginning, the change per hour as a share of it, and the 95 % interval of that change."""
 
     level: float
     per_hour: float
@@ -25,12 +25,12 @@ class Trend:
 
 
 def trend_of(samples: Sequence[tuple[float, float]]) -> Trend:
-    """Return the trend of (seconds, quantity), in the order of time: 40 of them or more.
+    """Return the trend of at least 40 samples (seconds, quantity) in the order of time.
 
-    The time is cut into 20 blocks, and of each the lowest quantity is taken: garbage that waits to be collected comes
-    and goes within a block, a leak raises the lowest. The slope is the median of those of all pairs of blocks
-    (Theil and Sen), on which some outliers have no bearing; its interval is that of Kendall's rank correlation. What
-    is left of a dependence between neighbouring blocks makes the interval too narrow.
+    The time is divided into 20 blocks, and the lowest quantity of each is used: garbage that waits to be collected
+    comes and goes within a block, while a leak raises the lowest value. The slope is the median of the slopes of all
+    pairs of blocks (Theil-Sen), which is robust against some outliers; its interval is that of Kendall's rank
+    correlation. Remaining correlation between neighbouring blocks makes the interval too narrow.
     """
     assert len(samples) >= 2 * _BLOCKS, f"{len(samples)} samples are too few"
     blocks = np.array_split(np.asarray(samples), _BLOCKS)

@@ -1,6 +1,6 @@
-"""A log of group records that the test writes itself, under a name of its own: what is in it is the truth.
+"""A log of group records written by the test itself, in a topic of its own, so that its content is known.
 
-Groups are spread over its partitions; each record makes one generation. The monitor is told to watch this topic.
+Groups are distributed over its partitions; each record is one generation. The monitor is configured to read this topic.
 """
 
 from __future__ import annotations
@@ -23,7 +23,7 @@ from rebalance_devtools.bench import fill
 from waiting import wait_for
 
 WATCHED, PARTITIONS = "watched-log", 4
-#: What its broker takes as one batch: far more than any default.
+#: The largest batch that the topic accepts: much more than any default.
 LARGEST_BYTES = 12_000_000
 _SETTINGS = {"cleanup.policy": "delete", "max.message.bytes": str(LARGEST_BYTES)}
 _CREATED_SECONDS = 30
@@ -34,7 +34,7 @@ Record = tuple[int, bytes, bytes]
 
 
 def create(bootstrap: str, replicas: list[list[int]] | None = None, **settings: str) -> None:
-    """Create the watched topic; `replicas` are the brokers of each partition, without it any one each."""
+    """Create the watched topic; `replicas` lists the brokers of each partition, by default any one each."""
     # The client must outlive its futures.
     admin = AdminClient({"bootstrap.servers": bootstrap, "log_level": 0})
     config = {**_SETTINGS, **settings}
@@ -47,7 +47,7 @@ def create(bootstrap: str, replicas: list[list[int]] | None = None, **settings: 
 
 @contextmanager
 def running_log(directory: Path, *flags: str, **broker_settings: str) -> Iterator[WrittenLog]:
-    """Start a broker with an empty watched log, and a monitor of it."""
+    """Start a broker with an empty watched log, and a monitor for it."""
     source = f"stream.source_topic={WATCHED}"
     with running_rig(directory, source, *flags, prepare=create, **broker_settings) as rig:
         yield WrittenLog(rig.broker.bootstrap, rig)
@@ -62,11 +62,11 @@ class WrittenLog:
         self._partitions = partitions
 
     def partition_of(self, group: str) -> int:
-        """Return where a group's records go."""
+        """Return the partition of a group's records."""
         return zlib.crc32(group.encode()) % self._partitions
 
     def generation(self, group: str, members: int = 2, partition: int | None = None) -> Record:
-        """Return the record of a group's next generation."""
+        """Return the record of the next generation of a group."""
         self.generations[group] += 1
         value = fill.group_value(self.generations[group], members, now_ms(), members)
         return self.partition_of(group) if partition is None else partition, fill.group_key(group), value
@@ -76,7 +76,7 @@ class WrittenLog:
         self.write(self.generation(group) for _ in range(count))
 
     def write(self, records: Iterable[Record], topic: str = WATCHED, at_ms: int = 0) -> None:
-        """Write records of a time, 0: now, and return when the broker has them."""
+        """Write records with this timestamp (0: now), and return when the broker has them."""
         settings = {
             "bootstrap.servers": self.bootstrap,
             "linger.ms": 5,
@@ -99,7 +99,7 @@ class WrittenLog:
         assert not refused, refused[:3]
 
     def await_generations(self, *groups: str) -> None:
-        """Wait until /metrics says that these groups completed each of their generations."""
+        """Wait until /metrics shows that these groups completed each of their generations."""
         wanted = {group: Counted(n, n, 0) for group, n in self.generations.items() if group in groups}
 
         def said() -> dict[str, Counted | None]:
@@ -110,7 +110,7 @@ class WrittenLog:
 
 
 def large_group(group: str, members: int, topics: int) -> Record:
-    """Return the first generation of a group in which each member subscribes to and has a partition of every topic."""
+    """Return the first generation of a group in which each member subscribes to and owns a partition of every topic."""
     names = [f"a-topic-with-a-name-of-usual-length-{number:04d}" for number in range(topics)]
     subscription = struct.pack(">hi", 0, topics) + b"".join(map(_text, names)) + struct.pack(">i", -1)
     value = bytearray(struct.pack(">h", 3) + _text("consumer") + struct.pack(">i", 1) + _text("range"))
@@ -129,5 +129,5 @@ def _text(value: str) -> bytes:
 
 
 def now_ms() -> int:
-    """Return the time."""
+    """Return the current time in milliseconds."""
     return int(time.time() * 1000)

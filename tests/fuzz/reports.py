@@ -1,10 +1,12 @@
-"""Made-up client metrics: golden values of all formats, mutated, and well-formed reports with numbers no client has.
+"""Made-up client metrics: golden values of all formats, mutated, and well-formed reports with numbers that no client
+sends.
+
 
     python -m fuzz.reports SECONDS [SEED]
 
-decodes, packs, judges and shows such values for so much processor time (with `tests` and the source roots on
-PYTHONPATH). It ends at the first that makes anything fail, or that costs more than 50 ms per 100 kB to decode, and says
-its seed.
+decodes, packs, judges and shows such values for this much processor time (with `tests` and the source roots on
+PYTHONPATH). It stops at the first value that makes anything fail, or that takes more than 50 ms per 100 kB to decode,
+and prints its seed.
 """
 
 from __future__ import annotations
@@ -70,7 +72,7 @@ def mutated(chance: random.Random, value: bytes) -> bytes:
 
 
 def altered(chance: random.Random, node: Any, share: float) -> Any:
-    """Return a document with some of its leaves replaced by what no client says."""
+    """Return a document with some of its leaves replaced by values that no client sends."""
     if isinstance(node, dict):
         return {key: altered(chance, child, share) for key, child in node.items() if chance.random() > share / 10}
     if isinstance(node, list):
@@ -79,7 +81,7 @@ def altered(chance: random.Random, node: Any, share: float) -> Any:
 
 
 def report(chance: random.Random, at_ms: int, who: int) -> bytes:
-    """Return a well-formed report of one of the members, each of its numbers as likely usual as not."""
+    """Return a well-formed report of one of the members; each of its numbers is usual with probability one half."""
 
     def number() -> Any:
         return chance.choice(EXTREMES if chance.random() < 0.3 else USUAL)
@@ -113,7 +115,7 @@ def report(chance: random.Random, at_ms: int, who: int) -> bytes:
 
 
 def any_value(chance: random.Random) -> bytes:
-    """Return a value of any format, changed in its bytes or in its meaning."""
+    """Return a value of any format, with changed bytes or changed meaning."""
     value = chance.choice(list(GOLDEN.values()))
     if value[:1] in (b"{", b"[") and chance.random() < 0.6:
         return json.dumps(altered(chance, json.loads(value), chance.choice((0.02, 0.2, 0.8)))).encode()
@@ -121,7 +123,7 @@ def any_value(chance: random.Random) -> bytes:
 
 
 def check_decoding(chance: random.Random) -> float:
-    """Decode one made-up value; only the one error may come out. Returns the share of the time that it may take."""
+    """Decode one made-up value; only UndecodableError is allowed. Return the share of the allowed time."""
     value, pinned = any_value(chance), chance.choice((None, None, *FORMATS))
     return share_of_time(lambda: _decode(value, pinned), value, "decoding")
 
@@ -135,9 +137,9 @@ def _decode(value: bytes, pinned: str | None) -> None:
 
 
 def check_judging(chance: random.Random, messages: int = 12) -> None:
-    """Let made-up clients report of a group that loses a member, judge it, and show what comes of it.
+    """Let made-up clients report on a group that loses a member, judge it, and show the result.
 
-    Nothing may fail or be set aside, rows stay bounded, and the exporter takes all of them up.
+    Nothing may fail or be quarantined, the size of rows stays bounded, and the exporter accepts all of them.
     """
     said: list[str] = []
     engine = Engine(
@@ -162,7 +164,7 @@ def check_judging(chance: random.Random, messages: int = 12) -> None:
 
 
 def publish(view: View, rows: Iterable[Output]) -> None:
-    """Hand an exporter what the diagnosis publishes; it refuses none of it."""
+    """Feed an exporter with the rows that the diagnosis publishes; it rejects none of them."""
     view.apply([Row(topic, key.encode(), value) for topic, key, value in map(address, rows)])
     assert not [kind for kind, count in view.fleet().refused.items() if count]
 
@@ -180,9 +182,10 @@ def _rows(chance: random.Random, at_ms: int) -> Iterator[ClientActivity]:
 
 
 def run(seconds: float, seed: int) -> tuple[int, float]:
-    """Go on for so much processor time from a seed; returns how many values were tried, and the largest share of time.
+    """Run for this much processor time from a seed; return the number of values, and the largest share of the allowed
+    time.
 
-    Raises what the first of them raises.
+    Raises the first exception that any of them raises.
     """
     ends, first, slowest = time.process_time() + seconds, seed, 0.0
     while time.process_time() < ends:

@@ -1,10 +1,11 @@
-"""Made-up rows of the monitor's own topics: right ones, changed in their bytes or in their meaning.
+"""Made-up rows of the monitor's own topics: valid ones, with changed bytes or changed meaning.
+
 
     python -m fuzz.rows SECONDS [SEED]
 
-hands such rows to the exporter's view, and to the engine as the diagnosis does, for so long (with `tests` and the
-source roots on PYTHONPATH), and shows and judges what comes of them. The first that makes anything fail is written to
-standard output with its seed, and so is one that costs more than 50 ms per 100 kB to take up.
+feeds such rows to the exporter's view, and to the engine as the diagnosis does, for this much processor time (with
+`tests` and the source roots on PYTHONPATH), and shows and judges the result. The first row that makes anything fail, or
+that takes more than 50 ms per 100 kB, is written to standard output with its seed.
 """
 
 from __future__ import annotations
@@ -48,9 +49,9 @@ from rebalance_streaming.engine.rows import decode_input
 
 MEMBERS = tuple(member(f"{name}-1", [number]) for number, name in enumerate("abc"))
 LOST_MS = T0 + MINUTE
-#: About the largest row that is made.
+#: Approximate size of the largest generated row.
 _LARGE_BYTES = 200_000
-#: Of address space, for everything.
+#: Limit of the address space of the whole process.
 _MOST_BYTES = 3 * 2**30
 
 #: Topic by its short name, key, value.
@@ -58,7 +59,7 @@ Sent = tuple[str, bytes, bytes]
 
 
 def rows_for_the_engine(at_ms: int) -> list[Sent]:
-    """Return a right row of each kind that the diagnosis reads."""
+    """Return a valid row of each kind that the diagnosis reads."""
     reported = [
         *unpacked(probe(at_ms, "Stable", MEMBERS, ends={0: 10, 1: 9, 2: 8}, stable={0: 10, 1: 9, 2: 8})),
         commits(at_ms, {0: 1, 1: 7, 2: None}),
@@ -74,7 +75,7 @@ def rows_for_the_engine(at_ms: int) -> list[Sent]:
 
 
 def changed(chance: random.Random, value: bytes) -> bytes:
-    """Return a row with other values in some places, or with other bytes."""
+    """Return a row with some values or bytes changed."""
     if chance.random() < 0.2:
         return mutated(chance, value)
     document = json.loads(value)
@@ -95,7 +96,7 @@ def changed(chance: random.Random, value: bytes) -> bytes:
 
 
 def repeat(chance: random.Random, container: Any, key: Any) -> None:
-    """Make a list, or the names of an object, very long."""
+    """Make a list, or the names in an object, very long."""
     inner = container[key]
     room = chance.choice((2, 100, _LARGE_BYTES // (len(json.dumps(inner)) + 20)))
     if isinstance(inner, list) and inner:
@@ -106,7 +107,7 @@ def repeat(chance: random.Random, container: Any, key: Any) -> None:
 
 
 def check_view(chance: random.Random, count: int = 5) -> float:
-    """Let an exporter read rows, and show everything after each; returns the largest share of the time allowed."""
+    """Let an exporter read rows, and render everything after each; return the largest share of the allowed time."""
     view = View(group_expiry_seconds=3600, keep_rebalances=3)
     exposition = Exposition(limit_groups=9, version="1", collect_partitions=True, collect_members=True)
     view.apply(ROWS)
@@ -123,7 +124,7 @@ def check_view(chance: random.Random, count: int = 5) -> float:
 
 
 def check_engine(chance: random.Random, count: int = 12) -> tuple[float, Counter[str]]:
-    """Let a diagnosis read rows, right ones between them, and judge; returns as above, and what was set aside why."""
+    """Let a diagnosis read rows among valid ones, and judge; return the same share, and quarantined by reason."""
     said: list[str] = []
     engine = Engine(
         EngineConfig(cluster=CLUSTER, source_topic="__consumer_offsets", detect=DetectConfig()), said.append
@@ -137,13 +138,13 @@ def check_engine(chance: random.Random, count: int = 12) -> tuple[float, Counter
         slowest = max(slowest, share_of_time(lambda: take(engine, [odd], at_ms), odd[2], f"engine, {topic}"))  # noqa: B023
         take(engine, right, at_ms)
         publish(view, engine.advance(at_ms + chance.choice((0, 1, 5)) * SECOND))
-    # What asked for more memory than there is was set aside like any other row; on a larger machine it gets it.
+    # A row for which memory ran out was quarantined like any other; with more memory it is accepted.
     assert not [line for line in said if "MemoryError" in line], said
     return slowest, Counter(line.partition("): ")[0] for line in said)
 
 
 def take(engine: Engine, rows: Iterable[Sent], at_ms: int) -> None:
-    """Hand rows over as the diagnosis' process does."""
+    """Feed rows as the diagnosis process does."""
     for topic, key, value in rows:
         try:
             row = decode_input(topic, key, value)
@@ -161,7 +162,7 @@ def check(seed: int) -> tuple[float, Counter[str]]:
 
 
 def run(seconds: float, seed: int) -> tuple[int, float, Counter[str]]:
-    """Go on for so much processor time from a seed; returns rounds, largest share of time, what was set aside why."""
+    """Run for this much processor time from a seed; return rounds, largest share, and quarantined counts by reason."""
     ends, first, slowest, aside = time.process_time() + seconds, seed, 0.0, Counter[str]()
     while time.process_time() < ends:
         seed += 1
@@ -175,7 +176,7 @@ def run(seconds: float, seed: int) -> tuple[int, float, Counter[str]]:
 
 
 if __name__ == "__main__":
-    # A row that takes gigabytes fails with its seed, where the kernel would end the process without a word.
+    # With this limit a row that takes gigabytes fails with its seed; otherwise the kernel kills the process silently.
     resource.setrlimit(resource.RLIMIT_AS, (_MOST_BYTES, _MOST_BYTES))
     tried, slowest, aside = run(float(sys.argv[1]), int(sys.argv[2]) if len(sys.argv) > 2 else 0)
     sys.stdout.write(f"{tried} rounds, nothing escaped, slowest {slowest:.0%} of its time; set aside: {dict(aside)}\n")

@@ -1,4 +1,4 @@
-"""How long a value may take: processor time that its length bounds, held without being misled by a busy machine."""
+"""Limits of processor time in proportion to the length of a value, robust against a busy machine."""
 
 from __future__ import annotations
 
@@ -8,10 +8,10 @@ from typing import TypeVar
 
 from faults.reporting import IS_FULL
 
-#: For each 100 kB begun: what `make faults` and `make fuzz` hold. `make test` runs beside other work on machines of any
-#: speed, and finds there only what grows faster than the length.
+#: For each 100 kB begun: the limit in `make faults` and `make fuzz`. `make test` runs beside other work on machines of
+#: any speed, and only detects costs that grow faster than the length.
 _SECONDS_PER_100_KB = 0.05 if IS_FULL else 2.0
-#: What is too slow is tried so often: a busy machine, or a collection of garbage, makes one run slow and not all.
+#: Number of attempts before a value counts as too slow: load, or a garbage collection, slows down single runs only.
 _TRIES = 4
 
 _T = TypeVar("_T")
@@ -22,7 +22,7 @@ class TooSlowError(Exception):
 
 
 def share_of_time(work: Callable[[], object], value: bytes, what: str) -> float:
-    """Do a piece of work and return its share of the time it may take. Raises TooSlowError above 1."""
+    """Run a piece of work and return its share of the allowed time. Raises TooSlowError above 1."""
     allowed = _SECONDS_PER_100_KB * max(1, len(value) / 100_000)
     began = time.process_time()
     work()
@@ -33,7 +33,7 @@ def share_of_time(work: Callable[[], object], value: bytes, what: str) -> float:
 
 
 def least_time(work: Callable[[], object]) -> float:
-    """Do a piece of work some times; return the seconds of processor time that it took when it took least."""
+    """Return the processor time, in seconds, of the fastest of several runs of a piece of work."""
     spent = []
     for _ in range(_TRIES):
         began = time.process_time()
@@ -43,7 +43,7 @@ def least_time(work: Callable[[], object]) -> float:
 
 
 def unless_busy(attempt: Callable[[], _T]) -> _T:
-    """Return what an attempt does; raises TooSlowError only if it does each time it is tried."""
+    """Return the result of an attempt; raises TooSlowError only if every try does."""
     for _ in range(_TRIES - 1):
         try:
             return attempt()

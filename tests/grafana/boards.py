@@ -1,4 +1,4 @@
-"""The committed dashboards as data, and what Grafana would make of the expressions in them."""
+"""The committed dashboards as data, and their expressions as Grafana would send them."""
 
 from __future__ import annotations
 
@@ -17,14 +17,14 @@ GRAFANA = Path(__file__).parents[2] / "grafana"
 FILES = sorted((GRAFANA / "dashboards").glob("*.json"))
 UIDS = {"kafka-rebalance-fleet", "kafka-rebalance-group", "kafka-rebalance-monitor"}
 
-#: What stands for Grafana's own macros, and for variables of which all values are chosen.
+#: Substitutes for Grafana's own macros, and for variables with all values selected.
 MACROS = {"__rate_interval": "5m", "__range": "10m", "__interval": "15s"}
 ALL = {"cluster": ".*", "group": ".*", "topic": ".*"}
 
 
 @dataclass(frozen=True, slots=True)
 class Asked:
-    """One query of a panel, by where it stands; `instant` asks for one moment instead of a range."""
+    """One query of a panel, and its place; `instant` queries a single moment instead of a range."""
 
     board: str
     panel: str
@@ -39,18 +39,18 @@ class Asked:
 
 @cache
 def boards() -> Mapping[str, dict[str, Any]]:
-    """Return the committed dashboards by uid. Shared between tests: do not change them."""
+    """Return the committed dashboards by uid. Shared between tests: do not modify them."""
     return {board["uid"]: board for board in (json.loads(file.read_text()) for file in FILES)}
 
 
 def panels(board: dict[str, Any]) -> list[dict[str, Any]]:
-    """Return the panels without headings, those of collapsed rows included."""
+    """Return the panels without row headings, including those of collapsed rows."""
     found = [panel for each in board["panels"] for panel in (each, *each.get("panels", ()))]
     return [panel for panel in found if panel["type"] != "row"]
 
 
 def overrides(panel: dict[str, Any], prefix: str) -> dict[tuple[str, str], Any]:
-    """Return what a panel sets for some of its fields: values of one property by (matcher, what it matches)."""
+    """Return a panel's field overrides: the values of one property by (matcher, matched value)."""
     return {
         (over["matcher"]["id"], over["matcher"]["options"]): each["value"]
         for over in panel["fieldConfig"]["overrides"]
@@ -74,9 +74,9 @@ def queries() -> list[Asked]:
 
 
 def closed_label(expr: str, legend: str) -> str | None:
-    """Return the label that a legend ends in, if its values are a closed set, of which each has a colour; else null."""
+    """Return the last label of a legend if its values are a closed set with a colour each, otherwise null."""
     found = re.fullmatch(r".*\{\{(reason|state|change|outcome|kind)\}\}", legend)
-    # What goes wrong in rows and rules is shown by names that nobody knows beforehand.
+    # Names of failed rows and rules are not known in advance.
     return None if found is None or re.search("contract_errors|quarantined", expr) else found[1]
 
 
@@ -86,24 +86,24 @@ def variables(board: dict[str, Any]) -> dict[str, dict[str, Any]]:
 
 
 def expand(expr: str, chosen: Mapping[str, str] = ALL) -> str:
-    """Return what Grafana would send: macros and variables replaced. Raises KeyError for what it does not know."""
+    """Return the expression that Grafana would send, with macros and variables replaced. Raises KeyError if unknown."""
     return re.sub(r"\$\{?([a-z_]\w*)\}?", lambda found: {**MACROS, **chosen}[found[1]], expr)
 
 
 def selectors(expr: str) -> list[promql_parser.VectorSelector]:
-    """Return the selectors of an expression. Raises ValueError where it is no PromQL."""
+    """Return the selectors of an expression. Raises ValueError if it is not valid PromQL."""
     return [node for node in nodes(expr) if isinstance(node, promql_parser.VectorSelector)]
 
 
 def nodes(expr: str) -> list[promql_parser.Expr]:
-    """Return an expression and all that it consists of. Raises ValueError where it is no PromQL."""
+    """Return an expression and all its subexpressions. Raises ValueError if it is not valid PromQL."""
     found: list[promql_parser.Expr] = []
     promql_parser.walk(promql_parser.parse(expr), found.append)
     return found
 
 
 def links(value: Any) -> Iterator[str]:
-    """Yield every URL in a dashboard, of data links and of those at the top."""
+    """Yield every URL in a dashboard, from data links and dashboard links."""
     if isinstance(value, dict):
         if isinstance(value.get("url"), str):
             yield value["url"]

@@ -1,8 +1,8 @@
-"""What a Prometheus would have scraped while recorded incidents went on: a history to look at dashboards with.
+"""The samples that a Prometheus would have scraped during recorded incidents: a history to view dashboards with.
 
-python -m grafana.history DIRECTORY writes blocks for `prometheus --storage.tsdb.path=DIRECTORY/data`, that end now.
-Every series comes from the real diagnosis and the real exposition, as of each scrape; only times are moved, so that all
-recordings end together.
+python -m grafana.history DIRECTORY writes blocks for `prometheus --storage.tsdb.path=DIRECTORY/data` that end now.
+Every series comes from the real diagnosis and the real exposition, as of each scrape; only times are shifted, so that
+all recordings end together.
 """
 
 from __future__ import annotations
@@ -25,7 +25,7 @@ from rebalance_exporters.state.health import ReadProgress
 from rebalance_exporters.state.view import FINDINGS, Row, View
 from rebalance_streaming.recording import RecordedLine
 
-#: Recordings, and the groups they are shown as.
+#: Recordings, and the groups that they are shown as.
 INCIDENTS = {
     "idle_lock_real-sick-1.jsonl.gz": "payments-enricher",
     "crash_loop-1.jsonl.gz": "checkout-audit",
@@ -43,7 +43,7 @@ _LOADED, _READY = ReadProgress(loaded=True), Readiness(True, "ready")
 
 
 def write(directory: Path, now_ms: int) -> None:
-    """Write the blocks. Raises CalledProcessError if promtool does not like them."""
+    """Write the blocks. Raises CalledProcessError if promtool rejects them."""
     directory.mkdir(parents=True, exist_ok=True)
     samples: dict[str, list[str]] = {}
     for name, group in INCIDENTS.items():
@@ -60,7 +60,7 @@ def write(directory: Path, now_ms: int) -> None:
 
 
 def scrape(lines: Sequence[RecordedLine], now_ms: int, group: str) -> Iterator[tuple[str, str]]:
-    """Yield the samples of every scrape of a recording as (name, line), but for the monitor's own."""
+    """Yield the samples of every scrape of a recording as (name, line), without the monitor's own."""
     end_ms = max(line.timestamp_ms for line in lines)
     begin_ms = min(line.timestamp_ms for line in lines)
     view, exposition = View(group_expiry_seconds=3600, keep_rebalances=100), _exposition()
@@ -73,7 +73,7 @@ def scrape(lines: Sequence[RecordedLine], now_ms: int, group: str) -> Iterator[t
 
 
 def scrape_calm(now_ms: int) -> Iterator[tuple[str, str]]:
-    """Yield the same of groups to which nothing happens, and the monitor's own."""
+    """Yield the samples of inactive groups, and the monitor's own."""
     view = View(group_expiry_seconds=3600, keep_rebalances=100)
     rows = [row for number, name in enumerate(CALM) for row in calm_rows(name, members=2 + number % 3, lag=number % 5)]
     feed(
@@ -107,7 +107,7 @@ def _samples(exposition: Exposition, view: View, at_ms: int) -> Iterator[re.Matc
 
 
 def _take(view: View, rows: Sequence[Row], at_ms: int) -> None:
-    """Let the view take a replay's rows over; findings that the replay no longer has were withdrawn."""
+    """Feed a replay's rows to the view; findings that the replay no longer contains are withdrawn."""
     kept = {row.key for row in rows if row.topic == FINDINGS}
     known = [
         f"{each.cluster}/{each.group}/{each.rule}/{each.finding_id}".encode()
@@ -118,7 +118,7 @@ def _take(view: View, rows: Sequence[Row], at_ms: int) -> None:
 
 
 def _move(sample: re.Match[str], at_ms: int, by_ms: int, kept: int = 0) -> str:
-    """Return a sample at another time; values that are times move too, by `kept` more where nothing happens."""
+    """Return a sample shifted in time; values that are times are shifted too, by `kept` more for inactive groups."""
     name, labels, value = sample[1], sample[2] or "{}", sample[3]
     if name.endswith("_timestamp_seconds"):
         value = str(float(value) + (by_ms + kept) / 1000)

@@ -1,7 +1,7 @@
-"""The rules of grafana/dashboard-linter that concern dashboards for Prometheus, under its names.
+"""The rules of grafana/dashboard-linter for Prometheus dashboards, under their original names.
 
-Written anew, so that the tests need no Go. Each rule is a function of a dashboard that yields complaints; where the
-original looks at some kinds of panels only, the one here looks at all.
+Reimplemented, so that the tests need no Go. Each rule is a function of a dashboard that yields complaints; where the
+original checks only some kinds of panels, these rules check all.
 """
 
 from __future__ import annotations
@@ -16,7 +16,7 @@ from grafana.boards import ALL, MACROS, expand, nodes, panels, selectors, variab
 
 Board = dict[str, Any]
 
-#: The units it knows, as far as they are of use here.
+#: The units that the original accepts, as far as they are used here.
 _UNITS = {
     "none",
     "short",

@@ -1,7 +1,7 @@
-"""A real Prometheus that scrapes the real exporter, which was fed recorded incidents in two parts.
+"""A real Prometheus that scrapes the real exporter, which is fed recorded incidents in two parts.
 
-Two parts, because a counter that does not grow while it is watched shows nothing in a rate. The exporter's clock stands
-where the recordings end, so that its sliding windows are full.
+Two parts, because a counter must grow between scrapes for a rate to be non-zero. The exporter's clock stands at the end
+of the recordings, so that its sliding windows are full.
 """
 
 from __future__ import annotations
@@ -47,16 +47,16 @@ _DEADLINE_SECONDS = 600
 
 @dataclass(frozen=True, slots=True)
 class Scraped:
-    """A Prometheus to ask.
+    """A Prometheus server to query.
 
-    `at` is the time as of which to ask, in seconds since 1970: after a scrape that was in time. Null: now.
+    `at` is the evaluation time in seconds since 1970: after a scrape that was in time. Null: now.
     """
 
     url: str
     at: float | None = None
 
     def instant(self, expr: str) -> list[dict[str, Any]]:
-        """Return the series of an expression, without those that are no number."""
+        """Return the series of an expression, without NaN values."""
         found = self._ask("query", query=expr, time=self.at or time.time())["result"]
         return [series for series in found if series["value"][1] != "NaN"]
 
@@ -67,7 +67,7 @@ class Scraped:
         return [series for series in found if any(value != "NaN" for _, value in series["values"])]
 
     def values_of(self, label: str, selector: str) -> list[str]:
-        """Return the values of a label among the series that a selector finds."""
+        """Return the values of a label among the series that match a selector."""
         values: list[str] = self._ask(f"label/{label}/values", **{"match[]": selector})
         return values
 
@@ -85,14 +85,14 @@ class Live(Scraped):
 
 
 def run(here: Scraped, asked: Asked, chosen: Mapping[str, str] = ALL) -> list[dict[str, Any]]:
-    """Return what a panel's query finds, asked as Grafana would ask it."""
+    """Return the result of a panel's query, sent as Grafana would send it."""
     expr = expand(asked.expr, chosen)
     return here.instant(expr) if asked.instant else here.over_time(expr)
 
 
 @dataclass(slots=True)
 class Clock:
-    """The exporter's clock: it stands, so that however slow the machine is nothing is stale."""
+    """The exporter's clock: it stands still, so that nothing becomes stale on a slow machine."""
 
     now_ms: int
 
@@ -102,7 +102,7 @@ class Clock:
 
 @contextmanager
 def live(directory: Path) -> Iterator[Live]:
-    """Serve and scrape until the block ends; inside it, everything has been fed and scraped a few times."""
+    """Serve and scrape until the block ends; yields when everything has been fed and scraped a few times."""
     lines = [read_recording(name) for name in RECORDINGS]
     clock = Clock(max(line.timestamp_ms for each in lines for line in each))
     view = View(group_expiry_seconds=3600, keep_rebalances=100)
@@ -112,7 +112,7 @@ def live(directory: Path) -> Iterator[Live]:
         _await_scrapes(here, "kafka_rebalance_monitor_rows_total")
         clock.now_ms += 1_000
         feed(view, [row for each in lines for row in rows_of(each)], 2, clock.now_ms)
-        # What only the second part brought must have been seen often enough for a rate.
+        # Series from the second part need enough scrapes for a rate.
         _await_scrapes(here, 'kafka_rebalance_findings_total{rule="poll_overrun"}')
         _await_scrapes(here, 'kafka_rebalance_findings_total{rule="reconciliation_stuck"}')
         scraped = wait_for(lambda: here.instant("timestamp(up) and up == 1"), "a scrape in time", _DEADLINE_SECONDS)
@@ -128,11 +128,11 @@ def _await_scrapes(here: Live, selector: str) -> None:
 
 
 def feed(view: View, rows: Sequence[Row], part: int, now_ms: int) -> None:
-    """Let the view take rows over, with what the stream says of itself by then; one row is broken on purpose."""
+    """Feed rows to the view, with the stream's own status at that time; one row is broken on purpose."""
     counts = [
         RecordCount("membership", 2, 3, "decoded", 100 * part),
         RecordCount("membership", 2, None, "tombstone", 10 * part),
-        # A record type that no version of Kafka has yet.
+        # A record type that no version of Kafka has.
         RecordCount("membership", 99, None, "unsupported", part),
         RecordCount("activity", 1, 3, "decoded", 1_000 * part),
     ]
@@ -164,7 +164,7 @@ def feed(view: View, rows: Sequence[Row], part: int, now_ms: int) -> None:
             ),
             cluster=CLUSTER,
         ),
-        # Too large for a row: it lacks silences.
+        # Too large for a row: it has no silences.
         impact_row("0-0", cluster=CLUSTER, group="crowd", is_truncated=True, lag_peak=part),
     ]
     view.apply([*rows, *status, Row(FINDINGS, b"not/a/finding", b"{}")])
@@ -197,7 +197,7 @@ def read_recording(name: str) -> list[RecordedLine]:
 
 
 def rows_of(lines: Sequence[RecordedLine]) -> list[Row]:
-    """Return the rows that the stream would have written of a recording."""
+    """Return the rows that the stream would have written for a recording."""
     state = Replay(CLUSTER, engine=make_engine(CLUSTER))
     made = (topic_row(row) for row in itertools.chain(state.feed(lines), state.finish()))
     return [row for row in made if row is not None]
@@ -223,7 +223,7 @@ def _serving(directory: Path, view: View, clock: Clock) -> Iterator[int]:
 @contextmanager
 def _scraping(directory: Path, port: int) -> Iterator[str]:
     file = write_prometheus_config(directory, PrometheusOptions(scrape_seconds=0.5), targets=[f"127.0.0.1:{port}"])
-    # The dashboards promise to need no rules.
+    # The dashboards are documented to need no rules.
     config = yaml.safe_load(file.read_text())
     del config["rule_files"]
     file.write_text(yaml.safe_dump(config))

@@ -63,7 +63,7 @@ class Log:
         after_ms: int = 60_000,
         protocol: str = "range",
     ) -> "Log":
-        """Append a group record, as the broker does when a rebalance is finished."""
+        """Append a group record, as the broker does when a rebalance completes."""
         self.now_ms += after_ms
         value = GroupMetadataValue(
             protocol_type="consumer",
@@ -76,7 +76,7 @@ class Log:
         return self._append(value)
 
     def create(self) -> "Log":
-        """Append the Java coordinator's marker of a new group."""
+        """Append the Java coordinator's record of a new group."""
         self.now_ms += 1_000
         return self._append(GroupMetadataValue("", 0, None, None, self.now_ms, ()))
 
@@ -86,7 +86,7 @@ class Log:
         return self._append(None)
 
     def _append(self, value: GroupMetadataValue | None) -> "Log":
-        # Offset commits lie between a group's records, so offsets have holes.
+        # Offset commits lie between a group's records, so the offsets of these have gaps.
         offset = 3 * len(self.records)
         self.records.append(GroupRecord(self.partition, offset, self.now_ms, self.live, value))
         return self

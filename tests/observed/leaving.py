@@ -1,4 +1,4 @@
-"""A member that leaves a group of two, as tests look at it: the loss is seen ten minutes into the story."""
+"""A member that leaves a group of two: the loss is seen ten minutes after the beginning."""
 
 from __future__ import annotations
 
@@ -9,7 +9,7 @@ from rebalance_contract import Member, Rebalance
 from rebalance_streaming.observed.departed_members import find_departures
 from rebalance_streaming.observed.departures import Departure
 
-#: The member whose departure is looked at, and one that stays.
+#: The departing member, and one that stays.
 B = member("b-1", [2, 3])
 STAYS = member("a-1", [0, 1])
 LOST_MS = T0 + 10 * MINUTE
@@ -22,5 +22,5 @@ def judged(gone: Rebalance, *events: Event, now_ms: int = LOST_MS + MINUTE) -> D
 
 
 def left(who: Member = B, **changes: Any) -> Rebalance:
-    """Make the rebalance in which it leaves the other one."""
+    """Make the rebalance in which the departing member leaves the other one."""
     return lost(LOST_MS, who, [STAYS, who], **changes)

@@ -1,4 +1,5 @@
-"""The example of its text in the runbook of each alert, as a promtool case expects it.
+"""Copies the example text of each alert from its promtool case into its runbook.
+
 
 python -m prometheus.examples
 """
@@ -16,7 +17,7 @@ ROOT = Path(__file__).parents[2]
 RUNBOOKS = ROOT / "docs" / "runbooks"
 PAGE_CASES = ROOT / "deploy" / "prometheus" / "tests" / "page.yml"
 
-#: The lines of the page after the first, by the annotations that hold them.
+#: The lines of the page after the first, by their annotation.
 LINES = ("cause", "who", "change", "since", "impact", "scope", "now")
 _HEAD = "## What it says\n"
 _SECTION = re.compile(rf"{_HEAD}.*?(?=^## )", re.DOTALL | re.MULTILINE)
@@ -31,7 +32,7 @@ def examples() -> Mapping[str, str]:
 
 
 def put(runbook: str, example: str) -> str:
-    """Return a runbook with this example before its section `Look`, in place of the one it had."""
+    """Return a runbook with this example before its section `Look`, replacing the previous one."""
     bare = _SECTION.sub("", runbook)
     return bare.replace("## Look\n", f"{_HEAD}\n```\n{example}\n```\n\n## Look\n", 1)
 

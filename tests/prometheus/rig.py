@@ -1,4 +1,4 @@
-"""Real servers for tests of alerts, and a receiver that keeps what Alertmanager sends it."""
+"""Real servers for tests of alerts, and a receiver that records the notifications of Alertmanager."""
 
 from __future__ import annotations
 
@@ -36,7 +36,7 @@ RULES = DEPLOY / "prometheus" / "rules"
 
 @dataclass(frozen=True, slots=True)
 class Received:
-    """One request: where it was sent, and the JSON it carried."""
+    """One request: its path, and its JSON body."""
 
     path: str
     body: Any
@@ -44,7 +44,7 @@ class Received:
 
 @dataclass(slots=True)
 class Inbox:
-    """What came so far, oldest first. `url` has no trailing slash."""
+    """The requests so far, oldest first. `url` has no trailing slash."""
 
     url: str
     _received: list[Received]
@@ -54,7 +54,7 @@ class Inbox:
         return [each.body for each in [*self._received] if each.path == path]
 
     def await_body(self, path: str, text: str, *, seconds: float = 120) -> Any:
-        """Return the first body sent to `path` whose JSON has `text`; fail with what came instead."""
+        """Return the first body sent to `path` whose JSON contains `text`; fail with the received bodies."""
 
         def find() -> Any:
             return next((body for body in self.bodies(path) if text in json.dumps(body, ensure_ascii=False)), None)
@@ -64,24 +64,24 @@ class Inbox:
 
 @contextmanager
 def webhook_receiver() -> Iterator[Inbox]:
-    """Serve on loopback and keep every JSON that is posted, until the block ends."""
+    """Serve on loopback and record every posted JSON document, until the block ends."""
     received: list[Received] = []
     with receiving(lambda path, body: received.append(Received(path, body))) as url:
         yield Inbox(url, received)
 
 
 def without_repeats(reported: Iterable[T]) -> list[T]:
-    """Return what was notified, once where the same came again: Alertmanager repeats what was not answered in time."""
+    """Return the notifications without repetitions: Alertmanager repeats those that were not acknowledged in time."""
     return [each for each, _ in groupby(reported)]
 
 
 def run_tool(name: str, *arguments: str | Path, text: str | None = None) -> subprocess.CompletedProcess[str]:
-    """Run promtool or amtool to its end, with `text` as its input; its exit code is for the test to judge.
+    """Run promtool or amtool to its end, with `text` as its input; the test checks its exit code.
 
-    Go collects garbage whenever the heap has doubled, and promtool has 30 MB of it: a quarter of its time.
+    Go collects garbage whenever the heap has doubled, and promtool's heap is 30 MB: this takes a quarter of its time.
     """
     command = [str(find_tool(name)), *map(str, arguments)]
-    # The timeout of the test comes first, unless it runs beside others that have all of the processor.
+    # The time-out of the test is shorter, unless the test runs beside others that use all of the processor.
     environment = {**os.environ, "GOGC": "400"}
     return subprocess.run(
         command, input=text, env=environment, capture_output=True, text=True, timeout=1_000, check=False
@@ -89,7 +89,7 @@ def run_tool(name: str, *arguments: str | Path, text: str | None = None) -> subp
 
 
 def post_alerts(url: str, *alerts: Mapping[str, Any]) -> None:
-    """Post alerts to an Alertmanager; each has `labels` and, as they like, `annotations`, `startsAt` and `endsAt`."""
+    """Post alerts to an Alertmanager; each has `labels` and optionally `annotations`, `startsAt` and `endsAt`."""
     body = json.dumps([{"startsAt": now(), **alert} for alert in alerts]).encode()
     request = Request(f"{url}/api/v2/alerts", body, {"Content-Type": "application/json"})
     with urlopen(request, timeout=60) as answer:
@@ -97,11 +97,11 @@ def post_alerts(url: str, *alerts: Mapping[str, Any]) -> None:
 
 
 def ask(url: str) -> Any:
-    """Return the JSON behind a URL."""
+    """Return the JSON at a URL."""
     with urlopen(url, timeout=60) as answer:
         return json.load(answer)
 
 
 def now() -> str:
-    """Return the present moment as Alertmanager reads it."""
+    """Return the current time in Alertmanager's format."""
     return datetime.now(UTC).isoformat()

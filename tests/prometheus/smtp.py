@@ -1,4 +1,4 @@
-"""An SMTP server on loopback that keeps what it is sent."""
+"""An SMTP server on loopback that records the mail it receives."""
 
 from __future__ import annotations
 
@@ -17,7 +17,7 @@ _GREETED = {"EHLO", "HELO"}
 
 @dataclass(slots=True)
 class MailBox:
-    """What came so far, oldest first, and the passwords that were given."""
+    """The mail so far, oldest first, and the passwords used."""
 
     port: int
     messages: list[EmailMessage] = field(default_factory=list)
@@ -26,7 +26,7 @@ class MailBox:
 
 @contextmanager
 def mail_server() -> Iterator[MailBox]:
-    """Take e-mail on loopback until the block ends, from whoever logs in with AUTH PLAIN."""
+    """Receive e-mail on loopback until the block ends, from clients that log in with AUTH PLAIN."""
 
     class Handler(StreamRequestHandler):
         def handle(self) -> None:

@@ -1,4 +1,4 @@
-"""What a start knows of another stream of the same cluster, without the brokers that report it."""
+"""Stands for another stream of the same cluster at a start, without the brokers that report it."""
 
 from __future__ import annotations
 
@@ -9,7 +9,7 @@ from rebalance_streaming.ownership import QueryOwnership
 
 
 class Beside(QueryOwnership):
-    """Beside a stream that still writes; null: beside none."""
+    """Reports another active stream; null: none."""
 
     def __init__(self, other: QueryStatus | None) -> None:
         self._there = other

@@ -12,7 +12,7 @@ from rebalance_streaming.spark.session import start_session
 
 @pytest.fixture(scope="session")
 def spark() -> Iterator[SparkSession]:
-    """A local session with the options the stream runs with."""
+    """A local session with the stream's options."""
     session = start_session(StreamConfig(master="local[2]"), jars.resolve("connector"))
     yield session
     session.stop()

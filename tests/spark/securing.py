@@ -1,4 +1,4 @@
-"""A broker with a listener for each way to log in, the certificates, users and tokens for them."""
+"""A broker with a listener for each authentication method, and its certificates, users and tokens."""
 
 from __future__ import annotations
 
@@ -40,13 +40,13 @@ _PROTOCOLS = {
 
 
 def openssl(*arguments: str | Path, given: bytes = b"") -> bytes:
-    """Run openssl and return what it writes."""
+    """Run openssl and return its output."""
     return subprocess.run(["openssl", *arguments], input=given, capture_output=True, check=True).stdout
 
 
 @dataclass(frozen=True, slots=True)
 class Certificates:
-    """PEM files of a CA, of a server at 127.0.0.1, and of a client; the client's key also in other forms."""
+    """PEM files of a CA, of a server at 127.0.0.1, and of a client; the client's key also in other formats."""
 
     directory: Path
 
@@ -85,7 +85,7 @@ class Certificates:
 
 
 class TokenServer(ThreadingHTTPServer):
-    """Gives signed tokens to who knows the client's secret, and the key that they are signed with to anybody."""
+    """Issues signed tokens to clients that know the secret, and serves the public signing key to anybody."""
 
     def __init__(self, directory: Path) -> None:
         super().__init__(("127.0.0.1", 0), _Answers)
@@ -112,11 +112,11 @@ class TokenServer(ThreadingHTTPServer):
 
     @property
     def url(self) -> str:
-        """Where it listens."""
+        """The address it listens on."""
         return f"http://127.0.0.1:{self.server_address[1]}"
 
     def token(self) -> dict[str, Any]:
-        """The answer with a token."""
+        """The response with a token."""
         self.given += 1
         now = int(time.time())
         claims = {"sub": USER, "iat": now, "exp": now + 300, "iss": self.url, "aud": "kafka", "scope": "kafka"}
@@ -156,7 +156,7 @@ def _b64(data: bytes) -> str:
 
 
 def own_token(config: str) -> tuple[str, float]:
-    """Give a token as a function of a user's own would."""
+    """Return a token, as a user's own function would."""
     assert config == "eu-west-1"
     token, expires, *_ = unsecured_token(f"principal={USER}")
     return token, expires
@@ -164,7 +164,7 @@ def own_token(config: str) -> tuple[str, float]:
 
 @dataclass(frozen=True, slots=True)
 class Secured:
-    """The running broker, and what is needed to log in."""
+    """The running broker, and the credentials for it."""
 
     broker: EmbeddedKafka
     ports: dict[str, int]
@@ -172,7 +172,7 @@ class Secured:
     tokens: TokenServer
 
     def ways_in(self) -> dict[str, dict[str, str]]:
-        """Each way to log in, as it stands under [kafka]."""
+        """Each authentication method, as configured under [kafka]."""
         ca = {"ssl.ca.location": str(self.certificates / "ca.pem")}
         user = {"sasl.username": USER, "sasl.password": PASSWORD}
         oauth = {"sasl.mechanism": "OAUTHBEARER"}
@@ -232,7 +232,7 @@ class Secured:
 
 @contextmanager
 def secured(directory: Path) -> Iterator[Secured]:
-    """Run the token server and the broker; users are in force when it begins."""
+    """Run the token server and the broker; users exist when the block begins."""
     certificates = Certificates.make(directory)
     ports = dict(zip(_PROTOCOLS, find_free_ports(len(_PROTOCOLS)), strict=True))
     with TokenServer.running(directory) as tokens:
@@ -281,7 +281,7 @@ def _broker_config(ports: dict[str, int], certificates: Certificates, tokens: To
 
 def _add_scram_user(bootstrap: str) -> None:
     admin = AdminClient({"bootstrap.servers": bootstrap, "log_level": 0})
-    # The broker refuses two for one user in one request.
+    # The broker rejects two entries for one user in one request.
     for mechanism in (ScramMechanism.SCRAM_SHA_256, ScramMechanism.SCRAM_SHA_512):
         wanted = UserScramCredentialUpsertion(USER, ScramCredentialInfo(mechanism, 4096), PASSWORD.encode())
         for future in admin.alter_user_scram_credentials([wanted]).values():
@@ -291,5 +291,5 @@ def _add_scram_user(bootstrap: str) -> None:
         found = admin.describe_user_scram_credentials([USER])[USER].result()
         return len(found.scram_credential_infos) == 2
 
-    # The controller confirms a user a moment before the broker knows of it.
+    # The controller confirms a user a moment before the broker knows it.
     wait_for(is_known, f"the broker to know {USER}")

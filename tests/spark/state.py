@@ -1,4 +1,4 @@
-"""Spark's side of a stateful processor: the state of some keys, kept in memory between batches."""
+"""A fake of Spark's side of a stateful processor: the state of some keys, kept in memory between batches."""
 
 from __future__ import annotations
 
@@ -20,11 +20,11 @@ class Value:
         self.value: tuple[bytes] | None = None
 
     def get(self) -> tuple[bytes] | None:
-        """Return what is kept."""
+        """Return the stored value."""
         return self.value
 
     def update(self, value: tuple[bytes]) -> None:
-        """Keep a value."""
+        """Store a value."""
         self.value = value
 
 
@@ -39,11 +39,11 @@ class Map:
         return self.values.get(key[0])
 
     def updateValue(self, key: tuple[str], value: tuple[bytes]) -> None:
-        """Keep the value of a key."""
+        """Store the value of a key."""
         self.values[key[0]] = value
 
     def removeKey(self, key: tuple[str]) -> None:
-        """Forget a key."""
+        """Remove a key."""
         del self.values[key[0]]
 
 
@@ -54,23 +54,23 @@ class Bucket:
         self.groups, self.own = Map(), Value()
 
     def getMapState(self, _name: str, _key: str, _value: str) -> Map:
-        """Open the groups of the bucket."""
+        """Open the map state of the bucket's groups."""
         return self.groups
 
     def getValueState(self, _name: str, _schema: str) -> Value:
-        """Open what the bucket keeps beside them."""
+        """Open the value state of the bucket."""
         return self.own
 
 
 class Store:
-    """Feeds processors as Spark does: a new one per batch, which finds the state that earlier ones left."""
+    """Feeds processors as Spark does: a new one per batch, with the state left by the earlier ones."""
 
     def __init__(self, *arguments: Any) -> None:
         self._arguments = arguments
         self.buckets: dict[int, Bucket] = {}
 
     def batch(self, rows: Iterable[tuple[Any, ...]], names: tuple[str, ...]) -> list[Output]:
-        """Let a batch be folded; returns the rows it led to."""
+        """Process a batch and return its rows."""
         by_bucket: dict[int, list[Row]] = {}
         for values in rows:
             row = Row(**dict(zip(names, values, strict=True)))

@@ -1,4 +1,4 @@
-"""The wire formats' writing side, for tests: driven by the same field declarations as the decoder, written anew.
+"""An encoder of the wire formats, for tests: uses the decoder's field declarations, but is implemented independently.
 
 The product never writes these records; tests need bytes of any version with any content.
 """

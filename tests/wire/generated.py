@@ -1,4 +1,4 @@
-"""Hypothesis strategies for records: legal ones from the field declarations, and bytes that are nearly legal."""
+"""Hypothesis strategies for records: valid ones from the field declarations, and bytes that are nearly valid."""
 
 from __future__ import annotations
 
@@ -23,7 +23,7 @@ _RANGES = {
 
 @cache
 def structures(of: type[Any], version: int) -> st.SearchStrategy[Any]:
-    """Return instances of a structure; a field that the version lacks has its default."""
+    """Return instances of a structure; fields missing in the version have their defaults."""
     fields = {
         name: field_values(spec, version) if spec.is_in(version) else st.just(default)
         for name, spec, default in specs(of)
@@ -33,7 +33,7 @@ def structures(of: type[Any], version: int) -> st.SearchStrategy[Any]:
 
 @cache
 def field_values(spec: FieldSpec, version: int) -> st.SearchStrategy[Any]:
-    """Return legal values of a field."""
+    """Return valid values of a field."""
     kind = spec.kind
     values: st.SearchStrategy[Any]
     if kind.name in _RANGES:
@@ -55,7 +55,7 @@ def field_values(spec: FieldSpec, version: int) -> st.SearchStrategy[Any]:
 
 @st.composite
 def legal_records(draw: st.DrawFn, *, flexible: bool = False) -> tuple[RecordType, Any, int, Any]:
-    """Return (type, key, value version, value) of any type and version; `flexible`: of those with tagged fields."""
+    """Return (type, key, value version, value) of any type and version; `flexible`: only with tagged fields."""
     of = [each for each in RECORD_TYPES.values() if not flexible or each.flexible_from <= each.newest]
     record_type = draw(st.sampled_from(of))
     version = draw(st.integers(record_type.flexible_from if flexible else 0, record_type.newest))
@@ -69,7 +69,7 @@ def legal_records(draw: st.DrawFn, *, flexible: bool = False) -> tuple[RecordTyp
 
 @cache
 def distinct_goldens() -> tuple[tuple[bytes, bytes], ...]:
-    """Return (key, value) of one golden record per type, value version and rough length of the value."""
+    """Return (key, value) of one golden record per type, value version and approximate length of the value."""
     chosen: dict[tuple[int, int, int], tuple[bytes, bytes]] = {}
     for record in all_data_records():
         key, value = key_of(record), value_of(record)
@@ -81,7 +81,7 @@ def distinct_goldens() -> tuple[tuple[bytes, bytes], ...]:
 
 @st.composite
 def mutated(draw: st.DrawFn, raw: bytes) -> bytes:
-    """Return bytes with a few of them changed, cut out or put in."""
+    """Return bytes with a few of them changed, removed or inserted."""
     changed = bytearray(raw)
     for _ in range(draw(st.integers(1, 3))):
         start = draw(st.integers(0, len(changed)))
@@ -90,7 +90,7 @@ def mutated(draw: st.DrawFn, raw: bytes) -> bytes:
     return bytes(changed)
 
 
-#: Counts and lengths as an attacker would choose them: huge, negative, varints that never end.
+#: Counts and lengths that an attacker would choose: huge, negative, varints that never end.
 HOSTILE_LENGTHS = (
     b"\x7f\xff\xff\xff",
     b"\x80\x00\x00\x00",
@@ -107,7 +107,7 @@ _INSERTED = st.binary(max_size=3) | st.sampled_from(HOSTILE_LENGTHS)
 
 @st.composite
 def hostile_records(draw: st.DrawFn) -> tuple[bytes | None, bytes | None]:
-    """Return key and value of any kind: null, random, legal, golden, or a damaged form of those."""
+    """Return key and value of any kind: null, random, valid, golden, or a damaged form of these."""
     record_type, key, version, value = draw(legal_records())
     keys = st.sampled_from([encode_key(record_type, key), *(key for key, _ in distinct_goldens())])
     values = st.sampled_from([encode_value(record_type, value, version), *(value for _, value in distinct_goldens())])

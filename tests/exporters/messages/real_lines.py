@@ -1,6 +1,6 @@
-"""Lines as clients and coordinators write them: texts of their sources with values, behind the loggers in use.
+"""Lines as clients and coordinators write them: message texts from their sources with values, by the loggers in use.
 
-The text of each is in the file that its entry in messages.toml names; what stands before and in the places is made up.
+The text of each is in the file that its entry in messages.toml names; the prefix and the values are made up.
 """
 
 from __future__ import annotations
@@ -9,7 +9,7 @@ from typing import NamedTuple
 
 
 class Line(NamedTuple):
-    """A line, the entry it belongs to, and what it says of its group and client."""
+    """A line, the entry that it matches, and the group and client that it names."""
 
     text: str
     message: str

@@ -1,4 +1,4 @@
-"""axe-core, which finds what keeps people from using a page."""
+"""axe-core, which finds accessibility problems of a page."""
 
 from __future__ import annotations
 
@@ -7,16 +7,16 @@ from typing import Any
 
 from exporters.page.browser import Browser
 
-#: WCAG 2.1 up to level AA, and what axe holds for good practice.
+#: WCAG 2.1 up to level AA, and axe's best practices.
 _TAGS = ["wcag2a", "wcag2aa", "wcag21a", "wcag21aa", "best-practice"]
 
 
 def violations(browser: Browser) -> list[str]:
-    """Return what axe objects to on the page as it is: rule, what is wrong, and where."""
+    """Return axe's complaints about the current page: rule, problem and place."""
     if not browser.run("return typeof axe === 'object'"):
         browser.run(files("axe_core_python").joinpath("axe.min.js").read_text())
     found: list[dict[str, Any]] = browser.driver.execute_async_script(
-        # It would list every element that passes too, with a selector for each.
+        # Otherwise axe also lists every element that passes, with a selector for each.
         "const done = arguments[1], only = {runOnly: arguments[0], resultTypes: ['violations']};"
         "axe.run(document, only).then((r) => done(r.violations))",
         _TAGS,

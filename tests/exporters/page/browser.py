@@ -1,4 +1,4 @@
-"""A headless Chromium for tests: starts Debian's, fetches nothing, and waits for conditions instead of sleeping."""
+"""A headless Chromium for tests: starts Debian's, downloads nothing, and waits for conditions instead of sleeping."""
 
 from __future__ import annotations
 
@@ -22,7 +22,7 @@ _T = TypeVar("_T")
 
 
 def _start(options: ChromeOptions, driver: str) -> Chrome:
-    """Start Chromium, again where a busy machine took longer than driver or Selenium wait: a minute, and 30 s."""
+    """Start Chromium; retry if a busy machine exceeds the time-out of the driver (a minute) or of Selenium (30 s)."""
     for _ in range(2):
         with contextlib.suppress(WebDriverException):
             return Chrome(options, ChromeService(driver))
@@ -41,9 +41,9 @@ def starting_browser(profile: Path) -> Iterator[Browser]:
         options.add_argument(f"--{flag}")
     options.add_argument(f"--user-data-dir={profile}")
     options.set_capability("goog:loggingPrefs", {"browser": "ALL"})
-    # With both paths given Selenium does not look for a driver elsewhere.
+    # With both paths given Selenium does not search for a driver.
     chrome = _start(options, driver)
-    # axe-core looks at every element of a page, which beside other work takes its time.
+    # axe-core checks every element of a page, which takes long beside other work.
     chrome.set_script_timeout(DEADLINE_SECONDS)
     try:
         yield Browser(chrome)
@@ -51,26 +51,26 @@ def starting_browser(profile: Path) -> Iterator[Browser]:
         chrome.quit()
 
 
-#: A click of Selenium first finds and then clicks, and the page may have drawn the element anew in between.
+#: Selenium finds an element before it clicks it, and the page may have redrawn it in between.
 _CLICK = "const found = document.querySelector(arguments[0]); found?.click(); return found !== null"
 
 
-#: Whether the page is connected, and whether the view that is shown is complete. For the text of a whole view Selenium
-#: asks of each element whether it can be seen, which on a busy machine takes Chromium seconds.
+#: Whether the page is connected and the visible view is complete. For the text of a whole view Selenium checks the
+#: visibility of each element, which takes Chromium seconds on a busy machine.
 _IS_LIVE = "return document.getElementById('connection-text')?.innerText.trim() === 'Live'"
 _IS_LOADED = "return document.querySelector('main')?.innerText.includes('Loading') === false"
-#: To look takes time from what is awaited: it is done for a third of the time at most.
+#: Checking a condition slows down what is awaited: checks take at most a third of the time.
 _PAUSES_PER_LOOK, _SHORTEST_PAUSE_SECONDS, _LONGEST_PAUSE_SECONDS = 2.0, 0.05, 0.5
 
 
 class Browser:
-    """What tests do with a page and ask of it."""
+    """A page in the browser, and what tests do with it."""
 
     def __init__(self, driver: Chrome) -> None:
         self.driver = driver
 
     def show(self, url: str, *, width: int = 1280, height: int = 900, dark: bool = False) -> None:
-        """Open an address in a window of a size; what was stored or said before is forgotten."""
+        """Open an address in a window of a size, with empty storage and an empty console."""
         self.driver.get("about:blank")
         self.command("Network.clearBrowserCache")
         self.command("Emulation.setTimezoneOverride", timezoneId="")
@@ -83,45 +83,45 @@ class Browser:
         self.driver.get(url)
 
     def command(self, name: str, **arguments: Any) -> Any:
-        """Run a command of Chromium's own protocol."""
+        """Run a command of the Chrome DevTools protocol."""
         return self.driver.execute_cdp_cmd(name, arguments)
 
     def run(self, script: str, *arguments: Any) -> Any:
-        """Run JavaScript and return what it returns."""
+        """Run JavaScript and return its result."""
         return self.driver.execute_script(script, *arguments)
 
     def find(self, selector: str) -> list[WebElement]:
-        """Return the elements a CSS selector finds."""
+        """Return the elements that match a CSS selector."""
         return list(self.driver.find_elements(By.CSS_SELECTOR, selector))
 
     def texts(self, selector: str) -> list[str]:
-        """Return the texts of what a CSS selector finds, as they are seen."""
-        # Between finding and reading the page may have put another element in its place, which waiting allows for.
+        """Return the visible texts of the elements that match a CSS selector."""
+        # The page may replace an element between finding and reading it; `wait` handles this.
         (found,) = self.wait(lambda: ([each.text for each in self.find(selector)],))
         return found
 
     def text(self, selector: str) -> str:
-        """Return the text of the first element found, nothing where there is none."""
+        """Return the text of the first match, or an empty text if there is none."""
         return next(iter(self.texts(selector)), "")
 
     def click(self, selector: str) -> None:
-        """Click the first element found, once there is one, whatever the page puts in its place meanwhile."""
+        """Click the first match, once there is one, even if the page replaces the element meanwhile."""
         self.wait(lambda: self.run(_CLICK, selector))
 
     def press(self, *keys: str) -> None:
-        """Press keys, one after the other, wherever the focus is."""
+        """Press keys one after the other, in the focused element."""
         ActionChains(self.driver, duration=0).send_keys(*keys).perform()
 
     def shows(self, selector: str, text: str) -> bool:
-        """Return whether a text stands in what a CSS selector finds."""
+        """Return whether a text appears in a match of a CSS selector."""
         return any(text in each for each in self.texts(selector))
 
     def focused(self) -> str:
-        """Return id or text of what has the focus."""
+        """Return id or text of the focused element."""
         return str(self.run("const e = document.activeElement; return e.id || e.innerText.trim()"))
 
     def wait(self, condition: Callable[[], _T], seconds: float = DEADLINE_SECONDS) -> _T:
-        """Wait until a condition holds, and return what it returned."""
+        """Wait until a condition holds, and return its value."""
         waited = Waited()
         while True:
             began = time.monotonic()
@@ -137,7 +137,7 @@ class Browser:
             time.sleep(max(_SHORTEST_PAUSE_SECONDS, min(_LONGEST_PAUSE_SECONDS, _PAUSES_PER_LOOK * look_seconds)))
 
     def complaints(self) -> list[str]:
-        """Return what the browser complained of since it was last asked."""
+        """Return the browser's error messages since the last call."""
         get_log: Callable[[str], list[dict[str, Any]]] = self.driver.get_log
         return [entry["message"] for entry in get_log("browser") if entry["level"] in {"SEVERE", "WARNING"}]
 
@@ -146,5 +146,5 @@ class Browser:
         self.wait(lambda: self.run(_IS_LIVE))
 
     def wait_loaded(self) -> None:
-        """Wait until nothing of the view that is shown is still to come."""
+        """Wait until the visible view has loaded completely."""
         self.wait(lambda: self.run(_IS_LOADED))

@@ -1,7 +1,7 @@
 """How long the page keeps a browser busy with many groups: `PYTHONPATH=tests python -m exporters.page.burden`.
 
-Prints a table: for each thing that happens its longest task, longest frame and how long it took to be drawn, the median
-of several rounds. A task that takes longer than 50 ms is what the browser itself calls long.
+Prints a table with the longest task, the longest frame and the time until drawn for each action, the medians of several
+rounds. Browsers call a task of more than 50 ms long.
 """
 
 from __future__ import annotations
@@ -25,7 +25,7 @@ _ROUNDS = 5
 
 @dataclass(frozen=True, slots=True)
 class Burden:
-    """What one thing cost, in milliseconds; `task_ms` is 0 where no task was long."""
+    """The cost of one action in milliseconds; `task_ms` is 0 if no task was long."""
 
     name: str
     task_ms: float
@@ -33,7 +33,7 @@ class Burden:
 
 
 def fleet(groups: int = GROUPS) -> View:
-    """A view of so many groups, all with windows and lag."""
+    """A view of this many groups, all with windows and lag."""
     view = View(group_expiry_seconds=3600, keep_rebalances=1_000)
     view.apply([*stream_rows(), *(row for number in range(groups) for row in rows_of(number))])
     return view
@@ -52,7 +52,7 @@ def _calm(name: str) -> GroupSnapshot:
 
 
 def measure_opening(browser: Browser, url: str, rounds: int = _ROUNDS) -> Burden:
-    """Open the page of a fleet, and return what that cost until its first rows are drawn and it is live."""
+    """Open the page of a fleet, and return the cost until its first rows are drawn and it is live."""
     script = browser.command("Page.addScriptToEvaluateOnNewDocument", source=_WATCH)["identifier"]
     reported = []
     for _ in range(rounds):
@@ -65,7 +65,7 @@ def measure_opening(browser: Browser, url: str, rounds: int = _ROUNDS) -> Burden
 
 
 def measure(browser: Browser, view: View, rounds: int = _ROUNDS) -> list[Burden]:
-    """Do with an open page of a fleet what people and events do, and return what each cost."""
+    """Perform user actions and events on an open page of a fleet, and return the cost of each."""
 
     def change(round_: int) -> None:
         step = GROUPS // CHANGED
@@ -104,7 +104,7 @@ def _median(
     for round_ in range(rounds):
         browser.run(_WATCH)
         do(round_)
-        # Everything that was set off is over when nothing has been long for a while.
+        # All effects are over when nothing has been long for a while.
         reported.append(browser.wait(lambda: browser.run(_SCRIPT)))
         undo(round_)
     return _of(name, reported)
@@ -114,7 +114,7 @@ def _of(name: str, reported: list[tuple[float, float]]) -> Burden:
     return Burden(name, *(statistics.median(each[place] for each in reported) for place in (0, 1)))
 
 
-#: Watches tasks and frames from now on.
+#: Records tasks and frames from now on.
 _WATCH = """
 window.watched?.stop();
 const tasks = [], frames = [];

@@ -1,4 +1,4 @@
-"""A browser that tests share."""
+"""The browser shared by tests."""
 
 from __future__ import annotations
 
@@ -15,8 +15,8 @@ if TYPE_CHECKING:
 
 @pytest.fixture(scope="session")
 def chromium(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Browser]:
-    """The one that a worker starts once."""
-    # Tests without a browser are spared what drives one.
+    """The Chromium of a worker, started once."""
+    # Tests without a browser do not import Selenium.
     from exporters.page.browser import starting_browser  # noqa: PLC0415
 
     with starting_browser(tmp_path_factory.mktemp("chromium")) as running:
@@ -25,13 +25,13 @@ def chromium(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Browser]:
 
 @pytest.fixture(scope="module")
 def browser(chromium: Browser) -> Iterator[Browser]:
-    """A running Chromium for all tests; `show` makes it forget what was before. Between files it shows nothing."""
+    """A running Chromium for all tests; `show` resets it. Between files it shows an empty page."""
     yield chromium
     chromium.driver.get("about:blank")
 
 
 @pytest.fixture
 def port() -> Iterator[int]:
-    """A port for servers of one test that come one after the other."""
+    """A port for servers of one test that run one after the other."""
     with reserving_port() as reserved:
         yield reserved

@@ -1,4 +1,4 @@
-"""A page on a view whose rows change while a browser shows it."""
+"""A page with a view whose rows change while a browser shows it."""
 
 from __future__ import annotations
 
@@ -37,7 +37,7 @@ from rebalance_exporters.state.view import FINDINGS, REBALANCES, Row, View
 
 @contextmanager
 def showing(browser: Browser, view: View, address: str = "#/", **window: int | bool) -> Iterator[str]:
-    """Open the page on a view and wait until it is live; hands out the server's address."""
+    """Open the page with a view and wait until it is live; yield the server's address."""
     with serving(view) as served:
         base = f"http://127.0.0.1:{served.port}/"
         browser.show(f"{base}{address}", **window)
@@ -48,14 +48,14 @@ def showing(browser: Browser, view: View, address: str = "#/", **window: int | b
 
 
 def make_view(*rows: Row) -> View:
-    """A view of a stream that is well."""
+    """A view of a healthy stream."""
     view = View(group_expiry_seconds=3600, keep_rebalances=1_000)
     view.apply([*stream_rows(), *rows])
     return view
 
 
 def make_rebalance(rebalance_id: str, group: str = "payments", **changes: object) -> Rebalance:
-    """A rebalance in which one of PAYMENTS' members left and another one took over."""
+    """A rebalance in which a member of PAYMENTS left and another one took over."""
     value = rebalance_row(rebalance_id, group=group).value
     assert value is not None
     before, left = PAYMENTS.members[0], Member("c-9", "c-gone", "/10.0.0.9", partitions={"orders": [2]})
@@ -86,7 +86,7 @@ def put(rebalance: Rebalance) -> Row:
 
 
 def put_finding(**changes: object) -> Row:
-    """A finding with all that one can have, under its key."""
+    """A finding with all optional fields, under its key."""
     full = replace(
         FINDING,
         rebalances=1,
@@ -102,11 +102,11 @@ def put_finding(**changes: object) -> Row:
 
 
 def losing(group: str, seconds: int) -> list[Row]:
-    """A group that lost some time in the last minutes."""
+    """A group that lost this many partition seconds in the last minutes."""
     windows = {name: replace(window, lost_partition_ms=seconds * 1_000) for name, window in WINDOWS.items()}
     return [group_row(group=group), lag_row(group=group, windows=windows)]
 
 
 def group_names(browser: Browser) -> list[str]:
-    """The names in the table, from above."""
+    """The group names in the table, from top to bottom."""
     return browser.texts("#groups tbody a.name")

@@ -1,8 +1,8 @@
-"""Takes the pictures of the page that the documentation shows: `PYTHONPATH=tests python -m exporters.page.pictures`.
+"""Takes the screenshots of the page for the documentation: `PYTHONPATH=tests python -m exporters.page.pictures`.
 
-What stands in each picture is kept beside this file, so that a test notices when the page says something else.
+The text of each screenshot is kept beside this file, so that a test notices when the page's text changes.
 
-With a folder as argument every view is taken there, in all sizes and colours, for whoever changes the page.
+With a folder as argument it takes every view, in all sizes and colours, for working on the page.
 """
 
 from __future__ import annotations
@@ -29,21 +29,21 @@ from rebalance_exporters.terminal.figures import Clock
 from rebalance_exporters.terminal.period_html import write_html
 
 DOCS = Path(__file__).parents[3] / "docs" / "images"
-#: What stands in the pictures of the documentation.
+#: The text of the documentation's screenshots.
 TEXTS = Path(__file__).parent / "pictured.json"
 _DESKTOP, _PHONE = (1280, 860), (360, 780)
 _WEEK_MS = 7 * 86_400_000
 _REPORT = "report"
-#: Rows of the table of all groups that are in its picture, and in which no time passes.
+#: Number of rows of the table of all groups in its screenshot; these contain no ages, which would change.
 _FIRST_ROWS = 8
 _GROUP = "#/groups/prod/payments-enricher"
-#: A group whose consumer overruns again and again; its finding has a setting with its value and the one to set.
+#: A group whose consumer overruns repeatedly; its finding names a setting with its value and the recommended one.
 _SICK = Incident("../families/overrun_for_long-71", "payments-capture", 150_000)
 _ADVISED = f"#/groups/prod/{_SICK.group}"
 
 
 class Picture(NamedTuple):
-    """What is taken: a file's name, the address within the page, size, colours, and whether all of it or its top."""
+    """One screenshot: file name, address within the page, size, colours, and whether it shows the whole page."""
 
     name: str
     address: str = "#/"
@@ -75,7 +75,7 @@ def every_view(rebalance_id: str) -> list[Picture]:
 
 @contextmanager
 def showing_report(browser: Browser, *, dark: bool = False) -> Iterator[None]:
-    """Show the report on a week, as `report --html` writes it, until the block ends."""
+    """Serve the report on a week, as written by `report --html`, until the block ends."""
     with serving(week_view()) as served, tempfile.TemporaryDirectory() as written:
         access = Access("report", f"http://127.0.0.1:{served.port}")
         with Api(access) as api:
@@ -87,7 +87,7 @@ def showing_report(browser: Browser, *, dark: bool = False) -> Iterator[None]:
 
 
 def take_report(browser: Browser, folder: Path, *, dark: bool = False) -> Path:
-    """Take a picture of the whole report."""
+    """Take a screenshot of the whole report."""
     with showing_report(browser, dark=dark):
         height = browser.run("return document.documentElement.scrollHeight")
         return _shoot(browser, folder / f"{_REPORT}{'-dark' if dark else ''}.png", (_DESKTOP[0], height))
@@ -101,7 +101,7 @@ def _shoot(browser: Browser, path: Path, size: tuple[int, int], *, beyond: bool 
 
 
 def show(browser: Browser, base: str, picture: Picture) -> None:
-    """Show what a picture is taken of, until it is live and complete."""
+    """Open the page of a screenshot and wait until it is live and complete."""
     width, height = picture.size
     browser.show(f"{base}/{picture.address}", width=width, height=height, dark=picture.dark)
     browser.wait_live()
@@ -109,7 +109,7 @@ def show(browser: Browser, base: str, picture: Picture) -> None:
 
 
 def take(browser: Browser, base: str, picture: Picture, folder: Path) -> Path:
-    """Take one picture, as PNG."""
+    """Take one screenshot as PNG."""
     show(browser, base, picture)
     width, height = picture.size
     if picture.whole:
@@ -118,14 +118,14 @@ def take(browser: Browser, base: str, picture: Picture, folder: Path) -> Path:
 
 
 def documented_view() -> View:
-    """Make the view of the documentation's pictures: the fleet in trouble, with the group to look at."""
+    """Return the view of the documentation's screenshots: the fleet in trouble, with the group to look at."""
     view = storm_view()
     view.apply(replay_incident(_SICK))
     return view
 
 
 def read_texts(browser: Browser) -> dict[str, str]:
-    """Return what stands in the pictures of the documentation: of all groups in the first rows, of the others all."""
+    """Return the texts of the documentation's screenshots: the first rows of all groups, and whole other pages."""
     with serving(documented_view()) as served:
         base = f"http://127.0.0.1:{served.port}"
         show(browser, base, Picture("fleet"))
@@ -139,12 +139,12 @@ def read_texts(browser: Browser) -> dict[str, str]:
 
 
 def _words(*texts: str) -> str:
-    """Return texts as words, but for the age of a page's data."""
+    """Return texts as words, without the age of the page's data."""
     return re.sub(r"data \S+ \S+ old", "data", " ".join(" ".join(texts).split()))
 
 
 def main(arguments: list[str]) -> None:
-    """Take the pictures of the documentation, or all there are."""
+    """Take the screenshots of the documentation, or all of them."""
     folder = Path(arguments[0]) if arguments else DOCS
     folder.mkdir(parents=True, exist_ok=True)
     view = documented_view()

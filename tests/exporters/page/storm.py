@@ -1,6 +1,6 @@
 """A fleet in trouble, for the page: recorded incidents beside many calm groups, as rows of the stream's topics.
 
-The incidents are the golden recordings, replayed and moved in time so that they end just before NOW_MS.
+The incidents are the golden recordings, replayed and shifted in time so that they end just before NOW_MS.
 """
 
 from __future__ import annotations
@@ -20,13 +20,13 @@ from rebalance_exporters.state.view import Row, View
 from rebalance_streaming.replay import replay
 
 _FOLDER = Path(__file__).parents[2] / "golden" / "stories"
-#: Epoch times, distinguished from lengths of time by their size.
+#: Epoch times, distinguished from durations by their size.
 _EPOCH_FROM_MS = 1_000_000_000_000
 
 
 @dataclass(frozen=True, slots=True)
 class Incident:
-    """A recording, under which name its group is shown, and how long before NOW_MS its last record was."""
+    """A recording, the name under which its group is shown, and the time of its last record before NOW_MS."""
 
     recording: str
     group: str
@@ -52,14 +52,14 @@ CALM = (
 
 
 def storm_view() -> View:
-    """A view that has taken over all of it."""
+    """A view that has read all of its rows."""
     view = View(group_expiry_seconds=3600, keep_rebalances=10_000)
     view.apply(storm_rows())
     return view
 
 
 def storm_rows() -> Iterator[Row]:
-    """Yield the status of the stream, the incidents, calm groups, and one group that rebalances just now."""
+    """Yield the status of the stream, the incidents, calm groups, and one group that is currently rebalancing."""
     yield from stream_rows()
     for incident in INCIDENTS:
         yield from replay_incident(incident)
@@ -72,14 +72,14 @@ def storm_rows() -> Iterator[Row]:
 
 @functools.cache
 def replay_recording(recording: str) -> tuple[dict[str, Any], ...]:
-    """Return the rows that a recording leads to."""
+    """Return the rows of a replayed recording."""
     packed = _FOLDER / f"{recording}.jsonl.gz"
     raw = gzip.decompress(packed.read_bytes()) if packed.exists() else packed.with_suffix("").read_bytes()
     return tuple(json.loads(row) for row in replay([raw.splitlines(keepends=True)], output="all"))
 
 
 def replay_incident(incident: Incident) -> Iterator[Row]:
-    """Yield the rows that a recording leads to, as those of another group at another time."""
+    """Yield the rows of a replayed recording, as those of another group at another time."""
     rows = replay_recording(incident.recording)
     (recorded,) = (row for row in rows if row["kind"] == "group")
     shift_ms = NOW_MS - incident.ended_ms_ago - recorded["updated_at_ms"]
@@ -103,7 +103,7 @@ def _move(value: Any, shift_ms: int) -> Any:
 
 
 def calm_rows(name: str, members: int, lag: int, **changes: Any) -> Iterator[Row]:
-    """Yield the rows of a group whose members share twelve partitions of a topic of its name."""
+    """Yield the rows of a group whose members share twelve partitions of a topic named like the group."""
     present = tuple(
         Member(f"{name}-{number}-4f1c", f"{name}-{number}", f"/10.4.2.{number + 10}", partitions=share)
         for number in range(members)

@@ -1,6 +1,6 @@
-"""Two weeks of a fleet, for the report: recorded incidents that come again, the last of which ended before NOW_MS.
+"""Two weeks of a fleet, for the report: recurring recorded incidents, the last of which ended before NOW_MS.
 
-In the second week one group is cured, another falls ill, and deploys go on as they did.
+In the second week one group recovers, another fails, and deploys continue as before.
 """
 
 from __future__ import annotations
@@ -14,7 +14,7 @@ from rebalance_exporters.state.view import REBALANCES, Row, View
 
 _HOUR_MS = 3_600_000
 
-#: A recording, the group it is shown as, and how many hours ago its last record was, each time.
+#: A recording, the group that it is shown as, and for each repetition the hours since its last record.
 _COURSE: tuple[tuple[str, str, tuple[int, ...]], ...] = (
     ("crash_loop-1", "payments-enricher", (320, 260, 210, 126, 79, 78, 77, 54, 53, 31, 30, 29, 8, 6, 5, 3)),
     ("long_batches-sick-1", "orders-projection", tuple(range(12, 330, 24))),
@@ -28,7 +28,7 @@ _COURSE: tuple[tuple[str, str, tuple[int, ...]], ...] = (
 
 
 def week_view() -> View:
-    """A view that has taken over all of it."""
+    """A view that has read all of its rows."""
     view = View(group_expiry_seconds=3600, keep_rebalances=10_000)
     view.apply([*stream_rows(), *(row for name in CALM for row in calm_rows(name, members=3, lag=0))])
     for recording, group, hours in _COURSE:
@@ -38,7 +38,7 @@ def week_view() -> View:
 
 
 def _happened(incident: Incident, number: int) -> Iterator[Row]:
-    """Yield the rows of an incident, under ids that it has this time only."""
+    """Yield the rows of one repetition of an incident, with ids of their own."""
     rows = list(replay_incident(incident))
     ids = {_id_of(row) for row in rows if row.topic == REBALANCES}
     for row in rows:

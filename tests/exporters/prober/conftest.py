@@ -1,17 +1,17 @@
-"""What tests of the prober share."""
+"""Fixtures shared by tests of the prober."""
 
 import gc
 from collections.abc import Iterator
 
 import pytest
 
-#: Longer than a busy machine gives brokers no time to answer.
+#: Longer than any time for which a busy machine stalls brokers.
 PATIENCE_SECONDS = 120
 
 
 @pytest.fixture(autouse=True)
 def patient(monkeypatch: pytest.MonkeyPatch) -> None:
-    """Let brokers take their time to answer; a test of those that do not sets times of its own."""
+    """Give brokers a long time to answer; tests of brokers that do not answer set their own time-outs."""
     for name in ("brokers.REQUEST_SECONDS", "brokers._START_SECONDS", "topics.REQUEST_SECONDS"):
         monkeypatch.setattr(f"rebalance_exporters.prober.{name}", PATIENCE_SECONDS)
     monkeypatch.setattr("rebalance_kafka.follower._REQUEST_SECONDS", PATIENCE_SECONDS)
@@ -19,6 +19,6 @@ def patient(monkeypatch: pytest.MonkeyPatch) -> None:
 
 @pytest.fixture
 def collect_sockets() -> Iterator[None]:
-    """Let what a test left behind be collected in the test itself, not in one that minds."""
+    """Collect the garbage of a test within the test itself, not in a later one that would fail for it."""
     yield
     gc.collect()

@@ -1,4 +1,4 @@
-"""A prober in a thread, and what it published."""
+"""A prober in a thread, and the probes that it published."""
 
 from __future__ import annotations
 
@@ -19,7 +19,7 @@ DEADLINE_SECONDS = 120
 
 
 class Probed:
-    """Reads the probes topic as the stream would, and keeps all that came, with when it was read."""
+    """Reads the probes topic as the stream does, and keeps all probes with the times at which they were read."""
 
     def __init__(self, config: ProbeConfig, said: list[str]) -> None:
         self.said = said
@@ -30,11 +30,11 @@ class Probed:
         self._assigned = False
 
     def of(self, group: str) -> list[Probe]:
-        """Everything published about a group so far, in order."""
+        """Return everything published about a group so far, in order."""
         return [probe for _, probe in self.timed(group)]
 
     def timed(self, group: str) -> list[tuple[float, Probe]]:
-        """The same with the moment each was read, on the steady clock."""
+        """The same with the time of reading, on the monotonic clock."""
         if not self._assigned:
             self._assigned = self._topic in self._consumer.list_topics(timeout=DEADLINE_SECONDS).topics
             if self._assigned:
@@ -52,7 +52,7 @@ class Probed:
 
 
 def make_config(bootstrap: str, prefix: str, **changes: Any) -> ProbeConfig:
-    """Settings for this machine and any free port."""
+    """Return settings for this machine and any free port."""
     kafka = {"bootstrap.servers": bootstrap}
     fixed = {"kafka": kafka, "cluster": "test", "topic_prefix": prefix, "listen_host": "127.0.0.1", "listen_port": 0}
     return ProbeConfig(**{**fixed, "topic_replication_factor": 1, **changes})
@@ -60,7 +60,7 @@ def make_config(bootstrap: str, prefix: str, **changes: Any) -> ProbeConfig:
 
 @contextmanager
 def probing(config: ProbeConfig) -> Iterator[Probed]:
-    """Run the prober until the block ends; it must still run then, and end when asked to."""
+    """Run the prober until the block ends; it must still run then, and stop when told to."""
     stop, said, errors = threading.Event(), [], []
 
     def target() -> None:

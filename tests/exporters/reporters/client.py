@@ -1,9 +1,10 @@
-"""A consumer with a reporter, in a process of its own, that does what it reads line by line on standard input.
+"""A consumer with a reporter, in a process of its own, that obeys commands on standard input, one per line.
+
 
     python client.py '{"library": "kafka-python", "bootstrap": …, "group": …, "topic": …, "settings": {…}, …}'
 
-It consumes until it reads `stall SECONDS`, `close` or `exit`, and writes one JSON line per event; `late` says that the
-machine let the whole process wait. It runs with whatever version of the client is on its path.
+It consumes until it reads `stall SECONDS`, `close` or `exit`, and writes one JSON line per event; the event `late`
+means that the machine stalled the whole process. It runs with any version of the client that is on its path.
 """
 
 # It runs as a script, with the one library it is to show.
@@ -26,13 +27,13 @@ OUTBOX_CAPACITY = 10_000
 
 
 def write_event(event, **more):
-    """Write an event, in one piece, since two threads do."""
+    """Write an event in a single write, because two threads do."""
     sys.stdout.write(json.dumps(dict(more, event=event, t_ms=int(time.time() * 1000))) + "\n")
     sys.stdout.flush()
 
 
 def watch_machine():
-    """Report how late this thread wakes, which has nothing else to do: then others may be as late."""
+    """Report how late this thread wakes; it has nothing else to do, so other threads may be as late."""
     while True:
         began = time.monotonic()
         time.sleep(LOOK_SECONDS)
@@ -51,14 +52,14 @@ def thread_names():
 
 
 def await_threads_end():
-    """Wait until no thread of a reporter is left, or for long enough."""
+    """Wait until no thread of a reporter is left, with a limit."""
     deadline = time.monotonic() + THREADS_END_SECONDS
     while thread_names() and time.monotonic() < deadline:
         time.sleep(LOOK_SECONDS)
 
 
 def client_errors():
-    """Return what the library raises for what is Kafka's doing."""
+    """Return the exception class that the library raises for Kafka errors."""
     if SPEC["library"] == "confluent":
         from confluent_kafka import KafkaException
 
@@ -69,9 +70,9 @@ def client_errors():
 
 
 def time_reporter():
-    """Return a list of the seconds that the reporter spends on closing; the client may be slow for its own reasons.
+    """Return a list that collects the seconds the reporter spends on closing, without those of the client itself.
 
-    It may take long, so that no last report is given up because the machine is busy.
+    Closing is given much time, so that the last report is not abandoned on a busy machine.
     """
     from rebalance_exporters.reporters import reporter
 
@@ -92,7 +93,7 @@ def time_reporter():
 
 
 def enlarge_outbox():
-    """Let nothing be dropped, however long a busy machine takes to bring the broker back."""
+    """Enlarge the outbox so that nothing is dropped, even if a busy machine takes long to restart the broker."""
     from rebalance_exporters.reporters.outbox import Outbox
 
     Outbox.__init__.__kwdefaults__.update(capacity=OUTBOX_CAPACITY, most_bytes=OUTBOX_CAPACITY << 20)
@@ -141,7 +142,7 @@ def make_confluent():
 
 
 def consume(consumer, errors):
-    """Yield after every call of the client, with how many records it gave, whatever the client raises in an outage."""
+    """Yield after every call of the client the number of its records, whatever the client raises in an outage."""
     while True:
         try:
             yield from poll(consumer)
@@ -164,7 +165,7 @@ def poll(consumer):
 
 
 def stall(seconds):
-    """Do nothing for so long, of which it does not count as more than a look when the machine lets the process wait."""
+    """Do nothing for some time; a period in which the machine stalls the process counts as one short sleep at most."""
     for _ in range(round(seconds / LOOK_SECONDS)):
         time.sleep(LOOK_SECONDS)
 

@@ -1,4 +1,4 @@
-"""What all tests of reporters share."""
+"""Fixtures shared by all tests of reporters."""
 
 import pytest
 
@@ -8,7 +8,7 @@ from rebalance_exporters.reporters import reporter
 
 @pytest.fixture(autouse=True)
 def unhurried(monkeypatch: pytest.MonkeyPatch) -> None:
-    """Let a close wait for its last report, however busy the machine; what gives up is tested with its own limits."""
+    """Let a close wait for its last report on a busy machine; tests of abandoned reports set their own limits."""
     monkeypatch.setattr(reporter, "CLOSE_SECONDS", 20)
 
 

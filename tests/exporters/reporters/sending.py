@@ -1,4 +1,4 @@
-"""What a reporter sends and which threads it runs, for tests of the reporters of both Python clients."""
+"""The reports a reporter sends and the threads it runs, for tests of the reporters of both Python clients."""
 
 import json
 import threading
@@ -9,7 +9,7 @@ from waiting import wait_for
 
 
 class Sent:
-    """Takes what a reporter sends: the reports, and the topic and key of each."""
+    """Captures the reports that a reporter sends, with topic and key."""
 
     def __init__(self) -> None:
         self.reports: list[dict[str, Any]] = []
@@ -25,12 +25,12 @@ class Sent:
 
     @property
     def last(self) -> dict[str, Any]:
-        """A report that was made after this was asked."""
+        """Return a report made after this call."""
         since_ms = wall_ms()
         wait_for(lambda: self.reports and self.reports[-1]["emitted_ms"] > since_ms, "a report")
         return self.reports[-1]
 
 
 def threads() -> set[threading.Thread]:
-    """The threads of all reporters; one of a test before may just be ending."""
+    """The threads of all reporters; one of an earlier test may still be ending."""
     return {each for each in threading.enumerate() if each.name.startswith("rebalance-monitor")}

@@ -1,4 +1,4 @@
-"""A real HTTP server in this process that answers as the exporter's API does, from objects a test gives it."""
+"""A real HTTP server in this process that answers like the exporter's API, from objects given by a test."""
 
 from __future__ import annotations
 
@@ -19,7 +19,7 @@ PREFIX = "/api/v1/"
 
 @dataclass
 class Request:
-    """What was asked."""
+    """A received request."""
 
     path: str
     query: dict[str, str]
@@ -28,17 +28,17 @@ class Request:
 
 @dataclass
 class Exporter:
-    """What is answered: by path below /api/v1/, an object or `(status, object)`; and what was asked."""
+    """The answers, by path below /api/v1/, as an object or `(status, object)`; and the received requests."""
 
     answers: dict[str, Any] = field(default_factory=dict)
-    #: One list of chunks per connection to the event stream; after the last the server refuses.
+    #: One list of chunks per connection to the event stream; after the last the server refuses connections.
     streams: list[Iterable[bytes]] = field(default_factory=list)
     password: tuple[str, str] | None = None
     requests: list[Request] = field(default_factory=list)
     url: str = ""
 
     def queries(self, path: str) -> list[dict[str, str]]:
-        """What was asked of a path."""
+        """The query strings of requests to a path."""
         return [each.query for each in self.requests if each.path == path]
 
 
@@ -64,7 +64,8 @@ def answering(exporter: Exporter) -> Iterator[Exporter]:
 
     class Handler(BaseHTTPRequestHandler):
         protocol_version = "HTTP/1.1"
-        # Head and body go out in two pieces: the second would wait until the first is acknowledged.
+        # Headers and body are sent separately; with Nagle's algorithm the body would wait for the acknowledgement of
+        # the headers.
         disable_nagle_algorithm = True
 
         def do_GET(self) -> None:
@@ -106,7 +107,7 @@ def answering(exporter: Exporter) -> Iterator[Exporter]:
                 self.wfile.flush()
 
         def log_message(self, format: str, *arguments: Any) -> None:  # noqa: A002  its name in the base class
-            """Say nothing."""
+            """Log nothing."""
 
     with ThreadingHTTPServer(("127.0.0.1", 0), Handler) as server:
         server.daemon_threads = True

@@ -1,4 +1,4 @@
-"""A cluster as the exporter would report it, made of the contract's objects, for tests of the terminal."""
+"""A cluster as the exporter reports it, made of the contract's objects, for tests of the terminal."""
 
 from __future__ import annotations
 
@@ -42,12 +42,12 @@ from rebalance_contract.api_reports import (
 NOW_MS = 1_790_000_000_000
 MINUTE_MS = 60_000
 
-#: What a stranger can name a client: repaints the terminal, fakes a line, turns the reading direction, is HTML.
+#: A hostile client name: repaints the terminal, fakes a line, reverses the reading direction, is HTML.
 HOSTILE = "\x1b[2J\x1b]0;owned\x07\nall is well\u202e\x9b31m\u2028<script>|x`"
 
 
 def member(name: str, host: str, partitions: dict[str, list[int]] | None, life: int = 1, **changes: Any) -> Member:
-    """A member; each `life` has an id of its own."""
+    """A member; each `life` has a member id of its own."""
     return Member(f"{name}-{life:08x}", name, host, session_timeout_ms=10_000, partitions=partitions, **changes)
 
 
@@ -337,8 +337,7 @@ WEEK_MS = 7 * 24 * 60 * MINUTE_MS
 STARVED_COST = PeriodCause("heartbeat_starvation", 1, PeriodSums(12, 180_000, 3_000_000), PeriodSums(1, 9_000, 40_000))
 OVERRUN_COST = PeriodCause("poll_overrun", 2, PeriodSums(4, 60_000, 600_000, 1), PeriodSums(6, 90_000, 900_000))
 
-#: What happened in the week before NOW_MS, and in the week before that.
-#: What settings would have avoided of the rebalances of payments-enricher: one for certain, others perhaps.
+#: The rebalances of payments-enricher that settings would have avoided: one setting for certain, others perhaps.
 SESSION_WORTH = Avoided(EstimateRange(8, 10), EstimateRange(120_000, 150_000), EstimateRange(1_200_000, 2_600_000))
 RECORDS_WORTH = Avoided(EstimateRange(1, 1), EstimateRange(10_000, 10_000), EstimateRange(0, 200_000))
 PROTOCOL_WORTH = Avoided(EstimateRange(), EstimateRange(0, 20_000), EstimateRange())
@@ -387,6 +386,7 @@ ADVISED = AdviceAnswer(
     useless=("max.poll.interval.ms", "heartbeat.interval.ms"),
 )
 
+#: The report on the week before NOW_MS, with a comparison to the week before that.
 WEEKLY = PeriodReport(
     at_ms=NOW_MS,
     version="0.1",

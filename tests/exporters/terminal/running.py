@@ -16,7 +16,7 @@ GOLDEN = Path(__file__).parents[2] / "golden" / "terminal"
 
 @dataclass(frozen=True)
 class Outcome:
-    """What a command line came to."""
+    """The result of a command line."""
 
     code: int
     out: str
@@ -24,7 +24,7 @@ class Outcome:
 
 
 def run(capsys: pytest.CaptureFixture[str], *words: str) -> Outcome:
-    """Run `rebalance-monitor` with these words; an exception that is no user's error passes through."""
+    """Run `rebalance-monitor` with these arguments; exceptions that are not user errors propagate."""
     with patch("sys.argv", ["rebalance-monitor", *words]), pytest.raises(SystemExit) as ended:
         cli.main()
     code = ended.value.code
@@ -33,7 +33,7 @@ def run(capsys: pytest.CaptureFixture[str], *words: str) -> Outcome:
 
 
 def hold_to_golden(name: str, text: str, url: str = "") -> None:
-    """Hold a text against its golden file; WRITE_GOLDENS=1 writes it instead, to be read before it is committed."""
+    """Compare a text with its golden file; WRITE_GOLDENS=1 writes the file instead; review it before you commit."""
     path = GOLDEN / name
     text = text.replace(f" --url {url}", "") if url else text
     if os.environ.get("WRITE_GOLDENS"):

@@ -1,7 +1,7 @@
-"""Lines that coordinators of all versions write of their groups, with the event that each describes.
+"""Lines that coordinators of all versions write about their groups, with the event that each describes.
 
-They have the form of real brokers' logs. Those of 3.9.2 and 4.3.1 were written by such brokers (their ids are
-theirs); those of other versions are made from the sources that `texts.py` cites.
+They have the format of real brokers' logs. Those of 3.9.2 and 4.3.1 were written by such brokers (with their original
+ids); those of other versions are made from the sources cited in `texts.py`.
 """
 
 from typing import Any
@@ -29,12 +29,12 @@ METADATA = (
 
 
 def scala(text: str) -> str:
-    """Return a line as Kafka's own log4j.properties has it."""
+    """Return a line in the format of Kafka's own log4j.properties."""
     return f"[{TIME}] INFO {SCALA}{text} ({SCALA_LOGGER})"
 
 
 def java(text: str) -> str:
-    """Return a line as Kafka's own log4j2.yaml has it."""
+    """Return a line in the format of Kafka's own log4j2.yaml."""
     return f"[{TIME}] INFO {JAVA}{text} ({JAVA_LOGGER})"
 
 
@@ -43,7 +43,7 @@ def event(act: Act, **values: Any) -> CoordinatorEvent:
 
 
 PREPARING = "Preparing to rebalance group g in state"
-#: (who writes it, the text, the event)
+#: (writer, text, event)
 LINES: list[tuple[str, str, CoordinatorEvent]] = [
     # --- A rebalance begins ---
     (
@@ -424,7 +424,7 @@ LINES: list[tuple[str, str, CoordinatorEvent]] = [
 
 
 LEAVING = "has left group through explicit `LeaveGroup` request; client reason: not provided"
-#: (the text, the event), of the less usual ones.
+#: (text, event) of less common lines.
 LINES += [
     ("rare", line, expected)
     for line, expected in [

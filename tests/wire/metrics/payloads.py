@@ -1,4 +1,4 @@
-"""Golden values of client metric topics, and protobuf written by hand."""
+"""Golden values of client metric topics, and hand-written protobuf."""
 
 from __future__ import annotations
 
@@ -25,13 +25,13 @@ def golden(name: str) -> bytes:
 
 
 def decode_one(value: bytes, **more: Any) -> Report:
-    """Decode a value that makes one report."""
+    """Decode a value that contains one report."""
     (report,) = decode_metrics(value, OBSERVED_MS, **more)
     return report
 
 
 def points_of(report: Report) -> dict[tuple[str, ...], Point]:
-    """Return a report's points by metric and labels, which must distinguish them."""
+    """Return a report's points by metric and labels, which must be unique."""
     points = {(point.metric, *point.labels.values()): point for point in report.points}
     assert len(points) == len(report.points)
     return points
@@ -52,7 +52,7 @@ def uvarint(number: int) -> bytes:
 
 
 def field(number: int, content: bytes | str | int | float, *, fixed: bool = False) -> bytes:
-    """Write a field: text and messages with their length, floats as doubles, ints as varint or as eight bytes."""
+    """Write a field: text and messages with their length, floats as doubles, ints as varints or as eight bytes."""
     if isinstance(content, str):
         content = content.encode()
     if isinstance(content, bytes):
@@ -65,7 +65,7 @@ def field(number: int, content: bytes | str | int | float, *, fixed: bool = Fals
 
 
 def export_bytes(document: Mapping[str, Any]) -> bytes:
-    """Write OTLP's JSON form, as far as the decoder reads it, as protobuf."""
+    """Convert OTLP's JSON form, as far as the decoder reads it, to protobuf."""
     return b"".join(field(1, _of_resource(each)) for each in document["resourceMetrics"])
 
 
@@ -91,7 +91,7 @@ def _metric(metric: Mapping[str, Any]) -> bytes:
 
 
 def _points(points: Iterable[Mapping[str, Any]]) -> bytes:
-    # One point may stand in a document thousands of times.
+    # A point may occur in a document thousands of times.
     written: dict[int, bytes] = {}
     return b"".join(written.get(id(each)) or written.setdefault(id(each), field(1, _point(each))) for each in points)
 
