@@ -1,6 +1,6 @@
-"""What the monitor says of real groups, held against what the broker's log and the clients say of them.
+"""Compares what the monitor reports about real groups with the broker's log and the clients' own reports.
 
-The fast ones are part of `make test`; `make test-all` plays all and keeps what came of it for docs/accuracy.md.
+The fast scenarios are part of `make test`; `make test-all` plays all and keeps the results for docs/accuracy.md.
 """
 
 from __future__ import annotations
@@ -32,10 +32,10 @@ AT_ONCE = 4
 
 @dataclass(frozen=True)
 class Facts:
-    """What is compared.
+    """The facts that are compared.
 
-    `generations` are all that began, completed or aborted, and group epochs. A member that came back under a new id
-    within one generation is one that came and one that went.
+    `generations` counts all that began, completed or aborted, and group epochs. A member that rejoined under a new id
+    within one generation counts once as joined and once as left.
     """
 
     rebalances: int
@@ -48,7 +48,7 @@ class Facts:
 @pytest.fixture(scope="module")
 def rig(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Rig]:
     """One broker and one monitor for all scenarios."""
-    # Members of newer groups have the session that the broker sets.
+    # The broker sets the session time-out of members of newer groups.
     kinds = ("group.consumer", "group.share")
     names = [f"{kind}.{name}" for kind in kinds for name in ("session.timeout.ms", "max.session.timeout.ms")]
     sessions = dict.fromkeys(names, str(SESSION_MS))
@@ -58,7 +58,7 @@ def rig(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Rig]:
 
 @pytest.fixture(scope="module")
 def played(rig: Rig, request: pytest.FixtureRequest) -> Iterator[dict[str, Future[Stage]]]:
-    """Play the scenarios that were chosen, a few at a time."""
+    """Play the selected scenarios, a few at a time."""
     calls = [item.callspec for item in request.session.items if hasattr(item, "callspec")]
     chosen = {each.name for call in calls if isinstance(each := call.params.get("scenario"), Scenario)}
     with ThreadPoolExecutor(AT_ONCE) as pool:
@@ -85,15 +85,15 @@ def _play(rig: Rig, scenario: Scenario) -> Stage:
 
 
 def scenario_params() -> list[Any]:
-    """Every scenario, those that are not fast marked slow."""
+    """Return every scenario; those that are not fast are marked slow."""
     return [pytest.param(each, id=each.name, marks=() if each.fast else pytest.mark.slow) for each in SCENARIOS]
 
 
 @pytest.mark.parametrize("scenario", scenario_params())
 def test_the_monitor_says_what_happened(scenario: Scenario, played: dict[str, Future[Stage]], rig: Rig):
-    """Rebalances, generations, members and partitions moved equal the truth."""
+    """Rebalances, generations, members and moved partitions equal the truth."""
     stage = played[scenario.name].result()
-    # Everybody has left and nothing follows, so what the log holds by now is all.
+    # All members have left and nothing follows, so the log is complete.
     await_log_read(rig, int(time.time() * 1_000))
     assert monitored_facts(rig, stage.group) == true_facts(stage)
     group = _groups(rig)[stage.group]
@@ -101,7 +101,7 @@ def test_the_monitor_says_what_happened(scenario: Scenario, played: dict[str, Fu
 
 
 def true_facts(stage: Stage) -> Facts:
-    """Return what the broker's log and the clients say; at the end of a scenario nobody is in."""
+    """Return the facts from the broker's log and the clients; at the end of a scenario the group has no members."""
     steps, logical, departed = stage.steps(), stage.steps().logical(), stage.departures()
     return Facts(
         rebalances=len(logical),
@@ -113,7 +113,7 @@ def true_facts(stage: Stage) -> Facts:
 
 
 def monitored_facts(rig: Rig, group: str) -> Facts:
-    """Return what the monitor's topics say."""
+    """Return the facts from the monitor's topics."""
     counters = _groups(rig)[group]["counters"]
     return Facts(
         rebalances=sum(counters["rebalances"].values()),
@@ -131,7 +131,7 @@ def _groups(rig: Rig) -> dict[str, dict[str, Any]]:
 
 
 def _settled(value: bytes) -> dict[str, Any]:
-    """Return a group's row with its last rebalance in its totals, as readers show it when that has settled."""
+    """Return a group's row with its last rebalance in its totals, as readers show it once that has settled."""
     group = contract.decode(value, contract.GroupSnapshot)
     if group.settlement is not None:
         group = replace(group, counters=contract.settled(group.counters, group.settlement))
@@ -140,7 +140,7 @@ def _settled(value: bytes) -> dict[str, Any]:
 
 
 def _keep(rig: Rig, stages: dict[str, Stage]) -> None:
-    """Keep what was said and what was true for the report."""
+    """Save the monitored and the true facts for the report."""
     names = [each.name for each in fields(Facts)]
     rows = []
     for name, stage in stages.items():

@@ -1,4 +1,4 @@
-"""Every recording of a story is diagnosed right with all sources, and never confidently wrong with fewer."""
+"""Every recording of a story is diagnosed correctly with all sources, and never confidently wrong with fewer."""
 
 from __future__ import annotations
 
@@ -17,7 +17,7 @@ RECORDINGS = recordings()
 
 @pytest.mark.parametrize("recording", RECORDINGS, ids=lambda each: each.name)
 def test_a_recording_is_explained(recording: Recording) -> None:
-    """With all its sources: the right cause, culprit and advice of what went wrong, nothing of what did not."""
+    """With all sources the findings have the right cause, culprit and advice, and nothing about healthy parts."""
     if recording.name.endswith("-no-metrics"):
         pytest.skip("was recorded without client metrics")
     assert mistakes(recording, recording.judge()) == []
@@ -26,12 +26,12 @@ def test_a_recording_is_explained(recording: Recording) -> None:
 @pytest.mark.parametrize("sources", [each for each in SOURCES if each != "all"])
 @pytest.mark.parametrize("recording", RECORDINGS, ids=lambda each: each.name)
 def test_fewer_sources_make_no_wrong_cause(recording: Recording, sources: str) -> None:
-    """What cannot be distinguished comes out as undetermined or a hint that names what is missing."""
+    """Causes that cannot be distinguished give an undetermined finding, or a hint that names the missing sources."""
     assert outcome_of(recording, sources).verdict != WRONG
 
 
 def test_the_coordinators_words_are_evidence_where_they_are_given() -> None:
-    """They show who left by its own request, of which a recording without them knows nothing."""
+    """Coordinator logs show which members left by their own request, which a recording without them does not."""
     recording = next(each for each in RECORDINGS if each.name == "poll_overrun-1")
     sources = {
         chosen: {evidence.source for each in recording.judge(chosen) for evidence in each.evidence}
@@ -43,7 +43,7 @@ def test_the_coordinators_words_are_evidence_where_they_are_given() -> None:
 
 @pytest.mark.parametrize("recording", RECORDINGS, ids=lambda each: each.name)
 def test_every_rebalance_has_one_primary_cause(recording: Recording) -> None:
-    """No rebalance is left out and none has two."""
+    """No rebalance is left out, and none has two causes."""
     primary = Counter(name for each in recording.judge() if each.primary for name in each.rebalance_ids)
     ended = Counter(each.rebalance_id for each in recording.rebalances() if each.completed_at_ms is not None)
     assert primary == ended
@@ -51,7 +51,7 @@ def test_every_rebalance_has_one_primary_cause(recording: Recording) -> None:
 
 @pytest.mark.parametrize("recording", RECORDINGS, ids=lambda each: each.name)
 def test_only_those_who_left_timed_out(recording: Recording) -> None:
-    """Nobody is counted as timed out who neither left nor was replaced, nor twice."""
+    """Members count as timed out at most once, and only if they left or were replaced."""
     costs = {each.group: each.totals() for each in recording.impacts()}
     for group in recording.groups():
         counters, cost = group.counters, costs.get(group.group, CountedImpact())

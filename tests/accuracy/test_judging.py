@@ -1,4 +1,4 @@
-"""How recordings are judged: what counts as right, how sure a share is, and when the report is too old."""
+"""How recordings are judged: which findings are right, the confidence interval of a share, and stale reports."""
 
 from __future__ import annotations
 
@@ -32,7 +32,7 @@ _FAULT_MS, _END_MS = 10_000, 20_000
 
 
 def finding(rule: str, confidence: float, *, primary: bool = True, members: Sequence[str] = (), **more: Any) -> Finding:
-    """A finding of the group about the rebalance r1, which the fault made."""
+    """A finding about the group's rebalance r1, which the fault caused."""
     fields: dict[str, Any] = {
         "finding_id": f"{rule}-{confidence}",
         "cluster": "default",
@@ -54,7 +54,7 @@ def finding(rule: str, confidence: float, *, primary: bool = True, members: Sequ
 
 
 def rebalance(name: str, ended_ms: int) -> Rebalance:
-    """A rebalance that somebody's departure made."""
+    """A rebalance caused by a departure."""
     return Rebalance(
         "default",
         "g",
@@ -83,7 +83,7 @@ def rebalance(name: str, ended_ms: int) -> Rebalance:
 
 
 def recording(story: str, *found: Finding, broker_lines: tuple[str, ...] = ()) -> Recording:
-    """A recording of a story in which m2 was killed, and what a replay found in it, with whichever sources."""
+    """A recording of a story in which m2 was killed, with the findings of its replay for any sources."""
     events = (
         {"t_ms": 1_000, "name": "m1", "process": "m1/1", "event": "assigned", "member_id": "m1-x"},
         {"t_ms": 1_000, "name": "m2", "process": "m2/1", "event": "assigned", "member_id": "m2-x"},
@@ -116,7 +116,7 @@ def recording(story: str, *found: Finding, broker_lines: tuple[str, ...] = ()) -
     ],
 )
 def test_a_verdict_is_that_of_the_primary_causes(found: tuple[Finding, ...], verdict: str, claimed: str):
-    """A cause counts from 55 % on, a wrong one beside the right one is reported, an excuse for the fault is wrong."""
+    """Causes count from 55 % on, a wrong one beside the right one is reported, a harmless one is wrong."""
     outcome = outcome_of(recording("crash_of_java", *found), "all")
     assert (outcome.verdict, outcome.claimed) == (verdict, claimed)
 
@@ -132,7 +132,7 @@ def test_a_verdict_is_that_of_the_primary_causes(found: tuple[Finding, ...], ver
     ],
 )
 def test_two_faults_have_to_be_reported_both(found: tuple[Finding, ...], verdict: str):
-    """One of two is not right; it is wrong where the other one's rebalance was excused, or another cause claimed."""
+    """One of two faults is not right; it is wrong if the other's rebalance was excused, or another cause claimed."""
     assert outcome_of(recording("two_culprits", *found), "all").verdict == verdict
 
 
@@ -146,7 +146,7 @@ def test_two_faults_have_to_be_reported_both(found: tuple[Finding, ...], verdict
     ],
 )
 def test_a_healthy_group_is_accused_by_anything_but_information(found: tuple[Finding, ...], verdict: str):
-    """Members may come and go."""
+    """Only informational findings about joining and leaving members are right."""
     assert outcome_of(recording("autoscaling", *found), "all").verdict == verdict
 
 
@@ -154,7 +154,7 @@ def test_a_healthy_group_is_accused_by_anything_but_information(found: tuple[Fin
     ("members", "right"), [(["m2-x"], True), (["m1-x", "m2-x"], False), (["m1-x"], False), ([], False)]
 )
 def test_a_subject_is_right_with_the_culprit_and_nobody_else(members: list[str], right: bool):
-    """Members are known by the ids that they reported themselves."""
+    """Members are identified by the ids that they reported themselves."""
     assert (
         outcome_of(recording("crash_of_java", finding("member_crash", 0.9, members=members)), "all").subject_right
         is right
@@ -162,7 +162,7 @@ def test_a_subject_is_right_with_the_culprit_and_nobody_else(members: list[str],
 
 
 def test_what_is_given_as_a_cause_is_what_is_calibrated():
-    """Hints too; what explains nothing of the fault, or is no cause, is not."""
+    """Hints are included; harmless causes of later rebalances, and findings that are no causes, are not."""
     found = (
         finding("member_crash", 0.4),
         finding("process_pause", 0.75),
@@ -176,12 +176,12 @@ def test_what_is_given_as_a_cause_is_what_is_calibrated():
 
 
 def test_the_delay_is_from_the_end_of_a_rebalance_to_its_first_cause():
-    """A rebalance that was judged when no more records came has none."""
+    """A rebalance that was judged after the last record has no delay."""
     assert recording("crash_of_java").delays_ms("all") == [5_000]
 
 
 def test_lines_of_several_brokers_are_those_of_the_group():
-    """Each layout is read; of a group that no coordinator wrote of there is nothing."""
+    """All layouts are read; a group that no coordinator wrote about has no lines."""
     lines = (
         "[2026-03-01 14:05:00,123] INFO [GroupCoordinator 1]: Member m2-x in group g has failed, removing it from the "
         "group (kafka.coordinator.group.GroupCoordinator)",
@@ -195,7 +195,7 @@ def test_lines_of_several_brokers_are_those_of_the_group():
 
 
 def test_lines_that_no_coordinator_wrote_are_no_broker_log():
-    """A recording whose lines cannot be read is noticed, and not judged as if it had none."""
+    """A recording whose log lines cannot be read is reported, and not judged as if it had no log."""
     with pytest.raises(LogFileError, match="no line of the input"):
         recording("crash_of_java", broker_lines=("[2026-03-01 14:05:00,123] INFO started (kafka.Kafka)",)).broker_rows()
 
@@ -214,7 +214,7 @@ def test_the_report_has_a_row_or_a_column_for_each_choice_of_sources():
 
 
 def test_a_share_of_few_runs_is_wide():
-    """Wilson's interval, by the examples of Agresti and Coull (The American Statistician 52, 1998) and by hand."""
+    """Wilson's interval, with the examples of Agresti and Coull (The American Statistician 52, 1998) and by hand."""
     assert wilson(3, 3) == pytest.approx((0.4385, 1.0), abs=1e-4)
     assert wilson(0, 10) == pytest.approx((0.0, 0.2775), abs=1e-4)
     assert wilson(15, 20) == pytest.approx((0.5313, 0.8881), abs=1e-4)
@@ -239,7 +239,7 @@ def test_a_quantile_is_a_value_that_was_seen():
 
 
 def test_every_family_is_declared_once():
-    """Nothing is judged of which nobody said whether rules may be tuned to it; twenty-five families stay kept back."""
+    """Every judged family declares whether rules may be tuned to it; twenty-five families are held out."""
     known, kept_back = declared()["known"], declared()["kept_back"]
     assert not known.keys() & kept_back.keys()
     played = {each.run.story for folder in (FOLDER, FAMILIES) for each in recordings(folder)}
@@ -272,13 +272,13 @@ def project(tmp_path: Path) -> Path:
 
 
 def test_a_report_of_what_is_there_is_fresh(project: Path):
-    """What does not decide a verdict may change."""
+    """Files that do not affect a verdict may change."""
     (project / "docs/another.md").write_text("2")
     assert freshness.complaint(project) is None
 
 
 def test_readme_says_what_the_report_says(project: Path):
-    """Its sentence has the shares of the table, of all sources."""
+    """The sentence in README has the shares of the table, with all sources."""
     assert "right in 3 of 4" in (project / "README.md").read_text()
     (project / "README.md").write_text("It is right in 4 of 4.")
     assert "README.md does not say how often the monitor is right: right in 3 of 4" in (
@@ -287,7 +287,7 @@ def test_readme_says_what_the_report_says(project: Path):
 
 
 def test_the_page_about_the_log_says_what_the_report_says(project: Path):
-    """Its table has the report's verdicts, of all sources and without the log; another number is noticed."""
+    """Its table has the report's verdicts with all sources and without the log; a different number is reported."""
     page = project / "docs/without-the-log.md"
     assert "| known faults, right | 3 of 4 | 3 of 4 | 3 of 4 |" in page.read_text()
     assert "| kept back faults, wrong | 1 of 2 | 1 of 2 | 1 of 2 |" in page.read_text()
@@ -297,7 +297,7 @@ def test_the_page_about_the_log_says_what_the_report_says(project: Path):
 
 
 def test_what_is_counted_without_the_log_is_a_row_per_kind_of_group():
-    """Nothing is found twice: more than there was is said in a column of its own."""
+    """No rebalance counts as found twice: surplus ones have a column of their own."""
     counted = [Counted("classic", 4, 3), Counted("classic", 1, 2), Counted("KIP-848, share, streams", 1, 1)]
     assert list(counted_lines(counted))[2:] == [
         "| classic | 2 | 5 | 4 (80 %) | 0 | 1 |",
@@ -317,20 +317,20 @@ def test_what_is_counted_without_the_log_is_a_row_per_kind_of_group():
     ],
 )
 def test_another_rule_or_recording_makes_a_report_stale(project: Path, name: str):
-    """One sentence says what to run. How a line or a record is read decides as a rule does."""
+    """One sentence says what to run. Decoding counts in the same way as rules."""
     (project / name).parent.mkdir(parents=True, exist_ok=True)
     (project / name).write_text("2")
     assert "run `make accuracy`" in (freshness.complaint(project) or "")
 
 
 def test_everything_that_decides_a_verdict_is_where_it_was():
-    """A folder that is renamed would leave the report fresh for ever."""
+    """If a folder were renamed, the report would never become stale."""
     empty = [each for each in freshness._JUDGED_BY if not any(freshness.ROOT.glob(each))]
     assert empty == []
 
 
 def test_what_python_files_say_of_themselves_does_not_count(project: Path):
-    """Comments, docstrings and empty lines may change; a text that a rule gives may not."""
+    """Comments, docstrings and empty lines may change; texts of rules may not."""
     rule = project / "streaming/rebalance_streaming/detect/a.py"
     stated = []
     for text in (
@@ -344,7 +344,7 @@ def test_what_python_files_say_of_themselves_does_not_count(project: Path):
 
 
 def test_a_new_rule_or_a_missing_report_is_noticed(project: Path):
-    """A file more, a file less, and a report without a digest."""
+    """An added file, a removed file, and a report without a digest are reported."""
     another = project / "streaming/rebalance_streaming/detect/b.py"
     another.write_text("1")
     assert freshness.complaint(project) is not None

@@ -1,8 +1,9 @@
-"""The five incidents with times, partitions and members drawn anew: nine of ten runs are explained in full.
+"""The five incidents with random times, partitions and members: nine of ten runs are explained in full.
 
 Every run is played by the real clients and recorded, then replayed with and without the clients' own metrics.
-`RANDOM_RUNS` says how many of each, `RANDOM_STORIES` which (all without it), `RANDOM_SEED` is the first seed. With
-`RANDOM_RECORDINGS` the recordings are kept in that directory, and those that lie there are judged anew, not played.
+`RANDOM_RUNS` is the number of runs of each story, `RANDOM_STORIES` selects stories (default: all), `RANDOM_SEED` is the
+first seed. With `RANDOM_RECORDINGS` the recordings are kept in that directory, and existing ones are judged again
+instead of played.
 """
 
 from __future__ import annotations
@@ -30,14 +31,14 @@ STORIES = (idle_lock.FAST, join_barrier.STORY, long_batches.STORY, held_interpre
 CHOSEN = set(os.environ.get("RANDOM_STORIES", "").split(",")) - {""} or {each.id for each in STORIES}
 RUNS = int(os.environ.get("RANDOM_RUNS", "10"))
 FIRST_SEED = int(os.environ.get("RANDOM_SEED", "100"))
-#: A stage has little to do most of the time.
+#: Stages are idle most of the time, so several run in parallel.
 _AT_ONCE = 2
 _CURED_AGAIN = 2
 
 
 @dataclass(frozen=True, slots=True)
 class Result:
-    """One run: what it was, what was wrong about its findings, and how it comes out without client metrics."""
+    """One run: its parameters, the mistakes in its findings, and the result without client metrics."""
 
     story: str
     form: str
@@ -50,7 +51,7 @@ class Result:
 
 
 def wanted_runs() -> Iterator[str]:
-    """Yield the names of all runs: every other one on the newer broker, every fourth one cured."""
+    """Yield the names of all runs: every second one on the newer broker, every fourth one cured."""
     for story in STORIES:
         for number in range(RUNS if story.id in CHOSEN else 0):
             version = story.versions[number % len(story.versions)]
@@ -60,7 +61,7 @@ def wanted_runs() -> Iterator[str]:
 
 
 def play(name: str, folder: Path) -> Result:
-    """Play, record and judge one run; a stage that did not come up or a symptom that did not is a mistake too."""
+    """Play, record and judge one run; a stage that does not start, or a missing symptom, counts as a mistake too."""
     story, form, seed, version = name.split(":")
     try:
         target = folder / name.replace(":", "-")
@@ -76,10 +77,10 @@ def play(name: str, folder: Path) -> Result:
 
 
 def recorded(name: str, target: Path) -> Recording:
-    """Return the recording that lies in a directory, or make it.
+    """Return the existing recording of a directory, or make it.
 
-    A cured form in which a client was lost or gave up all the same was no cure: the machine was too busy for its
-    timeouts. It is played again.
+    A cured run in which a client was lost or gave up nevertheless is played again: the machine was too busy for its
+    time-outs.
     """
     for again in range(_CURED_AGAIN, -1, -1):
         if not list(target.glob("*.truth.json")):
@@ -98,7 +99,7 @@ def _has_failed(recording: Recording) -> bool:
 
 
 def test_nine_of_ten_runs_are_explained(tmp_path: Path) -> None:
-    """Cause, culprit and advice right in nine of ten of each, cured ones quiet, no wrong cause without metrics."""
+    """Right cause, culprit and advice in nine of ten runs, none in cured ones, no wrong cause without metrics."""
     folder = Path(os.environ.get("RANDOM_RECORDINGS", tmp_path))
     with ThreadPoolExecutor(_AT_ONCE) as pool:
         results = list(pool.map(lambda name: play(name, folder), wanted_runs()))
@@ -116,7 +117,7 @@ def _kind(result: Result) -> tuple[str, str]:
 
 
 def keep(results: list[Result]) -> None:
-    """Keep how many of how many for the report, and every run that was not right."""
+    """Save the counts for the report, and every run that was not right."""
     columns = ("story", "sick: right", "cured: right", "sick without client metrics: right", "… wrong, of all runs")
     rows = []
     for story, several in groupby(results, key=lambda each: each.story):

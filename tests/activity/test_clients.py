@@ -1,4 +1,4 @@
-"""Messages of clients into rows: every message ends in an outcome, every row is bounded, nothing is reported twice."""
+"""Converts client messages into rows: every message has an outcome, every row is bounded, nothing is reported twice."""
 
 from __future__ import annotations
 
@@ -56,7 +56,7 @@ def packed(*values: bytes | None, **changes: Any) -> Packed:
 
 
 def test_one_row_has_what_a_client_said_in_a_pane():
-    """Samples in the order of the client's clock, whatever order they came in; the next pane is a row of its own."""
+    """Samples are in the order of the client's clock, in any order of arrival; the next pane is a separate row."""
     config = ClientConfig(session_timeout_ms=6_000)
     said = [report(T0 + at, WHO, {POLL_AGE: at / 1000}, config=config, pid=7) for at in (3_000, 1_000, 6_000)]
     first, second = rows(*said)
@@ -70,18 +70,18 @@ def test_one_row_has_what_a_client_said_in_a_pane():
     ("changes", "key"), [({}, "g"), ({"group_id": None}, "b"), ({"group_id": None, "client_id": None}, "")]
 )
 def test_rows_are_keyed_by_what_is_known(changes: dict[str, Any], key: str):
-    """The group, so that it meets the group's other rows; else the client, so that its rows stay in order."""
+    """The key is the group, as for its other rows; without one it is the client, so that its rows stay in order."""
     ((found, _),) = pack_reports([report(T0, WHO, **changes)], PANE)
     assert found == key
 
 
 def test_a_new_member_id_is_a_row_of_its_own():
-    """Identity is the same in all samples of a row."""
+    """All samples of a row have the same identity."""
     assert len(rows(report(T0, WHO), report(T0 + 1, replace(WHO, member_id="b-2")))) == 2
 
 
 def test_only_what_rules_ask_for_is_packed():
-    """Everything else a client says stays where it was read."""
+    """Metrics that no rule uses are dropped."""
     points = (
         Point(HEARTBEAT_AGE, None, never=True),
         Point(HEARTBEAT_TOTAL, 2.0, temporality=Temporality.DELTA),
@@ -98,7 +98,7 @@ def test_only_what_rules_ask_for_is_packed():
 
 
 def test_pieces_of_one_moment_are_one_sample():
-    """Formats with one metric per message report a moment in pieces."""
+    """Formats with one metric per message report one moment in several messages."""
     pieces = [report(T0, WHO, {POLL_AGE: 3.0}, cpu_s=1.0), report(T0, WHO, {HEARTBEAT_AGE: 1.5}, tick_late_ms=4)]
     ((sample,),) = (row.samples for row in rows(*pieces))
     assert sample.values == {POLL_AGE: 3.0, HEARTBEAT_AGE: 1.5}
@@ -107,14 +107,14 @@ def test_pieces_of_one_moment_are_one_sample():
 
 
 def test_rows_come_back():
-    """A row is what the contract says, as text too."""
+    """A decoded row equals the encoded one, in JSON too."""
     for row in rows(report(T0, WHO, {POLL_AGE: 3.0}, reason="why", cpu_s=1.0, config=ClientConfig(max_poll_records=5))):
         assert decode(encode(row), ClientActivity) == row
 
 
 @pytest.mark.parametrize("count", [50, 240])
 def test_a_burst_is_reported_in_rows_of_bounded_length(count: int):
-    """A client that stood still reports minutes at once: all of it, in as many rows as it needs."""
+    """A client that was suspended reports several minutes at once: all of it is kept, in as many rows as needed."""
     values = dict.fromkeys(CLIENT_VALUES, 1234.5678)
     said = [report(T0 - at * SECOND, WHO, values, reason="r" * 500) for at in range(count)]
     found = rows(*(replace(each, observed_ms=T0) for each in said))
@@ -124,7 +124,7 @@ def test_a_burst_is_reported_in_rows_of_bounded_length(count: int):
 
 
 def test_of_too_many_moments_some_are_left_out():
-    """They are thinned evenly, the last stays, increments lose nothing, and the rows say so."""
+    """They are thinned evenly, the last one is kept, increments are not lost, and the rows are marked."""
     said = [
         Report("native", T0, T0 - at, client_id="b", points=(Point(HEARTBEAT_TOTAL, 1.0, {}, Temporality.DELTA),))
         for at in range(10_000)
@@ -138,7 +138,7 @@ def test_of_too_many_moments_some_are_left_out():
 
 
 def test_the_worst_row_is_bounded():
-    """Names as long as they may be, of characters that text needs six for, and more partitions than fit."""
+    """Names of maximum length, of characters that need six bytes in JSON, and more partitions than fit."""
     worst = "\x00"
     points = tuple(
         Point("app_offset", 2.0**60, {"topic": worst * 249, "partition": str(2**31 - n)}) for n in range(1, 5_000)
@@ -167,7 +167,7 @@ def test_the_worst_row_is_bounded():
 
 
 def test_every_message_ends_in_one_outcome():
-    """Whatever it is, it is counted by its topic; the row has what could be read."""
+    """Every message is counted by topic and outcome; the row has whatever could be read."""
     found = packed(native(), b"x", b"", None, b"{", native(T0 + 1))
     assert found.counts == {
         ("metrics", "decoded"): 2,
@@ -188,14 +188,14 @@ def raising(error: BaseException) -> Callable[..., Any]:
 
 @pytest.mark.parametrize("error", [ZeroDivisionError(), RecursionError(), MemoryError(), KeyError("x")])
 def test_a_fault_of_ours_is_counted_too(error: Exception, monkeypatch: pytest.MonkeyPatch):
-    """What nobody thought of costs its message, never the stream."""
+    """An unexpected exception drops only this message and never stops the stream."""
     monkeypatch.setattr(clients, "decode_metrics", raising(error))
     assert packed(native()).counts == {("metrics", "failed"): 1}
 
 
 @pytest.mark.waits
 def test_a_message_that_takes_too_long_is_ended(monkeypatch: pytest.MonkeyPatch):
-    """It is counted, and the next one is read."""
+    """The message is counted, and the next one is read."""
 
     def endless(value: bytes | None, *_: Any, **__: Any) -> tuple[Report, ...]:
         while value == b"endless":
@@ -203,13 +203,13 @@ def test_a_message_that_takes_too_long_is_ended(monkeypatch: pytest.MonkeyPatch)
         return (report(T0, WHO),)
 
     monkeypatch.setattr(clients, "decode_metrics", endless)
-    # What collects garbage, and other threads, take of the short one's time too.
+    # The short one's time includes garbage collection and other threads.
     found = packed(b"endless", b"short", b"endless", seconds=0.2)
     assert found.counts == {("metrics", "too_slow"): 2, ("metrics", "decoded"): 1}
 
 
 def test_many_messages_of_one_client_are_sampled():
-    """Each is decoded or dropped; nothing vanishes."""
+    """Each message is decoded or dropped; none is lost uncounted."""
     found = packed(*(native(T0 - at) for at in range(2_000)))
     assert sum(found.counts.values()) == 2_000
     assert found.counts["metrics", "decoded"] <= MAX_MOMENTS
@@ -218,7 +218,7 @@ def test_many_messages_of_one_client_are_sampled():
 
 @pytest.mark.parametrize("at_ms", [-1, 0, T0 + 10**9, 200 * T0])
 def test_a_time_that_cannot_be_is_now(at_ms: int):
-    """Producers set the time of a record; one far in the future would hide what comes later."""
+    """Producers set the time of a record; a time in the far future would hide later records."""
     message = MetricRecord("metrics", native(at_ms if at_ms > 0 else T0), at_ms)
     found = pack_messages([message], {}, cluster="prod", pane_ms=PANE, now_ms=T0)
     ((_, row),) = found.rows
@@ -226,7 +226,7 @@ def test_a_time_that_cannot_be_is_now(at_ms: int):
 
 
 def test_settings_of_a_topic_hold():
-    """Its format is pinned, and its defaults fill in."""
+    """The format of the topic is pinned, and its defaults fill in missing fields."""
     value = native(group_id=None)
     topic = {"metrics": MetricsTopic("native", {"group_id": "other"})}
     found = pack_messages([MetricRecord("metrics", value, T0)], topic, cluster="prod", pane_ms=PANE)
@@ -251,7 +251,7 @@ def batch(*values: bytes | None) -> pa.RecordBatch:
 
 
 def test_a_batch_of_spark_is_packed():
-    """Columns by name, headers as JSON; a value that is too large is never taken out of the batch."""
+    """Columns by name, headers as JSON; a value that is too large is not read from the batch."""
     found = pack_batch(batch(native(), None, b"0" * 5_000_001), {}, cluster="prod", pane_ms=PANE)
     assert found.counts == {("metrics", "decoded"): 1, ("metrics", "empty"): 1, ("metrics", "too_large"): 1}
     assert [row.host for _, row in found.rows] == ["h"]
@@ -259,7 +259,7 @@ def test_a_batch_of_spark_is_packed():
 
 @pytest.mark.parametrize("path", sorted((FOLDER / "client-metrics").glob("*.[jp]*")), ids=lambda path: path.name)
 def test_golden_values_make_rows(path: Any):
-    """All that real clients and agents wrote becomes rows, and splitting a batch loses no sample."""
+    """Everything written by real clients and agents becomes rows, and splitting a batch loses no sample."""
     once = packed(path.read_bytes())
     twice = packed(path.read_bytes(), path.read_bytes())
     assert [row.samples for _, row in once.rows] == [row.samples for _, row in twice.rows]

@@ -17,14 +17,14 @@ from rebalance_streaming.wire.commits import KeyCache, decode_commits
 
 PANE_MS = 5_000
 
-# group, partition, offset or null for a tombstone, record time
+# group, partition, offset (null for a tombstone), record time
 Commit = tuple[str, int, int | None, int]
 
 
 def pack(
     commits: list[Commit], eras: dict[int, LogEra] | None = None, *, reported_ms: Sequence[int] = ()
 ) -> list[CommitActivity]:
-    """Pack commits that lie one after the other in one log partition; their own times are those of their records."""
+    """Pack commits that are consecutive in one log partition; their commit times are those of their records."""
     keys = pa.array([fill.commit_key(group, "t", p) for group, p, _, _ in commits], pa.binary())
     times = reported_ms or [at for *_, at in commits]
     values = [
@@ -42,7 +42,7 @@ def pack(
 
 
 def test_the_last_commit_of_a_partition_counts():
-    """One row per group and pane, with the last offset, its place in the log and the number of commits."""
+    """One row per group and pane, with the last offset, its position in the log and the number of commits."""
     (summary,) = pack([("g", 0, 5, 10_000), ("g", 1, 7, 10_001), ("g", 0, 6, 10_002)])
     assert (summary.group, summary.pane_counts, summary.log_partition) == ("g", ((10_000, 3),), 3)
     topic = summary.topics["t"]
@@ -53,13 +53,13 @@ def test_the_last_commit_of_a_partition_counts():
 
 
 def test_groups_and_panes_are_kept_apart():
-    """Two groups, one of them over two panes, are three summaries."""
+    """Two groups, one of them with commits in two panes, give three summaries."""
     found = pack([("a", 0, 1, 1_000), ("b", 0, 1, 1_500), ("a", 0, 2, 6_000)])
     assert [(each.group, each.pane_counts[0][0]) for each in found] == [("a", 0), ("a", 5_000), ("b", 0)]
 
 
 def test_a_deleted_offset_is_null_with_the_records_time():
-    """A tombstone is the pane's last word on its partition."""
+    """A tombstone is the latest state of its partition in the pane."""
     (summary,) = pack([("g", 0, 5, 1_000), ("g", 0, None, 1_200)])
     topic = summary.topics["t"]
     assert (topic.offsets, topic.committed_at_ms, topic.commits) == ([None], [1_200], [2])
@@ -67,14 +67,14 @@ def test_a_deleted_offset_is_null_with_the_records_time():
 
 @pytest.mark.parametrize("offset", [-1, -2, -(2**63)])
 def test_an_offset_below_0_is_none(offset: int):
-    """A client of Sarama may commit -1, which brokers store; what the group's other partitions are at still counts."""
+    """A Sarama client may commit -1, which brokers store; the commits of the group's other partitions still count."""
     (row,) = pack([("g", 0, 5, 1_000), ("g", 0, offset, 1_200), ("g", 1, 7, 1_300)])
     check(row, 1_300)
     assert (row.topics["t"].offsets, row.topics["t"].committed_at_ms) == ([None, 7], [1_200, 1_300])
 
 
 def test_an_offset_that_no_log_reaches_spoils_no_row():
-    """Whoever seeks to the end of all numbers commits that."""
+    """A client that seeks to the largest possible offset commits that offset."""
     (row,) = pack([("g", 0, 2**63 - 1, 1_000), ("g", 1, 7, 1_000)])
     check(row, 1_000)
     assert row.topics["t"].offsets == [2**62, 7]
@@ -82,14 +82,14 @@ def test_an_offset_that_no_log_reaches_spoils_no_row():
 
 @pytest.mark.parametrize(("reported_ms", "expected_ms"), [(-1, 50_000), (10**15, 50_000), (2**63 - 1, 50_000), (7, 7)])
 def test_a_commits_time_that_cannot_be_is_its_records(reported_ms: int, expected_ms: int):
-    """With the first version of OffsetCommit clients report it themselves, whatever their clocks show."""
+    """In the first version of OffsetCommit clients set the commit time themselves, whatever their clocks show."""
     (row,) = pack([("g", 0, 5, 50_000), ("g", 1, 5, 50_000)], reported_ms=[reported_ms, 50_000])
     check(row, 50_000)
     assert row.topics["t"].committed_at_ms == row.topics["t"].first_at_ms == [expected_ms, 50_000]
 
 
 def test_nothing_gives_nothing():
-    """A batch may be empty, and so may one whose every record is corrupt."""
+    """A batch may be empty, and so may one that contains only corrupt records."""
     assert pack([]) == []
 
 
@@ -105,7 +105,7 @@ def test_nothing_gives_nothing():
     )
 )
 def test_summaries_say_what_a_plain_loop_would(commits: list[Commit]):
-    """The columns' result is that of the obvious dictionary."""
+    """The columnar result equals that of a plain dictionary."""
     expected: dict[tuple[str, int, int], tuple[int | None, int]] = {}
     for group, partition, offset, at in commits:
         place = (group, at // PANE_MS * PANE_MS, partition)
@@ -123,7 +123,7 @@ HISTORY = {3: LogEra(first_live=104)}
 
 
 def test_history_is_one_row_per_group_however_long_it_is():
-    """Before the monitor first looked only positions count; the last quarter of an hour keeps its counts by pane."""
+    """Before the monitor's first look only positions count; the last quarter of an hour keeps its counts by pane."""
     old, new = 1_000_000, 1_000_000 + 3_600_000
     found = pack([("g", 0, 1, old), ("g", 0, 2, new), ("g", 1, 3, new + 12_000), ("g", 1, 4, new + 13_000)], HISTORY)
     (row,) = found
@@ -134,7 +134,7 @@ def test_history_is_one_row_per_group_however_long_it_is():
 
 
 def test_what_comes_after_the_first_look_is_by_pane():
-    """The same partition of the log holds both, and each row is of one kind."""
+    """One log partition has both, and each row is of one kind."""
     commits: list[Commit] = [("g", 0, number, 1_000_000 + 6_000 * number) for number in range(6)]
     found = pack(commits, HISTORY)
     assert [(each.is_history, each.commits) for each in found] == [(True, 4), (False, 1), (False, 1)]
@@ -144,7 +144,7 @@ def test_what_comes_after_the_first_look_is_by_pane():
 
 
 def test_a_large_group_is_cut_into_rows_that_fit():
-    """Each row is below the limit, later rows reach further in the log, and together they have every partition."""
+    """Each row is below the limit, later rows have later log positions, and together they have every partition."""
     commits: list[Commit] = [("g", p, 7, 10_000) for p in range(6_000)]
     found = pack(commits)
     assert len(found) > 1
@@ -155,6 +155,6 @@ def test_a_large_group_is_cut_into_rows_that_fit():
 
 
 def test_the_era_of_the_log_is_in_the_rows():
-    """What was cut or made anew begins another era, whose positions are later than all of the one before."""
+    """A truncated or recreated log begins another era, whose positions are later than all earlier ones."""
     (row,) = pack([("g", 0, 1, 1_000)], {3: LogEra(first_live=0, number=2)})
     assert (row.log_era, row.is_history) == (2, False)

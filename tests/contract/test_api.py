@@ -9,12 +9,12 @@ ORDER = (4, 1, 5, 2, 0, 3)
 
 
 def mark(name: str, severity: Severity, confidence: float, started_at_ms: int, *, primary: bool = True) -> FindingMark:
-    """Make a finding that is open."""
+    """Return an open finding."""
     return FindingMark(name, name, severity, "", confidence, FindingState.FIRING, started_at_ms, primary)
 
 
 def test_what_calls_for_action_comes_first_then_causes_then_the_surest_then_the_oldest() -> None:
-    """Also of a severity that this version does not know, which is as grave as a page."""
+    """An unknown severity is ordered like a page."""
     expected = [
         mark("page", Severity.PAGE, 0.6, 9),
         mark("sure", Severity.TICKET, 0.9, 8),
@@ -28,7 +28,7 @@ def test_what_calls_for_action_comes_first_then_causes_then_the_surest_then_the_
 
 
 def test_of_information_the_latest_comes_first() -> None:
-    """How a group formed is sure, and hours ago; what happened since is worth more."""
+    """Recent informational findings come first: how a group formed is certain, but hours old."""
     expected = [
         mark("restarted", Severity.INFO, 0.4, 9),
         mark("formed", Severity.INFO, 0.98, 1),

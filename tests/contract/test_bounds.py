@@ -1,4 +1,4 @@
-"""Rows that are too large for their topics are cut, and say so."""
+"""Rows that are too large for their topics are truncated and marked."""
 
 from collections.abc import Callable
 from dataclasses import replace
@@ -62,7 +62,7 @@ CASES = [
 def test_a_row_that_is_too_large_is_cut_and_says_so(
     encoded: Callable[[Any], bytes], row: Any, large: dict[str, Any]
 ) -> None:
-    """It fits, can be read, and is marked; one that fits is written as it is, but for its counts of members."""
+    """The row fits, can be read, and is marked; a row that fits is unchanged except for its member counts."""
     assert len(encode(replace(row, **large))) > bounds.MAX_ROW_BYTES
     text = encoded(replace(row, **large))
     assert len(text) <= bounds.MAX_ROW_BYTES
@@ -71,7 +71,7 @@ def test_a_row_that_is_too_large_is_cut_and_says_so(
 
 
 def test_members_that_are_left_out_are_counted() -> None:
-    """Of a group and of a rebalance."""
+    """Both for a group and for a rebalance."""
     cut_group = decode(bounds.encode_group(replace(PAYMENTS, members=_MEMBERS)), GroupSnapshot)
     cut_rebalance = decode(bounds.encode_rebalance(replace(_REBALANCE, members_after=_MEMBERS)), Rebalance)
     assert cut_group.member_count == cut_rebalance.members_after_count == _MANY

@@ -1,4 +1,4 @@
-"""What clients and brokers take, so that nothing is advised that they refuse."""
+"""The settings that clients and brokers accept, so that advice never proposes a rejected one."""
 
 from __future__ import annotations
 
@@ -37,7 +37,7 @@ from rebalance_contract.client_settings import (
     ],
 )
 def test_a_session_is_set_where_the_protocol_has_it(kind: GroupType, name: str, limits: tuple[int, int]):
-    """By clients in classic groups, for the group in those of the newer protocols; each type has its own setting."""
+    """Clients set it in classic groups, the group has it in newer protocols; each type has its own setting."""
     found = session_setting(kind, 45_000 if kind == GroupType.CLASSIC else None)
     assert (found.name, found.shortest_ms, found.longest_ms) == (name, *limits)
     assert found.of_group == (kind != GroupType.CLASSIC)
@@ -45,7 +45,7 @@ def test_a_session_is_set_where_the_protocol_has_it(kind: GroupType, name: str, 
 
 
 def test_a_classic_member_of_a_newer_group_has_its_own_session():
-    """While a group moves to KIP-848, its classic members go on with what they set."""
+    """While a group migrates to KIP-848, its classic members keep their own settings."""
     assert session_setting(GroupType.CONSUMER, 10_000).name == "session.timeout.ms"
 
 
@@ -69,12 +69,12 @@ def test_a_classic_member_of_a_newer_group_has_its_own_session():
     ],
 )
 def test_who_has_the_cooperative_assignor(library: str | None, version: Version, expected: bool):
-    """Of a version that is not known it is assumed only where libraries have had it for years."""
+    """For an unknown version it is assumed only for libraries that have had it for years."""
     assert has_cooperative(library, version) == expected
 
 
 def test_who_may_be_static():
-    """Neither kafkajs, nor what is older than KIP-345 in it, nor members of share and streams groups."""
+    """Not kafkajs, versions older than KIP-345, or members of share and streams groups."""
     assert has_static_members(JAVA, (3, 7), GroupType.CLASSIC)
     assert has_static_members(LIBRDKAFKA, (), GroupType.CONSUMER)
     assert has_static_members(None, (), GroupType.CLASSIC)
@@ -84,7 +84,7 @@ def test_who_may_be_static():
 
 
 def test_what_else_a_library_has():
-    """Batches are bounded by max.poll.records in few, and few speak KIP-848."""
+    """Few libraries have max.poll.records, and few support KIP-848."""
     known = (JAVA, LIBRDKAFKA, KAFKA_PYTHON, AIOKAFKA, SARAMA, FRANZ_GO, KAFKAJS)
     assert [each for each in known if has_poll_records(each)] == [JAVA, KAFKA_PYTHON, AIOKAFKA]
     assert [each for each in known if has_keepalive(each)] == [LIBRDKAFKA]
@@ -93,7 +93,7 @@ def test_what_else_a_library_has():
 
 
 def test_what_bounds_a_session_within_the_client():
-    """librdkafka's poll interval, if it is known; kafka-python's request timeout, by default or as reported."""
+    """The poll interval of librdkafka, if known; the request time-out of kafka-python, default or reported."""
     bound = session_bound(LIBRDKAFKA, (), poll_ms=30_000)
     assert bound is not None
     assert (bound.longest_ms, bound.setting) == (30_000, "max.poll.interval.ms")
@@ -109,7 +109,7 @@ def test_what_bounds_a_session_within_the_client():
 
 
 def test_workers_of_connect():
-    """By the type that they write, else by what they agree on."""
+    """Recognised by their protocol type, otherwise by their assignor."""
     assert is_connect("connect", None)
     assert is_connect(None, "sessioned")
     assert not is_connect("consumer", "default")
@@ -117,6 +117,6 @@ def test_workers_of_connect():
 
 
 def test_a_client_id_shows_the_version():
-    """As aiokafka and kafka-python write it."""
+    """In the formats of aiokafka and kafka-python."""
     assert library_of(Member("m", "aiokafka-0.12.0", "/h"), "roundrobin") == (AIOKAFKA, "0.12.0")
     assert library_of(Member("m", "billing", "/h"), "range") == (None, None)

@@ -1,4 +1,4 @@
-"""Rows of a stream that lost its topics do not count, whatever order readers and compaction leave them in."""
+"""Rows of a superseded stream do not count, in whatever order readers and compaction leave them."""
 
 from rebalance_contract.epochs import (
     MAX_KEYS,
@@ -16,7 +16,7 @@ A, B = b"prod/a", b"prod/b"
 
 
 def test_a_header_names_its_writer():
-    """What is written comes back; a cluster's name may have anything but a slash in it."""
+    """A header survives encoding and decoding; a cluster's name may contain anything except a slash."""
     writer = RowWriter("prod eu", "activity", 1_795_586_097_000)
     assert decode_writer(encode_writer(writer)) == writer
     assert (
@@ -26,7 +26,7 @@ def test_a_header_names_its_writer():
 
 
 def test_nonsense_names_nobody():
-    """A row of an older version has no header, and anybody may write one."""
+    """A row of an older version has no header, and other producers may write invalid ones."""
     assert find_writer([]) is None
     for value in (
         None,
@@ -42,7 +42,7 @@ def test_nonsense_names_nobody():
 
 
 def test_a_losers_row_does_not_replace_the_owners():
-    """Of one key the owner's row stands; what the loser wrote before is replaced."""
+    """The owner's row of a key stands; an earlier row of the superseded stream is replaced."""
     fence = Fence()
     assert fence.admits("groups", A, OLD, 0)
     assert fence.admits("groups", A, NEW, 10)
@@ -51,7 +51,7 @@ def test_a_losers_row_does_not_replace_the_owners():
 
 
 def test_a_losers_row_that_compaction_left_counts_until_the_owner_writes_the_key():
-    """Else a group would be missing that only the loser reported last."""
+    """Otherwise a group that only the superseded stream reported last would be missing."""
     fence = Fence()
     assert fence.admits("groups", A, NEW, 10)
     assert fence.admits("groups", B, OLD, 20)
@@ -60,7 +60,7 @@ def test_a_losers_row_that_compaction_left_counts_until_the_owner_writes_the_key
 
 
 def test_no_key_counts_that_a_loser_wrote_much_later():
-    """No loser lives for so long: it is somebody's replay of old rows."""
+    """A superseded stream does not run that long: such rows are replays of old ones."""
     fence = Fence()
     assert fence.admits("groups", A, NEW, 0)
     assert fence.admits("groups", B, OLD, SETTLED_MS)
@@ -69,7 +69,7 @@ def test_no_key_counts_that_a_loser_wrote_much_later():
 
 
 def test_made_up_keys_fill_no_memory():
-    """Once too many keys would have to be remembered, what a loser writes later counts for none of them."""
+    """When the number of remembered keys reaches its limit, all later rows of superseded streams are rejected."""
     fence = Fence()
     for number in range(MAX_KEYS):
         assert fence.admits("activity", b"%d" % number, NEW, 10)
@@ -80,7 +80,7 @@ def test_made_up_keys_fill_no_memory():
     assert fence.admits("groups", A, NEW, 30)
     assert fence.admits("groups", B, OLD, 30)
     assert not fence.admits("groups", B, OLD, 31)
-    # A settled place gives up its keys, so that others have room.
+    # A settled topic releases its keys, so that others have room.
     assert fence.admits("activity", A, NEW, 40)
     assert fence.admits("status", A, NEW, 50)
     assert not fence.admits("status", A, OLD, 51)

@@ -1,4 +1,4 @@
-"""Keys of rows: what is put together is found again, whatever stands in names."""
+"""Keys of rows: encoding and decoding agree for any names."""
 
 import pytest
 
@@ -17,13 +17,13 @@ from rebalance_contract import (
 
 @pytest.mark.parametrize("group", ["orders", "a/b/c", "", "grün", "/"])
 def test_a_group_is_found_in_its_key(group: str):
-    """The cluster ends at the first slash; a group's name may have some."""
+    """The cluster ends at the first slash; a group's name may contain slashes."""
     key = group_key("prod", group)
     assert split_key(key) == split_key(key.encode()) == ("prod", group)
 
 
 def test_a_silence_is_found_in_its_key():
-    """Its tombstone has nothing else."""
+    """The tombstone of a silence has only its key."""
     assert split_key(silence_key("prod", "s-1").encode()) == ("prod", "s-1")
 
 
@@ -31,22 +31,22 @@ def test_a_silence_is_found_in_its_key():
     ("key", "parts"), [(None, ("", "")), (b"", ("", "")), (b"prod", ("prod", "")), ("x", ("x", ""))]
 )
 def test_what_is_no_key_has_empty_parts(key: bytes | str | None, parts: tuple[str, str]):
-    """Whoever writes to a topic may write anything as a key."""
+    """Any client with access to a topic may write any key."""
     assert split_key(key) == parts
 
 
 def test_bytes_that_are_no_text_raise_nothing():
-    """They name a group that there is not."""
+    """Undecodable keys give the name of a group that does not exist."""
     assert split_key(b"prod/\xff") == ("prod", "\ufffd")
 
 
 def test_the_id_of_a_rebalance_stands_last():
-    """It has no slash, so that it is found from the end."""
+    """The id has no slash, so it is parsed from the end."""
     assert rebalance_key("prod", "a/b", "7-12") == "prod/a/b/7-12"
 
 
 def test_the_key_of_a_query_is_that_of_its_status():
-    """Who looks for a query's status knows its name only."""
+    """A reader of a query's status knows only the name of the query."""
     status = QueryStatus("prod", "membership", "host", 1, 0, 0, 0, 0, 0, 0)
     assert status_key(status) == query_key("prod", "membership") == "prod/query/membership"
 

@@ -1,4 +1,4 @@
-"""What a row about a rebalance says of it as a whole."""
+"""Summaries of a rebalance's row."""
 
 from __future__ import annotations
 
@@ -11,7 +11,7 @@ A, B, C = member("a-1", [0]), member("b-1", [1]), member("c-1")
 
 
 def test_every_coming_and_going_is_a_change():
-    """Also of a member that came and went in between, which the net change leaves out."""
+    """Including a member that joined and left in between, which the net change leaves out."""
     first, second = (
         Generation(2, "join", joined=("c-1", "d-1"), left=("b-1",)),
         Generation(3, "departure", left=("c-1",)),
@@ -21,7 +21,7 @@ def test_every_coming_and_going_is_a_change():
 
 
 def test_everybody_is_listed_once_as_last_known():
-    """Before, meanwhile and after: whoever stayed has the partitions of after."""
+    """Members from before, during and after: those that stayed have their partitions from after."""
     after = replace(A, partitions={"orders": [0, 1]})
     found = rebalance(T0, [A, B], [after], passing=(C,)).all_members()
     assert found == {"a-1": after, "b-1": B, "c-1": C}

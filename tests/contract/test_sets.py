@@ -1,4 +1,4 @@
-"""The closed sets: one declaration, what a row may say beyond them, and how states are read."""
+"""The closed sets: one declaration, unknown values in rows, and the parsing of states."""
 
 import ast
 import re
@@ -35,7 +35,7 @@ from rebalance_contract import (
 
 ROOT = Path(__file__).parents[2]
 SETS = (GroupState, GroupType, MemberState, RebalanceReason, RebalanceOutcome, FindingState, Severity, EvidenceSource)
-#: Words that stand for other things elsewhere: protocols, diagnoses and their families, topics, pages, Prometheus.
+#: Words that have other meanings elsewhere: protocols, diagnoses and their families, topics, pages, Prometheus.
 COMMON = frozenset(
     {
         *(GroupType.CLASSIC, GroupType.CONSUMER, GroupType.SHARE, GroupType.STREAMS, GroupType.SIMPLE),
@@ -46,13 +46,13 @@ COMMON = frozenset(
         *(RebalanceOutcome.COMPLETED, RebalanceOutcome.ABORTED),
     }
 )
-#: They run without the contract: the command line's help, and what shows Alertmanager's own words.
+#: Files that do not import the contract: the command line's help, and the output of Alertmanager's own words.
 APART = ("terminal/check_command.py", "terminal/commands.py", "demo/alerting.py")
 
 
 def literals(words: set[str]) -> Iterator[tuple[str, str]]:
-    """File and text of the strings in the code that are among these, but for what is apart."""
-    # Few files hold one, and to parse all takes a second. At a brace a piece of an f-string begins or ends.
+    """Yield file and text of the string literals in the code that are among these words, except in APART."""
+    # Few files contain one, and parsing all takes a second. A part of an f-string begins or ends at a brace.
     spelt = re.compile(rf"""["'}}](?:{"|".join(words)})["'{{]""")
     for part in ("streaming", "exporters", "deploy/rebalance_deploy", "grafana"):
         for path in sorted((ROOT / part).rglob("*.py")):
@@ -66,7 +66,7 @@ def literals(words: set[str]) -> Iterator[tuple[str, str]]:
 
 
 def test_no_other_module_spells_a_word_of_a_set() -> None:
-    """Whoever compares with a state, a reason or a severity takes the member: a word is written in one place."""
+    """Comparisons with a state, a reason or a severity use the enum member: each word is written in one place."""
     words = {str(word) for each in SETS for word in each} - COMMON
     assert len(words) > 20
     assert list(literals(words)) == []
@@ -74,7 +74,7 @@ def test_no_other_module_spells_a_word_of_a_set() -> None:
 
 @pytest.mark.parametrize("field", ["type", "reason"])
 def test_a_word_that_a_newer_stream_knows_is_passed_on(field: str) -> None:
-    """Brokers and newer streams may have more types and reasons; the row stays readable and says what it said."""
+    """Brokers and newer streams may have more types and reasons; the row stays readable and keeps the word."""
     value = rebalance_row("r").value
     assert value is not None
     row = decode(value, Rebalance)
@@ -83,7 +83,7 @@ def test_a_word_that_a_newer_stream_knows_is_passed_on(field: str) -> None:
 
 
 def test_a_row_of_an_impossible_outcome_is_none() -> None:
-    """Nothing can be said of a rebalance that neither goes on nor ended, or of a finding in no state."""
+    """A rebalance must be ongoing or ended, and a finding must have a state."""
     for kind, value, field in (
         (Rebalance, rebalance_row("r").value, "outcome"),
         (Finding, finding_row().value, "state"),
@@ -98,7 +98,7 @@ def _fields(row: Rebalance | Finding) -> dict[str, object]:
 
 
 def test_members_are_written_as_their_text() -> None:
-    """In JSON, as a key and in a sentence, a member is the word itself."""
+    """In JSON, as a key and in a sentence, a member is its word."""
     word: StrEnum
     for word in (GroupState.NOT_READY, RebalanceReason.JOIN, Severity.PAGE):
         assert encode({word: [word]}) == encode({word.value: [word.value]})
@@ -118,23 +118,23 @@ def test_members_are_written_as_their_text() -> None:
     ],
 )
 def test_states_are_read_as_any_client_writes_them(text: str, state: GroupState | None) -> None:
-    """Clients differ in case and underscores; a state that no Kafka had is not guessed."""
+    """Clients differ in case and underscores; an unknown state is not guessed."""
     assert read_state(text) == state
 
 
 def test_every_state_is_settled_or_not() -> None:
-    """No state is in both lists, none in neither."""
+    """Each state is in exactly one of both lists."""
     assert sorted([*SETTLED_STATES, *UNSETTLED_STATES]) == sorted(GroupState)
 
 
 def test_the_gravest_severity_stands_first() -> None:
-    """The order of the set is the order of gravity, and a severity of a newer stream is overlooked by nobody."""
+    """The set is ordered by severity, and a severity of a newer stream is never ignored."""
     assert sorted(Severity, key=gravity, reverse=True) == list(Severity)
     assert gravity("catastrophe") == max(GRAVITY.values())
 
 
 def test_every_word_that_people_see_has_a_look() -> None:
-    """A new state, severity or source is shown by nobody before somebody said how."""
+    """A new state, severity or source needs a defined presentation."""
     assert set(display.STATES) == set(GroupState)
     assert set(display.SEVERITIES) == set(Severity)
     assert set(display.SOURCES) == set(EvidenceSource)

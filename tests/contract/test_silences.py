@@ -1,4 +1,4 @@
-"""What a silence may be, and when it holds."""
+"""Which silences are valid, and when they are in force."""
 
 from __future__ import annotations
 
@@ -15,7 +15,7 @@ ONE = AlertSilence("prod", "1", ("orders", "payments-*", "*"), T0, T0 + HOUR_MS,
 
 
 def test_a_plain_silence_has_no_problem():
-    """Names, beginnings of names, and everything; one that was ended before it began, and the longest one."""
+    """Names, prefixes, and everything; a silence that was ended before its start, and the longest one."""
     for each in (ONE, replace(ONE, ends_at_ms=T0), replace(ONE, ends_at_ms=T0 + MAX_DURATION_MS)):
         assert list(silence_problems(each)) == []
 
@@ -48,13 +48,13 @@ def test_a_plain_silence_has_no_problem():
     ],
 )
 def test_what_no_silence_may_be(changes, reported):
-    """Each problem is one sentence that says what is allowed."""
+    """Each problem is one sentence that states what is allowed."""
     (problem,) = silence_problems(replace(ONE, **changes))
     assert reported in problem
 
 
 def test_what_is_looked_up_is_what_a_silence_is_about():
-    """The index answers as each silence does, each once and in the order of their starts, whatever names it has."""
+    """The index gives the same answers as each silence, each once and in the order of their starts, for any names."""
     names = ("a", "ab", "abc", "b", "")
     patterns = [("a",), ("a*", "ab"), ("*", "abc"), ("abc*",), ("b", "b*"), ("ab*", "a*")]
     made = [
@@ -68,18 +68,18 @@ def test_what_is_looked_up_is_what_a_silence_is_about():
 
 
 def test_it_holds_from_its_start_up_to_its_end():
-    """The moment of its end is over already, so two that follow each other never hold at once."""
+    """The end is exclusive, so two consecutive silences are never in force at the same time."""
     assert [ONE.is_in_force(T0 + at) for at in (-1, 0, HOUR_MS - 1, HOUR_MS)] == [False, True, True, False]
     assert not replace(ONE, ends_at_ms=T0).is_in_force(T0)
 
 
 def test_what_happened_while_it_held_overlaps_it():
-    """A rebalance that began before, or ended after, counts too."""
+    """A rebalance that began before, or ended after, overlaps as well."""
     spans = [(-9, -1), (-9, 0), (5, 6), (HOUR_MS - 1, HOUR_MS + 9), (HOUR_MS, HOUR_MS + 9)]
     assert [ONE.overlaps(T0 + a, T0 + b) for a, b in spans] == [False, True, True, True, False]
 
 
 def test_the_topic_keeps_a_silence_for_longer_than_it_can_last():
-    """One that is to begin as late as may be, and lasts as long as may be, is still there at its end."""
+    """A silence with the latest allowed start and the maximum duration is still in the topic at its end."""
     assert topics.SILENCES.retention_ms is not None
     assert topics.SILENCES.retention_ms > MAX_AHEAD_MS + MAX_DURATION_MS

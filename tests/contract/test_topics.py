@@ -1,4 +1,4 @@
-"""The table of topics is what all sides use, and its page says the same."""
+"""The table of topics is used by all components, and its page agrees with it."""
 
 import re
 from itertools import pairwise
@@ -18,12 +18,12 @@ from rebalance_streaming.config import StreamConfig
 PAGE = Path(__file__).parents[2] / "docs" / "data-flow.md"
 PREFIX = StreamConfig().topic_prefix
 
-#: The largest batch librdkafka makes by default (message.max.bytes), and the default limit of its own topics' broker.
+#: The largest batch of librdkafka by default (message.max.bytes), and the default limit of brokers for topics.
 LIBRDKAFKA_BATCH_BYTES = 1_000_000
 
 
 def test_the_page_is_what_the_table_says():
-    """Whoever changes a topic writes the page again."""
+    """After a change of a topic write the page again."""
     assert PAGE.read_text("utf-8") == flow.render(), "python -m rebalance_devtools.docs.flow docs/data-flow.md"
 
 
@@ -31,7 +31,7 @@ def test_the_page_is_what_the_table_says():
     "name", [each.name for each in (*topics.TOPICS, *topics.OPTIONAL_TOPICS)] + list(topics.Participant)
 )
 def test_the_picture_shows_every_topic_and_process(name: str):
-    """What is in the table is in the picture."""
+    """Every entry of the table is in the picture."""
     assert re.search(rf"(?<![\w-]){name}(?![\w-])", flow.PICTURE)
 
 
@@ -51,7 +51,7 @@ def test_the_chains_below_the_picture_are_those_of_the_table():
 
 
 def test_the_lines_of_the_picture_meet():
-    """A line that leaves a row of the picture downwards goes on in the row below."""
+    """A line that leaves a row of the picture downwards continues in the row below."""
     down, up = set("┬┐┌│├┤"), set("│┴└┘├┤┼▼┬▲▶◀")
     for above, below in pairwise(flow.PICTURE.splitlines()):
         for column, sign in enumerate(above):
@@ -60,17 +60,17 @@ def test_the_lines_of_the_picture_meet():
 
 
 def test_every_fact_has_one_writer():
-    """Only the status topic has several, each under keys of its own."""
+    """Only the status topic has several writers, each with its own keys."""
     assert {each.name for each in topics.TOPICS if len(each.writers) != 1} == {"status"}
 
 
 def test_every_topic_is_read_by_somebody():
-    """A topic without readers would be written in vain."""
+    """A topic without readers would be useless."""
     assert all(each.readers for each in topics.TOPICS)
 
 
 def test_no_query_reads_what_a_later_one_writes():
-    """Data flow one way. The status topic is no data: there a query learns who owns it, and how far inputs are read."""
+    """Data flow in one direction. The status topic is an exception: queries read their owner and progress from it."""
     order = {query: at for at, query in enumerate(QUERIES)}
     for topic in (each for each in topics.TOPICS if each != topics.STATUS):
         for writer in order.keys() & set(topic.writers):
@@ -80,20 +80,20 @@ def test_no_query_reads_what_a_later_one_writes():
 
 @pytest.mark.parametrize("topic", [*topics.TOPICS, *topics.OPTIONAL_TOPICS], ids=lambda each: each.name)
 def test_what_a_writer_sends_is_taken(topic: topics.Topic):
-    """The limit leaves room for key and headers, and for whole batches where librdkafka is the writer."""
+    """The limit leaves room for key and headers, and for whole batches if librdkafka is the writer."""
     assert topic.max_message_bytes >= topic.max_row_bytes + 65_536
     assert topic.writers == ("activity",) or topic.max_message_bytes >= LIBRDKAFKA_BATCH_BYTES
 
 
 def test_what_others_write_is_measured_unpacked():
-    """A broker that only stores what it gets would take a message that unpacks to gigabytes."""
+    """A broker that does not recompress batches would accept a message that decompresses to gigabytes."""
     every = (*topics.TOPICS, *topics.OPTIONAL_TOPICS)
     unpacked = {each.name for each in every if each.settings.get("compression.type") == "uncompressed"}
     assert unpacked == {each.name for each in every if not set(each.writers) <= set(QUERIES)}
 
 
 def test_all_sides_use_the_names_of_the_table():
-    """One name, wherever it is asked for."""
+    """Each topic has one name everywhere."""
     created = {each.full_name(PREFIX) for each in topics.TOPICS}
     stream, prober = StreamConfig(), ProbeConfig()
     assert set(own_topics(stream)) == created

@@ -1,4 +1,4 @@
-"""Reading the truth from a broker's log, on lines of real brokers."""
+"""Reads the truth from a broker's log, with lines of real brokers."""
 # ruff: noqa: E501
 
 from rebalance_deploy.broker_log import read_truth
@@ -21,10 +21,10 @@ OLD = """
 
 
 def test_a_generation_without_an_assignment_is_an_aborted_round():
-    """The Java coordinator's words: generation 2 passed the barrier only."""
+    """The Java coordinator's format: generation 2 only passed the barrier."""
     assert expected(read_truth(NEW.splitlines())["g"]) == Counted(generation=4, completed=3, aborted=1)
 
 
 def test_the_old_coordinator_is_understood_too():
-    """The Scala coordinator's words, and a group whose name has a space."""
+    """The Scala coordinator's format, and a group whose name contains a space."""
     assert expected(read_truth(OLD.splitlines())["my group"]) == Counted(2, 2, 0)

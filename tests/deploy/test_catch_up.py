@@ -1,4 +1,4 @@
-"""What `up` reports at a terminal, and programs, until the monitor is ready."""
+"""The progress of `up`, on a terminal and for programs, until the monitor is ready."""
 
 from __future__ import annotations
 
@@ -19,7 +19,7 @@ def answer(text: str, share: float | None, *, ready: bool = False) -> tuple[int,
 
 
 def test_share_rate_and_time_left_are_reported_until_it_is_ready(monkeypatch: pytest.MonkeyPatch) -> None:
-    """A line every five seconds, as far as a share is known; after `ready` nobody is asked any more."""
+    """A line every five seconds, once the share is known; after `ready` the exporter is not queried any more."""
     answers = {
         0: (0, "connection refused"),
         1: answer("no word from the stream yet", None),
@@ -54,7 +54,7 @@ def test_share_rate_and_time_left_are_reported_until_it_is_ready(monkeypatch: py
 
 
 def test_without_a_page_nobody_is_asked(monkeypatch: pytest.MonkeyPatch) -> None:
-    """Nor is anything said."""
+    """No request is made, and nothing is printed."""
     asked: list[object] = []
     said: list[str] = []
     monkeypatch.setattr(reporting, "fetch", lambda *given, **_: asked.append(given))
@@ -74,5 +74,5 @@ def test_without_a_page_nobody_is_asked(monkeypatch: pytest.MonkeyPatch) -> None
     ],
 )
 def test_the_page_that_is_asked(settings: dict[str, object], url: str | None) -> None:
-    """It is on this machine; any free port, TLS and passwords are known to the exporter only."""
+    """The page is on this machine; with any free port, TLS or passwords only the exporter knows how to reach it."""
     assert ready_url(ExportConfig(kafka={}, **settings)) == url

@@ -1,4 +1,4 @@
-"""The Helm chart: what it renders is what Kubernetes, the settings and the generated sources say."""
+"""The Helm chart: its output agrees with Kubernetes, the settings and the generated sources."""
 
 from __future__ import annotations
 
@@ -42,13 +42,13 @@ pytestmark = pytest.mark.tools
 PORTS = {"stream": StreamConfig().listen_port, "export": ExportConfig().listen_port, "probe": ProbeConfig().listen_port}
 #: Digests of two images.
 ONE, OTHER = f"sha256:{'1' * 64}", f"sha256:{'2' * 64}"
-#: Kinds without a published schema among the tools.
+#: Kinds whose schema is not published with the tools.
 UNCHECKED = ("SparkApplication",)
 
 
 @pytest.fixture(scope="module")
 def everything(tmp_path_factory: pytest.TempPathFactory) -> list[dict[str, Any]]:
-    """The chart with all that it can do, but for Spark's own executors."""
+    """The chart with all features, except Spark's own executors."""
     return render(EVERYTHING, tmp_path_factory.mktemp("everything"))
 
 
@@ -76,7 +76,7 @@ def validate(schemas: Path, text: str) -> subprocess.CompletedProcess[str]:
 
 
 def test_the_chart_has_the_versions_of_the_package() -> None:
-    """They are released together, and rules and dashboards are those of the checkout."""
+    """Chart and package are released together, with the rules and dashboards of the checkout."""
     chart = yaml.safe_load((CHART / "Chart.yaml").read_text())
     assert (chart["version"], chart["appVersion"]) == (__version__, __version__)
     assert (CHART / "files" / "rules").resolve() == DEPLOY / "prometheus" / "rules"
@@ -89,7 +89,7 @@ def test_the_chart_has_the_versions_of_the_package() -> None:
     ids=["default", "split", "all", "spark"],
 )
 def test_kubernetes_takes_it(values: Mapping[str, Any], count: int, schemas: Path, tmp_path: Path) -> None:
-    """Every document is valid, and has no field that Kubernetes or the Prometheus Operator do not know."""
+    """Every document is valid, and has only fields known to Kubernetes or the Prometheus Operator."""
     done = validate(schemas, "\n---\n".join(map(json.dumps, render(values, tmp_path))))
     assert done.returncode == 0, done.stdout
     assert f"{count} resources found" in done.stdout
@@ -98,7 +98,7 @@ def test_kubernetes_takes_it(values: Mapping[str, Any], count: int, schemas: Pat
 
 @pytest.mark.parametrize("place", [("spec", "strategi"), ("spec", "template", "spec", "enableServiceLink")])
 def test_the_check_finds_a_misspelt_field(place: tuple[str, ...], schemas: Path, tmp_path: Path) -> None:
-    """A check that passes everything would be none."""
+    """The validation fails for an unknown field."""
     (*path, field) = place
     document = of_kind(render({}, tmp_path), "Deployment")[0]
     part = document
@@ -120,7 +120,7 @@ def test_helm_finds_nothing_to_complain_of(tmp_path: Path) -> None:
 
 
 def test_rules_and_dashboards_are_those_of_the_checkout(everything: list[dict[str, Any]]) -> None:
-    """Unchanged; thresholds of single groups come from the values."""
+    """Rules and dashboards are unchanged; thresholds of single groups come from the values."""
     (rule,) = of_kind(everything, "PrometheusRule")
     *groups, overrides = rule["spec"]["groups"]
     files = [DEPLOY / "prometheus" / "rules" / name for name in ("kafka-rebalance.yml", "monitor.yml")]
@@ -145,7 +145,7 @@ def test_rules_and_dashboards_are_those_of_the_checkout(everything: list[dict[st
 
 @pytest.mark.parametrize("values", [{}, SPLIT, EVERYTHING], ids=["default", "split", "all"])
 def test_pods_are_restricted(values: Mapping[str, Any], tmp_path: Path) -> None:
-    """What Pod Security Standards call restricted, a root file system that nobody writes to, and no service links."""
+    """The restricted Pod Security Standard, a read-only root file system, and no service links."""
     for pod in pods(render(values, tmp_path)):
         spec = pod["spec"]
         assert spec["enableServiceLinks"] is False
@@ -165,7 +165,7 @@ def test_pods_are_restricted(values: Mapping[str, Any], tmp_path: Path) -> None:
 
 @pytest.mark.parametrize("values", [{}, SPLIT, EVERYTHING], ids=["default", "split", "all"])
 def test_processes_take_what_pods_give_them(values: Mapping[str, Any], tmp_path: Path) -> None:
-    """Each container's environment and command are settings that its process accepts, on the port that is probed."""
+    """Each container's environment and command are settings that its process accepts, on the probed port."""
     secret = tmp_path / "secret"
     secret.write_text("canary")
     loads = {"stream": components.stream_config, "export": components.export_config, "probe": components.probe_config}
@@ -202,7 +202,7 @@ def test_processes_take_what_pods_give_them(values: Mapping[str, Any], tmp_path:
 
 @pytest.mark.parametrize("values", [{}, SPLIT], ids=["default", "split"])
 def test_every_query_runs_exactly_once(values: Mapping[str, Any], tmp_path: Path) -> None:
-    """One pod each, none beside it during an update, each with a claim of its own that outlives the release."""
+    """One pod each, no second one during an update, each with a claim of its own that outlives the release."""
     documents = render(values, tmp_path)
     streams = [each for each in of_kind(documents, "Deployment") if "-stream-" in each["metadata"]["name"]]
     arguments = [argument for each in streams for argument in each["spec"]["template"]["spec"]["containers"][0]["args"]]
@@ -225,7 +225,7 @@ def test_every_query_runs_exactly_once(values: Mapping[str, Any], tmp_path: Path
 
 @pytest.mark.parametrize("values", [{}, SPLIT, SPARK], ids=["default", "split", "spark"])
 def test_a_word_for_a_rebuild_reaches_streams_alone(values: Mapping[str, Any], tmp_path: Path) -> None:
-    """As a setting that they know; without one nothing is set."""
+    """It is a setting of streams; it is unset by default."""
     documents = render({**values, "stream": {**values.get("stream", {}), "rebuild": "2026-11-26"}}, tmp_path)
     containers = [pod["spec"]["containers"][0] for pod in pods(documents)]
     containers += [each["spec"]["driver"] for each in of_kind(documents, "SparkApplication")]
@@ -240,7 +240,7 @@ def test_a_word_for_a_rebuild_reaches_streams_alone(values: Mapping[str, Any], t
 
 
 def test_services_and_policies_choose_the_pods(everything: list[dict[str, Any]]) -> None:
-    """Each selector fits the labels of a pod, and each ServiceMonitor those of one Service."""
+    """Each selector matches the labels of a pod, and each ServiceMonitor those of one Service."""
     labels = [pod["metadata"]["labels"] for pod in pods(everything)]
     services = of_kind(everything, "Service")
     selectors = [each["spec"]["selector"] for each in services]
@@ -257,7 +257,7 @@ def test_services_and_policies_choose_the_pods(everything: list[dict[str, Any]])
 
 @pytest.mark.parametrize("servers", [[], [{"ipBlock": {"cidr": "10.0.0.1/32"}}]], ids=["everywhere", "there"])
 def test_a_driver_reaches_what_makes_its_executors(servers: list[Any], tmp_path: Path) -> None:
-    """The API server from drivers alone, and driver and executors each other; without executors nobody needs either."""
+    """Only drivers reach the API server, and driver and executors each other; without executors neither is allowed."""
     allowed = {**SPARK["networkPolicy"], "extraEgress": [], "apiServerTo": servers}
     documents = render({**SPARK, "networkPolicy": allowed}, tmp_path)
     of_all, of_drivers = (each["spec"] for each in of_kind(documents, "NetworkPolicy"))
@@ -279,7 +279,7 @@ def test_a_driver_reaches_what_makes_its_executors(servers: list[Any], tmp_path:
 
 
 def test_jobs_have_the_names_that_alerts_look_for(everything: list[dict[str, Any]]) -> None:
-    """The same as in the shipped configuration of Prometheus."""
+    """The same job names as in the shipped configuration of Prometheus."""
     relabelled = [
         rule["replacement"]
         for monitor in of_kind(everything, "ServiceMonitor")
@@ -307,7 +307,7 @@ def test_a_spark_application_runs_the_same(tmp_path: Path) -> None:
 
 
 def test_the_jars_for_a_store_are_of_the_hadoop_that_pyspark_has() -> None:
-    """Of another version they fail at the first file."""
+    """Jars of another Hadoop version fail at the first file."""
     jars = Path(str(metadata.distribution("pyspark").locate_file("pyspark/jars")))
     (jar,) = jars.glob("hadoop-client-api-*.jar")
     text = (DEPLOY / "spark" / "README.md").read_text()
@@ -329,7 +329,7 @@ def test_the_jars_for_a_store_are_of_the_hadoop_that_pyspark_has() -> None:
 def test_each_image_has_a_digest_of_its_own(
     digests: Mapping[str, str], image: str, spark_image: str, tmp_path: Path
 ) -> None:
-    """No repository has an image under the digest of another one."""
+    """No two images share a repository or a digest."""
     spark = {**SPARK["stream"]["sparkApplication"], "digest": digests.get("spark", "")}
     stream = {**SPARK["stream"], "sparkApplication": spark}
     documents = render({**SPARK, "image": {"digest": digests.get("image", "")}, "stream": stream}, tmp_path)
@@ -373,7 +373,7 @@ def test_each_image_has_a_digest_of_its_own(
     ],
 )
 def test_wrong_values_are_refused(values: Mapping[str, Any], sentence: str, tmp_path: Path) -> None:
-    """Before anything is installed, naming the value."""
+    """An error before installation names the value."""
     done = try_render(values, tmp_path)
     assert done.returncode != 0
     assert sentence in done.stderr
@@ -391,7 +391,7 @@ def test_wrong_values_are_refused(values: Mapping[str, Any], sentence: str, tmp_
 def test_applications_run_each_query_once(
     applications: Mapping[str, list[str]], sentence: str, kind: str, tmp_path: Path
 ) -> None:
-    """Two that run one query end each other again and again; without one of them the others wait for ever."""
+    """Two applications with the same query would end each other; without one of them the others wait forever."""
     listed = [{"name": name, "queries": queries} for name, queries in applications.items()]
     stream = {"kind": kind, "applications": listed, "sparkApplication": {"checkpoint": "hdfs:///x"}}
     done = try_render({"kafka": {"bootstrapServers": "b:1"}, "stream": stream}, tmp_path)
@@ -400,7 +400,7 @@ def test_applications_run_each_query_once(
 
 
 def test_applications_have_names_of_their_own(tmp_path: Path) -> None:
-    """The name is that of the claim, the Deployment and the checkpoint."""
+    """The claim, the Deployment and the checkpoint have the same name."""
     listed = [{"name": "a", "queries": queries} for queries in (["membership"], ["activity", "diagnosis"])]
     done = try_render({"kafka": {"bootstrapServers": "b:1"}, "stream": {"applications": listed}}, tmp_path)
     assert done.returncode != 0
@@ -408,7 +408,7 @@ def test_applications_have_names_of_their_own(tmp_path: Path) -> None:
 
 
 def test_a_process_that_is_left_out_needs_no_secret(tmp_path: Path) -> None:
-    """Only those that run are looked at."""
+    """Only the secrets of running processes are required."""
     secret = {"kafkaSecret": "s"}
     values = {"kafka": {"secretProperties": {"sasl.password": "password"}}, "stream": secret, "exporter": secret}
     assert render({**values, "prober": {"enabled": False}}, tmp_path)
@@ -416,7 +416,7 @@ def test_a_process_that_is_left_out_needs_no_secret(tmp_path: Path) -> None:
 
 @pytest.mark.parametrize("replicas", [1, 2])
 def test_nodes_can_be_drained(replicas: int, tmp_path: Path) -> None:
-    """One exporter may always be taken, the only one too."""
+    """One exporter may always be evicted, even if it is the only one."""
     (budget,) = of_kind(render({"exporter": {"replicas": replicas}}, tmp_path), "PodDisruptionBudget")
     assert budget["spec"]["maxUnavailable"] == 1
     assert "minAvailable" not in budget["spec"]
@@ -431,13 +431,13 @@ def test_nodes_can_be_drained(replicas: int, tmp_path: Path) -> None:
     ],
 )
 def test_prometheus_asks_as_pages_are_served(values: Mapping[str, Any], scheme: str, tmp_path: Path) -> None:
-    """By TLS where pages have it, unless the values say otherwise, as where a proxy adds it."""
+    """With TLS where pages have it, unless the values say otherwise, for example behind a proxy."""
     monitors = of_kind(render({"serviceMonitor": {"enabled": True}, **values}, tmp_path), "ServiceMonitor")
     assert [each["spec"]["endpoints"][0]["scheme"] for each in monitors] == 3 * [scheme]
 
 
 def test_pages_are_served_where_the_values_say(tmp_path: Path) -> None:
-    """Pods of a network that has IPv6 alone take no connection at 0.0.0.0."""
+    """Pods of an IPv6-only network accept no connections at 0.0.0.0."""
     for pod in pods(render({"listenHost": "::"}, tmp_path)):
         (container,) = pod["spec"]["containers"]
         hosts = [each["value"] for each in container["env"] if each["name"].endswith("_LISTEN_HOST")]
@@ -445,14 +445,14 @@ def test_pages_are_served_where_the_values_say(tmp_path: Path) -> None:
 
 
 def test_where_pages_are_served_may_be_in_the_settings_file(tmp_path: Path) -> None:
-    """The environment goes over the file, so it says nothing of it where the values do not."""
+    """The environment overrides the file, so the chart sets no variable unless the values do."""
     for pod in pods(render({"config": '[stream]\nlisten_host = "::"'}, tmp_path)):
         (container,) = pod["spec"]["containers"]
         assert not [each for each in container["env"] if each["name"].endswith("_LISTEN_HOST")]
 
 
 def test_settings_restart_pods_and_owners_do_not(tmp_path: Path) -> None:
-    """Exporters read the file of owners again when it changes; settings are read at a start."""
+    """Exporters reload the file of owners when it changes; other settings are read at start-up."""
 
     def sums(values: Mapping[str, Any]) -> dict[str, str]:
         return {
@@ -466,14 +466,14 @@ def test_settings_restart_pods_and_owners_do_not(tmp_path: Path) -> None:
 
 
 def test_what_a_pod_writes_has_a_limit(everything: list[dict[str, Any]]) -> None:
-    """The disk of a node is everybody's."""
+    """The disk of a node is shared."""
     for pod in pods(everything):
         (limit,) = (each["emptyDir"]["sizeLimit"] for each in pod["spec"]["volumes"] if "emptyDir" in each)
         assert limit
 
 
 def test_further_secrets_and_places_are_taken(everything: list[dict[str, Any]]) -> None:
-    """As they stand, in the pods that ask for them."""
+    """Unchanged, in the pods that they are configured for."""
     (exporter,) = (pod["spec"] for pod in pods(everything) if pod["spec"]["containers"][0]["name"] == "exporter")
     assert exporter["priorityClassName"] == "system-cluster-critical"
     assert exporter["topologySpreadConstraints"][0]["maxSkew"] == 1
@@ -482,7 +482,7 @@ def test_further_secrets_and_places_are_taken(everything: list[dict[str, Any]]) 
 
 
 def test_every_value_is_in_the_schema() -> None:
-    """And nothing in the schema that the chart does not have a default for."""
+    """The schema has exactly the values that have a default."""
     schema = json.loads((CHART / "values.schema.json").read_text())
     values = yaml.safe_load((CHART / "values.yaml").read_text())
 
@@ -496,7 +496,7 @@ def test_every_value_is_in_the_schema() -> None:
 
 
 def test_every_value_is_used() -> None:
-    """A value that nothing reads promises what does not happen."""
+    """A value that no template uses would have no effect."""
     templates = "".join(path.read_text() for path in (CHART / "templates").iterdir())
     values = yaml.safe_load((CHART / "values.yaml").read_text())
     for section, part in values.items():

@@ -1,4 +1,4 @@
-"""The compose file and the image: what they name exists, and what they repeat is the same."""
+"""The compose file and the image: all references exist, and repeated values agree."""
 
 from __future__ import annotations
 
@@ -31,13 +31,13 @@ def load(path: Path) -> Any:
 
 @pytest.fixture(scope="module")
 def services() -> dict[str, Any]:
-    """The services, with what they take over from each other."""
+    """The services, with inherited parts resolved."""
     found: dict[str, Any] = load(COMPOSE / "compose.yaml")["services"]
     return found
 
 
 def test_compose_understands_it() -> None:
-    """Every field and reference, as Docker Compose itself reads them."""
+    """Every field and reference, as parsed by Docker Compose itself."""
     command = [tool("docker-compose"), "--file", str(COMPOSE / "compose.yaml"), "config", "--format", "json"]
     done = subprocess.run(command, capture_output=True, text=True, check=False, timeout=1_000)
     assert done.returncode == 0, done.stderr
@@ -45,7 +45,7 @@ def test_compose_understands_it() -> None:
 
 
 def test_its_consumers_are_the_demos(services: dict[str, Any]) -> None:
-    """The same seven, of which one is sick."""
+    """The same seven, one of which is sick."""
     ran = [
         ConsumerSpec(**json.loads(service["command"][2]))
         for service in services.values()
@@ -56,7 +56,7 @@ def test_its_consumers_are_the_demos(services: dict[str, Any]) -> None:
 
 
 def test_processes_take_what_they_are_given(services: dict[str, Any]) -> None:
-    """Settings, ports and what asks them whether they work."""
+    """Settings, ports and health checks."""
     loads = {"stream": components.stream_config, "probe": components.probe_config, "export": components.export_config}
     for name, load_config in loads.items():
         service = services[name]
@@ -68,13 +68,13 @@ def test_processes_take_what_they_are_given(services: dict[str, Any]) -> None:
 
 
 def test_nothing_listens_beyond_the_machine(services: dict[str, Any]) -> None:
-    """It is a demo without passwords."""
+    """The demo has no passwords."""
     for service in services.values():
         assert all(port.startswith("127.0.0.1:") for port in service.get("ports", ()))
 
 
 def test_what_is_mounted_is_there(services: dict[str, Any]) -> None:
-    """Docker would make an empty directory of a path that does not exist."""
+    """Docker would create an empty directory for a missing path."""
     sources = [volume.split(":")[0] for service in services.values() for volume in service.get("volumes", ())]
     assert sources
     for source in sources:
@@ -82,7 +82,7 @@ def test_what_is_mounted_is_there(services: dict[str, Any]) -> None:
 
 
 def test_prometheus_and_alertmanager_are_as_shipped() -> None:
-    """But for addresses and receivers."""
+    """Except for addresses and receivers."""
     here, shipped = load(COMPOSE / "prometheus.yml"), load(DEPLOY / "prometheus" / "prometheus.yml")
     assert here["global"].keys() == shipped["global"].keys()
     assert here["global"]["external_labels"].keys() == shipped["global"]["external_labels"].keys()
@@ -106,7 +106,7 @@ def test_prometheus_and_alertmanager_are_as_shipped() -> None:
 
 
 def test_grafana_gets_its_dashboards(services: dict[str, Any]) -> None:
-    """Where its provisioning looks for them."""
+    """In the directory of its provisioning."""
     provisioning = load(ROOT / "grafana" / "provisioning" / "dashboards" / "kafka-rebalance.yml")
     path = provisioning["providers"][0]["options"]["path"]
     assert f"../../grafana/dashboards:{path}:ro" in services["grafana"]["volumes"]
@@ -116,7 +116,7 @@ def test_grafana_gets_its_dashboards(services: dict[str, Any]) -> None:
 
 
 def test_images_are_pinned(services: dict[str, Any]) -> None:
-    """To a version each; what follows a name changes under its users."""
+    """Each to a version; an image without one would change without notice."""
     images = [service["image"] for service in services.values()]
     images += re.findall(r"^ARG \w+_IMAGE=(\S+)$", CONTAINERFILE, re.MULTILINE)
     for image in images:
@@ -126,7 +126,7 @@ def test_images_are_pinned(services: dict[str, Any]) -> None:
 
 
 def test_what_the_image_copies_is_there_and_sent() -> None:
-    """From the checkout, past the file that holds back all else."""
+    """From the checkout, and not excluded by the ignore file."""
     ignored = (DEPLOY / "container" / "Containerfile.dockerignore").read_text().splitlines()
     sent = [ROOT / line[1:] for line in ignored if line.startswith("!")]
     copied = [
@@ -143,7 +143,7 @@ def test_what_the_image_copies_is_there_and_sent() -> None:
 
 
 def test_the_image_runs_as_nobody_in_particular() -> None:
-    """Each stage that is run ends with a user by number, which is the chart's."""
+    """Each stage that is run ends with a numeric user, the same as in the chart."""
     user = load(DEPLOY / "helm" / "rebalance-monitor" / "values.yaml")["podSecurityContext"]["runAsUser"]
     users = re.findall(r"^USER (\S+)$", CONTAINERFILE, re.MULTILINE)
     assert users == [f"{user}:{user}", "root", f"{user}:{user}"]

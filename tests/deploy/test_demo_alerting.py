@@ -1,4 +1,4 @@
-"""The demo's pages, where what they need is missing."""
+"""The demo's notifications when their requirements are missing."""
 
 from __future__ import annotations
 
@@ -11,7 +11,7 @@ from rebalance_deploy.demo import alerting
 
 
 def test_a_demo_without_the_rules_goes_on(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    """A wheel has no rules: with Prometheus on the machine its demo runs and says why it shows no notifications."""
+    """A wheel has no rules: with Prometheus installed its demo runs, and explains why it shows no notifications."""
     monkeypatch.setattr(alerting, "find_tool", lambda _: Path("/usr/bin/true"))
     monkeypatch.setattr(observability, "_SHIPPED", tmp_path / "site-packages")
     said: list[str] = []
@@ -23,7 +23,7 @@ def test_a_demo_without_the_rules_goes_on(tmp_path: Path, monkeypatch: pytest.Mo
 
 
 def test_a_demo_without_the_programs_says_what_to_install(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    """They are no part of a Python installation."""
+    """Prometheus and Alertmanager are not part of a Python installation."""
     monkeypatch.setenv("PATH", str(tmp_path))
     said: list[str] = []
     with alerting.printed_pages(tmp_path, "http://127.0.0.1:1", said.append) as servers:

@@ -1,4 +1,4 @@
-"""The demo's second act: what the stream publishes decides when the sick consumer is cured, with which value."""
+"""The demo's second act: the stream's findings decide when the sick consumer is cured, and with which value."""
 
 from dataclasses import replace
 
@@ -23,19 +23,19 @@ REBALANCE = decode(rebalance_row("before", group=SICK.group).value or b"", Rebal
 
 
 def resolved(finding):
-    """Return a finding as it is when it is over."""
+    """Return a finding after its resolution."""
     return replace(finding, state=FindingState.RESOLVED)
 
 
 @pytest.fixture
 def said():
-    """What the demo said."""
+    """The output of the demo."""
     return []
 
 
 @pytest.fixture
 def cure(said):
-    """A demo that has heard nothing yet."""
+    """A demo that has not received findings yet."""
     return Cure(SICK, said.append)
 
 
@@ -50,13 +50,13 @@ def cure(said):
     ids=["no value", "another diagnosis", "another group", "no number"],
 )
 def test_only_a_number_for_the_sick_consumer_is_a_cure(cure, finding):
-    """Advice in words cannot be followed by a program."""
+    """A program cannot follow advice in words."""
     cure.hear(finding)
     assert not cure.is_advised
 
 
 def test_the_sick_consumer_gets_the_value_advised_and_nothing_else_changes(cure, said):
-    """The latest value counts: it is known better with every poll."""
+    """The latest value is used: it becomes more precise with every poll."""
     cure.hear(replace(SICK_FINDING, advice=(Advice(SETTING, "6000", "20000", ""),)))
     cure.hear(SICK_FINDING)
     assert cure.is_advised
@@ -67,7 +67,10 @@ def test_the_sick_consumer_gets_the_value_advised_and_nothing_else_changes(cure,
 
 
 def test_the_group_is_calm_when_all_that_was_said_of_it_is_over(cure, said):
-    """Findings and alerts; rebalances since the restart are reported. Hints and other groups do not count."""
+    """Findings and alerts are resolved; rebalances since the restart are reported.
+
+    Hints and other groups do not count.
+    """
     for each in (REBALANCE, SICK_FINDING, BESIDE, replace(BESIDE, finding_id="hint", severity=Severity.INFO)):
         cure.hear(each)
     cure.apply()
@@ -89,7 +92,7 @@ def test_the_group_is_calm_when_all_that_was_said_of_it_is_over(cure, said):
 
 
 def test_a_group_that_nothing_is_said_of_yet_is_not_cured(cure, said):
-    """Calm is the end of what was said, not its absence."""
+    """Calm means that findings were resolved, not that there were none yet."""
     cure.hear(SICK_FINDING)
     cure.hear(resolved(SICK_FINDING))
     cure.look(lambda: False)

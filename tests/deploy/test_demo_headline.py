@@ -1,4 +1,4 @@
-"""The demo's headline: what is said first of the sick consumer's group is held against what is so."""
+"""The demo's headline: the first finding about the sick consumer's group is compared with the known fault."""
 
 from __future__ import annotations
 
@@ -17,7 +17,7 @@ GRAVER = replace(RIGHT, finding_id="graver", rule="member_crash", severity=Sever
 
 
 def looked(*heard: Finding, times: int = 3, is_cured: bool = False) -> tuple[Headline, list[str]]:
-    """Return a headline that was looked at some times after these findings came, and what it said."""
+    """Return a headline that was checked several times after these findings, and its output."""
     said: list[str] = []
     headline = Headline(SICK, said.append)
     for each in heard:
@@ -28,7 +28,7 @@ def looked(*heard: Finding, times: int = 3, is_cured: bool = False) -> tuple[Hea
 
 
 def test_a_right_headline_is_counted_at_each_look() -> None:
-    """And what follows from the cause may stand beside it, whatever other groups have."""
+    """Consequences of the cause may accompany it; other groups do not matter."""
     beside = replace(RIGHT, finding_id="storm", rule="rebalance_storm", primary=False, severity=Severity.PAGE)
     headline, said = looked(RIGHT, beside, replace(GRAVER, group="another"))
     assert headline.total() == "the primary finding was right in 3 of 3 checks, one every 10 s"
@@ -36,7 +36,7 @@ def test_a_right_headline_is_counted_at_each_look() -> None:
 
 
 def test_it_is_looked_at_every_ten_seconds() -> None:
-    """However often it is asked."""
+    """However often it is called."""
     headline, _ = looked(RIGHT, times=1)
     headline.look(100.0 + LOOK_SECONDS - 0.1, is_cured=False)
     assert headline.looks == 1
@@ -51,13 +51,13 @@ def test_it_is_looked_at_every_ten_seconds() -> None:
     ids=["another cause", "no cause"],
 )
 def test_a_wrong_headline_is_said_once_and_counted_each_time(heard: list[Finding], reported: str) -> None:
-    """Another cause that is graver, or none, while the consumer is sick."""
+    """Another cause with a higher severity, or none, while the consumer is sick."""
     headline, said = looked(RIGHT, *heard)
     assert (headline.looks, headline.wrong, said) == (3, 3, [reported])
 
 
 def test_the_wrong_member_makes_a_headline_wrong() -> None:
-    """The diagnosis alone is not enough."""
+    """The right diagnosis alone is not enough."""
     other = replace(RIGHT, subject=Subject((SubjectMember("m", "enricher-1"),)))
     headline, _ = looked(RIGHT, other)
     assert headline.wrong == 3
@@ -71,7 +71,7 @@ def test_nothing_is_expected_before_the_first_diagnosis_and_after_the_cure() -> 
 
 
 def test_what_a_standstill_of_the_machine_does_is_not_held_against_the_headline() -> None:
-    """For as long as it is configured; a right one counts all the same."""
+    """Wrong headlines do not count for a configured time after a stall; right ones count all the same."""
     headline, said = looked(RIGHT, GRAVER, times=0)
     headline.look(100.0, is_cured=False, stood_still_at=99.0)
     headline.hear(resolved(GRAVER))
@@ -87,7 +87,7 @@ def test_what_a_standstill_of_the_machine_does_is_not_held_against_the_headline(
 
 
 def test_a_thread_that_wakes_late_shows_a_standstill() -> None:
-    """From the length on that can cost a member its session."""
+    """From the duration on that can expire a member's session."""
     standstill = Standstill()
     for now in (10.0, 10.25, 10.25 + NOTICED_SECONDS - 0.1):
         standstill.look(now)

@@ -1,4 +1,4 @@
-"""The demo offers to install what shows notifications: who is asked, what is done, what is said."""
+"""The demo's offer to install Prometheus and Alertmanager: the question, the action and the output."""
 
 from __future__ import annotations
 
@@ -17,13 +17,13 @@ INSTALLER = Path(__file__).resolve().parents[2] / ".ci" / "prerequisites"
 
 @pytest.fixture
 def said() -> list[str]:
-    """What the demo said."""
+    """The output of the demo."""
     return []
 
 
 @pytest.fixture
 def bare(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
-    """A Debian machine without the two programs: a directory that is all of PATH, and this user is root."""
+    """A Debian machine without the two programs: PATH is a single directory, and the user is root."""
     (tmp_path / "apt-get").write_text("#!/bin/sh\nexit 99\n")
     (tmp_path / "apt-get").chmod(0o755)
     monkeypatch.setenv("PATH", str(tmp_path))
@@ -32,7 +32,7 @@ def bare(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
 
 
 def installer(directory: Path, exit_code: int = 0) -> Path:
-    """Return a program in the place of the installer that writes down its arguments."""
+    """Return a fake installer that records its arguments."""
     program = directory / "installer"
     program.write_text(f"#!/bin/sh\necho \"$@\" > '{directory}/arguments'\nexit {exit_code}\n")
     program.chmod(0o755)
@@ -40,7 +40,7 @@ def installer(directory: Path, exit_code: int = 0) -> Path:
 
 
 def test_without_a_terminal_it_says_how(bare: Path, said: list[str]) -> None:
-    """Nobody can be asked, so nothing is installed."""
+    """Without a terminal no question can be asked, so nothing is installed."""
     offer_programs(said.append, None, installer=installer(bare))
     assert said == [
         "the demo also shows alert notifications where prometheus and prometheus-alertmanager are installed: start it"
@@ -50,7 +50,7 @@ def test_without_a_terminal_it_says_how(bare: Path, said: list[str]) -> None:
 
 
 def test_a_no_is_a_no(bare: Path, said: list[str]) -> None:
-    """Whoever does not want it is asked once, and nothing happens."""
+    """After a refusal there is no second question, and nothing happens."""
     asked: list[str] = []
 
     def refuse(question: str) -> bool:
@@ -64,7 +64,7 @@ def test_a_no_is_a_no(bare: Path, said: list[str]) -> None:
 
 @pytest.mark.processes
 def test_a_yes_installs_what_is_missing(bare: Path, said: list[str]) -> None:
-    """The installer gets the Python that runs and the kind of thing that is needed."""
+    """The installer gets the path of the running Python and the requested component."""
     offer_programs(said.append, lambda _: True, installer=installer(bare))
     assert (bare / "arguments").read_text() == f"{sys.executable} pages\n"
     assert said == ["installing prometheus and prometheus-alertmanager; their services are not started"]
@@ -72,7 +72,7 @@ def test_a_yes_installs_what_is_missing(bare: Path, said: list[str]) -> None:
 
 @pytest.mark.processes
 def test_an_installation_that_fails_is_reported(bare: Path, said: list[str]) -> None:
-    """The demo goes on."""
+    """The demo continues."""
     offer_programs(said.append, lambda _: True, installer=installer(bare, exit_code=100))
     assert said[-1].endswith("could not be installed: the demo goes on without notifications")
 
@@ -81,7 +81,7 @@ def test_an_installation_that_fails_is_reported(bare: Path, said: list[str]) -> 
 def test_nothing_is_offered_where_it_cannot_be_done(
     bare: Path, said: list[str], monkeypatch: pytest.MonkeyPatch, lacking: str
 ) -> None:
-    """Another system, a user without sudo, a wheel without the installer."""
+    """Another operating system, a user without sudo, or a wheel without the installer."""
     program = installer(bare)
     if lacking == "apt-get":
         (bare / "apt-get").unlink()
@@ -94,7 +94,7 @@ def test_nothing_is_offered_where_it_cannot_be_done(
 
 
 def test_a_user_who_is_not_root_uses_sudo(bare: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    """As they would by hand."""
+    """As in a manual installation."""
     (bare / "sudo").write_text("")
     (bare / "sudo").chmod(0o755)
     monkeypatch.setattr(os, "geteuid", lambda: 1000)
@@ -104,7 +104,7 @@ def test_a_user_who_is_not_root_uses_sudo(bare: Path, monkeypatch: pytest.Monkey
 def test_nothing_is_asked_where_nothing_is_missing(
     bare: Path, said: list[str], monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    """Whoever has the programs sees no question."""
+    """A user with both programs is not asked."""
     for name in ("prometheus", "promtool", "alertmanager", "amtool"):
         (bare / name).write_text("")
         (bare / name).chmod(0o755)

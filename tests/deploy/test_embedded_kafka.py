@@ -1,4 +1,4 @@
-"""Embedded brokers: what they write down before they start, and how real ones start, restart and end."""
+"""Embedded brokers: their files before the start, and how real ones start, restart and stop."""
 
 import os
 import signal
@@ -37,7 +37,7 @@ def parse(properties: str) -> dict[str, str]:
 
 
 def test_settings_go_over_defaults_but_not_over_ports_and_data() -> None:
-    """A caller may override any default, but the address and the data stay where the object says they are."""
+    """A caller may override any default except the addresses and the data directory."""
     wanted = {"offsets.topic.num.partitions": "4", "auto.create.topics.enable": "true", "log.dirs": "/elsewhere"}
     settings = parse(render_properties(1, 1, 2, Path("/data"), wanted))
     assert settings["offsets.topic.num.partitions"] == "4"
@@ -47,14 +47,14 @@ def test_settings_go_over_defaults_but_not_over_ports_and_data() -> None:
 
 
 def test_broker_listens_on_this_machine_only() -> None:
-    """Nothing of the demo can be reached from the network."""
+    """The demo cannot be reached from the network."""
     settings = parse(render_properties(1, 1, 2, Path("/data"), {}))
     for name in ("listeners", "advertised.listeners"):
         assert all("//127.0.0.1:" in listener for listener in settings[name].split(","))
 
 
 def test_broker_1_controls_the_others() -> None:
-    """All name the same controller, each its own id and port; what a caller says of ids and roles does not count."""
+    """All have the same controller, each its own id and port; a caller cannot change ids and roles."""
     first, second = (
         parse(render_properties(node, 10 + node, 2, Path("/data"), {"node.id": "9", "process.roles": "controller"}))
         for node in (1, 2)
@@ -66,7 +66,7 @@ def test_broker_1_controls_the_others() -> None:
 
 
 def test_every_internal_topic_fits_one_broker() -> None:
-    """All replication factors are 1; a single one left out makes that topic impossible to create."""
+    """All replication factors are 1; a topic with more could not be created."""
     settings = parse(render_properties(1, 1, 2, Path("/data"), {}))
     factors = {name: value for name, value in settings.items() if name.endswith(("replication.factor", "min.isr"))}
     assert len(factors) == 5
@@ -74,13 +74,13 @@ def test_every_internal_topic_fits_one_broker() -> None:
 
 
 def test_free_ports_are_below_the_kernels_own() -> None:
-    """A broker's port cannot be taken by an outgoing connection while the broker is down."""
+    """An outgoing connection cannot take a broker's port while the broker is down."""
     first = int(Path("/proc/sys/net/ipv4/ip_local_port_range").read_text().split()[0])
     assert find_free_port() < first
 
 
 def test_ports_chosen_together_are_different(monkeypatch: pytest.MonkeyPatch) -> None:
-    """Nobody listens on any of them yet, so each could be found again; too few are an error."""
+    """No port is bound yet, so the same one could be found twice; too few free ports are an error."""
     assert len(set(find_free_ports(100))) == 100
     monkeypatch.setattr(ports_module, "_PORTS", range(20_000, 20_200))
     monkeypatch.setattr(ports_module, "is_free", lambda port: port < 20_003)
@@ -90,7 +90,7 @@ def test_ports_chosen_together_are_different(monkeypatch: pytest.MonkeyPatch) ->
 
 
 def test_no_port_is_given_twice_while_there_are_others(monkeypatch: pytest.MonkeyPatch) -> None:
-    """Whoever was given one may listen on it only later, as a broker with listeners of a test's own does."""
+    """A port may be bound only later, as by a broker with a test's own listeners."""
     monkeypatch.setattr(ports_module, "_PORTS", range(20_000, 20_200))
     monkeypatch.setattr(ports_module, "is_free", lambda port: port < 20_100)
     monkeypatch.setattr(ports_module, "_given", set[int]())
@@ -98,7 +98,7 @@ def test_no_port_is_given_twice_while_there_are_others(monkeypatch: pytest.Monke
 
 
 def test_the_last_cause_is_the_reason(tmp_path: Path) -> None:
-    """Of a long stack trace the person reads the cause; without one, the last line; without a log, that."""
+    """The root cause of a stack trace is shown; without one, the last line; without a log, a sentence that says so."""
     log = tmp_path / "log"
     assert reason_line(log) == "it wrote no log"
     log.write_text("INFO starting\n")
@@ -108,13 +108,13 @@ def test_the_last_cause_is_the_reason(tmp_path: Path) -> None:
 
 
 def test_unknown_version_names_the_known_ones() -> None:
-    """A version that is not pinned is answered with those that are."""
+    """The error for an unpinned version lists the pinned ones."""
     with pytest.raises(UserError, match=r"Kafka 2.8.0 cannot be embedded: choose one of 4.3.1, 3.9.2"):
         EmbeddedKafka(kafka_version="2.8.0")
 
 
 def test_taken_port_is_named(monkeypatch: pytest.MonkeyPatch) -> None:
-    """A port somebody listens on is named before anything is started, so that no stranger can answer for us."""
+    """A port that is in use is reported before anything is started, so that no other server is used by mistake."""
     with socket.socket() as taken:
         taken.bind(("127.0.0.1", 0))
         taken.listen()
@@ -143,7 +143,7 @@ def read_first(bootstrap: str, topic: str) -> bytes | None:
         consumer.assign([TopicPartition(topic, 0, 0)])
 
         def read() -> Message | None:
-            # A broker that has just started may not lead the partition yet, which is reported as an error.
+            # A broker that has just started may not lead the partition yet, which is returned as an error.
             message = consumer.poll(1)
             return message if message is not None and message.error() is None else None
 
@@ -158,7 +158,7 @@ def read_first(bootstrap: str, topic: str) -> bytes | None:
 @pytest.mark.broker
 @pytest.mark.parametrize("version", VERSIONS)
 def test_broker_serves_and_stops(make_broker: MakeBroker, version: str) -> None:
-    """Either version starts, logs to its file, keeps port and records over a restart, and stops without rest."""
+    """Both versions start, log to their file, keep port and records over a restart, and stop completely."""
     broker = make_broker(kafka_version=version)
     assert f"Kafka version: {version}" in broker.log_path.read_text()
     address, first_pids = broker.bootstrap, broker.pids
@@ -179,7 +179,7 @@ def test_broker_serves_and_stops(make_broker: MakeBroker, version: str) -> None:
 
 @pytest.mark.broker
 def test_data_outlive_a_crash_and_the_broker(tmp_path: Path) -> None:
-    """A crash, unclean shutdown included, loses neither port nor acknowledged records; a given directory is kept."""
+    """An unclean shutdown loses neither the port nor acknowledged records; a given directory is kept."""
     with EmbeddedKafka(tmp_path / "kafka", config=SHORT_SESSION) as broker:
         address = broker.bootstrap
         create_topic(address, "kept")
@@ -194,7 +194,7 @@ def test_data_outlive_a_crash_and_the_broker(tmp_path: Path) -> None:
 
 @pytest.mark.broker
 def test_a_second_start_finds_the_classes_of_the_first(tmp_path: Path) -> None:
-    """The archive that a JVM writes at its end is kept where the next one looks, and used by it."""
+    """The class data archive that a JVM writes at its exit is used by the next start."""
     loaded = []
     for number in range(2):
         server = JavaServer(
@@ -217,8 +217,8 @@ def test_a_second_start_finds_the_classes_of_the_first(tmp_path: Path) -> None:
 
 @pytest.mark.broker
 def test_what_a_killed_jvm_has_written_is_not_kept(tmp_path: Path) -> None:
-    """It may be a part of an archive, and would stand in the way of a whole one for good."""
-    # So the JVM stands still until the file is gone.
+    """It may be an incomplete archive, which would prevent a complete one."""
+    # So the JVM is suspended until the file is removed.
     paused = f"-XX:PauseAtStartupFile={tmp_path / 'paused'}"
     log, archives = tmp_path / "tool.log", tmp_path / "archives"
     server = JavaServer(
@@ -239,7 +239,7 @@ def test_what_a_killed_jvm_has_written_is_not_kept(tmp_path: Path) -> None:
 
 @pytest.mark.broker
 def test_settings_reach_the_broker(make_broker: MakeBroker) -> None:
-    """What a test asks for is what the broker runs with; unknown topics are errors."""
+    """The broker runs with a test's settings; unknown topics are errors."""
     broker = make_broker(**{"offsets.topic.num.partitions": "3"})
     client = AdminClient({"bootstrap.servers": broker.bootstrap})
     create_topic(broker.bootstrap, "any")
@@ -259,7 +259,7 @@ def test_settings_reach_the_broker(make_broker: MakeBroker) -> None:
 
 @pytest.mark.broker
 def test_broker_that_dies_at_start_says_why() -> None:
-    """A broker that cannot start is an error with its own last word and a log that can still be read."""
+    """The error has the broker's last log message, and the log can still be read."""
     broker = EmbeddedKafka(config={"num.io.threads": "many"})
     with pytest.raises(
         UserError, match=r"Invalid value many for configuration num.io.threads.*\(log: (.*)\)"
@@ -271,16 +271,16 @@ def test_broker_that_dies_at_start_says_why() -> None:
     assert not broker.directory.exists()
 
 
-# The other signals are tried with processes that cost less (tests/deploy/test_processes.py).
+# The other signals are tested with cheaper processes (tests/deploy/test_processes.py).
 @pytest.mark.broker
 @pytest.mark.parametrize(
     "last_signal",
     [signal.SIGKILL, *(pytest.param(each, marks=pytest.mark.slow) for each in (signal.SIGTERM, signal.SIGINT))],
 )
 def test_no_broker_outlives_its_parent(tmp_path: Path, last_signal: signal.Signals) -> None:
-    """Whatever ends the Python process that started a broker, the broker ends with it."""
+    """However the Python process that started a broker ends, the broker ends with it."""
     reported = tmp_path / "pid"
-    # A runner started in the background has its children ignore SIGINT.
+    # Children of a runner started in the background ignore SIGINT.
     code = f"""
 import signal
 signal.signal(signal.SIGINT, signal.default_int_handler)
@@ -302,7 +302,7 @@ with EmbeddedKafka(Path({str(tmp_path / "kafka")!r})) as broker:
 
 @pytest.mark.broker
 def test_shared_broker_answers(broker: EmbeddedKafka) -> None:
-    """The broker that tests of all folders share is up and of the default version."""
+    """The broker shared by the tests of all folders is up and has the default version."""
     assert broker.is_running
     assert AdminClient({"bootstrap.servers": broker.bootstrap}).list_topics(timeout=60).brokers.keys() == {1}
 
@@ -324,7 +324,7 @@ def cluster(tmp_path_factory: pytest.TempPathFactory) -> Iterator[EmbeddedKafka]
 
 @pytest.mark.broker
 def test_partitions_lie_where_they_are_put(cluster: EmbeddedKafka) -> None:
-    """Clients see every broker, and a topic's leader is the one that was chosen."""
+    """Clients see every broker, and a topic's leader is the chosen one."""
     admin = admin_of(cluster)
     wait_for(lambda: sorted(admin.list_topics(timeout=60).brokers) == [1, 2], "both brokers")
     admin.create_topics([NewTopic("placed", 1, replica_assignment=[[2]])])["placed"].result(120)
@@ -338,7 +338,7 @@ def _leaders(admin: AdminClient, topic: str) -> dict[int, int]:
 
 @pytest.mark.broker
 def test_groups_move_when_their_broker_stops_and_live_on_when_it_is_back(cluster: EmbeddedKafka) -> None:
-    """The other broker coordinates them meanwhile; afterwards both are there again."""
+    """The other broker coordinates them meanwhile; afterwards both brokers are there again."""
     names = [f"g{number}" for number in range(50)]
     group = wait_for(
         lambda: next((name for name in names if find_coordinator(cluster.bootstrap, name) == 2), None),
@@ -357,14 +357,14 @@ def test_groups_move_when_their_broker_stops_and_live_on_when_it_is_back(cluster
 
 @pytest.mark.broker
 def test_nothing_runs_after_the_end(tmp_path: Path) -> None:
-    """Leaving the context ends every process, the ZooKeeper too; logs are kept where a directory was given."""
+    """Leaving the context ends every process, including ZooKeeper; logs are kept in a given directory."""
     with EmbeddedKafka(tmp_path, brokers=2, zookeeper=True) as cluster:
         pids, zookeeper_port = cluster.pids, int(cluster.zookeeper.partition(":")[2])
         assert len(pids) == 2
         assert not is_free(zookeeper_port)
         client = KazooClient(cluster.zookeeper)
         client.start(timeout=120)
-        # Old clients watch these nodes.
+        # Old clients watch these ZooKeeper nodes.
         assert client.exists("/brokers/ids")
         assert client.exists("/brokers/topics")
         client.stop()
@@ -375,5 +375,5 @@ def test_nothing_runs_after_the_end(tmp_path: Path) -> None:
 
 
 def test_without_a_zookeeper_there_is_no_address(tmp_path: Path) -> None:
-    """Which is how a prober learns that there is none."""
+    """A prober recognises by this that there is none."""
     assert EmbeddedKafka(tmp_path).zookeeper == ""

@@ -1,6 +1,6 @@
-"""Each extra is installed alone, by pip into an environment of its own, and starts what it promises.
+"""Each extra is installed alone, by pip into an environment of its own, and its commands start.
 
-`tests/exporters/test_imports.py` shows sooner, and without an index, which library an extra lacks.
+`tests/exporters/test_imports.py` detects a missing library sooner, and without an index.
 """
 
 from __future__ import annotations
@@ -25,11 +25,11 @@ from waiting import wait_for
 
 pytestmark = [pytest.mark.slow, pytest.mark.broker, pytest.mark.processes, pytest.mark.timeout(1800)]
 
-#: A start of Spark on a machine that has other things to do.
+#: A start of Spark on a busy machine.
 READY_SECONDS = 300.0
 CLIENT = ROOT / "tests" / "exporters" / "reporters" / "client.py"
 SERVING = re.compile(r"serving on (\S+)/metrics")
-#: What each extra has a test for here; `dev` is what runs them.
+#: The extras that are tested here; `dev` contains the tools that run the tests.
 TRIED = {"stream", "export", "terminal", "probe", "demo"}
 
 Install = Callable[..., Environment]
@@ -43,7 +43,7 @@ def wheel(tmp_path_factory: pytest.TempPathFactory) -> Path:
 
 @pytest.fixture
 def alone(wheel: Path, tmp_path: Path) -> Iterator[Install]:
-    """Installs the wheel with one extra; removed at the end, for Spark takes half a gigabyte."""
+    """Installs the wheel with one extra; removed at the end, because Spark takes half a gigabyte."""
 
     def make(extra: str = "", *clients: str) -> Environment:
         return install(wheel, tmp_path / f"only-{extra or 'wheel'}", extra, *clients)
@@ -55,7 +55,7 @@ def alone(wheel: Path, tmp_path: Path) -> Iterator[Install]:
 
 @contextmanager
 def serving(installed: Environment, broker: EmbeddedKafka, name: str, *settings: str) -> Iterator[str]:
-    """Start one of the monitor's processes; give the address of its pages. It ends in order afterwards."""
+    """Start one of the monitor's processes, yield the address of its pages, and stop it cleanly afterwards."""
     log = installed.directory / f"{name}.log"
     own = (f"topic_prefix={installed.directory.name}.", f"{name}.listen_host=127.0.0.1", f"{name}.listen_port=0")
     command: list[str | Path] = [installed.command, name, "--bootstrap-server", broker.bootstrap]
@@ -64,24 +64,25 @@ def serving(installed: Environment, broker: EmbeddedKafka, name: str, *settings:
         found = wait_for(lambda: SERVING.search(log.read_text()) or not process.is_running, log.read_text)
         assert isinstance(found, re.Match), log.read_text()
         yield found[1]
-        # Before the stop: on a busy machine it may cut a batch of Spark, which py4j reports with a trace.
+        # Before the stop: on a busy machine the stop may interrupt a batch of Spark, for which py4j prints a stack
+        # trace.
         assert "Traceback" not in log.read_text(), log.read_text()
         assert process.terminate(60) == 0, log.read_text()
 
 
 def await_ready(url: str, seconds: float = READY_SECONDS) -> None:
-    """Wait until a process says that it does all that it is there for."""
+    """Wait until a process reports that it is fully ready."""
     wait_for(lambda: fetch(f"{url}/-/ready")[0] == 200, lambda: fetch(f"{url}/-/ready"), seconds)
 
 
 def test_every_extra_is_tried_here() -> None:
-    """A new one is not forgotten; `web` is what three of them have in common."""
+    """A new extra is not forgotten; `web` is a common part of three extras."""
     extras = tomllib.loads((ROOT / "pyproject.toml").read_text())["project"]["optional-dependencies"]
     assert set(extras) == TRIED | {"dev", "web"}
 
 
 def test_stream_runs_its_queries(alone: Install, broker: EmbeddedKafka) -> None:
-    """With the extra `stream` alone all three queries run and read the log up."""
+    """With the extra `stream` alone all three queries run and read the log to its end."""
     installed = alone("stream")
     assert not installed.libraries() & {"kafka-python", "kazoo", "httpx", "rich"}
     with serving(installed, broker, "stream", f"stream.checkpoint={installed.directory / 'checkpoint'}") as url:
@@ -90,7 +91,7 @@ def test_stream_runs_its_queries(alone: Install, broker: EmbeddedKafka) -> None:
 
 
 def test_probe_asks_the_brokers(alone: Install, broker: EmbeddedKafka) -> None:
-    """With the extra `probe` alone the prober has its answers from the brokers."""
+    """With the extra `probe` alone the prober gets answers from the brokers."""
     installed = alone("probe")
     assert not installed.libraries() & {"pyspark", "httpx", "rich"}
     create_topics(broker.bootstrap, {f"{installed.directory.name}.probes": 1})
@@ -113,7 +114,7 @@ def test_export_serves_and_the_terminal_reads(alone: Install, broker: EmbeddedKa
 
 @pytest.mark.parametrize(("library", "client"), [("kafka-python", "kafka-python"), ("confluent", "confluent-kafka")])
 def test_reporters_need_no_extra(alone: Install, broker: EmbeddedKafka, library: str, client: str) -> None:
-    """The bare wheel brings click into a client's environment and nothing else, and the client's reports arrive."""
+    """The bare wheel adds only click to a client's environment, and the client's reports arrive."""
     installed = alone("", client)
     assert installed.libraries() - {"pip", "setuptools"} == {"rebalance-monitor", "click", client}
     topic, reports = f"{library}-alone", f"{library}-alone-reports"
@@ -127,7 +128,7 @@ def test_reporters_need_no_extra(alone: Install, broker: EmbeddedKafka, library:
 
 
 def test_demo_has_all_parts(alone: Install) -> None:
-    """With the extra `demo` the whole chain runs and counts every rebalance; the code says so."""
+    """With the extra `demo` the whole chain runs and counts every rebalance, as its exit code shows."""
     installed = alone("demo")
     demo = (installed.command, "demo", "--duration", "20", "--port", "0")
     log = installed.directory / "demo.log"

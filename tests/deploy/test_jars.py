@@ -1,4 +1,4 @@
-"""How jars come into the cache, with a script in Java's place that answers as Ivy does, and once with the real one."""
+"""How jars are fetched into the cache, with a script instead of Java that acts as Ivy, and once with the real one."""
 
 import os
 import subprocess
@@ -19,7 +19,7 @@ from waiting import wait_for
 NAMES = ("alpha", "beta", "gamma")
 SET = "letters"
 
-# Serves <repository>/NAME-REVISION.jar through a cache of its own, as Ivy does, and notes each run and download.
+# Serves <repository>/NAME-REVISION.jar through a cache of its own, as Ivy does, and records each run and download.
 FAKE_JAVA = """#!{python}
 import re, shutil, signal, sys
 from pathlib import Path
@@ -56,7 +56,7 @@ for dependency in ElementTree.parse(value("-ivy")).iter("dependency"):
 
 
 class Workshop:
-    """A repository of three jars, a lock that pins them, a cache, and the notes of the Ivy in between."""
+    """A repository of three jars, a lock that pins them, a cache, and the records of the fake Ivy."""
 
     def __init__(self, base: Path) -> None:
         self.base = base
@@ -98,7 +98,7 @@ class Workshop:
 
 @pytest.fixture
 def workshop(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Workshop:
-    """A workshop whose Java and cache this process uses."""
+    """A workshop whose fake Java and cache are used by this process."""
     workshop = Workshop(tmp_path)
     for name, value in workshop.environment.items():
         monkeypatch.setenv(name, value)
@@ -109,7 +109,7 @@ def workshop(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Workshop:
 
 
 def test_lock_survives_writing_and_reading(tmp_path: Path) -> None:
-    """What is written to a lock is read from it again, with and without a classifier."""
+    """A lock is read as it was written, with and without a classifier."""
     plain = LockedJar("set", "org.example", "alpha", "1.0", "", 12, "ab" * 32)
     written = [plain, replace(plain, classifier="linux-x86_64")]
     path = tmp_path / "jars.lock"
@@ -119,7 +119,7 @@ def test_lock_survives_writing_and_reading(tmp_path: Path) -> None:
 
 
 def test_committed_lock_pins_every_root() -> None:
-    """Each root of each set stands in the committed lock, so that a forgotten `jars lock` shows here."""
+    """Each root of each set is in the committed lock; this detects a forgotten `jars lock`."""
     pinned = {(jar.set_name, jar.organisation, jar.module, jar.revision) for jar in jars.read_lock()}
     roots = {
         (name, root.organisation, root.module, root.revision) for name, all_ in jars.ROOTS.items() for root in all_
@@ -129,7 +129,7 @@ def test_committed_lock_pins_every_root() -> None:
 
 
 def test_committed_lock_has_one_content_per_file_name() -> None:
-    """All sets share one directory, so one file name means one content; every sum is a whole SHA-256."""
+    """All sets share one directory, so one file name has one content; every checksum is a complete SHA-256."""
     sums: dict[str, str] = {}
     for jar in jars.read_lock():
         assert len(bytes.fromhex(jar.sha256)) == 32
@@ -140,7 +140,7 @@ def test_committed_lock_has_one_content_per_file_name() -> None:
 
 
 def test_locked_jars_never_bring_dependencies() -> None:
-    """Ivy is asked for the locked jars and nothing else; a classifier names its own artifact."""
+    """Ivy is called with the locked jars and nothing else; a classifier names a separate artifact."""
     plain = LockedJar("set", "org.example", "alpha", "1.0", "", 12, "ab" * 32)
     xml = ET.fromstring(jars.render_ivy_xml("set", [plain, replace(plain, module="beta", classifier="linux")]))
     alpha, beta = xml.iter("dependency")
@@ -153,7 +153,7 @@ def test_locked_jars_never_bring_dependencies() -> None:
 
 
 def test_roots_bring_theirs() -> None:
-    """Only the roots of a fresh lock are resolved with what they depend on, and only where wanted."""
+    """Only the roots of a fresh lock are resolved with their dependencies, and only if requested."""
     roots = [Root("org.example", "alpha", "1.0"), Root("org.example", "beta", "1.0", transitive=False)]
     xml = ET.fromstring(jars.render_ivy_xml("set", roots))
     assert [dependency.get("transitive") for dependency in xml.iter("dependency")] == ["true", "false"]
@@ -161,7 +161,7 @@ def test_roots_bring_theirs() -> None:
 
 @pytest.mark.parametrize("use_poms", [True, False])
 def test_settings_name_no_host(use_poms: bool) -> None:
-    """Which repository serves the jars is Ivy's default or the person's own setting, never ours."""
+    """The repository is Ivy's default or the user's own setting; our settings name none."""
     settings = jars.render_ivy_settings(use_poms=use_poms)
     assert ET.fromstring(settings).tag == "ivysettings"
     assert "://" not in settings
@@ -172,7 +172,7 @@ def test_settings_name_no_host(use_poms: bool) -> None:
 
 @pytest.mark.processes
 def test_first_run_installs_and_second_is_offline(workshop: Workshop, capsys: pytest.CaptureFixture[str]) -> None:
-    """The first run fetches all and says so in one line; the second starts no Ivy and says nothing."""
+    """The first run fetches all and prints one line; the second starts no Ivy and prints nothing."""
     paths = workshop.resolve()
     assert [path.name for path in paths] == ["alpha-1.0.jar", "beta-1.0.jar", "gamma-1.0.jar"]
     assert all(path.parent == workshop.cache for path in paths)
@@ -191,7 +191,7 @@ def test_nothing_but_jars_stays_in_the_cache(workshop: Workshop) -> None:
 
 @pytest.mark.processes
 def test_only_what_is_missing_or_damaged_is_fetched(workshop: Workshop) -> None:
-    """A lost jar and one whose content rotted, length unchanged, are fetched anew; the good one is kept."""
+    """A missing jar and one with corrupt content of the same length are fetched again; the good one is kept."""
     alpha, beta, gamma = workshop.resolve()
     alpha.unlink()
     beta.write_bytes(bytes(beta.stat().st_size))
@@ -205,7 +205,7 @@ def test_only_what_is_missing_or_damaged_is_fetched(workshop: Workshop) -> None:
 
 @pytest.mark.processes
 def test_wrong_sum_installs_nothing(workshop: Workshop) -> None:
-    """A jar with another content than the lock's is named with both sums, and no jar of the batch is installed."""
+    """A jar whose content differs from the lock's is reported with both checksums, and no jar is installed."""
     workshop.served("beta").write_bytes(b"something else")
     with pytest.raises(UserError) as raised:
         workshop.resolve()
@@ -217,7 +217,7 @@ def test_wrong_sum_installs_nothing(workshop: Workshop) -> None:
 
 @pytest.mark.processes
 def test_wrong_sum_is_not_kept(workshop: Workshop) -> None:
-    """Once the repository serves the right content, the next run gets it, and what was right is not fetched twice."""
+    """Once the repository serves the right content, the next run fetches only the wrong ones again."""
     right = workshop.served("beta").read_bytes()
     workshop.served("beta").write_bytes(b"something else")
     with pytest.raises(UserError):
@@ -230,7 +230,7 @@ def test_wrong_sum_is_not_kept(workshop: Workshop) -> None:
 
 @pytest.mark.processes
 def test_no_network_is_one_clear_sentence(workshop: Workshop) -> None:
-    """Who is offline reads that, what to set behind a proxy, and where the log is."""
+    """The error says that there is no network, what to set behind a proxy, and where the log is."""
     (workshop.base / "offline").touch()
     with pytest.raises(UserError, match=r"without network: connect, .* JAVA_TOOL_OPTIONS .* run the command again"):
         workshop.resolve()
@@ -239,7 +239,7 @@ def test_no_network_is_one_clear_sentence(workshop: Workshop) -> None:
 
 @pytest.mark.processes
 def test_a_jar_that_is_not_served_is_named(workshop: Workshop) -> None:
-    """A jar the repository does not have is named, and what had arrived before is kept for the next run."""
+    """A jar that the repository does not have is named; jars that had arrived are kept for the next run."""
     content = workshop.served("gamma").read_bytes()
     workshop.served("gamma").unlink()
     with pytest.raises(UserError, match=r"gamma#1.0: not found"):
@@ -250,7 +250,7 @@ def test_a_jar_that_is_not_served_is_named(workshop: Workshop) -> None:
 
 
 def test_what_has_arrived_counts_whole_jars_and_parts(workshop: Workshop, tmp_path: Path) -> None:
-    """Of Ivy's cache what is asked for counts, also while it comes; not what an earlier run left, nor files beside."""
+    """Requested jars in Ivy's cache count, including partial ones; those of an earlier run and other files do not."""
     cached = tmp_path / "ivy" / "org.example"
     cached.mkdir(parents=True)
     for name, size in (("alpha-1.0.jar", 500), ("beta-1.0.jar.part", 30), ("other-1.0.jar", 7), ("alpha-1.0.jar.x", 9)):
@@ -260,20 +260,20 @@ def test_what_has_arrived_counts_whole_jars_and_parts(workshop: Workshop, tmp_pa
 
 
 def test_unknown_set_names_the_known_ones() -> None:
-    """A misspelt set is answered with those there are."""
+    """The error for an unknown set lists the known ones."""
     with pytest.raises(UserError, match=r"no set of jars named broker: choose one of connector, broker-4.3.1"):
         jars.resolve("broker")
 
 
 def test_cache_that_cannot_be_written(workshop: Workshop, monkeypatch: pytest.MonkeyPatch) -> None:
-    """Who may not write to the cache reads which variable moves it."""
+    """The error for a read-only cache names the variable that moves it."""
     monkeypatch.setenv(jars.CACHE_VARIABLE, str(workshop.lock))
     with pytest.raises(UserError, match=r"cannot be used \(Not a directory\): .* set REBALANCE_MONITOR_CACHE"):
         workshop.resolve()
 
 
 def start_resolve(workshop: Workshop) -> "subprocess.Popen[str]":
-    """Resolve in a process of its own."""
+    """Start a resolution in a process of its own."""
     code = (
         "import sys; from pathlib import Path; from rebalance_deploy import jars; "
         "jars.resolve(sys.argv[1], lock_path=Path(sys.argv[2]))"
@@ -288,7 +288,7 @@ def start_resolve(workshop: Workshop) -> "subprocess.Popen[str]":
 
 @pytest.mark.processes
 def test_interrupted_run_is_continued(workshop: Workshop) -> None:
-    """After a kill in mid-download the next run fetches only what had not arrived."""
+    """After a kill during a download the next run fetches only the missing jars."""
     stall = workshop.base / "stall-gamma"
     stall.touch()
     with start_resolve(workshop) as killed:
@@ -302,7 +302,7 @@ def test_interrupted_run_is_continued(workshop: Workshop) -> None:
 
 @pytest.mark.processes
 def test_of_two_at_once_one_fetches(workshop: Workshop) -> None:
-    """Two processes that need the same jars run Ivy once between them, and both succeed."""
+    """Two processes that need the same jars run Ivy once in total, and both succeed."""
     with start_resolve(workshop) as first, start_resolve(workshop) as second:
         messages = first.communicate(timeout=600)[1] + second.communicate(timeout=600)[1]
     assert (first.returncode, second.returncode) == (0, 0), messages
@@ -322,7 +322,7 @@ def test_threads_wait_for_each_other(workshop: Workshop) -> None:
 
 
 def test_cache_directory_order(monkeypatch: pytest.MonkeyPatch) -> None:
-    """The own variable wins over XDG's, XDG's over the home directory."""
+    """The monitor's own variable takes precedence over XDG's, XDG's over the home directory."""
     monkeypatch.setenv(jars.CACHE_VARIABLE, "/own")
     monkeypatch.setenv("XDG_CACHE_HOME", "/xdg")
     assert jars.cache_directory() == Path("/own")
@@ -335,7 +335,7 @@ def test_cache_directory_order(monkeypatch: pytest.MonkeyPatch) -> None:
 
 @pytest.mark.broker
 def test_real_ivy_with_a_mirror(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    """The real Ivy installs plain and classified jars from the mirror in the person's own settings."""
+    """The real Ivy installs plain and classified jars from the mirror in the user's settings."""
     served = {"alpha": b"plain", "alpha-linux": b"classified"}
     home = tmp_path / "mirror" / "org.example" / "alpha" / "1.0"
     home.mkdir(parents=True)

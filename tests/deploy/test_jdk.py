@@ -1,4 +1,4 @@
-"""Which Java is chosen, with scripts that answer as Java does."""
+"""The choice of the Java installation, with scripts that answer as Java does."""
 
 from collections.abc import Callable
 from pathlib import Path
@@ -15,7 +15,7 @@ InstallJava = Callable[..., Path]
 
 @pytest.fixture
 def install_java(tmp_path: Path) -> InstallJava:
-    """Make a Java home below tmp_path whose `java` prints a given text."""
+    """Make a Java home below tmp_path whose `java` prints the given text."""
 
     def install(name: str, says: str, exit_code: int = 0) -> Path:
         home = tmp_path / name
@@ -39,14 +39,14 @@ def install_java(tmp_path: Path) -> InstallJava:
     ],
 )
 def test_version_is_read(install_java: InstallJava, tmp_path: Path, says: str, version: int, text: str) -> None:
-    """Every form in which a Java reports its version is understood."""
+    """Every format in which Java reports its version is understood."""
     home = install_java("jdk", says)
     java = find_java(environ={"JAVA_HOME": str(home)}, installed=tmp_path / "none")
     assert (java.version, java.version_text, java.home) == (version, text, home)
 
 
 def test_java_home_goes_before_path_and_path_before_installed(install_java: InstallJava, tmp_path: Path) -> None:
-    """The person's own choice wins over the system's."""
+    """The user's choice takes precedence over the system's."""
     at_home = install_java("home", 'version "17.0.1"')
     on_path = install_java("path", 'version "18.0.1"')
     installed = install_java("jvm/jdk-19", 'version "19.0.1"')
@@ -58,14 +58,14 @@ def test_java_home_goes_before_path_and_path_before_installed(install_java: Inst
 
 
 def test_too_old_java_home_is_passed_over(install_java: InstallJava, tmp_path: Path) -> None:
-    """A JAVA_HOME set for an old program does not keep a newer Java from being used."""
+    """A JAVA_HOME with an old Java does not prevent the use of a newer one."""
     old = install_java("old", 'version "1.8.0_392"')
     new = install_java("jvm/jdk-21", 'version "21"')
     assert find_java(environ={"JAVA_HOME": str(old), "PATH": ""}, installed=new.parent).version == 21
 
 
 def test_only_too_old_java_is_named(install_java: InstallJava, tmp_path: Path) -> None:
-    """Who has only an old Java reads which, where, and the command that installs a new one."""
+    """With only an old Java the error has its version, its path, and the command that installs a new one."""
     old = install_java("old", 'openjdk version "1.8.0_392"')
     with pytest.raises(UserError) as raised:
         find_java(environ={"JAVA_HOME": str(old), "PATH": ""}, installed=tmp_path / "none")
@@ -74,13 +74,13 @@ def test_only_too_old_java_is_named(install_java: InstallJava, tmp_path: Path) -
 
 
 def test_no_java_at_all(tmp_path: Path) -> None:
-    """Who has no Java reads the command that installs one; a JAVA_HOME that leads nowhere is no crash."""
+    """Without Java the error has the command that installs one; an invalid JAVA_HOME does not crash."""
     with pytest.raises(UserError, match=r"found none .* sudo apt-get install openjdk-17-jdk-headless"):
         find_java(environ={"JAVA_HOME": str(tmp_path / "gone"), "PATH": ""}, installed=tmp_path)
 
 
 def test_a_java_that_does_not_run_is_no_java(install_java: InstallJava, tmp_path: Path) -> None:
-    """A broken installation is passed over."""
+    """A broken installation is skipped."""
     broken = install_java("broken", 'version "17.0.1"', exit_code=1)
     with pytest.raises(UserError, match="found none"):
         find_java(environ={"JAVA_HOME": str(broken), "PATH": ""}, installed=tmp_path / "none")

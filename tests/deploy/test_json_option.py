@@ -1,4 +1,4 @@
-"""`--json` of commands that say how far they are."""
+"""`--json` of commands that show their progress."""
 
 from __future__ import annotations
 
@@ -12,7 +12,7 @@ from rebalance_deploy.cli import cli
 from rebalance_deploy.components import log_config
 from rebalance_deploy.settings import Sources
 
-#: A command with what it cannot do without, and the function that is called with its settings.
+#: A command with its required arguments, and the function that is called with its settings.
 COMMANDS = {
     "stream": ([], "run_stream"),
     "probe": ([], "run_probe"),
@@ -32,7 +32,7 @@ class CalledError(Exception):
 def test_the_log_is_of_objects_if_asked(
     monkeypatch: pytest.MonkeyPatch, command: str, given: tuple[str, ...], expected: str
 ) -> None:
-    """As with `log.format = "json"`, also where the command has no other settings."""
+    """As with `log.format = "json"`, even if the command has no other settings."""
     arguments, called = COMMANDS[command]
     seen: list[Sources] = []
 

@@ -16,7 +16,7 @@ pytestmark = pytest.mark.broker
 
 @pytest.fixture
 def export(broker: EmbeddedKafka, tmp_path: Path):
-    """A supervised exporter that announced itself."""
+    """A supervised exporter that has reported its start."""
     flags = (f"kafka.bootstrap.servers={broker.bootstrap}", "export.listen_host=127.0.0.1", "export.listen_port=0")
     child = local.Supervised("export", Sources(flags=flags), tmp_path)
     child.start()
@@ -26,7 +26,7 @@ def export(broker: EmbeddedKafka, tmp_path: Path):
 
 
 def test_a_process_that_ran_well_is_started_again(export: local.Supervised, monkeypatch: pytest.MonkeyPatch):
-    """A crash in the middle of the night mends itself, and is said."""
+    """After a crash the process is restarted, and this is printed."""
     monkeypatch.setattr(local, "_RAN_WELL_SECONDS", 0.0)
     said: list[str] = []
     export.restart_if_ended(threading.Event(), said.append)
@@ -42,8 +42,8 @@ def test_a_process_that_ran_well_is_started_again(export: local.Supervised, monk
 def test_a_process_that_never_ran_well_is_for_a_person_to_mend(
     export: local.Supervised, monkeypatch: pytest.MonkeyPatch
 ):
-    """A wrong setting is not retried for ever: the error names the log."""
-    # On a busy machine its start alone may take a minute.
+    """A wrong setting is not retried forever: the error names the log."""
+    # On a busy machine the start of the process alone may take a minute.
     monkeypatch.setattr(local, "_RAN_WELL_SECONDS", float("inf"))
     export.process.kill()
     with pytest.raises(UserError, match=r"export ended with exit code 137 at its start, see .*export\.log"):
@@ -51,6 +51,6 @@ def test_a_process_that_never_ran_well_is_for_a_person_to_mend(
 
 
 def test_children_get_the_settings_of_their_parent():
-    """The same file and flags reach every process."""
+    """Every process gets the same file and flags."""
     sources = Sources(file=Path("m.toml"), flags=("cluster=x", "stream.pane_ms=5000"))
     assert local.arguments(sources) == ["--config", "m.toml", "--set", "cluster=x", "--set", "stream.pane_ms=5000"]

@@ -1,4 +1,4 @@
-"""What processes print: its form, and that no secret is in it."""
+"""The log output of processes: its format, and that it contains no secrets."""
 
 from __future__ import annotations
 
@@ -32,7 +32,7 @@ TIME = r"\d{4}-\d\d-\d\dT\d\d:\d\d:\d\d\.\d{3}Z"
 
 @dataclass
 class Printed:
-    """What was printed on standard error so far."""
+    """The output on standard error so far."""
 
     capture: pytest.CaptureFixture[str]
     text: str = ""
@@ -45,12 +45,12 @@ class Printed:
 
 @pytest.fixture
 def printed(own_logging: None, capsys: pytest.CaptureFixture[str]) -> Printed:
-    """What is printed from here on; logging is as before afterwards."""
+    """The output from here on; the logging configuration is restored afterwards."""
     return Printed(capsys)
 
 
 def test_a_line_of_text_has_time_level_and_process(printed: Printed) -> None:
-    """The monitor's sentences, which may name the process themselves, and the records of its libraries."""
+    """The monitor's messages, which may name the process themselves, and the records of its libraries."""
     log = configure(LogConfig(), "stream", {})
     log.say("stream: caught up")
     log.warn("the activity query ended")
@@ -72,7 +72,7 @@ def test_a_line_of_text_has_time_level_and_process(printed: Printed) -> None:
 
 @pytest.mark.parametrize("form", FORMATS)
 def test_names_of_strangers_are_shown_and_not_obeyed(form: str, printed: Printed) -> None:
-    """A group may be named by codes that clear the screen, turn the reading direction or hide the rest of a line."""
+    """A group name may contain codes that clear the screen, reverse the text direction or hide the rest of a line."""
     log = configure(LogConfig(format=form), "probe", {})
     name = "gr\u00fcn \x1b[2J\x9b1m\x7f \u202e\u2028"
     log.warn(f"group {name} may not be described")
@@ -90,7 +90,7 @@ def test_names_of_strangers_are_shown_and_not_obeyed(form: str, printed: Printed
 
 
 def test_json_is_an_object_per_line(printed: Printed) -> None:
-    """Traces and warnings of Python included."""
+    """Including tracebacks and Python warnings."""
     log = configure(LogConfig(format="json"), "export", {})
     log.say("export: serving on ü")
     try:
@@ -112,7 +112,7 @@ def test_json_is_an_object_per_line(printed: Printed) -> None:
 
 @pytest.mark.parametrize(("level", "count"), [("debug", 4), ("info", 3), ("warning", 2), ("error", 1)])
 def test_the_level_is_the_least_that_is_printed(level: str, count: int, printed: Printed) -> None:
-    """Of the monitor's own loggers."""
+    """This applies to the monitor's own loggers."""
     configure(LogConfig(level=level), "probe", {})
     logger = logging.getLogger("spark")
     for each in (logger.debug, logger.info, logger.warning, logger.error):
@@ -121,7 +121,7 @@ def test_the_level_is_the_least_that_is_printed(level: str, count: int, printed:
 
 
 def test_a_failure_is_an_object_where_json_is_read(printed: Printed) -> None:
-    """Where a person reads it is one sentence, which the command line prints."""
+    """Otherwise it is one sentence for the user, which the command line prints."""
     configure(LogConfig(), "probe", {})
     assert not report_failure(UserError("no"))
     assert printed.getvalue() == ""
@@ -132,7 +132,7 @@ def test_a_failure_is_an_object_where_json_is_read(printed: Printed) -> None:
 
 @pytest.mark.parametrize("form", FORMATS)
 def test_secrets_are_replaced_wherever_they_would_be_printed(form: str, printed: Printed) -> None:
-    """In messages, in traces, and a line of a key that has several."""
+    """In messages, in tracebacks, and each line of a multi-line key."""
     kafka = {
         "sasl.password": CANARY,
         "ssl.key.pem": f"-----BEGIN PRIVATE KEY-----\n{CANARY}2\n-----END PRIVATE KEY-----",
@@ -154,7 +154,7 @@ def test_secrets_are_replaced_wherever_they_would_be_printed(form: str, printed:
 
 @pytest.fixture
 def two_clusters(tmp_path: Path) -> Callable[[str], Sources]:
-    """Makes settings of an exporter that shows a second cluster, whose client has these properties more."""
+    """Makes settings of an exporter with a second cluster, whose client has these additional properties."""
 
     def make(properties: str) -> Sources:
         file = tmp_path / "m.toml"
@@ -184,7 +184,7 @@ cluster = "west"
 def test_secrets_of_further_clusters_are_replaced_too(
     two_clusters: Callable[[str], Sources], printed: Printed, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    """An exporter has client properties per cluster, each with secrets of its own."""
+    """An exporter has client properties per cluster, each with its own secrets."""
     monkeypatch.setattr(components, "limit_stop", lambda *_: None)
     monkeypatch.setattr(server, "run", lambda *_, **__: logging.getLogger("rebalance").warning("%s-west", CANARY))
     components.run_export(two_clusters(""), threading.Event(), threading.Event())
@@ -193,21 +193,21 @@ def test_secrets_of_further_clusters_are_replaced_too(
 
 
 def test_properties_of_further_clusters_are_tried(two_clusters: Callable[[str], Sources]) -> None:
-    """What librdkafka refuses is reported before anything starts, by the cluster's name and without its secrets."""
+    """Properties rejected by librdkafka are reported before the start, with the cluster's name but no secrets."""
     with pytest.raises(UserError, match=r"^export\.further_clusters, 'west': .*socket\.timeout\.ms") as error:
         components.export_config(two_clusters('"socket.timeout.ms" = "soon"'))
     assert CANARY not in str(error.value)
 
 
 def test_a_short_secret_hides_no_ordinary_text() -> None:
-    """Else an empty or tiny one would make every line unreadable."""
+    """Otherwise an empty or very short secret would make every line unreadable."""
     assert secrets_of({"sasl.password": "", "bootstrap.servers": "b:1"}) == [""]
     assert logs._Lines("x", ["", "abc", "abcd"]).hide("abcabcd") == "abc(hidden)"
 
 
 @pytest.mark.parametrize(("given", "named"), [({"format": "xml"}, "log.format"), ({"level": "loud"}, "log.level")])
 def test_wrong_settings_are_named(given: Mapping[str, str], named: str) -> None:
-    """With what may stand there."""
+    """The error lists the allowed values."""
     (problem,) = LogConfig(**given).validate()
     assert problem.startswith(named)
 
@@ -236,7 +236,7 @@ WRONG: dict[str, dict[str, str]] = {
 @pytest.mark.parametrize("case", WRONG)
 @pytest.mark.parametrize("process", ["stream", "probe", "export"])
 def test_no_sentence_about_settings_holds_a_secret(process: str, case: str) -> None:
-    """Whatever else is wrong with them."""
+    """Regardless of what else is wrong with them."""
     load = {"stream": components.stream_config, "probe": components.probe_config, "export": components.export_config}
     names = {"BOOTSTRAP_SERVERS": "127.0.0.1:1", **WRONG[case]}
     environment = {f"REBALANCE_MONITOR_KAFKA_{name}": value for name, value in names.items()}
@@ -260,7 +260,7 @@ def test_no_sentence_about_settings_holds_a_secret(process: str, case: str) -> N
     ],
 )
 def test_no_sentence_about_a_file_quotes_it(name: str, text: str, tmp_path: Path) -> None:
-    """A comma too many near a password must not print the password."""
+    """A syntax error near a password must not print the password."""
     from rebalance_deploy.settings import _read_file  # noqa: PLC0415
     from rebalance_exporters.errors import ExporterError  # noqa: PLC0415
     from rebalance_exporters.web.config import load_web_config  # noqa: PLC0415
@@ -274,7 +274,7 @@ def test_no_sentence_about_a_file_quotes_it(name: str, text: str, tmp_path: Path
 
 
 def test_a_secret_in_a_flag_is_not_repeated() -> None:
-    """Nor is it taken."""
+    """The flag is also rejected."""
     for key in ("kafka.sasl.password", "kafka.SASL.PASSWORD", "kafka.java.sasl.jaas.config"):
         with pytest.raises(UserError) as error:
             components.export_config(Sources(flags=(f"{key}={CANARY}",)))
@@ -284,7 +284,7 @@ def test_a_secret_in_a_flag_is_not_repeated() -> None:
 @pytest.mark.processes
 @pytest.mark.parametrize(("process", "form"), [("stream", "json"), ("probe", "text"), ("export", "json")])
 def test_a_process_without_brokers_keeps_its_secrets(process: str, form: str, tmp_path: Path) -> None:
-    """Nothing that it prints, serves or shows in the list of processes; with `json` every line is an object."""
+    """No output, page or process list contains them; with `json` every line is an object."""
     web = tmp_path / "web.yml"
     web.write_text("")
     environment = {
@@ -312,7 +312,7 @@ def test_a_process_without_brokers_keeps_its_secrets(process: str, form: str, tm
             url = url if found is None else found[1]
             if "no Kafka broker answers at 127.0.0.1:1" in line:
                 break
-        # The exporter may have noticed before it serves.
+        # The exporter may have failed before it serves.
         while not url and (line := running.stderr.readline()):
             lines.append(line)
             found = re.search(r"serving on (http://\S+)/metrics", line)
@@ -333,5 +333,5 @@ def _page(url: str) -> str:
         with urllib.request.urlopen(url, timeout=30) as answer:
             return answer.read().decode()
     except (OSError, http.client.HTTPException) as error:
-        # Not ready: the answer has the reason.
+        # Not ready: the response has the reason.
         return error.read().decode() if isinstance(error, urllib.error.HTTPError) else ""

@@ -1,4 +1,4 @@
-"""What the operations guide repeats is what rules, pages, tables and settings say."""
+"""The operations guide agrees with rules, pages, tables and settings."""
 
 from __future__ import annotations
 
@@ -27,7 +27,7 @@ BENCHMARKS = (ROOT / "docs" / "benchmarks.md").read_text()
 
 
 def test_every_alert_about_the_monitor_is_there_with_its_runbook() -> None:
-    """In the order of nothing in particular; none is missing, none is gone."""
+    """In any order; none is missing, and none is obsolete."""
     rules = yaml.safe_load((ROOT / "deploy" / "prometheus" / "rules" / "monitor.yml").read_text())
     alerts = {rule["alert"] for group in rules["groups"] for rule in group["rules"] if "alert" in rule}
     assert dict(re.findall(r"^\| (KafkaRebalance\w+) \| \[runbook\]\((\S+)\)", TEXT, re.MULTILINE)) == {
@@ -54,7 +54,7 @@ def test_ports_are_the_defaults() -> None:
 
 
 def test_metrics_that_are_named_exist() -> None:
-    """A panel on a name that is gone shows nothing for ever."""
+    """A panel with a metric that no longer exists would stay empty."""
     own = [family for health in (ProbeMetrics(), StreamHealth()) for family in health.registry.collect()]
     known = {metric.full_name for metric in every_metric()} | {family.name for family in own}
     named = set(re.findall(r"\bkafka_rebalance_monitor_\w+", TEXT))
@@ -63,7 +63,7 @@ def test_metrics_that_are_named_exist() -> None:
 
 
 def test_the_sizes_are_those_that_were_measured() -> None:
-    """Each number of the table stands in the benchmarks."""
+    """Each number in the table is in the benchmarks."""
     (table,) = re.findall(r"^\| measured \|.*?(?=\n\n)", TEXT, re.MULTILINE | re.DOTALL)
     numbers = re.findall(r"(?<![\d.,])\d[\d,]*\.?\d*(?: %)?(?= (?:MB|MiB|s\b|%|ms|to )|(?<=%))", table)
     assert len(numbers) > 8
@@ -72,7 +72,7 @@ def test_the_sizes_are_those_that_were_measured() -> None:
 
 @pytest.mark.parametrize(("component", "process"), [("stream", "stream"), ("prober", "probe"), ("exporter", "export")])
 def test_the_charts_limits_leave_room_beyond_what_was_measured(component: str, process: str) -> None:
-    """A fifth more memory than the largest run of the benchmarks took."""
+    """A fifth more memory than the largest run of the benchmarks used."""
     measured = re.search(rf"^\| memory of {process}, highest of 60 s \| ([\d,]+) MiB \|$", BENCHMARKS, re.MULTILINE)
     assert measured is not None
     limit = re.fullmatch(r"(\d+)([MG])i", VALUES[component]["resources"]["limits"]["memory"])
@@ -82,7 +82,7 @@ def test_the_charts_limits_leave_room_beyond_what_was_measured(component: str, p
 
 
 def test_its_values_are_those_of_the_chart() -> None:
-    """The example of a release, down to the names."""
+    """The example of a release, with its names."""
     (example,) = re.findall(r"^```yaml\n(image:.*?)^```$", TEXT, re.MULTILINE | re.DOTALL)
 
     def compare(given: Any, known: Any, place: str) -> None:
@@ -96,7 +96,7 @@ def test_its_values_are_those_of_the_chart() -> None:
 
 @pytest.mark.tools
 def test_its_rule_is_one(tmp_path: Path) -> None:
-    """As promtool reads it."""
+    """It is valid for promtool."""
     (rule,) = re.findall(r"^```yaml\n(- alert:.*?)^```$", TEXT, re.MULTILINE | re.DOTALL)
     file = tmp_path / "rules.yml"
     file.write_text(yaml.safe_dump({"groups": [{"name": "clusters", "rules": yaml.safe_load(rule)}]}))

@@ -1,4 +1,4 @@
-"""Guarded children: what they promise about output, exit codes and, above all, their end."""
+"""Guarded child processes: their output, exit codes and, above all, their termination."""
 
 import os
 import signal
@@ -13,19 +13,19 @@ from waiting import is_alive, wait_for
 
 pytestmark = pytest.mark.processes
 
-# A command with a child of its own in the background; it prints both ids once both run.
+# A command with a background child; it prints both process ids once both run.
 FAMILY = "sleep 300 & echo $$ $!; wait"
 STUBBORN = "trap '' TERM; echo $$ $$; while :; do sleep 1; done"
 
 
 def reported_pids(log: Path) -> list[int]:
-    """Return the ids the command wrote, once it has."""
+    """Return the process ids that the command has written."""
     wait_for(lambda: log.exists() and log.read_text().endswith("\n"), "the command to print its ids")
     return [int(word) for word in log.read_text().split()]
 
 
 def test_output_and_exit_code(tmp_path: Path) -> None:
-    """Both outputs reach the log, in a directory made for it, and the exit code reaches the parent."""
+    """Both output streams reach the log, whose directory is created, and the exit code reaches the parent."""
     log = tmp_path / "made" / "log"
     with ChildProcess(["sh", "-c", "echo out; echo err >&2; exit 7"], log_path=log) as child:
         assert child.wait(120) == 7
@@ -34,7 +34,7 @@ def test_output_and_exit_code(tmp_path: Path) -> None:
 
 
 def test_environment_and_directory(tmp_path: Path) -> None:
-    """The command runs in the given place with the given environment."""
+    """The command runs in the given directory with the given environment."""
     log = tmp_path / "log"
     with ChildProcess(["/bin/sh", "-c", "echo $WORD; pwd"], log_path=log, env={"WORD": "hello"}, cwd=tmp_path) as child:
         child.wait(120)
@@ -42,13 +42,13 @@ def test_environment_and_directory(tmp_path: Path) -> None:
 
 
 def test_unknown_command_is_an_error_at_once(tmp_path: Path) -> None:
-    """A command that is not there raises as subprocess would, in the parent and not in a log."""
+    """A missing command raises the same error as subprocess, in the parent and not in a log."""
     with pytest.raises(FileNotFoundError, match="no-such-command"):
         ChildProcess([tmp_path / "no-such-command"])
 
 
 def test_a_request_to_reload_reaches_the_command_alone(tmp_path: Path) -> None:
-    """SIGHUP goes to the command, not to its children, and neither it nor its guard ends by it."""
+    """SIGHUP is sent to the command, not to its children, and neither the command nor its guard exits."""
     log = tmp_path / "log"
     script = "sleep 300 & child=$!; trap 'echo told; kill -0 $child && echo both there' HUP; echo ready; wait; wait"
     with ChildProcess(["sh", "-c", script], log_path=log) as child:
@@ -60,7 +60,7 @@ def test_a_request_to_reload_reaches_the_command_alone(tmp_path: Path) -> None:
 
 
 def test_terminate_ends_the_whole_family(tmp_path: Path) -> None:
-    """Stopping a command stops what it started, too."""
+    """Stopping a command also stops its children."""
     log = tmp_path / "log"
     child = ChildProcess(["sh", "-c", FAMILY], log_path=log)
     pids = reported_pids(log)
@@ -70,7 +70,7 @@ def test_terminate_ends_the_whole_family(tmp_path: Path) -> None:
 
 
 def test_a_leader_that_ends_leaves_nothing_behind(tmp_path: Path) -> None:
-    """A command that ends by itself takes its background children along."""
+    """When a command exits by itself, its background children are ended."""
     log = tmp_path / "log"
     with ChildProcess(["sh", "-c", "sleep 300 & echo $!; exit 0"], log_path=log) as child:
         assert child.wait(120) == 0
@@ -79,7 +79,7 @@ def test_a_leader_that_ends_leaves_nothing_behind(tmp_path: Path) -> None:
 
 
 def test_stubborn_command_is_killed_after_the_deadline(tmp_path: Path) -> None:
-    """A command that ignores SIGTERM ends all the same."""
+    """A command that ignores SIGTERM is killed."""
     log = tmp_path / "log"
     child = ChildProcess(["sh", "-c", STUBBORN], log_path=log)
     reported_pids(log)
@@ -90,14 +90,14 @@ def test_stubborn_command_is_killed_after_the_deadline(tmp_path: Path) -> None:
 
 
 def test_terminate_and_kill_are_repeatable(tmp_path: Path) -> None:
-    """Stopping what has stopped is no error and returns the same exit code."""
+    """Stopping an ended process is no error and returns the same exit code."""
     child = ChildProcess(["sh", "-c", "exit 3"], log_path=tmp_path / "log")
     child.wait(120)
     assert [child.terminate(), child.kill(), child.terminate()] == [3, 3, 3]
 
 
 def test_own_group_and_session(tmp_path: Path) -> None:
-    """Ctrl-C in the parent's terminal reaches the parent only: it stops its children in its own order."""
+    """Ctrl-C in the parent's terminal reaches only the parent, which stops its children in its own order."""
     with ChildProcess(["sleep", "300"], log_path=tmp_path / "log") as child:
         assert os.getpgid(child.pid) == child.pid
         assert os.getsid(child.pid) != os.getsid(0)
@@ -106,10 +106,10 @@ def test_own_group_and_session(tmp_path: Path) -> None:
 @pytest.mark.parametrize("last_signal", [signal.SIGKILL, signal.SIGTERM, signal.SIGINT])
 @pytest.mark.parametrize("command", [FAMILY, STUBBORN], ids=["family", "stubborn"])
 def test_nothing_outlives_the_parent(tmp_path: Path, last_signal: signal.Signals, command: str) -> None:
-    """Whatever ends the parent, even SIGKILL, the command and its children end, even if they ignore SIGTERM."""
+    """However the parent ends, even by SIGKILL, the command and its children end, even if they ignore SIGTERM."""
     log = tmp_path / "log"
-    # Started by a thread that ends at once: the guard must watch the process, not the thread.
-    # A runner started in the background has its children ignore SIGINT.
+    # Started by a thread that ends at once: the guard must watch the process, not the thread. Children of a runner
+    # started in the background ignore SIGINT.
     parent_code = f"""
 import signal
 signal.signal(signal.SIGINT, signal.default_int_handler)
@@ -133,7 +133,7 @@ children[0].wait()
 
 
 def test_nothing_outlives_a_parent_that_ends_while_it_starts_a_command(tmp_path: Path) -> None:
-    """A parent may be gone before it has read that the command runs; no more than later is anything left."""
+    """The parent may be gone before it has read that the command runs; then nothing remains either."""
     log = tmp_path / "log"
     parent_code = f"""
 import signal
@@ -149,7 +149,7 @@ ChildProcess(["sh", "-c", {FAMILY!r}], log_path=Path({str(log)!r}), grace_second
 
 
 def test_command_does_not_outlive_a_killed_guard(tmp_path: Path) -> None:
-    """Even if somebody kills the guard itself, the command ends."""
+    """If the guard itself is killed, the command ends."""
     with ChildProcess(["sleep", "300"], log_path=tmp_path / "log") as child:
         guard = int(Path(f"/proc/{child.pid}/stat").read_text().rsplit(")", 1)[1].split()[1])
         os.kill(guard, signal.SIGKILL)

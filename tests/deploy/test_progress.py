@@ -1,4 +1,4 @@
-"""How far long work is: what is logged of it, where, and that it is logged nowhere else."""
+"""The progress display of long operations: its content, and where it is shown."""
 
 from __future__ import annotations
 
@@ -31,7 +31,7 @@ ERASE_LINE = "\x1b[2K"
 
 
 class Terminal(io.StringIO):
-    """Text that says of itself that it is a terminal."""
+    """A text stream that claims to be a terminal."""
 
     def isatty(self) -> bool:
         return True
@@ -39,7 +39,7 @@ class Terminal(io.StringIO):
 
 @pytest.fixture
 def terminal(monkeypatch: pytest.MonkeyPatch) -> Terminal:
-    """A terminal of 80 columns, to be made standard error in the test: before that, pytest puts its own there."""
+    """A terminal of 80 columns, to be set as standard error within the test: before it, pytest sets its own."""
     for name, value in (("TERM", "xterm"), ("COLUMNS", "80"), ("NO_COLOR", "1")):
         monkeypatch.setenv(name, value)
     for name in ("FORCE_COLOR", "TTY_COMPATIBLE", "TTY_INTERACTIVE"):
@@ -49,7 +49,7 @@ def terminal(monkeypatch: pytest.MonkeyPatch) -> Terminal:
 
 
 def paced(*readings: tuple[float, StepProgress]) -> tuple[StepProgress, Pace]:
-    """The last of readings at times in seconds, and the pace of all."""
+    """Return the last of several readings at times in seconds, and their pace."""
     pace = Pace()
     for at_seconds, reading in readings:
         pace.take(reading, at_seconds)
@@ -114,12 +114,12 @@ def fetching(done: int, wanted: int) -> StepProgress:
     ],
 )
 def test_what_is_logged(readings: list[tuple[float, StepProgress]], reported: str) -> None:
-    """Share, amount, rate and time left, each as far as it is known."""
+    """Share, amount, rate and time left, each if it is known."""
     assert describe(*paced(*readings)) == reported
 
 
 def test_all_of_it_fits_into_a_line_of_80_columns(terminal: Terminal) -> None:
-    """Step, bar and text stand in one line, drawn over the one before."""
+    """Step, bar and text are on one line, which is redrawn in place."""
     drawn = drawing(terminal)
     assert drawn is not None
     readings = (
@@ -137,7 +137,7 @@ def test_all_of_it_fits_into_a_line_of_80_columns(terminal: Terminal) -> None:
 
 
 def test_the_line_is_gone_when_the_work_is_done(terminal: Terminal, monkeypatch: pytest.MonkeyPatch) -> None:
-    """What is left on the terminal is what others wrote; messages meanwhile stand above the line."""
+    """Only other output remains on the terminal; messages in between appear above the line."""
     monkeypatch.setattr(sys, "stderr", terminal)
     with shown(lambda: StepProgress("recording", 7, "records")) as bar:
         wait_for(lambda: "recording" in terminal.getvalue(), terminal.getvalue)
@@ -147,7 +147,7 @@ def test_the_line_is_gone_when_the_work_is_done(terminal: Terminal, monkeypatch:
         assert "a message\n" in written
         assert written.endswith(ERASE_LINE)
     assert terminal.getvalue() == written
-    # The cursor is never hidden: who is killed could not show it again.
+    # The cursor is never hidden, because a killed process could not show it again.
     assert "\x1b[?25l" not in written
 
 
@@ -156,7 +156,7 @@ def refuse() -> StepProgress:
 
 
 def test_nothing_is_asked_or_written_without_a_terminal(capsys: pytest.CaptureFixture[str]) -> None:
-    """A service, a pipe, a file: neither thread nor text."""
+    """For a service, a pipe or a file there is neither a thread nor text."""
     with shown(refuse):
         pass
     assert capsys.readouterr() == ("", "")
@@ -165,7 +165,7 @@ def test_nothing_is_asked_or_written_without_a_terminal(capsys: pytest.CaptureFi
 def test_a_program_reads_figures_line_by_line(
     capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch, own_logging: None
 ) -> None:
-    """With `log.format = "json"` share, rate and seconds left are on standard error, the last ones at the end."""
+    """With `log.format = "json"` share, rate and seconds left are on standard error, the final ones at the end."""
     readings = iter([fetching(0, 60), fetching(0, 60)])
     asked: list[int] = []
 
@@ -175,7 +175,7 @@ def test_a_program_reads_figures_line_by_line(
 
     monkeypatch.setattr(progress, "_SILENT_SECONDS", 0.0)
     monkeypatch.setattr(progress, "_LOG_SECONDS", 0.001)
-    # No rate is given, however long the machine takes from one reading to the next.
+    # No rate is given, however long the machine takes between two readings.
     monkeypatch.setattr(progress, "_SHORTEST_SECONDS", float("inf"))
     configure(LogConfig(format="json"), "record", {})
     with shown(measure):
@@ -197,7 +197,7 @@ def test_a_program_reads_figures_line_by_line(
 
 
 def test_figures_are_those_of_the_sentence() -> None:
-    """Rates are per second, in what is counted and in the share."""
+    """Rates are per second, in counted units and in the share."""
     reading, pace = paced((0, fetching(0, 60)), (4, fetching(20, 60)))
     figures = figures_of(reading, pace)
     assert (figures["rate"], figures["share_rate"]) == (5.0, pytest.approx(1 / 12))
@@ -206,7 +206,7 @@ def test_figures_are_those_of_the_sentence() -> None:
 
 @pytest.mark.parametrize("why", ["dumb", "no library"])
 def test_nothing_is_drawn_where_it_cannot_be(terminal: Terminal, monkeypatch: pytest.MonkeyPatch, why: str) -> None:
-    """On a terminal whose cursor cannot be moved, and where `rich` is not installed, which production needs not."""
+    """On a terminal whose cursor cannot be moved, and without `rich`, which production does not need."""
     if why == "dumb":
         monkeypatch.setenv("TERM", "dumb")
     else:
@@ -225,7 +225,7 @@ def test_nothing_is_drawn_where_it_cannot_be(terminal: Terminal, monkeypatch: py
 
 
 def test_short_work_shows_nothing(terminal: Terminal, monkeypatch: pytest.MonkeyPatch) -> None:
-    """What is done within a second leaves no flicker."""
+    """An operation of less than a second draws nothing."""
     monkeypatch.setattr(sys, "stderr", terminal)
     monkeypatch.setattr(progress, "_SILENT_SECONDS", 60.0)
     with shown(lambda: StepProgress("recording", 7, "records")):
@@ -234,7 +234,7 @@ def test_short_work_shows_nothing(terminal: Terminal, monkeypatch: pytest.Monkey
 
 
 def test_bytes_are_those_of_the_files_as_they_are_stored(tmp_path: Path) -> None:
-    """Of a compressed file its own bytes count, not what comes out of it; several files count together."""
+    """A compressed file counts by its compressed size; several files are added up."""
     packed, plain = tmp_path / "packed.gz", tmp_path / "plain"
     packed.write_bytes(gzip.compress(os.urandom(100_000)))
     plain.write_bytes(bytes(50_000))
@@ -250,7 +250,7 @@ def test_bytes_are_those_of_the_files_as_they_are_stored(tmp_path: Path) -> None
 
 
 def test_of_a_pipe_there_is_no_size(tmp_path: Path) -> None:
-    """Nor of text in memory."""
+    """Nor for text in memory."""
     reader, writer = os.pipe()
     os.close(writer)
     with os.fdopen(reader, "rb") as pipe:

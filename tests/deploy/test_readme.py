@@ -1,4 +1,4 @@
-"""README says of topics, diagnoses and modes what the code and the other pages say."""
+"""README agrees with the code and the other pages on topics, diagnoses and modes."""
 
 from __future__ import annotations
 
@@ -17,7 +17,7 @@ PAGES = [ROOT / "README.md", *(ROOT / "docs" / f"{name}.md" for name in ("demo",
 
 
 def test_every_topic_is_named() -> None:
-    """Those that are always there, and those that a setting asks for."""
+    """The permanent topics, and those that a setting enables."""
     (paragraph,) = re.findall(r"^\*\*Topics\*\*.*$", README, re.MULTILINE)
     always, _, asked_for = paragraph.partition(";")
     prefix = re.escape(StreamConfig().topic_prefix.rstrip("."))
@@ -26,14 +26,14 @@ def test_every_topic_is_named() -> None:
 
 
 def test_the_catalogue_is_as_large_as_it_is() -> None:
-    """The numbers of diagnoses that README states, those seen on real clients and experimental ones."""
+    """The numbers of diagnoses in README, both seen on real clients and experimental."""
     ((seen, experimental),) = re.findall(r"of (\d+) diagnoses that were seen .* and (\d+) experimental", README)
     marked = sum(each.experimental for each in DIAGNOSES.values())
     assert (int(seen) + int(experimental), int(experimental)) == (len(DIAGNOSES), marked)
 
 
 def test_what_it_costs_is_said_before_what_it_can() -> None:
-    """Ahead of the first command, and with the way to do without the log."""
+    """Before the first command, and with the alternative without the log."""
     start = README.partition("## See it")[0]
     assert "**What it costs**" in start
     assert "docs/without-the-log.md" in start

@@ -1,4 +1,4 @@
-"""`rebalance-monitor replay` writes whichever rows a replay can be asked for."""
+"""`rebalance-monitor replay` writes every kind of row that a replay offers."""
 
 from __future__ import annotations
 
@@ -20,7 +20,7 @@ RECORDING = Path(__file__).parents[1] / "golden" / "stories" / "member_crash-1.j
 @pytest.mark.recordings
 @pytest.mark.parametrize("output", OUTPUTS)
 def test_every_output_can_be_asked_for(capsys: pytest.CaptureFixture[str], output: str) -> None:
-    """The command takes each, and answers with rows of each of its kinds and of no other."""
+    """The command accepts each output, and writes rows of its kinds only."""
     outcome = run(capsys, "replay", str(RECORDING), "--output", output)
     assert outcome.code == 0, outcome.err
     assert {json.loads(line)["kind"] for line in outcome.out.splitlines()} == set(OUTPUTS[output])
@@ -29,7 +29,7 @@ def test_every_output_can_be_asked_for(capsys: pytest.CaptureFixture[str], outpu
 @pytest.mark.recordings
 @pytest.mark.parametrize("output", ["rebalances", "all"])
 def test_the_progress_of_a_replay_ends_where_it_was_to_end(output: str) -> None:
-    """All lines are read before anything is judged, and what is counted then adds up to what there was to judge."""
+    """All lines are read before anything is judged, and the final count equals the announced total."""
     progress, lines = ReplayProgress(), gzip.decompress(RECORDING.read_bytes()).splitlines(keepends=True)
     for row in replay([lines], output=output, progress=progress):
         assert (progress.to_judge is None) == (json.loads(row)["kind"] == "commits")
@@ -39,14 +39,14 @@ def test_the_progress_of_a_replay_ends_where_it_was_to_end(output: str) -> None:
 
 
 def test_help_names_every_output(capsys: pytest.CaptureFixture[str]) -> None:
-    """Whoever reads the help learns of all there is, and of nothing else."""
+    """The help lists all outputs, and nothing else."""
     outcome = run(capsys, "replay", "--help")
     offered = "".join(outcome.out.split()).partition("--output[")[2].partition("]")[0]
     assert offered.split("|") == list(OUTPUTS)
 
 
 def test_another_output_is_refused(capsys: pytest.CaptureFixture[str]) -> None:
-    """The error names what there is instead."""
+    """The error lists the available ones."""
     outcome = run(capsys, "replay", str(RECORDING), "--output", "everything")
     assert outcome.code == 2
     assert "timing" in outcome.err
@@ -57,7 +57,7 @@ LOGS = Path(__file__).parents[1] / "golden" / "broker-logs"
 
 @pytest.mark.recordings
 def test_a_brokers_log_beside_the_recording_is_evidence(capsys: pytest.CaptureFixture[str]) -> None:
-    """Several may be given; findings name it as their source."""
+    """Several logs may be given; findings name them as their source."""
     log = str(LOGS / "broker-4.3.1.log.gz")
     words = ("replay", str(LOGS / "broker-4.3.1.jsonl.gz"), "--output", "findings", "--logs", log, "--logs", log)
     outcome = run(capsys, *words)
@@ -86,7 +86,7 @@ def test_a_file_that_is_no_log_is_refused_in_one_sentence(
 
 @pytest.mark.processes
 def test_the_command_line_starts_without_what_a_replay_needs() -> None:
-    """Help and completion load neither numpy nor the replay."""
+    """Help and completion import neither numpy nor the replay."""
     program = "import sys, rebalance_deploy.cli; print({'numpy', 'rebalance_streaming.replay'} & set(sys.modules))"
     done = subprocess.run([sys.executable, "-c", program], capture_output=True, text=True, check=True)
     assert done.stdout.strip() == "set()"

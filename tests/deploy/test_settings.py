@@ -1,4 +1,4 @@
-"""Where settings come from and what is said about wrong ones."""
+"""Where settings come from, and the errors about wrong ones."""
 
 import re
 from collections.abc import Callable
@@ -50,7 +50,7 @@ def load_engine(
 
 
 def test_flag_beats_environment_beats_file_beats_default(tmp_path: Path):
-    """The order that every user of such tools expects."""
+    """The usual order of precedence."""
     file = tmp_path / "m.toml"
     file.write_text('cluster = "file"\n[engine]\nspeed_ms = 1\n[kafka]\n"client.id" = "file"\n')
     environment = {"REBALANCE_MONITOR_ENGINE_SPEED_MS": "2", "REBALANCE_MONITOR_KAFKA_CLIENT_ID": "env", "HOME": "/"}
@@ -63,12 +63,12 @@ def test_flag_beats_environment_beats_file_beats_default(tmp_path: Path):
 
 
 def test_another_components_key_is_no_error():
-    """One file serves all processes of a deployment."""
+    """One file is for all processes of a deployment."""
     assert load_engine(flags=("lamp.port=9",)) == Engine()
 
 
 def test_an_unknown_key_is_answered_with_the_nearest_one():
-    """A typing error must not silently leave a default in force."""
+    """A misspelt key must not silently leave a default in force."""
     with pytest.raises(UserError, match=r"unknown setting 'engine.sped_ms'; did you mean 'engine.speed_ms'\?"):
         load_engine(flags=("engine.sped_ms=1",))
     with pytest.raises(UserError, match="did you mean 'REBALANCE_MONITOR_CLUSTER'"):
@@ -84,14 +84,14 @@ def test_an_unknown_key_is_answered_with_the_nearest_one():
     ],
 )
 def test_a_key_of_the_same_section_is_nearer_than_one_of_another(key: str, hint: str):
-    """Unless another section has the very name; what is like nothing gets no proposal."""
+    """Unless another section has exactly that name; without similar keys there is no proposal."""
     with pytest.raises(UserError) as caught:
         stream_config(Sources(flags=(f"{key}=1",)))
     assert str(caught.value) == f"unknown setting {key!r}; {hint}"
 
 
 def test_values_of_the_wrong_type_are_named_at_once():
-    """The message says which settings, what was given, and what is expected."""
+    """The error has the names of the settings, the given values, and the expected types."""
     with pytest.raises(UserError) as caught:
         load_engine(flags=("engine.speed_ms=fast", "engine.factor=x", "engine.is_loud=maybe"))
     assert str(caught.value) == (
@@ -101,7 +101,7 @@ def test_values_of_the_wrong_type_are_named_at_once():
 
 
 def test_what_is_wrong_inside_a_value_is_named(tmp_path: Path):
-    """Of lists and tables the message says which entry, and what is missing there."""
+    """For lists and tables the error says which entry is wrong, and what is missing in it."""
     file = tmp_path / "m.toml"
     file.write_text('[[stream.metric_topics]]\nname = "a"\n[[stream.metric_topics]]\nformat = "otlp"\n')
     with pytest.raises(UserError, match=r"^stream\.metric_topics\[1\] cannot be used: .*missing.*`name`$"):
@@ -130,7 +130,7 @@ def test_what_is_wrong_inside_a_value_is_named(tmp_path: Path):
     ],
 )
 def test_a_part_of_the_wrong_type_is_named_with_its_value(tmp_path: Path, text: str, reported: str):
-    """Of lists and tables too, in words of the settings file and not of the library that reads it."""
+    """For lists and tables too, in terms of the settings file and not of the parsing library."""
     file = tmp_path / "m.toml"
     file.write_text(text)
     with pytest.raises(UserError) as caught:
@@ -159,7 +159,7 @@ def test_a_part_of_the_wrong_type_is_named_with_its_value(tmp_path: Path, text: 
     ],
 )
 def test_a_number_without_end_is_refused(tmp_path: Path, text: str, said: str):
-    """Whoever means "never" by it learns so at the start, and not when a batch, a thread or a rule fails of it."""
+    """An infinite value is rejected at start-up, before a batch, a thread or a rule fails because of it."""
     file = tmp_path / "m.toml"
     file.write_text(f'[kafka]\n"bootstrap.servers" = "b:9092"\n{text}\n')
     configured = detect_config if text.startswith(("[detect", "[[detect")) else stream_config
@@ -169,7 +169,7 @@ def test_a_number_without_end_is_refused(tmp_path: Path, text: str, said: str):
 
 
 def test_a_components_own_checks_are_reported():
-    """Values of the right type can still be nonsense."""
+    """Values of the right type can still be invalid."""
     with pytest.raises(UserError, match="must be positive"):
         load_engine(flags=("engine.speed_ms=0",))
 
@@ -181,7 +181,7 @@ def test_secrets_are_refused_as_flags():
 
 
 def test_a_secret_can_come_from_a_file(tmp_path: Path):
-    """Mounted secrets need no copy in the environment."""
+    """Mounted secrets need not be copied into the environment."""
     secret = tmp_path / "secret"
     secret.write_text("hunter2\n")
     environment = {"REBALANCE_MONITOR_KAFKA_SASL_PASSWORD_FILE": str(secret)}
@@ -190,7 +190,7 @@ def test_a_secret_can_come_from_a_file(tmp_path: Path):
 
 @pytest.mark.parametrize(("content", "message"), [("not toml", "not valid TOML"), (None, "cannot read")])
 def test_a_file_that_cannot_be_used_is_one_sentence(tmp_path: Path, content: str | None, message: str):
-    """A missing or broken file says which and why."""
+    """The error for a missing or broken file has its name and the reason."""
     file = tmp_path / "m.toml"
     if content is not None:
         file.write_text(content)
@@ -199,12 +199,12 @@ def test_a_file_that_cannot_be_used_is_one_sentence(tmp_path: Path, content: str
 
 
 def test_shared_keys_stand_outside_the_sections():
-    """What means one thing for the whole deployment is set once."""
+    """A setting of the whole deployment is set once."""
     assert known_keys(KNOWN) == ["cluster", "engine.factor", "engine.is_loud", "engine.speed_ms", "lamp.port"]
 
 
 def kubernetes(service: str, *ports: tuple[str, int]) -> dict[str, str]:
-    """What Kubernetes sets in a container for one service."""
+    """The variables that Kubernetes sets in a container for one service."""
     name = service.upper().replace("-", "_")
     found = {f"{name}_SERVICE_HOST": "10.0.0.1", f"{name}_SERVICE_PORT": "9092", f"{name}_PORT": "tcp://10.0.0.1:9092"}
     for port_name, port in ports:
@@ -221,7 +221,7 @@ def kubernetes(service: str, *ports: tuple[str, int]) -> dict[str, str]:
 
 @pytest.mark.parametrize("configured", [stream_config, probe_config, export_config])
 def test_every_process_starts_among_kubernetes_services(configured: Callable[[Sources], Any]):
-    """Services of whatever name put variables into each container: none is a setting, none a client property."""
+    """Kubernetes sets variables for all services in each container: none is a setting or a client property."""
     environment = {"REBALANCE_MONITOR_KAFKA_BOOTSTRAP_SERVERS": "kafka:9092"}
     plain = configured(Sources(environment=environment))
     for service in (
@@ -237,13 +237,13 @@ def test_every_process_starts_among_kubernetes_services(configured: Callable[[So
 
 
 def test_variables_of_other_commands_are_no_settings():
-    """They are documented, and may stand in the environment of any process."""
+    """They are documented, and may be in the environment of any process."""
     names = ("CACHE", "CONFIG", "IVY_SETTINGS", "URL", "USER", "PASSWORD_FILE", "CA_FILE")
     assert load_engine(environment={f"REBALANCE_MONITOR_{name}": "/x" for name in names}) == Engine()
 
 
 def test_a_misspelt_port_is_no_service():
-    """Only an address shows that Kubernetes wrote it."""
+    """Only a valid address shows that Kubernetes wrote the variable."""
     with pytest.raises(UserError, match="did you mean 'REBALANCE_MONITOR_LAMP_PORT'"):
         load_engine(environment={"REBALANCE_MONITOR_LMP_PORT": "9642"})
 
@@ -272,7 +272,7 @@ def test_a_misspelt_port_is_no_service():
     ],
 )
 def test_an_unknown_key_is_one_sentence_wherever_it_stands(tmp_path: Path, text: str, said: str):
-    """In lists of tables too, and also for a process that would not read it."""
+    """In lists of tables too, and for a process that does not use the key."""
     file = tmp_path / "m.toml"
     file.write_text(text)
     with pytest.raises(UserError) as caught:
@@ -281,7 +281,7 @@ def test_an_unknown_key_is_one_sentence_wherever_it_stands(tmp_path: Path, text:
 
 
 def test_known_keys_inside_lists_of_tables_are_taken(tmp_path: Path):
-    """The check knows what the settings know."""
+    """The check accepts all keys of the settings."""
     file = tmp_path / "m.toml"
     file.write_text(
         '[[detect.silences]]\ngroup = "g"\nrule = "poll_overrun"\nuntil_ms = 5\n'
@@ -293,7 +293,7 @@ def test_known_keys_inside_lists_of_tables_are_taken(tmp_path: Path):
 
 
 def test_a_file_in_another_encoding_is_named(tmp_path: Path):
-    """As an editor on Windows may save it."""
+    """As saved by an editor on Windows."""
     file = tmp_path / "m.toml"
     file.write_bytes('cluster = "ü"'.encode("latin-1"))
     with pytest.raises(UserError, match=r"m\.toml is not UTF-8, as TOML must be: see byte 11"):
@@ -301,7 +301,7 @@ def test_a_file_in_another_encoding_is_named(tmp_path: Path):
 
 
 def test_client_properties_keep_their_form(tmp_path: Path):
-    """TOML has truth values, lists and tables, clients have text."""
+    """TOML has booleans, lists and tables, client properties are text."""
     file = tmp_path / "m.toml"
     file.write_text(
         '[kafka]\nbootstrap.servers = ["a:1", "b:2"]\n"enable.ssl.certificate.verification" = false\n'
@@ -318,14 +318,14 @@ def test_client_properties_keep_their_form(tmp_path: Path):
 
 @pytest.mark.parametrize("key", ["kafka.SASL.PASSWORD", "kafka.java.sasl.jaas.config", "kafka.librdkafka.ssl.key.pem"])
 def test_secrets_are_refused_as_flags_however_written(key: str):
-    """Whichever table and case, the value is not repeated."""
+    """In any table and case; the value is not repeated."""
     with pytest.raises(UserError, match="is a secret") as caught:
         load_engine(flags=(f"{key}=hunter2",))
     assert "hunter2" not in str(caught.value)
 
 
 def test_what_librdkafka_would_refuse_is_reported_before_anything_starts():
-    """A misspelt property, in the same words for each process."""
+    """A misspelt property is reported in the same words by each process."""
     sources = Sources(flags=("kafka.bootstrap.servers=b:1", "kafka.client.rac=r"))
     for configured in (stream_config, probe_config, export_config):
         with pytest.raises(UserError, match=r"there is no kafka\.client\.rac, did you mean kafka\.client\.rack\?"):
@@ -333,19 +333,19 @@ def test_what_librdkafka_would_refuse_is_reported_before_anything_starts():
 
 
 def test_the_queries_to_choose_from_are_those_that_there_are():
-    """The command line names them itself, for its help needs no library but its own."""
+    """The command line lists them itself, because its help imports no other library."""
     (queries,) = (each for each in cli.commands["stream"].params if each.name == "queries")
     assert tuple(queries.type.choices) == QUERIES
 
 
 def test_what_processes_have_in_common_is_refused_in_the_same_words():
-    """Brokers that are but a blank, a name of a cluster that keys cannot hold, and a place that cannot be served."""
+    """Blank broker addresses, a cluster name that is invalid in keys, and an address that cannot be bound."""
     places = {stream_config: "stream", probe_config: "probe", export_config: "export"}
     for configured, section in places.items():
         flags = ("kafka.bootstrap.servers= ", "cluster=a/b", f"{section}.listen_port=65536", f"{section}.listen_host=")
         with pytest.raises(UserError) as caught:
             configured(Sources(flags=flags))
-        # The exporter shows whatever clusters there are.
+        # The exporter has several clusters.
         named = [] if section == "export" else ["cluster must be a name without '/', got 'a/b'"]
         assert sorted(str(caught.value).split("; ")) == sorted(
             [
@@ -365,19 +365,19 @@ EXAMPLES = re.findall(
 @pytest.mark.waits
 @pytest.mark.parametrize("example", EXAMPLES, ids=range(len(EXAMPLES)))
 def test_documented_ways_to_log_in_are_right(tmp_path: Path, monkeypatch: pytest.MonkeyPatch, example: str):
-    """Each example is taken as it stands, but for the files that it names."""
+    """Each example is accepted unchanged, except for its file names."""
     monkeypatch.syspath_prepend(tmp_path)
     (tmp_path / "msk.py").write_text("def token(region):\n    return region, 0")
     file = tmp_path / "m.toml"
     file.write_text(re.sub(r'"ssl\.\w+\.location" = .*\n|extra_jars = .*\n', "", example), "utf-8")
-    # Each waits for a second where librdkafka is to fetch a token.
+    # librdkafka takes a second for each that fetches a token.
     with ThreadPoolExecutor() as pool:
         made = [pool.submit(configured, Sources(file)) for configured in (stream_config, probe_config, export_config)]
     assert all(each.result().kafka["bootstrap.servers"] for each in made)
 
 
 def test_a_setting_that_is_a_file_is_no_file_that_holds_one():
-    """Its name ends as those do that name a file with the value."""
+    """Its name ends like those of settings that name a file with the value."""
     environment = {
         "REBALANCE_MONITOR_KAFKA_BOOTSTRAP_SERVERS": "b:1",
         "REBALANCE_MONITOR_EXPORT_OWNERS_FILE": "/etc/owners.toml",

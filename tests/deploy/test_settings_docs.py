@@ -1,4 +1,4 @@
-"""docs/configuration.md lists every setting, and says of each what it decides."""
+"""docs/configuration.md lists and explains every setting."""
 
 from dataclasses import fields
 from pathlib import Path
@@ -15,7 +15,7 @@ PAGE = Path(__file__).parents[2] / "docs" / "configuration.md"
 
 
 def test_the_page_is_what_the_code_says() -> None:
-    """Whoever changes a setting writes the page again."""
+    """After a change of a setting write the page again."""
     assert PAGE.read_text("utf-8") == settings_docs.render(), (
         "python -m rebalance_devtools.docs.settings docs/configuration.md"
     )
@@ -23,12 +23,12 @@ def test_the_page_is_what_the_code_says() -> None:
 
 @pytest.mark.parametrize("component", SECTIONS.values(), ids=lambda each: each.__name__)
 def test_every_setting_says_what_it_decides(component: type[Any]) -> None:
-    """No field is without a description, but for the table whose keys have texts of their own in the catalogue."""
+    """Every field has a description, except the table whose keys are described in the catalogue."""
     assert {each.name for each in fields(component) if not description_of(each)} <= {"thresholds"}
 
 
 def test_every_key_stands_on_the_page() -> None:
-    """What may be set may be looked up."""
+    """Every setting can be looked up."""
     rows = {line.split("`")[1] for line in settings_docs.render().splitlines() if line.startswith("| `")}
     shared = set(map(shared_key, SHARED))
     keys = {key if key in shared else key.rpartition(".")[2] for key in known_keys(SECTIONS)}

@@ -1,4 +1,4 @@
-"""What signals do to a process that does not serve yet."""
+"""The effect of signals on a process that does not serve yet."""
 
 import os
 import signal
@@ -16,7 +16,7 @@ NUMBERS = (signal.SIGHUP, signal.SIGTERM, signal.SIGINT)
 
 @pytest.fixture(autouse=True)
 def handlers() -> Iterator[None]:
-    """Leave the handlers of this process as they were."""
+    """Restore the signal handlers of this process."""
     before = [signal.getsignal(number) for number in NUMBERS]
     yield
     for number, handler in zip(NUMBERS, before, strict=True):
@@ -25,7 +25,7 @@ def handlers() -> Iterator[None]:
 
 @pytest.mark.parametrize("process", ["stream", "probe", "export"])
 def test_a_reload_that_comes_early_ends_nothing(process: str, monkeypatch: pytest.MonkeyPatch) -> None:
-    """As `systemctl reload` of one that reads its settings: it is done once there is something to reload."""
+    """As with `systemctl reload` while settings are still being read: the reload is done as soon as possible."""
 
     def run(_: object, stop: threading.Event, reload: threading.Event, **__: object) -> None:
         os.kill(os.getpid(), signal.SIGHUP)
@@ -33,7 +33,7 @@ def test_a_reload_that_comes_early_ends_nothing(process: str, monkeypatch: pytes
         assert not stop.is_set()
 
     monkeypatch.setattr(components, f"run_{process}", run)
-    # Else the signal ends the tests where nobody minds it.
+    # Otherwise an unhandled signal would end the test run.
     signal.signal(signal.SIGHUP, signal.SIG_IGN)
     outcome = CliRunner().invoke(cli, [process, "--bootstrap-server", "127.0.0.1:1"])
     assert outcome.exception is None

@@ -1,4 +1,4 @@
-"""A stop that hangs has an end: which step it is in is said, and nothing of the process is left."""
+"""A stop that hangs is ended after a limit: its step is named, and no process remains."""
 
 import signal
 import subprocess
@@ -11,7 +11,7 @@ from waiting import is_alive, wait_for
 
 pytestmark = pytest.mark.processes
 
-#: It has a child in a session of its own, with a child that ignores SIGTERM; `step` is what its stop consists of.
+#: It has a child in a session of its own, whose own child ignores SIGTERM; `step` is the code of its stop.
 PROGRAM = """
 import os, signal, subprocess, sys, threading
 from rebalance_deploy.cli import _stop_event
@@ -29,7 +29,7 @@ HANG, FINISH = "wait()", "kill()"
 
 
 def run(step: str, seconds: float) -> tuple[int, str, int]:
-    """Run the program, ask it to stop once its child runs, and return its exit code, words and child."""
+    """Run the program, stop it once its child runs, and return its exit code, output and child."""
     program = PROGRAM.format(step=step, seconds=seconds)
     pipe = subprocess.PIPE
     with subprocess.Popen([sys.executable, "-c", program], stdout=pipe, stderr=pipe, text=True) as process:
@@ -41,8 +41,8 @@ def run(step: str, seconds: float) -> tuple[int, str, int]:
 
 
 def test_a_step_that_hangs_is_named_and_ended_with_all_children() -> None:
-    """The exit code is one of its own; a child that ignores SIGTERM ends, though it has a session of its own."""
-    # Within these seconds it gets to the step, on a busy machine too.
+    """It has its own exit code; a child that ignores SIGTERM ends, even in a session of its own."""
+    # Long enough to reach the step on a busy machine.
     code, said, child = run(HANG, 4)
     assert code == HANGING_STOP
     assert said.startswith("probe: the stop takes longer than 4 s, in wait (rebalance_deploy/processes.py:")
@@ -51,7 +51,7 @@ def test_a_step_that_hangs_is_named_and_ended_with_all_children() -> None:
 
 
 def test_a_stop_in_time_ends_as_always() -> None:
-    """The limit says and does nothing; the exit code is the program's."""
+    """The limit has no effect or output; the exit code is the program's."""
     code, said, child = run(FINISH, 600)
     assert (code, said) == (0, "")
     assert not is_alive(child)

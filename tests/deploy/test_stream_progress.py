@@ -1,4 +1,4 @@
-"""What `stream` shows until it has read its log up."""
+"""The progress that `stream` shows until it has read its log to the end."""
 
 import io
 from collections.abc import Callable
@@ -10,7 +10,7 @@ from rebalance_deploy.stream_progress import StreamProgress
 
 
 class Recorded(Bar):
-    """A bar that draws nothing, and remembers what it was asked to do."""
+    """A bar that draws nothing and records its calls."""
 
     def __init__(self, measure: Callable[[], StepProgress], stream: io.StringIO) -> None:
         super().__init__(measure, stream)
@@ -24,13 +24,13 @@ class Recorded(Bar):
 
 
 def status(query: str, read: int, wanted: int) -> QueryStatus:
-    """How far a query is."""
+    """The status of a query's progress."""
     row = query_row(query, read_records=read, wanted_records=wanted, caught_up=read == wanted)
     return decode(row.value or b"", QueryStatus)
 
 
 class Bars(list[Recorded]):
-    """The bars that were made."""
+    """The created bars."""
 
     def make(self, measure: Callable[[], StepProgress], stream: io.StringIO) -> Bar:
         self.append(Recorded(measure, stream))
@@ -38,7 +38,7 @@ class Bars(list[Recorded]):
 
 
 def test_it_is_shown_from_the_first_look_until_all_queries_caught_up() -> None:
-    """Once: a query that falls behind later is not what a start waits for."""
+    """Shown once: a query that falls behind later is not part of the start."""
     bars = Bars()
     progress = StreamProgress(io.StringIO(), bars.make)
     for membership, activity in ((0, 0), (50, 100), (100, 100), (0, 100)):
@@ -48,7 +48,7 @@ def test_it_is_shown_from_the_first_look_until_all_queries_caught_up() -> None:
 
 
 def test_it_counts_the_records_of_all_queries() -> None:
-    """Of all that was in their inputs at the start."""
+    """Of all records in their inputs at the start."""
     progress = StreamProgress(io.StringIO())
     progress.look([])
     assert progress.reading() == StepProgress("reading the log up", 0, "records", 0, None)
@@ -58,7 +58,7 @@ def test_it_counts_the_records_of_all_queries() -> None:
 
 
 def test_a_rebuild_is_shown_before_the_queries_are() -> None:
-    """In one bar: first what was published, then the inputs."""
+    """In one bar: first the published topics, then the inputs."""
     bars = Bars()
     progress = StreamProgress(io.StringIO(), bars.make)
     progress.read_back(50, 200)
@@ -70,21 +70,21 @@ def test_a_rebuild_is_shown_before_the_queries_are() -> None:
 
 
 def test_a_stream_that_starts_where_it_stopped_shows_nothing() -> None:
-    """Whoever has caught up at the first look has nothing to wait for."""
+    """A stream that has caught up at the first look has nothing to wait for."""
     bars = Bars()
     StreamProgress(io.StringIO(), bars.make).look([status("membership", 5, 5)])
     assert [each.calls for each in bars] == [["stop"]]
 
 
 class Terminal(io.StringIO):
-    """A terminal that is not the one of this process."""
+    """The terminal of another process."""
 
     def isatty(self) -> bool:
         return True
 
 
 def test_nothing_is_drawn_on_a_terminal_of_others() -> None:
-    """As by the stream that `up` starts."""
+    """As for the stream started by `up`."""
     bars = Bars()
     progress = StreamProgress(Terminal(), bars.make)
     progress.look([status("membership", 0, 5)])

@@ -1,4 +1,4 @@
-"""The systemd units, as systemd's own tools see them."""
+"""The systemd units, checked with systemd's own tools."""
 
 from __future__ import annotations
 
@@ -22,21 +22,21 @@ UNITS = Path(__file__).parents[2] / "deploy" / "systemd"
 NAMES = sorted(path.name for path in UNITS.glob("*.service"))
 COMMANDS = {"rebalance-monitor-stream.service": "stream", "rebalance-monitor-probe.service": "probe"}
 COMMANDS["rebalance-monitor-export.service"] = "export"
-#: What systemd before 254 does not know, and says so.
+#: Warnings about settings that systemd before 254 does not know.
 NEWER = ("RestartSteps", "RestartMaxDelaySec")
-#: Of 10, in tenths: systemd calls up to 2.0 safe.
+#: Exposure level of at most 10, in tenths: systemd calls up to 2.0 safe.
 MOST_EXPOSED = 15
 
 
 class AsWritten(configparser.ConfigParser):
-    """Takes settings by the names that stand there, capitals included."""
+    """A parser that keeps the case of setting names."""
 
     def optionxform(self, optionstr: str) -> str:
         return optionstr
 
 
 def service(name: str) -> configparser.SectionProxy:
-    """Return the section [Service] of a unit; of settings that stand twice, the last."""
+    """Return the section [Service] of a unit; of repeated settings the last one."""
     parser = AsWritten(strict=False, interpolation=None)
     parser.read(UNITS / name)
     return parser["Service"]
@@ -44,7 +44,7 @@ def service(name: str) -> configparser.SectionProxy:
 
 @pytest.fixture(scope="module")
 def root(tmp_path_factory: pytest.TempPathFactory) -> Path:
-    """A root directory with the units, systemd's own, and programs in the places that the units name."""
+    """A root directory with the units, systemd's own, and programs at the paths that the units name."""
     if shutil.which("systemd-analyze") is None or not Path("/usr/lib/systemd/system").is_dir():
         pytest.skip("systemd is not installed here")
     root = tmp_path_factory.mktemp("root")
@@ -59,27 +59,27 @@ def root(tmp_path_factory: pytest.TempPathFactory) -> Path:
 
 
 def analyze(root: Path, *arguments: str) -> subprocess.CompletedProcess[str]:
-    """Run systemd-analyze over the root directory."""
+    """Run systemd-analyze on the root directory."""
     command = ["systemd-analyze", f"--root={root}", "--no-pager", *arguments]
     return subprocess.run(command, capture_output=True, text=True, check=False, timeout=1_000)
 
 
 def complaints(done: subprocess.CompletedProcess[str]) -> list[str]:
-    """Return what `systemd-analyze verify` says of the units, without what only older versions say."""
+    """Return the warnings of `systemd-analyze verify`, without those of older versions only."""
     lines = [line for line in done.stderr.splitlines() if "rebalance-monitor" in line]
     return [line for line in lines if not any(f"'{name}'" in line for name in NEWER)]
 
 
 @pytest.mark.parametrize("name", NAMES)
 def test_systemd_understands_it(name: str, root: Path) -> None:
-    """Every setting and value, and the programs are there."""
+    """All settings and values are valid, and the programs exist."""
     done = analyze(root, "--man=no", "verify", name)
     assert complaints(done) == []
     assert done.returncode == 0, done.stderr
 
 
 def test_a_misspelt_setting_is_found(root: Path) -> None:
-    """A check that passes everything would be none."""
+    """The verification fails for an unknown setting."""
     broken = root / "etc" / "systemd" / "system" / "rebalance-monitor-broken.service"
     text = (UNITS / NAMES[0]).read_text()
     broken.write_text(text.replace("ProtectHome=yes", "ProtectHomes=yes"))
@@ -96,11 +96,11 @@ def test_little_is_exposed(name: str, root: Path) -> None:
 
 @pytest.mark.parametrize("name", NAMES)
 def test_it_runs_a_command_and_stops_it_in_order(name: str) -> None:
-    """The commands are the monitor's, and systemd waits for as long as they take to end."""
+    """The commands are the monitor's, and systemd waits for as long as they take to stop."""
     unit, command = service(name), COMMANDS[name]
     assert unit["ExecStart"].split()[1] == command
     assert command in cli.commands
-    # The JVM and the diagnosis are ended by their parent.
+    # The JVM and the diagnosis are stopped by their parent.
     assert unit["KillMode"] == "mixed"
     assert unit["Restart"] == "always"
     assert "143" in unit["SuccessExitStatus"].split()
@@ -110,7 +110,7 @@ def test_it_runs_a_command_and_stops_it_in_order(name: str) -> None:
 
 
 def test_nobody_else_reads_the_checkpoint() -> None:
-    """It holds names of groups, members and hosts; files in it are readable to all who reach them."""
+    """It contains names of groups, members and hosts; its files are readable for all with access to it."""
     unit = service("rebalance-monitor-stream.service")
     for kind in ("State", "Cache"):
         assert unit[f"{kind}Directory"] == "rebalance-monitor"
@@ -121,7 +121,7 @@ def test_nobody_else_reads_the_checkpoint() -> None:
 def test_who_serves_metrics_of_its_process_sees_when_the_machine_started(
     command: str, metrics: type[StreamHealth | ProbeMetrics], tmp_path: Path
 ) -> None:
-    """prometheus-client has none of them without /proc/stat, which is hidden from those who see processes alone."""
+    """prometheus-client needs /proc/stat for process metrics, which ProcSubset=pid hides."""
     (tmp_path / "self").symlink_to("/proc/self")
     assert list(ProcessCollector(proc=str(tmp_path), registry=None).collect()) == []
     assert any(family.name == "process_start_time_seconds" for family in metrics().registry.collect())

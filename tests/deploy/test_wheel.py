@@ -1,4 +1,4 @@
-"""What a wheel installs: the monitor with its demo, and nothing that only developers use."""
+"""The content of a wheel: the monitor with its demo, and nothing that only developers use."""
 
 from __future__ import annotations
 
@@ -23,8 +23,8 @@ PACKAGES = {
     "rebalance_deploy",
 }
 
-#: Runs a program where the wheel is installed with its libraries, and the checkout is not: without `site` no .pth file
-#: is read, which is what an editable installation is made of.
+#: Runs a program with the installed wheel and its libraries but without the checkout: without `site` no .pth file is
+#: read, and editable installations consist of these.
 _INSTALLED = """
 import sys
 sys.path[:0] = [sys.argv[1]]
@@ -54,20 +54,20 @@ print(len(names), "rebalance_devtools" in sys.modules)
 
 @pytest.fixture(scope="module")
 def wheel(tmp_path_factory: pytest.TempPathFactory) -> zipfile.ZipFile:
-    """The wheel of this checkout, built without a network."""
+    """The wheel of this checkout, built without network access."""
     return zipfile.ZipFile(build_wheel(tmp_path_factory.mktemp("wheel")))
 
 
 @pytest.fixture(scope="module")
 def installed(wheel: zipfile.ZipFile, tmp_path_factory: pytest.TempPathFactory) -> Path:
-    """A directory with the wheel's content."""
+    """A directory with the unpacked wheel."""
     directory = tmp_path_factory.mktemp("installed")
     wheel.extractall(directory)
     return directory
 
 
 def run(installed: Path, program: str, *arguments: str) -> str:
-    """Run a program with the wheel's packages and return what it writes."""
+    """Run a program with the wheel's packages and return its output."""
     libraries = f"{sysconfig.get_path('purelib')} {sysconfig.get_path('platlib')}"
     command = [sys.executable, "-I", "-S", "-c", _INSTALLED + program, str(installed), libraries, *arguments]
     done = subprocess.run(command, cwd=installed, capture_output=True, text=True, timeout=1_000, check=False)
@@ -97,7 +97,7 @@ def test_a_wheel_holds_every_file_of_its_packages(wheel: zipfile.ZipFile) -> Non
 
 
 def test_an_installed_command_line_offers_nothing_for_developers(installed: Path) -> None:
-    """`bench` and `demo --story` are a checkout's."""
+    """`bench` and `demo --story` exist only in a checkout."""
     reported = json.loads(run(installed, _COMMANDS))
     assert Path(reported["file"]).is_relative_to(installed)
     assert {"up", "stream", "probe", "export", "demo", "explain", "top", "replay"} <= set(reported["commands"])
@@ -106,7 +106,7 @@ def test_an_installed_command_line_offers_nothing_for_developers(installed: Path
 
 
 def test_a_checkouts_command_line_offers_both() -> None:
-    """As `make bench` and `make demo STORY=a` use them."""
+    """As used by `make bench` and `make demo STORY=a`."""
     done = subprocess.run([sys.executable, "-c", _COMMANDS], capture_output=True, text=True, check=True)
     reported = json.loads(done.stdout)
     assert "bench" in reported["commands"]
@@ -114,7 +114,7 @@ def test_a_checkouts_command_line_offers_both() -> None:
 
 
 def test_no_installed_module_needs_the_tools_of_developers(installed: Path) -> None:
-    """All of them can be imported where these are not."""
+    """All modules can be imported without these tools."""
     count, developers = run(installed, _IMPORT_ALL, " ".join(sorted(PACKAGES))).split()
     assert int(count) > 200
     assert developers == "False"

@@ -1,4 +1,4 @@
-"""The numbers that are proposed, held against the catalogue's formulas."""
+"""Proposed numbers, compared with the catalogue's formulas."""
 
 from __future__ import annotations
 
@@ -37,12 +37,12 @@ from rebalance_streaming.wire.metrics.report import ClientConfig
 
 LEFT_MS = T0 + 600 * SECOND
 B = member("b-1", [2, 3])
-#: The settings of a client that does not report.
+#: The settings of a client that does not send reports.
 NOTHING = ClientConfig()
 
 
 def gone(who: Member = B, likely: str = POLL_TIMEOUT, **changes: Any) -> Departure:
-    """Make how a member left after an overrun."""
+    """Return how a member left after an overrun."""
     return departing.gone(who, likely, at_ms=LEFT_MS, rule="poll_overrun", **changes)
 
 
@@ -65,7 +65,7 @@ def proposed(advice: tuple[Advice, ...]) -> dict[str, str]:
     ],
 )
 def test_a_batch_is_to_take_half_of_the_limit(limit_s: int, batch_s: int, records: int, allowed: int):
-    """max(1, floor(0.5 R / r)), r being the batch's time per record: 500 records of 1.5 s become 100."""
+    """max(1, floor(0.5 R / r)), where r is the batch's time per record: 500 records of 1.5 s become 100."""
     found = fewer_records(limit_s * SECOND, batch_s * SECOND, records)
     assert (found.parameter, found.current, found.proposed) == ("max.poll.records", str(records), f"at most {allowed}")
     per_record_s = batch_s / records
@@ -73,7 +73,7 @@ def test_a_batch_is_to_take_half_of_the_limit(limit_s: int, batch_s: int, record
 
 
 def test_a_batch_size_that_is_not_reported_is_not_invented():
-    """A client that does not report max.poll.records gets a share, and the number only for the default."""
+    """For a client that does not report max.poll.records the advice is a share, with a number only for the default."""
     found = fewer_records(300 * SECOND, 750 * SECOND, None)
     assert found.current is None
     assert found.proposed == "20% of what it is: at most 100, if that is the default of 500"
@@ -83,7 +83,7 @@ def test_a_batch_size_that_is_not_reported_is_not_invented():
     ("record_s", "limit_s", "expected"), [(400.0, 300, 800_000), (200.2, 300, 401_000), (10.0, 15, 60_000)]
 )
 def test_a_longer_interval_holds_two_records(record_s: float, limit_s: int, expected: int):
-    """1000 x ceil(2 r), not below a minute, and it says that this is the longest wait for others as well."""
+    """1000 x ceil(2 r), at least a minute, and the advice says that others may wait this long as well."""
     (found,) = longer_poll_interval(record_s * SECOND, limit_s * SECOND)
     assert found.proposed.startswith(f"{expected}, ")
     assert "hold up the group" in found.proposed
@@ -91,7 +91,7 @@ def test_a_longer_interval_holds_two_records(record_s: float, limit_s: int, expe
 
 
 def test_what_is_long_enough_stays():
-    """Records of half the interval fit twice; a batch that takes half of it has one record fewer then."""
+    """Records of half the interval fit twice; a batch that takes half of it is reduced by one record."""
     assert longer_poll_interval(150 * SECOND, 300_000) == ()
     assert fewer_records(300 * SECOND, 150 * SECOND, 500).proposed == "at most 499"
 
@@ -107,7 +107,7 @@ def test_what_is_long_enough_stays():
     ],
 )
 def test_the_interval_grows_only_where_one_record_takes_half_of_it(records: int | None, expected: set[str]):
-    """A batch of 750 s against 300 s: of 2 records each takes 375 s, and taking one at a time would not help."""
+    """With a batch of 750 s and a limit of 300 s each of 2 records takes 375 s, so smaller batches do not help."""
     found = proposed(shorter_batches(300 * SECOND, 750 * SECOND, records))
     assert found.keys() == expected
     if "max.poll.interval.ms" in expected and records:
@@ -115,14 +115,14 @@ def test_the_interval_grows_only_where_one_record_takes_half_of_it(records: int 
 
 
 def test_an_overrun_is_as_long_as_the_limit_and_the_time_until_its_return():
-    """Out at 300 s and back 450 s later is a batch of 750 s; without a return at least the limit."""
+    """Removed at 300 s and back 450 s later means a batch of 750 s; without a return at least the limit."""
     config = ClientConfig(max_poll_records=500)
     assert proposed(poll_overrun_advice(gone(back_s=450), config))["max.poll.records"] == "at most 100"
     assert proposed(poll_overrun_advice(gone(), config))["max.poll.records"] == "at most 250"
 
 
 def test_a_static_member_was_silent_for_longer_than_its_limit():
-    """It is out a session after its limit, as it does not leave: the batch took 345 s and then 55 s more, not 355 s."""
+    """It does not leave, so it is out a session after its limit: the batch took 345 s and then 55 s, not 355 s."""
     who = replace(B, group_instance_id="i", session_timeout_ms=45_000)
     of = gone(who, silence_ms=345 * SECOND, back_s=55)
     assert proposed(poll_overrun_advice(of, ClientConfig(max_poll_records=500)))["max.poll.records"] == "at most 187"
@@ -133,7 +133,7 @@ def test_a_static_member_was_silent_for_longer_than_its_limit():
 
 
 def test_librdkafka_has_no_batches_to_shorten():
-    """It polls record by record: poll in between, or allow more time; max.poll.records does not exist there."""
+    """It polls record by record: poll in between, or allow more time; it has no max.poll.records."""
     found = proposed(poll_overrun_advice(gone(replace(B, client_id="rdkafka"), back_s=20), NOTHING))
     assert found.keys() == {"code", "max.poll.interval.ms"}
     assert found["max.poll.interval.ms"].startswith("640000, ")
@@ -141,7 +141,7 @@ def test_librdkafka_has_no_batches_to_shorten():
 
 @pytest.mark.parametrize("client_id", ["b", "rdkafka"])
 def test_without_a_limit_there_is_no_number(client_id: str):
-    """Records of old brokers carry no rebalance timeout: the client's own word counts, else only code can change."""
+    """Records of old brokers have no rebalance time-out: without the client's report only code can change."""
     of = gone(replace(B, client_id=client_id, rebalance_timeout_ms=None), back_s=450)
     assert poll_limit(of, NOTHING) is None
     assert [each.parameter for each in poll_overrun_advice(of, NOTHING)] == ["code"]
@@ -153,14 +153,14 @@ def test_without_a_limit_there_is_no_number(client_id: str):
 
 @pytest.mark.parametrize("client_id", ["b", "rdkafka", "kafka-python-2.2.3"])
 def test_a_poll_time_out_is_never_cured_by_a_session(client_id: str):
-    """Heartbeats do not depend on polls in these clients, whatever their own messages advise."""
+    """Heartbeats do not depend on polls in these clients, whatever their own error messages recommend."""
     of = gone(replace(B, client_id=client_id), back_s=100)
     advice = (*poll_overrun_advice(of, NOTHING), *stalled_barrier_advice(of))
     assert not [each for each in advice if "session" in each.parameter or "session" in each.proposed]
 
 
 def test_the_advice_for_a_held_barrier_names_the_limit_of_its_holder():
-    """Its max.poll.interval bounds the wait; where nobody was lost, it is not known whose that is."""
+    """Its max.poll.interval bounds the wait; if no member was lost, the holder is unknown."""
     limits = [each for each in stalled_barrier_advice(gone()) if each.parameter == "max.poll.interval.ms"]
     assert [each.current for each in limits] == ["300000"]
     assert [each.current for each in stalled_barrier_advice(None)] == [None, None]
@@ -199,7 +199,7 @@ def client(client_id: str, library: str | None = None, version: str | None = Non
 def test_a_cooperative_assignor_is_advised_to_those_that_have_it(
     protocol: str | None, clients: list[Fingerprint], words: str | None
 ):
-    """With the way there: it differs by client, and nothing is said where the group has it or a client lacks it."""
+    """With the migration path of each client; no advice if the group has one already or a client lacks it."""
     found = cooperative_advice(protocol, clients, "saves time")
     assert [(each.parameter, each.current, each.formula) for each in found] == (
         [] if words is None else [("partition.assignment.strategy", protocol, "saves time")]
@@ -208,14 +208,14 @@ def test_a_cooperative_assignor_is_advised_to_those_that_have_it(
 
 
 def test_a_poll_interval_is_as_long_as_the_client_takes_it():
-    """A day is librdkafka's limit; elsewhere it is an int."""
+    """The limit is a day in librdkafka, and the largest int elsewhere."""
     who = replace(B, client_id="rdkafka", rebalance_timeout_ms=80_000_000)
     assert proposed(poll_overrun_advice(gone(who, back_s=20), NOTHING))["max.poll.interval.ms"].startswith("86400000, ")
     assert poll_interval_for(2**31) == 2**31 - 1
 
 
 def test_a_worker_of_connect_is_no_consumer():
-    """Its limit is its rebalance timeout, and what kept it is a connector."""
+    """Its limit is its rebalance time-out, and a connector delayed it."""
     found = worker_overrun_advice(60_000)
     assert [(each.parameter, each.current) for each in found] == [
         ("operation", None),
@@ -229,7 +229,7 @@ def test_a_worker_of_connect_is_no_consumer():
 def session(
     who: Member = B, kind: str = GroupType.CLASSIC, heartbeat_ms: int = 3_000, **settings: int
 ) -> MemberSession:
-    """Make the session of a member, with the settings that its client reports."""
+    """Return the advised session time-out of a member, with the settings that its client reports."""
     prints = replace(fingerprint(who), heartbeat_ms=heartbeat_ms)
     return session_of_member(who, prints, kind, ClientConfig(**settings))
 
@@ -257,7 +257,7 @@ NEWER = replace(B, session_timeout_ms=None, epoch=3)
 def test_a_session_outlasts_pauses_heartbeats_and_requests(
     silence_s: int, heartbeat_ms: int, request_ms: int | None, expected: int
 ):
-    """max(3 h, request.timeout + h, 2 x longest pause + h, 45 s), and not more than brokers take."""
+    """max(3 h, request.timeout + h, 2 x longest pause + h, 45 s), limited by the brokers' maximum."""
     settings = {} if request_ms is None else {"request_timeout_ms": request_ms}
     (found,) = longer_session(
         session(heartbeat_ms=heartbeat_ms, **settings), pause_ms=silence_s * SECOND, with_requests=True
@@ -282,7 +282,7 @@ def test_a_client_that_beats_between_messages_needs_a_session_for_two(
 
 
 def test_the_advice_without_a_heartbeat_thread_is_to_upgrade():
-    """kafkajs can call heartbeat() between messages; of kafka-python there are versions with a thread."""
+    """kafkajs can call heartbeat() between messages; newer versions of kafka-python have a thread."""
     who = replace(B, client_id="kafka-python-1.3.5")
     first, _ = blocked_heartbeat_advice(gone(who, SESSION_EXPIRED), session(who))
     assert (first.parameter, first.current) == ("upgrade", "1.3.5")
@@ -300,7 +300,7 @@ def test_the_advice_without_a_heartbeat_thread_is_to_upgrade():
     ],
 )
 def test_a_session_that_the_group_sets_stays_within_the_brokers_limits(kind: str, name: str):
-    """45 to 60 s, whatever the pause; the advice says which setting of the brokers allows more."""
+    """45 to 60 s, however long the pause; the advice names the broker setting that allows more."""
     (found,) = longer_session(session(NEWER, kind, heartbeat_ms=5_000), pause_ms=50 * SECOND)
     assert (found.parameter, found.current) == (f"{name} (of the group)", "45000 (the default, not reported)")
     assert found.proposed == "60000"
@@ -311,7 +311,7 @@ def test_a_session_that_the_group_sets_stays_within_the_brokers_limits(kind: str
 
 
 def test_a_session_that_does_not_outlast_what_it_is_for_is_not_proposed():
-    """The brokers' limit has to grow with it, up to half an hour; beyond that, nothing is proposed."""
+    """The brokers' limit has to be raised too, up to half an hour; beyond that, nothing is proposed."""
     limit = "and group.consumer.max.session.timeout.ms of the brokers with it: they take no session above it"
     of = session(NEWER, GroupType.CONSUMER)
     assert [each.proposed for each in session_for_absence(of, 20 * MINUTE)] == [f"1800000, {limit}"]
@@ -328,7 +328,7 @@ def test_a_session_that_does_not_outlast_what_it_is_for_is_not_proposed():
 
 
 def test_a_broker_that_restarts_is_outlasted_by_nothing_shorter_than_usual():
-    """librdkafka's poll interval of 12 s is no session for that: it has to grow as well."""
+    """A poll interval of 12 s in librdkafka is too short for such a session: it has to be raised as well."""
     of = session(replace(RDKAFKA, rebalance_timeout_ms=12_000))
     (found,) = session_for_failover([of])
     assert found.proposed == "45000, and max.poll.interval.ms with it: librdkafka takes no session above it"
@@ -337,7 +337,7 @@ def test_a_broker_that_restarts_is_outlasted_by_nothing_shorter_than_usual():
 
 
 def test_a_session_is_advised_only_if_it_is_longer():
-    """Of 120 s with an absence of 10 s, or of 45 s with a short pause, there is nothing to change."""
+    """With a session of 120 s and an absence of 10 s, or of 45 s and a short pause, no change is needed."""
     assert session_for_absence(session(replace(B, session_timeout_ms=120_000)), 10 * SECOND) == ()
     assert longer_session(session(replace(B, session_timeout_ms=45_000)), pause_ms=20 * SECOND) == ()
     assert session_for_failover([session(replace(B, session_timeout_ms=45_000))]) == ()
@@ -347,7 +347,7 @@ def test_a_session_is_advised_only_if_it_is_longer():
 
 
 def test_librdkafka_takes_no_session_above_its_poll_interval():
-    """The poll interval is proposed where it outlasts the pause; else it has to grow as well."""
+    """The poll interval is proposed if it is longer than the pause; otherwise it has to be raised as well."""
     (found,) = longer_session(session(RDKAFKA), pause_ms=14 * SECOND)
     assert found.proposed == "30000"
     assert "at most 30000 (max.poll.interval.ms: librdkafka takes no session above it)" in found.formula
@@ -359,14 +359,14 @@ def test_librdkafka_takes_no_session_above_its_poll_interval():
     assert found.proposed == "300000"
     short = replace(RDKAFKA, rebalance_timeout_ms=10_000)
     assert [each.proposed for each in session_for_failover([session(short)])] == [f"45000, {both}"]
-    # In groups of KIP-848 nothing binds the two.
+    # In groups of KIP-848 the two are independent.
     newer = replace(RDKAFKA, session_timeout_ms=None)
     (found,) = longer_session(session(newer, GroupType.CONSUMER, heartbeat_ms=5_000), pause_ms=50 * SECOND)
     assert found.proposed == "60000"
 
 
 def test_kafka_python_takes_no_session_that_is_not_below_its_request_timeout():
-    """Until 3.0, 305 s by default."""
+    """Until 3.0, with a default of 305 s."""
     who = replace(B, client_id="kafka-python-2.2.3")
     (found,) = longer_session(session(who), pause_ms=200 * SECOND)
     assert found.proposed == "304000"
@@ -376,7 +376,7 @@ def test_kafka_python_takes_no_session_that_is_not_below_its_request_timeout():
 
 @pytest.mark.parametrize(("session_ms", "expected"), [(None, False), (10_000, False), (45_000, False), (90_000, True)])
 def test_only_a_long_session_can_be_shorter(session_ms: int | None, expected: bool):
-    """Below the default a session is short enough, and one that brokers set begins there."""
+    """At or below the default it is short enough, and the default of brokers is their minimum."""
     assert shortens(session_ms) == expected
 
 
@@ -395,7 +395,7 @@ def test_only_a_long_session_can_be_shorter(session_ms: int | None, expected: bo
     ],
 )
 def test_a_starved_client_gets_advice_for_the_time_until_it_is_upgraded(variant: str | None, words: dict[str, str]):
-    """Each mechanism has its own workaround; a longer session, which only hides it, is none."""
+    """Each mechanism has its own workaround; a longer session time-out, which only hides the cause, is none."""
     upgrade = Advice("upgrade", "1.4.6", "3.0", "-")
     of = gone(replace(B, client_id="kafka-python-1.4.6"), SESSION_EXPIRED)
     found = starvation_advice(of, variant, upgrade)
@@ -407,7 +407,7 @@ def test_a_starved_client_gets_advice_for_the_time_until_it_is_upgraded(variant:
 
 
 def test_the_workaround_is_the_clients_own_heartbeat_interval():
-    """A client that reports heartbeats of 2 s is to refresh its metadata every 2 s."""
+    """A client that reports a heartbeat interval of 2 s should refresh its metadata every 2 s."""
     of = gone(replace(B, client_id="kafka-python-1.4.6"), SESSION_EXPIRED)
     of = replace(of, client=replace(of.client, heartbeat_ms=2_000))
     assert proposed(starvation_advice(of, "idle_lock", None)) == {"metadata_max_age_ms": "2000"}
@@ -415,7 +415,7 @@ def test_the_workaround_is_the_clients_own_heartbeat_interval():
 
 @pytest.mark.parametrize(("client_id", "call"), [("consumer-g-1", "wakeup()"), ("kafka-python-2.3.0", "close()")])
 def test_the_advice_for_a_killed_instance_is_to_close(client_id: str, call: str):
-    """Java's poll is woken first; everywhere the grace is the longest batch and ten seconds."""
+    """In Java poll() is woken up first; for all clients the grace period is the longest batch and ten seconds."""
     found = graceful_stop_advice(gone(replace(B, client_id=client_id), SESSION_EXPIRED), names=True)
     assert call in found[0].proposed
     assert ("wakeup" in found[0].proposed) == (client_id == "consumer-g-1")

@@ -1,4 +1,4 @@
-"""The agenda: whose turn it is, by what changed and by time alone; nothing of rules or findings is needed for it."""
+"""The agenda: which group is due, by changes and by time alone; independent of rules and findings."""
 
 from __future__ import annotations
 
@@ -14,7 +14,7 @@ SWEEP_MS = 10 * MINUTE
 
 
 def judged(agenda: Agenda, group: str = "g", at_ms: int = T0) -> Timetable:
-    """Return the timetable of a group that was judged and has nothing to expect but its sweep."""
+    """Return the timetable of a group that has been judged and expects nothing but its sweep."""
     timetable = agenda.open(group, at_ms)
     timetable.sweep_ms = at_ms + SWEEP_MS
     agenda.take_due(at_ms + MINUTE)
@@ -24,12 +24,12 @@ def judged(agenda: Agenda, group: str = "g", at_ms: int = T0) -> Timetable:
 
 
 def turns(agenda: Agenda, until_ms: int, from_ms: int = T0) -> list[int]:
-    """Return when groups were due, in seconds after T0, asked each second."""
+    """Return when groups were due, in seconds after T0, checked each second."""
     return [(at_ms - T0) // SECOND for at_ms in range(from_ms, until_ms + 1, SECOND) if agenda.take_due(at_ms)]
 
 
 def test_a_new_group_is_judged_within_half_a_minute():
-    """Whatever is known of it by then; its sweep may come sooner."""
+    """With whatever is known at that time; its sweep may be sooner."""
     agenda = Agenda()
     timetable = agenda.open("g", T0)
     assert timetable.changed == inputs.EVERYTHING
@@ -41,7 +41,7 @@ def test_a_new_group_is_judged_within_half_a_minute():
 
 
 def test_sweeps_are_spread():
-    """A thousand groups that are found at once are not swept at once."""
+    """A thousand groups that are found at once are swept at different times."""
     agenda = Agenda()
     seconds = {agenda.open(f"group-{number}", T0).sweep_ms // SECOND for number in range(1_000)}
     assert len(seconds) > 400
@@ -59,7 +59,7 @@ def test_sweeps_are_spread():
     ],
 )
 def test_what_changed_says_how_soon(changed: int, rests_on: int, due_s: int):
-    """Rows that come all the time are collected; all others have the group judged at the next turn."""
+    """Frequent rows are collected; all others make the group due at the next turn."""
     agenda = Agenda()
     timetable = judged(agenda)
     timetable.rests_on = rests_on
@@ -69,7 +69,7 @@ def test_what_changed_says_how_soon(changed: int, rests_on: int, due_s: int):
 
 
 def test_the_earliest_reason_counts_and_later_entries_are_out_of_date():
-    """A group planned for later and then for sooner has one turn."""
+    """A group that is planned for later and then for sooner has one turn."""
     agenda = Agenda()
     timetable = judged(agenda)
     for at_s in (50, 20, 40):
@@ -78,7 +78,7 @@ def test_the_earliest_reason_counts_and_later_entries_are_out_of_date():
 
 
 def test_a_rebalance_waits_for_its_first_moment():
-    """Rows about it that come meanwhile do not put its judgement off."""
+    """Rows about the rebalance that arrive meanwhile do not postpone its judgement."""
     agenda = Agenda()
     timetable = judged(agenda)
     agenda.plan_rebalance(timetable, "r1", T0 + 15 * SECOND)
@@ -90,7 +90,7 @@ def test_a_rebalance_waits_for_its_first_moment():
 
 
 def test_a_cause_is_found_anew_when_it_may_be_another():
-    """At its moment, until it was explained; of rebalances that are forgotten never."""
+    """At the planned time, until it was explained; never for forgotten rebalances."""
     timetable = Timetable("g", T0, T0 + SWEEP_MS, explain_ms={"r1": T0 + SECOND, "r2": T0 + SECOND})
     timetable.keep({"r1"})
     assert not timetable.take_rebalances(T0)
@@ -114,7 +114,7 @@ def test_a_cause_is_found_anew_when_it_may_be_another():
 def test_the_next_turn_is_the_first_moment_that_may_matter(
     changes: dict[str, Any], answers_s: int | None, joining: bool, due_s: int
 ):
-    """Every moment known in advance counts, the present one never: what is overdue has its turn a millisecond later."""
+    """All times known in advance count except the present: overdue ones have their turn a millisecond later."""
     timetable = Timetable("g", T0, T0 + SWEEP_MS, **{"changed": inputs.NOTHING, **changes})
     answers_ms = None if answers_s is None else T0 + answers_s * SECOND
     assert timetable.next_ms(T0, answers_ms, is_joining=joining) == T0 + max(1, due_s * SECOND)
@@ -122,7 +122,7 @@ def test_the_next_turn_is_the_first_moment_that_may_matter(
 
 @pytest.mark.parametrize(("late_ms", "next_s"), [(0, 600), (SECOND, 600), (SWEEP_MS, 1_200), (SWEEP_MS + 1, 1_200)])
 def test_a_sweep_asks_everything_and_keeps_its_beat(late_ms: int, next_s: int):
-    """However late it comes, the next one is at a multiple of its interval, and in the future."""
+    """However late it is, the next one is at a multiple of its interval, and in the future."""
     timetable = Timetable("g", T0, T0, changed=inputs.NOTHING)
     assert timetable.take_changed(T0 - 1) == inputs.NOTHING
     assert timetable.take_changed(T0 + late_ms) == inputs.EVERYTHING
@@ -131,7 +131,7 @@ def test_a_sweep_asks_everything_and_keeps_its_beat(late_ms: int, next_s: int):
 
 
 def test_groups_that_are_gone_have_no_turn():
-    """Neither by what happened to them nor by what was planned; a new one of that name begins anew."""
+    """Neither by changes nor by earlier plans; a new group of the same name starts from scratch."""
     agenda = Agenda()
     gone, other = judged(agenda, "gone"), judged(agenda, "other")
     agenda.touch(gone, inputs.GROUP)

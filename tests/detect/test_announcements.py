@@ -1,4 +1,4 @@
-"""Deploys that somebody announced: what they explain of a group's rebalances, and what is reported unchanged."""
+"""Announced deploys: which rebalances of a group they explain, and which are reported unchanged."""
 
 from __future__ import annotations
 
@@ -32,9 +32,9 @@ MEMBERS = [member(f"{name}-1", [2 * number, 2 * number + 1]) for number, name in
 
 
 def restarts(*steps: tuple[str, float, float | None], killed: Sequence[str] = ()) -> list[Event]:
-    """Let clients leave at a second after the start, and return at another within 4 minutes, null for never.
+    """Let clients leave at a time after the start, and return at another within 4 minutes (null: never).
 
-    Those in `killed` commit nothing for a session before they are gone; the others commit to the last.
+    Those in `killed` stop committing a session time-out before they are gone; the others commit until they leave.
     """
     alive, round_of, events = {each.client_id: each for each in MEMBERS}, dict.fromkeys(NAMES, 1), []
     moves: list[tuple[float, str, bool]] = []
@@ -71,7 +71,7 @@ IN_TURN = (("a", 0, 20), ("b", 60, 80), ("c", 120, 140))
 
 
 def lived(events: Sequence[Event], *rows: AlertSilence, until_ms: int = START_MS + 10 * MINUTE) -> Run:
-    """Let a detector that got announcements of deploys at its beginning live through these events."""
+    """Return a detector that received announcements of deploys at its start and then these events."""
     run = Run()
     for row in rows:
         run.detector.take_announcement(row)
@@ -79,14 +79,14 @@ def lived(events: Sequence[Event], *rows: AlertSilence, until_ms: int = START_MS
 
 
 def announced(run: Run) -> Finding | None:
-    """The finding of the announced deploy, if there is one."""
+    """The finding about the announced deploy, if there is one."""
     found = [each for each in run.detector.findings.all() if each.variant == "announced"]
     assert len(found) <= 1
     return found[0] if found else None
 
 
 def claimed(run: Run) -> set[str]:
-    """The rebalances that the announced deploy explains."""
+    """The rebalances explained by the announced deploy."""
     found = announced(run)
     return set() if found is None else set(found.rebalance_ids)
 
@@ -96,7 +96,7 @@ def ids(events: Sequence[Event]) -> list[str]:
 
 
 def test_a_rolling_restart_is_the_deploy_that_was_announced():
-    """All its rebalances have that one cause, with who announced what as evidence; nobody is asked for anything."""
+    """All its rebalances have that one cause, with author and announcement as evidence; no action is advised."""
     events = restarts(*IN_TURN)
     run = lived(events, DEPLOY)
     assert run.causes() == dict.fromkeys(ids(events), "rolling_deploy")
@@ -109,7 +109,7 @@ def test_a_rolling_restart_is_the_deploy_that_was_announced():
 
 
 def test_without_announcement_the_same_restart_is_recognised_by_its_looks():
-    """It is a deploy too, of which nobody said anything."""
+    """It is recognised as a deploy that was not announced."""
     run = lived(restarts(*IN_TURN))
     assert set(run.causes().values()) == {"rolling_deploy"}
     assert announced(run) is None
@@ -119,7 +119,7 @@ def test_without_announcement_the_same_restart_is_recognised_by_its_looks():
 
 
 def test_part_of_a_deploy_is_explained_that_would_not_be_recognised_by_its_looks():
-    """One instance of three, killed and back, and a newcomer: without the announcement a loss that wants a ticket."""
+    """One instance of three, killed and back, and a newcomer: without the announcement this is a loss and a ticket."""
     events = restarts(("b", 0, 30), killed=("b",))
     alone = lived(events)
     assert "rolling_deploy" not in alone.causes().values()
@@ -132,7 +132,7 @@ def test_part_of_a_deploy_is_explained_that_would_not_be_recognised_by_its_looks
 
 
 def test_who_goes_again_and_again_is_a_crash_loop_all_the_same():
-    """The new version of one instance dies as soon as it has joined: the deploy explains the others only."""
+    """The new version of one instance dies as soon as it has joined: the deploy explains the other rebalances only."""
     dying = [("b", 60 + 40 * number, 75 + 40 * number) for number in range(5)]
     events = restarts(("a", 0, 20), *dying, killed=("b",))
     run = lived(events, DEPLOY)
@@ -144,7 +144,7 @@ def test_who_goes_again_and_again_is_a_crash_loop_all_the_same():
 
 
 def test_a_poll_limit_that_ran_out_during_a_deploy_is_reported():
-    """It is no part of any deploy: who is out at its poll limit was not stopped by a pipeline."""
+    """A member that exceeded its poll limit was not stopped by the pipeline."""
     from detect.test_detector import overrun  # noqa: PLC0415
 
     window = replace(DEPLOY, groups=("*",), starts_at_ms=T0, ends_at_ms=T0 + 60 * MINUTE)
@@ -156,7 +156,7 @@ def test_a_poll_limit_that_ran_out_during_a_deploy_is_reported():
 
 
 def test_what_begins_after_its_end_is_not_explained():
-    """Nor what was before its start: the pipeline said from when until when."""
+    """Nor is a rebalance before its start: the announcement has a start and an end."""
     events = restarts(*IN_TURN)
     first, second = ids(events)[:2]
     early = replace(DEPLOY, ends_at_ms=START_MS + 30 * SECOND)
@@ -167,7 +167,7 @@ def test_what_begins_after_its_end_is_not_explained():
 
 
 def test_a_member_that_was_killed_and_is_not_back_when_it_is_over_is_reported():
-    """While it goes on, the new instance may be on its way; then it is a loss like any other."""
+    """During the deploy the new instance may still be starting; afterwards the loss is reported like any other."""
     events = restarts(("b", 0, None), killed=("b",))
     (gone,) = ids(events)
     run = lived(events, DEPLOY, until_ms=DEPLOY.ends_at_ms - SECOND)
@@ -190,12 +190,12 @@ def test_who_left_in_order_for_good_is_part_of_it():
     ids=["a silence", "other groups"],
 )
 def test_what_is_no_announcement_of_the_group_explains_nothing(changes: dict[str, Any]):
-    """A silence says who is not to be called, not why members move."""
+    """An ordinary silence suppresses notifications and does not explain rebalances."""
     assert claimed(lived(restarts(*IN_TURN), replace(DEPLOY, **changes))) == set()
 
 
 def test_an_announcement_is_taken_up_whenever_it_comes():
-    """After the fact, as at a start that reads topics in any order; and its early end is, too."""
+    """After the fact, as at a start that reads topics in any order; this includes an early end."""
     events = restarts(*IN_TURN)
     run = lived(events)
     run.detector.take_announcement(DEPLOY)
@@ -218,7 +218,7 @@ def test_of_two_deploys_at_a_time_the_later_one_counts():
 
 
 def test_the_number_of_announcements_is_bounded():
-    """Whoever may write to the topic may write many: those that end first go."""
+    """Producers with access to the topic may write many: those with the earliest end are dropped first."""
     known = Announcements()
     for number in range(2_100):
         known.put(replace(DEPLOY, silence_id=str(number), ends_at_ms=DEPLOY.ends_at_ms + number))

@@ -1,4 +1,4 @@
-"""Rules are asked only when their answer may have changed, and say the same as if they were asked all the time."""
+"""Rules are evaluated only when their result may have changed, with the same results as if evaluated all the time."""
 
 from __future__ import annotations
 
@@ -17,12 +17,12 @@ from rebalance_contract.clients import CONSUMED_RATE, HEARTBEAT_AGE, POLL_AGE, P
 from rebalance_streaming.detect.detector import Detector
 from rebalance_streaming.observed import inputs
 
-#: Bulky rows count half a minute after they came; the clock of the lives ticks every ten seconds.
+#: Bulky rows count half a minute after they arrived; the clock of the generated lives ticks every ten seconds.
 _LATE_MS = 40 * SECOND
 
 
 class Restless(Detector):
-    """Asks every rule of every group at every turn."""
+    """Evaluates every rule for every group at every turn."""
 
     def _due(self) -> list[str]:
         super()._due()
@@ -32,13 +32,13 @@ class Restless(Detector):
 
 
 def standing(detector: Detector) -> set[tuple[str, ...]]:
-    """Return what fires, as far as it does not contain passing time."""
+    """Return the firing findings, without texts that contain the elapsed time."""
     firing = [each for each in detector.findings.all() if each.state == "firing"]
     return {(each.group, each.rule, each.severity, each.variant or "") for each in firing}
 
 
 def differences(tape: Tape) -> list[tuple[int, tuple[str, ...]]]:
-    """Return for how long (ms) which finding stood with one of the two detectors and not with the other."""
+    """Return for how long (ms) each finding was open in only one of the two detectors."""
     eager, restless = Detector("default"), Restless("default")
     since: dict[tuple[str, ...], int] = {}
     found, at_ms = [], 0
@@ -60,12 +60,12 @@ def differences(tape: Tape) -> list[tuple[int, tuple[str, ...]]]:
 @pytest.mark.recordings
 @pytest.mark.parametrize("name", [each.name for each in recordings()])
 def test_recordings_are_judged_as_if_all_rules_were_asked_each_second(name: str):
-    """The same findings at all times of a recording, but for half a minute that bulky rows are collected for."""
+    """The findings are the same at all times, except for the half minute for which bulky rows are collected."""
     assert max((late for late, _ in differences(taped(name))), default=0) <= _LATE_MS
 
 
 def life(seed: int) -> Iterator[tuple[int, Event]]:
-    """Make most of an hour of a group up: phases in which things of any kind go on, stop, or go wrong."""
+    """Generate most of an hour of a group: phases in which events of any kind continue, stop, or are faulty."""
     dice = random.Random(seed)
     names = [f"{letter}-1" for letter in "abc"[: dice.randint(0, 3)]]
     static = dice.random() < 0.3
@@ -102,7 +102,7 @@ def _made(name: str, at: int, count: int, static: bool, dice: random.Random) -> 
 
 
 def _shaken(at_ms: int, members: list[Member], dice: random.Random) -> Iterator[tuple[int, Event]]:
-    """One member goes and comes back, or the group stays empty for a while."""
+    """One member leaves and returns, or the group stays empty for a while."""
     gone = dice.choice(members)
     rest = [each for each in members if each is not gone]
     back_ms = at_ms + dice.choice([5, 60, 400]) * SECOND
@@ -124,7 +124,7 @@ def _values(dice: random.Random) -> dict[str, float | None]:
 
 
 def ticking(events: list[tuple[int, Event]]) -> Tape:
-    """Let the clock tick beside events, in order of time, to a while after the last of them."""
+    """Add ticks of the clock to events, in order of time, until a while after the last of them."""
     ticks: Tape = [(at_ms, None) for at_ms in range(T0, max(at for at, _ in events) + 15 * MINUTE, 10 * SECOND)]
     return sorted([*events, *ticks], key=lambda each: each[0])
 
@@ -132,6 +132,6 @@ def ticking(events: list[tuple[int, Event]]) -> Tape:
 @pytest.mark.generated
 @pytest.mark.parametrize("seed", [*range(4), *(pytest.param(seed, marks=pytest.mark.slow) for seed in range(4, 24))])
 def test_lives_are_judged_as_if_all_rules_were_asked_each_second(seed: int):
-    """Hours in which commits, probes and reports go on, stop and go wrong: rules that wait for a deadline miss none."""
+    """In hours of commits, probes and reports that continue, stop and fail, rules with a deadline miss none."""
     late = differences(ticking(sorted(life(seed), key=lambda each: each[0])))
     assert [each for each in late if each[0] > _LATE_MS] == []

@@ -1,4 +1,4 @@
-"""How partitions are dealt out: eager assignors, changes of assignor, idle members, unequal shares, strangers."""
+"""Partition assignment: eager assignors, changes of assignor, idle members, unequal shares, unrelated members."""
 
 from __future__ import annotations
 
@@ -39,7 +39,7 @@ def members(count: int, **changes: Any) -> list[Member]:
 
 
 def cost(who: list[Member], *, kept: int = 4, took_ms: int = 3 * SECOND, count: int = 1) -> list[Event]:
-    """Let four partitions stand still for as long as a rebalance takes."""
+    """Let four partitions have no commits for the duration of a rebalance."""
     begins = [NOW - (i + 1) * HOUR for i in range(count)]
     gaps = {at: tuple(CommitGap("orders", p, at, at + took_ms) for p in range(4)) for at in begins}
     made = [rebalance(at, who, who, moves=Moves(kept=kept), took_ms=took_ms) for at in begins]
@@ -65,7 +65,7 @@ def cost(who: list[Member], *, kept: int = 4, took_ms: int = 3 * SECOND, count: 
     ],
 )
 def test_an_eager_assignor_costs_what_did_not_move(events: list[Event], severity: str | None):
-    """Five members or a percent of a day; a ticket only where it did cost something."""
+    """From five members or a percent of a day on; a ticket only if there was an impact."""
     found = list(eager_assignor(view_of(history(*events), NOW)))
     assert [(each.severity, each.confidence) for each in found] == ([] if severity is None else [(severity, CERTAIN)])
 
@@ -80,7 +80,7 @@ def test_an_eager_assignor_costs_what_did_not_move(events: list[Event], severity
     ],
 )
 def test_the_way_to_a_cooperative_assignor_depends_on_the_client(library: str | None, version: str | None, words: str):
-    """Java from 3.0 needs one bounce, older ones two, librdkafka a full stop."""
+    """Java from 3.0 needs one rolling bounce, older versions two, librdkafka a full stop."""
     who = members(5)
     reports = [report(NOW, each, library=library, library_version=version) for each in who]
     (found,) = eager_assignor(view_of(history(snapshot(T0, *who), *reports), NOW))
@@ -88,7 +88,7 @@ def test_the_way_to_a_cooperative_assignor_depends_on_the_client(library: str | 
 
 
 def test_nothing_is_advised_that_no_client_has():
-    """kafka-python has no cooperative assignor before 3.0, and does not speak KIP-848."""
+    """kafka-python has no cooperative assignor before 3.0, and does not support KIP-848."""
     who = [replace(each, client_id="kafka-python-2.2.3") for each in members(5)]
     (found,) = eager_assignor(view_of(history(snapshot(T0, *who)), NOW))
     assert found.advice == ()
@@ -112,7 +112,7 @@ def changing(*names: str, every_ms: int = 4 * MINUTE) -> list[Event]:
     ],
 )
 def test_an_assignor_that_goes_back_and_forth(events: list[Event], confidence: float | None):
-    """One direction is a migration; members whose lists do not fit swing."""
+    """One change is a migration; members with incompatible lists cause repeated changes."""
     found = list(assignor_migration_error(view_of(history(*events), NOW)))
     assert [each.confidence for each in found] == ([] if confidence is None else [confidence])
 
@@ -143,14 +143,14 @@ def surplus(idle_minutes: int, *, partitions: int = 2, count: int = 3, **changes
     ],
 )
 def test_members_that_never_get_a_partition(events: list[Event], idle: list[str]):
-    """More members than partitions for half an hour; the number to have is named."""
+    """More members than partitions for half an hour; the proper number is named."""
     found = list(idle_members(view_of(history(*events), NOW)))
     assert [m.member_id for each in found for m in each.subject.members] == idle
     assert all((each.advice[0].current, each.advice[0].proposed) == (str(2 + len(idle)), "2") for each in found)
 
 
 def test_idleness_counts_over_several_rebalances():
-    """A deploy in between does not begin the half hour anew for a member that stayed idle."""
+    """A deploy in between does not restart the half hour of a member that stayed idle."""
     idle, busy = member("i-1"), [member("m0-1", [0]), member("m1-1", [1])]
     changes = [rebalance(NOW - at * MINUTE, [*busy, idle], [*busy, idle], took_ms=SECOND) for at in (45, 20, 5)]
     known = history(snapshot(NOW - 5 * MINUTE, *busy, idle), *changes)
@@ -160,7 +160,7 @@ def test_idleness_counts_over_several_rebalances():
 
 
 def test_each_member_counts_since_it_became_idle_itself():
-    """One that a rebalance left idle later than another is not named yet; the time is that of the latest that is."""
+    """A member that became idle in a later rebalance is not named yet; the time is that of the latest named member."""
     busy = [member("m0-1", [0]), member("m1-1", [1])]
     first, second, third = member("i-1"), member("j-1"), member("k-1")
     after = {90: [*busy, first], 40: [*busy, first, second], 10: [*busy, first, second, third]}
@@ -172,7 +172,7 @@ def test_each_member_counts_since_it_became_idle_itself():
 
 
 def test_members_of_other_topics_are_counted_apart():
-    """A member too many of one topic says nothing of those of another, which have a partition each."""
+    """Surplus members of one topic are independent of those of another, which have a partition each."""
     busy, idle = member("m0-1", [0]), member("m1-1")
     other = [member(f"o{i}-1", topics=("bills",)) for i in range(2)]
     at_ms, who = NOW - 40 * MINUTE, [busy, idle, *other]
@@ -229,7 +229,7 @@ def test_unequal_shares_of_equal_members(events: list[Event], severity: str | No
 def test_fairer_assignors_are_those_that_the_group_has_not_and_could_have(
     client_id: str, described: dict[str, str], expected: list[str]
 ):
-    """The advice is neither the assignor that deals unevenly, nor one that the client lacks."""
+    """The advice names neither the current assignor nor one that the client lacks."""
     events = shared_out(6, 3, 3, **described)
     events[0] = snapshot(
         NOW - 11 * MINUTE, *(replace(each, client_id=client_id) for each in events[0].members), **described
@@ -264,14 +264,14 @@ OTHER = member("shipping-1", {"parcels": [0]}, topics=("parcels",), host="h2")
     ],
 )
 def test_two_applications_in_one_group(events: list[Event], fires: bool):
-    """No topic in common for an hour, and other clients or hosts."""
+    """No topic in common for an hour, and different clients or hosts."""
     found = list(shared_group_id(view_of(history(*events), NOW)))
     assert [each.confidence for each in found] == ([STRONG] if fires else [])
     assert not found or ("billing" in found[0].summary and "parcels" in found[0].summary)
 
 
 def connect(*offsets: tuple[int | None, int | None], one_name: bool = True) -> list[Event]:
-    """Let two workers join once a minute, each with how far it has read its config topic; the second by a new id."""
+    """Let two workers join once a minute, each with its config topic offset; the second with a new id each time."""
     found: list[Event] = []
     for number, (first, second) in enumerate(offsets):
         at_ms, client = NOW - (len(offsets) - number) * MINUTE, "w2" if one_name else f"w{number + 2}"
@@ -294,7 +294,7 @@ def connect(*offsets: tuple[int | None, int | None], one_name: bool = True) -> l
     ],
 )
 def test_two_connect_clusters_in_one_group(events: list[Event], fires: bool):
-    """A worker that has read less of its config topic than another, three joins long and no more each time."""
+    """One worker is behind another in its config topic at three joins, and does not catch up."""
     found = list(shared_connect_group(view_of(history(*events, snapshot(NOW, *members(2))), NOW)))
     assert [(each.rule, each.confidence) for each in found] == ([("shared_group_id", STRONG)] if fires else [])
     assert not found or "config topic" in found[0].summary
@@ -306,7 +306,7 @@ def test_two_connect_clusters_in_one_group(events: list[Event], fires: bool):
 
 
 def test_a_healthy_group_has_no_finding():
-    """Cooperative, equal shares, one application, each partition owned: silence, also right after a deploy."""
+    """Cooperative assignor, equal shares, one application, all partitions owned: no findings, even after a deploy."""
     who = members(6)
     deploy = [rebalance(NOW - (6 - i) * MINUTE, who, who, moves=Moves(kept=5)) for i in range(6)]
     known = history(snapshot(NOW - MINUTE, *who, protocol="cooperative-sticky"), *deploy)

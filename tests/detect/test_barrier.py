@@ -1,4 +1,4 @@
-"""Who kept a rebalance waiting although everybody came in the end, and who does so now."""
+"""Which member delayed a rebalance although all rejoined in the end, and which one delays it now."""
 
 from __future__ import annotations
 
@@ -40,7 +40,7 @@ A, B, C, NEW = member("a-1", [0]), member("b-1", [1]), member("c-1", [2]), membe
 
 
 def explained(*events: Event, members: tuple[Member, ...] = (A, B, C), wait_ms: int = WAIT_MS) -> Verdict | None:
-    """Let a member join a group whose members all come back, the last of them after a wait."""
+    """Let a member join a group whose members all rejoin, the last of them after a wait."""
     of = joined(RELEASED_MS - wait_ms, NEW, list(members), took_ms=wait_ms + 20)
     return explain_barrier(
         make_episode(history(*events, of), of, Thresholds(), JudgingTime(RELEASED_MS + 2 * MINUTE), EpisodeContext())
@@ -64,7 +64,7 @@ def committed(last_ms: Mapping[int, int]) -> list[Event]:
 
 
 def second_round(*events: Event, late_s: int, owned: Mapping[str, list[int]]) -> Verdict | None:
-    """Let a newcomer get partitions in a second round, so late; `owned` is what the members had before, by name."""
+    """Let a newcomer get partitions in a second round after a delay; `owned` is the previous assignment by name."""
     assigned_ms = START_MS + 3_000
     before = [member(f"{name}-1", numbers) for name, numbers in owned.items()]
     after = [
@@ -99,13 +99,13 @@ def test_a_late_second_round_waited_for_who_gives_partitions_up(
 
 
 def test_of_those_that_gave_partitions_up_who_polled_was_not_late():
-    """Polls stand still in a callback."""
+    """Polling stops during a callback."""
     found = second_round(*polling(B), late_s=20, owned={"a": [0, 3], "b": [1, 2]})
     assert who(found) == ["a"]
 
 
 def test_a_callback_inside_poll_looks_like_polling():
-    """Whoever is in poll() at each report may be in a callback; who came back from it meanwhile is not."""
+    """A member that is in poll() at each report may be in a callback; one that returned from it meanwhile is not."""
     found = second_round(*polling(A, 0.0), *polling(B), late_s=20, owned={"a": [0, 3], "b": [1, 2]})
     assert who(found) == ["a"]
     assert who(second_round(*polling(A), late_s=20, owned={"a": [0, 3], "b": [1]})) == ["a"]
@@ -118,7 +118,7 @@ def test_a_callback_inside_poll_looks_like_polling():
 
 
 def test_a_callback_that_is_reported_makes_a_late_round_certain():
-    """By the client's own latency."""
+    """By the client's own latency metric."""
     slow = report(START_MS + 25 * SECOND, A, {REVOKED_LATENCY: 18_000.0})
     found = second_round(slow, late_s=18, owned={"a": [0, 3], "b": [1]})
     assert found is not None
@@ -127,7 +127,7 @@ def test_a_callback_that_is_reported_makes_a_late_round_certain():
 
 @pytest.mark.parametrize(("wait_s", "reported"), [(9, False), (10, True), (240, True)])
 def test_ten_seconds_of_waiting_have_a_reason(wait_s: int, reported: bool):
-    """An ordinary join takes as long as a heartbeat."""
+    """An ordinary join takes at most a heartbeat interval."""
     found = explained(wait_ms=wait_s * SECOND)
     assert (found is not None) == reported
     if found is not None:
@@ -140,7 +140,7 @@ def test_the_first_join_waits_by_design():
 
 
 def test_a_wait_that_nobody_saw_is_not_reported():
-    """Without probes only the release is known: no wait is made up."""
+    """Without probes only the release is known: no wait is invented."""
     of = joined(RELEASED_MS, NEW, [A, B], took_ms=20, started_after_ms=None)
     assert (
         explain_barrier(
@@ -158,7 +158,7 @@ def test_a_wait_that_nobody_saw_is_not_reported():
 
 
 def test_the_one_that_did_not_poll_is_named():
-    """All report: the two that polled all the while waited for the one that did not."""
+    """All clients report: the two that kept polling waited for the one that did not."""
     found = explained(*polling(A), *polling(B, None), *polling(C))
     assert found is not None
     assert (found.rule, found.confidence, who(found)) == ("stalled_member_join_barrier", PLAUSIBLE, ["b"])
@@ -168,7 +168,7 @@ def test_the_one_that_did_not_poll_is_named():
 
 
 def test_who_polled_all_the_while_is_cleared():
-    """Two of three report polls: it was the third; if the only old member polled, it was none of those known."""
+    """Two of three report polls, so it was the third; if the only old member polled, it was none of the known ones."""
     assert who(explained(*polling(A), *polling(C))) == ["b"]
     alone = explained(*polling(A), members=(A,))
     assert alone is not None
@@ -195,7 +195,7 @@ def test_the_last_to_commit_on_joining_held_the_others():
     ids=["no commits", "one never committed", "two came late"],
 )
 def test_nobody_is_accused_on_a_guess(last_ms: Mapping[int, int]):
-    """That somebody did not rejoin is plain; where it is not known which of several, nobody is named."""
+    """It is certain that some member did not rejoin; if the member is unknown, nobody is named."""
     found = explained(*committed(last_ms))
     assert found is not None
     assert (found.rule, found.confidence, who(found)) == ("stalled_member_join_barrier", PLAUSIBLE, [])
@@ -221,7 +221,7 @@ def test_nobody_is_accused_on_a_guess(last_ms: Mapping[int, int]):
     ids=["revoked", "assigned", "quick", "of another", "librdkafka", "five seconds", "once", "waits for others"],
 )
 def test_a_callback_of_five_seconds_is_certain(reports: list[Event], slow: bool):
-    """The client's own measure of its rebalance callback decides, and names who was in it."""
+    """The client's own metric of its rebalance callback decides, and names the member."""
     found = explained(*reports)
     assert found is not None
     assert (found.rule == "slow_rebalance_callback") == slow
@@ -246,7 +246,7 @@ def test_a_callback_of_five_seconds_is_certain(reports: list[Event], slow: bool)
     ids=["as it was released", "all before it", "long before its release", "two late", "one never commits"],
 )
 def test_the_last_to_commit_as_the_barrier_was_released_was_late(last_ms: dict[int, int], expected: list[str]):
-    """Whoever revokes commits and joins; commits of usual intervals say nothing, whether or not clients polled."""
+    """Clients commit on revocation and then join; regular commits say nothing, whether or not clients polled."""
     assert who(explained(*committed(last_ms))) == expected
     found = explained(*committed(last_ms), *(row for each in (A, B, C) for row in polling(each, 0)))
     assert who(found) == expected
@@ -264,13 +264,13 @@ def test_the_last_to_commit_as_the_barrier_was_released_was_late(last_ms: dict[i
     ids=["records waited", "it had committed all", "two that did not"],
 )
 def test_who_does_not_commit_as_the_others_join_was_late(last_ms: dict[int, int], ends: int, expected: list[str]):
-    """Records had come since its last commit, so it would have committed on revoking, as the others did."""
+    """Records had arrived since its last commit, so it would have committed on revocation, as the others did."""
     probes = [probe(START_MS + at, ends=dict.fromkeys((0, 1, 2), ends)) for at in (-3 * SECOND, 0)]
     assert who(explained(*committed(last_ms), *probes)) == expected
 
 
 def test_a_gap_in_commits_shows_who_was_late_when_commits_are_forgotten():
-    """A dozen commits are kept; one every second has replaced them when a rebalance is judged."""
+    """A dozen commits are kept; with one per second they have been replaced by the time a rebalance is judged."""
     of = joined(START_MS, NEW, [A, B], took_ms=WAIT_MS + 20)
     after = [commits(RELEASED_MS + n * SECOND, {0: 8 + n, 1: 8 + n}) for n in range(1, 20)]
     ends = (
@@ -291,7 +291,7 @@ def test_a_gap_in_commits_shows_who_was_late_when_commits_are_forgotten():
     ids=["one is silent", "two are", "of one nothing is known", "nobody is"],
 )
 def test_with_a_cooperative_assignor_who_joined_goes_on(busy: list[int], before: list[int], expected: list[str]):
-    """Members keep their partitions while they wait, so that only who has not joined commits nothing."""
+    """Members keep their partitions while they wait, so only a member that has not joined stops committing."""
     events = [
         snapshot(T0, A, B, C, protocol="cooperative-sticky"),
         commits(START_MS - SECOND, dict.fromkeys(before, 1)),
@@ -306,7 +306,7 @@ def test_with_a_cooperative_assignor_who_joined_goes_on(busy: list[int], before:
 def now(
     seconds: int, *events: Event, members: tuple[Member, ...] = (A, B), logged_ms: int = T0, lag: bool = False
 ) -> Verdict | None:
-    """Judge a group some seconds after probes first saw it prepare."""
+    """Return the verdict on a group some seconds after probes first saw it prepare."""
     known = history(snapshot(T0, *members, last_rebalance_ms=logged_ms), *events)
     return waiting_now(known, START_MS + seconds * SECOND, 10_000, MINUTE, lag_grows=lag)
 
@@ -316,7 +316,7 @@ def preparing(to_s: int, *listed: Member) -> list[Event]:
 
 
 def test_the_one_old_member_is_awaited():
-    """Story B live: the newcomer is there, the old one is listed; released after what is left of 300 s."""
+    """Story B live: the newcomer is there, the old member is awaited; released after the rest of the 300 s."""
     found = now(20, *preparing(20, B, NEW))
     assert found is not None
     assert (found.rule, found.confidence, who(found)) == ("stalled_member_join_barrier", STRONG, ["b"])
@@ -325,7 +325,7 @@ def test_the_one_old_member_is_awaited():
 
 
 def test_the_longest_time_out_of_all_bounds_the_wait():
-    """R of the group is the largest of its members."""
+    """The group's rebalance time-out is the largest of its members."""
     patient = replace(A, rebalance_timeout_ms=600_000)
     found = now(20, *preparing(20, patient, B), members=(patient, B))
     assert found is not None
@@ -350,12 +350,12 @@ def test_the_longest_time_out_of_all_bounds_the_wait():
     ],
 )
 def test_what_does_not_wait_now_is_not_reported(seconds: int, events: list[Event], logged_ms: int):
-    """Only a fresh probe that still sees it prepare, ten seconds after the first since the log's last release."""
+    """Only if a fresh probe still sees it prepare, ten seconds after the first since the last release in the log."""
     assert now(seconds, *events, logged_ms=logged_ms) is None
 
 
 def test_a_spell_begins_with_its_first_probe():
-    """An earlier preparation that ended is another one."""
+    """An earlier preparation that ended is separate."""
     earlier = [probe(START_MS - 30_000, "PreparingRebalance"), probe(START_MS - 5_000, "Stable")]
     found = now(15, *earlier, *preparing(15, B))
     assert found is not None
@@ -363,7 +363,7 @@ def test_a_spell_begins_with_its_first_probe():
 
 
 def test_several_that_may_be_awaited_are_a_doubt():
-    """Less sure, and the source that would decide is named; reports narrow it down to who did not poll."""
+    """The confidence is lower, and the missing source is named; reports point to the member that did not poll."""
     found = now(20, *preparing(20, A, B, NEW))
     assert found is not None
     assert (found.confidence, found.missing) == (PLAUSIBLE, ("client metrics: age of the last poll per member",))
@@ -374,7 +374,7 @@ def test_several_that_may_be_awaited_are_a_doubt():
 
 
 def test_a_member_that_polls_is_not_awaited():
-    """The only old member reports polls: whoever it is that has not come back, it is not this one."""
+    """The only old member reports polls: another, unknown member is awaited."""
     polls = [report(START_MS + at * SECOND, B, {POLL_AGE: 0.5}) for at in range(-60, 21, 5)]
     found = now(20, *polls, *preparing(20, B, NEW))
     assert found is not None
@@ -383,14 +383,14 @@ def test_a_member_that_polls_is_not_awaited():
 
 @pytest.mark.parametrize(("seconds", "lag", "severity"), [(70, True, "page"), (70, False, None), (50, True, None)])
 def test_a_minute_of_waiting_with_growing_lag_pages(seconds: int, lag: bool, severity: str | None):
-    """Shorter, or without harm, it is what the catalogue says."""
+    """A shorter wait, or one without impact, has the severity of the catalogue."""
     found = now(seconds, *preparing(seconds, B, NEW), lag=lag)
     assert found is not None
     assert found.severity == severity
 
 
 def test_a_slow_heart_is_waited_for():
-    """A member that beats every ten seconds has not heard of it before: 25 s are usual, 31 s are not."""
+    """A member with a heartbeat interval of ten seconds learns of it late: 25 s are usual, 31 s are not."""
     polls = report(START_MS - MINUTE, B, config=ClientConfig(heartbeat_interval_ms=10_000))
     assert now(25, polls, *preparing(25, B, NEW)) is None
     assert now(31, polls, *preparing(30, B, NEW)) is not None

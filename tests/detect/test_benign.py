@@ -1,4 +1,4 @@
-"""Rebalances that somebody wanted, or that a topic, a subscription or a protocol called for."""
+"""Intended rebalances, or those required by a topic, a subscription or a protocol."""
 
 from __future__ import annotations
 
@@ -35,19 +35,19 @@ from rebalance_streaming.observed.liveness import GONE, RESTARTED
 def benign(
     of: Rebalance, *events: Event, after_s: int = 60, past: tuple[ExplainedDeparture, ...] = ()
 ) -> Verdict | None:
-    """Return what the first benign rule says that speaks."""
+    """Return the verdict of the first benign rule that matches."""
     looked = episode(of, *events, now_ms=LOST_MS + after_s * SECOND, past=past)
     return next((found for rule in BENIGN_RULES if (found := rule(looked)) is not None), None)
 
 
 def same(reason: str, **changes: Any) -> Rebalance:
-    """Make a rebalance in which nobody came or went."""
+    """Return a rebalance in which nobody joined or left."""
     return rebalance(LOST_MS, [A, B], [A, B], reason=reason, **changes)
 
 
 @pytest.mark.parametrize(("after_s", "confidence"), [(60, PLAUSIBLE), (700, STRONG)])
 def test_newcomers_that_stay_are_a_scale_out(after_s: int, confidence: float):
-    """Only arrivals; sure once they have stayed for ten minutes."""
+    """Only arrivals; certain once they have stayed for ten minutes."""
     found = benign(joined(LOST_MS, member("n-1"), [A]), after_s=after_s)
     assert said(found) == ("scale_out", confidence)
     assert found is not None
@@ -67,7 +67,7 @@ def test_newcomers_that_stay_are_a_scale_out(after_s: int, confidence: float):
     ids=["all for long", "not of all known", "one went on", "no longer than usual", "commits are rare", "of another"],
 )
 def test_newcomers_alone_hold_nobody_up_for_long(gaps_s: tuple[int, ...], every_s: int, confidence: float):
-    """Where nobody probes, commits that stop all at once are what shows of a barrier."""
+    """Without probes, a barrier shows only as commits that all stop at once."""
     of = joined(LOST_MS, member("n-1"), [A, member("c-1", [2])])
     beats = [
         commits(at, dict.fromkeys(range(3), at // 100))
@@ -81,7 +81,7 @@ def test_newcomers_alone_hold_nobody_up_for_long(gaps_s: tuple[int, ...], every_
 
 @pytest.mark.parametrize(("after_s", "confidence"), [(60, PLAUSIBLE), (700, STRONG)])
 def test_members_that_left_in_order_are_a_scale_in(after_s: int, confidence: float):
-    """It committed until it left and nobody came in its place; surer after ten minutes."""
+    """They committed until they left and were not replaced; more certain after ten minutes."""
     found = benign(lost(LOST_MS, B, [A, B]), *pulse(LOST_MS - MINUTE, LOST_MS, [0, 1, 2, 3]), after_s=after_s)
     assert said(found) == ("scale_in", confidence)
     assert found is not None
@@ -89,14 +89,17 @@ def test_members_that_left_in_order_are_a_scale_in(after_s: int, confidence: flo
 
 
 def test_a_loss_is_no_scale_in():
-    """Silent for its session, or of unknown end: somebody else has to explain it."""
+    """A member that was silent for its session time-out, or whose end is unknown, needs another explanation."""
     quiet = [*pulse(LOST_MS - MINUTE, LOST_MS - 12 * SECOND, [0, 1, 2, 3]), *pulse(LOST_MS - 11_000, LOST_MS, [0, 1])]
     assert benign(lost(LOST_MS, B, [A, B]), *quiet) is None
     assert benign(lost(LOST_MS, B, [A, B])) is None
 
 
 def test_a_single_restart_in_order_may_be_part_of_a_deploy():
-    """It left in order and the same client is back; both rebalances say so. It may be one process that ran on."""
+    """It left cleanly and the same client is back; both rebalances have this cause.
+
+    The process may have kept running.
+    """
     gone_then, again = lost(LOST_MS, B, [A, B]), joined(LOST_MS + 20_000, member("b-2", [2, 3]), [A])
     beats = pulse(LOST_MS - MINUTE, LOST_MS, [0, 1, 2, 3])
     found = benign(gone_then, *beats, again)
@@ -119,21 +122,21 @@ def test_a_single_restart_in_order_may_be_part_of_a_deploy():
     ],
 )
 def test_a_restart_is_surely_one_if_its_process_ended_or_others_left_in_turn(past: tuple[ExplainedDeparture, ...]):
-    """One process that leaves and joins again reports on, and no other does the same within minutes."""
+    """A process that leaves and rejoins keeps reporting, and no other does the same within minutes."""
     gone_then, again = lost(LOST_MS, B, [A, B]), joined(LOST_MS + 20_000, member("b-2", [2, 3]), [A])
     back = benign(again, *pulse(LOST_MS - MINUTE, LOST_MS, [0, 1, 2, 3]), gone_then, past=past)
     assert said(back) == ("rolling_deploy", PLAUSIBLE)
 
 
 def test_the_only_member_of_a_group_is_restarted_as_a_whole_group_is():
-    """No other could be stopped with it."""
+    """No other member could have been stopped with it."""
     gone_then, again = lost(LOST_MS, A, [A]), joined(LOST_MS + 20_000, member("a-2", [0, 1]), [])
     found = benign(gone_then, *pulse(LOST_MS - MINUTE, LOST_MS, [0, 1]), again)
     assert said(found) == ("rolling_deploy", PLAUSIBLE)
 
 
 def test_who_left_in_order_and_is_back_was_restarted_although_another_is_not():
-    """Of two that left together one was not started again; whoever did not leave in order makes it no deploy."""
+    """One of two that left together was not started again; without a clean leave it is not a deploy."""
     both = rebalance(LOST_MS, [A, B, member("c-1", [4])], [A])
     again = joined(LOST_MS + 20_000, member("b-2", [2, 3]), [A])
     beats = pulse(LOST_MS - MINUTE, LOST_MS, range(5))
@@ -176,7 +179,7 @@ def test_who_left_in_order_and_is_back_was_restarted_although_another_is_not():
 def test_a_group_that_was_stopped_comes_back_with_more_or_fewer(
     came: str, after_s: int, later: str, expected: tuple[str, float, str], *, at_once: bool
 ):
-    """As tasks of a connector do of which there are more, or instances after a deploy that stops all first."""
+    """For example tasks of a connector that were increased, or instances after a deploy that stops all first."""
     back_ms = LOST_MS + 6_000
     new = [member(f"{name}-2", [place]) for place, name in enumerate(came)]
     late = [joined(back_ms + 60_000, member(f"{name}-2"), new) for name in later]
@@ -186,7 +189,7 @@ def test_a_group_that_was_stopped_comes_back_with_more_or_fewer(
         both = (*emptied.generations, *formed.generations)
         whole = rebalance(LOST_MS, [A, B], new, reason="group_emptied", generations=both)
         found = benign(whole, *beats, *late, after_s=after_s)
-        # A member that is back was restarted, where nothing else is found.
+        # A member that is back was restarted, unless another cause is found.
         is_restart = expected[0] == "initial_group_formation" and came in "ab"
         assert said(found) == (("rolling_deploy", PLAUSIBLE) if is_restart else expected[:2])
         return
@@ -197,7 +200,7 @@ def test_a_group_that_was_stopped_comes_back_with_more_or_fewer(
 
 
 def test_a_group_that_shrank_long_before_it_was_stopped_has_lost_nobody():
-    """What counts is how many there were when it was stopped."""
+    """The number of members when the group was stopped counts."""
     day_ms, back_ms = 24 * 60 * MINUTE, LOST_MS + 6_000
     shrank = rebalance(LOST_MS - day_ms, [A, B, member("c-1")], [A, B])
     emptied = rebalance(LOST_MS, [A, B], [], took_ms=10)
@@ -214,7 +217,7 @@ def test_a_group_that_shrank_long_before_it_was_stopped_has_lost_nobody():
     ],
 )
 def test_who_left_in_order_while_no_fewer_came_was_replaced(came: str, expected: str):
-    """As a pod that is moved to another node: the group is as large as it was, and somebody wanted it."""
+    """For example a pod that is moved to another node: the group size is unchanged, and the move was intended."""
     of = rebalance(LOST_MS, [A, B], [A, *(member(f"{name}-1") for name in came)])
     found = benign(of, *pulse(LOST_MS - MINUTE, LOST_MS, [0, 1, 2, 3]))
     assert found is not None
@@ -225,7 +228,7 @@ def test_who_left_in_order_while_no_fewer_came_was_replaced(came: str, expected:
 
 @pytest.mark.parametrize("came", ["ab", "abc"])
 def test_a_group_that_was_empty_for_long_is_started(came: str):
-    """It had no members to come back with more of."""
+    """It had no previous members to compare with."""
     back_ms = LOST_MS + 11 * MINUTE
     emptied = rebalance(LOST_MS, [A, B], [], took_ms=10)
     formed = rebalance(back_ms, [], [member(f"{name}-2") for name in came], reason="first_join")
@@ -236,7 +239,7 @@ def test_a_group_that_was_empty_for_long_is_started(came: str):
 
 @pytest.mark.parametrize(("after_min", "now"), [(5, 2), (15, 1)], ids=["while it comes back", "later"])
 def test_who_is_added_long_after_a_restart_was_not_late(after_min: int, now: int):
-    """As many are missing as were in the time that a restart takes, whenever that is judged."""
+    """The missing members are those missing within the time of a restart, whenever that is judged."""
     back_ms = LOST_MS + 6_000
     three = [A, B, member("c-1")]
     emptied = rebalance(LOST_MS, three, [], took_ms=10)
@@ -255,7 +258,7 @@ def test_who_is_added_long_after_a_restart_was_not_late(after_min: int, now: int
 
 
 def test_a_group_of_which_some_were_lost_was_not_stopped_in_order():
-    """One said that it goes, the others died: that more come back is no growth of a deploy."""
+    """One member left cleanly, the others died: more members afterwards are not the growth of a deploy."""
     both, back_ms = [A, B], LOST_MS + 6_000
     emptied = rebalance(LOST_MS, both, [], took_ms=10)
     formed = rebalance(back_ms, [], [member(f"{name}-2") for name in "abc"], reason="first_join")
@@ -267,7 +270,7 @@ def test_a_group_of_which_some_were_lost_was_not_stopped_in_order():
 
 
 def test_members_that_a_row_leaves_out_are_counted():
-    """Both lists are cut at the same length, of which one left and another moved up."""
+    """Both lists are cut at the same length: one member left and another moved up into the list."""
     of = lost(LOST_MS, B, [A, B], members_before_count=9_000, members_after_count=8_999)
     cut = replace(of, members_after=(A, member("c-1")), is_truncated=True)
     found = benign(cut, *pulse(LOST_MS - MINUTE, LOST_MS, [0, 1, 2, 3]))
@@ -276,7 +279,7 @@ def test_members_that_a_row_leaves_out_are_counted():
 
 
 def test_clients_that_share_a_name_and_a_host_come_back_each_once():
-    """A third newcomer after two that left is one more, not a restart."""
+    """A third newcomer after two departures is an additional member, not a restart."""
     left = tuple(
         departed(LOST_MS - at_ms, member(f"a-{at_ms}"), CLEAN, rule="rolling_deploy") for at_ms in (20_000, 10_000)
     )
@@ -289,7 +292,7 @@ def test_clients_that_share_a_name_and_a_host_come_back_each_once():
 
 
 def test_clients_that_share_a_name_and_left_in_turn_come_back_in_turn():
-    """Each departure is said to be that of the first newcomer: the next one comes back from the other."""
+    """Each departure is matched to the first newcomer: the next one is matched to the other departure."""
     left = [
         departed(LOST_MS - at_ms, member(f"a-{at_ms}"), CLEAN, back_as=member("a-8"), rule="rolling_deploy")
         for at_ms in (20_000, 10_000)
@@ -300,7 +303,7 @@ def test_clients_that_share_a_name_and_left_in_turn_come_back_in_turn():
 
 
 def test_who_comes_back_by_its_own_id_is_itself():
-    """Although another of its name and host left later (KIP-848)."""
+    """Even if another member with its name and host left later (KIP-848)."""
     left = tuple(
         departed(LOST_MS - at_ms, member(name), CLEAN, rule="scale_in")
         for name, at_ms in (("a-1", 20_000), ("a-2", 10))
@@ -310,7 +313,7 @@ def test_who_comes_back_by_its_own_id_is_itself():
 
 
 def test_what_rests_on_an_orderly_leave_is_no_surer_than_that():
-    """Its session may as well have run out: neither a smaller group nor a deploy is claimed."""
+    """Its session may have expired instead: neither a smaller group nor a deploy is claimed."""
     unsure = gone(likely=CLEAN, classes=(CLEAN, SESSION_EXPIRED), confidence=HINT)
     assert said(scale_in(losing(unsure, after_s=20 * 60))) == ("scale_in", HINT)
     back = replace(unsure, back_as=replace(B, member_id="b-2"), back_ms=LOST_MS + 20 * SECOND)
@@ -321,7 +324,7 @@ def test_what_rests_on_an_orderly_leave_is_no_surer_than_that():
 
 
 def test_a_return_has_the_cause_of_the_loss():
-    """Its own rebalance is the second half of what threw it out, less surely; a newcomer beside it is growth."""
+    """Its own rebalance has the cause of the loss, with less confidence; a newcomer beside it is growth."""
     past = departed(LOST_MS - 30_000, B, POLL_TIMEOUT, rule="poll_overrun")
     found = benign(joined(LOST_MS, member("b-2", [2]), [A]), past=(past,))
     assert said(found) == ("poll_overrun", PLAUSIBLE)
@@ -335,7 +338,7 @@ def test_a_return_has_the_cause_of_the_loss():
 
 
 def test_the_first_members_form_a_group():
-    """Nobody was there before: certain, with who came."""
+    """There were no members before: certain, with the members that joined."""
     found = benign(rebalance(LOST_MS, [], [A, B], reason="first_join"))
     assert said(found) == ("initial_group_formation", CERTAIN)
     assert found is not None
@@ -353,7 +356,7 @@ def test_the_first_members_form_a_group():
     ],
 )
 def test_another_protocol_is_a_migration(before: dict[str, Any], now: dict[str, Any], words: str):
-    """The assignor's name or the kind of group changed between two rebalances."""
+    """The assignor's name or the group type changed between two rebalances."""
     earlier = rebalance(LOST_MS - 10 * MINUTE, [A], [A, B], **before)
     found = benign(same("leader_rejoin", **now), earlier)
     assert said(found) == ("protocol_migration", CERTAIN)
@@ -362,7 +365,7 @@ def test_another_protocol_is_a_migration(before: dict[str, Any], now: dict[str, 
 
 
 def test_the_member_that_subscribed_anew_is_named():
-    """By what it gained and lost; all alike is a pattern that matched, which is the topics' doing."""
+    """With the added and removed topics; if all change alike, topics that match a pattern changed."""
     other = replace(B, topics=("orders", "refunds"))
     found = benign(rebalance(LOST_MS, [A, B], [A, other], reason="subscription_change"))
     assert said(found) == ("subscription_change", CERTAIN)
@@ -374,7 +377,7 @@ def test_the_member_that_subscribed_anew_is_named():
 
 
 def test_a_newer_members_subscription_is_its_records_word():
-    """KIP-848: its record changed before the epoch rose; the one that set it off is named."""
+    """KIP-848: its record changed before the epoch rose; the member that triggered it is named."""
     of = same("subscription_change", type="consumer", first_offender="b-1")
     found = benign(of)
     assert said(found) == ("subscription_change", STRONG)
@@ -393,7 +396,7 @@ def test_a_newer_members_subscription_is_its_records_word():
     ],
 )
 def test_partitions_that_were_added_make_the_leader_rejoin(grown_ms: int | None, reason: str, expected: float | None):
-    """Within metadata.max.age, as probes saw it; without probes only the assignment shows it."""
+    """Within metadata.max.age of the change seen by probes; without probes only the assignment shows it."""
     probes = [] if grown_ms is None else [probe(T0, ends={0: 1, 1: 1}), probe(grown_ms, ends={0: 1, 1: 1, 2: 0})]
     found = benign(same(reason), *probes)
     assert said(found) == (None if expected is None else ("topic_metadata_change", expected))
@@ -407,7 +410,7 @@ def test_partitions_that_were_added_make_the_leader_rejoin(grown_ms: int | None,
     [("eu-1a", "eu-1b", "eu-1a -> eu-1b"), (None, "eu-1b", "none -> eu-1b"), ("a", "a", None)],
 )
 def test_a_member_that_reports_another_rack_moved(was: str | None, now: str, expected: str | None):
-    """Who moved, from where and to where; a reason without a rack that differs is left to the other rules."""
+    """The member, its old and its new rack; a rack reason without a changed rack is left to the other rules."""
     of = same("rack_change", members_before=(A, replace(B, rack_id=was)), members_after=(A, replace(B, rack_id=now)))
     found = benign(of)
     if expected is None:
@@ -420,7 +423,7 @@ def test_a_member_that_reports_another_rack_moved(was: str | None, now: str, exp
 
 @pytest.mark.parametrize(("times", "severity"), [(3, Severity.INFO), (4, Severity.TICKET)])
 def test_topics_that_change_all_day_are_a_ticket(times: int, severity: str | None):
-    """Three changes a day may be meant; from the fourth on the topics, or the clients' view of them, flap."""
+    """Three changes a day may be intended; from the fourth on topics, or the clients' view of them, are unstable."""
     yesterday_ms = LOST_MS - 24 * 60 * MINUTE
     before = [probe(yesterday_ms - MINUTE, ends={0: 1}), probe(yesterday_ms - 1, ends={0: 1, 1: 1})]
     grown = [probe(LOST_MS - (times - n) * MINUTE, ends=dict.fromkeys(range(n + 3), 1)) for n in range(times)]
@@ -440,7 +443,7 @@ def test_topics_that_change_all_day_are_a_ticket(times: int, severity: str | Non
     ],
 )
 def test_a_further_round_belongs_to_the_one_before(reason: str, after_s: int, confidence: float | None):
-    """A due follow-up at any time, an unexplained rejoin within half a minute; with members that change it is none."""
+    """A due follow-up round at any time, an unexplained rejoin within half a minute; neither if members change."""
     earlier = joined(LOST_MS - 3_000 - after_s * SECOND, B, [A])
     found = aftermath(episode(same(reason), earlier))
     assert said(found) == (None if confidence is None else (FOLLOWS, confidence))

@@ -1,4 +1,4 @@
-"""Known faults by version, and the upgrade that removes them."""
+"""Known bugs by version, and the upgrades that fix them."""
 
 import pytest
 
@@ -19,7 +19,7 @@ def title(bug: KnownBug) -> str:
 
 @pytest.mark.parametrize("bug", KNOWN_BUGS, ids=title)
 def test_a_fault_is_complete(bug: KnownBug):
-    """Each fault is of a client that can be recognised, is behind diagnoses that exist, and has a source."""
+    """Each bug is of a recognisable client, causes existing diagnoses, and has a source."""
     assert bug.client in CLIENTS
     assert bug.effects
     assert set(bug.effects) <= DIAGNOSES.keys()
@@ -29,7 +29,7 @@ def test_a_fault_is_complete(bug: KnownBug):
 
 @pytest.mark.parametrize("bug", KNOWN_BUGS, ids=title)
 def test_the_version_to_go_to_is_without_the_fault(bug: KnownBug):
-    """A fault begins with its first version, and neither the end of its range nor the version advised has it."""
+    """A bug begins with its first version, and neither the end of its range nor the advised version has it."""
     assert bug.since is None or bug.affects(bug.since)
     assert bug.below is None or not bug.affects(bug.below)
     assert bug.fixed_in is None or not bug.affects(parse_version(bug.fixed_in))
@@ -76,21 +76,21 @@ def test_the_version_to_go_to_is_without_the_fault(bug: KnownBug):
     ],
 )
 def test_the_upgrade_that_helps(library: str, version: str, rule: str, proposed: str | None):
-    """Advice names the first version without a fault behind the diagnosis; without a fault, or a fix, there is none."""
+    """The advice is the first version without a bug that causes the diagnosis; without bug or fix there is none."""
     advice = upgrade_advice(library, parse_version(version), rule)
     assert (advice.proposed if advice else None) == proposed
 
 
 @pytest.mark.parametrize("version", ["1.4.0", "1.4.6", "2.0.1", "2.2.7"])
 def test_starved_kafka_python_goes_further_than_the_last_fix(version: str):
-    """The fixes of its heartbeat thread end at 2.2.8, but where it goes anyway, it should go to 2.3.1 or to 3.x."""
+    """The fixes of its heartbeat thread end at 2.2.8, but an upgrade should go further, to 2.3.1 or 3.x."""
     advice = upgrade_advice(KAFKA_PYTHON, parse_version(version), "heartbeat_starvation")
     assert advice is not None
     assert advice.proposed.startswith("kafka-python 2.3.1 or later, best 3.x")
 
 
 def test_advice_says_from_where_and_why():
-    """It names the setting, the present version, and the fault with its sources."""
+    """The advice has the setting, the current version, and the bug with its sources."""
     bug = next(each for each in KNOWN_BUGS if each.client == "pykafka")
     assert upgrade_advice("pykafka", (2, 6, 0), "zk_partition_owner_conflict") == Advice(
         parameter="upgrade",
@@ -105,7 +105,7 @@ def test_advice_says_from_where_and_why():
     sorted({(bug.client, ".".join(map(str, bug.since or (0, 1)))) for bug in KNOWN_BUGS}),
 )
 def test_whoever_follows_the_advice_needs_no_other(library: str, version: str):
-    """After the upgrade advised no fault with a fix is left that could be behind the same diagnosis."""
+    """The advised version has no bug with a fix that causes the same diagnosis."""
     release = parse_version(version)
     for rule in {rule for bug in known_bugs(library, release, kip848=True) for rule in bug.effects}:
         advice = upgrade_advice(library, release, rule, kip848=True)
@@ -116,7 +116,7 @@ def test_whoever_follows_the_advice_needs_no_other(library: str, version: str):
 
 
 def test_nothing_is_known_of_an_unknown_version():
-    """A client that reports no library or version is not accused; only a fault that all versions have is certain."""
+    """A client without a known library or version is not blamed; only a bug of all versions is certain."""
     assert known_bugs(None, (1, 0)) == ()
     assert known_bugs(KAFKA_PYTHON, ()) == ()
     assert upgrade_advice(None, (1, 0), "heartbeat_starvation") is None
@@ -124,7 +124,7 @@ def test_nothing_is_known_of_an_unknown_version():
 
 
 def test_faults_of_the_newer_protocol_are_its_own():
-    """A fault that needs KIP-848 is no explanation in a classic group."""
+    """A bug of KIP-848 explains nothing in a classic group."""
     assert known_bugs(LIBRDKAFKA, (2, 13, 0), "poll_overrun") == ()
     assert [bug.fixed_in for bug in known_bugs(LIBRDKAFKA, (2, 13, 0), "poll_overrun", kip848=True)] == ["2.15.0"]
 
@@ -136,7 +136,7 @@ def test_short_versions_are_filled_with_zeros():
 
 
 def test_without_a_rule_all_faults_of_a_version_are_returned():
-    """Every known fault of a version in use deserves a ticket, whatever it has done so far."""
+    """Every known bug of a version in use is a ticket, even if it has had no effect so far."""
     found = known_bugs(LIBRDKAFKA, (1, 6, 1))
     assert {"stalled_consumer", "cooperative_livelock", "assignment_imbalance"} <= {r for b in found for r in b.effects}
     assert set(known_bugs(LIBRDKAFKA, (1, 6, 1), "stalled_consumer")) < set(found)

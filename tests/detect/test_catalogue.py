@@ -1,4 +1,4 @@
-"""The catalogue of diagnoses: complete, in step with the thresholds, the rules, and the page made of it."""
+"""The catalogue of diagnoses: complete, and consistent with the thresholds, the rules, and the generated page."""
 
 import ast
 import re
@@ -32,7 +32,7 @@ ROOT = Path(__file__).parents[2]
 PAGE = ROOT / "docs" / "diagnoses.md"
 PACKAGE = Path(catalogue.__file__).parent
 
-#: Words in the texts that look like ids of diagnoses and are settings or variants.
+#: Words in the texts that look like diagnosis ids but are settings or variants.
 OTHER_WORDS = {
     *("metadata_max_age_ms", "heartbeat_interval_ms", "consumer_timeout_ms", "nr_throttled"),
     *("idle_lock", "lock_contention", "native_code", "event_loop_blocked", "__consumer_offsets"),
@@ -52,32 +52,32 @@ def texts(each):
 
 
 def test_every_family_has_diagnoses():
-    """The page has no empty chapter, and every file of entries is a family's."""
+    """The page has no empty chapter, and every file of entries is a family."""
     assert {each.family for each in DIAGNOSES.values()} == FAMILIES.keys()
     assert {path.stem for path in (PACKAGE / "diagnoses").glob("*.toml")} == FAMILIES.keys()
 
 
 def test_every_diagnosis_is_said():
-    """What the catalogue explains has a text; that rules use all texts is checked with these."""
+    """Each entry of the catalogue has texts; other tests check that rules use all of them."""
     assert DIAGNOSES.keys() - {each.rule for each in WORDINGS.values()} == set()
 
 
 def test_traits_are_known_and_had_by_some_diagnosis():
-    """A trait that nobody has any more is dropped with the code that asks for it."""
+    """An unused trait is removed together with the code that checks it."""
     assert {trait for each in DIAGNOSES.values() for trait in each.traits} == TRAITS.keys()
     assert with_trait("gathers") == {"cluster_wide_disturbance", "rebalance_storm"}
     assert "rolling_deploy" in of_family("benign")
 
 
 def test_a_diagnosis_is_found_by_its_id():
-    """The id is the key; an id that nobody knows is an error."""
+    """The id is the key; an unknown id is an error."""
     assert diagnosis("poll_overrun").id == "poll_overrun"
     with pytest.raises(KeyError):
         diagnosis("bad_luck")
 
 
 def test_only_harm_pages():
-    """Nothing wakes a person by default unless consumption itself suffers."""
+    """By default only affected consumption causes a page."""
     assert {each.id for each in DIAGNOSES.values() if each.severity == "page"} == {
         *("no_progress_loop", "stalled_consumer", "empty_group_with_lag", "zk_orphan_partition"),
         *("coordinator_stuck_rebalance", "offsets_topic_unhealthy", "cluster_wide_disturbance"),
@@ -85,14 +85,14 @@ def test_only_harm_pages():
 
 
 def test_what_is_explained_and_harmless_notifies_nobody():
-    """Benign diagnoses are for information, and severities are the three there are."""
+    """Benign diagnoses are informational, and there are three severities."""
     assert {each.severity for each in DIAGNOSES.values() if each.family == "benign"} == {"info"}
     assert {each.severity for each in DIAGNOSES.values()} == {"page", "ticket", "info"}
 
 
 @pytest.mark.parametrize("rule_id", DIAGNOSES)
 def test_texts_are_fit_to_print(rule_id: str):
-    """Titles fit a table; every text is one paragraph of whole sentences without anything left to fill in."""
+    """Titles fit into a table; every text is one paragraph of complete sentences without placeholders."""
     each = DIAGNOSES[rule_id]
     assert 0 < len(each.title) <= 65
     assert not each.title.endswith(".")
@@ -103,7 +103,7 @@ def test_texts_are_fit_to_print(rule_id: str):
 
 @pytest.mark.parametrize("rule_id", DIAGNOSES)
 def test_look_alikes_exist(rule_id: str):
-    """Where a text sends the reader to another diagnosis, there is one."""
+    """Diagnoses referenced in a text exist."""
     mentioned = set(re.findall(r"`(\w+_\w+)`", " ".join(texts(DIAGNOSES[rule_id]).values())))
     assert mentioned - DIAGNOSES.keys() - OTHER_WORDS - THRESHOLD_NAMES == set()
 
@@ -112,14 +112,14 @@ def test_look_alikes_exist(rule_id: str):
 
 
 def test_every_threshold_belongs_somewhere():
-    """A threshold that exists changes a diagnosis or is named as general, and is explained; none is invented."""
+    """Each threshold affects a diagnosis or is listed as general, and is explained; all listed ones exist."""
     used = {name for each in DIAGNOSES.values() for name in each.thresholds}
     assert used | set(GENERAL_THRESHOLDS) == THRESHOLD_NAMES
     assert THRESHOLD_TEXTS.keys() == THRESHOLD_NAMES
 
 
 def test_texts_take_their_numbers_from_the_thresholds():
-    """Every threshold that a diagnosis lists is spoken of in its texts, by its default."""
+    """The texts of a diagnosis mention each of its thresholds with its default."""
     silent = {
         (each.id, name)
         for each in DIAGNOSES.values()
@@ -152,7 +152,7 @@ def _source_of(each: Diagnosis) -> str:
     ],
 )
 def test_thresholds_in_words(name: str, value: float, words: str):
-    """A threshold is shown in the unit that its name gives it."""
+    """A threshold is shown in the unit of its name."""
     assert in_words(name, value) == words
 
 
@@ -160,20 +160,20 @@ def test_thresholds_in_words(name: str, value: float, words: str):
 
 
 def test_the_page_is_current(tmp_path: Path):
-    """Whoever changes the catalogue or a threshold makes the page anew."""
+    """After a change of the catalogue or a threshold write the page again."""
     write(tmp_path / "diagnoses.md")
     assert PAGE.read_text() == (tmp_path / "diagnoses.md").read_text()
 
 
 def test_the_traits_of_the_contract_are_current(tmp_path: Path):
-    """Whoever reads findings knows the same traits as the rules."""
+    """Readers of findings use the same traits as the rules."""
     write_traits(tmp_path / "diagnoses.json")
     published = resources.files(rebalance_contract).joinpath("diagnoses.json").read_text("utf-8")
     assert published == (tmp_path / "diagnoses.json").read_text()
 
 
 def test_links_on_the_page_lead_somewhere():
-    """Every link within the page has the heading that it names, and every diagnosis has one."""
+    """Every link within the page has its heading, and every diagnosis has one."""
     page = render()
     headings = {each.lower().replace(" ", "-") for each in re.findall(r"^#+ ([\w -]+)$", page, re.MULTILINE)}
     linked = set(re.findall(r"\]\(#([^)]+)\)", page))
@@ -182,7 +182,7 @@ def test_links_on_the_page_lead_somewhere():
 
 
 def test_every_threshold_stands_on_the_page_with_its_default():
-    """Somebody who wants to change a threshold finds it by its name."""
+    """Thresholds can be found by name."""
     page = render()
     assert {name for name in THRESHOLD_NAMES if f"| `{name}` | " not in page} == set()
     assert "| `storm_window_ms` | 600000 (10 min) |" in page
@@ -191,7 +191,7 @@ def test_every_threshold_stands_on_the_page_with_its_default():
 
 
 def test_the_settings_on_the_page_are_accepted(tmp_path: Path):
-    """What the page shows can be copied into a settings file and does what it says there."""
+    """An example on the page can be copied into a settings file and has the described effect."""
     assert f"```toml\n{SETTINGS_EXAMPLE}```" in render()
     file = tmp_path / "monitor.toml"
     file.write_text(SETTINGS_EXAMPLE)
@@ -212,17 +212,17 @@ def test_the_settings_on_the_page_are_accepted(tmp_path: Path):
 
 # --- Where ids stand ---
 
-#: Parts that know diagnoses by their traits, and rules with the texts they use.
+#: Modules that use traits of diagnoses, and rules with the texts they use.
 INSTALLED = (ROOT / "streaming", ROOT / "exporters", ROOT / "deploy" / "rebalance_deploy")
-#: Words of the contract that are ids, too: the cause that is not known, and reasons that a group's log shows.
+#: Words of the contract that are also ids: the unknown cause, and reasons in a group's log.
 OF_THE_CONTRACT = {"undetermined", *RebalanceReason}
 
 
 def test_ids_stand_in_rules_only():
-    """Code that is no rule knows a diagnosis by its traits, so that a new one needs no change there."""
+    """Other code uses the traits of diagnoses, so that a new diagnosis needs no change there."""
     ids = DIAGNOSES.keys() - OF_THE_CONTRACT
     files = [path for folder in INSTALLED for path in folder.rglob("*.py") if path.parent != PACKAGE / "rules"]
-    # To parse all of them takes a second.
+    # Parsing all of them takes a second.
     word = re.compile(rf"\b(?:{'|'.join(ids)})\b")
     named = {
         (path.name, node.value)

@@ -1,4 +1,4 @@
-"""What rules about one lost member share, and what is said where nothing separates the causes."""
+"""Code shared by rules about one lost member, and the finding if the causes cannot be separated."""
 
 from __future__ import annotations
 
@@ -33,9 +33,9 @@ from rebalance_streaming.observed.liveness import GONE
     ],
 )
 def test_what_came_back_at_once_stood_still_if_it_cannot_starve(of: Departure, expected: tuple[str, float] | None):
-    """Of the rest three causes stay possible, and what would separate them is named.
+    """Three causes remain possible, and the source that would separate them is named.
 
-    It may have been cut off as well, so that it is said as a hint.
+    It may have been cut off as well, so the finding is a hint.
     """
     found = frozen_or_starved(losing(of), of)
     assert said(found) == expected
@@ -78,7 +78,10 @@ AGAIN_MS = LOST_MS + 20 * SECOND
 def test_one_alone_that_is_back_to_stay_stood_still(
     of: Departure, events: tuple[Event, ...], after_s: int, expected: float
 ):
-    """Its host was not cut off, as another member went on; what died comes beside its ghost, or dies again."""
+    """Its host was not cut off, as another member went on.
+
+    A crashed process comes back beside its old member, or dies again.
+    """
     found = frozen_or_starved(losing(of, events=events, after_s=after_s), of)
     assert said(found) == ("process_pause", expected)
     assert found is not None
@@ -86,7 +89,7 @@ def test_one_alone_that_is_back_to_stay_stood_still(
 
 
 def test_one_that_is_lost_again_and_again_may_as_well_die():
-    """The third loss in a row is what a loop of deaths looks like, however long it was there in between."""
+    """The third loss in a row looks like a crash loop, however long the member stayed in between."""
     earlier = [departed(LOST_MS - minute * MINUTE, BACK.member, SESSION_EXPIRED) for minute in (2, 4)]
     assert said(frozen_or_starved(losing(BACK, past=earlier[:1]), BACK)) == ("process_pause", PLAUSIBLE)
     assert said(frozen_or_starved(losing(BACK, past=earlier), BACK)) == ("process_pause", HINT)
@@ -94,7 +97,7 @@ def test_one_that_is_lost_again_and_again_may_as_well_die():
 
 @pytest.mark.parametrize("likely", [POLL_TIMEOUT, SESSION_EXPIRED, FENCED, CLEAN])
 def test_a_known_departure_is_not_unknown(likely: str):
-    """The last rule speaks only where no class fits."""
+    """The last rule applies only if no class matches."""
     of = gone(likely=likely)
     assert unknown_loss(losing(of), of) is None
     unknown = gone(likely=UNKNOWN)
@@ -103,7 +106,7 @@ def test_a_known_departure_is_not_unknown(likely: str):
 
 @pytest.mark.parametrize(("arriving", "busy"), [(None, False), (0, False), (1, True)])
 def test_work_is_what_came_in(arriving: int | None, busy: bool):
-    """Unknown is not busy: nobody is accused of work that nobody saw."""
+    """Unknown is not busy: unobserved work is not assumed."""
     assert is_busy(gone(arriving=arriving)) == busy
 
 
@@ -127,14 +130,14 @@ def test_a_slot_survives_a_new_id():
     ],
 )
 def test_reports_are_missed_only_where_doubt_is_left(changes: dict[str, Any], missing: bool):
-    """Where the source is there, or nothing is in doubt, none is asked for; else by host."""
+    """If the source exists, or nothing is in doubt, none is requested; otherwise it is named by host."""
     assert bool(missing_reports(gone(**changes))) == missing
     nameless = gone(replace(B, host=""), confidence=HINT)
     assert missing_reports(nameless)[0].startswith("client metrics of the member's host:")
 
 
 def test_the_verdict_of_a_loss_has_the_evidence_of_how_the_member_left():
-    """It is about the member, began a session before it was gone, keeps what was seen and names what it misses."""
+    """It is about the member, begins a session before its removal, has the evidence and the missing sources."""
     of = gone(confidence=HINT)
     found = say_lost("undetermined.gone", of)
     assert (found.started_at_ms, who(found), found.evidence) == (of.to_ms - of.session_ms, ["b-1"], of.evidence)

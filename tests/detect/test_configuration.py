@@ -1,4 +1,4 @@
-"""Settings that are wrong without any incident: sessions, timeouts, joins, time between polls."""
+"""Wrong settings without an incident: sessions, time-outs, joins, time between polls."""
 
 from __future__ import annotations
 
@@ -66,7 +66,7 @@ def rates(*values: float, every_ms: int = 15 * SECOND) -> list[Event]:
     ],
 )
 def test_three_heartbeats_fit_into_a_session(events: list[Event], expected: tuple[str, float] | None):
-    """Reported intervals count as they are, measured ones only at their best; an interval is never guessed."""
+    """Reported intervals are used as they are, measured ones only at their best; an interval is never guessed."""
     found = list(session_heartbeat_ratio(view_of(history(snapshot(T0, A, B), *events), NOW)))
     assert [(each.severity, each.confidence) for each in found] == ([] if expected is None else [expected])
     if found:
@@ -75,21 +75,21 @@ def test_three_heartbeats_fit_into_a_session(events: list[Event], expected: tupl
 
 
 def test_story_c_had_exactly_a_third():
-    """10 s of 30 s is allowed, reported or measured a little late."""
+    """10 s of 30 s are allowed, reported or measured slightly late."""
     exact = replace(A, session_timeout_ms=30_000)
     for events in (reported(heartbeat_interval_ms=10_000), rates(*[1 / 10.4] * 8)):
         assert not list(session_heartbeat_ratio(view_of(history(snapshot(T0, exact, B), *events), NOW)))
 
 
 def test_a_session_of_no_length_has_no_share():
-    """A foreign client may join with 0."""
+    """Unknown clients may join with a session time-out of 0."""
     member = replace(A, session_timeout_ms=0)
     events = reported(heartbeat_interval_ms=3_000)
     assert not list(session_heartbeat_ratio(view_of(history(snapshot(T0, member, B), *events), NOW)))
 
 
 def test_counted_heartbeats_are_as_good_as_a_rate():
-    """A client that only counts is measured by its best minute."""
+    """A client that only has a counter is measured by its best minute."""
     beats = [report(NOW - 120_000 + i * 30_000, A, {HEARTBEAT_TOTAL: 5.0 * i}) for i in range(5)]
     (found,) = session_heartbeat_ratio(view_of(history(snapshot(T0, A, B), *beats), NOW))
     assert "every 6.0 s" in found.summary
@@ -121,7 +121,7 @@ def evicted(
     ],
 )
 def test_a_session_is_too_short_if_it_ends_for_a_moment(departures: list[ExplainedDeparture], expected: bool):
-    """Only repeated losses that a longer session outlasts count, never a poll timeout, a crash or a starved client."""
+    """Only repeated losses that a longer session outlasts count, not poll time-outs, crashes or starved clients."""
     found = list(session_timeout_too_short(view_of(history(snapshot(T0, A, B)), NOW, past=tuple(departures))))
     assert [(each.severity, each.confidence) for each in found] == ([(Severity.INFO, HINT)] if expected else [])
     if found:
@@ -140,7 +140,7 @@ def test_a_session_is_too_short_if_it_ends_for_a_moment(departures: list[Explain
     ids=["cannot starve", "may starve", "was seen to stand still"],
 )
 def test_a_longer_session_must_not_hide_starvation(client_id: str, liveness: str | None, expected: tuple[str, float]):
-    """Where heartbeats may fail by themselves it is a hint, until the client's own reports say otherwise."""
+    """If heartbeats may be starved it is a hint, until the client's own reports rule this out."""
     who = replace(A, client_id=client_id)
     gone = (evicted(50, who, liveness=liveness), evicted(9, who, liveness=liveness))
     (found,) = session_timeout_too_short(view_of(history(snapshot(T0, who, B)), NOW, past=gone))
@@ -148,7 +148,7 @@ def test_a_longer_session_must_not_hide_starvation(client_id: str, liveness: str
 
 
 def test_a_short_session_is_a_better_word_than_a_hint():
-    """That it is below ten seconds is certain, whatever lost the members."""
+    """A session time-out below ten seconds is a fact, whatever caused the losses."""
     who = replace(A, session_timeout_ms=6_000)
     gone = (evicted(50, who), evicted(9, who))
     (found,) = session_timeout_too_short(view_of(history(snapshot(T0, who, B)), NOW, past=gone))
@@ -165,7 +165,7 @@ def test_a_return_under_another_id_is_found_in_the_rebalances():
 
 @pytest.mark.parametrize(("session", "fires"), [(6_000, True), (9_999, True), (10_000, False), (45_000, False)])
 def test_a_session_below_ten_seconds_is_noted(session: int, fires: bool):
-    """It is a fact and not a fault yet: Severity.INFO. Groups without a session of their own say nothing."""
+    """It is a fact and not a problem yet: Severity.INFO. Groups without a session time-out have no finding."""
     one = replace(A, session_timeout_ms=session)
     found = list(session_timeout_too_short(view_of(history(snapshot(T0, one, B)), NOW)))
     assert [(each.severity, each.confidence) for each in found] == ([(Severity.INFO, CERTAIN)] if fires else [])
@@ -177,7 +177,7 @@ def test_a_session_below_ten_seconds_is_noted(session: int, fires: bool):
     ("timeout", "fires"), [(300_000, False), (900_000, False), (3_600_000, True), (2**31 - 1, True)]
 )
 def test_an_excessive_rebalance_timeout_names_who_sets_it(timeout: int, fires: bool):
-    """The group waits for the largest one: its owner is named, and what it should be."""
+    """The group waits for the largest one: its owner and the recommended value are named."""
     one = replace(A, rebalance_timeout_ms=timeout)
     found = list(rebalance_timeout_excessive(view_of(history(snapshot(T0, one, B)), NOW)))
     assert bool(found) == fires
@@ -188,7 +188,7 @@ def test_an_excessive_rebalance_timeout_names_who_sets_it(timeout: int, fires: b
 
 
 def test_a_measured_poll_gap_gives_the_timeout_a_number():
-    """With the longest time between polls reported, the advice is twice that."""
+    """If the longest time between polls is reported, the advice is twice that."""
     one = replace(A, rebalance_timeout_ms=3_600_000)
     events = [report(NOW - SECOND, one, {POLL_GAP_MAX: 90_500.0})]
     (found,) = rebalance_timeout_excessive(view_of(history(snapshot(T0, one, B), *events), NOW))
@@ -196,7 +196,7 @@ def test_a_measured_poll_gap_gives_the_timeout_a_number():
 
 
 def test_an_excessive_timeout_does_not_grow():
-    """Where batches take more than half of it, they come first; librdkafka takes none below its session."""
+    """If batches take more than half of it, they come first; librdkafka rejects values below its session time-out."""
     one = replace(A, rebalance_timeout_ms=3_600_000)
     events = [report(NOW - SECOND, one, {POLL_GAP_MAX: 1_900_000.0})]
     (found,) = rebalance_timeout_excessive(view_of(history(snapshot(T0, one, B), *events), NOW))
@@ -222,7 +222,7 @@ def test_an_excessive_timeout_does_not_grow():
     ids=["in time", "half", "nearly all", "still in it", "a long poll that waits for records"],
 )
 def test_a_reported_poll_gap_warns_before_the_overrun(values: dict[str, float], expected: str | None):
-    """Half of max.poll.interval is worth a note, four fifths a ticket; waiting inside poll() is no work."""
+    """Half of max.poll.interval is informational, four fifths a ticket; waiting inside poll() is not work."""
     events = [report(NOW - 10 * SECOND, A, values, config=ClientConfig(max_poll_records=500))]
     found = list(poll_overrun_risk(view_of(history(snapshot(T0, A, B), *events), NOW)))
     assert [each.severity for each in found] == ([] if expected is None else [expected])
@@ -264,14 +264,14 @@ def committing(*, lag: bool, gap_s: int, who: Member = A) -> list[Event]:
     ],
 )
 def test_commits_show_a_poll_gap_only_of_busy_clients_that_commit_in_poll(events: list[Event], fires: bool):
-    """Idle time, timers and clients without a limit say nothing; without client metrics it is plausible at most."""
+    """Idle time, timers and clients without a limit have no finding; without client metrics it is plausible at most."""
     found = list(poll_overrun_risk(view_of(history(*events), NOW)))
     assert [each.confidence for each in found] == ([PLAUSIBLE] if fires else [])
     assert not found or found[0].missing
 
 
 def stalling(stall_s: int) -> list[Event]:
-    """Commit every second, in panes of 5 s, with one stall; it works off what arrives."""
+    """Commit every second, in panes of 5 s, with one stall; the member catches up on its backlog."""
     events: list[Event] = [snapshot(T0, A, B)]
     start_ms = NOW - 3 * MINUTE
     for second in range(0, 100, 5):
@@ -291,14 +291,14 @@ def stalling(stall_s: int) -> list[Event]:
 
 @pytest.mark.parametrize(("stall_s", "fires"), [(145, False), (160, True)])
 def test_a_poll_gap_is_known_from_the_first_commit_after_it(stall_s: int, fires: bool):
-    """Rows have the first and the last commit of a pane; of the time between two a commit interval may be polled."""
+    """Rows have the first and the last commit of a pane; between two commits the client may poll."""
     found = list(poll_overrun_risk(view_of(history(*stalling(stall_s)), NOW + MINUTE)))
     took = [int(each.summary.partition("once took ")[2].partition(" s")[0]) for each in found]
     assert [0.94 * stall_s <= each <= stall_s for each in took] == ([True] if fires else [])
 
 
 def test_commits_once_in_minutes_are_a_habit():
-    """A member that always commits each 200 s may poll all the time: nothing is said."""
+    """A member that always commits each 200 s may poll all the time: no finding."""
     events: list[Event] = [snapshot(T0 - HOUR, A, B)]
     for i in range(8):
         at_ms = NOW - (8 - i) * 200 * SECOND
@@ -310,7 +310,7 @@ def test_commits_once_in_minutes_are_a_habit():
 
 
 def forming(count: int, every_ms: int, *, left: tuple[str, ...] = (), first_empty: bool = True) -> list[Event]:
-    """Let members come one by one, each in a rebalance of its own, into a group that began empty."""
+    """Let members join one by one, each in a rebalance of its own, into a group that began empty."""
     events: list[Event] = []
     before: list[Member] = [] if first_empty else [member("z-1")]
     for i in range(count):
@@ -341,7 +341,7 @@ def forming(count: int, every_ms: int, *, left: tuple[str, ...] = (), first_empt
     ],
 )
 def test_a_group_that_forms_step_by_step_waits_too_little(events: list[Event], fires: bool):
-    """From empty, with arrivals only; the advice is the spread of the joins and a second."""
+    """From empty, with arrivals only; the advice is the spread of the joins plus a second."""
     found = list(initial_delay_too_short(view_of(history(*events), T0 + 3 * MINUTE)))
     assert bool(found) == fires
     if found:
@@ -350,7 +350,7 @@ def test_a_group_that_forms_step_by_step_waits_too_little(events: list[Event], f
 
 
 def refused(values: dict[str, float | None], **changes: Any) -> list[Event]:
-    """Let a client that is in no rebalance report each 10 s for a minute."""
+    """Let a client without a rebalance report each 10 s for a minute."""
     stranger = member("x-1")
     return [
         report(NOW - at * SECOND, stranger, values, **{"member_id": None, "interval_ms": 10_000, **changes})
@@ -375,7 +375,7 @@ def refused(values: dict[str, float | None], **changes: Any) -> list[Event]:
     ],
 )
 def test_a_client_that_is_kept_out_reports_it(events: list[Event], variant: str | None, fires: bool):
-    """It tries to join for a minute, has nothing, and is in no generation of a group at rest."""
+    """It tries to join for a minute, has no partitions, and is in no generation of a settled group."""
     found = list(join_rejected(view_of(history(snapshot(T0, A, B), *events), NOW)))
     assert [(each.severity, each.variant) for each in found] == ([(Severity.TICKET, variant)] if fires else [])
     if found:
@@ -394,14 +394,14 @@ def test_a_client_that_is_kept_out_reports_it(events: list[Event], variant: str 
 def test_the_advice_for_a_client_that_is_kept_out_names_the_assignor_where_it_is_a_setting(
     described: dict[str, Any], expected: bool
 ):
-    """In groups of KIP-848 the broker assigns, and Streams and Connect bring their own."""
+    """In groups of KIP-848 the broker assigns, and Streams and Connect have their own assignors."""
     known = history(snapshot(T0, A, B, **described), *refused({ASSIGNED: 0.0}, join_state="wait-join"))
     (found,) = join_rejected(view_of(known, NOW))
     assert ("partition.assignment.strategy" in {each.parameter for each in found.advice}) == expected
 
 
 def test_failed_rebalances_that_go_on_are_attempts():
-    """Java counts them without ever joining."""
+    """Java counts them even if it never joins."""
     failing = [
         report(NOW - at * SECOND, member("x-1"), {ASSIGNED: 0.0, FAILED_REBALANCES: 70.0 - at}, member_id=None)
         for at in range(60, -1, -5)
@@ -432,7 +432,7 @@ def test_who_waits_for_a_barrier_is_not_rejected(event: Event):
 
 
 def test_a_healthy_group_has_no_finding():
-    """Defaults of today, reports in time, a deploy behind it: silence."""
+    """Current defaults, reports in time, a past deploy: no findings."""
     members = [member(f"m{i}-1", [i], session_timeout_ms=45_000) for i in range(4)]
     events: list[Event] = [snapshot(T0, *members, protocol="cooperative-sticky")]
     for each in members:
@@ -446,7 +446,7 @@ def test_a_healthy_group_has_no_finding():
 
 
 def test_a_young_group_is_not_judged():
-    """Two minutes are granted to everybody."""
+    """Each group has two minutes before it is judged."""
     wrong = replace(A, session_timeout_ms=2_000, rebalance_timeout_ms=2**31 - 1)
     known = history(
         snapshot(T0, wrong, first_seen_ms=T0),

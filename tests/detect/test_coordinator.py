@@ -1,4 +1,4 @@
-"""Leader and coordinator: loops, slow assignors, brokers that move, stick, or cannot answer or store in time."""
+"""Leader and coordinator: rejoin loops, slow assignors, and brokers that move, hang, or cannot answer or store."""
 
 from __future__ import annotations
 
@@ -69,7 +69,7 @@ def every(ms: int, count: int, **changes: Any) -> list[Event]:
 
 
 def chain(count: int, apart_s: int = 5) -> Rebalance:
-    """Make a formation that the leader's rejoins follow, each so soon that all are one rebalance."""
+    """Make a formation followed by the leader's rejoins, each soon enough to be part of the same rebalance."""
     at_ms = NOW - 2 * MINUTE
     times = [at_ms + 3_000 + i * apart_s * SECOND for i in range(count + 1)]
     first = Generation(1, "first_join", join_ended_at_ms=times[0], assigned_at_ms=times[0], joined=("a-1", "b-1"))
@@ -80,7 +80,7 @@ def chain(count: int, apart_s: int = 5) -> Rebalance:
 
 @pytest.mark.parametrize(("count", "expected"), [(8, True), (6, True), (4, False), (1, False)])
 def test_a_chain_behind_a_formation_keeps_its_own_reason(count: int, expected: bool):
-    """Rejoins seconds apart are one rebalance, and a loop all the same; a few come with joins."""
+    """Rejoins seconds apart are one rebalance but still a loop; a few accompany joins."""
     of = chain(count)
     found = list(leader_rejoin_loop(view_of(history(snapshot(NOW, A, B), of), NOW)))
     assert [each.rebalance_ids for each in found] == ([(of.rebalance_id,)] if expected else [])
@@ -110,7 +110,7 @@ def test_a_chain_behind_a_formation_keeps_its_own_reason(count: int, expected: b
     ],
 )
 def test_a_leader_that_rejoins_without_need(events: list[Event], expected: tuple[str, str | None] | None):
-    """Same members, topics and assignment, again and again; it claims these rebalances."""
+    """Same members, topics and assignment, again and again; the loop claims these rebalances."""
     found = list(leader_rejoin_loop(view_of(history(snapshot(NOW, A, B), *events), NOW)))
     assert [(each.severity, each.variant) for each in found] == ([] if expected is None else [expected])
     if found:
@@ -119,20 +119,20 @@ def test_a_leader_that_rejoins_without_need(events: list[Event], expected: tuple
 
 
 def test_a_loop_that_ended_keeps_its_rebalances():
-    """Hours later it still is what explains them, or they would be unexplained again."""
+    """Hours later it still explains them; otherwise they would become unexplained again."""
     known = history(snapshot(NOW, A, B), *every(2 * MINUTE, 3))
     assert [len(each.rebalance_ids) for each in leader_rejoin_loop(view_of(known, NOW + 5 * HOUR))] == [3]
 
 
 def test_changes_of_topics_that_probes_saw_are_no_loop():
-    """The leader rejoined because it should."""
+    """The leader rejoined for a reason."""
     causes = {rebalance_id(NOW - i * 2 * MINUTE): "topic_metadata_change" for i in range(1, 4)}
     known = history(snapshot(NOW, A, B), *every(2 * MINUTE, 3))
     assert not list(leader_rejoin_loop(view_of(known, NOW, causes=causes)))
 
 
 def test_two_enforced_rebalances_are_recorded_and_no_loop():
-    """Recorded: a Java leader calls enforceRebalance() twice; a third time would be one too many."""
+    """Recorded: a Java leader calls enforceRebalance() twice; a third call would be a loop."""
     known = replayed("enforce-rebalance-java-sticky")
     assert not list(leader_rejoin_loop(view_of(known, NOW)))
     (pure,) = [each for each in known.in_order() if each.reason == "leader_rejoin"]
@@ -173,7 +173,7 @@ def aborted(count: int, *, minutes_ago: int, joined: tuple[str, ...] = (), **cha
     ],
 )
 def test_a_slow_or_failing_assignor(events: list[Event], expected: list[tuple[str, str | None, float]]):
-    """The sync phase is in the log; rounds without a record count only where no arrival interrupted them."""
+    """The log shows the sync phase; rounds without a record count only if no arrival interrupted them."""
     found = list(assignor_slow_or_failing(view_of(history(snapshot(NOW, A, B), *events), NOW)))
     assert [(each.variant, each.severity, each.confidence) for each in found] == expected
     assert all(each.subject.members[0].member_id == "a-1" for each in found if each.variant == "slow")
@@ -184,7 +184,7 @@ def test_a_slow_or_failing_assignor(events: list[Event], expected: list[tuple[st
     [("rdkafka", "range", True), ("kafkajs", "RoundRobinAssigner", False), ("connect-1", "sessioned", False)],
 )
 def test_the_broker_assigns_where_clients_let_it(client_id: str, protocol: str, expected: bool):
-    """KIP-848 is for clients that speak it, and not for Connect."""
+    """KIP-848 is for clients that support it, and not for Connect."""
     who = [replace(each, client_id=client_id) for each in (A, B)]
     failing = [aborted(1, minutes_ago=9, protocol=protocol), aborted(1, minutes_ago=5, protocol=protocol)]
     for events in ([synced(31_000)], failing):
@@ -193,7 +193,7 @@ def test_the_broker_assigns_where_clients_let_it(client_id: str, protocol: str, 
 
 
 def test_a_recorded_slow_assignor_is_named():
-    """Recorded: a Java assignor that takes 4 s; with a limit of 3 s its leader is named, and its lost round is not."""
+    """Recorded: a Java assignor that takes 4 s; with a limit of 3 s its leader is named, but not its lost round."""
     known = replayed("slow-assignor-java-join-during-sync")
     last = max(each.completed_at_ms or 0 for each in known.in_order())
     strict = replace(Thresholds(), sync_warn_ms=3_000, young_ms=0)
@@ -237,7 +237,7 @@ S = [replace(A, group_instance_id="ia"), replace(B, group_instance_id="ib")]
     ],
 )
 def test_a_coordinator_must_not_exceed_the_rebalance_timeout(events: list[Event], confidence: float | None):
-    """Five minutes, one of slack: what lasts longer contradicts the protocol and wakes somebody."""
+    """Five minutes, with a tolerance of one: a longer state violates the protocol and causes a page."""
     found = list(coordinator_stuck_rebalance(view_of(history(snapshot(T0, A, B), *events), NOW + 2 * SECOND)))
     assert [(each.confidence, each.severity) for each in found] == (
         [] if confidence is None else [(confidence, Severity.PAGE)]
@@ -286,7 +286,7 @@ def answered(
     ],
 )
 def test_a_slow_coordinator_shows_in_several_clients(events: list[Event], confidence: float | None):
-    """At least two, at least half, none of them slow itself; plausible at most, where all of several hosts wait."""
+    """At least two, and at least half of them, none slow itself; plausible at most, if all on several hosts wait."""
     found = list(coordinator_overload(view_of(history(*events), NOW)))
     assert [(each.confidence, each.severity) for each in found] == (
         [] if confidence is None else [(confidence, Severity.TICKET)]
@@ -294,7 +294,7 @@ def test_a_slow_coordinator_shows_in_several_clients(events: list[Event], confid
 
 
 def test_evictions_make_a_slow_coordinator_urgent():
-    """Answers take half a session, and a member was lost."""
+    """Responses take half a session time-out, and a member was lost."""
     gone = departed(NOW - MINUTE, A, SESSION_EXPIRED, rule="undetermined")
     known = history(*answered(6_000, 7_000))
     (found,) = coordinator_overload(view_of(known, NOW, past=(gone,)))
@@ -320,7 +320,7 @@ def hopping(times: int = 4, *, last: str = "PreparingRebalance") -> list[Event]:
     ],
 )
 def test_an_offsets_partition_that_cannot_store(events: list[Event], expected: tuple[float, str] | None):
-    """Assignments that are never stored while nobody comes or goes; a hint unless commits have stopped, too."""
+    """Assignments that are never stored while nobody joins or leaves; a hint unless commits have stopped, too."""
     found = list(offsets_topic_unhealthy(view_of(history(snapshot(T0, A, B), *events), NOW)))
     assert [(each.confidence, each.severity) for each in found] == ([] if expected is None else [expected])
     assert all(each.missing for each in found)
@@ -349,7 +349,7 @@ LOADED = CoordinatorEvent(NOW - 61 * SECOND, CoordinatorAct.LOADED, broker=2)
 def test_an_assignment_that_its_coordinator_could_not_store_is_the_cause(
     trigger: CoordinatorTrigger, error: str | None, others: tuple[CoordinatorEvent, ...], expected: tuple[str, float]
 ):
-    """It wrote so itself, and its error says for what reason; whoever is lost meanwhile is lost for that."""
+    """The coordinator logged the failure, and its error has the reason; it also explains members lost meanwhile."""
     gone = rebalance(NOW - MINUTE, [A, B], [A], took_ms=20 * SECOND)
     known = history(snapshot(T0, A, B), gone)
     began = CoordinatorEvent(NOW - 50 * SECOND, CoordinatorAct.PREPARING, trigger=trigger, reason=error)
@@ -366,7 +366,7 @@ def test_an_assignment_that_its_coordinator_could_not_store_is_the_cause(
 
 
 def test_a_healthy_group_has_no_finding():
-    """Quick syncs, a stable coordinator, answers in time, a deploy with interrupted rounds: silence."""
+    """Quick syncs, a stable coordinator, responses in time, a deploy with interrupted rounds: no findings."""
     arrivals = [aborted(2, minutes_ago=i, joined=("d-1", "e-1")) for i in (9, 7, 5, 3)]
     events = [synced(900), *arrivals, *seen("Stable", 10), *answered(20, 30), moved(NOW)[0]]
     known = history(snapshot(T0, A, B), *events)

@@ -1,4 +1,4 @@
-"""A detector that gets the rows of recorded stories: once, twice, in another order, as of any time."""
+"""A detector that receives the rows of recorded stories: once, twice, in another order, as of any time."""
 
 from __future__ import annotations
 
@@ -22,7 +22,7 @@ from rebalance_streaming.detect.detector import Detector
 
 pytestmark = pytest.mark.recordings
 
-#: Recordings of the founding stories and of what they are mistaken for, and one that takes all sources.
+#: Recordings of the founding stories and of look-alikes, and one with all sources.
 TAPED = (
     "join_barrier-sick-1",
     "long_batches-sick-2",
@@ -38,7 +38,7 @@ TAPED = (
 
 @pytest.mark.parametrize("name", [each.name for each in recordings()])
 def test_live_every_rebalance_has_one_primary_at_any_time(name: str):
-    """Not only at the end: whenever somebody looks, no rebalance has two causes."""
+    """Not only at the end: at no time does a rebalance have two causes."""
     detector = Detector("default")
     for at_ms, event in taped(name):
         if event is not None:
@@ -51,7 +51,7 @@ def test_live_every_rebalance_has_one_primary_at_any_time(name: str):
 
 
 def judged(tape: Tape) -> list[Finding]:
-    """Return what a detector finds in these rows."""
+    """Return the findings of a detector for these rows."""
     detector = Detector("default")
     for at_ms, event in tape:
         detector.now_ms = detector.now_ms or at_ms
@@ -71,7 +71,7 @@ def found(name: str) -> list[Finding]:
 def each_second(
     tape: Tape, change: Callable[[list[tuple[int, Event | None]]], Iterable[tuple[int, Event | None]]]
 ) -> Tape:
-    """Change the order, or the number, of the events between two looks at the clock."""
+    """Change the order or the number of the events between two ticks of the clock."""
     changed: Tape = []
     second: Tape = []
     for row in tape:
@@ -84,7 +84,7 @@ def each_second(
 
 
 def mixed(rows: Tape, chance: random.Random) -> Tape:
-    """Let topics overtake each other; rows of one key stay in order, as Kafka keeps them."""
+    """Reorder rows across topics; rows of one key stay in order, as in Kafka."""
     lanes: dict[tuple[Any, ...], Tape] = {}
     for row in rows:
         lanes.setdefault(_lane(row[1]), []).append(row)
@@ -103,7 +103,7 @@ def _lane(event: Event | None) -> tuple[Any, ...]:
 @given(name=st.sampled_from(TAPED), chance=st.randoms(use_true_random=False))
 @limits(max_examples=25)
 def test_the_order_of_arrival_within_a_second_does_not_matter(name: str, chance: random.Random):
-    """Topics are read side by side: whichever row of a second comes first, the findings are the same."""
+    """Topics are read in parallel: the order of rows within a second does not change the findings."""
     assert judged(each_second(taped(name), lambda rows: mixed(rows, chance))) == found(name)
 
 
@@ -117,14 +117,14 @@ def test_rows_that_come_twice_change_nothing(name: str):
 
 @pytest.mark.parametrize("name", TAPED)
 def test_a_whole_story_that_comes_again_changes_nothing(name: str):
-    """Not even rows that are long out of date: every one is known by its position or its own time."""
+    """Even rows that are out of date: each is recognised by its position or its time."""
     tape = taped(name)
     assert judged([*tape, *(row for row in tape if row[1] is not None)]) == found(name)
 
 
 @pytest.mark.parametrize("name", TAPED)
 def test_findings_are_the_same_after_the_contract(name: str):
-    """What the stream publishes and reads back is judged as what a replay has in memory."""
+    """Rows that the stream publishes and reads back give the same findings as those in a replay's memory."""
     read_back: Tape = [(at_ms, through_json(event)) for at_ms, event in taped(name)]
     assert judged(read_back) == found(name)
     for each in found(name):

@@ -1,4 +1,4 @@
-"""Settings of the diagnosis: scaled, overridden, silenced, and complained about."""
+"""Settings of the diagnosis: scaling, overrides, silences, and validation."""
 
 from __future__ import annotations
 
@@ -11,12 +11,12 @@ from histories import HOUR, MINUTE, SECOND, T0
 from rebalance_streaming.detect.config import THRESHOLD_NAMES, DetectConfig, Override, Quiet
 from rebalance_streaming.detect.thresholds import Thresholds
 
-#: Settings of groups that rules compare with: they are no windows.
+#: Settings of groups that rules compare with; they are not windows.
 LIMITS = {"rebalance_timeout_ms", "session_timeout_ms", "retention_ms"}
 
 
 def test_defaults_are_usable_and_the_catalogues():
-    """Nothing to complain about, and the numbers that the catalogue names."""
+    """The defaults are valid, and are the numbers in the catalogue."""
     assert DetectConfig().validate() == []
     known = Thresholds()
     assert (known.barrier_ms, known.barrier_page_ms, known.stay_ms) == (10 * SECOND, MINUTE, 10 * MINUTE)
@@ -30,7 +30,7 @@ def test_defaults_are_usable_and_the_catalogues():
 
 @pytest.mark.parametrize("factor", [0.1, 0.5, 3.0])
 def test_windows_longer_than_a_minute_are_scaled_and_nothing_else(factor: float):
-    """Counts, shares, short times and limits of settings stay: a short recording is judged by the same rules."""
+    """Counts, shares, short times and limits of settings are kept: a short recording is judged by the same rules."""
     before, after = Thresholds(), Thresholds().scaled(factor)
     for each in fields(Thresholds):
         was, now = getattr(before, each.name), getattr(after, each.name)
@@ -42,18 +42,18 @@ def test_windows_longer_than_a_minute_are_scaled_and_nothing_else(factor: float)
 
 @pytest.mark.parametrize("name", ["settle_ms", "probe_interval_ms"])
 def test_negative_times_are_refused(name: str):
-    """A rebalance is judged at or after its end, and probes come one after the other."""
+    """A rebalance is judged at or after its end, and probes are ordered in time."""
     assert DetectConfig(**{name: -1}).validate() == [f"detect.{name} must not be negative, got -1"]
     assert DetectConfig(**{name: 0}).validate() == []
 
 
 def test_a_scale_never_makes_a_window_nothing():
-    """However small it is, there is time in which something can happen."""
+    """Even the smallest scale leaves windows of positive length."""
     assert Thresholds().scaled(1e-9).storm_window_ms == 1
 
 
 def test_overrides_hold_as_they_stand():
-    """They are for groups whose whole name matches, come after the scale, and the last one counts."""
+    """They are for groups whose whole name matches, are not scaled, and the last one applies."""
     config = DetectConfig(
         window_scale=0.5,
         overrides=(
@@ -98,13 +98,13 @@ def test_groups_of_people_and_tools_are_ignored(group: str, ignored: bool):
     ids=["all", "group", "part of a name", "rule", "another rule", "still", "over"],
 )
 def test_a_silence_is_for_whole_names_and_until_its_end(silence: Quiet, silenced: bool):
-    """Group and rule must both match; at its end it is over."""
+    """Group and rule must both match; the end is exclusive."""
     assert DetectConfig(silences=(silence,)).silenced("payments", "poll_overrun", T0) == silenced
     assert not DetectConfig().silenced("payments", "poll_overrun", T0)
 
 
 def test_all_problems_are_reported_at_once():
-    """Every setting that cannot work, each in a sentence that names it."""
+    """One sentence for each invalid setting, with its name."""
     config = DetectConfig(
         window_scale=0,
         ignore=("(",),
@@ -137,7 +137,7 @@ def test_all_problems_are_reported_at_once():
     ],
 )
 def test_what_would_silence_or_fire_always_is_refused(config: DetectConfig, said: str):
-    """A misspelt rule silences nothing, and a negative threshold is passed by everything."""
+    """A misspelt rule would silence nothing, and a negative threshold would always be exceeded."""
     assert config.validate() == [said]
 
 
@@ -155,7 +155,7 @@ def test_thresholds_with_which_rules_raise_are_refused(name: str):
 
 
 def test_a_pattern_of_rules_may_match_several():
-    """What matches one diagnosis at least is no typing error."""
+    """A pattern must match at least one diagnosis."""
     assert DetectConfig(silences=(Quiet(rule="poll_.*"), Quiet(rule=".*"))).validate() == []
 
 
@@ -165,5 +165,5 @@ def test_a_scale_that_is_no_number_is_refused():
 
 
 def test_names_of_thresholds_are_those_of_the_fields():
-    """What an override may name."""
+    """The names that an override may use."""
     assert {each.name for each in fields(Thresholds)} == THRESHOLD_NAMES

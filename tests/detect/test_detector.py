@@ -1,4 +1,4 @@
-"""A cluster's groups under judgement: what is said when, once per rebalance, whatever way the rows took."""
+"""A cluster's groups under judgement: when findings are published, once per rebalance, in any order of the rows."""
 
 from __future__ import annotations
 
@@ -50,14 +50,14 @@ from rebalance_streaming.detect.judgement import Judgement
 
 A, B, C = member("a-1", [0, 1]), member("b-1", [2, 3]), member("c-1", [4, 5])
 A2 = member("a-2", [0, 1])
-#: A rebalance is judged this long after its end, counted from its beginning.
+#: The delay of a judgement after the end of a rebalance, counted from its beginning.
 JUDGED_MS = 3 * SECOND + DetectConfig().settle_ms
 
 # --- When ---
 
 
 def test_a_rebalance_is_judged_once_late_rows_are_there():
-    """Not before it has settled, then once; a finding is not published again while it does not change."""
+    """Not before it has settled, then once; an unchanged finding is not published again."""
     run = Run().live(T0 + MINUTE + JUDGED_MS - 1, snapshot(T0, A), joined(T0 + MINUTE, B, [A]))
     assert run.published == []
     run.live(T0 + 3 * MINUTE)
@@ -68,14 +68,14 @@ def test_a_rebalance_is_judged_once_late_rows_are_there():
 
 
 def test_an_end_judges_everything_at_once():
-    """`finish` waits for nothing: no more will come."""
+    """`finish` waits for nothing, because no more rows will arrive."""
     run = Run().live(T0 + MINUTE + 4 * SECOND, snapshot(T0, A), joined(T0 + MINUTE, B, [A]))
     assert [each.rule for each in run.detector.finish().findings] == ["scale_out"]
     assert run.detector.finish() == Judgement()
 
 
 def test_a_rebalance_that_goes_on_and_on_is_judged_on_the_way():
-    """Each further generation puts off its end, not its judgement."""
+    """Each further generation postpones its end but not its judgement."""
     run = Run().live(T0 + MINUTE, snapshot(T0, A))
     ends_ms = [T0 + MINUTE + 3_000 + number * 5_000 for number in range(12)]
     rounds = [
@@ -93,7 +93,7 @@ def test_a_rebalance_that_goes_on_and_on_is_judged_on_the_way():
 
 
 def test_a_rebalance_that_has_not_ended_is_not_judged():
-    """An ongoing one has no cause yet, not even at the end."""
+    """An ongoing rebalance has no cause yet, not even at the end."""
     going_on = joined(T0 + MINUTE, B, [A], outcome="ongoing", completed_at_ms=None, join_ended_at_ms=None)
     run = Run().live(T0 + 3 * MINUTE, snapshot(T0, A), going_on)
     run.detector.finish()
@@ -101,14 +101,14 @@ def test_a_rebalance_that_has_not_ended_is_not_judged():
 
 
 def test_what_an_earlier_run_judged_is_history():
-    """A rebalance that ended before the diagnosis began to read everything is not judged, but it is known."""
+    """A rebalance that ended before the diagnosis had all inputs is not judged, but it is known."""
     old, new = joined(T0 + MINUTE, B, [A]), joined(T0 + 3 * MINUTE, C, [A, B])
     run = Run(judge_from_ms=T0 + 2 * MINUTE).live(T0 + 5 * MINUTE, snapshot(T0, A), old, new)
     assert set(run.causes()) == {rebalance_id(T0 + 3 * MINUTE)}
 
 
 def test_quiet_groups_are_looked_at_while_others_are_busy():
-    """Nothing happens to a group but time: its finding is over after ten minutes, however busy its neighbours are."""
+    """The finding of a quiet group is resolved after ten minutes, however busy its neighbours are."""
     busy = [replace(snapshot(T0 + n * SECOND, A), group="busy", generation=n) for n in range(1, 1_000)]
     quiet = joined(T0 + MINUTE, B, [A])
     run = Run().live(T0 + 999 * SECOND, *busy, snapshot(T0 + 2 * SECOND, A), quiet)
@@ -120,7 +120,7 @@ def test_quiet_groups_are_looked_at_while_others_are_busy():
 
 
 def test_a_departure_is_judged_again_when_the_member_returns():
-    """At first it may be a scale-in; once the instance is back it was a restart, and the first word is withdrawn."""
+    """At first it may be a scale-in; once the instance is back it was a restart, and the first finding is withdrawn."""
     gone, back = lost(T0 + MINUTE, B, [A, B]), joined(T0 + 2 * MINUTE, member("b-2", [2, 3]), [A])
     beats = pulse(T0, T0 + MINUTE, [0, 1, 2, 3])
     run = Run().live(T0 + MINUTE + 40 * SECOND, snapshot(T0, A, B), *beats, gone)
@@ -132,7 +132,7 @@ def test_a_departure_is_judged_again_when_the_member_returns():
 
 
 def deploy(start_ms: int) -> list[Event]:
-    """Let three instances be replaced one after the other, each in order."""
+    """Let three instances be replaced one after the other, each with a clean leave."""
     names, events, alive = ("a", "b", "c"), [], {"a": A, "b": B, "c": C}
     for number, name in enumerate(names):
         at, new = start_ms + number * MINUTE, replace(alive[name], member_id=f"{name}-2")
@@ -144,7 +144,7 @@ def deploy(start_ms: int) -> list[Event]:
 
 
 def test_a_pattern_claims_the_rebalances_it_explains():
-    """A deploy of three takes the place of six single verdicts; each rebalance keeps exactly one primary cause."""
+    """A deploy of three replaces six single verdicts; each rebalance keeps exactly one primary cause."""
     events = deploy(T0 + 5 * MINUTE)
     run = Run().live(T0 + 10 * MINUTE, *events)
     ids = {each.rebalance_id for each in events if isinstance(each, Rebalance)}
@@ -156,7 +156,7 @@ def test_a_pattern_claims_the_rebalances_it_explains():
 
 
 def test_a_round_that_follows_has_the_cause_of_the_one_before():
-    """A cooperative assignor's second round is not a rebalance for a reason of its own."""
+    """The second round of a cooperative assignor has no separate reason."""
     first = joined(T0 + MINUTE, B, [A])
     after = rebalance(T0 + MINUTE + 5 * SECOND, [A, B], [A, B], reason="cooperative_followup")
     run = Run().live(T0 + 3 * MINUTE, snapshot(T0, A), first, after)
@@ -165,7 +165,7 @@ def test_a_round_that_follows_has_the_cause_of_the_one_before():
 
 
 def test_a_round_that_follows_nothing_known_is_undetermined():
-    """Where the rebalance before was not judged, its cause cannot be handed on."""
+    """If the previous rebalance was not judged, its cause cannot be inherited."""
     first = joined(T0 + MINUTE, B, [A])
     after = rebalance(T0 + MINUTE + 5 * SECOND, [A, B], [A, B], reason="cooperative_followup")
     run = Run(judge_from_ms=T0 + MINUTE + 6 * SECOND).live(T0 + 3 * MINUTE, snapshot(T0, A), first, after)
@@ -188,7 +188,7 @@ def test_what_nothing_explains_is_a_ticket_when_it_recurs(times: int, severity: 
 def test_what_nothing_explains_is_a_ticket_where_rebalances_cost_much(
     took_minutes: int, silent_minutes: int, severity: str
 ):
-    """A hundredth of a day is 14.4 minutes; a topic to which nothing was written for hours is no cost."""
+    """A hundredth of a day is 14.4 minutes; a topic without new records for hours costs nothing."""
     began_ms = T0 + 2 * MINUTE
     gaps = tuple(CommitGap("orders", p, began_ms, began_ms + silent_minutes * MINUTE) for p in range(4))
     costly = joined(began_ms, B, [A], took_ms=took_minutes * MINUTE)
@@ -201,7 +201,7 @@ def test_what_nothing_explains_is_a_ticket_where_rebalances_cost_much(
 
 
 def test_who_did_not_sync_counts_with_those_over_their_poll_limit():
-    """The coordinator allows both the same timeout; counted nowhere, it would pass for one that left by itself."""
+    """The coordinator allows the same time-out for both; otherwise it would appear to have left by itself."""
     run = Run().live(T0 + 105 * SECOND, *overrun())
     fields = {"member_id": "b-1", "reason": "did not send its sync request in time"}
     line = CoordinatorEvent(T0 + 90 * SECOND - 100, CoordinatorAct.EVICTED, **fields)
