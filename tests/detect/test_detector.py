@@ -212,12 +212,12 @@ def test_who_did_not_sync_counts_with_those_over_their_poll_limit():
 
 
 def unexplained(at_ms: int) -> Rebalance:
-    """Make a rebalance in which nothing changed."""
+    """Return a rebalance in which nothing changed."""
     return rebalance(at_ms, [A, B], [A, B], reason="metadata")
 
 
 def test_members_that_timed_out_are_reported_once():
-    """As soon as it is known how they left, however often the rebalance is judged again."""
+    """As soon as it is known how they left, and only once even if the rebalance is judged again."""
     run = Run().live(T0 + 4 * MINUTE, *overrun())
     (reported,) = run.timed_out
     assert (reported.group, reported.expired, reported.poll_timeout) == (GROUP, (), ("b-1",))
@@ -226,7 +226,7 @@ def test_members_that_timed_out_are_reported_once():
 
 
 def test_a_departure_understood_later_is_reported_then():
-    """First only that it is gone; when its client has not reported for long enough, that its session was over."""
+    """At first only as gone; once its client has not reported for long enough, as an expired session."""
     slow = replace(B, session_timeout_ms=45_000)
     reports = [report(at, slow, {POLL_AGE: 0.5, HEARTBEAT_AGE: 1.0}, interval_ms=60_000) for at in (T0, T0 + MINUTE)]
     gone = lost(T0 + 110 * SECOND, slow, [A, slow])
@@ -242,14 +242,14 @@ def test_a_departure_understood_later_is_reported_then():
 
 
 def standing_still(until_ms: int) -> list[Event]:
-    """Commits stop after a minute; probes go on to see records come."""
+    """Commits stop after a minute, while probes keep seeing new records."""
     worked = [commits(T0 + at * SECOND, dict.fromkeys(range(4), 100 + at)) for at in range(0, 61, 5)]
     ends = [probe(at, ends=dict.fromkeys(range(4), 200 + (at - T0) // SECOND)) for at in range(T0, until_ms, 7_000)]
     return [snapshot(T0 - HOUR, member("a-1", range(4))), *worked, *ends]
 
 
 def test_a_condition_is_reported_within_a_second_of_its_time():
-    """Five minutes after the last commit, whenever rows came in between; over as soon as commits are taken up again."""
+    """Five minutes after the last commit, whenever rows arrived in between; resolved as soon as commits resume."""
     due_ms = T0 + MINUTE + 5 * MINUTE
     run = Run().live(T0 + 8 * MINUTE, *standing_still(T0 + 8 * MINUTE))
     found = run.finding("stalled_consumer")
@@ -263,7 +263,7 @@ def test_a_condition_is_reported_within_a_second_of_its_time():
 
 
 def test_a_group_at_rest_is_left_alone(monkeypatch: pytest.MonkeyPatch):
-    """Once nothing is to be expected of it, no rule is asked until something changes or the next sweep is due."""
+    """With no deadline pending, no rule is evaluated until something changes or the next sweep is due."""
     asked: list[int] = []
     monkeypatch.setattr(GroupJudge, "judge", _counting(GroupJudge.judge, asked))
     run = Run().live(T0 + 10 * MINUTE, snapshot(T0 - HOUR, A, B), commits(T0, dict.fromkeys(range(4), 5)))
@@ -327,7 +327,7 @@ def overrun(group: str = GROUP) -> list[Event]:
 
 
 def test_a_silenced_finding_is_kept_and_notifies_nobody():
-    """It stays, as information; another group's is a ticket, and so is this one's once the silence ends."""
+    """It stays informational; the same finding of another group is a ticket, as is this one's once the silence ends."""
     silence = Quiet(group="noisy.*", rule="poll_.*", until_ms=T0 + 5 * MINUTE)
     run = Run(DetectConfig(silences=(silence,))).live(T0 + 4 * MINUTE, *overrun("noisy-1"), *overrun("other"))
     found = {each.group: each for each in run.detector.findings.all() if each.rule == "poll_overrun"}
@@ -337,13 +337,13 @@ def test_a_silenced_finding_is_kept_and_notifies_nobody():
 
 
 def test_ignored_groups_are_not_judged():
-    """Console consumers come and go as people please."""
+    """Members of console consumer groups join and leave as their users please."""
     run = Run().live(T0 + 3 * MINUTE, *overrun("console-consumer-12"), *overrun())
     assert {each.group for each in run.detector.findings.all()} == {GROUP}
 
 
 def test_overrides_change_one_groups_thresholds():
-    """A group with an override is done with a finding sooner than the others."""
+    """A group with an override resolves a finding sooner than the others."""
     override = Override("quick", {"resolve_after_ms": MINUTE})
     run = Run(DetectConfig(overrides=(override,))).live(T0 + 4 * MINUTE, *overrun("quick"), *overrun("slow"))
     states = {each.group: each.state for each in run.detector.findings.all() if each.rule == "poll_overrun"}
@@ -352,13 +352,13 @@ def test_overrides_change_one_groups_thresholds():
 
 @pytest.mark.parametrize(("scale", "state"), [(1.0, "firing"), (0.2, "resolved")])
 def test_windows_can_be_scaled(scale: float, state: str):
-    """What takes ten minutes takes two at a fifth."""
+    """A window of ten minutes becomes two at a scale of one fifth."""
     run = Run(DetectConfig(window_scale=scale)).live(T0 + 4 * MINUTE, *overrun())
     assert run.finding("poll_overrun").state == state
 
 
 def test_a_cause_pages_only_while_consumption_is_harmed():
-    """The same departure is a ticket in a group that keeps up and a page where records wait and more arrive."""
+    """The same departure is a ticket in a group without lag, and a page if records wait and more arrive."""
     waiting = [probe(T0 + at * SECOND, ends={0: 200 + at, 1: 200 + at}) for at in range(0, 600, 30)]
     run = Run().live(T0 + 8 * MINUTE, *overrun(), *waiting[:16])
     assert run.finding("poll_overrun").severity == Severity.PAGE
@@ -369,7 +369,7 @@ def test_a_cause_pages_only_while_consumption_is_harmed():
 
 
 def test_reports_that_came_before_their_group_count():
-    """A client that names no group reports before the group is known: what it said is not lost."""
+    """Reports of a client that does not name its group, before the group is known, are not lost."""
     early = [report(T0 + at * SECOND, B, {"last_poll_seconds_ago": 1.0}, group_id=None) for at in (1, 6, 11)]
     run = Run().live(T0 + 30 * SECOND, *early, snapshot(T0 + 20 * SECOND, A, B))
     (timing,) = run.detector.timings(T0 + 30 * SECOND)
@@ -378,7 +378,7 @@ def test_reports_that_came_before_their_group_count():
 
 
 def test_a_group_that_is_gone_has_no_open_findings():
-    """Its findings end with it; nobody could resolve them afterwards."""
+    """Its findings are resolved with it, because nothing could resolve them afterwards."""
     run = Run().live(T0 + 3 * MINUTE, *overrun())
     assert run.finding("poll_overrun").state == "firing"
     run.detector.forget_group(GROUP)
@@ -389,7 +389,7 @@ def test_a_group_that_is_gone_has_no_open_findings():
 
 
 def test_a_restart_goes_on_with_the_findings_that_were_open():
-    """The recent past is read again and comes to the same finding, under its id, seen first when it was seen first."""
+    """The recent past is read again and gives the same finding, with its id and detection time."""
     before = Run().live(T0 + 4 * MINUTE, *overrun())
     published = decode(encode(before.finding("poll_overrun")), Finding)
     seen_ms = published.started_at_ms + SECOND
@@ -404,7 +404,7 @@ def test_a_restart_goes_on_with_the_findings_that_were_open():
 
 
 def test_a_cause_is_not_lost_with_what_it_rested_on():
-    """After a start the commits of then are not read again, and nothing is found: what was found stays."""
+    """After a restart the earlier commits are not read again, so the rule finds nothing: the existing finding stays."""
     published = Run().live(T0 + 4 * MINUTE, *overrun()).finding("poll_overrun")
     after = Run()
     after.detector.findings.restore(published)
@@ -415,7 +415,7 @@ def test_a_cause_is_not_lost_with_what_it_rested_on():
 
 
 def test_rebalances_of_before_a_start_keep_their_cause():
-    """Those that ended before what is read again are not judged: what an earlier run found of them stays."""
+    """Rebalances that ended before the rows that are read again are not judged: their existing findings stay."""
     published = Run().live(T0 + 4 * MINUTE, *overrun()).finding("poll_overrun")
     (judged,) = published.rebalance_ids
     after = Run(judge_from_ms=T0)
@@ -427,7 +427,7 @@ def test_rebalances_of_before_a_start_keep_their_cause():
 
 
 def test_a_group_that_only_probes_named_before_the_time_was_known_stays():
-    """At a start rows are taken up before the first look: nobody knows how long ago these were written."""
+    """At a start rows are read before the first look, so their age is unknown."""
     detector = Detector("prod")
     hear(detector, probe(T0, "Stable", [A]))
     detector.advance(T0 + MINUTE)
@@ -435,7 +435,7 @@ def test_a_group_that_only_probes_named_before_the_time_was_known_stays():
 
 
 def test_a_restart_ends_what_does_not_hold_any_more():
-    """A finding that is not found again once its time is reached is over."""
+    """A finding that is not found again is resolved when its time is reached."""
     stale = replace(Run().live(T0 + 4 * MINUTE, *overrun()).finding("poll_overrun"), rebalance_ids=("long-ago",))
     after = Run()
     after.detector.findings.restore(replace(stale, updated_at_ms=T0 + MINUTE))
@@ -460,7 +460,7 @@ def test_a_count_of_before_a_restart_ends_in_time():
 
 
 def outage(groups: int, brokers: int, *, together: bool = True) -> list[Event]:
-    """Let the sessions of one member each of several groups run out, at once or minutes apart."""
+    """Let the session of one member in each of several groups expire, at once or minutes apart."""
     events: list[Event] = []
     for n in range(groups):
         who, stays = member(f"m{n}-1", [0, 1]), member(f"n{n}-1", [2, 3])
@@ -491,7 +491,7 @@ def test_what_several_groups_suffer_at_once_is_the_clusters(groups: int, brokers
 
 
 def test_a_group_without_a_name_takes_no_finding_of_the_cluster():
-    """Clients up to 2.1 commit to it where nobody names their group; what is found of no group is the cluster's."""
+    """Clients up to 2.1 without a group id commit to the empty group; findings without a group are the cluster's."""
     run = Run().live(T0 + 3 * MINUTE, *outage(3, 2), *overrun(""), step_ms=5 * SECOND)
     assert [(each.rule, each.state) for each in run.published if not each.group] == [
         ("cluster_wide_disturbance", "firing")
@@ -500,7 +500,7 @@ def test_a_group_without_a_name_takes_no_finding_of_the_cluster():
 
 
 def test_losses_that_were_none_leave_the_cluster_alone():
-    """Brokers' lines that come later say that all left in order: then nothing happened to the cluster either."""
+    """Later lines of brokers show clean leaves: then the finding about the cluster is withdrawn too."""
     run = Run().live(T0 + 3 * MINUTE, *outage(3, 2), step_ms=5 * SECOND)
     wide = run.finding("cluster_wide_disturbance")
     assert wide.state == "firing"

@@ -1,4 +1,4 @@
-"""Members whose process ended without a word: killed, crashed, replaced, or static and away too long."""
+"""Members whose process ended without a leave: killed, crashed, replaced, or static and away for too long."""
 
 from __future__ import annotations
 
@@ -45,7 +45,7 @@ GUESSED = fingerprint(replace(B, rebalance_timeout_ms=10_000), None, "roundrobin
     ids=["absence", "the default is enough", "what brokers allow", "no commit was due", "rounded up"],
 )
 def test_a_session_is_half_as_long_again_as_the_absence(silence_s: int | None, back_s: float, proposed: int):
-    """max(45 s, ceil(1.5 x absence)): from its last sign, a session before where there was none, to its return."""
+    """max(45 s, ceil(1.5 x absence)), from its last sign of life, or a session before removal, to its return."""
     silence = None if silence_s is None else silence_s * SECOND
     of = gone(STATIC, silence_ms=silence, back_s=back_s)
     found = static_absence(losing(of), of)
@@ -56,7 +56,7 @@ def test_a_session_is_half_as_long_again_as_the_absence(silence_s: int | None, b
 
 
 def test_no_session_outlasts_an_absence_of_hours():
-    """Brokers take half an hour: what would not have helped is not proposed."""
+    """Brokers allow half an hour: a session that would not have helped is not proposed."""
     of = gone(STATIC, silence_ms=12 * SECOND, back_s=7_200)
     found = static_absence(losing(of), of)
     assert said(found) == ("static_session_too_short", STRONG)
@@ -65,7 +65,7 @@ def test_no_session_outlasts_an_absence_of_hours():
 
 
 def test_an_idle_partitions_last_commit_does_not_date_an_absence():
-    """Two hours without work before it went are no absence of two hours."""
+    """Two hours without records before it left are not an absence of two hours."""
     idle = Rhythm(LOST_MS - 120 * MINUTE, None, pulse=False, commits=3)
     of = gone(STATIC, silence_ms=None, rhythm=idle, back_s=60)
     found = static_absence(losing(of), of)
@@ -85,7 +85,7 @@ def test_an_idle_partitions_last_commit_does_not_date_an_absence():
     ids=["dynamic", "another timeout", "not back", "it ran all the while"],
 )
 def test_other_returns_prove_no_short_session(of: Departure, expected: None):
-    """Only a static member whose session ran out and that came back."""
+    """Only a static member whose session expired and that returned."""
     assert static_absence(losing(of), of) is expected
 
 
@@ -100,7 +100,7 @@ def test_other_returns_prove_no_short_session(of: Departure, expected: None):
     ],
 )
 def test_a_static_ghost_left_its_partitions_unread(of: Departure, reported: bool):
-    """Gone for good with its session; whatever reports that it lives is no ghost."""
+    """It is gone with its session and does not return; a member whose reports show that it lives is no ghost."""
     found = static_ghost(losing(of), of)
     assert said(found) == (("static_member_ghost", PLAUSIBLE) if reported else None)
     if found is not None:
@@ -113,13 +113,13 @@ def test_a_static_ghost_left_its_partitions_unread(of: Departure, reported: bool
 
 
 def beside(joined_before_ms: int, *, name: str = "b-2", host: str = "/host-b") -> Event:
-    """Let a member join while `b-1` is still listed."""
+    """Return the event of a member that joins while `b-1` is still listed."""
     return joined(LOST_MS - joined_before_ms, member(name, [2], host=host), [A, B])
 
 
 @pytest.mark.parametrize(("session_ms", "expected"), [(10_000, False), (None, False), (600_000, True)])
 def test_only_for_a_ghost_with_a_long_session_a_shorter_one_is_advised(session_ms: int | None, expected: bool):
-    """The default is short enough; that of KIP-848 clients refuse, and brokers take none below it."""
+    """The default is short enough; KIP-848 clients reject the setting, and brokers allow no lower value."""
     of = gone(replace(STATIC, session_timeout_ms=session_ms), silence_ms=12_000)
     found = static_ghost(losing(of), of)
     assert found is not None
@@ -137,7 +137,7 @@ def test_only_for_a_ghost_with_a_long_session_a_shorter_one_is_advised(session_m
     ids=["while it was silent", "long before", "another client", "another host"],
 )
 def test_a_successor_beside_the_ghost_shows_a_kill(event: Event, reported: bool):
-    """The same client came while the old one was silent and not yet removed."""
+    """The same client joined while the old member was silent and not yet removed."""
     of = gone(replace(B, client_id="b"))
     found = ungraceful(losing(of, events=(event,)), of)
     assert said(found) == (("ungraceful_shutdown", HINT) if reported else None)
@@ -160,7 +160,7 @@ def test_a_successor_beside_the_ghost_shows_a_kill(event: Event, reported: bool)
 def test_a_starved_client_joins_beside_its_old_id_as_well(
     changes: dict[str, Any], client_id: str, expected: float | None
 ):
-    """So without reports the library decides how sure it is, and a process that lived was not killed."""
+    """Without reports the confidence depends on the library, and a process that lived was not killed."""
     old = replace(B, client_id=client_id)
     came = joined(LOST_MS - 8_000, replace(old, member_id="b-2"), [A, old])
     of = gone(old, **changes)
@@ -172,7 +172,7 @@ def test_a_starved_client_joins_beside_its_old_id_as_well(
 
 @pytest.mark.parametrize(("liveness", "expected"), [(None, HINT), (GONE, STRONG)])
 def test_a_ghost_of_unknown_end_is_a_hint_unless_its_reports_ended(liveness: str | None, expected: float):
-    """librdkafka joins under another id, too, when its coordinator was away for longer than its session."""
+    """librdkafka also joins under a new id when its coordinator was away for longer than its session."""
     old = replace(B, client_id="rdkafka")
     came = joined(LOST_MS - 8_000, replace(old, member_id="b-2"), [A, old])
     of = gone(old, UNKNOWN, in_barrier=True, liveness=liveness)
@@ -206,9 +206,10 @@ def test_a_ghost_of_unknown_end_is_a_hint_unless_its_reports_ended(liveness: str
     ],
 )
 def test_how_sure_a_crash_is(of: Departure, after_s: int, expected: float | None):
-    """Certain by its reports; else the longer it stays away the surer, and no claim where it may have starved.
+    """Certain by its reports, otherwise more confident the longer it stays away; not claimed if it may have been
+    starved.
 
-    Nor where it is back, as who was cut off is, too; nor where its poll limit may have sent it away.
+    Nor is it claimed if the member is back, as after a network cut, or if it may have exceeded its poll limit.
     """
     found = crash(losing(of, after_s=after_s), of)
     assert said(found) == (None if expected is None else ("member_crash", expected))
@@ -239,7 +240,7 @@ def test_how_sure_a_crash_is(of: Departure, after_s: int, expected: float | None
 def test_who_sends_no_heartbeat_with_its_partitions_died_of_its_first_records(
     changes: dict[str, Any], library: str, expected: float | None
 ):
-    """A client with a heartbeat thread is removed a session after its join only where its process ended in between."""
+    """A client with a heartbeat thread is removed a session after its join only if its process ended in between."""
     member_, life_s = changes.pop("member", B), changes.pop("life_s")
     of = gone(replace(member_, client_id=library), joined_ms=LOST_MS - life_s * SECOND, silence_ms=None, **changes)
     found = crash(losing(of, after_s=20), of)
@@ -248,7 +249,7 @@ def test_who_sends_no_heartbeat_with_its_partitions_died_of_its_first_records(
 
 @pytest.mark.parametrize(("in_barrier", "expected"), [(True, ("ungraceful_shutdown", PLAUSIBLE)), (False, None)])
 def test_a_ghost_is_awaited_as_its_coordinator_writes(in_barrier: bool, expected: tuple[str, float] | None):
-    """Where no rebalance was being prepared when its session ran out, nobody had come beside it."""
+    """If no rebalance was being prepared when its session expired, no successor had joined beside it."""
     old = replace(B, client_id="rdkafka")
     came = joined(LOST_MS - 8_000, replace(old, member_id="b-2"), [A, old])
     of = gone(old, in_barrier=in_barrier, logged=Exit(LOST_MS, CoordinatorAct.EXPIRED, None, in_barrier))
@@ -269,7 +270,7 @@ def test_a_ghost_is_awaited_as_its_coordinator_writes(in_barrier: bool, expected
     ids=["another", "two others", "the first", "itself", "one twice", "two at once", "long ago"],
 )
 def test_ghosts_in_turn_are_those_of_a_deploy_that_kills(earlier: list[tuple[str, int]], expected: float):
-    """What starves clients starves the same ones again, or several at once; so does not who replaces each once."""
+    """Starvation affects the same clients again, or several at once; a deploy replaces each client once."""
     old = replace(B, client_id="kafka-python-1.4.6")
     came = joined(LOST_MS - 8_000, replace(old, member_id="b-2"), [A, old])
     past = tuple(
@@ -281,7 +282,7 @@ def test_ghosts_in_turn_are_those_of_a_deploy_that_kills(earlier: list[tuple[str
     past = tuple(replace(each, departure=replace(each.departure, classes=(SESSION_EXPIRED,))) for each in past)
     of = gone(old)
     looked = losing(of, events=(came,), past=past)
-    # Whoever was replaced before is there by another id.
+    # A member that was replaced earlier is in the group under another id.
     others = [
         replace(each.member, member_id=f"{each.member.member_id}0") for each in past if each.member.host != B.host
     ]
@@ -290,13 +291,13 @@ def test_ghosts_in_turn_are_those_of_a_deploy_that_kills(earlier: list[tuple[str
     assert said(found) == ("ungraceful_shutdown", expected)
     assert found is not None
     assert ("replaced in turn, as in a deploy" in {each.rule for each in found.evidence}) == (expected == PLAUSIBLE)
-    # Whoever was lost for good was not replaced.
+    # A member that did not return was not replaced.
     assert said(ungraceful(looked, of)) == ("ungraceful_shutdown", HINT)
 
 
 @pytest.mark.parametrize(("others", "expected"), [((), HINT), ((replace(A, member_id="a-2"),), PLAUSIBLE)])
 def test_where_nobody_was_spared_a_kill_is_a_hint(others: tuple[Member, ...], expected: float):
-    """That all clients of a group were replaced beside their ghosts may be their coordinator's doing."""
+    """If all members of a group were replaced beside their ghosts, the coordinator may be the cause."""
     both = [replace(each, client_id=name) for each, name in ((A, "rdkafka"), (B, "kgo"))]
     came = joined(LOST_MS - 8_000, replace(both[1], member_id="b-2"), [*both, *others])
     of = rebalance(LOST_MS, [*both, *others], others)
@@ -316,7 +317,7 @@ def test_where_nobody_was_spared_a_kill_is_a_hint(others: tuple[Member, ...], ex
     ids=["back", "away", "a hint", "not a death"],
 )
 def test_who_died_before_dies_again(rule: str, sure: float, of: dict[str, Any], expected: tuple[str, float] | None):
-    """One death that is claimed makes the next loss of the same client another, even where it is back at once."""
+    """After one claimed death the next loss of the same client is another one, even if it returns at once."""
     who = replace(B, client_id="kgo")
     earlier = departed(LOST_MS - 5 * MINUTE, replace(who, member_id="b-0"), SESSION_EXPIRED, rule=rule, sure=sure)
     lost_now = gone(who, **of)
@@ -324,7 +325,7 @@ def test_who_died_before_dies_again(rule: str, sure: float, of: dict[str, Any], 
 
 
 def test_a_group_that_is_lost_as_a_whole_shares_a_cause():
-    """One client that stays away crashed; where all of a group's clients go at once, something else took them."""
+    """A single client that stays away crashed; if all clients of a group are lost at once, they share another cause."""
     one, two = gone(replace(B, client_id="kgo")), gone(member("c-1", [4], client_id="kgo", host="/c"))
     spared, whole = losing(one, two), losing(one, two)
     whole = replace(whole, rebalance=replace(whole.rebalance, members_before=(one.member, two.member)))
@@ -334,7 +335,7 @@ def test_a_group_that_is_lost_as_a_whole_shares_a_cause():
 
 @pytest.mark.parametrize(("liveness", "sure"), [(None, HINT), (GONE, CERTAIN)])
 def test_who_came_back_before_may_come_back_again(liveness: str | None, sure: float):
-    """It was lost and back earlier: that it is away now is no crash yet, reports or not, and later a guess without."""
+    """A member that returned before has not crashed yet, even with reports; later it is a hint without them."""
     earlier = departed(LOST_MS - 5 * MINUTE, B, SESSION_EXPIRED, rule=UNDETERMINED, back_ms=LOST_MS - 4 * MINUTE)
     of = gone(liveness=liveness)
     assert crash(losing(of, past=[earlier]), of) is None
@@ -343,7 +344,7 @@ def test_who_came_back_before_may_come_back_again(liveness: str | None, sure: fl
 
 
 def test_a_client_that_ran_and_beat_did_not_crash():
-    """Its own reports say it was well to the end: undetermined, by what is still possible, never a crash."""
+    """Its own reports show that it was healthy to the end: undetermined, with the possible causes, never a crash."""
     of = gone(liveness=HEALTHY)
     found = frozen_or_starved(losing(of, after_s=600), of)
     assert found is not None
@@ -356,7 +357,7 @@ def test_a_client_that_ran_and_beat_did_not_crash():
 
 
 def test_reports_to_the_end_keep_a_member_from_having_crashed():
-    """From the rows: silent for 12 s with commits due, heartbeats and reports on time before and after."""
+    """From the rows: silent for 12 s with commits due, heartbeats and reports in time before and after."""
     quiet = [*pulse(LOST_MS - MINUTE, LOST_MS - 12 * SECOND, [0, 1, 2, 3]), *pulse(LOST_MS - 11_000, LOST_MS, [0, 1])]
     beats = [report(at, B, {HEARTBEAT_AGE: 1.0}, tick_late_ms=0) for at in range(T0, LOST_MS + MINUTE, 5_000)]
     of = episode(lost(LOST_MS, B, [A, B]), *quiet, *beats, now_ms=LOST_MS + 10 * MINUTE)
@@ -367,7 +368,7 @@ def test_reports_to_the_end_keep_a_member_from_having_crashed():
 
 
 def test_generations_within_a_rebalance_show_a_successor():
-    """Newcomer first, then the ghost, in one logical rebalance."""
+    """The newcomer joins first, then the ghost is removed, within one logical rebalance."""
     came = member("b-2", [2, 3])
     first = Generation(2, "join", joined=("b-2",), join_ended_at_ms=LOST_MS - 8_000, assigned_at_ms=LOST_MS - 8_000)
     then = Generation(3, "departure", left=("b-1",), join_ended_at_ms=LOST_MS, assigned_at_ms=LOST_MS)

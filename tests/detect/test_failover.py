@@ -1,4 +1,4 @@
-"""A coordinator that moved: with a rebalance that came of it, beside one, or unnoticed."""
+"""A coordinator that moved: as the cause of a rebalance, beside one, or without effect."""
 
 from __future__ import annotations
 
@@ -25,7 +25,7 @@ MOVED_MS = NOW - 2 * MINUTE
 
 
 def test_a_failover_that_nobody_noticed_is_a_note():
-    """The coordinator moved and no rebalance followed: known, counted, and over after a while."""
+    """The coordinator moved and no rebalance followed: informational, counted, and resolved after a while."""
     known = history(snapshot(T0, A, B), *moved(MOVED_MS))
     (found,) = coordinator_failover(view_of(known, NOW))
     assert (found.confidence, found.advice) == (CERTAIN, ())
@@ -35,13 +35,13 @@ def test_a_failover_that_nobody_noticed_is_a_note():
 
 
 def test_a_rebalance_before_the_last_answer_of_the_old_coordinator_is_another_story():
-    """The group formed, the coordinator answered once more and was gone then."""
+    """The group formed, the coordinator answered once more and then failed."""
     known = history(snapshot(T0, A, B), rebalance(NOW - 152 * SECOND, [A], [A, B]), *moved(MOVED_MS))
     assert list(coordinator_failover(view_of(known, NOW)))
 
 
 def test_a_failover_with_a_rebalance_is_reported_by_the_rebalance():
-    """The condition is silent where the cause of the rebalance says the same, and until that is known."""
+    """The condition is not reported if the cause of the rebalance says the same, nor until that is known."""
     change = rebalance(NOW - 90 * SECOND, [A, B], [B])
     known = history(snapshot(T0, A, B), *moved(MOVED_MS), change)
     assert not list(coordinator_failover(view_of(known, NOW)))
@@ -50,7 +50,7 @@ def test_a_failover_with_a_rebalance_is_reported_by_the_rebalance():
 
 
 def test_a_failover_beside_a_rebalance_with_another_cause_is_a_note():
-    """Whoever looks for what happened sees both."""
+    """Both are reported."""
     change = rebalance(NOW - 90 * SECOND, [A, B], [B])
     known = history(snapshot(T0, A, B), *moved(MOVED_MS), change)
     (found,) = coordinator_failover(view_of(known, NOW, causes={change.rebalance_id: "member_crash"}))
@@ -75,7 +75,7 @@ def test_a_failover_beside_a_rebalance_with_another_cause_is_a_note():
 def test_a_rebalance_right_after_a_failover_is_its_effect(
     after_s: int, likely: str, reason: str, confidence: float | None
 ):
-    """Within session and a minute, of members that were lost: not of those that came, left or did not poll."""
+    """Within a session and a minute, and only losses by session expiry: not joins, leaves or missed polls."""
     at_ms = NOW + after_s * SECOND
     change = rebalance(at_ms, [A, B], [B], reason=reason)
     known = history(snapshot(T0, A, B), *moved(NOW), change)
@@ -92,7 +92,7 @@ def test_a_rebalance_right_after_a_failover_is_its_effect(
     [(10_000, "classic", ["45000"]), (45_000, "classic", []), (60_000, "classic", []), (None, "consumer", [])],
 )
 def test_a_longer_session_is_advised_only_after_a_short_one(session_ms: int | None, kind: str, expected: list[str]):
-    """The default outlasts a broker's restart, and the group's of KIP-848 begins there."""
+    """The default outlasts a broker's restart, and it is the minimum of KIP-848 groups."""
     a, b = (replace(each, session_timeout_ms=session_ms) for each in (A, B))
     change = rebalance(NOW + 20 * SECOND, [a, b], [b], type=kind)
     known = history(snapshot(T0, a, b, type=kind), *moved(NOW), change)
@@ -108,13 +108,13 @@ def test_a_longer_session_is_advised_only_after_a_short_one(session_ms: int | No
 
 
 def loaded(known: GroupHistory, *times: int, broker: int | None = None) -> GroupHistory:
-    """Let a broker write that it loaded the group."""
+    """Return the log line of a broker that loaded the group."""
     known.coordinator_log.take(CoordinatorEvent(at, CoordinatorAct.LOADED, broker=broker) for at in times)
     return known
 
 
 def test_a_broker_that_loaded_the_group_took_over():
-    """Nobody probes: its log has it to the millisecond, but not whether it is another broker than before."""
+    """Without probes the broker's log has the time to the millisecond, but not whether the broker changed."""
     change = rebalance(NOW - 90 * SECOND, [A, B], [B])
     quiet = loaded(history(snapshot(T0, A, B)), MOVED_MS)
     (found,) = coordinator_failover(view_of(quiet, NOW))
@@ -129,7 +129,7 @@ def test_a_broker_that_loaded_the_group_took_over():
 
 
 def test_probes_and_a_log_show_one_move():
-    """The log gives the moment, probes the brokers; a second load is a move of its own."""
+    """The log has the time, probes have the brokers; a second load is a separate move."""
     known = loaded(history(snapshot(T0, A, B), *moved(MOVED_MS)), MOVED_MS - 20 * SECOND)
     (found,) = coordinator_failover(view_of(known, NOW))
     assert [each.source for each in found.evidence] == ["probes", "broker_log"]
@@ -139,14 +139,14 @@ def test_probes_and_a_log_show_one_move():
 
 
 def test_a_log_that_names_its_broker_shows_from_which_to_which():
-    """The broker that wrote of the group before, and the one that loaded it."""
+    """The broker that wrote about the group before, and the one that loaded it."""
     known = loaded(loaded(history(snapshot(T0, A, B)), T0, broker=3), MOVED_MS, broker=2)
     (found,) = coordinator_failover(view_of(known, NOW))
     assert "moved from broker 3 to broker 2" in found.summary
 
 
 def test_a_broker_that_has_the_group_again_was_started_again_or_is_not_well():
-    """Once it may have been restarted; more often it stands still at times, and is no failover."""
+    """Once, it may have been restarted; more often, it stalls at times, and this is no failover."""
     known = loaded(loaded(history(snapshot(T0, A, B)), T0, broker=1), MOVED_MS, broker=1)
     (once,) = coordinator_failover(view_of(known, NOW))
     assert "or was started again" in once.summary

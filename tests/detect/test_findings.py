@@ -1,4 +1,4 @@
-"""From verdicts to findings: one per group, rule and subject, from its first sight to its end."""
+"""From verdicts to findings: one per group, rule and subject, from its first detection to its end."""
 
 from __future__ import annotations
 
@@ -22,18 +22,18 @@ def verdict(rule: str = "poll_overrun", *who: Member, **changes: Any) -> Verdict
 
 
 def happened(at_ms: int, *who: Member, rule: str = "poll_overrun", primary: bool = True, **changes: Any) -> Verdict:
-    """State the cause of the rebalance that ended then."""
+    """Return the cause of the rebalance that ended at this time."""
     said = {"started_at_ms": at_ms - MINUTE, "rebalance_ids": (f"r{at_ms - T0}",), **changes}
     return verdict(rule, *who, **said, primary=primary, last_ms=at_ms)
 
 
 def stands(*who: Member, rule: str = "stalled_consumer", **changes: Any) -> Verdict:
-    """State a condition that holds now."""
+    """Return a condition that holds now."""
     return verdict(rule, *who, **changes)
 
 
 def update(findings: Findings, now_ms: int, *verdicts: Verdict, group: str = "g") -> list[Finding]:
-    """Let findings take up what holds; returns what changed."""
+    """Update findings with the current verdicts; return the changed ones."""
     return findings.update(group, verdicts, now_ms, AFTER_MS)[0]
 
 
@@ -41,7 +41,7 @@ def update(findings: Findings, now_ms: int, *verdicts: Verdict, group: str = "g"
 
 
 def test_one_finding_per_group_rule_and_subject():
-    """Two overruns of one client are one finding; of another client, or in another group, they are others."""
+    """Two overruns of one client are one finding; those of another client or group are separate."""
     findings = Findings(CLUSTER)
     update(findings, T0, happened(T0 - SECOND, A), happened(T0, member("a-2")), happened(T0, B))
     update(findings, T0, happened(T0, A), group="other")
@@ -83,12 +83,12 @@ def test_one_finding_per_group_rule_and_subject():
     ],
 )
 def test_a_subject_is_known_by_what_survives_a_rejoin(one: Verdict, other: Verdict, same: bool):
-    """By instance id, else client and host; of harmless and unexplained ones a group has one each."""
+    """By instance id, otherwise client and host; harmless and unexplained findings are one per group."""
     assert (subject_key(one) == subject_key(other)) is same
 
 
 def test_hosts_distinguish_findings_only_without_members():
-    """A host is part of the subject of what happens to a whole host."""
+    """Hosts are part of the subject only for findings about a whole host."""
     by_host = [
         Verdict(
             rule="cluster_wide_disturbance", confidence=1, summary="", started_at_ms=0, subject=Subject(hosts=hosts)
@@ -99,14 +99,14 @@ def test_hosts_distinguish_findings_only_without_members():
 
 
 def test_names_of_topics_are_the_keys_of_findings():
-    """cluster/group/rule/subject: what is published again replaces what was published before."""
+    """cluster/group/rule/subject: each publication replaces the previous one."""
     findings = Findings(CLUSTER)
     (found,) = update(findings, T0, happened(T0, A))
     assert topic_key(found) == "prod/g/poll_overrun/a@/host-a"
 
 
 def test_a_large_subject_keeps_its_key():
-    """A finding about forty members is found again by what was published of it."""
+    """A finding about forty members is recognised by its published row."""
     findings, many = Findings(CLUSTER), [member(f"m{n:02}-1") for n in range(40)]
     (found,) = update(findings, T0, happened(T0, *many))
     again = Findings(CLUSTER)
@@ -116,7 +116,7 @@ def test_a_large_subject_keeps_its_key():
 
 
 def test_a_member_that_came_back_often_is_named_by_its_latest_ids():
-    """One name takes no more room than twenty ids."""
+    """A name with many ids takes no more room than twenty ids."""
     (found,) = update(Findings(CLUSTER), T0 + 50, *(happened(T0 + n, member(f"a-{n}")) for n in range(50)))
     assert [each.member_id for each in found.subject.members] == [f"a-{n}" for n in range(30, 50)]
 
@@ -125,7 +125,7 @@ def test_a_member_that_came_back_often_is_named_by_its_latest_ids():
 
 
 def test_a_finding_is_published_when_it_changes():
-    """The same statement again changes nothing; a further rebalance does."""
+    """The same verdict again changes nothing; a further rebalance does."""
     findings = Findings(CLUSTER)
     assert len(update(findings, T0, happened(T0, A))) == 1
     assert update(findings, T0 + SECOND, happened(T0, A)) == []
@@ -135,7 +135,7 @@ def test_a_finding_is_published_when_it_changes():
 
 
 def test_a_finding_about_rebalances_is_over_when_none_follows():
-    """Resolved as of ten minutes after the last; said once; and it keeps its place in the history."""
+    """It is resolved as of ten minutes after the last one, published once, and stays in the history."""
     findings = Findings(CLUSTER)
     update(findings, T0, happened(T0, A))
     assert update(findings, T0 + AFTER_MS - 1, happened(T0, A)) == []
@@ -147,7 +147,7 @@ def test_a_finding_about_rebalances_is_over_when_none_follows():
 
 
 def test_a_finding_opens_again_under_its_id():
-    """The same thing once more within what is remembered is the same finding."""
+    """A recurrence within the time of remembered findings is the same finding."""
     findings = Findings(CLUSTER)
     (first,) = update(findings, T0, happened(T0, A))
     update(findings, T0 + AFTER_MS, happened(T0, A))
@@ -157,7 +157,7 @@ def test_a_finding_opens_again_under_its_id():
 
 
 def test_a_condition_is_over_when_it_does_not_hold():
-    """No time passes in between; back again it is the same finding, begun and detected anew."""
+    """Without delay; when the condition returns it is the same finding with a new beginning and detection time."""
     findings = Findings(CLUSTER)
     (first,) = update(findings, T0, stands(A))
     assert update(findings, T0 + HOUR_MS, stands(A)) == []
@@ -174,7 +174,7 @@ HOUR_MS = 60 * MINUTE
 
 
 def test_a_condition_began_when_it_was_first_said_to():
-    """A rule that looks back less far than the condition lasts does not make it younger."""
+    """The beginning is kept even if a rule looks back for less time than the condition has lasted."""
     findings = Findings(CLUSTER)
     update(findings, T0, stands(A, started_at_ms=T0 - MINUTE))
     update(findings, T0 + HOUR_MS, stands(A, started_at_ms=T0 + MINUTE, severity=Severity.PAGE))
@@ -182,7 +182,7 @@ def test_a_condition_began_when_it_was_first_said_to():
 
 
 def test_a_better_explanation_withdraws_the_old_one():
-    """What was given as a cause and is not any more is published as resolved and forgotten."""
+    """A cause that no longer holds is published as resolved and forgotten."""
     findings = Findings(CLUSTER)
     update(findings, T0, happened(T0, A, rule="scale_in"))
     changed, withdrawn = findings.update("g", [happened(T0, A, rule="rolling_deploy")], T0 + SECOND, AFTER_MS)
@@ -194,7 +194,7 @@ def test_a_better_explanation_withdraws_the_old_one():
 
 
 def test_a_cause_that_is_forgotten_after_its_end_stays_in_the_history():
-    """A group that rebalances for days drops old rebalances; what was resolved is not withdrawn."""
+    """A group that rebalances for days drops old rebalances; resolved findings are not withdrawn."""
     findings = Findings(CLUSTER)
     update(findings, T0, happened(T0, A))
     update(findings, T0 + AFTER_MS, happened(T0, A))
@@ -206,7 +206,7 @@ DAY_MS = 24 * HOUR_MS
 
 
 def test_a_finding_that_is_over_for_two_days_is_forgotten():
-    """What a nightly job does each night is one finding, though a night is late; after two days it is another."""
+    """A nightly recurrence is one finding, even if a night is late; after two days it is a new one."""
     findings = Findings(CLUSTER, lists_all=False)
     (first,) = update(findings, T0, stands(A))
     update(findings, T0 + MINUTE)
@@ -225,7 +225,7 @@ def test_a_finding_that_is_over_for_two_days_is_forgotten():
 @pytest.mark.parametrize("looks", [(), (1,), (1, 2, 3, 4)])
 @pytest.mark.parametrize("began_ms", [T0 - MINUTE, T0 + 5 * 24 * 60 * MINUTE])
 def test_it_is_another_one_whether_somebody_looked_meanwhile_or_not(looks: tuple[int, ...], began_ms: int):
-    """A group at rest is not judged for days; what a rule says of a condition's beginning may be of before."""
+    """A group at rest is not judged for days; a rule's beginning of a condition may be before that."""
     findings = Findings(CLUSTER)
     (first,) = update(findings, T0, stands(A))
     update(findings, T0 + MINUTE)
@@ -238,7 +238,7 @@ def test_it_is_another_one_whether_somebody_looked_meanwhile_or_not(looks: tuple
 
 
 def test_a_finding_that_verdicts_still_cover_is_not_forgotten():
-    """A quiet group's rebalances are kept for long: their findings are not published anew, and open again as one."""
+    """The rebalances of a quiet group are kept for long: their findings are not published again, and reopen as one."""
     findings = Findings(CLUSTER, lists_all=False)
     (first,) = update(findings, T0, happened(T0, A))
     (over,) = update(findings, T0 + AFTER_MS, happened(T0, A))
@@ -250,7 +250,7 @@ def test_a_finding_that_verdicts_still_cover_is_not_forgotten():
 
 
 def test_of_pods_that_come_and_go_the_latest_are_remembered():
-    """Fifty of a group, those that were over last; what is open, or covered by verdicts, is not counted."""
+    """At most fifty per group, the latest resolved ones; open findings and those covered by verdicts do not count."""
     findings, stay, past = Findings(CLUSTER, lists_all=False), stands(B), happened(T0, A, rule="member_crash")
     update(findings, T0 + AFTER_MS, stay, past)
     for number in range(1_000):
@@ -262,7 +262,7 @@ def test_of_pods_that_come_and_go_the_latest_are_remembered():
 
 
 def test_whoever_reads_the_list_at_the_end_gets_all():
-    """A replay lists what a stream has forgotten, each as it stood last, and says the same of everything else."""
+    """A replay lists findings that a stream has forgotten, in their last version; everything else is the same."""
     listing, live = Findings(CLUSTER), Findings(CLUSTER, lists_all=False)
     for day in range(9):
         now_ms = T0 + day * DAY_MS
@@ -280,7 +280,7 @@ def test_whoever_reads_the_list_at_the_end_gets_all():
 
 
 def test_groups_do_not_touch_each_other():
-    """What holds of one group says nothing of another's findings."""
+    """Verdicts on one group do not affect the findings of another."""
     findings = Findings(CLUSTER)
     update(findings, T0, stands(A))
     assert findings.update("other", [], T0 + SECOND, AFTER_MS) == ([], [])
@@ -291,7 +291,7 @@ def test_groups_do_not_touch_each_other():
 
 
 def test_the_surest_statement_speaks_and_the_latest_names():
-    """Of several rebalances with one cause: the confidence of the clearest, the evidence of the latest first."""
+    """For several rebalances with one cause: the highest confidence, and the latest evidence first."""
     early = happened(T0, A, confidence=0.97, summary="sure", evidence=(Evidence(EvidenceSource.LOG, "f", "1", "r"),))
     late = happened(
         T0 + MINUTE,
@@ -310,14 +310,14 @@ def test_the_surest_statement_speaks_and_the_latest_names():
 
 
 def test_severity_is_the_catalogues_unless_the_rule_says_otherwise():
-    """Harm makes a page of a ticket."""
+    """With impact a ticket becomes a page."""
     findings = Findings(CLUSTER)
     assert [each.severity for each in update(findings, T0, happened(T0, A))] == [Severity.TICKET]
     assert [each.severity for each in update(findings, T0, happened(T0, A, severity=Severity.PAGE))] == [Severity.PAGE]
 
 
 def test_what_no_real_client_showed_is_information_and_says_so():
-    """An experimental diagnosis wakes nobody, however grave its rule takes it to be."""
+    """An experimental diagnosis is informational, whatever severity its rule gives."""
     (found,) = update(Findings(CLUSTER), T0, stands(rule="coordinator_stuck_rebalance", severity=Severity.PAGE))
     assert (found.severity, found.experimental) == (Severity.INFO, True)
     assert found.summary == "Experimental: it was slow"
@@ -326,13 +326,13 @@ def test_what_no_real_client_showed_is_information_and_says_so():
 
 
 def test_a_subject_stated_with_and_without_a_cause_is_primary():
-    """The same finding may stand beside the cause of a rebalance; it counts what it caused."""
+    """A finding may be the cause of one rebalance and accompany another; it counts those that it caused."""
     (found,) = update(Findings(CLUSTER), T0, happened(T0, A), happened(T0, A, primary=False, rebalance_ids=("other",)))
     assert (found.primary, found.rebalance_ids) == (True, ("r0",))
 
 
 def test_rebalances_are_counted_and_the_latest_named():
-    """A storm of hundreds names two hundred."""
+    """A storm of hundreds of rebalances names two hundred."""
     storm = [happened(T0 + n, A) for n in range(300)]
     (found,) = update(Findings(CLUSTER), T0 + 300, *storm)
     assert (found.rebalances, len(found.rebalance_ids), found.rebalance_ids[-1]) == (300, 200, "r299")
@@ -342,7 +342,7 @@ def test_rebalances_are_counted_and_the_latest_named():
 
 
 def test_ids_are_stable():
-    """They follow from cluster, group, rule, subject and beginning: every run finds the same one, others differ."""
+    """They depend on cluster, group, rule, subject and beginning: every run has the same id, and others differ."""
     first, second = (update(Findings(CLUSTER), T0 + n, happened(T0, A))[0] for n in (0, 1))
     assert first.finding_id == second.finding_id
     others = [
@@ -356,7 +356,7 @@ def test_ids_are_stable():
 
 
 def test_a_restored_finding_goes_on():
-    """Its id and first sight stay although less of the past is known; nothing is published a second time."""
+    """Its id and detection time stay although less of the past is known; it is not published a second time."""
     findings = Findings(CLUSTER)
     update(findings, T0, happened(T0 - 5 * MINUTE, A), happened(T0, A))
     (published,) = findings.all()
@@ -368,7 +368,7 @@ def test_a_restored_finding_goes_on():
 
 
 def test_a_restored_finding_keeps_the_rebalances_that_are_not_judged_again():
-    """Their cause is known from nowhere else; one that this run judges, or has forgotten, is its own matter."""
+    """Their cause is known from nowhere else; rebalances that this run judges, or has forgotten, are not restored."""
     findings = Findings(CLUSTER)
     update(findings, T0, happened(T0 - 3 * MINUTE, A), happened(T0 - 2 * MINUTE, A), happened(T0, A))
     (published,) = findings.all()
@@ -385,7 +385,7 @@ def test_a_restored_finding_keeps_the_rebalances_that_are_not_judged_again():
 
 
 def test_a_restored_finding_does_not_replace_what_is_known():
-    """It comes from the past: what was found since stays."""
+    """It is older than the findings made since, which stay."""
     findings = Findings(CLUSTER)
     (known,) = update(findings, T0, happened(T0, A))
     (older,) = update(Findings(CLUSTER), T0 - MINUTE, happened(T0 - MINUTE, A))
@@ -395,7 +395,7 @@ def test_a_restored_finding_does_not_replace_what_is_known():
 
 @pytest.mark.parametrize("primary", [True, False])
 def test_while_the_past_is_read_again_a_restored_finding_stays_open(primary: bool):
-    """An earlier run knew more at its time than this one does before it: only from then on its absence counts."""
+    """An earlier run knew more at that time; the absence of a finding counts only afterwards."""
     (published,) = update(Findings(CLUSTER), T0, happened(T0, A, primary=primary))
     findings = Findings(CLUSTER)
     findings.restore(published)
@@ -405,7 +405,7 @@ def test_while_the_past_is_read_again_a_restored_finding_stays_open(primary: boo
 
 
 def test_a_restored_finding_of_a_rule_that_is_no_more_ends():
-    """An earlier version found it: nobody else could end it."""
+    """Nothing else could resolve a finding of an earlier version."""
     (published,) = update(Findings(CLUSTER), T0, happened(T0, A, primary=False))
     findings = Findings(CLUSTER)
     findings.restore(replace(published, rule="of_another_version"))
@@ -414,7 +414,7 @@ def test_a_restored_finding_of_a_rule_that_is_no_more_ends():
 
 
 def test_a_count_that_an_earlier_run_made_stands():
-    """It is not made again, over rows that are forgotten: it ends when its time is over."""
+    """The forgotten rows cannot be counted again: the finding is resolved when its time is over."""
     (published,) = update(Findings(CLUSTER), T0, happened(T0, rule="duplicate_processing", primary=False))
     findings = Findings(CLUSTER)
     findings.restore(published)
@@ -431,7 +431,7 @@ def test_findings_are_listed_oldest_first():
 
 
 def test_parts_of_a_storm_name_it_and_leave_the_page_to_it():
-    """The storm pages once; its cause is its child, and a child that has nothing to do with it stays on its own."""
+    """Only the storm is a page; its cause is its child, and an unrelated finding is not."""
     findings = Findings(CLUSTER)
     storm = happened(T0, rule="rebalance_storm", primary=False, severity=Severity.PAGE)
     child, other = happened(T0, A, severity=Severity.PAGE), happened(T0 - MINUTE, B, severity=Severity.PAGE)
@@ -444,7 +444,7 @@ def test_parts_of_a_storm_name_it_and_leave_the_page_to_it():
 
 
 def test_a_cluster_wide_disturbance_is_the_parent_of_what_groups_suffer():
-    """It is the same finding for all groups, and goes before a group's own storm; experimental, it relieves neither."""
+    """It is one finding for all groups, and precedes a group's own storm; experimental, it silences neither."""
     findings = Findings(CLUSTER)
     (wide,) = update(findings, T0, happened(T0, rule="cluster_wide_disturbance", primary=False), group="")
     storm, child = (

@@ -1,4 +1,4 @@
-"""Members that leave and come back again and again, and nobody knows why."""
+"""Members that leave and rejoin repeatedly for an unknown reason."""
 
 from __future__ import annotations
 
@@ -27,7 +27,7 @@ from rebalance_streaming.observed.departures import POLL_TIMEOUT, UNKNOWN
 
 
 def test_a_member_that_flaps_for_no_known_reason_is_reported_with_what_is_missing():
-    """Three returns in a quarter of an hour, no rule explains them: named, unsure, and how to find out."""
+    """Three returns in a quarter of an hour without an explanation: a hint, with the missing sources."""
     story = lives((0, 200), (210, 400), (410, 600), (610, 700), rule=UNDETERMINED)
     (found,) = judged(member_flapping, story, START_MS + 15 * MINUTE)
     assert (found.rule, found.confidence, found.claims) == ("member_flapping", HINT, True)
@@ -47,13 +47,13 @@ def test_a_member_that_flaps_for_no_known_reason_is_reported_with_what_is_missin
     ids=["two returns", "spread out", "explained", "four clients"],
 )
 def test_what_is_rare_or_explained_does_not_flap(story: Story):
-    """The fallback gives way to every rule that knows more."""
+    """Every more specific rule takes precedence over this fallback."""
     assert judged(member_flapping, story, START_MS + 40 * MINUTE) == []
 
 
 @pytest.mark.parametrize(("rounds", "flaps"), [(1, False), (2, False), (3, True)])
 def test_clients_that_share_a_name_and_a_host_flap_when_one_of_them_surely_does(rounds: int, flaps: bool):
-    """Three that leave and come back together once are a deploy that stops all before it starts any."""
+    """Three that leave and return together once are a deploy that stops all before it starts any."""
     events, past, here = list[Event](), list[ExplainedDeparture](), [member(f"b-{n}") for n in range(3)]
     for number in range(rounds):
         at_ms = START_MS + number * 2 * MINUTE
@@ -68,7 +68,7 @@ def test_clients_that_share_a_name_and_a_host_flap_when_one_of_them_surely_does(
 
 
 def test_a_client_that_is_alone_by_now_flaps_whatever_shared_its_name_before():
-    """Its host had four of that name hours ago."""
+    """Hours ago its host had four clients of that name."""
     four = [member(f"b-{number}0") for number in range(4)]
     events, past = lives((0, 200), (210, 400), (410, 600), (610, 700), rule=UNDETERMINED)
     events = [rebalance(T0 - 60 * MINUTE, [A], [A, *four]), rebalance(T0 - 50 * MINUTE, [A, *four], [A]), *events]
@@ -77,7 +77,7 @@ def test_a_client_that_is_alone_by_now_flaps_whatever_shared_its_name_before():
 
 @pytest.mark.parametrize(("offset", "others", "flaps"), [(-1, 4, False), (4, 4, True), (9, 4, True)])
 def test_a_worker_of_connect_that_is_behind_leaves_to_read_on(offset: int, others: int, flaps: bool):
-    """Why it comes and goes is known; one that is not behind may flap as any other."""
+    """The reason is known; a worker that is not behind may flap like any other member."""
     events, past = lives(
         (0, 200), (210, 400), (410, 600), (610, 700), rule=UNDETERMINED, member={"config_offset": offset}
     )

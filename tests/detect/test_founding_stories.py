@@ -1,4 +1,4 @@
-"""Why members were lost: the founding stories as tiny histories, with their advice."""
+"""Causes of lost members: the founding stories as short histories, with their advice."""
 
 from __future__ import annotations
 
@@ -37,7 +37,7 @@ from rebalance_streaming.observed.confidence import CERTAIN, PLAUSIBLE, STRONG
 def waits(
     start_ms: int, wait_ms: int, *, old: Member, new: Member, listed: Sequence[Member] | None = None
 ) -> list[Event]:
-    """Let a member join, the group prepare for so long, seen by probes, and the old member be out at the end."""
+    """Let a member join, probes see the group prepare for this long, and the old member be out at the end."""
     names = (old, new) if listed is None else listed
     times = range(start_ms, start_ms + wait_ms, 5 * SECOND)
     probes = [probe(at, "PreparingRebalance", list(names)) for at in times]
@@ -51,7 +51,7 @@ C1, C2 = (
 
 
 def story_b(wait_s: int, *, old: Member = C1, **changes: Any) -> Run:
-    """Let c1 poll once at the beginning and c2 join after a minute."""
+    """c1 polls once at the beginning and c2 joins after a minute."""
     known = [snapshot(T0, old), commits(T0, {0: 10, 1: 10, 2: 10})]
     return Run().live(T0 + 7 * MINUTE, *known, *waits(T0 + MINUTE, wait_s * SECOND, old=old, new=C2, **changes))
 
@@ -69,7 +69,7 @@ def test_story_b_names_who_did_not_poll_and_how_long_the_others_waited():
 
 
 def test_story_b_is_reported_while_it_lasts():
-    """Five seconds in, probes show who is awaited; at 65 the release is predicted, at most five minutes away."""
+    """Five seconds in, probes show which member is awaited; at 65 s the release is predicted within five minutes."""
     known = [snapshot(T0, C1), commits(T0, {0: 10, 1: 10, 2: 10})]
     probes = [event for event in waits(T0 + MINUTE, 20 * SECOND, old=C1, new=C2) if not isinstance(event, Rebalance)]
     run = Run().live(T0 + 80 * SECOND, *known, *probes)
@@ -85,7 +85,7 @@ def test_story_b_is_reported_while_it_lasts():
     ids=["a static member", "a client that enforces no limit"],
 )
 def test_story_b_of_a_member_that_does_not_leave_by_itself(wait_s: int, changes: dict[str, Any]):
-    """Nobody but the group's own timeout ends the wait, 360 s into the story."""
+    """Only the group's own time-out ends the wait, at 360 s."""
     run = story_b(wait_s, old=replace(C1, **changes))
     assert run.finding("stalled_member_join_barrier").primary
 
@@ -112,7 +112,7 @@ def test_story_b_with_a_killed_member_is_no_stall():
     ids=["long", "shorter", "unseen", "no wait worth a word"],
 )
 def test_who_did_not_poll_held_the_barrier(wait_s: int, in_barrier: bool, expected: tuple[str, float]):
-    """A newcomer set it off and the one without a poll is gone: seen by probes it is sure, unseen plausible."""
+    """A newcomer triggered it and the member without a poll is gone: strong with probes, plausible without."""
     start_ms = LOST_MS - wait_s * SECOND
     story = waits(start_ms, wait_s * SECOND, old=B, new=member("c-1", [2, 3]))
     events = [each for each in story if in_barrier or isinstance(each, Rebalance)]
@@ -124,14 +124,14 @@ def test_who_did_not_poll_held_the_barrier(wait_s: int, in_barrier: bool, expect
 
 
 def test_who_is_back_in_the_same_rebalance_was_not_waited_for():
-    """Unseen by probes, what came is the one that left for its limit, and no newcomer."""
+    """Without probes: the joining member is the one that exceeded its limit, and no newcomer."""
     gone = rebalance(LOST_MS, [B, STAYS], [AGAIN, STAYS], took_ms=3 * SECOND)
     quiet_ms = LOST_MS - 301 * SECOND
     assert said(explained(gone, *pulse(quiet_ms - MINUTE, quiet_ms + 1, [2, 3]))) == ("poll_overrun", STRONG)
 
 
 def test_a_member_lost_before_is_not_the_one_that_held_the_others():
-    """One overran its limit and so began the rebalance; that another was late as well is secondary."""
+    """One member exceeded its limit and triggered the rebalance; that another was late as well is secondary."""
     start_ms = LOST_MS - 40 * SECOND
     members = [B, member("c-1", [4]), STAYS]
     probes = [probe(at, "PreparingRebalance", members[1:]) for at in range(start_ms, LOST_MS, 5 * SECOND)]
@@ -148,7 +148,7 @@ def test_a_member_lost_before_is_not_the_one_that_held_the_others():
 
 
 def test_story_c_names_both_members_and_how_many_records_to_take():
-    """750 s per batch against 300 s: m1 leaves at 300, m2 at 400, both are back when their batch is done."""
+    """750 s per batch with a limit of 300 s: m1 leaves at 300, m2 at 400, both rejoin when their batch is done."""
     m1, m2 = member("m1-1", range(5)), member("m2-1", range(5, 10))
     back_1, back_2 = member("m1-2", range(10)), member("m2-2", range(10))
     start_ms = T0 + 10 * MINUTE
@@ -177,7 +177,7 @@ def test_story_c_names_both_members_and_how_many_records_to_take():
 
 
 def test_the_advice_takes_the_time_until_it_came_back_for_the_batch():
-    """Away 450 s after a limit of 300 s: the batch took 750 s, and 500 records become at most 100."""
+    """Away for 450 s after a limit of 300 s: the batch took 750 s, and 500 records become at most 100."""
     again = joined(LOST_MS + 447 * SECOND, AGAIN, [STAYS])
     found = explained(left(), *silent(silence_s=301), again, now_ms=LOST_MS + 10 * MINUTE)
     assert said(found) == ("poll_overrun", STRONG)
@@ -190,7 +190,7 @@ def test_the_advice_takes_the_time_until_it_came_back_for_the_batch():
 
 
 def reporting(who: Member, stop_ms: int, end_ms: int, *, library: str, version: str) -> list[Event]:
-    """Let a client report on time while its last heartbeat grows old."""
+    """Let a client report in time while its last heartbeat grows old."""
     return [
         report(
             at,
@@ -205,7 +205,7 @@ def reporting(who: Member, stop_ms: int, end_ms: int, *, library: str, version: 
 
 
 def story_a(*, metrics: bool) -> Run:
-    """Let one of five idle members starve twice, six minutes apart, and come back each time."""
+    """One of five idle members starves twice, six minutes apart, and returns each time."""
     others = [member(f"m{n}-1", [10 * n]) for n in range(1, 5)]
     name = {"client_id": "kafka-python-1.4.6", "host": "/host-m0"}
     start_ms, events = T0 + 10 * MINUTE, [snapshot(T0, member("m0-1", [0], **name), *others)]
@@ -226,7 +226,7 @@ def story_a(*, metrics: bool) -> Run:
 
 @pytest.mark.parametrize("metrics", [True, False])
 def test_story_a_is_a_starved_heartbeat_of_an_idle_client(metrics: bool):
-    """kafka-python 1.4.6, idle: with client metrics it is certain, without them its version and its returns decide."""
+    """kafka-python 1.4.6, idle: certain with client metrics; without them by its version and its returns."""
     run = story_a(metrics=metrics)
     found = run.finding("heartbeat_starvation")
     assert (found.primary, found.variant) == (True, "idle_lock")
@@ -240,7 +240,7 @@ def test_story_a_is_a_starved_heartbeat_of_an_idle_client(metrics: bool):
 
 
 def test_story_d_is_contention_for_the_lock():
-    """kafka-python 2.2.x with a record now and then and a session of 30 s: upgrade, or sleep in the loop."""
+    """kafka-python 2.2.x with occasional records and a session time-out of 30 s: upgrade, or sleep in the loop."""
     who = replace(B, client_id="kafka-python-2.2.3", session_timeout_ms=30_000)
     reports = reporting(who, LOST_MS - 30 * SECOND, LOST_MS + 10_000, library="kafka-python", version="2.2.3")
     found = explained(left(who), *reports)

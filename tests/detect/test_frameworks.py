@@ -28,7 +28,7 @@ def internal(at_ms: int, reason: str = "streams_internal", *, protocol: str = "s
 
 
 def probing(*spacings_s: int, **changes: Any) -> GroupHistory:
-    """Let a scale-out be followed by rebalances at these distances."""
+    """Return a scale-out followed by rebalances at these intervals."""
     at_ms = T0
     events: list[Event] = [rebalance(at_ms, [A], [A, B], took_ms=2 * SECOND, protocol="stream")]
     for spacing in spacings_s:
@@ -52,7 +52,7 @@ def probing(*spacings_s: int, **changes: Any) -> GroupHistory:
     ],
 )
 def test_streams_probes_every_ten_minutes(known: GroupHistory, expected: tuple[int, float, str] | None):
-    """Even spacing without any change, from the assignment before; it claims these rebalances."""
+    """Regular intervals without any change, from assignment to assignment; the finding claims these rebalances."""
     found = list(streams_probing_rebalance(view_of(known, T0 + 300 * MINUTE)))
     assert [(len(each.rebalance_ids), each.confidence, each.severity) for each in found] == (
         [] if expected is None else [expected]
@@ -81,7 +81,7 @@ def connected(delay_s: int, *, reason: str = "connect_internal", left: bool = Tr
     ],
 )
 def test_connect_hands_out_tasks_after_a_delay(known: GroupHistory, confidence: float | None):
-    """A worker left, and the same workers rebalance once more after scheduled.rebalance.max.delay."""
+    """A worker left, and the remaining workers rebalance once more after scheduled.rebalance.max.delay."""
     found = list(connect_scheduled_rebalance(view_of(known, T0 + 20 * MINUTE)))
     assert [each.confidence for each in found] == ([] if confidence is None else [confidence])
     for each in found:
@@ -90,7 +90,7 @@ def test_connect_hands_out_tasks_after_a_delay(known: GroupHistory, confidence: 
 
 
 def test_a_recorded_worker_is_waited_for():
-    """Recorded: two workers, one stops; with a delay of 8 s set, the other takes its tasks then."""
+    """Recorded: two workers, one stops; after the configured delay of 8 s the other takes its tasks."""
     known = replayed("connect-workers")
     assert known.snapshot is not None
     (found,) = connect_scheduled_rebalance(view_of(known, T0))
@@ -100,7 +100,7 @@ def test_a_recorded_worker_is_waited_for():
 
 
 def test_recorded_streams_and_consumers_plan_nothing():
-    """Recorded: Streams instances that come and go within a minute, and plain consumers."""
+    """Recorded: Streams instances that join and leave within a minute, and plain consumers."""
     for scenario in ("streams-classic-protocol", "classic-java-coop-join-leave", "enforce-rebalance-java-sticky"):
         known = replayed(scenario)
         assert said_by(connect_scheduled_rebalance, streams_probing_rebalance, of=view_of(known, T0)) == []

@@ -1,4 +1,4 @@
-"""Members lost by their session although their process was there: which of the mechanisms it was."""
+"""Members lost by session expiry while their process existed: which mechanism caused it."""
 
 from __future__ import annotations
 
@@ -34,7 +34,7 @@ C = member("c-1", [4])
 
 
 def stretch(**changes: Any) -> Stretch:
-    """Make what a client that reports on time reported of the time before."""
+    """Return the reports of the time before, of a client that reports in time."""
     fields: dict[str, Any] = {
         **dict.fromkeys(Stretch.__dataclass_fields__),
         "interval_ms": 5_000,
@@ -50,7 +50,7 @@ def stretch(**changes: Any) -> Stretch:
 
 
 def episode(*departures: Departure, events: tuple[Event, ...] = (), spared: Member = A, **known: Any) -> Episode:
-    """Make a rebalance that lost these members while `spared` stayed."""
+    """Return a rebalance that lost these members while `spared` stayed."""
     of = rebalance(LOST_MS, [spared, *(each.member for each in departures)], [spared])
     return replace(departing.episode(of, *events, **known), departures=departures)
 
@@ -63,7 +63,7 @@ def kafka_python(version: str, **changes: Any) -> Member:
 @pytest.mark.parametrize("likely", [POLL_TIMEOUT, CLEAN, "unknown"])
 @pytest.mark.parametrize("liveness", [None, STARVED, PAUSED, UNREACHABLE])
 def test_only_an_expired_session_is_their_matter(rule: Any, likely: str, liveness: str | None):
-    """Who left by its poll timeout or in order was not thrown out for its heartbeats."""
+    """Members that left by poll time-out or cleanly were not removed for missing heartbeats."""
     of = gone(replace(B, client_id="kafkajs"), likely, liveness=liveness)
     assert rule(episode(of, elsewhere=OtherGroups(("other",), ("/host-b",))), of) is None
 
@@ -88,7 +88,7 @@ def test_only_an_expired_session_is_their_matter(rule: Any, likely: str, livenes
     ],
 )
 def test_a_version_starves_in_its_own_way(client_id: str, variant: str | None):
-    """The idle lock until 1.4.6, the deadlock until 2.0.1, contention until 2.2.7, nothing known after."""
+    """The idle lock until 1.4.6, the deadlock until 2.0.1, contention until 2.2.7, nothing known afterwards."""
     assert starvation_variant(gone(replace(B, client_id=client_id))) == variant
 
 
@@ -102,7 +102,7 @@ def test_a_version_starves_in_its_own_way(client_id: str, variant: str | None):
     ],
 )
 def test_reports_make_starvation_certain(client_id: str, variant: str, advised: set[str]):
-    """The process ran and its heartbeats did not: certain of any client, with the mechanism its library has."""
+    """The process ran and sent no heartbeats: certain for any client, with the mechanism of its library."""
     of = gone(replace(B, client_id=client_id), liveness=STARVED, stretch=stretch())
     found = starvation(episode(of), of)
     assert found is not None
@@ -128,7 +128,7 @@ def test_reports_make_starvation_certain(client_id: str, variant: str, advised: 
 def test_without_reports_version_idleness_and_return_decide(
     changes: dict[str, Any], earlier: bool, expected: tuple[str, float] | None
 ):
-    """Story A from the log and probes alone; what is busy or stays away may as well have died."""
+    """Story A from the log and probes alone; a member that is busy or stays away may have died instead."""
     who = kafka_python("1.4.6")
     of = gone(who, **changes)
     past = departed(LOST_MS - 6 * MINUTE, who, SESSION_EXPIRED, rule="heartbeat_starvation")
@@ -154,7 +154,7 @@ def test_without_reports_version_idleness_and_return_decide(
 def test_without_reports_work_and_return_show_a_blocked_loop(
     client_id: str, changes: dict[str, Any], earlier: bool, expected: tuple[str, float] | None
 ):
-    """aiokafka, by its name or by a rebalance timeout as long as its session: what it works on blocks its loop."""
+    """aiokafka, recognised by its name or a rebalance time-out equal to its session: processing blocks its loop."""
     who = replace(B, client_id=client_id, session_timeout_ms=10_000, rebalance_timeout_ms=10_000)
     of = gone(who, client=fingerprint(who, None, "roundrobin"), **changes)
     past = departed(LOST_MS - 6 * MINUTE, who, SESSION_EXPIRED, rule="heartbeat_starvation")
@@ -164,7 +164,7 @@ def test_without_reports_work_and_return_show_a_blocked_loop(
 
 
 def test_who_left_by_itself_before_is_no_aiokafka():
-    """librdkafka with its poll limit at the least that it allows: as long as its session."""
+    """librdkafka with the smallest allowed poll limit, which equals its session time-out."""
     who = replace(B, session_timeout_ms=10_000, rebalance_timeout_ms=10_000)
     of = gone(who, client=fingerprint(who, None, "roundrobin"), arriving=50, back_s=5)
     earlier = departed(LOST_MS - MINUTE, who, POLL_TIMEOUT, rule="poll_overrun")
@@ -173,7 +173,7 @@ def test_who_left_by_itself_before_is_no_aiokafka():
 
 
 def test_a_version_without_the_fault_does_not_starve_unseen():
-    """kafka-python 2.3.0 that is lost idle and comes back: no report, no accusation."""
+    """kafka-python 2.3.0 that is lost while idle and returns: without reports it is not claimed."""
     of = gone(kafka_python("2.3.0"), arriving=0, back_s=20)
     assert starvation(episode(of), of) is None
 
@@ -193,7 +193,7 @@ def test_a_version_without_the_fault_does_not_starve_unseen():
 def test_a_process_that_stood_still_may_have_held_its_interpreter(
     who: Member, seen: dict[str, Any], expected: tuple[str, float] | None
 ):
-    """Story D: a native call stops reports and heartbeats alike; threads that wait for the lock switch all the time."""
+    """Story D: a native call stops reports and heartbeats alike; threads that wait for the lock switch constantly."""
     of = gone(who, liveness=PAUSED, stretch=stretch(stood_still_ms=11_000, **seen))
     found = starvation(episode(of), of)
     assert said(found) == expected
@@ -228,7 +228,7 @@ WITHOUT_THREAD = [
 def test_a_client_without_a_thread_of_its_own_was_busy(
     who: Member, liveness: str | None, arriving: int | None, expected: tuple[str, float]
 ):
-    """Its heartbeats cannot starve, they wait for the processing; unless its reports say what else it was."""
+    """Its heartbeats cannot be starved, they wait for the processing; unless its reports show another cause."""
     back_s = 20 if liveness is None else None
     of = gone(who, liveness=liveness, arriving=arriving, back_s=back_s, stretch=None if liveness is None else stretch())
     found = explain_loss(episode(of), of)
@@ -240,7 +240,7 @@ def test_a_client_without_a_thread_of_its_own_was_busy(
 
 @pytest.mark.parametrize(("after_s", "rule"), [(20, "processing_blocks_heartbeat"), (60, "member_crash")])
 def test_work_ends_and_death_does_not(after_s: int, rule: str):
-    """A client without a thread for heartbeats that does not come back for three sessions, at least 30 s, has died."""
+    """A client without a heartbeat thread that does not return for three sessions, at least 30 s, has died."""
     of = gone(kafka_python("1.3.5"), liveness=None, arriving=20)
     time = JudgingTime(LOST_MS + after_s * SECOND)
     found = explain_loss(replace(episode(of), time=time), of)
@@ -255,7 +255,7 @@ def test_work_ends_and_death_does_not(after_s: int, rule: str):
     list(zip(WITHOUT_THREAD, ["process_pause", "process_pause", "processing_blocks_heartbeat"], strict=True)),
 )
 def test_a_frozen_process_is_no_busy_one(who: Member, expected: str):
-    """Reports from another thread stood still as well: the process did; kafkajs has only one thread for all."""
+    """Reports from another thread stopped as well, so the process was suspended; kafkajs has a single thread."""
     of = gone(who, liveness=PAUSED, stretch=stretch(stood_still_ms=40_000, switches_per_second=0.0))
     found = explain_loss(episode(of), of)
     assert found is not None
@@ -266,7 +266,7 @@ def test_a_frozen_process_is_no_busy_one(who: Member, expected: str):
 
 
 def test_a_session_outlasts_a_pause_as_long_as_the_one_seen():
-    """Thrown out after 10 s, it stood still for 120: max(45, 2 x 120 + 3) s, and the summary says how long."""
+    """Removed after 10 s, it was suspended for 120 s: max(45, 2 x 120 + 3) s, and the summary has the duration."""
     of = gone(liveness=PAUSED, silence_ms=12_000, stretch=stretch(stood_still_ms=120_000))
     found = pause(episode(of), of)
     assert said(found) == ("process_pause", STRONG)
@@ -279,7 +279,7 @@ def test_a_session_outlasts_a_pause_as_long_as_the_one_seen():
 
 
 def test_a_paused_member_of_a_newer_group_has_the_groups_session():
-    """Its client refuses session.timeout.ms; the group's is 45 s by default, and 60 s at most."""
+    """Its client rejects session.timeout.ms; the group's setting is 45 s by default, and at most 60 s."""
     who = replace(B, session_timeout_ms=None, epoch=3)
     of = gone(who, liveness=PAUSED, silence_ms=50_000, stretch=stretch(stood_still_ms=50_000))
     known = episode(of)
@@ -291,7 +291,7 @@ def test_a_paused_member_of_a_newer_group_has_the_groups_session():
 
 
 def test_a_short_pause_needs_the_usual_session():
-    """Twice 12 s and a heartbeat are less than the default of 45 s."""
+    """Twice 12 s plus a heartbeat is less than the default of 45 s."""
     of = gone(liveness=PAUSED, silence_ms=12_000, stretch=stretch(stood_still_ms=11_000))
     found = pause(episode(of), of)
     assert found is not None
@@ -311,7 +311,7 @@ def test_a_short_pause_needs_the_usual_session():
 def test_members_of_a_host_stood_still_together_unless_more_is_known(
     neighbour: str | None, expected: float | None, named: list[str]
 ):
-    """One reported the pause; a silent neighbour shared it, one with a cause of its own is not named with it."""
+    """One member reported the pause; a silent neighbour shared it, but not one with a cause of its own."""
     frozen = gone(liveness=PAUSED, stretch=stretch(stood_still_ms=11_000))
     other = gone(replace(C, host=B.host), liveness=neighbour)
     of = episode(frozen, other)
@@ -332,9 +332,9 @@ def test_members_of_a_host_stood_still_together_unless_more_is_known(
     ids=["cannot starve", "may starve", "unknown client", "another host"],
 )
 def test_a_host_that_thaws_at_once_stood_still(changes: dict[str, Any], expected: float | None):
-    """No reports: two members of one host, back within seconds of each other, whose heartbeats are safe.
+    """No reports: two members of one host, back within seconds of each other, whose heartbeats cannot be starved.
 
-    No other member of the host shows whether it could be reached meanwhile.
+    No other member of the host shows whether it was reachable meanwhile.
     """
     one = gone(replace(B, client_id="kgo"), back_s=1)
     two = gone(replace(C, **{"client_id": "kgo", "host": B.host, **changes}), back_s=2)
@@ -343,7 +343,7 @@ def test_a_host_that_thaws_at_once_stood_still(changes: dict[str, Any], expected
 
 
 def test_one_that_is_lost_twice_is_no_host_that_stood_still():
-    """What probes see as one rebalance may have several losses of one client, which were not in the group together."""
+    """One rebalance as seen by probes may have several losses of one client, which were not in the group together."""
     one = gone(replace(B, client_id="kgo"), back_s=2)
     again = replace(one, member=replace(one.member, member_id="b-2"))
     passed = replace(episode(one), departures=(one, again))
@@ -351,7 +351,7 @@ def test_one_that_is_lost_twice_is_no_host_that_stood_still():
 
 
 def test_a_host_that_thaws_bit_by_bit_did_not_stand_still():
-    """A minute between the returns: nothing stopped both, and one that is not back shows nothing."""
+    """A minute between the returns: they were not stopped together; a member that is not back shows nothing."""
     one = gone(replace(B, client_id="kgo"), back_s=1)
     late = gone(replace(C, client_id="kgo", host=B.host), back_s=61)
     assert pause(episode(one, late), one) is None
@@ -362,7 +362,7 @@ def test_a_host_that_thaws_bit_by_bit_did_not_stand_still():
 
 
 def test_reports_that_came_too_late_are_a_cut():
-    """Written in time and delivered after the loss: the client ran and could not reach anybody."""
+    """Written in time and delivered after the loss: the client ran and had no connection."""
     of = gone(liveness=UNREACHABLE, silence_ms=12_000, stretch=stretch(undelivered=2, late_ms=20_000))
     found = unreachable(episode(of), of)
     assert said(found) == ("network_partition", STRONG)
@@ -387,7 +387,7 @@ def test_reports_that_came_too_late_are_a_cut():
     ids=["all of the host", "its windowed rate is of before", "somebody spared", "one ended", "one left in order"],
 )
 def test_a_cut_takes_all_of_its_host(spared_host: str, liveness: str | None, likely: str, expected: set[str]):
-    """What one client reports of its way to the coordinator holds for those beside it, unless one of them stayed."""
+    """One client's reports about its connection apply to its neighbours on the host, unless one of them stayed."""
     of = gone(liveness=UNREACHABLE, silence_ms=12_000, stretch=stretch(undelivered=2, late_ms=20_000))
     beside = gone(replace(C, host=B.host), likely, liveness=liveness)
     found = unreachable(episode(of, beside, spared=replace(A, host=spared_host)), of)
@@ -409,7 +409,7 @@ def test_a_cut_takes_all_of_its_host(spared_host: str, liveness: str | None, lik
 def test_who_is_back_late_beside_others_of_its_host_was_started_again(
     back_s: float, session_ms: int, spared_host: str, client_id: str, expected: tuple[str, float]
 ):
-    """Neither its machine stood still nor its network, and few pauses of one process last for so many sessions."""
+    """Neither its machine nor its network was stopped, and few pauses of one process last for that many sessions."""
     of = gone(replace(B, client_id=client_id, session_timeout_ms=session_ms), back_s=back_s)
     assert said(explain_loss(episode(of, spared=replace(A, host=spared_host)), of)) == expected
 
@@ -420,7 +420,7 @@ def test_who_is_back_late_beside_others_of_its_host_was_started_again(
     ids=["soon", "late", "its whole host was lost"],
 )
 def test_who_comes_back_by_its_own_id_did_not_die(spared_host: str, back_s: float, expected: float):
-    """Since KIP-848 a process makes its member id itself: no other one can come back by it."""
+    """With KIP-848 a process generates its member id itself: no other process can return with it."""
     who = replace(B, session_timeout_ms=None, client_id="app-StreamThread-1-consumer")
     of = replace(gone(who, back_s=back_s), back_as=who)
     found = explain_loss(episode(of, spared=replace(A, host=spared_host)), of)
@@ -432,7 +432,7 @@ def test_who_comes_back_by_its_own_id_did_not_die(spared_host: str, back_s: floa
 
 @pytest.mark.parametrize(("request_ms", "expected"), [(None, "45000"), (30_000, "45000"), (60_000, "63000")])
 def test_a_session_outlasts_one_unanswered_request(request_ms: int | None, expected: str):
-    """A half-open connection swallows one heartbeat: S > request.timeout + h, where the client reports it."""
+    """A half-open connection loses one heartbeat: S > request.timeout + h, where the client reports it."""
     of = gone(liveness=UNREACHABLE, silence_ms=12_000)
     settings = report(LOST_MS - MINUTE, B, config=ClientConfig(request_timeout_ms=request_ms))
     found = unreachable(episode(of, events=(settings,)), of)
@@ -455,7 +455,7 @@ def test_a_session_outlasts_one_unanswered_request(request_ms: int | None, expec
 def test_a_host_is_cut_off_as_a_whole(
     elsewhere: OtherGroups, spared_host: str, liveness: str | None, expected: float | None
 ):
-    """Other groups lost members of this host, and nobody on it was spared: a hint, unless reports say otherwise."""
+    """Other groups lost members on this host, and no member on it was spared: a hint, unless reports say otherwise."""
     of = gone(liveness=liveness)
     found = unreachable(episode(of, spared=replace(A, host=spared_host), elsewhere=elsewhere), of)
     assert (None if found is None else round(found.confidence, 2)) == expected

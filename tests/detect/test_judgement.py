@@ -1,4 +1,4 @@
-"""Evidence for and against: what cannot be is struck out, one sample decides nothing, and hints wake nobody."""
+"""Evidence for and against: impossible causes are excluded, one sample decides nothing, hints cause no notification."""
 
 from __future__ import annotations
 
@@ -53,24 +53,24 @@ from rebalance_streaming.observed.liveness import ALIVE, HEALTHY, STARVED
 from rebalance_streaming.wire.metrics.report import Point
 
 STAYS = member("a-1", [0, 1])
-#: A Java client: its heartbeats have a thread of their own.
+#: A Java client: it has a heartbeat thread.
 JAVA = member("b-1", [2, 3], client_id="consumer-g-1", host="/host-b")
 
 
 def episode(of: Rebalance, *events: Event, now_ms: int = LOST_MS + 5 * MINUTE, **known: Any) -> Episode:
-    """Look at a rebalance some minutes later."""
+    """Return the view of a rebalance some minutes later."""
     return departing.episode(of, *events, now_ms=now_ms, **known)
 
 
 def explained(of: Rebalance, *events: Event, **changes: Any) -> Verdict | None:
-    """Return what is said of the one member that a rebalance lost."""
+    """Return the verdict on the one member that a rebalance lost."""
     looked = episode(of, *events, **changes)
     (departure,) = looked.departures
     return explain_loss(looked, departure)
 
 
 def silent(silence_s: float = 12.0, from_ms: int = LOST_MS) -> list[Event]:
-    """Let a member that commits every five seconds fall silent so long before it is lost."""
+    """Let a member that commits every five seconds fall silent this long before it is lost."""
     last_ms = from_ms - round(silence_s * SECOND)
     return list(pulse(last_ms - MINUTE, last_ms + 1, [2, 3]))
 
@@ -80,7 +80,7 @@ def left(who: Member = JAVA, **changes: Any) -> Rebalance:
 
 
 def struck(found: Verdict) -> dict[str, str]:
-    """Return what was struck out, with the reasons."""
+    """Return the excluded causes with the reasons."""
     return {each.rule: each.why_not for each in found.alternatives if each.impossible}
 
 
@@ -106,7 +106,7 @@ def seen(strength: str, *, against: bool = False) -> Evidence:
     ],
 )
 def test_evidence_adds_up_in_log_odds(evidence: list[Evidence], expected: float):
-    """From a hint each strength leads to its step; what speaks against takes as much away."""
+    """From a hint on, each strength leads to its step; evidence against subtracts as much."""
     assert weigh(HINT, evidence) == expected
     assert weigh(HINT, reversed(evidence)) == expected
 
@@ -120,7 +120,7 @@ def test_what_only_describes_changes_nothing():
 
 
 def on_time(values: dict[str, float | None] | None = None, **changes: Any) -> Iterator[Event]:
-    """Let the client report every five seconds before and after it was lost."""
+    """Return reports every five seconds before and after the client was lost."""
     for at in range(LOST_MS - MINUTE, LOST_MS + MINUTE, 5 * SECOND):
         yield report(at, JAVA, values, **changes)
 
@@ -140,7 +140,7 @@ def on_time(values: dict[str, float | None] | None = None, **changes: Any) -> It
     ids=["beats", "one process id", "one start", "its old member id", "totals that go on"],
 )
 def test_a_process_that_went_on_reporting_did_not_die(reports: list[Event]):
-    """With commits due it was silent for its session; the same process was there before and after."""
+    """With commits due it was silent for its session; the same process existed before and after."""
     found = explained(left(), *silent(), *reports)
     assert found is not None
     assert found.rule not in ("member_crash", "ungraceful_shutdown", "process_pause")
@@ -148,7 +148,7 @@ def test_a_process_that_went_on_reporting_did_not_die(reports: list[Event]):
 
 
 def test_reports_of_another_process_are_no_sign_of_life():
-    """Younger, under a new member id: it was started again."""
+    """A later start time under a new member id: the process was restarted."""
     before = [report(at, JAVA, {}, process_start_ms=T0) for at in range(LOST_MS - MINUTE, LOST_MS - 11_000, 5_000)]
     again = replace(JAVA, member_id="b-2")
     after = [report(LOST_MS + at, again, {}, process_start_ms=LOST_MS - 3_000) for at in range(2_000, 40_000, 5_000)]
@@ -167,7 +167,7 @@ def never(at_ms: int) -> Event:
 
 
 def test_one_never_soon_after_a_join_is_no_starved_heartbeat():
-    """Its first heartbeat was not due yet; the next reports have it. The two are lost in order, say."""
+    """Its first heartbeat was not due yet; later reports have one. The two losses are classified as clean leaves."""
     came = joined(LOST_MS - 20 * SECOND, JAVA, [STAYS])
     later = [report(LOST_MS - at, JAVA, {HEARTBEAT_AGE: 1.0}) for at in (10_000, 5_000, 500)]
     of = episode(left(), came, never(LOST_MS - 15_000), *later, *pulse(LOST_MS - 17_000, LOST_MS, [2, 3]))
@@ -178,7 +178,7 @@ def test_one_never_soon_after_a_join_is_no_starved_heartbeat():
 
 
 def test_a_never_that_stays_is_one():
-    """Seven seconds after it got its partitions, and again, and to the end."""
+    """Seven seconds after it got its partitions, again, and to the end."""
     came = joined(LOST_MS - 20 * SECOND, JAVA, [STAYS])
     silent = [never(LOST_MS - at) for at in (15_000, 10_000, 5_000, 500)]
     found = explained(left(), came, *silent, report(LOST_MS + 4_500, JAVA, {}))
@@ -187,7 +187,7 @@ def test_a_never_that_stays_is_one():
 
 
 def test_a_poll_of_nine_seconds_ago_is_far_from_a_limit_of_five_minutes():
-    """It fetched, waited and beat: it cannot have run into max.poll.interval, and the finding says why."""
+    """It fetched, waited and sent heartbeats: it cannot have exceeded max.poll.interval, and the finding says why."""
     reports = list(on_time({HEARTBEAT_AGE: 1.0, POLL_AGE: 9.0}, pid=7))
     of = episode(left(), *silent(), *reports)
     (departure,) = of.departures
@@ -199,7 +199,7 @@ def test_a_poll_of_nine_seconds_ago_is_far_from_a_limit_of_five_minutes():
 
 
 def test_who_just_came_has_no_limit_behind_it():
-    """In the group for half a minute, whatever its statistics look like: the limit is five minutes."""
+    """It was a member for half a minute, whatever its statistics look like: the limit is five minutes."""
     came = joined(LOST_MS - 30 * SECOND, JAVA, [STAYS])
     burst = [
         replace(
@@ -214,13 +214,13 @@ def test_who_just_came_has_no_limit_behind_it():
 
 
 def test_a_session_that_a_commit_renewed_has_not_run_out():
-    """Seven seconds of silence in a session of ten: it left, and no cause of an expiry is said."""
+    """Seven seconds of silence with a session of ten: it left, and no cause of an expiry is claimed."""
     assert explained(left(), *silent(7)) is None
 
 
 @pytest.mark.parametrize("stale", [False, True])
 def test_an_end_before_the_commit_says_nothing(stale: bool):
-    """Three owners die at one record; an end offset that is older than the commit must not veto that."""
+    """Three owners die at one record; an end offset older than the commit must not exclude that."""
     names = [member(f"m{n}-1", [0, 1]) for n in range(3)]
     deaths = [
         departed(T0 + (5 + n) * MINUTE, each, SESSION_EXPIRED, rule="member_crash") for n, each in enumerate(names)
@@ -246,14 +246,14 @@ def test_an_end_before_the_commit_says_nothing(stale: bool):
     [(6, 4.5, CLEAN), (6, 5.2, CLEAN), (6, 7, SESSION_EXPIRED), (10, 6, CLEAN), (10, 12, SESSION_EXPIRED)],
 )
 def test_within_the_commit_interval_a_silence_is_no_expiry(session_s: int, silence_s: float, expected: str):
-    """A commit renews the session: what is gone sooner than a session after one left."""
+    """A commit renews the session: a member that is gone less than a session after one has left."""
     who = replace(JAVA, session_timeout_ms=session_s * SECOND)
     (departure,) = episode(left(who), *silent(silence_s)).departures
     assert departure.likely == expected
 
 
 def test_a_probe_that_missed_it_during_the_barrier_bounds_its_end():
-    """The others waited for half a minute, and it was not among them five seconds after its last commit: it left."""
+    """The others waited for half a minute, and five seconds after its last commit it was not among them: it left."""
     came = member("c-1", [2, 3])
     gone = rebalance(LOST_MS, [STAYS, JAVA], [STAYS, came], took_ms=30_020)
     there = probe(LOST_MS + 1_000, "PreparingRebalance", [STAYS, JAVA, came])
@@ -267,7 +267,7 @@ def test_a_probe_that_missed_it_during_the_barrier_bounds_its_end():
 
 
 def test_a_join_of_the_same_generation_may_have_come_after():
-    """Its session had run out when the rebalance began: the newcomer joined afterwards, beside no ghost."""
+    """Its session had expired when the rebalance began: the newcomer joined afterwards, beside no ghost."""
     again = replace(JAVA, member_id="b-2")
     swap = rebalance(LOST_MS - 2_000, [STAYS, JAVA], [STAYS, again], took_ms=2_020)
     found = explained(swap, *silent(14))
@@ -285,7 +285,7 @@ def test_a_join_of_the_same_generation_may_have_come_after():
     ids=["before its session can have run out", "afterwards"],
 )
 def test_reports_show_whether_the_next_process_was_there_before_the_loss(started_s: int, expected: str):
-    """The last report was 14 s before the loss, the session is 10 s: when the next process began shows which it was."""
+    """The last report was 14 s before the loss, the session is 10 s: the start of the next process decides."""
     swap = rebalance(LOST_MS - 2_000, [STAYS, JAVA], [STAYS, replace(JAVA, member_id="b-2")], took_ms=2_020)
     ended_ms, again = LOST_MS - 14_000, replace(JAVA, member_id="b-2")
     before = [report(at, JAVA, {}, process_start_ms=T0) for at in range(ended_ms - MINUTE, ended_ms + 1, 5_000)]
@@ -300,7 +300,7 @@ def test_reports_show_whether_the_next_process_was_there_before_the_loss(started
 
 
 def sibling(lost_s: int, back_s: int, host: str = "/host-c") -> Any:
-    """Make another member of the program that was lost and came back after so long."""
+    """Return another member of the program that was lost and returned after this time."""
     who = member("c-1", [4], client_id="consumer-g-1", host=host)
     at_ms = LOST_MS - lost_s * SECOND
     again = {"back_as": replace(who, member_id="c-2"), "back_ms": at_ms + back_s * SECOND}
@@ -318,7 +318,7 @@ def sibling(lost_s: int, back_s: int, host: str = "/host-c") -> Any:
     ids=["nobody came back", "others of its program did", "long after", "others of its host did"],
 )
 def test_that_others_came_back_speaks_against_a_death(siblings: list[Any], after_s: int, expected: tuple[str, float]):
-    """A pause or a network cut ends for all; who is away no longer than they were may come back as well."""
+    """A pause or a network cut ends for all; a member that is away no longer than the others were may return too."""
     found = explained(left(), *silent(), now_ms=LOST_MS + after_s * SECOND, past=siblings)
     assert found is not None
     assert (found.rule, found.confidence) == expected
@@ -327,7 +327,7 @@ def test_that_others_came_back_speaks_against_a_death(siblings: list[Any], after
 
 
 def test_every_observation_has_a_source_and_a_span():
-    """What a loss rests on says when it was observed."""
+    """The evidence of a loss has the times of its observation."""
     found = explained(left(), *silent())
     assert found is not None
     spans = [(each.source, each.from_ms, each.until_ms) for each in found.evidence if each.field == "silence"]
@@ -335,7 +335,7 @@ def test_every_observation_has_a_source_and_a_span():
 
 
 def test_a_hint_wakes_nobody():
-    """Slow answers reported by two clients of one host are a hint at the coordinator: no ticket, no page."""
+    """Slow responses reported by two clients of one host are a hint at the coordinator: no ticket, no page."""
     members = [member(f"m{n}-1", [n], host="/one") for n in range(2)]
     slow = [
         report(at, each, {RESPONSE_MAX: 8_000.0, HEARTBEAT_AGE: 1.0})
@@ -349,7 +349,7 @@ def test_a_hint_wakes_nobody():
 
 
 def test_restarts_on_one_host_and_a_conflict_are_both_hints():
-    """Three replacements on one host: the log does not show which, so both are said at no more than 0.5."""
+    """Three replacements on one host: the log does not show which, so both have a confidence of at most 0.5."""
     swaps = tuple(Replacement(T0 + n * MINUTE, "ia", f"ia-{n}", f"ia-{n + 1}", "h1", "h1") for n in range(3))
     who = member("ia-3", [0], group_instance_id="ia")
     seen_now = view_of(history(snapshot(T0, who, replacements=swaps)), T0 + 4 * MINUTE)
@@ -376,7 +376,7 @@ def deploying(*, again: bool) -> Any:
 
 @pytest.mark.parametrize(("again", "severity"), [(False, Severity.INFO), (True, Severity.TICKET)])
 def test_a_storm_in_which_nobody_goes_twice_is_a_deploys(again: bool, severity: Severity):
-    """Before all instances are replaced a deploy has no name yet: it is no ticket for a storm."""
+    """Before all instances are replaced it is not recognised as a deploy yet, but it is no ticket for a storm."""
     (found,) = rebalance_storm(deploying(again=again))
     assert found.severity == severity
 
@@ -402,14 +402,14 @@ def verdict(rule: str, confidence: float, *ids: str, claims: bool = False) -> Ve
     ],
 )
 def test_a_rebalance_with_evidence_of_its_own_resists_a_pattern(own: str, confidence: float, claim: str, resists: bool):
-    """What is known to have another mechanism keeps its cause; parts of the pattern, and what nobody knows, go."""
+    """A rebalance with another known mechanism keeps its cause; parts of the pattern and unexplained ones do not."""
     of = left()
     judged = JudgedRebalance(of, (verdict(own, confidence),), {})
     assert judged.resists(verdict(claim, STRONG, of.rebalance_id, claims=True)) == resists
 
 
 def test_an_overrun_that_repeats_is_no_loop_of_deaths():
-    """Among a client's overruns some losses look like deaths: it leaves by itself, again and again."""
+    """Some losses among a client's overruns look like deaths: it leaves by itself, again and again."""
     past, events = [], []
     for n in range(8):
         who = member(f"b-{n}", [2])
@@ -423,7 +423,7 @@ def test_an_overrun_that_repeats_is_no_loop_of_deaths():
 
 
 def overrunning(hours: float) -> Iterator[Event]:
-    """Let one client overrun a limit of 30 s every two minutes, as one process, while another works on."""
+    """Let one client, in one process, exceed a limit of 30 s every two minutes, while another keeps working."""
     limit = {"rebalance_timeout_ms": 30_000}
     yield snapshot(T0, STAYS)
     rounds = int(hours * 30)
@@ -439,7 +439,7 @@ def overrunning(hours: float) -> Iterator[Event]:
 @pytest.mark.generated
 @pytest.mark.parametrize("hours", [0.3, 1.5])
 def test_what_is_right_after_minutes_is_right_after_hours(hours: float):
-    """The demo left alone: each rebalance keeps its cause, and no pattern beside it takes any."""
+    """The demo without interaction: each rebalance keeps its cause, and no pattern claims any of them."""
     run = Run().live(T0 + 10 * MINUTE + round(hours * 60 + 10) * MINUTE, *overrunning(hours), step_ms=15 * SECOND)
     causes = run.causes()
     first = [*causes][:1]
@@ -450,7 +450,7 @@ def test_what_is_right_after_minutes_is_right_after_hours(hours: float):
 
 
 def test_generations_are_members_of_the_chain():
-    """A chain within one rebalance: who came first and went later in it was there beside."""
+    """A chain within one rebalance: a member that joined and left later in it was present in between."""
     rounds = (
         Generation(2, "join", joined=("b-2",), join_ended_at_ms=LOST_MS - 12_000, assigned_at_ms=LOST_MS - 12_000),
         Generation(3, "departure", left=("b-1",), join_ended_at_ms=LOST_MS, assigned_at_ms=LOST_MS),
@@ -464,7 +464,7 @@ def test_generations_are_members_of_the_chain():
 
 @pytest.mark.parametrize(("apart_ms", "is_possible"), [(8_000, False), (12_000, True)])
 def test_a_join_barrier_renews_the_session(apart_ms: int, is_possible: bool):
-    """Nobody's session of 10 s is over 8 s after it came through a join barrier, whatever was committed."""
+    """A session of 10 s has not expired 8 s after the member passed a join barrier, whatever was committed."""
     rounds = (
         Generation(2, "join", joined=("b-2",), join_ended_at_ms=LOST_MS - apart_ms, assigned_at_ms=LOST_MS - apart_ms),
         Generation(3, "departure", left=("b-1",), join_ended_at_ms=LOST_MS, assigned_at_ms=LOST_MS),
@@ -477,6 +477,6 @@ def test_a_join_barrier_renews_the_session(apart_ms: int, is_possible: bool):
 
 
 def test_alive_is_less_than_healthy():
-    """Reports without heartbeats show that the process lived, and no more."""
+    """Reports without heartbeats only show that the process lived."""
     (departure,) = episode(left(), *silent(), *on_time({}, pid=7)).departures
     assert departure.liveness == ALIVE

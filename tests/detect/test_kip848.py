@@ -1,4 +1,4 @@
-"""Groups of the newer protocol: members that keep partitions, targets that do not come, epochs without end, loops."""
+"""Groups of the newer protocol: members that keep partitions, missing targets, endless epochs, loops."""
 
 from __future__ import annotations
 
@@ -37,7 +37,7 @@ RULES = (reconciliation_stuck, assigning_stuck, epoch_churn)
 
 
 def holder(held_s: float, *, timeout_ms: int = 60_000) -> Member:
-    """Make a member that is to give up partition 1 for some seconds."""
+    """Return a member that has to give up partition 1 for some seconds."""
     since = NOW - round(held_s * SECOND)
     return member(
         "a-1",
@@ -72,7 +72,7 @@ def group(*members: Member, **changes: Any) -> GroupSnapshot:
     ids=str,
 )
 def test_a_member_that_keeps_partitions_is_named(held_s: float, severity: str | None):
-    """After three heartbeats a note, after half its timeout a ticket: the holder, its partitions, its victims."""
+    """Informational after three heartbeats, a ticket after half its time-out: holder, partitions, waiting members."""
     known = history(group(holder(held_s), victim(), stable("c-1", 2)))
     found = list(reconciliation_stuck(view_of(known, NOW)))
     assert [(each.severity, each.confidence) for each in found] == ([] if severity is None else [(severity, CERTAIN)])
@@ -86,26 +86,26 @@ def test_a_member_that_keeps_partitions_is_named(held_s: float, severity: str | 
     ("timeout_s", "held_s", "fires"), [(20, 9, False), (20, 11, True), (6, 5, False), (6, 8, True)]
 )
 def test_a_short_timeout_shortens_the_patience(timeout_s: int, held_s: float, fires: bool):
-    """A member is named before it is thrown out, but never within a heartbeat and a half."""
+    """A member is named before it is fenced, but never within a heartbeat and a half."""
     known = history(group(holder(held_s, timeout_ms=timeout_s * SECOND), victim()))
     assert bool(list(reconciliation_stuck(view_of(known, NOW)))) == fires
 
 
 def test_who_waits_is_never_the_cause():
-    """A member that waits for partitions nobody lists as kept is not accused."""
+    """A member that waits for partitions without a known holder is not blamed."""
     known = history(group(stable("a-1", 0, 1), victim()))
     assert not list(reconciliation_stuck(view_of(known, NOW)))
 
 
 def test_a_victim_of_another_holder_is_not_named():
-    """Only those that are to get what this member keeps wait for it."""
+    """Only those that are assigned the partitions of this member wait for it."""
     other = replace(victim(), target={"orders": [7]})
     (found,) = reconciliation_stuck(view_of(history(group(holder(40), other)), NOW))
     assert "wait" not in found.summary
 
 
 def test_lag_on_kept_partitions_is_harm():
-    """Nobody has read the partition for minutes while records arrive: a page."""
+    """The partition has not been consumed for minutes while records arrive: a page."""
     events = [commits(NOW - 6 * MINUTE, {1: 5}), *(probe(NOW - at * MINUTE, ends={1: 90 - at}) for at in (5, 0))]
     known = history(group(holder(400, timeout_ms=600_000), victim()), *events)
     (found,) = reconciliation_stuck(view_of(known, NOW))
@@ -113,7 +113,7 @@ def test_lag_on_kept_partitions_is_harm():
 
 
 def test_reports_say_whether_the_member_polls():
-    """The client's own word is evidence; without it, it is missing."""
+    """The client's own report is evidence; without it, it is listed as missing."""
     slow = holder(40)
     known = history(group(slow, victim()), report(NOW - SECOND, slow, {POLL_AGE: 39.0}))
     (found,) = reconciliation_stuck(view_of(known, NOW))
@@ -133,7 +133,7 @@ def test_a_version_with_a_known_fault_is_to_be_upgraded():
 
 
 def test_a_recorded_fencing_is_explained():
-    """Recorded: a Java member keeps partitions beyond its timeout and is fenced; the two that waited are victims."""
+    """Recorded: a Java member keeps partitions beyond its time-out and is fenced; the two that waited are victims."""
     known = replayed("new-java-fenced-in-revocation")
     (change,) = [each for each in known.in_order() if any(g.fenced for g in each.generations)]
     departures = {each.member.member_id: each for each in find_departures(known, change, {}, NOW)}
@@ -194,7 +194,7 @@ def raised(at_ms: int, *, assigned: bool = False) -> Rebalance:
     ids=["not yet", "20 s", "assigned", "never had one", "no epochs there"],
 )
 def test_a_target_that_does_not_come(since_s: int, changes: dict[str, Any], fires: bool):
-    """Counted from the first epoch without a target, not from the rebalance it belongs to."""
+    """Counted from the first epoch without a target, not from the rebalance that it belongs to."""
     at_ms = NOW - since_s * SECOND
     change = raised(at_ms)
     described: dict[str, Any] = {"generation": 5, "assignment_epoch": 4, "last_rebalance_id": change.rebalance_id}
@@ -205,7 +205,7 @@ def test_a_target_that_does_not_come(since_s: int, changes: dict[str, Any], fire
 
 @pytest.mark.parametrize("epoch", [5, 4])
 def test_a_coordinator_that_could_not_compute_the_target_says_so(epoch: int):
-    """Its line about this epoch leaves only one of two reasons; one about an epoch before is of no use."""
+    """Its log line about this epoch excludes one of the two reasons; a line about an earlier epoch does not."""
     change = raised(NOW - 20 * SECOND)
     described: dict[str, Any] = {"generation": 5, "assignment_epoch": 4, "last_rebalance_id": change.rebalance_id}
     known = history(group(stable("a-1", 0), **described), change)
@@ -219,7 +219,7 @@ def test_a_coordinator_that_could_not_compute_the_target_says_so(epoch: int):
 
 
 def test_an_empty_group_needs_no_target():
-    """Nobody is there to be assigned anything."""
+    """It has no members to assign partitions to."""
     known = history(group(generation=5, assignment_epoch=4))
     assert not list(assigning_stuck(view_of(known, NOW)))
 
@@ -228,7 +228,7 @@ def test_an_empty_group_needs_no_target():
 
 
 def epochs(*steps: tuple[str, str], every_ms: int = MINUTE, fenced: bool = False) -> list[Event]:
-    """Let members come (`+`) and go (`-`) one by one, each in a rebalance of its own."""
+    """Let members join (`+`) and leave (`-`) one by one, each in a rebalance of its own."""
     members = [stable("z-1", 0)]
     events: list[Event] = []
     for i, (sign, name) in enumerate(steps):
@@ -261,14 +261,14 @@ DEPLOY = [(sign, f"{name}-{i}") for name in "abcd" for sign, i in (("+", 1), ("-
     ],
 )
 def test_epochs_without_end_are_reported_by_what_raised_them(events: list[Event], variant: str | None):
-    """Six in ten minutes that no single pass of arrivals or departures explains."""
+    """Six in ten minutes that no single series of arrivals or departures explains."""
     found = list(epoch_churn(view_of(history(*events), NOW)))
     assert [each.variant for each in found] == ([] if variant is None else [variant])
     assert all("6 group epochs" in each.summary for each in found)
 
 
 def test_a_deploy_makes_many_epochs_and_no_finding():
-    """Each of four instances leaves once and comes once: twice as many epochs as members."""
+    """Each of four instances leaves once and joins once: twice as many epochs as members."""
     members = [stable(f"{name}-1", i) for i, name in enumerate("abcd")]
     events: list[Event] = []
     for i, old in enumerate(members):
@@ -294,7 +294,7 @@ def test_a_deploy_makes_many_epochs_and_no_finding():
 
 
 def test_what_is_explained_as_benign_does_not_churn():
-    """The causes found for the rebalances are respected."""
+    """Rebalances with a benign cause do not count."""
     known = history(*epochs(*FLAPPING))
     causes = {each.rebalance_id: "scale_out" for each in known.in_order()}
     assert not list(epoch_churn(view_of(known, NOW, causes=causes)))
@@ -311,7 +311,7 @@ def followed(
     protocol: str = "cooperative-sticky",
     **step: Any,
 ) -> Rebalance:
-    """Make one logical rebalance of a join and so many follow-ups."""
+    """Return one logical rebalance of a join and this many follow-ups."""
     at_ms = NOW - 5 * MINUTE
     members = [member("a-1", [0]), member("b-1", [1])]
     times = [at_ms + i * every_s * SECOND for i in range(count + 1)]
@@ -334,7 +334,7 @@ def followed(
     ],
 )
 def test_follow_ups_that_call_for_the_next_are_a_livelock(changes: Sequence[Event], fires: bool):
-    """Four in a row with the same members, each within a minute; one logical rebalance is enough to see it."""
+    """Four in a row with the same members, each within a minute; one logical rebalance is sufficient."""
     known = history(snapshot(NOW, member("a-1", [0]), member("b-1", [1]), protocol="cooperative-sticky"), *changes)
     found = list(cooperative_livelock(view_of(known, NOW + HOUR)))
     assert [(each.confidence, each.severity, each.claims) for each in found] == (
@@ -344,7 +344,7 @@ def test_follow_ups_that_call_for_the_next_are_a_livelock(changes: Sequence[Even
 
 
 def test_a_livelock_may_span_rebalances():
-    """Follow-ups too far apart to be merged belong together all the same."""
+    """Follow-ups that are too far apart to be merged still count together."""
     members = [member("a-1", [0]), member("b-1", [1])]
     known = history(snapshot(NOW, *members))
     for i in range(4):
@@ -369,7 +369,7 @@ def test_recorded_cooperative_groups_do_not_loop(scenario: str):
     "scenario", ["new-java-uniform-join-leave", "new-rdk-range-join-leave", "new-rdk-four-at-once", "new-rdk-regex"]
 )
 def test_recorded_healthy_groups_have_no_finding(scenario: str):
-    """Recorded: joins and departures under the newer protocol, looked at after each rebalance."""
+    """Recorded: joins and departures under the newer protocol, evaluated after each rebalance."""
     known = replayed(scenario)
     for each in known.in_order():
         at_ms = (each.completed_at_ms or each.started_before_ms) + SECOND
@@ -379,7 +379,7 @@ def test_recorded_healthy_groups_have_no_finding(scenario: str):
 
 @pytest.mark.parametrize(("held_s", "reported"), [(16.1, True), (14.0, False)])
 def test_what_was_over_between_two_looks_is_judged_afterwards(held_s: float, reported: bool):
-    """It kept its partitions for a second longer than it may, and had let go before anybody looked again."""
+    """The member kept its partitions for a second too long, and released them before the next look."""
     before, free = group(holder(held_s), victim()), member("a-1", [0], state="stable", state_since_ms=NOW, **NEW)
     after = replace(before, members=(free, victim()), updated_at_ms=NOW, log_offset=2)
     of = rebalance(NOW - 20 * SECOND, [member("a-1", [0, 1], **NEW)], [free], took_ms=20 * SECOND, type="consumer")

@@ -1,4 +1,4 @@
-"""Members whose exit is known from a coordinator's line, or from their own process, and was no timeout."""
+"""Members whose exit is known from a coordinator's log line, or from their own process, and was no time-out."""
 
 from __future__ import annotations
 
@@ -23,7 +23,7 @@ UNSYNCED = "did not send its sync request in time"
 
 
 def cause_of(of: Rebalance, reason: str | None, *events: Event, act: Act = Act.LEFT, after_ms: int = MINUTE) -> Verdict:
-    """Return the primary cause of a rebalance, of whose lost member a coordinator wrote this."""
+    """Return the primary cause of a rebalance with this log line about its lost member."""
     known = history(*WORKS, *events, of)
     known.coordinator_log.take([CoordinatorEvent(LOST_MS - 900, act, member_id="b-1", reason=reason)])
     now = JudgingTime(LOST_MS + after_ms)
@@ -31,7 +31,7 @@ def cause_of(of: Rebalance, reason: str | None, *events: Event, act: Act = Act.L
 
 
 def reports(*, start_again_ms: int | None = None) -> list[Event]:
-    """Let a member's process report until it is back: the same one, or one until it left and another since then."""
+    """Return reports until the member is back: from the same process, or from one until it left and then another."""
     process: dict[str, Any] = {"interval_ms": 2_000, "process_start_ms": T0 - MINUTE}
     anew = process if start_again_ms is None else process | {"process_start_ms": start_again_ms}
     back_ms = LOST_MS + 4 * SECOND
@@ -63,7 +63,7 @@ SOON = back(after_ms=4 * SECOND)
     ],
 )
 def test_only_another_process_is_a_restart(reason: str | None, events: tuple[Event, ...], rule: str, words: str):
-    """What a leave's reason says, and whether the same process reports before and after, decides."""
+    """The reason of the leave decides, and whether the same process reports before and after."""
     found = cause_of(left(), reason, *events, after_ms=10 * MINUTE)
     assert found.rule == rule
     assert words in found.summary
@@ -74,7 +74,7 @@ def test_only_another_process_is_a_restart(reason: str | None, events: tuple[Eve
     [("b-1", "assignor_slow_or_failing", "sent no assignment"), ("a-1", "undetermined", "did not ask for its")],
 )
 def test_who_did_not_sync_had_joined(leader: str, rule: str, words: str):
-    """It polled, or it had not joined: of the leader, all others wait for its assignment (KAFKA-12890)."""
+    """It polled, otherwise it would not have joined; if it is the leader, all others wait for it (KAFKA-12890)."""
     formed = rebalance(LOST_MS - 10 * MINUTE, [], [STAYS, B], leader=leader)
     found = cause_of(left(), UNSYNCED, formed, act=Act.EVICTED)
     assert (found.rule, "poll_overrun") == (rule, next(each.rule for each in found.alternatives if each.impossible))
@@ -83,7 +83,7 @@ def test_who_did_not_sync_had_joined(leader: str, rule: str, words: str):
 
 
 def test_a_process_that_ran_on_is_remembered_when_its_reports_are_forgotten():
-    """The latest 180 are kept: a rebalance that is looked at again later keeps what they showed."""
+    """The latest 180 reports are kept: a rebalance that is judged again later keeps their result."""
     gone, own = left(), {"interval_ms": 2_000, "process_start_ms": T0 - MINUTE}
     later = [report(LOST_MS + n * 2 * SECOND, AGAIN, **own) for n in range(30, 300)]
     now, known_first = JudgingTime(LOST_MS + 10 * MINUTE), history(*WORKS, *reports(), gone, SOON)
@@ -95,7 +95,7 @@ def test_a_process_that_ran_on_is_remembered_when_its_reports_are_forgotten():
 
 
 def test_a_report_before_it_surely_left_is_none_of_afterwards():
-    """A rebalance that only probes show it may have left at any time: a deploy is one nevertheless."""
+    """If only probes show the rebalance, the member may have left at any time; it is a deploy nevertheless."""
     gone = left(started_after_ms=LOST_MS - 20 * SECOND, counted_from="probes")
     process: dict[str, Any] = {"interval_ms": 2_000, "process_start_ms": T0 - MINUTE, "pid": 1}
     mine = [report(at, B, **process) for at in range(LOST_MS - MINUTE, LOST_MS + 3 * SECOND, 2 * SECOND)]
@@ -106,7 +106,7 @@ def test_a_report_before_it_surely_left_is_none_of_afterwards():
 
 
 def test_a_return_of_a_process_that_ran_on_has_the_cause_of_its_leave():
-    """The second rebalance is the other half of the first: no restart either."""
+    """The second rebalance is the other half of the first: it is no restart either."""
     gone = left()
     known = history(*WORKS, *reports(), gone, SOON)
     now = JudgingTime(LOST_MS + 10 * MINUTE)

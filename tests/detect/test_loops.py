@@ -1,4 +1,4 @@
-"""Partitions that take their owners down: a batch that nobody can finish, a record that nobody survives."""
+"""Partitions that make their owners fail: a batch that none can finish, a record that crashes each of them."""
 
 from __future__ import annotations
 
@@ -31,7 +31,7 @@ from rebalance_streaming.observed.departures import CLEAN, SESSION_EXPIRED
 from rebalance_streaming.observed.history import GroupHistory
 
 CONSUMED = "fetch_manager_records_consumed_total"
-#: Story C in minutes: what began when, between whom; the partitions wander from member to member.
+#: Story C in minutes: rebalances and their members; the partitions move from member to member.
 A1, B1 = member("a-1", [0, 1]), member("b-1", [2, 3])
 A2, B2, A3 = member("a-2", [0, 1, 2, 3]), member("b-2", [0, 1, 2, 3]), member("a-3", [0, 1, 2, 3])
 LOOP = ((5, [A1, B1], []), (12, [], [A2]), (17, [A2], [B2]), (22, [B2], [A3]))
@@ -39,7 +39,7 @@ LOST = ((5, A1), (6, B1), (17, A2), (22, B2))
 
 
 def loop_events(*, ends: bool = True, committed: int | None = 100) -> list[Event]:
-    """Let records wait in every partition, nothing is committed after the beginning."""
+    """Let records wait in every partition; nothing is committed after the beginning."""
     events: list[Event] = [snapshot(T0, A1, B1)]
     if committed is not None:
         events.append(commits(T0, dict.fromkeys(range(4), committed)))
@@ -59,7 +59,7 @@ def lost(likely: str = "poll_timeout_leave") -> tuple[ExplainedDeparture, ...]:
 
 
 def test_a_batch_that_every_owner_hands_on_is_a_loop():
-    """Story C: partitions, rebalances and the first aid are named; a page, because nothing is consumed."""
+    """Story C: partitions, rebalances and first aid are named; a page, because nothing is consumed."""
     (found,) = no_progress_loop(view_of(history(*loop_events()), T0 + 23 * MINUTE, past=lost()))
     assert (found.rule, found.confidence, found.severity, found.claims) == (
         "no_progress_loop",
@@ -75,7 +75,7 @@ def test_a_batch_that_every_owner_hands_on_is_a_loop():
 
 
 def test_clients_that_consume_meanwhile_make_it_certain():
-    """Their totals grow while committed offsets stand still."""
+    """Their totals grow while committed offsets do not advance."""
     reports = [report(T0 + minute * MINUTE, A2, {CONSUMED: 500.0 * minute}) for minute in (13, 15)]
     (found,) = no_progress_loop(view_of(history(*loop_events(), *reports), T0 + 23 * MINUTE, past=lost()))
     assert found.confidence == CERTAIN
@@ -83,13 +83,13 @@ def test_clients_that_consume_meanwhile_make_it_certain():
 
 
 def test_a_group_that_never_committed_can_be_in_a_loop():
-    """As it was recorded: from the first batch on every commit is refused."""
+    """As recorded: every commit is rejected from the first batch on."""
     (found,) = no_progress_loop(view_of(history(*loop_events(committed=None)), T0 + 23 * MINUTE, past=lost()))
     assert "orders-0 @ its start" in found.advice[-1].proposed
 
 
 def test_without_end_offsets_only_poll_timeouts_show_work():
-    """Less sure, no page; expired sessions of what may be an idle group say nothing."""
+    """Less confidence, no page; expired sessions of a group that may be idle are not evidence."""
     known = history(*loop_events(ends=False))
     (found,) = no_progress_loop(view_of(known, T0 + 23 * MINUTE, past=lost()))
     assert (found.confidence, found.severity, len(found.missing)) == (PLAUSIBLE, Severity.TICKET, 1)
@@ -97,7 +97,7 @@ def test_without_end_offsets_only_poll_timeouts_show_work():
 
 
 def idle_group() -> GroupHistory:
-    """Let an idle group lose its members; at the end a record comes."""
+    """Let an idle group lose its members; at the end a record arrives."""
     events: list[Event] = [snapshot(T0, A1, B1), commits(T0, dict.fromkeys(range(4), 100))]
     for minute, before, after in LOOP:
         events.append(probe(T0 + minute * MINUTE - SECOND, ends=dict.fromkeys(range(4), 100)))
@@ -118,7 +118,7 @@ def idle_group() -> GroupHistory:
     ids=["it advanced", "idle", "a deploy", "only two rebalances", "over for long", "offsets kept elsewhere"],
 )
 def test_other_series_of_departures_are_no_loop(known, departures, minutes):
-    """Somebody commits, nothing waits, members leave in order, or it has not gone on."""
+    """A member commits, no records wait, members leave cleanly, or it did not continue."""
     assert list(no_progress_loop(view_of(known, T0 + minutes * MINUTE, past=departures))) == []
 
 
@@ -128,7 +128,7 @@ P = [member("a-1", [0, 1]), member("b-1", [0, 2]), member("c-1", [0, 3])]
 
 
 def poisoned(*, committed_again: bool = False, ends: int | None = 80, others_move: bool = True) -> GroupHistory:
-    """Make three members that each got partition 0 and died of its record 42, a minute apart."""
+    """Let three members each get partition 0 and die at its record 42, a minute apart."""
     events: list[Event] = [
         snapshot(T0, *P),
         commits(T0 - 5 * SECOND, {0: 42, 1: 10, 2: 10, 3: 10}),
@@ -161,7 +161,7 @@ def test_a_record_that_kills_each_owner_is_named():
 
 
 def test_a_poisoned_partition_that_stands_still_for_long_is_a_page():
-    """After five minutes without progress; half an hour after the deaths it is over."""
+    """After five minutes without progress; half an hour after the deaths it is resolved."""
     known = poisoned()
     assert [each.severity for each in poison_record(view_of(known, T0 + 6 * MINUTE, past=deaths(*P)))] == [
         Severity.PAGE
@@ -170,7 +170,7 @@ def test_a_poisoned_partition_that_stands_still_for_long_is_a_page():
 
 
 def test_without_end_offsets_only_deaths_that_are_mostly_sure_show_a_record():
-    """Nobody knows whether records waited; members of an idle group whose heartbeats starve are lost like this, too."""
+    """It is unknown whether records waited; members of an idle group with starved heartbeats are lost like this."""
     sure = deaths(*P)
     (found,) = poison_record(view_of(poisoned(ends=None), T0 + 4 * MINUTE, past=sure))
     assert (found.rule, found.confidence) == ("poison_record", PLAUSIBLE)
@@ -181,14 +181,14 @@ def test_without_end_offsets_only_deaths_that_are_mostly_sure_show_a_record():
 
 
 def test_two_instances_in_turn_leave_a_doubt():
-    """Of three departures two are of one client: partition and instance explain them about equally."""
+    """Two of three departures are of one client: partition and instance explain them equally well."""
     (found,) = poison_record(view_of(poisoned(), T0 + 4 * MINUTE, past=deaths(P[0], P[1], P[0])))
     assert found.confidence == PLAUSIBLE
     assert found.alternatives[0].rule == "crash_loop"
 
 
 def test_clients_of_one_name_and_host_are_distinguished_by_living_together():
-    """A client id and a host may be shared by all; members of one generation are different ones."""
+    """All may share a client id and a host; members of one generation are different clients."""
     same = [member(f"a-{n}", [0, n], host="/10.0.0.1") for n in (1, 2, 3)]
     known = poisoned()
     assert list(poison_record(view_of(known, T0 + 4 * MINUTE, past=deaths(*same)))) == []
@@ -197,7 +197,7 @@ def test_clients_of_one_name_and_host_are_distinguished_by_living_together():
 
 
 def dying_at_once(*, spared: bool = True) -> tuple[GroupHistory, tuple[ExplainedDeparture, ...]]:
-    """Make two members that die of record 42 before anything else of theirs is committed, each twice."""
+    """Let two members die at record 42 before they commit anything else, each twice."""
     known = poisoned(others_move=False)
     lives = [member(f"{name}-{number}", [0, 1]) for number in (1, 2) for name in "ab"]
     found = []
@@ -211,7 +211,7 @@ def dying_at_once(*, spared: bool = True) -> tuple[GroupHistory, tuple[Explained
 
 
 def test_owners_that_die_at_once_are_recognised_by_those_that_live():
-    """Nothing else of theirs is committed either, but whoever does not have the partition lives on."""
+    """They commit nothing else either, but members without the partition stay alive."""
     known, gone = dying_at_once()
     (found,) = poison_record(view_of(known, T0 + 6 * MINUTE, past=gone))
     assert (found.confidence, found.subject.partitions) == (PLAUSIBLE, ("orders-0", "orders-1"))
@@ -221,7 +221,7 @@ def test_owners_that_die_at_once_are_recognised_by_those_that_live():
 
 
 def handing_on(*, turns: int = 5, others: int = 0) -> tuple[GroupHistory, tuple[ExplainedDeparture, ...]]:
-    """Make owners of partition 0 that go on with others of theirs and leave in order, and of `others` that leave."""
+    """Let owners of partition 0 make progress on their other partitions and leave cleanly, and `others` leave."""
     known = poisoned()
     found = []
     for minute in range(1, turns + others + 1):
@@ -236,7 +236,7 @@ def handing_on(*, turns: int = 5, others: int = 0) -> tuple[GroupHistory, tuple[
 
 
 def test_owners_that_leave_in_order_one_after_the_other_are_picked_by_a_record():
-    """An error that is caught ends a consumer in order, with its other partitions worked on: kafkajs does so."""
+    """A caught error ends a consumer cleanly, with progress on its other partitions, as in kafkajs."""
     known, left = handing_on()
     (found,) = poison_record(view_of(known, T0 + 6 * MINUTE, past=left))
     assert (found.rule, found.confidence, found.subject.partitions) == ("poison_record", PLAUSIBLE, ("orders-0",))
@@ -244,7 +244,7 @@ def test_owners_that_leave_in_order_one_after_the_other_are_picked_by_a_record()
 
 @pytest.mark.parametrize("changes", [{"turns": 4}, {"turns": 5, "others": 1}], ids=["by chance", "another as well"])
 def test_owners_that_leave_in_order_by_chance_are_no_victims(changes):
-    """One of three each time: four in a row are seen every eighty-first time; and who stops all stops any."""
+    """With one of three each time, four in a row have a probability of 1/81; a full stop stops the owner as well."""
     known, left = handing_on(**changes)
     assert list(poison_record(view_of(known, T0 + 7 * MINUTE, past=left))) == []
 
@@ -282,7 +282,7 @@ def test_other_deaths_are_not_the_record(known, departures):
 
 
 def test_a_group_that_loses_nobody_has_none_of_it():
-    """Without departures both rules are silent."""
+    """Without departures neither rule reports anything."""
     assert [
         verdict for rule in (no_progress_loop, poison_record) for verdict in rule(view_of(poisoned(), T0 + 4 * MINUTE))
     ] == []

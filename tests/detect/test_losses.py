@@ -1,4 +1,4 @@
-"""Why members were lost, mechanism by mechanism."""
+"""Causes of lost members, by mechanism."""
 
 from __future__ import annotations
 
@@ -39,7 +39,7 @@ STREAM, STREAM_AGAIN = (replace(each, client_id="app-StreamThread-1-consumer") f
 
 
 def stalled_reports(*, tick_late_ms: int, switches: int | None, **changes: Any) -> list[Event]:
-    """Let the reporter stand still for the session and go on after it."""
+    """Let the reporter stop for the duration of the session and resume afterwards."""
     before = range(LOST_MS - MINUTE, LOST_MS - 11 * SECOND, SECOND)
     reports = [report(at, B, tick_late_ms=0, voluntary_switches=0, **changes) for at in before]
     switched = None if switches is None else switches * 12
@@ -63,7 +63,7 @@ KAFKA_PYTHON = {"library": "kafka-python", "library_version": "2.3.0", "interval
 def test_a_held_interpreter_switches_and_a_frozen_process_does_not(
     switches: int | None, library: dict[str, Any], expected: tuple[str, float]
 ):
-    """Both silence everything; threads that wait for the interpreter's lock ask for it all the time."""
+    """Both stop everything; threads that wait for the interpreter's lock switch contexts constantly."""
     assert said(explained(left(), *stalled_reports(tick_late_ms=11_000, switches=switches, **library))) == expected
 
 
@@ -83,7 +83,7 @@ PLAIN = {"subscription_version": 0, "user_data_bytes": 0}
 def test_what_looks_like_kafka_python_and_is_back_starved(
     acts: tuple[Act, ...], again: bool, expected: tuple[str, float]
 ):
-    """Its subscription shows the library, the way it joins its version; what dies seldom comes back twice."""
+    """Its subscription shows the library, its way of joining the version; a crash rarely returns twice."""
     who, successor = replace(B, **PLAIN), replace(AGAIN, **PLAIN)
     first = departed(LOST_MS - 5 * MINUTE, replace(who, member_id="b-0"), SESSION_EXPIRED, rule="undetermined")
     of_kind = replace(first.departure, client=fingerprint(who, None, "range"), back_as=who)
@@ -143,18 +143,18 @@ def gone_reports(*, until_ms: int) -> list[Event]:
     ],
 )
 def test_an_expired_session_has_many_causes(who: Member, events: list[Event], expected: tuple[str, float]):
-    """By reports, else by library and return; where nothing separates them it is undetermined."""
+    """By reports, otherwise by library and return; if the causes cannot be separated it is undetermined."""
     assert said(explained(left(who), *silent(), *events)) == expected
 
 
 def test_a_member_that_stays_away_crashed_rather_than_starved():
-    """What starved or stood still is back within a few sessions."""
+    """A starved or suspended member is back within a few sessions."""
     assert said(explained(left(), *silent(), now_ms=LOST_MS + 20 * SECOND)) == ("member_crash", HINT)
     assert said(explained(left(), *silent(), now_ms=LOST_MS + 30 * SECOND)) == ("member_crash", PLAUSIBLE)
 
 
 def turned_away(*, until_s: int = 30, **values: float) -> list[Event]:
-    """Let a client report on time until so long after its group removed it, as a member by its own word."""
+    """Return a client's reports in time, as a member by its own account, until some time after its removal."""
     sample = {HEARTBEATS: 0.0, ASSIGNED: 2.0, **values}
     times = range(LOST_MS - MINUTE, LOST_MS + until_s * SECOND, 5 * SECOND)
     return [
@@ -174,13 +174,13 @@ def turned_away(*, until_s: int = 30, **values: float) -> list[Event]:
     ids=["goes on", "three heartbeats later", "not known yet", "back", "closed its consumer"],
 )
 def test_who_beats_and_is_removed_and_not_let_in_was_turned_away(events: list[Event], expected: tuple[str, float]):
-    """A coordinator that takes its heartbeats keeps it, one that does not know it any more lets it join at once."""
+    """A coordinator that accepts its heartbeats keeps it, one that does not know it lets it join at once."""
     assert said(explained(left(), *silent(), *events)) == expected
 
 
 @pytest.mark.parametrize(("ended_s", "expected"), [(6, ("member_crash", CERTAIN)), (2, None)])
 def test_who_beat_within_its_session_left_by_itself(ended_s: int, expected: tuple[str, float] | None):
-    """Commits farther apart than a session say nothing; a process that reported a moment ago was not expired."""
+    """Commits farther apart than a session are no evidence; a process that has just reported was not expired."""
     who = replace(B, client_id="kgo", session_timeout_ms=6_000)
     slow = [commits(at, {2: at // 100, 3: 7}) for at in range(LOST_MS - 97_000, LOST_MS - 6_000, 15 * SECOND)]
     reports = [
@@ -191,7 +191,7 @@ def test_who_beat_within_its_session_left_by_itself(ended_s: int, expected: tupl
 
 
 def test_a_static_member_that_stopped_polling_keeps_its_partitions():
-    """It says no good-bye: it is out a session after its limit."""
+    """It sends no leave: it is out a session after its limit."""
     who = replace(B, group_instance_id="i")
     found = explained(left(who), *silent(silence_s=310))
     assert said(found) == ("static_stalled_member", PLAUSIBLE)
@@ -199,7 +199,7 @@ def test_a_static_member_that_stopped_polling_keeps_its_partitions():
 
 
 def test_a_coordinator_that_lets_the_session_of_a_static_member_end_does_not_clear_its_application():
-    """It wrote that heartbeats ended, as they do at the limit of a client that says no good-bye."""
+    """The coordinator logged that heartbeats ended, as they do at the poll limit of a client that sends no leave."""
     who = replace(B, group_instance_id="i", rebalance_timeout_ms=20_000)
     gone = left(who)
     known = history(*silent(silence_s=28), gone)
@@ -212,7 +212,7 @@ def test_a_coordinator_that_lets_the_session_of_a_static_member_end_does_not_cle
 
 
 def test_a_ghost_beside_its_successor_was_killed():
-    """It was started again while its old id was still there, and the others waited until that one's session ended."""
+    """It was started again while its old id was still listed, and the others waited until the old session ended."""
     gone = rebalance(LOST_MS - 8 * SECOND, [STAYS, B], [STAYS, AGAIN], took_ms=8_020)
     found = explained(gone, *silent())
     assert said(found) == ("ungraceful_shutdown", HINT)
@@ -232,13 +232,13 @@ def test_a_ghost_beside_its_successor_was_killed():
     ids=["stays away", "comes back", "at once"],
 )
 def test_kafka_streams_closes_without_leaving(events: list[Event], expected: tuple[str, float]):
-    """Its restart looks as its death does, and is the likelier of the two."""
+    """Its restart looks like its crash, and is more likely."""
     assert said(explained(left(STREAM), *silent(), *events)) == expected
 
 
 @pytest.mark.parametrize(("wait_s", "rule"), [(8, "ungraceful_shutdown"), (20, "stalled_member_join_barrier")])
 def test_a_ghost_that_never_committed_is_recognised_by_how_long_it_was_awaited(wait_s: int, rule: str):
-    """Beside its successor, for its session at most; whoever beats is awaited longer."""
+    """It joined beside its successor and was awaited for at most its session; a live member is awaited longer."""
     start_ms = LOST_MS - wait_s * SECOND
     probes = [probe(at, "PreparingRebalance", [STAYS, B, AGAIN]) for at in range(start_ms, LOST_MS, 2 * SECOND)]
     gone = rebalance(start_ms, [STAYS, B], [STAYS, AGAIN], took_ms=wait_s * SECOND + 20)
@@ -248,7 +248,7 @@ def test_a_ghost_that_never_committed_is_recognised_by_how_long_it_was_awaited(w
 
 
 def test_one_host_of_several_groups_is_unreachable():
-    """Other groups lost members of the same host at the same time: a hint at the network, no more."""
+    """Other groups lost members on the same host at the same time: a hint at the network only."""
     wide = OtherGroups(("other",), ("/host-b",), (1,))
     assert said(explained(left(), *silent(), elsewhere=wide)) == ("network_partition", HINT)
     far = OtherGroups(("other",), ("/host-z",), (1,))
@@ -257,9 +257,10 @@ def test_one_host_of_several_groups_is_unreachable():
 
 @pytest.mark.parametrize(("host", "sure"), [("/h", PLAUSIBLE), ("/elsewhere", HINT)])
 def test_members_of_a_host_that_stood_still_together(host: str, sure: float):
-    """Two members of one host lost and back at once, of a library whose heartbeats cannot starve: they paused.
+    """Two members of one host lost and back at once, of a library whose heartbeats cannot be starved: they were
+    suspended.
 
-    Unless another member of the host went on, the host may have been cut off.
+    If no other member of the host kept running, the host may have been cut off instead.
     """
     one, two = (member(f"{n}-1", [i], client_id="kgo", host="/h") for i, n in ((2, "b"), (3, "c")))
     stays = replace(STAYS, host=host)
@@ -273,12 +274,12 @@ def test_members_of_a_host_that_stood_still_together(host: str, sure: float):
 
 
 def test_a_clean_leave_is_no_loss():
-    """It committed until it went: nothing is said of it."""
+    """It committed until it left: no finding."""
     assert explained(left(), *silent(silence_s=2)) is None
 
 
 def test_a_member_of_which_nothing_was_due_is_undetermined():
-    """No commit, no report: three causes stay, and what would decide is named."""
+    """No commit, no report: three causes remain possible, and the missing sources are named."""
     found = explained(left())
     assert found is not None
     assert (found.rule, {each.rule for each in found.alternatives}) == (
@@ -306,7 +307,7 @@ def named(departure: Departure, found: Verdict) -> bool:
 @pytest.mark.parametrize("client_id", ["b", "sarama", "kafkajs", "kafka-python-1.4.6", "rdkafka", "aiokafka-0.8.1"])
 @pytest.mark.parametrize("instance", [None, "i"])
 def test_whatever_is_said_names_the_member(silence_s: int, client_id: str, instance: str | None):
-    """No departure is left without a word except one in order, and each word is about the one that left."""
+    """Every departure has a finding except a clean leave, and each finding names the member that left."""
     who = replace(B, client_id=client_id, group_instance_id=instance)
     of = episode(left(who), *silent(silence_s=silence_s))
     (departure,) = of.departures

@@ -1,4 +1,4 @@
-"""Advice to a whole group depends on what its members are: consumers with which library, or workers of Connect."""
+"""Advice to a whole group by the kind of its members: consumers of a library, or workers of Connect."""
 
 from __future__ import annotations
 
@@ -25,14 +25,14 @@ def of(client_id: str) -> tuple[Member, Member]:
 
 
 def parameters(*, client_id: str, protocol: str, protocol_type: str = "consumer", then: str | None = None) -> set[str]:
-    """The advice for a group whose members wait: now, or (`then`) in a rebalance of such a protocol."""
+    """Return the advice for a group whose members wait: now, or (`then`) in a rebalance with this protocol."""
     known = history(snapshot(T0, *of(client_id), protocol=protocol, protocol_type=protocol_type))
     past = None if then is None else rebalance(LOST_MS, of(client_id), of(client_id), protocol=then)
     return {each.parameter for each in barrier_advice(known, past)}
 
 
 def test_a_barrier_is_shorter_with_a_cooperative_assignor_where_there_is_one():
-    """Not for those that have it, nor for clients that have none; a rebalance is judged by its own protocol."""
+    """Not if the group has one or its clients lack it; a rebalance is judged by the protocol it had."""
     usual = {"code", "max.poll.interval.ms"}
     assert parameters(client_id="rdkafka", protocol="range") == usual | {"partition.assignment.strategy"}
     assert parameters(client_id="rdkafka", protocol="cooperative-sticky") == usual
@@ -44,14 +44,14 @@ def test_a_barrier_is_shorter_with_a_cooperative_assignor_where_there_is_one():
 
 
 def test_workers_of_connect_wait_for_another_setting():
-    """rebalance.timeout.ms, whatever assigns."""
+    """rebalance.timeout.ms, with any assignor."""
     worker = {"operation", "rebalance.timeout.ms"}
     assert parameters(client_id="connect-1", protocol="sessioned", protocol_type="connect") == worker
     assert parameters(client_id="connect-1", protocol="", protocol_type="connect", then="default") == worker
 
 
 def test_the_advice_for_a_worker_of_connect_that_did_not_poll_names_its_own_limit():
-    """Its herder was kept by a connector: neither batches nor max.poll.interval.ms are its."""
+    """A connector delayed its herder: it has neither batches nor max.poll.interval.ms."""
     who = replace(B, client_id="connect-1", rebalance_timeout_ms=60_000)
     lost = gone(who, POLL_TIMEOUT)
     known = losing(lost, events=(snapshot(T0, A, who, protocol="sessioned", protocol_type="connect"),))
@@ -80,7 +80,7 @@ def test_the_advice_for_a_worker_of_connect_that_did_not_poll_names_its_own_limi
     ],
 )
 def test_what_members_have_to_set(client_id: str, kind: GroupType, protocol: str | None, has: str):
-    """Names, the newer protocol and the size of batches, by library, type of group and protocol."""
+    """Instance ids, the newer protocol and the batch size, by library, group type and protocol."""
     kind_of_protocol = "connect" if client_id.startswith("connect") else "consumer"
     who = of(client_id)
     known = history(snapshot(T0, *who, type=kind, protocol=protocol, protocol_type=kind_of_protocol))
@@ -93,6 +93,6 @@ def test_what_members_have_to_set(client_id: str, kind: GroupType, protocol: str
 
 
 def test_a_group_that_was_never_seen_is_taken_for_a_classic_one():
-    """Nothing is known of it but who was lost."""
+    """Only the lost member is known."""
     assert [each.setting.name for each in sessions_of(history(), (A,))] == ["session.timeout.ms"]
     assert may_be_named(history(), (A,))

@@ -1,4 +1,4 @@
-"""How members come and go: static ones that share a name, stand still or are gone; scalers, deploys."""
+"""How members join and leave: static ones that share an id, stall or are gone; autoscalers, deploys."""
 
 from __future__ import annotations
 
@@ -64,7 +64,7 @@ NOW = T0 + 20 * MINUTE
 
 
 def swapped(*route: str, every_ms: int = MINUTE) -> tuple[Replacement, ...]:
-    """Let the instance `ia` wander over hosts, the last step a minute ago."""
+    """Let the instance `ia` move between hosts, the last time a minute ago."""
     return tuple(
         Replacement(NOW - (len(route) - 1 - i) * every_ms, "ia", f"ia-{i}", f"ia-{i + 1}", old, new)
         for i, (old, new) in enumerate(pairwise(route))
@@ -72,7 +72,7 @@ def swapped(*route: str, every_ms: int = MINUTE) -> tuple[Replacement, ...]:
 
 
 def processes(*pids: int, until: Sequence[int] = (0, 0)) -> list[Event]:
-    """Let processes report each 5 s under the instance id `ia`, each until some seconds ago."""
+    """Return reports each 5 s of processes with the instance id `ia`, each until some seconds ago."""
     return [
         report(NOW - at * SECOND, SA, instance_id="ia", member_id=None, pid=pid)
         for pid, last in zip(pids, until, strict=False)
@@ -81,7 +81,7 @@ def processes(*pids: int, until: Sequence[int] = (0, 0)) -> list[Event]:
 
 
 def named(*client_ids: str) -> list[Event]:
-    """Let one process after the other report for 20 s under the instance id `ia`."""
+    """Return reports for 20 s of one process after the other with the instance id `ia`."""
     first = NOW - len(client_ids) * 30 * SECOND
     return [
         report(first + (30 * i + at) * SECOND, SA, instance_id="ia", client_id=name, member_id=None, pid=i)
@@ -113,7 +113,7 @@ def named(*client_ids: str) -> list[Event]:
 def test_two_processes_of_one_name_fence_each_other(
     route: tuple[str, ...], reports: list[Event], expected: tuple[float, str] | None
 ):
-    """Hosts that alternate, or two processes at a time; a restart, or one per host, is none."""
+    """Alternating hosts, or two processes at a time; a restart, or one process per host, is no conflict."""
     known = history(snapshot(T0, SA, SB, replacements=swapped(*route)), *reports)
     found = list(static_id_conflict(view_of(known, NOW)))
     assert [(each.confidence, each.severity) for each in found] == ([] if expected is None else [expected])
@@ -125,7 +125,7 @@ def test_two_processes_of_one_name_fence_each_other(
 
 
 def test_instances_are_judged_apart():
-    """The processes of one name say nothing of another, which each rule asks for as well."""
+    """The processes of one instance id say nothing about another, for each of the rules."""
     restarted = tuple(replace(each, group_instance_id="ib") for each in swapped("h1", "h2"))
     alone = report(NOW, SB, instance_id="ib", member_id=None, pid=9)
     known = history(snapshot(T0, SA, SB, replacements=(*swapped("h1", "h1"), *restarted)), *processes(1, 2), alone)
@@ -143,7 +143,7 @@ def test_how_sure_restarts_on_one_host_are(programs: int, confidence: float):
 
 
 def test_both_sides_of_a_conflict_are_named():
-    """Who was thrown out last, and by whom, by the ids of the log and the names of the reports."""
+    """Which was fenced last, and by which, with the ids of the log and the names of the reports."""
     known = history(
         snapshot(T0, SA, SB, replacements=swapped("h1", "h2", "h1")),
         report(NOW - 2 * MINUTE, SA, instance_id="ia", client_id="app", member_id="ia-1", pid=1, host="h2"),
@@ -157,7 +157,7 @@ OWNER = replace(SA, member_id="ia-1", session_timeout_ms=None)
 
 
 def refused(*seconds_ago: int, owner: str = "ia-1") -> list[CoordinatorEvent]:
-    """Let a coordinator of KIP-848 write that it refused joins under the name of a member."""
+    """Return log lines of a KIP-848 coordinator that rejected joins with the instance id of a member."""
     ids = {"member_id": "ia-9", "instance_id": "ia", "replaced_id": owner}
     return [CoordinatorEvent(NOW - each * SECOND, CoordinatorAct.REFUSED, **ids) for each in seconds_ago]
 
@@ -177,7 +177,7 @@ def refused(*seconds_ago: int, owner: str = "ia-1") -> list[CoordinatorEvent]:
 def test_who_is_refused_for_longer_than_a_session_meets_another_that_lives(
     lines: list[CoordinatorEvent], expected: float | None
 ):
-    """A process that was killed is refused until its own ghost is removed, and no longer."""
+    """A killed process is rejected until its own old member is removed, and no longer."""
     known = history(snapshot(T0, OWNER, SB, type=GroupType.CONSUMER))
     known.coordinator_log.take(lines)
     found = list(static_id_conflict(view_of(known, NOW)))
@@ -202,7 +202,7 @@ def test_who_is_refused_for_longer_than_a_session_meets_another_that_lives(
     ids=["it committed", "it reported", "who is refused reported", "before", "as long ago as clocks are apart"],
 )
 def test_who_has_the_name_is_alive_by_its_own_signs(life: Event, expected: float):
-    """Brokers may allow sessions of many minutes: until then the owner may be the ghost of who is refused."""
+    """Brokers may allow sessions of many minutes: until then the owner may be the rejected client's old member."""
     known = history(snapshot(T0, OWNER, SB, type=GroupType.CONSUMER), life)
     known.coordinator_log.take(refused(80, 1))
     (found,) = static_id_conflict(view_of(known, NOW))
@@ -210,7 +210,7 @@ def test_who_has_the_name_is_alive_by_its_own_signs(life: Event, expected: float
 
 
 def test_old_replacements_are_history():
-    """Ten minutes later nobody needs to know."""
+    """After ten minutes they are irrelevant."""
     known = history(snapshot(T0, SA, SB, replacements=swapped("h1", "h2", "h1", "h2")))
     later = view_of(known, NOW + 11 * MINUTE)
     assert not list(static_id_conflict(later))
@@ -218,7 +218,7 @@ def test_old_replacements_are_history():
 
 
 def test_a_new_name_at_each_start_is_a_ghost_factory():
-    """Many more instance ids in a day than members; a stable set of names is none."""
+    """Many more instance ids in a day than members; a stable set of ids is none."""
     starts = [
         rebalance(T0 + i * MINUTE, [SB], [replace(SA, member_id=f"r{i}-1", group_instance_id=f"pod-{i}"), SB])
         for i in range(7)
@@ -253,27 +253,27 @@ def away(for_s: int | None, who: Member = SA, likely: str = SESSION_EXPIRED, **c
     ],
 )
 def test_a_static_member_away_for_longer_than_its_session(gone: ExplainedDeparture, proposed: str | None):
-    """The session should be half as long again as the absence; only expiry and return prove it."""
+    """The session should be one and a half times the absence; only expiry and return prove it."""
     found = list(static_session_too_short(view_of(history(snapshot(T0, SA, SB)), NOW, past=(gone,))))
     assert [each.advice[0].proposed for each in found] == ([] if proposed is None else [proposed])
     assert all(each.confidence == STRONG for each in found)
 
 
 def test_an_expiry_that_is_not_sure_makes_a_plausible_absence():
-    """Its silence fits another timeout as well."""
+    """Its silence matches another time-out as well."""
     unsure = away(30, confidence=0.6)
     (found,) = static_session_too_short(view_of(history(snapshot(T0, SA, SB)), NOW, past=(unsure,)))
     assert found.confidence == PLAUSIBLE
 
 
 def test_advice_taken_ends_the_finding():
-    """Once the session is longer than the absence, nothing is wrong any more."""
+    """The finding is resolved once the session is longer than the absence."""
     raised = replace(SA, session_timeout_ms=60_000)
     assert not list(static_session_too_short(view_of(history(snapshot(T0, raised, SB)), NOW, past=(away(30),))))
 
 
 def test_a_group_sets_the_session_of_the_newer_protocol():
-    """The advice names the group's setting, which clients do not have."""
+    """The advice has the group's setting, which clients do not have."""
     new = replace(SA, session_timeout_ms=None)
     known = history(snapshot(T0, new, SB, type="consumer"))
     (found,) = static_session_too_short(view_of(known, NOW, past=(away(60, new),)))
@@ -286,7 +286,7 @@ def test_a_group_sets_the_session_of_the_newer_protocol():
 def one_silent(
     *, silent_s: int = 120, ends: bool = True, both: bool = False, who: Member = SA, since_ms: int = T0
 ) -> list[Event]:
-    """Commit each 5 s for two members, the first of which stops some seconds ago while records go on arriving."""
+    """Return commits each 5 s of two members, the first of which stops some seconds ago while records keep arriving."""
     events: list[Event] = [snapshot(since_ms, who, SB)]
     for i in range(60, -1, -1):
         at_ms = NOW - i * 5 * SECOND
@@ -317,7 +317,7 @@ ALIVE = [report(NOW - at * SECOND, SA, pid=1) for at in range(200, -1, -5)]
     ],
 )
 def test_a_silent_static_member_whose_process_is_gone_is_a_ghost(events: list[Event], confidence: float | None):
-    """It has work and the others go on; only its own reports distinguish a dead process from a stalled one."""
+    """It has records and the others continue; only its own reports distinguish a dead process from a stalled one."""
     found = list(static_member_ghost(view_of(history(*events), NOW)))
     assert [each.confidence for each in found] == ([] if confidence is None else [confidence])
     if found:
@@ -326,7 +326,7 @@ def test_a_silent_static_member_whose_process_is_gone_is_a_ghost(events: list[Ev
 
 
 def test_a_ghost_with_a_long_session_is_harm():
-    """Half an hour without a reader while lag grows: a page."""
+    """Half an hour without a consumer while lag grows: a page."""
     who = replace(SA, session_timeout_ms=1_800_000)
     known = history(*one_silent(silent_s=295, who=who), *DEAD)
     (found,) = static_member_ghost(view_of(known, NOW + 30 * SECOND))
@@ -344,7 +344,7 @@ def test_a_ghost_with_a_long_session_is_harm():
     ids=["removed after its session", "came back", "dynamic", "removed by hand"],
 )
 def test_a_ghost_is_known_for_sure_when_nobody_comes_back(gone: ExplainedDeparture, fires: bool):
-    """Ten minutes after its session ended nothing has replaced it."""
+    """Ten minutes after its session ended it has no successor."""
     assert bool(list(static_member_ghost(view_of(history(snapshot(T0, SB)), NOW, past=(gone,))))) == fires
 
 
@@ -357,7 +357,7 @@ def test_a_ghost_is_known_for_sure_when_nobody_comes_back(gone: ExplainedDepartu
     ids=["past its limit", "in time", "a dynamic member leaves by itself"],
 )
 def test_a_static_member_that_does_not_poll_stays(who: Member, age_s: float, fires: bool):
-    """Its client runs and says how long ago it polled."""
+    """Its client runs and reports the time since its last poll."""
     events = [report(NOW - 5 * SECOND, who, {POLL_AGE: age_s})]
     found = list(static_stalled_member(view_of(history(snapshot(T0, who, SB), *events), NOW)))
     assert [each.confidence for each in found] == ([STRONG] if fires else [])
@@ -412,7 +412,7 @@ def restarted(
     ids=["24 in a day", "20", "away for minutes", "static already"],
 )
 def test_many_restarts_want_static_membership(story: tuple[list[Event], tuple[ExplainedDeparture, ...]], fires: bool):
-    """More than twenty rebalances a week by restarts, and everybody back at once."""
+    """More than twenty rebalances a week by restarts, and every member is back at once."""
     events, gone = story
     causes = {each.rebalance_id: "rolling_deploy" for each in gone}
     found = list(static_membership_missing(view_of(history(*events), NOW + MINUTE, past=gone, causes=causes)))
@@ -425,7 +425,7 @@ def test_many_restarts_want_static_membership(story: tuple[list[Event], tuple[Ex
     [("rdkafka", "classic", True), ("kafkajs", "classic", False), ("a", "share", False), ("a", "streams", False)],
 )
 def test_only_clients_that_can_be_static_are_advised_to_be(client_id: str, kind: str, fires: bool):
-    """kafkajs has no names, and share and streams groups refuse them."""
+    """kafkajs has no instance ids, and share and streams groups reject them."""
     events, gone = restarted(24, who=replace(A, client_id=client_id))
     events[0] = snapshot(NOW, replace(A, client_id=client_id), B, type=kind)
     causes = {each.rebalance_id: "rolling_deploy" for each in gone}
@@ -434,7 +434,7 @@ def test_only_clients_that_can_be_static_are_advised_to_be(client_id: str, kind:
 
 
 def test_a_name_without_a_longer_session_where_that_is_long_enough():
-    """A session of two minutes outlasts a restart of 20 s as it is."""
+    """A session of two minutes already outlasts a restart of 20 s."""
     events, gone = restarted(24, who=replace(A, session_timeout_ms=120_000))
     events[0] = snapshot(NOW, *(replace(each, session_timeout_ms=120_000) for each in (A, B)))
     causes = {each.rebalance_id: "rolling_deploy" for each in gone}
@@ -443,7 +443,7 @@ def test_a_name_without_a_longer_session_where_that_is_long_enough():
 
 
 def test_clients_are_looked_at_only_where_there_were_many_restarts(monkeypatch: pytest.MonkeyPatch):
-    """That asks each member's client: too much for every group at each of its rows."""
+    """The advice checks each member's client, which is too expensive for every group at each row."""
     asked_of: list[int] = []
     monkeypatch.setattr(membership, "may_be_named", lambda _, members: asked_of.append(len(members)))
     for times in (2, 24):
@@ -455,7 +455,7 @@ def test_clients_are_looked_at_only_where_there_were_many_restarts(monkeypatch: 
 
 
 def test_restarts_that_are_faults_do_not_count():
-    """A member that is lost by its session each hour does not want to be static."""
+    """A member that is lost by session expiry each hour is not advised to be static."""
     events, gone = restarted(24)
     causes = {each.rebalance_id: "heartbeat_starvation" for each in gone}
     assert not list(static_membership_missing(view_of(history(*events), NOW + MINUTE, past=gone, causes=causes)))
@@ -496,7 +496,7 @@ def scaled(
     ],
 )
 def test_a_scaler_that_cannot_decide(story: tuple[list[Event], tuple[ExplainedDeparture, ...]], fires: bool):
-    """Three changes of direction within an hour, in order, by instances that come and go."""
+    """Three changes of direction within an hour, all clean, by instances that join and leave."""
     events, gone = story
     found = list(autoscaler_flapping(view_of(history(*events), NOW + MINUTE + SECOND, past=gone)))
     assert [each.confidence for each in found] == ([STRONG] if fires else [])
@@ -504,7 +504,7 @@ def test_a_scaler_that_cannot_decide(story: tuple[list[Event], tuple[ExplainedDe
 
 
 def test_a_slow_deploy_is_no_scaler():
-    """Each old instance leaves, a new one comes minutes later: the number goes up and down, nobody new leaves."""
+    """Each old instance leaves, a new one joins minutes later: the number goes up and down, but no new one leaves."""
     members = [member(f"m{i}-1", [i]) for i in range(4)]
     events: list[Event] = []
     gone = []
@@ -523,7 +523,7 @@ def test_a_slow_deploy_is_no_scaler():
 
 
 def test_a_healthy_group_has_no_finding():
-    """Static and dynamic members that commit, after a deploy in order: silence."""
+    """Static and dynamic members that commit, after a clean deploy: no findings."""
     events = one_silent(silent_s=0)
     old = replace(A, member_id="a-0")
     gone = departed(NOW - 10 * MINUTE, old, CLEAN, rule="rolling_deploy", back_ms=NOW - 9 * MINUTE)
@@ -544,7 +544,7 @@ def test_restarts_of_real_static_members_are_restarts(scenario: str):
 
 
 def _with_members(known: GroupHistory) -> GroupHistory:
-    """Let the members be there again that had left when the recording ended."""
+    """Add the members again that had left when the recording ended."""
     assert known.snapshot is not None
     known.snapshot = replace(known.snapshot, members=tuple(known.members.values()))
     return known

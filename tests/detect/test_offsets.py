@@ -1,4 +1,4 @@
-"""Offsets that jump or vanish, and records that are processed twice."""
+"""Offsets that jump or disappear, and records that are processed twice."""
 
 from __future__ import annotations
 
@@ -97,14 +97,14 @@ JUMPS = {
 
 @pytest.mark.parametrize("story", JUMPS)
 def test_a_jump_is_reported_with_what_did_it(story):
-    """Who can have moved it follows from whether the group had members; a page is for records that were lost."""
+    """Whether the group had members shows who can have moved it; it is a page only for lost records."""
     known, expected = JUMPS[story]
     (found,) = [*verdicts(offset_rewind, known), *verdicts(offset_skip, known)]
     assert (found.rule, found.variant, found.confidence, found.severity, len(found.subject.partitions)) == expected
 
 
 def deleted(*events: Event, offsets: dict[int, int]) -> GroupHistory:
-    """Delete a stopped group's offsets, let 400 records come, start it again, and let it commit."""
+    """Delete the offsets of a stopped group, let 400 records arrive, start it again, and let it commit."""
     gone = commits(T0 + 40 * SECOND, dict.fromkeys(range(4), None))
     back_ms = T0 + 60 * SECOND
     return history(
@@ -130,7 +130,7 @@ def deleted(*events: Event, offsets: dict[int, int]) -> GroupHistory:
 def test_it_is_reported_where_a_group_begins_whose_offsets_were_deleted(
     offsets: dict[int, int], rule: str | None, records: int
 ):
-    """However few they are, the records between what was deleted and the end at its return were read by nobody."""
+    """The records between the deleted offset and the end at the group's return, however few, were not consumed."""
     known = deleted(*working(), offsets=offsets)
     found = [*verdicts(offset_rewind, known, 2 * MINUTE), *verdicts(offset_skip, known, 2 * MINUTE)]
     assert [(each.rule, each.variant) for each in found] == ([(rule, "after_expiry")] if rule else [])
@@ -156,7 +156,7 @@ def returned(*events: Event, start: int, offsets: dict[int, int]) -> GroupHistor
     ids=["most of what waited", "some of it", "only what was read", "nothing"],
 )
 def test_what_was_deleted_before_a_group_came_back_is_lost_to_it(start: int, records: int):
-    """The finding counts these records, however few, and says that retention or somebody deleted them."""
+    """The finding counts these records, however few, and names retention or manual deletion as the cause."""
     known = returned(*working(), start=start, offsets=dict.fromkeys(range(4), 11_800))
     found = [*verdicts(offset_rewind, known, 2 * MINUTE), *verdicts(offset_skip, known, 2 * MINUTE)]
     expected = [("offset_skip", "retention", STRONG, Severity.PAGE)] if records else []
@@ -165,7 +165,7 @@ def test_what_was_deleted_before_a_group_came_back_is_lost_to_it(start: int, rec
 
 
 def test_a_reset_by_hand_leaves_out_all_that_it_passes():
-    """Whether or not some of it had been deleted: the group had no members when its offset moved."""
+    """Even if some of them had been deleted: the group had no members when its offset moved."""
     starts = probe(T0 + 55 * SECOND, starts=dict.fromkeys(range(4), 10_600))
     known = jumped(*working(), *emptied(), starts, offsets=dict.fromkeys(range(4), 13_500))
     (found,) = verdicts(offset_skip, known, 2 * MINUTE)
@@ -173,7 +173,7 @@ def test_a_reset_by_hand_leaves_out_all_that_it_passes():
 
 
 def test_what_a_member_may_have_read_before_it_was_deleted_is_not_lost():
-    """It is there all the time and commits seldom: between two commits retention may delete what it has read."""
+    """The member never left and commits rarely: retention may delete records it has read between two commits."""
     known = history(
         *working(),
         probe(T0 + 55 * SECOND, starts=dict.fromkeys(range(4), 10_550)),
@@ -195,13 +195,13 @@ QUIET = {
 
 @pytest.mark.parametrize("story", QUIET)
 def test_ordinary_progress_is_no_jump(story):
-    """Catching up is fast, a rebalance repeats a batch, and neither is worth a word."""
+    """Catching up is fast, and a rebalance repeats a batch; neither is reported."""
     assert [*verdicts(offset_rewind, QUIET[story]), *verdicts(offset_skip, QUIET[story])] == []
 
 
 @pytest.mark.parametrize(("offset", "expected"), [(2_000, 1), (9_800, 0)])
 def test_what_was_judged_once_stays_so(offset, expected):
-    """Commits from before are soon forgotten: the answer does not change with them, and ends after ten minutes."""
+    """Earlier commits are soon forgotten: the answer stays the same, and ends after ten minutes."""
     known = jumped(*working(), offsets={0: offset})
     assert len(verdicts(offset_rewind, known)) == expected
     for turn in range(20):
@@ -212,7 +212,7 @@ def test_what_was_judged_once_stays_so(offset, expected):
 
 
 def test_a_jump_after_a_long_absence_is_an_expiry():
-    """The members come back after more than the retention, and begin where auto.offset.reset says."""
+    """The members return after more than the retention, and begin at the position of auto.offset.reset."""
     back = T0 + 8 * DAY
     known = history(*working(), *emptied(), rebalance(back, [], [A, B]), snapshot(back, A, B))
     take(known, commits(back + 30 * SECOND, dict.fromkeys(range(4), 0)))
@@ -228,7 +228,7 @@ def test_a_jump_after_a_long_absence_is_an_expiry():
 
 
 def test_expiry_is_announced_and_then_reported():
-    """From four fifths of the retention on a warning; when the tombstones come, what it means for the next start."""
+    """A warning from four fifths of the retention on; at the tombstones, the consequence for the next start."""
     known = history(*working(), *emptied())
     assert verdicts(offsets_expired, known, 5 * DAY) == []
     (warning,) = verdicts(offsets_expired, known, 6 * DAY)
@@ -242,19 +242,19 @@ def test_expiry_is_announced_and_then_reported():
 
 
 def test_a_retention_that_is_longer_shows():
-    """Offsets that outlive the retention we know of are not about to expire."""
+    """If offsets outlive the known retention, they are not about to expire."""
     assert verdicts(offsets_expired, history(*working(), *emptied()), 9 * DAY) == []
 
 
 def test_simple_groups_age_from_their_last_commit():
-    """They have no members whose leaving could start the clock."""
+    """They have no members whose departure could start the clock."""
     known = history(snapshot(T0, type="simple"), commits(T0, {0: 5, 1: 5}))
     assert [each.variant for each in verdicts(offsets_expired, known, 6 * DAY)] == ["expires_soon"]
     assert verdicts(offsets_expired, known, HOUR) == []
 
 
 def test_topics_no_longer_subscribed_expire_in_a_running_group():
-    """Only informative: the group does not read them any more."""
+    """Informational: the group does not read them any more."""
     old = commits(T0 + MINUTE, {0: 5, 1: 5}, topic="legacy")
     gone = commits(T0 + 8 * DAY, {0: None, 1: None}, topic="legacy")
     (found,) = verdicts(offsets_expired, history(*working(), old, gone), 8 * DAY + HOUR)
@@ -278,7 +278,7 @@ def test_topics_no_longer_subscribed_expire_in_a_running_group():
     ids=["the group was deleted", "a topic was deleted", "a topic of an empty group", "a subscribed topic"],
 )
 def test_deletions_soon_after_use_are_no_expiry(known):
-    """They are somebody's doing, or the end of a topic."""
+    """They were deleted by somebody, or with the topic."""
     assert verdicts(offsets_expired, known, DAY + HOUR) == []
 
 
@@ -290,7 +290,7 @@ LOST = {"orders": [0, 1]}
 
 
 def test_librdkafka_reports_it_exactly():
-    """What was handed to the application beyond the last commit was processed, and will be again."""
+    """Records delivered to the application beyond the last commit were processed, and will be again."""
     points = {"app_offset": 10_730.0}
     reports = [
         report(AT - SECOND, A, points=tuple(_point(name, value, p) for name, value in points.items() for p in (0, 1)))
@@ -307,7 +307,7 @@ def _point(name: str, value: float, partition: int):
 
 
 def test_totals_count_what_was_consumed_beyond_what_was_produced():
-    """Between two moments without lag; not while some client does not report."""
+    """Between two moments without lag; not if some client does not report."""
     total = "fetch_manager_records_consumed_total"
     quiet = [*working(step=0, until=5)]
     reports = [report(AT - SECOND, each, {total: 400.0}) for each in (A, B)]
@@ -319,14 +319,14 @@ def test_totals_count_what_was_consumed_beyond_what_was_produced():
 
 
 def test_the_pace_until_the_loss_gives_an_estimate():
-    """Twenty records a second, five seconds after the last commit; never beyond what waited."""
+    """Twenty records a second, five seconds after the last commit; never more than the waiting records."""
     assert count_repeated(history(*working(backlog=5_000), GONE), GONE, LOST) == (200, "rate")
     assert count_repeated(history(*working(backlog=30), GONE), GONE, LOST) == (60, "rate")
     assert count_repeated(history(*working(), GONE), GONE, LOST) == (0, "rate")
 
 
 def test_rewinds_are_a_lower_bound_and_nothing_is_no_number():
-    """Without end offsets only commits that went back are sure; without anything there is no answer."""
+    """Without end offsets only commits that went back are certain; without any input the number is unknown."""
     committing = [each for each in working() if not hasattr(each, "end_offsets")]
     assert count_repeated(history(*committing, GONE), GONE, LOST) is None
     known = history(*committing, GONE, commits(AT + 10 * SECOND, {0: 10_300}))
@@ -340,7 +340,7 @@ def losing(departures: Sequence[object], *, backlog: int = 5_000, now_ms: int = 
 
 
 def test_duplicates_above_a_thousandth_are_reported_with_their_cause():
-    """The count is remembered after the commits it came from are forgotten."""
+    """The count is kept after the commits it is based on are forgotten."""
     here = losing([departed(AT, A)])
     (found,) = duplicate_processing(here)
     assert (found.rule, found.confidence, found.rebalance_ids) == (
@@ -357,7 +357,7 @@ def test_duplicates_above_a_thousandth_are_reported_with_their_cause():
 
 
 def test_duplicates_are_over_when_there_were_none_for_a_while():
-    """A cured group is calm as long after its last duplicates as after anything that recurs."""
+    """A cured group is quiet for as long after its last duplicates as after any recurring event."""
     here = losing([departed(AT, A)])
     assert list(duplicate_processing(here))
     ended = here.history.rebalances[rebalance_id(AT)].completed_at_ms
@@ -368,7 +368,7 @@ def test_duplicates_are_over_when_there_were_none_for_a_while():
 
 @pytest.mark.parametrize("likely", [FENCED, UNSYNCED, REMOVED_BY_ADMIN])
 def test_who_is_removed_by_others_repeats_records_too(likely: str):
-    """It had no say in it, and so did not commit first."""
+    """The member did not leave by itself, and so did not commit first."""
     assert [each.rule for each in duplicate_processing(losing([departed(AT, A, likely)]))] == ["duplicate_processing"]
 
 
@@ -388,12 +388,12 @@ def test_without_lost_work_there_are_no_duplicates(here):
 
 
 def test_few_duplicates_of_many_records_are_not_worth_a_word():
-    """Below a thousandth of what came in meanwhile."""
+    """Below a thousandth of the records that arrived meanwhile."""
     here = losing([departed(AT, A)])
     strict = view_of(here.history, here.now_ms, past=here.past, thresholds=Thresholds(duplicates_share=0.2))
     assert list(duplicate_processing(strict)) == []
 
 
 def test_a_quiet_group_has_none_of_it():
-    """Every rule of the module is silent on a group that works."""
+    """No rule of the module reports anything for a healthy group."""
     assert [verdict for rule in CONDITIONS for verdict in rule(view_of(history(*working()), T0 + MINUTE))] == []

@@ -1,4 +1,4 @@
-"""What several rebalances of a group have in common."""
+"""Common causes of several rebalances of a group."""
 
 from __future__ import annotations
 
@@ -66,13 +66,13 @@ def test_an_instance_that_dies_again_and_again_is_in_a_loop():
     ids=["reports ended", "beside their ghosts", "cannot starve", "unknown client"],
 )
 def test_who_is_cut_off_comes_and_goes_like_a_dying_one(changes: dict[str, Any], confidence: float):
-    """Reports or a successor beside the ghost separate the two; that it cannot starve does not."""
+    """Reports, or a successor beside the old member, separate the two; a library that cannot be starved does not."""
     (found,) = judged(crash_loop, lives(*DYING, **changes), START_MS + 5 * MINUTE)
     assert found.confidence == confidence
 
 
 def test_a_loop_in_which_others_die_too_is_a_hint():
-    """Another client is lost twice meanwhile: what they share may end both, a record for one."""
+    """Another client is lost twice meanwhile: a shared cause, such as a record, may have ended both."""
     events, past = lives(*DYING, liveness=GONE)
     (alone,) = judged(crash_loop, (events, past), START_MS + 5 * MINUTE)
     times = (START_MS + at * SECOND for at in (40, 100))
@@ -83,7 +83,7 @@ def test_a_loop_in_which_others_die_too_is_a_hint():
 
 
 def test_a_client_that_died_once_died_each_time():
-    """Beside its ghost it was surely a death; what else ran its session out and explains nothing was one, too."""
+    """One death beside an old member is certain; the other unexplained session expiries were deaths, too."""
     events, past = lives(*DYING, rule="undetermined", sure=HINT)
     assert judged(crash_loop, (events, past), START_MS + 5 * MINUTE) == []
     once = [replace(past[0], rule="ungraceful_shutdown", confidence=PLAUSIBLE), *past[1:]]
@@ -105,12 +105,12 @@ def test_a_client_that_died_once_died_each_time():
     ids=["twice", "spread out", "long lives", "overruns", "starved", "three clients", "in order"],
 )
 def test_other_series_are_no_crash_loop(story: Story):
-    """Too few, too far apart, too long, of another cause, or of several clients."""
+    """Too few, too far apart, too long, with another cause, or of several clients."""
     assert judged(crash_loop, story, START_MS + 15 * MINUTE) == []
 
 
 def test_a_growing_pause_between_orderly_exits_is_a_supervisors():
-    """10, 20, 40 s: Kubernetes backs off from a process that closes its consumer and exits."""
+    """10, 20, 40 s: the back-off of Kubernetes for a process that closes its consumer and exits."""
     story = lives((0, 20), (30, 50), (70, 90), (130, 150), likely=CLEAN, rule="rolling_deploy")
     (found,) = judged(crash_loop, story, START_MS + 5 * MINUTE)
     assert (found.confidence, who(found)) == (PLAUSIBLE, ["b-4"])
@@ -119,7 +119,7 @@ def test_a_growing_pause_between_orderly_exits_is_a_supervisors():
 
 
 def in_vain(*, starts: bool = True, works: bool = False, waiting: bool = True) -> Story:
-    """Let a client that an error ends leave in order three times; its processes report when each began."""
+    """Let a client that an error ends leave cleanly three times; its processes report when each started."""
     story, past = lives((0, 20), (30, 50), (60, 80), likely=CLEAN, rule="rolling_deploy")
     events: list[Event] = [*story, probe(START_MS - SECOND, ends={2: 90 if waiting else 42})]
     events.append(commits(START_MS - MINUTE, {2: 42}))
@@ -133,19 +133,19 @@ def in_vain(*, starts: bool = True, works: bool = False, waiting: bool = True) -
 
 
 def test_processes_that_an_error_ends_may_say_good_bye():
-    """Each leaves in order, with nothing done of what waited, and another process begins: it dies all the same."""
+    """Each leaves cleanly, without progress on waiting records, and another process starts: it counts as dying."""
     (found,) = judged(crash_loop, in_vain(), START_MS + 5 * MINUTE)
     assert (found.rule, found.confidence, who(found)) == ("crash_loop", STRONG, ["b-3"])
 
 
 @pytest.mark.parametrize("changes", [{"starts": False}, {"works": True}, {"waiting": False}])
 def test_who_leaves_in_order_and_did_its_work_does_not_die(changes: dict[str, bool]):
-    """One process makes its consumer anew, each run does something, or there is nothing to do."""
+    """One process recreates its consumer, each run makes progress, or no records wait."""
     assert judged(crash_loop, in_vain(**changes), START_MS + 5 * MINUTE) == []
 
 
 def test_a_process_that_dies_before_its_first_report_is_recognised_by_the_next():
-    """Lives without reports ended in deaths if reports show that another process began after them."""
+    """Lives without reports ended in deaths if reports show that another process started after them."""
     story, past = lives(*DYING)
     began = [
         report(START_MS + at * SECOND, member("b-9"), process_start_ms=START_MS + at * SECOND, pid=at)
@@ -164,7 +164,7 @@ def jobs(count: int, *, length_s: int = 20, every_s: int = 300, likely: str = CL
 
 
 def test_a_consumer_per_job_shakes_the_group():
-    """Six short lives in an hour that each ended in order: one finding for all of them."""
+    """Six short lives in an hour, each with a clean leave: one finding for all of them."""
     events, past = jobs(6)
     (found,) = judged(short_lived_consumers, (events, past), START_MS + 30 * MINUTE)
     assert (found.rule, found.confidence, found.claims) == ("short_lived_consumers", STRONG, True)
@@ -186,12 +186,12 @@ def test_a_consumer_per_job_shakes_the_group():
     ids=["five", "long lives", "over more than an hour", "killed", "nobody knows how they left"],
 )
 def test_other_visitors_are_no_short_lived_consumers(story: Story):
-    """Fewer, longer, rarer, or not known to have left in order."""
+    """Fewer, longer, rarer, or not known to have left cleanly."""
     assert judged(short_lived_consumers, story, START_MS + 80 * MINUTE) == []
 
 
 def test_a_group_that_loses_others_as_well_has_another_trouble():
-    """More than a third of the departures are of another kind: they do not all come from jobs."""
+    """More than a third of the departures are of another kind, so they are not only from jobs."""
     events, past = jobs(6)
     more, lost_others = lives((5, 400), (405, 800), (805, 1_200), name="x", rule="member_crash", others=True)
     everything = (events + more, sorted([*past, *lost_others], key=lambda each: each.left_ms))
@@ -226,7 +226,7 @@ def deploy(
 
 
 def test_every_instance_replaced_once_is_a_deploy():
-    """Each left in order and came back: sure, claiming all its rebalances, with their number."""
+    """Each left cleanly and returned: strong, claiming all its rebalances, with their number."""
     events, past = deploy(4)
     (found,) = judged(rolling_deploy, (events, past), START_MS + 10 * MINUTE)
     assert (found.rule, found.confidence, found.claims) == ("rolling_deploy", STRONG, True)
@@ -266,7 +266,7 @@ def test_every_instance_replaced_once_is_a_deploy():
     ],
 )
 def test_how_sure_a_deploy_is(story: Story, confidence: float | None):
-    """By how many left in order and came back; what most of them suffer from has its own name."""
+    """By the share that left cleanly and returned; the most common other cause is reported by name."""
     found = judged(rolling_deploy, story, START_MS + 30 * MINUTE)
     assert [each.confidence for each in found if each.rule == "rolling_deploy"] == (
         [] if confidence is None else [confidence]
@@ -281,7 +281,7 @@ def workers(
     liveness: str | None = None,
     last_is_back: bool = True,
 ) -> Story:
-    """Replace instances of which no departure has a class, one a minute; each is back after a while."""
+    """Replace instances without a class of departure, one a minute; each is back after a while."""
     events, past = deploy(count)
     kinds = likely or [UNKNOWN] * count
     unknown = []
@@ -307,13 +307,13 @@ def workers(
     ids=["in turn", "one in order", "two", "at once", "behind its ghost", "one is away", "they lived", "one expired"],
 )
 def test_who_goes_through_a_whole_group_in_turn_is_a_hand(story: Story, confidence: float):
-    """Workers of Kafka Connect commit nothing in their group: it is not known how one left, but the order shows it."""
+    """Kafka Connect workers commit nothing in their group: how they left is unknown, but the order shows a deploy."""
     (found,) = judged(rolling_deploy, story, START_MS + 10 * MINUTE)
     assert (found.rule, found.confidence) == ("rolling_deploy", confidence)
 
 
 def test_a_group_without_barriers_is_replaced_in_turn_within_one_rebalance():
-    """A share group goes on at once: that an instance was let in after its predecessor was gone is all there is."""
+    """A share group continues at once: the only sign is that an instance joined after its predecessor was gone."""
     events, past = workers(away_s=3)
     shared = [replace(each, type=GroupType.SHARE) if isinstance(each, Rebalance) else each for each in events]
     (found,) = judged(rolling_deploy, (shared, past), START_MS + 10 * MINUTE)
@@ -332,7 +332,7 @@ def test_a_group_without_barriers_is_replaced_in_turn_within_one_rebalance():
 def test_instances_that_die_in_turn_are_stopped_without_being_closed(
     likely: list[str], expected: float | None, sure: bool
 ):
-    """Each died and came back, one after the other: a deploy that kills, where the deaths are more than hints."""
+    """Each died and returned, one after the other: a deploy that kills, if the deaths are more than hints."""
     events, past = deploy(4, likely=likely)
     known = [
         replace(each, rule="member_crash", confidence=PLAUSIBLE if sure else HINT)
@@ -347,7 +347,7 @@ def test_instances_that_die_in_turn_are_stopped_without_being_closed(
 
 
 def test_small_groups_gain_little_by_static_membership():
-    """From four instances on it is advised."""
+    """It is advised from four instances on."""
     (found,) = judged(rolling_deploy, deploy(3), START_MS + 10 * MINUTE)
     assert found.advice == ()
 
@@ -368,14 +368,14 @@ NOW = START_MS + 10 * MINUTE
 
 
 def stormy(*causes: str | None, took_s: int = 5, every_s: int = 60, events: Sequence[Event] = ()) -> GroupView:
-    """Let a group rebalance once a minute, each for a cause; null: not judged yet."""
+    """Let a group rebalance once a minute, each with a cause; null: not judged yet."""
     made = [rebalance(NOW - (n + 1) * every_s * SECOND, [A], [A], took_ms=took_s * SECOND) for n in range(len(causes))]
     known = {each.rebalance_id: cause for each, cause in zip(made, causes, strict=True) if cause is not None}
     return view_of(history(snapshot(T0, A), *events, *reversed(made)), NOW, causes=known)
 
 
 def test_a_storm_carries_the_cause_that_most_have():
-    """Five in ten minutes: their number, the share of time lost, and what is behind most of them."""
+    """Five in ten minutes: their number, the share of time lost, and the most common cause."""
     (found,) = rebalance_storm(stormy("poll_overrun", "poll_overrun", "member_crash", "poll_overrun", "undetermined"))
     assert (found.rule, found.variant, found.severity, found.claims) == (
         "rebalance_storm",
@@ -402,19 +402,19 @@ def test_a_storm_carries_the_cause_that_most_have():
     ids=["four", "some explained", "slower", "a third of the time", "less of it", "a long one", "not judged yet"],
 )
 def test_a_storm_is_five_in_ten_minutes_or_a_third_of_the_time(known: GroupView, variant: str | None):
-    """What a deploy or growth explains does not count; one long wait is no storm."""
+    """Rebalances explained by a deploy or growth do not count; one long wait is no storm."""
     assert [each.variant for each in rebalance_storm(known)] == ([] if variant is None else [variant])
 
 
 def harm(*, lag: int = 50, arriving: int = 10, stood_min: int = 8) -> list[Event]:
-    """Let a partition stand still for minutes with records waiting and arriving."""
+    """Let a partition make no progress for minutes while records wait and arrive."""
     stop_ms = NOW - stood_min * MINUTE
     ends = [probe(stop_ms + at * MINUTE, ends={0: 100 + lag + at * arriving}) for at in range(stood_min + 1)]
     return [commits(stop_ms - 5_000, {0: 90}), commits(stop_ms, {0: 100}), *ends]
 
 
 def test_a_storm_that_harms_pages():
-    """Records wait, more arrive, and nobody has got on for five minutes."""
+    """Records wait, more arrive, and there was no progress for five minutes."""
     (found,) = rebalance_storm(stormy(*["poll_overrun"] * 5, events=harm()))
     assert found.severity == Severity.PAGE
 
@@ -437,7 +437,7 @@ def test_harm_is_standstill_with_growing_lag(events: list[Event], grows: bool):
 
 
 def test_a_quiet_group_has_no_pattern():
-    """Nobody came, nobody left."""
+    """Nobody joined or left."""
     known = view_of(history(snapshot(T0, A), *harm()), NOW)
     assert [
         verdict
@@ -447,7 +447,7 @@ def test_a_quiet_group_has_no_pattern():
 
 
 def test_members_are_distinguished_by_client_and_host():
-    """Two instances of one client on different hosts that each went once are no loop."""
+    """Two instances of one client on different hosts that each left once are no loop."""
     here, there = lives((0, 30)), lives((60, 90), member={"host": "/elsewhere"})
     more = lives((130, 160), member={"host": "/third"})
     events, past = [*here[0], *there[0], *more[0]], [*here[1], *there[1], *more[1]]

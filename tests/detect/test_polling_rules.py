@@ -1,4 +1,4 @@
-"""Members lost because they did not poll, and those that came close to it."""
+"""Members lost because they did not poll, and those close to the limit."""
 
 from __future__ import annotations
 
@@ -34,12 +34,12 @@ SEEN = (Evidence(EvidenceSource.LOG, "seen", "by the departure", "kept"),)
 
 
 def gone(who: Member = B, likely: str = POLL_TIMEOUT, **changes: Any) -> Departure:
-    """Make how a member left after an overrun."""
+    """Return how a member left after an overrun."""
     return departing.gone(who, likely, rule="poll_overrun", evidence=SEEN, **changes)
 
 
 def episode(*departures: Departure, events: tuple[Event, ...] = (), wait_s: int = 3, joins: Member = NEW) -> Episode:
-    """Make a rebalance that `joins` set off and that lost these members after a wait."""
+    """Return a rebalance that `joins` triggered and that lost these members after a wait."""
     start_ms = LOST_MS - wait_s * SECOND
     of = rebalance(start_ms, [A, *(each.member for each in departures)], [A, joins], took_ms=wait_s * SECOND + 20)
     return replace(departing.episode(of, *events), departures=departures)
@@ -50,13 +50,13 @@ def episode(*departures: Departure, events: tuple[Event, ...] = (), wait_s: int 
 
 @pytest.mark.parametrize("likely", [SESSION_EXPIRED, CLEAN, UNKNOWN])
 def test_other_departures_are_no_overruns(likely: str):
-    """Only who left by the poll timeout ran over it."""
+    """Only members that left by poll time-out are overruns."""
     of = gone(likely=likely)
     assert poll_overrun(episode(of), of) is None
 
 
 def test_an_overrun_is_reported_with_limit_return_and_batch():
-    """Out after 300 s without a poll, back 450 s later: since when, how sure, what to change by which formula."""
+    """Out after 300 s without a poll, back 450 s later: beginning, confidence, and advice by its formula."""
     of = gone(back_s=450, confidence=CERTAIN, liveness="not_polling")
     reported = report(T0, B, config=ClientConfig(max_poll_records=500))
     found = poll_overrun(episode(of, events=(reported,)), of)
@@ -73,7 +73,7 @@ def test_an_overrun_is_reported_with_limit_return_and_batch():
 
 
 def test_timeouts_that_are_alike_are_not_distinguished():
-    """aiokafka's session is as long as its rebalance timeout: crash and starvation stay possible, and are named."""
+    """aiokafka's session equals its rebalance time-out: crash and starvation remain possible, and are named."""
     who = member("b-1", [2, 3], client_id="aiokafka-0.8.1", rebalance_timeout_ms=10_000)
     of = gone(who, classes=(POLL_TIMEOUT, SESSION_EXPIRED), confidence=PLAUSIBLE, back_s=20)
     found = poll_overrun(episode(of), of)
@@ -86,7 +86,7 @@ def test_timeouts_that_are_alike_are_not_distinguished():
 
 
 def test_an_overrun_that_may_be_a_session_is_a_hint_until_it_is_back():
-    """Whoever overran its limit joins again with its next poll; what died, or is kept out, does not."""
+    """A member that exceeded its limit rejoins with its next poll; one that died or is locked out does not."""
     alike = gone(classes=(POLL_TIMEOUT, SESSION_EXPIRED), confidence=PLAUSIBLE)
     assert said(poll_overrun(episode(alike), alike)) == ("poll_overrun", HINT)
     alone = gone(confidence=PLAUSIBLE)
@@ -94,14 +94,14 @@ def test_an_overrun_that_may_be_a_session_is_a_hint_until_it_is_back():
 
 
 def test_a_leave_that_only_looks_orderly_is_named_as_the_alternative():
-    """It committed up to the moment its limit was over: an orderly leave would look the same."""
+    """It committed until its limit was over: a clean leave would look the same."""
     found = poll_overrun(episode(of := gone(classes=(POLL_TIMEOUT, CLEAN))), of)
     assert found is not None
     assert [each.rule for each in found.alternatives] == ["scale_in"]
 
 
 def test_a_limit_that_is_not_reported_has_no_number():
-    """Records of old brokers lack it: no made-up limit, and the client's own word where there is one."""
+    """Records of old brokers lack it: no limit is invented, and the client's report is used if there is one."""
     who = replace(B, rebalance_timeout_ms=None)
     of = gone(who)
     found = poll_overrun(episode(of), of)
@@ -150,7 +150,7 @@ SHORT = replace(STATIC, session_timeout_ms=6_000, rebalance_timeout_ms=10_000)
 def test_a_static_member_that_stops_polling_says_no_good_bye(
     who: Member, changes: dict[str, Any], expected: tuple[str, float] | None
 ):
-    """It is out at its limit plus its session, silent for both; shorter silences have another reason."""
+    """It is out at its limit plus its session, silent for both; shorter silences have another cause."""
     of = gone(who, **{"confidence": STRONG, **changes})
     found = static_stall(episode(of), of)
     assert said(found) == expected
@@ -164,7 +164,7 @@ def test_a_static_member_that_stops_polling_says_no_good_bye(
 
 
 def listed(wait_s: int, *members: Member) -> tuple[Event, ...]:
-    """Let probes see the group prepare."""
+    """Return probes that see the group prepare."""
     times = range(LOST_MS - wait_s * SECOND, LOST_MS, 5 * SECOND)
     return tuple(probe(at, "PreparingRebalance", members) for at in times)
 
@@ -181,7 +181,7 @@ def listed(wait_s: int, *members: Member) -> tuple[Event, ...]:
     ids=["its limit", "no wait", "beyond its session", "within its session", "its session"],
 )
 def test_who_was_out_at_the_end_held_the_others(likely: str, wait_s: int, expected: float | None):
-    """Out by its limit, or there for longer than its session: it sent heartbeats and did not join."""
+    """Out by its limit, or a member for longer than its session: it sent heartbeats and did not join."""
     of = gone(likely=likely, in_barrier=True)
     found = barrier_holder(episode(of, events=listed(wait_s, A, B, NEW), wait_s=wait_s), of)
     assert (None if found is None else found.confidence) == expected
@@ -195,7 +195,7 @@ def test_who_was_out_at_the_end_held_the_others(likely: str, wait_s: int, expect
 
 
 def test_a_limit_below_the_session_is_what_ended_the_wait():
-    """Nothing was due from it, but its limit is the shorter timeout: less sure."""
+    """No commit was due from it, but its limit is the shorter time-out: less confidence."""
     who = replace(B, session_timeout_ms=45_000, rebalance_timeout_ms=20_000)
     of = gone(who, UNKNOWN, in_barrier=True)
     found = barrier_holder(episode(of, events=listed(20, A, who, NEW), wait_s=20), of)
@@ -204,7 +204,7 @@ def test_a_limit_below_the_session_is_what_ended_the_wait():
 
 @pytest.mark.parametrize("likely", [POLL_TIMEOUT, SESSION_EXPIRED, UNSYNCED])
 def test_a_fault_that_began_it_is_the_cause(likely: str):
-    """Another member was lost first: that this one was late as well is for its own diagnosis to say."""
+    """Another member was lost first; that this one was late as well is a separate finding."""
     first, held = gone(C, likely), gone(in_barrier=True)
     of = episode(first, held, events=listed(240, A, B, NEW), wait_s=240)
     assert barrier_holder(of, held) is None
@@ -221,7 +221,7 @@ def test_a_slow_heart_makes_waiting_usual():
 
 
 def test_without_probes_a_newcomer_makes_it_plausible():
-    """Nobody looked: that somebody came when it was out suggests the wait; the missing source is named."""
+    """Without probes: a member that joined while this one was out suggests the wait; the missing source is named."""
     of = gone()
     found = barrier_holder(episode(of), of)
     assert said(found) == ("stalled_member_join_barrier", PLAUSIBLE)
@@ -232,7 +232,7 @@ def test_without_probes_a_newcomer_makes_it_plausible():
         episode(of).rebalance,
         generations=(Generation(2, "departure", left=("b-1",)), Generation(3, "join", joined=("n-1",))),
     )
-    assert barrier_holder(replace(episode(of), rebalance=later), of) is None  # nobody waited
+    assert barrier_holder(replace(episode(of), rebalance=later), of) is None  # no member waited
     unmoved = rebalance(LOST_MS, [A, B], [A])
     alone = make_episode(history(unmoved), unmoved, Thresholds(), JudgingTime(LOST_MS + MINUTE), EpisodeContext())
     assert barrier_holder(replace(alone, departures=(of,)), of) is None
@@ -250,7 +250,7 @@ def at_risk(gap_s: float, who: Member = A, **config: int) -> list[Verdict]:
 
 @pytest.mark.parametrize(("gap_s", "share"), [(150, "50%"), (240, "80%"), (299, "100%")])
 def test_a_long_batch_is_reported_with_its_share_of_the_limit(gap_s: int, share: str):
-    """From half of it on, when it began and what part of max.poll.interval it took."""
+    """From half of it on, with its beginning and the share of max.poll.interval."""
     (found,) = at_risk(gap_s, max_poll_records=500)
     assert found.evidence[1].value == share
     assert found.started_at_ms == NOW - SECOND - gap_s * SECOND
@@ -259,12 +259,12 @@ def test_a_long_batch_is_reported_with_its_share_of_the_limit(gap_s: int, share:
 
 @pytest.mark.parametrize("gap_s", [300, 550])
 def test_a_batch_beyond_the_limit_is_no_risk_any_more(gap_s: int):
-    """The member was out and came back: that is `poll_overrun`, and it would be untrue that it polled again in time."""
+    """The member was out and rejoined, which is `poll_overrun`; it did not poll in time."""
     assert at_risk(gap_s, max_poll_interval_ms=300_000) == []
 
 
 def test_one_record_that_takes_most_of_the_limit_needs_a_longer_one():
-    """Two records in 400 of 500 s are 200 s each: fewer do fit; one record of 400 s does not, twice that is asked."""
+    """Two records in 400 of 500 s are 200 s each: one fits; one record of 400 s does not: twice that is advised."""
     (two,) = at_risk(400, max_poll_records=2, max_poll_interval_ms=500_000)
     assert [each.parameter for each in two.advice] == ["max.poll.records", "code"]
     (one,) = at_risk(400, max_poll_records=1, max_poll_interval_ms=500_000)
@@ -283,11 +283,11 @@ def test_one_record_that_takes_most_of_the_limit_needs_a_longer_one():
     ids=["franz-go", "sarama", "aiokafka", "no limit in the record", "a limit of 0 in the record"],
 )
 def test_no_limit_no_risk(who: Member):
-    """Clients that enforce none, or whose limit is in no source."""
+    """Clients that enforce no limit, or whose limit is in no source."""
     assert at_risk(299, who) == []
 
 
 def test_the_longest_gap_reported_is_known_to_others():
-    """Rules that size a timeout ask for it; without reports it is not known."""
+    """Rules that size a time-out use it; without reports it is unknown."""
     known = view_of(history(snapshot(T0, A, B), report(NOW, A, {POLL_GAP_MAX: 90_500.0})), NOW)
     assert (longest_reported_gap(known, A), longest_reported_gap(known, B)) == (90_500, None)

@@ -1,4 +1,4 @@
-"""What commits and end offsets show of partitions that do not advance or that nobody reads."""
+"""Partitions without progress or without a consumer, as seen in commits and end offsets."""
 
 from __future__ import annotations
 
@@ -96,7 +96,7 @@ def test_one_partition_beside_others_that_advance_is_the_subject():
 
 
 def test_several_partitions_are_their_members_matter():
-    """One finding per member, whatever else it still reads."""
+    """One finding per member, even if it still reads other partitions."""
     ten = member("a-1", range(10))
     known = history(
         snapshot(T0 - HOUR, ten),
@@ -154,14 +154,14 @@ NOT_STALLED = {
 
 @pytest.mark.parametrize("story", NOT_STALLED)
 def test_patience_with_what_is_legal(story):
-    """Long batches, rare commits, open transactions, idle topics, rebalances, and whatever cannot be known."""
+    """Long batches, rare commits, open transactions, idle topics, rebalances, and anything unknown."""
     known = history(*NOT_STALLED[story])
     assert judge(stalled_consumer, known, 8 * MINUTE) == []
     assert judge(stalled_consumer, known, 8 * MINUTE + 20 * SECOND) == []
 
 
 def test_a_long_poll_interval_is_waited_for_and_not_longer():
-    """Ends are remembered for some minutes only; having looked for half an hour is as good."""
+    """Ends are kept for some minutes only; an observation of half an hour is sufficient."""
     known, first = history(), None
     for event in stalled(minutes=40, owner=(LONG_BATCH, B)):
         take(known, event)
@@ -172,7 +172,7 @@ def test_a_long_poll_interval_is_waited_for_and_not_longer():
 
 
 def test_the_end_of_a_transaction_is_given_time():
-    """When it ends, its reader needs a commit interval to go on; only then it stands still."""
+    """After it ends, its reader has a commit interval to continue before it counts as stalled."""
     known = history(*stalled(stable=1_010))
     assert judge(stalled_consumer, known, 8 * MINUTE) == []
     take(known, probe(T0 + 8 * MINUTE, ends=dict.fromkeys(range(4), 1_090), stable=dict.fromkeys(range(4), 1_090)))
@@ -204,7 +204,7 @@ def test_checkpoints_that_stop_are_reported_with_a_doubt():
 def flowing(
     known: GroupHistory, rule: ConditionRule, *, produced: int, consumed: int, minutes: int, behind: int = 100
 ) -> list[Verdict]:
-    """Let four partitions flow (records per 10 s each) and judge every half minute; returns the last answer."""
+    """Let records arrive in four partitions (per 10 s each) and judge every half minute; return the last result."""
     found: list[Verdict] = []
     for turn in range(minutes * 6):
         at_ms = T0 + turn * 10 * SECOND
@@ -216,7 +216,7 @@ def flowing(
 
 
 def test_a_group_that_falls_behind_without_rebalances_is_slow():
-    """After a quarter of an hour, with the members it needs: 1.3 x 40 of 20 per second with two members is six."""
+    """After a quarter of an hour, with the number of members: 1.3 x 40 at 20 per second with two members is six."""
     settled = snapshot(T0 - HOUR, A, B)
     assert flowing(history(settled), slow_consumer_group, produced=100, consumed=50, minutes=15) == []
     (found,) = flowing(history(settled), slow_consumer_group, produced=100, consumed=50, minutes=18)
@@ -226,7 +226,7 @@ def test_a_group_that_falls_behind_without_rebalances_is_slow():
 
 
 def test_members_are_not_added_beyond_the_partitions():
-    """With one per partition more of them would be idle."""
+    """With one per partition, more of them would be idle."""
     four = [member(f"{letter}-1", [p]) for p, letter in enumerate("abcd")]
     settled = snapshot(T0 - HOUR, *four)
     (found,) = flowing(history(settled), slow_consumer_group, produced=100, consumed=50, minutes=18)
@@ -254,7 +254,7 @@ def test_a_group_that_keeps_up_or_rebalances_is_not_slow(changes, flow):
 
 
 def skewed(known: GroupHistory, *, hot: int, lag: float, minutes: int = 40) -> list[Verdict]:
-    """Let partition 0 get `hot` records a minute, the others ten; it is `lag` minutes of its own behind."""
+    """Let partition 0 get `hot` records a minute, the others ten; it lags by `lag` minutes of its own records."""
     found: list[Verdict] = []
     for minute in range(minutes):
         at_ms = T0 + minute * MINUTE
@@ -265,7 +265,7 @@ def skewed(known: GroupHistory, *, hot: int, lag: float, minutes: int = 40) -> l
 
 
 def test_one_partition_with_most_of_records_and_lag_is_skewed():
-    """More members would not help; half an hour makes sure that it is no burst."""
+    """More members would not help; after half an hour it is no burst."""
     (found,) = skewed(history(snapshot(T0 - HOUR, A, B)), hot=500, lag=10)
     assert (found.rule, found.severity, found.subject.partitions) == ("partition_skew", Severity.TICKET, ("orders-0",))
     assert skewed(history(snapshot(T0 - HOUR, A, B)), hot=500, lag=10, minutes=10) == []
@@ -275,7 +275,7 @@ def test_one_partition_with_most_of_records_and_lag_is_skewed():
     ("hot", "lag"), [(10, 10), (500, 0), (500, 0.5)], ids=["even", "hot but quick", "hot and half a minute behind"]
 )
 def test_even_or_quick_partitions_are_not_skewed(hot, lag):
-    """A hot partition that keeps up harms nobody."""
+    """A hot partition without lag does no harm."""
     assert skewed(history(snapshot(T0 - HOUR, A, B)), hot=hot, lag=lag) == []
 
 
@@ -283,7 +283,7 @@ def test_even_or_quick_partitions_are_not_skewed(hot, lag):
 
 
 def left_out(*members: Member, probes_from: int = -HOUR, **changes: Any) -> GroupHistory:
-    """Five partitions are probed for an hour; members got what they have an hour ago."""
+    """Five partitions are probed for an hour; members have had their assignment for an hour."""
     events: list[Event] = [snapshot(T0 - HOUR, *members, **changes)]
     events += [
         probe(T0 + at_ms, ends=dict.fromkeys(range(5), 100 + at_ms // MINUTE))
@@ -293,13 +293,13 @@ def left_out(*members: Member, probes_from: int = -HOUR, **changes: Any) -> Grou
 
 
 def test_a_partition_in_no_assignment_is_reported():
-    """A page, because records come that nobody reads."""
+    """A page, because records arrive that no member reads."""
     (found,) = judge(orphan_partition, left_out(A, B), 0)
     assert (found.confidence, found.severity, found.subject.partitions) == (CERTAIN, Severity.PAGE, ("orders-4",))
 
 
 def test_added_partitions_are_given_the_metadata_age():
-    """Clients learn of them within five minutes; the setting that they report counts."""
+    """Clients learn of them within five minutes, or within the reported setting."""
     known = left_out(A, B, member("c-1", [4]))
     take(known, probe(T0 + SECOND, ends={5: 0}))
     assert judge(orphan_partition, known, 4 * MINUTE) == []
@@ -341,7 +341,7 @@ def test_added_partitions_are_given_the_metadata_age():
     ],
 )
 def test_what_is_assigned_or_not_known_is_no_orphan(known):
-    """Assignments must be complete, readable and at rest."""
+    """Assignments must be complete, readable and settled."""
     assert judge(orphan_partition, known, 0) == []
 
 
@@ -349,7 +349,7 @@ def test_what_is_assigned_or_not_known_is_no_orphan(known):
 
 
 def abandoned(*events: Event, grows: bool = True, lag: int = 50) -> GroupHistory:
-    """Two members leave at T0; records keep coming."""
+    """Two members leave at T0; records keep arriving."""
     before: list[Event] = [
         snapshot(T0 - HOUR, A, B),
         rebalance(T0 - HOUR, [], [A, B]),
@@ -365,7 +365,7 @@ def abandoned(*events: Event, grows: bool = True, lag: int = 50) -> GroupHistory
 
 
 def test_a_group_without_members_and_with_growing_lag_is_reported():
-    """After five minutes; the catalogue pages for it. Its last members and their departure are named."""
+    """After five minutes; a page by the catalogue. Its last members and their departure are named."""
     known = abandoned()
     assert judge(empty_group_with_lag, known, 4 * MINUTE) == []
     (found,) = judge(empty_group_with_lag, known, 6 * MINUTE, past=(departed(T0, A, rule="member_crash"),))
@@ -375,7 +375,7 @@ def test_a_group_without_members_and_with_growing_lag_is_reported():
 
 
 def test_a_group_seen_only_empty_is_no_page():
-    """Perhaps it was given up long ago: nobody knows when its members left."""
+    """It may have been abandoned long ago, because it is unknown when its members left."""
     known = abandoned()
     fresh = GroupHistory("prod", "g", progress=known.progress, snapshot=snapshot(T0, generation=7), first_ms=T0 - HOUR)
     (found,) = judge(empty_group_with_lag, fresh, 6 * MINUTE)
@@ -403,12 +403,12 @@ def test_a_group_seen_only_empty_is_no_page():
     ids=["nothing comes", "somebody commits", "they are back", "a deploy", "a scheduled job"],
 )
 def test_an_absence_that_harms_nobody_or_is_usual_is_none(known, changes):
-    """No records, another reader, a deploy that is still going on, or absences as long as before."""
+    """No records, another consumer, an ongoing deploy, or absences as long as earlier ones."""
     assert judge(empty_group_with_lag, known, 6 * MINUTE, **changes) == []
 
 
 def test_groups_that_only_commit_are_recognised():
-    """No membership, so no rule on members applies; ZooKeeper's groups look alike but have one elsewhere."""
+    """No membership, so no rule about members applies; ZooKeeper groups look alike but have members elsewhere."""
     known = history(*checkpoints(commits_until=19))
     (found,) = judge(commit_only_group, known, 19 * MINUTE)
     assert (found.severity, found.confidence) == (Severity.INFO, CERTAIN)
@@ -440,7 +440,7 @@ def reported(who: Member, name: str, *values: float, every_s: int = 10, **more: 
 
 
 def test_a_client_that_goes_on_outside_the_group_is_a_zombie():
-    """Its total grows; where only a rate is reported, it counts once its window lies behind the departure."""
+    """Its total grows; if only a rate is reported, it counts once its window lies after the departure."""
     (found,) = judge(zombie_member, evicted(*reported(A, TOTAL, 100, 150, 200)), 30 * SECOND)
     assert (found.rule, found.confidence) == ("zombie_member", CERTAIN)
     assert [each.member_id for each in found.subject.members] == ["a-1"]
@@ -461,7 +461,7 @@ def test_a_client_that_goes_on_outside_the_group_is_a_zombie():
     ids=["stopped", "rate fell to none", "a member", "never a member", "has a new id", "just removed"],
 )
 def test_clients_that_stop_or_belong_are_no_zombies(reports):
-    """Who stopped, who is in the group, and who is not known to have been in it."""
+    """Clients that stopped, are members, or are not known to have been members."""
     assert judge(zombie_member, evicted(*reports), 80 * SECOND) == []
 
 
@@ -483,7 +483,7 @@ def uncommitted(*events: Event) -> GroupHistory:
     ids=["no longer tried", "commits not reported"],
 )
 def test_a_member_that_consumes_but_is_not_committed_since_a_rebalance(more, variant, confidence):
-    """Nothing of its partitions is stored, although it commits usually."""
+    """Nothing of its partitions is committed, although it usually commits."""
     early = uncommitted(*reported(A, TOTAL, *range(100, 105), **more))
     assert judge(commit_failures_after_rebalance, early, 50 * SECOND) == []
     known = uncommitted(*reported(A, TOTAL, *range(100, 108), **more))
@@ -510,12 +510,12 @@ def test_commits_that_are_tried_and_not_stored_were_refused():
     ids=["nothing to do", "committed", "no reports"],
 )
 def test_members_that_commit_or_have_nothing_to_commit_are_well(known):
-    """Without consumption there is nothing to commit, and without reports nothing is known of it."""
+    """Without consumption there is nothing to commit, and without reports it is unknown."""
     assert judge(commit_failures_after_rebalance, known, 85 * SECOND) == []
 
 
 def test_a_young_idle_group_has_none_of_it():
-    """The first minutes of a group without records are silent under every rule."""
+    """No rule reports anything in the first minutes of a group without records."""
     known = history(
         snapshot(T0, A, B, first_seen_ms=T0), probe(T0, ends=dict.fromkeys(range(4), 0)), commits(T0 + 1, {0: 0})
     )

@@ -1,4 +1,4 @@
-"""Rules that raise are set aside and counted, while the rest goes on."""
+"""Rules that raise exceptions are quarantined and counted, while the others continue."""
 
 from __future__ import annotations
 
@@ -47,12 +47,12 @@ A, B = member("a-1", [0, 1]), member("b-1", [2, 3])
 
 
 def ends(at_ms: int, offsets: dict[int, int]) -> OffsetActivity:
-    """Make what a probe reported of the ends of the topic."""
+    """Return a probe of the topic's end offsets."""
     return OffsetActivity("prod", GROUP, at_ms, ends={"orders": TopicOffsets(list(offsets), list(offsets.values()))})
 
 
 def test_the_largest_offsets_do_not_overflow():
-    """Clients may commit any number; sums and factors of it stay within 64 bits."""
+    """Clients may commit any number; sums and products of them stay within 64 bits."""
     everywhere = dict.fromkeys(range(1_000), 2**63 - 1)
     run = Run().live(T0 + SECOND, snapshot(T0, A, B))
     for turn, offset in enumerate((0, 2**63 - 1, 5, 2**63 - 1)):
@@ -66,7 +66,7 @@ def test_the_largest_offsets_do_not_overflow():
 
 
 def test_a_rule_that_raises_is_set_aside_for_its_group(monkeypatch: pytest.MonkeyPatch):
-    """Other rules and other groups go on; it is counted and reported once an hour, not at each turn."""
+    """Other rules and other groups continue; it is counted, and reported once an hour instead of at each turn."""
 
     def stumbles(look: GroupView) -> Iterator[Verdict]:
         if look.history.group == "odd":
@@ -91,7 +91,7 @@ def test_a_rule_that_raises_is_set_aside_for_its_group(monkeypatch: pytest.Monke
 
 
 def test_timing_that_cannot_be_worked_out_is_set_aside_for_its_group():
-    """The heartbeat timing of other groups is published, and the call comes back."""
+    """The heartbeat timing of other groups is published, and the call returns."""
     heard: list[tuple[str, str]] = []
     detector = Detector("prod", on_quarantine=lambda stage, group, _: heard.append((stage, group)))
     odd = packed(report(T0, A, group_id="odd"))
@@ -109,7 +109,7 @@ def test_timing_that_cannot_be_worked_out_is_set_aside_for_its_group():
 
 
 def test_what_was_set_aside_long_ago_takes_no_memory():
-    """A group whose rebalances cannot be explained has ever new ones; each was asked about once."""
+    """A group with unexplainable rebalances keeps getting new ones; each is evaluated once."""
     quarantine, asked = Quarantine(), []
 
     def fail() -> None:
@@ -124,7 +124,7 @@ def test_what_was_set_aside_long_ago_takes_no_memory():
 
 
 def test_a_rebalance_that_cannot_be_judged_has_an_undetermined_cause():
-    """A member that is gone in no generation: undetermined, once; the next rebalance is judged as usual."""
+    """A member that left in no generation: undetermined, once; the next rebalance is judged as usual."""
     odd = rebalance(T0 + MINUTE, [A, B], [A], generations=())
     run = Run().live(T0 + 2 * MINUTE, snapshot(T0, A, B), odd)
     run.live(T0 + 6 * MINUTE, rebalance(T0 + 3 * MINUTE, [A], [A, member("c-1", [4])]))
@@ -192,9 +192,9 @@ def test_findings_that_cannot_be_stated_are_left_alone_while_set_aside(monkeypat
 
 @pytest.mark.generated
 def test_groups_that_only_probes_name_are_bounded_and_forgotten(monkeypatch: pytest.MonkeyPatch):
-    """Of invented names at most 5,000 are kept, for half an hour; a real group is not among those refused."""
+    """At most 5,000 invented names are kept, for half an hour; a real group is never rejected."""
     assert detector._MOST_UNCONFIRMED == 5_000
-    # Each that is kept is judged, several times.
+    # Each kept group is judged several times.
     monkeypatch.setattr(detector, "_MOST_UNCONFIRMED", 500)
     run = Run().live(T0 + SECOND)
     seen = probe(T0 + SECOND, "Stable")

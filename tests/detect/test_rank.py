@@ -1,4 +1,4 @@
-"""Which diagnosis is a rebalance's primary cause, and what stands beside it."""
+"""The primary cause of a rebalance, and the secondary diagnoses."""
 
 from __future__ import annotations
 
@@ -32,7 +32,7 @@ def who(found: Verdict) -> list[str | None]:
 
 
 def beats(until: Mapping[int, int], end_ms: int = LOST_MS) -> list[Event]:
-    """Commit each partition every five seconds up to its time."""
+    """Return commits of each partition every five seconds up to its time."""
     first = min(until.values()) - MINUTE
     times = range(first, end_ms, 5 * SECOND)
     due = [(at, {p: 7 for p, last in until.items() if at <= last}) for at in times]
@@ -47,7 +47,7 @@ def barrier(start_ms: int, end_ms: int, *listed: Member) -> list[Event]:
 
 
 def two_lost(*, quiet_b_s: int, start_s: int = 40) -> Episode:
-    """Let `b` begin a rebalance by falling silent, and `c` be out at its end because it did not poll."""
+    """Let `b` trigger a rebalance by falling silent, and `c` be out at its end because it did not poll."""
     start_ms = LOST_MS - start_s * SECOND
     committed = beats({0: LOST_MS, 2: start_ms - quiet_b_s * SECOND, 3: T0, 4: LOST_MS - 301 * SECOND})
     of = rebalance(start_ms, [A, B, C], [A], took_ms=start_s * SECOND + 20)
@@ -55,7 +55,7 @@ def two_lost(*, quiet_b_s: int, start_s: int = 40) -> Episode:
 
 
 def test_what_began_it_is_the_cause_however_sure_the_rest():
-    """`b` probably crashed; that `c` surely did not poll while the others waited is what came of it."""
+    """`b` probably crashed; that `c` certainly did not poll while the others waited is a consequence."""
     found = explain(two_lost(quiet_b_s=12))
     assert rules(found[:2]) == ["member_crash", "poll_overrun"]
     assert [who(each) for each in found[:2]] == [["b"], ["c"]]
@@ -64,7 +64,7 @@ def test_what_began_it_is_the_cause_however_sure_the_rest():
 
 
 def test_members_of_the_same_fault_are_one_diagnosis():
-    """`b` overran its limit, and so did `c` while the others waited: one cause with two subjects."""
+    """`b` exceeded its limit, and so did `c` while the others waited: one cause with two subjects."""
     found = explain(two_lost(quiet_b_s=301))
     assert rules(found).count("poll_overrun") == 1
     assert (found[0].rule, who(found[0])) == ("poll_overrun", ["b", "c"])
@@ -72,7 +72,7 @@ def test_members_of_the_same_fault_are_one_diagnosis():
 
 
 def test_the_surest_of_several_losses_speaks():
-    """Two went at the same time, one of them by what its own client reports."""
+    """Two left at the same time, one of them explained by its own client's reports."""
     starved = [
         report(at, C, {HEARTBEAT_AGE: max(0, at - LOST_MS + 12_000) / 1000}, tick_late_ms=0)
         for at in range(LOST_MS - MINUTE, LOST_MS + 20_000, 5_000)
@@ -84,7 +84,7 @@ def test_the_surest_of_several_losses_speaks():
 
 
 def test_an_unknown_loss_is_the_cause_where_nothing_else_is():
-    """Nothing was due from it: undetermined, with what is missing, and only once."""
+    """No commit was due from it: undetermined, with the missing sources, and only once."""
     found = explain(episode(lost(LOST_MS, B, [A, B])))
     assert rules(found) == [UNDETERMINED]
     assert who(found[0]) == ["b"]
@@ -92,7 +92,7 @@ def test_an_unknown_loss_is_the_cause_where_nothing_else_is():
 
 
 def test_a_failover_explains_losses_that_nobody_else_does():
-    """The coordinator had moved half a minute before; but what a client says outright is stronger."""
+    """The coordinator had moved half a minute before; but an explicit client report takes precedence."""
     moved = [probe(LOST_MS - MINUTE, coordinator_id=1), probe(LOST_MS - 30 * SECOND, coordinator_id=2)]
     committed = beats({0: LOST_MS, 2: LOST_MS - 12 * SECOND})
     of = lost(LOST_MS, B, [A, B])
@@ -107,7 +107,7 @@ def test_a_failover_explains_losses_that_nobody_else_does():
 
 
 def grown(wait_s: int, *events: Event, **known: Any) -> tuple[Verdict, ...]:
-    """Explain a join that made the one old member's group wait so long."""
+    """Return the verdicts on a join that made the only old member's group wait this long."""
     of = joined(LOST_MS - wait_s * SECOND, NEW, [B], took_ms=wait_s * SECOND + 20)
     return explain(episode(of, *events, **known))
 
@@ -117,19 +117,19 @@ def grown(wait_s: int, *events: Event, **known: Any) -> tuple[Verdict, ...]:
     [(240, ["stalled_member_join_barrier", "scale_out"]), (9, ["scale_out"]), (0, ["scale_out"])],
 )
 def test_a_wanted_rebalance_has_the_cause_of_its_wait(wait_s: int, expected: list[str]):
-    """Somebody joined, and from ten seconds on the reason for the wait is what matters."""
+    """A member joined, and from ten seconds on the reason for the wait is the cause."""
     assert rules(grown(wait_s)) == expected
 
 
 @pytest.mark.parametrize(("wait_s", "stalled"), [(20, False), (31, True)])
 def test_a_wait_of_three_heartbeats_is_ordinary(wait_s: int, stalled: bool):
-    """A member that beats every ten seconds learns that late of a rebalance."""
+    """A member with a heartbeat interval of ten seconds learns of a rebalance that late."""
     slow = report(LOST_MS - 5 * MINUTE, B, config=ClientConfig(heartbeat_interval_ms=10_000))
     assert ("stalled_member_join_barrier" in rules(grown(wait_s, slow))) == stalled
 
 
 def test_what_was_seen_while_it_lasted_counts():
-    """Too short a wait by the log, but the live judgement had named somebody: it is kept."""
+    """Too short a wait by the log, but the live judgement had named a member: it is kept."""
     held = Verdict(
         rule="stalled_member_join_barrier",
         confidence=0.93,
@@ -143,7 +143,7 @@ def test_what_was_seen_while_it_lasted_counts():
 
 
 def test_a_known_loss_comes_before_the_wait_and_an_unknown_one_after():
-    """Of a fault the wait is an effect; where nothing is known of who left, the wait is all there is."""
+    """The wait is an effect of a known fault; if the loss is unexplained, the wait is the only known cause."""
     start_ms = LOST_MS - 40 * SECOND
     of = rebalance(start_ms, [A, B], [A], took_ms=40_020)
     quiet = beats({0: LOST_MS, 2: start_ms - 12 * SECOND})
@@ -165,14 +165,14 @@ def test_nothing_known_is_said_so_with_what_is_missing():
 
 
 def test_sources_that_are_there_are_not_missed():
-    """With reports and probes nothing more could have been asked."""
+    """With reports and probes no other source is missing."""
     of = rebalance(LOST_MS, [A, B], [A, B], reason="leader_rejoin")
     (found,) = explain(episode(of, probe(LOST_MS - 5 * SECOND, "Stable"), report(LOST_MS - SECOND, A)))
     assert found.missing == ()
 
 
 def test_every_verdict_is_about_this_rebalance():
-    """Whatever stands beside the primary belongs to the same rebalance, and rivals are named once."""
+    """All secondary verdicts are about the same rebalance, and alternatives are named once."""
     found = explain(two_lost(quiet_b_s=12))
     assert len(found) > 1
     assert {each.rebalance_ids for each in found} == {(f"r{LOST_MS - 40 * SECOND}",)}
@@ -186,7 +186,7 @@ def test_every_verdict_is_about_this_rebalance():
 
 @pytest.mark.parametrize(("wait_s", "primary"), [(1, "initial_group_formation"), (20, "topic_metadata_change")])
 def test_a_generation_with_a_reason_of_its_own_keeps_it(wait_s: int, primary: str):
-    """Partitions were added while the group had just formed: both are said, and the one that cost more is the cause."""
+    """Partitions were added right after the group formed: both are reported, and the longer part is the cause."""
     formed_ms, grown_ms = LOST_MS + 3_000, LOST_MS + 3_000 + wait_s * SECOND
     rounds = (
         Generation(1, "first_join", join_ended_at_ms=formed_ms, assigned_at_ms=formed_ms, joined=("a-1", "b-1")),
@@ -210,7 +210,7 @@ def test_a_generation_with_a_reason_of_its_own_keeps_it(wait_s: int, primary: st
     ids=["the last", "the second", "what began it", "none more than another"],
 )
 def test_the_cause_is_that_of_the_part_that_cost_most(costs_s: tuple[int, int, int], expected: str):
-    """Of three parts none needs to be more than half of the whole."""
+    """None of three parts needs to be more than half of the whole."""
     ends = [LOST_MS + each * SECOND for each in accumulate(costs_s)]
     reasons = ("join", "topic_metadata_change", "subscription_change")
     rounds = tuple(
@@ -225,7 +225,7 @@ def test_the_cause_is_that_of_the_part_that_cost_most(costs_s: tuple[int, int, i
 
 
 def test_a_rejoin_that_nothing_called_for_is_no_cause_of_its_own():
-    """What a formation brings with it stays its."""
+    """A follow-up of the formation has its cause."""
     rounds = (
         Generation(1, "first_join", join_ended_at_ms=LOST_MS, assigned_at_ms=LOST_MS, joined=("a-1", "b-1")),
         Generation(2, "leader_rejoin", join_ended_at_ms=LOST_MS + 5_000, assigned_at_ms=LOST_MS + 5_000),

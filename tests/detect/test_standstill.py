@@ -1,4 +1,4 @@
-"""A coordinator that stands still: all members give up, and join anew once it answers."""
+"""A coordinator that stalls: all members give up, and join again once it responds."""
 
 from __future__ import annotations
 
@@ -23,12 +23,12 @@ GAVE_UP = "Consumer group session timed out (in join-state steady) after 10027 m
 
 
 def anew(**changes: Any) -> Rebalance:
-    """Make the rebalance in which both members were replaced."""
+    """Return the rebalance in which both members were replaced."""
     return rebalance(BACK_MS, [A, B], [NEW_A, NEW_B], **{"reason": "replacement", "took_ms": SECOND, **changes})
 
 
 def running(old: Member, new: Member, *, reason: str | None = None, pids: tuple[int, int] = (7, 7)) -> list[Event]:
-    """Let a client report all the time: as one member until it gave up, then as another."""
+    """Return a client's reports without a gap: as one member until it gave up, then as another."""
     times = range(BACK_MS - MINUTE, BACK_MS + MINUTE, 5 * SECOND)
     gave_up_ms = BACK_MS - 5 * SECOND
     return [
@@ -49,7 +49,7 @@ def both(**changes: Any) -> list[Event]:
 
 
 def silent(for_s: int = 20) -> list[Event]:
-    """Let both commit until so long before."""
+    """Let both commit until this long before."""
     last_ms = BACK_MS - for_s * SECOND
     return list(pulse(last_ms - MINUTE, last_ms + 1, [0, 1, 2, 3]))
 
@@ -79,7 +79,7 @@ def looked_at(of: Rebalance, *events: Event) -> Episode:
 def test_a_coordinator_that_answers_nobody_is_recognised_by_clients_that_ran_on(
     events: list[Event], confidence: float | None
 ):
-    """All are replaced in one generation by their own processes; the surer, the more of them say why."""
+    """All are replaced in one generation by their own processes; more confident the more of them report the reason."""
     found = find_standstill(looked_at(anew(), *events))
     assert (None if found is None else found.confidence) == confidence
     if found is not None:
@@ -87,7 +87,7 @@ def test_a_coordinator_that_answers_nobody_is_recognised_by_clients_that_ran_on(
 
 
 def emptied_and_joined() -> Rebalance:
-    """Make two generations: all were removed, then all joined."""
+    """Return a rebalance of two generations: all were removed, then all joined."""
     gone, came = BACK_MS + 100, BACK_MS + 5 * SECOND
     steps = (
         Generation(2, "group_emptied", assigned_at_ms=gone, left=("a-1", "b-1")),
@@ -97,7 +97,7 @@ def emptied_and_joined() -> Rebalance:
 
 
 def in_several_rounds() -> Rebalance:
-    """Make two generations: in the first all were replaced, the second could not be stored, say."""
+    """Return a rebalance of two generations: all are replaced in the first, and a second one follows."""
     (first,) = anew().generations
     return anew(generations=(first, Generation(3, "other", assigned_at_ms=BACK_MS + 5 * SECOND)))
 
@@ -113,12 +113,12 @@ def in_several_rounds() -> Rebalance:
     ],
 )
 def test_a_coordinator_that_worked_did_not_stand_still(of: Rebalance):
-    """It removes whoever is silent for a session, and keeps whoever is heard."""
+    """It removes members that are silent for a session, and keeps the others."""
     assert find_standstill(looked_at(of, *silent(), *both(reason=GAVE_UP))) is None
 
 
 def test_what_is_found_of_each_member_came_of_the_standstill():
-    """The coordinator is the primary cause, and the only one."""
+    """The coordinator is the only cause."""
     found = explain(looked_at(anew(), *silent(), *both(reason=GAVE_UP)))
     assert found[0].rule == "coordinator_overload"
     assert "none of 2 members for a session of 10.0 s" in found[0].summary

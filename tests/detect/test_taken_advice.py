@@ -1,4 +1,4 @@
-"""All advice of all rules, over libraries, types of groups and present settings: none of it is refused."""
+"""All advice of all rules, for libraries, group types and current settings: none of it is rejected."""
 
 from __future__ import annotations
 
@@ -35,7 +35,7 @@ LOST_RULES = (
 )
 
 
-#: What a client's reports show of a process that was frozen for 80 s.
+#: The reports of a process that was suspended for 80 s.
 FROZEN = Stretch(
     **{
         **dict.fromkeys(Stretch.__dataclass_fields__),
@@ -50,7 +50,7 @@ FROZEN = Stretch(
 
 
 def members_of(of: Client, kind: GroupType, session_ms: int, poll_ms: int, *, static: bool = False) -> list[Member]:
-    """Make five members; records of newer types have no session."""
+    """Return five members; records of newer types have no session time-out."""
     newer = kind != GroupType.CLASSIC
     return [
         member(
@@ -67,7 +67,7 @@ def members_of(of: Client, kind: GroupType, session_ms: int, poll_ms: int, *, st
 
 
 def verdicts(of: Client, kind: GroupType, who: list[Member]) -> Iterator[Verdict]:
-    """Yield what all rules say of a group whose members are lost in many ways, late, restarted and reporting."""
+    """Yield the verdicts of all rules on a group whose members are lost in many ways, late, restarted and reporting."""
     yield from _of_losses(of, kind, who)
     yield from _of_barriers(of, kind, who)
     yield from _of_conditions(of, kind, who)
@@ -101,7 +101,7 @@ def _of_losses(of: Client, kind: GroupType, who: list[Member]) -> Iterator[Verdi
 
 
 def _of_barriers(of: Client, kind: GroupType, who: list[Member]) -> Iterator[Verdict]:
-    """A barrier that members kept waiting, of the past and now; groups of the newer types have none."""
+    """Yield verdicts on a barrier that members delayed, in the past and now; groups of the newer types have none."""
     if kind != GroupType.CLASSIC:
         return
     waiting = [probe(LOST_MS + at * SECOND, "PreparingRebalance", who) for at in range(0, 45, 5)]
@@ -119,7 +119,7 @@ def _of_barriers(of: Client, kind: GroupType, who: list[Member]) -> Iterator[Ver
 
 
 def _of_conditions(of: Client, kind: GroupType, who: list[Member]) -> Iterator[Verdict]:
-    """Ask all conditions of groups in which members are evicted, replaced, restarted by the hour, and report."""
+    """Yield verdicts of all conditions on groups with expired, replaced, hourly restarted and reporting members."""
     session_ms, poll_ms = who[0].session_timeout_ms or 45_000, who[0].rebalance_timeout_ms or 0
     config = ClientConfig(heartbeat_interval_ms=session_ms // 2, max_poll_records=500, request_timeout_ms=30_000)
     reports = [
@@ -151,7 +151,7 @@ def _of_conditions(of: Client, kind: GroupType, who: list[Member]) -> Iterator[V
 @pytest.mark.generated
 @pytest.mark.parametrize(("of", "kind"), CASES, ids=[f"{each.client_id}, {kind}" for each, kind in CASES])
 def test_no_advice_is_refused(of: Client, kind: GroupType):
-    """No setting that the client or the type has not, no value beyond the limits, no longer one that is not longer."""
+    """No setting that the client or group type lacks, no value beyond its limits, no "longer" one that is shorter."""
     rules, wrong = set(), set()
     for (session_ms, poll_ms), static in product(SETTINGS, (False, True)):
         unnamed = NAMES in of.refuses or NAMES in REFUSED_BY_TYPE[kind]
@@ -163,5 +163,5 @@ def test_no_advice_is_refused(of: Client, kind: GroupType):
             for advice in found.advice:
                 wrong |= {f"{found.rule}: {advice.parameter}: {each}" for each in problems(of, kind, who[0], advice)}
     assert not sorted(wrong)
-    # It would hold as well if nothing was said.
+    # The assertion would also hold without any advice.
     assert len(rules) >= (10 if kind == GroupType.CLASSIC else 6)

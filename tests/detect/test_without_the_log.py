@@ -1,4 +1,4 @@
-"""What rules say of groups that are counted from probes: no more than probes and clients show, and what is missing."""
+"""Verdicts on groups counted from probes: only what probes and clients show, and the missing sources."""
 
 from __future__ import annotations
 
@@ -23,7 +23,7 @@ STORIES = Path(__file__).parents[1] / "golden" / "stories"
 
 @cache
 def judged(name: str) -> dict[str, list[dict[str, Any]]]:
-    """The rows of a recording without its log lines, by kind."""
+    """Return the rows of a recording without its log lines, by kind."""
     rows: dict[str, list[dict[str, Any]]] = defaultdict(list)
     with gzip.open(STORIES / f"{name}.jsonl.gz") as file:
         for each in replay([file], output="all", without_log=True):
@@ -33,7 +33,7 @@ def judged(name: str) -> dict[str, list[dict[str, Any]]]:
 
 
 def test_nothing_of_the_log_is_in_what_is_said():
-    """No commits, no generations, no evidence from the log; every row says what it rests on."""
+    """No commits, no generations, no evidence from the log; every row has its source."""
     rows = judged("poll_overrun-1")
     assert "commits" not in rows
     assert {each["counted_from"] for each in (*rows["group"], *rows["rebalance"])} == {"probes"}
@@ -43,21 +43,21 @@ def test_nothing_of_the_log_is_in_what_is_said():
 
 
 def test_lost_time_is_not_known():
-    """It takes commits: nothing is said of it, which is not 0."""
+    """It needs commits; without them it is null, not 0."""
     rows = judged("poll_overrun-1")
     assert "rebalance_impact" not in rows
     assert {window["lost_partition_ms"] for each in rows["lag"] for window in each["windows"].values()} == {None}
 
 
 def test_undetermined_names_the_log():
-    """Of what is missing the log is named first."""
+    """The log comes first among the missing sources."""
     found = [each for each in judged("coordinator_crash-1")["finding"] if each["rule"] == "undetermined"]
     assert found
     assert all(each["missing"][0].startswith("the log:") for each in found)
 
 
 def test_rules_that_need_commits_are_not_asked():
-    """But for those that go by other things too."""
+    """No condition that uses inputs from the log is evaluated without it."""
     asked = [each for each in CONDITIONS if each.looks_at & inputs.LOGGED and each.without_log]
     assert asked == []
     assert any(isinstance(each, Condition) and each.looks_at & inputs.LOGGED for each in CONDITIONS)

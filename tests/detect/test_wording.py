@@ -1,4 +1,4 @@
-"""What findings say: every text can be filled with the facts that its rule gives, and rules give no others."""
+"""Texts of findings: each can be filled with the facts that its rule gives, and rules give no others."""
 
 from __future__ import annotations
 
@@ -18,9 +18,9 @@ from rebalance_streaming.detect.wording import ADVICE, WORDINGS, Line, Text, adv
 from rebalance_streaming.observed.confidence import CERTAIN, HINT, PLAUSIBLE, SCALE, STRONG, one_down
 
 PACKAGE = Path(wording.__file__).parent
-#: Texts for a cause that is named later.
+#: Texts for a cause whose name is given at run time.
 NOT_DIAGNOSES = {"follows", "returned"}
-#: What is given to every text about a lost member, and to every one about a group as it stands.
+#: Facts given to every text about a lost member, and to every one about the current state of a group.
 IMPLIED = {
     "say_lost": frozenset({"member", "session", "returned", "reported"}),
     "view.say": frozenset({"lasted", "members", "limits"}),
@@ -29,7 +29,7 @@ IMPLIED = {
 
 @dataclass(frozen=True)
 class Call:
-    """A place in the package where something is said: the texts that it may choose, and the facts it gives."""
+    """A call in the package that makes a finding's text: the texts that it may choose, and the facts it gives."""
 
     place: str
     keys: frozenset[str]
@@ -39,12 +39,12 @@ class Call:
 
 @cache
 def nodes() -> list[tuple[Path, ast.AST]]:
-    """Return everything that the package's modules consist of."""
+    """Return all syntax nodes of the package's modules."""
     return [(path, node) for path in sorted(PACKAGE.rglob("*.py")) for node in ast.walk(ast.parse(path.read_text()))]
 
 
 def calls(*functions: str) -> list[Call]:
-    """Return every call of these functions with texts that it names."""
+    """Return every call of these functions with literal texts."""
     found = [
         call_of(path, node)
         for path, node in nodes()
@@ -63,7 +63,7 @@ def call_of(path: Path, node: ast.Call) -> Call:
 
 @cache
 def parameters() -> set[str]:
-    """Return what `say` and `say_lost` take that is no fact of a text."""
+    """Return the parameters of `say` and `say_lost` that are not facts of a text."""
     return {
         each.arg
         for path, node in nodes()
@@ -77,7 +77,7 @@ def parameters() -> set[str]:
 
 
 def test_a_rule_gives_the_facts_of_its_text():
-    """None is missing, which would be a KeyError in the midst of judging, and none is worked out in vain."""
+    """A missing fact would be a KeyError while judging, and a superfluous one is computed in vain."""
     missing, vain = {}, {}
     for call in calls("say", *IMPLIED):
         wanted = {key: WORDINGS[key].names for key in call.keys}
@@ -89,12 +89,12 @@ def test_a_rule_gives_the_facts_of_its_text():
 
 
 def test_every_text_is_used_by_some_rule():
-    """A text that no rule uses any more is dropped."""
+    """A text that no rule uses is removed."""
     assert WORDINGS.keys() == {key for each in calls("say", *IMPLIED) for key in each.keys}
 
 
 def test_shared_advice_has_the_facts_of_its_text():
-    """Advice with numbers is worked out in one place; each is given by some code or text."""
+    """Advice with numbers is computed in one place; each is used by some code or text."""
     given = {key: each.facts for each in calls("advise") for key in each.keys}
     assert {key: ADVICE[key].names for key in given} == given
     sources = [path for path in PACKAGE.rglob("*.*") if path.suffix in (".py", ".toml") and path.name != "advice.toml"]
@@ -103,14 +103,14 @@ def test_shared_advice_has_the_facts_of_its_text():
 
 
 def test_texts_are_about_known_diagnoses():
-    """The diagnosis of a text, and every look-alike that it names, stands in the catalogue."""
+    """The diagnosis of a text, and every look-alike that it names, is in the catalogue."""
     rules = {each.rule for each in WORDINGS.values()}
     look_alikes = {line.columns[0].fill({}) for each in WORDINGS.values() for line in each.alternatives}
     assert (rules | look_alikes) - DIAGNOSES.keys() == NOT_DIAGNOSES
 
 
 def test_a_finding_is_as_sure_as_one_of_the_four_steps():
-    """No rule has a confidence of its own; where a source is missing it goes one step down."""
+    """No rule has a confidence of its own; if a source is missing the confidence is one step lower."""
     numbers = [
         f"{path.name}:{node.value.lineno}"
         for path, node in nodes()
@@ -121,7 +121,7 @@ def test_a_finding_is_as_sure_as_one_of_the_four_steps():
     assert [one_down(each) for each in (CERTAIN, STRONG, PLAUSIBLE, HINT)] == [STRONG, PLAUSIBLE, HINT, HINT]
 
 
-#: What an entry has for people who read of the diagnosis, beside what findings say.
+#: Documentation fields of an entry, in addition to the texts of findings.
 OF_PEOPLE = {each.name for each in fields(Diagnosis)}
 FIELDS = {
     "confidence": set(SCALE),
@@ -132,7 +132,7 @@ LENGTHS = {"evidence": 4, "alternatives": 2, "missing": 1, "advice": 4}
 
 
 def entries() -> list[tuple[str, dict[str, Any]]]:
-    """Return every entry of the texts, as it is written."""
+    """Return every entry of the texts, as written in its file."""
     found: list[tuple[str, dict[str, Any]]] = []
     for rule, entry in (each for entries in ENTRIES.values() for each in entries.items()):
         forms = {f"{rule}.{form}": each for form, each in entry.items() if isinstance(each, dict)}
@@ -145,7 +145,7 @@ def entries() -> list[tuple[str, dict[str, Any]]]:
 
 @pytest.mark.parametrize(("key", "entry"), [pytest.param(key, entry, id=key) for key, entry in entries()])
 def test_an_entry_has_known_fields_and_columns(key: str, entry: dict[str, Any]):
-    """A misspelt field would not be used, and a column too many would be somewhere else."""
+    """A misspelt field would not be used, nor would a superfluous column."""
     assert entry.keys() <= {*FIELDS, *LENGTHS, "summary", "variant", "like"}
     assert {name for name, allowed in FIELDS.items() if name in entry and entry[name] not in allowed} == set()
     for name, length in LENGTHS.items():
@@ -188,26 +188,26 @@ def test_a_text_is_filled_with_facts(source: str, facts: dict[str, Any], expecte
 
 
 def test_a_summary_is_complete_whatever_is_not_known():
-    """A name that is empty leaves a mark, and not a finding without a word."""
+    """An empty name is replaced by a mark, so that the summary is never empty."""
     verdict = say("static_member_restart", 5, instance="", host="h", times=1)
     assert verdict.summary == "Static member ? (h) was restarted in time; nobody else stopped."
 
 
 def test_a_fact_that_is_not_given_is_an_error():
-    """It is not taken for null: somebody forgot it."""
+    """It is an error in the code, not null."""
     with pytest.raises(KeyError):
         Text("{lag} records").fill({})
 
 
 @pytest.mark.parametrize(("sure", "expected"), [(True, ["1"]), (False, ["2"]), (None, ["2"])])
 def test_a_line_may_depend_on_a_fact(sure: bool | None, expected: list[str]):
-    """Of two lines one is used if something is so, the other unless it is."""
+    """One of two lines is used if a condition holds, the other if it does not."""
     lines = (Line(["1", "if sure"], str), Line(["2", "unless sure"], str))
     assert [each for line in lines if (each := line.fill({"sure": sure}))] == expected
 
 
 def test_a_verdict_has_the_words_of_its_text_and_what_is_given():
-    """Its evidence comes before what is given, its advice after it; what is not given is as the text has it."""
+    """Its evidence comes before the given evidence, its advice after the given advice; the rest is as in the text."""
     given = Evidence("log", "f", "1", "r")
     upgrade = Advice("upgrade", None, "2.0", "-")
     facts = {"member": member("a", host="/h"), "times": 2, "lasted": 60_000, "life": 1_000, "names": True}
@@ -227,6 +227,6 @@ def test_a_verdict_has_the_words_of_its_text_and_what_is_given():
 
 
 def test_advice_without_a_present_value_names_none():
-    """A client that does not report its setting gets the proposal all the same."""
+    """A client that does not report its setting gets the proposal nevertheless."""
     known, unknown = (advise("short_session", session=each, shortens=True) for each in (90_000, None))
     assert (known.current, unknown.current, unknown.parameter) == ("90000", None, "session.timeout.ms")

@@ -1,4 +1,4 @@
-"""Conflicts, orphans and flapping sessions of groups that live in ZooKeeper."""
+"""Conflicts, orphaned partitions and flapping sessions of ZooKeeper groups."""
 
 from __future__ import annotations
 
@@ -24,13 +24,13 @@ A, B, C, D, E = (f"node-{number}:{letter * 8}" for number, letter in enumerate("
 def seen(
     after_s: float, ids: Sequence[str], owners: Mapping[int, str], *, topic: str = "orders", made_ms: int = T0
 ) -> Probe:
-    """Look at ZooKeeper so many seconds after the story began."""
+    """Return a look at ZooKeeper this many seconds after the story began."""
     members = [ProbedMember(each, "", each.partition(":")[0], session_created_ms=made_ms) for each in ids]
     return probe(T0 + int(after_s * SECOND), None, members, owners=owners, topic=topic)
 
 
 def conflicts(now_s: float, *looks: Probe) -> list[Verdict]:
-    """Ask for conflicts so many seconds after the story began."""
+    """Return the conflicts found this many seconds after the story began."""
     return list(zk_partition_owner_conflict(view_of(history(*looks), T0 + int(now_s * SECOND))))
 
 
@@ -43,7 +43,7 @@ SHARED = {0: A, 1: A, 2: A, 3: B, 4: B}
 
 
 def test_the_holder_is_named_when_newcomers_give_up():
-    """Story E: four newcomers wait 12 s for nodes that the first consumer keeps, then go without having owned any."""
+    """Story E: four newcomers wait 12 s for nodes that the first consumer keeps, then leave without owning any."""
     (found,) = conflicts(
         16,
         seen(0, [A], ALL_A),
@@ -61,7 +61,7 @@ def test_the_holder_is_named_when_newcomers_give_up():
 
 
 def test_a_conflict_is_reported_while_newcomers_still_wait():
-    """After the 12 s that pykafka tries, not before; without end offsets it says that they are missing."""
+    """After the 12 s for which pykafka retries, not before; missing end offsets are named."""
     waiting = (seen(0, [A], ALL_A), seen(5, [A, B], ALL_A))
     assert conflicts(17, *waiting) == []
     (found,) = conflicts(18, *waiting)
@@ -69,7 +69,7 @@ def test_a_conflict_is_reported_while_newcomers_still_wait():
 
 
 def test_who_starves_has_an_order():
-    """A verdict is worded by the first of them: it is the same in every process, whatever a set's order is there."""
+    """A verdict's text uses the first of them: it is the same in every process, whatever the order of sets."""
     newcomers = [f"node-{number}:{number}" for number in range(9)]
     look = view_of(history(seen(0, [A, *newcomers], dict.fromkeys(range(20), A))), T0)
     starved = _starved(look, list(look.history.ownership), 0, "orders")
@@ -102,13 +102,13 @@ HEALTHY = {
 
 @pytest.mark.parametrize("story", HEALTHY)
 def test_healthy_groups_have_no_conflict(story):
-    """Sharing anew, however slow within reason, is none; nor is a member too many."""
+    """Reassignment, even a slow one, is no conflict; nor is a surplus member."""
     for now_s in range(1, 61):
         assert conflicts(now_s, *(each for each in HEALTHY[story] if each.probed_at_ms <= T0 + now_s * SECOND)) == []
 
 
 def test_a_conflict_ends_when_the_holder_lets_go_or_long_after():
-    """The finding goes with its cause."""
+    """The finding is resolved with its cause."""
     story = (seen(0, [A], ALL_A), seen(1, [A, B], ALL_A), seen(13, [A], ALL_A))
     assert len(conflicts(20, *story)) == 1
     assert conflicts(80, *story, seen(70, [A, C], {**ALL_A, 4: C})) == []
@@ -116,12 +116,12 @@ def test_a_conflict_ends_when_the_holder_lets_go_or_long_after():
 
 
 def test_nothing_is_said_of_what_nobody_looks_at_any_more():
-    """Without a word for more than a minute the prober is away: the last snapshot may be wrong."""
+    """Without a look for more than a minute the prober is gone: the last snapshot may be outdated."""
     assert conflicts(120, seen(0, [A], ALL_A), seen(5, [A, B], ALL_A)) == []
 
 
 def test_two_topics_lower_the_confidence():
-    """Ids do not show which topic a member that owns nothing is for."""
+    """Ids do not show the topic of a member that owns nothing."""
     two = seen(5, [A, B, C], ALL_A)
     assert isinstance(two.owners, dict)
     two.owners["payments"] = {"0": C, "1": C, "2": C, "3": C}
@@ -131,7 +131,7 @@ def test_two_topics_lower_the_confidence():
 
 
 def test_a_busy_topic_is_not_the_known_defect():
-    """Records that arrive wake consume(): then a longer wait of the newcomers is advised first."""
+    """Arriving records wake consume(): then a longer wait of the newcomers is advised first."""
     (found,) = conflicts(
         30,
         seen(0, [A], ALL_A),
@@ -144,7 +144,7 @@ def test_a_busy_topic_is_not_the_known_defect():
 
 
 def test_partitions_without_owner_are_reported_after_half_a_minute():
-    """One finding per topic; a page unless it is known that nothing waits."""
+    """One finding per topic; a page unless it is known that no records wait."""
     known = history(seen(0, [A, B], SHARED), seen(10, [A, B], {0: A, 1: A, 2: A}))
     assert list(zk_orphan_partition(view_of(known, T0 + 40 * SECOND))) == []
     (found,) = zk_orphan_partition(view_of(known, T0 + 41 * SECOND))
@@ -178,12 +178,12 @@ def test_partitions_never_owned_are_known_from_their_ends():
     ids=["all owned", "nobody there", "owned again", "the topic was given up"],
 )
 def test_owned_or_abandoned_partitions_are_no_orphans(looks):
-    """Somebody must be there who should own them."""
+    """There must be members that should own them."""
     assert list(zk_orphan_partition(view_of(history(*looks), T0 + 70 * SECOND))) == []
 
 
 def test_three_lost_sessions_in_ten_minutes_are_flapping():
-    """Sessions of one consumer id are counted; another id is another consumer, and two losses may happen."""
+    """Sessions of one consumer id are counted; another id is another consumer, and two losses are tolerated."""
     sessions = [seen(60 * n, [A, B], SHARED, made_ms=T0 + 60 * n) for n in range(4)]
     assert list(zk_session_flap(view_of(history(*sessions[:3]), T0 + 4 * MINUTE))) == []
     found = list(zk_session_flap(view_of(history(*sessions), T0 + 4 * MINUTE)))
@@ -194,7 +194,7 @@ def test_three_lost_sessions_in_ten_minutes_are_flapping():
 
 
 def test_groups_outside_zookeeper_have_none_of_it():
-    """Without looks at ZooKeeper all of these rules are silent."""
+    """Without looks at ZooKeeper none of these rules reports anything."""
     known = history(probe(T0, "Stable", ends={0: 5}), commits(T0, {0: 1}))
     assert (
         said_by(zk_orphan_partition, zk_partition_owner_conflict, zk_session_flap, of=view_of(known, T0 + MINUTE)) == []
