@@ -1,4 +1,4 @@
-"""Kafka's own applications are pinned as everything else is."""
+"""Kafka's own applications are pinned like all other dependencies."""
 
 from __future__ import annotations
 
@@ -7,7 +7,7 @@ from rebalance_devtools.stories import apps
 
 
 def test_the_lock_has_what_the_applications_are_made_of():
-    """Every root is in its set at its revision, with a sum for each jar, and the text is what the tool would write."""
+    """Every root is in its set at its revision, with a checksum for each jar, and the text equals the tool's output."""
     locked = jars.read_lock(apps.LOCK)
     assert {jar.set_name for jar in locked} == apps.ROOTS.keys()
     found = {(jar.set_name, jar.organisation, jar.module, jar.revision) for jar in locked}
@@ -18,7 +18,7 @@ def test_the_lock_has_what_the_applications_are_made_of():
 
 
 def test_a_jar_has_one_sum_in_all_locks():
-    """The cache holds jars of both locks under one name each."""
+    """The cache has the jars of both locks, one file per name."""
     sums: dict[str, str] = {}
     for jar in (*jars.read_lock(), *jars.read_lock(apps.LOCK)):
         assert sums.setdefault(jar.file_name, jar.sha256) == jar.sha256, jar.file_name

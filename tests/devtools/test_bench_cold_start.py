@@ -1,4 +1,4 @@
-"""The benchmark of cold starts: its log, its load, what it reads of processes, and a small run of all of it."""
+"""The benchmark of cold starts: its log, its load, its process measurements, and a small run of all of it."""
 
 import json
 import subprocess
@@ -23,7 +23,7 @@ SMALL = Shape(groups=30, partitions=3, commits=900, source_partitions=5, seed=7)
 
 
 def committed(bootstrap: str, group: str) -> dict[tuple[str, int], int]:
-    """Return what the group's coordinator holds, by topic and partition."""
+    """Return the group's committed offsets from its coordinator, by topic and partition."""
     # The client must outlive its futures.
     admin = AdminClient({"bootstrap.servers": bootstrap})
     answer = admin.list_consumer_group_offsets([ConsumerGroupTopicPartitions(group)])[group].result(120)
@@ -32,9 +32,9 @@ def committed(bootstrap: str, group: str) -> dict[tuple[str, int], int]:
 
 @pytest.mark.broker
 def test_the_log_and_the_load_on_it_are_what_the_truth_says(tmp_path: Path):
-    """The lag that the generator knows is the one that a broker's own answers give, before the load and after it.
+    """The lag known to the generator equals the lag calculated from a broker's answers, before the load and after it.
 
-    Real members' commits pass through the coordinator.
+    Commits of real members pass through the coordinator.
     """
     output = str(tmp_path / "commits.json")
     with filled_broker(SMALL, tmp_path / "logs") as broker:
@@ -52,7 +52,7 @@ def test_the_log_and_the_load_on_it_are_what_the_truth_says(tmp_path: Path):
 
 
 def check_truth(broker: EmbeddedKafka) -> None:
-    """Compare some groups' offsets with the truth."""
+    """Compare the offsets of some groups with the truth."""
     truth = Truth(SMALL)
     consumer = Consumer({"bootstrap.servers": broker.bootstrap, "group.id": "unused"})
     for group in ("group-00000", "group-00017", "group-00029"):
@@ -67,13 +67,13 @@ def check_truth(broker: EmbeddedKafka) -> None:
 
 
 def test_equal_seeds_give_equal_truths_and_others_do_not():
-    """A log can be had again by its seed."""
+    """A log can be reproduced by its seed."""
     assert Truth(SMALL).lags == Truth(Shape(30, 3, 900, 5, 7)).lags
     assert Truth(SMALL).lags != Truth(Shape(30, 3, 900, 5, 8)).lags
 
 
 def test_groups_that_caught_up_have_no_lag():
-    """Each ends where its topic does, and goes on by one record each time it commits."""
+    """Each group ends at the end of its topic, and advances by one record with each commit."""
     truth = Truth(replace(SMALL, caught_up=True))
     assert set(truth.group_lags.values()) == {0}
     last = SMALL.rounds - 1
@@ -81,7 +81,7 @@ def test_groups_that_caught_up_have_no_lag():
 
 
 def test_offsets_rise_from_round_to_round_and_stay_below_the_end():
-    """No group of the log goes back or reads what is not there, not even after its last round."""
+    """No group of the log moves back or beyond the end, not even after its last round."""
     truth = Truth(SMALL)
     offsets = [truth.offset("group-00001", 2, number) for number in range(SMALL.rounds + 50)]
     assert offsets == sorted(set(offsets))
@@ -102,7 +102,7 @@ def test_offsets_rise_from_round_to_round_and_stay_below_the_end():
     ],
 )
 def test_sizes_and_peers_that_cannot_be_are_refused_before_anything_starts(given: dict[str, object]):
-    """Nobody waits a minute for a log to learn that an option was wrong."""
+    """A wrong option is reported before the log is generated, which takes a minute."""
     with pytest.raises(UserError):
         list(measure(make_options(given)))
 
@@ -116,7 +116,7 @@ def test_a_load_that_repeats_its_offsets_may_last_longer():
 
 
 def test_the_age_of_lag_is_the_time_until_it_was_shown():
-    """A commit that a later one overtook was shown with it; one that never was shown is counted apart."""
+    """A commit replaced by a later one counts as shown with it; one that was never shown is counted separately."""
     commits = [Commit("a", 9, 10.0), Commit("a", 8, 11.0), Commit("b", 5, 11.0)]
     shown = [
         LagReading(10.25, 10.5, {"a": 10, "b": 6}),
@@ -133,7 +133,7 @@ def test_the_age_of_lag_is_the_time_until_it_was_shown():
 
 @pytest.mark.processes
 def test_processor_time_and_memory_of_descendants_count_too():
-    """What a child burns shows under its parent's name, even after it ended."""
+    """The resources of a child count for its parent, even after the child has exited."""
     burn = "import time\nwhile time.process_time() < 0.4: pass"
     script = f"import subprocess, sys; subprocess.run([sys.executable, '-c', {burn!r}]); print(flush=True); input()"
     with subprocess.Popen([sys.executable, "-c", script], stdin=subprocess.PIPE, stdout=subprocess.PIPE) as process:
@@ -150,7 +150,7 @@ def test_processor_time_and_memory_of_descendants_count_too():
 
 
 def test_what_was_not_measured_shows_as_a_dash():
-    """A monitor that died has a column still, with its last word."""
+    """A monitor that died still has a column, with its last output."""
     text = "\n".join(lines([Result("monitor", outcome="stream ended: too large"), Result("peer", "right", 1.0)]))
     assert "| outcome | stream ended: too large | right |" in text
     assert "| ready after | - | 1.0 s |" in text

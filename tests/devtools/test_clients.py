@@ -1,4 +1,4 @@
-"""How pinned old clients come into the cache: with the real pip, and wheels made here."""
+"""How pinned old clients are installed into the cache: with the real pip, and wheels made here."""
 
 from __future__ import annotations
 
@@ -23,7 +23,7 @@ _WHEEL = "Wheel-Version: 1.0\nGenerator: tests\nRoot-Is-Purelib: true\nTag: py3-
 
 
 class Workshop:
-    """A folder of wheels, a folder of pins, and a cache."""
+    """A folder of wheels, a folder of requirement files, and a cache."""
 
     def __init__(self, base: Path) -> None:
         self.base = base
@@ -47,32 +47,32 @@ class Workshop:
         return path
 
     def pin(self, wheel: Path, digest: str | None = None) -> None:
-        """Pin `alpha` to a wheel, by its sum or a wrong one."""
+        """Pin `alpha` to a wheel, with its checksum or a wrong one."""
         version = wheel.name.split("-")[1]
         found = digest or sha256(wheel.read_bytes()).hexdigest()
         text = f"--no-index\n--find-links {self.wheels}\nalpha=={version} --hash=sha256:{found}\n"
         (self.requirements / "alpha.txt").write_text(text)
 
     def install(self) -> Path:
-        """Return where alpha is."""
+        """Return the path of alpha's installation."""
         return client_environment("alpha", requirements=self.requirements)
 
     @property
     def left(self) -> list[str]:
-        """What lies in the cache."""
+        """Return the content of the cache."""
         return sorted(path.name for path in (self.cache / "clients").iterdir())
 
 
 @pytest.fixture
 def workshop(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Workshop:
-    """A workshop whose cache is the one in use."""
+    """A workshop whose cache is in use."""
     made = Workshop(tmp_path)
     monkeypatch.setenv(CACHE_VARIABLE, str(made.cache))
     return made
 
 
 def version_in(path: Path) -> str:
-    """What a child process with this PYTHONPATH gets when it imports alpha."""
+    """Return the version of alpha that a child process with this PYTHONPATH imports."""
     code = "import alpha; print(alpha.version)"
     env = {**os.environ, "PYTHONPATH": str(path)}
     return subprocess.run([sys.executable, "-c", code], env=env, check=True, capture_output=True, text=True).stdout
@@ -80,14 +80,14 @@ def version_in(path: Path) -> str:
 
 @pytest.mark.processes
 def test_a_child_process_imports_what_was_pinned(workshop: Workshop, capsys: pytest.CaptureFixture[str]) -> None:
-    """The directory works as PYTHONPATH, and one line was printed for the person who waited."""
+    """The directory works as PYTHONPATH, and one line is printed while installing."""
     assert version_in(workshop.install()) == "1.0\n"
     assert capsys.readouterr().err == "installing alpha ...\n"
 
 
 @pytest.mark.processes
 def test_the_second_call_needs_no_pip(workshop: Workshop, capsys: pytest.CaptureFixture[str]) -> None:
-    """Once installed, nothing is asked for any more."""
+    """Once installed, no index is queried."""
     first = workshop.install()
     (workshop.wheels / "alpha-1.0-py3-none-any.whl").unlink()
     capsys.readouterr()
@@ -97,7 +97,7 @@ def test_the_second_call_needs_no_pip(workshop: Workshop, capsys: pytest.Capture
 
 @pytest.mark.processes
 def test_nothing_but_the_client_stays(workshop: Workshop) -> None:
-    """What a killed installation left is cleared away by the next one."""
+    """The next installation removes the remains of a killed one."""
     (workshop.cache / "clients" / ".work-killed").mkdir(parents=True)
     workshop.install()
     assert workshop.left == [".lock", "alpha", "alpha.log"]
@@ -105,7 +105,7 @@ def test_nothing_but_the_client_stays(workshop: Workshop) -> None:
 
 @pytest.mark.processes
 def test_other_pins_are_installed_anew(workshop: Workshop) -> None:
-    """A client whose requirements changed is replaced as a whole."""
+    """A client with changed requirements is replaced as a whole."""
     workshop.install()
     workshop.pin(workshop.make_wheel("2.0"))
     assert version_in(workshop.install()) == "2.0\n"
@@ -113,7 +113,7 @@ def test_other_pins_are_installed_anew(workshop: Workshop) -> None:
 
 @pytest.mark.processes
 def test_a_wrong_sum_installs_nothing(workshop: Workshop) -> None:
-    """pip's own word on the sum reaches the person, with the log that has the rest."""
+    """The error quotes pip's message about the checksum, and names the log."""
     workshop.pin(workshop.wheels / "alpha-1.0-py3-none-any.whl", digest="0" * 64)
     with pytest.raises(UserError, match=r"alpha could not be installed, pip says: .* \(log: .*alpha\.log\)"):
         workshop.install()
@@ -122,7 +122,7 @@ def test_a_wrong_sum_installs_nothing(workshop: Workshop) -> None:
 
 @pytest.mark.processes
 def test_a_failure_keeps_what_was_there(workshop: Workshop) -> None:
-    """When other pins cannot be had, the old installation is still whole."""
+    """If changed pins cannot be installed, the old installation stays complete."""
     before = workshop.install()
     workshop.pin(workshop.wheels / "alpha-1.0-py3-none-any.whl", digest="0" * 64)
     with pytest.raises(UserError):
@@ -131,13 +131,13 @@ def test_a_failure_keeps_what_was_there(workshop: Workshop) -> None:
 
 
 def test_an_unknown_name_names_the_known_ones(workshop: Workshop) -> None:
-    """A misspelt client is answered with those there are."""
+    """The error for a misspelt client lists the known ones."""
     with pytest.raises(UserError, match=r"no client named beta: choose one of alpha"):
         client_environment("beta", requirements=workshop.requirements)
 
 
 def test_a_cache_that_cannot_be_written(workshop: Workshop, monkeypatch: pytest.MonkeyPatch) -> None:
-    """Who may not write there reads which variable moves it."""
+    """The error for a read-only cache names the variable that moves it."""
     monkeypatch.setenv(CACHE_VARIABLE, str(workshop.requirements / "alpha.txt"))
     with pytest.raises(UserError, match=r"cannot be used \(Not a directory\): .* set REBALANCE_MONITOR_CACHE"):
         workshop.install()
@@ -145,7 +145,7 @@ def test_a_cache_that_cannot_be_written(workshop: Workshop, monkeypatch: pytest.
 
 @pytest.mark.processes
 def test_of_two_at_once_one_installs(workshop: Workshop) -> None:
-    """Two processes that need the same client run pip once between them, and both succeed."""
+    """Two processes that need the same client run pip once in total, and both succeed."""
     code = (
         "import sys; from pathlib import Path; from rebalance_devtools.clients import client_environment; "
         "print(client_environment('alpha', requirements=Path(sys.argv[1])))"
@@ -161,7 +161,7 @@ def test_of_two_at_once_one_installs(workshop: Workshop) -> None:
 
 @pytest.mark.parametrize("name", known_clients())
 def test_pins_are_whole(name: str) -> None:
-    """Every requirement of every client has its version and at least one sum, and names no host."""
+    """Every requirement of every client has a version and at least one checksum, and names no host."""
     text = (clients.REQUIREMENTS / f"{name}.txt").read_text().replace("\\\n", " ")
     lines = [line for line in text.splitlines() if line.strip()]
     assert lines

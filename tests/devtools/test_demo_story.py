@@ -1,4 +1,4 @@
-"""What a person reads of a founding story, and what counts as quiet after its fix."""
+"""The output of a founding story, and the check that its fix keeps the group quiet."""
 
 from __future__ import annotations
 
@@ -35,23 +35,23 @@ A, B = member("a-1", client_id="a"), member("b-1", client_id="b")
 
 
 def reported(event: str, second: float, name: str = "c1", **more: Any) -> dict[str, Any]:
-    """An event as a client of a play reports it."""
+    """An event as reported by a client of a play."""
     return {"t_ms": int(second * 1000), "name": name, "process": f"{name}/1", "event": event, **more}
 
 
 def assigned(second: float, partitions: int, member_id: str, name: str = "c1") -> dict[str, Any]:
-    """A client got so many partitions under an id."""
+    """A client got this many partitions under an id."""
     places = [["t", number] for number in range(partitions)]
     return reported("assigned", second, name, partitions=places, member_id=member_id)
 
 
 def records(second: float, first: int, last: int, name: str = "c1") -> dict[str, Any]:
-    """A client was handed a range of one partition's records."""
+    """A client received a range of one partition's records."""
     return reported("records", second, name, count=last - first + 1, ranges=[["t", 0, first, last]])
 
 
 def lines(*events: dict[str, Any]) -> list[str]:
-    """What is said of events, in order."""
+    """The printed lines for events, in order."""
     narrator = Narrator()
     return [line for event in events if (line := narrator.hear(event)) is not None]
 
@@ -99,14 +99,14 @@ def lines(*events: dict[str, Any]) -> list[str]:
     ],
 )
 def test_only_what_is_new_is_printed(events: list[dict[str, Any]], said: list[str]):
-    """One line for each thing worth knowing: routine, and what was reported already, is left out."""
+    """One line for each significant event; routine events and repetitions are left out."""
     found = lines(*events)
     assert len(found) == len(said), found
     assert all(words in line for words, line in zip(said, found, strict=True)), found
 
 
 def test_records_not_worth_a_line_are_counted():
-    """So that it can be said that work goes on."""
+    """The number shows that work continues."""
     narrator = Narrator()
     for event in (records(1, 0, 9), records(2, 10, 14), records(2, 10, 14, "c2")):
         narrator.hear(event)
@@ -120,7 +120,7 @@ def test_a_process_started_again_is_a_new_one():
 
 
 def test_a_fix_is_described_by_what_differs():
-    """Library and settings, each before and after; what the program does has no name that people know."""
+    """Library and settings, each before and after; behaviour of the program has no setting name."""
     sick = ClientSpec("kafka-python-1.4.6", {"a": 1, "b": 2}, {"hold": "gil"})
     cured = ClientSpec("kafka-python-1.4.7", {"b": 3, "c": 4, "a": 1}, {"hold": "process"})
     assert describe_change(sick, cured) == [
@@ -134,13 +134,13 @@ def test_a_fix_is_described_by_what_differs():
 
 
 def test_every_founding_incident_has_its_letter():
-    """In the order in which they are reported everywhere else, and each with a fix in words."""
+    """In the same order as everywhere else, and each with a fix in words."""
     assert [act.story.id.removesuffix("_upgraded") for act in ACTS.values()] == [story.id for story in FOUNDING]
     assert all(act.story.title.startswith(f"{letter.upper()}: ") and act.fix for letter, act in ACTS.items())
 
 
 def test_what_was_to_be_said_is_in_one_line():
-    """Cause, culprits, what to change."""
+    """Cause, culprits and the change."""
     bare = Expected("poll_overrun")
     assert describe_expected(bare) == "poll_overrun"
     full = Expected(
@@ -150,7 +150,7 @@ def test_what_was_to_be_said_is_in_one_line():
 
 
 def test_a_kafka_without_the_story_is_refused_with_those_that_have_it():
-    """Before anything is started; without a choice it is the story's usual one."""
+    """Before anything is started; without a choice it is the story's default version."""
     assert choose_version(StoryOptions(letter="e")) == "3.9.2"
     assert choose_version(StoryOptions(letter="b", kafka_version="4.3.1")) == "4.3.1"
     with pytest.raises(UserError, match=r"story e cannot play on Kafka 4\.3\.1: .* choose 3\.9\.2"):
@@ -158,7 +158,7 @@ def test_a_kafka_without_the_story_is_refused_with_those_that_have_it():
 
 
 def test_a_port_in_use_is_reported_before_anything_starts():
-    """With what to type instead; 0 is always free."""
+    """With the flag to use instead; 0 always works."""
     with socket.socket() as other:
         other.bind(("127.0.0.1", 0))
         other.listen()
@@ -169,7 +169,7 @@ def test_a_port_in_use_is_reported_before_anything_starts():
 
 
 def test_a_problem_says_where_to_look_once():
-    """The logs' place is added unless the problem names it already."""
+    """The path of the logs is added unless the problem names it already."""
     assert name_place("stream ended: x", Path("/tmp/d")) == "stream ended: x; the logs are kept in /tmp/d"
     assert name_place("see /tmp/d/c1.log", Path("/tmp/d")) == "see /tmp/d/c1.log"
 
@@ -192,7 +192,7 @@ RUN = StoryRun(
 
 
 def finding(**changes: Any) -> Finding:
-    """A finding as the rules would make it."""
+    """A finding as made by the rules."""
     fields: dict[str, Any] = {
         "finding_id": "f",
         "cluster": "default",
@@ -213,7 +213,7 @@ def finding(**changes: Any) -> Finding:
 
 
 def rebalances(log: Log) -> list[Rebalance]:
-    """Fold a log to its rebalances."""
+    """Return the rebalances of a log."""
     state, found = new_state("test", "cured"), []
     for record in log.records:
         state, events = fold(state, record)
@@ -222,7 +222,7 @@ def rebalances(log: Log) -> list[Rebalance]:
 
 
 def test_joining_and_information_are_quiet():
-    """So is what is found of the incident itself, however late."""
+    """So are findings about the incident itself, however late."""
     joined = rebalances(Log().write(1, A).write(2, A, B))
     known = [finding(severity="info", rule="scale_out"), finding(group="sick", detected_at_ms=5_000)]
     assert find_disturbances(RUN, "poll_overrun", known, joined) == []
@@ -237,19 +237,19 @@ def test_joining_and_information_are_quiet():
     ],
 )
 def test_each_disturbance_is_named(found: list[Finding], log: Log, words: str):
-    """A complaint, the old cause anywhere, and anybody's leaving."""
+    """A new finding, the old cause anywhere, and a departure."""
     (sentence,) = find_disturbances(RUN, "poll_overrun", found, rebalances(log))
     assert words in sentence
 
 
 def test_a_symptom_that_came_back_is_named():
-    """Even where the monitor is silent."""
+    """Even if the monitor reports nothing."""
     assert find_disturbances(replace(RUN, symptoms=2), "poll_overrun", [], []) == ["the symptom came back 2 times"]
 
 
 @pytest.fixture
 def answers(monkeypatch: pytest.MonkeyPatch) -> list[Finding]:
-    """What the monitor answers when it is asked for findings; of rebalances it knows none."""
+    """The monitor's answers about findings; it has no rebalances."""
     found: list[Finding] = []
     monkeypatch.setattr(commentary, "read_findings", lambda _: list(found))
     monkeypatch.setattr(commentary, "read_rebalances", lambda _, __: [])
@@ -258,7 +258,7 @@ def answers(monkeypatch: pytest.MonkeyPatch) -> list[Finding]:
 
 
 def test_a_finding_is_printed_in_full_once_and_its_changes_in_a_line(answers: list[Finding]):
-    """Between lines of its own; findings of other groups, and information that was not asked for, are not reported."""
+    """As a separate block; findings of other groups, and unrequested informational ones, are not printed."""
     said: list[str] = []
     with Commentary("", "cured", {"scale_out"}, said.append) as speaker:
         answers += [finding(severity="info", rule="scale_out"), finding(finding_id="b", group="another")]
@@ -277,14 +277,14 @@ def test_a_finding_is_printed_in_full_once_and_its_changes_in_a_line(answers: li
 
 @pytest.mark.waits
 def test_quiet_is_reported_with_the_work_that_goes_on_in_it(answers: list[Finding], monkeypatch: pytest.MonkeyPatch):
-    """Lest nothing seem to run; records reported before do not count."""
+    """It shows that clients are running; records reported before do not count."""
     assert answers == []
     monkeypatch.setattr(commentary, "_QUIET_STEP_SECONDS", 0.5)
     said: list[str] = []
     with Commentary("", "cured", (), said.append) as speaker:
         speaker.hear(records(1, 0, 9))
         speaker.hear(records(2, 10, 12))
-        # A busy machine may come to it between the two, and later than after half a second.
+        # On a busy machine it may run between the two, and later than half a second.
         wait_for(lambda: re.search(r"\.\.\. no news for \d+ s, 3 records read meanwhile$", said[-1]), lambda: said)
 
 
@@ -300,7 +300,7 @@ def test_a_quiet_that_went_on_unsaid_is_reported_once(answers: list[Finding]):
 
 
 def test_blocks_are_set_apart_by_one_empty_line(answers: list[Finding]):
-    """Of two findings at once the second does not add another one."""
+    """Two findings at the same time are separated by one empty line as well."""
     said: list[str] = []
     answers += [finding(), finding(finding_id="b")]
     with Commentary("", "cured", (), said.append):

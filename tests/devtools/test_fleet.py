@@ -1,4 +1,4 @@
-"""The fleet that the dashboards are looked at with."""
+"""The simulated fleet for viewing dashboards."""
 
 from __future__ import annotations
 
@@ -12,7 +12,7 @@ from rebalance_devtools.fleet import FleetOptions, shape_of, sick_clients
 
 
 def test_the_fleet_is_as_the_pictures_say(tmp_path: Path) -> None:
-    """300 calm groups that end where their topics do; in the storm five sick ones, two clients each, beside them."""
+    """300 calm groups committed up to the ends of their topics; in the storm also five sick ones of two clients."""
     options = FleetOptions(directory=tmp_path)
     shape = shape_of(options.calm)
     assert (shape.groups, shape.caught_up, shape.validate()) == (300, True, [])
@@ -26,7 +26,7 @@ def test_the_fleet_is_as_the_pictures_say(tmp_path: Path) -> None:
 @pytest.mark.e2e
 @pytest.mark.slow
 def test_a_small_fleet_ends_by_itself(tmp_path: Path) -> None:
-    """None of its parts ends before it, and the data of its Prometheus are left."""
+    """None of its parts exits before it does, and the data of its Prometheus are kept."""
     said: list[str] = []
     options = FleetOptions(directory=tmp_path, calm=3, sick=1, duration_seconds=10, port=0, prometheus_port=0)
     fleet.run(options, threading.Event(), said.append)

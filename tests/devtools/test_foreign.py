@@ -1,4 +1,4 @@
-"""Clients of Go and Node.js are pinned to the last checksum, and the error names the tool that is missing."""
+"""Clients of Go and Node.js are pinned with all checksums, and the error names a missing tool."""
 
 from __future__ import annotations
 
@@ -16,7 +16,7 @@ PROGRAMS = Path(foreign.__file__).parent / "programs"
 
 
 def test_every_module_of_go_has_a_sum():
-    """What go.mod requires stands in go.sum with the sum of its contents, so that a build fetches nothing else."""
+    """All requirements of go.mod are in go.sum with content checksums, so that a build fetches nothing else."""
     required = re.findall(r"^\s+(\S+) (v\S+)", (PROGRAMS / "go" / "go.mod").read_text(), re.MULTILINE)
     sums = (PROGRAMS / "go" / "go.sum").read_text()
     assert {name for name, _ in required} >= {"github.com/twmb/franz-go", "github.com/IBM/sarama"}
@@ -24,7 +24,7 @@ def test_every_module_of_go_has_a_sum():
 
 
 def test_every_module_of_node_has_a_sum_and_no_place():
-    """The lock names what is wanted by version and sum, and leaves where it comes from to who installs it."""
+    """The lock has versions and checksums; the registry is a setting of the user."""
     lock = json.loads((PROGRAMS / "node" / "package-lock.json").read_text())
     wanted = json.loads((PROGRAMS / "node" / "package.json").read_text())["dependencies"]
     packages = {name.removeprefix("node_modules/"): each for name, each in lock["packages"].items() if name}
@@ -33,7 +33,7 @@ def test_every_module_of_node_has_a_sum_and_no_place():
 
 
 def test_a_missing_tool_is_named(tmp_path: Path, monkeypatch: pytest.MonkeyPatch):
-    """Without it nothing is left behind that looks like a client."""
+    """No partial client is left behind."""
     monkeypatch.setenv(CACHE_VARIABLE, str(tmp_path))
     monkeypatch.setenv("PATH", str(tmp_path))
     with pytest.raises(UserError, match="needs go"):

@@ -1,4 +1,4 @@
-"""The network of plays: it carries what it is given, from the given host, and is as bad as configured."""
+"""The simulated network of plays: it forwards data, from the given host, with the configured faults."""
 
 from __future__ import annotations
 
@@ -18,7 +18,7 @@ _HOST = "127.0.9.5"
 
 
 def first_request(client_id: str) -> bytes:
-    """Return the beginning of a connection as Kafka's clients write it: size, key, version, number, client id."""
+    """Return the beginning of a connection as written by Kafka's clients: size, key, version, number, client id."""
     name = client_id.encode()
     body = struct.pack(">hhih", 18, 3, 1, len(name)) + name
     return struct.pack(">i", len(body)) + body
@@ -26,7 +26,7 @@ def first_request(client_id: str) -> bytes:
 
 @dataclass
 class Echo:
-    """What stands where the broker would: it sends everything back, and notes who came."""
+    """Stands for the broker: sends everything back, and records the peers."""
 
     hosts: list[str] = field(default_factory=list)
 
@@ -79,7 +79,7 @@ def receive(connection: socket.socket, count: int) -> bytes:
 
 
 def test_a_client_comes_from_its_host(line: Line):
-    """What it writes arrives and comes back; its reporter too comes from there, and who was not placed does not."""
+    """Its data arrive and come back; its reporter uses the same host, and a client without a host does not."""
     for client_id in ("orders-1", "orders-1-rebalance-reporter", "stranger"):
         with line.connect(client_id) as connection:
             request = first_request(client_id)
@@ -89,7 +89,7 @@ def test_a_client_comes_from_its_host(line: Line):
 
 @pytest.mark.waits
 def test_silence_holds_back_and_loses_nothing(line: Line):
-    """A connection survives: what was written meanwhile arrives afterwards, in order."""
+    """A connection survives: data written meanwhile arrive afterwards, in order."""
     with line.connect("orders-1") as connection:
         receive(connection, len(first_request("orders-1")))
         line.network.set_fault("orders-1", Fault.SILENT)
@@ -104,7 +104,7 @@ def test_silence_holds_back_and_loses_nothing(line: Line):
 
 
 def test_a_cut_ends_connections_and_refuses_others(line: Line):
-    """Until it is mended; other clients do not notice."""
+    """Until it is repaired; other clients are not affected."""
     with line.connect("orders-1") as connection, line.connect("stranger") as other:
         receive(connection, len(first_request("orders-1")))
         line.network.set_fault("orders-1", Fault.CUT)
@@ -119,7 +119,7 @@ def test_a_cut_ends_connections_and_refuses_others(line: Line):
 
 @pytest.mark.waits
 def test_a_forgotten_connection_stays_mute(line: Line):
-    """It neither ends nor carries anything, even afterwards; one that is opened meanwhile works."""
+    """It is neither closed nor forwards data, even afterwards; one that is opened meanwhile works."""
     with line.connect("orders-1") as connection:
         receive(connection, len(first_request("orders-1")))
         line.network.set_fault("orders-1", Fault.FORGOTTEN)
@@ -136,7 +136,7 @@ def test_a_forgotten_connection_stays_mute(line: Line):
 
 @pytest.mark.waits
 def test_delay_is_of_both_ways(line: Line):
-    """What goes there and back is late by twice the delay."""
+    """A round trip takes twice the delay."""
     with line.connect("orders-1") as connection:
         receive(connection, len(first_request("orders-1")))
         line.network.set_fault("orders-1", Fault.DELAY, delay_seconds=0.2)
@@ -148,7 +148,7 @@ def test_delay_is_of_both_ways(line: Line):
 
 @pytest.mark.waits
 def test_loss_costs_time_only(line: Line):
-    """With every segment lost a few times nothing is missing, and nothing is swapped."""
+    """With every segment lost a few times no data are missing or reordered."""
     with line.connect("orders-1") as connection:
         receive(connection, len(first_request("orders-1")))
         line.network.set_fault("orders-1", Fault.LOSS, loss=0.3)
@@ -159,7 +159,7 @@ def test_loss_costs_time_only(line: Line):
 
 
 def test_the_end_of_one_side_is_the_end_of_the_other(line: Line):
-    """Nobody is left hanging on a connection whose other end has gone."""
+    """No connection stays open after its other end was closed."""
     with line.connect("orders-1") as connection:
         receive(connection, len(first_request("orders-1")))
         connection.shutdown(socket.SHUT_WR)

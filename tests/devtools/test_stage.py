@@ -1,4 +1,4 @@
-"""What a stage asks brokers in Kafka's own words: the bytes of a request, and what an answer means."""
+"""A stage's requests in Kafka's protocol: the bytes of a request, and the parsing of responses."""
 
 from __future__ import annotations
 
@@ -24,7 +24,7 @@ _QUOTAS = (
 
 @contextmanager
 def broker_that_answers(body: bytes) -> Iterator[tuple[str, list[bytes]]]:
-    """Yield the address of one that answers one request, and what it was asked."""
+    """Yield the address of a broker that answers one request, and the received requests."""
     asked: list[bytes] = []
     with socket.create_server(("127.0.0.1", 0)) as server:
 
@@ -41,14 +41,14 @@ def broker_that_answers(body: bytes) -> Iterator[tuple[str, list[bytes]]]:
 
 
 def test_a_quota_is_asked_for_in_one_request() -> None:
-    """Of version 0, which brokers of 3.x and 4.x both take."""
+    """Version 0, which both 3.x and 4.x brokers support."""
     with broker_that_answers(struct.pack(">iih", 0, 1, 0)) as (address, asked):
         limit_consumers(address, ["m1"], 8_000)
     assert asked == [_QUOTAS]
 
 
 def test_a_quota_that_is_refused_is_an_error() -> None:
-    """Nobody plays on without it."""
+    """The play does not continue without it."""
     with (
         broker_that_answers(struct.pack(">iih", 0, 1, 41)) as (address, _),
         pytest.raises(UserError, match="error code 41"),
@@ -57,7 +57,7 @@ def test_a_quota_that_is_refused_is_an_error() -> None:
 
 
 def test_a_coordinator_is_found_by_its_id() -> None:
-    """The rest of the answer, where it is, is not looked at."""
+    """The rest of the response, its address, is ignored."""
     with broker_that_answers(struct.pack(">hi", 0, 3) + b"\x00\x09127.0.0.1\x00\x00\x23\x84") as (address, asked):
         assert find_coordinator(address, "orders") == 3
     assert asked == [b"\x00\x0a\x00\x00\x00\x00\x00\x01\xff\xff\x00\x06orders"]

@@ -1,4 +1,4 @@
-"""Stories as data: what is drawn holds the story, what is counted is right, what is recorded stays readable."""
+"""Stories as data: drawn parameters produce the story, counts are right, recordings stay readable."""
 
 from __future__ import annotations
 
@@ -46,7 +46,7 @@ SEEDS = range(300)
 
 
 def drawn(story_id: str) -> list[Parameters]:
-    """What many seeds give."""
+    """Return the parameters drawn with many seeds."""
     return [STORIES[story_id].draw(random.Random(seed)) for seed in SEEDS]
 
 
@@ -55,7 +55,7 @@ def reported(event: str, name: str = "c", t_ms: int = 0, **more: Any) -> dict[st
 
 
 def test_a_fetch_outlasts_the_session():
-    """Story A in its fast form: the poll keeps the lock for longer than the session, which the broker allows."""
+    """Story A in its fast form: a poll holds the lock for longer than the session, which the broker allows."""
     for each in drawn("idle_lock"):
         assert 6_000 <= each["session_ms"] < each["fetch_wait_ms"] - 2_000
         assert each["heartbeat_ms"] * 3 <= each["session_ms"]
@@ -70,7 +70,7 @@ def test_a_batch_outlasts_the_poll_interval_and_the_cure_does_not():
 
 
 def test_work_outlasts_the_session_but_not_the_poll_interval():
-    """Story D: the two must not be mistaken for each other."""
+    """Story D: the two must be distinguishable."""
     for each in drawn("held_interpreter"):
         assert each["session_ms"] + 2_000 < each["hold_ms"] < 300_000
         assert each["hold_ms"] < each["message_every_ms"]
@@ -78,13 +78,13 @@ def test_work_outlasts_the_session_but_not_the_poll_interval():
 
 @pytest.mark.parametrize("story", STORIES.values(), ids=lambda story: story.id)
 def test_the_same_seed_draws_the_same(story: Story):
-    """A recording or a failure can be played again."""
+    """A recording or a failure can be reproduced."""
     assert story.draw(random.Random(7)) == story.draw(random.Random(7))
 
 
 @pytest.mark.parametrize("story", [*FOUNDING, *VARIANTS], ids=lambda story: story.id)
 def test_forms_differ_in_what_is_advised(story: Story):
-    """Sick and cured form are not the same client, or the story itself distinguishes them."""
+    """The sick and the cured form have different clients, or the story itself distinguishes them."""
     parameters = story.draw(random.Random(1))
     differs = story.cast(parameters, cured=True) != story.cast(parameters, cured=False)
     assert differs or story.id == "join_barrier"
@@ -92,7 +92,7 @@ def test_forms_differ_in_what_is_advised(story: Story):
 
 @pytest.mark.parametrize("story", STORIES.values(), ids=lambda story: story.id)
 def test_every_client_can_be_had(story: Story):
-    """Libraries are known ones, and culprits are expected by name."""
+    """All libraries are known, and each story has an expected diagnosis."""
     parameters = story.draw(random.Random(1))
     forms = [story.cast(parameters, cured=cured) for cured in ((False, True) if story.cured else (False,))]
     kafkas_own, foreign = {JAVA, SHARE, STREAMS, CONNECT}, {FRANZ_GO, SARAMA, KAFKAJS}
@@ -108,19 +108,19 @@ def test_returns_are_counted_per_process():
 
 
 def test_failed_commits_are_counted():
-    """Those that went well do not count."""
+    """Successful commits do not count."""
     assert failed_commits([reported("committed"), reported("commit_failed"), reported("commit_failed")]) == 2
 
 
 def test_records_handed_out_again_are_counted():
-    """To whomever, and only what was handed out before."""
+    """To any client, and only records delivered before."""
     first = reported("records", ranges=[["t", 0, 0, 9], ["t", 1, 0, 4]])
     again = reported("records", name="d", ranges=[["t", 0, 5, 12]])
     assert processed_twice([first, again]) == 5
 
 
 def test_thinning_keeps_the_ends_of_runs():
-    """Of many records in a row the first and the last remain, of rare events all."""
+    """Of consecutive records the first and the last are kept, of rare events all."""
     events = [reported("assigned"), *(reported("records", t_ms=n) for n in range(5)), reported("commit_failed")]
     other = reported("records", name="d", t_ms=9)
     kept = thin([*events[:3], other, *events[3:]])
@@ -134,7 +134,7 @@ def test_thinning_keeps_the_ends_of_runs():
 
 
 def test_thinning_sees_through_events_that_alternate():
-    """A client that reports the arrival and the processing of each record fills no file."""
+    """A client that reports the arrival and the processing of each record does not fill the file."""
     events = [reported(event, t_ms=n) for n in range(9) for event in ("records", "processed")]
     kept = thin([reported("assigned"), *events, reported("lost", t_ms=9)])
     assert [(each["event"], each["t_ms"]) for each in kept] == [
@@ -148,7 +148,7 @@ def test_thinning_sees_through_events_that_alternate():
 
 
 def test_truth_is_json_with_the_members():
-    """What is written can be read, and says which ids each client had."""
+    """The file can be read, and has the ids of each client."""
     run = StoryRun(
         story="idle_lock",
         cured=False,
@@ -180,7 +180,7 @@ _FENCED = "[GroupId orders] Member {} fenced from the group because the member s
 
 @pytest.mark.parametrize("line", [_FAILED, _FENCED])
 def test_who_is_lost_without_a_reason_makes_a_play_void(line: str):
-    """Culprits and whoever was touched may be lost, by the classic and the newer protocol; nobody else may."""
+    """Only culprits and members subject to an action may be lost, with the classic and the newer protocol."""
     in_group = [reported("assigned", name, member_id=f"{name}-id") for name in ("culprit", "touched", "innocent")]
     touched = {**reported("signal", "touched"), "process": ""}
     lost = run_of(*in_group, touched, broker_lines=tuple(line.format(f"{each['name']}-id") for each in in_group))
@@ -218,13 +218,13 @@ def test_wanted_recordings_are_read():
     "text", ["idle_lock", "idle_lock:ill:1", "idle_lock:sick:x", "idle_lock:played:1", "idle_lock:sick:1:2:3"]
 )
 def test_what_is_no_recording_is_refused(text: str):
-    """With the form it should have."""
+    """The error shows the expected form."""
     with pytest.raises(UserError, match="is not STORY:FORM:SEED"):
         read_wanted(text)
 
 
 def test_an_unknown_story_names_the_known_ones():
-    """A misspelt story is answered with those there are."""
+    """The error lists the known stories."""
     with pytest.raises(UserError, match="no story named idle: choose one of idle_lock, join_barrier"):
         find_story("idle")
 
@@ -234,7 +234,7 @@ RECORDINGS = (GOLDEN / "stories", GOLDEN / "families")
 
 
 class Recorded(msgspec.Struct):
-    """What is looked at of a record."""
+    """The compared fields of a record."""
 
     topic: str
     key_hex: str = ""
@@ -246,13 +246,13 @@ TRUTHS = sorted(path for folder in RECORDINGS for path in folder.glob("*.truth.j
 
 @pytest.mark.parametrize("folder", RECORDINGS, ids=lambda folder: folder.name)
 def test_the_index_is_up_to_date(folder: Path):
-    """What the index says of the recordings is what their truths say."""
+    """The index agrees with the truths of the recordings."""
     assert (folder / INDEX).read_text() == render_index(folder)
 
 
 @pytest.mark.parametrize("truth", TRUTHS, ids=lambda path: path.name.removesuffix(".truth.json"))
 def test_a_recording_is_about_its_story(truth: Path):
-    """There is one, it is small, it holds the story's group only, and the prober's word as well as the log's."""
+    """There is at least one; it is small, has only the story's group, and both probes and log."""
     said = json.loads(truth.read_text())
     (file,) = truth.parent.glob(truth.name.replace(".truth.json", ".jsonl*"))
     assert file.stat().st_size < 400_000

@@ -1,4 +1,4 @@
-"""Up to when the diagnosis knows everything that happened."""
+"""The time up to which the diagnosis knows all events."""
 
 from __future__ import annotations
 
@@ -17,7 +17,7 @@ def test_what_was_published_counts_once_a_batch_began_after_it() -> None:
 
 
 def test_the_slowest_query_limits_it() -> None:
-    """Of what one has not read yet nothing is known."""
+    """Events that one query has not read yet are unknown."""
     horizon = ReadHorizon()
     assert horizon.until(1_000) == 0
     horizon.note("membership", 90_000, 90_500)

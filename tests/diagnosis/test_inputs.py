@@ -1,4 +1,4 @@
-"""What the diagnosis reads of the monitor's own topics, besides its inputs: how far others are, what it said before."""
+"""What the diagnosis reads from the monitor's own topics: the progress of queries, and its own earlier rows."""
 
 from __future__ import annotations
 
@@ -23,7 +23,7 @@ pytestmark = pytest.mark.broker
 
 @pytest.fixture
 def config(broker: Any) -> StreamConfig:
-    """Settings of a monitor with the topics that are read back, of one partition each."""
+    """Settings of a monitor with the topics that are restored, of one partition each."""
     config = StreamConfig(kafka={"bootstrap.servers": broker.bootstrap}, topic_prefix=f"t{uuid.uuid4().hex[:8]}.")
     create_topics(broker.bootstrap, {config.status_topic: 1, LAG.full_name(config.topic_prefix): 1})
     return config
@@ -38,7 +38,7 @@ def produce(config: StreamConfig, topic: str, *rows: tuple[str, bytes]) -> None:
 
 
 def test_the_latest_status_of_the_wanted_queries_is_read(config):
-    """Rows of other clusters and queries, and those that cannot be read, are passed over; news come as written."""
+    """Rows of other clusters and queries, and invalid ones, are skipped; updates are returned as they are written."""
     status = QueryStatus(config.cluster, "activity", False, 1, 2, 500)
     others = (replace(status, cluster="another"), replace(status, query="membership"))
     reader = StatusReader(config, ["activity"])
@@ -51,7 +51,7 @@ def test_the_latest_status_of_the_wanted_queries_is_read(config):
 
 
 def test_a_superseded_process_says_nothing_about_its_query(config):
-    """Its status comes after that of the one that took over."""
+    """Its status is written after that of its successor."""
     owner = QueryStatus(config.cluster, "activity", True, 1, 2, 500, epoch=2)
     other = replace(owner, query="membership")
     reader = StatusReader(config, ["activity", "membership"])
@@ -61,7 +61,7 @@ def test_a_superseded_process_says_nothing_about_its_query(config):
 
 
 def test_rows_are_taken_up_where_the_first_ones_are_gone(config):
-    """Topics of bounded retention begin behind offset 0 in time: what is left of them is restored all the same."""
+    """Topics of bounded retention no longer begin at offset 0: the remaining rows are restored."""
     rows = [GroupLag(config.cluster, f"group-{number}", number, topics={}) for number in range(4)]
     produce(config, LAG.full_name(config.topic_prefix), *((each.group, encode(each)) for each in rows), ("odd", b"{"))
     admin = AdminClient(dict(config.kafka))

@@ -1,4 +1,4 @@
-"""The driver's handle on the process of the diagnosis, with real processes that end and hang when rows ask them to."""
+"""The driver's handle on the diagnosis process, with real processes that exit or hang on certain rows."""
 
 from __future__ import annotations
 
@@ -18,13 +18,13 @@ from waiting import is_alive, wait_for
 
 pytestmark = pytest.mark.processes
 
-#: For rows that hang, and for all others: a process that gets no processor for a while has not hung.
+#: Time-outs for rows that hang, and for all others, so that a process without processor time is not taken for hung.
 STALL_SECONDS = 1.0
 LONG_SECONDS = 120.0
 
 
 class HurriedProcess(DiagnosisProcess):
-    """Waits as long as it should for an answer, but not for one to rows that hang."""
+    """Waits for an answer as usual, but only briefly if rows make the process hang."""
 
     def _call(self, frame: Frame, timeout_seconds: float) -> None:
         hangs = isinstance(frame, Rows) and any(row.value == b"hang" for row in frame.rows)
@@ -32,7 +32,7 @@ class HurriedProcess(DiagnosisProcess):
 
 
 class Driver:
-    """A handle on a process, and everything that it said."""
+    """A handle on a process, and all of its messages."""
 
     def __init__(
         self,
@@ -46,12 +46,12 @@ class Driver:
         self._next = 0
 
     def rows(self, *values: bytes) -> list[InputRow]:
-        """Return rows of these values, each at a place of its own."""
+        """Return rows of these values, each with an offset of its own."""
         first, self._next = self._next, self._next + len(values)
         return [InputRow("activity", 0, first + i, first + i, b"g", value) for i, value in enumerate(values)]
 
     def take_all(self, rows: list[InputRow]) -> None:
-        """Do as a supervised query does: start again and read the same rows until they are taken."""
+        """Act like a supervised query: restart and read the same rows until they are taken."""
         for _ in range(10):
             try:
                 self.process.take(rows)
@@ -62,19 +62,19 @@ class Driver:
         raise AssertionError(f"not taken: {self.said}")
 
     def taken(self) -> list[str]:
-        """Return what was taken since the process was started last."""
+        """Return the values taken since the last start of the process."""
         last = max(i for i, line in enumerate(self.said) if line.startswith("started"))
         lines = [line.removeprefix("took ") for line in self.said[last:] if line.startswith("took ")]
         return [value for line in lines for value in line.split(",")]
 
     def pid(self) -> int:
-        """Return the process that was started last."""
+        """Return the pid of the last started process."""
         return int([line for line in self.said if line.startswith("started")][-1].split()[1])
 
 
 @pytest.fixture
 def driver() -> Iterator[Driver]:
-    """A process that has started."""
+    """A driver with a running process."""
     made = Driver()
     made.process.start(0)
     yield made
@@ -83,7 +83,7 @@ def driver() -> Iterator[Driver]:
 
 @pytest.fixture
 def hurried_driver() -> Iterator[Driver]:
-    """One that soon takes a process for one that hangs, where rows make it hang."""
+    """A driver that uses a short time-out for rows that hang."""
     made = Driver(kind=HurriedProcess)
     made.process.start(0)
     yield made
@@ -91,13 +91,13 @@ def hurried_driver() -> Iterator[Driver]:
 
 
 def take_and_fail(driver: Driver, value: bytes) -> None:
-    """Hand over a row that the process does not survive."""
+    """Send a row that ends the process."""
     with pytest.raises(DiagnosisError):
         driver.process.take(driver.rows(value))
 
 
 def test_rows_and_ticks_are_answered(driver: Driver):
-    """Rows come in order, the time is passed on, and what the process says for people arrives."""
+    """Rows arrive in order, the time is passed on, and messages of the process are received."""
     driver.process.take(driver.rows(b"a", b"b"))
     driver.process.tick(3, 2, caught_up=True)
     assert driver.said[1:] == ["took a,b", "ticked 3 2 True"]
@@ -105,7 +105,7 @@ def test_rows_and_ticks_are_answered(driver: Driver):
 
 
 def test_a_tick_need_not_wait_when_rows_were_handed_over(driver: Driver):
-    """What follows from rows is published with the next tick: it comes at once, and once."""
+    """The results of rows are published with the next tick, which is sent at once, and once."""
     reported = threading.Thread(target=driver.process.await_rows, args=(LONG_SECONDS,))
     reported.start()
     driver.process.take(driver.rows(b"a"))
@@ -130,7 +130,7 @@ def test_a_large_batch_is_sent_in_parts(driver: Driver):
 
 
 def test_a_process_that_is_killed_is_noticed_and_started_anew(driver: Driver):
-    """Whoever feeds it next learns of its end; a start makes another, which takes rows as before."""
+    """The next call fails; a start creates another process, which takes rows as before."""
     first = driver.pid()
     os.kill(first, signal.SIGKILL)
     with pytest.raises(DiagnosisError):
@@ -143,7 +143,7 @@ def test_a_process_that_is_killed_is_noticed_and_started_anew(driver: Driver):
 
 
 def test_the_end_of_the_process_is_noticed_by_a_tick_too(driver: Driver):
-    """A quiet cluster sends no rows; after a tick failed, further ones do nothing until the next start."""
+    """A quiet cluster sends no rows; after a failed tick further ones do nothing until the next start."""
     os.kill(driver.pid(), signal.SIGKILL)
     with pytest.raises(DiagnosisError):
         driver.process.tick(1, 1, caught_up=True)
@@ -152,7 +152,7 @@ def test_the_end_of_the_process_is_noticed_by_a_tick_too(driver: Driver):
 
 
 def test_a_process_that_hangs_is_ended():
-    """It does not answer within the time for a batch, so it is killed; nobody waits longer."""
+    """It does not answer within the time-out of a batch, so it is killed."""
     driver = Driver(stall_seconds=STALL_SECONDS)
     driver.process.start(0)
     pid = driver.pid()
@@ -163,7 +163,7 @@ def test_a_process_that_hangs_is_ended():
 
 @pytest.mark.parametrize("poison", [b"kill", b"hang"])
 def test_a_row_that_ends_or_hangs_the_process_is_found_and_left_out(hurried_driver: Driver, poison: bytes):
-    """All other rows are taken, the row is named, and the next process learns how many were left out."""
+    """All other rows are taken, the row is named, and the next process is told the number of rows left out."""
     rows = hurried_driver.rows(*(b"r%d" % i for i in range(20)), poison, *(b"s%d" % i for i in range(20)))
     hurried_driver.take_all(rows)
     assert hurried_driver.taken() == [f"r{i}" for i in range(20)] + [f"s{i}" for i in range(20)]
@@ -174,7 +174,7 @@ def test_a_row_that_ends_or_hangs_the_process_is_found_and_left_out(hurried_driv
 
 
 def test_rows_that_are_suspected_are_taken_once_they_prove_harmless(hurried_driver: Driver):
-    """A process that was killed from outside while it took rows costs none of them."""
+    """If a process is killed from outside while it takes rows, none of them is left out."""
     rows = hurried_driver.rows(b"hang", *(b"r%d" % i for i in range(3)))
     with pytest.raises(DiagnosisError):
         hurried_driver.process.take(rows)
@@ -187,7 +187,7 @@ def test_rows_that_are_suspected_are_taken_once_they_prove_harmless(hurried_driv
 
 
 def test_ticks_come_between_the_parts_of_a_batch(driver: Driver):
-    """Rows and ticks of two threads never mix in one frame: all rows are taken, and every tick is answered."""
+    """Rows and ticks of two threads are never mixed in one frame: all rows are taken, and every tick is answered."""
     rows = driver.rows(*(b"r%d" % i for i in range(1_200)))
     taking = threading.Thread(target=driver.process.take, args=(rows,))
     taking.start()
@@ -199,7 +199,7 @@ def test_ticks_come_between_the_parts_of_a_batch(driver: Driver):
 
 
 def test_a_stop_ends_the_process():
-    """It sees the end of the connection and goes; a second stop does nothing."""
+    """The process sees the end of the connection and exits; a second stop does nothing."""
     driver = Driver()
     driver.process.start(0)
     pid = driver.pid()
@@ -209,7 +209,7 @@ def test_a_stop_ends_the_process():
 
 
 def test_a_stop_does_not_wait_for_a_process_that_hangs(monkeypatch: pytest.MonkeyPatch):
-    """Whoever feeds it gets an error that it ended."""
+    """The calling thread gets an error that the process has ended."""
     monkeypatch.setattr(process, "_END_SECONDS", 0.1)
     driver, reported = Driver(stall_seconds=600), list[BaseException]()
     driver.process.start(0)
@@ -230,13 +230,13 @@ def test_a_stop_does_not_wait_for_a_process_that_hangs(monkeypatch: pytest.Monke
 
 
 def test_a_process_that_cannot_start_is_said():
-    """Whatever keeps it from starting, the reason is an error that the supervision knows."""
+    """For any reason, the error is one that the supervision handles."""
     with pytest.raises(DiagnosisError, match="its process"):
         Driver(worker="no_such_module").process.start(0)
 
 
 def test_a_process_that_says_why_it_cannot_start_is_quoted():
-    """The supervision reports its sentence, and nothing is left of it."""
+    """The supervision reports its message, and no process remains."""
     driver = Driver(worker="diagnosis.unable_worker")
     with pytest.raises(DiagnosisError, match="status-0 could not be read"):
         driver.process.start(0)

@@ -1,4 +1,4 @@
-"""The worker of the diagnosis: rows of its input topics in, rows to publish out, whatever stands in the rows."""
+"""The diagnosis worker: rows of its input topics in, rows to publish out, whatever the rows contain."""
 
 from __future__ import annotations
 
@@ -49,21 +49,21 @@ _GIB = 1 << 30
 
 
 class Published:
-    """Keeps the rows that are handed over, as the publisher does."""
+    """Keeps the published rows, like the publisher."""
 
     def __init__(self) -> None:
         self.rows: dict[tuple[str, str], bytes | None] = {}
 
     def put(self, topic: str, key: str, value: bytes | None) -> None:
-        """Take a row."""
+        """Keep a row."""
         self.rows[topic, key] = value
 
     def send(self) -> None:
-        """Nothing is sent."""
+        """Do nothing."""
 
 
 class Worker:
-    """A worker that is fed, and what it published."""
+    """A worker, its inputs, and the rows it published."""
 
     def __init__(self) -> None:
         self.said: list[str] = []
@@ -75,7 +75,7 @@ class Worker:
     def take(
         self, topic: str, value: Any, at_ms: int = T0, *, key: bytes | None = b"g", epoch: int | None = None
     ) -> None:
-        """Feed one row; a value that is no text is encoded."""
+        """Feed one row; a value that is not bytes is encoded."""
         text = value if value is None or isinstance(value, bytes) else encode(value)
         self._offset += 1
         writer = None if epoch is None else encode_writer(RowWriter(CLUSTER, "activity", epoch))
@@ -83,11 +83,11 @@ class Worker:
 
     @property
     def engine(self) -> Engine:
-        """What it feeds."""
+        """The engine of the worker."""
         return self._worker.engine
 
     def tick(self, now_ms: int, *, caught_up: bool = True) -> None:
-        """Let time pass."""
+        """Let the worker evaluate a moment."""
         self._worker.tick(Tick(now_ms, now_ms, caught_up))
 
     def rows(self, topic: str, kind: type[Any]) -> dict[str, Any]:
@@ -103,7 +103,7 @@ class Worker:
 
 
 def commits(at_ms: int, offset: int, group: str = GROUP) -> CommitActivity:
-    """Return a pane's commits to partitions 0 and 1."""
+    """Return commits of a pane to partitions 0 and 1."""
     topic = TopicCommits([0, 1], [offset] * 2, [at_ms] * 2, [at_ms] * 2, [offset] * 2, [1, 1])
     return CommitActivity(CLUSTER, group, 7, offset, offset, 5_000, ((at_ms, 2),), {"orders": topic})
 
@@ -132,7 +132,7 @@ SOUND = {
 
 
 def test_lag_does_not_wait_for_the_rules(monkeypatch: pytest.MonkeyPatch):
-    """It is handed over before groups are judged, which may take longer; it is not handed over twice."""
+    """It is published before groups are judged, which may take longer; it is not published twice."""
     worker, before = Worker(), []
     advance = worker.engine.advance
 
@@ -151,7 +151,7 @@ def test_lag_does_not_wait_for_the_rules(monkeypatch: pytest.MonkeyPatch):
 
 
 def test_lag_is_published_of_what_was_committed_and_probed():
-    """Under the group's key, in the topic of lag; the counts of records go to the status topic."""
+    """With the group's key, in the topic of lag; record counts are published in the status topic."""
     worker = Worker()
     for row in SOUND["activity"]:
         worker.take("activity", row)
@@ -167,13 +167,13 @@ def test_lag_is_published_of_what_was_committed_and_probed():
     "far_ms", [int(time.time() * 1000) + 10 * 365 * 24 * 60 * MINUTE, 2**62 - 1], ids=["ten years on", "the largest"]
 )
 def test_a_row_from_the_future_is_taken_up_nowhere(far_ms: int):
-    """Neither as where partitions end, which true probes then could not change, nor as when a prober was last heard."""
+    """Neither as end offsets, which true probes could not correct, nor as the time of the last probe."""
     worker = Worker()
     worker.take("activity", commits(T0, 5))
     worker.take("activity", offsets(far_ms, 5, "other"))
     probe = Probe(probed_at_ms=far_ms, cluster=CLUSTER, group="other", state="Stable", coordinator_id=1)
     worker.take("activity", ProbeActivity(probe))
-    # What its record says of its time helps it no further than to now.
+    # The timestamp of its Kafka record does not make it plausible.
     worker.take("activity", offsets(far_ms, 5, "other"), far_ms)
     worker.take("activity", offsets(T0 + SECOND, 9))
     worker.tick(T0 + 10 * SECOND)
@@ -183,7 +183,7 @@ def test_a_row_from_the_future_is_taken_up_nowhere(far_ms: int):
 
 
 def test_rows_of_a_superseded_stream_are_none():
-    """What it read last may be old."""
+    """Its latest inputs may be outdated."""
     worker = Worker()
     worker.take("activity", offsets(T0, 9), epoch=2)
     worker.take("activity", commits(T0, 5), epoch=2)
@@ -193,7 +193,7 @@ def test_rows_of_a_superseded_stream_are_none():
 
 
 def test_an_announced_deploy_is_published_as_the_cause():
-    """The row of the topic of silences becomes evidence of the finding; one of another cluster or kind becomes none."""
+    """The row of the silences topic becomes evidence of the finding; one of another cluster or kind does not."""
     for row, reported in (
         (DEPLOY, True),
         (replace(DEPLOY, cluster="x"), False),
@@ -209,7 +209,7 @@ def test_an_announced_deploy_is_published_as_the_cause():
 
 
 def test_nothing_is_published_before_the_log_is_read_up():
-    """What is half read would look like a cluster at rest."""
+    """A partly read log would look like a cluster at rest."""
     worker = Worker()
     worker.take("groups", SOUND["groups"][0])
     worker.tick(T0 + MINUTE, caught_up=False)
@@ -219,7 +219,7 @@ def test_nothing_is_published_before_the_log_is_read_up():
 
 
 def test_rebalances_become_findings_and_impact():
-    """Of groups, rebalances and commits, judged by their own times."""
+    """From groups, rebalances and commits, judged by their own times."""
     worker = Worker()
     worker.take("groups", snapshot(T0, A, B))
     for second in range(0, 60, 5):
@@ -236,7 +236,7 @@ def test_rebalances_become_findings_and_impact():
 
 
 def test_another_clusters_rows_are_none_of_ours():
-    """Prefixes may be shared: nothing of it is shown, and nothing is counted."""
+    """Clusters may share a topic prefix: rows of others are neither shown nor counted."""
     worker = Worker()
     for topic, rows in SOUND.items():
         for row in rows:
@@ -251,7 +251,7 @@ def test_another_clusters_rows_are_none_of_ours():
 
 
 def test_a_groups_tombstone_forgets_it():
-    """Of this cluster only."""
+    """Only of this cluster."""
     worker = Worker()
     worker.take("activity", commits(T0, 5))
     worker.tick(T0 + SECOND)
@@ -264,7 +264,7 @@ def test_a_groups_tombstone_forgets_it():
 
 
 def test_a_row_of_an_earlier_run_that_fails_is_set_aside():
-    """What stands in the monitor's own topics keeps no process from starting."""
+    """No row in the monitor's own topics prevents a start."""
     worker = Worker()
     no_topics: Any = None
     worker.engine.restore(GroupLag(CLUSTER, GROUP, T0, topics=no_topics))
@@ -276,7 +276,7 @@ def test_a_row_of_an_earlier_run_that_fails_is_set_aside():
 
 
 def test_with_a_part_of_the_past_it_does_not_start(monkeypatch: pytest.MonkeyPatch):
-    """It would publish smaller totals over larger ones: it says why, and ends."""
+    """Otherwise it would replace larger totals by smaller ones: it reports the reason and exits."""
 
     def read(_: StreamConfig) -> Iterator[GroupLag]:
         yield GroupLag(CLUSTER, GROUP, T0, topics={})
@@ -321,7 +321,7 @@ def places(value: Any, path: tuple[Any, ...] = ()) -> Iterator[tuple[Any, ...]]:
 
 
 def mutations(row: Any) -> Iterator[bytes]:
-    """Yield a row with one thing in it changed to what no writer of ours writes."""
+    """Yield a row with one value changed to something that the monitor never writes."""
     plain = msgspec.to_builtins(row)
     for path in places(plain):
         changed = copy.deepcopy(plain)
@@ -380,7 +380,7 @@ def test_no_row_ends_the_worker_or_harms_other_groups(topic: str, number: int):
 @pytest.mark.parametrize("topic", list(SOUND))
 @pytest.mark.parametrize("text", STRANGERS, ids=lambda text: repr(text[:30]))
 def test_a_row_that_is_none_is_counted(topic: str, text: bytes):
-    """And reported, the first few times."""
+    """The first few are also reported."""
     worker = Worker()
     worker.take(topic, text, key=b"\xff")
     worker.tick(T0 + SECOND)
@@ -389,7 +389,7 @@ def test_a_row_that_is_none_is_counted(topic: str, text: bytes):
 
 
 def test_a_report_that_belongs_to_nobody_is_counted():
-    """One without a group, a client and a member is given up at once; that is no error to report."""
+    """A report without group, client and member is dropped at once; this is not reported as an error."""
     worker = Worker()
     ((_, row),) = pack_reports([replace(report(T0, A), group_id=None, client_id=None, member_id=None)], 5_000, CLUSTER)
     worker.take("activity", row)

@@ -1,4 +1,4 @@
-"""A real broker's own log, followed and sent line by line to a topic of it, is read as what its coordinator wrote."""
+"""A real broker's log, sent line by line to a topic of the broker, is decoded as its coordinator's events."""
 
 from __future__ import annotations
 
@@ -30,14 +30,14 @@ from waiting import wait_for
 
 pytestmark = [pytest.mark.broker, pytest.mark.timeout(1_200)]
 
-#: As the lines are read without a setting, wherever this runs.
+#: The default time zone of log lines, on any machine.
 _IN_UTC = (*QUICK_START, "-Duser.timezone=UTC")
 TOPIC = BROKER_LOGS.full_name("rebalance-monitor.")
 
 
 @contextmanager
 def shipping(log: Path, bootstrap: str) -> Iterator[None]:
-    """Follow a file and send each whole line, as `tail -F server.log | kcat -P` does; all that is there at the end."""
+    """Follow a file and send each complete line, as `tail -F server.log | kcat -P` does; on exit all is sent."""
     producer, stop, position = (
         Producer({"bootstrap.servers": bootstrap, "linger.ms": 5, "log_level": 0}),
         threading.Event(),
@@ -70,7 +70,7 @@ def shipping(log: Path, bootstrap: str) -> Iterator[None]:
 
 @pytest.mark.parametrize("version", VERSIONS)
 def test_what_a_broker_logs_of_its_groups_reaches_the_findings(version: str):
-    """A member comes and goes; the rebalances' starts, triggers and members are those of the broker's own lines."""
+    """A member joins and leaves; the rebalances' starts, triggers and members are those in the broker's own lines."""
     with EmbeddedKafka(kafka_version=version, jvm_options=_IN_UTC) as broker:
         create_topics(broker.bootstrap, {"orders": 2})
         admin = AdminClient({"bootstrap.servers": broker.bootstrap})
@@ -83,11 +83,11 @@ def test_what_a_broker_logs_of_its_groups_reaches_the_findings(version: str):
     rows = [json.loads(row) for row in replay([lines], output="all")]
     impacts = {each["rebalance_id"]: each for each in rows if each["kind"] == "rebalance_impact"}
     rebalances = [each for each in rows if each["kind"] == "rebalance"]
-    # What follows within seconds is one rebalance, begun by the first.
+    # Generations within seconds are one rebalance, begun by the first.
     assert rebalances
     for each in rebalances:
         reported = impacts[each["rebalance_id"]]
-        # Against the file itself: a busy machine may add a rebalance of its own.
+        # Compared with the file itself: a busy machine may add a rebalance of its own.
         assert re.search(rf"^\[{_written(reported['prepared_at_ms'])}\] .*Preparing to rebalance group g ", log, re.M)
         assert (each["started_after_ms"] or 0) <= reported["prepared_at_ms"] <= each["completed_at_ms"]
     sources = {one["source"] for each in rows if each["kind"] == "finding" for one in each["evidence"]}
@@ -108,7 +108,7 @@ def test_what_a_broker_logs_of_its_groups_reaches_the_findings(version: str):
 
 
 def _written(at_ms: int) -> str:
-    """Return a time as log4j writes it."""
+    """Return a time in log4j's format."""
     seconds, ms = divmod(at_ms, 1_000)
     return f"{datetime.fromtimestamp(seconds, UTC):%Y-%m-%d %H:%M:%S},{ms:03}"
 
@@ -118,7 +118,7 @@ def _come_and_go(broker: EmbeddedKafka) -> None:
         "bootstrap.servers": broker.bootstrap,
         "group.id": "g",
         "auto.offset.reset": "earliest",
-        # What it says of a broker that is stopped is of no use.
+        # Its messages about a stopped broker are useless.
         "log_level": 0,
     }
     with ExitStack() as members:

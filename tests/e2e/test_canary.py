@@ -1,4 +1,4 @@
-"""A monitor that logs in with a password: it works, and the password is nowhere that anybody looks."""
+"""A monitor that logs in with a password: it works, and the password appears nowhere."""
 
 from __future__ import annotations
 
@@ -23,7 +23,7 @@ CANARY = "kH7-canary-plumage"
 
 @pytest.mark.faults(36, fast=1, full=1)
 def test_a_password_is_in_nothing_that_a_monitor_shows(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    """Logs of all that it starts, the list of processes, pages, checkpoint; logs are JSON, without Spark's chatter."""
+    """Not in logs, the process list, pages or the checkpoint; logs are JSON, without Spark's usual output."""
     monkeypatch.setattr("spark.securing.PASSWORD", CANARY)
     logs, place_directory = tmp_path / "logs", tmp_path / "secured"
     for directory in (logs, place_directory):
@@ -39,9 +39,9 @@ def test_a_password_is_in_nothing_that_a_monitor_shows(tmp_path: Path, monkeypat
         sources = loopback_sources(bootstrap, tmp_path, "stream.topic_replication_factor=1")
         with Monitor(sources, logs) as monitor:
             own = {"stream": serving(logs / "stream.log")}
-            # At once: it may be ready by the time that the others serve.
+            # At once, because it may be ready by the time the others serve.
             first = wait_for(lambda: fetch(f"{own['stream']}/-/ready", timeout_seconds=30)[0], "an answer", every=0)
-            # Or by the time that this machine comes to ask; then it has said so.
+            # Or by the time this machine sends the request; then it has printed so.
             assert first == 503 or (first == 200 and "caught up with the log" in (logs / "stream.log").read_text())
             own |= {name: serving(logs / f"{name}.log") for name in PROCESSES if name != "stream"}
             assert monitor.wait_until_ready(threading.Event(), lambda _: None, timeout_seconds=400)
@@ -59,7 +59,7 @@ def test_a_password_is_in_nothing_that_a_monitor_shows(tmp_path: Path, monkeypat
         for number, line in enumerate((logs / f"{name}.log").read_text().splitlines()):
             event = json.loads(line)
             assert event["process"] == name
-            # What Spark prints at every start is for `debug`. A batch that the stop cuts is reported.
+            # Spark's usual output at a start is only logged with `debug`. A batch interrupted by the stop is reported.
             assert event["logger"] != "spark" or event["level"] == "debug" or number >= started[name], line
             shown.append(line)
     kept = [path.read_bytes() for path in (tmp_path / "checkpoint").rglob("*") if path.is_file()]
@@ -69,7 +69,7 @@ def test_a_password_is_in_nothing_that_a_monitor_shows(tmp_path: Path, monkeypat
 
 
 def serving(log: Path) -> str:
-    """Return the address that a process announces."""
+    """Return the address that a process prints."""
 
     def announced() -> str | None:
         for line in log.read_text().splitlines() if log.exists() else ():
@@ -82,7 +82,7 @@ def serving(log: Path) -> str:
 
 
 def command_of(pid: int) -> str:
-    """Return the command line of a process; empty if it has ended since it was listed."""
+    """Return the command line of a process; empty if it has exited since it was listed."""
     try:
         return Path(f"/proc/{pid}/cmdline").read_text()
     except (FileNotFoundError, ProcessLookupError):

@@ -1,4 +1,4 @@
-"""`rebalance-monitor demo`, as a person starts it: what it says and serves, whom it wakes, and that it counted all."""
+"""`rebalance-monitor demo`, as started by a user: its output and pages, its notifications, and its counts."""
 
 from __future__ import annotations
 
@@ -24,28 +24,28 @@ from waiting import wait_for
 pytestmark = [pytest.mark.e2e, pytest.mark.timeout(2_400)]
 
 _READY = re.compile(r"the monitor is ready: (http://\S+)/metrics")
-#: Long enough for a diagnosis, which comes 20 s after a rebalance that the sick consumer caused, every 12 s, and for
-#: what Prometheus and Alertmanager make of it.
+#: Long enough for a diagnosis, which follows 20 s after a rebalance that the sick consumer causes every 12 s, and for
+#: Prometheus and Alertmanager to process it.
 _SECONDS = 180
 _CURE_SECONDS = 60
-#: For what a busy machine does later than usual; what ends is noticed sooner.
+#: Additional time for a busy machine; an exit is noticed sooner.
 _DEADLINE_SECONDS = 300.0
-#: There is a sample only while somebody silences a group.
+#: It has a sample only while a group is silenced.
 _ASKED_FOR = {"kafka_rebalance_group_silenced"}
 
 
 def url_of(log: Path) -> str:
-    """Return where the exporter of a demo serves, by the demo's own word; empty before it said so."""
+    """Return the printed address of a demo's exporter, or an empty text before it was printed."""
     match = _READY.search(log.read_text()) if log.exists() else None
     return "" if match is None else match[1]
 
 
 def test_the_demo_shows_every_metric_names_its_sick_consumer_and_counts_every_rebalance(tmp_path: Path) -> None:
-    """Exit code 0, the sick consumer explained, every metric of the table on /metrics, nothing for promtool to mend.
+    """Exit code 0, the sick consumer explained, every metric of the table on /metrics, no complaints by promtool.
 
-    Every panel of the dashboards shows something, but for those that have nothing to show as long as all is well. The
-    sick consumer gets the value that the monitor advises. A Prometheus and an Alertmanager that watch the demo report
-    that consumer, with cause, impact, what to do and links; once the demo is over they only report their blindness.
+    Every panel of the dashboards has data, except those that are empty while everything is healthy. The sick consumer
+    gets the value that the monitor advises. A Prometheus and an Alertmanager that watch the demo report that consumer,
+    with cause, impact, remedy and links; after the end of the demo they only report that the monitor is gone.
     """
     log, text = tmp_path / "demo.log", ""
     with demo(log, "--duration", str(_SECONDS), "--cure-after", str(_CURE_SECONDS)) as running:
@@ -58,7 +58,7 @@ def test_the_demo_shows_every_metric_names_its_sick_consumer_and_counts_every_re
                 nonlocal text
                 text = page(f"{url}/metrics")
                 found = text_string_to_metric_families(text + "\n")
-                # A family without a sample is a heading only.
+                # A family without a sample has only its headers.
                 missing.difference_update(each.name for each in found if each.samples)
                 return not missing
 
@@ -87,7 +87,7 @@ def test_the_demo_shows_every_metric_names_its_sick_consumer_and_counts_every_re
 
 @pytest.mark.slow
 def test_the_group_is_calm_once_the_advice_is_followed(tmp_path: Path) -> None:
-    """Nothing is left to say of it within two minutes, and nobody leaves it again."""
+    """All findings are resolved within two minutes, and no member leaves again."""
     log = tmp_path / "demo.log"
     with demo(log, "--cure-after", "60"):
         wait_for(lambda: "the advice is followed" in log.read_text(), log.read_text, 360)
@@ -98,7 +98,7 @@ def test_the_group_is_calm_once_the_advice_is_followed(tmp_path: Path) -> None:
 
 
 def panels_to_fill() -> set[tuple[str, str]]:
-    """Return the panels of the dashboards, by dashboard and title, that are empty in no monitor that works."""
+    """Return the panels of the dashboards, by dashboard and title, that have data in every healthy monitor."""
     may_be_empty = {(each["dashboard"], each["panel"]) for each in read_list("empty.yml")}
     return {(each.board, each.panel) for each in queries()} - may_be_empty
 
@@ -109,11 +109,11 @@ def filling(panels: Set[tuple[str, str]]) -> list[Asked]:
 
 
 def alerts_of(inbox: Inbox, group: str) -> list[dict[str, Any]]:
-    """Return the whole pages that were sent about findings of a group: the first may come before all is known."""
+    """Return the complete notifications about findings of a group; the first may be sent before everything is known."""
     found = (each for each in alerts(inbox, FINDING) if each["labels"].get("group") == group)
     return [each for each in found if has_all_lines(each)]
 
 
 def check_metrics(text: str) -> subprocess.CompletedProcess[str]:
-    """Let promtool judge names, types and texts of a live page."""
+    """Let promtool check names, types and texts of a live page."""
     return run_tool("promtool", "check", "metrics", text=text)

@@ -1,4 +1,4 @@
-"""`rebalance-monitor demo --story`, as a person starts it."""
+"""`rebalance-monitor demo --story`, as started by a user."""
 
 from __future__ import annotations
 
@@ -15,20 +15,20 @@ from waiting import wait_for
 
 pytestmark = [pytest.mark.e2e, pytest.mark.timeout(900)]
 
-#: It needs no client but the broker's own, and is the shortest.
+#: It needs no client except the broker's own, and is the shortest.
 _QUICK = "b"
 
 _DIRECTORY = re.compile(r"logs and data in (\S+),")
 
 
 def directory_of(log: Path) -> str:
-    """Return where a story keeps its data, by its own word; empty before it said so."""
+    """Return the printed data directory of a story, or an empty text before it was printed."""
     match = _DIRECTORY.search(log.read_text()) if log.exists() else None
     return "" if match is None else match[1]
 
 
 def left_of(directory: str) -> list[str]:
-    """Return the command lines of processes that still run and name a directory, or work in it as clients do."""
+    """Return the command lines of running processes that name a directory, or run in it, as clients do."""
     found = []
     for process in Path("/proc").glob("[0-9]*"):
         try:
@@ -42,7 +42,7 @@ def left_of(directory: str) -> list[str]:
 
 
 def assert_nothing_left(log: Path) -> None:
-    """Hold that neither the directory nor any process of a story is there any more."""
+    """Check that neither the directory nor any process of a story remains."""
     directory = directory_of(log)
     assert directory
     assert not Path(directory).exists()
@@ -52,7 +52,7 @@ def assert_nothing_left(log: Path) -> None:
 @pytest.mark.slow
 @pytest.mark.parametrize("letter", ACTS)
 def test_a_story_ends_well_by_itself(letter: str, tmp_path: Path):
-    """The cause is found and said, the fix is followed by quiet, and nothing is left behind."""
+    """The cause is found and printed, the group is quiet after the fix, and nothing is left behind."""
     log = tmp_path / "demo.log"
     with demo(log, "--story", letter) as running:
         assert running.wait(840) == 0, log.read_text()

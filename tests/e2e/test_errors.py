@@ -1,4 +1,4 @@
-"""What a person reads when something is wrong: one sentence, exit code 1, no stack trace."""
+"""Error messages for users: one sentence, exit code 1, no stack trace."""
 
 import re
 import socket
@@ -32,7 +32,7 @@ MakeBroker = Callable[..., EmbeddedKafka]
 
 
 def run(*arguments: str) -> tuple[int, str]:
-    """Run the console script's module; return the exit code and everything it wrote."""
+    """Run the console script's module; return the exit code and all of its output."""
     done = subprocess.run(
         [sys.executable, "-m", "rebalance_deploy", *arguments], capture_output=True, text=True, timeout=600, check=False
     )
@@ -47,7 +47,7 @@ def run_stream(broker: EmbeddedKafka, directory: Path, *arguments: str) -> tuple
 
 
 def assert_one_sentence(result: tuple[int, str], *parts: str) -> None:
-    """Check that a command failed with its last line as explanation, and with no trace of Python or the JVM."""
+    """Check that a command failed with an explanation in its last line, without a stack trace of Python or the JVM."""
     code, output = result
     assert code == 1, output
     assert "Traceback" not in output
@@ -63,17 +63,17 @@ PORTS = ("--set", "export.listen_port=0", "--set", "probe.listen_port=0", "--set
 
 @pytest.fixture
 def nowhere() -> Iterator[str]:
-    """An address where nobody answers; held, so that no broker of another test may come to listen there."""
+    """An address without a server; bound, so that no broker of another test can listen there."""
     with socket.socket() as silent:
         silent.bind(("127.0.0.1", 0))
         yield f"127.0.0.1:{silent.getsockname()[1]}"
 
 
 def test_an_unreachable_broker_is_named(nowhere: str):
-    """Nobody answers: at a terminal the error names the address, and what to check."""
+    """On a terminal the error has the address, and what to check."""
     code, output = run("up", "--bootstrap-server", nowhere, *PORTS)
     assert code == 1
-    # Once, however many processes would have met it.
+    # Once, however many processes would fail.
     assert output.count("no Kafka broker answer") == 1
     assert nowhere in output
     assert "Traceback" not in output
@@ -81,7 +81,7 @@ def test_an_unreachable_broker_is_named(nowhere: str):
 
 @pytest.mark.parametrize("command", ["stream", "probe", "export"])
 def test_a_process_waits_for_brokers_that_are_away(command: str, nowhere: str, tmp_path: Path):
-    """Healthy and not ready, with the reason; a stop is obeyed meanwhile."""
+    """Healthy and not ready, with the reason; a stop request is obeyed meanwhile."""
     log = tmp_path / "log"
     arguments = [sys.executable, "-m", "rebalance_deploy", command, "--bootstrap-server", nowhere, *PORTS]
     with ChildProcess(arguments, log_path=log) as process:
@@ -99,7 +99,7 @@ def test_a_process_waits_for_brokers_that_are_away(command: str, nowhere: str, t
 
 
 def test_missing_and_misspelt_settings_are_said_with_a_hint():
-    """A wrong key never leaves a default in force unseen."""
+    """A wrong key never leaves a default in force unnoticed."""
     assert_one_sentence(run("stream"), "--bootstrap-server HOST:PORT")
     assert_one_sentence(run("up", "--set", "stream.chekpoint=x"), "did you mean 'stream.checkpoint'")
 
@@ -118,9 +118,9 @@ def test_a_port_in_use_is_named(broker: EmbeddedKafka):
 
 
 def test_missing_permissions_are_named(make_broker: MakeBroker, tmp_path: Path):
-    """Reading the offsets topic, and creating the monitor's own, need rights: the sentence says which."""
+    """Reading the offsets topic, and creating the monitor's own, need permissions: the error says which."""
     broker = make_broker(**AUTHORIZED)
-    # The right to create topics anywhere would do as well.
+    # The permission to create topics anywhere would be sufficient as well.
     deny(broker, "kafka-cluster", AclOperation.CREATE, ResourceType.BROKER)
     deny(broker, "rebalance-monitor.groups", AclOperation.CREATE)
     assert_one_sentence(
@@ -131,9 +131,9 @@ def test_missing_permissions_are_named(make_broker: MakeBroker, tmp_path: Path):
 
 
 def deny(broker: EmbeddedKafka, name: str, operation: AclOperation, kind: ResourceType = ResourceType.TOPIC) -> None:
-    """Take a right from everybody, and wait until it is gone."""
+    """Deny an operation to everybody, and wait until the broker enforces it."""
     admin = AdminClient({"bootstrap.servers": broker.bootstrap, "log_level": 0})
-    # Once a resource has any rule, what no rule allows is denied.
+    # Once a resource has any ACL, everything that no ACL allows is denied.
     rules = [
         (kind, name, ResourcePatternType.LITERAL, "User:ANONYMOUS", "*", *rule)
         for rule in ((AclOperation.ALL, AclPermissionType.ALLOW), (operation, AclPermissionType.DENY))
@@ -144,14 +144,14 @@ def deny(broker: EmbeddedKafka, name: str, operation: AclOperation, kind: Resour
 
 
 def damaged(checkpoint: Path) -> str:
-    """Leave a baseline that is none."""
+    """Write an invalid baseline."""
     (checkpoint / LAYOUT).mkdir(parents=True)
     (checkpoint / LAYOUT / "monitor.json").write_text("{half")
     return "is damaged"
 
 
 def of_another_cluster(checkpoint: Path) -> str:
-    """Leave the baseline of another cluster."""
+    """Write the baseline of another cluster."""
     (checkpoint / LAYOUT).mkdir(parents=True)
     baseline = Baseline("another", "__consumer_offsets", {})
     (checkpoint / LAYOUT / "monitor.json").write_bytes(msgspec.json.encode(baseline))
@@ -159,12 +159,12 @@ def of_another_cluster(checkpoint: Path) -> str:
 
 
 def in_the_way(checkpoint: Path) -> str:
-    """Leave a file where the directory should be."""
+    """Write a file in the place of the directory."""
     checkpoint.write_text("")
     return "cannot use checkpoint"
 
 
-# A stream that starts costs 10 s of processor time, and tests/spark/test_checkpoint.py also has what is damaged.
+# A start of the stream costs 10 s of processor time; tests/spark/test_checkpoint.py covers damaged checkpoints too.
 @pytest.mark.parametrize("spoil", [pytest.param(damaged, marks=pytest.mark.slow), of_another_cluster, in_the_way])
 def test_a_bad_checkpoint_is_named(broker: EmbeddedKafka, tmp_path: Path, spoil: Callable[[Path], str]):
     """A checkpoint that cannot be used is never silently replaced."""

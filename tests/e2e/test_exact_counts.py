@@ -1,4 +1,4 @@
-"""Every rebalance is counted once: against the broker's own log, across restarts of the stream, without a trace."""
+"""Every rebalance is counted once: compared with the broker's own log, across restarts of the stream."""
 
 import dataclasses
 import os
@@ -22,18 +22,18 @@ from waiting import wait_for
 pytestmark = [pytest.mark.e2e, pytest.mark.timeout(1_800)]
 
 SESSION_MS = 3_000
-#: Of a stop that nothing cuts on a machine that stands still for a while; in order it takes some seconds.
+#: Time limit for an uninterrupted stop on a machine that stalls; it usually takes some seconds.
 STOP_SECONDS = 330
 
 
 def spec(group: str, name: str, library: str = "confluent-kafka", **settings: Any) -> ConsumerSpec:
-    """Describe a consumer with a short session; kafka-python and librdkafka alike."""
+    """Return the specification of a consumer with a short session, for kafka-python or librdkafka."""
     return ConsumerSpec(library, group, "orders", f"{group}-{name}", session_timeout_ms=SESSION_MS, **settings)
 
 
 @pytest.fixture
 def rig(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Iterator[Rig]:
-    """A throw-away broker and a monitor of its own, with variables of services as in a container of Kubernetes."""
+    """A throw-away broker and a monitor of its own, with service variables as in a container of Kubernetes."""
     for name, value in KUBERNETES.items():
         monkeypatch.setenv(name, value)
     with running_rig(tmp_path, f"stream.stop_timeout_seconds={STOP_SECONDS - 30}") as running:
@@ -41,7 +41,7 @@ def rig(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Iterator[Rig]:
 
 
 def join_leave_and_kill(rig: Rig, group: str, library: str) -> None:
-    """Make at least six rebalances: two joins, a leave, a join, a kill until expiry, a last leave."""
+    """Cause at least six rebalances: two joins, a leave, a join, a kill until expiry, a last leave."""
     first, second, third = (spec(group, name, library) for name in "abc")
     rig.start(first)
     rig.start(second)
@@ -52,7 +52,7 @@ def join_leave_and_kill(rig: Rig, group: str, library: str) -> None:
 
 
 def restart_fast(rig: Rig, group: str) -> None:
-    """Restart a member at once, so that the new one waits in the barrier for its old self to expire."""
+    """Restart a member at once, so that the new one waits in the barrier until the old one expires."""
     member = spec(group, "x")
     rig.start(member)
     rig.clients.pop(member.client_id).kill()
@@ -60,7 +60,7 @@ def restart_fast(rig: Rig, group: str) -> None:
 
 
 def restart_static(rig: Rig, group: str) -> None:
-    """Restart a static member within its session, whose end nothing waits for: a replacement and no rebalance."""
+    """Restart a static member within its session, which nothing waits for: a replacement and no rebalance."""
     static = dataclasses.replace(spec(group, "s"), group_instance_id=f"{group}-instance", session_timeout_ms=280_000)
     rig.start(static)
     before = rig.truth(group).generation
@@ -71,7 +71,7 @@ def restart_static(rig: Rig, group: str) -> None:
 
 
 def replaced(rig: Rig, group: str) -> int:
-    """Return how many members of a group the monitor saw replaced."""
+    """Return how many replaced members of a group the monitor saw."""
     from e2e.rig import samples  # noqa: PLC0415
 
     return sum(
@@ -84,7 +84,7 @@ def replaced(rig: Rig, group: str) -> int:
 
 
 def rebalance_while_the_stream_is_stopped(rig: Rig, group: str) -> None:
-    """Put several rebalances into one micro-batch, by stopping the stream's processes meanwhile, the JVM too."""
+    """Put several rebalances into one micro-batch, by suspending the stream's processes, including the JVM."""
     pids = family(rig.monitor.stream.process.pid)
     assert any("java" in Path(f"/proc/{pid}/cmdline").read_text() for pid in pids)
     send(pids, signal.SIGSTOP)
@@ -99,14 +99,14 @@ def rebalance_while_the_stream_is_stopped(rig: Rig, group: str) -> None:
 
 
 def send(pids: Iterable[int], number: signal.Signals) -> None:
-    """Send a signal to processes; one may have ended since they were listed."""
+    """Send a signal to processes; one may have exited since they were listed."""
     for pid in pids:
         with suppress(ProcessLookupError):
             os.kill(pid, number)
 
 
 def rebalance_while_a_worker_is_killed(rig: Rig, group: str) -> None:
-    """Kill one of Spark's Python workers: whatever it was doing, its task is tried again, and no query ends."""
+    """Kill one of Spark's Python workers: its task is retried, and no query ends."""
     before, member = restarts(rig), spec(group, "w")
     rig.start(member)
     send([worker_of(rig)], signal.SIGKILL)
@@ -118,8 +118,8 @@ def rebalance_while_a_worker_is_killed(rig: Rig, group: str) -> None:
 def test_every_rebalance_is_counted_once_whatever_happens_to_the_stream(rig: Rig):
     """At least 20 rebalances in 7 groups, several in one batch, the stream killed in the middle: the totals are exact.
 
-    Afterwards a stop in order ends with exit code 0 and a new start changes nothing, every record of the log was
-    counted once, and neither the broker nor the log knows of a group that is the monitor's own.
+    Afterwards a clean stop has exit code 0 and a new start changes nothing, every record of the log was counted once,
+    and neither the broker nor the log has a group of the monitor itself.
     """
     join_leave_and_kill(rig, "classic-rdk", "confluent-kafka")
     join_leave_and_kill(rig, "classic-python", "kafka-python")
@@ -128,7 +128,7 @@ def test_every_rebalance_is_counted_once_whatever_happens_to_the_stream(rig: Rig
     rebalance_while_the_stream_is_stopped(rig, "one-batch")
     before = rig.await_counts()
 
-    # What it reports is compared as that of one member: its session outlives a pause of the machine.
+    # Its reports are compared as those of one member: its session outlives a pause of the machine.
     stayer = dataclasses.replace(spec("through-kill", "stayer"), session_timeout_ms=10_000, reports=True)
     rig.start(stayer)
     rig.monitor.stream.process.kill()
@@ -146,7 +146,7 @@ def test_every_rebalance_is_counted_once_whatever_happens_to_the_stream(rig: Rig
     assert rig.monitor.stream.process.terminate(STOP_SECONDS) == 0
     rig.monitor.stream.start()
     rig.leave(stayer)
-    # Nobody is left whose session might still expire while the log is recorded.
+    # No members are left whose session could expire while the log is recorded.
     rig.leave(spec("fast-restart", "x"))
     final = rig.await_counts()
     assert_records_counted(rig)
@@ -155,7 +155,7 @@ def test_every_rebalance_is_counted_once_whatever_happens_to_the_stream(rig: Rig
 
 
 def groups_known(rig: Rig) -> set[str]:
-    """Return every group the broker lists or the log has a record of."""
+    """Return every group that the broker lists or the log has a record of."""
     admin = AdminClient({"bootstrap.servers": rig.broker.bootstrap})
     listed = {each.group_id for each in admin.list_consumer_groups().result().valid}
     keys = {key for key, _ in read_topic(rig.broker.bootstrap, OFFSETS_TOPIC, isolation="read_uncommitted")}

@@ -1,9 +1,9 @@
-"""Days of half an hour in the life of healthy groups: busy, idle, slow, deployed and scaled, but well.
+"""Half-hour days in the life of healthy groups: busy, idle, slow, deployed and scaled.
 
-The real monitor watches real clients on a real broker; what it must not do is accuse anybody. `HEALTHY_MINUTES` is
-how long the test takes, by default one day, and `HEALTHY_COPIES` how many groups of each kind there are, with members
-of their own that read the same topics: 5 copies of 9 groups for 80 minutes are 60 group-hours. When the test fails, its
-directory has a recording for `rebalance-monitor replay`, the findings, and the clients' and the monitor's logs.
+The real monitor watches real clients on a real broker and must not report a fault. `HEALTHY_MINUTES` is the duration of
+the test, by default one day, and `HEALTHY_COPIES` the number of groups of each kind, with members of their own that
+read the same topics: 5 copies of 9 groups for 80 minutes are 60 group-hours. When the test fails, its directory has a
+recording for `rebalance-monitor replay`, the findings, and the clients' and the monitor's logs.
 """
 
 from __future__ import annotations
@@ -38,26 +38,26 @@ from rebalance_streaming.config import StreamConfig
 
 
 def minutes() -> float:
-    """How long all days together are to last."""
+    """The total duration of all days."""
     return float(os.environ.get("HEALTHY_MINUTES", "30"))
 
 
 def copies() -> int:
-    """How many groups of each kind there are."""
+    """The number of groups of each kind."""
     return int(os.environ.get("HEALTHY_COPIES", "1"))
 
 
 pytestmark = [pytest.mark.e2e, pytest.mark.slow, pytest.mark.timeout(60 * (minutes() + 15))]
 
 _ODD_CLIENT = Path(__file__).parent / "odd_reports.py"
-#: A rebalance is judged 20 s after its end; the rest is the way to the findings topic.
+#: A rebalance is judged 20 s after its end; the rest is the latency of the findings topic.
 _JUDGED_SECONDS = 30.0
 _BURST = 4_000
 _SKEW_MS = 3_000
 _LONGEST_OUTAGE_SECONDS = 120.0
 _LONGEST_DAY_MINUTES = 30
 
-#: What may be said of these groups, as information and never more, and why it is true.
+#: The informational findings that are allowed for these groups, and why each is true.
 ALLOWED = {
     "initial_group_formation": "every group is formed here",
     "rolling_deploy": "billing is deployed",
@@ -73,7 +73,7 @@ ALLOWED = {
 
 
 def confluent(**more: Any) -> ClientSpec:
-    """confluent-kafka with its defaults but the assignor; keys of `more` are settings with underscores for dots."""
+    """confluent-kafka with its defaults except the assignor; keys of `more` are settings with underscores for dots."""
     settings = {"partition.assignment.strategy": "range", **{key.replace("_", "."): more[key] for key in more}}
     return ClientSpec(CONFLUENT, {key: value for key, value in settings.items() if value is not None})
 
@@ -83,7 +83,7 @@ COOPERATIVE = confluent(partition_assignment_strategy="cooperative-sticky")
 KIP848 = confluent(group_protocol="consumer", partition_assignment_strategy=None)
 # Each record takes 70 % of the interval.
 _LONG_WORK_MS, _LONG_EVERY_SECONDS = 7_000, 10.0
-# librdkafka wants an interval at least as long as the session.
+# librdkafka requires an interval at least as long as the session.
 LONG = confluent(session_timeout_ms=10_000, max_poll_interval_ms=10_000)
 LONG_KAFKA_PYTHON = ClientSpec(
     KAFKA_PYTHON,
@@ -94,18 +94,19 @@ DEFAULT_KAFKA_PYTHON = ClientSpec(KAFKA_PYTHON, {}, {"loop": "poll"})
 
 
 def static(name: str) -> ClientSpec:
-    """A static member, whose restart takes a fraction of its session."""
+    """A static member, whose restart takes a fraction of its session time-out."""
     return confluent(group_instance_id=name)
 
 
 def in_copies(name: str) -> list[str]:
-    """Return the name of a group or of a member in each copy; in the first it is as given."""
+    """Return the name of a group or of a member in each copy; in the first it is unchanged."""
     return [name if number == 0 else f"{name}-copy-{number}" for number in range(copies())]
 
 
 @dataclass
 class Day:
-    """One play as a day of `seconds`, with several groups; each has its name's topic unless it shares the play's.
+    """One play as a day of `seconds`, with several groups; each has a topic of its own name unless it shares the
+    play's.
 
     Members are started, replaced and stopped in every copy of their group.
     """
@@ -115,16 +116,16 @@ class Day:
     began: float
 
     def until(self, share: float) -> None:
-        """Let the day go on until so much of it is over."""
+        """Let the day continue until this share of it is over."""
         self.play.await_seconds(max(0.0, self.began + share * self.seconds - time.monotonic()))
 
     def serve(self, topic: str, per_second: float) -> Any:
-        """Make a topic and let records come; return the traffic."""
+        """Create a topic and produce records to it; return the traffic."""
         self.play.create_topic(6, name=topic)
         return self.play.traffic(per_second=per_second, partitions=6, name=topic)
 
     def join(self, group: str, form: ClientSpec, *names: str, **program: Any) -> None:
-        """Start members, and wait until each was assigned something."""
+        """Start members, and wait until each has been assigned something."""
         if form.library == CONFLUENT:
             program = {"topics": [group], **program}
         groups = dict(zip(in_copies(group), zip(*map(in_copies, names), strict=True), strict=True))
@@ -137,12 +138,12 @@ class Day:
             self.play.await_event(member, "assigned", times=before[member] + 1)
 
     def leave(self, name: str) -> None:
-        """Let a member close in order."""
+        """Close a member cleanly."""
         for member in in_copies(name):
             self.play.leave(member)
 
     def replace(self, group: str, form: ClientSpec, name: str, pause_seconds: float) -> None:
-        """Let a member close in order and start it again."""
+        """Close a member cleanly and start it again."""
         self.leave(name)
         self.play.await_seconds(pause_seconds)
         self.join(group, form, name)
@@ -156,7 +157,7 @@ class Day:
         producer.flush(30)
 
     def odd_client(self, name: str, group: str, *, clock_ms: int, outage: tuple[float, float]) -> ChildProcess:
-        """Start a member whose clock is ahead, and whose reports stop after so many seconds, for so many."""
+        """Start a member whose clock is ahead, and whose reports pause after some seconds, for some seconds."""
         settings = {"bootstrap.servers": self.play.stage.bootstrap, "group.id": group, "client.id": name}
         settings |= {"auto.offset.reset": "earliest", **QUICK.settings}
         spec = {"name": name, "topics": ["audit"], "settings": settings, "metrics_topic": METRICS_TOPIC}
@@ -165,7 +166,7 @@ class Day:
 
 
 def live(play: Play) -> None:
-    """Open all groups, and let them do in each day everything that healthy groups do."""
+    """Start all groups, and let them do everything that healthy groups do in each day."""
     days = max(1, round(minutes() / _LONGEST_DAY_MINUTES))
     day = Day(play, 60 * minutes() / days, time.monotonic())
     with ExitStack() as stack:
@@ -179,11 +180,11 @@ def live(play: Play) -> None:
 
 
 def live_one(day: Day, orders: Any) -> Any:
-    """Let one day pass; `orders` is the traffic of that topic. Return the one that is there in the evening."""
+    """Run one day; `orders` is the traffic of that topic. Return the member that is there in the evening."""
     day.until(0.2)
     day.burst("orders")
     day.until(0.25)
-    # An idle night for orders, while the others go on.
+    # An idle night for orders, while the others continue.
     orders.stop()
     for number in range(1, 5):
         day.replace("billing", QUICK, f"billing-{number}", 2)
@@ -208,7 +209,7 @@ def live_one(day: Day, orders: Any) -> Any:
 
 
 def open_groups(day: Day) -> Any:
-    """Start all groups but audit; return the traffic of orders."""
+    """Start all groups except audit; return the traffic of orders."""
     day.play.create_topic(4)
     orders = day.serve("orders", 20)
     day.join("orders", QUICK, "orders-1", "orders-2", "orders-3", work_ms=5)
@@ -223,16 +224,16 @@ def open_groups(day: Day) -> Any:
         day.join("ledger", static(f"ledger-{number}"), f"ledger-{number}")
     day.serve("invoices", 1 / _LONG_EVERY_SECONDS)
     day.join("invoices", LONG, "invoices-1", work_ms=_LONG_WORK_MS)
-    # The programs of kafka-python know the play's own topic only.
+    # The kafka-python programs can only use the play's own topic.
     day.join("reports", LONG_KAFKA_PYTHON, "reports-1", "reports-2")
     day.join("mail", DEFAULT_KAFKA_PYTHON, "mail-1")
-    # The two have partitions 0 and 1, 2 and 3: in turn, each gets a record in time.
+    # The two have partitions 0 and 1, 2 and 3: alternating, each gets a record in time.
     day.play.traffic(per_second=2 / _LONG_EVERY_SECONDS, partitions=4)
     return orders
 
 
 def open_audit(day: Day) -> Iterator[ChildProcess]:
-    """Start a group of a client with a clock of its own, and one whose reports are missing for a while."""
+    """Start a group with a client whose clock is wrong, and one whose reports are missing for a while."""
     day.serve("audit", 5)
     outage = (0.3 * day.seconds, min(_LONGEST_OUTAGE_SECONDS, day.seconds / 3))
     for group, ahead, silent in zip(*map(in_copies, ("audit", "audit-ahead", "audit-silent")), strict=True):
@@ -257,7 +258,7 @@ DAY = Story(
 
 @contextmanager
 def watch(directory: Path, stage: Stage) -> Iterator[Watcher]:
-    """Let the monitor watch; keep what the topics had should anything go wrong."""
+    """Run the monitor; keep the content of the topics if anything fails."""
     with watching(directory / "monitor", stage) as watcher:
         try:
             yield watcher
@@ -267,25 +268,25 @@ def watch(directory: Path, stage: Stage) -> Iterator[Watcher]:
 
 
 def record(bootstrap: str, path: Path) -> None:
-    """Write everything the monitored topics have into a file."""
+    """Write the content of all monitored topics into a file."""
     command = [sys.executable, "-m", "rebalance_deploy", "record", "--bootstrap-server", bootstrap, "--to-end"]
     with path.open("wb") as file:
         subprocess.run(command, stdout=file, check=True, timeout=120)
 
 
 def found(bootstrap: str) -> list[Finding]:
-    """Return every form that any finding ever had."""
+    """Return every version of every finding."""
     rows = (value for _, value in read_topic(bootstrap, StreamConfig().findings_topic))
     return [decode(value, Finding) for value in rows if value is not None]
 
 
 def is_accusation(finding: Finding) -> bool:
-    """Whether a finding says something of these groups that is not so."""
+    """Whether a finding states something wrong about these groups."""
     return finding.severity != "info" or finding.rule not in ALLOWED
 
 
 def table(findings: list[Finding]) -> str:
-    """Say how many findings of which kind there were, each counted once at its gravest."""
+    """Return the number of findings of each kind as a table, each counted once with its highest severity."""
     order = ("info", "ticket", "page")
     gravest: dict[str, Finding] = {}
     for each in findings:

@@ -1,6 +1,6 @@
-"""From a sick consumer to the phone and back: the real monitor, the real Prometheus, the real Alertmanager.
+"""From a sick consumer to a page and its resolution: the real monitor, the real Prometheus, the real Alertmanager.
 
-The way to the phone is in `make test` too, with the demo's sick consumer (test_demo.py).
+`make test` also has a shorter version with the demo's sick consumer (test_demo.py).
 """
 
 from __future__ import annotations
@@ -34,12 +34,12 @@ SICK = ConsumerSpec(
     seconds_per_poll=40.0,
 )
 WELL = ConsumerSpec("confluent-kafka", GROUP, "payments", "well-1", session_timeout_ms=6_000)
-#: Windows longer than a minute last a twentieth: 15 s without progress are harm, half a minute of peace resolves.
+#: Windows longer than a minute last a twentieth: 15 s without progress are harm, half a minute of quiet resolves.
 SCALE = "detect.window_scale=0.05"
 
 
 def test_a_sick_consumer_pages_and_its_cure_resolves(tmp_path: Path) -> None:
-    """Harm pages with cause, impact, scope, what to do and links; the cure resolves it; blindness mutes the rest."""
+    """Harm pages with cause, impact, scope, remedy and links; the cure resolves it; a blind monitor mutes the rest."""
     with running_rig(tmp_path, SCALE) as rig, paged(tmp_path, rig.url) as (inbox, pager_url, _):
         producer = ChildProcess(workload.producer_command(rig.broker.bootstrap), log_path=tmp_path / "producer.log")
         with producer:
@@ -48,7 +48,7 @@ def test_a_sick_consumer_pages_and_its_cure_resolves(tmp_path: Path) -> None:
             rig.leave(WELL)
             rig.clients["sick"] = rig.spawn(SICK)
             page = wait_for(lambda: _critical(inbox), lambda: json.dumps(inbox.bodies("/alerts"))[-2_000:], 240)
-            # A timer that fires late makes one departure look like another; the next one comes 46 s later.
+            # A late timer makes one departure look like another; the next one follows 46 s later.
             wait_for(lambda: "poll_overrun" in _causes(rig), lambda: _causes(rig), 200)
             wait_for(lambda: _poll_timeouts(rig), "the departure in the totals of its group", 200)
             hold_page_is_whole(page, rig.url, GROUP)
@@ -65,7 +65,7 @@ def test_a_sick_consumer_pages_and_its_cure_resolves(tmp_path: Path) -> None:
 
 
 def _critical(inbox: Inbox) -> dict[str, Any] | None:
-    # Windows are short: while the member is out, the group is empty, and a finding that names nobody may come first.
+    # Windows are short: while the member is out, the group is empty, and a finding without subjects may come first.
     found = (each for each in alerts(inbox, FINDING) if each["labels"]["severity"] == "critical")
     return next((each for each in found if each["labels"].get("group") == GROUP and has_all_lines(each)), None)
 

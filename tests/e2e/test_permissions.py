@@ -1,4 +1,4 @@
-"""Three processes, three principals: the documented rights are enough for the whole monitor, and it needs each."""
+"""Three processes, three principals: the documented permissions suffice for the monitor, and each is needed."""
 
 from __future__ import annotations
 
@@ -31,15 +31,15 @@ pytestmark = [pytest.mark.e2e, pytest.mark.broker, pytest.mark.slow, pytest.mark
 
 USER, PASSWORD = "alice", "three-principals"
 PLAIN = "org.apache.kafka.common.security.plain.PlainLoginModule required"
-#: What is said where a right is missing.
+#: The messages about missing permissions.
 COMPLAINT = re.compile(r"(?i)not allowed|may not|authoriz|cannot be checked|could not be created")
-#: The right is asked for only where a topic is missing.
+#: The permission is only needed if a topic is missing.
 MADE_FIRST = {"stream": "rebalance-monitor.impact", "probe": "rebalance-monitor.probes"}
 
 
 @dataclass(frozen=True)
 class Guarded:
-    """A broker that refuses whatever is not granted: where the test, which may do all, connects, and where users do."""
+    """A broker that denies everything not granted: addresses for the test, which may do everything, and for users."""
 
     bootstrap: str
     users: str
@@ -47,7 +47,7 @@ class Guarded:
 
 @pytest.fixture
 def broker(make_broker: Callable[..., EmbeddedKafka]) -> Guarded:
-    """One with three users."""
+    """A broker with three users."""
     (port,) = find_free_ports(1)
     users = " ".join(f'user_{name}="{PASSWORD}"' for name in local.PROCESSES)
     made = make_broker(
@@ -64,14 +64,14 @@ def broker(make_broker: Callable[..., EmbeddedKafka]) -> Guarded:
 
 
 def granted(process: str) -> list[AclBinding]:
-    """What the document grants to a process's principal."""
+    """The documented permissions of a process's principal."""
     return [
         binding for command in read_commands(process) for binding in read_bindings(command, principal=f"User:{process}")
     ]
 
 
 def revoke(bootstrap: str, binding: AclBinding) -> None:
-    """Take one right back, and wait until that is known."""
+    """Revoke one permission, and wait until the broker enforces it."""
     admin = AdminClient({"bootstrap.servers": bootstrap})
     wanted = AclBindingFilter(
         binding.restype,
@@ -88,7 +88,7 @@ def revoke(bootstrap: str, binding: AclBinding) -> None:
 
 
 def sources(process: str, bootstrap: str, directory: Path) -> Sources:
-    """The settings of a process that logs in under its own name."""
+    """The settings of a process that logs in as its own user."""
     return loopback_sources(
         bootstrap,
         directory,
@@ -104,7 +104,7 @@ def sources(process: str, bootstrap: str, directory: Path) -> Sources:
 
 @contextmanager
 def running(process: str, bootstrap: str, directory: Path) -> Iterator[Path]:
-    """Run one process of the monitor; gives its log."""
+    """Run one process of the monitor; yield its log."""
     logs = directory / f"{process}-{len(list(directory.iterdir()))}"
     logs.mkdir()
     child = local.Supervised(process, sources(process, bootstrap, directory), logs)
@@ -117,14 +117,14 @@ def running(process: str, bootstrap: str, directory: Path) -> Iterator[Path]:
 
 
 def complaints(log: Path, binding: AclBinding | None = None) -> list[str]:
-    """Lines that report a missing right: any, or one for a resource, by its name; of the cluster there is only one."""
+    """Return the lines about missing permissions, of any resource or of the named one; there is only one cluster."""
     named = "" if binding is None or binding.restype == ResourceType.BROKER else binding.name
     said = log.read_text().splitlines() if log.exists() else []
     return [line for line in said if COMPLAINT.search(line) and named in line]
 
 
 def url_of(log: Path) -> str:
-    """Where a process serves its pages, once it says so."""
+    """Return the address that a process prints for its pages."""
     found = re.search(r"serving on (\S+)/metrics", log.read_text() if log.exists() else "")
     return found[1] if found else ""
 
@@ -133,7 +133,7 @@ def url_of(log: Path) -> str:
 def test_documented_rights_are_enough_and_each_is_needed(
     broker: Guarded, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    """With all of them the monitor gets ready and complains of nothing; without any one its process says so."""
+    """With all of them the monitor gets ready without complaints; without any one its process reports it."""
     monkeypatch.setenv("REBALANCE_MONITOR_KAFKA_SASL_PASSWORD", PASSWORD)
     (tmp_path / "web.yml").write_text(f"basic_auth_users: {{{USER}: {hash_password(PASSWORD)}}}\n")
     create_topic(broker.bootstrap, "orders")
@@ -155,7 +155,7 @@ def test_documented_rights_are_enough_and_each_is_needed(
 
 
 def await_the_whole(broker: Guarded, directory: Path) -> None:
-    """Wait until all processes are ready and lag is served; nobody has complained by then."""
+    """Wait until all processes are ready and lag is served; no complaint has been logged by then."""
     with ExitStack() as stack:
         logs = {name: stack.enter_context(running(name, broker.users, directory)) for name in local.PROCESSES}
 
@@ -176,7 +176,7 @@ def await_the_whole(broker: Guarded, directory: Path) -> None:
 
 
 def silence_a_group(log: Path) -> httpx.Response | None:
-    """Ask an exporter for a silence; null until it knows the group's cluster."""
+    """Request a silence from an exporter; null until it knows the group's cluster."""
     if not url_of(log):
         return None
     wanted = {"groups": ["watched"], "reason": "a test", "duration_ms": 60_000}
@@ -185,7 +185,7 @@ def silence_a_group(log: Path) -> httpx.Response | None:
 
 
 def assert_needed(broker: Guarded, process: str, binding: AclBinding, directory: Path) -> None:
-    """Start a process without one of its rights: it says so. Afterwards it has the right again."""
+    """Start a process without one of its permissions: it reports this. Afterwards the permission is restored."""
     if binding.operation == AclOperation.CREATE:
         admin = AdminClient({"bootstrap.servers": broker.bootstrap})
         name = MADE_FIRST[process]
@@ -195,7 +195,7 @@ def assert_needed(broker: Guarded, process: str, binding: AclBinding, directory:
     with running(process, broker.users, directory) as log:
         what = f"{process} without {binding.operation.name} on {ResourceType(binding.restype).name} {binding.name}"
         if (process, binding.operation) == ("export", AclOperation.WRITE):
-            # It writes only when somebody asks it to.
+            # It only writes on request.
             answer = wait_for(lambda: silence_a_group(log), lambda: (what, log.read_text()[-2_000:]), 120, every=0.5)
             assert (answer.status_code, "may not write" in answer.text) == (503, True), (what, answer.text)
         else:

@@ -31,7 +31,7 @@ _ENVIRONMENT = {
     "PYSPARK_PYTHON": sys.executable,
     "SPARK_HOME": str(_SPARK),
     "SPARK_LOCAL_IP": "127.0.0.1",
-    # For all that are started: of the seven JVMs here most live for seconds, and none for more than a few minutes.
+    # For all JVMs: most of the seven live for seconds, and none for more than a few minutes.
     "JAVA_TOOL_OPTIONS": "-XX:TieredStopAtLevel=1 -XX:+UseSerialGC",
 }
 
@@ -64,11 +64,11 @@ def standalone_master(directory: Path) -> Iterator[str]:
 
 
 def read(log: Path) -> str:
-    """Return what a log holds so far."""
+    """Return the current content of a log."""
     return log.read_text() if log.exists() else ""
 
 
-# The standalone master needs all that the local one does, and executors besides.
+# The standalone master covers the local one, and adds executors.
 @pytest.mark.parametrize("make_master", [pytest.param(local_master, marks=pytest.mark.slow), standalone_master])
 def test_a_groups_snapshot_arrives(broker: EmbeddedKafka, tmp_path: Path, make_master):
     """Submitted from outside, the same job publishes the same snapshots, and SIGTERM ends it."""
@@ -96,13 +96,13 @@ def test_a_groups_snapshot_arrives(broker: EmbeddedKafka, tmp_path: Path, make_m
             with member_of(broker.bootstrap, group, topic):
                 seen = partial(snapshot, broker.bootstrap, f"{prefix}groups", group)
                 wait_for(lambda: seen() == "Stable", lambda: f"Stable, not {seen()}", 300)
-            # The JVM takes the signal: what was in flight is done again from the checkpoint.
+            # The JVM handles the signal: unfinished work is repeated from the checkpoint.
             assert job.terminate(120) == 128 + signal.SIGTERM, read(log)
 
 
 @contextlib.contextmanager
 def member_of(bootstrap: str, group: str, topic: str) -> Iterator[None]:
-    """Be a group's only member."""
+    """Join a group as its only member."""
     consumer = Consumer({"bootstrap.servers": bootstrap, "group.id": group, "log_level": 0})
     consumer.subscribe([topic])
     try:
@@ -113,7 +113,7 @@ def member_of(bootstrap: str, group: str, topic: str) -> Iterator[None]:
 
 
 def snapshot(bootstrap: str, topic: str, group: str) -> str | None:
-    """Return the last published state of a group, null while there is none."""
+    """Return the last published state of a group, or null while there is none."""
     consumer = Consumer({"bootstrap.servers": bootstrap, "group.id": "unused", "enable.partition.eof": True})
     state = None
     try:

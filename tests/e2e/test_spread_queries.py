@@ -1,4 +1,4 @@
-"""`stream --query X`, three times: each query in a process of its own, as the chart starts them to spread the load."""
+"""`stream --query X`, three times: each query in its own process, as the chart starts them to distribute the load."""
 
 from __future__ import annotations
 
@@ -29,18 +29,18 @@ from waiting import is_alive, wait_for
 pytestmark = [pytest.mark.e2e, pytest.mark.slow, pytest.mark.timeout(1_800)]
 
 GROUP = "spread"
-#: A member that is gone is distinguished from one that comes back after three sessions, at least 30 s.
+#: A member counts as gone after three sessions, at least 30 s.
 JUDGED_SECONDS = 300.0
 
 
 def spec(name: str) -> ConsumerSpec:
-    """Describe a member that reports, with a short session."""
+    """Return the specification of a member that reports, with a short session."""
     return ConsumerSpec("confluent-kafka", GROUP, "orders", f"{GROUP}-{name}", session_timeout_ms=3_000, reports=True)
 
 
 @dataclass
 class Spread(Watched):
-    """A broker and a monitor whose queries are processes, each with a checkpoint of its own."""
+    """A broker and a monitor with a process per query, each with its own checkpoint."""
 
     queries: dict[str, ChildProcess] = field(default_factory=dict)
 
@@ -52,7 +52,7 @@ class Spread(Watched):
         self.queries[name] = ChildProcess(command, log_path=directory / "stream.log", grace_seconds=60)
 
     def kill_query(self, name: str) -> None:
-        """Kill the process of one query by its number, and wait until it and its children are gone."""
+        """Kill the process of one query by its pid, and wait until it and its children are gone."""
         process = self.queries.pop(name)
         pids = family(process.pid)
         os.kill(process.pid, signal.SIGKILL)
@@ -61,27 +61,27 @@ class Spread(Watched):
         process.kill()
 
     def await_ready(self) -> None:
-        """Wait until the exporter says that everything it shows is right."""
+        """Wait until the exporter is ready."""
         self.check()
         wait_for(self.is_ready, lambda: fetch(f"{self.url}/-/ready"), READY_SECONDS, every=0.5)
 
     def is_ready(self) -> bool:
-        """Whether the exporter says so now."""
+        """Whether the exporter is ready now."""
         return fetch(f"{self.url}/-/ready")[0] == 200
 
     def check(self) -> None:
-        """Fail if a query's process ended."""
+        """Fail if a query's process has exited."""
         for name, process in self.queries.items():
             assert process.is_running, (self.directory / name / "stream.log").read_text()
 
     def ask(self, path: str) -> Any:
-        """Return an answer of the API."""
+        """Return a response of the API."""
         answer = httpx.get(f"{self.url}/api/v1/{path}", timeout=30)
         assert answer.status_code == 200, answer.text
         return answer.json()
 
     def open_findings(self) -> dict[str, dict[str, Any]]:
-        """Return what is found of the group and not resolved, by id."""
+        """Return the open findings of the group by id."""
         found = self.ask("findings")["findings"]
         return {each["finding_id"]: each for each in found if each["group"] == GROUP and each["state"] == "firing"}
 
@@ -110,7 +110,7 @@ class Spread(Watched):
 
 @pytest.fixture
 def spread(tmp_path: Path) -> Iterator[Spread]:
-    """Three processes of the stream, prober and exporter, until the exporter is ready."""
+    """Three processes of the stream, prober and exporter; the exporter is ready."""
     with ExitStack() as stack:
         broker = stack.enter_context(EmbeddedKafka())
         create_topics(broker.bootstrap, {"orders": 4})
@@ -131,8 +131,8 @@ def spread(tmp_path: Path) -> Iterator[Spread]:
 def test_queries_that_are_processes_count_and_judge_together(spread: Spread) -> None:
     """Three processes publish together: counts are exact, every rebalance has a cause, the exporter is ready.
 
-    While the diagnosis is dead counts go on; when it is back its findings are open under their ids, and what happened
-    meanwhile has a cause too.
+    While the diagnosis is down counting continues; after its restart its findings are open with the same ids, and
+    rebalances from meanwhile have a cause too.
     """
     for name in ("a", "b", "c"):
         spread.start(spec(name))

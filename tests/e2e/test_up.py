@@ -1,6 +1,6 @@
-"""`rebalance-monitor up`, as a person starts it: what it serves is right, and it does what it is asked to do.
+"""`rebalance-monitor up`, as started by a user: its pages are right, and it obeys signals.
 
-A start costs a minute, so one serves all: each test has groups and topics of its own.
+A start takes a minute, so one serves all tests: each has groups and topics of its own.
 """
 
 from __future__ import annotations
@@ -26,7 +26,7 @@ from waiting import wait_for
 
 pytestmark = [pytest.mark.e2e, pytest.mark.timeout(2_400)]
 
-#: The prober says the same of itself.
+#: The prober logs the same about itself.
 SERVING = re.compile(r"export: serving on (\S+)/metrics")
 
 
@@ -40,7 +40,7 @@ class Up(Watched):
 
 @pytest.fixture(scope="module")
 def up(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Up]:
-    """It gets ready, and at the end SIGTERM ends everything with exit code 0."""
+    """It gets ready, and at the end SIGTERM stops everything with exit code 0."""
     directory = tmp_path_factory.mktemp("up")
     log, owners = directory / "up.log", directory / "owners.toml"
     owners.write_text("")
@@ -66,38 +66,38 @@ def up(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Up]:
                 running.close()
             before = len(log.read_text())
             assert process.terminate(120) == 0, log.read_text()
-            # Spark's own workers may have had to be started again on a busy machine.
+            # On a busy machine Spark's own workers may have been restarted.
             assert traces(log.read_text()[before:]) == []
 
 
 def traces(said: str) -> list[str]:
-    """Return what was logged with a trace. A batch that the stop cuts on a busy machine is reported so by py4j."""
+    """Return logged stack traces, without those that py4j logs for a batch interrupted by the stop."""
     entries = re.split(r"^(?=\d{4}-\d\d-\d\dT)", said, flags=re.MULTILINE)
     return [each for each in entries if "Traceback" in each and "(py4j" not in each.partition("\n")[0]]
 
 
 def test_lag_is_what_the_brokers_say(up: Up):
-    """1,000 partitions with commits anywhere; transactions, aborted and open; a topic deleted and recreated."""
+    """1,000 partitions with various commits; aborted and open transactions; a topic deleted and recreated."""
     lags.hold_lag_is_what_the_brokers_say(up)
 
 
 def test_hostile_records_are_counted_and_distort_nothing(up: Up):
-    """1,000 records of garbage: each counted under its outcome, the monitor stays ready, a healthy group is right."""
+    """1,000 garbage records: each is counted under its outcome, the monitor stays ready, a healthy group is right."""
     hostile_records.hold_hostile_records_distort_nothing(up, lags.GROUP, lags.TRANSACTIONAL, *announcing.GROUPS)
 
 
 def test_a_deleted_group_that_returns_goes_on_counting(up: Up):
-    """Deletion resets the generation and no total."""
+    """Deletion resets the generation but no total."""
     hostile_records.hold_a_deleted_group_goes_on_counting(up)
 
 
 def test_a_deploy_is_what_was_announced(up: Up):
-    """A restart that its pipeline announced names it as its cause and calls nobody; what is no deploy is reported."""
+    """An announced restart is its cause and sends no notification; other faults are reported."""
     announcing.hold_a_deploy_is_what_was_announced(up)
 
 
 def test_sighup_reads_the_owner_file_again(up: Up):
-    """The exporter does, as `up` says; nothing ends."""
+    """The exporter reloads it, as the help of `up` says; no process ends."""
     read_ms = last_read(up.url)
     os.kill(up.process.pid, signal.SIGHUP)
     wait_for(lambda: last_read(up.url) > read_ms, up.log.read_text)

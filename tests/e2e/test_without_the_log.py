@@ -1,4 +1,4 @@
-"""A cluster on which nobody may read `__consumer_offsets`: what the monitor reports there, and what it rests on."""
+"""A cluster that permits nobody to read `__consumer_offsets`: the monitor's results there, and their sources."""
 
 from __future__ import annotations
 
@@ -31,26 +31,26 @@ ENVIRONMENT = {"REBALANCE_MONITOR_KAFKA_SASL_PASSWORD": PASSWORD}
 PLAIN = "org.apache.kafka.common.security.plain.PlainLoginModule required"
 OFFSETS_TOPIC = "__consumer_offsets"
 SICK = workload.SICK
-#: Clients work, report and rebalance, and the diagnosis waits for what comes late.
+#: Clients process, report and rebalance, and the diagnosis waits for late rows.
 JUDGED_SECONDS = 300.0
 
 
 @dataclass(frozen=True)
 class Served:
-    """Where the exporter serves, and the stream's log."""
+    """The address of the exporter, and the stream's log."""
 
     url: str
     stream_log: Path
 
     def ask(self, path: str) -> Any:
-        """Return an answer of the API."""
+        """Return a response of the API."""
         answer = httpx.get(f"{self.url}/api/v1/{path}", timeout=30)
         assert answer.status_code == 200, answer.text
         return answer.json()
 
 
 def granted() -> list[AclBinding]:
-    """What docs/permissions.md grants to all three processes, but for the log, which is refused."""
+    """Return the permissions in docs/permissions.md for all three processes, except for the log, which is denied."""
     principal = "User:monitor"
     bindings = [
         binding
@@ -74,7 +74,7 @@ def granted() -> list[AclBinding]:
 def served(
     make_broker: Callable[..., EmbeddedKafka], tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> Iterator[Served]:
-    """The monitor with `sources.log = false`, beside a group with a sick member."""
+    """The monitor with `sources.log = false`, with a group that has a sick member."""
     (port,) = find_free_ports(1)
     broker = make_broker(
         **{
@@ -114,7 +114,7 @@ def served(
 
 
 def test_a_sick_group_is_counted_and_judged_by_what_is_there(served: Served) -> None:
-    """Rebalances count, a cause is given without the log, and every answer says that counts are at least."""
+    """Rebalances are counted, a cause is found without the log, and every answer says that counts are lower bounds."""
     api, group = f"groups/{SICK.group}", {"cluster": "default", "group": SICK.group}
 
     def findings() -> list[dict[str, Any]]:
@@ -140,11 +140,11 @@ def test_a_sick_group_is_counted_and_judged_by_what_is_there(served: Served) -> 
         every=1,
     )
     assert not {"log", "commits"} & {each["source"] for found in reported for each in found["evidence"]}
-    # Which it is depends on what the looks happened to see; whatever is not known has the log among what is missing.
+    # The cause depends on the states that probes saw; if it is undetermined the log is among the missing sources.
     unknown = [each for each in reported if each["rule"] == "undetermined"]
     assert all(each["missing"][0].startswith("the log:") for each in unknown), unknown
 
-    # The coordinator holds committed offsets, whoever may read the log.
+    # The coordinator returns committed offsets even if the log cannot be read.
     wait_for(lambda: overview()["lag"] is not None, overview, JUDGED_SECONDS, every=1)
     row = overview()
     assert (row["counted_from"], row["lost_partition_seconds_total"]) == ("probes", None)

@@ -1,4 +1,4 @@
-"""Rows that cannot be true: set aside and counted, while the rest goes on."""
+"""Impossible rows are quarantined and counted, while processing continues."""
 
 from __future__ import annotations
 
@@ -39,13 +39,13 @@ A, B = member("a-1", [0, 1]), member("b-1", [2, 3])
 
 
 def engine(heard: list[str] | None = None) -> Engine:
-    """Make an engine that has no rows yet."""
+    """Return an engine without rows."""
     config = EngineConfig(cluster=CLUSTER, source_topic=OFFSETS_TOPIC, detect=DetectConfig())
     return Engine(config, [].append if heard is None else heard.append)
 
 
 def ends(at_ms: int, offsets: dict[int, int]) -> OffsetActivity:
-    """Make what a probe reported of the ends of the topic."""
+    """Return a probe of the topic's end offsets."""
     return OffsetActivity(CLUSTER, GROUP, at_ms, ends={"orders": TopicOffsets(list(offsets), list(offsets.values()))})
 
 
@@ -80,7 +80,7 @@ HOSTILE: dict[str, Input] = {
 
 @pytest.mark.parametrize("what", HOSTILE)
 def test_a_row_that_cannot_be_true_changes_nothing(what: str):
-    """It is counted and reported once; the group is as it was before."""
+    """It is counted and reported once; the group is unchanged."""
     heard: list[str] = []
     judging = engine(heard)
     judging.apply(snapshot(T0, A, B), T0)
@@ -95,7 +95,7 @@ def test_a_row_that_cannot_be_true_changes_nothing(what: str):
 
 
 def test_a_restored_row_that_cannot_be_true_is_set_aside():
-    """With a time far ahead it would stand against all that coordinators say of the group from now on."""
+    """With a time far in the future it would override all later reports of coordinators about the group."""
     heard: list[str] = []
     judging = engine(heard)
     judging.restore(GroupLag(CLUSTER, GROUP, 2**60, topics={"orders": TopicLag([0], [3], [0], 0)}))
@@ -111,7 +111,7 @@ def test_a_restored_row_that_cannot_be_true_is_set_aside():
 
 _BORDERS = (0, -1, 1, 2**31 - 1, 2**53, 2**63 - 1, 2**70)
 _WILD = st.one_of(st.integers(0, 5), st.integers(T0 - MINUTE, T0 + MINUTE), st.sampled_from([*_BORDERS, 19_999]))
-#: By the ends of fields' names: numbers that pass for what they are to be, as absurd as they may be for a group.
+#: By the suffixes of field names: numbers that have the right form, as absurd as possible for a group.
 _TAME = {
     "timeout_ms": st.sampled_from([0, 1, 10_000, *_BORDERS]),
     "_ms": st.integers(T0 - MINUTE, T0 + 2 * MINUTE),
@@ -133,7 +133,7 @@ Values = st.SearchStrategy[Any]
 
 
 def made(kind: Any, name: str, *, tame: bool) -> Values:
-    """Make values of a type as rows declare it: well formed, and otherwise anything."""
+    """Return a strategy for the values of a declared type: well formed, and otherwise arbitrary."""
     origin, inner = get_origin(kind), [each for each in get_args(kind) if each is not ...]
     parts = [made(each, name, tame=tame) for each in inner] if origin is not Literal else []
     if is_dataclass(kind):
@@ -144,7 +144,7 @@ def made(kind: Any, name: str, *, tame: bool) -> Values:
         Union: lambda: st.one_of(*parts),
         UnionType: lambda: st.one_of(*parts),
         tuple: lambda: st.lists(parts[0], max_size=3).map(tuple) if ... in get_args(kind) else st.tuples(*parts),
-        # One length, so that columns of a table have the same.
+        # The same length for all columns of a table.
         list: lambda: st.lists(parts[0], min_size=2, max_size=2) if tame else st.lists(parts[0], max_size=3),
         dict: lambda: st.dictionaries(parts[0], parts[1], max_size=3),
         Literal: lambda: st.sampled_from(inner),
@@ -169,7 +169,7 @@ def _plain(kind: Any, name: str, *, tame: bool) -> Values:
 
 
 def rows(*, tame: bool) -> Values:
-    """Make rows of all kinds."""
+    """Return a strategy for rows of all kinds."""
     kinds = (GroupSnapshot, Rebalance, CommitActivity, Probe)
     return st.lists(st.one_of(*(made(each, "", tame=tame) for each in kinds)), max_size=12)
 
@@ -178,7 +178,7 @@ def rows(*, tame: bool) -> Values:
 @given(several=st.one_of(rows(tame=True), rows(tame=False)))
 @limits(max_examples=100, deadline=None, suppress_health_check=list(HealthCheck))
 def test_no_row_escapes_or_costs_much(several: list[Any]):
-    """Well-formed rows with absurd values, of one group beside real ones: nothing is raised, nothing takes long."""
+    """Well-formed rows with absurd values, of one group beside real ones: no exceptions, and bounded time."""
     judging, now_ms = engine(), T0 + MINUTE
     for row in (snapshot(T0, A, B), *pulse(T0, now_ms, range(4))):
         judging.apply(row, now_ms)
@@ -192,7 +192,7 @@ def test_no_row_escapes_or_costs_much(several: list[Any]):
         list(judging.advance(at_ms))
     list(judging.finish(now_ms + 10 * MINUTE))
     assert time.process_time() - began < 20
-    # Nothing is raised anyway: what failed after it had passed the check is counted.
+    # No exception escapes; rows that passed the check and failed later are counted.
     failed = {kind for kind, count in judging._quarantined.items() if count}
     assert {kind for kind in failed if not kind[1].endswith(f": {ImplausibleError.__name__}")} == set()
     assert judging._detector.quarantined == {}

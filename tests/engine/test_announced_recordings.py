@@ -1,6 +1,6 @@
-"""Real recordings of what went on in groups, replayed as if somebody had announced a deploy for all of their time.
+"""Recordings of real incidents, replayed with a deploy announced for their whole duration.
 
-The announcement is a line of the recording like any other, as the recorder writes those of the topic of silences.
+The announcement is a line of the recording, as the recorder writes those of the silences topic.
 """
 
 from __future__ import annotations
@@ -18,7 +18,7 @@ from rebalance_streaming.replay import Replay, make_engine
 
 pytestmark = pytest.mark.recordings
 
-#: What a deploy looks like, and what does not look like one, and is reported all the same.
+#: Incidents that look like a deploy, and others, which must be reported nevertheless.
 DEPLOYS = ("rolling_deploy-1",)
 FAULTS = (
     *("crash_loop-1", "poll_overrun-1", "static_id_conflict-1", "short_lived_consumers-1", "process_pause-1"),
@@ -31,7 +31,7 @@ def lines(recording: Recording) -> list[dict[str, Any]]:
 
 
 def announcement(of: list[dict[str, Any]], **changes: Any) -> bytes:
-    """The recorder's line of a deploy that was announced for all that was recorded."""
+    """Return the recorder's line of a deploy that was announced for the whole recording."""
     first_ms, last_ms = (edge(line["timestamp_ms"] for line in of) for edge in (min, max))
     fields: dict[str, Any] = {
         "cluster": "elsewhere",
@@ -66,7 +66,7 @@ def findings(recording: Recording, *more: bytes) -> list[Finding]:
 
 @cache
 def as_announced(recording_name: str) -> tuple[list[Finding], list[Finding]]:
-    """What is found without the announcement, and with it."""
+    """Return the findings without the announcement, and with it."""
     (recording,) = [each for each in recordings() if each.name == recording_name]
     return findings(recording), findings(recording, announcement(lines(recording)))
 
@@ -77,7 +77,7 @@ def primaries(found: list[Finding]) -> dict[str, str]:
 
 @pytest.mark.parametrize("name", DEPLOYS)
 def test_a_recorded_deploy_is_the_announced_one(name: str):
-    """Whoever left and came did so in the deploy; the finding names it, and asks nobody for anything."""
+    """All joins and departures belong to the deploy; the finding names it, and advises no action."""
     without, found = as_announced(name)
     (deploy,) = [each for each in found if each.variant == "announced"]
     assert deploy.severity == Severity.INFO
@@ -89,7 +89,7 @@ def test_a_recorded_deploy_is_the_announced_one(name: str):
 
 @pytest.mark.parametrize("name", FAULTS)
 def test_a_recorded_fault_is_reported_as_it_is_without_the_announcement(name: str):
-    """A crash loop, a poll limit, a conflict: what asks for somebody does so during a deploy, too."""
+    """A crash loop, a poll limit, a conflict: faults that need action need it during a deploy, too."""
     without, found = as_announced(name)
     grave = {(each.rule, each.severity) for each in without if each.severity != Severity.INFO}
     assert grave
@@ -97,7 +97,7 @@ def test_a_recorded_fault_is_reported_as_it_is_without_the_announcement(name: st
 
 
 def test_instances_that_are_killed_are_part_of_the_deploy():
-    """A pipeline that stops them without a word deploys all the same; what that costs is the deploy's advice."""
+    """A pipeline that kills instances deploys nevertheless; its cost is the subject of the deploy's advice."""
     without, found = as_announced("ungraceful_shutdown-1")
     assert "ungraceful_shutdown" in primaries(without).values()
     (deploy,) = [each for each in found if each.variant == "announced"]
@@ -106,7 +106,7 @@ def test_instances_that_are_killed_are_part_of_the_deploy():
 
 
 def test_a_line_that_is_no_silence_is_passed_over():
-    """As any other that says nothing; what it stands beside is found as ever."""
+    """Like any other useless line; all other findings are the same."""
     (recording,) = [each for each in recordings() if each.name == DEPLOYS[0]]
     odd = announcement(lines(recording), reason="")
     assert findings(recording, odd) == as_announced(DEPLOYS[0])[0]

@@ -7,7 +7,7 @@ T0 = 1_000_000
 
 
 def row(*commits: tuple[int, int], is_history: bool = False) -> CommitActivity:
-    """Pack commits of the topic orders: (partition, milliseconds after T0), in the order of their times."""
+    """Return packed commits of the topic orders: (partition, milliseconds after T0), in the order of their times."""
     times: dict[int, list[int]] = {}
     for partition, at in commits:
         times.setdefault(partition, []).append(T0 + at)
@@ -28,7 +28,7 @@ def take(rhythm: CommitRhythm, *rows: CommitActivity) -> list[tuple[int, int, in
 
 
 def test_a_gap_is_reported_when_it_ends():
-    """Steady commits give none; a partition's gap is its own."""
+    """Regular commits have none; each partition has its own gap."""
     rhythm = CommitRhythm()
     assert take(rhythm, row((0, 0), (1, 0)), row((0, 2_000), (1, 2_000))) == []
     assert take(rhythm, row((0, 4_000)), row((0, 6_000), (1, 11_000))) == [(1, 2_000, 11_000)]
@@ -36,28 +36,28 @@ def test_a_gap_is_reported_when_it_ends():
 
 
 def test_a_slow_rhythm_is_no_silence():
-    """A partition that is committed once a minute would otherwise have a gap with every commit."""
+    """Otherwise a partition that is committed once a minute would have a gap with every commit."""
     rhythm = CommitRhythm()
     assert take(rhythm, *(row((0, 60_000 * number)) for number in range(10))) == []
     assert take(rhythm, row((0, 60_000 * 12))) == [(0, 60_000 * 9, 60_000 * 12)]
 
 
 def test_several_commits_in_one_row_are_a_rhythm():
-    """The gaps inside a row follow from the number of commits; the one before it is that to its first commit."""
+    """The intervals inside a row follow from the number of commits; the gap before it ends at its first commit."""
     rhythm = CommitRhythm()
     take(rhythm, row((0, 0), (0, 1_000), (0, 2_000), (0, 3_000)))
     assert take(rhythm, row((0, 20_000), (0, 21_000))) == [(0, 3_000, 20_000)]
 
 
 def test_history_is_a_rhythm_and_no_silence():
-    """What was in the log before the monitor first looked is thinned by compaction; the gap to it is nobody's."""
+    """The log before the monitor's first look was thinned by compaction, so the gap to it does not count."""
     rhythm = CommitRhythm()
     assert take(rhythm, row((0, 0), (0, 5_000), (0, 10_000), is_history=True), row((0, 60_000), is_history=True)) == []
     assert take(rhythm, row((0, 120_000))) != []
 
 
 def test_a_new_partition_changes_nothing_for_the_others():
-    """Topics grow while they are committed."""
+    """Topics may grow while they are committed."""
     rhythm = CommitRhythm()
     take(rhythm, *(row((3, at)) for at in (0, 2_000, 4_000)))
     assert take(rhythm, row((1, 5_000), (3, 6_000), (7, 6_000))) == []

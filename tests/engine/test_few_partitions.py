@@ -1,4 +1,4 @@
-"""Topics of few partitions are taken up one by one, those of many by column: what is known afterwards is the same."""
+"""Topics with few partitions are processed one by one, those with many by column: the resulting state is the same."""
 
 from __future__ import annotations
 
@@ -15,7 +15,7 @@ from rebalance_streaming.observed.progress import Jump, Position, Progress
 START_MS = 1_700_000_000_000
 TOPIC = "t"
 WATCHED = 3
-#: Partitions beside the watched ones, with which a topic has many.
+#: Additional partitions that make a topic one with many.
 OTHERS = range(WATCHED, WATCHED + FEW)
 
 #: Of one partition in one row: offset or null, ms since the row before, ms from the first to the last commit, commits.
@@ -53,7 +53,7 @@ def activity(number: int, at_ms: int, committed: dict[int, Committed], *, wide: 
 
 
 class Known:
-    """What one run knows of the watched partitions."""
+    """The state of the watched partitions in one run."""
 
     def __init__(self, history: list[tuple[int, dict[int, Committed]]], *, wide: bool) -> None:
         self._progress, self._lag, self._rhythm = Progress(), LagTable(), CommitRhythm()
@@ -83,7 +83,7 @@ class Known:
 
     @property
     def remembered(self) -> list[object]:
-        """What the ring of each watched partition contains."""
+        """The content of the ring of each watched partition."""
         whole = START_MS * 2
         return [self._progress.rhythm({TOPIC: [each]}, whole) for each in range(WATCHED)]
 

@@ -1,4 +1,4 @@
-"""What rebalances cost: from rows in any order, each as often as it likes."""
+"""The impact of rebalances: from rows in any order, with repetitions."""
 
 from __future__ import annotations
 
@@ -45,7 +45,7 @@ def test_time_is_lost_from_the_start_of_the_rebalance_to_the_next_commit():
     ids=["over before", "begun after"],
 )
 def test_other_gaps_are_not_its_own(gap: CommitGap):
-    """Over before it began, or begun after its end."""
+    """Gaps that ended before it began, or began after its end."""
     tracker = ImpactTracker("prod")
     tracker.take_rebalance(FIRST)
     tracker.take_commit_gaps(FIRST.group, [gap])
@@ -53,7 +53,7 @@ def test_other_gaps_are_not_its_own(gap: CommitGap):
 
 
 def test_what_silences_cost_does_not_fall_when_others_take_their_place():
-    """A group whose commits come at random has more of them than are kept, for hours."""
+    """A group with irregular commits has more gaps than are kept, for hours."""
     tracker = ImpactTracker("prod")
     tracker.take_rebalance(FIRST)
     tracker.take_commit_gaps(FIRST.group, [silence(0, T0 - 4_000, T0 + 31_000), silence(0, T0 + 9_000, T0 + 32_000)])
@@ -68,7 +68,7 @@ def test_what_silences_cost_does_not_fall_when_others_take_their_place():
 
 
 def test_silences_wait_an_hour_for_their_rebalance():
-    """So a group that never rebalances keeps no more of them than that, however it commits."""
+    """A group that never rebalances keeps them no longer, however it commits."""
 
     def cost(waited_ms: int) -> dict[str, RebalanceImpact]:
         tracker = ImpactTracker("prod")
@@ -82,7 +82,7 @@ def test_silences_wait_an_hour_for_their_rebalance():
 
 
 def test_of_a_forgotten_group_nothing_changed():
-    """Of another group it did."""
+    """Another group's did."""
     tracker = ImpactTracker("prod")
     for group in ("one", "two"):
         tracker.take_rebalance(replace(FIRST, group=group))
@@ -92,7 +92,7 @@ def test_of_a_forgotten_group_nothing_changed():
 
 
 def test_the_order_of_rows_does_not_matter():
-    """The row of a rebalance may come after the silence that it caused: another query writes it."""
+    """The row of a rebalance may arrive after the gap that it caused, because another query writes it."""
 
     def row_after(order: tuple[int, ...]) -> RebalanceImpact:
         tracker = ImpactTracker("prod")
@@ -128,7 +128,7 @@ def test_a_rebalance_that_is_judged_again_replaces_what_it_added():
 
 
 def test_how_a_member_left_is_counted_as_it_was_reported_first():
-    """A later look, or one after a start, adds members; it moves none."""
+    """A later judgement, or one after a restart, adds members; it does not reclassify any."""
     tracker = ImpactTracker("prod")
     tracker.restore(RebalanceImpact("prod", FIRST.group, FIRST.rebalance_id, expired=("x",), poll_timeout=()))
     tracker.take_rebalance(FIRST)
@@ -138,7 +138,7 @@ def test_how_a_member_left_is_counted_as_it_was_reported_first():
 
 
 def test_totals_never_go_back_and_stay_bounded():
-    """Of a storm only the latest rebalances are counted one by one; the sum has all of them."""
+    """In a storm only the latest rebalances are kept individually; the sum includes all of them."""
     tracker = ImpactTracker("prod")
     for number in range(250):
         each: Rebalance = rebalance(T0 + number * 60 * SECOND, [A, B], [A])
@@ -157,7 +157,7 @@ def test_totals_never_go_back_and_stay_bounded():
 
 @pytest.mark.parametrize("order", list(itertools.permutations(range(3))))
 def test_lag_belongs_to_the_rebalance_that_was_the_latest_when_it_was_measured(order: tuple[int, ...]):
-    """Whichever was read first: rebalances and probes come by different queries."""
+    """Rebalances and probes come from different queries, in any order."""
     tracker = ImpactTracker("prod")
     steps = [
         lambda: [tracker.take_lag(FIRST.group, lag, T0 + at_ms) for at_ms, lag in LAGS],
@@ -173,7 +173,7 @@ def test_lag_belongs_to_the_rebalance_that_was_the_latest_when_it_was_measured(o
 
 
 def test_lag_of_a_long_watch_outlives_its_measurements():
-    """What was before stays known when more has been measured since than is remembered."""
+    """The earlier lag is kept even after more measurements than the memory holds."""
     tracker = ImpactTracker("prod")
     tracker.take_lag(FIRST.group, 10, T0 - SECOND)
     tracker.take_rebalance(FIRST)
@@ -185,7 +185,7 @@ def test_lag_of_a_long_watch_outlives_its_measurements():
 
 
 def test_lag_that_an_earlier_run_measured_is_not_forgotten_at_a_start():
-    """What is read again does not reach back to before the rebalance: what is known of it goes on."""
+    """The rows that are read again do not go back to before the rebalance: the published values are continued."""
     tracker = ImpactTracker("prod")
     published = RebalanceImpact(
         "prod", FIRST.group, FIRST.rebalance_id, lag_before=10, lag_peak=40, lag_recovered_at_ms=T0 + 60_000
@@ -199,7 +199,7 @@ def test_lag_that_an_earlier_run_measured_is_not_forgotten_at_a_start():
 
 
 def test_lag_that_is_read_again_from_before_a_rebalance_replaces_what_was_published():
-    """What an earlier run published last may be of a moment at which the rebalance seemed to be over."""
+    """The last published values may be from a time when the rebalance seemed to be over."""
     tracker = ImpactTracker("prod")
     tracker.restore(
         RebalanceImpact("prod", FIRST.group, FIRST.rebalance_id, lag_before=10, lag_peak=10, lag_recovered_at_ms=T0 + 9)
@@ -213,7 +213,7 @@ def test_lag_that_is_read_again_from_before_a_rebalance_replaces_what_was_publis
 
 
 def test_lag_is_held_against_that_before_the_rebalance():
-    """From before it, over its peak, to when it was made up; not again while it stays the same."""
+    """From before it, over its peak, to its recovery; not published again while it is unchanged."""
     tracker = ImpactTracker("prod")
     tracker.take_lag(FIRST.group, 10, T0 - 5_000)
     tracker.take_rebalance(FIRST)

@@ -49,7 +49,7 @@ def test_lag_is_the_end_less_the_committed_offset():
 
 
 def test_nothing_is_said_without_ends_or_commits():
-    """Null, not zero: without the prober nobody knows."""
+    """Null, not zero: without the prober the ends are unknown."""
     table = LagTable()
     assert table.lag("g", T0) is None
     commit(table, {0: 10})
@@ -61,7 +61,7 @@ def test_nothing_is_said_without_ends_or_commits():
 
 
 def test_what_is_news_is_so_to_each_group():
-    """A topic's end is, also after another group's probe; the same end again is not, nor is a topic without one."""
+    """A topic's end is, even after another group's probe; a repeated end is not, nor is a topic without one."""
     table = LagTable()
 
     def is_news(group: str, end: int | None) -> bool:
@@ -74,7 +74,7 @@ def test_what_is_news_is_so_to_each_group():
 
 
 def test_a_commit_newer_than_the_probe_is_no_negative_lag():
-    """The end was asked for before the commit."""
+    """The end was queried before the commit."""
     table = LagTable()
     probe(table, {0: 10})
     commit(table, {0: 14}, at_ms=T0 + 1_000)
@@ -83,7 +83,7 @@ def test_a_commit_newer_than_the_probe_is_no_negative_lag():
 
 @pytest.mark.parametrize(("reads_committed", "expected"), [(True, 2), (False, 10)])
 def test_groups_that_read_committed_are_measured_to_the_last_stable_offset(reads_committed: bool, expected: int):
-    """What an open transaction holds back is not theirs to read."""
+    """They cannot read records of an open transaction."""
     table = LagTable(lambda group: reads_committed and group == "g")
     commit(table, {0: 10})
     probe(table, {0: 20}, stable={0: 12})
@@ -91,7 +91,7 @@ def test_groups_that_read_committed_are_measured_to_the_last_stable_offset(reads
 
 
 def test_a_commit_of_a_partition_that_does_not_exist_costs_nothing():
-    """It has no lag, and takes no memory up to its number; the lag of those that the prober knows is reported."""
+    """It has no lag, and no memory is allocated up to its number; lag of known partitions is reported."""
     table = LagTable()
     far = 2**31 - 1
     tracemalloc.start()
@@ -107,7 +107,7 @@ def test_a_commit_of_a_partition_that_does_not_exist_costs_nothing():
 
 
 def test_a_deleted_offset_leaves_and_a_grown_topic_joins():
-    """Expiry or OffsetDelete removes a partition; new partitions come with their first commit."""
+    """Expiry or OffsetDelete removes a partition; new partitions appear with their first commit."""
     table = LagTable()
     commit(table, {0: 1, 1: 1})
     commit(table, {1: None, 5: 7}, at_ms=T0 + 5_000)
@@ -118,7 +118,7 @@ def test_a_deleted_offset_leaves_and_a_grown_topic_joins():
 
 
 def test_a_repeated_row_changes_nothing():
-    """Delivery is at least once, and an older row must not bring back an older offset."""
+    """Delivery is at least once, and an older row must not restore an older offset."""
     table = LagTable()
     commit(table, {0: 5}, log_offset=9)
     commit(table, {0: 3}, log_offset=9)
@@ -129,7 +129,7 @@ def test_a_repeated_row_changes_nothing():
 
 
 def test_offsets_nobody_saw_committed_come_from_the_coordinator():
-    """A group that has not committed since the reader began; what was read itself is newer."""
+    """A group without commits since the reader began; offsets that were read from the log are newer."""
     table = LagTable()
     commit(table, {0: 50})
     held_offsets = {"orders": TopicOffsets([0, 1, 2], [40, 7, None])}
@@ -139,14 +139,14 @@ def test_offsets_nobody_saw_committed_come_from_the_coordinator():
 
 
 def held(table: LagTable, offsets: dict[int, int], *, at_ms: int, is_all: bool = True) -> None:
-    """Let g's coordinator report the offsets that it holds of the topic orders."""
+    """Let g's coordinator report its committed offsets of the topic orders."""
     committed = {"orders": TopicOffsets(list(offsets), list(offsets.values()))} if offsets else {}
     table.take_offsets(OffsetActivity("c", "g", at_ms, committed=committed, is_all_committed=is_all))
 
 
 @pytest.mark.parametrize("others", [0, FEW])
 def test_what_a_coordinator_holds_no_more_is_forgotten(others: int):
-    """Two probes later, as one comes in several rows; also what an earlier run published, and never what was read."""
+    """After two probes, as each has several rows; including offsets published by an earlier run, but not read ones."""
     more = dict.fromkeys(range(10, 10 + others), 1)
     table = LagTable()
     commit(table, {9: 50})
@@ -163,7 +163,7 @@ def test_what_a_coordinator_holds_no_more_is_forgotten(others: int):
 
 
 def test_a_probe_with_some_of_the_offsets_forgets_none():
-    """Rows of earlier versions do not say whether they are all."""
+    """Rows of earlier versions do not say whether they are complete."""
     table = LagTable()
     for passed, partition in enumerate((0, 1, 2), start=1):
         held(table, {partition: 5}, at_ms=T0 + passed, is_all=False)
@@ -172,7 +172,7 @@ def test_a_probe_with_some_of_the_offsets_forgets_none():
 
 @pytest.mark.parametrize("others", [0, FEW])
 def test_an_end_that_is_not_known_just_now_stays_what_it_was(others: int):
-    """A partition without a leader for one probe: neither its lag nor how old it is becomes another."""
+    """If a partition has no leader during one probe, neither its lag nor the age of its lag changes."""
     ends = dict.fromkeys(range(2, 2 + others), 3)
     table = LagTable()
     for passed in range(0, 600, 5):
@@ -189,7 +189,7 @@ def test_an_end_that_is_not_known_just_now_stays_what_it_was(others: int):
 
 
 def test_a_probe_that_is_older_than_what_is_known_changes_nothing():
-    """Of a second prober, or of a backlog: it is no topic that was recreated."""
+    """A probe of a second prober, or from a backlog, does not mean that the topic was recreated."""
     table = LagTable()
     fill(table, 100)
     commit(table, {0: 900}, at_ms=T0 + 100_000)
@@ -220,7 +220,7 @@ def test_time_lag_is_the_age_of_the_oldest_unread_record(behind_seconds: int):
 
 
 def test_a_record_older_than_all_probes_has_a_minimum():
-    """Never a guess: at least as long as the ends have been watched."""
+    """Never a guess: at least the time for which the ends have been watched."""
     table = LagTable()
     for passed in (0, 5, 10):
         probe(table, {0: 1_000 + passed}, at_ms=T0 + passed * 1_000)
@@ -230,7 +230,7 @@ def test_a_record_older_than_all_probes_has_a_minimum():
 
 
 def test_a_topic_made_anew_forgets_its_past():
-    """Ends went back: what the old topic's ends were says nothing of the new one."""
+    """The ends decreased: those of the old topic do not apply to the new one."""
     table = LagTable()
     fill(table, 100)
     commit(table, {0: 5}, at_ms=T0 + 100_000)
@@ -265,7 +265,7 @@ def test_windows_of_lag():
     )
 )
 def test_lag_is_never_negative_and_always_a_number(steps: list[tuple[str, dict[int, int | None], int]]):
-    """Whatever the brokers answer, in whatever order."""
+    """For any answers of brokers, in any order."""
     table = LagTable()
     for number, (what, offsets, at_ms) in enumerate(steps):
         if what == "commit":
@@ -281,7 +281,7 @@ def test_lag_is_never_negative_and_always_a_number(steps: list[tuple[str, dict[i
 
 
 def test_what_was_published_is_taken_up_again():
-    """After a restart positions and totals are there at once, and a row that was counted is not counted again."""
+    """After a restart positions and totals are there at once, and a counted row is not counted again."""
     before = LagTable()
     commit(before, {0: 10, 1: 5}, log_offset=7)
     row = before.lag("g", T0)
@@ -295,7 +295,7 @@ def test_what_was_published_is_taken_up_again():
 
 
 def test_a_later_era_of_the_log_counts_at_lower_positions():
-    """The watched topic was made anew: its offsets begin at 0 again."""
+    """The watched topic was recreated: its offsets begin at 0 again."""
     table = LagTable()
     commit(table, {0: 10}, log_offset=500)
     times = [T0]
@@ -307,7 +307,7 @@ def test_a_later_era_of_the_log_counts_at_lower_positions():
 
 
 def test_what_is_read_again_after_a_restart_is_in_the_windows_and_not_counted_twice():
-    """The totals go on from the published row, the windows are made from the recent rows, the newest position stays."""
+    """Totals continue from the published row, windows are built from recent rows, the newest position stays."""
     before = LagTable()
     for second in range(5):
         commit(before, {0: second}, at_ms=T0 + second * 1_000)
@@ -323,7 +323,7 @@ def test_what_is_read_again_after_a_restart_is_in_the_windows_and_not_counted_tw
 
 
 def test_lag_that_is_measured_again_after_a_restart_is_that_of_then():
-    """Probes from before are held against the positions of their time; one before all commits says nothing."""
+    """Earlier probes are compared with the positions of their time; one before all commits gives no lag."""
     steps = [(second * 1_000, second * 10) for second in range(1, 6)]
 
     def live(table: LagTable) -> LagTable:
@@ -344,7 +344,7 @@ def test_lag_that_is_measured_again_after_a_restart_is_that_of_then():
 
 
 def test_what_is_read_again_counts_as_read():
-    """A coordinator's answer adds nothing about partitions whose commits were read."""
+    """A coordinator's answer changes nothing for partitions whose commits were read."""
     before = LagTable()
     commit(before, {0: 5})
     after = LagTable()
@@ -355,7 +355,7 @@ def test_what_is_read_again_counts_as_read():
 
 
 def test_a_probe_costs_what_it_contains():
-    """Partition 19,999 of very many topics makes no arrays of 20,000; a topic reported from partition 0 on counts."""
+    """Partition 19,999 of very many topics allocates no arrays of 20,000; a topic reported from partition 0 on does."""
     table = LagTable()
     for number in range(1_000):
         far = {f"invented-{number}": TopicOffsets([19_999], [5])}

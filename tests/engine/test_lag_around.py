@@ -1,4 +1,4 @@
-"""What a rebalance did to its group's lag."""
+"""The lag of a group around a rebalance."""
 
 from __future__ import annotations
 
@@ -15,7 +15,7 @@ REBALANCE = rebalance(T0, [A], [A, B], took_ms=10_000)
 
 
 def watched(*measurements: tuple[int, int], before: int | None = None) -> LagAround | None:
-    """Watch lag measured so many milliseconds after the end of the rebalance: (when, records)."""
+    """Return the recovery from lag measured at these times after the end of the rebalance: (milliseconds, records)."""
     earlier = [] if before is None else [(REBALANCE.started_before_ms - 1, before)]
     return lag_around(REBALANCE, [*earlier, *((DONE_MS + after_ms, lag) for after_ms, lag in measurements)])
 
@@ -48,7 +48,7 @@ def watched(*measurements: tuple[int, int], before: int | None = None) -> LagAro
 def test_lag_from_before_over_its_peak_to_its_end(
     before: int | None, measurements: list[tuple[int, int]], expected: tuple[int, int, int | None]
 ):
-    """Made up is what is back to what it was, after the rebalance ended, and it is published once."""
+    """Lag has recovered when it is back to its earlier value after the end of the rebalance; published once."""
     around = watched(*measurements, before=before)
     assert around is not None
     recovered = None if expected[2] is None else DONE_MS + expected[2]
@@ -56,13 +56,13 @@ def test_lag_from_before_over_its_peak_to_its_end(
 
 
 def test_a_first_measurement_after_the_end_is_not_used():
-    """It is neither what was before nor a recovery."""
+    """It is neither the earlier lag nor a recovery."""
     assert watched((5_000, 90), before=None) is None
     assert watched((5_000, 90), (10_000, 0), before=None) is None
 
 
 def test_what_is_measured_after_the_next_began_is_the_next_ones():
-    """That lag was not made up by then stays so."""
+    """Lag that had not recovered by then stays unrecovered."""
     measured = [(REBALANCE.started_before_ms - 1, 10), (DONE_MS + 5_000, 90), (DONE_MS + 60_000, 0)]
     assert lag_around(REBALANCE, measured, DONE_MS + 60_000) == LagAround(10, 90)
     assert lag_around(REBALANCE, measured, DONE_MS + 60_001) == LagAround(10, 90, DONE_MS + 60_000)
@@ -70,7 +70,7 @@ def test_what_is_measured_after_the_next_began_is_the_next_ones():
 
 
 def test_what_an_earlier_run_knew_goes_on():
-    """Even where a measurement from before it is at hand: those since then, which it rests on, are not."""
+    """Even if a measurement from before it is available: the later ones that it is based on are not."""
     known = LagAround(10, 50)
     assert lag_around(REBALANCE, [], None, known) == known
     assert lag_around(REBALANCE, [(DONE_MS + 5_000, 90)], None, known) == LagAround(10, 90)
@@ -84,7 +84,7 @@ def test_what_an_earlier_run_knew_goes_on():
     lags=st.lists(st.tuples(st.integers(-5_000, 60_000), st.integers(0, 200)), min_size=1, max_size=12),
 )
 def test_the_peak_is_never_below_what_was_before(before: int, lags: list[tuple[int, int]]):
-    """And lag that is made up was once at or below it, after the end."""
+    """Recovered lag was at or below it at least once after the end."""
     around = watched(*sorted(lags), before=before)
     assert around is not None
     assert around.before == before <= around.peak

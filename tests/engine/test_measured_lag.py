@@ -1,4 +1,4 @@
-"""Lag of a group as it was measured: a while of it is kept, however often or seldom a prober reports."""
+"""The measured lag of a group: measurements of a certain time are kept, whatever the probe interval."""
 
 from __future__ import annotations
 
@@ -19,7 +19,7 @@ def measured(*, every_ms: int, count: int) -> MeasuredLag:
 
 @pytest.mark.parametrize(("every_ms", "kept"), [(10 * SECOND, 200), (62 * SECOND, 39), (3_600 * SECOND, 4)])
 def test_measurements_of_a_while_are_kept(every_ms: int, kept: int):
-    """With a prober that reports seldom not hours of them are kept, and always one from before the last one."""
+    """With rare probes hours of measurements are not kept, except always one before the last."""
     found = measured(every_ms=every_ms, count=1_000)
     assert list(found) == [(number * every_ms, number) for number in range(1_000 - kept, 1_000)]
     assert found.oldest_ms == (1_000 - kept) * every_ms
@@ -35,13 +35,13 @@ def test_only_what_is_newer_is_added():
 
 
 def test_of_nothing_nothing_is_dropped():
-    """Nor is there an oldest one."""
+    """There is no oldest measurement either."""
     assert not MeasuredLag().drop_old()
     assert MeasuredLag().oldest_ms is None
 
 
 def test_a_lag_that_no_array_holds_is_the_largest():
-    """Ends that a stranger made up may add up to anything."""
+    """Invented end offsets may add up to any number."""
     found = MeasuredLag()
     found.add(0, 2**70)
     assert list(found) == [(0, 2**63 - 1)]

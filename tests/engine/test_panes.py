@@ -1,4 +1,4 @@
-"""A ring of panes holds what a dictionary would, of the last quarter of an hour."""
+"""A ring of panes equals a dictionary of the last quarter of an hour."""
 
 from __future__ import annotations
 
@@ -9,7 +9,7 @@ from hypothesis import strategies as st
 from rebalance_contract import KEPT_PANES
 from rebalance_streaming.engine.panes import PaneRing
 
-#: A step of time, which may go back a little or skip more than all panes, and a number.
+#: A step of time, which may be slightly negative or skip more than all panes, and a number.
 puts = st.lists(
     st.tuples(st.integers(-5, 5) | st.integers(-200, 200), st.integers(0, 3) | st.integers(0, 2**62)), max_size=60
 )
@@ -18,7 +18,7 @@ puts = st.lists(
 @pytest.mark.generated
 @given(puts)
 def test_a_ring_is_a_dictionary_that_forgets(steps: list[tuple[int, int]]):
-    """Whatever comes in whatever order: old panes are passed over, newer ones push old ones out."""
+    """In any order of values: old panes are skipped, newer ones push old ones out."""
     ring, known, pane = PaneRing(), dict[int, int](), 1_000_000
     for step, number in steps:
         pane += step

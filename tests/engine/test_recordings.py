@@ -1,4 +1,4 @@
-"""The engine on real recordings: a row that comes again changes nothing."""
+"""The engine on real recordings: a repeated row changes nothing."""
 
 from __future__ import annotations
 
@@ -21,7 +21,7 @@ CHOSEN = [each for each in recordings() if each.name in _NAMES]
 
 
 class _Repeating(Engine):
-    """Gets everything twice, as after a crash in the middle of a batch."""
+    """Receives every row twice, as after a crash in the middle of a batch."""
 
     def apply(self, row: Input, at_ms: int) -> None:
         super().apply(row, at_ms)

@@ -1,4 +1,4 @@
-"""What stands is published again once a day: topics drop rows that nobody renews."""
+"""Current rows are published again once a day, because topics drop rows that are not renewed."""
 
 from __future__ import annotations
 
@@ -26,7 +26,7 @@ A, B = member("a-1", [0], session_timeout_ms=5_000), member("b-1", [1], session_
 
 
 def quiet() -> tuple[Engine, int]:
-    """Return an engine that knows a group which rebalanced and has been quiet for hours, and the time."""
+    """Return an engine with a group that rebalanced and has been quiet for hours, and the time."""
     engine = Engine(replace(config(), cluster=CLUSTER))
     for row in (
         *pulse(T0 - MINUTE, T0, [0, 1]),
@@ -47,14 +47,14 @@ def kinds(rows: list[Output]) -> Counter[type]:
 
 
 def test_each_row_that_stands_comes_again_within_a_day_and_once():
-    """Lag, totals and what is firing; the rows are those of before."""
+    """Lag, totals and firing findings; the rows are unchanged."""
     engine, now_ms = quiet()
     published = [each for minute in range(1, 24 * 60 + 1) for each in engine.advance(now_ms + minute * MINUTE)]
     assert kinds(published) == {GroupLag: 1, GroupImpact: 1, Finding: 1}
 
 
 def test_of_a_group_that_is_forgotten_nothing_stays():
-    """Its rows get tombstones, once, and none of another cluster's; none of them is renewed."""
+    """Its rows get tombstones, once, but not those of another cluster; none of them is renewed."""
     engine, now_ms = quiet()
     engine.apply(GroupGone("another", GROUP), now_ms)
     engine.apply(GroupGone(CLUSTER, GROUP), now_ms)
@@ -66,7 +66,7 @@ def test_of_a_group_that_is_forgotten_nothing_stays():
 
 
 def test_of_a_forgotten_group_no_impact_follows_its_tombstone():
-    """What a rebalance cost it, that nobody asked for yet, is gone with it."""
+    """The impact of a rebalance that has not been published yet is dropped as well."""
     engine = Engine(replace(config(), cluster=CLUSTER))
     for row in (
         *pulse(T0 - MINUTE, T0, [0, 1]),
@@ -83,7 +83,7 @@ def test_of_a_forgotten_group_no_impact_follows_its_tombstone():
 
 
 def test_a_group_that_comes_back_stands_after_the_tombstones():
-    """It is deleted, forgotten and back before anything is published: its new rows are the last under their keys."""
+    """It is deleted, forgotten and back before anything is published: its new rows are the last of their keys."""
     engine, now_ms = quiet()
     engine.apply(GroupGone(CLUSTER, GROUP), now_ms)
     engine.apply(snapshot(now_ms, A), now_ms)
@@ -100,7 +100,7 @@ def standing(engine: Engine, now_ms: int) -> dict[tuple[str, str], bytes | None]
 
 
 def started_again() -> tuple[Engine, int, GroupLag, GroupImpact]:
-    """Return an engine that restored what an earlier run published last, when that was, and its lag and totals."""
+    """Return an engine restored from an earlier run's last rows, their time, and the group's lag and totals."""
     before, now_ms = quiet()
     published = [each for minute in range(1, 24 * 60 + 1) for each in before.advance(now_ms + minute * MINUTE)]
     now_ms += 24 * HOUR
@@ -113,7 +113,7 @@ def started_again() -> tuple[Engine, int, GroupLag, GroupImpact]:
 
 
 def test_a_tombstone_from_before_the_group_came_back_takes_nothing():
-    """A start reads it after it took up what stands of the group by now, and before the group's new row."""
+    """At a start it is read after the restored rows of the group, and before the group's new row."""
     engine, now_ms, lag, totals = started_again()
     engine.apply(snapshot(T0 - HOUR, state=GroupState.DELETED), T0 - HOUR)
     engine.apply(GroupGone(CLUSTER, GROUP), T0 - MINUTE)
@@ -123,12 +123,12 @@ def test_a_tombstone_from_before_the_group_came_back_takes_nothing():
     last = next(each for each in engine.finish(now_ms + HOUR) if isinstance(each, GroupLag))
     assert (last.commits, last.topics) == (lag.commits, lag.topics)
     assert engine._impact.totals(GROUP) == totals
-    # With the finding, whose id is still the same.
+    # Including the finding, whose id is the same.
     assert not any(isinstance(each, Finding) and each.state == FindingState.RESOLVED for each in published)
 
 
 def test_a_tombstone_that_comes_after_newer_rows_of_the_group_takes_nothing():
-    """Rows of several batches come in about their order only."""
+    """Rows of several batches arrive only approximately in order."""
     engine, now_ms = quiet()
     engine.apply(GroupGone(CLUSTER, GROUP), T0 - MINUTE)
     assert GROUP in engine._groups
@@ -136,7 +136,7 @@ def test_a_tombstone_that_comes_after_newer_rows_of_the_group_takes_nothing():
 
 
 def test_of_a_deleted_group_that_is_committed_to_lag_and_impact_stay():
-    """Its members are gone, and so is its snapshot; its lag goes on, and is published again for the next start."""
+    """Its members and its snapshot are gone; its lag continues, and is published again for the next start."""
     engine, now_ms = quiet()
     engine.apply(snapshot(now_ms, state=GroupState.DELETED), now_ms)
     for row in pulse(now_ms + HOUR, now_ms + HOUR + MINUTE, [0, 1], first=10_000):
@@ -159,7 +159,7 @@ def test_of_a_deleted_group_that_is_committed_to_lag_and_impact_stay():
 
 
 def test_a_group_whose_offsets_were_deleted_after_it_is_forgotten():
-    """Deleting offsets is a commit, too, and may come after the group's own record."""
+    """Deleting offsets is a commit, too, and may follow the group's own record."""
     engine, now_ms = quiet()
     engine.apply(snapshot(now_ms, state=GroupState.DELETED), now_ms)
     engine.apply(replace(commits(now_ms + SECOND, dict.fromkeys([0, 1])), last_log_offset=10**12), now_ms + SECOND)
@@ -171,7 +171,7 @@ def test_a_group_whose_offsets_were_deleted_after_it_is_forgotten():
 
 
 def test_a_group_of_which_only_a_row_is_left_is_not_renewed():
-    """Its last offsets expired and it has no record: what an earlier run published may go when the topic drops it."""
+    """Its last offsets expired and it has no record: an earlier run's rows may expire in the topic."""
     engine, now_ms = quiet()
     lag = next(each for each in engine.finish(now_ms) if isinstance(each, GroupLag))
     again = Engine(replace(config(), cluster=CLUSTER))
@@ -181,12 +181,12 @@ def test_a_group_of_which_only_a_row_is_left_is_not_renewed():
     published = [each for minute in range(1, 48 * 60 + 1) for each in again.advance(now_ms + minute * MINUTE)]
     lags = [each for each in published if isinstance(each, GroupLag)]
     assert not any(each.topics for each in lags)
-    # While it slides out of the windows.
+    # While it leaves the windows.
     assert max(each.at_ms for each in lags) <= now_ms + 20 * MINUTE
 
 
 def days(engine: Engine, now_ms: int, count: int) -> list[Output]:
-    """Return what is published in so many days, looked at each half hour."""
+    """Return what is published in this many days, evaluated each half hour."""
     return [each for half in range(1, count * 48 + 1) for each in engine.advance(now_ms + half * HOUR // 2)]
 
 
@@ -195,7 +195,7 @@ def ends(group: str) -> OffsetActivity:
 
 
 def test_a_group_without_a_record_is_forgotten_when_its_offsets_are_gone():
-    """A tool committed without being a member, under a name of its own; no row says that its group is gone."""
+    """A tool committed without being a member, under its own group id; no row says that the group is gone."""
     engine = Engine(replace(config(), cluster=CLUSTER))
     for row in pulse(T0, T0 + MINUTE, [0, 1]):
         engine.apply(row, T0 + MINUTE)
@@ -211,7 +211,7 @@ def test_a_group_without_a_record_is_forgotten_when_its_offsets_are_gone():
 
 
 def test_groups_that_only_probes_invent_are_forgotten():
-    """A group that is in nothing but a probe of its topics' ends costs nothing after two days."""
+    """A group that only appears in a probe of its topics' ends uses no memory after two days."""
     engine = Engine(replace(config(), cluster=CLUSTER))
     for number in range(20):
         engine.apply(ends(f"invented-{number}"), T0)
@@ -232,7 +232,7 @@ def test_a_group_that_may_still_commit_is_kept():
 
 
 def test_topics_that_come_and_go_leave_nothing_in_a_group_that_stays():
-    """It reads a topic of each day; two days after the topic is gone, nothing is kept of it."""
+    """It reads a new topic each day; two days after the topic is gone, nothing is kept of it."""
     engine, now_ms, size = Engine(replace(config(), cluster=CLUSTER)), T0, []
     engine.apply(snapshot(T0, A), T0)
     for day in range(12):
@@ -253,7 +253,7 @@ def test_topics_that_come_and_go_leave_nothing_in_a_group_that_stays():
 
 
 def test_of_a_group_at_rest_rebalances_of_before_a_day_are_forgotten():
-    """With what was found of them; the latest stay, as rules ask for the last one however long ago it was."""
+    """Including their findings; the latest are kept, because rules need the last one however long ago it was."""
     engine = Engine(replace(config(), cluster=CLUSTER))
     before = [A]
     for number in range(60):

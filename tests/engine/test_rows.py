@@ -1,4 +1,4 @@
-"""Rows of the diagnosis's topics as it reads them: what no writer of the monitor writes is refused by name."""
+"""Decoding of the diagnosis's input rows: values that the monitor never writes are rejected, with the field's name."""
 
 from __future__ import annotations
 
@@ -15,7 +15,7 @@ from rebalance_streaming.engine.rows import decode_input
 A = member("a-1", [0, 1])
 FAR = 10**400
 
-#: Topic, a right row, and where in it a number gets too many digits.
+#: Topic, a valid row, and the place of a number that gets too many digits.
 TOO_LARGE: dict[str, tuple[str, object, tuple[str | int, ...]]] = {
     "the age of a last poll": (
         "activity",
@@ -31,7 +31,7 @@ TOO_LARGE: dict[str, tuple[str, object, tuple[str | int, ...]]] = {
 
 @pytest.mark.parametrize("what", TOO_LARGE)
 def test_a_number_that_needs_more_than_64_bits_is_refused(what: str):
-    """JSON has no largest number; rules divide, and arrays hold 64 bits."""
+    """JSON has no largest number, but rules divide, and arrays have 64 bits."""
     topic, row, (*way, last) = TOO_LARGE[what]
     document: Any = json.loads(encode(row))
     place = document

@@ -1,6 +1,6 @@
-"""The engine as a whole: however rows are cut into batches, and wherever it starts again, it says the same at the end.
+"""The whole engine: for any batch boundaries and restarts the final output is the same.
 
-What is compared, and what depends on when somebody looked, is defined by `driving.outcome`.
+The compared output, and its parts that depend on when the engine looked, are defined by `driving.outcome`.
 """
 
 from __future__ import annotations
@@ -48,13 +48,14 @@ def test_batches_may_end_anywhere(name: str, share: float, chance: random.Random
 @given(name=st.sampled_from(CHOSEN), missed=st.sampled_from((0, 0, 1, 5)), chance=st.randoms())
 @limits(max_examples=60)
 def test_a_start_in_the_middle_changes_nothing(name: str, missed: int, chance: random.Random):
-    """Stopped before any row, and started again then or some rows later: the last rows are those of one life.
+    """Stopped before any row, and started again then or some rows later: the last rows are those of an uninterrupted
+    run.
 
-    That holds for all fields of lag with its windows, impact, timing and totals, and of findings but for what
-    `driving.outcome` leaves out, rule by rule; a finding that was open keeps its id. Not promised: causes that rest on
-    commits, of rebalances that nobody judged before the stop nor within a minute; how many records were processed
-    twice, which is counted from commits that are kept for a minute; and in the windows, the largest lag and its slope
-    where a partition was first committed to in the look-back: the row of lag does not contain when that was.
+    This applies to all fields of lag with its windows, impact, timing and totals, and of findings except those that
+    `driving.outcome` leaves out, by rule; an open finding keeps its id. Not guaranteed: causes that need commits, of
+    rebalances judged neither before the stop nor within a minute; the number of records processed twice, which is
+    counted from commits that are kept for a minute; and in the windows, the largest lag and its slope if a partition
+    was first committed to in the look-back: the row of lag does not contain this time.
     """
     tape = taped(name)
     before, run = interrupted(tape, chance.randrange(1, len(tape)), missed)
@@ -68,7 +69,7 @@ def test_a_start_in_the_middle_changes_nothing(name: str, missed: int, chance: r
 
 @pytest.mark.parametrize("name", CHOSEN)
 def test_a_start_minutes_after_an_incident_takes_nothing_back(name: str):
-    """Commits of then are not remembered any more: open findings stay, with their causes, if not all their evidence."""
+    """The earlier commits are no longer in memory: open findings keep their causes, but not all of their evidence."""
     tape = gone_on(taped(name), 5)
     _, run = interrupted(tape, len(tape) - 4)
     unlike = differences(lived_once(tape), run)

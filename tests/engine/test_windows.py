@@ -12,7 +12,7 @@ START_MS = 1_700_000_000_000
 
 
 def rows_until(end_ms: int, panes: list[int]) -> list[int]:
-    """Return when a group's row is made to which nothing happens from START_MS on."""
+    """Return when rows are published for a group without events from START_MS on."""
     schedule, made = Schedule(), [START_MS]
     schedule.published("g", START_MS, counted_ms=panes, is_moving=False)
     for now_ms in range(START_MS, end_ms, 500):
@@ -23,7 +23,7 @@ def rows_until(end_ms: int, panes: list[int]) -> list[int]:
 
 
 def counted(panes: list[int], now_ms: int, length_ms: int) -> int:
-    """Return how many panes a window that ends now counts."""
+    """Return how many panes a window that ends now includes."""
     return sum(pane > now_ms - length_ms for pane in panes)
 
 
@@ -43,14 +43,14 @@ def test_the_last_row_is_never_much_out_of_date(numbers: list[int]):
 
 
 def test_a_group_that_commits_no_more_needs_few_rows():
-    """One when its last commit leaves the shortest window, then one a minute until nothing is left of it."""
+    """One when its last commit leaves the shortest window, then one a minute until the windows are empty."""
     made = rows_until(START_MS + 2 * LONGEST_MS, [START_MS - START_MS % PANE_MS])
     assert len(made) <= 1 + 1 + LONGEST_MS // 60_000 + 1
     assert rows_until(START_MS + LONGEST_MS, []) == [START_MS]
 
 
 def test_a_rebalancing_group_is_brought_up_to_date_every_few_seconds():
-    """Nothing happens to it, but the time it has spent grows."""
+    """It has no events, but the time it has spent rebalancing grows."""
     schedule = Schedule()
     schedule.published("g", START_MS, counted_ms=[], is_moving=True)
     assert not schedule.take_due(START_MS + 4_999)
@@ -58,7 +58,7 @@ def test_a_rebalancing_group_is_brought_up_to_date_every_few_seconds():
 
 
 def test_something_that_happens_is_shown_at_once_but_not_all_the_time():
-    """A second lies between two rows of one group."""
+    """At least a second lies between two rows of one group."""
     schedule = Schedule()
     schedule.touch("g", START_MS)
     assert schedule.take_due(START_MS) == ["g"]

@@ -1,4 +1,4 @@
-"""The judge itself: right findings pass, each kind of wrong one is named."""
+"""The comparison of findings with expectations: right findings pass, each kind of wrong one is reported."""
 
 from __future__ import annotations
 
@@ -48,7 +48,7 @@ RUN = StoryRun(
 
 
 def found(rule: str, **changes: Any) -> Finding:
-    """A finding as the rules would make it."""
+    """A finding as made by the rules."""
     fields: dict[str, Any] = {
         "finding_id": rule,
         "cluster": "default",
@@ -74,7 +74,7 @@ CHILD = found("duplicate_processing")
 
 
 def test_what_is_right_has_no_mistakes():
-    """Cause, culprit, variant, advice inside the bounds and what follows from it."""
+    """Cause, culprit, variant, advice within the bounds, and consequences."""
     assert mistakes_of_sick(RUN, EXPECTED, [CAUSE, CHILD]) == []
 
 
@@ -99,13 +99,13 @@ def test_what_is_right_has_no_mistakes():
     ],
 )
 def test_each_mistake_is_named(findings: list[Finding], word: str):
-    """One mistake, one sentence."""
+    """One sentence for each mistake."""
     (mistake,) = mistakes_of_sick(RUN, EXPECTED, findings)
     assert word in mistake
 
 
 def test_a_cured_group_may_be_informed_about():
-    """Information is no complaint; anything else is, and other groups do not count."""
+    """Informational findings are allowed, others are not; findings of other groups do not count."""
     assert mistakes_of_cured(RUN, [replace(CAUSE, severity="info"), replace(CAUSE, group="another")]) == []
     (mistake,) = mistakes_of_cured(RUN, [CAUSE])
     assert "poll_overrun (ticket)" in mistake

@@ -1,7 +1,7 @@
 """The founding incidents happen on real brokers with the real clients, and their cured forms stay quiet.
 
-What is held here is the clients' own word, the brokers' log, and what the monitor that watches says: the right cause,
-culprit and advice of the sick form, and nothing of the cured one.
+These tests check the clients' reports, the brokers' log, and the monitor's findings: the right cause, culprit and
+advice for the sick form, and none for the cured one.
 """
 
 from __future__ import annotations
@@ -46,21 +46,21 @@ def left(run: StoryRun) -> list[str]:
 
 @contextmanager
 def watched(story: Story, directory: Path, **options: Any) -> Iterator[tuple[StoryRun, Watcher]]:
-    """Play to the outcome before the monitor's eyes, and yield both while the clients still run."""
+    """Play to the outcome with a running monitor, and yield both while the clients still run."""
     watch = partial(watching, directory / "monitor")
     with performing(story, directory, watch, metrics_topic=METRICS_TOPIC, **options) as (play, watcher):
         yield play.run(), watcher
 
 
 def perform(story: Story, directory: Path, *, cured: bool, seed: int, kafka_version: str | None = None) -> StoryRun:
-    """Play to the outcome unwatched."""
+    """Play to the outcome without a monitor."""
     options: dict[str, Any] = {"cured": cured, "seed": seed, "kafka_version": kafka_version}
     with performing(story, directory, unwatched, **options) as (play, _):
         return play.run()
 
 
 def await_right_findings(run: StoryRun, story: Story, watcher: Watcher) -> None:
-    """Wait until the monitor says what it must of a sick form. A rebalance is judged 20 s after its end."""
+    """Wait for the findings that the monitor must make for a sick form. A rebalance is judged 20 s after its end."""
     deadline = time.monotonic() + _JUDGED_SECONDS
     expected = story.expect(run.parameters)
     while mistakes := mistakes_of_sick(run, expected, watcher.findings()):
@@ -70,7 +70,7 @@ def await_right_findings(run: StoryRun, story: Story, watcher: Watcher) -> None:
 
 
 def holds_idle_lock(run: StoryRun) -> None:
-    """Evicted after the topic fell silent, by their sessions' end, and back under other ids."""
+    """Expired after the topic became idle, and back under other ids."""
     silent_ms = next(event["t_ms"] for event in run.events if event["event"] == "traffic_ends")
     back = {event["member_id"] for event in run.events if event["event"] == "assigned" and event["t_ms"] > silent_ms}
     assert evicted(run)
@@ -78,31 +78,31 @@ def holds_idle_lock(run: StoryRun) -> None:
 
 
 def holds_join_barrier(run: StoryRun) -> None:
-    """The newcomer waits until the first one's max.poll.interval is over and it leaves by itself."""
+    """The newcomer waits until the first member's max.poll.interval is over and it leaves by itself."""
     stopped_ms = next(event["t_ms"] for event in run.events if event["event"] == "stops_polling")
     (assigned_ms,) = [e["t_ms"] for e in run.events if e["event"] == "assigned" and e["name"] == join_barrier.NEWCOMER]
-    # A busy machine makes it later; a session that expired would show in the broker's log.
+    # On a busy machine it is later; an expired session would be in the broker's log.
     assert -3_000 <= assigned_ms - stopped_ms - run.parameters["max_poll_ms"] <= 10_000
     assert set(left(run)) == set(run.member_ids(join_barrier.CULPRIT))
     assert not evicted(run)
 
 
 def holds_long_batches(run: StoryRun) -> None:
-    """Commits are refused, records come twice, and nobody's session expired."""
+    """Commits are rejected, records are delivered twice, and no session expires."""
     assert failed_commits(run.events) >= 1
     assert processed_twice(run.events) >= run.parameters["batch"]
     assert not evicted(run)
 
 
 def holds_held_interpreter(run: StoryRun) -> None:
-    """Sessions expire while the clients work, and the commits after that are refused."""
+    """Sessions expire while the clients work, and later commits are rejected."""
     assert failed_commits(run.events) >= 1
     assert len(evicted(run)) >= failed_commits(run.events)
     assert not left(run)
 
 
 def holds_owner_lock(run: StoryRun) -> None:
-    """Every newcomer gives up without ever having owned a partition; Kafka knows no group."""
+    """Every newcomer gives up without having owned a partition; Kafka has no group."""
     owned = [event for event in run.events if event["name"] != owner_lock.CULPRIT and event.get("partitions")]
     assert owned == []
     assert {event["name"] for event in run.events if event["event"] == "gave_up"} == {
@@ -110,8 +110,8 @@ def holds_owner_lock(run: StoryRun) -> None:
     }
 
 
-# One is in `make test`: the one that needs a ZooKeeper, and a client that Kafka knows nothing of. Recordings of all are
-# judged there too (tests/accuracy/test_diagnoses.py).
+# One is in `make test`: the one that needs a ZooKeeper and a client that Kafka does not see as a member. Recordings of
+# all are judged there too (tests/accuracy/test_diagnoses.py).
 SICK = (
     pytest.param(join_barrier.STORY, 2, holds_join_barrier, id="join_barrier", marks=pytest.mark.slow),
     pytest.param(owner_lock.STORY, 2, holds_owner_lock, id="owner_lock"),
@@ -119,7 +119,7 @@ SICK = (
     pytest.param(long_batches.STORY, 2, holds_long_batches, id="long_batches", marks=pytest.mark.slow),
     pytest.param(held_interpreter.STORY, 2, holds_held_interpreter, id="held_interpreter", marks=pytest.mark.slow),
     pytest.param(idle_lock.REAL, 1, holds_idle_lock, id="idle_lock_real", marks=pytest.mark.slow),
-    # What users tried first: the incident goes on, and so do its cause, culprit and advice.
+    # The remedies that users tried first: the incident continues, and so do its cause, culprit and advice.
     pytest.param(idle_lock.WRONG_CURE, 6, holds_idle_lock, id="idle_lock_wrong_cure", marks=pytest.mark.slow),
     pytest.param(join_barrier.WRONG_CURE, 6, holds_join_barrier, id="join_barrier_wrong_cure", marks=pytest.mark.slow),
     pytest.param(long_batches.WRONG_CURE, 6, holds_long_batches, id="long_batches_wrong_cure", marks=pytest.mark.slow),
@@ -143,7 +143,7 @@ CURED = (
 def test_the_incident_happens_and_is_explained(
     story: Story, seed: int, holds: Callable[[StoryRun], None], tmp_path: Path
 ) -> None:
-    """What people reported happens again by the same mechanism, and the monitor names cause, culprit and cure."""
+    """The reported symptom occurs by the same mechanism, and the monitor names cause, culprit and cure."""
     with watched(story, tmp_path, cured=False, seed=seed) as (run, watcher):
         assert run.symptoms >= story.enough
         holds(run)
@@ -152,7 +152,7 @@ def test_the_incident_happens_and_is_explained(
 
 @pytest.mark.parametrize(("story", "seed"), CURED)
 def test_the_cure_cures(story: Story, seed: int, tmp_path: Path) -> None:
-    """With the advice followed the symptom stays away, nobody is lost, and the monitor has nothing to complain of."""
+    """With the advice followed there is no symptom, no lost member, and no finding."""
     with watched(story, tmp_path, cured=True, seed=seed) as (run, watcher):
         assert run.symptoms == 0
         assert evicted(run) == []
@@ -163,6 +163,6 @@ def test_the_cure_cures(story: Story, seed: int, tmp_path: Path) -> None:
 @pytest.mark.slow
 @pytest.mark.parametrize("story", [idle_lock.FAST, join_barrier.STORY], ids=lambda story: story.id)
 def test_the_symptom_occurs_on_the_newest_broker(story: Story, tmp_path: Path) -> None:
-    """The stories are the clients' doing: a broker of today does not prevent them."""
+    """The clients cause the stories: a current broker does not prevent them."""
     run = perform(story, tmp_path, cured=False, seed=5, kafka_version="4.3.1")
     assert run.symptoms >= story.enough

@@ -1,4 +1,4 @@
-"""The numbers beside a finding's advice: what its own value would have avoided, and null where that is not known."""
+"""The numbers added to a finding's advice: the rebalances its value would have avoided, or null if unknown."""
 
 from __future__ import annotations
 
@@ -20,12 +20,12 @@ BOTH = EstimateRange(2, 2)
 
 
 def advising(*changes: tuple[str, str | None, str]) -> Finding:
-    """A finding with such advice: setting, value now, value to set."""
+    """A finding with this advice: setting, current value, proposed value."""
     return replace(OVERRUN, advice=tuple(Advice(*each, formula="-") for each in changes))
 
 
 def reported(seen: list[Seen], *changes: tuple[str, str | None, str]) -> tuple[AdviceRow, ...]:
-    """Return the advice as the API reports it, of a group to which this happened."""
+    """Return the advice as reported by the API, of a group with these rebalances."""
     (row,) = with_avoided([advising(*changes)], look_back(seen, NOW_MS - _HOUR_MS, NOW_MS + _HOUR_MS))
     return row.advice
 
@@ -41,7 +41,7 @@ def reported(seen: list[Seen], *changes: tuple[str, str | None, str]) -> tuple[A
     ],
 )
 def test_the_value_advised_is_judged_and_not_the_best_one(parameter: str, proposed: str, avoids: int) -> None:
-    """A member was silent for 18 s: the value that the finding gives was enough for that, or was not."""
+    """A member was silent for 18 s: the finding's value was sufficient for that, or was not."""
     (row,) = reported(pause(), (parameter, "10000", proposed))
     assert row.avoided is not None
     assert row.avoided.rebalances == EstimateRange(avoids, avoids)
@@ -50,7 +50,7 @@ def test_the_value_advised_is_judged_and_not_the_best_one(parameter: str, propos
 
 
 def test_a_number_with_its_reason_is_a_number() -> None:
-    """As poll_overrun writes it."""
+    """In the format of poll_overrun."""
     (row,) = reported(
         overrun(), ("max.poll.interval.ms", "60000", "120000, which is also the longest that others wait")
     )
@@ -62,7 +62,7 @@ def test_a_number_with_its_reason_is_a_number() -> None:
     ("current", "proposed"), [(None, "25% of what it is: at most 124, if that is the default"), ("500", "at most 125")]
 )
 def test_fewer_records_are_a_share_of_what_they_are(current: str | None, proposed: str) -> None:
-    """Whether the finding knows how many there are or not."""
+    """Whether or not the finding has the current number."""
     advice = (Advice("max.poll.records", current, proposed, "half"),)
     (row,) = reported(overrun(advice=advice), ("max.poll.records", current, proposed))
     assert row.avoided is not None
@@ -82,19 +82,19 @@ def test_fewer_records_are_a_share_of_what_they_are(current: str | None, propose
     ],
 )
 def test_what_has_no_value_has_no_number(change: tuple[str, str | None, str]) -> None:
-    """Neither has a name where nobody restarted: nothing is known against it."""
+    """Nor has an instance id if no member was restarted: it is unknown whether it helps."""
     (row,) = reported(pause(), change)
     assert (row.avoided, row.text) == (None, None)
 
 
 def test_without_rebalances_nothing_is_known() -> None:
-    """A finding may be older than all that is kept."""
+    """A finding may be older than all kept rebalances."""
     (row,) = reported([], ("session.timeout.ms", "10000", "45000"))
     assert row.avoided is None
 
 
 def test_a_finding_keeps_all_that_it_had() -> None:
-    """Numbers are added, in the order of the advice; where nobody asked for them, they are null."""
+    """Numbers are added in the order of the advice; if they were not requested, they are null."""
     finding = advising(("code", None, "pause()"), ("session.timeout.ms", "10000", "45000"))
     (row,) = with_avoided([finding], look_back(pause(), NOW_MS - _HOUR_MS, NOW_MS + _HOUR_MS))
     assert [each.avoided is None for each in row.advice] == [True, False]
@@ -107,6 +107,6 @@ def test_a_finding_keeps_all_that_it_had() -> None:
 
 
 def test_zero_is_not_null() -> None:
-    """That a value would have avoided nothing is worth knowing."""
+    """It is useful to know that a value would have avoided nothing."""
     (row,) = reported(pause(), ("max.poll.interval.ms", None, "60000"))
     assert row.avoided == Avoided()

@@ -1,4 +1,4 @@
-"""Advice from what the exporter keeps: of one group, and of all groups in a report."""
+"""Advice from the exporter's state: for one group, and for all groups in a report."""
 
 from __future__ import annotations
 
@@ -20,7 +20,7 @@ DAY_MS = 86_400_000
 
 
 def rows_of(seen: list[Seen], **changes: Any) -> list[Row]:
-    """The rows of rebalances and of what they cost."""
+    """The rows of rebalances and of their impact."""
     rows = []
     for each in seen:
         rebalance = replace(each.rebalance, **changes)
@@ -32,14 +32,14 @@ def rows_of(seen: list[Seen], **changes: Any) -> list[Row]:
 
 
 def view_of(*rows: Row) -> View:
-    """A view that has taken the rows over."""
+    """A view that has read the rows."""
     view = View(group_expiry_seconds=3600, keep_rebalances=100)
     view.apply(rows)
     return view
 
 
 def paused(at_s: float = 0, group: str = "payments", cluster: str = "prod") -> list[Row]:
-    """A member of a group is lost to its session, and comes back: two rebalances with their cause."""
+    """A member of a group is lost by session expiry, and rejoins: two rebalances with their cause."""
     seen = pause(at_s)
     names = [each.rebalance.rebalance_id for each in seen]
     cause = cause_row(*names, rule="process_pause", group=group, cluster=cluster, advice=(RECORDS,))
@@ -47,19 +47,19 @@ def paused(at_s: float = 0, group: str = "payments", cluster: str = "prod") -> l
 
 
 def answer(view: View, since_ms: int = 0, group: str = "payments") -> AdviceAnswer:
-    """What the API answers of a group."""
+    """The API's answer for a group."""
     key = ("prod", group)
     return make_answer(view.past(key), key, READY, since_ms, NOW_MS + DAY_MS)
 
 
 def worth(view: View, limit: int = 9) -> dict[str, PeriodWorth]:
-    """What the report has, by setting."""
+    """The report's estimates, by setting."""
     found = find_worth(view.past().rebalances, NOW_MS - 1, NOW_MS + DAY_MS, limit)
     return {each.setting: each for each in found}
 
 
 def test_the_cause_of_a_rebalance_makes_its_estimate_certain() -> None:
-    """Findings say so; until they do, the same is possible."""
+    """With a finding it is certain; without one the same is possible."""
     reported = answer(view_of(*paused(), group_row()))
     assert (reported.sums.rebalances, reported.kept_since_ms, reported.cluster) == (2, NOW_MS, "prod")
     assert [(each.setting, each.avoided.rebalances) for each in reported.estimates] == [
@@ -72,7 +72,7 @@ def test_the_cause_of_a_rebalance_makes_its_estimate_certain() -> None:
 
 
 def test_a_hint_leaves_it_open() -> None:
-    """A cause that is a guess is none, for the session and for records alike."""
+    """An unsure cause does not count, for the session and for records alike."""
     seen = pause(rule=None)
     names = [each.rebalance.rebalance_id for each in seen]
     hint = cause_row(*names, rule="process_pause", group="payments", cluster="prod", confidence=0.4, advice=(RECORDS,))
@@ -88,13 +88,13 @@ def test_only_what_began_since_then_counts() -> None:
 
 
 def test_other_groups_are_not_in_it() -> None:
-    """Of one that is known and did not rebalance there is nothing."""
+    """A known group without rebalances has no estimates."""
     reported = answer(view_of(*paused(group="other"), group_row()))
     assert (reported.sums.rebalances, reported.estimates, reported.kept_since_ms) == (0, (), None)
 
 
 def test_a_report_adds_up_groups() -> None:
-    """Each with its own value; the list is as long as it may be."""
+    """Each with its own value; the list has the maximum length."""
     view = view_of(*paused(), *paused(at_s=100, group="other"), *paused(at_s=200, group="third", cluster="dev"))
     found = worth(view)["session.timeout.ms"]
     assert (found.avoided.rebalances, found.group_count) == (EstimateRange(6, 6), 3)

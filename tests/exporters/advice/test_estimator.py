@@ -22,7 +22,7 @@ RECORDS = Advice("max.poll.records", "500", "124", "half")
 
 
 def member(name: str, number: int = 1, host: str = "/10.0.0.1", **more: Any) -> Member:
-    """A member's nth form: its id changes each time that it joins."""
+    """The nth form of a member: its id changes each time that it joins."""
     fields: dict[str, Any] = {"session_timeout_ms": 10_000, "rebalance_timeout_ms": 60_000} | more
     return Member(f"{name}-{number}", name, host, **fields)
 
@@ -39,7 +39,7 @@ def rebalance(
     lost: Mapping[int, int] | None = None,
     **changes: Any,
 ) -> Seen:
-    """A rebalance that began at a second and took another; `lost` are milliseconds by partition of topic t."""
+    """A rebalance with its beginning and duration in seconds; `lost` are milliseconds by partition of topic t."""
     start_ms = NOW_MS + int(at_s * 1000)
     ids_before, ids_after = {each.member_id for each in before}, {each.member_id for each in after}
     joined = tuple(each.member_id for each in after if each.member_id not in ids_before)
@@ -87,7 +87,7 @@ A = member("a")
 
 
 def pause(at_s: float = 0, away_s: float = 8, number: int = 1, rule: str | None = "process_pause") -> list[Seen]:
-    """Member b is lost to its session of 10 s, and comes back a while later."""
+    """Member b is lost after its session of 10 s, and rejoins a while later."""
     b, again = member("b", number), member("b", number + 1)
     return [
         rebalance(at_s, (A, b), (A,), rule=rule, expired=[b.member_id]),
@@ -96,7 +96,7 @@ def pause(at_s: float = 0, away_s: float = 8, number: int = 1, rule: str | None 
 
 
 def overrun(rule: str | None = "poll_overrun", advice: tuple[Advice, ...] = (), away_s: float = 20) -> list[Seen]:
-    """Member b leaves because it did not poll for 60 s, and comes back."""
+    """Member b leaves because it did not poll for 60 s, and rejoins."""
     b, again = member("b"), member("b", 2)
     return [
         rebalance(0, (A, b), (A,), rule=rule, poll_timeout=[b.member_id], advice=advice),
@@ -112,13 +112,13 @@ def find(seen: Sequence[Seen], setting: str, value: int | None = None, *, since_
 
 
 def counts(seen: Sequence[Seen], setting: str, value: int | None = None, **more: float) -> tuple[int, int]:
-    """How many rebalances a setting would have avoided, at least and at most."""
+    """The minimum and maximum number of rebalances that a setting would have avoided."""
     found = find(seen, setting, value, **more).avoided.rebalances
     return found.low, found.high
 
 
 def test_a_session_that_outlasts_the_pause_avoids_both_rebalances():
-    """The loss and the return; a member was silent for its session, and until it was back."""
+    """The loss and the return; the member was silent for its session, and until it was back."""
     assert counts(pause(), "session.timeout.ms", 30_000) == (2, 2)
     assert counts(pause(away_s=21), "session.timeout.ms", 30_000) == (0, 0)
     found = find(pause(), "session.timeout.ms")
@@ -127,20 +127,20 @@ def test_a_session_that_outlasts_the_pause_avoids_both_rebalances():
 
 
 def test_a_range_that_reaches_beyond_the_value_is_possible_only():
-    """The return lies between the start of its rebalance and the end of its join phase."""
+    """The return is between the start of its rebalance and the end of its join phase."""
     first, second = pause(away_s=19)
     # Silent for 10 + 19 to 10 + 20 s.
     assert counts([first, second], "session.timeout.ms", 29_500) == (0, 2)
 
 
 def test_what_has_no_cause_is_possible_only():
-    """Nobody said that the same process came back."""
+    """It is unknown whether the same process returned."""
     assert counts(pause(rule=None), "session.timeout.ms", 30_000) == (0, 2)
     assert counts(pause(rule="undetermined"), "session.timeout.ms", 30_000) == (0, 2)
 
 
 def test_a_restart_is_not_avoided_by_a_longer_session():
-    """A new process joins as a stranger; with a name of its own it takes its predecessor's place."""
+    """A new process joins as a new member; with an instance id it takes its predecessor's place."""
     restart = pause(rule="crash_loop")
     assert counts(restart, "session.timeout.ms", 300_000) == (0, 0)
     assert counts(restart, "group.instance.id", 30_000) == (2, 2)
@@ -149,7 +149,7 @@ def test_a_restart_is_not_avoided_by_a_longer_session():
 
 
 def test_a_static_member_needs_a_session_that_outlasts_its_restart():
-    """Its name alone is there already."""
+    """It already has an instance id."""
     named = {"group_instance_id": "w1"}
     gone, back = member("b", **named), member("b", 2, **named)
     seen = [
@@ -161,7 +161,7 @@ def test_a_static_member_needs_a_session_that_outlasts_its_restart():
 
 
 def test_a_death_is_never_avoided_and_counts_as_cost():
-    """Who does not come back is noticed later."""
+    """The loss of a member that does not return is noticed later."""
     b = member("b")
     seen = [*pause(), rebalance(60, (A, b), (A,), rule="member_crash", expired=[b.member_id])]
     found = find(seen, "session.timeout.ms")
@@ -173,7 +173,7 @@ def test_a_death_is_never_avoided_and_counts_as_cost():
 
 
 def test_another_change_beside_makes_it_inevitable():
-    """A new member comes in the rebalance in which one is lost: that one happens anyway."""
+    """A new member joins in the rebalance in which one is lost, so that rebalance is inevitable."""
     b, again, c = member("b"), member("b", 2), member("c")
     seen = [
         rebalance(0, (A, b), (A, c), rule="process_pause", expired=[b.member_id]),
@@ -183,14 +183,14 @@ def test_another_change_beside_makes_it_inevitable():
 
 
 def test_who_came_and_went_in_between_leaves_it_open():
-    """The row does not say what these did."""
+    """The row does not have the partitions of these members."""
     first, second = pause()
     first = first._replace(rebalance=replace(first.rebalance, passing=(member("d"),)))
     assert counts([first, second], "session.timeout.ms", 30_000) == (1, 2)
 
 
 def test_an_emptied_group_needs_both_of_its_members():
-    """Both left with their polls overrun, one came back too late for the value."""
+    """Both left after overruns; one returned too late for the value."""
     a, b, a2, b2 = member("a"), member("b"), member("a", 2), member("b", 2)
     seen = [
         rebalance(0, (a, b), (), rule="poll_overrun", poll_timeout=[a.member_id, b.member_id]),
@@ -202,20 +202,20 @@ def test_an_emptied_group_needs_both_of_its_members():
 
 
 def test_polls_that_came_late():
-    """A longer limit, or a smaller batch where the diagnosis advises one."""
+    """A longer limit, or a smaller batch if the diagnosis advises one."""
     assert counts(overrun(), "max.poll.interval.ms", 90_000) == (2, 2)
     assert counts(overrun(), "max.poll.interval.ms", 80_000) == (0, 0)
     assert counts(overrun(advice=(RECORDS,)), "max.poll.records", 70) == (2, 2)
     assert counts(overrun(advice=(RECORDS,)), "max.poll.records", 80) == (0, 0)
     assert find(overrun(advice=(RECORDS,)), "max.poll.records").proposed == "50 % of what it is"
-    # A client that has no such setting, and one of which nobody said why.
+    # A client without the setting, and one without a known cause.
     assert counts(overrun(), "max.poll.records", 10) == (0, 0)
     assert counts(overrun(rule=None), "max.poll.records", 10) == (0, 2)
     assert counts(overrun(), "session.timeout.ms", 300_000) == (0, 0)
 
 
 def test_the_last_commit_bounds_how_long_nobody_polled():
-    """Whoever committed three seconds before it left has polled then, whatever its limit says."""
+    """A member that committed three seconds before it left has polled then, whatever its limit."""
     b = member("b", partitions={"t": [1]}, rebalance_timeout_ms=4_000)
     committed = CommitGap("t", 1, NOW_MS - 3_000, NOW_MS + 9_000)
     first = rebalance(0, (A, b), (A,), rule="poll_overrun", poll_timeout=[b.member_id])
@@ -227,7 +227,7 @@ def test_the_last_commit_bounds_how_long_nobody_polled():
 
 
 def test_a_deploy_is_avoided_by_names():
-    """Members left in order and came back under the same client id and host; one on another host may be another."""
+    """Members left cleanly and returned with the same client id and host; one on another host may be another."""
     b, moved = member("b"), member("b", 2, host="/10.0.0.9")
     seen = [
         rebalance(0, (A, b), (A,), rule="rolling_deploy"),
@@ -239,7 +239,7 @@ def test_a_deploy_is_avoided_by_names():
 
 
 def test_a_newcomer_that_waited_for_the_ghost_came_within_the_session():
-    """Killed and started anew at once: the rebalance waits for the session of the one before."""
+    """Killed and restarted at once: the rebalance waits for the session of the old member."""
     b, again = member("b"), member("b", 2)
     seen = [rebalance(0, (A, b), (A, again), rule="ungraceful_shutdown", expired=[b.member_id])]
     assert counts(seen, "group.instance.id", 10_000) == (1, 1)
@@ -247,7 +247,7 @@ def test_a_newcomer_that_waited_for_the_ghost_came_within_the_session():
 
 
 def test_time_of_the_own_partitions_is_lost_all_the_same():
-    """A partition whose member is away waits for it, where it is not taken over."""
+    """A partition whose member is away waits for it if no other member takes it over."""
     a, b = member("a", partitions={"t": [0]}), member("b", partitions={"t": [1]})
     first = rebalance(0, (a, b), (a,), rule="process_pause", expired=["b-1"], lost={0: 2_000, 1: 8_000})
     second = rebalance(8, (a,), (a, member("b", 2)), rule="process_pause")
@@ -264,7 +264,7 @@ def test_time_of_the_own_partitions_is_lost_all_the_same():
 
 
 def test_partitions_that_stay_need_not_stand_still():
-    """An eager assignor takes all away; at least while the rebalance lasts, at most until the next commit."""
+    """An eager assignor revokes all: at least for the rebalance's duration, at most until the next commit."""
     before = (member("a", partitions={"t": [0]}), member("b", partitions={"t": [1, 2]}))
     after = (member("a", partitions={"t": [0, 1]}), member("b", partitions={"t": [2]}))
     seen = [rebalance(0, before, after, lost={0: 400, 1: 7_000, 2: 8_000}, joined=("c-1",))]
@@ -279,14 +279,14 @@ def test_partitions_that_stay_need_not_stand_still():
 
 
 def test_a_barrier_is_what_the_newer_protocol_has_not():
-    """The time that a group waited for one who does not join, at most."""
+    """At most the time for which a group waited for a member that did not join."""
     b, c = member("b"), member("c")
     seen = [rebalance(0, (b,), (c,), rule="stalled_member_join_barrier", poll_timeout=["b-1"])]
     assert find(seen, "group.protocol").avoided.rebalancing_ms == EstimateRange(0, 1_000)
 
 
 def test_a_group_that_starts_waits_for_who_comes_soon():
-    """Each arrival makes the coordinator wait anew; what comes after one that was too late is not waited for."""
+    """Each arrival restarts the coordinator's wait; members after one that was too late are not waited for."""
     a, b, c, d = (member(name) for name in "abcd")
     seen = [rebalance(0, (), (a,)), rebalance(6, (a,), (a, b)), rebalance(13, (a, b), (a, b, c))]
     assert counts(seen, "group.initial.rebalance.delay.ms", 10_000) == (2, 2)
@@ -297,13 +297,13 @@ def test_a_group_that_starts_waits_for_who_comes_soon():
 
 
 def test_who_comes_back_is_no_late_starter():
-    """A return is an absence's, not a start's."""
+    """A return belongs to an absence, not to a start."""
     seen = [rebalance(0, (), (A, member("b"))), *pause(at_s=3, away_s=2)]
     assert counts(seen, "group.initial.rebalance.delay.ms", 60_000) == (0, 0)
 
 
 def test_heartbeats_are_a_hint():
-    """No row describes a heartbeat that was lost: what the diagnosis advises is possible."""
+    """No row describes a missed heartbeat: the diagnosis's advice is possible only."""
     advised = [
         each._replace(advice=(Advice("heartbeat.interval.ms", "5000", "3000", "S / 3"),))
         for each in pause(rule="session_heartbeat_ratio")
@@ -313,7 +313,7 @@ def test_heartbeats_are_a_hint():
 
 
 def newer_pause(away_s: float, kind: str = "consumer", rule: str | None = "process_pause") -> list[Seen]:
-    """A member of a group whose session brokers set is lost, and comes back."""
+    """A member of a group whose session is set by brokers is lost, and rejoins."""
     b, again = (member("b", number, session_timeout_ms=None) for number in (1, 2))
     return [
         rebalance(0, (b,), (), rule=rule, expired=["b-1"], type=kind, protocol="uniform"),
@@ -323,7 +323,7 @@ def newer_pause(away_s: float, kind: str = "consumer", rule: str | None = "proce
 
 @pytest.mark.parametrize("kind", ["consumer", "share", "streams"])
 def test_the_session_of_a_newer_group_is_the_groups(kind: str):
-    """Its records have no session, so that nothing is certain; it is 45 s unless set, and brokers take 60 s at most."""
+    """Its records have no session, so nothing is certain; it is 45 s unless set, and brokers allow 60 s at most."""
     found = find(newer_pause(8, kind), f"{kind}.session.timeout.ms")
     assert (found.current, found.value, found.avoided.rebalances) == (None, 60_000, EstimateRange(0, 2))
     assert found.cost.startswith("a member that dies is noticed after 1 min instead of 45 s")
@@ -333,7 +333,7 @@ def test_the_session_of_a_newer_group_is_the_groups(kind: str):
 
 
 def test_what_a_finding_once_advised_beyond_the_limit_is_not_taken():
-    """Kept rows may hold a session of minutes for a group that takes 60 s."""
+    """Kept rows may advise a session of minutes for a group that allows 60 s."""
     advice = (Advice("consumer.session.timeout.ms (of the group)", "45000", "145000", "-"),)
     assert (
         find([each._replace(advice=advice) for each in newer_pause(8)], "consumer.session.timeout.ms").value == 60_000
@@ -341,7 +341,7 @@ def test_what_a_finding_once_advised_beyond_the_limit_is_not_taken():
 
 
 def test_names_come_with_the_groups_session():
-    """Its clients refuse session.timeout.ms; members of share and streams groups refuse names as well."""
+    """Its clients reject session.timeout.ms; members of share and streams groups reject instance ids as well."""
     found = find(newer_pause(8, rule="crash_loop"), "group.instance.id")
     assert found.proposed == "a stable name per instance, with consumer.session.timeout.ms of the group = 60000"
     for kind in ("share", "streams"):
@@ -367,7 +367,7 @@ def as_client(seen: list[Seen], client_id: str, **changes: Any) -> list[Seen]:
 
 
 def test_librdkafka_takes_no_session_above_its_poll_interval():
-    """Its poll interval is as far as it goes: what is longer is not proposed, whoever advises it."""
+    """Its poll interval is the limit: longer sessions are not proposed, even if a finding advises them."""
     assert find(as_client(pause(), "rdkafka", rebalance_timeout_ms=20_000), "session.timeout.ms").value == 20_000
     assert find(as_client(pause(away_s=15), "rdkafka", rebalance_timeout_ms=20_000), "session.timeout.ms").value is None
     advice = (Advice("session.timeout.ms", "10000", "45000", "-"),)
@@ -377,7 +377,7 @@ def test_librdkafka_takes_no_session_above_its_poll_interval():
 
 
 def test_a_neighbour_with_another_client_bounds_nothing():
-    """What librdkafka takes is of no account where a Java member lost its session."""
+    """The limit of librdkafka does not apply to a Java member that lost its session."""
     z = replace(member("z", rebalance_timeout_ms=10_000), client_id="rdkafka")
     b, again = member("b"), member("b", 2)
     seen = [
@@ -401,7 +401,7 @@ def test_the_session_that_grows_is_that_of_those_who_lost_it():
 
 
 def test_aiokafka_does_not_report_its_poll_limit():
-    """Its records repeat the session: no value can be said to be longer, but one that a finding gives may be."""
+    """Its records repeat the session: no value is known to be longer, but one from a finding may be."""
     seen = as_client(overrun(), "aiokafka-0.12.0", rebalance_timeout_ms=10_000)
     found = find(seen, "max.poll.interval.ms")
     assert (found.current, found.value, found.avoided.rebalances) == (None, None, EstimateRange())
@@ -418,7 +418,7 @@ def test_only_clients_with_batches_can_have_smaller_ones(client_id: str, expecte
 
 
 def stood_still(client_id: str, protocol: str = "range") -> list[Seen]:
-    """A rebalance in which a partition stood still that kept its owner, as the group waited for somebody."""
+    """A rebalance in which a partition stalled that kept its owner, because the group waited for a member."""
     before, after = (member("a", partitions={"t": [0]}),), (member("a", partitions={"t": [0]}), member("b"))
     seen = rebalance(0, before, after, rule="stalled_member_join_barrier", lost={0: 4_000})
     return as_client([seen._replace(rebalance=replace(seen.rebalance, protocol=protocol))], client_id)
@@ -444,14 +444,14 @@ def stood_still(client_id: str, protocol: str = "range") -> list[Seen]:
 def test_assignor_and_protocol_are_proposed_to_clients_that_have_them(
     client_id: str, protocol: str, assignor: bool, newer: bool
 ):
-    """Streams and Connect bring their own; some libraries know neither the cooperative assignor nor KIP-848."""
+    """Streams and Connect have their own; some libraries have neither the cooperative assignor nor KIP-848."""
     seen = stood_still(client_id, protocol)
     assert avoids_something(find(seen, "partition.assignment.strategy")) == assignor
     assert avoids_something(find(seen, "group.protocol")) == newer
 
 
 def test_a_worker_of_connect_has_no_settings_of_a_consumer():
-    """Its time between polls is rebalance.timeout.ms; it has no records to poll, and cannot be named."""
+    """Its limit between polls is rebalance.timeout.ms; it has no max.poll.records, and no instance id."""
     seen = [each._replace(rebalance=replace(each.rebalance, protocol="sessioned")) for each in overrun(rule=None)]
     assert counts(seen, "rebalance.timeout.ms") == (0, 2)
     assert not avoids_something(find(seen, "max.poll.records"))
@@ -462,7 +462,7 @@ def test_a_worker_of_connect_has_no_settings_of_a_consumer():
 
 
 def test_what_began_before_the_period_shows_who_came_back():
-    """It does not count itself."""
+    """The earlier rebalance itself is not counted."""
     assert counts(pause(at_s=-5), "session.timeout.ms", 30_000, since_s=0) == (1, 1)
 
 
@@ -475,7 +475,7 @@ def test_a_value_is_proposed_for_most_and_not_for_the_worst():
 
 
 def test_a_value_that_a_finding_advises_is_taken_where_it_is_enough():
-    """So that nobody reads two values for one setting; one that is too small is not, nor a share or a sentence."""
+    """So that one setting has one value; a value that is too small is not used, nor a share or a sentence."""
     advised = [
         ("45000", 45_000),
         ("60000, which is also the longest", 60_000),
@@ -489,13 +489,13 @@ def test_a_value_that_a_finding_advises_is_taken_where_it_is_enough():
 
 @pytest.mark.parametrize(("advised", "proposed"), [("26% of what it is", 26), ("80% of what it is", 50)])
 def test_a_share_that_a_finding_advises_is_taken_where_it_is_enough(advised: str, proposed: int):
-    """A half is enough: a quarter is too, and four fifths are not."""
+    """A half is sufficient: so is a quarter, but not four fifths."""
     advice = (Advice("max.poll.records", None, advised, "half"),)
     assert find(overrun(advice=advice), "max.poll.records").value == proposed
 
 
 def test_a_calm_group_has_nothing_to_gain():
-    """Every setting is there, and none avoids anything."""
+    """Every setting is listed, and none avoids anything."""
     past = look_back([], NOW_MS, NOW_MS + 1)
     assert {each.setting for each in estimate(past)} == set(Setting)
     assert not any(map(avoids_something, estimate(past)))
@@ -532,7 +532,7 @@ def histories(draw: st.DrawFn) -> list[Seen]:
 @pytest.mark.generated
 @given(histories(), st.integers(1, 600_000), st.integers(1, 600_000))
 def test_bounds_hold_whatever_happened(seen: list[Seen], one: int, other: int):
-    """The low bound is below the high one, nothing avoids more than there was, and more of a value avoids no less."""
+    """The low bound is at most the high one, nothing avoids more than there was, and a larger value avoids no less."""
     past = look_back(seen, NOW_MS - 1, NOW_MS + 86_400_000)
     sums = add_up(past)
     for each in estimate(past):

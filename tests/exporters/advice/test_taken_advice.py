@@ -1,4 +1,4 @@
-"""What `advise` proposes, over libraries, types of groups and present settings: nothing that is refused."""
+"""The proposals of `advise`, for libraries, group types and current settings: none of them is rejected."""
 
 from __future__ import annotations
 
@@ -21,7 +21,7 @@ AWAY_S = (1, 8, 25, 100, 400)
 
 
 def past(of: Client, kind: GroupType, who: Member, *, rule: str | None, way: str, away_s: int) -> list[Seen]:
-    """A member is lost in one of many ways, and comes back; the other goes on."""
+    """A member is lost in one of many ways, and rejoins; the other continues."""
     other, back = replace(who, member_id="a-1", host="/a"), replace(who, member_id="b-2")
     gone: dict[str, Any] = {
         "expired": [who.member_id] if way == "expired" else None,
@@ -39,7 +39,7 @@ def past(of: Client, kind: GroupType, who: Member, *, rule: str | None, way: str
 @pytest.mark.generated
 @pytest.mark.parametrize(("of", "kind"), CASES, ids=[f"{each.client_id}, {kind}" for each, kind in CASES])
 def test_nothing_is_proposed_that_is_refused(of: Client, kind: GroupType):
-    """Of whatever happened, and whatever findings advised."""
+    """For any events, and any advice of findings."""
     reported, wrong = set(), set()
     for (session_ms, poll_ms), rule, way, away_s in product(SETTINGS, CAUSES, ("expired", "poll", "left"), AWAY_S):
         if not starts(of, kind, session_ms, poll_ms):
@@ -62,5 +62,5 @@ def test_nothing_is_proposed_that_is_refused(of: Client, kind: GroupType):
                     name, _, value = each.proposed.partition("with ")[2].partition(" = ")
                     wrong |= set(problems(of, kind, who, Advice(name, None, value, "-"), longer=True))
     assert not sorted(wrong)
-    # It would hold as well if nothing was proposed.
+    # The assertion would also hold without proposals.
     assert any(name.endswith("session.timeout.ms") for name in reported)

@@ -1,4 +1,4 @@
-"""The description of the API, held against a server that answers."""
+"""The OpenAPI document compared with the responses of a server."""
 
 import asyncio
 import re
@@ -38,7 +38,7 @@ from rebalance_exporters.terminal.sse import read_events
 DOCS = Path(__file__).parents[3] / "docs"
 DOCUMENT = openapi.describe()
 
-#: Something of every kind: two clusters have a group of one name, and a rebalance has all that is known of one.
+#: Rows of every kind: two clusters have a group of the same name, and one rebalance has all fields.
 ROWS = (
     *stream_rows(),
     *stream_rows(cluster="dev"),
@@ -58,7 +58,7 @@ ROWS = (
     finding_row("s", rule="member_crash", state="resolved", resolved_at_ms=NOW_MS),
 )
 
-#: What is asked of each operation that answers with a row of the contract.
+#: The request for each operation that returns a row of the contract.
 ASKED = {
     "overview": ("/api/v1/overview", "/api/v1/overview?cluster=dev"),
     "groups": ("/api/v1/groups", "/api/v1/groups?cluster=none", "/api/v1/groups?limit=1"),
@@ -100,7 +100,8 @@ REFUSED = (
     ("messages", "/api/v1/messages", 400),
     ("messages", f"/api/v1/messages?text={'a' * 4097}", 400),
 )
-#: What `test_connections.py` provokes, nobody more may follow, and `test_shared_answers.py`: too many ask at once.
+#: Provoked by `test_connections.py` (no more followers allowed) and `test_shared_answers.py` (too many requests at
+#: once).
 CROWDED = {
     (name, 503)
     for name in (
@@ -116,7 +117,7 @@ CROWDED = {
         "messages",
     )
 }
-#: What `test_silence_api.py` provokes.
+#: Provoked by `test_silence_api.py`.
 SILENCES_REFUSED = (
     *(("silence", status) for status in (400, 403, 408, 409, 413, 415, 503)),
     *(("expire", status) for status in (403, 404, 503)),
@@ -132,32 +133,32 @@ def served() -> Iterator[Served]:
 
 
 def get(served: Served, path: str, **options: Any) -> httpx.Response:
-    """Ask for JSON over the network."""
+    """Get JSON over the network."""
     url, headers = f"http://127.0.0.1:{served.port}{path}", {"accept": "application/json"}
-    # What verifies certificates takes longer to set up than an answer takes.
+    # Setting up certificate verification takes longer than a response.
     return httpx.get(url, headers=headers, timeout=DEADLINE_SECONDS, trust_env=False, verify=False, **options)
 
 
 def hold(text: bytes, kind: Any) -> None:
-    """Hold JSON against a type: it has the type's fields, all of them, and no other."""
+    """Check JSON against a type: it has exactly the fields of the type."""
     row = msgspec.json.decode(text, type=kind, strict=True)
     assert msgspec.json.decode(msgspec.json.encode(row)) == msgspec.json.decode(text)
 
 
 def test_the_committed_document_is_current() -> None:
-    """Whoever changes the API runs `make docs`."""
+    """After a change of the API run `make docs`."""
     assert (DOCS / "openapi.json").read_text() == openapi.render()
 
 
 def test_every_reference_leads_somewhere() -> None:
-    """Tools that make clients of the document find every schema, and no schema is left over."""
+    """Client generators find every schema, and no schema is unused."""
     used = set(re.findall(r'"\$ref": "#/components/schemas/(\w+)"', openapi.render()))
     assert used == set(DOCUMENT["components"]["schemas"])
 
 
 @pytest.mark.parametrize("name", OPERATIONS)
 def test_parameters_of_paths_are_described(name: str) -> None:
-    """What stands in braces is a required parameter, and every other one is in the query and may be left out."""
+    """Parts in braces are required parameters, and all others are optional ones in the query."""
     path = OPERATIONS[name].path
     described = DOCUMENT["paths"][path][OPERATIONS[name].method]["parameters"]
     reported = {each["name"]: (each["in"], each["required"]) for each in described}
@@ -166,7 +167,7 @@ def test_parameters_of_paths_are_described(name: str) -> None:
 
 
 def test_every_path_of_the_api_is_described() -> None:
-    """The server has no route of the API that the document does not have."""
+    """The document has every route of the server's API."""
     app = make_app(ExportConfig(), make_view(), lambda: ReadProgress(loaded=True))
     routes = {
         (each.path, method.lower())
@@ -174,7 +175,7 @@ def test_every_path_of_the_api_is_described() -> None:
         if isinstance(each, Route)
         for method in (each.methods or set()) - {"HEAD"}
     }
-    # Everything below a group is one route, because names may have slashes.
+    # Everything below a group is one route, because names may contain slashes.
     below = "/api/v1/groups/{rest:name}"
     described = {
         (below if each.path.startswith("/api/v1/groups/") else each.path, each.method) for each in openapi.OPERATIONS
@@ -187,20 +188,20 @@ def test_every_path_of_the_api_is_described() -> None:
 
 @pytest.mark.parametrize(("name", "path"), [(name, path) for name, paths in ASKED.items() for path in paths])
 def test_an_answer_is_what_the_document_says(served: Served, name: str, path: str) -> None:
-    """Each path answers with the fields of its schema, none missing and none beyond."""
+    """Each path returns exactly the fields of its schema."""
     answer = get(served, path)
     assert (answer.status_code, answer.headers["content-type"]) == (200, "application/json")
     hold(answer.content, OPERATIONS[name].answer)
 
 
 def test_every_row_that_is_described_is_asked_for() -> None:
-    """No operation is left out above."""
+    """Every operation is in the list above."""
     assert set(ASKED) == {each.name for each in openapi.OPERATIONS if each.answer is not None and each.method == "get"}
 
 
 @pytest.mark.parametrize(("name", "path", "status"), REFUSED)
 def test_a_refusal_is_what_the_document_says(served: Served, name: str, path: str, status: int) -> None:
-    """Every status that is described comes, with a sentence."""
+    """Every documented status occurs, with a sentence."""
     answer = get(served, path)
     assert answer.status_code == status
     assert status in OPERATIONS[name].refusals
@@ -208,14 +209,14 @@ def test_a_refusal_is_what_the_document_says(served: Served, name: str, path: st
 
 
 def test_every_refusal_that_is_described_is_provoked() -> None:
-    """No status is left out above."""
+    """Every documented status is in the lists above."""
     described = {(each.name, status) for each in openapi.OPERATIONS for status in each.refusals}
     assert described == {*CROWDED, *SILENCES_REFUSED, *((name, status) for name, _, status in REFUSED)}
 
 
 @pytest.mark.parametrize("name", ["silence", "expire"])
 def test_a_silence_is_what_the_document_says(tmp_path: Path, name: str) -> None:
-    """Made and ended; the status is the one that is described."""
+    """Created and ended; the status is the documented one."""
     config = tmp_path / "web.yml"
     config.write_text(f"basic_auth_users:\n  alice: {hash_password('secret')}\n")
     with serving(make_view(group_row(), silence_row()), web_config_file=str(config)) as server:
@@ -236,7 +237,7 @@ def test_a_silence_is_what_the_document_says(tmp_path: Path, name: str) -> None:
 
 
 def test_readiness_that_is_not_is_described_too() -> None:
-    """503 has the same answer."""
+    """503 has the same body."""
     with serving(make_view()) as server:
         answer = get(server, "/-/ready")
     assert answer.status_code == 503
@@ -245,14 +246,14 @@ def test_readiness_that_is_not_is_described_too() -> None:
 
 
 def test_the_document_is_served_as_it_is_committed(served: Served) -> None:
-    """Who has the exporter has its description."""
+    """Every exporter serves its own description."""
     answer = get(served, OPENAPI_PATH)
     assert (answer.status_code, answer.headers["content-type"]) == (200, "application/json")
     assert answer.text == (DOCS / "openapi.json").read_text()
 
 
 def test_the_document_needs_the_password_that_the_api_needs(tmp_path: Path) -> None:
-    """Where there are users, the description is for them only."""
+    """With users configured, the document requires a log-in."""
     config = tmp_path / "web.yml"
     config.write_text(f"basic_auth_users:\n  alice: {hash_password('secret')}\n")
     with serving(make_view(), web_config_file=str(config)) as server:
@@ -279,7 +280,7 @@ def test_events_are_what_the_document_says(monkeypatch: pytest.MonkeyPatch) -> N
     source = EventSource(view, lambda: Readiness(True, "ready"), lambda: NOW_MS, Owners, "1.2.3")
 
     async def follow() -> dict[str, bytes]:
-        # An id of another run asks for a reset.
+        # An id of another run causes a reset.
         events = source.follow(Filter(), "other-1")
         found = await _until(events, {EventName.RESET})
         view.apply((*ROWS, Row(GROUPS, b"prod/audit", None)))

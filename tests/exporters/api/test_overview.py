@@ -57,7 +57,7 @@ def row_of(view: View, now_ms: int = NOW_MS) -> OverviewRow:
 
 
 def test_what_a_row_copies_is_the_groups_own() -> None:
-    """A field of the same name has the same type in both; what a row computes is not copied."""
+    """A field of the same name has the same type in both; computed fields are not copied."""
     of_row, of_group = get_type_hints(OverviewRow), get_type_hints(GroupSnapshot)
     assert {"cluster", "group", "state", "coordinator"} <= set(COPIED)
     assert {name: of_row[name] for name in COPIED} == {name: of_group[name] for name in COPIED}
@@ -88,7 +88,7 @@ def test_a_row_says_all_that_is_known() -> None:
 
 
 def test_the_unknown_is_null() -> None:
-    """A group of which nothing but its existence is known claims nothing."""
+    """Fields of a group without further rows are null."""
     nothing = dict.fromkeys(("type", "state", "protocol_type", "protocol", "generation", "last_rebalance_ms"))
     row = row_of(make_view(group_row(**nothing, members=())))
     unknown = (row.state, row.state_since_ms, row.members, row.idle_members, row.lag, row.commit_age_ms, row.lag_slope)
@@ -97,7 +97,7 @@ def test_the_unknown_is_null() -> None:
 
 
 def test_unreadable_assignments_are_not_counted() -> None:
-    """One member whose assignment is in no known form makes the sums unknown, not smaller."""
+    """One member with an unknown assignment makes the sums unknown, not smaller."""
     row = row_of(make_view(group_row(members=(Member("a", "a", "h", partitions=None),))))
     assert (row.members, row.assigned_partitions, row.idle_members) == (1, None, None)
 
@@ -116,7 +116,7 @@ def test_a_state_has_a_beginning(changes: dict[str, Any], since_ms: int) -> None
 
 
 def test_the_gravest_finding_comes_first() -> None:
-    """Pages before tickets, then causes, the surer and the older ones; what is resolved is left out."""
+    """Pages before tickets, then causes, by confidence and age; resolved ones are left out."""
     view = make_view(
         group_row(),
         finding_row("a", finding_id="info", severity="info", started_at_ms=NOW_MS - 99_000),
@@ -130,14 +130,14 @@ def test_the_gravest_finding_comes_first() -> None:
 
 
 def test_a_withdrawn_finding_is_gone() -> None:
-    """A tombstone takes the finding out of the row."""
+    """A tombstone removes the finding from the row."""
     view = make_view(group_row(), finding_row())
     view.apply([Row(FINDINGS, b"prod/payments/crash_loop/", None)])
     assert row_of(view).findings == ()
 
 
 def test_what_the_diagnosis_no_longer_reports_is_unknown() -> None:
-    """While it is silent lag, windows and the age of commits are null; what the log alone shows stays."""
+    """While it is silent, lag, windows and the age of commits are null; values from the log alone stay."""
     view = make_view(group_row(), diagnosis_row(), probed_lag_row())
     for row in (row_of(view, NOW_MS + 60_000), row_of(make_view(group_row(), probed_lag_row()))):
         assert (row.windows, row.lag, row.time_lag_ms, row.commit_age_ms, row.lag_slope) == ({}, None, None, None, None)
@@ -145,20 +145,20 @@ def test_what_the_diagnosis_no_longer_reports_is_unknown() -> None:
 
 
 def test_a_deleted_group_has_no_lag() -> None:
-    """Its last windows stay, nobody waits for its records any more."""
+    """Its last windows stay, but no records wait for it any more."""
     row = row_of(make_view(group_row(state="Deleted"), diagnosis_row(), probed_lag_row()))
     assert (row.lag, row.time_lag_ms, row.commit_age_ms) == (None, None, None)
     assert set(row.windows) == {"1m", "5m", "15m"}
 
 
 def test_members_that_a_row_had_no_room_for_count() -> None:
-    """Their number is known, what they own is not."""
+    """Their number is known, their partitions are not."""
     row = row_of(make_view(group_row(is_truncated=True, member_count=10_000)))
     assert (row.members, row.idle_members, row.assigned_partitions) == (10_000, None, None)
 
 
 def test_the_age_is_that_of_the_stalest_stream() -> None:
-    """Of two clusters the one that was silent for longer counts, and each alone where it is asked for."""
+    """Of two clusters the more outdated one counts, and for a request of one cluster only that one."""
     rows = [query_row(updated_at_ms=NOW_MS - 2_000), query_row(cluster="test", updated_at_ms=NOW_MS - 9_000)]
     view = make_view(group_row(), group_row(cluster="test"), *rows)
     assert overview(view).data_age_ms == 9_000

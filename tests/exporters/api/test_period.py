@@ -1,4 +1,4 @@
-"""The report on a period: sums by group, by cause and by setting, and what is known of the period before."""
+"""The report on a period: sums by group, by cause and by setting, compared with the period before."""
 
 import itertools
 import random
@@ -19,7 +19,7 @@ WEEK = Period(NOW_MS - 7 * DAY_MS, NOW_MS)
 
 
 def roomy(*rows: Row, keep: int = 1_000) -> View:
-    """A view with room for as many rebalances."""
+    """A view with room for this many rebalances."""
     view = View(group_expiry_seconds=3600, keep_rebalances=keep)
     view.apply(rows)
     return view
@@ -32,7 +32,7 @@ def report(view: View, period: Period = WEEK) -> PeriodReport:
 
 
 def test_a_period_has_what_began_in_it() -> None:
-    """Its beginning is in it and its end is not, so that nothing is in two periods."""
+    """The beginning is inclusive and the end exclusive, so that no rebalance is in two periods."""
     starts = {"early": WEEK.since_ms - 1, "first": WEEK.since_ms, "last": NOW_MS - 1, "late": NOW_MS}
     reported = report(roomy(*(past_row(name, at_ms, group=name) for name, at_ms in starts.items())))
     assert [each.group for each in reported.groups] == ["first", "last"]
@@ -42,7 +42,7 @@ def test_a_period_has_what_began_in_it() -> None:
 
 
 def test_groups_come_by_the_time_they_lost() -> None:
-    """Then by the time they rebalanced; each with its sums, and what has no cost reported yet is counted."""
+    """Then by the time they rebalanced; each with its sums, and the number of rebalances without a reported impact."""
     view = roomy(
         *costly_rows("1", NOW_MS - 5_000, 700, group="b"),
         *costly_rows("2", NOW_MS - 4_000, 300, group="b", took_ms=9_000),
@@ -66,7 +66,7 @@ def test_groups_come_by_the_time_they_lost() -> None:
 
 
 def test_a_cluster_has_its_own_report() -> None:
-    """Nothing of another cluster is in it."""
+    """It contains nothing of another cluster."""
     view = roomy(past_row("1", NOW_MS - 1, cluster="dev"), past_row("2", NOW_MS - 2), group_row(cluster="dev"))
     reported = report(view, WEEK._replace(cluster="dev"))
     assert ([each.cluster for each in reported.groups], reported.sums.rebalances, reported.known_groups) == (
@@ -77,7 +77,7 @@ def test_a_cluster_has_its_own_report() -> None:
 
 
 def test_causes_are_those_of_the_rebalances() -> None:
-    """By rule, over all groups; the rest is unexplained. A finding that is not primary is the cause of nothing."""
+    """By rule, over all groups; the rest is unexplained. A finding that is not primary causes nothing."""
     reported = report(
         roomy(
             *costly_rows("1", NOW_MS - 5_000, 100),
@@ -99,7 +99,7 @@ def test_causes_are_those_of_the_rebalances() -> None:
 
 
 def test_a_cause_outlives_its_finding() -> None:
-    """The finding is forgotten an hour after it resolved, and a later spell of it names other rebalances."""
+    """The finding is forgotten an hour after it resolved, and when it recurs it names other rebalances."""
     resolved = cause_row("1", updated_at_ms=NOW_MS - 5 * DAY_MS, state="resolved", resolved_at_ms=NOW_MS - 5 * DAY_MS)
     view = roomy(past_row("1", NOW_MS - 5 * DAY_MS), resolved, past_row("2", NOW_MS - DAY_MS))
     view.forget_expired(NOW_MS)
@@ -109,7 +109,7 @@ def test_a_cause_outlives_its_finding() -> None:
 
 
 def test_a_better_explanation_replaces_a_cause() -> None:
-    """In whatever order the two are read; a withdrawn one leaves what another took over."""
+    """In any order of reading; a withdrawn finding keeps no rebalances that another one explains."""
     before = cause_row("1", updated_at_ms=NOW_MS - 9_000)
     better = cause_row("1", rule="poll_overrun", finding_id="f2")
     gone = Row(FINDINGS, before.key, None)
@@ -121,7 +121,7 @@ def test_a_better_explanation_replaces_a_cause() -> None:
 
 
 def test_causes_are_bounded() -> None:
-    """Ten for each rebalance that is kept, those read first go first; with room for none, none is kept."""
+    """Ten for each kept rebalance, oldest dropped first; with room for none, none is kept."""
     ids = [str(number) for number in range(40)]
     view = make_view(*(cause_row(each) for each in ids), past_row("9", NOW_MS - 9), past_row("10", NOW_MS - 8))
     assert {kept.rebalance_id: cause is not None for kept, cause in view.past().rebalances} == {"9": False, "10": True}
@@ -129,7 +129,7 @@ def test_causes_are_bounded() -> None:
 
 
 def test_words_of_strangers_are_short() -> None:
-    """What is kept of a finding of a megabyte is short, and withdrawing it finds it all the same."""
+    """A short part of a finding of a megabyte is kept, and withdrawing it still works."""
     long = cause_row("1", finding_id="f" * 9_000, rule="r" * 9_000, advice=(Advice("p" * 9_000, "c", "x", "y"),) * 99)
     view = roomy(past_row("1", NOW_MS - 1), long)
     ((_, cause),) = view.past().rebalances
@@ -140,7 +140,7 @@ def test_words_of_strangers_are_short() -> None:
 
 
 def test_settings_come_by_the_time_lost_that_they_explain() -> None:
-    """One entry per setting, value now and value to set, with the groups concerned; code is no setting."""
+    """One entry per setting, current and proposed value, with the affected groups; code is not a setting."""
     reported = report(
         roomy(
             *costly_rows("1", NOW_MS - 5_000, 100),
@@ -164,7 +164,7 @@ def test_settings_come_by_the_time_lost_that_they_explain() -> None:
 
 
 def test_a_setting_has_its_latest_value() -> None:
-    """A finding that is worked out anew proposes another value; the time lost before counts for it too."""
+    """A finding that is updated may propose another value; the time lost before counts for it too."""
     early = cause_row("1", updated_at_ms=NOW_MS - 9_000, advice=(SESSION,))
     late = cause_row("2", subject="c-2", finding_id="f2", advice=(replace(SESSION, proposed="60000"),))
     for rows in ([early, late], [late, early]):
@@ -174,7 +174,7 @@ def test_a_setting_has_its_latest_value() -> None:
 
 
 def test_many_groups_of_a_setting_are_counted() -> None:
-    """Ten are named, those that lost most."""
+    """The ten that lost most are named."""
     groups = [f"g{number:02}" for number in range(12)]
     rows = [costly_rows(name, NOW_MS - 9_000, 100 + number, group=name) for number, name in enumerate(groups)]
     causes = [cause_row(name, group=name, advice=(SESSION,)) for name in groups]
@@ -183,7 +183,7 @@ def test_many_groups_of_a_setting_are_counted() -> None:
 
 
 def test_what_changed_is_listed_where_the_period_before_is_known() -> None:
-    """Groups by how much their time lost changed, those included that are calm now; causes with their cost before."""
+    """Groups by the change of their lost time, including those without any now; causes with their earlier cost."""
     before_ms = WEEK.since_ms - 7 * DAY_MS
     reported = report(
         roomy(
@@ -207,7 +207,7 @@ def test_what_changed_is_listed_where_the_period_before_is_known() -> None:
 
 @pytest.mark.parametrize("late_ms", [1, 8 * DAY_MS])
 def test_nothing_is_compared_with_what_is_not_known(late_ms: int) -> None:
-    """Where the exporter's memory begins within the period before, or later, it says since when it knows."""
+    """If the exporter's memory begins within the previous period, or later, the report says since when it has data."""
     begun_ms = WEEK.since_ms - 7 * DAY_MS + late_ms
     reported = report(roomy(past_row("1", begun_ms), *costly_rows("2", NOW_MS - 1, 7)))
     assert (reported.before, reported.changed, reported.kept_since_ms) == (None, (), begun_ms)
@@ -215,7 +215,7 @@ def test_nothing_is_compared_with_what_is_not_known(late_ms: int) -> None:
 
 
 def test_it_says_how_far_back_it_had_room() -> None:
-    """Who keeps too few for the period learns it."""
+    """The report says when too few rebalances are kept for the period."""
     rows = [past_row(str(number), NOW_MS - 10_000 + number) for number in range(5)]
     reported = report(roomy(*rows, keep=3))
     assert (reported.dropped_until_ms, reported.kept_since_ms, reported.sums.rebalances) == (
@@ -229,7 +229,7 @@ def test_it_says_how_far_back_it_had_room() -> None:
 
 
 def test_two_exporters_report_the_same() -> None:
-    """In whatever order the rows of the topics come."""
+    """Whatever the order of the rows of the topics."""
     rows = [costly_rows(str(number), NOW_MS - 9_000 * number, 50 * (number % 3)) for number in range(1, 20)]
     rows += [[cause_row(str(number), rule=f"r{number % 4}", advice=(SESSION, RECORDS))] for number in range(1, 20)]
     reported = report(roomy(*itertools.chain(*rows)))
@@ -240,6 +240,6 @@ def test_two_exporters_report_the_same() -> None:
 
 
 def test_what_a_rebalance_costs_may_be_corrected() -> None:
-    """The last word counts."""
+    """The last row counts."""
     view = roomy(*costly_rows("1", NOW_MS - 1_000, 100), impact_row("1", lost_partition_ms=900))
     assert report(view).sums.lost_partition_ms == 900

@@ -4,7 +4,7 @@ import pytest
 
 from rebalance_exporters.api.requests import names_like
 
-#: As many as one exporter shows, of which most begin and end alike.
+#: As many as one exporter shows; most begin and end alike.
 NAMES = [
     f"team-{number % 40}.{kind}-{number}" for number in range(2_500) for kind in ("orders", "audit", "search", "mail")
 ]
@@ -28,7 +28,7 @@ def test_a_name_among_ten_thousand_is_found_wherever_the_mistake_is(name: str) -
 
 
 def test_few_names_are_compared_closely(monkeypatch: pytest.MonkeyPatch) -> None:
-    """Whoever asks for groups that do not exist, over and over, does not keep the exporter from its other work."""
+    """Repeated requests for groups that do not exist do not slow down the exporter."""
     compared: list[int] = []
     find = difflib.get_close_matches
 
@@ -43,5 +43,5 @@ def test_few_names_are_compared_closely(monkeypatch: pytest.MonkeyPatch) -> None
 
 @pytest.mark.parametrize("name", ["", "x", "\n", "y" * 70_000])
 def test_what_nobody_mistyped_is_like_no_name(name: str) -> None:
-    """Nothing is proposed for it, and a name of any length costs no time."""
+    """It has no suggestion, and a name of any length costs little time."""
     assert names_like(name, [*NAMES, "", "z" * 30_000]) == []

@@ -1,4 +1,4 @@
-"""Silences over HTTP: only from users who are known, only as JSON, and never half."""
+"""Silences over HTTP: only from authenticated users, only as JSON, and only if Kafka accepts them."""
 
 from __future__ import annotations
 
@@ -47,14 +47,14 @@ def users(folder: Path) -> str:
 
 
 def ask(served: Served, method: str, path: str = PATH, **options: Any) -> httpx.Response:
-    """Ask as alice unless said otherwise."""
+    """Send a request as alice unless stated otherwise."""
     url = f"http://127.0.0.1:{served.port}{path}"
     options = {"auth": ALICE, **options}
     return httpx.request(method, url, timeout=DEADLINE_SECONDS, trust_env=False, verify=False, **options)
 
 
 def test_a_silence_is_made_seen_and_ended(served: Served, view: View) -> None:
-    """Who asked is who logged in, whatever the body says; ended early, it stays to be looked at."""
+    """The author is the logged-in user, whatever the body says; a silence that was ended early stays visible."""
     made = ask(served, "POST", json={**WANTED, "created_by": "somebody else", "kind": "deploy"})
     assert made.status_code == 201
     silence = decode(made.content, AlertSilence)
@@ -71,7 +71,7 @@ def test_a_silence_is_made_seen_and_ended(served: Served, view: View) -> None:
 
 
 def test_what_a_silence_covers_is_counted(served: Served, view: View) -> None:
-    """Groups of its cluster that are there now; those of others, and deleted ones, are not held back."""
+    """Current groups of its cluster; those of other clusters, and deleted ones, are not silenced."""
     view.apply([group_row(group="paid", state="Deleted"), group_row(cluster="test", group="payroll")])
     counts = {
         groups: ask(served, "POST", json={**WANTED, "cluster": "prod", "groups": [groups]}).json()["covered_groups"]
@@ -81,7 +81,7 @@ def test_what_a_silence_covers_is_counted(served: Served, view: View) -> None:
 
 
 def test_groups_are_counted_beside_the_event_loop(served: Served, monkeypatch: pytest.MonkeyPatch) -> None:
-    """Where there are tens of thousands, health pages and scrapes go on meanwhile."""
+    """With tens of thousands of groups, health checks and scrapes continue meanwhile."""
 
     def in_a_thread(*given: Any) -> Iterator[GroupKey]:
         with pytest.raises(RuntimeError, match="no running event loop"):
@@ -94,7 +94,7 @@ def test_groups_are_counted_beside_the_event_loop(served: Served, monkeypatch: p
 
 
 def test_a_list_has_an_end(served: Served, view: View, monkeypatch: pytest.MonkeyPatch) -> None:
-    """The page asks for it every few seconds: those that end last come first, and the rest is counted."""
+    """The page requests it every few seconds: the latest ends come first, and the rest is counted."""
     view.apply([silence_row(silence_id=str(n), ends_at_ms=NOW_MS + n) for n in range(5)])
     found = ask(served, "GET", f"{PATH}?limit=2").json()
     assert ([each["silence_id"] for each in found["silences"]], found["left_out"]) == (["4", "3"], 3)
@@ -114,7 +114,7 @@ def test_one_that_is_to_come_can_be_ended(served: Served, view: View) -> None:
 
 @pytest.mark.parametrize(("method", "path"), [("POST", PATH), ("DELETE", f"{PATH}/{SILENCE.silence_id}")])
 def test_nobody_is_heard_where_nobody_is_known(view: View, method: str, path: str) -> None:
-    """Without users there are no silences, not even from this machine; the answer says what to set."""
+    """Without users there are no silences, not even from this machine; the response says what to set."""
     view.apply([silence_row()])
     with serving(view) as server:
         answer = ask(server, method, path, json=WANTED if method == "POST" else None)
@@ -152,7 +152,7 @@ def test_a_wrong_password_makes_nothing(served: Served, view: View) -> None:
     ],
 )
 def test_what_cannot_be_is_refused(served: Served, view: View, body: dict[str, Any], reported: str) -> None:
-    """With a sentence that names it."""
+    """With a sentence that names the problem."""
     answer = ask(served, "POST", json=body)
     assert answer.status_code == 400
     assert reported in answer.json()["error"]
@@ -160,7 +160,7 @@ def test_what_cannot_be_is_refused(served: Served, view: View, body: dict[str, A
 
 
 def test_the_cluster_is_asked_for_where_there_are_several(served: Served, view: View) -> None:
-    """A silence of the wrong one would be found out at night."""
+    """A silence of the wrong cluster would be noticed too late."""
     view.apply([group_row(cluster="test")])
     refused = ask(served, "POST", json=WANTED)
     assert (refused.status_code, refused.json()["did_you_mean"]) == (400, ["prod", "test"])
@@ -168,7 +168,7 @@ def test_the_cluster_is_asked_for_where_there_are_several(served: Served, view: 
 
 
 def test_only_json_is_read(served: Served, view: View) -> None:
-    """A form of another site could send the rest, with the password that the browser remembers."""
+    """A form on another site could send other types, with the password that the browser has stored."""
     for kind in ("text/plain", "application/x-www-form-urlencoded", "multipart/form-data; boundary=x"):
         answer = ask(served, "POST", content=b'{"groups": ["*"]}', headers={"content-type": kind})
         assert answer.status_code == 415
@@ -177,12 +177,12 @@ def test_only_json_is_read(served: Served, view: View) -> None:
 
 
 def test_a_long_body_is_not_collected(served: Served) -> None:
-    """Nor one that says it is short."""
+    """Nor one that claims to be short."""
     assert ask(served, "POST", content=b" " * 300_000, headers={"content-type": "application/json"}).status_code == 413
 
 
 def test_a_body_that_does_not_come_is_not_awaited(served: Served, view: View, monkeypatch: pytest.MonkeyPatch) -> None:
-    """Who logs in and sends half a body is answered after a while."""
+    """A client that logs in and sends half a body is answered after a while."""
     monkeypatch.setattr(silences, "_BODY_SECONDS", 0.2)
     credentials = httpx.BasicAuth(*ALICE)._auth_header
     head = (
@@ -196,7 +196,7 @@ def test_a_body_that_does_not_come_is_not_awaited(served: Served, view: View, mo
 
 
 def test_silences_in_force_are_limited(served: Served, view: View) -> None:
-    """Of each cluster; those that are over leave room."""
+    """Per cluster; silences that are over do not count."""
     rows = [silence_row(silence_id=f"{number}") for number in range(silences.MAX_IN_FORCE)]
     view.apply(rows)
     refused = ask(served, "POST", json=WANTED)
@@ -207,7 +207,7 @@ def test_silences_in_force_are_limited(served: Served, view: View) -> None:
 
 @pytest.mark.parametrize("method", ["POST", "DELETE"])
 def test_what_kafka_did_not_take_is_reported(view: View, tmp_path: Path, method: str) -> None:
-    """Nobody is to believe in a silence that no exporter reads."""
+    """Nobody should rely on a silence that no exporter reads."""
 
     def write(_: AlertSilence) -> None:
         raise ExporterError("the exporter may not write to silences")
@@ -220,7 +220,7 @@ def test_what_kafka_did_not_take_is_reported(view: View, tmp_path: Path, method:
 
 
 def test_one_that_is_not_known_cannot_be_ended(served: Served, view: View) -> None:
-    """Neither by a wrong id nor of another cluster."""
+    """Neither with a wrong id nor for another cluster."""
     view.apply([silence_row()])
     for path in (f"{PATH}/other", f"{PATH}/{SILENCE.silence_id}?cluster=test"):
         assert ask(served, "DELETE", path).status_code == 404
@@ -228,7 +228,7 @@ def test_one_that_is_not_known_cannot_be_ended(served: Served, view: View) -> No
 
 
 def test_whether_one_can_be_made_is_known_before(view: View, tmp_path: Path) -> None:
-    """Who asks, and the brokers' word; of several clusters one that may be written to is enough."""
+    """It depends on the user, and on the permissions of the brokers; of several clusters one writable one suffices."""
     west = group_row(cluster="west")
     view.apply([west])
     refusals = {"prod": "no right", "west": None}

@@ -22,7 +22,7 @@ DEADLINE_SECONDS = 120
 
 
 class Event(NamedTuple):
-    """One event as a client reads it."""
+    """One event as parsed by a client."""
 
     name: str
     data: Any
@@ -36,7 +36,7 @@ def parse(text: bytes) -> Event:
 
 
 def make_source(view: View, judge: Callable[[], Readiness] = lambda: Readiness(True, "ready")) -> EventSource:
-    """What followers of a view share, with a clock that stands still."""
+    """The source shared by the followers of a view, with a clock that stands still."""
     return EventSource(view, judge, lambda: NOW_MS, Owners, "1.2.3")
 
 
@@ -53,12 +53,12 @@ async def read_until(events: AsyncIterator[bytes], last: str) -> list[Event]:
 
 @pytest.fixture(autouse=True)
 def quick(monkeypatch: pytest.MonkeyPatch) -> None:
-    """Look for changes without delay."""
+    """Check for changes without delay."""
     monkeypatch.setattr(stream_events, "LOOK_SECONDS", 0.01)
 
 
 def follow(view: View, *rows: Row, wanted: Filter | None = None, last_id: str | None = None) -> list[Event]:
-    """What a follower gets of rows that arrive after it came."""
+    """Return the events that a follower gets for rows that arrive after it connected."""
 
     async def run() -> list[Event]:
         events = make_source(view).follow(wanted or Filter(), last_id)
@@ -73,7 +73,7 @@ def follow(view: View, *rows: Row, wanted: Filter | None = None, last_id: str | 
 
 
 def test_a_follower_hears_of_what_changes() -> None:
-    """First hello and status, then rows of groups, rebalances and findings as they change; repetitions are no news."""
+    """First hello and status, then rows of groups, rebalances and findings as they change; repetitions are not sent."""
     view = make_view(group_row(), rebalance_row("1"), query_row())
     found = follow(view, group_row(), group_row(generation=8), rebalance_row("2"), finding_row(), wanted=Filter("prod"))
     assert [event.name for event in found[:2]] == ["hello", "status"]
@@ -93,7 +93,7 @@ def test_a_follower_hears_of_what_changes() -> None:
 
 
 def test_followers_share_what_they_receive() -> None:
-    """Those that do not read keep what waits for them: it must be the same bytes for all."""
+    """Slow followers keep their pending events in memory: these must be the same bytes for all."""
     view = make_view(query_row())
     source = make_source(view)
 
@@ -121,7 +121,7 @@ def test_followers_share_what_they_receive() -> None:
 
 
 def test_who_reads_slowly_holds_little_and_misses_nothing(monkeypatch: pytest.MonkeyPatch) -> None:
-    """A few changes are made ready at a time, one after the other; what changes again before its turn is sent once."""
+    """Changes are serialised a few at a time; one that changes again before its turn is sent once."""
     monkeypatch.setattr(stream_events, "_MOST_AT_ONCE", 2)
     view = make_view()
 
@@ -143,7 +143,7 @@ def test_who_reads_slowly_holds_little_and_misses_nothing(monkeypatch: pytest.Mo
 
 
 def test_events_are_kept_within_a_bound() -> None:
-    """New rebalances come for ever; those written first go first, and what is replaced takes no room."""
+    """New rebalances arrive all the time; the oldest are dropped first, and replaced ones take no room."""
     kept = KeptTexts(most_bytes=10_000)
     items = [ChangedItem("rebalance", "prod", "payments", str(number)) for number in range(100)]
     for version, item in enumerate(items):
@@ -164,7 +164,7 @@ def test_a_group_that_goes_is_reported() -> None:
 
 
 def test_a_withdrawn_finding_is_sent_as_resolved() -> None:
-    """A follower that received a finding learns that it no longer holds; since when is not known."""
+    """A follower that received a finding is told that it no longer holds; the time of its end is unknown."""
     found = follow(make_view(group_row(), finding_row()), Row(FINDINGS, b"prod/payments/crash_loop/", None))
     (withdrawn,) = [decode(json.dumps(event.data).encode(), Finding) for event in found if event.name == "finding"]
     assert (withdrawn.state, withdrawn.resolved_at_ms) == ("resolved", None)
@@ -185,7 +185,7 @@ def test_a_filter_lets_through_what_is_wanted() -> None:
 
 
 def test_following_resumes_where_it_ended() -> None:
-    """With the id of the last event a client gets each change since, once, and none from before."""
+    """With the id of the last event a client gets each later change, once, and no earlier one."""
     view = make_view(group_row(group="before"))
 
     async def run() -> tuple[list[Event], list[Event]]:
@@ -201,7 +201,7 @@ def test_following_resumes_where_it_ended() -> None:
 
 
 def test_an_id_that_no_version_can_have_is_one_of_another_run() -> None:
-    """A client that sends a number of thousands of digits is asked to load everything, like any other."""
+    """A client that sends a number of thousands of digits gets a reset, like any other."""
     view = make_view(group_row())
     source = make_source(view)
 
@@ -213,13 +213,13 @@ def test_an_id_that_no_version_can_have_is_one_of_another_run() -> None:
 
 @pytest.mark.parametrize("last_id", ["another-5", "", "nonsense", "-", "x-²"])
 def test_an_id_of_another_run_asks_for_a_reset(last_id: str) -> None:
-    """Changes of another exporter are counted differently: the client is asked to load everything again."""
+    """Changes of another exporter are counted differently: the client is told to load everything again."""
     found = follow(make_view(group_row()), last_id=last_id)
     assert [event.name for event in found] == ["hello", "reset", "status"]
 
 
 def test_a_follower_that_missed_too_much_is_reset(monkeypatch: pytest.MonkeyPatch) -> None:
-    """When more changed than is remembered, the follower gets a reset and goes on from there."""
+    """If more changed than is kept, the follower gets a reset and continues from there."""
     view = make_view()
     monkeypatch.setattr(view, "_changes", changes.ChangeLog(keep=3))
 
@@ -235,7 +235,7 @@ def test_a_follower_that_missed_too_much_is_reset(monkeypatch: pytest.MonkeyPatc
 
 
 def test_readiness_is_sent_when_it_changes() -> None:
-    """A follower learns at once that what it shows is no longer fresh, not with the next heartbeat."""
+    """A follower is told at once that its data are outdated, not with the next heartbeat."""
     verdicts = [Readiness(True, "ready")]
 
     async def run() -> list[Event]:
@@ -259,7 +259,7 @@ def test_the_status_comes_although_nothing_happens(monkeypatch: pytest.MonkeyPat
 
 
 def test_a_row_with_line_breaks_stays_one_event() -> None:
-    """JSON that somebody wrote over several lines is one event and the same JSON."""
+    """JSON with line breaks is one event and the same JSON."""
     value = rebalance_row("1").value
     assert value is not None
     pretty = json.dumps(json.loads(value), indent=2).replace("\n", "\r\n").encode()
@@ -270,7 +270,7 @@ def test_a_row_with_line_breaks_stays_one_event() -> None:
 
 
 def test_events_come_over_http() -> None:
-    """A real client follows, gets what changes, and the server ends the connection when it is stopped."""
+    """A real client follows, gets changes, and the server closes the connection when it stops."""
     view = make_view(group_row(), query_row())
     with serving(view) as served:
         url = f"http://127.0.0.1:{served.port}/api/v1/stream?cluster=prod"

@@ -1,4 +1,4 @@
-"""The exporter's reader without a broker: what it says of each row beside what stands in it."""
+"""The exporter's reader without a broker: the metadata of each row beside its content."""
 
 from __future__ import annotations
 
@@ -19,21 +19,21 @@ from waiting import wait_for
 
 
 class Noted(View):
-    """A view that keeps what it was given."""
+    """A view that keeps the applied rows."""
 
     def __init__(self) -> None:
         super().__init__(group_expiry_seconds=3600, keep_rebalances=0)
         self.given: list[Row] = []
 
     def apply(self, rows: Iterable[Row]) -> None:
-        """Note the rows beside taking them over."""
+        """Keep the rows in addition to applying them."""
         noted = list(rows)
         self.given += noted
         super().apply(noted)
 
 
 class Awaited:
-    """Brokers that do not answer a few times, and then do."""
+    """Brokers that fail to answer a few times, and then answer."""
 
     failures: tuple[str, ...] = ()
 
@@ -48,7 +48,7 @@ class Awaited:
 def test_what_is_said_while_no_broker_answers_is_taken_in(
     monkeypatch: pytest.MonkeyPatch, caplog: pytest.LogCaptureFixture
 ) -> None:
-    """By the client that reads later, which would keep all its complaints until then; the log has each reason once."""
+    """The errors of the earlier client are handled by the one that reads later; the log has each reason once."""
     client, heard = ScriptedClient({}), list[float]()
     monkeypatch.setattr(client, "poll", heard.append)
     monkeypatch.setattr(follower, "Consumer", client)
@@ -67,7 +67,7 @@ def test_what_is_said_while_no_broker_answers_is_taken_in(
 
 
 def test_rows_say_whether_they_were_there_when_the_reading_began(monkeypatch: pytest.MonkeyPatch) -> None:
-    """By their place in the log, whatever times they carry; and all say since when the topics are read."""
+    """By their offset, whatever their timestamps; and all have the time since which the topics are read."""
     row = group_row()
     assert row.key is not None
     assert row.value is not None

@@ -1,4 +1,4 @@
-"""Silences on a real broker: what one exporter was asked for holds in all of them, and in those that come later."""
+"""Silences on a real broker: one that was requested from one exporter holds in all, including later ones."""
 
 from __future__ import annotations
 
@@ -36,7 +36,7 @@ PREFIX = "silences-test."
 
 @pytest.fixture(autouse=True)
 def patient(monkeypatch: pytest.MonkeyPatch) -> None:
-    """Let brokers take their time to answer."""
+    """Give brokers a long time to answer."""
     for name, seconds in (("_DELIVERY_SECONDS", 60.0), ("_ASK_SECONDS", 15.0)):
         monkeypatch.setattr(f"rebalance_exporters.kafka.silence_writer.{name}", seconds)
 
@@ -47,7 +47,7 @@ def now_ms() -> int:
 
 @contextmanager
 def exporting(broker: EmbeddedKafka, prefix: str = PREFIX) -> Iterator[tuple[View, Callable[[], bool]]]:
-    """An exporter's reader with its view, and whether it has read all that is there."""
+    """An exporter's reader with its view, and whether it has read everything."""
     config = ExportConfig(kafka={"bootstrap.servers": broker.bootstrap}, topic_prefix=prefix)
     view = View(group_expiry_seconds=3600, keep_rebalances=0)
     reader = TopicReader(Source(config.kafka, config.topic_prefix), view, now_ms)
@@ -59,7 +59,7 @@ def exporting(broker: EmbeddedKafka, prefix: str = PREFIX) -> Iterator[tuple[Vie
 
 
 def test_a_silence_of_one_is_a_silence_of_all(broker: EmbeddedKafka) -> None:
-    """Two exporters that run, and one that starts afterwards; ended, it is so for all."""
+    """Two running exporters, and one that starts afterwards; ending one holds for all, too."""
     for name in TOPICS:
         create_topic(broker.bootstrap, PREFIX + name)
     writer = SilenceWriter({"bootstrap.servers": broker.bootstrap}, PREFIX + SILENCES)
@@ -81,7 +81,7 @@ def test_a_silence_of_one_is_a_silence_of_all(broker: EmbeddedKafka) -> None:
 
 
 def test_an_exporter_does_without_the_topic(broker: EmbeddedKafka) -> None:
-    """An older stream has not created it: everything else is shown, and the answer to a silence says what to do."""
+    """An older stream has not created it: everything else is shown, and the response to a silence says what to do."""
     prefix = "before-silences."
     for name in set(TOPICS) - {SILENCES}:
         create_topic(broker.bootstrap, prefix + name)
@@ -93,7 +93,7 @@ def test_an_exporter_does_without_the_topic(broker: EmbeddedKafka) -> None:
 
 
 def test_whether_the_exporter_may_write_is_known_before(make_broker: Callable[..., EmbeddedKafka]) -> None:
-    """Of a topic that it may write to, one that it may not, and one that is missing; the brokers are asked once."""
+    """For a writable topic, one without permission, and a missing one; the brokers are queried once."""
     broker = make_broker(**AUTHORIZED)
     for name in ("free", "guarded"):
         create_topic(broker.bootstrap, name)
@@ -122,7 +122,7 @@ def test_whether_the_exporter_may_write_is_known_before(make_broker: Callable[..
 
 
 def test_brokers_that_are_away_are_reported(monkeypatch: pytest.MonkeyPatch) -> None:
-    """Within some seconds, and not believed to have it."""
+    """Within some seconds, and the silence does not count as made."""
     monkeypatch.setattr("rebalance_exporters.kafka.silence_writer._DELIVERY_SECONDS", 0.5)
     with pytest.raises(ExporterError, match="could not be written"):
         SilenceWriter({"bootstrap.servers": "127.0.0.1:1"}, "t").write(SILENCE)

@@ -1,4 +1,4 @@
-"""The index of messages: complete, in agreement with the catalogue of diagnoses, and each text findable."""
+"""The index of messages: complete, consistent with the catalogue of diagnoses, and each text is found."""
 
 import re
 from pathlib import Path
@@ -18,12 +18,12 @@ VALUES = {"number": "4711", "generation": "Generation{generationId=4711}", "coor
 
 
 def printed(message: Message) -> str:
-    """The text with values in its places."""
+    """Return the text with values in its places."""
     return re.sub(r"\{(\w+)\}", lambda found: VALUES.get(found[1], f"<{found[1]}-1>"), message.text)
 
 
 def test_every_cause_is_in_the_catalogue():
-    """One that the catalogue does not have, or lost, fails here, and one given twice; what has none is harmless."""
+    """Unknown or duplicate causes fail here; a message without causes is harmless."""
     for meaning in INDEX.meanings.values():
         ids = [each.diagnosis for each in meaning.causes]
         assert set(ids) <= DIAGNOSES.keys(), meaning.id
@@ -32,7 +32,7 @@ def test_every_cause_is_in_the_catalogue():
 
 
 def test_texts_of_causes_are_sentences():
-    """They stand in tables, in a terminal and on the page."""
+    """They are shown in tables, in a terminal and on the page."""
     for meaning in INDEX.meanings.values():
         for text in (meaning.meaning, *(cause.when for cause in meaning.causes), *meaning.look_at):
             assert text[0].isupper() or text[0] in "`/p", text
@@ -42,7 +42,7 @@ def test_texts_of_causes_are_sentences():
 
 
 def test_a_cause_in_an_error_changes_the_meaning_to_one_that_exists():
-    """Only messages with a place for an error say something else together with it."""
+    """Only messages with a place for an error have another meaning with it."""
     for meaning in INDEX.meanings.values():
         texts = [each.text for each in INDEX.messages if each.meaning is meaning]
         assert not meaning.with_error or any("{error}" in text or "{reason}" in text for text in texts), meaning.id
@@ -50,14 +50,14 @@ def test_a_cause_in_an_error_changes_the_meaning_to_one_that_exists():
 
 
 def test_every_client_and_every_meaning_is_used():
-    """Nothing is described that no message has."""
+    """Every described client and meaning is used by a message."""
     assert {each.meaning.id for each in INDEX.messages} == INDEX.meanings.keys()
     assert {printer.client.id for each in INDEX.messages for printer in each.printed} == INDEX.clients.keys()
 
 
 @pytest.mark.parametrize("client", INDEX.clients)
 def test_each_client_has_messages_with_their_sources(client):
-    """A version and a file for each: what nobody can look up is not in the index."""
+    """A version and a file for each: texts without a source are not in the index."""
     own = [printer for each in INDEX.messages for printer in each.printed if printer.client.id == client]
     assert len(own) >= 8
     for printer in own:
@@ -67,13 +67,13 @@ def test_each_client_has_messages_with_their_sources(client):
 
 @pytest.mark.parametrize("message", INDEX.messages, ids=lambda each: each.id)
 def test_a_printed_text_finds_its_entry(message):
-    """As it is printed, behind what loggers put in front; of several entries the longest comes first."""
+    """As printed, with a logger's prefix; of several entries the longest comes first."""
     hits = read_matcher().match(f"2026-03-01 14:05:01,123 WARN [main] x.y.Z: {printed(message)} (x.y.Z:17)")
     assert hits[0].message.id == message.id
 
 
 def test_a_name_is_read_where_the_text_has_one():
-    """Groups and members come out as they were put in."""
+    """Groups and members are read back unchanged."""
     for message in INDEX.messages:
         hit = read_matcher().match(printed(message))[0]
         for place in ("group", "member", "client"):
@@ -82,12 +82,12 @@ def test_a_name_is_read_where_the_text_has_one():
 
 
 def test_settings_of_kafka_python_exist():
-    """The names of the one client that is at hand are its own."""
+    """The settings of the installed client exist."""
     assert set(INDEX.clients["kafka-python"].settings.values()) <= KafkaConsumer.DEFAULT_CONFIG.keys()
 
 
 def test_settings_are_named_as_the_client_calls_them():
-    """A client that has no such setting gets no such advice."""
+    """A client without such a setting gets no such advice."""
     rows = {each.id: each.row() for each in INDEX.messages}
     assert [each.names for each in rows["kp_poll_expired"].settings] == [
         ("max_poll_records",),
@@ -99,12 +99,12 @@ def test_settings_are_named_as_the_client_calls_them():
 
 
 def test_the_committed_page_is_current():
-    """Whoever changes the index runs `make docs`."""
+    """After a change of the index run `make docs`."""
     assert (DOCS / "messages.md").read_text(encoding="utf-8") == docs.render(INDEX)
 
 
 def test_links_of_the_page_lead_somewhere():
-    """Its diagnoses are headings of their page, its contents anchors of its own."""
+    """Its diagnoses are headings of their page, its contents its own anchors."""
     page = docs.render(INDEX)
     headings = set(re.findall(r"^### (\w+)$", (DOCS / "diagnoses.md").read_text(encoding="utf-8"), re.MULTILINE))
     assert set(re.findall(r"diagnoses\.md#(\w+)", page)) <= headings

@@ -1,4 +1,4 @@
-"""Finding the entry of a line: real ones, pieces, what editors and chats made of them, and what is none."""
+"""Finding the entry of a line: real lines, fragments, lines changed by editors and chats, and other lines."""
 
 from pathlib import Path
 
@@ -20,7 +20,7 @@ POLL = LINES[0].text
 
 
 def best(text: str) -> str | None:
-    """The id of the entry found first, whole or in part."""
+    """The id of the first entry found, as a whole or partial match."""
     found = MATCHER.search(text)
     return None if found.match is MessageMatch.NONE else found.hits[0].message.id
 
@@ -42,7 +42,7 @@ def read_meant() -> list[tuple[str, str, str]]:
 
 @pytest.mark.parametrize(("text", "message", "meaning"), read_meant(), ids=lambda each: each[:40])
 def test_what_a_real_line_means(text: str, message: str, meaning: str):
-    """Its entry, and what it means with the error that it names."""
+    """Its entry, and its meaning with the error that it contains."""
     found = MATCHER.search(text)
     best_one = found.hits[0].message
     assert (found.match, best_one.id, best_one.meaning.id) == (MessageMatch.WHOLE, message, meaning)
@@ -59,18 +59,18 @@ def test_what_a_real_line_means(text: str, message: str, meaning: str):
     ],
 )
 def test_a_name_inside_of_a_longer_word_is_another(text):
-    """RetriableCommitFailedException is no CommitFailedException."""
+    """RetriableCommitFailedException is not CommitFailedException."""
     assert MATCHER.search(f"at x: {text}: y").match is not MessageMatch.WHOLE
 
 
 def test_prefixes_of_codes_do_not_hide_them():
-    """As librdkafka and its wrappers write them."""
+    """As written by librdkafka and its wrappers."""
     for text in ("RD_KAFKA_RESP_ERR_ILLEGAL_GENERATION", "Errors.ILLEGAL_GENERATION", "错误ILLEGAL_GENERATION。"):
         assert best(text) == "code_generation"
 
 
 def test_an_error_within_an_error_decides():
-    """The text shown has it in its place; what stands elsewhere in the line decides nothing."""
+    """The error must be in the place of the text; other parts of the line do not count."""
     line = (
         "Asynchronous auto-commit of offsets {t-0=OffsetAndMetadata{offset=5}} failed: Offset commit failed with a "
         "retriable exception. You should retry committing the latest consumed offsets. The underlying error was: "
@@ -86,7 +86,7 @@ def test_an_error_within_an_error_decides():
 
 
 def trace(frames: int) -> str:
-    """A stack trace of Spring whose cause stands at its end."""
+    """A stack trace of Spring with its cause at the end."""
     frame = "\tat org.springframework.kafka.listener.KafkaMessageListenerContainer$ListenerConsumer.run(K.java:1313)\n"
     return (
         "2026-03-01 14:05:01,123 ERROR [C-1] o.s.k.l.DefaultErrorHandler - Stopping (groupId=orders)\n"
@@ -99,7 +99,7 @@ def trace(frames: int) -> str:
 
 @pytest.mark.parametrize("frames", [0, 3, 40, 400])
 def test_the_cause_at_the_end_of_a_stack_trace_is_found(frames: int):
-    """With the group of its first line, however many frames are above it."""
+    """With the group of its first line, however many frames are in between."""
     reported = answer(trace(frames), MATCHER)
     assert (reported.match, reported.messages[0].id, reported.group) == (
         MessageMatch.WHOLE,
@@ -109,7 +109,7 @@ def test_the_cause_at_the_end_of_a_stack_trace_is_found(frames: int):
 
 
 def test_words_of_several_lines_make_no_message():
-    """A pasted log is searched line by line; only one line that a terminal wrapped is put together."""
+    """A pasted log is searched line by line; only a single line wrapped by a terminal is joined."""
     lines = "2026-03-01 14:05:01 Member a joined\n2026-03-01 14:05:02 x in group b\n2026-03-01 14:05:03 has failed, "
     assert MATCHER.search(f"{lines}removing it from the group").match is not MessageMatch.WHOLE
 
@@ -121,7 +121,7 @@ def test_words_of_several_lines_make_no_message():
      "Offset commit failed on partition a at offset b: OffsetCommit failed with c: Request joining group due to: "],
 )  # fmt: skip
 def test_a_hostile_text_takes_linear_time(piece: str):
-    """Each kind of repetition: eight times as long takes about eight times as long."""
+    """For each kind of repetition eight times the length takes about eight times as long."""
     short, long = (piece * (length // len(piece) + 1) for length in (LONGEST_TEXT // 8, LONGEST_TEXT))
     least = least_time(lambda: answer(short, MATCHER))
     assert least_time(lambda: answer(long, MATCHER)) < 30 * least + 0.05
@@ -141,12 +141,12 @@ def test_a_hostile_text_takes_linear_time(piece: str):
     ],
 )
 def test_seconds_since_1970_are_a_time(line: str, at: str | None):
-    """As zap, logfmt and Log4j 2 write them; numbers of another length are none."""
+    """In the formats of zap, logfmt and Log4j 2; numbers of other lengths are not times."""
     assert read_time(line) == at
 
 
 def test_every_client_has_a_real_line():
-    """All clients of the index are tried."""
+    """All clients of the index are covered."""
     ids = {line.message for line in LINES}
     tried = {printer.client.id for each in read_index().messages if each.id in ids for printer in each.printed}
     assert tried == read_index().clients.keys()
@@ -154,13 +154,13 @@ def test_every_client_has_a_real_line():
 
 @pytest.mark.parametrize("line", LINES, ids=lambda each: each.message)
 def test_case_blanks_and_line_breaks_do_not_count(line: Line):
-    """As a terminal wraps a line, or a person types it."""
+    """As wrapped by a terminal, or typed by a user."""
     for text in (line.text.upper(), line.text.lower(), line.text.replace(" ", "\n      "), f"\t{line.text}   "):
         assert best(text) == line.message
 
 
 def test_quotes_as_chats_rewrite_them():
-    """Typographic ones, accents, and those that JSON escapes."""
+    """Typographic quotes, accents, and those escaped in JSON."""
     for opening, closing in (("\u201c", "\u201d"), ('\\"', '\\"'), ('"', '"')):
         text = f"Group {opening}orders{closing}: failed to run assignor {opening}range{closing} for 3 member(s): x"
         assert best(text) == "rdkafka_assignor"
@@ -171,7 +171,7 @@ def test_quotes_as_chats_rewrite_them():
 
 
 def test_a_message_that_was_cut():
-    """At its end, inside of a word, and at its beginning."""
+    """At its end, inside a word, and at its beginning."""
     failed = "Member a-1 in group orders has failed, removing it from the group"
     for end in (28, 35, 45):
         assert best(failed[:end]) == "broker_member_failed"
@@ -196,7 +196,7 @@ def test_a_message_that_was_cut():
     ],
 )
 def test_what_people_search_for(searched, meaning):
-    """The pieces that they type lead to what they stand for."""
+    """Typical search terms lead to their message."""
     found = MATCHER.search(searched)
     assert found.match is not MessageMatch.NONE
     assert meaning in {each.message.meaning.id for each in found.hits}
@@ -215,12 +215,12 @@ def test_what_people_search_for(searched, meaning):
     ],
 )
 def test_what_is_no_message_is_not_known(text):
-    """Nothing is claimed of it."""
+    """No result claims a match."""
     assert MATCHER.search(text).match is MessageMatch.NONE
 
 
 def test_what_is_not_known_gets_what_is_nearest():
-    """The entry that shares its rare words; none where there is nothing in common."""
+    """The entry with the same rare words; none without common words."""
     near = MATCHER.search("my heartbeat thread died")
     assert near.match is MessageMatch.NONE
     assert "heartbeat_thread_failed" in {each.message.meaning.id for each in near.hits}
@@ -228,7 +228,7 @@ def test_what_is_not_known_gets_what_is_nearest():
 
 
 def test_of_several_messages_in_a_line_the_longest_comes_first():
-    """And what is only a part of it is left out."""
+    """Messages that are only a part of it are left out."""
     line = next(each for each in LINES if each.message == "java_commit_partition_failed")
     assert [each.message.id for each in MATCHER.match(line.text)] == ["java_commit_partition_failed", "unknown_member"]
     assert [each.message.id for each in MATCHER.match("Broker: Not coordinator for group")] == [
@@ -237,13 +237,13 @@ def test_of_several_messages_in_a_line_the_longest_comes_first():
 
 
 def test_a_place_that_is_repeated_or_last_is_read_as_it_stands():
-    """The last word of a line belongs to it, what follows does not."""
+    """The last word of a line belongs to it, words after the message do not."""
     (hit,) = MATCHER.match("INFO (Re-)joining group Orders.EU (kafka.coordinator)")
     assert dict(hit.places) == {"group": "Orders.EU"}
 
 
 def test_a_name_before_a_message_is_read_unless_it_is_a_level():
-    """Spring writes the group in front."""
+    """Spring puts the group in front."""
     known = ("x.y : orders.eu: ", "orders.eu"), ('{"message":"orders: ', "orders")
     for before, group in (*known, ("INFO: ", None), ("", None), (": ", None)):
         assert answer(f"{before}partitions assigned: [orders-0]", MATCHER).group == group
@@ -257,7 +257,7 @@ def test_only_so_much_of_a_text_is_looked_at():
 @pytest.mark.generated
 @given(st.text(max_size=300))
 def test_no_text_is_too_strange(text):
-    """Whatever is pasted, there is an answer."""
+    """Any pasted text gets an answer."""
     reported = answer(text, MATCHER)
     assert reported.messages or reported.match is MessageMatch.NONE
     read_origin(text, MATCHER.match(text))
@@ -266,13 +266,13 @@ def test_no_text_is_too_strange(text):
 @pytest.mark.generated
 @given(st.sampled_from(LINES), st.text(max_size=40), st.text(max_size=40))
 def test_what_stands_around_a_message_does_not_hide_it(line, before, after):
-    """Its entry is among those found."""
+    """Its entry is among the results."""
     hits = MATCHER.match(f"{before} {line.text} {after}")
     assert line.message in {each.message.id for each in hits} or hits[0].weight > len(line.text)
 
 
 def test_a_text_with_two_places_side_by_side_is_refused():
-    """Nobody could know where one ends."""
+    """The boundary between them would be ambiguous."""
     message = read_index().messages[0]
     broken = type(message)(message.id, "a {group}{member} b", message.meaning, message.printed)
     with pytest.raises(ValueError, match="two places"):

@@ -6,12 +6,12 @@ PAGE = Path(__file__).parents[3] / "docs" / "metrics.md"
 
 
 def test_the_page_of_metrics_is_what_the_table_says() -> None:
-    """docs/metrics.md is generated: whoever changes a metric writes the page again."""
+    """docs/metrics.md is generated: after a change of a metric write the page again."""
     assert PAGE.read_text("utf-8") == metrics_docs.render(), "python -m rebalance_devtools.docs.metrics docs/metrics.md"
 
 
 def test_every_metric_stands_on_the_page_once() -> None:
-    """No metric is exported that the page does not explain."""
+    """The page explains every exported metric."""
     rows = [line for line in metrics_docs.render().splitlines() if line.startswith("| `")]
     names = [line.split("`")[1] for line in rows]
     assert len(names) == len(set(names))

@@ -1,4 +1,4 @@
-"""What the exposition has of one group: counts, lag, times, members, exemplars; what is unknown is absent."""
+"""The metrics of one group: counts, lag, times, members, exemplars; unknown values are absent."""
 
 import pytest
 
@@ -27,7 +27,7 @@ from rebalance_exporters.metrics.render import Exposition
 
 
 def test_every_reason_exists_at_zero() -> None:
-    """A group's counters exist before anything happened, because rate() does not see a counter born at 1."""
+    """A group's counters exist before the first event, because rate() misses the start of a counter at 1."""
     text = expose(make_view(group_row(counters=Counters(rebalances={}))))
     for reason in RebalanceReason:
         assert value_of(text, "kafka_rebalance_rebalances_total", reason=reason) == 0
@@ -36,13 +36,13 @@ def test_every_reason_exists_at_zero() -> None:
 
 
 def test_reasons_of_a_newer_stream_are_shown() -> None:
-    """A reason this version does not know is exported under its name instead of vanishing."""
+    """An unknown reason is exported under its name."""
     text = expose(make_view(group_row(counters=Counters(rebalances={"solar_flare": 2}))))
     assert value_of(text, "kafka_rebalance_rebalances_total", reason="solar_flare") == 2
 
 
 def test_the_unknown_is_absent_and_not_zero() -> None:
-    """Null means that it cannot be known: such a series is left out while the counters stay."""
+    """Null means unknown: the series is left out while the counters stay."""
     nothing = dict.fromkeys(("type", "state", "protocol_type", "protocol", "generation", "last_rebalance_ms"))
     text = expose(make_view(group_row(**nothing, members=())))
     names = {s.name.removeprefix("kafka_rebalance_") for s in samples_of(parse(text)) if "group" in s.labels}
@@ -58,7 +58,7 @@ def test_the_unknown_is_absent_and_not_zero() -> None:
 
 
 def test_lag_is_shown_as_the_diagnosis_reports_it() -> None:
-    """Per group and topic, per partition when asked for; gone with the group; absent where no end is known."""
+    """Per group and topic, optionally per partition; removed with the group; absent without a known end."""
     view = make_view(group_row(), diagnosis_row(), probed_lag_row(1_000_002))
     text = expose(view, exposition=Exposition(limit_groups=9, version="1", collect_partitions=True))
     assert value_of(text, "kafka_rebalance_group_lag") == 1_000_002
@@ -80,7 +80,7 @@ def test_lag_is_shown_as_the_diagnosis_reports_it() -> None:
 
 
 def test_what_is_unread_grows_older_without_news() -> None:
-    """The time lag is that of the moment of the scrape; without lag it is 0."""
+    """The time lag is as of the scrape; without lag it is 0."""
     view, exposition = (
         make_view(group_row(), diagnosis_row(), probed_lag_row()),
         Exposition(limit_groups=9, version="1"),
@@ -93,7 +93,7 @@ def test_what_is_unread_grows_older_without_news() -> None:
 
 
 def test_nothing_pretends_while_the_diagnosis_is_silent() -> None:
-    """Its windows, lag and ages end with its last word; counters stay, and all is back with the next one."""
+    """Its windows, lag and ages are removed when its last row expires; counters stay, all return with the next."""
     view, exposition = (
         make_view(group_row(), diagnosis_row(), probed_lag_row()),
         Exposition(limit_groups=9, version="1"),
@@ -111,7 +111,7 @@ def test_nothing_pretends_while_the_diagnosis_is_silent() -> None:
 
 
 def test_the_latest_rebalance_counts_when_the_log_was_read_past_it() -> None:
-    """Its duration and moves are added once nothing more can belong to it, without a new row, and never taken back."""
+    """Its duration and moves are added once it is settled, without a new row, and never removed."""
     due = Settlement(NOW_MS, duration_ms=400, partitions_moved=4)
     view, exposition = make_view(group_row(settlement=due)), Exposition(limit_groups=9, version="1")
 
@@ -129,7 +129,7 @@ def test_the_latest_rebalance_counts_when_the_log_was_read_past_it() -> None:
 
 
 def test_commits_of_a_simple_group_do_not_write_it_again(monkeypatch: pytest.MonkeyPatch) -> None:
-    """With each commit its time changes, which no series shows."""
+    """Each commit changes its time, which no series shows."""
     view, exposition = make_view(diagnosis_row(), lag_row(5, group="s")), Exposition(limit_groups=9, version="1")
     assert value_of(expose(view, exposition=exposition), "kafka_rebalance_group_state_code", group="s") == 1
     view.apply([lag_row(6, NOW_MS + 5, group="s")])
@@ -138,7 +138,7 @@ def test_commits_of_a_simple_group_do_not_write_it_again(monkeypatch: pytest.Mon
 
 
 def test_invented_reasons_get_no_series_each() -> None:
-    """A row may claim thousands of reasons: some are shown as they are, the rest counts as one."""
+    """A row may have thousands of reasons: some are exported by name, the others are added up."""
     invented = {f"r{n:04}": 1 for n in range(1_000)}
     text = expose(make_view(group_row(counters=Counters(rebalances=invented | {"other": 5}))))
     reported = {s.labels["reason"]: s.value for s in samples_of(parse(text)) if s.name.endswith("rebalances_total")}
@@ -147,7 +147,7 @@ def test_invented_reasons_get_no_series_each() -> None:
 
 
 def test_only_windows_with_known_names_are_shown() -> None:
-    """Names come with the row: whoever invents some gets no series."""
+    """Names come from the row: invented ones get no series."""
     view = make_view(group_row(), diagnosis_row(), lag_row(windows={"1m": WINDOWS["1m"], "99y": WINDOWS["5m"]}))
     windows = {s.labels["window"] for s in samples_of(parse(expose(view))) if "window" in s.labels}
     assert windows == {"1m"}
@@ -164,20 +164,20 @@ def test_only_windows_with_known_names_are_shown() -> None:
 def test_assignments_are_counted_or_unknown(
     members: tuple[Member, ...], assigned: int | None, idle: int | None
 ) -> None:
-    """One assignment that cannot be read makes the sums unknown; members without any partition are idle."""
+    """One unreadable assignment makes the sums unknown; members without partitions are idle."""
     text = expose(make_view(group_row(members=members)))
     assert value_of(text, "kafka_rebalance_group_assigned_partitions") == assigned
     assert value_of(text, "kafka_rebalance_group_idle_members") == idle
 
 
 def test_only_consumers_have_an_assignor() -> None:
-    """Connect puts the name of a format where consumers put their assignor's."""
+    """Connect has the name of a format in the place of the assignor."""
     text = expose(make_view(group_row(protocol_type="connect", protocol="sessioned")))
     assert value_of(text, "kafka_rebalance_group_info", protocol="sessioned", assignor="") == 1
 
 
 def test_commit_age_grows_without_news() -> None:
-    """The age is that of the moment of the scrape, and a clock that is behind never makes it negative."""
+    """The age is as of the scrape, and never negative, even if a clock is behind."""
     view, exposition = (
         make_view(group_row(), diagnosis_row(), lag_row(5, NOW_MS)),
         Exposition(limit_groups=9, version="1"),
@@ -192,7 +192,7 @@ def test_commit_age_grows_without_news() -> None:
 
 
 def test_exemplars_name_the_latest_rebalance() -> None:
-    """OpenMetrics shows by reason, and by bucket of its duration, which rebalance to look at; text cannot."""
+    """In OpenMetrics an exemplar names a rebalance by reason and by bucket of its duration; text has none."""
     rows = [rebalance_row("3-1", NOW_MS - 9_000), rebalance_row("3-2"), group_row()]
     families = parse(expose(make_view(*rows), OPENMETRICS), OPENMETRICS)
     found = {
@@ -210,7 +210,7 @@ def test_exemplars_name_the_latest_rebalance() -> None:
 
 
 def test_a_new_exemplar_appears_without_a_new_snapshot() -> None:
-    """The rebalance's row may come after the group's: the next scrape shows it."""
+    """The rebalance's row may arrive after the group's: the next scrape shows it."""
     view, exposition = make_view(group_row(), rebalance_row("3-1")), Exposition(limit_groups=9, version="1")
     assert 'rebalance_id="3-1"' in expose(view, OPENMETRICS, exposition=exposition)
     view.apply([rebalance_row("3-2", NOW_MS + 1)])
@@ -219,7 +219,7 @@ def test_a_new_exemplar_appears_without_a_new_snapshot() -> None:
 
 
 def test_time_in_states_grows_and_never_goes_back() -> None:
-    """The present state grows with the clock; the stream's late word of its end takes nothing back."""
+    """The current state grows with the clock; the stream's later correction of its end does not reduce it."""
     view, exposition = make_view(group_row()._replace(at_ms=NOW_MS)), Exposition(limit_groups=9, version="1")
 
     def seconds(passed_ms: int) -> list[float | None]:
@@ -238,7 +238,7 @@ def test_time_in_states_grows_and_never_goes_back() -> None:
 
 
 def test_time_before_the_exporter_read_is_not_counted() -> None:
-    """After a restart the counter begins at 0: what a former exporter counted would be added up once more."""
+    """After a restart the counter begins at 0; otherwise the previous exporter's time would be added again."""
     hours = [group_row(state=state)._replace(at_ms=at) for state, at in (("Empty", 0), ("Stable", 3_600_000))]
     there = [row._replace(at_ms=NOW_MS - 7_200_000 + (row.at_ms or 0), was_there=True) for row in hours]
     view = make_view(*(row._replace(read_since_ms=NOW_MS) for row in there))
@@ -264,14 +264,14 @@ def test_time_before_the_exporter_read_is_not_counted() -> None:
 
 
 def test_states_of_a_type_exist_at_zero() -> None:
-    """rate() sees the first second in a state because its series was there before; no group has another type's."""
+    """rate() sees the first second in a state because its series existed; no group has states of another type."""
     text = expose(make_view(group_row(type="consumer", state="Assigning")))
     states = {s.labels["state"]: s.value for s in samples_of(parse(text)) if s.name.endswith("state_seconds_total")}
     assert states == {"Empty": 0, "Assigning": 90, "Reconciling": 0, "Stable": 0}
 
 
 def test_members_beyond_the_limit_are_counted() -> None:
-    """The same members keep their series at every scrape, and what the others would have had is counted once."""
+    """The same members keep their series at every scrape, and the omitted ones are counted once."""
     view = make_view(group_row(), timing_row(5))
     exposition = Exposition(limit_groups=9, version="1", collect_members=True, limit_members_per_group=2)
     for text in [expose(view, exposition=exposition) for _ in range(2)]:
@@ -284,13 +284,13 @@ def test_members_beyond_the_limit_are_counted() -> None:
 
 
 def test_the_coordinator_is_known_where_somebody_probes() -> None:
-    """A label of group_info, empty while nobody has asked."""
+    """A label of group_info, empty without a prober."""
     assert value_of(expose(make_view(group_row(coordinator=3))), "kafka_rebalance_group_info", coordinator="3") == 1
     assert value_of(expose(make_view(group_row())), "kafka_rebalance_group_info", coordinator="") == 1
 
 
 def test_what_no_probe_reports_is_absent() -> None:
-    """Of a group counted from probes: generations and lost time are not 0, they are not known."""
+    """For a group counted from probes, generations and lost time are unknown, not 0."""
     text = expose(make_view(group_row(counted_from="probes")))
     assert value_of(text, "kafka_rebalance_group_info", counted_from="probes") == 1
     assert "kafka_rebalance_generations_total{" not in text
@@ -299,7 +299,7 @@ def test_what_no_probe_reports_is_absent() -> None:
 
 
 def test_probes_are_reported() -> None:
-    """When the newest one was made; nothing where nobody probes."""
+    """The time of the latest probe; absent without a prober."""
     name = "kafka_rebalance_monitor_last_probe_timestamp_seconds"
     assert value_of(expose(make_view(diagnosis_row(probed_at_ms=NOW_MS + 1_000))), name) == NOW_MS / 1000 + 1
     assert value_of(expose(make_view(diagnosis_row(probed_at_ms=None))), name) is None

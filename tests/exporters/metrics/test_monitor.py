@@ -1,4 +1,4 @@
-"""What the exposition has of the monitor itself: records, queries, inputs, what was set aside."""
+"""The monitor's metrics about itself: records, queries, inputs, quarantined rows."""
 
 from dataclasses import replace
 
@@ -25,7 +25,7 @@ from rebalance_exporters.state.view import GROUPS, Row, View
 
 
 def test_records_are_counted_under_readable_names() -> None:
-    """Types carry Kafka's names, unknown ones their number; key versions of one type are one series."""
+    """Types have Kafka's names, unknown ones their number; key versions of one type are one series."""
     counts = [
         RecordCount("membership", 2, 3, "decoded", 10),
         RecordCount("commits", 0, 1, "decoded", 4),
@@ -48,7 +48,7 @@ def test_records_are_counted_under_readable_names() -> None:
 
 
 def test_a_querys_status_becomes_series() -> None:
-    """What the stream says of a query is exported in base units; what it cannot say is left out."""
+    """A query's status is exported in base units; unknown values are left out."""
     status = query_row(
         source_lag_records=12, event_delay_ms=250, batch_ms=1500, state_rows=3, updated_at_ms=NOW_MS - 4000
     )
@@ -74,7 +74,7 @@ def test_a_querys_status_becomes_series() -> None:
 
 
 def test_what_the_diagnosis_has_in_hand_becomes_series() -> None:
-    """Its groups by what is known of them, what it set aside, how old it is; all by cluster."""
+    """Its groups by state, quarantined rows, its age; all by cluster."""
     aside = (QuarantineCount("rules", "KeyError", 2), QuarantineCount("rules", "KeyError", 1))
     text = expose(make_view(diagnosis_row(groups=9, committing_groups=7, groups_with_lag=5, quarantined=aside)))
     own = [s for s in samples_of(parse(text)) if "diagnosis" in s.name or "quarantined" in s.name]
@@ -97,7 +97,7 @@ def test_what_the_diagnosis_has_in_hand_becomes_series() -> None:
 
 
 def test_what_any_part_of_the_stream_set_aside_is_added_up() -> None:
-    """Every part of a query's state counts, besides what the diagnosis reports."""
+    """Every part of a query's state counts, in addition to the diagnosis."""
     rows = (
         quarantine_row(QuarantineCount("record", "KeyError", 2), QuarantineCount("group", "ValueError", 5)),
         quarantine_row(QuarantineCount("record", "KeyError", 4), part=11),
@@ -113,7 +113,7 @@ def test_what_any_part_of_the_stream_set_aside_is_added_up() -> None:
 
 
 def test_what_happened_to_the_inputs_is_counted_by_query_and_topic() -> None:
-    """Each total of a topic has its series, 0 included, so that the first loss is a rise."""
+    """Each total of a topic has a series, including 0, so that the first loss is an increase."""
     calm = WatchedTopic("probes", 1)
     torn = WatchedTopic(
         "log",
@@ -147,7 +147,7 @@ def test_what_happened_to_the_inputs_is_counted_by_query_and_topic() -> None:
 
 
 def test_a_query_in_trouble_is_reported() -> None:
-    """Restarts, a failure, a batch that hangs and the share that was read each have a series."""
+    """Restarts, a failure, a hanging batch and the share of the input that was read each have a series."""
     text = expose(make_view(query_row(restarts=4, error="boom", is_stalled=True, read_records=30, wanted_records=40)))
     reported = {name: value_of(text, f"kafka_rebalance_monitor_{name}") for name in ("failed", "stalled", "read_ratio")}
     assert reported == {"failed": 1, "stalled": 1, "read_ratio": 0.75}
@@ -155,7 +155,7 @@ def test_a_query_in_trouble_is_reported() -> None:
 
 
 def late_row(late: int, future: int, group: str = "payments", **fields: bool) -> Row:
-    """A snapshot of a group that has had so many events with a wrong time."""
+    """A snapshot of a group with this many events with a wrong time."""
     return group_row(group=group, windows=Panes(late=late, future=future))._replace(**fields)
 
 
@@ -165,7 +165,7 @@ def late_events(view: View) -> list[float | None]:
 
 
 def test_events_at_wrong_times_stay_counted_when_their_group_is_gone() -> None:
-    """A counter that falls would be taken for a restart, and all that is left of it added once more."""
+    """A decreasing counter would be taken for a restart, and its value added again."""
     view = make_view(late_row(3, 1), late_row(2, 0, "other"))
     assert late_events(view) == [5, 1]
     view.apply([late_row(4, 1), Row(GROUPS, b"prod/payments", None)])
@@ -175,7 +175,7 @@ def test_events_at_wrong_times_stay_counted_when_their_group_is_gone() -> None:
 
 
 def test_events_of_before_the_start_are_not_counted() -> None:
-    """The exporter that ran then has counted them."""
+    """The previous exporter has counted them."""
     view = make_view(late_row(3, 1, was_there=True), late_row(5, 1, was_there=True))
     assert late_events(view) == [0, 0]
     view.apply([late_row(6, 1)])
@@ -183,7 +183,7 @@ def test_events_of_before_the_start_are_not_counted() -> None:
 
 
 def test_clusters_without_end_fill_no_memory() -> None:
-    """Whoever may write to the topics names what they like."""
+    """Producers with access to the topics may invent cluster names."""
     events = LateEvents()
     for number in range(1_500):
         events.note(None, replace(PAYMENTS, cluster=str(number)), is_new=True)

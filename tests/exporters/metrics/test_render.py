@@ -1,4 +1,4 @@
-"""The exposition: its formats, its golden value, and what is rendered when."""
+"""The exposition: its formats, its golden file, and when it is rendered."""
 
 import gzip
 from typing import Any
@@ -160,7 +160,7 @@ def test_official_parsers_read_both_formats_alike(style: Style) -> None:
 
 @pytest.mark.parametrize("style", Style)
 def test_each_family_is_declared_once_and_in_one_piece(style: Style) -> None:
-    """The format wants a family's samples together behind one HELP and one TYPE, those of the table."""
+    """The format requires a family's samples to be together after one HELP and one TYPE, as in the table."""
     view = make_view(group_row(), group_row(group="b"), lag_row(5), lag_row(5, group="b"), query_row())
     families = parse(expose(view, style), style)
     assert [f.name for f in families] == [m.family_name for m in ALL_METRICS]
@@ -169,7 +169,7 @@ def test_each_family_is_declared_once_and_in_one_piece(style: Style) -> None:
 
 
 def test_openmetrics_names_counters_without_their_ending_and_says_where_it_ends() -> None:
-    """In OpenMetrics the family of a counter lacks _total, and the body ends in EOF once."""
+    """In OpenMetrics the family of a counter lacks _total, and the body ends with one EOF."""
     text = expose(make_view(group_row()), OPENMETRICS)
     assert "# TYPE kafka_rebalance_rebalances counter\n" in text
     assert text.endswith("# EOF\n")
@@ -179,7 +179,7 @@ def test_openmetrics_names_counters_without_their_ending_and_says_where_it_ends(
 @pytest.mark.parametrize("style", Style)
 @pytest.mark.parametrize("name", HOSTILE_NAMES)
 def test_hostile_names_survive(name: str, style: Style) -> None:
-    """Whatever a client calls its group comes back from the parser as it was, and breaks no other series."""
+    """Any group id is parsed unchanged, and breaks no other series."""
     view = make_view(group_row(group=name, protocol=name), lag_row(5, group=name), group_row())
     families = parse(expose(view, style), style)
     samples = samples_of(families)
@@ -190,14 +190,14 @@ def test_hostile_names_survive(name: str, style: Style) -> None:
 
 @pytest.mark.parametrize(("truncated", "static"), [(False, 1), (True, None)])
 def test_static_members_are_counted_or_unknown(truncated: bool, static: int | None) -> None:
-    """Those with a name of their own; of a row that was cut nobody knows how many there are."""
+    """Those with an instance id; in a truncated row their number is unknown."""
     members = (Member("a", "a", "h", group_instance_id="a-1"), Member("b", "b", "h"))
     text = expose(make_view(group_row(members=members, is_truncated=truncated)))
     assert value_of(text, "kafka_rebalance_group_static_members") == static
 
 
 def test_a_changed_group_is_rendered_again_and_no_other(monkeypatch: pytest.MonkeyPatch) -> None:
-    """The cost of a scrape follows the groups that changed, not all there are."""
+    """The cost of a scrape depends on the number of changed groups, not on that of all groups."""
     rendered: list[GroupKey] = []
     original = render.render_group
 
@@ -218,7 +218,7 @@ def test_a_changed_group_is_rendered_again_and_no_other(monkeypatch: pytest.Monk
 
 
 def test_a_deleted_groups_series_end() -> None:
-    """A deleted group stays at its last counters for a while, without an age of commits, and then is gone."""
+    """A deleted group keeps its last counters for a while, without an age of commits, and is then removed."""
     view, exposition = make_view(group_row(), diagnosis_row(), lag_row(5)), Exposition(limit_groups=9, version="1")
     expose(view, exposition=exposition)
     view.apply([group_row(state="Deleted", members=(), updated_at_ms=NOW_MS)])
@@ -231,7 +231,7 @@ def test_a_deleted_groups_series_end() -> None:
 
 
 def test_no_limit_is_silent() -> None:
-    """Beyond the limit the groups known longest keep their series, and what was left out is counted once."""
+    """Above the limit the oldest groups keep their series, and the omitted ones are counted once."""
     rows = [group_row(group=f"g{age}", first_seen_ms=NOW_MS - age) for age in range(5)]
     view, exposition = make_view(*rows), Exposition(limit_groups=3, version="1")
     texts = [expose(view, exposition=exposition) for _ in range(2)]
@@ -244,7 +244,7 @@ def test_no_limit_is_silent() -> None:
 
 
 def test_an_empty_fleet_is_a_valid_exposition() -> None:
-    """Before anything is known, both formats parse and the errors by topic exist at 0."""
+    """Without any data both formats parse and the errors by topic are 0."""
     for style in Style:
         assert len(parse(expose(make_view(), style), style)) == len(ALL_METRICS)
     assert (
@@ -255,7 +255,7 @@ def test_an_empty_fleet_is_a_valid_exposition() -> None:
 
 
 def test_the_table_keeps_prometheus_hygiene() -> None:
-    """Names are unique, counters and only they end in _total, no label identifies a member, all HELP is a sentence."""
+    """Names are unique, only counters end in _total, no label identifies a member, every HELP is a sentence."""
     names = [metric.full_name for metric in ALL_METRICS]
     assert len(set(names)) == len(names)
     for metric in ALL_METRICS:
@@ -281,7 +281,7 @@ def test_the_table_keeps_prometheus_hygiene() -> None:
         ("application/openmetrics-text;q=0", TEXT),
         ("application/openmetrics-text;q=nonsense", TEXT),
         ("application/openmetrics-text;q=0.3,text/plain;q=0.5", TEXT),
-        # Prometheus 2.42 and 3.0 as they ask.
+        # The Accept headers of Prometheus 2.42 and 3.0.
         (
             "application/openmetrics-text;version=1.0.0,application/openmetrics-text;version=0.0.1;q=0.75,"
             "text/plain;version=0.0.4;q=0.5,*/*;q=0.1",
@@ -296,7 +296,7 @@ def test_the_table_keeps_prometheus_hygiene() -> None:
     ],
 )
 def test_the_format_is_negotiated(accept: str | None, style: Style) -> None:
-    """OpenMetrics for whoever prefers it in a version we write, the text format for everybody else."""
+    """OpenMetrics for clients that prefer it in a supported version, the text format for all others."""
     assert choose_style(accept) is style
 
 
@@ -313,7 +313,7 @@ def test_the_format_is_negotiated(accept: str | None, style: Style) -> None:
     ],
 )
 def test_gzip_is_negotiated(header: str | None, accepted: bool) -> None:
-    """Compressed only where the header allows it, weights included."""
+    """Compressed only if the header allows it, weights included."""
     assert accepts_gzip(header) is accepted
 
 
@@ -332,7 +332,7 @@ def test_promtool_has_no_complaint() -> None:
 
 
 def test_many_series_are_counted_as_they_are() -> None:
-    """The monitor's count of series is the number of lines of groups."""
+    """The monitor's count of series equals the number of lines about groups."""
     view = make_view(group_row(), diagnosis_row(), lag_row(5), timing_row(3), query_row(), rebalance_row("1"))
     text = expose(view, exposition=Exposition(limit_groups=9, version="1", collect_members=True))
     lines = [line for line in text.splitlines() if 'group="' in line]

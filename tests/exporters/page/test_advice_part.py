@@ -1,4 +1,4 @@
-"""What settings would have avoided, on the page of a group, in a real browser."""
+"""The estimated effect of settings, on the page of a group, in a real browser."""
 
 from __future__ import annotations
 
@@ -37,9 +37,9 @@ def test_a_group_shows_what_would_have_helped(browser: Browser) -> None:
 
 
 def test_a_finding_says_what_its_advice_would_have_avoided_and_keeps_saying_it(browser: Browser) -> None:
-    """It stands behind the formula, and the change at the top of the page, too.
+    """It follows the formula, and is in the proposed change at the top of the page, too.
 
-    A finding that is reported anew comes without it, and keeps what was reported before.
+    An updated finding arrives without it, and keeps the earlier estimate.
     """
     view, avoided = storm_view(), "#group [data-rule=poll_overrun] .advice .avoided"
     with serving(view) as served:
@@ -74,7 +74,7 @@ def test_it_comes_with_what_happens_and_goes_with_the_group(browser: Browser) ->
 
 
 def test_the_past_has_none(browser: Browser) -> None:
-    """Advice is of the last day: where a group is shown as it was, it is neither asked for nor left standing."""
+    """Advice is for the last day: on a page of the past it is neither requested nor shown."""
     group = "/groups/prod/orders-projection"
     asked = "return performance.getEntriesByType('resource').filter(({name}) => name.includes('/advice?')).length"
     with serving(storm_view()) as served:

@@ -1,4 +1,4 @@
-"""How the page's files are served: what a browser is allowed to do with them, and when it need not load them again."""
+"""How the page's files are served: the security policy, and caching."""
 
 import asyncio
 import gzip
@@ -19,7 +19,7 @@ TYPES = {"html": "text/html; charset=utf-8", "css": "text/css; charset=utf-8", "
 
 
 def get(path: str, **headers: str) -> httpx.Response:
-    """Ask the page's routes; names of headers are written with underscores."""
+    """Request the page's routes; names of headers are written with underscores."""
 
     async def ask() -> httpx.Response:
         transport = httpx.ASGITransport(Starlette(routes=list(page_routes())))
@@ -31,7 +31,7 @@ def get(path: str, **headers: str) -> httpx.Response:
 
 @pytest.mark.parametrize("name", NAMES)
 def test_every_file_is_served_as_what_it_is(name: str) -> None:
-    """Each file of the folder comes with its own type, as it is and as gzip, under the policy."""
+    """Each file of the folder has its own type, is sent plain or as gzip, with the policy."""
     for encoding in ("identity", "gzip"):
         answer = get("/" if name == "index.html" else f"/page/{name}", accept_encoding=encoding)
         assert answer.status_code == 200
@@ -51,7 +51,7 @@ def test_the_policy_allows_nothing_inline_and_nothing_from_elsewhere() -> None:
 
 
 def test_a_browser_that_has_a_file_gets_not_modified() -> None:
-    """Asked with the tag it has, the answer is empty; other bytes or another encoding have another tag."""
+    """A request with the current tag gets an empty response; other bytes or another encoding have another tag."""
     first = get("/page/page.js", accept_encoding="gzip")
     tag = first.headers["etag"]
     for known in (tag, f'"old", W/{tag}', "*"):
@@ -70,13 +70,13 @@ def test_a_browser_that_has_a_file_gets_not_modified() -> None:
     "path", ["/page/none.js", "/page/..%2F__init__.py", "/page/%2Fetc%2Fpasswd", "/page/", "/page"]
 )
 def test_nothing_else_is_served(path: str) -> None:
-    """Only what is in the folder can be had, whatever the path."""
+    """Only the files of the folder are available, whatever the path."""
     assert get(path).status_code == 404
 
 
 @pytest.mark.parametrize("name", NAMES)
 def test_the_page_names_no_other_server(name: str) -> None:
-    """No file holds an address of another server, so a machine without internet shows the same."""
+    """No file contains the address of another server, so the page works without internet access."""
     text = (STATIC / name).read_text().replace("http://www.w3.org/2000/svg", "")
     assert not re.search(r"(?:https?:|wss?:)?//[a-z0-9]", text, re.IGNORECASE)
     assert "@import" not in text
@@ -84,7 +84,7 @@ def test_the_page_names_no_other_server(name: str) -> None:
 
 @pytest.mark.parametrize("name", NAMES)
 def test_no_text_can_become_markup(name: str) -> None:
-    """No script parses markup or code from text, and no markup holds script or style of its own."""
+    """No script parses markup or code from text, and no markup has inline script or style."""
     text = (STATIC / name).read_text()
     if name.endswith(".js"):
         assert not re.search(
@@ -95,7 +95,7 @@ def test_no_text_can_become_markup(name: str) -> None:
 
 
 def test_every_file_is_used_and_every_used_file_is_there() -> None:
-    """What the page and its scripts name are exactly the files there are."""
+    """The files used by the page and its scripts are exactly the existing ones."""
     named = set(re.findall(r'"page/([^"]+)"', (STATIC / "index.html").read_text()))
     for script in STATIC.glob("*.js"):
         named |= set(re.findall(r'from "\./([^"]+)"', script.read_text()))
@@ -103,6 +103,6 @@ def test_every_file_is_used_and_every_used_file_is_there() -> None:
 
 
 def test_the_sets_of_the_page_are_those_of_the_contract() -> None:
-    """Whoever changes a set, or a colour that page and dashboards share, runs `make docs`."""
+    """After a change of a set, or of a colour shared by page and dashboards, run `make docs`."""
     assert (STATIC / "sets.js").read_text() == render()
     assert (STATIC / "colours.css").read_text() == colours.render()

@@ -1,4 +1,4 @@
-"""The page for who cannot see it, or has no mouse: axe-core on every view, and the order in which Tab walks."""
+"""Accessibility of the page: axe-core on every view, and the Tab order."""
 
 from __future__ import annotations
 
@@ -33,7 +33,7 @@ def storm() -> View:
 @pytest.mark.parametrize("dark", [False, True], ids=["light", "dark"])
 @pytest.mark.parametrize("width", [360, 1280], ids=["phone", "desktop"])
 def test_axe_finds_nothing(browser: Browser, storm: View, width: int, dark: bool) -> None:
-    """No view breaks a rule of WCAG 2.1 AA that axe-core can check, with everything opened that can be."""
+    """No view violates a rule of WCAG 2.1 AA that axe-core checks, with all collapsible parts open."""
     latest = storm.rebalances(("prod", "checkout-audit"))[0].rebalance_id
     views = ("#/", GROUP, f"{GROUP}{HOUR}", f"{GROUP}/rebalances/{latest}", f"#/past{HOUR}", f"#/why/{quote(LINE)}")
     with showing(browser, storm, width=width, dark=dark):
@@ -48,7 +48,7 @@ def test_axe_finds_nothing(browser: Browser, storm: View, width: int, dark: bool
         assert {address: each for address, each in found.items() if each} == {}
 
 
-#: Which view is shown, by the first part of its address.
+#: The visible view, by the first part of its address.
 SHOWN = """
 const shown = document.querySelector("main > section:not([hidden])").id;
 return {fleet: "", rebalance: "groups", group: "groups"}[shown] ?? shown;
@@ -56,7 +56,7 @@ return {fleet: "", rebalance: "groups", group: "groups"}[shown] ?? shown;
 
 
 def test_axe_finds_nothing_in_trouble(browser: Browser) -> None:
-    """The same of several clusters, a silenced group, a cluster with a finding, and where there is no group."""
+    """The same with several clusters, a silenced group, a finding about a cluster, and without groups."""
     rows = (group_row(), group_row(GroupSnapshot("dr", "mirror")), silence_row(), put(make_rebalance("1")))
     view = make_view(*rows, put_finding(), put_finding(group=""))
     with showing(browser, view):
@@ -69,7 +69,7 @@ def test_axe_finds_nothing_in_trouble(browser: Browser) -> None:
 
 
 def test_tab_walks_in_the_order_of_reading(browser: Browser) -> None:
-    """Every control can be reached, none twice, from above to below; every stop is seen and has an outline."""
+    """Every control is reached once, from top to bottom; every stop is visible and has an outline."""
     with showing(browser, night_view()):
         browser.run("document.getElementById('look-back').open = true")
         browser.wait(lambda: browser.find("#look-back input"))
@@ -86,11 +86,11 @@ def test_tab_walks_in_the_order_of_reading(browser: Browser) -> None:
         assert len(names) == len(set(names))
         assert all(stop["outlined"] for stop in stops), [stop for stop in stops if not stop["outlined"]]
         below = [stop["y"] for stop in stops[1:]]
-        # A form may lie beside the heading, never above what came before it by more than a line.
+        # A form may be beside the heading, but at most one line above its predecessor.
         assert all(after >= before - 60 for before, after in pairwise(below)), stops
 
 
-#: What has the focus: its name, its place, and whether one sees that it has it.
+#: The focused element: its name, its place, and whether the focus is visible.
 STOP = """
 const e = document.activeElement;
 if (e === document.body) return null;
@@ -101,7 +101,7 @@ return {which: e.id || e.dataset.key || e.innerText.trim() || e.getAttribute("ar
 
 
 def test_landmarks_and_live_regions(browser: Browser) -> None:
-    """A screen reader finds banner, main and searches by name, headings in steps of one, and what changes is said."""
+    """A screen reader finds banner, main and searches by name, heading levels without gaps; changes are announced."""
     with showing(browser, night_view(), "#/groups/prod/payments"):
         browser.wait(lambda: browser.find(".part-rebalances a"))
         nodes = [each for each in browser.command("Accessibility.getFullAXTree")["nodes"] if not each["ignored"]]

@@ -1,4 +1,4 @@
-"""The page in a real browser, against the real application: what a person sees, and what stays live."""
+"""The page in a real browser, with the real application: its content, and its live updates."""
 
 from __future__ import annotations
 
@@ -33,7 +33,7 @@ pytestmark = [pytest.mark.e2e, pytest.mark.timeout(900)]
 
 
 def test_the_group_that_lost_most_time_is_first(browser: Browser) -> None:
-    """Rows are in the order of time lost, and can be put in another one by button and by list."""
+    """Rows are ordered by time lost; a button or a list changes the order."""
     view = make_view(*losing("calm", 0), *losing("bad", 9), *losing("worst", 30), *losing("ill", 20))
     with showing(browser, view):
         assert group_names(browser) == ["worst", "ill", "bad", "calm"]
@@ -46,7 +46,7 @@ def test_the_group_that_lost_most_time_is_first(browser: Browser) -> None:
 
 
 def test_the_table_is_live(browser: Browser) -> None:
-    """What the stream writes is seen without reloading: states, new groups, groups that go, findings, the verdict."""
+    """Changes of the stream appear without reloading: states, new groups, removed groups, findings, the verdict."""
     view = make_view(group_row(), group_row(group="b"))
     with showing(browser, view):
         assert browser.text("#verdict") == "None of 2 groups has a finding to act on; none rebalancing now."
@@ -62,7 +62,7 @@ def test_the_table_is_live(browser: Browser) -> None:
 
 
 def test_the_whole_cluster_has_a_line_of_its_own(browser: Browser) -> None:
-    """A finding about a cluster stands above the table for as long as it fires."""
+    """A finding about a cluster is above the table while it fires."""
     view = make_view(group_row(), put_finding(group="", rule="fleet_storm", severity="page", summary="5 groups storm"))
     with showing(browser, view):
         assert browser.texts("#cluster-findings li") == ["▲ page cluster prod: fleet storm: 5 groups storm"]
@@ -71,7 +71,7 @@ def test_the_whole_cluster_has_a_line_of_its_own(browser: Browser) -> None:
 
 
 def test_a_group_is_explained_and_stays_live(browser: Browser) -> None:
-    """Findings come with evidence, alternatives, what is missing and advice; timeline and tables follow the events."""
+    """Findings have evidence, alternatives, missing sources and advice; timeline and tables follow the events."""
     view = make_view(group_row())
     with showing(browser, view, "#/groups/prod/payments"):
         assert browser.text("#group h1") == "payments"
@@ -107,7 +107,7 @@ def test_a_group_is_explained_and_stays_live(browser: Browser) -> None:
 
 
 def test_the_same_finding_comes_first_in_the_table_and_on_the_page_of_a_group(browser: Browser) -> None:
-    """By severity, then causes, then how sure they are, then the oldest first: the order of alerts and dashboards."""
+    """By severity, then causes, then confidence, then the oldest first: the order of alerts and dashboards."""
     follows = put_finding(finding_id="4", rule="zombie_member", summary="what follows", primary=False, confidence=0.98)
     unsure = put_finding(
         finding_id="3", rule="network_partition", summary="less sure", confidence=0.6, started_at_ms=NOW_MS - 99
@@ -126,7 +126,7 @@ def test_the_same_finding_comes_first_in_the_table_and_on_the_page_of_a_group(br
 
 
 def test_of_information_the_latest_comes_first(browser: Browser) -> None:
-    """How a group formed is sure, and hours ago; what happened since is worth more."""
+    """How a group formed is certain, but hours old; later findings are more useful."""
     formed = put_finding(
         finding_id="1", rule="initial_group_formation", severity="info", confidence=0.98, started_at_ms=NOW_MS - 99
     )
@@ -143,7 +143,7 @@ def test_of_information_the_latest_comes_first(browser: Browser) -> None:
 
 
 def test_a_silenced_group_is_marked_and_keeps_its_findings(browser: Browser) -> None:
-    """In the table, which asks nobody to act on it, and on its page, which says until when, who and why; live."""
+    """In the table, which advises no action, and on its page, which shows the end, the author and the reason; live."""
     view = make_view(group_row(), put_finding())
     with showing(browser, view):
         assert browser.text("#verdict").startswith("1 of 1 group has a finding")
@@ -174,14 +174,14 @@ def test_a_silenced_group_is_marked_and_keeps_its_findings(browser: Browser) -> 
     ],
 )
 def test_growth_of_lag_is_shown_where_there_is_any(browser: Browser, slope: float | None, shown: str) -> None:
-    """A growth that would round to nothing has no sign either."""
+    """A growth that would round to zero has no sign either."""
     windows = {**WINDOWS, "5m": replace(WINDOWS["5m"], lag_slope=slope)}
     with showing(browser, make_view(group_row(), probed_lag_row(windows=windows)), "#/groups/prod/payments"):
         browser.wait(lambda: f"Lag\n{shown}" in browser.texts(".facts > *"))
 
 
 def test_a_rebalance_is_explained(browser: Browser) -> None:
-    """Its address, as alerts link to it, shows phases, who had what before and after, and the cause."""
+    """At its address, the target of links in alerts: phases, assignments before and after, and the cause."""
     view = make_view(group_row(), put(make_rebalance("1")), put(make_rebalance("2", started_before_ms=NOW_MS)))
     view.apply([put_finding()])
     with showing(browser, view, "#/groups/prod/payments/rebalances/1"):
@@ -206,7 +206,7 @@ def test_a_rebalance_is_explained(browser: Browser) -> None:
 
 
 def test_a_rebalance_is_described_in_the_same_words_as_in_the_terminal(browser: Browser) -> None:
-    """What both say of one rebalance is written once; the page draws the arrows only."""
+    """The texts about a rebalance are shared with the terminal; only the page draws arrows."""
     rebalance = make_rebalance("1", left=("c-9", "c-10"), moves=None, generation_from=3)
     impact = replace(decode(impact_row("1").value or b"", RebalanceImpact), lag_before=3, lag_peak=40)
     text = describe_rebalance(rebalance, impact)
@@ -228,7 +228,7 @@ def test_a_rebalance_is_described_in_the_same_words_as_in_the_terminal(browser: 
     ],
 )
 def test_what_does_not_exist_is_said(browser: Browser, address: str, text: str) -> None:
-    """A wrong link says what is wrong and what may have been meant, and the page stays usable."""
+    """A wrong link shows the error and suggestions, and the page stays usable."""
     with showing(browser, make_view(group_row()), address):
         browser.wait(lambda: browser.shows("main .trouble", text))
         browser.click("main > section:not([hidden]) .crumbs a")
@@ -236,7 +236,7 @@ def test_what_does_not_exist_is_said(browser: Browser, address: str, text: str) 
 
 
 def test_rebalances_like_the_one_of_a_wrong_link_are_named(browser: Browser) -> None:
-    """What may have been meant by the id of a rebalance leads to that rebalance."""
+    """Suggestions for a wrong id of a rebalance lead to that rebalance."""
     view = make_view(group_row(), put(make_rebalance("4711")))
     with showing(browser, view, "#/groups/prod/payments/rebalances/4710"):
         browser.wait(lambda: browser.shows("main .trouble", "Did you mean 4711?"))
@@ -245,7 +245,7 @@ def test_rebalances_like_the_one_of_a_wrong_link_are_named(browser: Browser) -> 
 
 
 def test_a_broken_address_leads_to_all_groups(browser: Browser) -> None:
-    """What is no address of the page, or is badly encoded, shows the table."""
+    """An unknown or badly encoded address shows the table."""
     with showing(browser, make_view(group_row()), "#/groups/prod/%E0%A4%A") as base:
         assert group_names(browser) == ["payments"]
         browser.driver.get(f"{base}#/nothing/like/it")
@@ -253,7 +253,7 @@ def test_a_broken_address_leads_to_all_groups(browser: Browser) -> None:
 
 
 def test_a_server_that_goes_away_is_seen_and_its_return_too(browser: Browser, port: int) -> None:
-    """Without the server the page says that it is stale and since when; a new one is taken up, with what it knows."""
+    """Without the server the page says that it is stale and since when; it connects to a new one and uses its data."""
     with serving(make_view(group_row()), port=port):
         browser.show(f"http://127.0.0.1:{port}/")
         browser.wait_live()
@@ -272,7 +272,7 @@ def test_a_server_that_goes_away_is_seen_and_its_return_too(browser: Browser, po
 
 
 def test_a_view_that_asks_for_nothing_outlives_the_server(browser: Browser, port: int) -> None:
-    """Where a stretch of time is still to be chosen there is nothing to load anew, and nothing that fails."""
+    """While a period is still to be chosen there is nothing to reload, and no request that could fail."""
     with serving(make_view(group_row()), port=port):
         browser.show(f"http://127.0.0.1:{port}/#/past")
         browser.wait_live()
@@ -285,10 +285,10 @@ def test_a_view_that_asks_for_nothing_outlives_the_server(browser: Browser, port
 
 
 def test_a_server_that_says_nothing_is_noticed(browser: Browser, monkeypatch: pytest.MonkeyPatch) -> None:
-    """A connection that stands but brings nothing any more is taken for dead, and opened anew."""
+    """A connection without data is considered dead, and reopened."""
     monkeypatch.setattr(stream_events, "STATUS_SECONDS", 3_600)
     with showing(browser, make_view(group_row())):
-        # For a second only, which a busy machine may not look in.
+        # Only for a second, in which a busy machine may not look.
         browser.run(
             "const text = document.getElementById('connection-text'); window.said = [];"
             "new MutationObserver(() => said.push(text.textContent))"
@@ -299,7 +299,7 @@ def test_a_server_that_says_nothing_is_noticed(browser: Browser, monkeypatch: py
 
 
 def test_data_that_is_not_fresh_is_said(browser: Browser) -> None:
-    """While the exporter answers but the stream does not, the page says so and how old the data is."""
+    """If the exporter answers but the stream does not, the page says so and how old the data are."""
     view = make_view(group_row())
     with showing(browser, view):
         browser.wait(lambda: browser.text("#age") in {"data 1 s old", "data 2 s old"})
@@ -310,7 +310,7 @@ def test_data_that_is_not_fresh_is_said(browser: Browser) -> None:
 
 
 def test_times_are_utc_or_local(browser: Browser) -> None:
-    """One button turns all times to local ones and back, and the choice is kept."""
+    """One button switches all times to local ones and back, and the choice is stored."""
     view = make_view(group_row(), put(make_rebalance("1")))
     with showing(browser, view, "#/groups/prod/payments/rebalances/1") as base:
         browser.command("Emulation.setTimezoneOverride", timezoneId="Asia/Kolkata")
@@ -325,7 +325,7 @@ def test_times_are_utc_or_local(browser: Browser) -> None:
 
 
 def test_two_thousand_groups_are_no_burden(browser: Browser) -> None:
-    """All are drawn when they are asked for, fifty a frame; a change of one group touches its own row only."""
+    """All are drawn on request, fifty a frame; a change of one group affects only its own row."""
     groups = [replace(GroupSnapshot("prod", f"g{number:04}"), state="Stable") for number in range(2_000)]
     view = make_view(*map(group_row, groups))
     with showing(browser, view):

@@ -1,4 +1,4 @@
-"""The page's silences and deploys, in a real browser: who may make one has a form, who may not sees what there is."""
+"""The page's silences and deploys, in a real browser: authorised users have a form, others see the list."""
 
 from __future__ import annotations
 
@@ -31,7 +31,7 @@ def view() -> View:
 
 @contextmanager
 def showing(browser: Browser, view: View, directory: Path, address: str, *, users: bool = True) -> Iterator[None]:
-    """Open an address as alice, or of an exporter to which nobody logs in, and wait for the list."""
+    """Open an address as alice, or of an exporter without log-in, and wait for the list."""
     web = directory / "web.yml"
     web.write_text(f"basic_auth_users: {{alice: {hash_password('secret')}}}\n" if users else "")
     browser.command("Network.enable")
@@ -54,14 +54,14 @@ def known(view: View) -> dict[str, AlertSilence]:
 
 
 def write(browser: Browser, name: str, text: str) -> None:
-    """Type into a field of the form, in the place of what is there."""
+    """Replace the text of a field in the form."""
     (field,) = browser.find(f"#wish-{name}")
     field.clear()
     field.send_keys(text)
 
 
 def choose(browser: Browser, name: str, value: str) -> None:
-    """Choose from a list of the form."""
+    """Choose from a list in the form."""
     browser.click(f"#wish-{name} option[value='{value}']")
     browser.run(
         "const e = document.getElementById(arguments[0]); e.value = arguments[1]; e.dispatchEvent(new Event('change'))",
@@ -71,7 +71,7 @@ def choose(browser: Browser, name: str, value: str) -> None:
 
 
 def test_a_silence_is_made_listed_and_ended(browser: Browser, view: View, tmp_path: Path) -> None:
-    """For whom, why, of which groups and for how long, as it was typed; the list shows it until it is ended."""
+    """With its groups, reason and duration as typed; the list shows it until it is ended."""
     with showing(browser, view, tmp_path, "#/maintenance"):
         assert browser.text("#maintenance h1") == "Maintenance: 1 in force, 0 to come"
         assert browser.shows("#maintenance td", SILENCE.reason)
@@ -95,7 +95,7 @@ def test_a_silence_is_made_listed_and_ended(browser: Browser, view: View, tmp_pa
 
 
 def test_a_deploy_is_announced_from_a_groups_page(browser: Browser, view: View, tmp_path: Path) -> None:
-    """The link fills the group in; only a deploy has a version."""
+    """The link fills in the group; only a deploy has a version."""
     with showing(browser, view, tmp_path, "#/maintenance?cluster=prod&group=orders"):
         assert browser.run("return document.getElementById('wish-groups').value") == "orders"
         assert not browser.find("#wish-version")[0].is_displayed()
@@ -110,7 +110,7 @@ def test_a_deploy_is_announced_from_a_groups_page(browser: Browser, view: View, 
 
 
 def test_what_is_refused_is_said_and_stays_in_the_form(browser: Browser, view: View, tmp_path: Path) -> None:
-    """Nobody types it twice."""
+    """The input is not lost."""
     with showing(browser, view, tmp_path, "#/maintenance"):
         write(browser, "groups", "a*b")
         write(browser, "reason", "typo")
@@ -119,12 +119,12 @@ def test_what_is_refused_is_said_and_stays_in_the_form(browser: Browser, view: V
         assert "that is not at its end" in reported
         assert browser.run("return document.getElementById('wish-groups').value") == "a*b"
         assert "typo" not in known(view)
-        # The browser itself says that the request was refused.
+        # The browser itself logs that the request was rejected.
         assert [each for each in browser.complaints() if "400" not in each] == []
 
 
 def test_without_users_it_is_to_be_read_only(browser: Browser, view: View, tmp_path: Path) -> None:
-    """Where nobody logs in nobody is known: what there is is shown, and what to set."""
+    """Without log-in there are no users: existing silences are shown, and what to set."""
     with showing(browser, view, tmp_path, "#/maintenance", users=False):
         assert browser.shows("#maintenance", "Read only: silences are taken only from users who log in")
         assert browser.shows("#maintenance td", SILENCE.reason)
@@ -132,7 +132,7 @@ def test_without_users_it_is_to_be_read_only(browser: Browser, view: View, tmp_p
 
 
 def test_an_exporter_that_may_not_write_offers_no_form(browser: Browser, view: View, tmp_path: Path) -> None:
-    """The brokers' word is shown before anybody has typed anything."""
+    """The brokers' error is shown before the user types anything."""
 
     def refuse(_: AlertSilence) -> None:
         raise ExporterError("the exporter may not write to silences")
@@ -151,7 +151,7 @@ def test_an_exporter_that_may_not_write_offers_no_form(browser: Browser, view: V
 
 
 def test_what_begins_and_ends_by_itself_is_shown_so(browser: Browser, view: View, tmp_path: Path) -> None:
-    """What another exporter took shows without a reload; what somebody else wrote is text."""
+    """Silences made at another exporter appear without reloading; text written by others is shown as text."""
     with showing(browser, view, tmp_path, "#/maintenance"):
         view.apply([silence_row(silence_id="later", starts_at_ms=NOW_MS + 600_000, reason="upgrade & more")])
         browser.wait(lambda: browser.text("#maintenance h1") == "Maintenance: 1 in force, 1 to come")

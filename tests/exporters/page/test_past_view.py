@@ -1,4 +1,4 @@
-"""Looking back at an incident, and at one cluster of several, in a real browser."""
+"""Looking back at an incident, and at one of several clusters, in a real browser."""
 
 from __future__ import annotations
 
@@ -21,7 +21,7 @@ STRETCH = f"?from={NIGHT_MS - HOUR_MS}&to={NIGHT_MS + HOUR_MS}"
 
 
 def night_view() -> View:
-    """A group that rebalanced a minute ago and twelve hours ago, with a finding of each time, and one that did now."""
+    """A group that rebalanced a minute ago and twelve hours ago, with a finding each, and one that did just now."""
     then = {"started_before_ms": NIGHT_MS, "started_after_ms": NIGHT_MS, "join_ended_at_ms": None}
     old = make_rebalance("then", **then, completed_at_ms=NIGHT_MS + 9_000)
     resolved = put_finding(
@@ -46,7 +46,7 @@ def night_view() -> View:
 
 
 def test_a_group_as_it_was(browser: Browser) -> None:
-    """A link with a stretch of time shows the rebalances and findings of it, and nothing of now."""
+    """A link with a period shows its rebalances and findings, and nothing current."""
     with showing(browser, night_view(), f"#/groups/prod/payments{STRETCH}"):
         browser.wait(lambda: browser.shows(".part-rebalances", "Rebalances"))
         assert browser.text("#group .lead") == "As it was: 2026-09-21 01:13 to 03:13 UTC."
@@ -67,10 +67,10 @@ document.querySelector("#look-back button[type=submit]").click();
 
 
 def test_the_fleet_of_a_night(browser: Browser) -> None:
-    """From all groups to last night's, to the group then: by the form's two fields and by a link."""
+    """From all groups to last night's, then to one group: by the form's two fields and by a link."""
     with showing(browser, night_view()):
         browser.click("#look-back summary")
-        # All at once: the page makes the form anew a moment after it was opened.
+        # All at once: the page redraws the form a moment after it was opened.
         browser.run(FILL_AND_SUBMIT, "2026-09-21T01:00", "2026-09-21T03:00")
         browser.wait(lambda: browser.shows("#past h1", "2026-09-21 01:00 to 03:00 UTC"))
         browser.wait(lambda: browser.texts("#past a.name") == ["payments"])
@@ -88,7 +88,7 @@ def test_the_fleet_of_a_night(browser: Browser) -> None:
 
 
 def test_a_stretch_that_ends_before_it_begins_is_not_taken(browser: Browser) -> None:
-    """The form says so, and stays; a link with such a stretch asks for one."""
+    """The form shows an error and stays; a link with such a period opens the form."""
     with showing(browser, night_view(), "#/past?from=9&to=3"):
         browser.wait(lambda: browser.shows("#past h1", "Choose a stretch of time"))
         start, end = browser.find("#past input")
@@ -99,7 +99,7 @@ def test_a_stretch_that_ends_before_it_begins_is_not_taken(browser: Browser) -> 
 
 
 def test_what_happens_now_is_not_written_into_the_past(browser: Browser) -> None:
-    """While somebody looks at last night, events of now change neither the list nor a field that is being typed in."""
+    """On a page of last night, current events change neither the list nor a field that is being edited."""
     view = night_view()
     with showing(browser, view, f"#/groups/prod/payments{STRETCH}"):
         browser.wait(lambda: browser.find(".part-rebalances tbody tr"))
@@ -114,7 +114,7 @@ def test_what_happens_now_is_not_written_into_the_past(browser: Browser) -> None
 
 
 def test_clusters_can_be_distinguished(browser: Browser) -> None:
-    """With several clusters there is a choice of one, which is part of the address; with one there is none."""
+    """With several clusters there is a choice, which is part of the address; with one there is none."""
     with showing(browser, make_view(group_row())):
         assert not browser.find("#cluster")[0].is_displayed()
     both = make_view(group_row(), group_row(replace(GroupSnapshot("dr", "mirror"), state="Stable")))
@@ -132,7 +132,7 @@ def test_clusters_can_be_distinguished(browser: Browser) -> None:
 
 
 def test_reasons_have_the_colours_of_the_dashboards(browser: Browser) -> None:
-    """What a rebalance began with has its colour on the timeline and in the table, another one on a dark ground."""
+    """Each reason has its colour on the timeline and in the table, and another one in the dark theme."""
     for dark, red in ((False, "rgb(224, 47, 68)"), (True, "rgb(242, 73, 92)")):
         with showing(browser, make_view(group_row(), put(make_rebalance("1"))), "#/groups/prod/payments", dark=dark):
             browser.wait(lambda: browser.find(".timeline .mark-shape"))

@@ -1,4 +1,4 @@
-"""The pictures of page and report that the documentation shows are of today's page."""
+"""The documentation's screenshots of page and report are up to date."""
 
 from __future__ import annotations
 
@@ -13,5 +13,5 @@ pytestmark = [pytest.mark.e2e, pytest.mark.timeout(900)]
 
 
 def test_pictures_show_what_the_page_says_today(browser: Browser) -> None:
-    """Word for word: where it fails, take them again with `make pictures`, and look at them."""
+    """Word for word: if it fails, take them again with `make pictures`, and check them."""
     assert read_texts(browser) == json.loads(TEXTS.read_text())

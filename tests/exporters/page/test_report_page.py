@@ -1,4 +1,4 @@
-"""The report's page in a real browser: it is whole by itself, fits, and prints."""
+"""The report's page in a real browser: it is self-contained, fits, and prints."""
 
 from __future__ import annotations
 
@@ -31,7 +31,7 @@ def show(browser: Browser, folder: Path, report: PeriodReport = WEEKLY, **window
 @pytest.mark.parametrize("width", [1280, 360])
 @pytest.mark.parametrize("dark", [False, True])
 def test_it_fits_the_screen(browser: Browser, tmp_path: Path, width: int, dark: bool) -> None:
-    """Whatever the names are, the page is no wider than the window, and the browser has nothing to complain of."""
+    """With any names the page is no wider than the window, and the browser logs no errors."""
     groups = tuple(replace(each, group=LONG, owner=LONG) for each in WEEKLY.groups)
     for report in (WEEKLY, replace(WEEKLY, groups=groups, changed=groups)):
         show(browser, tmp_path, report, width=width, height=720, dark=dark)
@@ -42,7 +42,7 @@ def test_it_fits_the_screen(browser: Browser, tmp_path: Path, width: int, dark: 
 
 
 def test_the_first_screen_says_what_to_do(browser: Browser, tmp_path: Path) -> None:
-    """At 1280 x 720: what it cost, what to set, when, and what changed."""
+    """At 1280 x 720: the cost, the advised settings, the times, and the changes."""
     show(browser, tmp_path, width=1280, height=720)
     bottom = "return document.querySelector(arguments[0]).getBoundingClientRect().bottom"
     assert [each for each in (".tiles", ".pair") if browser.run(bottom, each) > 720] == []
@@ -64,7 +64,7 @@ def test_names_of_strangers_run_nothing(browser: Browser, tmp_path: Path) -> Non
 
 
 def test_a_week_is_one_sheet(browser: Browser, tmp_path: Path) -> None:
-    """With as many lines as a list shows."""
+    """With lists of maximum length."""
     report = replace(
         WEEKLY,
         groups=(WEEKLY.groups[0],) * 10,

@@ -1,4 +1,4 @@
-"""The page in a real browser: on a phone, by keyboard, with contrast, and with names that are hostile."""
+"""The page in a real browser: on a phone, by keyboard, with contrast, and with hostile names."""
 
 from __future__ import annotations
 
@@ -51,8 +51,8 @@ HOSTILE = [
 ]
 
 
-#: Whether a name becomes an element does not depend on the width, and what is too wide is so on a phone first. Markup,
-#: and the longest name, which needs more room than any other, are tried in the wide table as well.
+#: Whether a name becomes an element does not depend on the width, and overflow occurs on a phone first. Markup, and the
+#: longest name, which needs the most room, are tested in the wide table as well.
 NAMED = [
     *((name, PHONE, f"{number}-phone") for number, name in enumerate(HOSTILE)),
     (HOSTILE[0], {}, "markup-desktop"),
@@ -62,7 +62,7 @@ NAMED = [
 
 @pytest.mark.parametrize(("name", "window"), [pytest.param(*case, id=case_id) for *case, case_id in NAMED])
 def test_names_are_only_text(browser: Browser, name: str, window: dict[str, int]) -> None:
-    """Whatever a group, member, topic or finding is called, every view shows it as text and nothing comes of it."""
+    """Any name of a group, member, topic or finding is shown as text in every view."""
     member = Member(name, name, name, name, partitions={name: [0, 1]})
     snapshot = replace(PAYMENTS, cluster=name, group=name, members=(member,), protocol=name)
     rebalance = make_rebalance(
@@ -100,20 +100,20 @@ def test_names_are_only_text(browser: Browser, name: str, window: dict[str, int]
 
 
 def browser_text(name: str) -> str:
-    """A name as the page shows it: what cannot be seen is written out."""
+    """A name as the page shows it: invisible characters are escaped."""
     seen = (each if each.isprintable() else f"\\u{{{ord(each):x}}}" for each in name)
     return "".join(seen)
 
 
 def assert_harmless(browser: Browser) -> None:
-    """No element came of a name, and nothing is wider than the window."""
+    """No element was created from a name, and nothing is wider than the window."""
     made = "return document.querySelectorAll('img, iframe, object, body script, [onerror], a[href^=javascript]').length"
     assert browser.run(made) == 0
     assert browser.run("return document.documentElement.scrollWidth") <= browser.run("return innerWidth")
 
 
 def test_a_phone_shows_everything_without_scrolling_sideways(browser: Browser) -> None:
-    """At 360 pixels no view is wider than the window, and numbers keep their headings beside them."""
+    """At 360 pixels no view is wider than the window, and numbers keep their headings."""
     view = storm_view()
     latest = view.rebalances(("prod", "payments-enricher"))[0].rebalance_id
     group = "#/groups/prod/payments-enricher"
@@ -125,7 +125,7 @@ def test_a_phone_shows_everything_without_scrolling_sideways(browser: Browser) -
 
 
 def test_nothing_is_wider_than_the_window(browser: Browser) -> None:
-    """From a small tablet to a wide screen the table fits beside its margins, whichever columns it shows."""
+    """From a small tablet to a wide screen the table fits, whichever columns it shows."""
     with showing(browser, storm_view()) as base:
         for width in (480, 761, 1024, 1141, 1241, 1280, 1481, 1920):
             browser.show(base, width=width)
@@ -139,7 +139,7 @@ TOO_WIDE = """
 return [...document.querySelectorAll('main *')].filter((e) => e.getBoundingClientRect().right > 361 &&
   !e.closest('thead, .unseen')).map((e) => e.outerHTML.slice(0, 80));
 """
-#: What stands before a number in a table that became cards.
+#: The label before a number in a table that is shown as cards.
 HEADING_OF_A_NUMBER = """
 const number = [...document.querySelectorAll('td.number')].find((e) => e.offsetParent);
 return getComputedStyle(number, '::before').content;
@@ -148,7 +148,7 @@ return getComputedStyle(number, '::before').content;
 
 @pytest.mark.parametrize("dark", [False, True])
 def test_recorded_incidents_are_readable(browser: Browser, dark: bool) -> None:
-    """Every view of real incidents draws without a complaint, loads nothing from elsewhere, and has enough contrast."""
+    """Every view of real incidents has no console errors, loads nothing from other servers, and has enough contrast."""
     view = storm_view()
     latest = view.rebalances(("prod", "checkout-audit"))[0].rebalance_id
     group = "#/groups/prod/checkout-audit"
@@ -161,7 +161,7 @@ def test_recorded_incidents_are_readable(browser: Browser, dark: bool) -> None:
             assert browser.run(POOR_CONTRAST) == []
 
 
-#: Texts that stand out less from their ground than WCAG's level AA asks for.
+#: Texts with less contrast than WCAG level AA requires.
 POOR_CONTRAST = """
 const light = (c) => { const [r, g, b] = c.map((v) => (v /= 255) <= .03928 ? v / 12.92 : ((v + .055) / 1.055) ** 2.4);
   return .2126 * r + .7152 * g + .0722 * b; };
@@ -177,7 +177,7 @@ return [...document.querySelectorAll('body *')].filter((e) => e.offsetParent && 
 
 
 def test_everything_that_can_be_used_has_a_name(browser: Browser) -> None:
-    """A screen reader finds a name on every link, button, field and table cell heading, in every view."""
+    """Every link, button, field and table heading has an accessible name, in every view."""
     view = make_view(group_row(), put(make_rebalance("1")), put_finding())
     group = "#/groups/prod/payments"
     for address in ("#/", group, f"{group}/rebalances/1"):
@@ -194,7 +194,7 @@ INTERACTIVE = {"link", "button", "searchbox", "combobox", "table", "columnheader
 
 
 def test_the_page_works_by_keyboard(browser: Browser) -> None:
-    """The first stop skips to the content, / filters, arrows walk the rows, Enter opens, Escape leads back."""
+    """The first stop skips to the content, / filters, arrows move between rows, Enter opens, Escape leads back."""
     view = make_view(group_row(), group_row(group="orders"), group_row(group="orders-b"))
     with showing(browser, view):
         browser.press(Keys.TAB)
@@ -217,7 +217,7 @@ def test_the_page_works_by_keyboard(browser: Browser) -> None:
 
 
 def test_the_focus_stays_where_it_is_while_rows_move(browser: Browser) -> None:
-    """Who stands on a row stays on it when it moves and when it is written anew, and an opened line stays open."""
+    """The focus stays on a row when it moves or is redrawn, and an opened line stays open."""
     view = make_view(*losing("a", 9), *losing("b", 30), put_finding(group="a", severity="info"))
     with showing(browser, view):
         browser.run("document.querySelectorAll('#groups a.name')[1].focus()")

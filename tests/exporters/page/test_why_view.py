@@ -1,4 +1,4 @@
-"""The page's search for messages of logs, in a real browser: what a line means, beside what is found for its group."""
+"""The page's search for log messages, in a real browser: the meaning of a line, with the findings of its group."""
 
 from __future__ import annotations
 
@@ -20,7 +20,7 @@ LINE = f"WARNING:kafka.coordinator:Heartbeat failed for group {GROUP} because it
 
 @pytest.fixture(scope="module")
 def base() -> Iterator[str]:
-    """The address of a page that shows a storm in one group of many."""
+    """The address of a page with a storm in one group of many."""
     with serving(storm_view()) as served:
         yield f"http://127.0.0.1:{served.port}"
 
@@ -33,7 +33,7 @@ def ask(browser: Browser, base: str, text: str) -> None:
 
 
 def test_a_line_is_typed_and_explained(browser: Browser, base: str) -> None:
-    """From any view; the address can be sent to somebody else, and what was found for the group comes first."""
+    """From any view; the address can be shared, and the findings of the group come first."""
     browser.show(f"{base}/#/")
     browser.wait_live()
     browser.run("document.getElementById('line').focus()")
@@ -56,7 +56,7 @@ def test_the_groups_link_leads_to_the_group(browser: Browser, base: str) -> None
 
 
 def test_a_piece_and_what_is_not_known_get_no_verdict(browser: Browser, base: str) -> None:
-    """All that have the piece, folded; and nothing is made up."""
+    """All messages with the fragment, collapsed; no match is invented."""
     ask(browser, base, "heartbeat failed")
     assert browser.text("#why h1").startswith("Part of several messages")
     assert len(browser.find("#why details")) > 2
@@ -68,7 +68,7 @@ def test_a_piece_and_what_is_not_known_get_no_verdict(browser: Browser, base: st
 
 @pytest.mark.parametrize("text", ["<img src=x onerror=alert(1)>", "a/b?c=d#e%2F", "\u202egpj.exe", "'\"><script>"])
 def test_a_hostile_line_stays_text(browser: Browser, base: str, text: str) -> None:
-    """Whatever somebody put into a log, or into a link to this page."""
+    """From a log, or from a link to this page."""
     ask(browser, base, text)
     assert browser.run("return document.querySelectorAll('#why img, #why script').length") == 0
     assert browser.texts("#why .asked") == [text.replace("\u202e", "\\u{202e}")]
@@ -76,14 +76,14 @@ def test_a_hostile_line_stays_text(browser: Browser, base: str, text: str) -> No
 
 
 def test_a_line_that_is_too_long_is_asked_in_part(browser: Browser, base: str) -> None:
-    """A pasted file is not refused."""
+    """A pasted file is not rejected."""
     ask(browser, base, LINE + " x" * 4_000)
     assert browser.text("#why h1") == "The group is rebalancing, and this member joins again"
 
 
 @pytest.mark.parametrize("between", ["\n", " "], ids=["lines", "a text field"])
 def test_the_cause_at_the_end_of_a_stack_trace_is_asked(browser: Browser, base: str, between: str) -> None:
-    """Its frames are not: they are longer than what the API takes, and say nothing."""
+    """Its frames are not sent: they exceed the limit of the API, and have no meaning."""
     frame = "\tat org.springframework.kafka.listener.KafkaMessageListenerContainer$ListenerConsumer.run(K.java:1313)"
     packed = f"{frame} ~[spring-kafka-3.1.2.jar!/:3.1.2]"
     cause = (
@@ -95,7 +95,7 @@ def test_the_cause_at_the_end_of_a_stack_trace_is_asked(browser: Browser, base: 
 
 
 def test_what_is_harmless_has_no_causes(browser: Browser, base: str) -> None:
-    """No heading stands over an empty list."""
+    """An empty list has no heading."""
     ask(browser, base, "MemberIdRequiredException")
     assert browser.shows("#why details[open]", "harmless")
     assert "May be" not in browser.texts("#why details[open] h2")

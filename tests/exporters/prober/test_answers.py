@@ -1,4 +1,4 @@
-"""How answers of brokers are read."""
+"""How responses of brokers are parsed."""
 
 import uuid
 from types import SimpleNamespace
@@ -13,19 +13,19 @@ ASSIGNMENT = bytes.fromhex("000000000001000174000000020000000300000001ffffffff")
 
 
 def member(**changes: object) -> SimpleNamespace:
-    """A member of a DescribeGroups answer."""
+    """A member of a DescribeGroups response."""
     fields = {"member_id": "m", "group_instance_id": None, "client_id": "c", "client_host": "/h"}
     return SimpleNamespace(**{**fields, "member_assignment": ASSIGNMENT, **changes})
 
 
 def described(**changes: object) -> SimpleNamespace:
-    """A group of a DescribeGroups answer."""
+    """A group of a DescribeGroups response."""
     fields = {"error_code": 0, "group_id": "g", "group_state": "Stable", "protocol_type": "consumer"}
     return SimpleNamespace(**{**fields, "protocol_data": "range", "members": [member()], **changes})
 
 
 def test_old_lists_have_neither_state_nor_type():
-    """Fields that a request's version lacks are null."""
+    """Fields missing in a request's version are null."""
     listed = read_listed(SimpleNamespace(group_id="g", protocol_type="consumer"), broker=3)
     assert (listed.state, listed.type, listed.coordinator_id) == (None, None, 3)
 
@@ -37,24 +37,24 @@ def test_types_are_lower_case():
 
 
 def test_partitions_are_sorted_by_topic():
-    """As the contract wants them."""
+    """As required by the contract."""
     assert ConsumerProtocolAssignment.decode(ASSIGNMENT).version == 0
     assert read_described(described()).members[0].partitions == {"t": [1, 3]}
 
 
 @pytest.mark.parametrize("data", [b"", b"\x00", b"\xff" * 40, ASSIGNMENT[:9]])
 def test_what_is_no_assignment_is_unknown(data):
-    """Whatever a client wrote there, its partitions are null and nothing fails."""
+    """For any bytes of a client, its partitions are null and nothing fails."""
     assert read_assignment(data) is None
 
 
 def test_other_protocols_assignments_are_not_guessed_at():
-    """Bytes of Connect are not read as if they were a consumer's."""
+    """Bytes of Connect are not parsed as a consumer's."""
     assert read_described(described(protocol_type="connect")).members[0].partitions is None
 
 
 def test_errors_become_words():
-    """A missing permission is distinguished; unknown groups are dead."""
+    """A missing permission has its own word; unknown groups are dead."""
     denied = read_described(described(error_code=30))
     assert (denied.denied, denied.state) == (True, None)
     moved = read_described(described(error_code=16))
@@ -63,7 +63,7 @@ def test_errors_become_words():
 
 
 def test_topic_ids_are_written_as_kafka_does():
-    """Base64 for URLs, 22 characters, both ways; other texts are no ids."""
+    """Base64 for URLs, 22 characters, both ways; other texts are not ids."""
     topic_id = uuid.UUID("f2fdc62e-845c-4076-b8a8-68c3506a5c1c")
     assert topic_id_text(topic_id) == "8v3GLoRcQHa4qGjDUGpcHA"
     assert parse_topic_id("8v3GLoRcQHa4qGjDUGpcHA") == topic_id
@@ -72,7 +72,7 @@ def test_topic_ids_are_written_as_kafka_does():
 
 
 def test_a_topics_error_says_what_to_grant():
-    """A denied topic is distinguished from a missing one."""
+    """An unauthorised topic is distinguished from a missing one."""
     fields = {"name": "t", "partitions": [], "topic_id": None}
     denied = read_topic(SimpleNamespace(error_code=29, **fields))
     assert denied.is_denied
@@ -81,7 +81,7 @@ def test_a_topics_error_says_what_to_grant():
 
 
 def test_leaders_are_by_partition_number():
-    """In whatever order they come; a number that cannot be one is left out."""
+    """In any order; an invalid number is left out."""
     rows = [SimpleNamespace(partition_index=number, leader_id=leader) for number, leader in ((1, 7), (0, -1), (9, 5))]
     topic = read_topic(SimpleNamespace(error_code=0, name="t", partitions=rows))
     assert (topic.leaders, topic.partitions) == ((-1, 7, -1), 3)

@@ -16,7 +16,7 @@ def make(**fields: Any) -> Probe:
 
 
 def parts_of(probe: Probe) -> list[Probe]:
-    """What is written of a probe; each part fits."""
+    """The parts of a probe as written; each fits."""
     texts = encode_bounded(probe)
     assert all(len(text) <= MAX_ROW_BYTES for text in texts)
     parts = [decode(text, Probe) for text in texts]
@@ -25,7 +25,7 @@ def parts_of(probe: Probe) -> list[Probe]:
 
 
 def joined(parts: list[Probe], name: str) -> dict[str, dict[str, int | None]]:
-    """What a reader of all parts knows."""
+    """The content of all parts together."""
     known: dict[str, dict[str, int | None]] = defaultdict(dict)
     for part in parts:
         for topic, offsets in (getattr(part, name) or {}).items():
@@ -35,13 +35,13 @@ def joined(parts: list[Probe], name: str) -> dict[str, dict[str, int | None]]:
 
 
 def test_an_ordinary_probe_is_one():
-    """Nothing of it changes."""
+    """It is unchanged."""
     probe = make(state="Stable", members=(ProbedMember("m", "c", "h"),), end_offsets={"t": {"0": 1}}, errors=())
     assert parts_of(probe) == [probe]
 
 
 def test_offsets_of_many_partitions_are_reported_in_parts():
-    """Of many topics and of a single large one, empty ones included: together the parts have all, and once."""
+    """Of many topics and of a single large one, including empty ones: together the parts have everything, once."""
     largest = 2**63 - 1
     ends = {f"{number:0200d}": {str(each): largest - each for each in range(20)} for number in range(4_000)}
     ends |= {"large": dict.fromkeys(map(str, range(50_000)), largest), "missing": {}}
@@ -54,7 +54,7 @@ def test_offsets_of_many_partitions_are_reported_in_parts():
 
 
 def test_ids_of_many_topics_are_reported_in_parts():
-    """The errors go with neither."""
+    """The errors are not repeated."""
     ids = {f"{number:0249d}": "x" * 22 for number in range(10_000)}
     parts = parts_of(make(topic_ids=ids, errors=("broken",)))
     assert {topic: each for part in parts for topic, each in (part.topic_ids or {}).items()} == ids
@@ -62,7 +62,7 @@ def test_ids_of_many_topics_are_reported_in_parts():
 
 
 def test_a_large_group_lists_its_members_without_partitions():
-    """What is missing of them is null, and said."""
+    """Omitted partitions are null, and an error says so."""
     members = tuple(
         ProbedMember(f"m-{number}", "client", "/host", partitions={"topic": list(range(1_000))})
         for number in range(500)
@@ -75,7 +75,7 @@ def test_a_large_group_lists_its_members_without_partitions():
 
 
 def test_a_group_of_very_many_members_lists_some():
-    """The first ones, and how many there are."""
+    """The first ones, and the total number."""
     members = tuple(ProbedMember(f"m-{number}", "c" * 100, "/host") for number in range(20_000))
     (part,) = parts_of(make(state="Stable", members=members))
     assert isinstance(part.members, tuple)

@@ -1,4 +1,4 @@
-"""Committed offsets asked of the coordinator, for readers that did not see the commits."""
+"""Queries of committed offsets at the coordinator, for readers that did not see the commits."""
 
 from collections.abc import Iterable
 from types import SimpleNamespace
@@ -23,7 +23,7 @@ from waiting import wait_for
 
 
 class _Brokers:
-    """Two brokers, each coordinating half of the groups, that note who was asked about; `newest` is what they speak."""
+    """Two brokers, each coordinating half of the groups, that record requests; `newest` is their supported version."""
 
     def __init__(self, newest: int, errors: dict[str, int] | None = None) -> None:
         self.newest, self.errors = newest, errors or {}
@@ -64,13 +64,13 @@ def _coordinator(group: str) -> int:
 
 
 def make(brokers: Any) -> CommittedAsker:
-    """Make an asker of these brokers."""
+    """Return a querier of these brokers."""
     return CommittedAsker(brokers)
 
 
 @pytest.mark.parametrize("newest", [8, 3], ids=["many groups in a request", "one group in a request"])
 def test_every_group_has_its_turn_and_none_too_often(newest: int):
-    """Not at once, a few each round, the longest due first; again after ten minutes; a forgotten one starts over."""
+    """A few each round, the longest due first; again after ten minutes; a forgotten one starts over."""
     brokers = _Brokers(newest)
     asker = make(brokers)
     names = [f"g{number:03d}" for number in range(300)]
@@ -94,7 +94,7 @@ def test_every_group_has_its_turn_and_none_too_often(newest: int):
 
 
 def test_a_group_whose_coordinator_is_moving_is_asked_again_soon_and_a_forbidden_one_later():
-    """The first has an answer in a moment; the second one's will be the same, and is reported once."""
+    """The first will be answered in a moment; the second one's answer will be the same, and is reported once."""
     brokers = _Brokers(8, {"g1": NotCoordinatorError.errno, "g2": GroupAuthorizationFailedError.errno})
     asker = make(brokers)
     asker.ask(["g0", "g1", "g2"], -PATIENCE_SECONDS)
@@ -107,7 +107,7 @@ def test_a_group_whose_coordinator_is_moving_is_asked_again_soon_and_a_forbidden
 
 
 class _Asker:
-    """Answers for one group with what it is given."""
+    """Answers for one group with given offsets."""
 
     def __init__(self) -> None:
         self.held: dict[str, dict[str, int | None]] = {}
@@ -117,7 +117,7 @@ class _Asker:
 
 
 def test_that_a_coordinator_holds_nothing_is_reported_once_and_when_it_changes():
-    """Else offsets that expired would be lag for ever."""
+    """Otherwise expired offsets would be lag forever."""
     asker, reported, interests = _Asker(), list[Probe](), Interests("c")
     interests.apply_group(b"c/g0", encode(GroupSnapshot("c", "g0", "classic", "Empty")))
     watch = CommittedWatch(
@@ -135,7 +135,7 @@ def test_that_a_coordinator_holds_nothing_is_reported_once_and_when_it_changes()
 
 @pytest.mark.parametrize("reads_log", [True, False], ids=["with the log", "without"])
 def test_groups_of_an_unreachable_coordinator_hold_up_no_others(reads_log: bool):
-    """A thousand that come first by name and fail each time: the two thousand others are all asked about meanwhile."""
+    """A thousand come first by name and fail each time: the two thousand others are all queried meanwhile."""
     failing, healthy = [f"g0{n:04d}" for n in range(1_000)], [f"g1{n:04d}" for n in range(2_000)]
     brokers = _Brokers(8, dict.fromkeys(failing, CoordinatorNotAvailableError.errno))
     asker, answered = CommittedAsker(brokers, reads_log=reads_log), set[str]()
@@ -146,7 +146,7 @@ def test_groups_of_an_unreachable_coordinator_hold_up_no_others(reads_log: bool)
 
 
 def test_the_pauses_of_a_group_without_an_answer_grow():
-    """Up to two minutes; with an answer they begin anew."""
+    """Up to two minutes; after an answer they are reset."""
     brokers = _Brokers(8, {"g1": CoordinatorNotAvailableError.errno})
     asker, asked = CommittedAsker(brokers, reads_log=False), list[int]()
     for second in range(500):
@@ -162,7 +162,7 @@ def test_the_pauses_of_a_group_without_an_answer_grow():
 
 @pytest.mark.broker
 def test_groups_without_a_commit_in_the_stream_are_published(broker, name, monkeypatch):  # noqa: F811
-    """A group without a commit or a lag row: its offsets come from the coordinator, and so do its ends."""
+    """A group without a commit or a lag row: its offsets come from the coordinator, with end offsets."""
     monkeypatch.setattr("rebalance_exporters.prober.committed.PATIENCE_SECONDS", 0.1)
     create_topic(broker.bootstrap, name, partitions=2)
     prefix = f"{name}."

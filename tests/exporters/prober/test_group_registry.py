@@ -1,4 +1,4 @@
-"""Which groups are described, from what lists and descriptions say."""
+"""Which groups are described, by the lists and descriptions so far."""
 
 from rebalance_exporters.prober.answers import Described, GroupList, Listed
 from rebalance_exporters.prober.group_registry import MOST_DESCRIBED, GroupRegistry
@@ -28,7 +28,7 @@ def known(*rows: Listed) -> GroupRegistry:
 
 
 def test_new_groups_are_described_once():
-    """A classic group is described when first listed, not in the next cycle."""
+    """A classic group is described when it is first listed, not in the next cycle."""
     registry = GroupRegistry()
     registry.note_all(lists(row("a"), row("b", type_="consumer")))
     assert names(registry.choose_described(0.0)) == ["a"]
@@ -37,7 +37,7 @@ def test_new_groups_are_described_once():
 
 
 def test_unstable_groups_are_described_every_cycle():
-    """As long as they are listed as unstable, and once more when they are no longer."""
+    """As long as they are listed as unstable, and once more afterwards."""
     registry = known(row("a"))
     registry.note_unstable(lists(row("a", "PreparingRebalance")))
     for now in (2.0, 4.0):
@@ -96,7 +96,7 @@ def test_groups_without_state_are_always_described():
 
 
 def test_urgent_groups_come_first_and_everyone_in_turn():
-    """More groups than a cycle may describe: the unstable one first, of the others those asked longest ago."""
+    """With more groups than a cycle may describe: the unstable one first, then those described longest ago."""
     stable = [row(f"s{number:04}") for number in range(MOST_DESCRIBED + 10)]
     registry = known(*stable)
     registry.note_unstable(lists(row("s1005", "PreparingRebalance")))
@@ -108,14 +108,14 @@ def test_urgent_groups_come_first_and_everyone_in_turn():
 
 
 def test_a_group_that_no_list_has_is_gone():
-    """It is handed out once, to be asked a last time."""
+    """It is returned once, for a last description."""
     registry = known(row("a"), row("b"))
     assert names(registry.note_all(lists(row("b")))) == ["a"]
     assert registry.note_all(lists(row("b"))) == []
 
 
 def test_a_dead_answer_puts_the_list_in_doubt():
-    """The group is gone or was converted: a new list of all groups shows it, and nothing before it."""
+    """The group is gone or was converted: only a new list of all groups shows which."""
     registry = known(row("a"))
     assert not registry.wants_full_list
     registry.note_described([Described("a", "Dead")], 60.0)
@@ -126,7 +126,7 @@ def test_a_dead_answer_puts_the_list_in_doubt():
 
 
 def test_an_unanswered_group_stays_due_a_denied_one_waits():
-    """A coordinator may answer the next time; a permission does not come within seconds."""
+    """A coordinator may answer the next time; a permission is not granted within seconds."""
     registry = GroupRegistry()
     registry.note_all(lists(row("a"), row("b")))
     registry.note_described([Described("a", None, error="x"), Described("b", None, error="x", denied=True)], 0.0)
@@ -135,7 +135,7 @@ def test_an_unanswered_group_stays_due_a_denied_one_waits():
 
 
 def test_a_new_group_was_not_listed_before():
-    """Its coordinator listed all its groups without it, at a time that is used once; of groups at a start none did."""
+    """Its coordinator listed all its groups without it, at a time that is used once; groups at a start have none."""
     registry = GroupRegistry()
     registry.note_all(lists(row("a")), asked_ms=1_000)
     assert registry.take_unlisted_ms("a") is None
@@ -146,7 +146,7 @@ def test_a_new_group_was_not_listed_before():
 
 
 def test_without_the_log_every_group_is_described_in_every_cycle():
-    """In turns where they are too many for one: those asked longest ago first."""
+    """In turns if they are too many for one cycle: those described longest ago first."""
     registry = GroupRegistry(describe_again_seconds=0.0)
     rows = [row(f"g{number}") for number in range(MOST_DESCRIBED + 1)]
     registry.note_all(lists(*rows))

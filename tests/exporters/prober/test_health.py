@@ -12,7 +12,7 @@ from rebalance_exporters.prober.tasks import Complaints, Task
 
 
 def test_it_is_ready_once_every_task_got_answers():
-    """The first that got none is named."""
+    """The first task without answers is named."""
     now = [0.0]
     health = ProbeHealth(lambda: now[0])
     assert health.unready() == "starting: asking the brokers"
@@ -34,7 +34,7 @@ def test_it_is_ready_once_every_task_got_answers():
 
 
 def test_rounds_that_fail_are_no_reason_for_a_restart_and_rounds_that_hang_are():
-    """Brokers that are away are not the prober's fault."""
+    """Brokers that are down are not the prober's fault."""
     now = [0.0]
     health = ProbeHealth(lambda: now[0])
     health.expect("groups", 2)
@@ -48,7 +48,7 @@ def test_rounds_that_fail_are_no_reason_for_a_restart_and_rounds_that_hang_are()
 
 
 def test_tasks_report_it():
-    """A round that raises ended, and got no answers."""
+    """A round that raises has ended, without answers."""
     stop, metrics, answers = threading.Event(), ProbeMetrics(), [False, True]
 
     def cycle() -> None:

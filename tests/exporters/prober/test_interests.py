@@ -1,4 +1,4 @@
-"""Which topics groups use, learned from the stream's topics."""
+"""Which topics groups use, by the stream's topics."""
 
 import pytest
 
@@ -39,7 +39,7 @@ def apply_commit(
 
 
 def apply_lag(interests: Interests, *topics: str, group: str = "g", cluster: str = "prod", log_offset: int = 1) -> None:
-    """Let the stream publish the lag of a group on topics whose ends nobody knows."""
+    """Let the stream publish the lag of a group on topics with unknown ends."""
     lags = {topic: TopicLag([0], [5], [None], None) for topic in topics}
     row = GroupLag(cluster, group, NOW, topics=lags, last_log_offset=log_offset)
     interests.apply_lag(f"{cluster}/{group}".encode(), encode(row))
@@ -47,12 +47,12 @@ def apply_lag(interests: Interests, *topics: str, group: str = "g", cluster: str
 
 @pytest.fixture
 def interests() -> Interests:
-    """Nothing known of cluster `prod`."""
+    """Empty interests of cluster `prod`."""
     return Interests("prod")
 
 
 def test_subscribed_assigned_and_committed_topics_count(interests):
-    """A group is about all of them."""
+    """A group uses all of them."""
     apply_group(interests)
     apply_commit(interests, "committed", NOW)
     assert interests.now(NOW) == {"g": Interest("classic", frozenset({"subscribed", "assigned", "committed"}), True)}
@@ -67,7 +67,7 @@ def test_other_clusters_are_not_ours(interests):
 
 
 def test_a_subscription_that_ended_counts_no_more(interests):
-    """The last snapshot of a group stands; what it committed to stays."""
+    """The last snapshot of a group counts; topics it committed to stay."""
     apply_group(interests)
     apply_commit(interests, "committed", NOW)
     apply_group(interests, state="Empty", members=())
@@ -75,7 +75,7 @@ def test_a_subscription_that_ended_counts_no_more(interests):
 
 
 def test_old_commits_are_forgotten(interests):
-    """A topic nobody committed to for a day is not asked about."""
+    """A topic without commits for a day is not queried."""
     apply_commit(interests, "t", NOW)
     assert all_topics(interests.now(NOW + COMMITS_COUNT_MS - 1)) == {"t"}
     assert interests.now(NOW + COMMITS_COUNT_MS) == {}
@@ -102,12 +102,12 @@ def test_subtopologies_are_no_topics(interests):
 
 @pytest.mark.parametrize(("kind", "wanted"), [("classic", False), ("consumer", True), ("share", True), (None, False)])
 def test_newer_groups_want_topic_ids(kind, wanted):
-    """Their records name topics by id."""
+    """Their records have topic ids."""
     assert Interest(kind).wants_ids is wanted
 
 
 def test_broken_rows_are_refused(interests):
-    """And leave what is known alone."""
+    """The existing state is unchanged."""
     apply_group(interests)
     with pytest.raises(ContractError):
         interests.apply_group(b"prod/g", b"}")
@@ -119,7 +119,7 @@ def test_broken_rows_are_refused(interests):
 
 
 def test_topics_that_a_group_has_lag_on_count_as_long_as_its_row_names_them(interests):
-    """However long ago it committed: the row is compacted, and the latest stands."""
+    """However long ago it committed: the row is compacted, and the latest one stays."""
     apply_lag(interests, "t", "u")
     assert all_topics(interests.now(NOW + 10 * COMMITS_COUNT_MS)) == {"t", "u"}
     apply_lag(interests, "u")
@@ -130,7 +130,7 @@ def test_topics_that_a_group_has_lag_on_count_as_long_as_its_row_names_them(inte
 
 @pytest.mark.parametrize("apply", [apply_lag, lambda *args, **how: apply_commit(*args, NOW, **how)])
 def test_what_was_committed_before_a_group_was_deleted_counts_no_more(interests, apply):
-    """Whichever topic is read first; a group that commits after it was deleted is one again."""
+    """In any order of the topics; a group that commits after it was deleted exists again."""
     apply(interests, "t", log_offset=8)
     apply_group(interests, state="Deleted", members=(), log_offset=9)
     assert interests.now(NOW) == {}
@@ -143,7 +143,7 @@ def test_what_was_committed_before_a_group_was_deleted_counts_no_more(interests,
 
 
 def test_other_kinds_of_activity_are_skipped(interests):
-    """Ends, probes and counts, and kinds that a newer stream may add, whatever is in them."""
+    """Ends, probes and counts, and kinds that a newer stream may add, whatever they contain."""
     probe = Probe(probed_at_ms=1, cluster="prod", group="g")
     ends = {"t": TopicOffsets([0], [1])}
     rows = (ProbeActivity(probe), OffsetActivity("prod", "g", 1, ends, {}, {}), CountActivity("prod", "t", 0, 1, ()))
@@ -154,7 +154,7 @@ def test_other_kinds_of_activity_are_skipped(interests):
 
 
 def test_names_that_no_topic_can_have_are_left_out(interests):
-    """A request that names one of them would fail for all the others, too."""
+    """A request with one of them would fail for all the others, too."""
     apply_lag(interests, "t", "", "x" * 250, "ä", "a b")
     assert all_topics(interests.now(NOW)) == {"t"}
     apply_group(interests, group="g" * 40_000)
@@ -162,7 +162,7 @@ def test_names_that_no_topic_can_have_are_left_out(interests):
 
 
 def test_groups_with_topics_they_did_not_have_are_fresh(interests):
-    """Once, until they have yet another one; the event says that there are any."""
+    """Once, until they have another new one; the event is set when there are any."""
     assert not interests.is_fresh.is_set()
     apply_group(interests)
     apply_lag(interests, "t", group="h")
@@ -177,7 +177,7 @@ def test_groups_with_topics_they_did_not_have_are_fresh(interests):
 
 
 def test_coordinators_are_asked_about_groups_without_commits_only(interests):
-    """An answer makes topics known, but is no commit that the stream has seen."""
+    """A coordinator's answer makes topics known, but is not a commit seen by the stream."""
     apply_group(interests)
     apply_group(interests, "h")
     apply_lag(interests, "t", group="h")

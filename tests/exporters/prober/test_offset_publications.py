@@ -1,4 +1,4 @@
-"""What is published of where groups' topics end, and when."""
+"""Which end offsets of groups' topics are published, and when."""
 
 import pytest
 
@@ -7,19 +7,19 @@ from rebalance_exporters.prober.offset_publications import OffsetPublications
 
 @pytest.fixture
 def offsets() -> OffsetPublications:
-    """One round in which two partitions of `t` and one of `u` were asked; `t`-1 is unknown."""
+    """One round in which two partitions of `t` and one of `u` were queried; `t`-1 is unknown."""
     publications = OffsetPublications()
     publications.note({"t": [10, None], "u": [5]}, {"t": [8, None], "u": [5]}, {})
     return publications
 
 
 def test_everything_of_a_group_is_published_first(offsets):
-    """All partitions of its topics, null for those asked and unknown, none of other topics."""
+    """All partitions of its topics, null for those queried and unknown, none of other topics."""
     assert offsets.choose("g", {"t": 2}) == ({"t": {"0": 10, "1": None}}, {"t": {"0": 8, "1": None}}, {})
 
 
 def test_then_only_what_changed(offsets):
-    """Nothing when nothing changed; end and stable offsets apart; becoming unknown is a change."""
+    """Nothing when nothing changed; end and stable offsets are independent; becoming unknown is a change."""
     offsets.choose("g", {"t": 2})
     offsets.note({"t": [10, None]}, {"t": [8, None]}, {})
     assert offsets.choose("g", {"t": 2}) == ({}, {}, {})
@@ -30,7 +30,7 @@ def test_then_only_what_changed(offsets):
 
 
 def test_where_partitions_begin_is_published_as_it_is_known(offsets):
-    """One that could not be asked this time begins where it began, or later; a topic may have more partitions."""
+    """The beginning of a partition that was not queried this time is kept; a topic may have more partitions."""
     offsets.note({}, {}, {"t": [1, None]})
     assert offsets.choose("g", {"t": 2}).start == {"t": {"0": 1, "1": None}}
     offsets.note({}, {}, {"t": [None, 2, 0]})
@@ -40,7 +40,7 @@ def test_where_partitions_begin_is_published_as_it_is_known(offsets):
 
 
 def test_what_was_not_published_of_a_group_is_published_later(offsets):
-    """Each group has its own place: changes of rounds it was not asked for are not lost."""
+    """Each group has its own state: changes in rounds without it are not lost."""
     offsets.choose("a", {"t": 2})
     offsets.choose("b", {"t": 2})
     offsets.note({"t": [11, None]}, {}, {})
@@ -51,7 +51,7 @@ def test_what_was_not_published_of_a_group_is_published_later(offsets):
 
 
 def test_everything_again_when_asked_for(offsets):
-    """Whatever was published between; what changes after that is published as always."""
+    """Whatever was published before; later changes are published as usual."""
     offsets.choose("g", {"t": 2})
     offsets.note({"t": [11, None]}, {}, {})
     offsets.choose("g", {"t": 2})
@@ -69,7 +69,7 @@ def test_a_topic_that_is_new_to_a_group_is_published_whole(offsets):
 
 
 def test_forgotten_topics_take_no_memory(offsets):
-    """Offsets of topics and groups that nobody uses are dropped, the others kept."""
+    """Offsets of unused topics and groups are dropped, the others kept."""
     offsets.choose("g", {"t": 2})
     offsets.forget({"g"}, {"t"})
     assert offsets.choose("h", {"t": 2, "u": 1})[0] == {"t": {"0": 10, "1": None}}
@@ -79,14 +79,14 @@ def test_forgotten_topics_take_no_memory(offsets):
 
 
 def test_a_topic_without_offsets_is_published_empty_again(offsets):
-    """One that does not exist or may not be described has an empty entry: asked in vain is not never asked."""
+    """A topic that does not exist or may not be described has an empty entry, unlike one not queried."""
     assert offsets.choose("g", {"t": 2, "missing": 0})[0] == {"t": {"0": 10, "1": None}, "missing": {}}
     assert offsets.choose("g", {"t": 2, "missing": 0}) == ({}, {}, {})
     assert offsets.choose("g", {"t": 2, "missing": 0}, all_again=True)[0] == {"t": {"0": 10, "1": None}, "missing": {}}
 
 
 def test_a_topic_that_comes_or_goes_is_published_at_once(offsets):
-    """One that is made, whole; one that is deleted, as an empty entry."""
+    """A created one completely; a deleted one as an empty entry."""
     offsets.choose("g", {"t": 2, "u": 0})
     assert offsets.choose("g", {"t": 0, "u": 1}) == ({"t": {}, "u": {"0": 5}}, {"u": {"0": 5}}, {})
     assert offsets.choose("g", {"t": 2, "u": 1})[0] == {"t": {"0": 10, "1": None}}
@@ -100,13 +100,13 @@ def test_added_partitions_are_news(offsets):
 
 
 def test_groups_of_one_topic_share_what_is_published(offsets):
-    """It is put together once for all groups that were published in the same round."""
+    """They are built once for all groups that were published in the same round."""
     reported = [offsets.choose(group, {"t": 2})[0]["t"] for group in ("a", "b")]
     assert reported[0] is reported[1]
 
 
 def test_a_topic_is_known_once_it_was_asked(offsets):
-    """Until nobody uses it any more."""
+    """Until no group uses it any more."""
     assert offsets.knows("t")
     assert not offsets.knows("v")
     offsets.forget({"g"}, {"u"})

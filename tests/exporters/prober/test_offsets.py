@@ -1,4 +1,4 @@
-"""Where partitions end, as asked of their leaders."""
+"""End offsets of partitions, queried at their leaders."""
 
 from types import SimpleNamespace
 from typing import Any
@@ -8,14 +8,14 @@ from kafka.errors import KafkaTimeoutError, NotLeaderForPartitionError, TopicAut
 from rebalance_exporters.prober.offsets import OffsetAsker
 from rebalance_exporters.prober.topics import ProbedTopic
 
-#: What is asked; so much it is less than the end.
+#: The kinds of queries; the difference of each from the end.
 END, STABLE, START = 0, 1, 2
 
 
 class _Brokers:
-    """Leaders that answer with what a test gives: offsets by (topic, partition), or an error; stable ones lag by 1.
+    """Leaders with given answers: offsets by (topic, partition), or an error; stable ones are behind by 1.
 
-    Partitions begin at their ends less 2.
+    Partitions begin at their ends minus 2.
     """
 
     def __init__(self, offsets: dict[tuple[str, int], int], errors: dict[str, int] | None = None) -> None:
@@ -50,12 +50,12 @@ class _Brokers:
 
 
 def make(brokers: Any) -> OffsetAsker:
-    """An asker of these brokers, which asks where partitions begin every 30 s."""
+    """A querier of these brokers, which queries the beginnings of partitions every 30 s."""
     return OffsetAsker(brokers, 30)
 
 
 def test_each_leader_is_asked_for_its_partitions():
-    """Once for the stable offsets, once for the ends, and for where they begin; an offset below 0 is unknown."""
+    """Once for the stable offsets, once for the ends, and for the beginnings; an offset below 0 is unknown."""
     brokers = _Brokers({("t", 0): 5, ("t", 1): 6, ("u", 0): 0})
     found = make(brokers).ask([ProbedTopic("t", (1, 2, 1)), ProbedTopic("u", (2,))], 0)
     asked = [(broker, what, 2) for broker in (1, 2) for what in (STABLE, END, START)]
@@ -78,7 +78,7 @@ def test_many_partitions_are_asked_in_batches():
 
 
 def test_where_partitions_begin_is_asked_now_and_then():
-    """Of a topic that is new at once, of the others when it was asked long ago."""
+    """Of a new topic at once, of the others when it was queried long ago."""
     brokers = _Brokers({("t", 0): 5, ("u", 0): 6})
     asker, old, new = make(brokers), ProbedTopic("t", (1,)), ProbedTopic("u", (1,))
     rounds = [(0, [old]), (29, [old]), (29, [old, new]), (30, [old, new]), (59, [old, new])]
@@ -97,7 +97,7 @@ def test_a_leader_that_does_not_answer_spoils_its_own_partitions_only():
 
 
 def test_errors_are_by_topic():
-    """A permission is named; a leader that is none any more is found out, and so is one that was never there."""
+    """A missing permission is named; an outdated leader is detected, and so is one that never existed."""
     brokers = _Brokers({}, {"moved": NotLeaderForPartitionError.errno, "secret": TopicAuthorizationFailedError.errno})
     found = make(brokers).ask(
         [ProbedTopic("moved", (1,)), ProbedTopic("secret", (1,)), ProbedTopic("orphan", (-1,))], 0
@@ -110,7 +110,7 @@ def test_errors_are_by_topic():
 
 
 def test_absurd_answers_are_left_out():
-    """Topics and partitions nobody asked for, and errors that Kafka does not have."""
+    """Unrequested topics and partitions, and unknown error codes."""
 
     class Absurd(_Brokers):
         def _topic(self, topic, what):

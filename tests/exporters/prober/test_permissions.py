@@ -1,4 +1,4 @@
-"""The permissions in the documentation are enough, and those that count are needed."""
+"""The documented permissions are sufficient, and those that matter are needed."""
 
 from __future__ import annotations
 
@@ -52,7 +52,7 @@ def read_commands(process: str) -> list[list[str]]:
 
 
 def read_bindings(command: list[str], principal: str = "User:ANONYMOUS") -> list[AclBinding]:
-    """What a command grants, given to the tests' only principal unless said otherwise."""
+    """The ACLs of a command, for the tests' only principal unless stated otherwise."""
     flags = list(itertools.pairwise(command))
     ((kind, name),) = [(KINDS[flag], value) for flag, value in flags if flag in KINDS]
     prefixed = ("--resource-pattern-type", "prefixed") in flags
@@ -62,7 +62,7 @@ def read_bindings(command: list[str], principal: str = "User:ANONYMOUS") -> list
 
 
 def read_operation(name: str) -> AclOperation:
-    """The operation that kafka-acls calls by this name, for example DescribeConfigs."""
+    """The operation for its name in kafka-acls, for example DescribeConfigs."""
     return AclOperation[re.sub(r"(?<=[a-z])(?=[A-Z])", "_", name).upper()]
 
 
@@ -75,19 +75,19 @@ def make_binding(
     permission: AclPermissionType = AclPermissionType.ALLOW,
     principal: str = "User:ANONYMOUS",
 ) -> AclBinding:
-    """One operation, allowed to the tests' only principal unless said otherwise."""
+    """One operation, allowed to the tests' only principal unless stated otherwise."""
     return AclBinding(kind, name, pattern, principal, "*", operation, permission)
 
 
 def create_bindings(bootstrap: str, *bindings: AclBinding) -> None:
-    """Put bindings in force."""
+    """Create ACLs and wait until the broker has confirmed them."""
     admin = AdminClient({"bootstrap.servers": bootstrap})
     for future in admin.create_acls(list(bindings)).values():
         future.result()
 
 
 def grant_only(bootstrap: str, process: str) -> None:
-    """Grant what the document says; a resource with any grant refuses everything else.
+    """Grant the documented permissions; a resource with any grant denies everything else.
 
     The cluster itself allows only what the broker and the test need.
     """
@@ -95,22 +95,22 @@ def grant_only(bootstrap: str, process: str) -> None:
     own = [
         cluster(AclOperation.CLUSTER_ACTION),
         cluster(AclOperation.ALTER),
-        # Who may alter a resource may describe it, and who may describe the cluster sees every group.
+        # Alter on a resource implies Describe, and Describe on the cluster shows every group.
         cluster(AclOperation.DESCRIBE, permission=AclPermissionType.DENY),
     ]
-    # Somebody else's: so that topics and groups without a grant are refused as well.
+    # Another principal's, so that topics and groups without a grant are denied as well.
     others = [
         make_binding(kind, "*", ResourcePatternType.LITERAL, AclOperation.READ, principal="User:nobody")
         for kind in KINDS.values()
     ]
     granted = [binding for command in read_commands(process) for binding in read_bindings(command)]
     create_bindings(bootstrap, *granted, *others, *own)
-    # A broker obeys ACLs a moment after it has confirmed them.
+    # A broker enforces ACLs a moment after it has confirmed them.
     wait_for(lambda: is_in_force(bootstrap), "the permissions to be in force")
 
 
 def is_in_force(bootstrap: str) -> bool:
-    """Whether a topic that nobody may make is refused, which comes with what was granted."""
+    """Whether creating a forbidden topic is denied, which takes effect together with the grants."""
     admin = AdminClient({"bootstrap.servers": bootstrap})
     topic = NewTopic("of-nobody", num_partitions=1, replication_factor=1)
     try:
@@ -121,12 +121,12 @@ def is_in_force(bootstrap: str) -> bool:
 
 
 def grant_reading(bootstrap: str, topic: str) -> None:
-    """Grant what a reader of a topic needs more than the prober."""
+    """Grant the additional permissions of a topic's reader."""
     create_bindings(bootstrap, make_binding(ResourceType.TOPIC, topic, ResourcePatternType.LITERAL, AclOperation.READ))
 
 
 def read_metric(probed: Probed, name: str) -> float:
-    """One of the prober's own metrics without labels, as it is served."""
+    """One of the prober's own metrics without labels, as served."""
     (line,) = [line for line in probed.said if "serving on" in line]
     with urllib.request.urlopen(line.partition("serving on ")[2]) as response:
         samples = dict(each.rsplit(" ", 1) for each in response.read().decode().splitlines() if each[0] != "#")
@@ -134,7 +134,7 @@ def read_metric(probed: Probed, name: str) -> float:
 
 
 def test_the_prober_can_do_with_what_is_documented(make_broker):
-    """It creates its topic, describes a group, asks offsets, publishes, and complains of nothing."""
+    """It creates its topic, describes a group, queries offsets, publishes, and logs no complaints."""
     broker = make_broker(**AUTHORIZED)
     for topic in ("t", *(f"{PREFIX}{name}" for name in ("groups", "lag", "activity"))):
         create_topic(broker.bootstrap, topic)
@@ -144,7 +144,7 @@ def test_the_prober_can_do_with_what_is_documented(make_broker):
         def commit() -> bool:
             try:
                 done = admin.alter_group_offsets("g", {TopicPartition("t", 0): OffsetAndMetadata(0, "", None)})
-            except KafkaError:  # there is no coordinator until the first one was asked for
+            except KafkaError:  # there is no coordinator until the first request for one
                 return False
             return set(done.values()) == {NoError}
 
@@ -183,10 +183,10 @@ def test_the_exporter_can_do_with_what_is_documented(make_broker):
 
 
 def test_the_stream_can_start_with_what_is_documented(make_broker):
-    """It reads the log, makes its topics and checks their settings without complaint; the check it may do without."""
+    """It reads the log, creates its topics and checks their settings without complaints; the check is optional."""
     broker, said = make_broker(**AUTHORIZED), []
     cluster = Cluster(StreamConfig(kafka={"bootstrap.servers": broker.bootstrap}, topic_prefix=PREFIX))
-    # Makes the offsets topic, which in any cluster that has groups is there.
+    # Creates the offsets topic, which exists in any cluster with groups.
     cluster.ensure_source()
     grant_only(broker.bootstrap, "stream")
     cluster.check_readable(cluster.log_ends(cluster.source_topic))
@@ -200,13 +200,13 @@ def test_the_stream_can_start_with_what_is_documented(make_broker):
         cluster.ensure_topics(said.append)
         return said
 
-    # A broker obeys an ACL a moment after it has confirmed it.
+    # A broker enforces an ACL a moment after it has confirmed it.
     (sentence,) = wait_for(reported, "a warning")
     assert "cannot be checked" in sentence
 
 
 def revoke_settings(bootstrap: str) -> None:
-    """Take back that the settings of the monitor's topics may be read."""
+    """Revoke the permission to read the settings of the monitor's topics."""
     resource, everybody = (ResourceType.TOPIC, PREFIX, ResourcePatternType.PREFIXED), ("User:ANONYMOUS", "*")
     wanted = AclBindingFilter(*resource, *everybody, AclOperation.DESCRIBE_CONFIGS, AclPermissionType.ALLOW)
     admin = AdminClient({"bootstrap.servers": bootstrap})
@@ -218,7 +218,7 @@ def revoke_settings(bootstrap: str) -> None:
     ("process", "parties"), [("stream", QUERIES), ("probe", ("prober",)), ("export", ("exporter",))]
 )
 def test_what_is_documented_follows_the_table_of_topics(process, parties):
-    """A process may read and write what the table says it does; the prober, granted topic by topic, no other."""
+    """Each process may read and write the topics of the table; the prober, granted topic by topic, no others."""
     granted = [binding for command in read_commands(process) for binding in read_bindings(command)]
     reads = {each.name for each in topics.TOPICS if set(parties) & set(each.readers)}
     writes = {each.name for each in topics.TOPICS if set(parties) & set(each.writers)}
@@ -230,7 +230,7 @@ def test_what_is_documented_follows_the_table_of_topics(process, parties):
 
 
 def covered(bindings: list[AclBinding], operation: AclOperation) -> set[str]:
-    """The short names of the monitor's topics on which bindings allow an operation."""
+    """The short names of the monitor's topics for which ACLs allow an operation."""
     named = {each.full_name(PREFIX): each.name for each in topics.TOPICS}
     return {
         name
@@ -243,12 +243,12 @@ def covered(bindings: list[AclBinding], operation: AclOperation) -> set[str]:
 
 
 def test_the_exporter_reads_what_the_table_says():
-    """All eight topics of which it is a reader, and no other."""
+    """The eight topics that list it as a reader, and no others."""
     assert set(TOPICS) == {each.name for each in topics.TOPICS if "exporter" in each.readers}
     assert len(TOPICS) == 8
 
 
 def test_every_process_has_its_commands():
-    """Each section grants something, and only things a test can read."""
+    """Each section has grants, and only of a kind that a test can parse."""
     for process in ("stream", "probe", "export"):
         assert [binding for command in read_commands(process) for binding in read_bindings(command)]

@@ -40,19 +40,19 @@ pytestmark = [
 
 @pytest.fixture
 def name() -> str:
-    """A name of groups, topics and prefixes for one test."""
+    """A unique name of groups, topics and prefixes for one test."""
     return f"probe-{uuid.uuid4().hex[:8]}"
 
 
 def read_topic_id(bootstrap: str, topic: str) -> str:
-    """A topic's id as Kafka prints it; the client prints base64 in its other form."""
+    """A topic's id in Kafka's format; the client uses another base64 alphabet."""
     admin = AdminClient({"bootstrap.servers": bootstrap})
     topic_id = admin.describe_topics(TopicCollection([topic]))[topic].result().topic_id
     return str(topic_id).replace("+", "-").replace("/", "_")
 
 
 def publish_group(bootstrap: str, prefix: str, group: str, topic: str, type_: str = "classic") -> None:
-    """Say, as the stream would, that a group's member subscribes to a topic."""
+    """Publish, like the stream, that a group's member subscribes to a topic."""
     snapshot = GroupSnapshot(
         "test", group, type=type_, state="Stable", members=(Member("m", "c", "/h", topics=(topic,)),)
     )
@@ -60,7 +60,7 @@ def publish_group(bootstrap: str, prefix: str, group: str, topic: str, type_: st
 
 
 def publish_commit(bootstrap: str, prefix: str, group: str, topic: str) -> None:
-    """Say, as the stream would, that a group committed to a topic."""
+    """Publish, like the stream, that a group committed to a topic."""
     now_ms = time.time_ns() // 1_000_000
     commits = {topic: TopicCommits([0], [1], [now_ms], [now_ms], [1], [1])}
     row = CommitActivity("test", group, 0, 1, 1, 5000, ((now_ms, 1),), commits)
@@ -75,10 +75,10 @@ def produce(bootstrap: str, topic: str, value: bytes, **where: Any) -> None:
 
 
 class GroupMember:
-    """A member of a group that polls in a thread of its own, except while a test keeps it busy.
+    """A member of a group that polls in a thread of its own, except while a test holds it.
 
-    Only that thread touches the client; `partitions` (null before the first assignment) and `member_id` are as of
-    its last poll.
+    Only that thread uses the client; `partitions` (null before the first assignment) and `member_id` are as of its last
+    poll.
     """
 
     def __init__(self, bootstrap: str, group: str, topic: str, client_id: str, **settings: str) -> None:
@@ -103,13 +103,13 @@ class GroupMember:
         self._thread.join(DEADLINE_SECONDS)
 
     def hold(self) -> None:
-        """Stop polling; returns when it did."""
+        """Stop polling; return when it did."""
         self._idle.clear()
         self._free.clear()
         assert self._idle.wait(DEADLINE_SECONDS)
 
     def release(self) -> None:
-        """Poll again."""
+        """Resume polling."""
         self._free.set()
 
     def _run(self) -> None:
@@ -131,7 +131,7 @@ def members_of(probe: Probe) -> dict[str, tuple[str, Any]]:
 
 
 def first(probed: Probed, group: str, state: str, members: int) -> tuple[float, Probe]:
-    """Wait for the first probe with a state and so many members; with when it was read."""
+    """Wait for the first probe with a state and this many members; return it with its time of reading."""
 
     def look() -> tuple[float, Probe] | None:
         for at, probe in probed.timed(group):
@@ -145,7 +145,7 @@ def first(probed: Probed, group: str, state: str, members: int) -> tuple[float, 
 
 
 def test_a_running_rebalance_is_seen(broker, name):
-    """A member that does not poll keeps a classic group in PreparingRebalance: seen among the unstable, with both."""
+    """A member that does not poll keeps a classic group in PreparingRebalance: it is listed with both members."""
     create_topic(broker.bootstrap, name, partitions=3)
     with ExitStack() as stack:
         probed = stack.enter_context(probing(make_config(broker.bootstrap, f"{name}.", full_list_seconds=600)))
@@ -161,7 +161,7 @@ def test_a_running_rebalance_is_seen(broker, name):
         wait_for(
             lambda: joining.partitions and busy.partitions and busy.partitions != [0, 1, 2], "the second assignment"
         )
-        # The client knows its member id only when it is in the group. Who was in before still shows what it had.
+        # The client knows its member id only after the join. The existing member still has its previous partitions.
         assert members_of(seen) == {
             "busy": (busy.member_id, {name: [0, 1, 2]}),
             "joining": (joining.member_id, None),
@@ -173,12 +173,12 @@ def test_a_running_rebalance_is_seen(broker, name):
         }
         assert (stable.protocol, stable.assignor) == ("range", "range")
         unstable = [probe for probe in probed.of(name) if probe.state == "PreparingRebalance"]
-        # One as it began and at most one for every ten seconds it lasted.
+        # One at its beginning and at most one for every ten seconds of its duration.
         assert len(unstable) <= 2 + (time.monotonic() - begun) / 10
 
 
 def delete_if_empty(bootstrap: str, group: str) -> bool:
-    """Delete a group; returns whether that could be done, which a member that is still in prevents."""
+    """Delete a group; return false if a remaining member prevents it."""
     # The client must outlive its futures.
     admin = AdminClient({"bootstrap.servers": bootstrap})
     try:
@@ -191,7 +191,7 @@ def delete_if_empty(bootstrap: str, group: str) -> bool:
 
 
 def test_a_group_that_ends_is_reported(broker, name):
-    """Deleting a group ends in one probe with Kafka's own state for it, and no members."""
+    """After the deletion there is one probe with Kafka's own state for it, and no members."""
     create_topic(broker.bootstrap, name)
     config = make_config(broker.bootstrap, f"{name}.", full_list_seconds=0.5)
     with probing(config) as probed:
@@ -203,7 +203,7 @@ def test_a_group_that_ends_is_reported(broker, name):
 
 
 def test_newer_groups_have_state_type_and_topic_ids(broker, name):
-    """A KIP-848 group cannot be described: members are absent, the topic's id comes with its name."""
+    """A KIP-848 group cannot be described: members are absent, the topic's id has its name."""
     create_topic(broker.bootstrap, name)
     for topic in ("groups", "lag", "activity"):
         create_topic(broker.bootstrap, f"{name}.{topic}")
@@ -222,9 +222,9 @@ def test_newer_groups_have_state_type_and_topic_ids(broker, name):
 
 
 def test_ends_and_stable_offsets_with_an_open_transaction(broker, name):
-    """The end lies behind all records, the stable offset before the open transaction; both move when it commits.
+    """The end is after all records, the stable offset before the open transaction; both move when it commits.
 
-    Afterwards only the partition that changed is reported.
+    Afterwards only the changed partition is reported.
     """
     create_topic(broker.bootstrap, name, partitions=2)
     prefix = f"{name}."
@@ -234,7 +234,7 @@ def test_ends_and_stable_offsets_with_an_open_transaction(broker, name):
     for _ in range(10):
         produce(broker.bootstrap, name, b"x", partition=0)
     names = {"bootstrap.servers": broker.bootstrap, "transactional.id": name}
-    # The broker must not end it before this machine comes to do so.
+    # The broker must not abort it before this machine commits it.
     producer = Producer({**names, "transaction.timeout.ms": 600_000})
     producer.init_transactions()
     producer.begin_transaction()
@@ -248,7 +248,7 @@ def test_ends_and_stable_offsets_with_an_open_transaction(broker, name):
         assert (probe.state, probe.topic_ids, probe.errors) == (msgspec.UNSET, msgspec.UNSET, ())
         producer.commit_transaction()
         wait_for(lambda: len(probed.of(name)) > 1, "the offsets after the commit")
-        # The marker may be written, and seen, before the stable offset moves.
+        # The marker may be written, and visible, before the stable offset moves.
         wait_for(lambda: {name: {"0": 14}} in [p.stable_offsets for p in probed.of(name)], lambda: probed.of(name))
         later = probed.of(name)[1:]
         assert {name: {"0": 14}} in [p.end_offsets for p in later]
@@ -257,7 +257,7 @@ def test_ends_and_stable_offsets_with_an_open_transaction(broker, name):
 
 
 def test_new_partitions_and_unknown_topics(broker, name, monkeypatch):
-    """Partitions added later are found; a topic that does not exist is an error in the probe, not of the prober."""
+    """Partitions added later are found; a missing topic is an error in the probe, not of the prober."""
     monkeypatch.setattr("rebalance_exporters.prober.topics.ASK_AGAIN_SECONDS", 0.3)
     create_topic(broker.bootstrap, name)
     prefix = f"{name}."
@@ -285,7 +285,7 @@ def test_new_partitions_and_unknown_topics(broker, name, monkeypatch):
 
 
 def test_foreign_rows_stop_nothing(broker, name):
-    """Rows without a key, of no known form, in no encoding: set aside and counted, the rows after them are read."""
+    """Rows without a key, of unknown form, in no valid encoding: rejected and counted, the rows after them are read."""
     prefix = f"{name}."
     for topic in (name, *(prefix + each for each in ("groups", "lag", "activity"))):
         create_topic(broker.bootstrap, topic)
@@ -324,7 +324,7 @@ def test_what_is_new_does_not_wait_for_its_turn(broker, name):
 
 
 def test_topics_come_from_lag_where_their_commits_are_no_news(broker, name):
-    """What was in the activity topic when the prober came is not read, but the lag topic is; then activity is."""
+    """The activity topic is read from the prober's start on, the lag topic from its beginning."""
     prefix = f"{name}."
     for topic in (name, *(prefix + each for each in ("groups", "lag", "activity"))):
         create_topic(broker.bootstrap, topic)
@@ -339,7 +339,7 @@ def test_topics_come_from_lag_where_their_commits_are_no_news(broker, name):
 
 
 def test_a_topic_known_by_id_only_is_named(broker, name):
-    """Where the stream has only a topic's id, offsets are reported under its name, and which id it is."""
+    """If the stream has only a topic's id, offsets are reported under its name, together with the id."""
     create_topic(broker.bootstrap, name)
     prefix = f"{name}."
     for topic in ("groups", "lag", "activity"):
@@ -355,8 +355,8 @@ def test_a_topic_known_by_id_only_is_named(broker, name):
 
 
 def test_it_leaves_no_group_and_serves_its_metrics(broker, name):
-    """Nothing is known to the brokers under its name, nor is a record in the log of groups; cycles are counted."""
-    # Until there is a log of groups, asking who coordinates one is an error.
+    """Brokers have no group of the prober, nor a record of one in the offsets topic; cycles are counted."""
+    # Without an offsets topic, a request for a coordinator is an error.
     find_coordinator(broker.bootstrap, "anybody")
     prefix = f"{name}."
     for topic in ("groups", "lag", "activity"):
@@ -408,8 +408,8 @@ def log_keys(bootstrap: str) -> list[bytes]:
 
 
 def test_a_broker_that_goes_and_comes_back(make_broker, name, monkeypatch):
-    """It outlives an outage, counts it, and probes again once the broker is back."""
-    # It speaks of the outage once nobody answered for as long as it waits, which is to be as long as it always is.
+    """It survives an outage, counts it, and probes again once the broker is back."""
+    # It reports the outage after its usual time-out without an answer.
     monkeypatch.undo()
     broker = make_broker(**SHORT_SESSION)
     prefix = f"{name}."
@@ -418,7 +418,7 @@ def test_a_broker_that_goes_and_comes_back(make_broker, name, monkeypatch):
     publish_commit(broker.bootstrap, prefix, name, name)
     times = {"period_seconds": 0.5, "offsets_seconds": 0.5, "full_list_seconds": 1.0}
     with probing(make_config(broker.bootstrap, prefix, **times)) as probed:
-        # Its leaving may be lost in the outage; then it must not hold the group up for long.
+        # Its leave may be lost in the outage; then its session must expire soon.
         with GroupMember(broker.bootstrap, name, name, "c", **{"session.timeout.ms": "3000"}):
             first(probed, name, "Stable", members=1)
             wait_for(lambda: any(p.end_offsets for p in probed.of(name)), lambda: probed.of(name))
@@ -438,7 +438,7 @@ def test_a_broker_that_goes_and_comes_back(make_broker, name, monkeypatch):
 
 
 def deny(bootstrap: str, *bindings: tuple[ResourceType, str, AclOperation]) -> None:
-    """Forbid everybody an operation on resources."""
+    """Deny everybody an operation on resources."""
     admin = AdminClient({"bootstrap.servers": bootstrap})
     acls = [
         AclBinding(kind, name, ResourcePatternType.LITERAL, "User:ANONYMOUS", "*", operation, AclPermissionType.DENY)
@@ -460,7 +460,7 @@ def is_secret(bootstrap: str, group: str) -> bool:
 
 
 def test_a_missing_permission_is_named_and_the_rest_works(make_broker, name):
-    """Describing one group and one topic is forbidden: the ACL to grant is named, other groups and topics go on."""
+    """Describing one group and one topic is denied: the ACL to grant is named, other groups and topics continue."""
     broker = make_broker(**AUTHORIZED)
     prefix = f"{name}."
     secret, public = f"{name}-secret", f"{name}-public"
@@ -477,12 +477,12 @@ def test_a_missing_permission_is_named_and_the_rest_works(make_broker, name):
             (ResourceType.GROUP, secret, AclOperation.DESCRIBE),
             (ResourceType.TOPIC, secret, AclOperation.DESCRIBE),
         )
-        # A broker obeys an ACL a moment after it has confirmed it.
+        # A broker enforces an ACL a moment after it has confirmed it.
         wait_for(lambda: is_secret(broker.bootstrap, secret), "the group to be hidden")
         probed = stack.enter_context(probing(make_config(broker.bootstrap, prefix, offsets_seconds=0.5)))
         _, seen = first(probed, public, "Stable", members=1)
         assert members_of(seen)["c"][1] == {public: [0]}
-        # Asked in vain is not the same as never asked.
+        # Queried in vain differs from not queried.
         for reported in ((public, {"0": 0}), (secret, {})):
             wait_for(
                 lambda reported=reported: any(
@@ -501,7 +501,7 @@ def test_a_missing_permission_is_named_and_the_rest_works(make_broker, name):
 
 
 def test_groups_that_are_hidden_are_missed(make_broker, name):
-    """Brokers silently leave out groups a client may not see: reported when the log knows groups and no list does."""
+    """Brokers silently omit groups that a client may not see: reported when the log has groups and no list does."""
     broker = make_broker(**AUTHORIZED)
     prefix = f"{name}."
     for topic in (name, prefix + "groups", prefix + "lag", prefix + "activity"):
@@ -520,5 +520,5 @@ def test_groups_that_are_hidden_are_missed(make_broker, name):
                 lambda: [line for line in probed.said if "none of the 1 groups that the log knows" in line],
                 lambda: probed.said,
             )
-    # It may not end in an orderly way either.
+    # It may not end cleanly either.
     broker.kill()

@@ -18,7 +18,7 @@ JWT_BEARER = {
 
 
 def test_defaults_need_only_a_broker():
-    """With a broker named nothing else must be set."""
+    """Only the address of a broker is required."""
     assert ProbeConfig(kafka=KAFKA).validate() == []
 
 
@@ -46,7 +46,7 @@ def test_each_wrong_value_is_named(changes, key):
 
 
 def test_security_reaches_both_clients():
-    """What librdkafka gets under its own names, kafka-python gets under its own."""
+    """Security settings of librdkafka are translated for kafka-python."""
     kafka = KAFKA | {
         "security.protocol": "sasl_ssl",
         "sasl.mechanisms": "scram-sha-512",
@@ -69,7 +69,7 @@ def test_security_reaches_both_clients():
 
 
 def test_a_token_is_kept_until_most_of_its_life_is_over(monkeypatch: pytest.MonkeyPatch):
-    """A broker that drops connections makes no load on the server of tokens, and no token is used that has expired."""
+    """A broker that drops connections causes no load on the token server, and no expired token is used."""
     now, given = [1000.0], []
 
     def source(config: str) -> tuple[object, ...]:
@@ -78,7 +78,7 @@ def test_a_token_is_kept_until_most_of_its_life_is_over(monkeypatch: pytest.Monk
 
     monkeypatch.setattr("rebalance_exporters.prober.kafka_python.time.time", lambda: now[0])
     tokens = Tokens(source, "principal=me")
-    # kafka-python refuses whatever is no such one.
+    # kafka-python rejects objects of other types.
     assert isinstance(tokens, AbstractTokenProvider)
     assert [tokens.token(), tokens.token(), tokens.extensions()] == ["token-1", "token-1", {"traceId": "7"}]
     now[0] += 81

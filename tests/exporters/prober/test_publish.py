@@ -1,4 +1,4 @@
-"""What is published about a group, and when."""
+"""Which probes of a group are published, and when."""
 
 from dataclasses import replace
 
@@ -25,14 +25,14 @@ def keys(probe: Probe) -> set[str]:
 
 
 def test_a_listed_group_has_only_what_a_list_has():
-    """Members were not asked, so they are absent; a type that an old broker does not report is null."""
+    """Members were not queried, so they are absent; the type is null with an old broker."""
     probe = probe_listed("prod", replace(LISTED, type=None), now_ms=5)
     assert keys(probe) == {"state", "type", "coordinator_id"}
     assert probe.type is None
 
 
 def test_a_described_group_has_everything():
-    """Every field a coordinator answers is there; the epoch, which it does not, is absent."""
+    """Every field of a coordinator's answer is there; the epoch, which it does not return, is absent."""
     assert asked_fields(PROBE) == {
         "state": "Stable",
         "type": "classic",
@@ -52,7 +52,7 @@ def test_only_the_consumer_protocol_names_an_assignor():
 
 
 def test_an_unanswered_describe_says_so():
-    """Members were asked and are unknown: null. The state was not reported again: absent."""
+    """Members were queried and are unknown: null. The state was not reported again: absent."""
     probe = probe_described("prod", LISTED, Described("g", None, error="not described (X)"), now_ms=5)
     assert keys(probe) == {"type", "coordinator_id", "members", "errors"}
     assert probe.members is None
@@ -60,13 +60,13 @@ def test_an_unanswered_describe_says_so():
 
 
 def test_a_denied_describe_keeps_the_listed_state():
-    """Who may list but not describe still sees the state."""
+    """A client that may list but not describe still sees the state."""
     probe = probe_described("prod", LISTED, Described("g", None, error="denied", denied=True), now_ms=5)
     assert (probe.state, probe.members) == ("Stable", None)
 
 
 def test_news_is_published_at_once_and_the_rest_once_a_minute():
-    """An unchanged stable group is reported every 60 s, one whose members changed at once."""
+    """An unchanged stable group is reported every 60 s, one with changed members at once."""
     publications = Publications()
     assert publications.admit(PROBE, 0.0)
     assert not publications.admit(replace(PROBE, probed_at_ms=9), 2.0)
@@ -77,13 +77,13 @@ def test_news_is_published_at_once_and_the_rest_once_a_minute():
 
 
 def test_a_rebalance_that_lasts_is_reported_every_ten_seconds():
-    """In an unstable state a reader hears more often that it still holds."""
+    """An unstable state is confirmed more often."""
     publications, probe = Publications(), replace(PROBE, state="PreparingRebalance")
     assert [publications.admit(probe, now) for now in (0.0, 2.0, 9.9, 10.0, 12.0)] == [True, False, False, True, False]
 
 
 def test_fields_not_asked_are_no_news():
-    """A cheap probe that agrees with the full one before it is not published; one that disagrees is."""
+    """A list that agrees with the last full probe is not published; one that disagrees is."""
     publications = Publications()
     assert publications.admit(PROBE, 0.0)
     assert not publications.admit(probe_listed("prod", LISTED, 7), 2.0)
@@ -91,7 +91,7 @@ def test_fields_not_asked_are_no_news():
 
 
 def test_null_is_news_where_nothing_was_known():
-    """That something was asked and is unknown is reported once."""
+    """That a queried field is unknown is reported once."""
     publications = Publications()
     probe = probe_listed("prod", replace(LISTED, type=None), 5)
     assert publications.admit(replace(probe, type=msgspec.UNSET), 0.0)
@@ -100,7 +100,7 @@ def test_null_is_news_where_nothing_was_known():
 
 
 def test_a_forgotten_group_is_new():
-    """A group that went and came back is reported at once."""
+    """A group that was removed and returned is reported at once."""
     publications = Publications()
     publications.admit(PROBE, 0.0)
     publications.forget({"g"})

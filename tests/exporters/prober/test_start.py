@@ -1,4 +1,4 @@
-"""What a prober that cannot start says, and what it waits for."""
+"""Errors of a prober that cannot start, and what it waits for."""
 
 from __future__ import annotations
 
@@ -23,7 +23,7 @@ DEADLINE_SECONDS = 120
 
 @pytest.mark.waits
 def test_brokers_that_are_away_are_waited_for(monkeypatch):
-    """Healthy and not ready, with the reason, which is said once; a stop is obeyed meanwhile."""
+    """Healthy and not ready, with the reason, which is logged once; a stop request is obeyed meanwhile."""
     monkeypatch.setattr(reachability, "_REACH_SECONDS", 0.1)
     monkeypatch.setattr(reachability, "_FIRST_PAUSE_SECONDS", 0.01)
     stop, said = threading.Event(), list[str]()
@@ -46,7 +46,7 @@ def test_brokers_that_are_away_are_waited_for(monkeypatch):
 
 
 def test_a_refused_login_is_one_sentence(monkeypatch):
-    """Waiting does not mend settings."""
+    """Waiting does not fix settings."""
 
     class Refused:
         def __init__(self, *_: Any) -> None: ...
@@ -60,7 +60,7 @@ def test_a_refused_login_is_one_sentence(monkeypatch):
 
 
 def test_a_port_in_use_is_one_sentence():
-    """Before any broker is asked."""
+    """Before any broker is queried."""
     with socket.create_server(("127.0.0.1", 0)) as taken:
         port = taken.getsockname()[1]
         with pytest.raises(ExporterError, match=f"cannot listen on 127.0.0.1 port {port} .*probe.listen_port"):
@@ -68,6 +68,6 @@ def test_a_port_in_use_is_one_sentence():
 
 
 def test_wrong_settings_are_reported_together():
-    """Nothing starts with them."""
+    """The prober does not start with them."""
     with pytest.raises(ExporterError, match=r"bootstrap\.servers.*period_seconds"):
         run(make_config("", "x.", period_seconds=9), threading.Event(), lambda _: None)

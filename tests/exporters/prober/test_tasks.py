@@ -1,4 +1,4 @@
-"""Running over and over, failing and complaining."""
+"""Periodic tasks, their failures and complaints."""
 
 import threading
 
@@ -7,7 +7,7 @@ from rebalance_exporters.prober.tasks import Complaints, Task, Wake
 
 
 def test_a_sentence_is_said_once_and_counted_always():
-    """And again after five minutes, if it is still true."""
+    """Again after five minutes, if it is still true."""
     now, said, metrics = [0.0], [], ProbeMetrics()
     complaints = Complaints(metrics, said.append, clock=lambda: now[0])
     for now[0] in (0.0, 2.0, 299.0):
@@ -41,7 +41,7 @@ def test_a_task_outlives_its_failures():
 
 
 def test_what_wakes_a_task_does_not_wait_for_its_turn():
-    """The other cycle runs, the event is cleared, and the next turn is neither sooner nor later."""
+    """An additional cycle runs, the event is cleared, and the next turn is neither sooner nor later."""
     stop, event, metrics, done = threading.Event(), threading.Event(), ProbeMetrics(), []
 
     def woken() -> None:

@@ -33,7 +33,7 @@ OWNED = {
 
 
 def test_owners_are_read_in_every_known_form():
-    """With or without the leader's id, and with a name printed as bytes; what is no partition is left out."""
+    """With or without the leader's id, and with a name printed as bytes; names that are no partition are left out."""
     assert read_owners(OWNED) == {
         "orders": {"0": "h-1:a", "1": "h-2:b", "2": "h-1:a"},
         "refunds": {"0": "h-2:b"},
@@ -41,7 +41,7 @@ def test_owners_are_read_in_every_known_form():
 
 
 def test_members_are_reported_with_what_they_own():
-    """A member without partitions has none, which is known; owners without a member node are only owners."""
+    """A member without partitions has an empty list; owners without a member node are only owners."""
     group = ZookeeperGroup("g", {"h-1:a": 5, "h-3:c": 6}, read_owners(OWNED))
     probe = probe_zookeeper("prod", group, now_ms=9)
     assert (probe.type, probe.owners) == ("zookeeper", group.owners)
@@ -52,7 +52,7 @@ def test_members_are_reported_with_what_they_own():
 
 
 def test_a_group_that_may_not_be_read_hides_no_other(monkeypatch: pytest.MonkeyPatch):
-    """An ACL of one group's nodes; it is named, and the others are watched as before."""
+    """An ACL on one group's nodes; the group is named, and the others are read as before."""
     zookeeper = ZooKeeperClient("localhost:1")
     nodes = {"/consumers": ["closed", "open"], "/consumers/open/ids": ["h-1:a"]}
 
@@ -70,14 +70,14 @@ def test_a_group_that_may_not_be_read_hides_no_other(monkeypatch: pytest.MonkeyP
 
 @pytest.fixture
 def server(tmp_path: Path) -> Iterator[str]:
-    """The address of a ZooKeeper of one server."""
+    """The address of a standalone ZooKeeper server."""
     with ZooKeeper(tmp_path) as running:
         yield running.hosts
 
 
 @pytest.fixture
 def clients(server: str) -> Iterator[KazooClient]:
-    """What consumers do: one session that makes nodes."""
+    """The session of a consumer, which creates nodes."""
     # As long a session as the server grants: nodes must not go because this process gets no processor for a while.
     client = KazooClient(server, timeout=40)
     client.start(timeout=120)
