@@ -37,7 +37,7 @@ Get = Callable[..., httpx.Response]
 
 
 def make_get(view: View, progress: ReadProgress = LOADED, clock_ms: Callable[[], int] = lambda: NOW_MS) -> Get:
-    """A function that asks the application over an in-memory transport."""
+    """Return a function that queries the application over an in-memory transport."""
     app = make_app(CONFIG, view, lambda: progress, clock_ms)
 
     def get(path: str, **headers: str) -> httpx.Response:
@@ -52,7 +52,7 @@ def make_get(view: View, progress: ReadProgress = LOADED, clock_ms: Callable[[],
 
 
 def test_metrics_come_as_text_and_as_openmetrics() -> None:
-    """/metrics answers in the format asked for, says which it is, and both carry the group."""
+    """/metrics answers in the requested format, names it, and both formats have the group."""
     get = make_get(make_view(group_row(), lag_row(3), *stream_rows()))
     text, openmetrics = get("/metrics"), get("/metrics", accept="application/openmetrics-text;version=1.0.0")
     assert text.headers["content-type"] == "text/plain; version=0.0.4; charset=utf-8"
@@ -62,7 +62,7 @@ def test_metrics_come_as_text_and_as_openmetrics() -> None:
 
 
 def test_metrics_are_compressed_on_request() -> None:
-    """gzip where accepted, plain elsewhere, and the same content in both."""
+    """gzip if accepted, otherwise plain, with the same content."""
     get = make_get(make_view(group_row()))
     plain, packed = get("/metrics"), get("/metrics", accept_encoding="gzip")
     assert "content-encoding" not in plain.headers
@@ -73,7 +73,7 @@ def test_metrics_are_compressed_on_request() -> None:
 
 @pytest.mark.parametrize("path", ["/-/ready", "/readyz"])
 def test_ready_answers_503_until_caught_up(path: str) -> None:
-    """Load balancers and people get a status and one line that says what is awaited."""
+    """Load balancers and users get a status and one line with what is missing."""
     now_ms = NOW_MS
     view = make_view(*stream_rows(caught_up=False, source_lag_records=7))
     get = make_get(view, clock_ms=lambda: now_ms)
@@ -86,7 +86,7 @@ def test_ready_answers_503_until_caught_up(path: str) -> None:
 
 
 def test_ready_answers_machines_too() -> None:
-    """Whoever asks for JSON gets the verdict, the reason, and the share that is done as a number."""
+    """A request for JSON gets the verdict, the reason, and the completed share as a number."""
     get = make_get(make_view(*stream_rows(caught_up=False, read_records=1, wanted_records=8)))
     answer = get("/-/ready", accept="application/json")
     text = "reading the log: 12 % of 8 records (membership 12 %, activity 12 %) [cluster prod]"
@@ -109,14 +109,14 @@ def test_stale_data_is_still_served() -> None:
 
 @pytest.mark.parametrize("path", ["/-/healthy", "/healthz"])
 def test_health_is_about_the_process_only(path: str) -> None:
-    """A restart helps against a dead reader, not against a missing stream: only the first is unhealthy."""
+    """Only a dead reader is unhealthy, because a restart helps; a missing stream is not."""
     assert make_get(make_view(), ReadProgress(missing_topics=("groups",)))(path).status_code == 200
     dead = make_get(make_view(), ReadProgress(failure="KeyError: 'x'"))(path)
     assert (dead.status_code, dead.text) == (503, "the reader stopped: KeyError: 'x'\n")
 
 
 def test_the_front_page_links_to_pages_that_exist() -> None:
-    """Every link of / answers."""
+    """Every link of / works."""
     get = make_get(make_view(*stream_rows()))
     page = get("/")
     assert page.headers["content-type"].startswith("text/html")
@@ -126,7 +126,7 @@ def test_the_front_page_links_to_pages_that_exist() -> None:
 
 
 def test_groups_are_listed() -> None:
-    """The API gives every snapshot as the contract writes it, in order, or those of one cluster."""
+    """The API returns every snapshot as in the contract, in order, or those of one cluster."""
     get = make_get(make_view(group_row(group="b"), group_row(), group_row(cluster="test")))
     everything = get("/api/v1/groups")
     assert everything.headers["content-type"] == "application/json"
@@ -139,7 +139,7 @@ def test_groups_are_listed() -> None:
 
 
 def test_groups_come_in_pages() -> None:
-    """Page after page has each group once, whatever its name."""
+    """The pages together have each group once, whatever its name."""
     names = ["", "a", "a/b", "b", "ü&?"]
     get = make_get(make_view(*(group_row(group=name, cluster=of) for name in names for of in ("prod", "test"))))
     found, after = [], ""
@@ -155,7 +155,7 @@ def test_groups_come_in_pages() -> None:
 @pytest.mark.parametrize("path", ["/api/v1/groups", "/api/v1/groups/payments/rebalances", "/api/v1/report"])
 @pytest.mark.parametrize("limit", ["0", "00", "x"])
 def test_a_page_holds_at_least_one(path: str, limit: str) -> None:
-    """Whoever follows `next` of pages that hold nothing would do so for ever."""
+    """A client that follows `next` of empty pages would never finish."""
     answer = make_get(make_view(group_row()))(f"{path}?limit={limit}")
     assert answer.status_code == 400
     assert answer.json()["error"] == f"limit is '{limit}': it must be a whole number, 1 or more"
@@ -163,7 +163,7 @@ def test_a_page_holds_at_least_one(path: str, limit: str) -> None:
 
 @pytest.mark.parametrize("name", ["payments", "with/slashes", "ümläut 🚀", 'quo"te', "100%"])
 def test_a_group_is_shown(name: str) -> None:
-    """Any name can be asked for, percent-encoded, and comes with members and counters."""
+    """Any name can be requested, percent-encoded; the group has members and counters."""
     answer = make_get(make_view(group_row(group=name)))(f"/api/v1/groups/{quote(name)}")
     assert answer.status_code == 200
     assert answer.json()["group"] == name
@@ -172,14 +172,14 @@ def test_a_group_is_shown(name: str) -> None:
 
 
 def test_an_unknown_group_gets_a_hint() -> None:
-    """A mistyped name is a 404 in JSON that offers the names like it."""
+    """A mistyped name is a 404 in JSON with similar names."""
     answer = make_get(make_view(group_row(), group_row(group="billing")))("/api/v1/groups/paymnets")
     assert answer.status_code == 404
     assert answer.json() == {"error": "no group 'paymnets'", "did_you_mean": ["payments"]}
 
 
 def test_a_name_in_two_clusters_needs_the_cluster() -> None:
-    """An ambiguous name is refused with the clusters to choose from, and found with one of them."""
+    """An ambiguous name is rejected with the clusters to choose from, and found with one of them."""
     get = make_get(make_view(group_row(), group_row(cluster="test")))
     refused = get("/api/v1/groups/payments")
     assert (refused.status_code, refused.json()["did_you_mean"]) == (409, ["prod", "test"])
@@ -188,7 +188,7 @@ def test_a_name_in_two_clusters_needs_the_cluster() -> None:
 
 
 def test_a_groups_rebalances_are_listed() -> None:
-    """The latest come first, and other groups' are not among them."""
+    """The latest are first, and those of other groups are not included."""
     rows = [rebalance_row("1"), rebalance_row("2", NOW_MS + 1), rebalance_row("3", group="other")]
     get = make_get(make_view(group_row(), *rows))
     assert [r["rebalance_id"] for r in get("/api/v1/groups/payments/rebalances").json()["rebalances"]] == ["2", "1"]
@@ -199,13 +199,13 @@ def test_a_groups_rebalances_are_listed() -> None:
     ("path", "meant"), [("/metrcs", "/metrics"), ("/api/v1/message", "/api/v1/messages"), ("/-/redy", "/-/ready")]
 )
 def test_an_unknown_path_gets_a_hint(path: str, meant: str) -> None:
-    """A mistyped path is a 404 in JSON that offers the paths like it."""
+    """A mistyped path is a 404 in JSON with similar paths."""
     answer = make_get(make_view())(path)
     assert (answer.status_code, answer.json()["did_you_mean"][0]) == (404, meant)
 
 
 def test_the_overview_has_a_row_per_group() -> None:
-    """Version, readiness and age stand beside the rows, which come in order or of one cluster only."""
+    """Version, readiness and age accompany the rows, which are in order or of one cluster only."""
     get = make_get(
         make_view(group_row(group="b"), group_row(), group_row(cluster="test"), query_row(), diagnosis_row(), lag_row())
     )
@@ -254,14 +254,14 @@ def test_rebalances_are_limited_and_dated() -> None:
     "query", ["limit=many", "limit=-1", "limit=", "since_ms=1.5", "since_ms=²", "until_ms=now", "limit=" + "9" * 99]
 )
 def test_a_number_that_is_none_is_refused(query: str) -> None:
-    """A mistyped parameter is a 400 that names it, never an unfiltered answer."""
+    """An invalid parameter is a 400 that names it, never an unfiltered answer."""
     answer = make_get(make_view(group_row()))(f"/api/v1/groups/payments/rebalances?{quote(query, safe='=')}")
     assert answer.status_code == 400
     assert query.partition("=")[0] in answer.json()["error"]
 
 
 def test_a_rebalance_is_shown_with_its_findings() -> None:
-    """What was found of it, the cause first; findings about other rebalances are left out."""
+    """The findings about it, the cause first; findings about other rebalances are left out."""
     rows = [
         finding_row("a", finding_id="follows", primary=False, rebalance_ids=("1", "2")),
         finding_row("b", finding_id="cause", rebalance_ids=("2",), started_at_ms=NOW_MS),
@@ -274,14 +274,14 @@ def test_a_rebalance_is_shown_with_its_findings() -> None:
 
 
 def test_an_unknown_rebalance_gets_a_hint() -> None:
-    """An id that is not kept is a 404 that offers the ids like it."""
+    """An unknown id is a 404 with similar ids."""
     answer = make_get(make_view(group_row(), rebalance_row("7-1234")))("/api/v1/groups/payments/rebalances/7-1243")
     assert (answer.status_code, answer.json()["did_you_mean"]) == (404, ["7-1234"])
 
 
 @pytest.mark.parametrize("name", ["a/rebalances", "rebalances", "a/rebalances/b", "/", "..", "%2F", "a?b", "grüße"])
 def test_no_name_is_ambiguous_when_it_is_encoded(name: str) -> None:
-    """With every slash as %2F each group is reached, and so are its rebalances, whatever it is called."""
+    """With every slash as %2F each group is reached, and so are its rebalances, whatever its name."""
     get = make_get(make_view(group_row(group=name), group_row(group="a"), rebalance_row("1", group=name)))
     encoded = quote(name, safe="").replace("..", "%2E%2E")
     assert get(f"/api/v1/groups/{encoded}").json()["group"] == name
@@ -290,14 +290,14 @@ def test_no_name_is_ambiguous_when_it_is_encoded(name: str) -> None:
 
 
 def test_data_is_never_taken_for_a_page() -> None:
-    """Names come from strangers: a header forbids browsers to guess what the API's answers are."""
+    """Names come from others: a header forbids browsers to guess the type of the API's answers."""
     answer = make_get(make_view(group_row(group="<script>alert(1)</script>")))("/api/v1/groups")
     assert answer.headers["content-type"] == "application/json"
 
 
 @pytest.mark.parametrize("path", ["/", "/page/page.js", "/metrics", "/-/ready", "/healthz", "/api/v1/groups", "/no"])
 def test_every_answer_has_safe_headers(path: str) -> None:
-    """The page has a policy of its own; nothing else may run or be framed, and nothing reveals what serves it."""
+    """The page has its own policy; everything else may not run or be framed, and no header names the server."""
     headers = make_get(make_view(group_row()))(path).headers
     assert headers["x-content-type-options"] == "nosniff"
     assert headers["x-frame-options"] == "DENY"
@@ -309,7 +309,7 @@ def test_every_answer_has_safe_headers(path: str) -> None:
 
 
 def test_scrapes_at_the_same_time_share_one_rendering() -> None:
-    """However many Prometheus servers come at once, the work is done once; who comes later gets a new one."""
+    """Simultaneous requests of several Prometheus servers share one rendering; later ones get a new one."""
     begun, release, rendered = threading.Event(), threading.Event(), []
 
     def render(style: Style) -> bytes:
@@ -335,7 +335,7 @@ def test_scrapes_at_the_same_time_share_one_rendering() -> None:
 
 
 def test_a_rendering_that_fails_is_tried_again() -> None:
-    """One bad moment does not stay."""
+    """A failure is not cached."""
     answers = iter([ValueError("once"), b"body\n"])
 
     def render(_: Style) -> bytes:

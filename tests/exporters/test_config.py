@@ -10,7 +10,7 @@ LOCAL = {"bootstrap.servers": "localhost:9092"}
 
 
 def test_defaults_need_only_the_brokers() -> None:
-    """Whoever names the brokers can start."""
+    """Only the brokers are required."""
     assert ExportConfig(kafka=LOCAL).validate() == []
 
 
@@ -31,24 +31,24 @@ def test_defaults_need_only_the_brokers() -> None:
     ],
 )
 def test_a_problem_names_its_key(config: ExportConfig, named: str) -> None:
-    """Each wrong setting gives exactly one sentence, which begins with the key to change."""
+    """Each wrong setting gives exactly one sentence, which begins with its key."""
     (problem,) = config.validate()
     assert problem.startswith(named)
 
 
 def test_all_problems_are_reported_at_once() -> None:
-    """Nobody repairs a configuration one start at a time."""
+    """So that users need not fix one at a time."""
     config = ExportConfig(listen_port=99999, stale_after_seconds=-1, limit_groups=0)
     assert len(config.validate()) == 4
 
 
 def test_a_port_of_zero_and_a_group_id_are_allowed() -> None:
-    """Tests take any free port, and clusters with ACLs prescribe the name of the (unused) group."""
+    """Tests take any free port, and clusters with ACLs may prescribe the (unused) group id."""
     assert ExportConfig(kafka={**LOCAL, "group.id": "ours"}, listen_port=0).validate() == []
 
 
 def test_further_clusters_differ_in_what_they_say() -> None:
-    """Their clients have the exporter's own properties but for those that are named, and for credentials."""
+    """Their clients use the exporter's own properties except the overridden ones, and credentials."""
     own = {**LOCAL, "security.protocol": "SSL"}
     config = ExportConfig(kafka=own, further_clusters=(FurtherCluster("west", {"bootstrap.servers": "w:1"}, "m."),))
     assert config.validate() == []
@@ -58,7 +58,7 @@ def test_further_clusters_differ_in_what_they_say() -> None:
     ]
 
 
-#: Whom the exporter logs in as.
+#: The exporter's credentials.
 MONITOR = {
     **LOCAL,
     "security.protocol": "SASL_SSL",
@@ -75,7 +75,7 @@ def west(**changes: Any) -> FurtherCluster:
 
 
 def properties_of(cluster: FurtherCluster, kafka: Mapping[str, str]) -> Mapping[str, str]:
-    """What its client is given."""
+    """Return the properties of its client."""
     config = ExportConfig(kafka=kafka, further_clusters=(cluster,))
     assert config.validate() == []
     _, (_, properties, _) = config.each_cluster()
@@ -83,7 +83,7 @@ def properties_of(cluster: FurtherCluster, kafka: Mapping[str, str]) -> Mapping[
 
 
 def test_credentials_go_to_no_other_brokers_unasked() -> None:
-    """Brokers of another cluster learn a password of PLAIN by being sent it; a missing one is an error."""
+    """A PLAIN password would be sent to brokers of another cluster; missing credentials are an error."""
     (problem,) = ExportConfig(kafka=MONITOR, further_clusters=(west(),)).validate()
     assert "'west': the credentials of [kafka] are not sent to its brokers unasked" in problem
     assert properties_of(west(same_credentials=True), MONITOR) == {**MONITOR, "bootstrap.servers": "w:1"}
@@ -96,7 +96,7 @@ def test_credentials_go_to_no_other_brokers_unasked() -> None:
 
 
 def test_a_cluster_without_a_login_needs_none() -> None:
-    """Neither where nothing is encrypted nor where brokers ask for no certificate."""
+    """Without TLS, or if brokers request no certificate."""
     plain = {"security.protocol": "PLAINTEXT"}
     assert properties_of(west(kafka=plain), MONITOR) == {"bootstrap.servers": "w:1", **plain}
     tls = {"security.protocol": "SSL"}
@@ -104,7 +104,7 @@ def test_a_cluster_without_a_login_needs_none() -> None:
 
 
 def test_a_login_that_lacks_a_part_takes_none_over() -> None:
-    """A name with the password of another one helps nobody."""
+    """A user name with the password of another one is useless."""
     (problem,) = ExportConfig(kafka=MONITOR, further_clusters=(west(kafka={"sasl.username": "w"}),)).validate()
     assert "'west': kafka.sasl.mechanism is missing" in problem
 
@@ -113,13 +113,13 @@ def test_a_login_that_lacks_a_part_takes_none_over() -> None:
     "name", ["sasl.username", "librdkafka.oauth_cb", "java.sasl.jaas.config", "ssl.key.pem", "ssl.certificate.location"]
 )
 def test_what_a_credential_is(name: str) -> None:
-    """By either client's name."""
+    """With the names of either client."""
     common = {"client.id": "m", "ssl.ca.location": "ca.pem", name: "x"}
     assert west().properties(common) == {"bootstrap.servers": "w:1", "client.id": "m", "ssl.ca.location": "ca.pem"}
 
 
 def test_passwords_of_further_clusters_come_from_files(tmp_path: Path) -> None:
-    """As those of the first do: settings may then be read by many. The end of the line is no part of it."""
+    """As for the first cluster, so that the settings file may be readable by many. The line end is stripped."""
     file = tmp_path / "password"
     file.write_text("of west\n")
     login = {"sasl.mechanism": "PLAIN", "sasl.username": "w"}
@@ -128,7 +128,7 @@ def test_passwords_of_further_clusters_come_from_files(tmp_path: Path) -> None:
 
 
 def test_a_file_that_cannot_be_read_is_named(tmp_path: Path) -> None:
-    """With the property that it is for; one that is given twice is reported as well."""
+    """With the property it is for; a property that is given twice is reported as well."""
     login = {"sasl.mechanism": "PLAIN", "sasl.username": "w"}
     missing = west(kafka=login, kafka_files={"sasl.password": str(tmp_path / "none")})
     (problem,) = ExportConfig(kafka=MONITOR, further_clusters=(missing,)).validate()
@@ -155,7 +155,7 @@ def test_a_file_that_cannot_be_read_is_named(tmp_path: Path) -> None:
     ],
 )
 def test_what_no_further_cluster_may_be(further: tuple[FurtherCluster, ...], reported: str) -> None:
-    """One sentence each, as of other settings."""
+    """One sentence each, as for other settings."""
     (problem,) = ExportConfig(kafka=LOCAL, further_clusters=further).validate()
     assert problem.startswith("export.further_clusters")
     assert reported in problem

@@ -1,4 +1,4 @@
-"""Findings and heartbeat timing as people and Prometheus see them: kept, counted, asked for."""
+"""Findings and heartbeat timing for users and Prometheus: stored, counted, queried."""
 
 from __future__ import annotations
 
@@ -77,13 +77,13 @@ TIMING = GroupTiming(
 
 
 def finding_row(*, key: bytes | None = None, **changes: Any) -> Row:
-    """Make a version of OVERRUN under its key, which is that of its member."""
+    """Make a version of OVERRUN with the key of its member."""
     found = replace(OVERRUN, **changes)
     return Row(FINDINGS, key or f"{found.cluster}/{found.group}/{found.rule}/c@/10.0.0.1".encode(), encode(found))
 
 
 def over(ago_ms: int = 10_000, **changes: Any) -> Row:
-    """Make the version that says it is over."""
+    """Make the resolved version."""
     return finding_row(state="resolved", resolved_at_ms=NOW_MS - ago_ms, updated_at_ms=NOW_MS - ago_ms, **changes)
 
 
@@ -105,7 +105,7 @@ def fired(view: View) -> dict[tuple[str, str], int]:
 
 
 def test_the_latest_version_of_a_finding_counts():
-    """Rows overwrite by key; what a finding says comes through whole."""
+    """Rows overwrite by key; all fields of a finding are kept."""
     view = make_view(finding_row(), finding_row(confidence=0.97), over(rule="member_crash"))
     (crash, overrun) = sorted(view.fleet().findings[KEY].findings, key=lambda each: each.rule)
     assert overrun == replace(OVERRUN, confidence=0.97)
@@ -113,13 +113,13 @@ def test_the_latest_version_of_a_finding_counts():
 
 
 def test_findings_are_in_the_order_they_began():
-    """Whatever order they came in."""
+    """In any order of arrival."""
     rows = [finding_row(rule=rule, started_at_ms=NOW_MS - ago) for rule, ago in (("b", 5), ("c", 1), ("a", 9))]
     assert [each.rule for each in make_view(*rows).fleet().findings[KEY].findings] == ["a", "b", "c"]
 
 
 def test_firing_is_counted_when_it_begins():
-    """Versions of one spell are one, repetitions none, and a second spell is another."""
+    """Versions of one occurrence count once, repetitions do not, and a second occurrence does."""
     view = make_view(finding_row(), finding_row(), finding_row(confidence=0.95), finding_row(severity="page"))
     assert fired(view) == {("poll_overrun", "ticket"): 1}
     view.apply([over(), over()])
@@ -129,7 +129,7 @@ def test_firing_is_counted_when_it_begins():
 
 
 def test_what_was_there_at_the_start_counts_nothing():
-    """A former exporter has counted it: 0 is a reset that Prometheus knows, and its next spell is one more."""
+    """The previous exporter has counted them: 0 is a reset for Prometheus, and the next occurrence is one more."""
     view = make_view(
         finding_row()._replace(was_there=True),
         over(rule="member_crash")._replace(was_there=True),
@@ -145,7 +145,7 @@ def test_what_was_there_at_the_start_counts_nothing():
 
 
 def test_a_resolved_finding_first_seen_so_never_fired():
-    """After a start the last version may be the end: nothing began as far as was read."""
+    """After a start the last version may be the resolved one: no beginning was read."""
     assert fired(make_view(over())) == {}
 
 
@@ -155,14 +155,14 @@ def test_a_resolved_finding_first_seen_so_never_fired():
     ids=["lately over", "long over", "old and open"],
 )
 def test_findings_that_are_over_are_shown_for_a_while(row: Row, kept: bool):
-    """Only its end makes a finding expire, never its age."""
+    """A finding expires by its end, never by its age."""
     view = make_view(row)
     view.forget_expired(NOW_MS)
     assert bool(states(view)) == kept
 
 
 def test_a_tombstone_forgets_a_finding_and_not_that_it_fired():
-    """Counters never go back."""
+    """Counters never decrease."""
     view = make_view(finding_row())
     view.apply([Row(FINDINGS, finding_row().key, None), Row(FINDINGS, b"prod/payments/never/known", None)])
     assert states(view) == {}
@@ -184,7 +184,7 @@ def test_a_tombstone_forgets_a_finding_and_not_that_it_fired():
     ],
 )
 def test_a_broken_row_is_counted_and_changes_nothing(row: Row):
-    """What says another thing than its key, or nothing at all, is somebody else's."""
+    """A row that disagrees with its key, or is invalid, is rejected."""
     view = make_view(finding_row(), timing_row(), row)
     fleet = view.fleet()
     assert refused(view)[row.topic] == 1
@@ -193,7 +193,7 @@ def test_a_broken_row_is_counted_and_changes_nothing(row: Row):
 
 
 def test_a_snapshot_does_not_change():
-    """Whoever holds a snapshot sees one moment."""
+    """A snapshot shows one moment."""
     view = make_view(finding_row())
     before = view.fleet().findings[KEY]
     view.apply([over(), finding_row(rule="member_crash")])
@@ -201,7 +201,7 @@ def test_a_snapshot_does_not_change():
 
 
 def test_timing_ends_with_its_group_and_with_its_reports():
-    """A group that is gone has none, nor one whose clients stopped to report long ago."""
+    """A removed group has none, nor has one whose clients stopped reporting long ago."""
     view = make_view(group_row(), timing_row())
     view.apply([Row(HEARTBEATS, b"prod/payments", None)])
     assert view.fleet().timings == {}
@@ -216,7 +216,7 @@ def test_timing_ends_with_its_group_and_with_its_reports():
 
 
 def samples(view: View, name: str, *, limit: int = 9, **settings: bool) -> dict[tuple[str, ...], float]:
-    """Return the values of one metric by the labels beside the cluster, in the order they are declared."""
+    """Return the values of one metric by the labels other than the cluster, in the order of their declaration."""
     exposition = Exposition(limit_groups=limit, version="1", **settings)
     text = exposition.render(view.fleet(), LOADED, READY, NOW_MS, Style.TEXT).decode()
     found = [s for family in text_string_to_metric_families(text) for s in family.samples]
@@ -228,7 +228,7 @@ def samples(view: View, name: str, *, limit: int = 9, **settings: bool) -> dict[
 
 
 def test_open_findings_are_one_and_those_over_are_zero():
-    """Per rule and severity; one open of several is open."""
+    """Per rule and severity; 1 if any is open."""
     second = finding_row(key=b"prod/payments/poll_overrun/d@/10.0.0.2", state="resolved", resolved_at_ms=NOW_MS)
     view = make_view(group_row(), finding_row(), second, over(rule="member_crash", severity="page"))
     assert samples(view, "finding_active") == {
@@ -242,7 +242,7 @@ DETAILS = ("severity_code", "confidence", "primary", "start_timestamp_seconds", 
 
 
 def test_details_of_findings_are_those_of_open_ones():
-    """Of several of one diagnosis: the surest, a cause if any is, since the oldest began; nothing of what is over."""
+    """Of several of one diagnosis: the highest confidence, a cause if any is, the oldest beginning; none resolved."""
     codes = {("page", 3), ("ticket", 2), ("info", 1), ("of the future", 3)}
     kinds = make_view(group_row(), *(finding_row(rule=each, severity=each) for each, _ in codes))
     assert samples(kinds, "finding_severity_code") == {("payments", each, each): code for each, code in codes}
@@ -298,13 +298,13 @@ def test_who_a_finding_is_about_is_named_by_what_lasts(subject: Subject, who: st
     ids=["none", "code", "a value that is known", "a setting before code", "the first of two"],
 )
 def test_what_to_change_is_a_setting_with_its_value_if_any(advice: tuple[Advice, ...], change: tuple[str, ...]):
-    """A number that somebody can set comes before work for a programmer; else the order of the advice counts."""
+    """A number that can be set takes precedence over changes of code; otherwise the order of the advice counts."""
     view = make_view(group_row(), finding_row(advice=advice))
     assert list(samples(view, "finding_info")) == [("payments", "poll_overrun", "ticket", "c@10.0.0.1", *change)]
 
 
 def test_of_several_findings_the_oldest_cause_is_shown():
-    """So that the series stays the same while others come and go."""
+    """So that the series stays the same while others open and resolve."""
     rows = [
         finding_row(
             key=f"prod/payments/poll_overrun/{n}".encode(),
@@ -319,7 +319,7 @@ def test_of_several_findings_the_oldest_cause_is_shown():
 
 
 def test_a_group_without_findings_has_no_series_of_them():
-    """A hundred diagnoses times all groups would be far too many zeros."""
+    """A hundred diagnoses for all groups would be far too many zeros."""
     view = make_view(group_row())
     assert samples(view, "finding_active") == {}
     assert samples(view, "findings_total") == {}
@@ -339,7 +339,7 @@ def test_findings_of_a_cluster_have_no_group():
 
 
 def test_timing_is_in_seconds_and_shares_and_the_unknown_is_absent():
-    """Windows that nobody reported have no series; members only on demand."""
+    """Windows without reports have no series; members only on request."""
     view = make_view(group_row(), timing_row())
     assert samples(view, "window_heartbeat_age_max_seconds") == {("payments", "1m"): 2.5, ("payments", "5m"): 12.0}
     assert samples(view, "window_heartbeat_headroom_ratio") == {("payments", "1m"): 0.75, ("payments", "5m"): -0.2}
@@ -371,7 +371,7 @@ def listed(view: View, query: str = "") -> list[dict[str, Any]]:
 
 
 def test_findings_are_answered_as_the_contract_writes_them():
-    """Evidence, alternatives, what is missing and advice included; reading one back gives the same finding."""
+    """Including evidence, alternatives, missing sources and advice; decoding one gives the same finding."""
     (found,) = listed(make_view(group_row(), query_row(), finding_row()))
     assert decode(json.dumps(found).encode(), Finding) == OVERRUN
     assert found["advice"] == [
@@ -395,7 +395,7 @@ def test_findings_are_answered_as_the_contract_writes_them():
     ],
 )
 def test_findings_of_a_group_say_what_their_advice_would_have_avoided(path: str, is_reported: bool):
-    """By the rebalances that are kept; where all groups are asked for, nobody looks through all of their past."""
+    """By the kept rebalances; not for requests of all groups, whose history would take too long."""
     advice = Advice("max.poll.interval.ms", "60000", "120000, which is also the longest", "2 x longest")
     found = finding_row(advice=(advice,), rebalance_ids=("0-0", "0-20"))
     view = make_view(group_row(), query_row(), found, *(row for seen in overrun() for row in seen_rows(seen)))
@@ -408,7 +408,7 @@ def test_findings_of_a_group_say_what_their_advice_would_have_avoided(path: str,
 
 
 def seen_rows(seen: Seen) -> list[Row]:
-    """Return the rows of a rebalance and of what it cost, an hour earlier."""
+    """Return the rows of a rebalance and of its impact, an hour earlier."""
     times = {
         name: getattr(seen.rebalance, name) - HOUR_MS
         for name in ("started_after_ms", "started_before_ms", "join_ended_at_ms", "completed_at_ms")
@@ -435,7 +435,7 @@ def seen_rows(seen: Seen) -> list[Row]:
     ],
 )
 def test_findings_are_chosen_by_what_they_are(query: str, rules: list[str]):
-    """Newest first; every filter must fit, and an empty group is that of whole clusters."""
+    """Newest first; every filter must match, and an empty group means findings about clusters."""
     view = make_view(
         over(rule="member_crash", started_at_ms=NOW_MS - 900_000),
         finding_row(),

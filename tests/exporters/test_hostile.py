@@ -1,4 +1,4 @@
-"""Names that strangers choose: groups, topics, client ids, hosts, assignors, owners and ids of rebalances."""
+"""Names chosen by others: groups, topics, client ids, hosts, assignors, owners and ids of rebalances."""
 
 import asyncio
 import json
@@ -66,7 +66,7 @@ NAMES = [
 
 
 def fill(name: str) -> View:
-    """A view in which everything that has a name has this one."""
+    """A view in which everything has this name."""
     timed = (MemberTiming(name, name, name, name, NOW_MS, 1.0, 0.5, poll_age_ms=2.0),)
     timing = GroupTiming("prod", name, NOW_MS, {"1m": TimingWindow(1.0, 0.5, 2.0, 0.5)}, timed)
     finding = {**json.loads(encode(FINDING)), "group": name, "summary": name, "rule": name, "severity": name}
@@ -95,14 +95,14 @@ def expose(name: str, style: Style) -> str:
 
 @cache
 def ordinary() -> list[Metric]:
-    """What comes out for a name in which nothing is odd."""
+    """The output for an ordinary name."""
     return list(parse_text(expose("ordinary", Style.TEXT)))
 
 
 @pytest.mark.parametrize("style", Style)
 @pytest.mark.parametrize("name", NAMES)
 def test_every_name_comes_back_from_the_parser(name: str, style: Style) -> None:
-    """Each label has the name as it was, no sample is lost and none appears."""
+    """Each label has the unchanged name, no sample is lost and none is added."""
     families = list((parse_openmetrics if style is Style.OPENMETRICS else parse_text)(expose(name, style)))
     assert [family.name for family in families] == [family.name for family in ordinary()]
     assert [len(family.samples) for family in families[:-20]] == [len(family.samples) for family in ordinary()[:-20]]
@@ -115,14 +115,14 @@ def test_every_name_comes_back_from_the_parser(name: str, style: Style) -> None:
 @pytest.mark.tools
 @pytest.mark.parametrize("name", NAMES)
 def test_promtool_takes_every_name(name: str) -> None:
-    """Prometheus's own parser and linter have no complaint."""
+    """Prometheus's own parser and linter accept them."""
     result = run_tool("promtool", "check", "metrics", text=expose(name, Style.TEXT))
     assert (result.returncode, result.stdout, result.stderr) == (0, "", "")
 
 
 @pytest.mark.parametrize("name", NAMES)
 def test_every_name_comes_back_from_the_api(name: str) -> None:
-    """All answers are JSON, with the name as it was."""
+    """All answers are JSON, with the unchanged name."""
     app = make_app(ExportConfig(), fill(name), lambda: ReadProgress(loaded=True), lambda: NOW_MS)
     group = quote(name, safe="").replace(".", "%2E")
 
@@ -135,7 +135,7 @@ def test_every_name_comes_back_from_the_api(name: str) -> None:
     assert [mark["summary"] for mark in overview["groups"][0]["findings"]] == [name]
     (finding,) = asyncio.run(ask(f"/api/v1/findings?rule={group}")).json()["findings"]
     assert finding["summary"] == name
-    if name:  # a path cannot end in nothing
+    if name:  # a path cannot end in an empty part
         assert asyncio.run(ask(f"/api/v1/groups/{group}")).json()["members"][0]["client_id"] == name
         found = asyncio.run(ask(f"/api/v1/groups/{group}/rebalances")).json()["rebalances"]
         assert [(each["rebalance_id"], each["impact"]["silences"][0]["topic"]) for each in found] == [(name[:99], name)]
@@ -154,21 +154,21 @@ def test_every_name_comes_back_from_the_api(name: str) -> None:
     ],
 )
 def test_what_is_no_utf8_is_left_out(value: bytes) -> None:
-    """A row whose text could not be shown again is counted as broken; it stops neither the reader nor an answer."""
+    """A row with unencodable text is counted as broken; it stops neither the reader nor an answer."""
     view = make_view(Row(GROUPS, b"prod/payments", value), group_row(group="after"))
     assert list(view.fleet().groups) == [("prod", "after")]
     assert refused(view)[GROUPS] == 1
 
 
 def test_a_key_of_any_bytes_is_harmless() -> None:
-    """Keys that are no text are refused in every topic, tombstones and values alike."""
+    """Keys that are not text are rejected in every topic, with and without a value."""
     for topic in TOPICS:
         view = make_view(Row(topic, b"\xff/\xfe", None), Row(topic, b"\xff", b"{}"), group_row())
         assert list(view.fleet().groups) == [("prod", "payments")]
 
 
 def test_owners_are_escaped_too(tmp_path_factory: pytest.TempPathFactory) -> None:
-    """Teams are chosen by people with a text editor."""
+    """Teams are entered by users with a text editor."""
     file = tmp_path_factory.mktemp("owners") / "owners.yml"
     team = 'the "A" team \\ B\n'
     file.write_text(json.dumps({"owners": [{"group": ".*", "team": team}]}))

@@ -1,4 +1,4 @@
-"""What each part may need: its extra names every library that it imports, and none of another part's is needed."""
+"""The imports of each part: its extra has every library that it imports, and it needs no other part's."""
 
 import re
 import subprocess
@@ -14,10 +14,10 @@ _ROOT = Path(__file__).parents[2]
 _EXTRAS: dict[str, list[str]] = tomllib.loads((_ROOT / "pyproject.toml").read_text())["project"][
     "optional-dependencies"
 ]
-#: Names of modules where they are not the library's own. `google` is a package of many owners: it is not taken away.
+#: Module names that differ from the library's name. `google` is a package of many owners: it is not removed.
 _MODULES = {"kafka-python": "kafka", "pyyaml": "yaml", "protobuf": ""}
 _PACKAGES = {"rebalance_streaming", "rebalance_exporters", "rebalance_deploy"}
-#: Folders of what an extra is for, and those inside which are another's; the reporters have a test of their own.
+#: Directories of each extra, and those inside that belong to another; the reporters have their own test.
 _PARTS = {
     "stream": (("streaming/rebalance_streaming", "streaming/rebalance_kafka", "streaming/rebalance_contract"), ()),
     "export": (("exporters/rebalance_exporters",), ("prober", "reporters", "terminal")),
@@ -25,7 +25,7 @@ _PARTS = {
     "probe": (("exporters/rebalance_exporters/prober",), ()),
 }
 
-#: Imports the modules named in the second argument where those in the first cannot be found.
+#: Imports the modules in the second argument while those in the first cannot be found.
 _IMPORTING = """
 import importlib, sys
 
@@ -74,7 +74,7 @@ def modules(extra: str) -> list[str]:
 
 
 def run_alone(extra: str, program: str = "") -> tuple[int, str, str]:
-    """Import the modules of an extra where it alone is installed, run a program after that; code, output, errors."""
+    """Import the modules of an extra with only its libraries, then run a program; return code, output, errors."""
     needed = {name.partition(".")[0] for name in modules(extra)}
     absent = {*set().union(*map(libraries, _PARTS)) - libraries(extra), *_PACKAGES - needed}
     command = [sys.executable, "-c", _IMPORTING + program, " ".join(absent), " ".join(modules(extra))]
@@ -84,11 +84,11 @@ def run_alone(extra: str, program: str = "") -> tuple[int, str, str]:
 
 @pytest.mark.parametrize("extra", _PARTS)
 def test_an_extra_has_all_that_its_part_imports(extra: str) -> None:
-    """Every module is imported where the libraries of the other extras are not."""
+    """Every module is imported without the libraries of the other extras."""
     assert len(modules(extra)) > 10
     assert run_alone(extra) == (0, "", "")
 
 
 def test_the_exporter_starts_with_its_extra() -> None:
-    """Its application is made."""
+    """Its application is created."""
     assert run_alone("export", _STARTING) == (0, "started\n", "")

@@ -1,4 +1,4 @@
-"""Rows that are right but for something: whatever it is, everything can still be shown."""
+"""Valid rows with one or more mutations: everything can still be shown."""
 
 import copy
 import json
@@ -84,7 +84,7 @@ def places(value: Any) -> Iterator[tuple[Any, Any]]:
 
 
 def mutate(row: Row, chance: random.Random) -> Row:
-    """Put something else at one place or more, leave something out, or add something."""
+    """Replace, remove or add values at one place or more."""
     assert row.value is not None
     document = json.loads(row.value)
     for _ in range(chance.choice((1, 1, 1, 2, 4))):
@@ -102,7 +102,7 @@ def mutate(row: Row, chance: random.Random) -> Row:
 
 
 def show_everything(view: View, exposition: Exposition, now_ms: int) -> None:
-    """Make everything that is served."""
+    """Render everything that is served."""
     fleet = view.fleet()
     ready = Judge(30).judge(fleet, LOADED, now_ms)
     for style in Style:
@@ -116,7 +116,7 @@ def show_everything(view: View, exposition: Exposition, now_ms: int) -> None:
 
 @pytest.mark.parametrize("seed", range(20))
 def test_a_row_with_anything_in_it_can_be_lived_with(seed: int) -> None:
-    """No value at any place of any row keeps a page from being served, or is answered by a defect of the exporter."""
+    """No value at any place of any row prevents a page from being served, or causes an internal error."""
     chance = random.Random(seed)
     for _ in range(15):
         view = View(group_expiry_seconds=3600, keep_rebalances=3)

@@ -30,7 +30,7 @@ owners:
 
 
 def write(folder: Path, text: str, name: str = "owners.yml") -> str:
-    """Write an owner file; returns its path."""
+    """Write an owner file and return its path."""
     file = folder / name
     file.write_text(text)
     return str(file)
@@ -38,7 +38,7 @@ def write(folder: Path, text: str, name: str = "owners.yml") -> str:
 
 @pytest.mark.parametrize(("name", "text"), [("owners.toml", TOML), ("owners.yml", YAML)])
 def test_the_first_match_wins(tmp_path: Path, name: str, text: str) -> None:
-    """Both forms of the file say the same: patterns are for the whole name, and the first that fits decides."""
+    """Both forms of the file agree: patterns match the whole name, and the first match applies."""
     owners = load_owners(write(tmp_path, text, name))
     groups = [("test-1", "payments-eu"), ("prod", "payments-eu"), ("prod", "my-payments-eu"), ("prod", "new\nline")]
     assert [owners.team_of(*group) for group in groups] == ["quality", "payments", "platform", "platform"]
@@ -67,13 +67,13 @@ def test_without_a_file_nobody_owns_anything() -> None:
     ],
 )
 def test_a_wrong_file_is_reported_with_a_hint(tmp_path: Path, text: str, reported: str) -> None:
-    """Nothing in the file is ignored silently; the error names the file, the place and what may have been meant."""
+    """Nothing in the file is ignored silently; the error has the file, the place and a suggestion."""
     with pytest.raises(ExporterError, match=reported) as caught:
         load_owners(write(tmp_path, text))
     assert "owners.yml" in str(caught.value)
 
 
 def test_a_missing_file_is_reported(tmp_path: Path) -> None:
-    """The error names the path."""
+    """The error has the path."""
     with pytest.raises(ExporterError, match=r"cannot read .*nowhere.toml"):
         load_owners(str(tmp_path / "nowhere.toml"))

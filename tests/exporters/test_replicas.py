@@ -1,4 +1,4 @@
-"""Two exporters that read the same topics, each in its own order, side by side."""
+"""Two exporters that read the same topics in different orders."""
 
 import random
 from collections.abc import Iterable
@@ -31,7 +31,7 @@ CLUSTERS, GROUPS = ("prod", "test"), ("a", "payments", "z/slash", "grüße")
 
 
 def rows_of(cluster: str, group: str) -> list[Row]:
-    """What the stream says of one group in the course of time."""
+    """Return the stream's rows about one group over time."""
     key = f"{cluster}/{group}".encode()
     topics = {topic: TopicLag([0, 1], [5, 5], [895, 895], 1_790) for topic in ("orders", "b", "a")}
     members = tuple(MemberTiming(None, f"c-{i}", "h", "java", NOW_MS, 5.0 * i) for i in (2, 0, 1))
@@ -48,7 +48,7 @@ def rows_of(cluster: str, group: str) -> list[Row]:
 
 
 def partitions() -> list[list[Row]]:
-    """Rows as Kafka keeps them apart: within a partition their order is certain, between partitions it is not."""
+    """Return the rows by Kafka partition: their order is fixed within a partition, but not between partitions."""
     apart: dict[tuple[str, bytes | None, str], list[Row]] = {}
     for cluster in CLUSTERS:
         for group in GROUPS:
@@ -62,7 +62,7 @@ def partitions() -> list[list[Row]]:
 
 
 def read(chance: random.Random) -> View:
-    """A view that was fed the partitions in some interleaving and in batches of some size."""
+    """Return a view that read the partitions with some interleaving and batch size."""
     waiting, view = [list(rows) for rows in partitions()], make_view()
     while waiting:
         batch: list[Row] = []
@@ -76,7 +76,7 @@ def read(chance: random.Random) -> View:
 
 
 def pages(views: Iterable[View]) -> list[tuple[bytes, bytes, bytes, bytes]]:
-    """What each view shows: both expositions, the overview, and the rebalances of one group."""
+    """Return the pages of each view: both expositions, the overview, and the rebalances of one group."""
     ready, loaded, found = Readiness(True, "ready"), ReadProgress(loaded=True), []
     for view in views:
         exposition = Exposition(limit_groups=6, version="1", collect_partitions=True, collect_members=True)
@@ -90,7 +90,7 @@ def pages(views: Iterable[View]) -> list[tuple[bytes, bytes, bytes, bytes]]:
 
 @pytest.mark.parametrize("seed", range(8))
 def test_two_exporters_show_the_same(seed: int) -> None:
-    """However the rows were batched and interleaved, every page is the same, byte by byte."""
+    """For any batches and interleaving every page is the same, byte by byte."""
     chance = random.Random(seed)
     first, second = pages([read(chance), read(chance)])
     assert first == second

@@ -34,7 +34,7 @@ _QUERIES = ("membership", "activity")
 
 @contextmanager
 def serving(config: ExportConfig) -> Iterator[httpx.Client]:
-    """Run the exporter in a thread until the block ends, and hand out a client of it."""
+    """Run the exporter in a thread until the block ends, and yield a client for it."""
     stop, listening = threading.Event(), threading.Event()
     ports: list[int] = []
     errors: list[BaseException] = []
@@ -65,7 +65,7 @@ def serving(config: ExportConfig) -> Iterator[httpx.Client]:
 
 
 def make_config(bootstrap: str, prefix: str) -> ExportConfig:
-    """Settings for this machine and any free port; what the stream said holds, however long this machine takes."""
+    """Return settings for this machine and any free port; rows of the stream stay valid on a slow machine."""
     fixed = {"listen_host": "127.0.0.1", "listen_port": 0, "stale_after_seconds": 3_600.0}
     return ExportConfig(kafka={"bootstrap.servers": bootstrap}, topic_prefix=prefix, **fixed)
 
@@ -76,7 +76,7 @@ def create_own_topics(bootstrap: str, prefix: str, partitions: int = 2) -> None:
 
 
 def produce(bootstrap: str, prefix: str, *rows: Row, **properties: str) -> None:
-    """Write rows, in one transaction if the properties name one."""
+    """Write rows, in one transaction if the properties have a transactional id."""
     producer = Producer({"bootstrap.servers": bootstrap, **properties})
     if "transactional.id" in properties:
         producer.init_transactions()
@@ -89,20 +89,20 @@ def produce(bootstrap: str, prefix: str, *rows: Row, **properties: str) -> None:
 
 
 def fresh_status() -> list[Row]:
-    """The status of a stream of which all parts report now."""
+    """The status of a stream whose parts all report now."""
     now = {"updated_at_ms": epoch_ms(), "read_until_ms": epoch_ms()}
     queries = [query_row(name, started_at_ms=epoch_ms(), last_batch_at_ms=None, **now) for name in _QUERIES]
     return [*queries, diagnosis_row(probed_at_ms=epoch_ms(), **now)]
 
 
 def list_groups(bootstrap: str) -> set[str]:
-    """The groups the brokers know."""
+    """The groups known to the brokers."""
     admin = AdminClient({"bootstrap.servers": bootstrap})
     return {group.group_id for group in admin.list_consumer_groups().result().valid}
 
 
 def read_log_keys(bootstrap: str) -> list[bytes]:
-    """The keys of all records in `__consumer_offsets`, which does not exist while no group ever did."""
+    """The keys of all records in `__consumer_offsets`, which does not exist before the first group."""
     properties = {"bootstrap.servers": bootstrap, "group.id": "unused", "enable.auto.commit": False}
     consumer = Consumer(properties | {"enable.partition.eof": True})
     try:
@@ -133,7 +133,7 @@ def prefix() -> str:
 
 @pytest.mark.broker
 def test_rows_become_series_over_real_http(broker: Any, prefix: str) -> None:
-    """What the stream writes to Kafka is scraped from /metrics a moment later, tombstones and broken rows included."""
+    """Rows in Kafka appear in /metrics a moment later, tombstones and broken rows included."""
     create_own_topics(broker.bootstrap, prefix)
     committed_ms = epoch_ms() - 60_000
     rows = [
@@ -168,7 +168,7 @@ def test_rows_become_series_over_real_http(broker: Any, prefix: str) -> None:
 
 @pytest.mark.broker
 def test_missing_topics_are_waited_for(broker: Any, prefix: str) -> None:
-    """An exporter that starts before the stream says which topics it misses, makes none, and goes on once they come."""
+    """An exporter that starts before the stream names the missing topics, creates none, and goes on once they exist."""
     with serving(make_config(broker.bootstrap, prefix)) as client:
         wait_for(
             lambda: client.get("/-/ready").text.startswith(f"waiting for topic {prefix}groups"),
@@ -184,7 +184,7 @@ def test_missing_topics_are_waited_for(broker: Any, prefix: str) -> None:
 
 @pytest.mark.broker
 def test_topics_made_anew_are_read_anew(broker: Any, prefix: str, monkeypatch: pytest.MonkeyPatch) -> None:
-    """When somebody deletes the topics, readiness says so, the last snapshot stays, and new ones replace it."""
+    """When the topics are deleted, readiness says so, the last snapshot stays, and new topics replace it."""
     monkeypatch.setattr("rebalance_kafka.follower._LOOK_FOR_GROWTH_SECONDS", 0.2)
     create_own_topics(broker.bootstrap, prefix, partitions=1)
     produce(broker.bootstrap, prefix, group_row(), *fresh_status())
@@ -205,7 +205,7 @@ def test_topics_made_anew_are_read_anew(broker: Any, prefix: str, monkeypatch: p
 @pytest.mark.broker
 @pytest.mark.parametrize("number", [signal.SIGTERM, signal.SIGINT])
 def test_signals_end_it_cleanly(broker: Any, prefix: str, number: signal.Signals) -> None:
-    """SIGTERM and SIGINT let run() return: exit code 0, and no trace of a failure."""
+    """SIGTERM and SIGINT make run() return: exit code 0, and no error."""
     program = (
         "import sys; from rebalance_exporters.config import ExportConfig; from rebalance_exporters.server import run;"
         "run(ExportConfig(kafka={'bootstrap.servers': sys.argv[1]}, listen_port=0, topic_prefix=sys.argv[2]),"
@@ -220,14 +220,14 @@ def test_signals_end_it_cleanly(broker: Any, prefix: str, number: signal.Signals
         )
         process.send_signal(number)
         _, complaints = process.communicate(timeout=DEADLINE_SECONDS)
-    # A Kafka client may complain of a busy machine.
+    # A Kafka client may log complaints on a busy machine.
     assert process.returncode == 0, complaints
     assert "Traceback" not in complaints
 
 
 @pytest.mark.broker
 def test_the_exporter_leaves_no_consumer_group(broker: Any, prefix: str) -> None:
-    """A monitor of groups must not become one: no group is known to the brokers, no record is in the log of groups."""
+    """The monitor must not use groups itself: brokers list none of its own, and the offsets topic has no record."""
     create_own_topics(broker.bootstrap, prefix)
     produce(broker.bootstrap, prefix, group_row(), *fresh_status())
     name = f"{prefix}exporter"
@@ -240,13 +240,13 @@ def test_the_exporter_leaves_no_consumer_group(broker: Any, prefix: str) -> None
 
 
 def test_wrong_settings_are_reported_together() -> None:
-    """Nothing starts with wrong settings, and one error names all of them."""
+    """The exporter does not start, and one error has all of them."""
     with pytest.raises(ExporterError, match=r"bootstrap\.servers.*listen_port"):
         run(ExportConfig(listen_port=-1))
 
 
 def test_a_port_in_use_is_reported_at_once() -> None:
-    """A taken port is one sentence with host and port, before any broker is asked."""
+    """The error is one sentence with host and port, before any broker is queried."""
     with socket.create_server(("127.0.0.1", 0)) as taken:
         port = taken.getsockname()[1]
         config = ExportConfig(kafka={"bootstrap.servers": "127.0.0.1:1"}, listen_host="127.0.0.1", listen_port=port)
@@ -258,7 +258,7 @@ def test_a_port_in_use_is_reported_at_once() -> None:
 def test_brokers_that_are_away_are_waited_for(
     monkeypatch: pytest.MonkeyPatch, caplog: pytest.LogCaptureFixture
 ) -> None:
-    """It serves: healthy, not ready, with the servers, the reason and what to check; the log has that once."""
+    """It serves: healthy, not ready, with the servers, the reason and what to check; the log has it once."""
     monkeypatch.setattr(reachability, "_REACH_SECONDS", 0.1)
     monkeypatch.setattr(reachability, "_FIRST_PAUSE_SECONDS", 0.01)
     config = ExportConfig(kafka={"bootstrap.servers": "127.0.0.1:1"}, listen_host="127.0.0.1", listen_port=0)
@@ -274,7 +274,7 @@ def test_brokers_that_are_away_are_waited_for(
 
 
 class _Refused:
-    """Brokers that do not accept the client."""
+    """Brokers that reject the client."""
 
     def __init__(self, kafka: Mapping[str, str], _name: str) -> None:
         self._servers = kafka["bootstrap.servers"]
@@ -286,7 +286,7 @@ class _Refused:
 
 
 def test_a_refused_login_ends_it_with_the_reason(monkeypatch: pytest.MonkeyPatch) -> None:
-    """Waiting does not mend settings."""
+    """Waiting does not fix settings."""
     monkeypatch.setattr(consumer, "Reachability", _Refused)
     config = ExportConfig(kafka={"bootstrap.servers": "refused:1"}, listen_host="127.0.0.1", listen_port=0)
     with pytest.raises(ExporterError, match=r"^refused:1 did not$"):
@@ -294,7 +294,7 @@ def test_a_refused_login_ends_it_with_the_reason(monkeypatch: pytest.MonkeyPatch
 
 
 def test_one_refused_login_of_several_takes_no_cluster_away(monkeypatch: pytest.MonkeyPatch) -> None:
-    """It is named; the others may come, or are there."""
+    """It is named; the others are shown or waited for."""
     monkeypatch.setattr(consumer, "Reachability", _Refused)
     west = FurtherCluster("west", {"bootstrap.servers": "refused:1"})
     config = ExportConfig(
@@ -306,7 +306,7 @@ def test_one_refused_login_of_several_takes_no_cluster_away(monkeypatch: pytest.
 
 
 def test_unknown_client_properties_are_reported() -> None:
-    """A property that the Kafka client does not know is an error at the start that names it."""
+    """An unknown property is an error at the start that names it."""
     config = ExportConfig(kafka={"bootstrap.servers": "127.0.0.1:1", "session.timeout": "1"})
     with pytest.raises(ExporterError, match=r"session\.timeout"):
         TopicReader(

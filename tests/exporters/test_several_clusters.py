@@ -1,4 +1,4 @@
-"""One exporter for several clusters, each with brokers, topics and a stream of its own."""
+"""One exporter for several clusters, each with its own brokers, topics and stream."""
 
 from __future__ import annotations
 
@@ -37,7 +37,7 @@ def now_ms() -> int:
 
 
 class Stream:
-    """Publishes what the stream of a cluster does: that it is well, and groups."""
+    """Publishes what the stream of a cluster does: a healthy status, and groups."""
 
     def __init__(self, cluster: str, bootstrap: str) -> None:
         self.cluster, self.bootstrap = cluster, bootstrap
@@ -56,7 +56,7 @@ class Stream:
         return Row(GROUPS, f"{cluster}/{name}".encode(), encode(row))
 
     def well(self) -> list[Row]:
-        """Signs of life of all its parts, as of now."""
+        """Return a healthy status of all its parts, as of now."""
         at_ms, rows = now_ms(), []
         for row, kind in (
             (query_row(cluster=self.cluster), QueryStatus),
@@ -73,7 +73,7 @@ class Stream:
 
 @contextmanager
 def exporting(directory: Path, main: EmbeddedKafka, further: EmbeddedKafka) -> Iterator[str]:
-    """Run the exporter's process for two clusters; hands out its address."""
+    """Run the exporter's process for two clusters; yield its address."""
     (port,) = find_free_ports(1)
     web, config, log = directory / "web.yml", directory / "config.toml", directory / "export.log"
     web.write_text(f"basic_auth_users: {{{AUTH[0]}: {hash_password(AUTH[1])}}}\n")
@@ -102,12 +102,12 @@ kafka = {{"bootstrap.servers" = "{further.bootstrap}"}}
 
 
 def log_of(directory: Path) -> Callable[[], str]:
-    """What the exporter logs."""
+    """Return the exporter's log."""
     return (directory / "export.log").read_text
 
 
 def generations(url: str) -> dict[tuple[str, str], int]:
-    """What the exporter shows: generations by cluster and group."""
+    """Return the shown generations by cluster and group."""
     answer = httpx.get(f"{url}/api/v1/groups", auth=AUTH, timeout=60).json()
     return {(each["cluster"], each["group"]): each["generation"] for each in answer["groups"]}
 
@@ -125,9 +125,9 @@ def silence(url: str, cluster: str) -> httpx.Response:
 def test_a_cluster_whose_brokers_are_away_leaves_the_other_right(
     tmp_path: Path, make_broker: Callable[..., EmbeddedKafka]
 ) -> None:
-    """At a start or later, it is shown as it last was, and named; the other goes on, ready, with its silences.
+    """At a start or later, it is named and keeps its last state; the other one stays ready, with its silences.
 
-    Neither speaks for the other, whoever writes to its topics.
+    Rows about the other cluster are ignored, whoever writes them.
     """
     east_broker, west_broker = make_broker(), make_broker()
     for broker in (east_broker, west_broker):
@@ -160,5 +160,5 @@ def test_a_cluster_whose_brokers_are_away_leaves_the_other_right(
         west.publish(west.group("orders", 3), *west.well())
         shown = {**shown, ("west", "orders"): 3}
         wait_for(lambda: generations(url) == shown, lambda: generations(url), **PATIENCE)
-        # What writes has its own connection, which it may take some seconds longer to open again.
+        # The producer's own connection may take some seconds longer to reopen.
         wait_for(lambda: silence(url, "west").status_code == 201, log_of(tmp_path), **PATIENCE)

@@ -1,4 +1,4 @@
-"""What the stream says of itself, from the status of its queries."""
+"""The stream's health, by the status of its queries."""
 
 from __future__ import annotations
 
@@ -24,7 +24,7 @@ def test_a_stream_that_starts_works_and_is_not_ready():
 
 
 def test_a_stream_that_waits_for_brokers_is_healthy_and_says_so():
-    """However long they are away; what comes then has the time that a start takes."""
+    """However long they are down; afterwards the usual time of a start is allowed."""
     now = [0.0]
     health = StreamHealth(lambda: now[0])
     health.wait_for("no Kafka broker answers at b:1")
@@ -38,7 +38,7 @@ def test_a_stream_that_waits_for_brokers_is_healthy_and_says_so():
 
 
 def test_it_is_ready_once_all_queries_run_and_have_read_the_log_up():
-    """Until then the first that is missing is named."""
+    """Until then the first missing query is named."""
     health = StreamHealth()
     behind = replace(RUNS, query="activity", caught_up=False, read_records=3_000)
     health.look([RUNS, behind])
@@ -53,7 +53,7 @@ def test_it_is_ready_once_all_queries_run_and_have_read_the_log_up():
 
 
 def test_a_batch_that_does_not_end_is_reported_long_before_it_is_ended():
-    """A stream that was ready no longer is, for it counts nothing; one that reads the log up goes on doing so."""
+    """A stream that was ready no longer is, because it counts nothing; one that is catching up may take longer."""
     health = StreamHealth()
     long = replace(RUNS, updated_at_ms=RUNS.last_batch_at_ms + 60_000)
     health.look([RUNS, long])
@@ -72,7 +72,7 @@ def test_a_batch_that_does_not_end_is_reported_long_before_it_is_ended():
 
 
 def test_a_stream_that_looks_after_nothing_is_not_healthy():
-    """It hangs: its queries might run on, but nobody would start them again."""
+    """It hangs: its queries may continue, but are not restarted."""
     now = [0.0]
     health = StreamHealth(lambda: now[0])
     health.look([RUNS])
@@ -86,7 +86,7 @@ def test_a_stream_that_looks_after_nothing_is_not_healthy():
 
 
 def test_its_metrics_say_the_same():
-    """One series per query, and the process's own."""
+    """One series per query, and those of the process itself."""
     health = StreamHealth()
     assert "kafka_rebalance_monitor_stream_ready 0.0" in generate_latest(health.registry).decode()
     health.look([replace(RUNS, restarts=2), replace(RUNS, query="activity", error="gone", last_batch_at_ms=None)])

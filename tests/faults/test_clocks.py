@@ -1,7 +1,7 @@
-"""A host whose clock is an hour off: it is told, counts stay exact, and nothing is found of a steady group.
+"""A host whose clock is an hour off: it is reported, counts stay exact, and a steady group has no findings.
 
-Hosts are processes of this machine here; a library that is loaded before theirs shifts the time of day
-(clock_ahead.c). libfaketime does not do: `time.sleep` of Python 3.11 fails with it.
+The hosts are processes of this machine; a preloaded library shifts their time of day (clock_ahead.c). libfaketime
+cannot be used: `time.sleep` of Python 3.11 fails with it.
 """
 
 from __future__ import annotations
@@ -42,7 +42,7 @@ def rig(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Rig]:
 
 @pytest.fixture(scope="module")
 def library(tmp_path_factory: pytest.TempPathFactory) -> Path:
-    """The library that shifts the time of day, compiled."""
+    """The compiled library that shifts the time of day."""
     if _COMPILER is None:
         pytest.skip("a C compiler is not here: apt-get install gcc libc6-dev")
     library = tmp_path_factory.mktemp("library") / "clock_ahead.so"
@@ -51,7 +51,7 @@ def library(tmp_path_factory: pytest.TempPathFactory) -> Path:
 
 
 def start_with_clock(process: Supervised, library: Path, seconds: int) -> None:
-    """Start a process whose time of day is so many seconds ahead."""
+    """Start a process whose time of day is this many seconds ahead."""
     with pytest.MonkeyPatch.context() as environment:
         environment.setenv("LD_PRELOAD", str(library))
         environment.setenv("CLOCK_AHEAD_SECONDS", str(seconds))
@@ -59,7 +59,7 @@ def start_with_clock(process: Supervised, library: Path, seconds: int) -> None:
 
 
 def readiness(rig: Rig) -> tuple[int, str]:
-    """Return what the exporter says of itself."""
+    """Return the exporter's readiness."""
     return fetch(f"{rig.monitor.url}/-/ready")
 
 
@@ -86,7 +86,8 @@ def test_a_clock_that_is_an_hour_off_is_told_and_makes_nothing_up(rig: Rig, libr
             assert process.process.terminate(45) == 0
             start_with_clock(process, library, ahead)
             if process is not monitor.probe or ahead < 0:
-                # Probes of the future count as of when they are read: nothing is wrong then, and nothing to be told.
+                # Probes from the future count as of the time of reading: nothing is wrong then, and nothing is
+                # reported.
                 await_told(rig, f"{process.name} {ahead:+d} s")
             churn.await_cycles(3)
             assert process.process.terminate(45) == 0
@@ -102,11 +103,11 @@ def test_a_clock_that_is_an_hour_off_is_told_and_makes_nothing_up(rig: Rig, libr
 
 
 def await_told(rig: Rig, what: str) -> None:
-    """Wait until readiness tells of clocks that differ."""
+    """Wait until readiness reports differing clocks."""
     wait_for(lambda: "clocks differ" in readiness(rig)[1], lambda: (what, readiness(rig)), READY_SECONDS)
 
 
 def made_up(rig: Rig, first_ms: int, but: Collection[str]) -> set[tuple[str, str]]:
-    """Return (group, diagnosis) of findings since a time that are of other groups than these."""
+    """Return (group, diagnosis) of findings since a time about groups other than these."""
     found = decoded_rows(rig, CONFIG.findings_topic, Finding)
     return {(each.group, each.rule) for each in found if each.detected_at_ms >= first_ms and each.group not in but}

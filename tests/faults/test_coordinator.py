@@ -24,7 +24,7 @@ from waiting import wait_for
 pytestmark = [pytest.mark.e2e, pytest.mark.timeout(3_600)]
 
 BROKERS, PARTITIONS = 3, 4
-#: The election that gives the first of a partition's brokers the lead.
+#: A preferred-leader election: the first replica of a partition becomes its leader.
 _PREFERRED = 0
 
 
@@ -54,7 +54,7 @@ def leader_of(bootstrap: str, partition: int) -> int:
 
 
 def move(bootstrap: str, partition: int) -> None:
-    """Let the next broker lead a partition of the log."""
+    """Make the next broker the leader of a partition of the log."""
     before = leader_of(bootstrap, partition)
     order = [1 + (before + number) % BROKERS for number in range(BROKERS)]
     place = TopicPartition(OFFSETS_TOPIC, partition)
@@ -62,7 +62,7 @@ def move(bootstrap: str, partition: int) -> None:
         admin.alter_partition_reassignments({place: order})
 
         def leads() -> bool:
-            # Refused until a broker that was away has caught up.
+            # Rejected until a restarted broker has caught up.
             admin.elect_leaders(_PREFERRED, {OFFSETS_TOPIC: [partition]}, raise_errors=False)
             return leader_of(bootstrap, partition) == order[0]
 
@@ -71,13 +71,13 @@ def move(bootstrap: str, partition: int) -> None:
 
 @pytest.mark.faults(9, fast=0, full=10)
 def test_coordinators_that_move_cost_nothing(rig: Rig, rounds: int):
-    """By an election, and by the death of the broker, which then comes back: every record and rebalance counts once."""
+    """By an election, and by the death of the broker, which then restarts: every record and rebalance counts once."""
     group, before = "moved", restarts(rig)
     partitions = {partition_for_group(each, PARTITIONS) for each in groups_of(group)}
     with churning(rig, group) as churn:
         for number in range(rounds):
             leader = leader_of(rig.broker.bootstrap, min(partitions))
-            # Broker 1 is the controller, and the only one.
+            # Broker 1 is the only controller.
             if number % 3 == 2 and leader != 1:
                 rig.broker.kill(leader)
                 churn.await_cycles()

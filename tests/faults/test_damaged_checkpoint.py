@@ -1,4 +1,4 @@
-"""A checkpoint whose files are damaged: the stream says so and what to do about it, and loses no count by it."""
+"""A checkpoint with damaged files: the stream reports it and what to do, and no count is lost."""
 
 from __future__ import annotations
 
@@ -40,28 +40,27 @@ def flipped(content: bytes, chance: random.Random) -> bytes:
 
 
 def cut(content: bytes, chance: random.Random) -> bytes:
-    """Return a beginning of the content."""
+    """Return a prefix of the content."""
     return content[: chance.randrange(1, len(content))]
 
 
 def zeroed(content: bytes, _: random.Random) -> bytes:
-    """Return what some file systems leave of a file when a machine loses its power."""
+    """Return zeros, as some file systems leave after a power failure."""
     return bytes(len(content))
 
 
 def emptied(_content: bytes, _: random.Random) -> bytes:
-    """Return nothing: a machine lost its power before the content was written."""
+    """Return nothing: power failed before the content was written."""
     return b""
 
 
 def gone(_content: bytes, _: random.Random) -> None:
-    """Return null: the file is there no more."""
+    """Return null: the file is removed."""
 
 
 _CHANGED = (flipped, cut, zeroed)
-#: Below the checkpoint: files that a start reads, the newest of those that match, and what is done to them. A newest
-#: file of commits that is gone is a batch that has not ended; other files without content Spark tells in words that say
-#: nothing.
+#: Below the checkpoint: files that are read at a start, the newest match of each, and the damage. A missing newest file
+#: of commits is the same as an unfinished batch; for other empty files Spark's error is useless.
 _FILES: tuple[tuple[str, tuple[Damage, ...]], ...] = (
     ("membership/offsets/[0-9]*", (*_CHANGED, emptied, gone)),
     ("membership/commits/[0-9]*", (*_CHANGED, emptied)),
@@ -74,7 +73,7 @@ _FILES: tuple[tuple[str, tuple[Damage, ...]], ...] = (
 
 
 def damage(checkpoint: Path, pattern: str, how: Damage, chance: random.Random) -> str:
-    """Damage the newest file of a kind; returns its name and what was done."""
+    """Damage the newest file of a kind; return its name and the damage."""
     file = max(checkpoint.glob(pattern), key=lambda each: int("".join(re.findall(r"^\d+", each.name)) or 0))
     content = how(file.read_bytes(), chance)
     if content is None:
@@ -86,7 +85,7 @@ def damage(checkpoint: Path, pattern: str, how: Damage, chance: random.Random) -
 
 @pytest.mark.faults(17, fast=0, full=7)
 def test_a_damaged_checkpoint_is_told_and_rebuilt(log: WrittenLog, rounds: int, figures: Figures):
-    """Each round another file; groups go on while the stream is away, and no generation is lost or counted twice."""
+    """Each round another file; groups continue while the stream is down, and no generation is lost or counted twice."""
     chance = random.Random(17)
     stream = log.rig.monitor.stream
     for number in range(rounds):

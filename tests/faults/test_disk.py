@@ -1,4 +1,4 @@
-"""A disk that is full: the one that holds the checkpoint."""
+"""A full disk with the checkpoint."""
 
 from __future__ import annotations
 
@@ -36,10 +36,10 @@ def rig(tmp_path: Path) -> Iterator[Rig]:
 
 
 def fill(path: Path) -> None:
-    """Write until there is no room."""
+    """Write until the disk is full."""
     written = 65_536
     with path.open("ab", buffering=0) as file:
-        # What fits of a block is written, and then nothing.
+        # The part of a block that fits is written, then nothing.
         while written:
             try:
                 written = file.write(bytes(65_536))
@@ -51,7 +51,7 @@ def fill(path: Path) -> None:
 
 @pytest.mark.faults(16, fast=0, full=3)
 def test_a_full_disk_is_told_and_costs_nothing(rig: Rig, rounds: int):
-    """The stream says in a sentence which path has no room; with room again every record and rebalance counts once."""
+    """The stream's error names the path without space; with space again every record and rebalance counts once."""
     group, checkpoint, log = "full", rig.directory / "checkpoint", rig.monitor.stream.process.log_path
     assert log is not None
     for number in range(rounds):

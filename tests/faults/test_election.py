@@ -1,4 +1,4 @@
-"""A log whose newest records an election takes away, on three real brokers."""
+"""A log whose newest records are lost in an election, on three real brokers."""
 
 from __future__ import annotations
 
@@ -18,18 +18,18 @@ from waiting import wait_for
 
 pytestmark = [pytest.mark.e2e, pytest.mark.timeout(1_800)]
 
-#: Broker 1 is the controller and keeps the monitor's own topics whole; the log is on the other two.
+#: Broker 1 is the controller and has the monitor's own topics; the log is on the other two.
 _LEADER, _FOLLOWER = 2, 3
 _CUT, _NEW = 10, 3
 
 
 @pytest.fixture
 def cluster(tmp_path: Path) -> Iterator[EmbeddedKafka]:
-    """Three brokers, topics of the monitor on each."""
+    """Three brokers, with the monitor's topics on each."""
     config = {
         **SHORT_SESSION,
         "default.replication.factor": "3",
-        # Spark's source asks the coordinator of a group of its own where to begin: no broker that died may be it.
+        # Spark's source queries the coordinator of its own group for the start offset: no broker that dies may be it.
         "offsets.topic.replication.factor": "3",
         "min.insync.replicas": "1",
         "replica.lag.time.max.ms": "2000",
@@ -40,7 +40,7 @@ def cluster(tmp_path: Path) -> Iterator[EmbeddedKafka]:
 
 
 def _ends_at(cluster: EmbeddedKafka, end: int) -> bool:
-    """Whether the log ends there; while a leader is elected brokers may not say (UNKNOWN_LEADER_EPOCH)."""
+    """Whether the log ends there; during an election brokers may not answer (UNKNOWN_LEADER_EPOCH)."""
     try:
         return end_of(cluster.bootstrap, WATCHED) == end
     except (KafkaException, TimeoutError):
@@ -62,7 +62,7 @@ def log(cluster: EmbeddedKafka, tmp_path: Path) -> Iterator[WrittenLog]:
 
 
 def cut(cluster: EmbeddedKafka, log: WrittenLog, *, is_stopped: bool) -> None:
-    """Let the follower miss the newest records, then lead; a stream that is stopped meanwhile is started again."""
+    """Let the follower miss the newest records, then lead; if the stream was stopped meanwhile, start it again."""
     stream = log.rig.monitor.stream
     cluster.kill(_FOLLOWER)
     log.write_generations("lasting", _CUT)
@@ -78,7 +78,7 @@ def cut(cluster: EmbeddedKafka, log: WrittenLog, *, is_stopped: bool) -> None:
 
 
 def check_counted(cluster: EmbeddedKafka, log: WrittenLog) -> None:
-    """Make sure that the cut is told once, all generations since then are counted, and nothing is told as skipped."""
+    """Check that the truncation is reported once, all later generations are counted, none is reported as skipped."""
     for query in ("membership", "activity"):
         wait_for(lambda: total(log.rig, "log_rewinds_total", query=query, topic=WATCHED) == 1, "a rewind", 120)  # noqa: B023
     log.write_generations("lasting", _NEW)
@@ -103,6 +103,6 @@ def test_a_tail_that_an_election_cut_is_told_and_later_rebalances_count(cluster:
 
 @pytest.mark.faults(10, fast=0, full=1)
 def test_a_tail_that_was_cut_while_the_stream_was_stopped_costs_nothing(cluster: EmbeddedKafka, log: WrittenLog):
-    """The queries go on with the new era at once; what was written before the start, nobody can tell from the old."""
+    """The queries continue with the new era at once; records from before the start look like old ones."""
     cut(cluster, log, is_stopped=True)
     check_counted(cluster, log)

@@ -1,4 +1,4 @@
-"""An exporter of 1,000 groups that is killed, and that strangers keep busy."""
+"""An exporter of 1,000 groups that is killed, and that hostile clients keep busy."""
 
 from __future__ import annotations
 
@@ -29,7 +29,7 @@ pytestmark = [pytest.mark.e2e, pytest.mark.timeout(3_600)]
 
 _GROUPS = [f"group-{number:04d}" for number in range(1_000)]
 _READY_SECONDS = 10.0
-#: Within these the moment of a kill is chosen, after the exporter is ready and while it starts.
+#: Ranges of the random times of a kill: after the exporter is ready, and while it starts.
 _SOME_SCRAPES_SECONDS, _START_SECONDS = 2.0, 4.0
 _STRANGERS = 2_000
 _MINUTE_SECONDS = 60.0
@@ -37,7 +37,7 @@ _ANSWERED_SHARE, _LOG_BYTES_A_MINUTE = 0.99, 10_000
 _HALF = b"GET /metrics HTTP/1.1\r\nHost: x\r\n"
 _FOLLOWED = b"HTTP/1.1 200 "
 _FOLLOWERS, _ROUNDS_FOLLOWED = 500, 3
-#: Until what is kept of rebalances is full, and until followers have what waits for each.
+#: Rounds until the limit of kept rebalances is reached, and until followers have their full backlogs.
 _FILLING_ROUNDS, _FIRST_ROUNDS_FOLLOWED = 6, 2
 _GROWTH_BYTES = 10_000_000
 
@@ -55,7 +55,7 @@ def log(tmp_path_factory: pytest.TempPathFactory) -> Iterator[WrittenLog]:
 
 
 def counters(rig: Rig) -> dict[tuple[str, tuple[tuple[str, str], ...]], float]:
-    """Return what /metrics counts of groups, but for what begins with the exporter."""
+    """Return the counters of groups on /metrics, except those that begin with the exporter."""
     endings = ("_total", "_count", "_sum", "_bucket")
     return {
         (name, tuple(sorted(labels.items()))): value
@@ -65,7 +65,7 @@ def counters(rig: Rig) -> dict[tuple[str, tuple[tuple[str, str], ...]], float]:
 
 
 def start_exporter(rig: Rig) -> float:
-    """Start the exporter again; returns the seconds until it is ready."""
+    """Start the exporter again; return the seconds until it is ready."""
     began = time.monotonic()
     rig.monitor.export.start()
     rig.monitor.wait_until_ready(threading.Event(), print, timeout_seconds=READY_SECONDS)
@@ -73,7 +73,7 @@ def start_exporter(rig: Rig) -> float:
 
 
 def kill_exporter(rig: Rig) -> None:
-    """Kill the exporter, and close what is left of it here."""
+    """Kill the exporter and clean up its handles."""
     child = rig.monitor.export.process
     os.kill(child.pid, signal.SIGKILL)
     assert child.wait(60) != 0
@@ -82,9 +82,9 @@ def kill_exporter(rig: Rig) -> None:
 
 @pytest.mark.faults(4, fast=0, full=20)
 def test_an_exporter_that_is_killed_counts_as_before(log: WrittenLog, rounds: int, figures: Figures):
-    """While it serves and while it starts: no counter of a group falls or goes, and what happened meanwhile counts.
+    """While it serves and while it starts: no counter of a group decreases or disappears, and later events count.
 
-    The time in states and the number of findings are the exporter's own, and begin with it.
+    The time in states and the number of findings are counted by the exporter itself, and start from 0.
     """
     rig, chance, never = log.rig, random.Random(4), threading.Event()
     for number in range(rounds):
@@ -111,7 +111,7 @@ def test_an_exporter_that_is_killed_counts_as_before(log: WrittenLog, rounds: in
 
 
 class Strangers:
-    """Connections that send half a request and nothing more; those that were closed are opened again each second."""
+    """Connections that send half a request and nothing more; closed ones are reopened each second."""
 
     def __init__(self, port: int) -> None:
         self.opened = 0
@@ -119,7 +119,7 @@ class Strangers:
         self._sockets: set[socket.socket] = set()
 
     def keep_at_it(self, stop: threading.Event) -> None:
-        """Go on until told to stop."""
+        """Continue until told to stop."""
         while not stop.wait(1):
             self._drop_closed()
             while len(self._sockets) < _STRANGERS and not stop.is_set():
@@ -167,7 +167,7 @@ def port_of(url: str) -> int:
 
 @pytest.mark.faults(31, fast=0, full=1)
 def test_half_requests_hold_up_no_scrape(log: WrittenLog, figures: Figures):
-    """2,000 for a minute: scrapes of all groups are answered, and the log says little of it."""
+    """2,000 for a minute: scrapes of all groups are answered, and few lines are logged."""
     rig, answers = log.rig, Counter[bool]()
     kept = rig.directory / "export.log"
     with strangers(rig.monitor.url) as going_on:
@@ -188,7 +188,7 @@ def test_half_requests_hold_up_no_scrape(log: WrittenLog, figures: Figures):
 
 
 class Followers:
-    """Clients that follow what changes, of whom every second one reads nothing after the head of the answer."""
+    """Clients that follow changes; every second one reads nothing after the response headers."""
 
     def __init__(self, port: int) -> None:
         self._port = port
@@ -198,11 +198,11 @@ class Followers:
 
     @property
     def count(self) -> int:
-        """How many follow."""
+        """The number of followers."""
         return len(self._silent) + len(self._reading.get_map())
 
     def open(self) -> None:
-        """Ask to follow once more; who is refused goes away."""
+        """Try to follow once more; a rejected client closes its connection."""
         opened = socket.create_connection(("127.0.0.1", self._port), timeout=30)
         opened.sendall(f"GET {STREAM_PATH} HTTP/1.1\r\nHost: x\r\n\r\n".encode())
         if opened.recv(len(_FOLLOWED), socket.MSG_WAITALL) != _FOLLOWED:
@@ -214,7 +214,7 @@ class Followers:
             self._reading.register(opened, selectors.EVENT_READ)
 
     def read(self, stop: threading.Event) -> None:
-        """Read until told to stop, what those who read are sent."""
+        """Read until told to stop, as a reading follower."""
         while not stop.is_set():
             for key, _ in self._reading.select(0.5):
                 assert isinstance(key.fileobj, socket.socket)
@@ -225,7 +225,7 @@ class Followers:
                     key.fileobj.close()
 
     def close(self) -> None:
-        """Go away."""
+        """Close all connections."""
         for each in (*self._silent, *(key.fileobj for key in list(self._reading.get_map().values()))):
             assert isinstance(each, socket.socket)
             each.close()
@@ -234,7 +234,7 @@ class Followers:
 
 @contextmanager
 def followers(url: str) -> Iterator[Followers]:
-    """Let 2,000 ask to follow; those who may do so while the block runs."""
+    """Let 2,000 clients try to follow; the accepted ones do while the block runs."""
     found, stop = Followers(port_of(url)), threading.Event()
     for _ in range(_STRANGERS):
         found.open()
@@ -250,9 +250,9 @@ def followers(url: str) -> Iterator[Followers]:
 
 @pytest.mark.faults(32, fast=0, full=1)
 def test_followers_that_do_not_read_fill_no_memory(log: WrittenLog, figures: Figures):
-    """2,000 want to follow: those above the limit are refused, and rebalances of all groups make nothing grow.
+    """2,000 try to follow: those above the limit are rejected, and rebalances of all groups do not increase the memory.
 
-    What an exporter keeps of rebalances has a bound, which is reached first; it is looked at without followers, too.
+    The exporter keeps a bounded number of rebalances; this bound is reached first, and also checked without followers.
     """
     rig = log.rig
     exporter = rig.monitor.export.process.pid

@@ -1,4 +1,4 @@
-"""What strangers write to the monitor's topics: each row is counted, none stops a process or fills its memory."""
+"""Foreign rows in the monitor's topics: each is counted, none stops a process or fills its memory."""
 
 from __future__ import annotations
 
@@ -33,7 +33,7 @@ from waiting import wait_for
 pytestmark = [pytest.mark.e2e, pytest.mark.timeout(3_600)]
 
 HUGE, DEEP = 2**70, 100_000
-#: The largest message that librdkafka makes.
+#: The largest message of librdkafka.
 _BOMB_BYTES = 999_000_000
 _INVENTED = 1_000_000
 _MOST_BYTES = 50_000_000
@@ -42,13 +42,13 @@ _KEYS = (b"default/judged/x", b"\xff", b"default/0")
 
 @pytest.fixture(scope="module")
 def rig(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Rig]:
-    """A broker and a monitor whose topics the tests spoil."""
+    """A broker and a monitor whose topics the tests write to."""
     with running_rig(tmp_path_factory.mktemp("hostile")) as running:
         yield running
 
 
 def spec(group: str, name: str) -> ConsumerSpec:
-    """Describe a consumer."""
+    """Return the specification of a consumer."""
     return ConsumerSpec("confluent-kafka", group, "orders", f"{group}-{name}", session_timeout_ms=6_000)
 
 
@@ -58,7 +58,7 @@ def name_of(topic: Topic) -> str:
 
 
 def write(rig: Rig, topic: str, rows: Iterable[tuple[bytes, bytes]], **settings: object) -> list[KafkaError]:
-    """Write keys and values, and return why some were refused."""
+    """Write keys and values, and return the reasons for rejected ones."""
     refused: list[KafkaError] = []
     producer = Producer({"bootstrap.servers": rig.broker.bootstrap, "log_level": 0, "linger.ms": 20, **settings})
     for key, value in rows:
@@ -73,9 +73,9 @@ def write(rig: Rig, topic: str, rows: Iterable[tuple[bytes, bytes]], **settings:
     return refused
 
 
-#: A row that is too large for its topic is refused alone.
+#: A row that is too large for its topic is rejected alone.
 ALONE = {"batch.num.messages": 1}
-#: What is no row of any topic.
+#: Values that are not a row of any topic.
 GARBAGE = (
     *(b"", b"\x00", b"\xff\xfe\xfd", b"null", b"[]", b"{}", b"0", b'"x"', b"[" * DEEP, b'{"a":' * DEEP),
     b"x" * 500_000,
@@ -83,7 +83,7 @@ GARBAGE = (
 
 
 def odd_rows() -> Iterator[bytes]:
-    """Yield rows with fields that no writer of the monitor writes."""
+    """Yield rows with fields that the monitor never writes."""
     times = {"at_ms": HUGE, "updated_at_ms": HUGE, "probed_at_ms": HUGE}
     yield from (
         json.dumps({"cluster": "default", "group": group, "schema_version": 1, **odd}).encode()
@@ -109,7 +109,7 @@ def odd_rows() -> Iterator[bytes]:
 
 @pytest.mark.faults(25, fast=0, full=1)
 def test_garbage_in_every_topic_is_counted(rig: Rig, figures: Figures):
-    """By whoever reads the topic, each row once, and no query ends; the brokers refuse what is larger than any row."""
+    """By each reader of the topic, each row once, and no query ends; brokers reject values larger than any row."""
     before, counted = restarts(rig), refusals(rig)
     rows = [(key, value) for value in GARBAGE for key in _KEYS]
     taken: dict[str, int] = {}
@@ -125,7 +125,7 @@ def test_garbage_in_every_topic_is_counted(rig: Rig, figures: Figures):
 
 
 def refusals(rig: Rig) -> dict[str, int]:
-    """Return how many rows each reader counted as none of its own, by topic."""
+    """Return how many rows each reader rejected, by topic."""
     found = {
         f"exporter/{each.name}": int(total(rig, "contract_errors_total", topic=each.name))
         for each in topics.TOPICS
@@ -144,7 +144,7 @@ def refusals(rig: Rig) -> dict[str, int]:
 
 @pytest.mark.faults(25, fast=1, full=1)
 def test_odd_rows_in_every_topic_stop_nothing(rig: Rig):
-    """No query and no process ends or starts again, and a rebalance afterwards is counted, judged and shown."""
+    """No query and no process ends or restarts, and a later rebalance is counted, judged and shown."""
     rig.start(spec("after", "a"))
     wait_for(lambda: rig.counts().get("after") == rig.expected_counts()["after"], "the group to be counted", 300)
     before, diagnosis = restarts(rig), diagnosis_of(rig)
@@ -153,14 +153,14 @@ def test_odd_rows_in_every_topic_stop_nothing(rig: Rig):
         keys = (_KEYS[0], _KEYS[1], b"default/%d" % len(odd))
         assert write(rig, name_of(topic), ((key, value) for value in odd for key in keys), **ALONE) == []
     rig.start(spec("after", "b"))
-    # What the odd rows claim of other groups is theirs; this one's is as the broker's log says.
+    # The odd rows change other groups; this one's are as in the broker's log.
     wait_for(lambda: rig.counts().get("after") == rig.expected_counts()["after"], "the rebalance to be counted", 300)
     await_judgement(rig)
     assert restarts(rig) == before
     assert diagnosis_of(rig) == diagnosis
     rig.monitor.check()
 
-    # What a new process takes up again is full of them too.
+    # The restored state of a new process contains them too.
     os.kill(diagnosis, signal.SIGKILL)
     wait_for(lambda: restarts(rig) != before, "the restart to be told")
     now = judged_at_ms(rig)
@@ -183,13 +183,13 @@ def report(number: int, group: str, metrics: dict[str, float]) -> bytes:
 
 @pytest.mark.faults(28, fast=1, full=1)
 def test_a_message_that_unpacks_to_a_gigabyte_reaches_nobody(rig: Rig):
-    """The broker refuses it, as the topic's settings ask; the next report is read."""
+    """The broker rejects it by the topic's settings; the next report is read."""
     before, pid = restarts(rig), rig.monitor.stream.process.pid
     decoded = report_outcomes(rig, CONFIG.metrics_topic)["decoded"]
     limits = {"message.max.bytes": 1_000_000_000, "queue.buffering.max.kbytes": 2_000_000, "compression.type": "zstd"}
     bomb = b"\0" * (_BOMB_BYTES if IS_FULL else 64 << 20)
     (refused,) = write(rig, CONFIG.metrics_topic, [(b"", bomb)], **limits)
-    # A broker whose heap is smaller than what the message unpacks to runs out of it, and says that it does not know.
+    # A broker whose heap is smaller than the uncompressed message runs out of memory, and returns an unknown error.
     refusals = {KafkaError.MSG_SIZE_TOO_LARGE, KafkaError.UNKNOWN} if IS_FULL else {KafkaError.MSG_SIZE_TOO_LARGE}
     assert refused.code() in refusals
     assert write(rig, CONFIG.metrics_topic, [(b"", report(0, "g", {"last-heartbeat-seconds-ago": 1.5}))]) == []
@@ -201,7 +201,7 @@ def test_a_message_that_unpacks_to_a_gigabyte_reaches_nobody(rig: Rig):
 
 @pytest.mark.faults(30, fast=0, full=1)
 def test_invented_groups_fill_no_memory(rig: Rig, figures: Figures):
-    """A million reports of as many groups: diagnosis and exporter stay small, and what is dropped is counted."""
+    """A million reports of as many groups: diagnosis and exporter stay small, and dropped ones are counted."""
     pids = {"diagnosis": diagnosis_of(rig), "exporter": rig.monitor.export.process.pid}
     await_judgement(rig)
     before, sizes = restarts(rig), {name: resident_bytes(pid) for name, pid in pids.items()}

@@ -1,4 +1,4 @@
-"""Processes and brokers that die while a group rebalances: what counts goes on counting, the rest comes back alone."""
+"""Processes and brokers that die while a group rebalances: counts continue, and everything recovers by itself."""
 
 from __future__ import annotations
 
@@ -64,7 +64,7 @@ from waiting import wait_for
 pytestmark = [pytest.mark.e2e, pytest.mark.timeout(3_600)]
 
 _FIRST_OUTPUT_SECONDS, _STOP_SECONDS = 30.0, 45.0
-#: Within these the moment of a kill is chosen: some batches, and a start of the stream.
+#: Ranges of the random time of a kill: some batches, and a start of the stream.
 _SOME_BATCHES_SECONDS, _START_SECONDS = 3.0, 15.0
 _OUTAGES_SECONDS = (120.0, 420.0) if IS_FULL else (5.0,)
 _BULK_COMMITS = 20_000
@@ -72,10 +72,10 @@ _BULK_COMMITS = 20_000
 _AWAY_SECONDS = 45.0
 _TRANSACTIONAL, _OPEN_SECONDS, _TOLD_SECONDS = "transactional", 120.0, 30.0
 _THROTTLED_SECONDS, _GROWTH_BYTES = 180.0, 150_000_000
-#: A second. The list of faults has 10 kB/s; the rows of one group that rebalances all the time take less than that.
+#: Per second. The list of faults has 10 kB/s; the rows of one group that rebalances all the time need less than that.
 _THROTTLED_BYTES = 1_024
 
-#: Series whose value is worked out when they are scraped.
+#: Series whose value is calculated at the scrape.
 _BY_THE_CLOCK = ("kafka_rebalance_group_commit_age_seconds",)
 
 never = threading.Event()
@@ -83,7 +83,7 @@ never = threading.Event()
 
 @pytest.fixture(scope="module")
 def rig(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Rig]:
-    """A broker and a monitor whose parts are killed; each test leaves both whole.
+    """A broker and a monitor whose parts are killed; each test leaves both complete.
 
     The exporter has the same port at each of its starts.
     """
@@ -97,7 +97,7 @@ def rig(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Rig]:
 
 
 def start_stream(rig: Rig) -> float:
-    """Start the stream again; returns the seconds until its first row of a group."""
+    """Start the stream again; return the seconds until its first row of a group."""
     before, began = end_of(rig.broker.bootstrap, CONFIG.groups_topic), time.monotonic()
     rig.monitor.stream.start()
     wait_for(
@@ -107,30 +107,30 @@ def start_stream(rig: Rig) -> float:
 
 
 def kill_driver(rig: Rig, *, jvm: bool) -> None:
-    """Kill one of the two processes that are Spark's driver; the other must go with it."""
+    """Kill one of the two processes of Spark's driver; the other one must exit too."""
     supervised = rig.monitor.stream.process
     os.kill(jvm_of(rig) if jvm else supervised.pid, signal.SIGKILL)
-    # Without its JVM the stream can do nothing: whoever supervises it has to see that.
+    # Without its JVM the stream cannot work: the supervisor has to notice.
     assert supervised.wait(60) != 0
     last = supervised.log_path.read_text().splitlines()[-1]
     assert not jvm or last.startswith("rebalance-monitor: Spark's JVM ended"), last
-    # It has ended; this closes what is left of it here.
+    # It has exited; this cleans up its handles.
     supervised.kill()
 
 
 def await_moment(chance: random.Random, longest: float) -> None:
-    """Let a random time pass: which moment is hit is the point."""
+    """Wait for a random time, so that kills hit different moments."""
     never.wait(chance.uniform(0, longest))
 
 
 def spec(group: str, name: str) -> ConsumerSpec:
-    """Describe a consumer."""
+    """Return the specification of a consumer."""
     return ConsumerSpec("confluent-kafka", group, "orders", f"{group}-{name}", session_timeout_ms=6_000)
 
 
 @pytest.mark.faults(1, fast=0, full=20)
 def test_a_driver_that_is_killed_loses_nothing(rig: Rig, rounds: int, figures: Figures):
-    """Python's half or the JVM, while batches run or at a start: the other half ends too, and the next run goes on."""
+    """Python's half or the JVM, during batches or at a start: the other half exits too, and the next run continues."""
     chance, group = random.Random(1), "driver-kills"
     with churning(rig, group) as churn:
         for number in range(rounds):
@@ -151,9 +151,9 @@ def test_a_driver_that_is_killed_loses_nothing(rig: Rig, rounds: int, figures: F
 
 @pytest.mark.faults(2, fast=0, full=20)
 def test_python_workers_that_are_killed_cost_no_count(rig: Rig, rounds: int):
-    """Whatever a worker was doing, its task is tried again: no query ends, no rebalance and no record is lost.
+    """Whatever a worker was doing, its task is retried: no query ends, no rebalance and no record is lost.
 
-    All are forked from one process, which takes as much memory as two of them.
+    All are forked from one process, which uses as much memory as two of them.
     """
     before, group = restarts(rig), "worker-kills"
     for _ in range(rounds):
@@ -161,7 +161,7 @@ def test_python_workers_that_are_killed_cost_no_count(rig: Rig, rounds: int):
             with contextlib.suppress(ProcessLookupError):
                 os.kill(worker_of(rig), signal.SIGKILL)
             churn.await_cycles()
-        # Spark meets a dead worker when it next wants one. Four at once would be more than a task's attempts.
+        # Spark notices a dead worker when it needs one. Four at once would exceed a task's attempts.
         assert_counted(rig, *groups_of(group))
     assert restarts(rig) == before
     assert len(parents_of_workers(rig)) == 1
@@ -171,10 +171,10 @@ def test_python_workers_that_are_killed_cost_no_count(rig: Rig, rounds: int):
 @pytest.mark.faults(3, fast=0, full=20)
 @pytest.mark.parametrize("query", ["membership", "activity"])
 def test_a_batch_that_was_written_and_not_committed_counts_once(rig: Rig, rounds: int, query: str, figures: Figures):
-    """The JVM is killed at the first row that a batch writes; kills that came after its commit do not count."""
+    """The JVM is killed at the first row that a batch writes; kills after its commit do not count."""
     topic = {"membership": CONFIG.groups_topic, "activity": CONFIG.activity_topic}[query]
     group, hits, tries = f"aimed-{query}", 0, 0
-    # Half of the rounds each.
+    # Half of the rounds for each half.
     wanted = -(-rounds // 2)
     with churning(rig, group):
         while hits < wanted:
@@ -193,7 +193,7 @@ def test_a_batch_that_was_written_and_not_committed_counts_once(rig: Rig, rounds
 
 @pytest.mark.slow
 def test_a_diagnosis_that_is_killed_comes_back_alone(rig: Rig):
-    """Membership and activity go on meanwhile; findings that were open are open again, under their ids."""
+    """Membership and activity continue meanwhile; open findings are open again, with the same ids."""
     rig.start(spec("judged", "a"))
     wait_for(lambda: open_findings(rig), "something to be found")
     before, found = restarts(rig), open_findings(rig)
@@ -213,15 +213,15 @@ def test_a_diagnosis_that_is_killed_comes_back_alone(rig: Rig):
 
 @pytest.mark.faults(5, fast=0, full=20)
 def test_a_prober_that_is_killed_makes_nothing_up(rig: Rig, rounds: int):
-    """Of a group that is steady nothing is found, and causes of rebalances are those that a replay gives."""
+    """A steady group has no findings, and the causes of rebalances are those of a replay."""
     group, steady = "prober-kills", "steady"
-    # With settings of which nothing is to be said either.
+    # With settings that give no findings either.
     members = [replace(spec(steady, name), session_timeout_ms=45_000) for name in "ab"]
     for each in members:
         rig.start(each)
     chance, probe = random.Random(5), rig.monitor.probe
     assert_counted(rig, steady)
-    # Its own rebalances have their causes by then: what comes later is of the kills.
+    # Its own rebalances have their causes by then: later findings are due to the kills.
     wait_for(lambda: causes_of(rig, steady) == rebalances_of(rig, steady), "causes of its beginning", 240, every=1)
     first_ms = int(time.time() * 1000)
     with churning(rig, group) as churn:
@@ -252,9 +252,9 @@ def test_a_prober_that_is_killed_makes_nothing_up(rig: Rig, rounds: int):
 
 @pytest.mark.faults(21, fast=0, full=10)
 def test_two_probers_and_two_exporters_show_the_same(rig: Rig, rounds: int, figures: Figures, tmp_path: Path):
-    """Whichever of them was killed: once the log has been read no series of any group differs.
+    """After any of them was killed, once the log has been read no series of any group differs.
 
-    But for the time in states and the number of findings, which each exporter counts from its own start.
+    Except the time in states and the number of findings, which each exporter counts from its own start.
     """
     group, chance = "doubled", random.Random(21)
     port = find_free_port()
@@ -285,7 +285,7 @@ def test_two_probers_and_two_exporters_show_the_same(rig: Rig, rounds: int, figu
 
 
 def series_of(url: str) -> dict[tuple[str, tuple[tuple[str, str], ...]], float]:
-    """Return what an exporter says of groups, but for what begins with itself."""
+    """Return an exporter's series about groups, except those that begin with it."""
     return {
         (name, tuple(sorted(labels.items()))): value
         for name, labels, value in samples(url)
@@ -294,7 +294,7 @@ def series_of(url: str) -> dict[tuple[str, tuple[tuple[str, str], ...]], float]:
 
 
 def differing(one: str, other: str) -> dict[object, tuple[float | None, float | None]]:
-    """Return the series of groups that differ; those that grow with the clock may, by the time between two scrapes."""
+    """Return the differing series of groups; those that grow with the clock may differ by the time between scrapes."""
     began = time.monotonic()
     first, second = series_of(one), series_of(other)
     passed = time.monotonic() - began
@@ -307,9 +307,9 @@ def differing(one: str, other: str) -> dict[object, tuple[float | None, float | 
 
 @pytest.mark.faults(15, fast=0, full=1)
 def test_an_open_transaction_delays_no_rebalance(rig: Rig, figures: Figures):
-    """Rebalances beside it, in the same partition of the log, are told at once; commits that it aborts never count.
+    """Rebalances beside it, in the same partition of the log, are reported at once; aborted commits never count.
 
-    It is open for two minutes: how long makes no difference to who reads beyond it.
+    It is open for two minutes; the duration makes no difference to readers of uncommitted records.
     """
     settings = {"bootstrap.servers": rig.broker.bootstrap, "log_level": 0}
     producer = Producer({**settings, "transactional.id": "open", "transaction.timeout.ms": 600_000})
@@ -334,7 +334,7 @@ def test_an_open_transaction_delays_no_rebalance(rig: Rig, figures: Figures):
     consumer.close()
     rig.leave(spec(group, "stays"))
     assert_counted(rig, group)
-    # Probes know the group, as its coordinator does, but nothing that it committed.
+    # Probes see the group, as its coordinator does, but none of its commits.
     reported = [
         each.topics
         for each in decoded_rows(rig, LAG.full_name(CONFIG.topic_prefix), GroupLag)
@@ -346,9 +346,9 @@ def test_an_open_transaction_delays_no_rebalance(rig: Rig, figures: Figures):
 
 @pytest.mark.faults(37, fast=0, full=1)
 def test_a_monitor_that_may_hardly_write_catches_up(rig: Rig, figures: Figures):
-    """A quota for each producer, for three minutes: memory stays, the delay is told, and afterwards all is counted.
+    """With a quota for each producer, for three minutes: memory is stable, the delay is reported, then all is counted.
 
-    The alert of it fires when readiness has told of a delay for three minutes (deploy/prometheus/tests/monitor.yml).
+    Its alert fires when readiness has reported a delay for three minutes (deploy/prometheus/tests/monitor.yml).
     """
     group, pid, reported = "throttled", jvm_of(rig), Counter[int]()
     with churning(rig, group) as churn:
@@ -374,7 +374,7 @@ def test_a_monitor_that_may_hardly_write_catches_up(rig: Rig, figures: Figures):
 
 
 def limit_producers(rig: Rig, *change: str) -> None:
-    """Change the quota of all clients that have none of their own."""
+    """Change the default quota of all clients."""
     jar_paths = jars.classpath(f"broker-{DEFAULT_VERSION}")
     command = [find_java().executable, "-Xmx128m", "-cp", jar_paths, "kafka.admin.ConfigCommand", "--alter", *change]
     command += ["--bootstrap-server", rig.broker.bootstrap, "--entity-type", "clients", "--entity-default"]
@@ -384,7 +384,7 @@ def limit_producers(rig: Rig, *change: str) -> None:
 
 @pytest.mark.faults(6, fast=0, full=2)
 def test_brokers_that_are_away_for_minutes_cost_nothing(rig: Rig, figures: Figures):
-    """No process ends; when they are back everything is counted, and what was found meanwhile is delivered."""
+    """No process ends; after the outage everything is counted, and findings from meanwhile are delivered."""
     group = "outage"
     for seconds in _OUTAGES_SECONDS:
         with churning(rig, group) as churn:
@@ -403,12 +403,12 @@ def test_brokers_that_are_away_for_minutes_cost_nothing(rig: Rig, figures: Figur
 
 @pytest.mark.faults(7, fast=0, full=3)
 def test_a_stop_is_obeyed_while_brokers_are_away(rig: Rig, rounds: int, figures: Figures):
-    """Right after they went and later: stream, prober and exporter end in time, and go on where they were."""
+    """At once and later in an outage: stream, prober and exporter stop in time, and continue afterwards."""
     group = "stopped"
     for number in range(rounds):
         with churning(rig, group) as churn:
             rig.broker.stop()
-            # How long the clients have missed the brokers when the signal comes.
+            # How long the brokers have been down when the signal is sent.
             never.wait(20.0 * number)
             for name, seconds in stop_all(rig).items():
                 figures.note(name, seconds, "s")
@@ -428,7 +428,7 @@ def all_processes(rig: Rig) -> tuple[Supervised, ...]:
 
 
 def stop_all(rig: Rig) -> dict[str, float]:
-    """Send SIGTERM to all three processes, and return how long each took to end."""
+    """Send SIGTERM to all three processes, and return the time each took to exit."""
     began = time.monotonic()
     for each in all_processes(rig):
         each.process.request_stop()
@@ -442,18 +442,18 @@ def stop_all(rig: Rig) -> dict[str, float]:
 
 @pytest.mark.faults(8, fast=0, full=10)
 def test_a_broker_that_dies_in_the_middle_of_a_batch_costs_nothing(rig: Rig, rounds: int):
-    """The batch is run again; a log whose end is not known for a moment is not taken for one that was cut."""
+    """The batch is repeated; a log whose end is temporarily unknown is not taken for a truncated one."""
     group = "broker-kills"
     with churning(rig, group) as churn:
         for number in range(rounds):
-            # Commits of a group of its own, enough that a batch takes a while.
+            # Commits of a separate group, enough to make a batch slow.
             write_commits(rig, f"bulk-{number}")
             query = ("activity", "membership")[number % 2]
             wait_for(lambda: running_batch(rig, query) is not None, "a batch", every=0)  # noqa: B023
             rig.broker.kill()
             rig.broker.start()
             churn.await_cycles()
-    # The broker may have told of a generation that it did not write any more, so the log itself is the truth here.
+    # The broker may have logged a generation that it did not write any more, so the offsets topic is the truth here.
     assert_records_counted(rig)
     assert_facts_and_causes_agree(rig, is_calm)
     assert total(rig, "log_rewinds_total") == total(rig, "log_skipped_positions_total") == 0
@@ -478,7 +478,7 @@ def write_commits(rig: Rig, group: str) -> None:
 
 @pytest.mark.faults(39, fast=0, full=1)
 def test_services_of_kubernetes_are_no_settings(rig: Rig):
-    """All three processes were started with what a container is told of services with names like theirs, and run."""
+    """All three processes run with the environment variables that a container gets for services with similar names."""
     for each in all_processes(rig):
         environment = Path(f"/proc/{each.process.pid}/environ").read_bytes().split(b"\0")
         assert {f"{name}={value}".encode() for name, value in KUBERNETES.items()} <= set(environment)

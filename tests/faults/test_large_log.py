@@ -1,4 +1,4 @@
-"""An ordinary large log is read for the first time, among garbage, by a stream that is killed meanwhile."""
+"""The first start on a large log with garbage, by a stream that is killed meanwhile."""
 
 from __future__ import annotations
 
@@ -37,7 +37,7 @@ _RIGHT_SECONDS = 600
 
 @pytest.fixture
 def rig(tmp_path: Path) -> Iterator[Rig]:
-    """A broker with the log of 5,000 groups x 20 partitions, 2 M commits, and a monitor that has only just begun."""
+    """A broker with the log of 5,000 groups x 20 partitions, 2 M commits, and a monitor that has just started."""
     with ExitStack() as stack:
         broker = stack.enter_context(filled_broker(_SHAPE, None))
         create_topics(broker.bootstrap, {"orders": 4})
@@ -50,12 +50,12 @@ def rig(tmp_path: Path) -> Iterator[Rig]:
 
 @pytest.mark.faults(1, fast=0, full=1)
 def test_a_first_start_on_a_large_log_outlives_garbage_and_kills(rig: Rig, figures: Figures):
-    """Lag of all groups is right and every record counted once, and a rebalance afterwards is counted too."""
+    """Lag of all groups is right and every record counted once, and a later rebalance is counted too."""
     stream = rig.monitor.stream
-    # Its topics are there by then.
+    # Its topics exist by then.
     wait_for(lambda: "reading the log up" in (rig.directory / "stream.log").read_text(), "the stream's queries", 120)
     records = hostile_records(seed=3)
-    # A coordinator that finds records of others among its own writes no more: not where the last group's will lie.
+    # A coordinator that finds foreign records in its partition stops writing: not in the partition of the last group.
     assert partition_for_group(_LAST_GROUP, _SHAPE.source_partitions) not in _HOSTILE_PARTITIONS
     for partition in _HOSTILE_PARTITIONS:
         write_to_offsets_topic(
@@ -66,7 +66,7 @@ def test_a_first_start_on_a_large_log_outlives_garbage_and_kills(rig: Rig, figur
     for topic in topics.TOPICS:
         write(rig, name_of(topic), ((key, value) for value in (*GARBAGE, *odd_rows()) for key in _KEYS), **ALONE)
 
-    # The first rows of activity are out, and those of groups are about to be: a batch of each is cut.
+    # The first rows of activity are out, and those of groups are about to be: a batch of each is interrupted.
     wait_for(lambda: end_of(rig.broker.bootstrap, CONFIG.activity_topic) > len(_KEYS) * len(GARBAGE), "activity", 300)
     os.kill(jvm_of(rig), signal.SIGKILL)
     assert stream.process.wait(60) != 0
@@ -91,7 +91,7 @@ def test_a_first_start_on_a_large_log_outlives_garbage_and_kills(rig: Rig, figur
     wait_for(
         lambda: rig.counts().get(_LAST_GROUP) == rig.expected_counts()[_LAST_GROUP], "the group to be counted", 180
     )
-    # No record was counted twice: what the log holds by now is no less than what is told.
+    # No record was counted twice: the log has at least as many records as the counts.
     reported = rig.record_totals()
     assert not reported - count_log(rig.broker.bootstrap)
     assert set(restarts(rig).values()) == {0}
@@ -99,6 +99,6 @@ def test_a_first_start_on_a_large_log_outlives_garbage_and_kills(rig: Rig, figur
 
 
 def shown_lags(rig: Rig) -> dict[str, int]:
-    """Return the lag that the page shows, by group."""
+    """Return the lag shown on the page, by group."""
     overview = msgspec.json.decode(page(f"{rig.url}/api/v1/overview"), type=Overview)
     return {row.group: row.lag for row in overview.groups if row.lag is not None}

@@ -1,4 +1,4 @@
-"""A watched log that loses records or is made anew under a running monitor: it is told, and nothing else is lost."""
+"""A watched log that loses records or is recreated under a running monitor: it is reported, nothing else is lost."""
 
 from __future__ import annotations
 
@@ -21,7 +21,7 @@ _NOTICED_SECONDS = 120.0
 
 @pytest.fixture(scope="module")
 def log(tmp_path_factory: pytest.TempPathFactory) -> Iterator[WrittenLog]:
-    """A log that the tests spoil, and a monitor watching it."""
+    """A log that the tests damage, and a monitor watching it."""
     with running_log(tmp_path_factory.mktemp("log")) as running:
         yield running
 
@@ -32,12 +32,12 @@ def skipped(log: WrittenLog) -> dict[str, int]:
 
 
 def recreations(log: WrittenLog) -> int:
-    """Return how often membership saw the log made anew."""
+    """Return how often the membership query saw the log recreated."""
     return int(total(log.rig, "log_recreations_total", query="membership", topic=WATCHED))
 
 
 def taken(log: WrittenLog) -> int:
-    """Return how many group records were counted, or told as skipped."""
+    """Return how many group records were counted, or reported as skipped."""
     totals = log.rig.record_totals().items()
     decoded = sum(n for (query, _, _, outcome), n in totals if (query, outcome) == ("membership", "decoded"))
     return decoded + skipped(log)["membership"]
@@ -45,9 +45,9 @@ def taken(log: WrittenLog) -> int:
 
 @pytest.mark.faults(11, fast=0, full=3)
 def test_what_retention_took_from_a_stopped_stream_is_counted(log: WrittenLog, rounds: int):
-    """Each reader says exactly how much is missing; what was written later is counted in full.
+    """Each reader reports the exact number of missing positions; later records are counted in full.
 
-    That the alert fires on these totals is in deploy/prometheus/tests/monitor.yml.
+    The alert on these totals is tested in deploy/prometheus/tests/monitor.yml.
     """
     admin = AdminClient({"bootstrap.servers": log.bootstrap, "log_level": 0})
     for number in range(rounds):
@@ -74,10 +74,10 @@ def test_what_retention_took_from_a_stopped_stream_is_counted(log: WrittenLog, r
 
 @pytest.mark.faults(12, fast=0, full=5)
 def test_a_log_that_was_made_anew_is_told(log: WrittenLog, rounds: int):
-    """Each record of the new log is counted or told as skipped, and after that each is counted.
+    """Each record of the new log is counted or reported as skipped, and after that each is counted.
 
-    Told as skipped is what was written before it was noticed, if the source came down from the position that it had in
-    the old log and read on before that; what it read then counts as well.
+    Records written before the recreation was noticed are reported as skipped if the source went back from its position
+    in the old log and had read on before; the records it read then count as well.
     """
     # The client must outlive its futures.
     admin = AdminClient({"bootstrap.servers": log.bootstrap, "log_level": 0})

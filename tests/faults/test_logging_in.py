@@ -1,4 +1,4 @@
-"""The whole monitor at a broker that lets in nobody without a certificate, a password or a token."""
+"""The whole monitor with a broker that requires a certificate, a password or a token."""
 
 from __future__ import annotations
 
@@ -21,7 +21,7 @@ _SERVING = "serving on "
 
 @pytest.mark.faults(35, fast=0, full=1)
 def test_all_three_processes_get_in_each_way(tmp_path: Path, figures: Figures):
-    """Each way has a listener of its own, which refuses whoever comes without; stream, prober, exporter get ready."""
+    """Each method has a listener of its own, which rejects clients without it; stream, prober, exporter get ready."""
     let_in: list[tuple[str, str]] = []
     (place_directory := tmp_path / "secured").mkdir()
     with secured(place_directory) as place:
@@ -40,7 +40,7 @@ def test_all_three_processes_get_in_each_way(tmp_path: Path, figures: Figures):
 
 
 def gets_ready(log: Path) -> bool:
-    """Wait until a process says at its own port that it is ready."""
+    """Wait until a process reports at its own port that it is ready."""
 
     def url() -> str:
         said = [line for line in log.read_text().splitlines() if _SERVING in line] if log.exists() else []

@@ -1,4 +1,4 @@
-"""The monitor's own topics are deleted, made anew, or grow while it runs: what is written afterwards is read."""
+"""The monitor's own topics are deleted, recreated, or grow while it runs: later rows are read."""
 
 from __future__ import annotations
 
@@ -31,7 +31,7 @@ _APART_SECONDS = MERGE_WITHIN_MS / 1000 + 2
 
 @pytest.fixture
 def log(tmp_path: Path) -> Iterator[WrittenLog]:
-    """A log of the test's own, and a monitor whose topics the test spoils."""
+    """A log written by the test, and a monitor whose topics the test damages."""
     with running_log(tmp_path) as running:
         yield running
 
@@ -58,9 +58,9 @@ def name_of(topic: Topic) -> str:
 
 @pytest.mark.faults(13, fast=0, full=1)
 def test_rows_come_back_when_own_topics_are_made_anew(log: WrittenLog, figures: Figures):
-    """All at once, as one who cleans up would: each has rows again once a group goes on, and no process ends.
+    """All at once, as in a clean-up: each has rows again once a group continues, and no process ends.
 
-    Silences alone are of people, who have to ask again.
+    Only silences come from users, who have to request them again.
     """
     group = "returns"
     await_rows(log, group)
@@ -81,7 +81,7 @@ def test_rows_come_back_when_own_topics_are_made_anew(log: WrittenLog, figures: 
 
 
 def await_rows(log: WrittenLog, group: str) -> None:
-    """Let a group go on until every topic has a row of it, with rebalances that are apart from each other."""
+    """Let a group continue until every topic has a row of it, with separate rebalances."""
     missing = [each for each in topics.TOPICS if each != topics.SILENCES]
 
     def all_are_there() -> bool:
@@ -101,7 +101,7 @@ def act(log: WrittenLog, group: str) -> None:
 
 
 def mentions(log: WrittenLog, topic: Topic, group: str) -> bool:
-    """Return whether a topic has a row of a group; whether it has any, if its rows are of no group."""
+    """Return whether a topic has a row of a group, or any row at all if its rows have no group."""
     rows = read_topic(log.bootstrap, name_of(topic))
     if topic in (topics.STATUS,):
         return any(True for _ in rows)
@@ -113,7 +113,7 @@ def mentions(log: WrittenLog, topic: Topic, group: str) -> bool:
 
 @pytest.mark.faults(14, fast=0, full=1)
 def test_new_partitions_of_every_input_are_read(log: WrittenLog, figures: Figures):
-    """One more of the log and of each own topic, all at once: each query and the exporter read what is in them."""
+    """One more of the log and of each own topic, all at once: each query and the exporter read them."""
     # The client must outlive its futures.
     admin = AdminClient({"bootstrap.servers": log.bootstrap, "log_level": 0})
     log.write_generations("before", 2)
@@ -139,7 +139,7 @@ def test_new_partitions_of_every_input_are_read(log: WrittenLog, figures: Figure
 
 
 def first_rows(log: WrittenLog) -> dict[str, Callable[[], object]]:
-    """Return what tells that a row of each new partition was read, by reader."""
+    """Return checks by reader that a row of each new partition was read."""
     rig = log.rig
 
     def positions() -> set[str]:

@@ -1,4 +1,4 @@
-"""A checkpoint that is lost: the stream goes on from what it had published, and nothing is counted anew."""
+"""A lost checkpoint: the stream continues from its published rows, and nothing is counted again."""
 
 from __future__ import annotations
 
@@ -35,7 +35,7 @@ def checkpoint_of(rig: Rig) -> Path:
 
 
 def state_of(rig: Rig, group: str) -> str | None:
-    """Return the state that a group's row says."""
+    """Return the state in a group's row."""
     return next(
         (each.state for each in decoded_rows(rig, CONFIG.groups_topic, GroupSnapshot) if each.group == group), None
     )
@@ -43,7 +43,7 @@ def state_of(rig: Rig, group: str) -> str | None:
 
 @pytest.mark.faults(18, fast=0, full=3)
 def test_a_lost_checkpoint_is_rebuilt(rig: Rig, rounds: int):
-    """Groups rebalance and one is deleted while the stream is away; a later start goes on from the new checkpoint."""
+    """Groups rebalance and one is deleted while the stream is down; a later start continues with the new checkpoint."""
     admin = AdminClient({"bootstrap.servers": rig.broker.bootstrap, "log_level": 0})
     for number in range(rounds):
         deleted, group = f"deleted-{number}", "lasting"

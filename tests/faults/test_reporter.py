@@ -1,4 +1,4 @@
-"""What a reporter costs the program in which it runs, while there is nobody to report to."""
+"""The cost of a reporter for its program while no broker is available."""
 
 from __future__ import annotations
 
@@ -24,14 +24,14 @@ pytestmark = [pytest.mark.broker, pytest.mark.timeout(3_600)]
 _CLIENT = Path(__file__).with_name("polling_client.py")
 _TOPIC, _PARTITIONS = "wide", 5_000
 _INTERVAL_SECONDS = 1.0
-#: In each of these as many reports are made as are kept while they wait: an hour shows nothing more than three.
+#: In each of these the outbox is filled to its limit: an hour would show no more than three minutes.
 _PERIODS, _PERIOD_SECONDS = 3, CAPACITY * _INTERVAL_SECONDS
 _ASSIGNED_SECONDS = 600.0
 _MEMORY_BYTES, _POLL_MS = 10_000_000, 1.0
 
 
 class PollingClient:
-    """A process that polls, and tells what it takes."""
+    """A process that polls, and reports its resource use."""
 
     def __init__(self, bootstrap: str, wanted: str, log: Path) -> None:
         self._log = log
@@ -52,7 +52,7 @@ class PollingClient:
             )
 
     def ask(self, order: str = "") -> Any:
-        """Return what it tells now; what was told before is over."""
+        """Return its current measurements; earlier ones are reset."""
         assert self._process.stdin
         assert self._process.stdout
         self._process.stdin.write(f"{order}\n")
@@ -61,11 +61,11 @@ class PollingClient:
 
     @property
     def errors(self) -> str:
-        """What it wrote on standard error."""
+        """The output on standard error."""
         return self._log.read_text(errors="replace")
 
     def close(self) -> None:
-        """End it."""
+        """End the process."""
         self._process.kill()
         self._process.communicate()
 
@@ -85,16 +85,16 @@ def polling(bootstrap: str, directory: Path) -> Iterator[dict[str, PollingClient
 
 
 def percentile_99(values: list[float]) -> float:
-    """Return what 99 % of sorted values do not exceed."""
+    """Return the 99th percentile of sorted values."""
     return values[99 * len(values) // 100]
 
 
 @pytest.mark.faults(40, fast=0, full=1)
 def test_a_reporter_costs_little_while_brokers_are_away(make_broker: MakeBroker, tmp_path: Path, figures: Figures):
-    """Of 5,000 partitions: memory and polls are compared with those of the same consumer that reports nothing.
+    """With 5,000 partitions: memory and polls are compared with those of the same consumer without a reporter.
 
-    It has librdkafka's statistics on, as the reporter needs them: what they take is not the reporter's to save, and is
-    told by a third consumer that has none.
+    That consumer has librdkafka's statistics enabled, as the reporter needs them: their cost is not the reporter's, and
+    is measured with a third consumer without them.
     """
     broker = make_broker()
     create_topics(broker.bootstrap, {_TOPIC: _PARTITIONS, "rebalance-monitor.client-metrics": 1})
@@ -105,7 +105,7 @@ def test_a_reporter_costs_little_while_brokers_are_away(make_broker: MakeBroker,
             _ASSIGNED_SECONDS,
             every=2.0,
         )
-        # As long as statistics have the most in them, and reports are sent.
+        # While statistics are largest, and reports are sent.
         threading.Event().wait(10 * _INTERVAL_SECONDS)
         broker.kill()
         for each in clients.values():
@@ -123,7 +123,7 @@ def test_a_reporter_costs_little_while_brokers_are_away(make_broker: MakeBroker,
     figures.note("memory added by librdkafka's statistics", (taken["statistics"] - taken["nothing"]) / 1e6, "MB")
     figures.note("99 % of polls, added", min(longer_ms), "ms")
     assert taken["reporter"] - taken["statistics"] <= _MEMORY_BYTES, taken
-    # A busy machine lengthens polls too, in one of the processes or in another.
+    # A busy machine slows down polls too, in any of the processes.
     assert min(longer_ms) <= _POLL_MS, longer_ms
     assert child == 0
     assert "Traceback" not in said, said

@@ -1,4 +1,4 @@
-"""The page of faults: a row for each test, and what a run leaves of the rows of others."""
+"""The page of faults: a row for each test; a run keeps the rows of other tests."""
 
 from __future__ import annotations
 
@@ -14,7 +14,7 @@ _MARKED = re.compile(r"@pytest\.mark\.faults\((\d+), fast=\d+, full=\d+\)\n(?:@.
 
 
 def marked_tests() -> set[tuple[int, str]]:
-    """Return (case, test) of every test that is marked."""
+    """Return (case, test) of every marked test."""
     return {
         (int(case), f"{path.relative_to(TESTS)}::{name}")
         for path in TESTS.rglob("test_*.py")
@@ -23,19 +23,19 @@ def marked_tests() -> set[tuple[int, str]]:
 
 
 def result(case: int, *failed: str) -> _Result:
-    """Return how a test went."""
+    """Return the result of a test."""
     return _Result(case, 1, 20, Figures(), 12.3, list(failed), ran=True)
 
 
 def test_every_case_has_a_test_and_every_test_a_row():
-    """The page has what is in the tests, no more and no less."""
+    """The page has exactly the marked tests."""
     assert {case for case, _ in marked_tests()} == CASES.keys()
     assert known_rows(PAGE.read_text()) == marked_tests()
 
 
 @pytest.mark.processes
 def test_rows_of_tests_that_were_not_run_stay():
-    """A run of one test replaces its row and leaves the others."""
+    """A run of one test replaces its row and keeps the others."""
     first = render({"a.py::one": result(1), "b.py::two": result(2)}, "")
     second = render({"b.py::two": result(2, "it | broke")}, first)
     assert known_rows(second) == known_rows(first) == {(1, "a.py::one"), (2, "b.py::two")}

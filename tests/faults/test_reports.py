@@ -1,4 +1,4 @@
-"""Client metrics of a large fleet that nobody read for hours."""
+"""Client metrics of a large fleet that were not read for hours."""
 
 from __future__ import annotations
 
@@ -72,7 +72,7 @@ def _own_url(log: Path, announced: int) -> str:
 
 
 def write_reports(rig: Rig) -> tuple[int, int]:
-    """Write what the fleet reported; returns how many messages, and bytes."""
+    """Write the fleet's reports; return the numbers of messages and bytes."""
     document = json.loads((FOLDER / "client-metrics" / "librdkafka-classic.json").read_bytes())
     document["padding"] = "x" * (_REPORT_BYTES - len(json.dumps(document)))
     producer = Producer(

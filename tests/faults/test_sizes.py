@@ -1,4 +1,4 @@
-"""What is very large: groups, batches of new groups, gaps that end together. No query ends, no message is too big."""
+"""Very large inputs: groups, batches of new groups, gaps that end together. No query ends, no message is too big."""
 
 from __future__ import annotations
 
@@ -21,7 +21,7 @@ pytestmark = [pytest.mark.e2e, pytest.mark.timeout(1_800)]
 
 _SECONDS = 600.0
 _MESSAGE_BYTES = 1_000_000
-#: Of one member of `fill.group_value` with one partition, at least.
+#: Minimum size of one member of `fill.group_value` with one partition.
 _MEMBER_BYTES = 120
 
 
@@ -33,7 +33,7 @@ def log(tmp_path_factory: pytest.TempPathFactory) -> Iterator[WrittenLog]:
 
 
 def in_one_batch(rig: Rig, write: Callable[[], None]) -> None:
-    """Write while the stream's processes stand still, so that they find all of it at once."""
+    """Write while the stream's processes are suspended, so that they read everything in one batch."""
     pids = family(rig.monitor.stream.process.pid)
     for pid in pids:
         os.kill(pid, signal.SIGSTOP)
@@ -51,14 +51,14 @@ def largest_message(rig: Rig) -> int:
 
 
 def groups(log: WrittenLog, prefix: str) -> dict[str, GroupSnapshot]:
-    """Return the rows of all groups whose name begins so."""
+    """Return the rows of all groups with this prefix."""
     found = decoded_rows(log.rig, CONFIG.groups_topic, GroupSnapshot)
     return {each.group: each for each in found if each.group.startswith(prefix)}
 
 
 @pytest.mark.faults(22, fast=0, full=1)
 def test_groups_of_any_size_are_counted(log: WrittenLog, figures: Figures):
-    """Up to the largest record that the broker takes: each is shown, cut where need be, with all members counted."""
+    """Up to the largest record that the broker accepts: each is shown, truncated if needed, and all members count."""
     before = restarts(log.rig)
     members = {"size-1500": 1_500, "size-3000": 3_000, "size-10000": 10_000}
     members["size-largest"] = LARGEST_BYTES // _MEMBER_BYTES * 9 // 10
@@ -105,7 +105,7 @@ def test_very_many_new_groups_in_one_batch(log: WrittenLog, figures: Figures):
 
 @pytest.mark.faults(24, fast=0, full=1)
 def test_very_many_partitions_that_resume_together(log: WrittenLog, figures: Figures):
-    """30 groups of 1,000 partitions and one of 20,000 stand still around a rebalance, and commit again in one batch."""
+    """30 groups of 1,000 partitions and one of 20,000 stop committing around a rebalance, and resume in one batch."""
     before, ends = restarts(log.rig), now_ms()
     sizes = {**{f"resumes-{number:02d}": 1_000 for number in range(30)}, "resumes-large": 20_000}
 

@@ -40,19 +40,19 @@ from waiting import wait_for
 pytestmark = [pytest.mark.e2e, pytest.mark.timeout(6 * 3_600)]
 
 _COMMITS_PER_SECOND = 5_000
-#: Each group commits every five seconds, which is what clients do by themselves.
+#: Each group commits every five seconds, as clients do by default.
 _SHAPE = Shape(groups=1_250, partitions=20, commits=50_000)
 _HOUR_MINUTES = 60
-#: Until what the diagnosis keeps of the last 15 minutes (lag, end offsets, commits) is full, 5 MB a minute before that,
+#: Until the diagnosis's state of the last 15 minutes (lag, end offsets, commits) is full, 5 MB a minute before that,
 #: and the JVM's heap has grown near its limit, which takes an hour.
 _WARM_UP_MINUTES, _LONG_WARM_UP_MINUTES = 30, 60
 _EVERY_SECONDS, _SCRAPE_SECONDS = 5.0, 15.0
-#: What the load goes on for while the last measurements are taken.
+#: The load continues this long while the last measurements are taken.
 _SLACK_SECONDS = 20.0
 _SHOWN_SECONDS = 120.0
 #: Shares of the level at the beginning, per hour.
 _LONG_GROWTH, _SHORT_GROWTH = 0.01, 0.5
-#: Per hour: of what is small a share says nothing, as of a checkpoint whose last 100 batches are kept.
+#: Per hour: for small quantities a share is meaningless, such as a checkpoint whose last 100 batches are kept.
 _NEGLIGIBLE_BYTES = 10 * 2**20
 _TOTAL, _CHECKPOINT = "all processes", "checkpoint"
 _MEASURED = {"stream", "stream: JVM", "stream: Python workers", "stream: other children", "probe", "export"}
@@ -60,7 +60,7 @@ _MEASURED = {"stream", "stream: JVM", "stream: Python workers", "stream: other c
 
 @pytest.fixture
 def rig(tmp_path: Path) -> Iterator[Rig]:
-    """A broker that holds the groups, which are stable, and a monitor of it."""
+    """A broker with stable groups, and a monitor for it."""
     with filled_broker(_SHAPE, None) as broker:
         create_topics(broker.bootstrap, {TOPIC: TOPIC_PARTITIONS})
         sources = loopback_sources(broker.bootstrap, tmp_path)
@@ -79,7 +79,7 @@ class Measured:
         self.samples: dict[str, list[tuple[float, float]]] = defaultdict(list)
 
     def measure_until(self, end: float) -> None:
-        """Measure at equal intervals, and scrape as Prometheus would, up to a time of the steady clock."""
+        """Measure at equal intervals, and scrape like Prometheus, until a time of the monotonic clock."""
         monitor, never = self.rig.monitor, threading.Event()
         roots = {each.name: each.process.pid for each in (monitor.stream, monitor.probe, monitor.export)}
         next_scrape = time.monotonic()
@@ -96,7 +96,7 @@ class Measured:
             never.wait(max(0.0, now + _EVERY_SECONDS - time.monotonic()))
 
     def trends(self) -> dict[str, Trend]:
-        """Return the trend of each; a child process that was there for a moment counts with all only."""
+        """Return the trend of each; a short-lived child process only counts in the total."""
         often = len(self.samples[_TOTAL])
         assert all(len(self.samples[name]) == often for name in _MEASURED), "a process was away"
         return {name: trend_of(found) for name, found in self.samples.items() if len(found) == often}
@@ -114,14 +114,13 @@ def _size_of(directory: Path) -> int:
 
 @pytest.mark.faults(38, fast=0, full=10)
 def test_memory_and_checkpoint_do_not_grow_under_load(rig: Rig, rounds: int, figures: Figures):
-    """5,000 commits a second of 1,250 groups, and one that rebalances, for so many minutes after a warm-up.
+    """5,000 commits a second of 1,250 groups, and one that rebalances, for some minutes after a warm-up.
 
-    Ten minutes cannot resolve 1 % an hour: a heap that is filled up to its limit, and a collection more or less, are
-    more than the 0.2 % that it would be. So the slope of each process is told in the page, and what is asserted of a
-    short run is that not even the lower end of the 95 % interval of any slope is above 50 % and 10 MiB an hour. That
-    is a leak that is worth the name: 20 bytes of each commit are 360 MB an hour. Of an hour or more (SOAK_MINUTES) it
-    is asserted that all processes together grow by at most 1 % an hour, and of each that its interval reaches down to
-    that, or to 10 MiB.
+    Ten minutes cannot resolve 1 % an hour: filling a heap up to its limit, and a single collection, change more than
+    the 0.2 % that this would be. So the slope of each process is written into the page, and a short run only asserts
+    that the lower end of the 95 % interval of no slope is above 50 % and 10 MiB an hour. That would be a real leak: 20
+    bytes of each commit are 360 MB an hour. A run of an hour or more (SOAK_MINUTES) asserts that all processes together
+    grow by at most 1 % an hour, and that the interval of each reaches down to that, or to 10 MiB.
     """
     minutes = int(os.environ.get("SOAK_MINUTES", rounds))
     is_long = minutes >= _HOUR_MINUTES
@@ -152,7 +151,7 @@ def test_memory_and_checkpoint_do_not_grow_under_load(rig: Rig, rounds: int, fig
 
 
 def load_of(rig: Rig, seconds: float) -> Load:
-    """Return so many seconds of the load, with offsets repeated as often as its groups must not to catch up."""
+    """Return this many seconds of the load, with offsets repeated often enough that its groups do not catch up."""
     requests = _COMMITS_PER_SECOND * seconds / _SHAPE.partitions
     repeats = int(requests / (_SHAPE.groups * (SMALLEST_LAG - 1))) + 1
     load = Load(rig.broker.bootstrap, _SHAPE, _COMMITS_PER_SECOND, seconds, repeats)

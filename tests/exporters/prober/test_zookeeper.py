@@ -78,7 +78,7 @@ def server(tmp_path: Path) -> Iterator[str]:
 @pytest.fixture
 def clients(server: str) -> Iterator[KazooClient]:
     """The session of a consumer, which creates nodes."""
-    # As long a session as the server grants: nodes must not go because this process gets no processor for a while.
+    # The longest session that the server grants: nodes must not disappear because this process is stalled.
     client = KazooClient(server, timeout=40)
     client.start(timeout=120)
     yield client
@@ -87,7 +87,7 @@ def clients(server: str) -> Iterator[KazooClient]:
 
 
 def add(client: KazooClient, group: str, *members: str) -> None:
-    """Make a group's nodes as pykafka does, with one member that owns partition 0."""
+    """Create a group's nodes as pykafka does, with one member that owns partition 0."""
     for member in members:
         client.create(f"/consumers/{group}/ids/{member}", b"orders", ephemeral=True, makepath=True)
     client.create(f"/consumers/{group}/owners/orders/1-0", members[0].encode(), ephemeral=True, makepath=True)
@@ -95,7 +95,7 @@ def add(client: KazooClient, group: str, *members: str) -> None:
 
 @pytest.mark.broker
 def test_groups_are_read_from_a_real_server(server, clients):
-    """Members with when they came, owners, and groups that lost one or the other."""
+    """Members with their join times, owners, and groups with only one of both."""
     before_ms = time.time_ns() // 1_000_000
     zookeeper = ZooKeeperClient(server)
     try:
@@ -160,7 +160,7 @@ def test_a_server_that_was_away_at_the_start_is_read_when_it_is_there(tmp_path, 
 
 
 def test_a_client_that_lost_its_server_at_the_start_is_ended(monkeypatch):
-    """It would look for servers ever after, with threads and a session of its own, beside the one in its place."""
+    """Otherwise it would keep looking for servers, with threads and a session of its own, beside its successor."""
     made: list[Mock] = []
 
     def make(*_: object, **__: object) -> Mock:
@@ -176,6 +176,6 @@ def test_a_client_that_lost_its_server_at_the_start_is_ended(monkeypatch):
 
 
 def test_an_address_that_is_none_ends_it_at_once():
-    """Nobody waits for what can never answer."""
+    """The prober does not wait for an invalid address."""
     with pytest.raises(ExporterError, match=r"probe\.zookeeper: zk:port: host:port"):
         ZooKeeperClient("zk:port")

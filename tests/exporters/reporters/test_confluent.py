@@ -1,4 +1,4 @@
-"""The reporter of confluent-kafka, around a consumer class that needs no broker."""
+"""The reporter of confluent-kafka, with a consumer class that needs no broker."""
 
 from __future__ import annotations
 
@@ -26,7 +26,7 @@ class Message:
 
 
 class PlainConsumer:
-    """What of confluent_kafka.Consumer is used; its statistics come inside poll, as librdkafka's do."""
+    """The used parts of confluent_kafka.Consumer; statistics arrive inside poll, as with librdkafka."""
 
     def __init__(self, config: dict[str, Any], **kwargs: Any) -> None:
         self.config = config
@@ -58,7 +58,7 @@ class PlainConsumer:
         return self
 
     def __exit__(self, *_: object) -> None:
-        # As the C class does it: by its own close.
+        # Like the C class: with its own close.
         PlainConsumer.close(self)
 
 
@@ -69,7 +69,7 @@ def reported(sent: Sent, **config: Any) -> Any:
 
 
 def test_what_comes_back_is_an_instance_of_the_class(sent):
-    """Made with the user's properties and arguments, with its own methods' results and errors."""
+    """It is made with the user's properties and arguments, and its methods have their own results and errors."""
     users = {"group.id": "orders", "session.timeout.ms": 6000}
     consumer = report(PlainConsumer, users, send=sent, logger="L")
     assert isinstance(consumer, PlainConsumer)
@@ -95,7 +95,7 @@ def test_statistics_are_turned_on_unless_they_are(sent, users, wanted):
 
 
 def test_the_users_callback_is_called_as_before(sent):
-    """With the same text, and what it raises is the application's to see."""
+    """With the same text, and its exceptions reach the application."""
     seen: list[str] = []
 
     def stats_cb(text: str) -> None:
@@ -112,7 +112,7 @@ def test_the_users_callback_is_called_as_before(sent):
 
 
 def test_a_client_that_never_polled_is_reported_without_statistics(sent):
-    """Else one that hangs from the start would not be seen at all."""
+    """Otherwise a client that hangs from the start would not be visible at all."""
     consumer = reported(sent)
     last = sent.last
     assert (last["schema"], last["client"]["group_id"]) == ("rebalance-monitor/client-metrics/1", "orders")
@@ -122,7 +122,7 @@ def test_a_client_that_never_polled_is_reported_without_statistics(sent):
 
 
 def test_the_last_statistics_are_published_again_and_again_with_their_age(sent):
-    """As they came, while the application does not poll."""
+    """Unchanged, while the application does not poll."""
     consumer = reported(sent)
     consumer.answers = [Message()]
     consumer.poll(0)
@@ -136,7 +136,7 @@ def test_the_last_statistics_are_published_again_and_again_with_their_age(sent):
 
 @pytest.mark.parametrize(("answer", "records"), [(None, 0), (Message("end of partition"), 0), (Message(), 1)])
 def test_polls_are_counted_by_their_records(sent, answer, records):
-    """Nothing, or an error in a record's place, is none."""
+    """None, or an error in the place of a record, counts as zero."""
     consumer = reported(sent)
     consumer.answers = [answer]
     consumer.poll(0)
@@ -145,7 +145,7 @@ def test_polls_are_counted_by_their_records(sent, answer, records):
 
 
 def test_consume_is_a_poll(sent):
-    """Of so many records."""
+    """With the number of its records."""
     consumer = reported(sent)
     assert len(consumer.consume(5, timeout=1)) == 5
     assert sent.last["app"]["records_in_last_poll"] == 5
@@ -153,7 +153,7 @@ def test_consume_is_a_poll(sent):
 
 
 def test_the_members_id_is_asked_by_the_thread_that_polls(sent):
-    """And rarely, since it is a question to librdkafka's main thread."""
+    """Rarely, because it is a request to librdkafka's main thread."""
     consumer = reported(sent)
     for _ in range(100):
         consumer.poll(0)
@@ -164,7 +164,7 @@ def test_the_members_id_is_asked_by_the_thread_that_polls(sent):
 
 
 def test_a_member_id_that_is_not_known_is_no_error(sent, caplog):
-    """Of a consumer that was closed within a callback."""
+    """For example of a consumer that was closed within a callback."""
     consumer = reported(sent)
     consumer.memberid = lambda: 1 / 0
     consumer.poll(0)
@@ -175,7 +175,7 @@ def test_a_member_id_that_is_not_known_is_no_error(sent, caplog):
 
 @pytest.mark.parametrize("way", ["close", "with"])
 def test_closing_the_consumer_ends_the_reporter(sent, way):
-    """By its method or as a context, with one last report."""
+    """With close() or as a context manager, with one last report."""
     before = threads()
     consumer = reported(sent)
     if way == "close":
@@ -199,7 +199,7 @@ def test_a_forgotten_consumer_is_not_kept_alive(sent):
 
 
 def test_an_error_of_the_class_is_the_users_to_see(sent):
-    """And leaves no thread behind."""
+    """It leaves no thread behind."""
 
     def refuse(config: dict[str, Any]) -> None:
         raise confluent_kafka.KafkaException("no such property")
@@ -212,7 +212,7 @@ def test_an_error_of_the_class_is_the_users_to_see(sent):
 
 
 def test_statistics_too_large_for_a_record_are_reported_without_their_topics(sent):
-    """The user's own callback gets them whole; those that nobody can read harm no poll."""
+    """The user's own callback gets them complete; unreadable ones do not break polling."""
     whole: list[str] = []
     consumer = reported(sent, stats_cb=whole.append)
     large = STATISTICS.replace('"topics": {}', '"topics": {"orders": "%s"}' % ("x" * 1_000_000))
@@ -224,7 +224,7 @@ def test_statistics_too_large_for_a_record_are_reported_without_their_topics(sen
 
 
 def test_settings_are_reported_with_librdkafkas_defaults():
-    """Numbers may be given as text; commits that are not automatic have no interval."""
+    """Numbers may be given as text; without automatic commits there is no interval."""
     assert read_config({}) == {
         "session_timeout_ms": 45_000,
         "heartbeat_interval_ms": 3_000,
@@ -238,14 +238,14 @@ def test_settings_are_reported_with_librdkafkas_defaults():
 
 
 def test_under_the_new_protocol_the_broker_decides_on_sessions():
-    """So nothing is reported of them."""
+    """They are not reported."""
     noted = read_config({"group.protocol": "consumer"})
     assert (noted["session_timeout_ms"], noted["heartbeat_interval_ms"]) == (None, None)
     assert (noted["max_poll_interval_ms"], noted["group_protocol"]) == (300_000, "consumer")
 
 
 def test_the_producer_connects_as_the_consumer_does():
-    """Servers and security, and nothing that only a consumer has; librdkafka takes it all."""
+    """Servers and security settings, but no consumer-only settings; librdkafka accepts all of it."""
     consumer = {
         "bootstrap.servers": "b:9092",
         "group.id": "g",

@@ -1,4 +1,4 @@
-"""What docs/client-metrics.md shows is what the programs do."""
+"""The examples in docs/client-metrics.md agree with the programs."""
 
 from __future__ import annotations
 
@@ -22,20 +22,20 @@ TICK = DueReport(seq=0, emitted_ms=1, interval_ms=5000, late_ms=0, dropped=0, cl
 
 
 def blocks(language: str) -> list[str]:
-    """Return the text of all blocks of a language, also of those within lists."""
+    """Return the text of all code blocks of a language, including those within lists."""
     found = re.findall(rf"^( *)```{language}\n(.*?)^\1```", TEXT, re.DOTALL | re.MULTILINE)
     return [textwrap.dedent(text) for _, text in found]
 
 
 def test_every_example_record_is_understood():
-    """Each by its own format: none of the formats that people can read is without an example."""
+    """Each in its own format: every text format has an example."""
     examples = [*blocks("json"), *blocks("influx")]
     formats = [report.format for text in examples for report in decode_metrics(text.encode(), 1)]
     assert sorted(formats) == sorted(set(FORMATS) - {"otlp_proto"})
 
 
 def test_the_native_example_has_the_fields_of_a_report():
-    """Those that the reporters write, no more and no less."""
+    """Exactly the fields that the reporters write."""
     (example,) = (json.loads(text) for text in blocks("json") if '"schema"' in text)
     report = compose_native(TICK, example["client"], example["app"], example["metrics"])
     assert example.keys() == report.keys()
@@ -46,7 +46,7 @@ def test_the_native_example_has_the_fields_of_a_report():
 
 @pytest.mark.parametrize("text", blocks("python"))
 def test_every_python_example_is_python(text):
-    """And what it imports from the reporters is there."""
+    """Its imports from the reporters exist."""
     for node in ast.walk(ast.parse(text)):
         if isinstance(node, ast.ImportFrom) and (node.module or "").startswith("rebalance_exporters"):
             module = {"kafka_python": kafka_python, "confluent": confluent}[(node.module or "").rpartition(".")[2]]
@@ -54,7 +54,7 @@ def test_every_python_example_is_python(text):
 
 
 def test_the_telegraf_configuration_is_whole():
-    """It is TOML, and writes what the monitor accepts."""
+    """It is valid TOML, and writes what the monitor accepts."""
     (text,) = blocks("toml")
     config = tomllib.loads(text)
     assert config["outputs"]["kafka"][0]["data_format"] == "json"
@@ -63,7 +63,7 @@ def test_the_telegraf_configuration_is_whole():
 
 
 def test_the_numbers_are_those_of_the_programs():
-    """Topic, interval, what is kept in an outage, and what a close may take."""
+    """Topic, interval, retention during an outage, and the time limit of a close."""
     for said in (
         f"`{DEFAULT_TOPIC}`",
         f"default of {DEFAULT_INTERVAL_SECONDS:g} s",

@@ -1,4 +1,4 @@
-"""What a program gets into its process by using a reporter."""
+"""What a reporter imports into the user's process."""
 
 from __future__ import annotations
 
@@ -17,14 +17,14 @@ import rebalance_exporters
 EXPORTERS = Path(rebalance_exporters.__file__).parent.parent
 MODULES = sorted((EXPORTERS / "rebalance_exporters" / "reporters").glob("*.py"))
 
-#: Stand-ins that have just what is looked at while reporters are imported.
+#: Stand-ins with only the attributes that reporters use at import.
 STUBS = "import sys, types; [sys.modules.setdefault(n, types.ModuleType(n)) for n in ('kafka', 'confluent_kafka')]; "
 
 
 @pytest.mark.processes
 @pytest.mark.parametrize("client", ["kafka_python", "confluent"])
 def test_a_reporter_brings_no_library_along(client):
-    """Nothing but the standard library, the client, and this package's own modules for clients."""
+    """Only the standard library, the client, and this package's own modules for clients."""
     library = {"kafka_python": "kafka", "confluent": "confluent_kafka"}[client]
     code = (
         f"import sys, json, {library}; before = set(sys.modules); import rebalance_exporters.reporters.{client}; "
@@ -42,7 +42,7 @@ def test_a_reporter_brings_no_library_along(client):
 
 @pytest.mark.parametrize("module", MODULES, ids=lambda path: path.stem)
 def test_a_reporter_is_written_in_the_python_of_old_clients(module):
-    """Its grammar is Python 3.8's, and annotations are never run."""
+    """Its grammar is Python 3.8's, and annotations are never evaluated."""
     tree = ast.parse(module.read_text(), feature_version=(3, 8))
     annotates = any(isinstance(node, (ast.AnnAssign, ast.arg)) and node.annotation for node in ast.walk(tree))
     postpones = any(isinstance(node, ast.ImportFrom) and node.module == "__future__" for node in tree.body)
@@ -52,9 +52,9 @@ def test_a_reporter_is_written_in_the_python_of_old_clients(module):
 @pytest.mark.processes
 @pytest.mark.parametrize("version", ["3.8", "3.9", "3.10"])
 def test_a_reporter_runs_on_old_pythons(version):
-    """As far as this machine has them; they can import all of it."""
+    """With those installed on this machine; they can import all of it."""
     python = shutil.which(f"python{version}")
-    # Where pyenv manages Pythons, a name alone does not run.
+    # With pyenv, an executable may exist whose version is not enabled.
     env = {**os.environ, "PYTHONPATH": str(EXPORTERS), "PYTHONDONTWRITEBYTECODE": "1", "PYENV_VERSION": version}
     if python is None or subprocess.run([python, "-c", ""], env=env, check=False, capture_output=True).returncode:
         pytest.skip(f"there is no Python {version} here")

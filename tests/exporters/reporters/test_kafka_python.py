@@ -1,4 +1,4 @@
-"""The reporter of kafka-python, on a consumer that needs no broker."""
+"""The reporter of kafka-python, with a consumer that needs no broker."""
 
 from __future__ import annotations
 
@@ -46,7 +46,7 @@ class Coordinator:
 
 
 class PlainConsumer:
-    """What of KafkaConsumer is looked at, the same in all versions; it polls itself while iterated, as 2.x and 3.x."""
+    """The attributes of KafkaConsumer in use, the same in all versions; iteration polls inside, as in 2.x and 3.x."""
 
     def __init__(self, batches: list[list[str]]) -> None:
         self.config = dict(SETTINGS)
@@ -84,7 +84,7 @@ class PlainConsumer:
 
 
 class SlottedConsumer(PlainConsumer):
-    """A class that cannot be exchanged for another."""
+    """A class whose instances cannot change their class."""
 
     @property
     def __class__(self) -> type:
@@ -100,7 +100,7 @@ def reported(consumer: Any, sent: Sent, **more: Any) -> Any:
 
 
 def test_the_consumer_stays_the_consumer(sent):
-    """The same object, of the same class to whoever asks, with the same arguments, results and errors."""
+    """The same object, apparently of the same class, with the same arguments, results and errors."""
     consumer = PlainConsumer([["a", "b"]])
     same = reported(consumer, sent)
     assert same is consumer
@@ -132,7 +132,7 @@ def test_another_topic_and_a_consumer_without_group(sent):
 
 
 def test_a_member_is_reported_as_the_coordinator_has_it(sent):
-    """Null until it joined, and again once it left."""
+    """Null until it joined, and after it left."""
     consumer = PlainConsumer([])
     before = read_client(consumer)
     assert (before["member_id"], before["generation"], before["state"]) == (None, None, "unjoined")
@@ -152,7 +152,7 @@ def test_a_member_is_reported_as_the_coordinator_has_it(sent):
 
 
 def test_settings_are_reported_in_numbers():
-    """Only those that rules need; what is off or infinite is null."""
+    """Only those that rules need; disabled or infinite ones are null."""
     noted = read_config({**SETTINGS, "enable_auto_commit": False, "max_poll_interval_ms": float("inf")})
     assert noted == {
         "session_timeout_ms": 6000,
@@ -177,7 +177,7 @@ def make_metrics(**values: float) -> Metrics:
 
 
 def test_metrics_of_a_topic_do_not_overwrite_their_total():
-    """Both have one name; the topic's stand in a group of their own."""
+    """Both have the same name; the topic's are in a group of their own."""
     metrics = make_metrics()
     for tags, value in (({"topic": "orders"}, 1.0), ({}, 3.0), ({"topic": "refunds"}, 2.0)):
         name = metrics.metric_name("records-consumed-rate", "consumer-fetch-manager-metrics", tags=tags)
@@ -190,7 +190,7 @@ def test_metrics_of_a_topic_do_not_overwrite_their_total():
 
 
 def test_no_value_and_never_are_two_things():
-    """A window without events has none; a heartbeat never sent is infinitely old."""
+    """A window without events is null; the age of a heartbeat that was never sent is infinite."""
     metrics = make_metrics(join_time_max=float("-inf"), last_heartbeat_seconds_ago=float("inf"), heartbeat_rate=0.0)
     assert read_metrics(metrics.metrics) == {
         "consumer-coordinator-metrics": {
@@ -210,7 +210,7 @@ def test_a_metric_that_cannot_be_read_takes_no_other_along():
 
 
 def test_of_too_many_metrics_those_of_topics_are_left_out(monkeypatch):
-    """A report stays below what a broker takes."""
+    """The size of a report stays below the limit of brokers."""
     monkeypatch.setattr(kafka_python, "MOST_METRICS", 2)
     metrics = make_metrics()
     for number in range(5):
@@ -221,7 +221,7 @@ def test_of_too_many_metrics_those_of_topics_are_left_out(monkeypatch):
 
 
 def test_a_consumer_without_metrics_is_reported(sent, monkeypatch):
-    """metrics_enabled=False of newer versions."""
+    """With metrics_enabled=False of newer versions."""
     consumer = PlainConsumer([])
     monkeypatch.setattr(consumer, "metrics", lambda raw: None)
     reported(consumer, sent)
@@ -230,7 +230,7 @@ def test_a_consumer_without_metrics_is_reported(sent, monkeypatch):
 
 
 def test_polls_are_reported(sent):
-    """Their number of records, and a time of return that stands still while the application works."""
+    """Their number of records, and the time of the last return, which is constant while the application works."""
     consumer = reported(PlainConsumer([["a", "b"], ["c"]]), sent)
     consumer.poll()
     one, other = sent.last["app"], sent.last["app"]
@@ -242,7 +242,7 @@ def test_polls_are_reported(sent):
 
 
 def test_iteration_is_reported(sent):
-    """By the batch and how much of it is done; the consumer is its own iterator."""
+    """The size of the batch and the number of processed records; the consumer is its own iterator."""
     consumer = reported(PlainConsumer([["a", "b", "c"]]), sent)
     seen = []
     for _ in consumer:
@@ -253,7 +253,7 @@ def test_iteration_is_reported(sent):
 
 
 def test_closing_the_consumer_ends_the_reporter(sent):
-    """With one last report, made before the close; and closing twice is no error."""
+    """With one last report, made before the close; closing twice is no error."""
     before = threads()
     consumer = reported(PlainConsumer([]), sent)
     assert len(threads() - before) == 2
@@ -265,7 +265,7 @@ def test_closing_the_consumer_ends_the_reporter(sent):
 
 
 def test_a_forgotten_consumer_is_not_kept_alive(sent):
-    """Its reporter ends without a word."""
+    """Its reporter ends without a message."""
     before = threads()
     consumer = reported(PlainConsumer([]), sent)
     assert sent.last["client"]["client_id"] == "orders-1"
@@ -276,7 +276,7 @@ def test_a_forgotten_consumer_is_not_kept_alive(sent):
 
 
 def test_a_consumer_closed_behind_the_reporters_back_is_noticed(sent):
-    """Through a reference to the class's own close."""
+    """With a reference to the class's own close."""
     before = threads()
     consumer = reported(PlainConsumer([]), sent)
     PlainConsumer.close(consumer)
@@ -284,7 +284,7 @@ def test_a_consumer_closed_behind_the_reporters_back_is_noticed(sent):
 
 
 def test_a_consumer_whose_class_is_fixed_is_reported_without_polls(sent, caplog):
-    """And works as before."""
+    """It works as before."""
     consumer = reported(SlottedConsumer([["a"]]), sent)
     assert consumer.poll() == {"p": ["a"]}
     assert sent.last["app"]["records_in_last_poll"] is None
@@ -293,7 +293,7 @@ def test_a_consumer_whose_class_is_fixed_is_reported_without_polls(sent, caplog)
 
 
 def test_what_is_no_consumer_comes_back_as_it_was(caplog):
-    """A program that passes something else gets a warning and goes on; a senseless interval is an error at once."""
+    """For another object the program gets a warning and continues; an invalid interval is an error at once."""
     thing = ("no", "consumer")
     assert report(thing) is thing
     assert "this consumer is not reported" in caplog.text
@@ -304,7 +304,7 @@ def test_what_is_no_consumer_comes_back_as_it_was(caplog):
 
 
 def test_a_second_report_changes_nothing(sent, caplog):
-    """One consumer, one reporter."""
+    """One consumer has one reporter."""
     consumer = reported(PlainConsumer([]), sent)
     alone = threads()
     assert reported(consumer, sent) is consumer
@@ -315,7 +315,7 @@ def test_a_second_report_changes_nothing(sent, caplog):
 
 @pytest.mark.waits
 def test_errors_of_the_reporter_stay_with_it(sent, caplog, monkeypatch):
-    """A sending that always fails, and a coordinator that is not what it was, are said once each."""
+    """Sends that always fail, and a coordinator without the expected attributes, are logged once each."""
 
     def refuse(topic: str, key: bytes | None, value: bytes) -> None:
         sent(topic, key, value)
@@ -331,7 +331,7 @@ def test_errors_of_the_reporter_stay_with_it(sent, caplog, monkeypatch):
 
 
 def test_the_producer_connects_as_the_consumer_does():
-    """Servers and security; nothing of what a consumer alone has, and nothing this version does not know."""
+    """Servers and security settings; no consumer-only settings, and none that this version does not know."""
     consumer = {
         **SETTINGS,
         "security_protocol": "SASL_SSL",
@@ -351,7 +351,7 @@ def test_the_producer_connects_as_the_consumer_does():
 
 
 class Future:
-    """What a producer promises: kept, broken, or neither for ever."""
+    """The future of a send: completed, failed, or pending forever."""
 
     def __init__(self, fate: str) -> None:
         self.is_done = fate != "silence"
@@ -364,7 +364,7 @@ class Future:
 
 
 class PlainProducer:
-    """Stands in for KafkaProducer; says how often one was made and closed."""
+    """A stand-in for KafkaProducer that counts creations and closes."""
 
     DEFAULT_CONFIG = kafka.KafkaProducer.DEFAULT_CONFIG
     made: ClassVar[list[PlainProducer]] = []
@@ -385,7 +385,7 @@ class PlainProducer:
     ("fate", "producers"), [("success", [False]), ("refused", [False]), ("silence", [True, True])], ids=str
 )
 def test_a_producer_that_never_answers_is_replaced(monkeypatch, fate, producers):
-    """One that answers is kept, whatever its answer is; only success counts as sent."""
+    """A producer that answers is kept, whatever its answer; only success counts as sent."""
     monkeypatch.setattr(PlainProducer, "made", [])
     monkeypatch.setattr(PlainProducer, "fate", fate)
     monkeypatch.setattr(kafka, "KafkaProducer", PlainProducer)
@@ -397,7 +397,7 @@ def test_a_producer_that_never_answers_is_replaced(monkeypatch, fate, producers)
 
 
 def test_a_report_that_is_given_up_does_not_wait_for_its_producer(monkeypatch):
-    """Since the consumer was closed."""
+    """Because the consumer was closed."""
     monkeypatch.setattr(PlainProducer, "made", [])
     monkeypatch.setattr(PlainProducer, "fate", "silence")
     monkeypatch.setattr(kafka, "KafkaProducer", PlainProducer)
@@ -408,7 +408,7 @@ def test_a_report_that_is_given_up_does_not_wait_for_its_producer(monkeypatch):
 
 
 def test_a_plain_reporter_sends_group_and_metrics(sent):
-    """kafka-python creates it without arguments and passes it nothing but metrics."""
+    """kafka-python creates it without arguments and passes only metrics to it."""
     before = threads()
     made = metric_reporter(group_id="orders", interval_seconds=0.02, send=sent)
     metrics = Metrics(MetricConfig(tags={"client-id": "orders-1"}), [made()])

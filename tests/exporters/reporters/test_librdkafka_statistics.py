@@ -1,4 +1,4 @@
-"""Statistics that do not fit into a record: what is left of them, whatever stands in their names."""
+"""Statistics that do not fit into a record: the remaining parts, for any names in them."""
 
 from __future__ import annotations
 
@@ -19,7 +19,7 @@ _NAMES = ("librdkafka-classic", "librdkafka-joining", "librdkafka-kip848", "libr
 _REAL = {name: (FOLDER / "client-metrics" / f"{name}.json").read_text() for name in _NAMES}
 _CLASSIC = _REAL["librdkafka-classic"]
 _LARGEST = 890_000
-#: After which names of others stand in statistics.
+#: Prefixes of user-defined names in statistics.
 _PLACES = ('"client_id": "orders-1', '"nodename":"', '"topic":"orders', '"rebalance_reason": "')
 
 
@@ -28,7 +28,7 @@ def _escaped(name: str) -> str:
 
 
 def expected(text: str) -> dict[str, Any]:
-    """Return statistics without topics and without lists of partitions, in whatever form those were left out."""
+    """Return statistics without topics and without lists of partitions, however those were removed."""
     statistics: dict[str, Any] = json.loads(text)
     for broker in statistics["brokers"].values():
         broker.pop("toppars", None)
@@ -36,14 +36,14 @@ def expected(text: str) -> dict[str, Any]:
 
 
 def left_of(slim: str) -> dict[str, Any]:
-    """Return what is left of statistics, in which no partition may be listed."""
+    """Return the remaining statistics, in which no partition may be listed."""
     brokers = json.loads(slim)["brokers"].values()
     assert not any(broker.get("toppars") for broker in brokers)
     return expected(slim)
 
 
 def widen(text: str, partitions: int) -> str:
-    """Return real statistics with so many partitions like the first, in librdkafka's own writing."""
+    """Return real statistics with this many partitions like the first, in librdkafka's own format."""
     numbers = re.search(r'"0": \{ "partition":0,[^{}]*\} ', text)
     listed = re.search(r'"orders-0": \{[^{}]*\} ', text)
     assert numbers
@@ -61,7 +61,7 @@ def widen(text: str, partitions: int) -> str:
 
 @pytest.fixture
 def read(monkeypatch: pytest.MonkeyPatch) -> list[int]:
-    """How many characters of JSON were read at a time."""
+    """The numbers of characters of JSON that were parsed at a time."""
     found: list[int] = []
     loads = json.loads
 
@@ -74,14 +74,14 @@ def read(monkeypatch: pytest.MonkeyPatch) -> list[int]:
 
 
 def test_what_fits_stays_as_it_is():
-    """It is not even looked at."""
+    """It is not parsed."""
     assert slim_statistics(_CLASSIC, len(_CLASSIC)) is _CLASSIC
     assert slim_statistics("no JSON", 7) == "no JSON"
 
 
 @pytest.mark.parametrize("name", _NAMES)
 def test_real_statistics_lose_their_topics_and_are_not_read_as_a_whole(name: str, read: list[int]):
-    """All else is as it was; the topics and the lists of partitions are cut out unread."""
+    """Everything else is unchanged; the topics and the lists of partitions are cut out without parsing them."""
     text = _REAL[name]
     slim = slim_statistics(text, len(text) - 1)
     assert max(read) < len(text) - (len(json.dumps(json.loads(text)["topics"])) - 40)
@@ -89,7 +89,7 @@ def test_real_statistics_lose_their_topics_and_are_not_read_as_a_whole(name: str
 
 
 def test_a_consumer_of_5000_partitions_takes_little_memory():
-    """The text has 3.6 MB, which took 17 MB to read; what is kept of it has 4 kB."""
+    """The text has 3.6 MB, and parsing it took 17 MB; the rest has 4 kB."""
     text = widen(_CLASSIC, 5_000)
     assert len(json.loads(text)["topics"]["orders"]["partitions"]) == 5_001
     tracemalloc.start()
@@ -122,7 +122,7 @@ def test_a_consumer_of_5000_partitions_takes_little_memory():
     ],
 )
 def test_no_name_makes_a_wrong_cut(name: str, place: str, written: Callable[[str], str]):
-    """librdkafka escapes none: what is no JSON as a whole may be refused, and all else is as if it was read."""
+    """librdkafka escapes no names: invalid JSON may be rejected, otherwise the rest equals the parsed result."""
     assert place in _CLASSIC
     text = _CLASSIC.replace(place, place + written(name))
     try:
@@ -145,7 +145,7 @@ def test_no_name_makes_a_wrong_cut(name: str, place: str, written: Callable[[str
     ids=["no cgrp", "another order", "a new field before", "a new field between"],
 )
 def test_another_order_is_read_as_a_whole(text: str):
-    """A later librdkafka may write what it likes; only what it puts between topics and group goes with the topics."""
+    """For later versions of librdkafka; only fields between topics and group are dropped with the topics."""
     wanted = expected(text)
     if '"added":{' in text:
         del wanted["added"]
@@ -153,7 +153,7 @@ def test_another_order_is_read_as_a_whole(text: str):
 
 
 def test_brokers_go_where_they_do_not_fit_either():
-    """But for the coordinator, at which heartbeats are counted."""
+    """Except the coordinator, whose heartbeats are counted."""
     text = _CLASSIC
     coordinator = expected(text)["brokers"]["GroupCoordinator"]
     slim = slim_statistics(text, 2_500)

@@ -1,4 +1,4 @@
-"""The native form: strict JSON, and facts of the process."""
+"""The native format: strict JSON, and data about the process."""
 
 from __future__ import annotations
 
@@ -29,12 +29,12 @@ TICK = DueReport(seq=81, emitted_ms=1_795_190_405_120, interval_ms=5000, late_ms
     ],
 )
 def test_numbers_that_json_lacks_keep_their_meaning(value, wanted):
-    """No value is null; the age of what never happened is not."""
+    """A missing value is null; the age of an event that never happened is not."""
     assert as_json_number(value) == wanted
 
 
 def test_a_report_has_the_fields_of_the_contract():
-    """In the form that docs/client-metrics.md lists."""
+    """In the format documented in docs/client-metrics.md."""
     report = compose_native(TICK, {"client_id": "c"}, {"records_done": None}, {"g": {"n": 1.0}})
     process = report.pop("process")
     assert process.keys() == {"start_ms", "pid", "host", "cpu_s", "voluntary_switches"}
@@ -52,24 +52,24 @@ def test_a_report_has_the_fields_of_the_contract():
 
 
 def test_the_last_report_says_so():
-    """And only the last."""
+    """Only the last one has the mark."""
     assert compose_native(TICK._replace(closing=True), {}, {}, {})["closing"] is True
 
 
 def test_nothing_but_strict_json_leaves():
-    """Bare NaN would be refused by most readers."""
+    """Most readers would reject a bare NaN."""
     assert encode({"a": [1, None, "é"]}) == b'{"a":[1,null,"\\u00e9"]}'
     with pytest.raises(ValueError, match="not JSON compliant"):
         encode({"a": math.nan})
 
 
 def test_the_key_is_the_group_or_else_the_client():
-    """So that a group's reports stay in one partition."""
+    """So that a group's reports are in one partition."""
     assert [encode_key("g", "c"), encode_key(None, "c"), encode_key(None, None)] == [b"g", b"c", None]
 
 
 def test_the_process_is_reported_as_the_system_knows_it():
-    """Its start does not move from one report to the next."""
+    """Its start time is the same in all reports."""
     first, second = read_process(), read_process()
     assert first["pid"] == os.getpid()
     assert first["start_ms"] == second["start_ms"] < time.time() * 1000

@@ -1,4 +1,4 @@
-"""What a report says of the application's polls."""
+"""The poll fields of a report."""
 
 from __future__ import annotations
 
@@ -8,7 +8,7 @@ from rebalance_exporters.reporters.polls import PollTracker
 
 
 class Clock:
-    """Moves one ms a call, and further when asked."""
+    """A clock that advances by one ms per call, and further on demand."""
 
     def __init__(self) -> None:
         self.now_ms = 1000
@@ -24,7 +24,7 @@ def polls() -> PollTracker:
 
 
 def reported(polls: PollTracker) -> tuple[int | None, int | None, int | None, int | None]:
-    """Last return, waiting since, records, records done."""
+    """Return last return, waiting since, records, records done."""
     read = polls.read()
     return read["last_poll_return_ms"], read["waiting_since_ms"], read["records_in_last_poll"], read["records_done"]
 
@@ -35,14 +35,14 @@ def test_nothing_is_said_before_the_first_poll(polls):
 
 
 def test_a_poll_is_reported_by_its_return(polls):
-    """The time of the return stands still until the next one; how far the application is, nobody knows."""
+    """The time of the return is constant until the next one; the progress within the batch is unknown."""
     polls.enter_poll()
     polls.leave_poll(7)
     assert reported(polls) == reported(polls) == (1002, None, 7, None)
 
 
 def test_while_the_application_waits_its_last_return_is_null(polls):
-    """A consumer of a silent topic would look like one that hangs."""
+    """Otherwise a consumer of an idle topic would look like a hanging one."""
     polls.enter_poll()
     polls.leave_poll(7)
     polls.enter_poll()
@@ -63,7 +63,7 @@ def test_an_iterator_over_polls_reports_how_much_of_the_batch_is_done(polls):
 
 
 def test_an_iterator_that_finds_nothing_polls_on(polls):
-    """Empty polls inside it are waiting, not returning."""
+    """Empty polls inside it count as waiting, not as returns."""
     polls.enter_next()
     polls.enter_poll()
     polls.leave_poll(0)
@@ -72,7 +72,7 @@ def test_an_iterator_that_finds_nothing_polls_on(polls):
 
 
 def test_each_record_of_an_iterator_without_polls_counts_as_a_poll(polls):
-    """kafka-python 1.4: nothing is polled inside, the work of a poll is done between records."""
+    """kafka-python 1.4: nothing is polled inside, polling happens between records."""
     seen = []
     for _ in range(2):
         polls.enter_next()

@@ -1,4 +1,4 @@
-"""Reporters in real clients of all generations, against a real broker, through a stall, an outage and the close."""
+"""Reporters in real clients of all generations, with a real broker, through a stall, an outage and the close."""
 
 from __future__ import annotations
 
@@ -30,17 +30,17 @@ pytestmark = [pytest.mark.broker, pytest.mark.timeout(900)]
 CLIENT = Path(__file__).with_name("client.py")
 REPORTS = "rebalance-monitor.client-metrics"
 INTERVAL_MS = 1000
-#: How much later than due a thread may wake, besides what a process shows of its machine.
+#: Tolerated delay of a thread's wake-up, in addition to the measured stalls of the machine.
 LATE_MS = 3000
-#: What was not acknowledged for that long is sent again, see `_PRODUCER` of both reporters.
+#: Unacknowledged records are sent again after this time, see `_PRODUCER` of both reporters.
 SENT_AGAIN_MS = 10_000
 STALL_SECONDS = 6.0
 OUTAGE_SECONDS = 4.0
 
-#: Many processes start at once, on a machine that may have other things to do.
+#: Many processes start at the same time, on a machine that may be busy.
 DEADLINE_SECONDS = 300.0
 
-#: A session that a client does not lose because this machine gives it no time for a while.
+#: Long enough for the session to outlast a stall of the machine.
 SESSION_MS, HEARTBEAT_MS = 30_000, 2000
 STARVED_SESSION_MS, STARVED_MS = 6000, 12_000
 PYTHON_SETTINGS = {"session_timeout_ms": SESSION_MS, "heartbeat_interval_ms": HEARTBEAT_MS}
@@ -54,7 +54,7 @@ def wait_for(condition: Callable[[], object], what: str | Callable[[], object]) 
 
 @dataclass
 class Case:
-    """A client: its library, and for all but the installed one the environment it needs."""
+    """A client: its library and, for all except the installed one, its environment."""
 
     library: str
     version: str
@@ -70,7 +70,7 @@ CASES = {
     "new": Case("kafka-python", "3.0.12", None, "iterate"),
     "confluent": Case("confluent", "2.16.1"),
     "plain": Case("kafka-python", "3.0.12", plain=True),
-    # Fetches that wait longer than a session: the iterator keeps the client's lock meanwhile (dpkp/kafka-python#1418).
+    # Fetches that wait longer than a session: the iterator holds the client's lock meanwhile (dpkp/kafka-python#1418).
     "starved": Case(
         *("kafka-python", "1.4.6", "kafka-python-1.4.6", "iterate"),
         {"fetch_max_wait_ms": STARVED_MS, "session_timeout_ms": STARVED_SESSION_MS},
@@ -114,7 +114,7 @@ class Client:
         self._reading.start()
 
     def order(self, text: str) -> None:
-        """Give an order; it is carried out after the next call of the client."""
+        """Send a command; it is executed after the next call of the client."""
         assert self._process.stdin
         self._process.stdin.write(text + "\n")
         self._process.stdin.flush()
@@ -125,16 +125,16 @@ class Client:
 
     @property
     def machine_late_ms(self) -> int:
-        """By how much the machine once held up the whole process, as a thread of it that does nothing else found."""
+        """The longest time for which the machine stalled the whole process, as measured by an idle thread in it."""
         return max((each["late_ms"] for each in self.reported("late")), default=0)
 
     @property
     def errors(self) -> str:
-        """What it wrote on standard error."""
+        """The client's output on standard error."""
         return self._log.read_text(errors="replace")
 
     def close(self) -> None:
-        """End it if it still runs."""
+        """End the client if it still runs."""
         self._process.kill()
         self._process.wait()
         self._reading.join()
@@ -149,7 +149,7 @@ class Client:
 
 
 class Topic:
-    """Reads the reports as they come."""
+    """Reads the reports as they arrive."""
 
     def __init__(self, bootstrap: str) -> None:
         self.records: dict[str, list[tuple[int, bytes]]] = {}
@@ -180,7 +180,7 @@ class Topic:
 
 @dataclass
 class Played:
-    """What happened to all clients."""
+    """The events of all clients."""
 
     clients: dict[str, Client]
     topic: Topic
@@ -195,7 +195,7 @@ class Played:
 
 @pytest.fixture(scope="module")
 def played(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Played]:
-    """All clients at once: they join, consume, stall, lose their broker for a while, and close."""
+    """All clients at the same time: they join, consume, stall, lose their broker for a while, and close."""
     directory = tmp_path_factory.mktemp("clients")
     with EmbeddedKafka(config=SHORT_SESSION) as broker:
         create_topics(broker.bootstrap, {f"orders-{name}": 2 for name in CASES})
@@ -211,14 +211,14 @@ def played(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Played]:
 
 
 def create_reports_topic(bootstrap: str) -> None:
-    """Create the topic as the documentation says, so that its records show when they arrived."""
+    """Create the topic as documented, so that its records have their arrival times."""
     topic = NewTopic(REPORTS, 1, 1, config={"message.timestamp.type": "LogAppendTime"})
     admin = AdminClient({"bootstrap.servers": bootstrap})
     admin.create_topics([topic])[REPORTS].result()
 
 
 def play(broker: EmbeddedKafka, clients: dict[str, Client], topic: Topic) -> Played:
-    """Go through the stages, each begun only when the one before shows."""
+    """Run the stages, each one only after the previous one has taken effect."""
     lively = {name: client for name, client in clients.items() if name != "starved"}
     for name in REPORTERS:
         wait_for(lambda name=name: joined(topic.of(clients[name])), lambda name=name: clients[name].errors)
@@ -227,7 +227,7 @@ def play(broker: EmbeddedKafka, clients: dict[str, Client], topic: Topic) -> Pla
 
     for client in lively.values():
         client.order(f"stall {STALL_SECONDS}")
-    # Those that iterate look for orders once they got a record.
+    # Iterating clients check for commands when they get a record.
     produce_until(broker.bootstrap, lively, lambda client, _: client.reported("stalls"))
     wait_for(lambda: all(client.reported("goes on") for client in lively.values()), "the end of the stalls")
 
@@ -253,12 +253,12 @@ def joined(reports: list[dict[str, Any]]) -> bool:
 
 
 def owning(reports: list[dict[str, Any]]) -> list[dict[str, Any]]:
-    """Return kafka-python's reports of a member that has its partitions, and could fetch."""
+    """Return kafka-python's reports as a member that has its partitions and could fetch."""
     return [each for each in reports if each["client"]["member_id"] and coordinator(each)["assigned-partitions"] == 2]
 
 
 def ask_members(bootstrap: str, groups: list[str]) -> dict[str, str]:
-    """Return what the broker says: group -> id of its only member."""
+    """Return the members known to the broker: group -> id of its only member."""
     admin = AdminClient({"bootstrap.servers": bootstrap})
     found = {group: future.result() for group, future in admin.describe_consumer_groups(groups).items()}
     return {group: description.members[0].member_id for group, description in found.items()}
@@ -273,7 +273,7 @@ def produce(bootstrap: str, *names: str) -> None:
 
 
 def produce_until(bootstrap: str, clients: dict[str, Client], done: Any) -> None:
-    """Write records until each client did as asked; the first may come before the order, or before it is a member."""
+    """Write records until each client has obeyed; the first may arrive before the command, or before the join."""
     deadline = time.monotonic() + DEADLINE_SECONDS
     while left := [name for name, client in clients.items() if not done(client, name)]:
         assert time.monotonic() < deadline, f"{left} do not do what they are asked to"
@@ -282,10 +282,10 @@ def produce_until(bootstrap: str, clients: dict[str, Client], done: Any) -> None
 
 
 def take_away(broker: EmbeddedKafka) -> tuple[int, int]:
-    """Kill the broker, bring it back a while later; return from when till when it was away, in epoch ms."""
+    """Kill the broker and restart it a while later; return the begin and end of the outage in epoch ms."""
     broker.kill()
     began_ms = time.time_ns() // 1_000_000
-    # The length of the outage is what the clients are to live through.
+    # The length of the outage is what the test is about.
     threading.Event().wait(OUTAGE_SECONDS)
     ended_ms = time.time_ns() // 1_000_000
     broker.start()
@@ -293,7 +293,7 @@ def take_away(broker: EmbeddedKafka) -> tuple[int, int]:
 
 
 def stalled(client: Client, reports: list[dict[str, Any]]) -> list[dict[str, Any]]:
-    """Return the reports that were made while the application slept; one begun just before its end may see beyond."""
+    """Return the reports made while the application slept; one begun just before its end may include later events."""
     (began,), (ended,) = client.reported("stalls"), client.reported("goes on")
     until_ms = ended["t_ms"] - 500
     for late in reversed(client.reported("late")):
@@ -310,7 +310,7 @@ def coordinator(report: dict[str, Any]) -> dict[str, Any]:
 
 @pytest.mark.parametrize("name", REPORTERS)
 def test_a_report_names_group_member_and_settings(played, name):
-    """As the broker knows them."""
+    """As known to the broker."""
     case, group = CASES[name], f"group-{name}"
     joined = [each for each in played.reports(name) if each["client"]["member_id"] == played.members[group]]
     assert joined
@@ -322,7 +322,7 @@ def test_a_report_names_group_member_and_settings(played, name):
 
 @pytest.mark.parametrize("name", ["old", "middle", "new"])
 def test_a_report_names_the_generation(played, name):
-    """By the number in the broker's log; librdkafka reports none."""
+    """The number in the broker's log; librdkafka reports none."""
     reported = [each["client"] for each in played.reports(name) if each["emitted_ms"] < played.outage_ms[0]]
     stable = [(each["generation"], each["state"]) for each in reported if each["member_id"]]
     assert stable[-1] == (played.generations[f"group-{name}"], "stable")
@@ -330,10 +330,10 @@ def test_a_report_names_the_generation(played, name):
 
 @pytest.mark.parametrize("name", REPORTERS)
 def test_reports_come_every_interval_and_none_is_lost(played, name):
-    """Through join, stall and outage; what came late says by how much.
+    """Through join, stall and outage; late reports have their delay.
 
-    The one that the broker died on may be there twice: written, and sent again since that was not confirmed. So may
-    others, if the broker let ten seconds pass before it confirmed.
+    The report during which the broker died may be there twice: written, and sent again because it was not acknowledged.
+    Others may be as well, if the broker took ten seconds to acknowledge them.
     """
     client = played.clients[name]
     came_ms: dict[bytes, list[int]] = {}
@@ -354,7 +354,7 @@ def test_reports_come_every_interval_and_none_is_lost(played, name):
 
 @pytest.mark.parametrize("name", REPORTERS)
 def test_a_stalled_application_shows(played, name):
-    """Reports go on, the last poll's return stands still, and heartbeats do not wait for the application."""
+    """Reports continue, the last poll's return is constant, and heartbeats do not depend on the application."""
     client = played.clients[name]
     reports = stalled(client, played.reports(name))
     assert len(reports) >= max(1, STALL_SECONDS - 2 - 2 * client.machine_late_ms / INTERVAL_MS)
@@ -363,21 +363,21 @@ def test_a_stalled_application_shows(played, name):
         (apps[0]["last_poll_return_ms"], None)
     }
     assert apps[0]["last_poll_return_ms"] <= reports[0]["emitted_ms"]
-    # One that polls may have found nothing before it looked for orders.
+    # A polling client may have had an empty poll before it read the command.
     assert apps[0]["records_in_last_poll"] >= (1 if CASES[name].loop == "iterate" else 0)
     if name == "confluent":
         ages = [each["statistics_age_ms"] for each in reports]
         assert ages[-1] - ages[0] >= INTERVAL_MS * (len(ages) - 2)
     else:
         ages = [coordinator(each)["last-heartbeat-seconds-ago"] * 1000 for each in reports]
-        # While the broker answers nobody, reports arrive late, and the next heartbeat waits for the last one's answer.
+        # While the broker does not answer, reports arrive late, and the next heartbeat waits for the last response.
         arrived_ms = {json.loads(value)["seq"]: at for at, value in reversed(played.topic.records[client.group])}
         broker_late_ms = max(arrived_ms[each["seq"]] - each["emitted_ms"] for each in reports)
         assert max(ages) < HEARTBEAT_MS + LATE_MS + client.machine_late_ms + broker_late_ms
 
 
 def test_starved_heartbeats_show(played):
-    """Never sent, while the reporter, which needs none of the client's locks, is on time and the process is fine."""
+    """Never sent, while the reporter, which needs none of the client's locks, is in time and the process is healthy."""
     owned = owning(played.reports("starved"))
     held = list(itertools.takewhile(lambda each: coordinator(each)["last-heartbeat-seconds-ago"] == "Infinity", owned))
     assert held
@@ -389,7 +389,7 @@ def test_starved_heartbeats_show(played):
 
 @pytest.mark.parametrize("name", REPORTERS)
 def test_an_outage_harms_neither_client_nor_reports(played, name):
-    """What was reported meanwhile arrives later with its own time; the reporter raised nothing."""
+    """Reports of the outage arrive later with their own times; the reporter raised no exception."""
     began_ms, ended_ms = played.outage_ms
     client = played.clients[name]
     records = [(at, json.loads(value)) for at, value in played.topic.records[client.group]]
@@ -401,7 +401,7 @@ def test_an_outage_harms_neither_client_nor_reports(played, name):
 
 @pytest.mark.parametrize("name", [*REPORTERS, "plain"])
 def test_closing_the_consumer_ends_the_reporter_at_once(played, name):
-    """Threads and all."""
+    """Including its threads."""
     client = played.clients[name]
     (started,), (closed,) = client.reported("started"), client.reported("closed")
     assert len(started["threads"]) == 2
@@ -419,7 +419,7 @@ def test_the_users_statistics_callback_is_called(played):
 def test_a_plain_metric_reporter_sends_what_it_can(played):
     """Group, client and metrics; no member, no polls."""
     reported = [each for each in played.reports("plain") if each["emitted_ms"] < played.outage_ms[0]]
-    # On a busy machine it may have lost its partitions just before the outage, and have none until it joined again.
+    # On a busy machine it may have lost its partitions just before the outage, and have none until it rejoined.
     joined = (each for each in reported if "consumer-coordinator-metrics" in each["metrics"])
     *_, last = (each for each in joined if coordinator(each)["assigned-partitions"] == 2)
     assert (last["client"]["client_id"], last["client"]["group_id"]) == ("client-plain", "group-plain")
@@ -429,7 +429,7 @@ def test_a_plain_metric_reporter_sends_what_it_can(played):
 
 @pytest.mark.parametrize("name", REPORTERS)
 def test_the_monitor_understands_every_report(played, name):
-    """Its decoder reads who it is, and heartbeats or, once librdkafka has joined, their count."""
+    """Its decoder reads the identity, and heartbeats or, once librdkafka has joined, their count."""
     group = f"group-{name}"
     heartbeats = {}
     for at, value in played.topic.records[group]:
@@ -467,7 +467,7 @@ sys.exit()
 
 @pytest.mark.parametrize("name", ["old", "middle", "new"])
 def test_reports_need_no_lock_of_the_client(name):
-    """Held by a client that waits for ever, they would silence the reporter too."""
+    """If a client that waits forever holds them, they would block the reporter too."""
     case = CASES[name]
     path = {"PYTHONPATH": str(client_environment(case.environment))} if case.environment else {}
     command = [sys.executable, "-W", "ignore", "-c", LOCKED]

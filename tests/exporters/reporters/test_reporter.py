@@ -1,4 +1,4 @@
-"""The two threads of a reporter: one is never late because of the other."""
+"""The two threads of a reporter: neither delays the other."""
 
 from __future__ import annotations
 
@@ -18,7 +18,7 @@ LOG = logging.getLogger("test.reporters")
 
 
 class Kafka:
-    """Takes reports, or refuses or holds them."""
+    """Accepts, rejects or delays reports."""
 
     def __init__(self) -> None:
         self.got: list[bytes] = []
@@ -58,7 +58,7 @@ def put(outbox: Outbox, *names: str) -> None:
 
 
 def test_ticks_keep_to_their_grid():
-    """One that comes late does not move the next."""
+    """A late tick does not shift the next one."""
     schedule = ReportSchedule(5.0, now=100.0)
     assert schedule.seconds_left(100.0) == 0
     assert schedule.take(100.25) == pytest.approx(0.25)
@@ -66,7 +66,7 @@ def test_ticks_keep_to_their_grid():
 
 
 def test_ticks_that_a_pause_swallowed_are_left_out():
-    """A pause is reported once, by its length."""
+    """A pause is reported once, with its length."""
     schedule = ReportSchedule(5.0, now=100.0)
     schedule.take(100.0)
     assert schedule.take(117.0) == pytest.approx(12.0)
@@ -74,7 +74,7 @@ def test_ticks_that_a_pause_swallowed_are_left_out():
 
 
 def test_reports_arrive_in_order():
-    """As they were put."""
+    """In the order in which they were put."""
     kafka = Kafka()
     with running(kafka) as outbox:
         put(outbox, "a", "b", "c")
@@ -83,7 +83,7 @@ def test_reports_arrive_in_order():
 
 
 def test_a_full_outbox_loses_its_oldest_and_counts_them():
-    """While Kafka holds the first."""
+    """While Kafka delays the first one."""
     kafka = Kafka()
     kafka.goes_on.clear()
     with running(kafka) as outbox:
@@ -97,7 +97,7 @@ def test_a_full_outbox_loses_its_oldest_and_counts_them():
 
 @pytest.mark.parametrize("away", [False, True])
 def test_large_reports_that_wait_are_bounded_together(away):
-    """By their bytes; the newest waits however large it is, and one that fails goes back only where there is room."""
+    """By their bytes; the newest is kept whatever its size, and a failed one is put back only if there is room."""
     kafka = Kafka()
     kafka.goes_on.clear()
     kafka.away = away
@@ -115,7 +115,7 @@ def test_large_reports_that_wait_are_bounded_together(away):
 
 
 def test_what_an_outage_kept_arrives_after_it(caplog):
-    """In order, and the outage was said once."""
+    """In order, and the outage was logged once."""
     kafka = Kafka()
     kafka.away = True
     with running(kafka) as outbox:
@@ -144,7 +144,7 @@ def test_a_report_that_fails_while_the_outbox_is_full_is_the_one_lost():
 
 
 def test_a_report_too_large_for_a_record_is_not_queued(caplog):
-    """It would hold up all others for ever."""
+    """It would block all others forever."""
     kafka = Kafka()
     with running(kafka) as outbox:
         outbox.put(OutgoingReport(None, b"x" * (LARGEST_BYTES + 1)))
@@ -155,7 +155,7 @@ def test_a_report_too_large_for_a_record_is_not_queued(caplog):
 
 
 def test_closing_sends_what_waits():
-    """And closes the connection."""
+    """The connection is closed as well."""
     kafka = Kafka()
     with running(kafka) as outbox:
         put(outbox, "a", "b")
@@ -164,7 +164,7 @@ def test_closing_sends_what_waits():
 
 
 def test_closing_does_not_wait_for_a_kafka_that_is_away():
-    """What is under way is given up at the deadline, and the thread ends."""
+    """A send in progress is abandoned at the deadline, and the thread ends."""
     kafka = Kafka()
     kafka.goes_on.clear()
     outbox = Outbox(kafka, FailureLog(LOG))
@@ -185,7 +185,7 @@ def test_a_function_of_the_user_gets_topic_key_and_value():
 
 
 def test_a_complaint_is_said_once_per_kind(caplog):
-    """Of two errors of one type at one task the second is not said; another task's or type's is."""
+    """The second error of the same type in the same task is not logged; that of another task or type is."""
     complaints = FailureLog(LOG)
     complaints.note("sending", ValueError("one"))
     complaints.note("sending", ValueError("two"))
@@ -195,7 +195,7 @@ def test_a_complaint_is_said_once_per_kind(caplog):
 
 
 class Made:
-    """Composes reports that say their tick, or fails."""
+    """Makes reports that contain their tick, or fails."""
 
     def __init__(self) -> None:
         self.ticks: list[DueReport] = []
@@ -231,7 +231,7 @@ def test_reports_come_at_once_and_then_every_interval():
 
 
 def test_reports_go_on_while_kafka_holds_one():
-    """The thread that reports waits for nobody, so its lateness is about the process alone; losses are reported."""
+    """The reporting thread does not wait, so its delays show the process alone; lost reports are counted."""
     made, kafka = Made(), Kafka()
     kafka.goes_on.clear()
     complaints = FailureLog(LOG)
@@ -247,7 +247,7 @@ def test_reports_go_on_while_kafka_holds_one():
 
 @pytest.mark.waits
 def test_a_pause_of_the_process_shows_as_lateness():
-    """Here the composing of a report holds up the thread itself."""
+    """Making a report delays the thread itself in this test."""
     made, kafka = Made(), Kafka()
 
     def slowly(tick: DueReport) -> OutgoingReport | None:
@@ -265,7 +265,7 @@ def test_a_pause_of_the_process_shows_as_lateness():
 
 
 def test_a_report_that_cannot_be_made_leaves_a_gap(caplog):
-    """It is said once, its number stays empty, and the next one is made."""
+    """It is logged once, its number stays unused, and the next one is made."""
     made, kafka = Made(), Kafka()
     made.fails_at = 1
     with reporting(made, kafka):
@@ -275,7 +275,7 @@ def test_a_report_that_cannot_be_made_leaves_a_gap(caplog):
 
 
 def test_closing_makes_one_last_report():
-    """Marked as such, and both threads are gone after it."""
+    """It is marked as the last, and both threads end after it."""
     made, kafka = Made(), Kafka()
     with reporting(made, kafka, interval_seconds=3600):
         wait_for(lambda: kafka.got, "the first report")
@@ -285,7 +285,7 @@ def test_closing_makes_one_last_report():
 
 
 def test_reporting_ends_when_there_is_nothing_to_report_on():
-    """Of a consumer that was forgotten."""
+    """For example of a consumer that was garbage collected."""
     made, kafka = Made(), Kafka()
     made.ends_at = 2
     with reporting(made, kafka):
@@ -295,6 +295,6 @@ def test_reporting_ends_when_there_is_nothing_to_report_on():
 
 @pytest.mark.parametrize("interval_seconds", [0, -1, float("nan")])
 def test_an_interval_must_be_positive(interval_seconds):
-    """Said where it is set."""
+    """The error is raised where it is set."""
     with pytest.raises(ValueError, match="must be above 0"):
         Reporter(Made(), Outbox(Kafka(), FailureLog(LOG)), FailureLog(LOG), interval_seconds)

@@ -26,12 +26,12 @@ class Case:
 
 
 def with_query(query: str = "membership", **changes: Any) -> list[Row]:
-    """The status of a stream of which one query is in a special state."""
+    """The status of a stream with one query in a special state."""
     return [*stream_rows(), query_row(query, **changes)]
 
 
 def with_diagnosis(**changes: Any) -> list[Row]:
-    """The status of a stream of which the diagnosis is in a special state."""
+    """The status of a stream with the diagnosis in a special state."""
     return [*stream_rows(), diagnosis_row(**changes)]
 
 
@@ -154,13 +154,13 @@ CASES = [
 
 
 def judge(rows: list[Row], progress: ReadProgress = LOADED, now_ms: int = NOW_MS) -> Readiness:
-    """The verdict of somebody who asks for the first time."""
+    """The verdict at the first request."""
     return Judge(STALE_AFTER_SECONDS).judge(make_view(*rows).fleet(), progress, now_ms)
 
 
 @pytest.mark.parametrize("case", CASES, ids=lambda case: case.story)
 def test_readiness_says_what_is_awaited(case: Case) -> None:
-    """Ready only with all topics read and a stream that is caught up and alive; else one line says what is missing."""
+    """Ready only with all topics read and a caught-up, live stream; otherwise one line says what is missing."""
     verdict = judge(case.rows, case.progress)
     assert verdict.ready == case.ready, verdict.text
     assert verdict.text.startswith(case.says)
@@ -170,7 +170,7 @@ def test_readiness_says_what_is_awaited(case: Case) -> None:
 
 
 def test_readiness_flips_with_the_clock() -> None:
-    """Time alone makes a silent stream stale, and the next sign of life makes it ready again."""
+    """A silent stream becomes stale with time, and ready again with its next status."""
     view, judging = make_view(*stream_rows()), Judge(STALE_AFTER_SECONDS)
     assert judging.judge(view.fleet(), LOADED, NOW_MS).ready
     assert not judging.judge(view.fleet(), LOADED, NOW_MS + 60_000).ready
@@ -180,7 +180,7 @@ def test_readiness_flips_with_the_clock() -> None:
 
 
 def test_a_clock_that_is_behind_is_distinguished_from_a_stream_that_is_down() -> None:
-    """A process that keeps reporting is alive, whatever its clock says; the first look cannot show that."""
+    """A process that keeps reporting is alive, whatever its clock; the first look cannot show that."""
     behind_ms, judging, view = 3_600_000, Judge(STALE_AFTER_SECONDS), make_view()
     texts = []
     for passed_ms in (0, 5_000, 60_000):
@@ -197,7 +197,7 @@ def test_a_clock_that_is_behind_is_distinguished_from_a_stream_that_is_down() ->
 
 
 def test_a_prober_whose_clock_is_behind_is_distinguished_from_one_that_is_down() -> None:
-    """Its probes are old when they come, and come."""
+    """Its probes keep arriving, but with old times."""
     view, judging, texts = make_view(*stream_rows()), Judge(STALE_AFTER_SECONDS), []
     view.apply([query_row(query, caught_up=True) for query in ("membership", "activity")])
     for probed_ms in (NOW_MS - 3_600_000, NOW_MS - 3_599_000, NOW_MS - 3_599_000):
@@ -209,7 +209,7 @@ def test_a_prober_whose_clock_is_behind_is_distinguished_from_one_that_is_down()
 
 
 def test_without_a_prober_it_is_ready_after_a_while_and_says_so() -> None:
-    """A prober is optional: for 30 s after all else is ready one is waited for."""
+    """A prober is optional: the exporter waits for one for 30 s after everything else is ready."""
     view, judging = make_view(*with_diagnosis(committing_groups=5, probed_at_ms=None)), Judge(60)
     found = [judging.judge(view.fleet(), LOADED, NOW_MS + ms) for ms in (0, 29_999, 30_000)]
     assert [verdict.ready for verdict in found] == [False, False, True]
@@ -234,7 +234,7 @@ def from_probes(**changes: Any) -> list[Row]:
 
 
 def test_where_the_log_is_not_read_it_is_ready_while_probes_come() -> None:
-    """They are all there is: a group may be probed every two minutes only, and after that nothing is known."""
+    """A group may be probed only every two minutes; after that its state is unknown."""
     assert judge(from_probes(groups=1, committing_groups=0, probed_at_ms=NOW_MS - 59_000)).ready
     late = judge(from_probes(groups=1, committing_groups=0, probed_at_ms=NOW_MS - 121_000))
     assert not late.ready
@@ -242,7 +242,7 @@ def test_where_the_log_is_not_read_it_is_ready_while_probes_come() -> None:
 
 
 def test_a_cluster_without_groups_has_no_probes_and_is_ready() -> None:
-    """It says that there are none, for nobody can know whether there is a prober."""
+    """The reason says that there are none, because it is unknown whether there is a prober."""
     view, judging = make_view(*from_probes(groups=0, committing_groups=0, probed_at_ms=None)), Judge(60)
     found = [judging.judge(view.fleet(), LOADED, NOW_MS + ms) for ms in (0, 30_000)]
     assert [verdict.ready for verdict in found] == [False, True]
@@ -250,7 +250,7 @@ def test_a_cluster_without_groups_has_no_probes_and_is_ready() -> None:
 
 
 def test_lag_of_newcomers_takes_no_readiness_back() -> None:
-    """Once lag was complete, a group that appears later is not awaited; after a start of the stream it is."""
+    """Once lag was complete, later groups do not matter; after a start of the stream they do."""
     view, judging = make_view(*stream_rows()), Judge(STALE_AFTER_SECONDS)
 
     def ready(**changes: int) -> bool:
@@ -266,7 +266,7 @@ def test_lag_of_newcomers_takes_no_readiness_back() -> None:
 
 
 def test_a_diagnosis_that_is_late_under_load_stays_ready() -> None:
-    """It must have what the queries had when they caught up; how late it is afterwards is a metric."""
+    """It must have the inputs that the queries had when they caught up; its delay afterwards is a metric."""
     view, judging = make_view(*stream_rows()), Judge(STALE_AFTER_SECONDS)
     busy = {"read_until_ms": NOW_MS + 20_000, "updated_at_ms": NOW_MS + 20_000, "last_batch_at_ms": NOW_MS + 20_000}
     view.apply([query_row(**busy), query_row("activity", **busy)])
@@ -296,14 +296,14 @@ AWAY = ReadProgress(kafka_error="brokers are down", kafka_errors=2)
 def test_of_several_clusters_each_is_judged_by_itself(
     rows: list[Row], parts: dict[str, ReadProgress], verdict: tuple[bool, bool, str]
 ) -> None:
-    """What is not ready is named; while any is, whoever is sent here sees that one rightly."""
+    """The reason names the one that is not ready; while any is ready, requests are answered correctly for it."""
     reported = Judge(STALE_AFTER_SECONDS).judge(make_view(*rows).fleet(), together(parts), NOW_MS)
     assert (reported.ready, reported.partly) == verdict[:2]
     assert verdict[2] in reported.text
 
 
 def test_the_progress_of_several_readers_is_their_sum() -> None:
-    """Of one it is its own."""
+    """Of a single reader it is its own."""
     assert together({"": AWAY}) is AWAY
     both = together({"": LOADED, "west": AWAY})
     assert (both.read, both.wanted, both.loaded, both.kafka_errors) == (9000, 9000, False, 2)

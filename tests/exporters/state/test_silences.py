@@ -1,4 +1,4 @@
-"""What people who look, and Prometheus, see of a group whose alerts somebody holds back."""
+"""How a silenced group appears to users, and to Prometheus."""
 
 from __future__ import annotations
 
@@ -39,13 +39,13 @@ ACTIVE, SILENCED = "kafka_rebalance_finding_active", "kafka_rebalance_group_sile
 
 
 def silences(*changes: dict[str, Any]) -> Silences:
-    """Silences of different ids, with changes."""
+    """Silences with different ids, with changes."""
     made = [replace(SILENCE, silence_id=str(number), **each) for number, each in enumerate(changes)]
     return Silences.of({(each.cluster, each.silence_id): each for each in made})
 
 
 def samples(view: View, exposition: Exposition, now_ms: int = NOW_MS) -> dict[tuple[str, ...], float]:
-    """All that is served of groups: name and values of labels, with the value."""
+    """All served samples of groups: name and values of labels, with the value."""
     text = exposition.render(view.fleet(), LOADED, READY, now_ms, Style.TEXT).decode()
     return {
         (each.name, *each.labels.values()): each.value
@@ -56,7 +56,7 @@ def samples(view: View, exposition: Exposition, now_ms: int = NOW_MS) -> dict[tu
 
 
 def exposition() -> Exposition:
-    """An exporter's own memory of what it wrote."""
+    """An exporter's own memory of its rendered output."""
     return Exposition(limit_groups=100, version="1")
 
 
@@ -64,7 +64,7 @@ def exposition() -> Exposition:
 
 
 def test_names_and_beginnings_of_names_are_covered():
-    """A name is that group alone; a star at the end is all that begins so; the star alone is all, clusters included."""
+    """A name is that group only; a star at the end is a prefix; the star alone is everything, clusters included."""
     found = silences({"groups": ("orders", "pay*")})
     covered = {name: found.in_force(("prod", name), NOW_MS) is not None for name in ("orders", "orders-2", "pay", "pa")}
     assert covered == {"orders": True, "orders-2": False, "pay": True, "pa": False}
@@ -75,7 +75,7 @@ def test_names_and_beginnings_of_names_are_covered():
 
 
 def test_groups_that_a_silence_covers_are_those_that_it_is_about():
-    """Of its cluster, by names and by beginnings of names, each once."""
+    """In its cluster, by names and by prefixes, each once."""
     groups = [
         (cluster, name) for cluster in ("prod", "test") for name in ("orders", "orders-2", "pay", "payments", "*")
     ]
@@ -86,7 +86,7 @@ def test_groups_that_a_silence_covers_are_those_that_it_is_about():
 
 
 def test_of_several_the_one_that_lasts_longest_is_shown():
-    """Whoever looks wants to know when they will be called again."""
+    """Users want to know when notifications resume."""
     found = silences({}, {"ends_at_ms": NOW_MS + 9_000_000}, {"groups": ("*",), "ends_at_ms": NOW_MS + 1})
     reported = found.in_force(PAYMENTS, NOW_MS)
     assert reported is not None
@@ -94,28 +94,28 @@ def test_of_several_the_one_that_lasts_longest_is_shown():
 
 
 def test_what_holds_alerts_back_comes_before_a_deploy():
-    """A silence of a group that is deployed meanwhile is shown, however long the deploy lasts."""
+    """A silence of a group with an ongoing deploy is shown, however long the deploy lasts."""
     deploy = {"kind": "deploy", "ends_at_ms": NOW_MS + 9_000_000}
     reported = silences(deploy, {}).in_force(PAYMENTS, NOW_MS), silences(deploy).in_force(PAYMENTS, NOW_MS)
     assert [(each.kind, each.holds_alerts) for each in reported if each] == [("silence", True), ("deploy", False)]
 
 
 def test_one_that_is_to_come_or_over_holds_nothing_back():
-    """From its start up to its end, by the exporter's clock, without anybody doing anything."""
+    """From its start to its end, by the exporter's clock, without any row."""
     found = silences({})
     at = (SILENCE.starts_at_ms - 1, SILENCE.starts_at_ms, SILENCE.ends_at_ms - 1, SILENCE.ends_at_ms)
     assert [found.in_force(PAYMENTS, each) is not None for each in at] == [False, True, True, False]
 
 
 def test_deploys_explain_what_happened_in_their_time():
-    """Those announced for a time, and no silence; one of several names that fit counts once."""
+    """Deploys announced for that time, but no silences; several matching names count once."""
     found = silences({}, {"kind": "deploy", "groups": ("pay*", "paid")}, {"kind": "deploy", "groups": ("orders",)})
     assert [each.silence_id for each in found.deploys(PAYMENTS, NOW_MS, NOW_MS)] == ["1"]
     assert found.deploys(PAYMENTS, SILENCE.ends_at_ms, SILENCE.ends_at_ms + 9) == ()
 
 
 def test_the_number_of_silences_is_bounded():
-    """Whoever may write to the topic may write many: those that end first go, in whatever order they come."""
+    """Producers with access to the topic may write many: those that end first are dropped, in any order of arrival."""
     made = [replace(SILENCE, silence_id=f"{n}", ends_at_ms=NOW_MS + n) for n in range(MAX_SILENCES + 50)]
     random.Random(1).shuffle(made)
     kept = KeptSilences(Weights(1_000_000))
@@ -125,7 +125,7 @@ def test_the_number_of_silences_is_bounded():
 
 
 def test_the_text_of_silences_is_bounded():
-    """It counts among all that is held, until it goes: by a tombstone, by a newer form, or for one that ends later."""
+    """It counts toward the limit until it is removed by a tombstone, a newer version, or one that ends later."""
     groups = tuple("x" * 900 + str(n) for n in range(10))
     view = View(group_expiry_seconds=3600, keep_rebalances=3, max_bytes=30_000)
     view.apply([silence_row(silence_id=str(n), groups=groups) for n in range(9)])
@@ -139,7 +139,7 @@ def test_the_text_of_silences_is_bounded():
 
 
 def test_what_goes_for_later_ones_weighs_nothing(monkeypatch: pytest.MonkeyPatch):
-    """Else the room of those that went would be lost."""
+    """Otherwise the room of dropped ones would be lost."""
     monkeypatch.setattr("rebalance_exporters.state.silences.MAX_SILENCES", 2)
     kept = KeptSilences(Weights(40))
     for n in range(20):
@@ -151,7 +151,7 @@ def test_what_goes_for_later_ones_weighs_nothing(monkeypatch: pytest.MonkeyPatch
 
 
 def test_findings_of_a_silenced_group_do_not_fire():
-    """Nor those of its cluster where all is silenced; others do, and the marks are there for rules of one's own."""
+    """Nor those of its cluster if everything is silenced; others do, and the marks are available for custom rules."""
     rows = [group_row(), group_row(group="orders"), finding_row("a"), finding_row("b", group="orders")]
     rows += [finding_row("c", group="")]
     found = samples(make_view(*rows, silence_row()), exposition())
@@ -165,7 +165,7 @@ def test_findings_of_a_silenced_group_do_not_fire():
 
 
 def test_findings_fire_while_a_deploy_is_announced():
-    """What a deploy explains is reported as one by the diagnosis; whatever else is found notifies people as usual."""
+    """The diagnosis reports rebalances of a deploy as such; other findings cause notifications as usual."""
     rows = [group_row(), group_row(group="orders"), finding_row("a"), finding_row("c", group="")]
     found = samples(make_view(*rows, silence_row(groups=("*",), kind="deploy")), exposition())
     assert {key[2]: value for key, value in found.items() if key[0] == ACTIVE} == {"payments": 1, "": 1}
@@ -175,7 +175,7 @@ def test_findings_fire_while_a_deploy_is_announced():
 
 
 def test_a_silence_ends_by_itself():
-    """No row comes, time passes: what goes on fires again; ended early, it does so at once."""
+    """At its end ongoing findings fire again without a new row; ended early, at once."""
     view, served = make_view(group_row(), finding_row("a"), silence_row()), exposition()
     finding = next(key for key in samples(view, served) if key[0] == ACTIVE)
     at = (NOW_MS, SILENCE.ends_at_ms - 1, SILENCE.ends_at_ms)
@@ -187,7 +187,7 @@ def test_a_silence_ends_by_itself():
 
 
 def test_a_silence_changes_no_count():
-    """All series but those of its findings are as they would be without it."""
+    """All series except those of its findings are the same as without it."""
     rows = [*stream_rows(), group_row(), finding_row("a"), probed_lag_row(), rebalance_row("1"), diagnosis_row()]
     with_one, without = samples(make_view(*rows, silence_row()), exposition()), samples(make_view(*rows), exposition())
     differ = {key[0] for key in with_one.keys() | without.keys() if with_one.get(key) != without.get(key)}
@@ -205,7 +205,7 @@ def overview(view: View, now_ms: int = NOW_MS) -> Any:
 
 
 def test_people_see_findings_and_who_silenced_them():
-    """The finding still fires for who looks, with the reason why nobody is called."""
+    """The finding is still firing for users, with the reason why there are no notifications."""
     view = make_view(group_row(), finding_row("a"), silence_row())
     row = overview(view)
     assert [each.state for each in row.findings] == ["firing"]
@@ -219,7 +219,7 @@ def test_people_see_findings_and_who_silenced_them():
 
 
 def test_followers_hear_when_a_silence_begins_and_ends():
-    """A group's row is sent again when one is made or changed, and when one begins or ends by the time alone."""
+    """A group's row is sent again when a silence is made or changed, and when one begins or ends."""
     view = make_view(group_row(), group_row(group="orders"))
     later = silence_row(starts_at_ms=NOW_MS + 60_000)
     steps = [
@@ -240,7 +240,7 @@ def test_followers_hear_when_a_silence_begins_and_ends():
 
 
 def test_a_rebalance_names_the_deploy_that_was_announced():
-    """In its row for programs and in its words for people; a plain silence explains nothing."""
+    """In its row for programs and in its text for users; an ordinary silence explains nothing."""
     deploy = silence_row(silence_id="d", kind="deploy", reason="deploy 1.2", created_by="pipeline", on_behalf_of="bob")
     view = make_view(group_row(), rebalance_row("1"), rebalance_row("2", NOW_MS + 8_000_000), silence_row(), deploy)
     fleet = view.fleet()
@@ -256,7 +256,7 @@ def test_a_rebalance_names_the_deploy_that_was_announced():
 
 
 def test_rows_that_are_no_silences_are_left_out():
-    """Counted like any others, and nothing is held back."""
+    """They are counted like other invalid rows, and silence nothing."""
     rows = [
         silence_row(groups=("a*b",)),
         silence_row(ends_at_ms=NOW_MS + 10**11),
@@ -270,7 +270,7 @@ def test_rows_that_are_no_silences_are_left_out():
 
 
 def test_two_exporters_show_the_same():
-    """However the rows were batched or in which order those of different keys came."""
+    """For any batches of the rows, and any order of different keys."""
     rows = [silence_row(silence_id=f"{n}", groups=("pay*",), ends_at_ms=NOW_MS + 1_000 + n % 3) for n in range(4)]
     shown = {
         overview(make_view(group_row(), finding_row("a"), *order)).silence for order in itertools.permutations(rows)

@@ -59,7 +59,7 @@ from rebalance_exporters.state.view import (
 KEY = ("prod", "payments")
 HOUR_MS = 3_600_000
 
-#: The names of the contract's fields, with values that need not be of their kind.
+#: The names of the contract's fields, with values that need not be of their type.
 _NAMES = sorted({each.name for kind in (GroupLag, GroupSnapshot, Rebalance, QueryStatus) for each in fields(kind)})
 _scalars = st.none() | st.booleans() | st.integers() | st.floats() | st.text(max_size=9) | st.just("prod")
 _values = st.recursive(
@@ -77,7 +77,7 @@ def test_rows_overwrite_by_key() -> None:
 
 
 def test_a_snapshot_does_not_change() -> None:
-    """Whoever holds a snapshot sees one moment, whatever arrives meanwhile."""
+    """A snapshot shows one moment, whatever arrives later."""
     view = make_view(group_row(), lag_row(10))
     before = view.fleet()
     view.apply([group_row(group="other"), group_row(generation=9), lag_row(20), Row(GROUPS, b"prod/payments", None)])
@@ -86,7 +86,7 @@ def test_a_snapshot_does_not_change() -> None:
 
 
 def test_a_snapshot_is_taken_once_for_all_who_ask_until_something_is_read() -> None:
-    """Everybody who follows asks twice a second: nothing is copied for them while nothing is new."""
+    """Every follower requests it twice a second: nothing is copied while there is no new row."""
     view = make_view(group_row())
     before = view.fleet()
     assert view.fleet() is before
@@ -97,7 +97,7 @@ def test_a_snapshot_is_taken_once_for_all_who_ask_until_something_is_read() -> N
 
 
 def test_a_snapshot_shows_what_expired_and_what_was_refused() -> None:
-    """Whatever changes without a row that is taken up leads to a new snapshot too."""
+    """Changes without an accepted row lead to a new snapshot too."""
     view = make_view(group_row(state="Deleted", updated_at_ms=NOW_MS - 2 * HOUR_MS))
     assert KEY in view.fleet().groups
     view.forget_expired(NOW_MS)
@@ -107,7 +107,7 @@ def test_a_snapshot_shows_what_expired_and_what_was_refused() -> None:
 
 
 def test_tombstones_forget() -> None:
-    """A null value removes what its key stands for, in every topic."""
+    """A null value removes the item of its key, in every topic."""
     view = make_view(group_row(), rebalance_row("1"), query_row(), records_row(), lag_row(5))
     view.apply(
         [
@@ -147,7 +147,7 @@ def test_tombstones_forget() -> None:
     ],
 )
 def test_a_broken_row_is_counted_and_harmless(row: Row) -> None:
-    """What does not follow the contract is counted by topic, and the rows around it are taken over."""
+    """Rows that violate the contract are counted by topic, and the rows around them are applied."""
     view = make_view(group_row(), row, group_row(group="after"))
     fleet = view.fleet()
     assert refused(view) == {topic: int(topic == row.topic) for topic in TOPICS}
@@ -155,7 +155,7 @@ def test_a_broken_row_is_counted_and_harmless(row: Row) -> None:
 
 
 def test_who_only_commits_is_a_group() -> None:
-    """A simple group is known by its lag row, from its first commit on, and is gone with it."""
+    """A simple group is known by its lag row, from its first commit on, and is removed with it."""
     view = make_view(lag_row(group="simple"))
     group = view.fleet().groups["prod", "simple"]
     assert (group.type, group.state, group.first_seen_ms) == ("simple", "Empty", NOW_MS - HOUR_MS)
@@ -164,12 +164,12 @@ def test_who_only_commits_is_a_group() -> None:
 
 
 def test_lag_of_nobody_is_no_group() -> None:
-    """Windows of a group of which neither records nor commits are known show no group."""
+    """A lag row without members or commits shows no group."""
     assert make_view(lag_row(None, None, group="nobody")).fleet().groups == {}
 
 
 def test_lag_is_not_shown_while_the_diagnosis_is_silent() -> None:
-    """What nobody measures any more is unknown; a status from far ahead vouches for nothing either."""
+    """Values without a live diagnosis are unknown; a status from the far future does not count as live."""
     view = make_view(group_row(), probed_lag_row(7))
     assert view.fleet().live_lag(KEY, NOW_MS) is None, "no diagnosis was ever heard of"
     view.apply([diagnosis_row(updated_at_ms=NOW_MS)])
@@ -178,12 +178,12 @@ def test_lag_is_not_shown_while_the_diagnosis_is_silent() -> None:
 
 
 def documents(view: View) -> list[dict[str, Any]]:
-    """The rebalances of PAYMENTS as the API shows them."""
+    """The rebalances of PAYMENTS as shown by the API."""
     return [json.loads(kept.document()) for kept in view.rebalances(KEY)]
 
 
 def test_a_rebalance_is_shown_with_what_it_cost_in_whatever_order_they_come() -> None:
-    """Rebalance and impact stand in two topics, which are read in any order; a newer form of either keeps the other."""
+    """Rebalance and impact are in two topics, read in any order; a newer version of either keeps the other."""
     silence = CommitGap("orders", 0, NOW_MS - 9_000, NOW_MS)
     rebalance, impact = rebalance_row("0-1"), impact_row("0-1", silences=(silence,), lost_partition_ms=8_000)
     for rows in ([rebalance, impact], [impact, rebalance], [impact, rebalance, rebalance_row("0-1", NOW_MS + 5)]):
@@ -199,7 +199,7 @@ def test_a_rebalance_is_shown_with_what_it_cost_in_whatever_order_they_come() ->
 
 
 def test_news_of_a_rebalances_cost_is_news_of_the_rebalance() -> None:
-    """Followers get it again, once per change, and only of what is kept."""
+    """Followers get it again, once per change, and only if it is kept."""
     view = make_view(rebalance_row("0-1"))
     version = view.version
     view.apply([impact_row("0-1", lag_peak=5), impact_row("0-1", lag_peak=5), impact_row("9-9", lag_peak=5)])
@@ -210,7 +210,7 @@ def test_news_of_a_rebalances_cost_is_news_of_the_rebalance() -> None:
 
 
 def test_totals_of_cost_are_the_streams() -> None:
-    """A rebalance that is judged again replaces what it added, so nothing is counted twice."""
+    """A rebalance that is judged again replaces its earlier share, so nothing is counted twice."""
     first = totals_row(CountedImpact(1, 0, 500), a=CountedImpact(2, 1, 1_000))
     again = totals_row(CountedImpact(1, 0, 500), a=CountedImpact(3, 1, 2_000))
     assert make_view(group_row(), first, again, again).fleet().cost(KEY) == CountedImpact(4, 1, 2_500)
@@ -227,14 +227,14 @@ def test_totals_of_cost_are_the_streams() -> None:
     ],
 )
 def test_deleted_groups_expire(deleted_ago_ms: int, state: str | None, kept: bool) -> None:
-    """Only a deletion ends a group's series, and only after the expiry."""
+    """Only a deletion ends a group's series, and only after the expiry time."""
     view = make_view(group_row(state=state, updated_at_ms=NOW_MS - deleted_ago_ms))
     view.forget_expired(NOW_MS)
     assert bool(view.fleet().groups) == kept
 
 
 def test_what_claims_to_be_of_the_future_expires_too() -> None:
-    """A time ahead counts from when it was first looked at: invented groups and findings do not stay for ever."""
+    """A future time counts from the first look: invented groups and findings do not stay forever."""
     far_ms = NOW_MS + 1_000 * HOUR_MS
     resolved = finding_row(state="resolved", resolved_at_ms=far_ms, updated_at_ms=far_ms)
     view = make_view(group_row(state="Deleted", updated_at_ms=far_ms), resolved)
@@ -245,14 +245,14 @@ def test_what_claims_to_be_of_the_future_expires_too() -> None:
 
 
 def test_commits_of_a_known_group_are_remembered() -> None:
-    """A member that stopped committing long ago is news, so its last commit stays known."""
+    """The last commit of a member that stopped long ago is useful, so it is kept."""
     view = make_view(group_row(), lag_row(5, NOW_MS - 50 * HOUR_MS))
     view.forget_expired(NOW_MS)
     assert view.fleet().lags[KEY].last_commit_ms == NOW_MS - 50 * HOUR_MS
 
 
 def test_invented_groups_are_bounded() -> None:
-    """Beyond the limit newcomers are left out and counted; who is known already is kept up."""
+    """Above the limit new groups are dropped and counted; known ones are still updated."""
     view = View(group_expiry_seconds=3600, keep_rebalances=3, max_groups=2)
     view.apply([group_row(group=f"g{n}") for n in range(4)])
     view.apply([lag_row(group=f"l{n}") for n in range(3)])
@@ -264,7 +264,7 @@ def test_invented_groups_are_bounded() -> None:
 
 
 def test_counters_do_not_fall_by_a_stream_that_was_superseded() -> None:
-    """What it still writes of a group is left out and counted; rows of older versions name no writer."""
+    """Its rows about a group are rejected and counted; rows of older versions have no writer."""
     loser, owner = (RowWriter("prod", "membership", epoch) for epoch in (1, 2))
     view = make_view(
         group_row(generation=5)._replace(writer=loser, at_ms=NOW_MS),
@@ -278,40 +278,40 @@ def test_counters_do_not_fall_by_a_stream_that_was_superseded() -> None:
 
 
 def test_impacts_that_wait_are_bounded() -> None:
-    """What belongs to no rebalance that is kept goes in the order in which it came."""
+    """Those without a kept rebalance are dropped in their order of arrival."""
     view = make_view(*(impact_row(f"0-{n}", lag_peak=n) for n in range(40)))
     view.apply([rebalance_row("0-9"), rebalance_row("0-10", NOW_MS + 1)])
     assert [each["impact"] and each["impact"]["lag_peak"] for each in documents(view)] == [10, None]
 
 
 def test_few_rebalances_leave_room_for_ten_times_as_much_beside_them_and_many_for_little_more() -> None:
-    """What waits for ever, as of rebalances of weeks ago, must not take more than what is kept."""
+    """Impacts that never find their rebalance, of weeks ago for example, must not outnumber the kept ones."""
     assert [room_beside(kept) for kept in (0, 3, 2_000, 20_000)] == [0, 30, 20_000, 40_000]
 
 
 def test_the_latest_rebalances_are_kept() -> None:
-    """No more than the limit is held, and a group's come newest first."""
+    """At most the limit is kept, and a group's are listed newest first."""
     rows = [rebalance_row(str(n), NOW_MS + n) for n in range(5)]
     kept = make_view(*rows, rows[-1]).rebalances(KEY)
     assert [rebalance.rebalance_id for rebalance in kept] == ["4", "3", "2"]
 
 
 def test_totals_of_the_stream_are_taken_as_they_are() -> None:
-    """Decode totals come cumulative: the last row says all."""
+    """Decode totals are cumulative: the last row has everything."""
     first = RecordCount("membership", 2, 3, "decoded", 10)
     (totals,) = make_view(records_row(first), records_row(replace(first, count=11))).fleet().records
     assert [record.count for record in totals.records] == [11]
 
 
 def test_the_latest_begun_are_kept_in_whatever_order_they_come() -> None:
-    """Two exporters that hear of rebalances in different orders keep the same ones."""
+    """Two exporters that read rebalances in different orders keep the same ones."""
     rows = [rebalance_row(str(n), NOW_MS + n) for n in (4, 0, 3, 1, 2)]
     kept = make_view(*rows, Row(REBALANCES, b"prod/payments/3", None)).rebalances(KEY)
     assert [rebalance.rebalance_id for rebalance in kept] == ["4", "2"]
 
 
 def test_totals_of_withdrawn_findings_go_with_their_group() -> None:
-    """Memory is bounded: nothing is left of a group that was forgotten and has no findings."""
+    """Memory is bounded: nothing is kept of a forgotten group without findings."""
     view = make_view(group_row(), finding_row())
     assert view.fleet().findings[KEY].fired == {("crash_loop", "ticket"): 1}
     view.apply([Row(FINDINGS, b"prod/payments/crash_loop/", None), Row(GROUPS, b"prod/payments", None)])
@@ -320,19 +320,19 @@ def test_totals_of_withdrawn_findings_go_with_their_group() -> None:
 
 
 def test_a_finding_fires_once_until_it_fires_again() -> None:
-    """A rewritten finding is the same one; one that was resolved and is back counts again."""
+    """A rewritten finding is the same one; one that resolved and reopened counts again."""
     rows = [finding_row(), finding_row(confidence=0.5), finding_row(state="resolved", resolved_at_ms=NOW_MS)]
     view = make_view(*rows, finding_row(), finding_row("another"))
     assert view.fleet().findings[KEY].fired == {("crash_loop", "ticket"): 3}
 
 
 def group_text(**fields: object) -> bytes:
-    """A group's row with fields of any kind."""
+    """A group's row with fields of any type."""
     return json.dumps({"cluster": "prod", "group": "payments", **fields}).encode()
 
 
 def lag_text(**topic: object) -> bytes:
-    """A lag row with a topic of any kind."""
+    """A lag row with a topic of any type."""
     return json.dumps({"cluster": "prod", "group": "payments", "at_ms": NOW_MS, "topics": {"t": topic}}).encode()
 
 
@@ -361,7 +361,7 @@ ABSURD = [
 
 @pytest.mark.parametrize(("topic", "value", "reason"), [row[1:] for row in ABSURD], ids=[row[0] for row in ABSURD])
 def test_no_row_stops_the_reader(topic: str, value: bytes, reason: str) -> None:
-    """Whatever stands in a row, it is counted by its reason, and what was read before and after is shown."""
+    """Any row is counted by its reason, and the rows read before and after are shown."""
     key = b"prod/log" if topic == STATUS else b"prod/payments"
     view = make_view(group_row(group="before"), Row(topic, key, value), group_row(group="after"))
     fleet = view.fleet()
@@ -371,7 +371,7 @@ def test_no_row_stops_the_reader(topic: str, value: bytes, reason: str) -> None:
 
 
 def test_absurd_but_possible_numbers_cost_nothing() -> None:
-    """Partition numbers are only names here: 2**31 - 1 and negative ones make nothing large and break nothing."""
+    """Partition numbers are only names here: 2**31 - 1 and negative ones need no more memory and break nothing."""
     numbers = [2**31 - 1, -5, 2**63 - 1]
     topics = {"t": TopicLag(numbers, [2**63 - 1, -1, 0], [None, -7, 2**63], -1)}
     members = (replace(PAYMENTS.members[0], partitions={"t": numbers}),)
@@ -388,7 +388,7 @@ def test_absurd_but_possible_numbers_cost_nothing() -> None:
 
 
 def test_a_defect_of_the_exporter_is_counted_and_not_fatal(monkeypatch: pytest.MonkeyPatch) -> None:
-    """An exception nobody thought of ends as a row left out, too."""
+    """An unexpected exception also ends as a rejected row."""
     view = make_view()
     monkeypatch.setattr(view, "_show", lambda _: 1 / 0)
     view.apply([group_row(), query_row()])
@@ -402,14 +402,14 @@ def test_a_defect_of_the_exporter_is_counted_and_not_fatal(monkeypatch: pytest.M
     st.sampled_from(TOPICS), st.binary(max_size=60) | st.just(b"prod/payments"), st.binary(max_size=200) | json_values
 )
 def test_anything_at_all_can_be_read(topic: str, key: bytes, value: bytes) -> None:
-    """Bytes and JSON of any form are taken up or counted, and the snapshot can be shown."""
+    """Bytes and JSON of any form are applied or counted, and the snapshot can be shown."""
     view = make_view(Row(topic, key, value), group_row(), diagnosis_row(), lag_row())
     view.forget_expired(NOW_MS)
     assert KEY in view.fleet().groups
 
 
 def test_truncated_rows_are_counted() -> None:
-    """A row that was cut so that it fits is taken up and counted; members that were left out still count."""
+    """A row that was truncated to fit is applied and counted; omitted members still count."""
     cut = TopicLag([0], [5], [1], 900, is_truncated=True)
     view = make_view(
         group_row(is_truncated=True, member_count=10_000),
@@ -421,7 +421,7 @@ def test_truncated_rows_are_counted() -> None:
 
 
 def test_lag_that_is_published_again_is_no_news() -> None:
-    """Rows of quiet groups come every minute: nothing is written again for them, and nothing is sent to followers."""
+    """Rows of quiet groups come every minute: nothing is rendered again, and nothing is sent to followers."""
     view = make_view(group_row(), lag_row())
     before, version = view.fleet().lags[KEY], view.version
     view.apply([lag_row(at_ms=NOW_MS + 60_000)])
@@ -433,7 +433,7 @@ def test_lag_that_is_published_again_is_no_news() -> None:
 
 
 def test_text_that_is_held_is_bounded() -> None:
-    """Many large rows fill the memory no more than many small ones; what goes makes room, whatever its kind."""
+    """Large rows use no more memory than small ones; removed rows of any kind make room."""
     large = {"protocol": "x" * 10_000}
     view = View(group_expiry_seconds=3600, keep_rebalances=3, max_bytes=30_000)
     view.apply([group_row(group=f"g{n}", **large) for n in range(5)])

@@ -1,4 +1,4 @@
-"""`advise`: what settings would have avoided of a group's rebalances, and what each costs."""
+"""`advise`: which of a group's rebalances settings would have avoided, and their cost."""
 
 import json
 from dataclasses import replace
@@ -18,14 +18,14 @@ CALM = replace(ADVISED, sums=PeriodSums(), estimates=(), useless=(*ADVISED.usele
 
 @pytest.mark.parametrize(("golden", "options"), [("advise.txt", []), ("advise.md", ["--markdown"])])
 def test_settings_come_by_what_they_would_have_avoided(monitor, golden, options):
-    """With the value, the range, the cost and what the numbers rest on."""
+    """With the value, the range, the cost and the basis of the numbers."""
     outcome = monitor("advise", ME, *options)
     assert (outcome.code, outcome.err) == (0, "")
     hold_to_golden(golden, outcome.out)
 
 
 def test_since_goes_to_the_exporter(monitor, exporter):
-    """A day without it."""
+    """The default is a day."""
     for words in ([], ["--since", "2h", "--cluster", "prod"]):
         monitor("advise", ME, *words)
     first, second = exporter.queries(f"groups/{ME}/advice")
@@ -41,7 +41,7 @@ def test_json_is_the_exporters_answer(monitor):
 
 
 def test_a_calm_group_is_one_sentence(monitor, exporter):
-    """There is nothing to advise on."""
+    """There is nothing to advise."""
     exporter.answers[f"groups/{ME}/advice"] = CALM
     assert monitor("advise", ME).out == (
         "payments-enricher: no rebalance since 2026-09-20 14:13:20 UTC\n\n"
@@ -50,7 +50,7 @@ def test_a_calm_group_is_one_sentence(monitor, exporter):
 
 
 def test_rebalances_that_no_setting_avoids():
-    """It says so, and names what was looked at."""
+    """It says so, and lists the evaluated settings."""
     reported = describe_advice(
         replace(ADVISED, estimates=(), useless=("session.timeout.ms",)), Clock(), Access("advise")
     )
@@ -61,7 +61,7 @@ def test_rebalances_that_no_setting_avoids():
 
 
 def test_what_makes_the_numbers_wrong_is_said():
-    """Old data, and rebalances for which there was no room."""
+    """Old data, and rebalances that were not kept."""
     late = replace(ADVISED, ready=False, ready_text="no batch for 75 s", dropped_until_ms=NOW_MS)
     notes = {each.label: each.lines for each in describe_advice(late, Clock(), Access("advise")).passages}["Note"]
     assert "the data is not up to date: no batch for 75 s" in notes
@@ -82,7 +82,7 @@ def test_what_makes_the_numbers_wrong_is_said():
     ],
 )
 def test_what_is_avoided_in_words(avoided, said):
-    """Certain numbers stand alone, ranges have both ends, and what is only possible is at most."""
+    """Certain numbers are shown alone, ranges with both ends, and possible ones as at most."""
     assert saved(avoided) == said
 
 
@@ -95,7 +95,7 @@ def test_no_such_group_and_an_older_exporter_are_distinguished(monitor, exporter
 
 
 def test_names_of_strangers_do_no_harm(monitor, exporter):
-    """What controls a terminal is written out."""
+    """Control characters are escaped."""
     hostile = replace(ADVISED, group=HOSTILE)
     exporter.answers[f"groups/{ME}/advice"] = hostile
     assert "\x1b" not in monitor("advise", ME).out

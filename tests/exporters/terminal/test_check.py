@@ -1,4 +1,4 @@
-"""`check`: one line and an exit code that cron, CI and Nagios understand."""
+"""`check`: one line and an exit code for cron, CI and Nagios."""
 
 import json
 from dataclasses import replace
@@ -36,7 +36,7 @@ from rebalance_exporters.terminal import check_command
     ],
 )
 def test_the_exit_code_says_how_it_is(monitor, words, code, start):
-    """Tickets and passed limits warn, pages are critical, what cannot be judged is unknown; harm comes first."""
+    """Tickets and exceeded limits warn, pages are critical, missing data are unknown; critical takes precedence."""
     outcome = monitor("check", *words)
     assert outcome.code == code
     assert outcome.out.startswith(start)
@@ -44,7 +44,7 @@ def test_the_exit_code_says_how_it_is(monitor, words, code, start):
 
 
 def test_old_data_is_never_good_news(monitor, exporter):
-    """Nor bad news; what was known last is said."""
+    """Nor bad news; the last known state is printed."""
     exporter.answers["overview"] = STALE
     outcome = monitor("check", "billing")
     assert outcome.code == 3
@@ -55,7 +55,7 @@ def test_old_data_is_never_good_news(monitor, exporter):
 
 
 def test_an_exporter_that_does_not_answer_is_unknown(monitor):
-    """With the reason on the one line that is looked at."""
+    """With the reason on the one printed line."""
     outcome = monitor("check", "--url", "http://127.0.0.1:1")
     assert (outcome.code, outcome.err) == (3, "")
     assert outcome.out.startswith("REBALANCES UNKNOWN - no answer from http://127.0.0.1:1 (")
@@ -63,14 +63,14 @@ def test_an_exporter_that_does_not_answer_is_unknown(monitor):
 
 
 def test_wrong_use_is_unknown(monitor):
-    """Click's code for it, 2, would call somebody at night."""
+    """Click's exit code for it, 2, would cause a notification at night."""
     outcome = monitor("check", "--max-rebalances", "many")
     assert outcome.code == 3
     assert outcome.out.startswith("REBALANCES UNKNOWN - wrong use: Invalid value for '--max-rebalances'")
 
 
 def test_a_bug_of_ours_is_unknown_too(monitor, monkeypatch):
-    """Python's code for it, 1, would be a ticket about a group; the trace goes where a person can find it."""
+    """Python's exit code for it, 1, would be a ticket about a group; the traceback goes to standard error."""
 
     def fail(*_):
         raise ZeroDivisionError("so\nthere")
@@ -83,7 +83,7 @@ def test_a_bug_of_ours_is_unknown_too(monitor, monkeypatch):
 
 
 def test_findings_about_the_cluster_count_when_no_group_is_named(monitor, exporter):
-    """They belong to no group and would go unseen."""
+    """They have no group and would be missed."""
     exporter.answers |= {"findings": {"findings": [BROKER]}, "overview": replace(OVERVIEW, groups=(CALM_ROW,))}
     assert monitor("check").out.startswith("REBALANCES CRITICAL - cluster prod: coordinator_failover (page): 9 groups")
     assert monitor("check", "--max-severity", "page").code == 0
@@ -91,7 +91,7 @@ def test_findings_about_the_cluster_count_when_no_group_is_named(monitor, export
 
 
 def test_a_severity_of_a_newer_version_is_taken_for_grave(monitor, exporter):
-    """Too loud is better than silent."""
+    """An unknown severity counts as critical."""
     finding = replace(ENRICHER_ROW.findings[0], severity="catastrophe")
     exporter.answers["overview"] = replace(OVERVIEW, groups=(replace(ENRICHER_ROW, findings=(finding,)),))
     assert monitor("check").code == 2
@@ -105,7 +105,7 @@ def test_many_bad_groups_stay_one_line(monitor, exporter):
 
 
 def test_names_cannot_forge_figures_or_lines(monitor, exporter):
-    """What stands behind the only bar is ours, and there is one line."""
+    """Everything after the only bar is ours, and there is one line."""
     finding = replace(ENRICHER_ROW.findings[0], summary=HOSTILE)
     row = replace(ENRICHER_ROW, group=HOSTILE + "|ok=1", findings=(finding,))
     exporter.answers["overview"] = replace(OVERVIEW, groups=(row,))
@@ -115,7 +115,7 @@ def test_names_cannot_forge_figures_or_lines(monitor, exporter):
 
 
 def test_json_says_the_same(monitor):
-    """With every group that was judged, the worst first."""
+    """With every judged group, the worst first."""
     outcome = monitor("check", "--json", "ledger", "billing")
     body = json.loads(outcome.out)
     assert (outcome.code, body["exit_code"], body["status"]) == (2, 2, "CRITICAL")

@@ -1,4 +1,4 @@
-"""Whatever goes wrong between terminal and exporter is one sentence that says what to type next."""
+"""Every error between terminal and exporter is one sentence that says what to type next."""
 
 import re
 import socket
@@ -15,7 +15,7 @@ from rebalance_exporters.terminal.client import Api, ApiError, UnreachableError
 
 
 def refused(exporter, status, body):
-    """The sentence for an answer to `explain x`."""
+    """Return the sentence for a response to `explain x`."""
     exporter.answers["groups/x"] = (status, body)
     with Api(Access("explain", exporter.url)) as api, pytest.raises(ApiError) as error:
         api.group("x")
@@ -58,17 +58,17 @@ def refused(exporter, status, body):
     ],
 )
 def test_each_refusal_has_its_sentence(exporter, status, body, sentence):
-    """With the names the exporter thinks were meant, and the option that is missing."""
+    """With the exporter's suggestions, and the missing option."""
     assert refused(exporter, status, body) == sentence
 
 
 def test_hostile_names_in_answers_do_nothing(exporter):
-    """The exporter repeats what it was asked, and what others are called."""
+    """The exporter repeats the requested name, and the names of others."""
     assert refused(exporter, 404, {"error": HOSTILE, "did_you_mean": [HOSTILE]}).isprintable()
 
 
 def test_names_are_quoted_for_the_shell():
-    """What is suggested can be typed as it stands, with the options that were typed before."""
+    """Suggestions can be typed as they are, with the options of the previous command."""
     access = Access("explain", flags=("--url", "http://other:1"))
     assert access.suggest("explain", "a b; rm -rf") == (
         "`rebalance-monitor explain 'a b; rm -rf' --url http://other:1`"
@@ -76,7 +76,7 @@ def test_names_are_quoted_for_the_shell():
 
 
 def test_typed_options_come_again_and_those_of_the_environment_do_not(monitor, exporter):
-    """The environment says them to the next command too."""
+    """The environment applies to the next command too."""
     assert monitor("explain", "payments-enricher").out.endswith("advise payments-enricher --since 24h\n")
     out = monitor("explain", "payments-enricher", "--url", exporter.url, "--cluster", "prod").out
     assert out.endswith(f"advise payments-enricher --since 24h --url {exporter.url} --cluster prod\n")
@@ -84,14 +84,14 @@ def test_typed_options_come_again_and_those_of_the_environment_do_not(monitor, e
 
 @pytest.mark.parametrize("group", ["a/b", "a b", "ü", "?x=1", "#", "%2F", "a/rebalances"])
 def test_every_name_reaches_the_exporter_as_it_is(exporter, group):
-    """A group may be called anything."""
+    """A group may have any name."""
     with Api(Access("explain", exporter.url)) as api, pytest.raises(ApiError):
         api.group(group)
     assert exporter.requests[-1].path == f"groups/{group}"
 
 
 def test_an_unknown_rebalance_points_to_the_history(monitor):
-    """Where its id would be."""
+    """It lists the ids."""
     outcome = monitor("explain", "payments-enricher", "--rebalance", "9-9")
     assert outcome.code == 1
     assert outcome.err == (
@@ -114,7 +114,7 @@ def test_nobody_there_is_one_sentence(monitor, command):
 
 
 def test_one_that_does_not_answer_in_time():
-    """Is distinguished from one that is not there."""
+    """It differs from an exporter that is not there."""
     with socket.create_server(("127.0.0.1", 0)) as silent:
         url = f"http://127.0.0.1:{silent.getsockname()[1]}"
         with Api(Access("top", url, timeout_seconds=0.05)) as api, pytest.raises(UnreachableError) as error:
@@ -123,7 +123,7 @@ def test_one_that_does_not_answer_in_time():
 
 
 def test_one_that_speaks_no_http():
-    """A wrong port, most of the time."""
+    """Usually a wrong port."""
     with socket.create_server(("127.0.0.1", 0)) as stranger:
         url = f"http://127.0.0.1:{stranger.getsockname()[1]}"
 
@@ -171,7 +171,7 @@ def test_a_password_lets_in(monitor, exporter, tmp_path):
     ],
 )
 def test_options_that_cannot_be_right(monitor, options, text):
-    """Are reported before anything is asked, without the password."""
+    """They are reported before any request, without the password."""
     outcome = monitor("top", *options)
     assert outcome.code == 1
     assert text in outcome.err
@@ -179,13 +179,13 @@ def test_options_that_cannot_be_right(monitor, options, text):
 
 
 def test_a_proxy_does_not_lead_to_this_machine(monitor, monkeypatch):
-    """Whatever the environment says of proxies."""
+    """Whatever proxies the environment has."""
     monkeypatch.setenv("HTTP_PROXY", "http://127.0.0.1:1")
     assert monitor("top").code == 0
 
 
 def test_a_severity_that_is_not_known_is_as_grave_as_any():
-    """Of the others, page is graver than ticket, and that than info."""
+    """Of the known ones, page is more severe than ticket, and ticket than info."""
     assert gravity("info") < gravity("ticket") < gravity("page") == gravity("new")
 
 
@@ -210,7 +210,7 @@ def test_a_missing_library_is_one_sentence_with_the_command(exporter, library, c
 
 @pytest.mark.processes
 def test_help_needs_none_of_the_libraries():
-    """And so is instant."""
+    """So it is fast."""
     code = (
         "import sys; from rebalance_deploy import cli\n"
         "print(sorted({'httpx', 'rich', 'msgspec', 'numpy'} & set(sys.modules)))"

@@ -1,4 +1,4 @@
-"""Completion in the shell, of group names too, which never gets in the way."""
+"""Shell completion, including group names, which never shows errors."""
 
 import os
 import subprocess
@@ -9,7 +9,7 @@ import pytest
 
 from exporters.terminal.clusters import CALM_ROW, HOSTILE, OVERVIEW
 
-#: The program, more patient than somebody at a key: the exporter is a thread of a process with other things to do.
+#: The program with a longer time-out than for a user: the exporter is a thread of a busy process.
 PROGRAM = """
 from rebalance_deploy.cli import cli
 from rebalance_exporters.terminal import completion
@@ -19,7 +19,7 @@ cli(prog_name='rebalance-monitor')
 
 
 def complete(line, url, *options):
-    """What click offers bash for the last word of a line."""
+    """Return click's suggestions for bash for the last word of a line."""
     environment = os.environ | {
         "_REBALANCE_MONITOR_COMPLETE": "bash_complete",
         "COMP_WORDS": line,
@@ -43,26 +43,26 @@ def complete(line, url, *options):
     ],
 )
 def test_group_names_are_offered(exporter, line, offered):
-    """From the exporter that the environment names."""
+    """From the exporter in the environment."""
     assert complete(line, exporter.url) == offered
 
 
 @pytest.mark.processes
 def test_the_typed_exporter_is_asked(exporter):
-    """An option on the line comes before the environment."""
+    """An option on the line takes precedence over the environment."""
     assert complete(f"rebalance-monitor explain --url {exporter.url} bil", "http://127.0.0.1:1") == ["billing"]
 
 
 @pytest.mark.processes
 def test_names_that_would_write_on_the_terminal_are_left_out(exporter):
-    """The shell would show them raw."""
+    """The shell would print them unescaped."""
     exporter.answers["overview"] = replace(OVERVIEW, groups=(replace(CALM_ROW, group=HOSTILE), CALM_ROW))
     assert complete("rebalance-monitor explain ", exporter.url) == ["billing"]
 
 
 @pytest.mark.processes
 def test_trouble_is_quiet():
-    """A shell has no place for errors while somebody types."""
+    """A shell has no place for errors during completion."""
     assert complete("rebalance-monitor explain pay", "http://127.0.0.1:1") == []
     assert complete("rebalance-monitor explain pay", "nonsense") == []
 
@@ -70,7 +70,7 @@ def test_trouble_is_quiet():
 @pytest.mark.processes
 @pytest.mark.parametrize("shell", ["bash", "zsh", "fish"])
 def test_the_script_asks_this_program(monitor, shell):
-    """In the words of each shell; bash reads it without complaint."""
+    """For each shell; bash accepts its syntax."""
     outcome = monitor("completion", shell)
     assert (outcome.code, outcome.err) == (0, "")
     assert f"_REBALANCE_MONITOR_COMPLETE={shell}_complete" in outcome.out

@@ -1,4 +1,4 @@
-"""`explain --logs`: what the coordinator of the group wrote, beside what the monitor found."""
+"""`explain --logs`: the log lines of the group's coordinator, beside the monitor's findings."""
 
 import json
 from dataclasses import replace
@@ -19,7 +19,7 @@ CLOCK = Clock()
 
 
 def line(at_ms: int, text: str) -> str:
-    """A line of a broker's log as Kafka 4 writes it, in UTC."""
+    """A line of a broker's log in the format of Kafka 4, in UTC."""
     at = CLOCK.at(at_ms)
     time = f"{at:%Y-%m-%d %H:%M:%S},{at_ms % 1000:03}"
     return f"[{time}] INFO [GroupCoordinator id=1 topic=__consumer_offsets partition=12] {text}\n"
@@ -44,7 +44,7 @@ def log(tmp_path: Path) -> Path:
 
 
 def test_the_coordinators_words_stand_in_the_report(monitor, log):
-    """Those of this group around this rebalance, with their times."""
+    """The lines about this group around this rebalance, with their times."""
     outcome = monitor("explain", ME, "--logs", str(log))
     assert (outcome.code, outcome.err) == (0, "")
     text = " ".join(outcome.out.split())
@@ -55,14 +55,14 @@ def test_the_coordinators_words_stand_in_the_report(monitor, log):
 
 
 def test_json_has_the_events(monitor, log):
-    """As objects of the contract; without --logs the field is not there."""
+    """As objects of the contract; without --logs the field is missing."""
     events = json.loads(monitor("explain", ME, "--logs", str(log), "--json").out)["broker_log"]
     assert [each["act"] for each in events] == ["expired", "preparing"]
     assert "broker_log" not in json.loads(monitor("explain", ME, "--json").out)
 
 
 def test_a_log_of_another_time_or_broker_is_said_to_be_one(monitor, log):
-    """A wrong zone is the likeliest reason; another coordinator the next."""
+    """A wrong time zone is the most likely reason, another coordinator the next."""
     shifted = monitor("explain", ME, "--logs", str(log), "--time-zone", "Asia/Tokyo")
     assert "is --time-zone right?" in " ".join(shifted.out.split())
     log.write_text(line(AT_MS, "Member x-1 in group other has failed, removing it from the group."))
@@ -70,7 +70,7 @@ def test_a_log_of_another_time_or_broker_is_said_to_be_one(monitor, log):
 
 
 def test_a_file_that_is_no_log_is_refused(monitor, tmp_path):
-    """In one sentence that says what is expected."""
+    """One sentence says what is expected."""
     file = tmp_path / "notes.txt"
     file.write_text("nothing\n")
     outcome = monitor("explain", ME, "--logs", str(file))
@@ -91,7 +91,7 @@ def test_the_exact_start_is_shown_where_the_stream_knows_it():
 
 
 def test_many_lines_are_cut_and_counted():
-    """A restart of a large group fills pages."""
+    """A restart of a large group would fill pages."""
     events = [CoordinatorEvent(AT_MS + n, CoordinatorAct.JOINED, member_id=f"c-{n}") for n in range(50)]
     lines = list(coordinator_log.describe(events, LOSS, CLOCK))
     assert len(lines) == 21

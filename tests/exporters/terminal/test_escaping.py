@@ -1,4 +1,4 @@
-"""Whatever a stranger wrote, a terminal, a Markdown reader and a JSON reader see it as text."""
+"""Text from others is shown as text in a terminal, in Markdown and in JSON."""
 
 import json
 
@@ -13,14 +13,14 @@ from rebalance_exporters.terminal.escaping import markdown_code, safe, safe_json
 @pytest.mark.generated
 @given(st.text())
 def test_all_that_comes_out_can_be_seen(text):
-    """No control code, no line break, no mark that turns the direction; and escaping twice changes nothing."""
+    """No control codes, line breaks or direction marks; and escaping twice changes nothing."""
     assert safe(text).isprintable()
     assert safe(safe(text)) == safe(text)
 
 
 @pytest.mark.parametrize("name", ["payments-enricher", "grüße", "注文", "a b", "back\\slash", ""])
 def test_names_that_can_be_seen_stay_as_they_are(name):
-    """Of any script."""
+    """In any script."""
     assert safe(name) == name
 
 
@@ -32,7 +32,7 @@ def test_what_cannot_be_seen_is_spelt_out():
 @pytest.mark.generated
 @given(st.text())
 def test_json_is_visible_ascii_and_loses_nothing(text):
-    """A terminal may show it, a program reads back what was there."""
+    """It is safe on a terminal, and a program reads back the original."""
     written = safe_json({"name": text})
     assert written.isascii()
     assert written.isprintable()
@@ -55,11 +55,11 @@ def test_json_is_visible_ascii_and_loses_nothing(text):
     ],
 )
 def test_markdown_shows_the_text_itself(text, written):
-    """No markup, no HTML, no cell of its own; rules and arrows stay readable."""
+    """No markup, no HTML, no extra table cell; rules and arrows stay readable."""
     assert safe_markdown(text) == written
 
 
 def test_code_ends_where_it_should():
-    """Also when the text holds the quotes that end code."""
+    """Even if the text contains the delimiters of code."""
     assert markdown_code("explain a") == "`explain a`"
     assert markdown_code("explain '``'") == "``` explain '``' ```"

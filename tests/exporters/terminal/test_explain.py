@@ -1,4 +1,4 @@
-"""`explain`: the cause first, then what it cost and what to change, then the evidence."""
+"""`explain`: the cause first, then its impact and the advice, then the evidence."""
 
 import json
 from dataclasses import replace
@@ -38,7 +38,7 @@ FACTS = Facts(NOW_MS, ENRICHER, OVERVIEW.groups, LOSS, (STARVED, TWICE))
 
 
 def passages(facts):
-    """The passages of a report by their labels."""
+    """The sections of a report by their labels."""
     return {each.label: each.lines for each in explain(facts, Access("explain")).passages}
 
 
@@ -59,7 +59,7 @@ def test_a_rebalance_is_explained(monitor, golden, options):
 
 
 def test_without_a_rebalance_it_says_so_and_what_goes_on(monitor, exporter):
-    """A finding without a rebalance is the cause to show; the members are listed as they are."""
+    """A finding without a rebalance is shown as the cause; the current members are listed."""
     exporter.answers |= {
         f"groups/{ME}": replace(ENRICHER, counters=type(ENRICHER.counters)()),
         f"groups/{ME}/rebalances": {"rebalances": []},
@@ -76,14 +76,14 @@ def test_json_holds_all_that_the_report_is_made_of(monitor):
 
 
 def test_a_time_finds_the_rebalance_that_went_on(monitor):
-    """Without remark when it lies inside."""
+    """Without a remark if the time is within the rebalance."""
     outcome = monitor("explain", ME, "--at", "13:53:18")
     assert outcome.out.startswith("[INFO] payments-enricher: rebalance of 2026-09-21 13:53:20 UTC")
     assert "Note" not in outcome.out
 
 
 def test_of_two_equally_near_the_newest_is_meant():
-    """As the one that people remember."""
+    """Users are more likely to remember that one."""
     older = replace(LOSS, rebalance_id="a", started_before_ms=1_000, completed_at_ms=2_000)
     newer = replace(LOSS, rebalance_id="b", started_before_ms=4_000, completed_at_ms=5_000)
     assert choose_rebalance([older, newer], 3_000).rebalance_id == "b"
@@ -92,13 +92,13 @@ def test_of_two_equally_near_the_newest_is_meant():
 
 
 def test_old_data_is_said_first(monitor, exporter):
-    """Before anybody believes the rest."""
+    """Before the remaining output."""
     exporter.answers["overview"] = STALE
     assert "Note     the data is not up to date: no batch for 75 s" in monitor("explain", ME).out
 
 
 def test_an_unknown_cause_is_not_guessed():
-    """It says undetermined, what was considered and what would separate it."""
+    """The cause is undetermined, with the considered causes and what would separate them."""
     missing = "client metrics of 10.4.2.19: reports on time, late or missing would separate these"
     finding = replace(
         STARVED,
@@ -129,14 +129,14 @@ def test_an_unknown_cause_is_not_guessed():
     ],
 )
 def test_a_rebalance_without_a_finding_says_why(changes, ago_ms, cause):
-    """Still going on, just ended, or forgotten."""
+    """It is still ongoing, has just ended, or was forgotten."""
     rebalance = replace(LOSS, **({"completed_at_ms": NOW_MS - ago_ms} | changes))
     assert passages(replace(FACTS, rebalance=rebalance, findings=()))["Cause"] == (cause,)
 
 
 @pytest.mark.parametrize("ended_ms", [None, NOW_MS - 10_000])
 def test_a_rebalance_that_is_not_judged_yet_shows_the_cause_of_those_before_it(ended_ms):
-    """A group that rebalances every few seconds is always in one; who, and what to change, is known all the same."""
+    """A group that rebalances every few seconds always has an ongoing one; culprit and advice are still known."""
     rebalance = replace(LOSS, completed_at_ms=ended_ms)
     facts = replace(FACTS, rebalance=rebalance, findings=(), standing=(TWICE, STARVED))
     reported = passages(facts)
@@ -149,7 +149,7 @@ def test_a_rebalance_that_is_not_judged_yet_shows_the_cause_of_those_before_it(e
 
 
 def test_an_old_rebalance_without_a_finding_borrows_no_cause():
-    """What fires now is another matter."""
+    """The findings that fire now are unrelated."""
     rebalance = replace(LOSS, completed_at_ms=NOW_MS - 900_000)
     reported = passages(replace(FACTS, rebalance=rebalance, findings=(), standing=(STARVED,)))
     assert len(reported["Cause"]) == 1
@@ -157,7 +157,7 @@ def test_an_old_rebalance_without_a_finding_borrows_no_cause():
 
 
 def test_a_rebalance_that_goes_on_says_since_when():
-    """And for how long so far, in the headline."""
+    """With its duration so far, in the headline."""
     ongoing = replace(LOSS, outcome="ongoing", completed_at_ms=None, duration_min_ms=None, duration_max_ms=None)
     report = explain(replace(FACTS, rebalance=ongoing, findings=()), Access("explain"))
     assert report.headline == f"{ME}: rebalancing since 2026-09-21 14:10:08 UTC, 3.2 min so far"
@@ -165,7 +165,7 @@ def test_a_rebalance_that_goes_on_says_since_when():
 
 
 def test_the_same_advice_is_given_once():
-    """Two findings may ask for one change."""
+    """Two findings may have the same advice."""
     reported = passages(replace(FACTS, findings=(STARVED, replace(TWICE, advice=STARVED.advice))))
     assert reported["Now"] == (
         "upgrade: kafka-python 1.4.6 -> kafka-python 3.0.3 or later",
@@ -174,7 +174,7 @@ def test_the_same_advice_is_given_once():
 
 
 def test_advice_says_what_it_would_have_avoided():
-    """As the API worked it out, behind the formula."""
+    """As calculated by the API, after the formula."""
     advice = AdviceRow("session.timeout.ms", "10000", "45000", "max(...)", None, "would have avoided 2 rebalances")
     cause = replace(STARVED, advice=(advice, Advice("code", None, "poll", "-")))
     reported = passages(replace(FACTS, findings=(cause,)))
@@ -185,7 +185,7 @@ def test_advice_says_what_it_would_have_avoided():
 
 
 def test_what_else_fires_names_its_rebalance_and_gives_no_advice_here():
-    """Its advice would not have spared the group this rebalance."""
+    """Its advice would not have avoided this rebalance."""
     reported = passages(replace(FACTS, findings=(FORMATION,), standing=(STARVED,)))
     assert reported["Also"][0].endswith("(see rebalance 12-4711)")
     assert "Now" not in reported
@@ -204,7 +204,7 @@ def test_what_else_fires_names_its_rebalance_and_gives_no_advice_here():
     ],
 )
 def test_the_scope_is_the_coordinator(rows, scope):
-    """Whether others of the same broker suffered too."""
+    """Whether other groups of the same broker were affected too."""
     assert passages(replace(FACTS, rows=(ENRICHER_ROW, *rows)))["Scope"] == (scope,)
 
 
@@ -217,7 +217,7 @@ def test_lag_says_when_it_was_back():
 
 
 def test_what_a_rebalance_cost_may_not_be_known():
-    """Until the diagnosis has reported, nothing is claimed; where a row had no room, the sums are complete."""
+    """It is unknown until the diagnosis has reported it; sums are complete even in a truncated row."""
     assert passages(replace(FACTS, rebalance=replace(LOSS, impact=None)))["Impact"][1:] == (
         "without commits: not known yet, the diagnosis has not reported",
     )
@@ -228,13 +228,13 @@ def test_what_a_rebalance_cost_may_not_be_known():
 
 
 def test_windows_may_not_be_known():
-    """While the diagnosis is silent nobody knows how many rebalances there were lately."""
+    """Without the diagnosis the number of recent rebalances is unknown."""
     row = replace(ENRICHER_ROW, windows={})
     assert passages(replace(FACTS, rows=(row,)))["State"][0].count("rebalances in the last 15 min not known") == 1
 
 
 def test_one_that_came_back_is_one_row():
-    """Under a new id, by the replaced pair or by its instance id; one that only left and one that only came are two."""
+    """Under a new id, by the replaced pair or its instance id; a departure and an unrelated join are two rows."""
     back = replace(SEVEN, member_id="new")
     static = member("s", "10.0.0.1", {"orders": [8]}, group_instance_id="s-1")
     rebalance = replace(
@@ -265,14 +265,14 @@ def test_a_large_group_shows_whose_share_changed():
 
 
 def test_an_unreadable_assignment_is_not_taken_for_none():
-    """A question mark, and no claim of what was gained."""
+    """A question mark, and no gained partitions."""
     unknown = replace(SIX, partitions=None)
     grid = compare_assignments(replace(LOSS, members_before=(SIX,), members_after=(unknown,)))
     assert grid.rows[0][3:] == ("4 -> ?", "-", "-")
 
 
 def test_phases_of_the_newer_protocols():
-    """The coordinator decides, then the members move."""
+    """The coordinator decides, then the members converge."""
     rebalance = replace(LOSS, type="consumer", sync_ms=None, assigning_ms=120, reconciling_ms=5_200)
     assert [(each.what, each.took) for each in describe_rebalance(rebalance, None).phases] == [
         ("assigning: the coordinator decides", "120 ms"),
@@ -281,14 +281,14 @@ def test_phases_of_the_newer_protocols():
 
 
 def test_a_group_that_emptied_has_no_join():
-    """Nobody was waited for."""
+    """There was no wait for members."""
     rebalance = replace(LOSS, members_after=(), generations=(Generation(826, "group_emptied"),), sync_ms=0)
     assert [each.what for each in describe_rebalance(rebalance, None).phases] == ["until nobody was left"]
 
 
 @pytest.mark.parametrize("options", [[], ["--markdown"], ["--json"]])
 def test_hostile_names_do_nothing(monitor, exporter, options):
-    """In no form of the report, wherever they stand; Markdown shows no HTML of theirs."""
+    """In no format of the report, at no place; Markdown contains none of their HTML."""
     evil = replace(SEVEN, client_id=HOSTILE, host=HOSTILE, member_id=HOSTILE, partitions={HOSTILE: [1]})
     rebalance = replace(LOSS, members_before=(evil,), members_after=(SIX,), left=(HOSTILE,), reason=HOSTILE)
     finding = replace(STARVED, summary=HOSTILE, evidence=(Evidence("log", HOSTILE, HOSTILE, HOSTILE),))
@@ -301,7 +301,7 @@ def test_hostile_names_do_nothing(monitor, exporter, options):
 
 
 def test_the_cluster_of_the_group_is_asked_about(monitor, exporter):
-    """So that a group of the same name elsewhere does not mix in."""
+    """So that a group of the same name in another cluster is not included."""
     monitor("explain", ME)
     assert exporter.queries("overview") == [{"cluster": "prod"}]
     assert exporter.queries("findings") == [{"cluster": "prod", "group": ME, "state": "firing"}]
@@ -316,7 +316,7 @@ def test_the_cluster_of_the_group_is_asked_about(monitor, exporter):
     ],
 )
 def test_options_that_contradict_each_other(monitor, options, text):
-    """Are refused before anything is asked."""
+    """They are rejected before any request."""
     outcome = monitor("explain", ME, *options)
     assert outcome.code == 2
     assert text in outcome.err

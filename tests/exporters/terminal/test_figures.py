@@ -1,4 +1,4 @@
-"""Numbers and times as people read and type them."""
+"""Numbers and times as users read and type them."""
 
 from datetime import timedelta, timezone
 
@@ -28,7 +28,7 @@ INDIA = timezone(timedelta(hours=5, minutes=30), "IST")
     ],
 )
 def test_a_duration_has_one_unit(milliseconds, text):
-    """The largest that leaves something to say."""
+    """The largest one in which the value is at least one."""
     assert span(milliseconds) == text
 
 
@@ -37,12 +37,12 @@ def test_a_duration_has_one_unit(milliseconds, text):
     [(None, "-"), (0, "0"), (9_999, "9999"), (10_000, "10k"), (412_345, "412k"), (1_900_000, "1.9M"), (7e9, "7G")],
 )
 def test_an_amount_is_exact_while_it_is_short(number, text):
-    """Then three digits are enough."""
+    """Above that three digits are sufficient."""
     assert amount(number) == text
 
 
 def test_one_of_a_thing_is_no_plural():
-    """And none is."""
+    """Nor is zero."""
     assert [plural(number, "group") for number in (0, 1, 2)] == ["0 groups", "1 group", "2 groups"]
 
 
@@ -70,13 +70,13 @@ def test_times_are_read_as_people_type_them(text, ago_ms):
 
 @pytest.mark.parametrize("text", ["", "yesterday", "25:00", "5", "-3h", "2026-13-01", "\x1b[2J"])
 def test_anything_else_is_refused_with_an_example(text):
-    """One sentence that shows what to type."""
+    """One sentence that shows valid input."""
     with pytest.raises(ValueError, match=r"use a duration \(90m, 24h, 7d\) or a time \(2026-03-01T14:05, 14:05\)"):
         Clock().read(text, NOW_MS)
 
 
 def test_a_zone_is_used_both_ways():
-    """What is shown can be typed back."""
+    """Printed times can be typed back."""
     clock = Clock(INDIA)
     assert clock.moment(NOW_MS) == "2026-09-21 19:43:20 IST"
     assert clock.read("19:43:20", NOW_MS) == NOW_MS

@@ -1,4 +1,4 @@
-"""`history`: one row per rebalance, oldest first, and what they come to."""
+"""`history`: one row per rebalance, oldest first, and their totals."""
 
 import json
 from dataclasses import replace
@@ -11,14 +11,14 @@ ME = "payments-enricher"
 
 
 def test_the_table_ends_with_totals(monitor):
-    """What each took, why, and which ids `explain` takes."""
+    """The duration and reason of each, and the ids for `explain`."""
     outcome = monitor("history", ME)
     assert (outcome.code, outcome.err) == (0, "")
     hold_to_golden("history.txt", outcome.out)
 
 
 def test_since_goes_to_the_exporter(monitor, exporter):
-    """How long ago, or a time; a day without it."""
+    """How long ago, or a time; the default is a day."""
     for words in ([], ["--since", "2h"], ["--since", "14:03:20"]):
         monitor("history", ME, *words)
     asked = [NOW_MS - int(each["since_ms"]) for each in exporter.queries(f"groups/{ME}/rebalances")]
@@ -35,7 +35,7 @@ def test_nothing_since_then_names_the_next_command(monitor, exporter):
 
 
 def test_json_has_rebalances_causes_and_totals(monitor):
-    """The rebalances as the contract writes them."""
+    """The rebalances as in the contract."""
     body = json.loads(monitor("history", ME, "--json").out)
     assert [each["rebalance_id"] for each in body["rebalances"]] == ["12-4711", "12-17"]
     assert body["causes"] == {"12-4711": "heartbeat_starvation", "12-17": "initial_group_formation"}
@@ -44,7 +44,7 @@ def test_json_has_rebalances_causes_and_totals(monitor):
 
 
 def test_a_cause_is_primary_and_the_latest_said():
-    """What follows from a cause is none, and a judgement may be revised."""
+    """Consequences of a cause do not count, and a judgement may be revised."""
     side = replace(STARVED, finding_id="x", rule="duplicate_processing", primary=False)
     revised = replace(STARVED, finding_id="y", rule="process_pause", updated_at_ms=STARVED.updated_at_ms + 1)
     found = find_causes([LOSS, FORMED], [revised, side, STARVED])
@@ -52,7 +52,7 @@ def test_a_cause_is_primary_and_the_latest_said():
 
 
 def test_totals_of_rebalances_that_are_not_judged_or_not_over():
-    """They are counted as such; nothing lasts less than nothing."""
+    """They are counted separately; no duration is negative."""
     ongoing = replace(LOSS, completed_at_ms=None, duration_min_ms=None, duration_max_ms=None, generations_aborted=2)
     totals = add_up([ongoing], {})
     assert (totals.unjudged, totals.causes, totals.rebalancing_ms, totals.slowest_ms) == (1, {}, 0, None)
@@ -60,7 +60,7 @@ def test_totals_of_rebalances_that_are_not_judged_or_not_over():
 
 
 def test_hostile_names_do_nothing(monitor, exporter):
-    """Every rebalance stays one line."""
+    """Every rebalance stays on one line."""
     exporter.answers[f"groups/{ME}/rebalances"] = {"rebalances": [replace(LOSS, reason=HOSTILE, rebalance_id=HOSTILE)]}
     out = monitor("history", ME).out
     assert out.replace("\n", "").isprintable()

@@ -1,4 +1,4 @@
-"""`report`: a period in words and tables, and as a page of its own."""
+"""`report`: a period as text and tables, and as a separate page."""
 
 import json
 import re
@@ -37,7 +37,7 @@ NOTHING = replace(
 
 
 class Reader(HTMLParser):
-    """Collects the elements, what they refer to, and the text of a document."""
+    """Collects the elements, references and text of a document."""
 
     def __init__(self, document: str) -> None:
         super().__init__()
@@ -61,14 +61,14 @@ def page(report: PeriodReport, url: str = "http://127.0.0.1:9642") -> Reader:
 
 
 def notes(report: PeriodReport) -> tuple[str, ...]:
-    """What is said about how the numbers are to be read."""
+    """Return the notes about the interpretation of the numbers."""
     passages = {each.label: each.lines for each in describe_period(report, Clock(), Access("report")).passages}
     return passages.get("Note", ())
 
 
 @pytest.mark.parametrize(("golden", "options"), [("report.txt", []), ("report.md", ["--markdown"])])
 def test_a_week_on_one_page(monitor, golden, options):
-    """What it cost, why, what to set, the groups, the causes, and what changed."""
+    """Impact, reasons, settings, groups, causes, and changes."""
     outcome = monitor("report", *options)
     assert (outcome.code, outcome.err) == (0, "")
     hold_to_golden(golden, outcome.out)
@@ -91,7 +91,7 @@ def test_it_fits_the_terminal(width):
 
 
 def test_the_period_goes_to_the_exporter(monitor, exporter):
-    """A week without it, and until now; or both times as they are typed, and one cluster."""
+    """By default a week until now; or both times as typed, and one cluster."""
     monitor("report")
     monitor("report", "--since", "24h", "--until", "14:03:20", "--cluster", "prod")
     first, second = exporter.queries("report")
@@ -111,7 +111,7 @@ def test_json_is_the_exporters_answer(monitor):
 
 
 def test_a_page_is_written(monitor, tmp_path):
-    """Where it is said, and nothing else is printed than that."""
+    """At the given path, and only that path is printed."""
     path = tmp_path / "report.html"
     outcome = monitor("report", "--html", str(path))
     assert (outcome.code, outcome.out, outcome.err) == (0, "", f"wrote {path}\n")
@@ -127,7 +127,7 @@ def test_a_page_is_written(monitor, tmp_path):
     ],
 )
 def test_what_is_wrong_is_said(monitor, tmp_path, words, said):
-    """In one sentence, with what to type instead."""
+    """In one sentence that says what to type instead."""
     outcome = monitor("report", *(each.format(tmp_path) for each in words))
     assert outcome.code != 0
     assert said.format(tmp_path) in outcome.err
@@ -135,14 +135,14 @@ def test_what_is_wrong_is_said(monitor, tmp_path, words, said):
 
 
 def test_without_an_exporter_it_says_what_to_do(monitor):
-    """As the other commands do."""
+    """Like the other commands."""
     outcome = monitor("report", "--url", "http://127.0.0.1:9")
     assert outcome.code == 1
     assert "start it with `rebalance-monitor export --bootstrap-server HOST:PORT`" in outcome.err
 
 
 def test_an_exporter_without_reports_is_distinguished(monitor, exporter):
-    """One of an earlier version has no such path."""
+    """An earlier version has no such path."""
     del exporter.answers["report"]
     outcome = monitor("report")
     assert outcome.code == 1
@@ -150,7 +150,7 @@ def test_an_exporter_without_reports_is_distinguished(monitor, exporter):
 
 
 def test_what_is_not_known_is_not_claimed():
-    """Without the period before there is no comparison, and it is said since when is known."""
+    """Without the previous period there is no comparison, and the start of the known data is shown."""
     report = describe_period(ALONE, Clock(), Access("report"))
     assert "Before" not in {each.label for each in report.passages}
     assert "BEFORE" not in {column.heading for grid in report.grids for column in grid.columns}
@@ -163,7 +163,7 @@ def test_what_is_not_known_is_not_claimed():
 
 
 def test_what_makes_the_numbers_wrong_is_said_first():
-    """Old data, and rebalances for which there was no room."""
+    """Old data, and rebalances that were not kept."""
     reported = notes(replace(WEEKLY, ready=False, ready_text="no batch for 75 s", dropped_until_ms=NOW_MS - 60_000))
     assert reported[0] == "the data is not up to date: no batch for 75 s"
     assert reported[1].startswith(
@@ -173,7 +173,7 @@ def test_what_makes_the_numbers_wrong_is_said_first():
 
 
 def test_nothing_is_said_of_nothing():
-    """A calm period is a sentence, and no empty table."""
+    """A calm period is a sentence instead of an empty table."""
     report = describe_period(NOTHING, Clock(), Access("report"))
     assert (report.headline, report.grids, report.hints) == ("no rebalance in 7 d", (), ())
     assert verdict(replace(NOTHING, cluster="prod")) == "prod: no rebalance in 7 d"
@@ -183,7 +183,7 @@ def test_nothing_is_said_of_nothing():
 
 
 def test_the_page_needs_no_other_file():
-    """No script, nothing that is loaded, and links only where others reach the exporter at that address."""
+    """No script, no loaded files, and links only if others can reach the exporter at that address."""
     reported = page(WEEKLY)
     assert {"script", "link", "img", "iframe", "a"}.isdisjoint(reported.elements)
     assert reported.links == []
@@ -210,7 +210,7 @@ def test_the_page_shows_what_the_terminal_shows():
 
 
 def test_undetermined_explains_nothing():
-    """What has a finding that says that no cause was found has no cause; nothing is rounded up."""
+    """A finding without a cause does not count as one; nothing is rounded up."""
     assert explained(WEEKLY) == 0.9
     assert explained(replace(WEEKLY, causes=(replace(WEEKLY.causes[0], rule="undetermined"), WEEKLY.causes[1]))) == 0.15
     assert explained(replace(WEEKLY, unexplained=PeriodSums(1, 1, 1))) == 0.99
@@ -218,7 +218,7 @@ def test_undetermined_explains_nothing():
 
 
 def test_the_chart_has_a_bar_for_each_part():
-    """The highest for the most time lost; of rebalances where nothing was lost, none where nothing was."""
+    """The highest for the most lost time; by rebalances if no time was lost, and no chart if there were none."""
     drawn = write_html(WEEKLY, Clock(), Access("report"))
     heights = [float(each) for each in re.findall(r'height="([\d.]+)" class="value"', drawn)]
     assert heights == [pytest.approx(120 * (part % 7) / 6, abs=0.1) for part in range(28)]
@@ -231,7 +231,7 @@ def test_the_chart_has_a_bar_for_each_part():
 
 
 def test_each_setting_has_a_bar_of_the_rebalances_it_would_have_avoided():
-    """Lost time or none: the most fill the bar, and what avoided any has some of it."""
+    """With or without lost time: the largest bar is full, and any avoided rebalance gives a visible bar."""
     avoided = replace(WEEKLY.worth[0].avoided, lost_partition_ms=EstimateRange(0, 0), rebalances=EstimateRange(1, 2))
     several = (WEEKLY.worth[0], replace(WEEKLY.worth[1], avoided=avoided))
     drawn = write_html(replace(WEEKLY, worth=several, settings=()), Clock(), Access("report"))
@@ -243,14 +243,14 @@ def test_each_setting_has_a_bar_of_the_rebalances_it_would_have_avoided():
 
 
 def test_there_is_no_card_for_advice_that_is_not_there():
-    """Where every piece of advice has its worth reported, nothing else is to be said."""
+    """If all advice has an estimate, there is no further advice to list."""
     card = "What else findings advise"
     assert card in page(WEEKLY).text
     assert card not in page(replace(WEEKLY, settings=())).text
 
 
 def test_names_of_strangers_stay_names():
-    """No markup and no escape code gets out of a group, a cluster, an owner, a cause or a setting."""
+    """No markup and no escape code of a group, cluster, owner, cause or setting has an effect."""
     group = replace(
         WEEKLY.groups[0],
         cluster=HOSTILE,
@@ -288,7 +288,7 @@ def test_names_of_strangers_stay_names():
 
 
 def test_text_in_elements_is_escaped():
-    """In content and attributes; what an element returned is not escaped again."""
+    """In content and attributes; the output of an element is not escaped again."""
     inner = element("b", "<&>")
     assert element("p", inner, '"', title='"<') == '<p title="&quot;&lt;"><b>&lt;&amp;&gt;</b>&quot;</p>'
     assert join("<", inner) == f"&lt;{inner}"
@@ -304,5 +304,5 @@ def test_text_in_elements_is_escaped():
     ],
 )
 def test_what_changed_is_the_gravest(now, before, said):
-    """The time lost, else the number of rebalances, else how long they took."""
+    """By lost time, otherwise the number of rebalances, otherwise their duration."""
     assert gravest_change(now, before) == said

@@ -1,4 +1,4 @@
-"""`silence` and `announce`, from what is typed to what all exporters read."""
+"""`silence` and `announce`, from the command line to the state of all exporters."""
 
 from __future__ import annotations
 
@@ -35,7 +35,7 @@ PAYMENTS = ("prod", "payments")
 
 @pytest.fixture
 def view() -> View:
-    """A cluster with a group that somebody should look at."""
+    """A cluster with a group that needs attention."""
     return make_view(*stream_rows(), group_row(), group_row(group="orders"), finding_row("a"), rebalance_row("1"))
 
 
@@ -55,7 +55,7 @@ def monitor(
 
 
 def test_a_silence_is_added_listed_and_expired(monitor: Run, view: View) -> None:
-    """Each command says what there is now, and what to type next."""
+    """Each command prints the current state, and what to type next."""
     added = monitor("silence", "add", "payments", "ord*", "--for", "2h", "--reason", "database moves")
     assert added.code == 0, added.err
     (silence,) = view.fleet().silences.by_name.values()
@@ -75,7 +75,7 @@ def test_a_silence_is_added_listed_and_expired(monitor: Run, view: View) -> None
 
 
 def test_a_name_that_no_group_has_is_reported(monitor: Run, view: View) -> None:
-    """It is taken, as the group may come; a typing error would hold nothing back, and nobody would know."""
+    """The silence is accepted, because the group may be created later; a typing error must be visible."""
     for words in (
         ("silence", "add", "paymnets", "--for", "2h", "--reason", "x"),
         ("announce", "paymnets", "--for", "2h"),
@@ -90,14 +90,14 @@ def test_a_name_that_no_group_has_is_reported(monitor: Run, view: View) -> None:
 
 
 def test_an_exporter_that_does_not_count_is_not_quoted() -> None:
-    """One of before says nothing of groups, and an end of a silence is about none."""
+    """An older version does not count groups, and ending a silence counts none."""
     made = MadeSilence(**{each.name: getattr(SILENCE, each.name) for each in fields(SILENCE)})
     for silence in (made, SILENCE):
         assert len(list(describe_made(silence, NOW_MS, Clock(), Access("silence add")))) == 2
 
 
 def test_a_deploy_is_announced(monitor: Run, view: View) -> None:
-    """A pipeline gets the id as JSON; people then see the deploy beside the rebalance, with who deploys what."""
+    """A pipeline gets the id as JSON; users then see the deploy beside the rebalance, with its author."""
     announced = monitor("announce", "payments", "--for", "10m", "--version", "1.2", "--by", "bob", "--json")
     reported = json.loads(announced.out)
     assert (reported["kind"], reported["reason"], reported["version"]) == ("deploy", "deploy 1.2", "1.2")
@@ -112,7 +112,7 @@ def test_a_deploy_is_announced(monitor: Run, view: View) -> None:
 
 
 def test_what_is_found_during_a_deploy_is_reported(monitor: Run, view: View) -> None:
-    """A deploy costs rebalances, which are not counted then; a finding above what is allowed is one as usual."""
+    """The deploy's own rebalances do not count meanwhile; a finding above its allowed severity does."""
     view.apply([lag_row(group="orders")])
     assert monitor("check", "orders", "--max-rebalances", "0").code == 1
     assert monitor("announce", "payments", "orders", "--for", "10m").code == 0
@@ -122,7 +122,7 @@ def test_what_is_found_during_a_deploy_is_reported(monitor: Run, view: View) -> 
 
 
 def test_a_silenced_group_is_shown_and_well_to_who_checks(monitor: Run, view: View) -> None:
-    """The table keeps its finding, marked; `check` is for those who call people."""
+    """The table keeps its marked finding; `check` is for notifications."""
     assert monitor("check", "payments").code == 1
     view.apply([silence_row()])
     assert monitor("check", "payments").code == 0
@@ -130,7 +130,7 @@ def test_a_silenced_group_is_shown_and_well_to_who_checks(monitor: Run, view: Vi
 
 
 def test_a_maintenance_window_begins_later(monitor: Run, view: View) -> None:
-    """At a time, or in how long; a time of day is the next one."""
+    """At a time, or after a duration; a time of day is the next one."""
     for typed, starts_ms in (("30m", NOW_MS + 1_800_000), ("2026-09-22T01:00", 1_790_038_800_000)):
         assert monitor("silence", "add", "*", "--for", "1h", "--from", typed, "--reason", "upgrade").code == 0
         assert starts_ms in {each.starts_at_ms for each in view.fleet().silences.by_name.values()}
@@ -150,7 +150,7 @@ def test_a_maintenance_window_begins_later(monitor: Run, view: View) -> None:
     ],
 )
 def test_what_cannot_be_is_one_sentence(monitor: Run, view: View, words: tuple[str, ...], reported: str) -> None:
-    """And nothing is silenced."""
+    """Nothing is silenced."""
     refused = monitor("silence", "add", "payments", *words)
     assert refused.code != 0
     assert reported in refused.err
@@ -158,14 +158,14 @@ def test_what_cannot_be_is_one_sentence(monitor: Run, view: View, words: tuple[s
 
 
 def test_an_unknown_id_is_one_sentence(monitor: Run) -> None:
-    """With what lists them."""
+    """With the command that lists them."""
     refused = monitor("silence", "expire", "nothing")
     assert refused.code != 0
     assert "no silence nothing: see `rebalance-monitor silence list`" in refused.err
 
 
 def test_every_state_of_a_silence_has_its_words() -> None:
-    """To come, in force, over by itself, ended by somebody; of a kind that this version does not know, its name."""
+    """Upcoming, in force, expired, ended by a user; of an unknown kind, its name."""
     rows = (
         replace(SILENCE, silence_id="a", starts_at_ms=NOW_MS + 60_000, ends_at_ms=NOW_MS + 180_000),
         replace(SILENCE, silence_id="b", cluster="test", kind="holiday"),

@@ -1,4 +1,4 @@
-"""Server-sent events, however the bytes are cut."""
+"""Server-sent events, for any division of the bytes."""
 
 import pytest
 
@@ -17,11 +17,11 @@ EVENTS = [
 
 @pytest.mark.parametrize("size", [1, 2, 3, 7, 1000])
 def test_events_are_the_same_for_every_cut(size):
-    """Lines end at CR, LF and CRLF and at no other character; what breaks off is no event."""
+    """Lines end at CR, LF and CRLF and at no other character; an incomplete event is ignored."""
     chunks = [STREAM[start : start + size] for start in range(0, len(STREAM), size)]
     assert list(read_events(chunks)) == EVENTS
 
 
 def test_an_id_without_data_is_no_event():
-    """But it is the last one known."""
+    """But it updates the last known id."""
     assert list(read_events([b"id: 7\n\ndata: x\n\n"])) == [ServerEvent("message", "x", "7")]

@@ -1,4 +1,4 @@
-"""`tail`: one line per event that is news, over as many connections as it takes."""
+"""`tail`: one line per new event, over any number of connections."""
 
 import json
 import threading
@@ -22,12 +22,12 @@ GONE = {"cluster": "prod", "group": "old"}
 
 
 def status(ready, text="ready"):
-    """A status as the stream says it every few seconds."""
+    """A status as the stream sends it every few seconds."""
     return {"at_ms": NOW_MS, "ready": ready, "ready_text": text, "data_age_ms": 5}
 
 
 def follow(exporter, lines, write=None, **whom):
-    """Follow until so many lines were said; returns them and what was said aside."""
+    """Follow until this many lines were printed; return them and the output on standard error."""
     stop, said, aside = threading.Event(), [], []
 
     def say(line):
@@ -42,7 +42,7 @@ def follow(exporter, lines, write=None, **whom):
 
 
 def test_events_become_lines(exporter):
-    """Rebalances, findings, changes of state, groups that are gone, and whether it can be believed."""
+    """Rebalances, findings, changes of state, removed groups, and the readiness of the data."""
     exporter.streams = [
         [
             HELLO,
@@ -63,7 +63,7 @@ def test_events_become_lines(exporter):
 
 
 def test_what_was_said_is_not_said_again(exporter):
-    """Objects come again with every small change, and after a connection was lost."""
+    """Objects are sent again with every small change, and after a lost connection."""
     again = [
         event("rebalance", replace(LOSS, impact=replace(COST, lost_partition_ms=99_000))),
         event("finding", replace(STARVED, rebalances=13)),
@@ -97,7 +97,7 @@ def test_it_goes_on_where_the_connection_broke(exporter, monkeypatch):
 
 
 def test_a_refusal_after_a_break_is_tried_again_while_it_may_pass(exporter, monkeypatch):
-    """A server that restarts answers 503 for a while; then the next connection goes on."""
+    """A restarting server answers 503 for a while; then the next connection succeeds."""
     monkeypatch.setattr(tail, "_FIRST_PAUSE_SECONDS", 0.01)
     exporter.streams = [[event("gone", GONE, "41")]]
     refusals = []
@@ -120,7 +120,7 @@ def test_a_refusal_after_a_break_is_tried_again_while_it_may_pass(exporter, monk
 
 
 def test_without_a_first_connection_it_fails(exporter):
-    """Waiting for what never was there helps nobody."""
+    """It does not wait for a server that was never there."""
     with pytest.raises(ExporterError, match="answers 503: too many listeners"):
         follow(exporter, 1)
 
@@ -133,7 +133,7 @@ def test_an_event_of_another_version_is_one_sentence(exporter):
 
 
 def test_json_lines_hold_every_event(exporter):
-    """Of kinds unknown to this version too, in visible characters."""
+    """Including unknown kinds, in printable characters."""
     exporter.streams = [[HELLO, event("newer", {"name": HOSTILE}, "7")]]
     said, _ = follow(exporter, 2, tail.as_json)
     assert json.loads(said[1]) == {"event": "newer", "id": "7", "data": {"name": HOSTILE}}
@@ -141,7 +141,7 @@ def test_json_lines_hold_every_event(exporter):
 
 
 def test_hostile_names_do_nothing():
-    """Each event stays one line."""
+    """Each event stays on one line."""
     narrator = tail.EventNarrator(Clock())
     evil = replace(CALM_ROW, group=HOSTILE)
     narrator.describe(ServerEvent("group", encode(evil).decode(), None))
@@ -159,7 +159,7 @@ def test_hostile_names_do_nothing():
 
 
 def test_the_first_change_of_a_group_is_shown():
-    """Against the state it had when the following began; of a new group there is none to compare with."""
+    """Compared with its state at the beginning; a new group has none to compare with."""
     narrator = tail.EventNarrator(Clock())
     narrator.learn([CALM_ROW])
     changed, new = replace(CALM_ROW, state="Assigning"), replace(CALM_ROW, group="new")
@@ -168,7 +168,7 @@ def test_the_first_change_of_a_group_is_shown():
 
 
 def test_memory_is_bounded(monkeypatch):
-    """However many groups come and go."""
+    """However many groups appear and disappear."""
     monkeypatch.setattr(tail, "_REMEMBERED", 10)
     narrator = tail.EventNarrator(Clock())
     for number in range(50):
@@ -177,7 +177,7 @@ def test_memory_is_bounded(monkeypatch):
 
 
 def test_a_group_that_does_not_exist_is_reported_at_once(monitor, exporter):
-    """It would be followed in silence for ever."""
+    """Otherwise it would be followed silently forever."""
     exporter.answers["groups/x"] = (404, {"error": "no group 'x'", "did_you_mean": []})
     outcome = monitor("tail", "--group", "x")
     assert outcome.code == 1
@@ -185,7 +185,7 @@ def test_a_group_that_does_not_exist_is_reported_at_once(monitor, exporter):
 
 
 def test_states_are_known_before_the_first_event(monitor, exporter, monkeypatch):
-    """The command asks for them, so that the first change is shown."""
+    """The command requests them, so that the first change is shown."""
     exporter.streams = [[event("group", replace(CALM_ROW, state="Assigning"))]]
 
     def interrupted(*_):
@@ -196,7 +196,7 @@ def test_states_are_known_before_the_first_event(monitor, exporter, monkeypatch)
 
 
 def test_ctrl_c_is_the_ordinary_end(monitor, exporter, monkeypatch):
-    """Exit code 0 and no word; lines have gone out by then."""
+    """Exit code 0 without a message; all lines have been flushed."""
 
     def interrupted(*_):
         raise KeyboardInterrupt

@@ -1,4 +1,4 @@
-"""`top`: worst first, whole in a pipe, fitting at a terminal."""
+"""`top`: worst first, complete in a pipe, fitted to a terminal."""
 
 import io
 import json
@@ -26,7 +26,7 @@ def first_words(text):
 
 
 def test_the_table_in_a_pipe_is_whole_and_nothing_else(monitor):
-    """Every column, no colour, no legend; what is not known is a dash."""
+    """Every column, no colour, no legend; unknown values are a dash."""
     outcome = monitor("top")
     assert (outcome.code, outcome.err) == (0, "")
     hold_to_golden("top.txt", outcome.out)
@@ -45,39 +45,39 @@ def test_the_table_in_a_pipe_is_whole_and_nothing_else(monitor):
     ],
 )
 def test_rows_stand_in_the_wanted_order(monitor, sort, groups):
-    """Worst first for numbers, findings and states, names by the alphabet."""
+    """Worst first for numbers, findings and states, alphabetical for names."""
     assert first_words(monitor("top", "--sort", sort).out) == ["GROUP", *groups]
 
 
 def test_the_options_offer_every_order_there_is():
-    """And the severities that the contract has."""
+    """And the severities of the contract."""
     assert set(commands.SORTS) == set(top.SORTS)
     assert tuple(Severity) == check_command.SEVERITIES
 
 
 def test_a_limit_is_said(monitor):
-    """Nobody takes the first rows for all."""
+    """So that a partial list is not mistaken for a complete one."""
     outcome = monitor("top", "--limit", "1")
     assert first_words(outcome.out) == ["GROUP", "payments-enricher"]
     assert outcome.err == "1 of 4 groups shown: --limit 0 shows all\n"
 
 
 def test_json_has_the_same_order_and_limit(monitor):
-    """As the API says it, for programs."""
+    """As in the API, for programs."""
     body = json.loads(monitor("top", "--json", "--limit", "2", "--sort", "members").out)
     assert [row["group"] for row in body["groups"]] == ["billing", "ledger"]
     assert body["ready"] is True
 
 
 def test_one_cluster_is_asked_for(monitor, exporter):
-    """The exporter does the choosing, of groups and of findings."""
+    """The exporter filters groups and findings."""
     monitor("top", "--cluster", "prod")
     assert exporter.queries("overview") == [{"cluster": "prod"}]
     assert exporter.queries("findings") == [{"cluster": "prod", "group": "", "state": "firing"}]
 
 
 def test_of_several_clusters_each_row_names_its_own(monitor, exporter):
-    """With one it would say the same in every row."""
+    """With a single cluster the column would be the same in every row."""
     exporter.answers["overview"] = replace(OVERVIEW, groups=(CALM_ROW, replace(CALM_ROW, cluster="test")))
     assert [line.split()[:2] for line in monitor("top").out.splitlines()] == [
         ["CLUSTER", "GROUP"],
@@ -87,7 +87,7 @@ def test_of_several_clusters_each_row_names_its_own(monitor, exporter):
 
 
 def test_old_data_and_findings_of_the_cluster_are_said_beside_the_table(monitor, exporter):
-    """They are in no row, and the pipe gets the rows only."""
+    """They have no row, and only rows are written to the pipe."""
     exporter.answers |= {"overview": STALE, "findings": {"findings": [BROKER]}}
     outcome = monitor("top")
     assert outcome.err == (
@@ -98,7 +98,7 @@ def test_old_data_and_findings_of_the_cluster_are_said_beside_the_table(monitor,
 
 
 def test_no_groups_say_what_to_do(monitor, exporter):
-    """An empty table explains nothing."""
+    """An empty table would explain nothing."""
     exporter.answers["overview"] = replace(OVERVIEW, groups=())
     outcome = monitor("top")
     assert outcome.out == ""
@@ -106,7 +106,7 @@ def test_no_groups_say_what_to_do(monitor, exporter):
 
 
 def test_hostile_names_stay_in_their_cell(monitor, exporter):
-    """One row each, nothing that moves the cursor."""
+    """One row each, without cursor movements."""
     rows = (replace(ENRICHER_ROW, group=HOSTILE, protocol=HOSTILE, state=HOSTILE), CALM_ROW)
     exporter.answers["overview"] = replace(OVERVIEW, groups=rows)
     outcome = monitor("top")
@@ -115,7 +115,7 @@ def test_hostile_names_stay_in_their_cell(monitor, exporter):
 
 
 def test_wide_letters_do_not_shift_the_columns(monitor, exporter):
-    """A letter of two columns is counted as two."""
+    """A wide letter counts as two columns."""
     exporter.answers["overview"] = replace(OVERVIEW, groups=(replace(CALM_ROW, group="注文処理"), CALM_ROW))
     heading, *rows = monitor("top", "--sort", "group").out.splitlines()
     assert rows[0].index("Stable") == heading.index("STATE")
@@ -124,7 +124,7 @@ def test_wide_letters_do_not_shift_the_columns(monitor, exporter):
 
 @pytest.mark.parametrize("width", [60, 80, 100, 120, 200])
 def test_columns_go_before_names_are_cut(width, monkeypatch):
-    """At every width the group, its loss and its finding are there, and no line is too long."""
+    """At every width the group, its lost time and its finding are shown, and no line is too long."""
     rows = (ENRICHER_ROW, STUCK_ROW, CALM_ROW, BARE_ROW)
     monkeypatch.setenv("NO_COLOR", "1")
     screen = make_terminal(monkeypatch, width=width)
@@ -136,14 +136,14 @@ def test_columns_go_before_names_are_cut(width, monkeypatch):
 
 
 class Terminal(io.StringIO):
-    """A file that says it is a terminal."""
+    """A file that claims to be a terminal."""
 
     def isatty(self):
         return True
 
 
 def make_terminal(monkeypatch, *, width=120, height=20):
-    """A screen that people look at."""
+    """A terminal screen."""
     monkeypatch.setenv("TERM", "xterm")
     monkeypatch.setenv("COLUMNS", str(width))
     monkeypatch.setenv("LINES", str(height))
@@ -151,7 +151,7 @@ def make_terminal(monkeypatch, *, width=120, height=20):
 
 
 def test_at_a_terminal_the_frame_says_what_to_type_next(exporter, monkeypatch):
-    """How many groups there are, how fresh, what LOST means, and how to ask why."""
+    """The number of groups, the age of the data, the meaning of LOST, and the command that explains."""
     monkeypatch.setenv("NO_COLOR", "1")
     screen = make_terminal(monkeypatch)
     with Api(Access("top", exporter.url)) as api:
@@ -166,7 +166,7 @@ def test_at_a_terminal_the_frame_says_what_to_type_next(exporter, monkeypatch):
 
 
 def test_the_live_table_keeps_fresh_and_outlives_the_exporter(monkeypatch):
-    """What changes is shown, and when nobody answers the last table stays, marked as old."""
+    """Changes are shown; without the exporter the last table stays, marked as old."""
     screen, stop = make_terminal(monkeypatch), threading.Event()
 
     shown = screen.console.file.getvalue
@@ -187,7 +187,7 @@ def test_the_live_table_keeps_fresh_and_outlives_the_exporter(monkeypatch):
 
 
 def test_the_live_table_fits_the_screen(exporter, monkeypatch):
-    """Rows that do not fit are counted instead of scrolling the worst ones away."""
+    """Rows that do not fit are counted; the worst ones stay visible."""
     exporter.answers["overview"] = replace(
         OVERVIEW, groups=tuple(replace(CALM_ROW, group=f"group-{number:03}") for number in range(100))
     )

@@ -1,4 +1,4 @@
-"""`why`: from a line of a log, or a whole one, to diagnoses and to what the monitor knows."""
+"""`why`: from a log line, or a whole log, to diagnoses and to the monitor's findings."""
 
 import gzip
 import io
@@ -37,19 +37,19 @@ def log(tmp_path: Path) -> Path:
 
 
 def type_in(monkeypatch: pytest.MonkeyPatch, data: bytes) -> None:
-    """Put bytes on standard input, as a pipe does."""
+    """Write bytes to standard input, as a pipe does."""
     monkeypatch.setattr(sys, "stdin", io.TextIOWrapper(io.BytesIO(data)))
 
 
 def test_a_message_is_explained_with_what_is_known_of_its_group(monitor):
-    """Who prints it, what it means, how its causes are distinguished, and which of them was found."""
+    """Its client, its meaning, how to distinguish its causes, and which of them was found."""
     outcome = monitor("why", LINE)
     assert (outcome.code, outcome.err) == (0, "")
     hold_to_golden("why.txt", outcome.out)
 
 
 def test_the_group_may_be_named(monitor, exporter):
-    """Where the line does not have it."""
+    """If the line does not contain it."""
     out = monitor("why", "Heartbeat session expired, marking coordinator dead", "--group", ME).out
     assert "heartbeat_starvation [found for payments-enricher]: " in out
     assert f"why it rebalanced last: rebalance-monitor explain {ME}" in out
@@ -57,13 +57,13 @@ def test_the_group_may_be_named(monitor, exporter):
 
 
 def test_without_a_group_the_monitor_is_not_asked(monitor, exporter):
-    """There is nothing to ask about."""
+    """There is no group to request."""
     assert monitor("why", "Heartbeat session expired, marking coordinator dead").code == 0
     assert exporter.requests == []
 
 
 def test_what_was_found_comes_before_what_else_fires(monitor, exporter):
-    """What the message may stand for first, also when it is over; what is over and unrelated is left out."""
+    """Possible causes of the message first, even resolved ones; unrelated resolved ones are left out."""
     over = replace(STARVED, finding_id="r", state="resolved", resolved_at_ms=STARVED.updated_at_ms)
     other = replace(STARVED, finding_id="o", rule="static_id_conflict", severity="page")
     gone = replace(other, finding_id="g", rule="offset_skip", state="resolved")
@@ -74,7 +74,7 @@ def test_what_was_found_comes_before_what_else_fires(monitor, exporter):
 
 
 def test_a_monitor_that_does_not_answer_does_not_matter(monitor):
-    """The message is explained all the same, and why nothing is known stands beside it."""
+    """The message is explained nevertheless, with the reason for missing findings."""
     outcome = monitor("why", LINE, *NOWHERE)
     assert outcome.code == 0
     assert "Monitor  no answer from http://127.0.0.1:1 (" in outcome.out
@@ -82,14 +82,14 @@ def test_a_monitor_that_does_not_answer_does_not_matter(monitor):
 
 
 def test_a_group_that_the_monitor_does_not_know(monitor):
-    """It is said, with nothing made up."""
+    """It is reported; nothing is invented."""
     out = monitor("why", LINE.replace(ME, "nobody")).out
     assert "knows no group nobody" in out
     assert "[found" not in out
 
 
 def test_a_piece_of_several_messages_gets_no_verdict(monitor):
-    """All that have it, with what each may be."""
+    """All matching ones, with their possible meanings."""
     outcome = monitor("why", "heartbeat failed")
     assert outcome.code == 0
     assert outcome.out.startswith("part of several messages, the likeliest first\n1)")
@@ -97,7 +97,7 @@ def test_a_piece_of_several_messages_gets_no_verdict(monitor):
 
 
 def test_what_is_not_known_is_said_so(monitor):
-    """With the nearest entries if there are any; a script sees the exit code."""
+    """With the nearest entries if there are any; a script gets the exit code."""
     near = monitor("why", "my heartbeat thread died")
     assert near.code == 1
     assert near.out.startswith("not known\n")
@@ -108,14 +108,14 @@ def test_what_is_not_known_is_said_so(monitor):
 
 
 def test_a_log_is_counted_and_explained(monitor, log):
-    """Which messages, how often, of whom, when first and last; what they mean, that which matters first."""
+    """Messages, counts, groups, first and last times; their meanings, the most important first."""
     outcome = monitor("why", "--file", str(log))
     assert (outcome.code, outcome.err) == (0, "")
     hold_to_golden("why-log.txt", outcome.out)
 
 
 def test_a_packed_log_and_a_pipe_are_read_alike(monitor, monkeypatch, log):
-    """The same words for each."""
+    """The output is the same."""
     reported = monitor("why", "--file", str(log)).out
     packed = log.with_suffix(".gz")
     packed.write_bytes(gzip.compress(log.read_bytes()))
@@ -132,14 +132,14 @@ def test_one_line_from_a_pipe_is_a_message(monitor, monkeypatch):
 
 
 def test_a_log_without_messages(monitor, log):
-    """Nothing is said but that."""
+    """Only that is printed."""
     log.write_text("all is well\n" * 3)
     outcome = monitor("why", "--file", str(log))
     assert (outcome.code, outcome.out) == (1, "no message about consumer groups in 3 lines\n")
 
 
 def test_json_has_the_answer_and_the_counts(monitor, log):
-    """As the API shows a message, and every count of a log."""
+    """A message as in the API, and every count of a log."""
     body = json.loads(monitor("why", LINE, "--json").out)
     assert (body["answer"]["match"], body["answer"]["group"]) == ("whole", ME)
     assert body["answer"]["messages"][0]["id"] == "kp_heartbeat_rebalancing"
@@ -166,7 +166,7 @@ def test_a_monitor_that_is_away_is_asked_once(monitor, log):
     ],
 )
 def test_either_a_message_or_a_log(monitor, monkeypatch, words, reported):
-    """Both, or neither at a terminal, is wrong use."""
+    """Both, or neither on a terminal, is a usage error."""
     monkeypatch.setattr(sys.stdin, "isatty", lambda: True, raising=False)
     outcome = monitor("why", *words)
     assert outcome.code == 2
@@ -174,7 +174,7 @@ def test_either_a_message_or_a_log(monitor, monkeypatch, words, reported):
 
 
 def test_a_pipe_without_a_line_is_no_log(monitor, monkeypatch):
-    """As from `</dev/null`, where nobody meant to give an empty log."""
+    """As with `</dev/null`, which is not meant as an empty log."""
     monkeypatch.setattr(sys, "stdin", io.TextIOWrapper(io.BytesIO()))
     outcome = monitor("why")
     assert (outcome.code, outcome.out) == (2, "")
@@ -189,7 +189,7 @@ def test_a_log_that_cannot_be_read(monitor, tmp_path):
 
 
 def test_hostile_logs_do_nothing(monitor, log):
-    """Names in a log are whatever somebody wrote."""
+    """Names in a log may be anything."""
     log.write_text(f"Member {HOSTILE} in group \x1b[2J{HOSTILE} has failed, removing it from the group\n" * 2)
     out = monitor("why", "--file", str(log)).out
     assert out.replace("\n", "").isprintable()

@@ -1,4 +1,4 @@
-"""A rebalance in one line."""
+"""A rebalance on one line."""
 
 from groups.records import Log, member
 from rebalance_contract import Rebalance
@@ -18,7 +18,7 @@ def last_of(log: Log) -> Rebalance:
 
 
 def test_who_left_and_who_came():
-    """By client id and host, and how long it took at least."""
+    """By client id and host, with the minimum duration."""
     text = describe(last_of(Log().write(1, A).write(2, B, sync_ms=250)))
     assert "payments  generation 1 -> 2  members 1 -> 1  swap (left: a@10.0.0.1; joined: b@10.0.0.1)" in text
     assert text.endswith("took at least 250 ms (the log does not show its start)")
@@ -32,5 +32,5 @@ def test_one_that_came_back_neither_left_nor_joined():
 
 
 def test_an_exact_duration_is_shown_as_such():
-    """The first join of a group new to the coordinator."""
+    """The first join of a group that is new to the coordinator."""
     assert describe(last_of(Log().create().write(1, A, after_ms=3_000))).endswith("took 3 s")

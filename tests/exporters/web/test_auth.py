@@ -28,12 +28,12 @@ def basic(text: str) -> str:
     ],
 )
 def test_credentials_are_read_or_refused(header: str | None, shown: tuple[str, str] | None) -> None:
-    """Whatever stands in the header is a name and a password or nothing; nothing raises."""
+    """Any header is a name and a password or nothing; there are no exceptions."""
     assert read_credentials(header) == shown
 
 
 def test_only_the_right_password_of_the_right_user_is_right() -> None:
-    """Names and passwords belong together, and prefixes, other users' passwords and empty ones are wrong."""
+    """Names and passwords belong together; prefixes, other users' passwords and empty ones are wrong."""
     check = PasswordCheck({"alice": hash_password("secret"), "bob": hash_password("hidden")})
     assert check.is_right("alice", "secret")
     assert check.is_right("bob", "hidden")
@@ -42,14 +42,14 @@ def test_only_the_right_password_of_the_right_user_is_right() -> None:
 
 
 def test_long_passwords_are_no_error() -> None:
-    """bcrypt reads 72 bytes; a longer password is compared by those, as in Go."""
+    """bcrypt uses 72 bytes; a longer password is compared by those, as in Go."""
     check = PasswordCheck({"alice": hash_password("x" * 72)})
     assert check.is_right("alice", "x" * 100)
     assert not check.is_right("alice", "y" * 100)
 
 
 def test_bcrypt_is_paid_once_per_password(monkeypatch: pytest.MonkeyPatch) -> None:
-    """A scrape with a password that was right before costs a digest; a wrong one costs bcrypt every time."""
+    """A scrape with a verified password costs a digest; a wrong one costs bcrypt every time."""
     check = PasswordCheck({"alice": hash_password("secret")})
     assert not check.is_remembered("alice", "secret")
     assert check.is_right("alice", "secret")
@@ -61,7 +61,7 @@ def test_bcrypt_is_paid_once_per_password(monkeypatch: pytest.MonkeyPatch) -> No
 
 
 def test_unknown_users_cost_as_much_as_known_ones(monkeypatch: pytest.MonkeyPatch) -> None:
-    """How long the answer takes does not show which names exist: bcrypt runs once, at the cost of the dearest hash."""
+    """The response time does not show which names exist: bcrypt runs once, with the highest configured cost."""
     costs = []
 
     def note_cost(_: bytes, hashed: bytes) -> bool:
@@ -77,7 +77,7 @@ def test_unknown_users_cost_as_much_as_known_ones(monkeypatch: pytest.MonkeyPatc
 
 
 def test_the_memory_of_right_passwords_is_bounded() -> None:
-    """Many users do not make it grow without end."""
+    """Many users do not make it grow without limit."""
     users = {f"user-{number}": hash_password("secret") for number in range(120)}
     check = PasswordCheck(users)
     assert all(check.is_right(name, "secret") for name in users)

@@ -11,7 +11,7 @@ PAIR = "cert_file: a.crt, key_file: a.key"
 
 
 def write(folder: Path, text: str) -> str:
-    """Write a web config file; returns its path."""
+    """Write a web config file and return its path."""
     file = folder / "web.yml"
     file.write_text(text)
     return str(file)
@@ -42,7 +42,7 @@ basic_auth_users:
 
 @pytest.mark.parametrize("text", ["", "{}", "basic_auth_users:", "basic_auth_users: {}"])
 def test_an_empty_file_asks_for_nothing(tmp_path: Path, text: str) -> None:
-    """As with exporter-toolkit, it means plain HTTP for anybody."""
+    """As with exporter-toolkit, it means plain HTTP without authentication."""
     config = load_web_config(write(tmp_path, text))
     assert (config.tls, dict(config.users)) == (None, {})
 
@@ -69,13 +69,13 @@ def test_an_empty_file_asks_for_nothing(tmp_path: Path, text: str) -> None:
     ],
 )
 def test_what_would_not_protect_is_refused(tmp_path: Path, text: str, reported: str) -> None:
-    """A mistyped key or a check that would not take place stops the start, with the nearest name as a hint."""
+    """A mistyped key or an unsupported check stops the start, with the nearest name as a hint."""
     with pytest.raises(ExporterError, match=reported):
         load_web_config(write(tmp_path, text))
 
 
 def test_all_problems_are_reported_at_once(tmp_path: Path) -> None:
-    """One error names everything that is wrong with the file."""
+    """One error has all problems of the file."""
     with pytest.raises(ExporterError, match=r"unknown key extra.*cert_file is missing.*alice is no bcrypt hash"):
         load_web_config(write(tmp_path, "extra: 1\ntls_server_config: {key_file: k}\nbasic_auth_users: {alice: x}"))
 
@@ -83,7 +83,7 @@ def test_all_problems_are_reported_at_once(tmp_path: Path) -> None:
 @pytest.mark.tools
 @pytest.mark.parametrize("broken", ["server.crt", "server.key", "clients.crt"])
 def test_unusable_certificates_are_reported(tmp_path: Path, broken: str) -> None:
-    """A certificate, key or authority that cannot be read is an error that names a file."""
+    """An unreadable certificate, key or authority is an error that names a file."""
     make_certificate(tmp_path, "server")
     make_certificate(tmp_path, "clients")
     (tmp_path / broken).write_text("not a certificate")

@@ -1,4 +1,4 @@
-"""What strangers can do to the ports without a password, and that scrapes are answered meanwhile."""
+"""What unauthenticated clients can do to the ports, while scrapes are answered."""
 
 import asyncio
 import logging
@@ -34,21 +34,21 @@ HALF = b"GET /metrics HTTP/1.1\r\nHost: x\r\n"
 
 @pytest.fixture
 def few(monkeypatch: pytest.MonkeyPatch) -> None:
-    """A server that takes few connections, and ends none because this machine is slow to ask over it."""
+    """A server that allows few connections, and closes none because this machine is slow to send a request."""
     for module in (server, web_server):
         monkeypatch.setattr(module, "connection_limit", lambda: LIMIT)
     monkeypatch.setattr(connections, "REQUEST_SECONDS", 600.0)
 
 
 def connect(stack: ExitStack, served: Served, say: bytes = b"") -> socket.socket:
-    """Open a connection, to say something and leave it at that."""
+    """Open a connection, send something and leave it open."""
     opened = stack.enter_context(socket.create_connection(("127.0.0.1", served.port), timeout=DEADLINE_SECONDS))
     opened.sendall(say)
     return opened
 
 
 def is_closed(opened: socket.socket) -> bool:
-    """Whether the other side has ended a connection; what it said before is not looked at."""
+    """Whether the other side has closed a connection; earlier data are ignored."""
     opened.settimeout(0.01)
     try:
         return not opened.recv(65_536)
@@ -59,7 +59,7 @@ def is_closed(opened: socket.socket) -> bool:
 
 
 def scrape(served: Served, path: str = "/metrics") -> int:
-    """Ask over a connection of its own."""
+    """Send a request over a separate connection."""
     return httpx.get(f"http://127.0.0.1:{served.port}{path}", timeout=DEADLINE_SECONDS, verify=False).status_code
 
 
@@ -67,7 +67,7 @@ def scrape(served: Served, path: str = "/metrics") -> int:
 @pytest.mark.usefixtures("few")
 @pytest.mark.parametrize("say", [b"", HALF], ids=["silent", "half"])
 def test_scrapes_are_answered_beside_half_requests(say: bytes, caplog: pytest.LogCaptureFixture) -> None:
-    """Ten times as many connections as there is room for, none of which asks: the oldest give way, nothing is said."""
+    """Ten times as many idle connections as allowed: the oldest are closed, nothing is logged."""
     with serving(make_view(group_row(), *stream_rows())) as served, ExitStack() as stack:
         opened = []
         for _ in range(10 * LIMIT):
@@ -80,7 +80,7 @@ def test_scrapes_are_answered_beside_half_requests(say: bytes, caplog: pytest.Lo
 
 
 class _WithoutSocket(asyncio.Transport):
-    """What is left of a TLS connection from its end until the event loop informs the protocol."""
+    """A TLS connection between its end and the event loop's notification of the protocol."""
 
     aborted = False
 
@@ -92,7 +92,7 @@ class _WithoutSocket(asyncio.Transport):
 
 
 def test_a_connection_that_has_just_ended_is_looked_at() -> None:
-    """It has no socket any more: that ends neither the look at all connections, nor the server."""
+    """It has no socket any more: this breaks neither the check of all connections nor the server."""
 
     async def look() -> bool:
         loop = asyncio.get_running_loop()
@@ -107,7 +107,7 @@ def test_a_connection_that_has_just_ended_is_looked_at() -> None:
 
 
 def test_a_tls_connection_that_was_closed_twice_is_looked_at() -> None:
-    """uvicorn does so where an answer ends after its connection was given up: asyncio then forgets what it was."""
+    """uvicorn does so if a response ends after its connection was given up: asyncio then forgets its socket."""
 
     async def look() -> bool:
         loop = asyncio.get_running_loop()
@@ -126,7 +126,7 @@ def test_a_tls_connection_that_was_closed_twice_is_looked_at() -> None:
 @pytest.mark.tools
 @pytest.mark.usefixtures("few")
 def test_half_handshakes_give_way_too(tmp_path: Path) -> None:
-    """Before TLS is agreed on there is no request, and no password either."""
+    """Before the TLS handshake there is no request, and no password either."""
     make_certificate(tmp_path, "server")
     file = tmp_path / "web.yml"
     file.write_text("tls_server_config: {cert_file: server.crt, key_file: server.key}\n")
@@ -139,19 +139,19 @@ def test_half_handshakes_give_way_too(tmp_path: Path) -> None:
 
 
 def is_answered(opened: socket.socket) -> bool:
-    """Whether anything of an answer has come; it stays to be read."""
+    """Whether a part of a response has arrived; it stays unread."""
     return bool(select.select([opened], [], [], 0)[0])
 
 
 @pytest.mark.waits
 def test_who_does_not_ask_is_not_kept(monkeypatch: pytest.MonkeyPatch) -> None:
-    """Half a request, and one after an answer, byte by byte, have the same time as a whole one; a follower stays."""
+    """Half a request, and one after a response, byte by byte, have the time limit of a whole one; a follower stays."""
     with serving(make_view(group_row(), *stream_rows())) as served, ExitStack() as stack:
         half = connect(stack, served, HALF)
         second = connect(stack, served, b"GET /healthz HTTP/1.1\r\nHost: x\r\n\r\n" + HALF)
         body = connect(stack, served, b"GET /healthz HTTP/1.1\r\nHost: x\r\nContent-Length: 99\r\n\r\n")
         follower = connect(stack, served, b"GET /api/v1/stream HTTP/1.1\r\nHost: x\r\n\r\n")
-        # Its request was whole in time, however slow this machine is.
+        # Its request was complete in time, even on a slow machine.
         wait_for(lambda: is_answered(follower), "the follower's first event")
         monkeypatch.setattr(connections, "REQUEST_SECONDS", 0.3)
         going_on = {"half": half, "second": second, "body": body}
@@ -173,7 +173,7 @@ def test_who_does_not_ask_is_not_kept(monkeypatch: pytest.MonkeyPatch) -> None:
 
 @contextmanager
 def serving_much() -> Iterator[Served]:
-    """A server whose every answer is larger than what kernels hold of it."""
+    """A server whose every response is larger than the kernel's buffers."""
     answer = Response(bytes(MUCH), headers={"connection": "close"})
     settings, signals = Settings("", "", lambda: NOW_MS), Signals()
     with serving_app(Starlette(routes=[Route("/metrics", lambda _: answer)]), settings, signals) as served:
@@ -181,7 +181,7 @@ def serving_much() -> Iterator[Served]:
 
 
 def ask_and_read_nothing(stack: ExitStack, served: Served) -> socket.socket:
-    """Ask for something over a connection with little room for the answer."""
+    """Send a request over a connection with a small receive buffer."""
     deaf = stack.enter_context(socket.socket())
     deaf.setsockopt(socket.SOL_SOCKET, socket.SO_RCVBUF, 4_096)
     deaf.connect(("127.0.0.1", served.port))
@@ -190,13 +190,13 @@ def ask_and_read_nothing(stack: ExitStack, served: Served) -> socket.socket:
 
 
 def is_reset(opened: socket.socket) -> bool:
-    """Whether the other side threw away what it had still to say since this was last asked."""
+    """Whether the other side has reset the connection since the last call."""
     return opened.getsockopt(socket.SOL_SOCKET, socket.SO_ERROR) != 0
 
 
 @pytest.mark.waits
 def test_who_reads_nothing_is_not_kept(monkeypatch: pytest.MonkeyPatch) -> None:
-    """One that takes none of its answer is given up after a while, and with it what the kernel holds."""
+    """A client that reads nothing is disconnected after a while, and the kernel's buffer is freed."""
     monkeypatch.setattr(connections, "STALL_SECONDS", 0.5)
     with serving_much() as served, ExitStack() as stack:
         deaf = ask_and_read_nothing(stack, served)
@@ -205,7 +205,7 @@ def test_who_reads_nothing_is_not_kept(monkeypatch: pytest.MonkeyPatch) -> None:
 
 @pytest.mark.waits
 def test_an_answer_may_take_longer_to_read_than_a_request_to_come(monkeypatch: pytest.MonkeyPatch) -> None:
-    """Nothing is asked of the other side until the answer was read, to its end, however long that takes."""
+    """The time limit of requests does not apply until the response was read to its end, however long that takes."""
     monkeypatch.setattr(connections, "STALL_SECONDS", 600.0)
     looks: list[None] = []
 
@@ -233,7 +233,7 @@ def test_an_answer_may_take_longer_to_read_than_a_request_to_come(monkeypatch: p
 
 
 def test_who_reads_slowly_is_kept() -> None:
-    """A link that takes an hour for a scrape is slow, not dead: what counts is whether anything was read."""
+    """A link that takes an hour for a scrape is slow, not dead: any progress counts."""
     now, reading = 0.0, Reading(lambda: now)
     for unread in range(1_000, 0, -1):
         now += 0.9 * STALL_SECONDS
@@ -248,9 +248,9 @@ def test_who_reads_slowly_is_kept() -> None:
 
 @pytest.mark.waits
 def test_unread_answers_are_bounded(monkeypatch: pytest.MonkeyPatch) -> None:
-    """Together they take no more memory than one limit: as many as are beyond it are given up, at once.
+    """Together they use no more memory than one limit: connections above it are reset at once.
 
-    Who comes last is answered, although it has read nothing yet either.
+    The latest one is answered, although it has read nothing yet either.
     """
     monkeypatch.setattr(web_server, "MAX_UNREAD_BYTES", 70_000_000)
     monkeypatch.setattr(connections, "STALL_SECONDS", 600.0)
@@ -268,7 +268,7 @@ def test_unread_answers_are_bounded(monkeypatch: pytest.MonkeyPatch) -> None:
 
 @pytest.mark.usefixtures("few")
 def test_followers_are_limited() -> None:
-    """Half of the connections, so that scrapes have some: later ones are asked to come back, and may, after one."""
+    """Half of the connections, to leave some for scrapes: later ones get a retry time, and succeed when one left."""
     with serving(make_view(*stream_rows())) as served, ExitStack() as stack:
         url = f"http://127.0.0.1:{served.port}/api/v1/stream"
         client = stack.enter_context(httpx.Client(timeout=DEADLINE_SECONDS, verify=False))
@@ -287,7 +287,7 @@ def test_followers_are_limited() -> None:
 
 
 def test_an_answer_does_not_wait_for_an_acknowledgement() -> None:
-    """Its body would come 40 ms after its head on every connection that stays open."""
+    """Otherwise its body would follow 40 ms after its headers on every kept-alive connection."""
     sends_at_once: list[int] = []
 
     class Noting(asyncio.Protocol):
@@ -308,7 +308,7 @@ def test_an_answer_does_not_wait_for_an_acknowledgement() -> None:
 
 
 def test_nothing_is_revealed_about_the_server() -> None:
-    """Which program it is helps only those who look for its faults."""
+    """The name of the server helps only attackers."""
     with serving(make_view(*stream_rows())) as served:
         answer = httpx.get(f"http://127.0.0.1:{served.port}/-/healthy", timeout=DEADLINE_SECONDS, verify=False)
         assert "server" not in answer.headers
@@ -316,7 +316,7 @@ def test_nothing_is_revealed_about_the_server() -> None:
 
 @pytest.mark.waits
 def test_a_heads_length_is_limited() -> None:
-    """A head that never ends is refused, not collected."""
+    """Endless headers are rejected, not collected."""
     with serving(make_view(*stream_rows())) as served, ExitStack() as stack:
         long = connect(stack, served, b"GET / HTTP/1.1\r\nX: ")
         with pytest.raises(ConnectionError):
@@ -331,14 +331,14 @@ def test_connections_leave_files_to_kafkas_clients(monkeypatch: pytest.MonkeyPat
 
 
 def test_a_descriptor_that_is_used_again_is_another_connection() -> None:
-    """What was known of the one before it, which was closed unnoticed, does not count."""
+    """The state of the earlier one, whose close was not noticed, does not count."""
     now, known = 0.0, Connections(2, lambda: now)
     first, second = socket.socketpair()
     number = first.fileno()
     with second:
         assert known.admit(first)
         known.note_asked(number)
-        # As if it had been closed, and its descriptor given to the next one, which no other thread can come before.
+        # As if it had been closed and its descriptor reused by the next one, before any other thread could.
         with socket.socket(fileno=first.detach()) as again:
             assert known.admit(again)
             second.setblocking(False)

@@ -32,7 +32,7 @@ WEB = Web("stream", "127.0.0.1", 0)
 
 @dataclass
 class FakeHealth:
-    """A process whose health the test decides."""
+    """A process whose health is set by the test."""
 
     problem: str | None = None
     missing: str | None = None
@@ -60,7 +60,7 @@ def served(
 
 @pytest.mark.skipif(not socket.has_dualstack_ipv6(), reason="this machine has no IPv6")
 def test_every_interface_of_ipv6_is_every_interface_of_ipv4_too():
-    """A probe comes over either; the address that is printed can be opened."""
+    """A probe uses either; the printed address can be opened."""
     try:
         socket.create_server(("::1", 0), family=socket.AF_INET6).close()
     except OSError:
@@ -75,7 +75,7 @@ def test_every_interface_of_ipv6_is_every_interface_of_ipv4_too():
 
 
 def test_one_address_of_ipv6_is_that_alone():
-    """Only `::` takes more than it says."""
+    """Only `::` includes IPv4."""
     with pytest.raises(ExporterError, match=r"cannot listen on ::ffff:0:0:1 port 0"):
         listen("::ffff:0:0:1", 0, "stream")
     assert (authority("::1", 9644), authority("10.0.0.1", 9644)) == ("[::1]:9644", "10.0.0.1:9644")
@@ -100,7 +100,7 @@ def test_health_and_metrics_are_answered():
 
 @pytest.mark.parametrize("free", [False, True])
 def test_health_is_answered_without_a_password_by_choice_only(tmp_path: Path, free: bool):
-    """Whoever keeps processes running need not know the password; metrics always need it."""
+    """A supervisor need not know the password; metrics always require it."""
     file = tmp_path / "web.yml"
     file.write_text(f"basic_auth_users:\n  prom: {hash_password('right')}\n")
     web = replace(WEB, web_config_file=str(file), health_without_password=free)
@@ -114,7 +114,7 @@ def test_health_is_answered_without_a_password_by_choice_only(tmp_path: Path, fr
 
 @pytest.mark.parametrize("free", [False, True])
 def test_the_exporter_has_the_same_choice(tmp_path: Path, free: bool):
-    """Its health pages are among its others, and nothing else is open."""
+    """Its health pages are part of its site, and nothing else is open."""
     file = tmp_path / "web.yml"
     file.write_text(f"basic_auth_users:\n  prom: {hash_password('right')}\n")
     config = ExportConfig(kafka={"bootstrap.servers": "x"}, web_config_file=str(file), health_without_password=free)
@@ -131,7 +131,7 @@ def test_the_exporter_has_the_same_choice(tmp_path: Path, free: bool):
 
 @pytest.mark.tools
 def test_certificates_are_switched_while_it_runs(tmp_path: Path):
-    """Setting the event, which SIGHUP does, reads them again."""
+    """Setting the event, as SIGHUP does, reads them again."""
     for name in ("old", "new"):
         make_certificate(tmp_path, name)
     file = tmp_path / "web.yml"
@@ -159,7 +159,7 @@ def test_certificates_are_switched_while_it_runs(tmp_path: Path):
 
 
 def test_what_cannot_be_served_is_one_sentence(tmp_path: Path):
-    """A port in use, and a file that is missing."""
+    """A port in use, and a missing file."""
     with served(FakeHealth()) as client:
         port = client.base_url.port
         assert port is not None

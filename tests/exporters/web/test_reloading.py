@@ -28,7 +28,7 @@ PATHS = [
 
 
 def write_web_config(folder: Path, text: str = "", **passwords: str) -> str:
-    """Write a web config file with users; returns its path."""
+    """Write a web config file with users and return its path."""
     users = "".join(f"  {name}: {hash_password(password)}\n" for name, password in passwords.items())
     file = folder / "web.yml"
     file.write_text(text + (f"basic_auth_users:\n{users}" if users else ""))
@@ -43,12 +43,12 @@ def tls(folder: Path, name: str, more: str = "") -> str:
 
 def ask(served: Served, path: str, auth: tuple[str, str] | None = None) -> httpx.Response:
     """Get a page over plain HTTP."""
-    # Plain HTTP: what certificates the machine knows is not read, which would take longest.
+    # Over plain HTTP the machine's certificate store is not read, which would take longest.
     return httpx.get(f"http://127.0.0.1:{served.port}{path}", auth=auth, verify=False, timeout=DEADLINE_SECONDS)
 
 
 def trust(folder: Path, name: str, client: str = "") -> ssl.SSLContext:
-    """What a client needs to trust one certificate only, and to show another."""
+    """Return the TLS context of a client that trusts one certificate only, and presents another."""
     context = ssl.create_default_context(cafile=str(folder / f"{name}.crt"))
     if client:
         context.load_cert_chain(folder / f"{client}.crt", folder / f"{client}.key")
@@ -56,17 +56,17 @@ def trust(folder: Path, name: str, client: str = "") -> ssl.SSLContext:
 
 
 def ask_safely(served: Served, context: ssl.SSLContext) -> int:
-    """The status of the health page over TLS."""
+    """Return the status of the health page over TLS."""
     return httpx.get(f"https://localhost:{served.port}/-/healthy", verify=context, timeout=DEADLINE_SECONDS).status_code
 
 
 def reloads_of(served: Served, name: str) -> bool:
-    """Whether the last reading of a file went well."""
+    """Whether the last reload of a file succeeded."""
     return next(each.successful for each in served.settings.reloads if each.file == name)
 
 
 def reload(served: Served, name: str, *, successful: bool) -> None:
-    """Ask for the files to be read again and wait until that was done."""
+    """Trigger a reload and wait until it is done."""
     before = served.settings.reloads
     served.signals.reload.set()
     wait_for(lambda: served.settings.reloads != before, lambda: before)
@@ -75,7 +75,7 @@ def reload(served: Served, name: str, *, successful: bool) -> None:
 
 @pytest.mark.parametrize("path", PATHS)
 def test_every_path_asks_for_the_password(tmp_path: Path, path: str) -> None:
-    """As with exporter-toolkit no path is open, health pages included; the answer says how to log in."""
+    """As with exporter-toolkit no path is open, including health pages; the response says how to log in."""
     with serving(make_view(*stream_rows()), web_config_file=write_web_config(tmp_path, alice="secret")) as served:
         refused = ask(served, path)
         assert refused.status_code == 401
@@ -85,7 +85,7 @@ def test_every_path_asks_for_the_password(tmp_path: Path, path: str) -> None:
 
 
 def test_the_right_password_opens_every_page(tmp_path: Path) -> None:
-    """Once and again, with and without the memory of it."""
+    """Repeatedly, with and without the cache of passwords."""
     with serving(make_view(*stream_rows()), web_config_file=write_web_config(tmp_path, alice="secret")) as served:
         for _ in range(2):
             assert ask(served, "/metrics", ("alice", "secret")).status_code == 200
@@ -93,7 +93,7 @@ def test_the_right_password_opens_every_page(tmp_path: Path) -> None:
 
 
 def test_users_change_without_a_restart(tmp_path: Path) -> None:
-    """After a reload the new password counts, and the old one, remembered until then, no longer does."""
+    """After a reload the new password is valid, and the old, cached one no longer is."""
     with serving(make_view(), web_config_file=write_web_config(tmp_path, alice="old")) as served:
         assert ask(served, "/-/healthy", ("alice", "old")).status_code == 200
         write_web_config(tmp_path, alice="new")
@@ -105,7 +105,7 @@ def test_users_change_without_a_restart(tmp_path: Path) -> None:
 
 
 def test_a_broken_file_changes_nothing(tmp_path: Path) -> None:
-    """Whoever saves a mistake locks nobody out and lets nobody in; the metric says that the file was not understood."""
+    """A mistake in the file neither locks users out nor lets others in; the metric shows the failed reload."""
     with serving(make_view(), web_config_file=write_web_config(tmp_path, alice="secret")) as served:
         write_web_config(tmp_path, "basic_auth_user: {}\n")
         reload(served, "web_config", successful=False)
@@ -117,7 +117,7 @@ def test_a_broken_file_changes_nothing(tmp_path: Path) -> None:
 
 
 def test_a_file_that_a_library_stumbles_over_changes_nothing(tmp_path: Path) -> None:
-    """YAML raises no error of its own for a date that there is not: that does not end the server either."""
+    """For an impossible date YAML raises no error of its own: this does not stop the server either."""
     with serving(make_view(), web_config_file=write_web_config(tmp_path, alice="secret")) as served:
         write_web_config(tmp_path, "basic_auth_users: 2026-99-99\n")
         reload(served, "web_config", successful=False)
@@ -125,7 +125,7 @@ def test_a_file_that_a_library_stumbles_over_changes_nothing(tmp_path: Path) -> 
 
 
 def test_owners_change_without_a_restart(tmp_path: Path) -> None:
-    """The owner is a label of group_info and a field of the overview, both as the file says after the reload."""
+    """The owner is a label of group_info and a field of the overview, both updated by the reload."""
     file = tmp_path / "owners.yml"
     file.write_text("owners: [{group: pay.*, team: first}]")
     with serving(make_view(group_row()), owners_file=str(file)) as served:
@@ -137,18 +137,18 @@ def test_owners_change_without_a_restart(tmp_path: Path) -> None:
 
 
 def look_twice(settings: Settings) -> None:
-    """What the server does within a minute."""
+    """Run the two checks that the server makes within a minute."""
     for _ in range(2):
         settings.reload_changed()
 
 
 def settings_of(folder: Path) -> Settings:
-    """Settings of owners and web config, both in a folder."""
+    """Settings of owners and web config, both in a directory."""
     return Settings(str(folder / "owners.yml"), str(folder / "web.yml"), itertools.count(1).__next__)
 
 
 def test_files_that_change_are_read_without_a_signal(tmp_path: Path) -> None:
-    """Each for itself, once it has not changed between two looks; what did not change is not read again."""
+    """Each separately, once it has not changed between two checks; unchanged ones are not read again."""
     write_web_config(tmp_path, alice="old")
     owners = tmp_path / "owners.yml"
     owners.write_text("owners: [{group: pay.*, team: first}]")
@@ -174,7 +174,7 @@ def test_files_that_change_are_read_without_a_signal(tmp_path: Path) -> None:
 
 
 def test_a_secret_is_renewed_by_another_link(tmp_path: Path) -> None:
-    """As kubelets do it: the name leads through a link to a folder, which is replaced."""
+    """As done by kubelets: the name leads through a link to a directory, which is replaced."""
     for name, password in (("first", "old"), ("second", "new")):
         (tmp_path / name).mkdir()
         write_web_config(tmp_path / name, alice=password)
@@ -190,7 +190,7 @@ def test_a_secret_is_renewed_by_another_link(tmp_path: Path) -> None:
 def test_a_change_that_cannot_be_used_is_reported_once_and_mended_without_a_signal(
     tmp_path: Path, caplog: pytest.LogCaptureFixture
 ) -> None:
-    """What was in force stays so."""
+    """The previous content stays in force."""
     write_web_config(tmp_path, alice="secret")
     settings = Settings("", str(tmp_path / "web.yml"), itertools.count(1).__next__)
     write_web_config(tmp_path, "basic_auth_user: {}\n")
@@ -207,7 +207,7 @@ def test_a_change_that_cannot_be_used_is_reported_once_and_mended_without_a_sign
 
 
 def test_passwords_are_not_switched_off_without_a_signal(tmp_path: Path) -> None:
-    """A file that was emptied by accident opens the page to nobody; who means it sends the signal."""
+    """An accidentally emptied file opens the page to nobody; disabling them on purpose needs the signal."""
     write_web_config(tmp_path, alice="secret")
     settings = Settings("", str(tmp_path / "web.yml"), itertools.count(1).__next__)
     write_web_config(tmp_path)
@@ -219,7 +219,7 @@ def test_passwords_are_not_switched_off_without_a_signal(tmp_path: Path) -> None
 
 
 def test_the_server_looks_at_its_files(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    """A new password counts without a signal."""
+    """A new password is valid without a signal."""
     monkeypatch.setattr("rebalance_exporters.web.server._FILES_TICKS", 1)
     with serving(make_view(), web_config_file=write_web_config(tmp_path, alice="old")) as served:
         write_web_config(tmp_path, alice="new")
@@ -230,7 +230,7 @@ def test_the_server_looks_at_its_files(tmp_path: Path, monkeypatch: pytest.Monke
 
 @pytest.mark.tools
 def test_a_renewed_certificate_is_served_without_a_signal(tmp_path: Path) -> None:
-    """Under the same names: certificate and key of another pair, one after the other."""
+    """With the same names: certificate and key of another pair, one after the other."""
     settings = Settings("", write_web_config(tmp_path, tls(tmp_path, "server")), itertools.count(1).__next__)
     assert settings.tls is not None
     first = settings.tls.current
@@ -247,7 +247,7 @@ def test_a_renewed_certificate_is_served_without_a_signal(tmp_path: Path) -> Non
 
 @pytest.mark.tools
 def test_certificates_change_without_a_restart(tmp_path: Path) -> None:
-    """New connections get the new certificate; before that the old one was served."""
+    """New connections get the new certificate; earlier ones got the old one."""
     with serving(make_view(), web_config_file=write_web_config(tmp_path, tls(tmp_path, "old"))) as served:
         assert ask_safely(served, trust(tmp_path, "old")) == 200
         write_web_config(tmp_path, tls(tmp_path, "new"))
@@ -259,7 +259,7 @@ def test_certificates_change_without_a_restart(tmp_path: Path) -> None:
 
 @pytest.mark.tools
 def test_clients_must_show_a_certificate_where_that_is_asked(tmp_path: Path) -> None:
-    """Who has none, or one of somebody else, gets no answer; the demand can be made without a restart."""
+    """A client without one, or of another authority, gets no response; it can be enabled without a restart."""
     make_certificate(tmp_path, "client")
     section = tls(tmp_path, "server")
     with serving(make_view(), web_config_file=write_web_config(tmp_path, section)) as served:
@@ -284,7 +284,7 @@ def test_tls_is_not_switched_off_by_a_reload(tmp_path: Path) -> None:
 
 @pytest.mark.tools
 def test_old_protocol_versions_are_refused(tmp_path: Path) -> None:
-    """min_version: TLS13 lets no TLS 1.2 client in."""
+    """min_version: TLS13 rejects TLS 1.2 clients."""
     section = tls(tmp_path, "server", "  min_version: TLS13\n")
     with serving(make_view(), web_config_file=write_web_config(tmp_path, section)) as served:
         context = trust(tmp_path, "server")
@@ -296,7 +296,7 @@ def test_old_protocol_versions_are_refused(tmp_path: Path) -> None:
 
 
 def test_sighup_reloads_and_sigterm_stops() -> None:
-    """Each signal sets what it stands for, and afterwards the handlers are those from before."""
+    """Each signal sets its event, and afterwards the previous handlers are restored."""
     assert threading.current_thread() is threading.main_thread()
     signals, before = Signals(), signal.getsignal(signal.SIGHUP)
     with _obeying(signals):

@@ -1,4 +1,4 @@
-"""Answers that cost much: how many are made at a time, who shares one, and what goes on beside them."""
+"""Expensive responses: their concurrency, their sharing, and other requests meanwhile."""
 
 from __future__ import annotations
 
@@ -31,7 +31,7 @@ DEADLINE_SECONDS = 120
 
 
 class Kitchen:
-    """Makes answers that take until they are released, and counts them."""
+    """Makes responses that block until they are released, and counts them."""
 
     def __init__(self) -> None:
         self.made: Counter[str] = Counter()
@@ -56,7 +56,7 @@ class Kitchen:
 
 
 def app_of(kitchen: Kitchen, at_once: int, waiting: int) -> Starlette:
-    """An application with the one answer."""
+    """An application with this single response."""
 
     async def refuse(_: Request, error: Exception) -> Response:
         assert isinstance(error, RequestError)
@@ -72,12 +72,12 @@ def client_of(app: Starlette) -> httpx.AsyncClient:
 
 
 async def begun(what: threading.Event) -> None:
-    """Wait until it is, while the event loop goes on."""
+    """Wait until a condition holds, while the event loop runs."""
     assert await asyncio.to_thread(what.wait, DEADLINE_SECONDS)
 
 
 def test_equal_requests_share_one_answer() -> None:
-    """Whoever asks for the same while it is being made gets it, headers and all; who comes later gets a new one."""
+    """Identical requests during its creation get it, headers included; later ones get a new one."""
     kitchen = Kitchen()
 
     async def ask() -> list[httpx.Response]:
@@ -97,7 +97,7 @@ def test_equal_requests_share_one_answer() -> None:
 
 
 def test_a_slash_in_a_name_is_none_of_the_path(monkeypatch: pytest.MonkeyPatch) -> None:
-    """A group whose name ends as the path of another one's rebalances, asked for at the same time, is answered."""
+    """A group whose name looks like another one's rebalances path, requested at the same time, is answered."""
     app = make_app(
         ExportConfig(kafka={"bootstrap.servers": "unused:9092"}),
         make_view(group_row(group="a"), group_row(group="a/rebalances"), *stream_rows()),
@@ -121,7 +121,7 @@ def test_a_slash_in_a_name_is_none_of_the_path(monkeypatch: pytest.MonkeyPatch) 
 
 
 def test_too_many_are_turned_away_with_a_time() -> None:
-    """What is beyond those that are made and wait gets 503 at once, with when to ask again; later there is room."""
+    """Requests above the limit get 503 at once, with a Retry-After time; later there is room."""
     kitchen = Kitchen()
 
     async def ask() -> tuple[httpx.Response, list[httpx.Response], httpx.Response]:
@@ -144,7 +144,7 @@ def test_too_many_are_turned_away_with_a_time() -> None:
 
 
 def test_a_refusal_goes_to_all_who_asked() -> None:
-    """A request that cannot be answered is refused to each, and is not remembered."""
+    """An error is returned to each request, and is not cached."""
     kitchen = Kitchen()
 
     async def ask() -> list[httpx.Response]:
@@ -159,7 +159,7 @@ def test_a_refusal_goes_to_all_who_asked() -> None:
 
 @contextmanager
 def slow_answers(monkeypatch: pytest.MonkeyPatch, *steps: str) -> Iterator[Kitchen]:
-    """Answers of which some steps, by the functions that take them, begin when they are released."""
+    """Responses with steps, given by their functions, that begin when they are released."""
     kitchen = Kitchen()
 
     def wait(step: Callable[..., Any], *given: Any, **named: Any) -> Any:
@@ -191,7 +191,7 @@ def slow_answers(monkeypatch: pytest.MonkeyPatch, *steps: str) -> Iterator[Kitch
     ],
 )
 def test_health_and_scrapes_go_on_beside_any_number_of_answers(path: str, monkeypatch: pytest.MonkeyPatch) -> None:
-    """Whoever restarts the process, and Prometheus, are answered while everything else waits: 60 ask for much."""
+    """Liveness checks and Prometheus are answered while 60 expensive requests wait."""
     app = make_app(
         ExportConfig(kafka={"bootstrap.servers": "unused:9092"}),
         make_view(group_row(), rebalance_row("0-42"), *stream_rows()),
@@ -219,7 +219,7 @@ def test_health_and_scrapes_go_on_beside_any_number_of_answers(path: str, monkey
 
 
 def test_reports_do_not_keep_the_overview_waiting(monkeypatch: pytest.MonkeyPatch) -> None:
-    """The page and `top` are answered while as many reports are made and wait as may."""
+    """The page and `top` are answered while the maximum number of reports is made and waits."""
     app = make_app(
         ExportConfig(kafka={"bootstrap.servers": "unused:9092"}),
         make_view(group_row(), *stream_rows()),
