@@ -1,4 +1,4 @@
-"""What CONTRIBUTING.md says of adding things, held against the examples that it names."""
+"""CONTRIBUTING.md's instructions for additions, compared with its examples."""
 
 from __future__ import annotations
 
@@ -10,17 +10,17 @@ import pytest
 
 ROOT = Path(__file__).parents[1]
 TEXT = (ROOT / "CONTRIBUTING.md").read_text()
-#: Written by people; `make docs` and recorders write the rest.
+#: Files written by people; `make docs` and recorders write the rest.
 WRITTEN = {".py", ".toml", ".yml", ".js"}
-#: Name of an example -> the places that adding it took.
+#: Name of an example -> the files that adding it needed.
 EXAMPLES = {
     "assigning_stuck": {
         "streaming/rebalance_streaming/detect/diagnoses/kip848.toml",
         "streaming/rebalance_streaming/detect/rules/kip848.py",
         "tests/detect/test_kip848.py",
-        # By its trait `holding` alerts about groups that wait speak of it; the text says so.
+        # By its trait `holding` alerts about waiting groups mention it; the text says so.
         "deploy/prometheus/rules/kafka-rebalance.yml",
-        # What clients' logs say of it is not needed to find it.
+        # Its messages in clients' logs are not needed for it.
         "exporters/rebalance_exporters/messages/messages.toml",
     },
     "group_static_members": {
@@ -33,7 +33,7 @@ EXAMPLES = {
         "tests/wire/metrics/payloads.py",
         "tests/wire/metrics/test_formats.py",
         "tests/wire/metrics/test_influx.py",
-        # Made-up values of every format, and what users read about each.
+        # Made-up values of every format, and the users' documentation of each.
         "tests/fuzz/reports.py",
         "tests/exporters/reporters/test_documentation.py",
     },
@@ -42,7 +42,7 @@ EXAMPLES = {
 
 @cache
 def _sources() -> dict[str, str]:
-    """Return what stands in each source but this one, by its path from the root."""
+    """Return the content of each source file except this one, by its path from the root."""
     return {
         str(path.relative_to(ROOT)): path.read_text()
         for folder in ("streaming", "exporters", "deploy", "grafana", "tests")
@@ -53,7 +53,7 @@ def _sources() -> dict[str, str]:
 
 @pytest.mark.parametrize("name", EXAMPLES)
 def test_an_example_stands_where_it_is_said_to(name: str) -> None:
-    """A place that an addition needs beside those is one that the text does not name: say so there, or spare it."""
+    """If an example is in another file, the text must name that file, or the file need not mention it."""
     whole_word = f"`git grep -lw {name}`" in TEXT
     assert whole_word or f"`git grep -l {name}`" in TEXT
     word = re.compile(rf"\b{name}\b" if whole_word else name)
@@ -62,5 +62,5 @@ def test_an_example_stands_where_it_is_said_to(name: str) -> None:
 
 
 def test_every_example_of_the_text_is_held() -> None:
-    """But for a field of the overview, whose name other rows have too."""
+    """Except for a field of the overview, whose name other rows have too."""
     assert {*re.findall(r"`git grep -lw? (\w+)", TEXT)} == {*EXAMPLES, "protocol_type"}

@@ -1,4 +1,4 @@
-"""What a wait takes for its time, by a clock of the test's own."""
+"""The time accounting of a wait, with the test's own clock."""
 
 from __future__ import annotations
 
@@ -10,20 +10,20 @@ from waiting import wait_for
 
 
 class Clock:
-    """A clock that goes on by so many seconds whenever the condition is looked at; at one look by much more."""
+    """A clock that advances by a fixed time at each look at the condition; at one look by much more."""
 
     def __init__(self, seconds: float, stands_still_at: int = 0) -> None:
         self.now, self.looks = 0.0, 0
         self._seconds, self._stands_still_at = seconds, stands_still_at
 
     def look(self) -> bool:
-        """Look in vain."""
+        """Return false."""
         self.looks += 1
         self.now += 3_600 if self.looks == self._stands_still_at else self._seconds
         return False
 
     def watch(self, monkeypatch: pytest.MonkeyPatch) -> None:
-        """Let waits go by this clock."""
+        """Make waits use this clock."""
         monkeypatch.setattr("waiting.time", SimpleNamespace(monotonic=lambda: self.now))
         monkeypatch.setattr("waiting._LONGEST_REST_SECONDS", 0.0)
 
@@ -45,7 +45,7 @@ def test_a_wait_ends_with_its_deadline(monkeypatch: pytest.MonkeyPatch) -> None:
 def test_time_in_which_the_waiting_process_stood_still_is_not_used_up(
     monkeypatch: pytest.MonkeyPatch, stands_still_at: int
 ) -> None:
-    """An hour between two looks counts as five seconds: what was awaited had no time either."""
+    """An hour between two looks counts as five seconds: the awaited process was stalled, too."""
     clock = Clock(4.0, stands_still_at)
     clock.watch(monkeypatch)
     wait_in_vain(clock, 60)

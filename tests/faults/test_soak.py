@@ -160,10 +160,10 @@ def load_of(rig: Rig, seconds: float) -> Load:
 
 
 def assert_exact(rig: Rig, commits: Sequence[Commit]) -> None:
-    """Wait until every group has the lag that its last commit left it, and as many records are counted as the log has.
+    """Wait until every group has the lag left by its last commit, and every record of the log is counted.
 
-    Reading the whole log to count them would take longer than the load; nothing of it is compacted before its segments
-    are full, and nobody writes transactions.
+    Records are counted by their offsets, because reading the whole log would take longer than the load; segments are
+    not compacted before they are full, and there are no transactions.
     """
     last: dict[str, int] = {}
     for each in commits:
@@ -193,7 +193,7 @@ def written(rig: Rig) -> int:
 
 
 def note(figures: Figures, minutes: int, rate: float, trends: dict[str, Trend]) -> None:
-    """Note what was measured."""
+    """Record the measurements."""
     figures.note("measured for", minutes, "min")
     figures.note("commits", rate, "/s")
     for name, each in trends.items():

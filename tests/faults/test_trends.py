@@ -1,4 +1,4 @@
-"""What is told of memory that grows, and of memory that only jumps."""
+"""Trends of memory that grows, and of memory that only fluctuates."""
 
 from __future__ import annotations
 
@@ -12,7 +12,7 @@ _SECONDS, _EVERY, _LEVEL = 600, 5, 700.0
 
 
 def heap(leak_per_hour: float, seed: int = 1, seconds: int = _SECONDS) -> list[tuple[float, float]]:
-    """Return the size of a heap that is collected every half a minute, in MB, and grows by so much of it in an hour."""
+    """Return the size of a heap in MB that is collected every half a minute, and grows by this share in an hour."""
     chance = random.Random(seed)
     return [
         (float(at), _LEVEL * (1 + leak_per_hour * at / 3_600) + at % 31 + chance.gauss(0, 2))
@@ -22,7 +22,7 @@ def heap(leak_per_hour: float, seed: int = 1, seconds: int = _SECONDS) -> list[t
 
 @pytest.mark.parametrize("seed", range(20))
 def test_a_heap_that_is_collected_does_not_grow(seed: int):
-    """Ten minutes of it tell of no growth beyond a few per cent an hour."""
+    """Ten minutes show no growth beyond a few per cent an hour."""
     trend = trend_of(heap(0, seed))
     assert trend.level == pytest.approx(_LEVEL, rel=0.01)
     assert abs(trend.per_hour) < 0.05
@@ -31,25 +31,25 @@ def test_a_heap_that_is_collected_does_not_grow(seed: int):
 
 @pytest.mark.parametrize("seed", range(20))
 def test_a_leak_is_seen(seed: int):
-    """Ten minutes tell of one that doubles a process in two hours."""
+    """Ten minutes show a leak that doubles a process in two hours."""
     trend = trend_of(heap(0.5, seed))
     assert trend.per_hour == pytest.approx(0.5, abs=0.06)
     assert trend.lowest > 0.4
 
 
 def test_an_hour_resolves_less_than_a_per_cent():
-    """So that a limit of 1 %/h has a meaning."""
+    """So that a limit of 1 %/h is meaningful."""
     assert abs(trend_of(heap(0, seconds=3_600)).per_hour) < 0.005
     assert trend_of(heap(0.02, seconds=3_600)).lowest > 0.01
 
 
 def test_a_step_is_no_trend():
-    """A buffer that is allocated once has little bearing on the slope."""
+    """A buffer that is allocated once hardly affects the slope."""
     steps = [(at, value + (100 if at > 540 else 0)) for at, value in heap(0)]
     assert abs(trend_of(steps).per_hour) < 0.1
 
 
 def test_too_few_samples_tell_nothing():
-    """Rather than anything."""
+    """An assertion fails instead of a meaningless result."""
     with pytest.raises(AssertionError, match="39 samples are too few"):
         trend_of(heap(0)[:39])

@@ -1,4 +1,4 @@
-"""Two streams of one cluster: the newcomer takes over, the other one ends soon, and every rebalance counts once."""
+"""Two streams of one cluster: the newcomer takes over, the other one exits soon, and every rebalance counts once."""
 
 from __future__ import annotations
 
@@ -32,7 +32,7 @@ def rig(tmp_path: Path) -> Iterator[Rig]:
 
 @pytest.mark.faults(20, fast=0, full=5)
 def test_a_newcomer_takes_over_and_the_other_stream_ends(rig: Rig, rounds: int, figures: Figures):
-    """Both have the same checkpoint, as when a pod is replaced whose node is not heard of any more."""
+    """Both have the same checkpoint, as when a pod is replaced whose node is unreachable."""
     group = "two-streams"
     with churning(rig, group) as churn, watching_counters(rig):
         for number in range(rounds):
@@ -50,7 +50,7 @@ def test_a_newcomer_takes_over_and_the_other_stream_ends(rig: Rig, rounds: int, 
             last = loser.process.log_path.read_text().splitlines()[-1]
             assert f"process {rig.monitor.stream.process.pid}) took over the " in last, last
             assert "Run one stream per cluster" in last, last
-            # It has ended; this closes what is left of it here.
+            # It has exited; this cleans up its handles.
             loser.process.kill()
             churn.await_cycles(2)
     assert_counted(rig, *groups_of(group))
@@ -59,7 +59,7 @@ def test_a_newcomer_takes_over_and_the_other_stream_ends(rig: Rig, rounds: int, 
 
 
 def is_claimed(rig: Rig) -> bool:
-    """Whether the stream that was started last has published a status."""
+    """Whether the last started stream has published a status."""
     pid = rig.monitor.stream.process.pid
     statuses = (decode_status(value) for _, value in read_topic(rig.broker.bootstrap, CONFIG.status_topic) if value)
     return any(isinstance(each, QueryStatus) and each.pid == pid for each in statuses)

@@ -1,4 +1,4 @@
-"""Another version of the stream on the same checkpoint and topics: an upgrade, and the way back."""
+"""Another version of the stream on the same checkpoint and topics: an upgrade, and a roll-back."""
 
 from __future__ import annotations
 
@@ -28,14 +28,14 @@ pytestmark = [pytest.mark.e2e, pytest.mark.timeout(3_600)]
 
 _REPOSITORY = Path(__file__).parents[2]
 _SOURCES = ("deploy", "exporters", "streaming")
-#: A commit of 2026-11-26, of the same layout. A change of LAYOUT wants a later one here. Those before it let counters
-#: fall by themselves where a start takes long.
+#: A commit of 2026-11-26, of the same layout. A change of LAYOUT needs a later one here. In earlier ones counters
+#: decrease by themselves if a start takes long.
 _EARLIER = "87eb5a43b86b2caa0e8c446c1441c339c21ed1eb"
 _TOLD, _CAUGHT_UP = "continue from their published rows", "caught up with the log"
 
 
 def unpacked(commit: str, directory: Path) -> str:
-    """Unpack the code of a commit; returns the PYTHONPATH with which processes run it."""
+    """Unpack the code of a commit; return the PYTHONPATH for processes that run it."""
     packed = subprocess.run(
         ["git", "archive", commit, *_SOURCES], cwd=_REPOSITORY, capture_output=True, timeout=60, check=False
     )
@@ -50,7 +50,7 @@ def unpacked(commit: str, directory: Path) -> str:
 
 @contextmanager
 def running_code(path: str | None) -> Iterator[None]:
-    """Let processes that are started within the block run the code of a PYTHONPATH; null: that of this test."""
+    """Make processes started within the block run the code of a PYTHONPATH; null: that of this test."""
     with pytest.MonkeyPatch.context() as environment:
         if path is not None:
             environment.setenv("PYTHONPATH", path)
@@ -73,14 +73,14 @@ def earlier(tmp_path_factory: pytest.TempPathFactory) -> str:
 
 @pytest.fixture
 def rig(tmp_path: Path) -> Iterator[Rig]:
-    """A broker and a monitor of its own, whose exporter has the same port at each of its starts."""
+    """A broker and a monitor, whose exporter has the same port at each of its starts."""
     with running_rig(tmp_path, f"export.listen_port={find_free_port()}", **SHORT_SESSION) as running:
         yield running
 
 
 @pytest.fixture
 def earlier_rig(tmp_path: Path, earlier: str) -> Iterator[Rig]:
-    """The same, all of whose processes are of the earlier version when it is handed over."""
+    """The same, with all processes of the earlier version at first."""
     with ExitStack() as stack:
         with running_code(earlier):
             port = f"export.listen_port={find_free_port()}"
@@ -89,14 +89,14 @@ def earlier_rig(tmp_path: Path, earlier: str) -> Iterator[Rig]:
 
 
 def churn_on(rig: Rig, group: str, cycles: int) -> None:
-    """Let members of a group and its companion come and go so often."""
+    """Let members of a group and its companion join and leave this many times."""
     with churning(rig, group) as churn:
         churn.await_cycles(cycles)
 
 
 @pytest.mark.faults(33, fast=0, full=2)
 def test_totals_are_equal_after_an_upgrade_and_back(earlier_rig: Rig, rounds: int, earlier: str):
-    """Of one layout, readers first: members come and go while the version changes, forth and back and forth."""
+    """With one layout, readers first: members join and leave while the version changes, forth and back and forth."""
     rig, group = earlier_rig, "upgraded"
     churn_on(rig, group, 2)
     assert_counted(rig, *groups_of(group))
@@ -118,28 +118,28 @@ def test_totals_are_equal_after_an_upgrade_and_back(earlier_rig: Rig, rounds: in
 
 
 def await_checkpoint(rig: Rig) -> None:
-    """Return when the stream has begun a checkpoint, before it starts its queries."""
+    """Return when the stream has created a checkpoint, before it starts its queries."""
     wait_for((checkpoint_of(rig) / "monitor.json").exists, "a checkpoint", READY_SECONDS, every=0.01)
 
 
 def await_rows(rig: Rig) -> None:
-    """Return when the stream writes rows of groups, as its first batch does before it ends."""
+    """Return when the stream writes rows of groups, which its first batch does before it ends."""
     await_first_row(rig, CONFIG.groups_topic)
 
 
 def kill_before_its_first_batch_ends(rig: Rig) -> None:
-    """Kill the stream, which must have ended no batch of group records by then."""
+    """Kill the stream, and check that it has ended no batch of group records."""
     rig.monitor.stream.process.kill()
     assert not list((checkpoint_of(rig) / "membership" / "commits").glob("[0-9]*")), "the kill came too late"
 
 
 def checkpoint_of(rig: Rig) -> Path:
-    """Return the directory of the checkpoint of today's layout."""
+    """Return the directory of the checkpoint of the current layout."""
     return rig.directory / "checkpoint" / LAYOUT
 
 
 def times_said(rig: Rig, line: str) -> int:
-    """Return how often the stream said something since the monitor began."""
+    """Return how often the stream has logged a text since the start of the monitor."""
     return (rig.directory / "stream.log").read_text().count(line)
 
 
@@ -149,9 +149,10 @@ _MOMENTS: tuple[Callable[[Rig], None] | None, ...] = (None, await_checkpoint, aw
 
 @pytest.mark.faults(33, fast=0, full=3)
 def test_totals_are_equal_after_a_change_of_the_layout(rig: Rig, rounds: int, figures: Figures):
-    """The checkpoint has the name of an older layout: a start takes totals up, and a later one goes on from there.
+    """The checkpoint has the name of an older layout: a start restores the totals, and a later one continues from
+    there.
 
-    Also where nothing happened meanwhile, and where the first start was killed.
+    Also without changes meanwhile, and if the first start was killed.
     """
     group, older = "relaid", checkpoint_of(rig).with_name(f"v{int(LAYOUT[1:]) - 1}")
     for number in range(rounds):

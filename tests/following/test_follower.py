@@ -25,7 +25,7 @@ NOWHERE = {"bootstrap.servers": "127.0.0.1:1"}
 class ScriptedClient:
     """A consumer that answers from lists: topics as name -> leaders of its partitions, batches of messages.
 
-    A topic without any partition is one that the brokers cannot describe.
+    A topic without partitions is one that the brokers cannot describe.
     """
 
     def __init__(self, topics: dict[str, list[int]], batches: Iterable[list[Message]] = ()) -> None:
@@ -67,7 +67,7 @@ class ScriptedClient:
 
 
 def scripted(monkeypatch: pytest.MonkeyPatch, client: ScriptedClient, **options: Any) -> Follower:
-    """A follower on a client of the test, of the topic `a`, that looks at each poll while something is awaited."""
+    """A follower with a client of the test, of the topic `a`, that checks at each poll while something is awaited."""
     monkeypatch.setattr(module, "Consumer", client)
     monkeypatch.setattr(module, "_LOOK_AGAIN_SECONDS", 0)
     return Follower({}, options.pop("topics", ["a"]), name="test", **options)
@@ -79,7 +79,7 @@ def message(offset: int, error: int | None = None, topic: str = "a") -> Message:
 
 
 def test_a_partition_without_a_leader_holds_up_nobody(monkeypatch):
-    """The others are read meanwhile, the end is not reached without it, and it is taken up once it has a leader."""
+    """The others are read meanwhile, the end is not reached without it, and it is read once it has a leader."""
     client = ScriptedClient({"a": [-1, 1]}, [[], [], [Message("a", n, 2, error=KafkaError(-191)) for n in (0, 1)]])
     follower = scripted(monkeypatch, client)
     follower.poll()
@@ -93,7 +93,7 @@ def test_a_partition_without_a_leader_holds_up_nobody(monkeypatch):
 
 
 def test_a_partition_that_loses_its_leader_is_kept(monkeypatch):
-    """It goes on where it was when somebody leads it again."""
+    """It continues at its position when it has a leader again."""
     client = ScriptedClient({"a": [1], "b": []}, [[message(0)]])
     follower = scripted(monkeypatch, client, topics=["a", "b"])
     follower.poll()
@@ -105,7 +105,7 @@ def test_a_partition_that_loses_its_leader_is_kept(monkeypatch):
 
 
 def test_a_topic_that_cannot_be_described_is_kept(monkeypatch):
-    """Only a topic that is gone is let go: then it is missed, and read anew when it is back."""
+    """Only a topic that is gone is dropped: then it is reported as missing, and read again when it is back."""
     client = ScriptedClient({"a": [1], "b": [1]}, [[message(0)]])
     monkeypatch.setattr(module, "_LOOK_FOR_GROWTH_SECONDS", 0)
     follower = scripted(monkeypatch, client, topics=["a", "b"])
@@ -139,7 +139,7 @@ def test_errors_are_handed_on_with_their_topic(monkeypatch):
 
 
 def test_a_look_that_fails_is_repeated(monkeypatch):
-    """Where a partition's bounds are not known, a poll notes the error and a look raises it; the next one may work."""
+    """If a partition's bounds are unknown, a poll records the error and a look raises it; the next one may work."""
     reported: list[int] = []
     client = ScriptedClient({"silent": [1]})
     follower = scripted(monkeypatch, client, topics=["silent"], on_error=lambda error, _: reported.append(error.code()))
@@ -155,7 +155,7 @@ def test_a_look_that_fails_is_repeated(monkeypatch):
 
 
 def test_a_partition_whose_leader_is_just_elected_is_awaited(monkeypatch):
-    """A broker refuses the bounds of one partition: the others are read, and it is taken up at a later look."""
+    """A broker does not return the bounds of one partition: the others are read, and it is read at a later look."""
     client = ScriptedClient({"a": [1, 1]})
     bounds = client.get_watermark_offsets
 
@@ -177,7 +177,7 @@ def test_a_partition_whose_leader_is_just_elected_is_awaited(monkeypatch):
 
 
 class Clock:
-    """A clock that moves as far as polls of a scripted client take, `seconds` each."""
+    """A clock that advances with the polls of a scripted client, by `seconds` each."""
 
     def __init__(self, monkeypatch: pytest.MonkeyPatch, client: ScriptedClient, seconds: float) -> None:
         self.now, self._seconds, self._consume = 1_000.0, seconds, client.consume
@@ -191,12 +191,12 @@ class Clock:
 
 
 def read(client: ScriptedClient) -> list[int]:
-    """Read the topics of a client to their ends; returns the offsets."""
+    """Read the topics of a client to their ends; return the offsets."""
     return [each.offset for each in read_to_end({}, sorted(client.topics), name="test")]
 
 
 def test_a_partition_without_a_leader_is_no_end(monkeypatch):
-    """What was read of the others is not all: the error names what is left, and what to look for."""
+    """The result would be incomplete: the error names the remaining partitions, and what to check."""
     client = ScriptedClient({"a": [1, -1], "b": [1]}, [[message(0), message(1)]])
     Clock(monkeypatch, client, 5)
     with pytest.raises(
@@ -206,7 +206,7 @@ def test_a_partition_without_a_leader_is_no_end(monkeypatch):
 
 
 def test_a_leader_that_is_elected_meanwhile_is_waited_for(monkeypatch):
-    """Elections take seconds, and the reading begins only then."""
+    """Elections take seconds, and reading begins only afterwards."""
     client = ScriptedClient({"a": [-1]}, [[]] * 9)
     clock = Clock(monkeypatch, client, 3)
 
@@ -221,7 +221,7 @@ def test_a_leader_that_is_elected_meanwhile_is_waited_for(monkeypatch):
 
 
 def test_a_topic_that_brokers_cannot_describe_is_no_empty_one(monkeypatch):
-    """It exists, so something may stand in it; one that nobody names has no records."""
+    """It exists, so it may have records; one that no broker knows has none."""
     client = ScriptedClient({"a": []})
     Clock(monkeypatch, client, 5)
     with pytest.raises(UnreadError, match=r"^a could not be read"):
@@ -231,7 +231,7 @@ def test_a_topic_that_brokers_cannot_describe_is_no_empty_one(monkeypatch):
 
 
 def test_slow_brokers_are_not_given_up(monkeypatch):
-    """Each record, and each end that is reached, starts the patience anew; what the reader does is no silence."""
+    """Each record, and each end that is reached, restarts the time-out; the reader's own processing does not count."""
     ends = [Message("a", n, 2, error=KafkaError(-191)) for n in (1, 2)]
     client = ScriptedClient({"a": [1, 1, 1]}, [[], [ends[0]], [], [ends[1]], [], [message(0)], [], [message(1)]])
     clock = Clock(monkeypatch, client, 20)
@@ -243,14 +243,14 @@ def test_slow_brokers_are_not_given_up(monkeypatch):
 
 
 def test_an_end_without_a_record_is_one(monkeypatch):
-    """Where compaction or a transaction left none: the last record is below the end that the broker reports."""
+    """After compaction or a transaction the last record may be below the end that the broker reports."""
     client = ScriptedClient({"a": [1]}, [[message(0)], [message(2, -191)]])
     Clock(monkeypatch, client, 5)
     assert read(client) == [0]
 
 
 def test_what_the_client_complains_of_is_in_the_error(monkeypatch):
-    """A reader without the permission gets nothing but that."""
+    """Without the permission a reader gets no other information."""
     client = ScriptedClient({"a": [1]}, [[message(0, KafkaError.TOPIC_AUTHORIZATION_FAILED)]])
     Clock(monkeypatch, client, 5)
     with pytest.raises(UnreadError, match=r"a-0 could not be read to the end.*\(.*uthoriz"):
@@ -259,13 +259,13 @@ def test_what_the_client_complains_of_is_in_the_error(monkeypatch):
 
 @pytest.mark.waits
 def test_a_real_client_waits_for_a_leader_and_says_where_none_came(monkeypatch):
-    """What stands in a partition that lost its leader is read once it has one again, and is never taken for nothing."""
+    """A partition that lost its leader is read once it has one again, and is never taken for an empty one."""
     cluster = MockCluster()
     cluster.create("a")
     produce(cluster, "a", b"1")
     kafka, found = {"bootstrap.servers": cluster.bootstrap}, dict[tuple[str, bytes], bytes]()
     cluster.take_leader("a")
-    # The reader must not give up while this machine does not come to give the leader back.
+    # The reader must not give up before this machine restores the leader.
     monkeypatch.setattr(module, "_PATIENCE_SECONDS", 600.0)
     reading = threading.Thread(target=lambda: found.update(read_latest(kafka, ["a"], name="test")))
     reading.start()
@@ -281,7 +281,7 @@ def test_a_real_client_waits_for_a_leader_and_says_where_none_came(monkeypatch):
 
 
 def test_of_many_partitions_some_are_named(monkeypatch):
-    """A line for people stays one."""
+    """The error stays on one line."""
     client = ScriptedClient({"a": [-1] * 12})
     Clock(monkeypatch, client, 5)
     with pytest.raises(UnreadError, match=r"^a-0, .*, a-9 and 2 more could not"):
@@ -289,7 +289,7 @@ def test_of_many_partitions_some_are_named(monkeypatch):
 
 
 def test_what_makes_it_leave_traces_cannot_be_set(monkeypatch):
-    """Whatever the settings say, nothing is committed; the group's name, which is nobody's, is left to them."""
+    """Nothing is committed, whatever the settings; the group id, which is not used by a group, is left to them."""
     client = ScriptedClient({})
     monkeypatch.setattr(module, "Consumer", client)
     Follower({"enable.auto.commit": "true", "auto.offset.reset": "latest", "group.id": "g"}, ["a"], name="test")
@@ -300,14 +300,14 @@ def test_what_makes_it_leave_traces_cannot_be_set(monkeypatch):
 
 
 def test_unknown_properties_are_refused():
-    """The client's own sentence names the property."""
+    """The client's own message names the property."""
     with pytest.raises(KafkaException, match=r"session\.timeout"):
         Follower({**NOWHERE, "session.timeout": "1"}, ["a"], name="test")
 
 
 @pytest.mark.waits
 def test_brokers_that_do_not_answer_are_an_error():
-    """A look raises, and says more than that the time was over."""
+    """A look raises, with more than the fact of the time-out."""
     with closing(Follower(NOWHERE, ["a"], name="test")) as follower:
         with pytest.raises(KafkaException):
             follower.look(0.5)
@@ -324,7 +324,7 @@ def topic() -> str:
 
 @pytest.fixture
 def growing(monkeypatch: pytest.MonkeyPatch) -> None:
-    """Look for new partitions all the time."""
+    """Check for new partitions all the time."""
     monkeypatch.setattr(module, "_LOOK_FOR_GROWTH_SECONDS", 0.2)
 
 
@@ -352,7 +352,7 @@ def read_until(follower: Follower, wanted: list[bytes]) -> None:
 
 @pytest.fixture
 def following(broker: Any) -> Iterator[Any]:
-    """Make followers that are closed at the end."""
+    """Return a function that makes followers, which are closed at the end."""
     made: list[Follower] = []
 
     def make(*topics: str, **options: Any) -> Follower:
@@ -368,7 +368,7 @@ def following(broker: Any) -> Iterator[Any]:
 @pytest.mark.broker
 @pytest.mark.usefixtures("growing")
 def test_topics_and_partitions_may_come_later(broker, topic, following):
-    """What does not exist yet is awaited and not created, and what is added is read, without reading anything twice."""
+    """Missing topics are awaited and not created, and added ones are read, without reading anything twice."""
     follower = following(topic, start=start_at_end)
     assert follower.poll() == []
     assert follower.missing == (topic,)
@@ -388,7 +388,7 @@ def test_topics_and_partitions_may_come_later(broker, topic, following):
 
 @pytest.mark.broker
 def test_from_the_end_only_news_is_read(broker, topic, following):
-    """What was there is passed over; a topic of which nothing is wanted is at its end at once."""
+    """Existing records are skipped; a topic that is not needed is at its end at once."""
     create_topics(broker.bootstrap, {topic: 1})
     produce(broker, topic, b"old")
     follower = following(topic, start=start_at_end)
@@ -400,7 +400,7 @@ def test_from_the_end_only_news_is_read(broker, topic, following):
 
 @pytest.mark.broker
 def test_a_poll_is_bounded(broker, topic, following):
-    """A poll hands out no more records than it was asked for; the rest comes with the next."""
+    """A poll returns no more records than requested; the rest comes with the next."""
     create_topics(broker.bootstrap, {topic: 1})
     produce(broker, topic, *(b"%d" % number for number in range(5)))
     follower = following(topic)
@@ -411,7 +411,7 @@ def test_a_poll_is_bounded(broker, topic, following):
 
 @pytest.mark.broker
 def test_a_record_has_what_was_written(broker, topic):
-    """Key, value, time, headers and place are as they were given."""
+    """Key, value, time, headers, partition and offset are unchanged."""
     create_topics(broker.bootstrap, {topic: 1})
     producer = Producer({"bootstrap.servers": broker.bootstrap})
     producer.produce(topic, None, b"k", timestamp=7, headers=[("h", b"1"), ("h", None)])
@@ -424,7 +424,7 @@ def test_a_record_has_what_was_written(broker, topic):
 
 @pytest.mark.broker
 def test_a_topic_may_end_without_a_record(broker, topic):
-    """Empty partitions, markers of transactions and emptied logs end the reading; so do topics that do not exist."""
+    """Empty partitions, transaction markers and deleted records do not prevent the end; nor do missing topics."""
     create_topics(broker.bootstrap, {topic: 2, f"{topic}-emptied": 1})
     producer = Producer({"bootstrap.servers": broker.bootstrap, "transactional.id": topic})
     producer.init_transactions()
@@ -440,7 +440,7 @@ def test_a_topic_may_end_without_a_record(broker, topic):
 
 @pytest.mark.broker
 def test_an_open_transaction_ends_what_is_committed(broker, topic, following):
-    """Who reads committed records is at the end before it; who reads all gets its records."""
+    """A read-committed reader is at the end before it; a read-uncommitted one gets its records."""
     create_topics(broker.bootstrap, {topic: 1})
     produce(broker, topic, b"1")
     producer = Producer({"bootstrap.servers": broker.bootstrap, "transactional.id": topic})
@@ -458,7 +458,7 @@ def test_an_open_transaction_ends_what_is_committed(broker, topic, following):
 
 @pytest.mark.broker
 def test_the_latest_of_each_key_is_read_where_the_first_ones_are_gone(broker, topic):
-    """Retention deletes the beginning of topics that are compacted too; what is left is still taken up."""
+    """Retention deletes the beginning of compacted topics too; the remaining rows are read."""
     create_topics(broker.bootstrap, {topic: 1})
     produce(broker, topic, b"1", b"2", b"3", b"4")
     delete_before(broker, topic, 2)

@@ -6,7 +6,7 @@ from rebalance_kafka.refusals import refusals_as
 
 
 def test_what_is_granted_can_be_typed_as_it_is_said() -> None:
-    """But for the brokers and the user: whose shell it is typed in expands no star."""
+    """Except for the brokers and the user: the shell expands no star."""
     head, tail = "grant it: kafka-acls --bootstrap-server HOST:PORT --add", "--allow-principal User:..."
     assert grant("Read", "Describe", topic="t") == f"{head} --operation Read --operation Describe --topic t {tail}"
     assert grant("Describe", group="*") == f"{head} --operation Describe --group '*' {tail}"
@@ -17,7 +17,7 @@ def test_what_is_granted_can_be_typed_as_it_is_said() -> None:
 
 
 def test_properties_that_a_client_refuses_are_an_error_for_people() -> None:
-    """In the words of the client, as the error of the process that makes it."""
+    """In the words of the client, as the error of the process that creates it."""
     with (
         pytest.raises(LookupError, match=r"^the Kafka client refuses its properties: No such configuration property"),
         refusals_as(LookupError),

@@ -1,4 +1,4 @@
-"""Whether brokers answer: what is said where none does, and what cannot get better by itself."""
+"""Whether brokers answer: the messages if none does, and permanent errors."""
 
 from __future__ import annotations
 
@@ -20,7 +20,7 @@ DEADLINE_SECONDS = 60.0
 
 @contextmanager
 def answering(text: bytes) -> Iterator[dict[str, str]]:
-    """Something that takes connections, answers each with a text, and closes it; gives properties that lead there."""
+    """A server that answers each connection with a text, and closes it; yield properties that lead there."""
     stop = threading.Event()
 
     def serve(listener: socket.socket) -> None:
@@ -45,14 +45,14 @@ def answering(text: bytes) -> Iterator[dict[str, str]]:
 
 
 def test_brokers_that_answer_say_which_cluster_it_is() -> None:
-    """Where the client is let in, nothing else is asked."""
+    """Once the client is accepted, nothing else is queried."""
     cluster = MockCluster()
     found = Reachability({"bootstrap.servers": cluster.bootstrap}, "test").ask(DEADLINE_SECONDS)
     assert found.startswith("mockCluster")
 
 
 def test_a_broker_that_takes_its_time_is_waited_for(monkeypatch: pytest.MonkeyPatch) -> None:
-    """Between looks at what the client complains of nothing is asked anew: the answer to that would never come."""
+    """While the client's errors are checked the request is not repeated, because its response would be lost."""
     monkeypatch.setattr(reachability, "_LOOK_SECONDS", 0.05)
     cluster = MockCluster()
     cluster.answer_after(400)
@@ -60,7 +60,7 @@ def test_a_broker_that_takes_its_time_is_waited_for(monkeypatch: pytest.MonkeyPa
 
 
 def test_a_stop_ends_a_question() -> None:
-    """Without waiting for brokers that may not answer, and nothing is reported."""
+    """It does not wait for brokers that may not answer, and nothing is reported."""
     stop, reported = threading.Event(), list[str]()
     stop.set()
     with pytest.raises(NoAnswerError):
@@ -70,7 +70,7 @@ def test_a_stop_ends_a_question() -> None:
 
 
 def test_a_question_that_fails_oddly_is_not_waited_for() -> None:
-    """What the library raises besides its own errors comes out."""
+    """Other exceptions of the library propagate."""
 
     class Broken:
         def list_topics(self, timeout: float) -> None:
@@ -83,7 +83,7 @@ def test_a_question_that_fails_oddly_is_not_waited_for() -> None:
 
 
 def test_brokers_that_are_away_are_named() -> None:
-    """With the reason, without times that would make each sentence a new one, and with what to check."""
+    """With the reason, without times that would make each message different, and with what to check."""
     with pytest.raises(NoAnswerError) as error:
         Reachability(NOWHERE, "test").ask(0.2)
     assert not error.value.is_lasting
@@ -93,7 +93,7 @@ def test_brokers_that_are_away_are_named() -> None:
 
 
 def test_what_is_no_broker_of_tls_is_no_outage(monkeypatch: pytest.MonkeyPatch) -> None:
-    """A client of TLS at a port without it gets nowhere by waiting, and is reported at once."""
+    """A TLS client at a plain-text port will never connect, which is reported at once."""
     monkeypatch.setattr(reachability, "_LOOK_SECONDS", 0.1)
     with answering(b"HTTP/1.1 400 Bad Request\r\n\r\n") as kafka, pytest.raises(NoAnswerError) as error:
         Reachability({**kafka, "security.protocol": "SSL"}, "test").ask(DEADLINE_SECONDS)
@@ -115,18 +115,18 @@ def test_what_is_no_broker_of_tls_is_no_outage(monkeypatch: pytest.MonkeyPatch) 
     ],
 )
 def test_only_wrong_settings_are_lasting(code: int, text: str, lasting: bool) -> None:
-    """Brokers, name servers and who gives out tokens may be away and come back; a refused login stays refused."""
+    """Brokers, name servers and token servers may come back; a rejected login stays rejected."""
     assert is_refusal(KafkaError(code, text)) == lasting
 
 
 def test_properties_that_the_client_does_not_know_are_refused_at_once() -> None:
-    """Before anything is asked."""
+    """Before any request."""
     with pytest.raises(KafkaException, match=r"no\.such"):
         Reachability({**NOWHERE, "no.such": "1"}, "test")
 
 
 class Asked(Reachability):
-    """Brokers that answer the third question."""
+    """Brokers that answer the third request."""
 
     def __init__(self) -> None:
         self.failures = [NoAnswerError("away"), NoAnswerError("refused", is_lasting=True)]
@@ -138,7 +138,7 @@ class Asked(Reachability):
 
 
 def test_it_is_asked_until_there_is_an_answer(monkeypatch: pytest.MonkeyPatch) -> None:
-    """Each failure is reported; the callback decides whether to go on after one that will not pass."""
+    """Each failure is reported; the callback decides whether to continue after a permanent one."""
     monkeypatch.setattr(reachability, "_FIRST_PAUSE_SECONDS", 0.0)
     reported: list[str] = []
     assert Asked().ask_until_answered(threading.Event(), lambda error: reported.append(str(error))) == "id"
@@ -153,7 +153,7 @@ def test_it_is_asked_until_there_is_an_answer(monkeypatch: pytest.MonkeyPatch) -
 
 
 def test_who_is_stopped_asks_no_more() -> None:
-    """Before the first question, and while it waits for the next one."""
+    """Before the first request, and while it waits for the next one."""
     stop = threading.Event()
     assert Asked().ask_until_answered(stop, lambda _: stop.set()) is None
     asked = Asked()

@@ -1,4 +1,4 @@
-"""Whatever clients and writers say, nothing but an outcome comes of it: a short form of `make fuzz`."""
+"""Any input of clients and writers ends in an outcome: a short form of `make fuzz`."""
 
 from __future__ import annotations
 
@@ -16,7 +16,7 @@ from fuzz.reports import check_decoding, check_judging
 
 pytestmark = pytest.mark.generated
 
-#: Of processor time, for each: what `make fuzz` says, and a little of it in `make faults` and `make test`.
+#: Seconds of processor time for each: those of `make fuzz`, and shorter ones in `make faults` and `make test`.
 SECONDS = float(os.environ.get("FUZZ_MINUTES", "1" if IS_FULL else "0.05")) * 60
 
 seeds = st.integers(0, 2**32).map(random.Random)
@@ -25,14 +25,14 @@ seeds = st.integers(0, 2**32).map(random.Random)
 @given(seeds)
 @settings(max_examples=300, derandomize=True)
 def test_any_value_is_decoded_or_refused(chance: random.Random) -> None:
-    """Golden values of all formats, changed in bytes or meaning: no exception but the one."""
+    """Golden values of all formats, with changed bytes or meaning: no exception except the documented one."""
     check_decoding(chance)
 
 
 @given(seeds)
 @settings(max_examples=10, derandomize=True)
 def test_any_report_can_be_judged(chance: random.Random) -> None:
-    """Well-formed reports with numbers that nothing can have, before and after a member is lost: no rule fails."""
+    """Well-formed reports with impossible numbers, before and after a member is lost: no rule fails."""
     check_judging(chance)
 
 

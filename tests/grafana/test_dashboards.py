@@ -1,4 +1,4 @@
-"""The committed dashboards as Grafana reads them: complete, linked, and what the generator makes."""
+"""The committed dashboards as Grafana reads them: complete, linked, and equal to the generator's output."""
 
 from __future__ import annotations
 
@@ -39,12 +39,12 @@ BOARD = pytest.mark.parametrize("uid", sorted(UIDS))
 
 
 def test_what_is_committed_is_what_is_generated() -> None:
-    """Nobody edits the JSON by hand, and nobody forgets to generate it anew."""
+    """The JSON must not be edited by hand, and must be regenerated after changes."""
     assert {file.stem: file.read_text() for file in FILES} == render()
 
 
 def test_the_live_page_can_be_elsewhere(tmp_path: Path) -> None:
-    """One argument of the generator puts another URL at the one place where it stands; nothing else changes."""
+    """One argument of the generator sets another URL in its only place; nothing else changes."""
     write(tmp_path, "https://monitor.example.com/")
     for file in FILES:
         assert (tmp_path / file.name).read_text() == file.read_text().replace(
@@ -54,12 +54,12 @@ def test_the_live_page_can_be_elsewhere(tmp_path: Path) -> None:
 
 @BOARD
 def test_round_trip(uid: str) -> None:
-    """The SDK reads back every key of the JSON: none is mistyped."""
+    """The SDK reads back every key of the JSON: none is misspelt."""
     assert _round_trip(boards()[uid]) == boards()[uid]
 
 
 def test_round_trip_finds_a_mistyped_key() -> None:
-    """A key that the SDK does not know is lost on the way, which the test above would see."""
+    """A key unknown to the SDK is lost, which the test above would detect."""
     board = copy.deepcopy(boards()["kafka-rebalance-fleet"])
     board["panels"][1]["options"]["colourMode"] = "value"
     assert _round_trip(board) != board
@@ -69,14 +69,14 @@ def _round_trip(board: dict[str, Any]) -> dict[str, Any]:
     read = dashboard.Dashboard.from_json(copy.deepcopy(board))
     text: dict[str, Any] = json.loads(json.dumps(read, cls=JSONEncoder))
     for each in (*text["links"], *text["annotations"]["list"]):
-        # The SDK adds it to whatever it writes.
+        # The SDK adds it to everything it writes.
         assert each.pop("placement") == "inControlsMenu"
     return text
 
 
 @BOARD
 def test_nothing_is_hidden_in_a_menu(uid: str) -> None:
-    """Links and marks stand at the top: newer versions of Grafana take a placement for a place in a menu."""
+    """Links and marks are at the top: newer versions of Grafana treat a placement as one in a menu."""
     assert boards()[uid]["links"]
     assert not [
         each for each in (*boards()[uid]["links"], *boards()[uid]["annotations"]["list"]) if "placement" in each
@@ -85,7 +85,7 @@ def test_nothing_is_hidden_in_a_menu(uid: str) -> None:
 
 @BOARD
 def test_form(uid: str) -> None:
-    """Classic JSON of the schema that Grafana 10 reads, in UTC, which no user can change by accident."""
+    """Classic JSON of the schema that Grafana 10 reads, in UTC, protected against accidental changes."""
     board = boards()[uid]
     assert board["schemaVersion"] == 39
     assert board["timezone"] == "utc"
@@ -96,7 +96,7 @@ def test_form(uid: str) -> None:
 
 @BOARD
 def test_panels_explain_themselves(uid: str) -> None:
-    """Every panel has a title, says what it is, what good looks like and what to do, has a unit and a text for none."""
+    """Every panel has a title, a description with the good state and what to do, a unit and a text for no data."""
     for panel in panels(boards()[uid]):
         what, good, otherwise = panel["description"].split("\n\n")
         assert panel["title"]
@@ -109,13 +109,13 @@ def test_panels_explain_themselves(uid: str) -> None:
 
 @BOARD
 def test_panels_have_a_place(uid: str) -> None:
-    """Ids and titles are unique, and no panel lies on another or beyond the edge."""
+    """Ids and titles are unique, and no panel overlaps another or exceeds the grid."""
     board = boards()[uid]
     rows = [each for each in board["panels"] if each["type"] == "row"]
     everything = [*rows, *panels(board)]
     assert len({panel["id"] for panel in everything}) == len(everything)
     assert len({panel["title"] for panel in panels(board)}) == len(panels(board))
-    # What is in a collapsed row lies below its heading, where other rows are until it is opened.
+    # Panels of a collapsed row are below its heading, where other rows are until it is opened.
     for shown in (board["panels"], *([row, *row["panels"]] for row in rows)):
         taken: set[tuple[int, int]] = set()
         for panel in shown:
@@ -127,7 +127,7 @@ def test_panels_have_a_place(uid: str) -> None:
     assert all(bool(row["panels"]) == row["collapsed"] for row in rows)
 
 
-#: Units of the grid that a window of 1280 x 720 shows: 38 pixels each, below about 150 of Grafana's own.
+#: Grid units in a window of 1280 x 720: 38 pixels each, below about 150 of Grafana's own.
 FIRST_SCREEN = 15
 
 
@@ -138,14 +138,14 @@ def _bottom(uid: str, title: str) -> int:
 
 
 def test_the_first_screen_answers() -> None:
-    """Which group, why, who, since when and what to change are seen without scrolling, on a small screen too."""
+    """Group, cause, culprit, beginning and change are visible without scrolling, even on a small screen."""
     shown = ("Who", "Since", "Open findings and what to change")
     assert all(_bottom("kafka-rebalance-fleet", title) <= FIRST_SCREEN for title in ("Which group", "Why", *shown))
     assert all(_bottom("kafka-rebalance-group", title) <= FIRST_SCREEN for title in ("What is wrong", *shown))
 
 
 def test_a_group_is_one_story() -> None:
-    """What is wrong, who, since when, what it costs, what to do, and only then the details."""
+    """Problem, culprit, beginning, impact, what to do, and only then the details."""
     titles = [panel["title"] for panel in panels(boards()["kafka-rebalance-group"])]
     story = [
         "What is wrong",
@@ -162,7 +162,7 @@ def test_a_group_is_one_story() -> None:
 
 
 def test_words_have_a_size() -> None:
-    """A name, or a time in words, is as large as two lines of it fit; by itself Grafana chooses the size for one."""
+    """A name, or a time in words, is as large as two lines of it fit; Grafana's default is a single line."""
     sizes = {
         panel["title"]: panel["options"]["text"]["valueSize"]
         for _, panel in all_panels()
@@ -173,15 +173,15 @@ def test_words_have_a_size() -> None:
     assert all(size <= 26 for size in sizes.values())
 
 
-#: What Grafana takes of a panel beside its title, for a mark on the left and as much on the right.
+#: Width in pixels that Grafana reserves beside a panel's title, for a mark on the left and as much on the right.
 _TITLE_FRAME = 48
-#: A letter of a title on average.
+#: Average width of a title's letter in pixels.
 _LETTER_PIXELS = 7.2
 
 
 @BOARD
 def test_titles_of_tiles_fit(uid: str) -> None:
-    """On a small screen no title of a single number is cut."""
+    """On a small screen no title of a single number is truncated."""
     for panel in panels(boards()[uid]):
         if panel["type"] == "stat":
             width = 1264 * panel["gridPos"]["w"] / 24
@@ -189,14 +189,14 @@ def test_titles_of_tiles_fit(uid: str) -> None:
 
 
 def test_trends_leave_numbers_legible() -> None:
-    """A trend stands beneath a number on a coloured ground: elsewhere both have the colour of text."""
+    """A trend is only drawn below a number on a coloured background: otherwise both have the text colour."""
     trends = [panel for _, panel in all_panels() if panel["options"].get("graphMode") == "area"]
     assert trends
     assert all(panel["options"]["colorMode"] == "background" for panel in trends)
 
 
 def test_windows_are_named() -> None:
-    """What counts in the last minutes says so in its title: the numbers beside it are of the time shown."""
+    """Counts of the last minutes say so in the title: the numbers beside it are for the whole time range."""
     for uid, panel in all_panels():
         title, names = panel["title"], overrides(panel, "displayName")
         for target in panel["targets"] if panel["type"] in ("stat", "table") else ():
@@ -207,7 +207,7 @@ def test_windows_are_named() -> None:
 
 
 def test_what_never_happens_has_no_name() -> None:
-    """A panel of what seldom happens names what it happened to, of nine inputs or hundreds of groups."""
+    """Panels of rare events name what they happened to, out of nine inputs or hundreds of groups."""
     seldom = ("Log positions lost", "Inputs that changed", "Set aside", "Share of time rebalancing, worst ten groups")
     found = [panel for _, panel in all_panels() if panel["title"] in seldom]
     assert len(found) == len(seldom)
@@ -215,14 +215,14 @@ def test_what_never_happens_has_no_name() -> None:
 
 
 def test_no_pies() -> None:
-    """Nothing is shown as a part of a circle, or by a plug-in that Grafana does not bring."""
+    """No pie charts, and no plug-ins that Grafana does not include."""
     kinds = {panel["type"] for _, panel in all_panels()}
     assert kinds == {"stat", "table", "timeseries", "state-timeline", "heatmap"}
 
 
 @BOARD
 def test_variables(uid: str) -> None:
-    """Data source, cluster and, where groups are shown, group can be chosen; several, and all of them by `.*`."""
+    """Data source, cluster and, on dashboards of groups, group can be selected; several, and all of them by `.*`."""
     found = variables(boards()[uid])
     own = {"fleet": {"group"}, "group": {"group", "topic"}, "monitor": set()}[uid.removeprefix("kafka-rebalance-")]
     assert set(found) == {"datasource", "cluster", "monitor"} | own
@@ -233,7 +233,7 @@ def test_variables(uid: str) -> None:
         assert found[name]["allValue"] == ".*"
         assert found[name]["current"]["value"] == ["$__all"]
     for name in of_one:
-        # With neither a choice nor All, Grafana begins with the first value.
+        # With neither a selection nor All, Grafana starts with the first value.
         assert not found[name]["includeAll"]
         assert "current" not in found[name]
 
@@ -245,7 +245,7 @@ def _has_colour(panel: dict[str, Any], target: dict[str, Any]) -> bool:
 
 
 def test_names_have_fixed_colours() -> None:
-    """What has a name in the product has one colour; the palette is for names from outside, in turn and not by name."""
+    """Names of the product have one colour each; the palette is for external names, assigned in turn."""
     for _, panel in all_panels():
         mode = panel["fieldConfig"]["defaults"]["color"]["mode"]
         expected = {"timeseries": "palette-classic", "state-timeline": "fixed"}.get(panel["type"], "thresholds")
@@ -268,13 +268,13 @@ def test_names_have_fixed_colours() -> None:
     ],
 )
 def test_no_two_names_look_alike(colours_of: dict[str, str], names: set[str]) -> None:
-    """Every name of a closed set has a colour, and no other has the same."""
+    """Every name of a closed set has a colour of its own."""
     assert colours_of.keys() == names
     assert len(set(colours_of.values())) == len(names)
 
 
 def test_state_timelines_show_what_values_stand_for() -> None:
-    """Grafana ignores the colours of texts in a timeline whose colours come from thresholds."""
+    """Grafana ignores the colours of value mappings in a timeline whose colours come from thresholds."""
     found = [panel for _, panel in all_panels() if panel["type"] == "state-timeline"]
     assert {panel["title"] for panel in found} == {"State over time", "Findings over time"}
     for panel in found:
@@ -284,9 +284,9 @@ def test_state_timelines_show_what_values_stand_for() -> None:
 
 
 def test_units() -> None:
-    """Units are spelled out, shares have one decimal and end at 100 %, and no count has half an event.
+    """Units are spelled out, shares have one decimal and end at 100 %, and counts are integers.
 
-    How sure a finding is has none: it is one of four steps.
+    A confidence has no unit: it is one of four steps.
     """
     for _, panel in all_panels():
         config = panel["fieldConfig"]
@@ -319,16 +319,16 @@ def test_units() -> None:
                 assert target["expr"].startswith("round("), "a count stretched to the range is no whole number"
 
 
-#: What a table has at 1280 pixels, without Grafana's frame around it.
+#: Width of a table in a window of 1280 pixels, without Grafana's frame.
 TABLE_PIXELS = 1230
-#: The least width that Grafana gives a column which has none.
+#: Grafana's minimum width of a column without one.
 FREE_PIXELS = 150
-#: What the advice has there: two lines of sixty letters, or one where a Grafana cannot wrap.
+#: Width of the advice there: two lines of sixty letters, or one if Grafana cannot wrap.
 ADVICE_PIXELS = 400
 
 
 def test_tables_fit() -> None:
-    """On a small screen no column of a wide table lies beyond the edge, and the longest texts get the rest."""
+    """On a small screen no column of a wide table is beyond the edge, and the longest texts get the rest."""
     for _, panel in all_panels():
         if panel["type"] != "table" or not overrides(panel, "custom.width"):
             continue
@@ -346,7 +346,7 @@ def test_tables_fit() -> None:
 
 
 def test_the_advice_has_what_others_leave_of_the_table() -> None:
-    """It alone has no width of its own; where one group is chosen, the group's name stands behind it."""
+    """Only its column has no width; with one group selected, the group's name is after it."""
     for board, first in (("fleet", ["group", "rule"]), ("group", ["rule"])):
         found = panels(boards()[f"kafka-rebalance-{board}"])
         [table] = [each for each in found if each["title"] == "Open findings and what to change"]
@@ -362,7 +362,7 @@ def test_the_advice_has_what_others_leave_of_the_table() -> None:
 
 
 def test_tables_sort_and_filter() -> None:
-    """Findings begin with what to read first, groups with the costliest; only texts from outside have a filter."""
+    """Findings start with the most important, groups with the costliest; only external texts have a filter."""
     sorted_by = {}
     for uid, panel in all_panels():
         if panel["type"] != "table":
@@ -381,7 +381,7 @@ def test_tables_sort_and_filter() -> None:
 
 
 def test_texts_of_cells_are_plain() -> None:
-    """A cell shows Markdown as it is written, and one line of it."""
+    """A cell shows Markdown unrendered, and one line of it."""
     for _, panel in all_panels():
         for mapped in overrides(panel, "mappings").values():
             texts = [each["text"] for each in mapped[0]["options"].values() if isinstance(each, dict)]
@@ -390,13 +390,13 @@ def test_texts_of_cells_are_plain() -> None:
 
 @pytest.mark.parametrize("rule", sorted(RULES))
 def test_linter(rule: str) -> None:
-    """The dashboards keep the rules of dashboard-linter, apart from those that `.lint` leaves out, which they break."""
+    """The dashboards follow the rules of dashboard-linter, except those excluded in `.lint`, which they violate."""
     complaints = [f"{uid}: {text}" for uid, board in boards().items() for text in RULES[rule](board)]
     assert bool(complaints) == (rule in LINT), complaints
 
 
 def test_linter_exclusions_have_reasons() -> None:
-    """A rule that is left out is one there is, and the file says why."""
+    """Every excluded rule exists, and the file has the reason."""
     assert LINT.keys() <= RULES.keys()
     assert all(each["reason"] for each in LINT.values())
 
@@ -442,14 +442,14 @@ def _break_targets(panel: dict[str, Any]) -> None:
     ],
 )
 def test_linter_sees(rule: str, break_it: Callable[[dict[str, Any]], None]) -> None:
-    """The rules as written here find what they are about."""
+    """The reimplemented rules detect violations."""
     board = copy.deepcopy(boards()["kafka-rebalance-fleet"])
     break_it(panels(board)[0])
     assert list(RULES[rule](board))
 
 
 def test_marks_are_exact() -> None:
-    """Rebalances are marked at the time that the series has as its value, and on two panels: a storm covers a panel."""
+    """Rebalances are marked at the time in the series' value, and on two panels: a storm would cover a panel."""
     [mark] = boards()["kafka-rebalance-group"]["annotations"]["list"]
     assert not any(boards()[uid]["annotations"]["list"] for uid in UIDS - {"kafka-rebalance-group"})
     marked = [
@@ -464,12 +464,12 @@ def test_marks_are_exact() -> None:
 
 
 def test_columns_of_tables_exist() -> None:
-    """What tables sort, order and dress up are columns that they show."""
+    """Columns that tables sort, order and format are columns that they show."""
     for _, panel in all_panels():
         if panel["type"] != "table":
             continue
         steps = {each["id"]: each["options"] for each in panel["transformations"]}
-        # Sorted before columns are left out: what it is sorted by may be one of them.
+        # Sorting precedes the omission of columns: the sort column may be one of these.
         assert list(steps) == ["merge", "sortBy", "limit", "filterFieldsByName", "organize"]
         shown = set(steps["filterFieldsByName"]["include"]["names"])
         values = (
@@ -482,7 +482,7 @@ def test_columns_of_tables_exist() -> None:
 
 
 def test_panels_that_may_be_empty_say_so_themselves() -> None:
-    """Each listed panel is there, with a reason in the list and a text for the time when it is empty."""
+    """Each listed panel exists, with a reason in the list and a text for when it is empty."""
     there = {(uid, panel["title"]): panel for uid, panel in all_panels()}
     for entry in read_list("empty.yml"):
         panel = there[entry["dashboard"], entry["panel"]]
@@ -491,7 +491,7 @@ def test_panels_that_may_be_empty_say_so_themselves() -> None:
 
 
 def test_provisioning() -> None:
-    """The provisioning files name the data source's type and the directory as the README mounts them."""
+    """The provisioning files have the data source's type, and the directory that the README mounts."""
     [source] = yaml.safe_load((GRAFANA / "provisioning/datasources/prometheus.yml").read_text())["datasources"]
     [provider] = yaml.safe_load((GRAFANA / "provisioning/dashboards/kafka-rebalance.yml").read_text())["providers"]
     readme = (GRAFANA / "README.md").read_text()
@@ -501,6 +501,6 @@ def test_provisioning() -> None:
 
 
 def test_the_default_live_page_is_the_exporters() -> None:
-    """Where the exporter listens by default is where the dashboards look for it."""
+    """The dashboards' default URL is the exporter's default address."""
     [page] = {variables(board)["monitor"]["query"] for board in boards().values()}
     assert urlsplit(page).port == ExportConfig(kafka={}).listen_port

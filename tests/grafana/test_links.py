@@ -1,4 +1,4 @@
-"""Links of the committed dashboards and of alerts: each leads somewhere, with what is chosen."""
+"""Links of the committed dashboards and of alerts: each has a target, and keeps the selection."""
 
 from __future__ import annotations
 
@@ -11,11 +11,11 @@ from grafana.boards import GRAFANA, UIDS, all_panels, boards, links, variables
 
 DEPLOY = GRAFANA.parent / "deploy"
 PROMETHEUS = DEPLOY / "prometheus"
-#: Where the live page reads and makes its addresses.
+#: The file of the live page that parses and makes its addresses.
 PAGE = GRAFANA.parent / "exporters" / "rebalance_exporters" / "page" / "static" / "links.js"
 BOARD = pytest.mark.parametrize("uid", sorted(UIDS))
 
-#: What Grafana puts into a link by itself, apart from variables.
+#: Grafana's own link parameters, apart from variables.
 LINK_MACROS = r"__(url_time_range|data\.fields\.\w+|field\.labels\.\w+)"
 
 
@@ -35,7 +35,7 @@ def test_links_resolve(uid: str) -> None:
 
 
 def assert_board_link(url: str) -> None:
-    """A link to a dashboard names one, and its parameters are variables there or Grafana's own."""
+    """Check that a link names a dashboard, and that its parameters are variables there or Grafana's own."""
     plain = re.sub(r"\$\{(\w+):queryparam\}", r"var-\1=x", url.replace("${__url_time_range}", "from=1&to=2"))
     path, query = urlsplit(plain).path, dict(parse_qsl(urlsplit(plain).query))
     target = boards()[path.removeprefix("/d/")]
@@ -46,26 +46,26 @@ def assert_board_link(url: str) -> None:
 
 @BOARD
 def test_links_at_the_top_keep_what_is_chosen(uid: str) -> None:
-    """From one dashboard to another, time and variables go along."""
+    """From one dashboard to another, time and variables are kept."""
     others = [link for link in boards()[uid]["links"] if link["url"].startswith("/d/")]
     assert {link["url"].removeprefix("/d/") for link in others} == UIDS - {uid}
     assert all(link["keepTime"] and link["includeVars"] for link in others)
 
 
 def test_links_of_alerts_resolve() -> None:
-    """Every dashboard that an alert leads to is shipped, and has the variables that the link sets."""
+    """Every dashboard that an alert links to is shipped, and has the variables that the link sets."""
     text = "".join(file.read_text() for file in (PROMETHEUS / "rules").glob("*.yml"))
     found = re.findall(r"\}\}/d/([a-z-]+)\?(.*?)\{\{ end -\}\}\n", text, re.DOTALL)
     named = re.findall(r"/d/([a-z-]+)", text)
     assert len(found) == len(named) == 3
     assert set(named) == UIDS
     for uid, rest in found:
-        # A link ends where the annotation does; the next one may set other variables.
+        # A link ends with its annotation; the next one may set other variables.
         assert set(re.findall(r"var-(\w+)=", rest.split("_url:")[0])) <= variables(boards()[uid]).keys()
 
 
 def test_deep_links_are_those_of_alerts_and_of_the_page() -> None:
-    """Dashboards and alerts lead to a group on the live page in the same way, which the page understands."""
+    """Dashboards and alerts use the same addresses of a group on the live page, which the page understands."""
     rules = (PROMETHEUS / "rules" / "kafka-rebalance.yml").read_text()
     address = "/#/{{ if $labels.group }}groups/{{ else }}?cluster={{ end }}\n"
     assert f"link_monitor }}}}{{{{ . }}}}{address}" in rules
@@ -74,7 +74,7 @@ def test_deep_links_are_those_of_alerts_and_of_the_page() -> None:
 
 
 def test_the_link_of_an_alert_that_is_over_is_understood_by_the_page() -> None:
-    """The pages of a group and of all groups take their time from the address, as Alertmanager writes it."""
+    """The pages of a group and of all groups use the time in the address, in Alertmanager's format."""
     template = (DEPLOY / "alertmanager" / "templates" / "page.tmpl").read_text()
     page = PAGE.read_text()
     assert "`from=%s&to=%s`" in template
@@ -83,7 +83,7 @@ def test_the_link_of_an_alert_that_is_over_is_understood_by_the_page() -> None:
 
 
 def test_group_columns_and_lines_lead_on() -> None:
-    """Wherever a group is named in a table, or is a line of the fleet, a click leads to its dashboard or live page."""
+    """Every group in a table, or line of the fleet, links to its dashboard or live page."""
     for uid, panel in all_panels():
         if panel["type"] == "table" and uid == "kafka-rebalance-fleet":
             [of_group] = [over for over in panel["fieldConfig"]["overrides"] if over["matcher"]["options"] == "group"]

@@ -1,4 +1,4 @@
-"""Every query of the dashboards against a real Prometheus that scraped the real exporter."""
+"""Every query of the dashboards with a real Prometheus that scraped the real exporter."""
 
 from __future__ import annotations
 
@@ -23,7 +23,7 @@ def here(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Live]:
 
 @pytest.mark.parametrize("asked", queries(), ids=str)
 def test_queries_find_something(here: Live, asked: Asked) -> None:
-    """A query returns data, and names of its series are made of labels that they have."""
+    """A query returns data, and the names of its series use existing labels."""
     found = run(here, asked)
     assert found
     for series in found:
@@ -36,7 +36,7 @@ def test_queries_find_something(here: Live, asked: Asked) -> None:
     [(uid, each["name"]) for uid, board in boards().items() for each in board["templating"]["list"] if "sort" in each],
 )
 def test_variables_offer_something(here: Live, uid: str, variable: str) -> None:
-    """The lists of clusters and groups have what was scraped, whatever else is chosen."""
+    """The lists of clusters and groups have the scraped ones, whatever else is selected."""
     [query] = [each["query"] for each in boards()[uid]["templating"]["list"] if each["name"] == variable]
     found = re.fullmatch(r"label_values\((.+), (\w+)\)", query)
     assert found
@@ -53,7 +53,7 @@ def test_variables_offer_something(here: Live, uid: str, variable: str) -> None:
 
 
 def test_marks_are_at_the_very_millisecond(here: Live) -> None:
-    """The mark's value is the time that the stream reported, to the millisecond, for every group."""
+    """The mark's value is the time reported by the stream, to the millisecond, for every group."""
     [mark] = boards()["kafka-rebalance-group"]["annotations"]["list"]
     reported = {group: snapshot.last_rebalance_ms for (_, group), snapshot in here.view.fleet().groups.items()}
     marked = {each["metric"]["group"]: float(each["value"][1]) for each in here.instant(expand(mark["expr"]))}
@@ -64,7 +64,7 @@ def test_marks_are_at_the_very_millisecond(here: Live) -> None:
 
 
 def test_links_name_labels_that_are_there(here: Live) -> None:
-    """What a data link takes from a series or a row is a label of it."""
+    """Labels in a data link exist in its series or row."""
     for uid, panel in all_panels():
         found = [
             series
@@ -78,7 +78,7 @@ def test_links_name_labels_that_are_there(here: Live) -> None:
 
 
 def test_columns_name_labels_that_are_there(here: Live) -> None:
-    """A column of a table that no query fills is a label of what one of them finds."""
+    """A column of a table that no query fills is a label of one of their results."""
     for uid, panel in all_panels():
         if panel["type"] != "table":
             continue
@@ -93,7 +93,7 @@ def test_columns_name_labels_that_are_there(here: Live) -> None:
 
 
 def test_names_of_closed_sets_have_their_colours(here: Live) -> None:
-    """Where some names of a label have fixed colours, all that are found have."""
+    """If some values of a label have fixed colours, all existing ones have."""
     for uid, panel in all_panels():
         by_name = overrides(panel, "color")
         for asked in queries():
@@ -104,7 +104,7 @@ def test_names_of_closed_sets_have_their_colours(here: Live) -> None:
 
 
 def test_findings_are_in_the_order_to_read_them(here: Live) -> None:
-    """By severity, causes before what follows from them, the most certain, the oldest; the first is shown above."""
+    """By severity, causes before their consequences, the most certain, the oldest; the first is shown above."""
     firing = [each for of in here.view.fleet().findings.values() for each in of.firing()]
     rank: dict[tuple[str, str], tuple[float, ...]] = {}
     for each in firing:
@@ -126,14 +126,14 @@ def test_findings_are_in_the_order_to_read_them(here: Live) -> None:
 
 
 def test_a_calm_fleet_is_named_so(here: Live) -> None:
-    """Where no finding asks for anybody, the panels that name one say that there is none."""
+    """If no finding needs action, the panels about findings say so."""
     [asked] = [each for each in queries() if each.board.endswith("fleet") and each.panel == "Why"]
     [series] = run(here, asked, ALL | {"group": "nobody"})
     assert (series["metric"], series["value"][1]) == ({"name": "nothing to act on"}, "0")
 
 
 def test_one_group_can_be_chosen(here: Live) -> None:
-    """With the choice that an alert's link makes, every panel of the dashboard of groups shows that group only."""
+    """With the selection in an alert's link, every panel of the groups dashboard shows that group only."""
     chosen = ALL | {"cluster": CLUSTER, "group": "poll-overrun-played-1"}
     for asked in queries():
         if asked.board == "kafka-rebalance-group":
@@ -153,16 +153,16 @@ def test_one_group_can_be_chosen(here: Live) -> None:
     ],
 )
 def test_numbers_are_right(here: Live, board: str, panel: str, value: float | None) -> None:
-    """Single numbers are what was published; growth is measured from the outside, so it is approximate."""
+    """Single numbers are the published values; growth is measured by rates, so it is approximate."""
     [asked] = [each for each in queries() if each.board.endswith(board) and each.panel == panel]
     [series] = run(here, asked)
     if value is None:
         findings = [each for of in here.view.fleet().findings.values() for each in of.findings]
-        # A metric knows no members, so one diagnosis of two members of a group is one.
+        # A metric has no members, so one diagnosis of two members of a group is one.
         open_now = (each for each in findings if each.state == "firing" and each.severity in ("page", "ticket"))
         value = len({(each.group, each.rule) for each in open_now})
         assert value > 0
-    # An increase is stretched to the whole of its range.
+    # `increase` extrapolates to the whole range.
     assert float(series["value"][1]) == pytest.approx(
         value, abs=0.5 if panel in ("Not decoded", "Rows left out") else 0
     )

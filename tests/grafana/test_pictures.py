@@ -1,4 +1,4 @@
-"""The pictures of the dashboards that the documentation shows, and how they are made."""
+"""The documentation's screenshots of the dashboards, and how they are made."""
 
 from __future__ import annotations
 
@@ -17,7 +17,7 @@ PICTURE = pytest.mark.parametrize("picture", SHOWN, ids=lambda picture: picture.
 
 
 def test_every_picture_is_shown_and_every_one_shown_is_made() -> None:
-    """README and the page of the dashboards show the pictures that the command takes, all of them, and no other."""
+    """README and the page of the dashboards show exactly the screenshots that the command takes."""
     named = {
         Path(target).stem
         for page in (ROOT / "README.md", ROOT / "grafana" / "README.md")
@@ -29,14 +29,14 @@ def test_every_picture_is_shown_and_every_one_shown_is_made() -> None:
 
 @PICTURE
 def test_a_picture_has_the_size_it_is_taken_in(picture: Picture) -> None:
-    """None is left of another size."""
+    """No file has another size."""
     head = (DOCS / f"{picture.name}.png").read_bytes()[:24]
     assert struct.unpack(">II", head[16:]) == picture.size
 
 
 @PICTURE
 def test_how_a_picture_is_made_is_said(picture: Picture) -> None:
-    """`make pictures GRAFANA=URL` names each file behind the command that makes what it shows."""
+    """`make pictures GRAFANA=URL` lists each file after the command that produces its data."""
     said = "\n".join(describe("http://grafana"))
     before = said.partition(f"{picture.name}.png")[0]
     assert before.rpartition("OF=")[2].startswith(picture.situation)
@@ -45,13 +45,13 @@ def test_how_a_picture_is_made_is_said(picture: Picture) -> None:
 
 @PICTURE
 def test_a_picture_ends_with_its_data(picture: Picture) -> None:
-    """What is shown are the 15 minutes before the moment asked for, whenever it is taken."""
+    """It shows the 15 minutes before the given moment, whenever it is taken."""
     asked = parse_qs(urlsplit(address("http://grafana", picture, 2_000, "storm")).query)
     assert (asked["from"], asked["to"], asked["var-datasource"]) == (["1100000"], ["2000000"], ["storm"])
 
 
 def test_grafana_9_finds_the_kind_of_cells_under_its_own_name() -> None:
-    """In panels of folded rows too; nothing else changes."""
+    """In panels of collapsed rows too; nothing else changes."""
     cells = {"id": "custom.cellOptions", "value": {"type": "color-background", "mode": "basic"}}
     width = {"id": "custom.width", "value": 75}
     table = {"fieldConfig": {"overrides": [{"properties": [cells, width]}]}}
@@ -61,7 +61,7 @@ def test_grafana_9_finds_the_kind_of_cells_under_its_own_name() -> None:
 
 
 def test_grafana_9_draws_no_mark_that_is_for_some_panels() -> None:
-    """It would draw it over every panel."""
+    """It would draw them over every panel."""
     for_some, for_all = {"enable": True, "filter": {"ids": [1]}}, {"enable": True}
     hide_marks({"annotations": {"list": [for_some, for_all]}})
     assert (for_some["enable"], for_all["enable"]) == (False, True)

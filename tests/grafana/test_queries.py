@@ -1,4 +1,4 @@
-"""What panels ask for is what the exporter has, and what the exporter has is asked for somewhere."""
+"""Panels use exported metrics only, and every exported metric is used."""
 
 from __future__ import annotations
 
@@ -14,7 +14,7 @@ from prometheus.rig import RULES
 from rebalance_exporters.metrics.groups import GROUP_LABELS
 from rebalance_exporters.metrics.series import PREFIX
 
-#: What Prometheus adds at the scrape.
+#: Labels that Prometheus adds at the scrape.
 TARGET = {"job", "instance"}
 
 
@@ -28,7 +28,7 @@ def exported() -> Mapping[str, set[str]]:
 
 @cache
 def samples() -> Mapping[str, set[str]]:
-    """Return the same by the names of samples: a histogram has three."""
+    """Return the same by sample name: a histogram has three."""
     histograms = {metric.full_name for metric in every_metric() if metric.type == "histogram"}
     found = {name: labels for name, labels in exported().items() if name not in histograms}
     for name in histograms:
@@ -43,14 +43,14 @@ def _expressions() -> list[str]:
 
 
 def test_the_table_is_read() -> None:
-    """The names come from the exporter's own table, the monitor's included."""
+    """The names come from the exporter's own table, including those about the monitor."""
     assert len(exported()) > 50
     assert f"{PREFIX}duration_seconds_bucket" in samples()
 
 
 @pytest.mark.parametrize("asked", queries(), ids=str)
 def test_queries_name_what_is_exported(asked: Asked) -> None:
-    """A query is PromQL, selects metrics by labels they have, and sums up by labels that are there."""
+    """A query is valid PromQL, selects metrics by existing labels, and aggregates by existing labels."""
     known = samples()
     found = selectors(expand(asked.expr))
     assert found
@@ -66,13 +66,13 @@ def test_queries_name_what_is_exported(asked: Asked) -> None:
 
 
 def test_queries_need_no_recording_rules() -> None:
-    """The dashboards work with a Prometheus that has none of the shipped rules."""
+    """The dashboards work with a Prometheus without the shipped rules."""
     assert not [expr for expr in _expressions() if "kafka_rebalance:" in expr]
 
 
 @pytest.mark.parametrize("asked", queries(), ids=str)
 def test_choices_narrow_queries(asked: Asked) -> None:
-    """Whatever is about a cluster or a group is narrowed to those that are chosen."""
+    """Every query about clusters or groups is restricted to the selected ones."""
     for selector in selectors(expand(asked.expr, {"cluster": "MY", "group": "OWN", "topic": "ANY"})):
         chosen = {matcher.name: matcher.value for matcher in selector.matchers.matchers}
         labels = samples()[selector.name or ""]
@@ -81,7 +81,7 @@ def test_choices_narrow_queries(asked: Asked) -> None:
 
 
 def test_every_metric_is_used() -> None:
-    """Every exported metric is in a panel, a mark or a rule, or is declared with what else it is for; none is both."""
+    """Every exported metric is in a panel, a mark or a rule, or is declared with its other purpose; none is both."""
     text = "".join(_expressions()) + "".join(file.read_text() for file in RULES.glob("*.yml"))
     names = set(re.findall(rf"\b{PREFIX}[a-z0-9_]+", text))
     used = {name for name in exported() if names & {name, f"{name}_bucket", f"{name}_sum", f"{name}_count"}}

@@ -31,13 +31,13 @@ def test_stretches_of_the_log_add_up():
 
 
 def test_a_repeated_batch_counts_once():
-    """A batch run again after a crash covers the same positions and changes nothing."""
+    """A batch that is repeated after a crash covers the same positions and changes nothing."""
     once = fold_counts(CountTotals(), [counts(0, 9, 10)])
     assert fold_counts(once, [counts(0, 9, 10)]) == once
 
 
 def test_any_order_within_a_batch_gives_the_same_totals():
-    """Rows of one key reach the fold in no particular order."""
+    """Rows of one key arrive in no particular order."""
     stretches = [counts(p, last, 1) for p in range(3) for last in range(5)]
     expected = totals_of(fold_counts(CountTotals(), stretches))
     for seed in range(20):
@@ -46,7 +46,7 @@ def test_any_order_within_a_batch_gives_the_same_totals():
 
 
 def test_totals_survive_the_state_store():
-    """What is stored between batches is what comes back."""
+    """Stored state is restored unchanged."""
     totals = fold_counts(CountTotals(), [CountActivity("c", LOG, 3, 7, ((None, None, "corrupt", 2),))])
     assert load_totals(dump_totals(totals)) == totals
     published = publish_records("c", "activity", totals, LOG)
@@ -55,7 +55,7 @@ def test_totals_survive_the_state_store():
 
 
 def test_a_later_era_counts_at_lower_positions():
-    """The watched topic was recreated: its offsets begin at 0 again, and totals go on."""
+    """The watched topic was recreated: its offsets begin at 0 again, and totals continue."""
     totals = fold_counts(CountTotals(), [counts(0, 900, 10), counts(0, 3, 4, era=1), counts(0, 901, 7)])
     assert totals_of(totals) == {"decoded": 21}
     again = fold_counts(totals, [counts(0, 950, 5)])
@@ -63,7 +63,7 @@ def test_a_later_era_counts_at_lower_positions():
 
 
 def test_what_was_published_is_taken_up_again():
-    """Both rows together are the totals: a stretch that was counted before a restart is not counted after it."""
+    """Both rows together are the totals: a stretch counted before a restart is not counted again."""
     reports = CountActivity("c", "client-metrics", 0, 20, ((None, None, "decoded", 3),))
     totals = fold_counts(CountTotals(), [counts(0, 9, 10), reports])
     records, reported = publish_records("c", "activity", totals, LOG), publish_reports("c", totals, LOG)

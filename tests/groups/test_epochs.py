@@ -1,4 +1,4 @@
-"""Groups that count epochs: what records of single members make of the snapshot of all."""
+"""Groups with epochs: records of single members update the snapshot of all."""
 
 import random
 from typing import Any
@@ -31,12 +31,12 @@ def described(client_id: str, *topics: str, pattern: str = "") -> ConsumerGroupM
 
 
 def has(*partitions: int, topic: UUID = ORDERS) -> ConsumerGroupCurrentMemberAssignmentValue:
-    """Return a record of what a member has of the topic."""
+    """Return the record of a member's partitions of the topic."""
     return ConsumerGroupCurrentMemberAssignmentValue(2, 1, 0, (OwnedTopicPartitions(topic, partitions),), ())
 
 
 def test_each_member_stands_once_and_in_its_place():
-    """In whichever order records of members come, come again or remove one: they are sorted by id."""
+    """Records of members may arrive in any order, be repeated or remove one: members are sorted by id."""
     names = [f"m-{number}" for number in range(40)]
     came = random.Random(1).sample(names, len(names))
     gone = came[::7]
@@ -52,20 +52,20 @@ def test_each_member_stands_once_and_in_its_place():
 
 
 def test_a_member_of_whom_nothing_was_said_before_is_put_into_its_place():
-    """The record of what it has may come before that of what it is, at the beginning of a log that was compacted."""
+    """At the beginning of a compacted log its assignment record may precede its member record."""
     members = folded((_CURRENT, "b", has(1)), (_CURRENT, "c", has(2)), (_CURRENT, "a", has(0))).snapshot.members
     assert [(each.member_id, each.client_id) for each in members] == [("a", ""), ("b", ""), ("c", "")]
 
 
 def test_the_only_topic_of_a_group_names_the_only_id():
-    """Records of members have ids of topics; where all subscribe to one, there is one answer."""
+    """Records of members have topic ids; if all subscribe to one topic, its id is known."""
     state = folded((_MEMBER, "a", described("a", "orders")), (_MEMBER, "b", described("b")), (_CURRENT, "b", has(0)))
     assert state.topic_names == {uuid_text(ORDERS): "orders"}
     assert state.snapshot.members[1].partitions == {"orders": [0]}
 
 
 def test_a_topic_that_was_made_anew_has_its_name_under_its_new_id():
-    """It was deleted meanwhile: members have partitions of an id of which no record has a name."""
+    """It was deleted meanwhile: members have partitions with an id for which no record has a name."""
     again = UUID(int=2)
     records = [(_MEMBER, each, described(each, "orders")) for each in "ab"]
     records += [(_CURRENT, each, has(number)) for number, each in enumerate("ab")]
@@ -76,7 +76,7 @@ def test_a_topic_that_was_made_anew_has_its_name_under_its_new_id():
 
 
 def test_what_members_still_have_of_a_topic_of_before_keeps_its_name():
-    """All subscribe to another topic now; the assignment follows later, with the other one's id."""
+    """All subscribe to another topic now; the assignment with the other id follows later."""
     records = [(_MEMBER, "a", described("a", "orders")), (_CURRENT, "a", has(0)), (_MEMBER, "a", described("a", "new"))]
     state = folded(*records)
     assert state.snapshot.members[0].partitions == {"orders": [0]}
@@ -85,13 +85,13 @@ def test_what_members_still_have_of_a_topic_of_before_keeps_its_name():
 
 
 def test_patterns_that_are_resolved_again_and_again_take_no_room():
-    """The state of a group is kept by Spark: it does not grow while no group epoch follows."""
+    """The state of a group in Spark does not grow while no group epoch follows."""
     state = folded((_MEMBER, "a", described("a", pattern="ord.*")), *[(_REGEX, "", None)] * 50)
     assert state.changes.others == ("regex",)
 
 
 def test_an_id_stays_where_the_topic_may_be_another():
-    """Of two topics it may be either, and a pattern may match any."""
+    """With two topics it may be either, and a pattern may match any."""
     for other in (described("b", "refunds"), described("b", pattern="ref.*")):
         state = folded((_MEMBER, "a", described("a", "orders")), (_MEMBER, "b", other), (_CURRENT, "a", has(0)))
         assert state.snapshot.members[0].partitions == {uuid_text(ORDERS): [0]}

@@ -1,4 +1,4 @@
-"""A log that was cut or recreated: what happens in its next era is counted, and what happened before stays counted."""
+"""A truncated or recreated log: events of its next era are counted, and earlier ones stay counted."""
 
 import dataclasses
 
@@ -14,17 +14,17 @@ from rebalance_streaming.groups.fold import fold
 from rebalance_streaming.groups.model import GroupRecord, dump_state, load_state, new_state
 
 A, B, C = (member(f"{name}-1", client_id=name) for name in "abc")
-#: Between two eras: no rebalance goes on for so long.
+#: Between two eras: longer than any rebalance.
 PAUSE_MS = 3_600_000
 
 
 def in_era(era: int, records: list[GroupRecord]) -> list[GroupRecord]:
-    """The same records, as if the log had been cut or recreated so often before them."""
+    """Return the same records, as if the log had been truncated or recreated this many times before them."""
     return [later(dataclasses.replace(each, log_era=era), era * PAUSE_MS) for each in records]
 
 
 def later(record: GroupRecord, by_ms: int) -> GroupRecord:
-    """Move a record's times."""
+    """Shift a record's times."""
     value = record.value
     if getattr(value, "current_state_timestamp", -1) >= 0:
         value = dataclasses.replace(value, current_state_timestamp=value.current_state_timestamp + by_ms)
@@ -32,7 +32,7 @@ def later(record: GroupRecord, by_ms: int) -> GroupRecord:
 
 
 def test_five_generations_at_lower_offsets_are_five_rebalances():
-    """The topic was recreated after the group had come far: everything there is new, and totals go on."""
+    """The topic was recreated after the group had advanced far: all its records are new, and totals continue."""
     old = Log().write(1, A).write(2, A, B).write(3, A).write(4, A, B).write(5, A).write(6, A, B).write(7, A)
     new = in_era(1, Log().write(1, A).write(2, A, B).write(3, A).write(4, A, B).write(5, A).records)
     state, _ = run(old.records)
@@ -45,21 +45,21 @@ def test_five_generations_at_lower_offsets_are_five_rebalances():
 
 
 def test_the_same_offset_in_another_era_is_another_rebalance():
-    """Ids stay unique, and those of the first era are what they always were."""
+    """Ids stay unique, and those of the first era are unchanged."""
     state, first = run(Log().write(1, A).records)
     _, second = run(in_era(2, Log().write(1, B).records), state)
     assert [each.rebalance_id for each in (*first, *second)] == ["7-0", "7-0-e2"]
 
 
 def test_a_record_of_a_lower_era_changes_nothing():
-    """It was read again from a batch before the cut."""
+    """It was read again from a batch before the truncation."""
     state, _ = run(in_era(1, Log().write(1, A).records))
     for record in Log().write(1, A).write(2, A, B).write(3, B).records:
         assert fold(state, record) == (state, ())
 
 
 def test_the_number_that_was_known_may_complete_another_generation():
-    """After a cut the coordinator gives the lost number again; without a new era that would be no rebalance."""
+    """The coordinator uses the lost number again; without a new era this would be no rebalance."""
     log = Log().write(4, A).write(5, A, B)
     state, _ = run(log.records)
     again = Log().write(4, A).write(5, A, C).records[1]
@@ -81,7 +81,7 @@ def test_a_group_whose_records_survived_the_cut_goes_on():
 
 
 def test_history_in_a_new_era_is_state():
-    """Records that were in the log before it was looked at describe the group, and count nothing."""
+    """Records that were in the log before the first look describe the group, and count nothing."""
     state, _ = run(Log().write(4, A).write(5, A, B).records)
     before = counted(state)
     history = [dataclasses.replace(each, live=False) for each in in_era(1, Log().write(2, C).records)]
@@ -91,7 +91,7 @@ def test_history_in_a_new_era_is_state():
 
 
 def test_a_state_from_before_there_were_eras_is_in_the_first():
-    """States are kept over an upgrade."""
+    """State is kept over an upgrade."""
     state, _ = run(Log().write(1, A).records)
     assert load_state(dump_state(state)).snapshot.log_era == 0
 
@@ -110,7 +110,7 @@ def test_a_state_from_before_there_were_eras_is_in_the_first():
     ],
 )
 def test_a_whole_life_in_a_log_made_anew_counts_as_much_as_the_first(name: str):
-    """Real records of every kind of group, once more in the next era: the same rebalances, no member left over."""
+    """Real records of every kind of group, again in the next era: the same rebalances, no member left over."""
     for group in {group for group, _ in group_records(name)}:
         records = [record for of, record in group_records(name) if of == group]
         state, first = run(records)
@@ -124,7 +124,7 @@ def test_a_whole_life_in_a_log_made_anew_counts_as_much_as_the_first(name: str):
 
 @pytest.mark.parametrize("name", ["new-java-uniform-join-leave", "streams-java-join-leave-delete"])
 def test_members_whose_end_the_log_lost_do_not_stay(name: str):
-    """No tombstone says that they are gone: after a life that was cut short, the next is as if it were the first."""
+    """Their tombstones are missing: after a truncated life, the next one is as if it were the first."""
     for group in {group for group, _ in group_records(name)}:
         records = [record for of, record in group_records(name) if of == group]
         alone, expected = run(in_era(1, records))
@@ -146,7 +146,7 @@ def test_members_whose_end_the_log_lost_do_not_stay(name: str):
 def test_replaying_any_stretch_over_any_number_of_eras_changes_nothing(
     eras: list[list[GroupRecord]], data: st.DataObject
 ):
-    """Spark runs a batch again after a crash, whether or not the log was cut in between: nothing is counted twice."""
+    """Spark repeats a batch after a crash, whether or not the log was truncated meanwhile: nothing is counted twice."""
     records = [each for era, log in enumerate(eras) for each in in_era(era, log)]
     expected = run(records)
     cut = data.draw(st.integers(0, len(records)))
@@ -160,7 +160,7 @@ def test_replaying_any_stretch_over_any_number_of_eras_changes_nothing(
 @pytest.mark.generated
 @given(st.lists(logs(), min_size=2, max_size=3))
 def test_totals_never_fall_at_a_new_era(eras: list[list[GroupRecord]]):
-    """Every total goes on, rebalances have different ids, and each is counted once."""
+    """Every total continues, rebalances have different ids, and each is counted once."""
     state, ids = new_state("test", "g"), set()
     for record in (each for era, log in enumerate(eras) for each in in_era(era, log)):
         before = counted(state)

@@ -35,7 +35,7 @@ A, B, C = (member(f"{name}-1", client_id=name) for name in "abc")
 
 
 def run(records: Sequence[GroupRecord], state: FoldState | None = None) -> tuple[FoldState, list[Rebalance]]:
-    """Fold records one by one, through the state store's form in between; returns each rebalance's last form."""
+    """Fold records one by one, with the state serialised in between; return each rebalance's last version."""
     state = state or new_state("test", "g")
     rebalances: dict[str, Rebalance] = {}
     for record in records:
@@ -51,7 +51,7 @@ def reasons(rebalances: Sequence[Rebalance]) -> list[str]:
 
 
 def counted(state: FoldState) -> dict[str, int]:
-    """Return the totals that are not zero, those of durations left out."""
+    """Return the totals that are not zero, without those of durations."""
     found = dataclasses.asdict(state.snapshot.counters)
     found |= found.pop("rebalances")
     del found["durations"], found["duration_ms"]
@@ -59,7 +59,7 @@ def counted(state: FoldState) -> dict[str, int]:
 
 
 def test_the_state_of_a_large_group_is_compressed_and_what_older_versions_stored_is_read():
-    """Every value that Spark's state server hands on stands several times in the heap of its JVM."""
+    """Every value in Spark's state server exists several times in the heap of its JVM."""
     crowd = [member(f"c-{number:05d}", client_id="crowd") for number in range(2_000)]
     state, _ = run(Log().write(1, *crowd).write(2, *crowd[1:]).records)
     stored, blob = msgspec.msgpack.encode(state), dump_state(state)
@@ -70,7 +70,7 @@ def test_the_state_of_a_large_group_is_compressed_and_what_older_versions_stored
 
 
 def test_a_group_is_born_grows_shrinks_and_empties():
-    """The usual life: each step is one rebalance with the reason that fits, and the snapshot follows."""
+    """A usual life: each step is one rebalance with the right reason, and the snapshot follows."""
     log = Log().create().write(1, A).write(2, A, B).write(3, B).write(4)
     state, rebalances = run(log.records)
     assert reasons(rebalances) == ["first_join", "join", "departure", "group_emptied"]
@@ -87,7 +87,7 @@ def test_a_group_is_born_grows_shrinks_and_empties():
 
 
 def test_a_new_groups_first_rebalance_has_an_exact_start():
-    """The creation marker is the one place where the log shows when a join phase began."""
+    """The creation marker is the only record that shows when a join phase began."""
     log = Log().create().write(1, A, after_ms=3_060, sync_ms=50)
     _, (rebalance,) = run(log.records)
     assert rebalance.duration_min_ms == rebalance.duration_max_ms == 3_060
@@ -111,7 +111,7 @@ def test_skipped_generations_are_aborted_rounds():
 
 
 def test_a_group_first_seen_above_generation_one_had_aborted_rounds():
-    """Everything older was read before, so a group without a past began at 1."""
+    """Everything older was read before, so a group without history began at 1."""
     _, (rebalance,) = run(Log().write(3, A).records)
     assert (rebalance.generation_from, rebalance.generation_to, rebalance.generations_aborted) == (None, 3, 2)
 
@@ -132,7 +132,7 @@ def test_a_static_members_restart_is_no_rebalance():
 
 
 def test_a_member_that_comes_back_under_a_new_id_is_replaced_not_new():
-    """A dynamic member's restart within one generation step neither joins nor leaves."""
+    """A dynamic member's restart within one generation step counts as neither join nor leave."""
     back = dataclasses.replace(A, member_id="a-2")
     state, rebalances = run(Log().write(1, A, B).write(2, back, B).records)
     assert rebalances[-1].reason == "replacement"
@@ -142,20 +142,20 @@ def test_a_member_that_comes_back_under_a_new_id_is_replaced_not_new():
 
 @pytest.mark.parametrize(("user_data", "length"), [(None, None), (b"", 0), (b"abcd", 4)], ids=["null", "empty", "some"])
 def test_the_form_of_a_subscription_is_kept(user_data: bytes | None, length: int | None):
-    """Its version, and how long the assignor's data is: no data at all is not the same as empty data."""
+    """Its version, and the length of the assignor's data: no data is not the same as empty data."""
     state, _ = run(Log().write(1, member("a-1", user_data=user_data)).records)
     (found,) = state.snapshot.members
     assert (found.subscription_version, found.user_data_bytes) == (1, length)
 
 
 def test_what_is_no_subscription_has_no_form():
-    """Bytes that are cut off before the version, and members of other protocols, leave both unknown."""
+    """For bytes truncated before the version, and members of other protocols, both are unknown."""
     state, _ = run(Log().write(1, dataclasses.replace(A, subscription=b"")).records)
     assert [(m.subscription_version, m.user_data_bytes) for m in state.snapshot.members] == [(None, None)]
 
 
 def test_a_worker_of_connect_says_how_far_it_read_its_config_topic():
-    """As in its join request; bytes that are no worker's state leave it unknown, and no consumer has one."""
+    """As in its join request; it is unknown for invalid worker state, and no consumer has one."""
     (record,) = Log().write(1, A).records
     assert isinstance(record.value, GroupMetadataValue)
     for raw, expected in ((bytes.fromhex("00020001780000000000000007ffffffff"), 7), (b"\0\2\xff", None)):
@@ -171,7 +171,7 @@ def test_different_members_in_one_step_are_a_swap():
 
 
 def test_unchanged_members_are_distinguished_by_what_else_changed():
-    """Another subscription, a cooperative assignor's second round, or else the leader asked."""
+    """Another subscription, a cooperative assignor's second round, otherwise a request of the leader."""
     other_topics = dataclasses.replace(A, subscription=member("x", topics=("orders", "payments")).subscription)
     assert run(Log().write(1, A).write(2, other_topics).records)[1][-1].reason == "subscription_change"
     assert run(Log().write(1, A).write(2, A).records)[1][-1].reason == "leader_rejoin"
@@ -192,7 +192,7 @@ def test_unchanged_members_are_distinguished_by_what_else_changed():
 
 
 def test_more_partitions_under_unchanged_members_are_a_change_of_the_topic():
-    """Nobody's subscription changed, and yet there is more to share out."""
+    """No subscription changed, but there are more partitions."""
     few, more = (member("a-1", assigned={"orders": list(range(n))}) for n in (3, 6))
     assert run(Log().write(1, few).write(2, more).records)[1][-1].reason == "topic_metadata_change"
 
@@ -211,7 +211,7 @@ def test_a_cascade_is_one_rebalance():
 
 
 def test_a_rebalance_without_an_end_does_not_grow_for_ever():
-    """Of very many generations the first and the last are named, all are counted, and the state stays as large."""
+    """Of very many generations the first and the last are listed, all are counted, and the state stays bounded."""
     log, named = Log().write(1, A).write(2, A, B), KEPT_FIRST_GENERATIONS + KEPT_LAST_GENERATIONS
     for generation in range(3, 3 * named):
         log.write(generation, *((A, B) if generation % 2 else (A,)), after_ms=3_000)
@@ -228,7 +228,7 @@ def test_a_rebalance_without_an_end_does_not_grow_for_ever():
 
 
 def test_epochs_that_are_not_named_any_more_are_counted_as_aborted_once():
-    """A thousand members join a group of the newer protocol before there is a target for them."""
+    """A thousand members join a group of the newer protocol before it has a target assignment."""
     epochs = 2 * (KEPT_FIRST_GENERATIONS + KEPT_LAST_GENERATIONS)
 
     def at(epoch: int, offset: int, *, target: bool = False) -> GroupRecord:
@@ -256,7 +256,7 @@ def test_a_group_that_was_stable_in_between_had_two_rebalances():
 
 
 def test_a_partition_that_came_back_to_its_owner_ping_ponged():
-    """The member left and came back under a new id before anything settled."""
+    """The member left and returned under a new id before anything settled."""
     a = member("a-1", client_id="a", assigned={"orders": [0, 1]})
     both = member("b-1", client_id="b", assigned={"orders": [2, 3]})
     alone = member("b-1", client_id="b", assigned={"orders": [0, 1, 2, 3]})
@@ -270,7 +270,7 @@ def test_a_partition_that_came_back_to_its_owner_ping_ponged():
 
 
 def test_durations_and_moves_are_counted_once_no_generation_can_follow():
-    """Not while the rebalance may still grow, once afterwards, and again for none of its repetitions."""
+    """Not while the rebalance may still grow, once afterwards, and not again for its repetitions."""
     a, b = (member(f"{name}-1", client_id=name, assigned={"orders": [0]}) for name in "ab")
     log = Log().create().write(1, a, after_ms=3_000).write(2, b)
     state, (_, swap) = run(log.records)
@@ -286,7 +286,7 @@ def test_durations_and_moves_are_counted_once_no_generation_can_follow():
 
 
 def test_what_readers_have_counted_is_not_counted_again():
-    """A record that comes after that moment finds the totals as readers show them."""
+    """A record after that moment finds the totals as readers show them."""
     a, b = (member(f"{name}-1", client_id=name, assigned={"orders": [0]}) for name in "ab")
     log = Log().create().write(1, a, after_ms=3_000).write(2, b)
     state, _ = run(log.records)
@@ -302,13 +302,13 @@ def test_what_readers_have_counted_is_not_counted_again():
 
 
 def test_the_one_who_set_it_off_is_named():
-    """The only one who left; nobody where two did; the leader where nothing else changed."""
+    """The only one that left; none if two did; the leader if nothing else changed."""
     _, rebalances = run(Log().write(1, A, B, C).write(2, A, B).write(3, C).write(4, C).records)
     assert [each.first_offender for each in rebalances] == [None, "c-1", None, "c-1"]
 
 
 def test_what_was_there_before_the_monitor_is_state_and_not_history():
-    """Compaction thinned it, so it sets the snapshot and counts nothing; what follows counts."""
+    """Compacted records set the snapshot and count nothing; later ones count."""
     log = Log(live=False).write(4, A).write(9, A, B)
     state, rebalances = run(log.records)
     assert (rebalances, counted(state)) == ([], {})
@@ -320,7 +320,7 @@ def test_what_was_there_before_the_monitor_is_state_and_not_history():
 
 
 def test_a_deleted_group_keeps_its_totals_and_starts_over():
-    """Counters never go back; the new life's first generation is 1 again and no gap."""
+    """Counters never decrease; the new life's first generation is 1 again, which is no gap."""
     log = Log().write(1, A).write(2).delete()
     state, _ = run(log.records)
     assert (state.snapshot.state, state.snapshot.generation) == (GroupState.DELETED, None)
@@ -332,7 +332,7 @@ def test_a_deleted_group_keeps_its_totals_and_starts_over():
 
 
 def test_a_generation_below_the_known_one_is_a_reset_and_no_gap():
-    """A coordinator that started over says nothing about the generations between."""
+    """A coordinator that started over gives no information about the generations between."""
     state, rebalances = run(Log().write(7, A).write(2, A, B).records)
     assert rebalances[-1].generations_aborted == 0
     assert (rebalances[-1].generation_from, state.snapshot.generation) == (None, 2)
@@ -340,13 +340,13 @@ def test_a_generation_below_the_known_one_is_a_reset_and_no_gap():
 
 
 def test_a_tombstone_of_an_unknown_group_is_harmless():
-    """The old coordinator writes none for groups that only stored offsets; compaction leaves some alone."""
+    """The old coordinator writes none for groups that only stored offsets; compaction may leave a tombstone alone."""
     state, rebalances = run(Log().delete().records)
     assert (rebalances, state.snapshot.state) == ([], GroupState.DELETED)
 
 
 def test_other_protocol_types_are_counted_with_their_bytes_left_alone():
-    """A Connect group's members carry no partitions, and are members all the same."""
+    """A Connect group's members have no partitions, but count as members."""
     log = Log().write(1, A)
     record = log.records[0]
     assert record.value is not None
@@ -357,7 +357,7 @@ def test_other_protocol_types_are_counted_with_their_bytes_left_alone():
 
 
 def test_every_reason_is_in_the_contract():
-    """A reason outside the published list would be a series born at 1."""
+    """A reason outside the published list would be a series that starts at 1."""
     state, _ = run(Log().write(1, A).records)
     assert set(state.snapshot.counters.rebalances) == set(RebalanceReason)
 
@@ -367,7 +367,7 @@ MEMBERS = [A, B, C, dataclasses.replace(A, member_id="a-2")]
 
 @st.composite
 def logs(draw: st.DrawFn) -> list[GroupRecord]:
-    """Draw a group's log: generations that mostly grow, members at random, deletions and markers in between."""
+    """Draw a group's log: mostly increasing generations, random members, deletions and markers in between."""
     log, generation = Log(), 0
     for step in draw(st.lists(st.sampled_from(["next", "same", "gap", "back", "delete", "create"]), max_size=12)):
         if step in ("delete", "create"):
@@ -383,7 +383,7 @@ def logs(draw: st.DrawFn) -> list[GroupRecord]:
 @pytest.mark.generated
 @given(logs(), st.data())
 def test_replaying_any_stretch_again_changes_nothing(records: list[GroupRecord], data: st.DataObject):
-    """After a crash Spark runs a batch again: state, totals and rebalances stay what they were."""
+    """After a crash Spark repeats a batch: state, totals and rebalances are unchanged."""
     expected = run(records)
     cut = data.draw(st.integers(0, len(records)))
     back = data.draw(st.integers(0, cut))
@@ -396,7 +396,7 @@ def test_replaying_any_stretch_again_changes_nothing(records: list[GroupRecord],
 @pytest.mark.generated
 @given(logs())
 def test_generations_add_up(records: list[GroupRecord]):
-    """Every completed generation is part of one rebalance; totals, and the generations left out, only grow."""
+    """Every completed generation is part of one rebalance; totals, and the omitted generations, only grow."""
     state, rebalances = new_state("test", "g"), {}
     for record in records:
         before, generation = counted(state), state.snapshot.generation
@@ -414,7 +414,7 @@ def test_generations_add_up(records: list[GroupRecord]):
 
 
 def test_a_draft_has_what_a_state_has():
-    """In the same order, and a state that goes through one is the same."""
+    """In the same order, and a state converted to a draft and back is unchanged."""
     assert tuple(each.name for each in dataclasses.fields(FoldDraft)) == FoldState.__struct_fields__
     state = msgspec.structs.replace(new_state("c", "g"), last_generation=3, topic_names={"id": "orders"})
     assert FoldDraft.of(state).state() == state
@@ -431,5 +431,5 @@ def test_a_draft_has_what_a_state_has():
     ],
 )
 def test_a_record_names_its_group_if_it_is_folded(record: DecodedRecord, group: str | None):
-    """Commits, and records that could not be read, are no part of any group's history."""
+    """Commits, and unreadable records, are not part of a group's history."""
     assert group_of(record) == group

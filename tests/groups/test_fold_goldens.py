@@ -1,4 +1,4 @@
-"""The fold on records of real brokers, held against what those brokers logged at the time."""
+"""The fold of real brokers' records, compared with the logs of these brokers."""
 
 from collections.abc import Sequence
 from functools import cache
@@ -27,13 +27,13 @@ def fold_scenario(name: str) -> dict[str, FoldState]:
 
 
 def fold_all(name: str) -> tuple[dict[str, FoldState], list[Rebalance]]:
-    """Return the final states by group, and every rebalance's last form in order."""
+    """Return the final states by group, and every rebalance's last version in order."""
     return fold_records(group_records(name), {})
 
 
 @cache
 def group_records(name: str) -> tuple[tuple[str, GroupRecord], ...]:
-    """Return (group, record) of every record of a recording that is about groups, in log order."""
+    """Return (group, record) of every group record of a recording, in log order."""
     found = []
     for line in data_records(name):
         record = decode_record(key_of(line), value_of(line))
@@ -56,7 +56,7 @@ def group_records(name: str) -> tuple[tuple[str, GroupRecord], ...]:
 def fold_records(
     records: Sequence[tuple[str, GroupRecord]], states: dict[str, FoldState]
 ) -> tuple[dict[str, FoldState], list[Rebalance]]:
-    """Fold records into states, each time through the state store's form."""
+    """Fold records into states, serialised after each."""
     rebalances: dict[tuple[str, str], Rebalance] = {}
     states = dict(states)
     for group, at in records:
@@ -78,7 +78,7 @@ def counted(state: FoldState, generation: int) -> Counted:
 
 @pytest.mark.parametrize("name", CLASSIC)
 def test_generations_are_those_the_coordinator_logged(name: str):
-    """Completed, aborted and present generation of every group equal the broker's own log lines."""
+    """Completed, aborted and current generations of every group equal the broker's own log lines."""
     truths = read_truth(str(event["text"]) for event in timeline(name) if event["event"] == "broker_log")
     states = fold_scenario(name)
     for group, truth in truths.items():
@@ -87,12 +87,12 @@ def test_generations_are_those_the_coordinator_logged(name: str):
 
 
 def generation_in_log(state: FoldState, truth: GroupTruth) -> int:
-    """Return the generation the recording ends with: some timelines end after their recording."""
+    """Return the generation at the end of the recording: some timelines end later."""
     return state.snapshot.generation or truth.generation
 
 
 def test_most_recordings_are_compared():
-    """The comparison above must not pass because it found nothing to compare."""
+    """The comparison above must not pass for lack of data."""
     compared = 0
     for name in CLASSIC:
         truths = read_truth(str(event["text"]) for event in timeline(name) if event["event"] == "broker_log")
@@ -109,7 +109,7 @@ def test_static_restarts_are_replacements():
 
 
 def test_a_superseded_round_is_seen_in_the_gap():
-    """A member that joined during the sync phase made one generation vanish."""
+    """A member that joined during the sync phase made one generation disappear."""
     (state,) = fold_scenario("slow-assignor-java-join-during-sync").values()
     assert state.snapshot.counters.generations_aborted == 1
 
@@ -119,7 +119,7 @@ EPOCHS = [name for name in scenarios() if name.startswith(("new-", "share-", "st
 
 @pytest.mark.parametrize("name", EPOCHS)
 def test_every_group_epoch_is_accounted_for(name: str):
-    """Each epoch the coordinator wrote got an assignment or was superseded, and every rebalance came to an end."""
+    """Each epoch that the coordinator wrote got an assignment or was superseded, and every rebalance ended."""
     states, rebalances = fold_all(name)
     epochs = {
         line["decoded"]["value"]["epoch"]
@@ -149,12 +149,12 @@ def story(name: str) -> list[tuple[str, int, int, str]]:
 
 
 def count(partitions: dict[str, list[int]]) -> int:
-    """Return how many partitions there are."""
+    """Return the number of partitions."""
     return sum(map(len, partitions.values()))
 
 
 def test_a_consumer_groups_joins_and_leaves():
-    """m1, m2, m3 join, m2, m3 and m1 leave: six epochs, six rebalances, and only what had to move moved."""
+    """m1, m2, m3 join, m2, m3 and m1 leave: six epochs, six rebalances, and no unnecessary moves."""
     assert story("new-java-uniform-join-leave") == [
         ("first_join", 0, 2, "0/0/0"),
         ("join", 2, 3, "3/3/0"),
@@ -166,19 +166,19 @@ def test_a_consumer_groups_joins_and_leaves():
 
 
 def test_a_poll_overrun_of_a_consumer_group_brings_everything_back():
-    """The Java member leaves and returns under its own id: nothing changed hands for good, half of it in between."""
+    """The Java member leaves and returns with its own id: half of the partitions move temporarily, none permanently."""
     assert story("new-java-maxpoll")[1] == ("departure", 3, 5, "0/6/3")
 
 
 def test_a_member_fenced_in_revocation_is_distinguished_from_one_that_left():
-    """It did not give up partitions within its rebalance timeout."""
+    """It did not give up partitions within its rebalance time-out."""
     _, rebalances = fold_all("new-java-fenced-in-revocation")
     fenced = [member for each in rebalances for step in each.generations for member in step.fenced]
     assert len(fenced) == 1
 
 
 def test_an_upgrade_and_a_downgrade_are_one_history():
-    """Classic to KIP-848 and back: generations go on counting, no deletion, no invented round, members pass over."""
+    """Classic to KIP-848 and back: generations continue, no deletion, no invented round, members are kept."""
     states, rebalances = fold_all("upgrade-downgrade-rdk-range")
     (state,) = states.values()
     assert (state.snapshot.type, state.snapshot.generation, state.snapshot.counters.resets) == ("classic", 10, 0)
@@ -195,7 +195,7 @@ def test_an_upgrade_and_a_downgrade_are_one_history():
 
 
 def test_a_static_members_upgrade_is_a_replacement():
-    """The newcomer carries the instance id of a classic member: no epoch, one replaced."""
+    """The newcomer has the instance id of a classic member: no epoch, one replaced."""
     states, _ = fold_all("upgrade-java-static")
     (state,) = states.values()
     assert state.snapshot.counters.members_replaced == 2
@@ -203,7 +203,7 @@ def test_a_static_members_upgrade_is_a_replacement():
 
 
 def test_static_restarts_of_a_consumer_group_are_replacements():
-    """-2, then the same instance under a new id: no epoch. Who replaced whom is kept, as of classic groups."""
+    """-2, then the same instance under a new id: no epoch. The replaced member is recorded, as for classic groups."""
     states, _ = fold_all("new-java-static-restarts")
     (snapshot,) = (state.snapshot for state in states.values())
     assert snapshot.counters.members_replaced == 1
@@ -214,7 +214,7 @@ def test_static_restarts_of_a_consumer_group_are_replacements():
 
 
 def test_topics_of_a_consumer_group_have_names():
-    """Its records carry ids; with one subscribed topic, or a broker that writes type 4, the name is known."""
+    """Its records have ids; with one subscribed topic, or a broker that writes type 4, the name is known."""
     for name in ("new-java-uniform-join-leave", "v40-new-java-join-leave", "new-rdk-range-join-leave"):
         _, rebalances = fold_all(name)
         topics = {topic for each in rebalances for m in each.members_after for topic in m.partitions or {}}
@@ -237,7 +237,7 @@ def test_a_restart_anywhere_changes_nothing(name: str, data: st.DataObject):
 
 @pytest.mark.parametrize("name", scenarios())
 def test_generations_go_back_only_with_a_reset(name: str):
-    """Whatever the kind of group, and across conversions."""
+    """For any type of group, and across conversions."""
     states: dict[str, FoldState] = {}
     highest: dict[str, int] = {}
     for group, at in group_records(name):

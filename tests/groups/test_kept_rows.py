@@ -1,4 +1,4 @@
-"""Rows and state of before are read: those of a stream that knew of no groups counted from probes."""
+"""Rows and state of older versions, which could not count groups from probes, are read."""
 
 from __future__ import annotations
 
@@ -20,13 +20,13 @@ KEPT = json.loads((Path(__file__).parents[1] / "golden" / "kept" / "before-count
     ("topic", "kind"), [("groups", GroupSnapshot), ("rebalances", Rebalance), ("status", QueryStatus)]
 )
 def test_a_row_of_before_was_counted_from_the_log(topic: str, kind: type[GroupSnapshot]):
-    """It does not say so, and nothing else was there."""
+    """The row has no field for it, and there was no other source."""
     assert "counted_from" not in KEPT[topic]
     assert decode(KEPT[topic].encode(), kind).counted_from == CountedFrom.LOG
 
 
 def test_its_generations_are_known():
-    """A rebalance of the log has the generation it ended with, and a window counts them."""
+    """A rebalance of the log has the generation it ended with, and a window counts it."""
     row, lag = decode(KEPT["rebalances"].encode(), Rebalance), decode(KEPT["lag"].encode(), GroupLag)
     assert (row.generation_to, row.is_at_least) == (row.generations[-1].generation, False)
     assert lag.windows["15m"].generation_changes == 6

@@ -1,4 +1,4 @@
-"""Rebalances from looks alone: what is counted, between which bounds, and what is no rebalance."""
+"""Rebalances from probes alone: which are counted, their bounds, and which changes are no rebalance."""
 
 from __future__ import annotations
 
@@ -16,26 +16,26 @@ STABLE, PREPARING, EMPTY = GroupState.STABLE, GroupState.PREPARING_REBALANCE, Gr
 
 
 def has(name: str, *partitions: int, instance: str | None = None, client: str | None = None) -> ProbedMember:
-    """A member with these partitions of one topic; without any, none is reported."""
+    """Return a member with these partitions of one topic; without any, none is reported."""
     reported = {"t": list(partitions)} if partitions else None
     return ProbedMember(name, client or name.partition("-")[0], "/10.0.0.1", instance, partitions=reported)
 
 
 def look(seconds: float, state: str, *members: ProbedMember, protocol: str = "range", **fields: Any) -> Probe:
-    """What a coordinator answers of a classic group so many seconds after T0."""
+    """Return the probe of a classic group this many seconds after T0."""
     described = {"type": GroupType.CLASSIC, "protocol": protocol, "members": members, **fields}
     return Probe(probed_at_ms=T0 + round(seconds * 1000), cluster="c", group="g", state=state, **described)
 
 
 def epoch(seconds: float, state: str, number: int | None) -> Probe:
-    """What is known of a KIP-848 group that is listed, or described with its epoch."""
+    """Return the probe of a KIP-848 group that is listed, or described with its epoch."""
     described = {} if number is None else {"group_epoch": number}
     kind = GroupType.CONSUMER
     return Probe(probed_at_ms=T0 + round(seconds * 1000), cluster="c", group="g", state=state, type=kind, **described)
 
 
 def fold(*probes: Probe) -> tuple[FoldState, list[Rebalance]]:
-    """Return the state, through its serialised form at every step, and each rebalance's last form."""
+    """Return the state, serialised at every step, and each rebalance's last version."""
     state, found = new_state("c", "g"), dict[str, Rebalance]()
     for each in probes:
         state, rebalances = fold_probe(load_state(dump_state(state)), each)
@@ -44,7 +44,7 @@ def fold(*probes: Probe) -> tuple[FoldState, list[Rebalance]]:
 
 
 def counted(state: FoldState) -> int:
-    """How many rebalances are in the totals."""
+    """Return the number of rebalances in the totals."""
     return sum(state.snapshot.counters.rebalances.values())
 
 
@@ -53,7 +53,7 @@ ONE = (has("a-1", 0, 1, 2, 3),)
 
 
 def test_a_rebalance_that_was_seen_has_both_bounds():
-    """It began after the last settled look and before the first unsettled one, and ended likewise."""
+    """It began after the last settled probe and before the first unsettled one, and ended likewise."""
     state, (found,) = fold(
         look(0, STABLE, *ONE),
         look(10, STABLE, *ONE),
@@ -74,14 +74,14 @@ def test_a_rebalance_that_was_seen_has_both_bounds():
 
 
 def test_a_rebalance_between_two_looks_shows_in_the_members():
-    """It took no longer than the looks are apart, and maybe no time at all."""
+    """Its duration is between zero and the interval of the probes."""
     _, (found,) = fold(look(0, STABLE, *TWO), look(2, STABLE, *ONE))
     assert (found.reason, found.left, found.outcome) == ("departure", ("b-1",), RebalanceOutcome.COMPLETED)
     assert (found.duration_min_ms, found.duration_max_ms) == (0, 2_000)
 
 
 def test_it_goes_on_until_a_look_is_settled():
-    """And counts once its reason is known; the snapshot says since when meanwhile."""
+    """It counts once its reason is known; meanwhile the snapshot has its beginning."""
     state, (found,) = fold(look(0, STABLE, *ONE), look(2, PREPARING, has("a-1")))
     assert (found.outcome, found.completed_at_ms, counted(state)) == (RebalanceOutcome.ONGOING, None, 0)
     assert (state.snapshot.state, state.snapshot.rebalancing_since_ms) == (PREPARING, T0 + 2_000)
@@ -104,21 +104,21 @@ def test_it_goes_on_until_a_look_is_settled():
     ids=str,
 )
 def test_what_counts_and_as_what(probes: tuple[Probe, ...], reasons: list[str]):
-    """Members and assignments of two looks are compared; nobody's subscription is known."""
+    """Members and assignments of two probes are compared; subscriptions are unknown."""
     state, found = fold(*probes)
     assert [each.reason for each in found] == reasons
     assert counted(state) == len(reasons)
 
 
 def test_a_first_look_counts_nothing_that_was_before():
-    """A settled group is taken as it is; in one that rebalances, nobody knows who was there before."""
+    """A settled group is the baseline; if it is rebalancing, the previous members are unknown."""
     assert fold(look(0, STABLE, *TWO))[1] == []
     _, (found,) = fold(look(0, PREPARING, has("a-1")), look(2, STABLE, *ONE))
     assert (found.reason, found.started_after_ms, found.joined) == ("other", None, ())
 
 
 def test_a_group_that_was_not_there_before_forms():
-    """Its coordinator had listed its groups without it: whoever is in it has joined."""
+    """Its coordinator had listed its groups without it: all of its members have joined."""
     for state in (PREPARING, STABLE):
         probes = [look(0, state, *ONE, unlisted_at_ms=T0 - 30_000), look(2, STABLE, *ONE)]
         _, (found,) = fold(*probes)
@@ -126,13 +126,13 @@ def test_a_group_that_was_not_there_before_forms():
 
 
 def test_the_prober_reports_when_it_saw_the_group_settled_last():
-    """Looks that say nothing new are not published; the one that does carries the time of the one before."""
+    """Unchanged probes are not published; a changed one has the time of the one before."""
     _, (found,) = fold(look(0, STABLE, *ONE), look(40, STABLE, *TWO, settled_at_ms=T0 + 38_000))
     assert (found.started_after_ms, found.duration_max_ms) == (T0 + 38_000, 2_000)
 
 
 def test_a_static_member_that_comes_back_costs_no_rebalance():
-    """KIP-345: the same instance under a new member id, with the partitions it had."""
+    """KIP-345: the same instance under a new member id, with its previous partitions."""
     state, found = fold(
         look(0, STABLE, has("a-1", 0, instance="i")), look(2, STABLE, has("a-2", 0, instance="i", client="a"))
     )
@@ -141,7 +141,7 @@ def test_a_static_member_that_comes_back_costs_no_rebalance():
 
 
 def test_looks_close_to_each_other_are_one_rebalance():
-    """Who was settled for two heartbeats and a period was not: generations in the log are merged likewise."""
+    """A group must be settled for two heartbeats and a period: generations in the log are merged likewise."""
     state, found = fold(look(0, STABLE, *ONE), look(2, STABLE, *TWO), look(10, STABLE, *ONE))
     assert (len(found), counted(state)) == (1, 1)
     assert found[0].started_before_ms == T0 + 2_000
@@ -150,7 +150,7 @@ def test_looks_close_to_each_other_are_one_rebalance():
 
 
 def test_a_cooperative_group_waits_for_its_second_round():
-    """What a member gave up has no owner yet (KIP-429): the round that gives it one belongs to the same rebalance."""
+    """A revoked partition has no owner yet (KIP-429): the round that assigns it belongs to the same rebalance."""
     first = [
         look(0, STABLE, *ONE, protocol="cooperative-sticky"),
         look(2, STABLE, has("a-1", 0, 1), has("b-1"), protocol="cooperative-sticky"),
@@ -163,20 +163,20 @@ def test_a_cooperative_group_waits_for_its_second_round():
 
 
 def test_an_epoch_that_rose_is_a_rebalance():
-    """Of KIP-848 groups the epoch shows more than states, which may be settled again at the next look."""
+    """For KIP-848 groups the epoch shows more than the state, which may be settled again at the next probe."""
     state, (found,) = fold(epoch(0, STABLE, 3), epoch(2, STABLE, 3), epoch(4, STABLE, 5))
     assert (found.generation_from, found.generation_to, found.type) == (3, 5, GroupType.CONSUMER)
     assert (counted(state), state.snapshot.generation) == (1, 5)
 
 
 def test_a_group_that_is_only_listed_is_known_by_its_state():
-    """Without members nothing is said of who came or went."""
+    """Without members joins and departures are unknown."""
     state, (found,) = fold(epoch(0, STABLE, None), epoch(2, GroupState.RECONCILING, None), epoch(8, STABLE, None))
     assert (found.reason, found.moves is None or not found.moves.moved, counted(state)) == ("other", True, 1)
 
 
 def test_a_deleted_group_keeps_its_totals():
-    """What went on is aborted; the same name later is a group of its own."""
+    """An ongoing rebalance is aborted; a later group of the same name is a new one."""
     state, found = fold(
         look(0, STABLE, *ONE),
         look(2, PREPARING, has("a-1")),
@@ -189,7 +189,7 @@ def test_a_deleted_group_keeps_its_totals():
 
 
 def test_a_repetition_changes_nothing():
-    """After a crash probes come again: those at or before the last one are passed over."""
+    """After a crash probes are repeated: those at or before the last one are skipped."""
     probes = [look(0, STABLE, *ONE), look(2, PREPARING, has("a-1")), look(4, STABLE, *TWO)]
     state, _ = fold(*probes)
     for each in probes:
@@ -197,7 +197,7 @@ def test_a_repetition_changes_nothing():
 
 
 def test_brokers_that_hide_assignments_meanwhile_take_nothing_away():
-    """Before 4.0 members of a group that rebalances are listed without partitions: they keep what they had."""
+    """Before 4.0 members of a rebalancing group are listed without partitions: they keep their previous ones."""
     state, _ = fold(look(0, STABLE, *TWO), look(2, PREPARING, has("a-1"), has("b-1")))
     assert [each.partitions for each in state.snapshot.members] == [{"t": [0, 1]}, {"t": [2, 3]}]
 
@@ -212,13 +212,13 @@ def test_brokers_that_hide_assignments_meanwhile_take_nothing_away():
     ids=["offsets", "a state of a newer broker", "ZooKeeper"],
 )
 def test_what_says_nothing_of_a_group_in_kafka_makes_no_snapshot(probe: Probe):
-    """Such a group is not shown as one that was counted."""
+    """A group that is not in Kafka is not shown as counted."""
     state, found = fold(probe)
     assert (found, state.snapshot.state, state.snapshot.first_seen_ms) == ([], None, None)
 
 
 def test_where_the_log_is_read_a_probe_begins_no_rebalance():
-    """There each is in the log, so that a probe which showed one would count it twice."""
+    """The log has each rebalance, so a probe that showed one would count it twice."""
     for reads_log in (True, False):
         state, found = take_probe(new_state("c", "g"), look(0, STABLE, *ONE), reads_log=reads_log)
         assert not found

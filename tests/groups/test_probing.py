@@ -1,4 +1,4 @@
-"""What probes add to the log: the start of a classic rebalance, and names of topics."""
+"""Information that probes add to the log: the start of a classic rebalance, and names of topics."""
 
 from typing import Any
 from uuid import UUID
@@ -31,7 +31,7 @@ def probe(at_ms: int, state: str | None = None, **fields: Any) -> Probe:
 
 
 def run(*steps: GroupRecord | Probe) -> tuple[FoldState, dict[str, Rebalance]]:
-    """Take records and probes as they come; returns each rebalance's last form."""
+    """Take records and probes as they come; return each rebalance's last version."""
     state, rebalances = new_state("test", "g"), dict[str, Rebalance]()
     for step in steps:
         state, found = observe(state, step) if isinstance(step, Probe) else fold(state, step)
@@ -61,7 +61,7 @@ def test_a_probe_bounds_the_start():
 @pytest.mark.generated
 @given(st.data())
 def test_bounds_do_not_depend_on_what_arrives_first(data: st.DataObject):
-    """Probes come through another topic and may be late by any number of records."""
+    """Probes come from another topic and may be late by any number of records."""
     (first, second), seen = story()
     late = data.draw(st.integers(0, len(seen)))
     prompt, in_time = run(first, *seen, second)
@@ -84,7 +84,7 @@ def test_what_is_one_rebalance_does_not_depend_on_what_arrives_first(data: st.Da
 
 
 def test_a_running_rebalance_shows():
-    """The snapshot says so, since when, and forgets it with the record or with a probe that saw it over."""
+    """The snapshot shows it with its beginning, until the record or a probe that saw it end."""
     (first, second), seen = story()
     running, _ = run(first, *seen)
     assert (running.snapshot.state, running.snapshot.rebalancing_since_ms) == (
@@ -106,7 +106,7 @@ def test_an_old_probe_changes_nothing():
 
 
 def test_probes_of_offsets_only_say_nothing_of_the_state():
-    """Absent is not null: what was not asked stays as it was."""
+    """Absent is not null: values that were not queried are kept."""
     (first, _), seen = story()
     state, _ = run(first, *seen[:-1])
     after, found = observe(state, probe(seen[-1].probed_at_ms, end_offsets={}))
@@ -114,7 +114,7 @@ def test_probes_of_offsets_only_say_nothing_of_the_state():
 
 
 def test_a_probe_names_topics():
-    """A KIP-848 group's records have ids; with several topics only a probe, or an old broker, says which is which."""
+    """A KIP-848 group's records have ids; with several topics only a probe, or an old broker, has the names."""
     orders, refunds = UUID(int=1), UUID(int=2)
     described = ConsumerGroupMemberMetadataValue(None, None, "c", "/h", ("orders", "refunds"), "", 300_000, None)
     owned = tuple(OwnedTopicPartitions(topic, (0, 1)) for topic in (orders, refunds))

@@ -1,4 +1,4 @@
-"""A state made from published rows goes on as the one that was lost would have."""
+"""A state made from published rows continues like the lost one."""
 
 import pytest
 
@@ -11,7 +11,7 @@ A, B, C = (member(f"{name}-1", client_id=name) for name in "abc")
 
 
 def rebuilt(state: FoldState) -> FoldState:
-    """Lose a state, and make one from what was published of it."""
+    """Drop a state, and make one from its published rows."""
     return rebuild_state(state.snapshot, None if state.episode is None else state.episode.rebalance)
 
 
@@ -22,7 +22,7 @@ def history() -> Log:
 
 @pytest.mark.parametrize("lost_at", range(1, 7))
 def test_reading_the_whole_log_again_changes_no_total(lost_at: int):
-    """What the row was made from is not counted again; what follows is counted as it would have been."""
+    """Records included in the row are not counted again; later ones are counted as usual."""
     records = history().records
     before, _ = run(records[:lost_at])
     whole, _ = run(records)
@@ -33,7 +33,7 @@ def test_reading_the_whole_log_again_changes_no_total(lost_at: int):
 
 
 def test_a_rebalance_whose_row_is_gone_is_counted_with_its_duration():
-    """Nothing waits any more for a generation that may follow."""
+    """It does not wait any more for a generation that may follow."""
     state, _ = run(history().records)
     made = rebuild_state(state.snapshot, None)
     assert made.snapshot.settlement is None

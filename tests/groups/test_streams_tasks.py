@@ -1,4 +1,4 @@
-"""What members of a streams group (KIP-1071) read: their tasks by the topology; all else is given by topics."""
+"""The partitions of a streams group's members (KIP-1071): their tasks are converted to topics by the topology."""
 
 from typing import Any
 
@@ -18,7 +18,7 @@ _TARGET, _CURRENT, _TOPOLOGY = 21, 22, 23
 
 
 def folded(*values: tuple[int, Any]) -> FoldState:
-    """Fold records of member `m` in order, each time through the state store's form."""
+    """Fold records of member `m` in order, with the state serialised after each."""
     state = new_state("c", "g")
     for offset, (kind, value) in enumerate(values):
         name = None if kind == _TOPOLOGY else "m"
@@ -28,18 +28,18 @@ def folded(*values: tuple[int, Any]) -> FoldState:
 
 
 def part(name: str, *topics: str, patterns: tuple[str, ...] = (), repartitioned: tuple[str, ...] = ()) -> Subtopology:
-    """Return a part of a topology by what it reads."""
+    """Return a subtopology with its source topics."""
     inner = tuple(TopicInfo(each, 0, -1, ()) for each in repartitioned)
     return Subtopology(name, topics, patterns, (), (), inner, ())
 
 
 def topology(*parts: Subtopology) -> tuple[int, StreamsGroupTopologyValue]:
-    """Return a record of a topology."""
+    """Return a topology record."""
     return _TOPOLOGY, StreamsGroupTopologyValue(0, parts)
 
 
 def has(**tasks: tuple[int, ...]) -> tuple[int, StreamsGroupCurrentMemberAssignmentValue]:
-    """Return a record of the tasks that the member has, by their part's name after the letter s."""
+    """Return a record of the member's tasks, by the name of their subtopology after the letter s."""
     owned = tuple(OwnedTaskIds(name[1:], numbers, None) for name, numbers in tasks.items())
     return _CURRENT, StreamsGroupCurrentMemberAssignmentValue(3, 2, 1, owned, (), (), (), (), ())
 
@@ -48,25 +48,25 @@ PARTS = (part("0", "orders", "customers"), part("1", repartitioned=("app-by-key-
 
 
 def test_tasks_stand_under_all_topics_that_they_read():
-    """Commits and ends are given by topics; those that the application repartitioned are among them."""
+    """Commits and ends are by topic; repartition topics of the application are included."""
     (member,) = folded(topology(*PARTS), has(s0=(2, 0), s1=(1,))).snapshot.members
     assert member.partitions == {"orders": [0, 2], "customers": [0, 2], "app-by-key-repartition": [1]}
 
 
 def test_targets_are_given_likewise():
-    """So that what a member is to get can be held against what others have."""
+    """So that targets can be compared with assignments."""
     target = StreamsGroupTargetAssignmentMemberValue((TaskIds("1", (3,)),), (), ())
     (member,) = folded(topology(*PARTS), (_TARGET, target)).snapshot.members
     assert member.target == {"app-by-key-repartition": [3]}
 
 
 def test_a_topology_that_comes_later_is_applied_to_what_is_known():
-    """Compaction may leave it behind the records of the members."""
+    """Compaction may leave it after the records of the members."""
     (member,) = folded(has(s0=(1,)), topology(*PARTS)).snapshot.members
     assert member.partitions == {"orders": [1], "customers": [1]}
 
 
 def test_tasks_whose_topics_are_not_in_the_log_stay_under_their_part():
-    """A pattern is resolved by the coordinator, and not written down."""
+    """The coordinator resolves a pattern, but does not write the result."""
     (member,) = folded(topology(part("0", "orders", patterns=("x.*",))), has(s0=(1,), s9=(0,))).snapshot.members
     assert member.partitions == {"0": [1], "9": [0]}

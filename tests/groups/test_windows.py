@@ -1,4 +1,4 @@
-"""Panes and windows: what is counted when, whatever the order."""
+"""Panes and windows: what is counted when, in any order."""
 
 import pytest
 from hypothesis import given
@@ -19,7 +19,7 @@ def test_windows_slide_and_empty_themselves():
 
 
 def test_the_share_of_time_spent_rebalancing():
-    """30 s of the last minute; a rebalance that goes on counts up to the present."""
+    """30 s of the last minute; an ongoing rebalance counts up to now."""
     panes = add_rebalancing(Panes(), NOW - 30_000, NOW, NOW)
     assert windows_at(panes, NOW)["1m"].rebalancing_ratio == 0.5
     assert windows_at(panes, NOW)["5m"].rebalancing_ratio == 0.1

@@ -17,14 +17,14 @@ from rebalance_streaming.observed.barriers import Barrier, barriers, longest_bar
 
 FORMED_MS = T0 + MINUTE
 PREPARES = "PreparingRebalance"
-#: The second joins within the six seconds in which rebalances are one, and is let in when the first has been too long.
+#: The second joins within the six seconds that merge rebalances, and gets in when the first has exceeded its limit.
 HELD_MS, LET_IN_MS = FORMED_MS + 5 * SECOND, FORMED_MS + 25 * SECOND
 FIRST = member("a-1", [0, 1, 2, 3], rebalance_timeout_ms=25_000, session_timeout_ms=45_000)
 NEW = member("n-1", [0, 1, 2, 3])
 
 
 def forming_and_held(before: tuple[Member, ...] = (), **changes: object) -> Rebalance:
-    """Let the first form a group, and the second join at once and wait until the first is out: one rebalance."""
+    """The first member forms the group; the second joins at once and waits until the first is out: one rebalance."""
     rounds = (
         Generation(1, "first_join", join_ended_at_ms=FORMED_MS - 20, assigned_at_ms=FORMED_MS, joined=("a-1",)),
         Generation(
@@ -49,7 +49,7 @@ PREPARING = [probe(at, "PreparingRebalance", [FIRST, NEW]) for at in range(HELD_
 
 
 def test_every_generation_has_a_barrier_of_its_own():
-    """The first join of an empty group waits by design; what follows is measured from the first sight of it."""
+    """The first join of an empty group waits by design; later waits are measured from the first probe of them."""
     of = forming_and_held()
     (held,) = barriers(history(*PREPARING, of), of)
     assert (held.from_ms, held.released_ms, held.left, held.stayed) == (HELD_MS, LET_IN_MS, {"a-1"}, ())
@@ -58,7 +58,7 @@ def test_every_generation_has_a_barrier_of_its_own():
 
 
 def test_a_wait_that_nobody_saw_is_not_made_up():
-    """Without probes only the release of a following generation is known; other protocols have no barrier."""
+    """Without probes only the release of a later generation is known; other protocols have no barrier."""
     of = forming_and_held()
     assert waits(of) == [0]
     newer = forming_and_held(generations=(Generation(2, "join"),))
@@ -67,7 +67,7 @@ def test_a_wait_that_nobody_saw_is_not_made_up():
 
 
 def test_a_start_in_the_log_needs_no_probe():
-    """The log has when the first member of a group new to its coordinator joined."""
+    """The log has the time at which the first member of a group new to its coordinator joined."""
     of = forming_and_held()
     first, second = of.generations
     held = forming_and_held(generations=(first, replace(second, started_at_ms=HELD_MS - SECOND)))
@@ -75,7 +75,7 @@ def test_a_start_in_the_log_needs_no_probe():
 
 
 def test_those_who_stayed_are_those_who_were_there():
-    """Whoever came with the generation itself did not keep the others waiting."""
+    """A member that joined with the generation itself did not delay the others."""
     old = member("o-1", [4])
     of = forming_and_held(before=(old,), members_after=(old, NEW))
     first, second = barriers(history(*PREPARING, of), of)
@@ -84,7 +84,7 @@ def test_those_who_stayed_are_those_who_were_there():
 
 
 def test_a_round_that_failed_is_not_part_of_the_wait():
-    """The group prepared, its leader did not hand out the assignment, it prepared again: only that is the barrier."""
+    """The group prepared, its leader did not send the assignment, it prepared again: only the latter is the barrier."""
     first, second = forming_and_held().generations
     of = forming_and_held(generations=(first, replace(second, aborted_before=1)))
     states = {HELD_MS: "PreparingRebalance", HELD_MS + 2_000: "CompletingRebalance", LET_IN_MS - 1_000: PREPARES}
@@ -94,14 +94,14 @@ def test_a_round_that_failed_is_not_part_of_the_wait():
 
 
 def test_a_probe_dated_late_belongs_to_the_barrier_before():
-    """It is stamped when the last answer is in: a moment after the assignment it may still say what was before."""
+    """Its time is that of the last response: a moment after the assignment it may still have the earlier state."""
     late = [probe(FORMED_MS + 300, PREPARES, [FIRST]), probe(FORMED_MS + 2_300, "Stable")]
     assert waits(forming_and_held(), *late) == [0]
     assert waits(forming_and_held(), *late, *PREPARING) == [20 * SECOND]
 
 
 def test_a_member_that_left_later_was_there_before():
-    """Whoever leaves in the next generation was among those that the others may have waited for."""
+    """A member that leaves in the next generation was among those that the others may have waited for."""
     one, two = member("o-1", [4]), member("o-2", [5])
     rounds = (
         Generation(2, "join", join_ended_at_ms=HELD_MS + 40_000, assigned_at_ms=HELD_MS + 40_020, joined=("n-1",)),

@@ -1,4 +1,4 @@
-"""What clients said of themselves: whose report it is, and what reports say of the time before a loss."""
+"""Client reports: whose report it is, and what reports show of the time before a loss."""
 
 from __future__ import annotations
 
@@ -30,13 +30,13 @@ def known(*reports: Report) -> ClientHistory:
 
 
 def every_second(from_s: int, to_s: int, values: dict[str, float | None] | None = None, **changes: Any) -> list[Report]:
-    """Report each second, in seconds around the loss."""
+    """Return reports for each second, in seconds around the loss."""
     times = range(LOST_MS + from_s * SECOND, LOST_MS + to_s * SECOND, SECOND)
     return [report(at, WHO, values, **{"interval_ms": 1_000, **changes}) for at in times]
 
 
 def before(*reports: Report, length_ms: int = 14_000) -> Stretch:
-    """Return what reports say of the time before the loss."""
+    """Return the summary of the reports before the loss."""
     found = known(*reports).before(LOST_MS, length_ms)
     assert found is not None
     return found
@@ -46,7 +46,7 @@ def before(*reports: Report, length_ms: int = 14_000) -> Stretch:
 
 
 def test_identity_is_the_latest_reported():
-    """A rejoin changes the member id; what a report leaves out stays."""
+    """A rejoin changes the member id; fields missing in a report are kept."""
     client = known(
         report(T0, WHO, library="kafka-python", library_version="2.2.3", instance_id="i"),
         report(T0 + SECOND, replace(WHO, member_id="b-2"), host=None, config=ClientConfig(session_timeout_ms=6_000)),
@@ -57,7 +57,7 @@ def test_identity_is_the_latest_reported():
 
 
 def test_an_older_report_finds_its_place_and_changes_no_identity():
-    """It arrived late: it is about its own moment and not about now."""
+    """It arrived late: it counts for its own time only."""
     late = report(T0 + SECOND, replace(WHO, member_id="b-0"), {POLL_AGE: 3.0}, host="/old")
     client = known(report(T0, WHO), report(T0 + 2 * SECOND, WHO), late)
     assert [each.emitted_ms - T0 for each in client.reports] == [0, SECOND, 2 * SECOND]
@@ -66,7 +66,7 @@ def test_an_older_report_finds_its_place_and_changes_no_identity():
 
 @pytest.mark.parametrize("late", [False, True])
 def test_pieces_of_one_moment_are_one_report(late: bool):
-    """Formats with one metric per message report a moment in pieces, also when they come late or twice."""
+    """Formats with one metric per message report one moment in several messages, even late or repeated ones."""
     pieces = [report(T0, WHO, {POLL_AGE: 3.0}), report(T0, WHO, {HEARTBEAT_AGE: 1.5}), report(T0, WHO, {POLL_AGE: 3.0})]
     newer = [report(T0 + SECOND, WHO)]
     client = known(*(newer + pieces if late else pieces + newer))
@@ -75,14 +75,14 @@ def test_pieces_of_one_moment_are_one_report(late: bool):
 
 
 def test_only_the_latest_reports_are_kept():
-    """Memory is bounded, oldest first, whichever way they come."""
+    """Memory is bounded; the oldest are dropped, in any order of arrival."""
     reports = [report(T0 + n * SECOND, WHO) for n in range(400)]
     assert known(*reports).reports == known(*reversed(reports)).reports
     assert [known(*reports).reports[i].emitted_ms for i in (0, -1)] == [T0 + 220 * SECOND, T0 + 399 * SECOND]
 
 
 def test_deltas_are_added_up():
-    """A counter reported as increments becomes a total; others are taken as they come."""
+    """A counter reported as increments becomes a total; others are kept as they are."""
     rows = [
         replace(report(T0 + n, WHO), points=(Point(HEARTBEAT_TOTAL, 2.0, temporality=Temporality.DELTA),))
         for n in range(3)
@@ -91,7 +91,7 @@ def test_deltas_are_added_up():
 
 
 def test_points_of_partitions_are_kept_apart():
-    """Lag per partition is no value of the client; a label that is no partition is left out."""
+    """Lag per partition is not a value of the client; points with an invalid partition are left out."""
     points = (
         Point("app_offset", 7.0, {"topic": "orders", "partition": "3"}),
         Point("app_offset", 9.0, {"topic": "orders", "partition": "all"}),
@@ -105,7 +105,7 @@ def test_points_of_partitions_are_kept_apart():
 
 
 def test_what_is_reported_twice_is_added_up_once():
-    """Delivery is at least once; pieces of one moment with other counters are no repetition."""
+    """Delivery is at least once; messages of one moment with other counters are no repetition."""
     one = replace(report(T0, WHO), points=(Point(HEARTBEAT_TOTAL, 2.0, temporality=Temporality.DELTA),))
     other = replace(report(T0, WHO), points=(Point(COMMIT_TOTAL, 5.0, temporality=Temporality.DELTA),))
     client = known(one, other, one, other, replace(one, emitted_ms=T0 + 1))
@@ -116,19 +116,19 @@ def test_what_is_reported_twice_is_added_up_once():
 
 
 def test_a_piece_may_say_zero():
-    """The later piece of a moment counts, also where it is 0."""
+    """The later message of a moment counts, even if it is 0."""
     client = known(report(T0, WHO, {ASSIGNED: 3.0}), report(T0, WHO, {ASSIGNED: 0.0}))
     assert [each.assigned for each in client.reports] == [0.0]
 
 
 def test_the_last_poll_has_its_age():
-    """A reporter that names the moment of the last poll says as much as one that names its age."""
+    """The time of the last poll is as good as its age."""
     client = known(report(T0, WHO, last_poll_return_ms=T0 - 2_500), report(T0 + 1, WHO, last_poll_return_ms=T0 + 99))
     assert [each.poll_age_ms for each in client.reports] == [2_500, 0]
 
 
 def test_a_client_that_waits_for_records_polls():
-    """However long it has been waiting inside poll(); one that reports neither leaves it open."""
+    """However long it has been waiting inside poll(); it is unknown for a client that reports neither."""
     client = known(report(T0, WHO, waiting_since_ms=T0 - 90_000), report(T0 + 1, WHO))
     assert [each.poll_age_ms for each in client.reports] == [0, None]
 
@@ -137,7 +137,7 @@ def test_a_client_that_waits_for_records_polls():
 
 
 def test_without_a_report_before_nothing_is_known():
-    """A client that began to report after the loss is no witness."""
+    """The reports of a client that began to report after the loss are not used."""
     assert known(*every_second(1, 5)).before(LOST_MS, 14_000) is None
     assert known().before(LOST_MS, 14_000) is None
 
@@ -150,7 +150,7 @@ def test_reports_around_the_loss():
 
 
 def test_what_arrived_after_the_loss_was_undelivered():
-    """Written before and on time, but not in the topic until later."""
+    """Written before and in time, but not in the topic until later."""
     late = [replace(each, observed_ms=LOST_MS + 5_000) for each in every_second(-4, 0)]
     seen = before(*every_second(-30, -4), *late)
     assert (seen.undelivered, seen.late_ms) == (4, 9_000)
@@ -167,7 +167,7 @@ def test_what_arrived_after_the_loss_was_undelivered():
     ids=["regular", "woke late", "a hole in the reports", "it ended"],
 )
 def test_how_long_its_reporting_stood_still(reports: list[Report], expected: int):
-    """By its own clock where it reports that, else by the hole; an end is no hole."""
+    """By its own clock if that is reported, otherwise by the gap; an end is no gap."""
     assert before(*reports).stood_still_ms == expected
 
 
@@ -177,21 +177,21 @@ def test_how_long_its_reporting_stood_still(reports: list[Report], expected: int
     ids=["not the latest", "same beat", "a beat after the loss", "reported afterwards", "nothing before"],
 )
 def test_how_long_before_the_last_heartbeat_was(last_s: float | None, next_s: float, expected: int | None):
-    """The report after the loss knows best, unless its heartbeat was sent after it."""
+    """By the report after the loss, unless its heartbeat was sent after it."""
     reports = [report(LOST_MS, WHO, {HEARTBEAT_AGE: last_s} if last_s else None)]
     reports.append(report(LOST_MS + 5_000, WHO, {HEARTBEAT_AGE: next_s}))
     assert before(*reports).beat_gap_ms == expected
 
 
 def test_a_counter_of_heartbeats_is_a_rate():
-    """Ten in twenty seconds; a single total says nothing."""
+    """Ten in twenty seconds; a single total gives none."""
     reports = [report(LOST_MS - at * SECOND, WHO, {HEARTBEAT_TOTAL: 10.0 - at / 2}) for at in (12, 6, 0)]
     assert before(*reports).beat_rate == pytest.approx(0.5)
     assert before(reports[-1]).beat_rate is None
 
 
 def test_a_poll_reported_afterwards_counts_as_of_the_loss():
-    """The next report's age, less the time since; a poll after the loss says nothing of before."""
+    """The next report's age, minus the time since; a poll after the loss gives no information."""
     first = report(LOST_MS - SECOND, WHO)
     assert before(first, report(LOST_MS + 5_000, WHO, {POLL_AGE: 35.0})).poll_age_ms == 30_000
     assert before(first, report(LOST_MS + 5_000, WHO, {POLL_AGE: 2.0})).poll_age_ms is None
@@ -199,7 +199,7 @@ def test_a_poll_reported_afterwards_counts_as_of_the_loss():
 
 @pytest.mark.parametrize(("start_ms", "restarted"), [(T0 + 2_000, False), (LOST_MS, True), (None, False)])
 def test_a_younger_process_is_a_restart(start_ms: int | None, restarted: bool):
-    """Within the slack of clocks of whole seconds it is the same one."""
+    """A start time within the tolerance of clocks with whole seconds is the same process."""
     reports = [*every_second(-5, 0, process_start_ms=T0), *every_second(1, 3, process_start_ms=start_ms)]
     assert before(*reports).restarted is restarted
 
@@ -210,7 +210,7 @@ def test_a_younger_process_is_a_restart(start_ms: int | None, restarted: bool):
     ids=["the same", "another", "nothing before", "nothing after"],
 )
 def test_a_process_ran_through_what_it_reported_around(from_s: int, to_s: int, start_ms: int, *, expected: bool):
-    """A report in between may be one of before it left."""
+    """A report in between may be from before it left."""
     reports = [*every_second(-10, 3, process_start_ms=T0), *every_second(3, 10, process_start_ms=start_ms)]
     assert known(*reports).ran_through(LOST_MS + from_s * SECOND, LOST_MS + to_s * SECOND) is expected
 
@@ -226,7 +226,7 @@ def test_what_the_process_did_in_the_gap():
 
 
 def test_a_reason_is_the_one_that_came_with_the_loss():
-    """librdkafka keeps its last reason: one reported before and after unchanged is that of an earlier rebalance."""
+    """librdkafka keeps its last reason: an unchanged one before and after is that of an earlier rebalance."""
     same = every_second(-3, 3, reason="group rejoin")
     assert before(*same).reason == "group rejoin"
     assert before(
@@ -257,7 +257,7 @@ def test_a_client_without_a_member_id_is_the_one_it_was():
 
 
 def test_two_consumers_of_one_process_may_share_a_client_id():
-    """They report side by side under two member ids; one that is silent lately has got a new one."""
+    """They report at the same time under two member ids; if one has been silent lately, it got a new id."""
     clients = Clients()
     for at in (0, 5, 10):
         clients.take(packed(report(T0 + at * SECOND, WHO)))
@@ -273,7 +273,7 @@ def test_two_consumers_of_one_process_may_share_a_client_id():
 
 
 def test_a_late_report_of_an_old_id_goes_to_its_own_client():
-    """It does not open a history of its own."""
+    """It does not start a history of its own."""
     clients = Clients()
     for at, member_id in ((0, "b-1"), (10, "b-2"), (3, "b-1")):
         clients.take(packed(report(T0 + at * SECOND, WHO, member_id=member_id)))
@@ -309,7 +309,7 @@ def test_a_late_report_of_an_old_id_goes_to_its_own_client():
 def test_a_member_finds_its_reports(
     reported: list[dict[str, Any]], asked: tuple[str, str, str, str | None], found: bool
 ):
-    """By the surest sign there is; rather nobody than the wrong one."""
+    """By the most reliable match; no client is better than the wrong one."""
     clients = Clients()
     for each in reported:
         clients.take(packed(report(T0, WHO, **each)))
@@ -317,7 +317,7 @@ def test_a_member_finds_its_reports(
 
 
 def scanned(clients: Clients, of: Member) -> ClientHistory | None:
-    """Find a member's client by looking at all of them."""
+    """Find a member's client by a scan of all of them."""
     if of.member_id in clients.by_member:
         return clients.by_member[of.member_id]
     alike = [
@@ -333,7 +333,7 @@ def scanned(clients: Clients, of: Member) -> ClientHistory | None:
 
 @pytest.mark.parametrize("most", [4, 100], ids=["clients are forgotten", "all are kept"])
 def test_a_member_finds_the_client_that_a_look_at_all_finds(most: int, monkeypatch: pytest.MonkeyPatch):
-    """Whatever clients report of themselves, and however that changes."""
+    """For any identities that clients report, and any changes of them."""
     monkeypatch.setattr(clients_module, "_KEPT_CLIENTS", most)
     monkeypatch.setattr(clients_module, "_KEPT_ALIKE", 2)
     names, hosts, instances, ids = ("a", "b", None), ("/x", "/y", None), ("i", "j", None), ("m-1", "m-2", None, None)
@@ -359,7 +359,7 @@ def test_a_member_finds_the_client_that_a_look_at_all_finds(most: int, monkeypat
 
 
 def test_processes_are_bounded(monkeypatch: pytest.MonkeyPatch):
-    """Names may be invented, and every restart makes a new one: those silent longest are forgotten, ids and all."""
+    """Names may be invented, and every restart makes a new one: the longest silent are forgotten, with their ids."""
     monkeypatch.setattr(clients_module, "_KEPT_CLIENTS", 20)
     clients = Clients()
     for number in range(100):
@@ -371,7 +371,7 @@ def test_processes_are_bounded(monkeypatch: pytest.MonkeyPatch):
 
 
 def test_a_process_that_is_silent_for_an_hour_is_forgotten():
-    """Pods of ever new names replace each other: of those that are gone only what a start would read is kept."""
+    """Pods with new names replace each other: of removed ones only the look-back of a start is kept."""
     found = Clients()
     for number in range(40):
         who = member(f"b-{number}", host=f"/pod-{number}")
@@ -384,7 +384,7 @@ def test_a_process_that_is_silent_for_an_hour_is_forgotten():
 
 
 def test_many_clients_keep_fewer_reports_each(monkeypatch: pytest.MonkeyPatch):
-    """What clients of one group say fills no memory, however many there are, or are made up."""
+    """Clients of one group use bounded memory, however many there are, even invented ones."""
     monkeypatch.setattr(clients_module, "_KEPT_OF_GROUP", 400)
     found = Clients()
     for at_s in range(200):
@@ -431,7 +431,7 @@ def test_consumers_alike_are_bounded(monkeypatch: pytest.MonkeyPatch):
 
 
 def test_partitions_are_bounded(monkeypatch: pytest.MonkeyPatch):
-    """Positions of partitions that were reported longest ago go first."""
+    """Positions of partitions that were reported longest ago are dropped first."""
     monkeypatch.setattr(clients_module, "_KEPT_PLACES", 3)
     client = ClientHistory()
     client.take_offsets({"t": {str(number): number for number in range(5)} | {"x": 1, "²": 1, "9" * 30: 1}})

@@ -1,4 +1,4 @@
-"""Whether a standstill of commits may be the monitor's own."""
+"""Whether a standstill of commits may be caused by the monitor itself."""
 
 from __future__ import annotations
 
@@ -7,7 +7,7 @@ from rebalance_streaming.observed.cluster_commits import ClusterCommits
 
 
 def test_a_standstill_of_all_groups_may_be_the_monitors():
-    """It is held back until some group is known to have committed since, and returned once then."""
+    """It is held back until another group has committed since, and then released once."""
     commits = ClusterCommits()
     commits.take("a", T0)
     commits.take("b", T0 + MINUTE)
@@ -20,7 +20,7 @@ def test_a_standstill_of_all_groups_may_be_the_monitors():
 
 
 def test_a_single_group_decides_nothing():
-    """Its standstill counts; and a group that is gone holds nothing back."""
+    """Its standstill counts; a removed group holds nothing back."""
     commits = ClusterCommits()
     commits.take("a", T0)
     assert not commits.hold_back("a", T0 + MINUTE)

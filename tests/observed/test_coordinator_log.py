@@ -1,4 +1,4 @@
-"""What coordinators write is believed over what commits and probes make likely, at the moment that it names."""
+"""Coordinators' log lines take precedence over conclusions from commits and probes, at the time in the line."""
 
 from __future__ import annotations
 
@@ -93,7 +93,7 @@ def test_an_event_that_is_repeated_is_known_once():
     ],
 )
 def test_what_the_coordinator_decided_is_certain(act: Act, reason: str | None, expected: str, silence_ms: int):
-    """Whatever the commits look like, the line says how the member went, and when."""
+    """Whatever the commits look like, the line has how the member left, and when."""
     at_ms = LOST_MS - 1_234
     found = judged(
         left(), [wrote(at_ms, act, member_id="b-1", reason=reason)], *pulse(T0, LOST_MS - silence_ms, [2, 3])
@@ -113,19 +113,19 @@ def test_what_the_coordinator_decided_is_certain(act: Act, reason: str | None, e
     ],
 )
 def test_the_evidence_of_a_leave_says_whose_wish_it_was(reason: str, rule: str):
-    """Nobody that is removed said that it goes."""
+    """A member that was removed did not request to leave."""
     found = judged(left(), [wrote(LOST_MS, Act.LEFT, member_id="b-1", reason=reason)])
     assert [each.rule for each in found.evidence] == [rule]
 
 
 @pytest.mark.parametrize(("who", "expected"), [("b-1", UNSYNCED), ("c-1", UNKNOWN), (None, UNKNOWN)])
 def test_a_rebalance_that_a_missing_sync_began_names_who_did_not_send_it(who: str | None, expected: str):
-    """Of several members it names none that is kept; then the line of their eviction names them."""
+    """The line names no single member if several were kept; later the lines of their removal name them."""
     assert judged(left(), [begun(LOST_MS - 900, Trigger.SYNC_EXPIRATION, who)]).likely == expected
 
 
 def test_kafka_streams_removes_its_own_static_members_as_it_closes():
-    """KafkaStreams.close(CloseOptions) asks the admin API for it; anybody else's removal is no leave in order."""
+    """KafkaStreams.close(CloseOptions) uses the admin API; other removals by it are no clean leave."""
     who = replace(B, client_id="app-1f-StreamThread-1-consumer")
     line = wrote(LOST_MS, Act.LEFT, member_id="b-1", reason="member was removed by an admin")
     for instance, expected in (("app-1", CLEAN), (None, REMOVED_BY_ADMIN)):
@@ -134,7 +134,7 @@ def test_kafka_streams_removes_its_own_static_members_as_it_closes():
 
 
 def test_a_leave_without_a_reason_was_no_session_that_ran_out():
-    """A silence as long as the session would say so; but it said itself that it goes."""
+    """A silence as long as the session would suggest expiry, but the member sent a leave itself."""
     events = pulse(T0, LOST_MS - 12 * SECOND, [2, 3])
     assert judged(left(), (), *events).classes == (SESSION_EXPIRED,)
     found = judged(left(), [wrote(LOST_MS - 1_000, Act.LEFT, member_id="b-1")], *events)
@@ -143,7 +143,7 @@ def test_a_leave_without_a_reason_was_no_session_that_ran_out():
 
 
 def test_a_leave_without_a_reason_at_the_poll_limit_is_one():
-    """librdkafka and kafka-python give no reason; a silence as long as the limit is the likely one."""
+    """librdkafka and kafka-python give no reason; a silence as long as the limit makes an overrun likely."""
     events = pulse(T0, LOST_MS - 301 * SECOND, [2, 3])
     found = judged(left(), [wrote(LOST_MS - 100, Act.LEFT, member_id="b-1")], *events)
     assert found.likely == POLL_TIMEOUT
@@ -153,7 +153,7 @@ def test_a_leave_without_a_reason_at_the_poll_limit_is_one():
     ("silence_s", "limit_s", "expected"), [(10, 15, UNKNOWN), (15, 19, POLL_TIMEOUT), (10, 30, CLEAN)]
 )
 def test_commits_that_ended_before_a_leave_show_an_overrun(silence_s: int, limit_s: int, expected: str):
-    """Every five seconds until then: whoever closes has worked up to it, and commits once more."""
+    """Every five seconds until then: a client that closes has worked up to it, and commits once more."""
     short = replace(B, client_id="rdkafka", rebalance_timeout_ms=limit_s * SECOND)
     events = pulse(T0, LOST_MS - silence_s * SECOND + 1, [2, 3])
     found = judged(lost(LOST_MS, short, [STAYS, short]), [wrote(LOST_MS, Act.LEFT, member_id="b-1")], *events)
@@ -162,7 +162,7 @@ def test_commits_that_ended_before_a_leave_show_an_overrun(silence_s: int, limit
 
 @pytest.mark.parametrize(("last_s", "expected"), [(12, UNKNOWN), (3, CLEAN)])
 def test_a_limit_may_be_over_where_nobody_knows_of_records_either(last_s: float, expected: str):
-    """Without a prober it is not known whether a commit was due; the last one is as old all the same."""
+    """Without a prober it is unknown whether a commit was due; the age of the last one counts nevertheless."""
     who = member("b-1", [2, 3], client_id="rdkafka", session_timeout_ms=10_000, rebalance_timeout_ms=14_000)
     gone, came = lost(LOST_MS, who, [STAYS, who]), joined(LOST_MS - 5 * MINUTE, who, [STAYS])
     once = commits(LOST_MS - round(last_s * SECOND), {2: 7, 3: 7})
@@ -182,7 +182,7 @@ def test_a_limit_may_be_over_where_nobody_knows_of_records_either(last_s: float,
     ids=["may be over", "commits inside poll", "committed as it closed", "not over yet", "over"],
 )
 def test_a_leave_when_the_poll_limit_may_be_over_is_left_open(last_s: float, library: str, expected: str):
-    """librdkafka commits every five seconds, so what it polled last may be older by that than its last commit."""
+    """librdkafka commits every five seconds, so its last poll may be that much older than its last commit."""
     who = member("b-1", [2, 3], client_id=library, session_timeout_ms=6_000, rebalance_timeout_ms=10_000)
     gone, came = lost(LOST_MS, who, [STAYS, who]), joined(LOST_MS - 5 * MINUTE, who, [STAYS])
     last_ms = LOST_MS - 100 - round(last_s * SECOND)
@@ -203,14 +203,14 @@ def test_a_leave_when_the_poll_limit_may_be_over_is_left_open(last_s: float, lib
     ids=["at once", "named first", "named only", "static", "another"],
 )
 def test_a_join_older_than_kip_394_is_recognised_by_how_it_was_answered(lines: list[CoordinatorEvent], at_once: bool):
-    """A dynamic member that gets its id and its place by one request sends JoinGroup before version 4."""
+    """A dynamic member that gets its id and its membership with one request uses JoinGroup before version 4."""
     known = CoordinatorLog()
     known.take(lines)
     assert known.was_added_at_once("b-1") is at_once
 
 
 def test_the_session_is_struck_out_of_two_readings():
-    """Where nothing but the length of the membership is known, either timeout fits."""
+    """If only the length of the membership is known, either time-out matches."""
     who = member("b-1", [2, 3], session_timeout_ms=6_000, rebalance_timeout_ms=5_000)
     gone, came = lost(LOST_MS, who, [STAYS, who]), joined(LOST_MS - 10_500, who, [STAYS])
     assert judged(gone, (), came).classes == (SESSION_EXPIRED, POLL_TIMEOUT)
@@ -219,21 +219,21 @@ def test_the_session_is_struck_out_of_two_readings():
 
 
 def test_a_leave_before_the_poll_limit_can_have_passed_is_clean():
-    """Of a member that was there for less than its limit, the limit cannot have passed."""
+    """A member that was there for less than its limit cannot have exceeded it."""
     came = joined(LOST_MS - 2 * MINUTE, B, [STAYS])
     found = judged(left(), [wrote(LOST_MS - 100, Act.LEFT, member_id="b-1")], came)
     assert (found.classes, found.confidence) == ((CLEAN,), STRONG)
 
 
 def test_without_lines_all_is_as_it_was():
-    """A log that is not shipped, or that names others, changes nothing."""
+    """A log that is not shipped, or that is about others, changes nothing."""
     for lines in ((), [wrote(LOST_MS, Act.LEFT, member_id="c-1", reason=OVER)]):
         found = judged(left(), lines)
         assert (found.classes, found.confidence, found.logged) == ((UNKNOWN,), HINT, None)
 
 
 def test_a_line_of_another_time_is_not_of_this_departure():
-    """A member of KIP-848 keeps its id when it is fenced and comes back."""
+    """A KIP-848 member keeps its id when it is fenced and rejoins."""
     gone = left(started_after_ms=LOST_MS - MINUTE)
     early, late = LOST_MS - 2 * MINUTE, (gone.completed_at_ms or 0) + MINUTE
     for at_ms in (early, late):
@@ -244,14 +244,14 @@ def test_a_line_of_another_time_is_not_of_this_departure():
 
 
 def test_a_member_that_left_while_others_waited_is_distinguished_from_the_one_that_set_it_off():
-    """A rebalance that another member's line began before is one that waited for this one."""
+    """A rebalance that another member's line began before is one that waited for this member."""
     began, gone_ms = LOST_MS - 20 * SECOND, LOST_MS - SECOND
     line = wrote(gone_ms, Act.LEFT, member_id="b-1", reason=OVER)
     assert judged(left(), [begun(began, Trigger.JOIN, "c-1"), line]).in_barrier
     assert not judged(left(), [begun(gone_ms - 2, Trigger.LEAVE), line]).in_barrier
     assert not judged(left(), [line, begun(gone_ms, Trigger.LEAVE)]).in_barrier
     assert not judged(left(), [line, begun(gone_ms, Trigger.LEAVE, None)]).in_barrier
-    # Up to 3.9 the line of a leave stands behind the release that it brings about.
+    # Up to 3.9 the line of a leave follows the release that it causes.
     released = [begun(began, Trigger.JOIN, "c-1"), wrote(gone_ms - 2, Act.STABILISED, generation=2), line]
     assert judged(left(), released).in_barrier
     settled = [begun(began, Trigger.JOIN, "c-1"), wrote(began + SECOND, Act.STABILISED, generation=2), line]
@@ -262,7 +262,7 @@ def test_a_member_that_left_while_others_waited_is_distinguished_from_the_one_th
     ("act", "came_s", "back"), [(Act.NAMED, -7, False), (Act.JOINED, -7, False), (Act.JOINED, 2, True)]
 )
 def test_who_came_before_another_went_is_not_that_one_come_back(act: Act, came_s: int, back: bool):
-    """No probe listed both, and the coordinator wrote when each came and went."""
+    """No probe listed both, and the coordinator logged the times of each join and leave."""
     gone = rebalance(LOST_MS, [STAYS, B], [STAYS, member("b-2", [2, 3])], reason="replacement")
     lines = [
         wrote(LOST_MS - MINUTE, Act.JOINED, member_id="b-1"),
@@ -275,7 +275,7 @@ def test_who_came_before_another_went_is_not_that_one_come_back(act: Act, came_s
 
 
 def test_who_came_is_not_known_from_when_another_did():
-    """A line that was not shipped: when the newcomer goes says nothing of whether the other was still there."""
+    """The departure of the newcomer does not show whether the other member was still there."""
     gone = rebalance(LOST_MS, [STAYS, B], [STAYS, member("b-2", [2, 3])], reason="replacement")
     lines = [
         wrote(LOST_MS - MINUTE, Act.JOINED, member_id="b-1"),
@@ -286,7 +286,7 @@ def test_who_came_is_not_known_from_when_another_did():
 
 
 def test_lines_that_come_later_show_who_was_there():
-    """What is asked again and again is looked for once, and anew when there are more lines."""
+    """Repeated lookups are cached, until there are more lines."""
     known = with_lines(left(), [wrote(LOST_MS, Act.EXPIRED, member_id="b-1")])
     assert not known.seen_together("b-1", "b-2")
     known.coordinator_log.take([wrote(LOST_MS - SECOND, Act.NAMED, member_id="b-2")])
@@ -294,7 +294,7 @@ def test_lines_that_come_later_show_who_was_there():
 
 
 def test_a_join_barrier_is_as_long_as_the_coordinator_wrote():
-    """Between its line and the release, whatever the log of groups bounds."""
+    """Between its line and the release, whatever the bounds of the offsets topic."""
     gone = left(started_after_ms=LOST_MS - MINUTE, took_ms=3 * SECOND)
     released = gone.join_ended_at_ms or 0
     known = with_lines(gone, [begun(released - 40 * SECOND, Trigger.JOIN, "c-1")])
@@ -307,7 +307,7 @@ def test_a_join_barrier_is_as_long_as_the_coordinator_wrote():
 
 
 def test_the_start_of_a_rebalance_is_its_own_line():
-    """The one whose old generation is the one before, within the bounds of the log."""
+    """The one with the previous generation, within the bounds of the log."""
     gone = left(started_after_ms=LOST_MS - MINUTE)
     lines = [
         begun(LOST_MS - 5 * MINUTE, Trigger.JOIN, generation=0),
@@ -321,7 +321,7 @@ def test_the_start_of_a_rebalance_is_its_own_line():
 
 
 def test_the_cause_of_a_rebalance_carries_what_began_it():
-    """The finding says what the coordinator wrote as its reason, and of whom."""
+    """The finding has the reason logged by the coordinator, and the member."""
     gone = left()
     lines = [wrote(LOST_MS - 2, Act.EXPIRED, member_id="b-1"), begun(LOST_MS - 1, Trigger.HEARTBEAT_EXPIRATION)]
     known = with_lines(gone, lines)
@@ -354,7 +354,7 @@ def test_a_group_that_rebalances_all_the_time_costs_no_more_than_another():
 
 
 def test_a_detector_takes_lines_of_groups_it_watches():
-    """A line that comes after the judgement changes it."""
+    """A line that arrives after the judgement changes it."""
     detector = Detector("prod")
     gone = rebalance(LOST_MS, [STAYS, B], [STAYS])
     detector.take_group(snapshot(LOST_MS + 3_000, STAYS))
@@ -368,7 +368,7 @@ def test_a_detector_takes_lines_of_groups_it_watches():
 
 
 def test_the_impact_of_a_rebalance_says_when_and_why_it_began():
-    """Whichever comes first, the rebalance or the line; and lines of another cluster are not for this one."""
+    """Whichever arrives first, the rebalance or the line; lines of another cluster are not used."""
     gone = rebalance(LOST_MS, [STAYS, B], [STAYS])
     start = begun(LOST_MS - 700, Trigger.LEAVE, reason=OVER)
     lines = CoordinatorActivity("prod", "g", LOST_MS - 5_000, (start,))

@@ -46,7 +46,7 @@ AIOKAFKA = {"client_id": "aiokafka-0.8.1", "rebalance_timeout_ms": 10_000}
 
 
 def moving(from_ms: int, to_ms: int, numbers: Sequence[int], every_ms: int = 5 * SECOND) -> list[Event]:
-    """Commit only what changed: each time an offset further, as librdkafka and Sarama do."""
+    """Return commits of changed positions: one offset further each time, as with librdkafka and Sarama."""
     return [commits(at, dict.fromkeys(numbers, at // 100)) for at in range(from_ms, to_ms + 1, every_ms)]
 
 
@@ -82,7 +82,7 @@ def moving(from_ms: int, to_ms: int, numbers: Sequence[int], every_ms: int = 5 *
 def test_a_silence_is_compared_with_both_timeouts(
     silence_s: float, changes: dict[str, Any], classes: tuple[str, ...], confidence: float
 ):
-    """Of a member that commits every five seconds anyway; what fits both timeouts is said of both, less surely."""
+    """For a member that commits every five seconds; if both time-outs match, both are named with less confidence."""
     who, last_ms = replace(B, **changes), LOST_MS - round(silence_s * SECOND)
     beats = pulse(last_ms - MINUTE, last_ms + 1, [2, 3])
     found = judged(left(who), *beats)
@@ -123,14 +123,14 @@ def test_a_callback_inside_poll_overruns_the_limit_of_a_static_member(
     ],
 )
 def test_timeouts_and_assignor_of_aiokafka_stand_for_its_name(silence_s: float, assignor: str, likely: str):
-    """Its rebalance timeout is its session; what arithmetic rules out it cannot have done all the same."""
+    """Its rebalance time-out equals its session; causes excluded by its times stay excluded."""
     who, last_ms = replace(B, rebalance_timeout_ms=10_000), LOST_MS - round(silence_s * SECOND)
     beats = pulse(last_ms - MINUTE, last_ms + 1, [2, 3])
     assert judged(left(who, protocol=assignor), *beats).likely == likely
 
 
 def test_the_assignor_of_a_group_that_emptied_is_that_of_the_rebalance_before():
-    """After a start it is in no snapshot: there is only the latest, which has no members."""
+    """After a start no snapshot has it: only the latest snapshot exists, which has no members."""
     who, last_ms = replace(B, rebalance_timeout_ms=10_000), LOST_MS - 10 * SECOND
     beats = pulse(last_ms - MINUTE, last_ms + 1, [2, 3])
     came = joined(T0, who, [], protocol="roundrobin")
@@ -151,7 +151,7 @@ def test_the_assignor_of_a_group_that_emptied_is_that_of_the_rebalance_before():
 def test_who_commits_to_the_end_may_still_have_stopped_polling(
     life_s: float, classes: tuple[str, ...], confidence: float
 ):
-    """The only member, which commits from a thread of its own, leaves the moment its limit is over."""
+    """The only member commits from a separate thread, and leaves at the moment its limit is over."""
     from_ms = LOST_MS - round(life_s * SECOND)
     formed = rebalance(from_ms - 3 * SECOND, [], [B], took_ms=3 * SECOND)
     emptied = rebalance(LOST_MS, [B], [], took_ms=0, join_ended_at_ms=LOST_MS)
@@ -162,7 +162,7 @@ def test_who_commits_to_the_end_may_still_have_stopped_polling(
 
 
 def test_a_limit_as_short_as_a_commit_interval_is_recognised_by_the_moment():
-    """Its last commit may have come after its last poll: left at its limit it stalled, later it may have left."""
+    """Its last commit may be later than its last poll: at its limit it stalled, later it may have left."""
     who = replace(B, session_timeout_ms=6_000, rebalance_timeout_ms=8_000)
 
     def gone(life_ms: int) -> Departure:
@@ -175,7 +175,7 @@ def test_a_limit_as_short_as_a_commit_interval_is_recognised_by_the_moment():
 
 
 def test_a_client_that_reports_its_polls_is_believed():
-    """It polled to the end, so it left in order however long it had been there: a deploy every five minutes, say."""
+    """It polled to the end, so it left cleanly however long it was a member, as with a deploy every five minutes."""
     from_ms = LOST_MS - 300_500
     formed = rebalance(from_ms - 3 * SECOND, [], [B], took_ms=3 * SECOND)
     emptied = rebalance(LOST_MS, [B], [], took_ms=0, join_ended_at_ms=LOST_MS)
@@ -195,7 +195,7 @@ def test_a_client_that_reports_its_polls_is_believed():
     ],
 )
 def test_of_several_members_the_moment_is_known_less_well(life_s: float, classes: tuple[str, ...], confidence: float):
-    """It left at some moment of four seconds: that its limit was over among them is a weaker sign."""
+    """It left within a range of four seconds: that its limit was over within it is weaker evidence."""
     formed = joined(LOST_MS - round(life_s * SECOND) - 3_000, B, [STAYS])
     beats = [commits(at, dict.fromkeys([2, 3], at // 100)) for at in range(LOST_MS - 290_000, LOST_MS, 5 * SECOND)]
     found = judged(left(started_after_ms=LOST_MS - 10_000, took_ms=9_020), formed, *beats)
@@ -204,7 +204,7 @@ def test_of_several_members_the_moment_is_known_less_well(life_s: float, classes
 
 
 def test_a_limit_of_seconds_is_recognised_by_a_moment_known_to_the_second():
-    """Its last commit bounds when it left, however late the others noticed."""
+    """Its last commit bounds its departure, however late the others noticed."""
     who = replace(B, rebalance_timeout_ms=4_000)
     formed = joined(LOST_MS - 4_300 - 3_000, who, [STAYS])
     beats = [commits(at, dict.fromkeys([2, 3], at // 100)) for at in range(LOST_MS - 4_000, LOST_MS, 1_000)]
@@ -214,7 +214,7 @@ def test_a_limit_of_seconds_is_recognised_by_a_moment_known_to_the_second():
 
 
 def test_a_commit_before_the_others_were_released_is_its_own():
-    """Nobody else owned its partitions until then: it left after that commit, so in order."""
+    """No other member owned its partitions until then: it left after that commit, so cleanly."""
     who = replace(B, session_timeout_ms=6_000)
     formed = joined(LOST_MS - 30_000, who, [STAYS])
     beats = [commits(at, dict.fromkeys([2, 3], at // 100)) for at in range(LOST_MS - 27_000, LOST_MS - 6_000, 5_000)]
@@ -225,7 +225,7 @@ def test_a_commit_before_the_others_were_released_is_its_own():
 
 
 def test_of_a_summary_of_two_owners_the_first_commit_is_that_of_the_one_who_left():
-    """The next owner commits within the same pane: the commit of closing is its first, and no more than a time."""
+    """The next owner commits within the same pane: its first commit is that of the close, known only by its time."""
     who = replace(B, session_timeout_ms=6_000)
     formed = joined(LOST_MS - 30_000, who, [STAYS])
     beats = [commits(at, dict.fromkeys([2, 3], at // 100)) for at in range(LOST_MS - 27_000, LOST_MS - 6_000, 5_000)]
@@ -237,7 +237,7 @@ def test_of_a_summary_of_two_owners_the_first_commit_is_that_of_the_one_who_left
 
 
 def test_a_commit_on_the_way_does_not_hide_the_limit():
-    """The demo's consumer: batches of eleven seconds, a limit of six, a session as long, commits of changes only."""
+    """The demo's consumer: batches of eleven seconds, a limit of six, the same session, commits of changes only."""
     who = replace(B, session_timeout_ms=6_000, rebalance_timeout_ms=6_000)
     formed = joined(LOST_MS - 6_300 - 3_000, who, [STAYS])
     found = judged(
@@ -247,7 +247,7 @@ def test_a_commit_on_the_way_does_not_hide_the_limit():
 
 
 def test_a_member_that_came_left_and_came_back_in_one_rebalance_has_left():
-    """KIP-848 clients return under their own id: it is there before and after all the same."""
+    """KIP-848 clients return under their own id: it is in the list before and after."""
     rounds = (
         Generation(2, "join", joined=("b-1",), assigned_at_ms=LOST_MS - 5_000),
         Generation(3, "departure", left=("b-1",), assigned_at_ms=LOST_MS - 2_000),
@@ -274,7 +274,7 @@ ENDS = {2: LOST_MS // 100, 3: LOST_MS // 100}
 def test_a_client_that_commits_only_changes_is_silent_when_idle(
     silence_s: int, ends: dict[int, int] | None, classes: tuple[str, ...], confidence: float
 ):
-    """Its silence counts where records waited, less where nobody knows, and not at all where there were none."""
+    """Its silence counts if records waited, less if that is unknown, and not at all if there were none."""
     last_ms = LOST_MS - silence_s * SECOND
     events = moving(last_ms - MINUTE, last_ms, [2, 3])
     probes = [] if ends is None else [probe(LOST_MS - 20 * SECOND, ends=ends), probe(LOST_MS - SECOND, ends=ends)]
@@ -283,7 +283,7 @@ def test_a_client_that_commits_only_changes_is_silent_when_idle(
 
 
 def test_a_rhythm_is_that_of_the_program():
-    """A member that got its partitions lately is judged by the pulse of the others, which run the same program."""
+    """A member with a recent assignment is judged by the commits of the others, which run the same program."""
     alone = commits(LOST_MS - 12 * SECOND, {2: 5, 3: 5})
     beats = [*pulse(LOST_MS - MINUTE, LOST_MS - 12 * SECOND, [0, 1]), alone, *pulse(LOST_MS - 10_000, LOST_MS, [0, 1])]
     assert judged(left(), *beats).classes == (SESSION_EXPIRED,)
@@ -308,7 +308,7 @@ def test_a_rhythm_is_that_of_the_program():
 def test_a_member_that_never_committed_is_judged_by_the_length_of_its_life(
     life_s: float, changes: dict[str, Any], likely: str, confidence: float
 ):
-    """One poll and no other, or not one heartbeat; earlier commits of its partitions were somebody else's."""
+    """A single poll, or not one heartbeat; earlier commits of its partitions were another member's."""
     who = replace(B, **changes)
     came = joined(LOST_MS - round(life_s * SECOND) - 3_000, who, [STAYS])
     others = pulse(T0, came.started_before_ms, [2, 3])
@@ -325,7 +325,7 @@ def test_without_any_sign_nothing_is_said():
 
 
 def test_a_member_that_kept_its_partitions_is_fenced():
-    """KIP-848: the coordinator says so itself."""
+    """KIP-848: the coordinator itself says so."""
     who = replace(B, session_timeout_ms=None)
     fenced = Generation(2, "departure", left=("b-1",), fenced=("b-1",), assigned_at_ms=LOST_MS)
     found = judged(left(who, type="consumer", generations=(fenced,), join_ended_at_ms=None))
@@ -338,7 +338,7 @@ def test_a_member_that_kept_its_partitions_is_fenced():
 
 
 def beating(age_s: float | None, *, until_ms: int = LOST_MS + 20 * SECOND, grows: bool = False) -> list[Event]:
-    """Let the client report every five seconds; its heartbeat's age as given, or since it stopped."""
+    """Return the client's reports every five seconds, with this heartbeat age or one that grows since it stopped."""
     times = range(LOST_MS - MINUTE, until_ms, 5 * SECOND)
     stop_ms = LOST_MS - 12 * SECOND
     ages = {at: (max(0, at - stop_ms) / 1000 if grows else age_s) for at in times}
@@ -346,7 +346,7 @@ def beating(age_s: float | None, *, until_ms: int = LOST_MS + 20 * SECOND, grows
 
 
 def test_reports_decide_where_commits_only_hint():
-    """The heartbeats grew old while reports came on time: it is certain, and commits agree."""
+    """The heartbeat age grew while reports were in time: it is certain, and commits agree."""
     found = judged(left(), *pulse(T0, LOST_MS - 11 * SECOND, [2, 3]), *beating(0, grows=True))
     assert (found.liveness, found.classes, found.confidence) == (STARVED, (SESSION_EXPIRED,), CERTAIN)
     assert [each.source for each in found.evidence] == [EvidenceSource.CLIENT_METRICS, EvidenceSource.COMMITS]
@@ -357,7 +357,7 @@ def test_reports_decide_where_commits_only_hint():
     [(11, SESSION_EXPIRED, STRONG), (4, CLEAN, PLAUSIBLE), (40, UNKNOWN, HINT)],
 )
 def test_a_process_that_ended_was_removed_a_session_later_or_at_once(quiet_s: int, likely: str, confidence: float):
-    """Where no commit was due, the end of its reports shows whether it left in order or was missed."""
+    """If no commit was due, the end of its reports shows whether it left cleanly or was missed."""
     reports = [
         report(LOST_MS - quiet_s * SECOND - back, B, {HEARTBEAT_AGE: 1.0}, tick_late_ms=0)
         for back in range(60 * SECOND, -1, -5 * SECOND)
@@ -368,7 +368,7 @@ def test_a_process_that_ended_was_removed_a_session_later_or_at_once(quiet_s: in
 
 
 def test_reports_of_others_are_not_its_own():
-    """Another client's reports say nothing of the one that left."""
+    """Another client's reports are no evidence about this member."""
     others = [report(LOST_MS - at, STAYS, {HEARTBEAT_AGE: 1.0}) for at in range(MINUTE, 0, -5_000)]
     found = judged(left(), *others)
     assert (found.liveness, found.stretch) == (None, None)
@@ -378,19 +378,19 @@ def test_reports_of_others_are_not_its_own():
 
 
 def barrier(end_ms: int, *, listed: Sequence[Member] = (STAYS, B)) -> list[Event]:
-    """Let probes see the group prepare a rebalance for the minute before."""
+    """Return probes that see the group prepare a rebalance in the minute before."""
     return [
         probe(at, "PreparingRebalance", [*listed, member("c-1")]) for at in range(end_ms - MINUTE, end_ms, 5 * SECOND)
     ]
 
 
 def swap_after(wait_ms: int) -> Rebalance:
-    """Let `c` come and `b` go in one generation, which took so long."""
+    """Return a rebalance in which `c` joins and `b` leaves in one generation of this duration."""
     return rebalance(LOST_MS - wait_ms, [B], [member("c-1", [2, 3])], took_ms=wait_ms + 20)
 
 
 def test_probes_show_that_it_was_awaited():
-    """Listed while the others waited: it went at the release; not listed: it had gone before."""
+    """Listed while the others waited: it left at the release; not listed: it had left before."""
     gone = swap_after(MINUTE)
     found = judged(gone, *barrier(LOST_MS))
     assert found.in_barrier
@@ -405,7 +405,7 @@ def test_probes_show_that_it_was_awaited():
 
 
 def test_a_newcomer_waits_for_it_even_where_nobody_looks():
-    """Somebody joined and it alone went: the barrier ended when it was out."""
+    """A member joined and only this one left: the barrier ended when it was out."""
     found = judged(swap_after(MINUTE))
     assert (found.from_ms, found.to_ms) == (LOST_MS, LOST_MS)
 
@@ -432,13 +432,13 @@ def test_a_newcomer_waits_for_it_even_where_nobody_looks():
     ],
 )
 def test_when_it_left_is_bounded(gone: Rebalance, expected: tuple[int, int]):
-    """By what probes saw, else by what the others take to notice and to rejoin."""
+    """By the probes, otherwise by the time that the others take to notice and to rejoin."""
     found = judged(gone)
     assert (found.from_ms, found.to_ms) == expected
 
 
 def test_members_that_only_passed_through_departed_too():
-    """Each generation of a rebalance is looked at, and each member belongs to the one that lost it."""
+    """Each generation of a rebalance is evaluated, and each member belongs to the one that lost it."""
     came = member("c-1", [2, 3])
     first = Generation(2, "join", join_ended_at_ms=LOST_MS, assigned_at_ms=LOST_MS, joined=("c-1",))
     then = Generation(3, "departure", join_ended_at_ms=LOST_MS + MINUTE, assigned_at_ms=LOST_MS + MINUTE, left=("c-1",))
@@ -452,7 +452,7 @@ def test_members_that_only_passed_through_departed_too():
 
 
 def test_what_was_measured_at_first_is_kept():
-    """Commits are forgotten within a minute: a later judgement goes by the silence measured then."""
+    """Commits are forgotten within a minute: a later judgement uses the silence measured then."""
     gone, last_ms = left(), LOST_MS - 12 * SECOND
     beats = pulse(last_ms - MINUTE, last_ms + 1, [2, 3])
     (first,) = find_departures(history(snapshot(T0, STAYS, B), *beats, gone), gone, {}, LOST_MS + 20 * SECOND)

@@ -1,4 +1,4 @@
-"""Which client a member runs, from its records and from its own reports."""
+"""The client library of a member, from its records and from its own reports."""
 
 from __future__ import annotations
 
@@ -25,7 +25,7 @@ B = member("b-1", [0])
 
 
 def reported(**changes: Any) -> ClientHistory:
-    """Make a client that reported once."""
+    """Return a client that reported once."""
     found = ClientHistory()
     row = packed(report(T0, B, **changes))
     found.take(row, row.samples[0])
@@ -53,7 +53,7 @@ def reported(**changes: Any) -> ClientHistory:
     ],
 )
 def test_a_default_client_id_shows_the_library(client_id: str, library: str | None, version: str | None):
-    """kafka-python and aiokafka write their version into it; a name that somebody chose says nothing."""
+    """kafka-python and aiokafka write their version into it; a chosen name shows nothing."""
     found = fingerprint(member("b-1", client_id=client_id))
     assert (found.library, found.version) == (library, version)
 
@@ -79,7 +79,7 @@ def test_a_default_client_id_shows_the_library(client_id: str, library: str | No
 def test_the_library_decides_what_can_have_happened(
     client_id: str, changes: dict[str, Any], enforces: bool, own: bool, starves: bool | None
 ):
-    """Who leaves by itself, who beats in a thread of its own, and whose thread can fail although all is well."""
+    """Whether a client leaves by itself, has a heartbeat thread, and whether that can fail in a healthy process."""
     found = fingerprint(member("b-1", client_id=client_id, **changes))
     assert (found.enforces_poll, found.own_heartbeats, found.may_starve) == (enforces, own, starves)
 
@@ -111,14 +111,14 @@ def test_the_form_of_a_subscription_shows_the_library(
     changes: dict[str, Any],
     expected: tuple[str | None, bool | None, bool],
 ):
-    """Null where Java has no data, empty where librdkafka has none, and as old as can be where kafka-python writes."""
+    """Null data in Java, empty data in librdkafka, and the oldest version in kafka-python."""
     who = member("b-1", subscription_version=version, user_data_bytes=data, **changes)
     found = fingerprint(who, None, assignor)
     assert (found.library, found.may_starve, found.is_guessed) == expected
 
 
 def test_equal_timeouts_are_those_of_an_old_java_only_in_an_old_subscription():
-    """Java 0.10.0 had one timeout for both; a subscription with a generation is years younger."""
+    """Java 0.10.0 had one time-out for both; a subscription with a generation is years younger."""
     changes = {"session_timeout_ms": 30_000, "rebalance_timeout_ms": 30_000, "client_id": "consumer-1"}
     assert not fingerprint(member("b-1", subscription_version=0, **changes)).own_heartbeats
     assert fingerprint(member("b-1", subscription_version=3, **changes)).own_heartbeats
@@ -138,13 +138,13 @@ def test_equal_timeouts_are_those_of_an_old_java_only_in_an_old_subscription():
     ],
 )
 def test_a_report_decides(library: str, version: str | None, expected: str, enforces: bool):
-    """What the client says of itself counts more than a client id that looks like another library's default."""
+    """The client's own report takes precedence over a client id that looks like another library's default."""
     found = fingerprint(member("b-1", client_id="sarama"), reported(library=library, library_version=version))
     assert (found.library, found.version, found.enforces_poll) == (expected, version, enforces)
 
 
 def test_a_report_without_a_library_leaves_the_records_word():
-    """A format that does not name the library takes nothing away."""
+    """A format without the library's name keeps the conclusion from the records."""
     found = fingerprint(member("b-1", client_id="kafka-python-1.4.6"), reported(library=None))
     assert (found.library, found.release) == (KAFKA_PYTHON, (1, 4, 6))
 
@@ -161,7 +161,7 @@ def test_a_report_without_a_library_leaves_the_records_word():
 def test_the_heartbeat_interval_is_reported_or_the_protocols_default(
     session_ms: int | None, config: ClientConfig, expected: int
 ):
-    """No record carries it."""
+    """No record has it."""
     who = member("b-1", session_timeout_ms=session_ms)
     assert fingerprint(who, reported(config=config)).heartbeat_ms == expected
 
@@ -171,5 +171,5 @@ def test_the_heartbeat_interval_is_reported_or_the_protocols_default(
     [("2.2.15", (2, 2, 15)), ("3.0.0-SNAPSHOT", (3, 0, 0)), ("1", (1,)), ("v1.2", ()), ("", ()), (None, ())],
 )
 def test_versions_are_numbers_as_far_as_they_are(text: str | None, numbers: tuple[int, ...]):
-    """Only leading numbers count, and what does not begin with one is not known."""
+    """Only leading numbers count, and other texts are unknown."""
     assert parse_version(text) == numbers

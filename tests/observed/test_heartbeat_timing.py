@@ -22,7 +22,7 @@ def timed(*events: Event, members: tuple[Member, ...] = (A, B)) -> GroupTiming |
 
 
 def one(*events: Event, members: tuple[Member, ...] = (A, B)) -> MemberTiming:
-    """Return the timing of the one member that reported."""
+    """Return the timing of the only member that reported."""
     timing = timed(*events, members=members)
     assert timing is not None
     (found,) = timing.members
@@ -30,7 +30,7 @@ def one(*events: Event, members: tuple[Member, ...] = (A, B)) -> MemberTiming:
 
 
 def test_without_reports_there_is_no_timing():
-    """Nothing of it is in the log; strangers' reports and those a quarter of an hour old count for nothing."""
+    """The log has none; reports of others and those older than a quarter of an hour do not count."""
     assert timed() is None
     assert time_group(history(report(NOW, A)), NOW) is None
     assert timed(report(NOW, member("x-1"), {HEARTBEAT_AGE: 1.0})) is None
@@ -39,7 +39,7 @@ def test_without_reports_there_is_no_timing():
 
 
 def test_a_member_as_it_last_reported():
-    """Ages in milliseconds, headroom as what is left of session and poll interval, and how late the report came."""
+    """Ages in milliseconds, headroom as the rest of session and poll interval, and the delay of the report."""
     values = {HEARTBEAT_AGE: 2.5, HEARTBEAT_RATE: 0.33, RESPONSE_MAX: 40.0, POLL_AGE: 60.0, ASSIGNED: 1.0}
     last = replace(report(NOW - SECOND, A, values, library="kafka-python", tick_late_ms=3), observed_ms=NOW - 400)
     timing = timed(report(NOW - MINUTE, A, {HEARTBEAT_AGE: 9.0}), last)
@@ -65,20 +65,20 @@ def test_a_member_as_it_last_reported():
 
 
 def test_what_is_not_reported_is_null():
-    """No age is no zero, and there is no headroom without one."""
+    """A missing age is not zero, and gives no headroom."""
     found = one(report(NOW, A))
     assert (found.heartbeat_age_ms, found.heartbeat_headroom, found.heartbeat_rate) == (None, None, None)
     assert (found.poll_age_ms, found.poll_headroom, found.heartbeat_response_ms) == (None, None, None)
 
 
 def test_a_headroom_falls_below_nothing_when_the_session_has_passed():
-    """12 s of a session of 10 s: it is out by a fifth."""
+    """12 s of a session of 10 s: it is exceeded by a fifth."""
     assert one(report(NOW, A, {HEARTBEAT_AGE: 12.0})).heartbeat_headroom == -0.2
 
 
 @pytest.mark.parametrize("assigned", [0.0, None, 2.0])
 def test_a_member_that_joins_sends_no_heartbeats_by_design(assigned: float | None):
-    """Without partitions its age grows harmlessly: shown, but compared with no session, in no window."""
+    """Without partitions its age may grow: it is shown, but not compared with the session, and in no window."""
     values = {HEARTBEAT_AGE: 30.0} if assigned is None else {HEARTBEAT_AGE: 30.0, ASSIGNED: assigned}
     timing = timed(report(NOW, A, values))
     assert timing is not None
@@ -91,7 +91,7 @@ def test_a_member_that_joins_sends_no_heartbeats_by_design(assigned: float | Non
 
 
 def test_a_heartbeat_that_was_never_sent_has_no_age():
-    """Clients say `never` before the first: that is no age of the epoch."""
+    """Clients report `never` before the first one: that is not an age since the epoch."""
     never = replace(report(NOW, A), points=(Point(HEARTBEAT_AGE, None, never=True),))
     assert one(never).heartbeat_age_ms is None
 
@@ -107,7 +107,7 @@ def test_a_heartbeat_that_was_never_sent_has_no_age():
     ids=["record", "record before client", "client", "the broker's default"],
 )
 def test_the_session_is_the_groups_word(changes: dict[str, Any], config: ClientConfig, expected: float):
-    """The coordinator goes by the timeout in the join request; KIP-848 records lack it."""
+    """The coordinator uses the time-out in the join request; KIP-848 records lack it."""
     who = replace(A, **changes)
     assert one(report(NOW, who, {HEARTBEAT_AGE: 5.0}, config=config), members=(who,)).heartbeat_headroom == expected
 
@@ -123,7 +123,7 @@ def test_the_session_is_the_groups_word(changes: dict[str, Any], config: ClientC
     ids=["record", "reported", "another timeout in the record", "no record"],
 )
 def test_the_poll_limit_is_the_clients_word(changes: dict[str, Any], config: ClientConfig, expected: float | None):
-    """Records carry it for most clients; aiokafka writes its session there."""
+    """The records of most clients have it; aiokafka writes its session there."""
     who = replace(A, **changes)
     assert one(report(NOW, who, {POLL_AGE: 60.0}, config=config), members=(who,)).poll_headroom == expected
 
@@ -152,7 +152,7 @@ def test_windows_keep_the_worst_of_all_members():
 
 
 def test_a_member_keeps_its_clients_history_over_a_rejoin():
-    """Under a new id it is the same process: what it reported before counts in the windows."""
+    """Under a new id it is the same process: its earlier reports count in the windows."""
     again = replace(A, member_id="a-2")
     timing = timed(
         report(NOW - 2 * MINUTE, A, {HEARTBEAT_AGE: 9.5}, pid=7),

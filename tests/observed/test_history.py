@@ -1,4 +1,4 @@
-"""What is remembered of a group costs little while nothing happens to it, and of members what changes."""
+"""The memory of a group's history is small without events; for members only changes are stored."""
 
 from __future__ import annotations
 
@@ -17,7 +17,7 @@ AT_REST, JOINING = GroupState.STABLE, GroupState.PREPARING_REBALANCE
 
 
 def probed(*states: str, asked_every: int = 1) -> GroupHistory:
-    """Probe a group once a minute, in these states; its members, always the same, are asked every so many minutes."""
+    """Return probes once a minute with these states; the members, always the same, are included every few minutes."""
     history = GroupHistory(CLUSTER, GROUP)
     for number, state in enumerate(states):
         members = [A, B] if number % asked_every == 0 else None
@@ -26,7 +26,7 @@ def probed(*states: str, asked_every: int = 1) -> GroupHistory:
 
 
 def minutes(history: GroupHistory) -> Sequence[int]:
-    """Return in which minutes the probes that are kept were made."""
+    """Return in which minutes the kept probes were made."""
     return [(each.at_ms - T0) // MINUTE for each in history.sightings]
 
 
@@ -39,7 +39,7 @@ def test_a_group_at_rest_is_remembered_by_its_first_probe_and_those_of_the_last_
 
 
 def test_probes_of_a_group_that_is_not_at_rest_are_all_kept():
-    """Between two of them it may have been at rest."""
+    """The group may have been at rest between two of them."""
     history = probed(*[AT_REST] * 20, JOINING, JOINING, *[AT_REST] * 20)
     assert minutes(history) == [0, *range(19, 42)]
 
@@ -87,7 +87,7 @@ def test_a_coordinator_that_comes_back_later_moved_twice():
 
 
 def test_two_members_are_seen_together_where_one_probe_lists_both():
-    """Not where each is in another one, and not by a probe that did not ask for members."""
+    """Not if each is in a different one, and not by a probe without members."""
     history = GroupHistory(CLUSTER, GROUP)
     for minute, members in enumerate([[A], [B], None]):
         history.take_probe(decode(encode(probe(T0 + minute * MINUTE, AT_REST, members)), Probe))
@@ -99,7 +99,7 @@ def test_two_members_are_seen_together_where_one_probe_lists_both():
 
 
 def rolled(count: int, size: int, *, apart_ms: int = MINUTE) -> GroupHistory:
-    """Return the history of a group of a size in which a member is replaced at each rebalance."""
+    """Return the history of a group of this size in which each rebalance replaces a member."""
     found, names = GroupHistory(CLUSTER, GROUP), [f"m{number}-0" for number in range(size)]
     for number in range(count):
         before = [member(name) for name in names]
@@ -109,7 +109,7 @@ def rolled(count: int, size: int, *, apart_ms: int = MINUTE) -> GroupHistory:
 
 
 def test_of_large_groups_fewer_rebalances_are_kept(monkeypatch: pytest.MonkeyPatch):
-    """Each names all members; of whatever size, those that are judged together are there."""
+    """Each names all members; for any size, those that are judged together are kept."""
     monkeypatch.setattr(history_module, "_KEPT_NAMED", 800)
     small, large, huge = rolled(320, 1), rolled(60, 10), rolled(40, 30)
     assert [len(each.rebalances) for each in (small, large, huge)] == [300, 40, 30]
@@ -121,7 +121,7 @@ def test_of_large_groups_fewer_rebalances_are_kept(monkeypatch: pytest.MonkeyPat
 
 
 def test_a_new_version_of_a_rebalance_takes_no_more_room(monkeypatch: pytest.MonkeyPatch):
-    """The bound counts the members of the latest version, and none of rebalances that were forgotten."""
+    """The bound counts the members of the latest version, and none of forgotten rebalances."""
     monkeypatch.setattr(history_module, "_KEPT_NAMED", 800)
     found = rolled(40, 10)
     for _ in range(3):
@@ -135,7 +135,7 @@ def test_a_new_version_of_a_rebalance_takes_no_more_room(monkeypatch: pytest.Mon
 
 
 def test_rebalances_of_long_ago_are_forgotten_but_for_the_latest():
-    """A group that is at rest for long keeps those that it had last."""
+    """A group that is at rest for long keeps its latest ones."""
     found = rolled(100, 3, apart_ms=HOUR)
     assert found.forget_rebalances(T0 + 50 * HOUR)
     assert len(found.rebalances) == 50

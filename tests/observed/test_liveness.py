@@ -1,4 +1,4 @@
-"""The liveness matrix: heartbeats, polls and the process each go on or stop, and reports come in time or late."""
+"""The liveness matrix: heartbeats, polls and process each continue or stop, and reports arrive in time or late."""
 
 from __future__ import annotations
 
@@ -27,7 +27,7 @@ from rebalance_streaming.wire.metrics.report import Point, Report
 
 WHO = member("b-1", [0, 1])
 LOST_MS = T0 + 10 * MINUTE
-#: Nothing is known but that it reported each second to the end.
+#: Only known: it reported each second to the end.
 SEEN = Stretch(
     interval_ms=1_000,
     last_report_ms=LOST_MS - 500,
@@ -53,7 +53,7 @@ SEEN = Stretch(
 
 
 def lost(*, through_application: bool = False, now_ms: int = LOST_MS + MINUTE, **changes: Any) -> Lost:
-    """Make a client with a session of 10 s and a poll limit of 30 s, lost with what changes of SEEN."""
+    """Return a client with a session of 10 s and a poll limit of 30 s, lost with these changes of SEEN."""
     client = ClientHistory("b", "b-1", through_application=through_application)
     return Lost(client, replace(SEEN, **changes), fingerprint(WHO), 10_000, 30_000, LOST_MS, now_ms)
 
@@ -69,7 +69,7 @@ ENDED = {"next_report_ms": None, "last_report_ms": LOST_MS - 9 * SECOND}
 @pytest.mark.parametrize(
     ("changes", "expected"),
     [
-        # Heartbeats and polls, with a process that ran.
+        # Heartbeats and polls, with a running process.
         pytest.param({"beat_gap_ms": 1_000.0, "polled_ms": LOST_MS - 900.0}, HEALTHY, id="all well"),
         pytest.param({"beat_gap_ms": 1_000.0}, HEALTHY, id="beats, nothing of polls"),
         pytest.param({"beat_gap_ms": 1_000.0, "fetches": False}, None, id="beats, idle or not polling"),
@@ -108,10 +108,10 @@ ENDED = {"next_report_ms": None, "last_report_ms": LOST_MS - 9 * SECOND}
         pytest.param({**ENDED, "restarted": True}, RESTARTED, id="ended and younger"),
         pytest.param({"last_report_ms": LOST_MS - 9 * SECOND}, PAUSED, id="missed reports, then went on"),
         pytest.param({"restarted": True}, RESTARTED, id="only younger"),
-        # Reports that came late.
+        # Late reports.
         pytest.param({"undelivered": 3, "late_ms": 8_000}, UNREACHABLE, id="written in time, delivered late"),
         pytest.param({"undelivered": 3, "stood_still_ms": 4_000}, PAUSED, id="late because it stood still"),
-        # librdkafka says so itself.
+        # librdkafka reports it itself.
         pytest.param(
             {"reason": OVERRAN, "reason_is_new": True, "beat_gap_ms": 9_000.0}, NOT_POLLING, id="its own word"
         ),
@@ -136,7 +136,7 @@ ENDED = {"next_report_ms": None, "last_report_ms": LOST_MS - 9 * SECOND}
     ],
 )
 def test_the_matrix(changes: dict[str, Any], expected: str | None):
-    """Each cell by what decides it; null where reports are too sparse."""
+    """Each cell by the deciding values; null if reports are too sparse."""
     assert read_liveness(lost(**changes), Clients()) == expected
 
 
@@ -153,12 +153,12 @@ def test_the_matrix(changes: dict[str, Any], expected: str | None):
     ids=["a burst, beats", "a burst alone", "a burst as long as the limit", "in time", "no beats", "not the network"],
 )
 def test_statistics_wait_for_the_application(changes: dict[str, Any], expected: str | None):
-    """librdkafka's reports pass through the poll loop: late ones mean that nobody polled, not that nothing arrived."""
+    """librdkafka's reports pass through the poll loop: late ones mean missing polls, not a missing connection."""
     assert read_liveness(lost(through_application=True, **changes), Clients()) == expected
 
 
 def test_reports_that_may_still_come_are_waited_for():
-    """A client that reports each ten seconds is not gone because it has been quiet for fifteen."""
+    """A client that reports each ten seconds is not gone after fifteen seconds without a report."""
     changes: dict[str, Any] = {"interval_ms": 10_000, "last_report_ms": LOST_MS - 8_000, "next_report_ms": None}
     assert read_liveness(lost(now_ms=LOST_MS + 7_000, **changes), Clients()) is None
     assert read_liveness(lost(now_ms=LOST_MS + 20_000, **changes), Clients()) == GONE
@@ -179,7 +179,7 @@ def known(*reports: Report) -> Clients:
 
 
 def read(clients: Clients, now_ms: int = LOST_MS + MINUTE) -> str | None:
-    """Return the cell of the member in a session of 10 s and a poll limit of 30 s."""
+    """Return the cell of the member with a session of 10 s and a poll limit of 30 s."""
     client = clients.of(WHO)
     assert client is not None
     seen = client.before(LOST_MS, 14_000)
@@ -196,40 +196,40 @@ def since(at_ms: int, stopped_ms: int) -> float:
 
 
 def test_an_age_that_grows_is_a_starved_heartbeat():
-    """kafka-python's idle poll: reports on time, age growing to the session."""
+    """kafka-python's idle poll: reports in time, age growing to the session."""
     clients = known(*(sample(at, {HEARTBEAT_AGE: since(at, LOST_MS - 10_000)}, tick_late_ms=0) for at in ALL))
     assert read(clients) == STARVED
 
 
 def test_a_rate_and_a_poll_age_are_a_stalled_poll():
-    """Java's metrics: heartbeats at their rate, the last poll long ago."""
+    """Java's metrics: heartbeats at their usual rate, the last poll long ago."""
     values = [(at, {HEARTBEAT_RATE: 0.33, POLL_AGE: since(at, LOST_MS - 30_000)}) for at in ALL]
     assert read(known(*(sample(at, each) for at, each in values))) == NOT_POLLING
 
 
 def overrun(at_ms: int, reason: str, rebalanced_ms: int) -> Report:
-    """Make a report of a client that says why it rebalanced last, and when."""
+    """Return a report with the client's last rebalance reason, and its age."""
     values: dict[str, float | None] = {HEARTBEAT_AGE: 1.0, REBALANCE_AGE: since(at_ms, rebalanced_ms)}
     return sample(at_ms, values, reason=reason, process_start_ms=T0)
 
 
 def test_a_poll_reason_is_about_the_rebalance_that_it_came_with():
-    """librdkafka keeps its word until it gives all partitions up again; a cooperative rebalance leaves it as it is."""
+    """librdkafka keeps its reason until it revokes all partitions again; a cooperative rebalance does not change it."""
     stale = [overrun(at, OVERRAN, LOST_MS - 2 * MINUTE) for at in BEFORE if at < LOST_MS - 9_000]
     assert read(known(*stale)) == GONE
     new = [overrun(at, OVERRAN if at >= LOST_MS else "group rejoin", LOST_MS) for at in ALL]
     assert read(known(*new)) == NOT_POLLING
-    # One report in a session: that before it shows whether the reason is new.
+    # One report in a session: the one before it shows whether the reason is new.
     rare = [overrun(at, reason, at) for at, reason in ((LOST_MS - MINUTE, "group rejoin"), (LOST_MS - 9_000, OVERRAN))]
     assert read(known(*rare)) == NOT_POLLING
 
 
 def test_the_same_poll_reason_again_is_recognised_by_its_age():
-    """An overrun after another one: librdkafka says the same word, and that it gave its partitions up just now."""
+    """For a second overrun librdkafka reports the same reason, and that it has just revoked its partitions."""
     first_ms = LOST_MS - 2 * MINUTE
     again = [overrun(at, OVERRAN, LOST_MS if at >= LOST_MS else first_ms) for at in ALL]
     assert read(known(*again)) == NOT_POLLING
-    # What was made before the next poll is reported with it, and until the poll after that.
+    # Reports from before the next poll are delivered with it, and stay until the poll after that.
     old, new = {HEARTBEAT_AGE: 1.0, REBALANCE_AGE: 9.0}, {HEARTBEAT_AGE: 1.0, REBALANCE_AGE: 0.5}
     late = [sample(at, new if at >= LOST_MS + 2_000 else old, reason=OVERRAN, process_start_ms=T0) for at in ALL]
     assert read(known(*late)) == NOT_POLLING
@@ -238,13 +238,13 @@ def test_the_same_poll_reason_again_is_recognised_by_its_age():
 
 
 def test_a_fetch_rate_of_none_is_no_poll_time_out():
-    """Where no age of a poll is reported, a client that fetches nothing may be idle, or not poll: it is not known."""
+    """If no poll age is reported, a client that fetches nothing may be idle, or not poll: it is unknown."""
     assert read(known(*(sample(at, {HEARTBEAT_AGE: 1.0, FETCH_RATE: 0.0}) for at in ALL))) is None
     assert read(known(*(sample(at, {HEARTBEAT_AGE: 1.0, FETCH_RATE: 2.0}) for at in ALL))) == HEALTHY
 
 
 def test_a_heartbeat_that_was_never_sent_counts_only_with_partitions():
-    """Every client begins without one; in a group with an assignment it should have one."""
+    """Every client starts without one; a member with an assignment should have one."""
 
     def never(at_ms: int, assigned: float) -> Report:
         points = (Point(HEARTBEAT_AGE, None, never=True), Point("coordinator_assigned_partitions", assigned))
@@ -255,7 +255,7 @@ def test_a_heartbeat_that_was_never_sent_counts_only_with_partitions():
 
 
 def test_late_reports_find_their_place():
-    """What was written in time and arrived after the loss shows that it was cut off."""
+    """A report that was written in time and arrived after the loss shows a network cut."""
     cut_ms = LOST_MS - 8_000
     in_time = [sample(at, {HEARTBEAT_AGE: 1.0}) for at in BEFORE if at < cut_ms]
     written = [sample(at, {HEARTBEAT_AGE: 1.0}) for at in range(cut_ms, LOST_MS + 4_000, SECOND)]
@@ -266,7 +266,7 @@ def test_late_reports_find_their_place():
 
 
 def test_a_process_that_died_has_a_successor():
-    """Another process under the same client id, begun later: it was restarted; without one it is gone."""
+    """Another process with the same client id, started later: it was restarted; without one it is gone."""
     first = [sample(at, {HEARTBEAT_AGE: 1.0}, pid=1, process_start_ms=T0) for at in BEFORE if at < LOST_MS - 8_000]
     second = [
         report(at, replace(WHO, member_id="b-2"), pid=2, process_start_ms=LOST_MS - 5_000, interval_ms=1_000)
@@ -279,7 +279,7 @@ def test_a_process_that_died_has_a_successor():
 
 
 def test_a_thread_that_woke_late_is_a_pause():
-    """The reporter's own clock: it slept eight seconds longer than it meant to."""
+    """By the reporter's own clock: it slept eight seconds longer than intended."""
     reports = [sample(at, tick_late_ms=0) for at in BEFORE if at < LOST_MS - 8_000]
     woke = [sample(LOST_MS + 1_000, tick_late_ms=8_000), sample(LOST_MS + 2_000, tick_late_ms=0)]
     assert read(known(*reports, *woke)) == PAUSED

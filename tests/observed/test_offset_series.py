@@ -1,4 +1,4 @@
-"""Rows of offsets are kept in few bytes, and come back as they were."""
+"""Rows of offsets are stored in few bytes, and are restored exactly."""
 
 from __future__ import annotations
 
@@ -9,21 +9,21 @@ import numpy as np
 from rebalance_streaming.activity.offsets import Ints, grown
 from rebalance_streaming.observed.offset_series import OffsetSeries
 
-#: Of what is made up; in one test, as many tests take longer than what they try.
+#: Number of generated rows; in one test, because the overhead of many tests exceeds their work.
 SEEDS = range(15)
-#: How far offsets move from one row to the next: into each width, back, and up to what partitions may have.
+#: Differences of offsets from one row to the next: for each width, negative, and up to the maximum.
 STEPS = (0, 1, 200, 60_000, 10**6, 2**33, -5, -(2**40))
 
 
 class PlainSeries:
-    """The same, as plainly as it can be written down."""
+    """A simple reference implementation."""
 
     def __init__(self) -> None:
         self.times: list[int] = []
         self.rows: list[Ints] = []
 
     def check(self, series: OffsetSeries, partitions: int) -> None:
-        """Compare all that can be asked."""
+        """Compare all queries."""
         assert series.times.tolist() == self.times
         assert series.partitions == partitions
         rows = [grown(each, partitions) for each in self.rows]
@@ -36,7 +36,7 @@ class PlainSeries:
 
 
 def made_up(chance: random.Random, before: Ints) -> Ints:
-    """Return a row after another one: now and then the same, or one in which a partition is not known."""
+    """Return a row after another one: sometimes the same, or one with an unknown partition."""
     if chance.random() < 0.2:
         return before
     step = chance.choice(STEPS)
@@ -45,7 +45,7 @@ def made_up(chance: random.Random, before: Ints) -> Ints:
 
 
 def test_rows_come_back_as_they_were():
-    """However offsets move, and however rows are added, replaced and dropped."""
+    """For any movement of offsets, and any order of adding, replacing and dropping rows."""
     for seed in SEEDS:
         chance, plain = random.Random(seed), PlainSeries()
         partitions = chance.choice((1, 3))
@@ -65,7 +65,7 @@ def test_rows_come_back_as_they_were():
                 plain.times.append(at_ms)
                 plain.rows.append(end)
             if len(plain.rows) > 1 and chance.random() < 0.3:
-                # The newest is what the next one is compared with.
+                # The next one is compared with the newest.
                 number = chance.randrange(len(plain.rows) - 1)
                 series.drop(number)
                 del plain.times[number], plain.rows[number]
@@ -73,7 +73,7 @@ def test_rows_come_back_as_they_were():
 
 
 def test_a_row_takes_two_bytes_per_partition_where_little_was_written():
-    """Whatever was there before: also after a time in which partitions got very many records."""
+    """Even after a time in which partitions got very many records."""
     series, end = OffsetSeries(100), np.full(100, 10**12, dtype=np.int64)
     for at_ms, records in enumerate([5] * 200 + [10**8] * 20 + [5] * 250):
         end = end + records
@@ -85,7 +85,7 @@ def test_a_row_takes_two_bytes_per_partition_where_little_was_written():
 
 
 def test_rows_of_a_topic_that_nobody_writes_to_take_one_place():
-    """A quarter of an hour of it costs what one probe does."""
+    """A quarter of an hour of it takes as much memory as one probe."""
     series, end = OffsetSeries(100), np.full(100, 5, dtype=np.int64)
     for at_ms in range(90):
         series.append(at_ms, end, is_new=False)

@@ -1,4 +1,4 @@
-"""What cannot be true is refused before anything is taken up of it."""
+"""Impossible rows are rejected before any part of them is applied."""
 
 from __future__ import annotations
 
@@ -39,7 +39,7 @@ COUNTED = CountActivity(CLUSTER, "__consumer_offsets", 7, 5, ((1, 4, "decoded", 
 
 
 def test_what_a_task_counted_can_be_true():
-    """Of a partition of which nothing was read it contains no position."""
+    """Of a partition without read records it contains no position."""
     check(COUNTED, T0)
     check(replace(COUNTED, last_offset=-1, counts=()), T0)
 
@@ -58,7 +58,7 @@ def test_what_a_task_counted_can_be_true():
     ],
 )
 def test_numbers_that_no_task_can_have_counted_are_refused(row: CountActivity):
-    """Else totals need more than 64 bits, and no exporter reads them any more."""
+    """Otherwise totals would need more than 64 bits, and exporters could not read them."""
     with pytest.raises(ImplausibleError):
         check(row, T0)
 
@@ -76,7 +76,7 @@ def test_generations_of_a_time_that_cannot_be_are_refused(name: str):
 
 @pytest.mark.parametrize("column", ["committed_at_ms", "first_at_ms"])
 def test_commits_of_a_time_that_cannot_be_are_refused(column: str):
-    """No exporter takes the lag of a group that began to commit in the year 1."""
+    """Exporters reject the lag of a group that began to commit in the year 1."""
     row = commits(T0, {0: 1, 1: 2})
     check(row, T0)
     for times in ([T0, -62_135_596_800_001], [T0, 2**52], [T0]):
@@ -98,7 +98,7 @@ def test_commits_of_a_time_that_cannot_be_are_refused(column: str):
     ],
 )
 def test_commits_of_no_pane_or_place_are_refused(fields: dict[str, Any]):
-    """Rhythms divide by the width of a pane, and arrays hold 64 bits."""
+    """Commit rhythms divide by the width of a pane, and arrays have 64 bits."""
     row = commits(T0, {0: 1, 1: 2})
     with pytest.raises(ImplausibleError):
         check(replace(row, **fields), T0)
@@ -116,7 +116,7 @@ def test_commits_of_numbers_that_cannot_be_are_refused(column: str):
 
 @pytest.mark.parametrize("kind", ["ends", "stable_ends", "committed"])
 def test_offsets_of_each_kind_are_looked_at(kind: str):
-    """Of many topics, one that cannot be is found; an offset that is null can be."""
+    """With many topics, one impossible value is found; a null offset is possible."""
     right = {f"t-{number}": TopicOffsets([0, MOST_PARTITIONS - 1], [None, 2**62]) for number in range(1_000)}
     check(OffsetActivity(CLUSTER, GROUP, T0, **{kind: right}), T0)
     odd = (
@@ -134,7 +134,7 @@ def test_offsets_of_each_kind_are_looked_at(kind: str):
 
 
 def test_what_is_taken_of_a_probe_can_be_true():
-    """One bound holds for partitions where probes are taken apart and where their rows are read."""
+    """The same bound on partitions applies when probes are split and when their rows are read."""
 
     def rows(partition: int) -> list[object]:
         offsets = {"orders": {str(partition): 5}}
@@ -150,7 +150,7 @@ def test_what_is_taken_of_a_probe_can_be_true():
 
 
 def test_a_pane_of_a_broker_log_has_a_time_that_can_be():
-    """It stands beside the times of its events, and there may be none."""
+    """It is separate from the times of its events, of which there may be none."""
     check(CoordinatorActivity(CLUSTER, GROUP, T0, ()), T0)
     for start_ms in (-1, T0 + 5_000 * MINUTE):
         with pytest.raises(ImplausibleError):
@@ -159,7 +159,7 @@ def test_a_pane_of_a_broker_log_has_a_time_that_can_be():
 
 @pytest.mark.parametrize("group", ["g" * 32_767, "\u00e9" * 16_383])
 def test_a_group_id_is_no_longer_than_kafka_can_write_it(group: str):
-    """A longer one would be the key of a row that no exporter takes."""
+    """A longer one would be the key of a row that no exporter accepts."""
 
     def named(group_id: str) -> list[object]:
         asked = replace(probe(T0, "Stable", []), group=group_id)
@@ -206,7 +206,7 @@ def test_what_an_earlier_run_published_can_be_true(row: object, now_ms: int):
 
 
 def on_topic(partitions: list[int], committed: list[int]) -> GroupLag:
-    """Make a row of lag on one topic."""
+    """Return a row of lag on one topic."""
     return replace(LAG, topics={"orders": TopicLag(partitions, committed, [], None)})
 
 
@@ -244,6 +244,6 @@ def on_topic(partitions: list[int], committed: list[int]) -> GroupLag:
     ],
 )
 def test_what_no_run_can_have_published_is_not_restored(row: object):
-    """Rows of a time far ahead would stand against all that comes, and totals would need more than 64 bits."""
+    """Rows of a far future would override all later ones, and totals would need more than 64 bits."""
     with pytest.raises(ImplausibleError):
         check_restored(row, T0)

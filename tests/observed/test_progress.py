@@ -1,4 +1,4 @@
-"""What commits and end offsets say of partitions: positions, rhythms, flow, jumps, within bounded memory."""
+"""Partitions by their commits and end offsets: positions, rhythms, flow, jumps, in bounded memory."""
 
 from __future__ import annotations
 
@@ -15,7 +15,7 @@ from rebalance_streaming.observed.progress import Flow, Jump, Position, Progress
 
 A, B = member("a-1", [0, 1]), member("b-1", [2, 3])
 BOTH = {"orders": [0, 1]}
-#: Of what is made up; in one test, as a hundred tests take longer than what they try.
+#: Number of generated examples; in one test, because the overhead of a hundred tests exceeds their work.
 SEEDS = range(100)
 
 
@@ -29,7 +29,7 @@ def steady(turns: int = 4, *, step: int = 10, every_ms: int = 5 * SECOND) -> lis
 
 
 def test_shortly_before_the_first_probe_records_came_as_they_did_after_it():
-    """A prober that begins later than a group covers the time before; not what is long past, nor with one probe."""
+    """The first probes of a late prober cover the time shortly before them; not more, nor with one probe."""
     known = progress(probe(T0, ends={0: 100}), probe(T0 + 20 * SECOND, ends={0: 140}))
     asked = [known.estimated_end_at("orders", 0, T0 + at) for at in (-11_000, -5_000, 0, 10_000, 30_000)]
     assert asked == [None, 90, 100, 120, 140]
@@ -37,7 +37,7 @@ def test_shortly_before_the_first_probe_records_came_as_they_did_after_it():
 
 
 def test_a_position_joins_commit_and_end():
-    """Lag is known only where both are; a commit newer than the probe has none."""
+    """Lag is only known if both are; a commit newer than the probe has none."""
     known = progress(*steady(), probe(T0, ends={0: 25, 1: 50, 2: 7}, stable={0: 20}))
     assert known.position("orders", 1) == Position("orders", 1, 30, 50, None, T0 + 15_000, T0 + 15_000)
     assert [known.position("orders", p).lag for p in (0, 1, 2, 3)] == [0, 20, None, None]
@@ -48,7 +48,7 @@ def test_a_position_joins_commit_and_end():
 
 
 def test_a_summary_that_comes_again_changes_nothing():
-    """Delivery is at least once; what comes late of the same log partition was taken up already."""
+    """Delivery is at least once; a late row of the same log partition was applied already."""
     events = steady()
     once, again = progress(*events), progress(*events, *events)
     assert list(once.positions()) == list(again.positions())
@@ -57,7 +57,7 @@ def test_a_summary_that_comes_again_changes_nothing():
 
 @pytest.mark.parametrize("width", [2, 40], ids=["few partitions", "many partitions"])
 def test_a_pane_that_comes_in_parts_is_one_commit(width: int):
-    """A batch may end within a pane: what is remembered reaches as far back as with one row for each pane."""
+    """A batch may end within a pane: the memory goes as far back as with one row for each pane."""
     in_parts, whole = Progress(), Progress()
     for pane_ms in range(T0, T0 + MINUTE, 5 * SECOND):
         parts = [_commits_of(width, pane_ms + part * SECOND, pane_ms + part * SECOND + 500) for part in range(5)]
@@ -77,7 +77,7 @@ def _commits_of(width: int, first_ms: int, last_ms: int) -> CommitActivity:
 
 
 def test_the_time_of_the_last_advance_is_not_that_of_the_last_commit():
-    """An unchanged offset committed again is a pulse: the client polls, the partition stands still."""
+    """An unchanged offset committed again only shows that the client polls; the partition does not advance."""
     known = progress(*steady(), *(commits(T0 + 20_000 + n * 5_000, {0: 30}) for n in range(3)))
     standing, moving = known.position("orders", 0), known.position("orders", 1)
     assert (standing.committed_ms, standing.advanced_ms) == (T0 + 30_000, T0 + 15_000)
@@ -116,7 +116,7 @@ def test_ends_have_a_history():
         probe(T0 + 40_000, ends={0: 30, 1: None, 2: 4}),
     )
     assert [known.end_at("orders", 0, T0 + at) for at in (-1, 0, 30_000, 90_000)] == [None, 10, 15, 30]
-    # It was not known just then.
+    # It was temporarily unknown.
     assert [known.end_at("orders", 1, T0 + at) for at in (30_000, 40_000)] == [10, 10]
     assert [known.end_at("orders", 2, T0 + at) for at in (30_000, 40_000)] == [None, 4]
     assert known.end_growth("orders", 0, T0) == 20
@@ -133,7 +133,7 @@ def test_the_history_of_ends_is_bounded_and_goes_back_a_quarter_of_an_hour():
 
 
 def test_deleted_offsets_are_listed_until_they_are_committed_again():
-    """A tombstone takes the partition out of the positions."""
+    """A tombstone removes the partition from the positions."""
     known = progress(*steady(), commits(T0 + MINUTE, {0: None}))
     assert known.deleted() == [("orders", 0, T0 + MINUTE)]
     assert [each.partition for each in known.positions()] == [1]
@@ -142,7 +142,7 @@ def test_deleted_offsets_are_listed_until_they_are_committed_again():
 
 
 def test_jumps_are_steps_back_and_steps_out_of_proportion():
-    """Ahead they must be large against the steps before, and large in themselves."""
+    """Forward steps must be large compared with the earlier steps, and in absolute terms."""
     known = progress(*steady(), commits(T0 + 20_000, {0: 25, 1: 5_000}), commits(T0 + 25_000, {0: 900, 1: 5_010}))
     assert known.jumps == [
         Jump("orders", 0, T0 + 20_000, 30, 25),
@@ -157,7 +157,7 @@ def test_jumps_are_steps_back_and_steps_out_of_proportion():
     ids=["overtaken", "it goes on where it begins", "it is behind still", "nothing is gone", "not known", "far ahead"],
 )
 def test_an_offset_that_deletion_overtook_is_a_jump(start: int | None, after: int, began: int | None, partitions: int):
-    """However short it is: what was between the commit before and where the partition begins now is gone."""
+    """However short it is: the records between the earlier commit and the new beginning are gone."""
     every = range(partitions)
     known = progress(
         *(commits(T0 + n * 5_000, dict.fromkeys(every, 10 + 10 * n)) for n in range(3)),
@@ -170,7 +170,7 @@ def test_an_offset_that_deletion_overtook_is_a_jump(start: int | None, after: in
 
 
 def test_a_topic_that_is_recreated_begins_anew():
-    """What the one before had lost is not lost to its successor."""
+    """Records lost by the old topic are not lost by the new one."""
     known = progress(
         probe(T0, starts={0: 500}, ends={0: 900}),
         commits(T0 + SECOND, {0: 600}),
@@ -182,7 +182,7 @@ def test_a_topic_that_is_recreated_begins_anew():
 
 
 def made_up(seed: int, *topics: str) -> Progress:
-    """Commits of any partitions of these topics at any times, which may go back, and probes of orders between them."""
+    """Return commits of any partitions of these topics at any times, which may go back, with probes of orders."""
     chance = random.Random(seed)
     events: list[Event] = []
     at_ms = T0
@@ -198,7 +198,7 @@ def made_up(seed: int, *topics: str) -> Progress:
 
 
 def test_no_gap_is_longer_than_its_bound():
-    """Whichever partitions of a topic are asked for: rules look at gaps only where the bound is long."""
+    """For any partitions of a topic: rules only compute gaps if the bound is long."""
     numbers = range(4)
     chosen = [list(part) for size in numbers for part in combinations(numbers, size + 1)]
     for seed in SEEDS:
@@ -210,14 +210,14 @@ def test_no_gap_is_longer_than_its_bound():
 
 
 def test_flow_is_that_of_the_partitions_together():
-    """Each between its last commit and the last one half a minute before; one end that is not known hides all."""
+    """Each between its last commit and the last one half a minute before; one unknown end makes it unknown."""
     for seed in SEEDS:
         known = made_up(seed, "orders")
         assert known.flow(30_000) == added_up(known), seed
 
 
 def added_up(known: Progress) -> Flow | None:
-    """Work out the flow partition by partition."""
+    """Compute the flow partition by partition."""
     positions, produced, consumed = list(known.positions()), 0.0, 0.0
     for each in positions:
         assert each.committed is not None
@@ -237,7 +237,7 @@ def added_up(known: Progress) -> Flow | None:
 
 
 def test_a_probe_costs_what_it_contains():
-    """Partition 19,999 of very many topics makes no arrays of 20,000."""
+    """Partition 19,999 of very many topics allocates no arrays of 20,000."""
     known = Progress()
     ends = {f"invented-{number}": TopicOffsets([19_999], [5]) for number in range(1_000)}
     assert not known.take_offsets(OffsetActivity("c", "g", T0, ends, ends))
@@ -249,7 +249,7 @@ def test_a_probe_costs_what_it_contains():
 
 
 def test_a_commit_costs_what_it_contains():
-    """So does one of partition 19,999: what is kept is as long as what was committed."""
+    """Likewise for a commit of partition 19,999: the state is as large as what was committed."""
     far = {f"t-{number}": TopicCommits([19_999], [5], [T0], [T0], [1], [1]) for number in range(1_000)}
     tracemalloc.start()
     known = Progress()
@@ -262,7 +262,7 @@ def test_a_commit_costs_what_it_contains():
 
 
 def test_partitions_come_in_any_order():
-    """Columns stay those of their partitions when others come between them."""
+    """Columns stay those of their partitions when others are inserted between them."""
     known = progress(
         commits(T0, {5: 50}),
         commits(T0 + 5 * SECOND, {9: 90, 2: 20}),

@@ -1,4 +1,4 @@
-"""As whom members that left are back: by their own ids, or as a newcomer of their slot."""
+"""The successors of members that left: their own ids, or a newcomer of the same client and host."""
 
 from __future__ import annotations
 
@@ -39,7 +39,7 @@ from rebalance_streaming.observed.departures import (
     ids=["same client", "another host", "another client", "same id"],
 )
 def test_it_came_back_under_a_new_id(other: Member, back: bool):
-    """The first of its client and host to join later; its own id is it in any case (KIP-848)."""
+    """The first of its client and host to join later; its own id in any case (KIP-848)."""
     gone, again = left(), joined(LOST_MS + MINUTE, other, [STAYS])
     (found,) = find_departures(history(gone, again), gone, {}, LOST_MS + 2 * MINUTE)
     assert (found.back_as == other) == back
@@ -47,7 +47,7 @@ def test_it_came_back_under_a_new_id(other: Member, back: bool):
 
 
 def test_clients_that_share_a_name_and_a_host_come_back_as_one_newcomer_each():
-    """Of three that left together two came back; who of them does not matter, and none is two."""
+    """Of three that left together two returned; which of them does not matter, and none counts twice."""
     three, back = [member(f"b-{n}") for n in range(3)], [member("b-8"), member("b-9")]
     gone, again = rebalance(LOST_MS, three, []), rebalance(LOST_MS + MINUTE, [], back, reason="first_join")
     found = find_departures(history(gone, again), gone, {}, LOST_MS + 2 * MINUTE)
@@ -55,7 +55,7 @@ def test_clients_that_share_a_name_and_a_host_come_back_as_one_newcomer_each():
 
 
 def test_of_two_that_share_a_name_the_one_that_was_lost_is_back():
-    """The other one left in order, which may have been meant."""
+    """The other one left cleanly, which may have been intended."""
     one, other = member("b-1", [2]), member("b-2", [3])
     gone, again = rebalance(LOST_MS, [STAYS, one, other], [STAYS]), joined(LOST_MS + MINUTE, member("b-3"), [STAYS])
     beats = pulse(LOST_MS - MINUTE, LOST_MS, [0, 1, 2]), pulse(LOST_MS - MINUTE, LOST_MS - 12 * SECOND, [3])
@@ -75,7 +75,7 @@ def test_who_is_back_by_its_own_id_is_nobody_else():
 
 
 def test_members_that_lived_at_the_same_time_are_two():
-    """A probe listed both: the newcomer of equal name is a second instance."""
+    """A probe listed both: the newcomer with the same name is a second instance."""
     gone, again = left(), joined(LOST_MS + MINUTE, member("b-2", [2]), [STAYS])
     both = probe(T0, "Stable", [STAYS, B, member("b-2")])
     (found,) = find_departures(history(both, gone, again), gone, {}, LOST_MS + 2 * MINUTE)
@@ -83,7 +83,7 @@ def test_members_that_lived_at_the_same_time_are_two():
 
 
 def test_one_client_that_had_both_ids_is_back_although_its_former_one_is_still_listed():
-    """It gave itself up and joined anew, while its coordinator waits for the id that it had."""
+    """It gave up its membership and joined again, while its coordinator waits for the old id."""
     again = replace(B, member_id="b-2")
     gone = lost(LOST_MS, B, [STAYS, B, again])
     seen = probe(LOST_MS - 5 * SECOND, "PreparingRebalance", [STAYS, B, again])

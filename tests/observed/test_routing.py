@@ -1,4 +1,4 @@
-"""Whose reports are whose: by what a report says, else by who is in which group."""
+"""The group of a report: by the report itself, otherwise by the members of groups."""
 
 from __future__ import annotations
 
@@ -19,7 +19,7 @@ A = member("a-1")
 
 
 def said(at_ms: int = T0, **changes: Any) -> ClientActivity:
-    """Make a row that names no group and no member unless `changes` do."""
+    """Return a row without group and member unless `changes` name them."""
     who = {"group_id": None, "member_id": None, "client_id": None, **changes}
     return packed(report(at_ms, A, **who))
 
@@ -29,7 +29,7 @@ def routed(routing: Routing, each: ClientActivity) -> list[str]:
 
 
 def known(**groups: list[str]) -> Routing:
-    """Make a routing that knows groups by their members; a member id is `client-number`."""
+    """Return a routing that knows groups by their members; a member id is `client-number`."""
     routing = Routing()
     for group, names in groups.items():
         routing.note_members(group, [member(name) for name in names])
@@ -67,7 +67,7 @@ def test_the_surest_name_decides(changes: dict[str, Any], group: str | None):
 
 
 def test_a_client_id_is_that_of_the_group_that_is_left():
-    """A group that was deleted leaves its clients' names to the one that took its place."""
+    """A deleted group leaves its clients' names to its successor."""
     routing = known(old=["a-1"], new=["a-2"])
     assert routed(routing, said(client_id="a")) == []
     routing.groups.discard("old")
@@ -76,14 +76,14 @@ def test_a_client_id_is_that_of_the_group_that_is_left():
 
 
 def test_client_ids_of_long_ago_are_forgotten(monkeypatch: pytest.MonkeyPatch):
-    """Each pod may have a name of its own: those that were seen last are kept."""
+    """Each pod may have a name of its own: the latest are kept."""
     monkeypatch.setattr(routing_module, "_KEPT_CLIENTS", 3)
     routing = known(one=["a-1", "b-1", "c-1", "a-2", "d-1"])
     assert sorted(routing.by_client) == ["a", "c", "d"]
 
 
 def test_a_client_id_keeps_no_names_of_groups_that_were_forgotten():
-    """Thousands of groups, each with a name of its own, may have the same client id after one another."""
+    """Thousands of groups, each with its own name, may use the same client id one after the other."""
     routing = known(stays=["a-0"])
     for number in range(1_000):
         routing.note_members(f"run-{number}", [member(f"a-{number}")])
@@ -93,7 +93,7 @@ def test_a_client_id_keeps_no_names_of_groups_that_were_forgotten():
 
 
 def test_a_routed_report_carries_its_group():
-    """Nobody behind has to ask again."""
+    """So that it need not be looked up again."""
     ((group, each),) = known(one=["a-1"]).route(said(member_id="a-1"))
     assert (group, each.group_id, each.member_id) == ("one", "one", "a-1")
 
@@ -102,12 +102,12 @@ def test_a_routed_report_carries_its_group():
     ("client_id", "group"), [("consumer-one-1", "one"), ("consumer-three-1", None), ("consumer-1", None)]
 )
 def test_javas_default_client_id_names_an_existing_group_only(client_id: str, group: str | None):
-    """`consumer-<group>-<n>` is greedy and may be anybody's name: only a group that is there may be taken for it."""
+    """`consumer-<group>-<n>` is ambiguous and may be chosen by anybody: only an existing group is accepted."""
     assert routed(known(one=["a-1"]), said(client_id=client_id)) == ([] if group is None else [group])
 
 
 def test_a_default_id_in_two_groups_still_names_one():
-    """Two members of different groups that copied a client id: the group it names is the better guess than none."""
+    """Two members of different groups that copied a client id: the group in it is a better guess than none."""
     routing = Routing()
     for group in ("one", "two"):
         routing.note_members(group, [member(f"{group}-1", client_id="consumer-one-1")])
@@ -115,7 +115,7 @@ def test_a_default_id_in_two_groups_still_names_one():
 
 
 def test_reports_that_came_too_early_are_kept():
-    """A client reports before its group's first record: its rows are handed on later, in their order, and once."""
+    """A client reports before its group's first record: its rows are passed on later, in their order, and once."""
     routing = Routing()
     early = [said(T0 + at, member_id="a-1", client_id="a") for at in (0, 5, 10)]
     other = said(member_id="x-1", client_id="x")
@@ -128,7 +128,7 @@ def test_reports_that_came_too_early_are_kept():
 
 @pytest.mark.parametrize("changes", [{"group_id": "one"}, {"client_id": "a"}, {"client_id": "consumer-one-1"}])
 def test_a_row_waits_under_everything_that_may_show_its_group(changes: dict[str, Any]):
-    """The group it names, its client, or the group that Java put into the client's name."""
+    """The group in the report, its client, or the group that Java put into the client id."""
     routing = Routing()
     assert routed(routing, said(**changes)) == []
     assert routing.note_members("one", [A])
@@ -147,7 +147,7 @@ def test_only_news_is_news():
 
 
 def test_what_nobody_claims_is_bounded(monkeypatch: pytest.MonkeyPatch):
-    """Producers and strangers report as well: the oldest of them are forgotten, and counted."""
+    """Producers and other clients report as well: the oldest reports are dropped, and counted."""
     monkeypatch.setattr(routing_module, "_KEPT_ROWS", 100)
     routing = Routing()
     for number in range(150):
@@ -158,7 +158,7 @@ def test_what_nobody_claims_is_bounded(monkeypatch: pytest.MonkeyPatch):
 
 
 def test_long_rows_are_bounded_by_their_length(monkeypatch: pytest.MonkeyPatch):
-    """Few rows may be as large as many."""
+    """A few long rows may be as large as many short ones."""
     monkeypatch.setattr(routing_module, "_KEPT_BYTES", 20_000)
     routing = Routing()
     for number in range(100):
@@ -170,7 +170,7 @@ def test_long_rows_are_bounded_by_their_length(monkeypatch: pytest.MonkeyPatch):
 
 @pytest.mark.generated
 def test_invented_groups_are_bounded_too():
-    """20,000 groups that only clients speak of: what is kept stays within its bounds, the rest is counted."""
+    """20,000 groups that only clients name: memory stays bounded, the rest is counted."""
     routing = Routing()
     row = said(group_id="x", member_id="m")
     for number in range(60_000):
@@ -183,7 +183,7 @@ def test_invented_groups_are_bounded_too():
 
 
 def test_a_group_that_only_clients_speak_of_is_none():
-    """Whoever may write client metrics must not be able to make groups; once the log contains one, nothing is lost."""
+    """Clients that write metrics must not be able to create groups; once the log contains one, nothing is lost."""
     detector = Detector(CLUSTER)
     detector.advance(T0)
     for at_ms in (T0, T0 + SECOND):
@@ -195,7 +195,7 @@ def test_a_group_that_only_clients_speak_of_is_none():
 
 
 def test_clients_of_a_group_without_members_are_taken_up_once_any_row_contains_it():
-    """A probe is enough: groups whose members all fail to join are in no log."""
+    """A probe is sufficient: groups whose members all fail to join are not in the log."""
     detector = Detector(CLUSTER)
     detector.advance(T0)
     detector.take_clients(packed(report(T0, A)))
@@ -206,7 +206,7 @@ def test_clients_of_a_group_without_members_are_taken_up_once_any_row_contains_i
 
 
 def test_clients_of_ignored_groups_are_not_kept():
-    """They would wait for ever and push out others."""
+    """They would wait forever and push out others."""
     detector = Detector(CLUSTER, DetectConfig(ignore=("g",)))
     detector.take_clients(packed(report(T0, A)))
     assert detector._routing.waiting() == 0

@@ -1,4 +1,4 @@
-"""Which timeout a silence matches where two ways to leave fit it, by how much of the time in question each takes."""
+"""The time-out that a silence matches if two ways to leave are possible, by the share of the possible time of each."""
 
 from __future__ import annotations
 
@@ -11,14 +11,14 @@ from rebalance_streaming.observed.confidence import HINT, PLAUSIBLE
 from rebalance_streaming.observed.departed_members import find_departures
 from rebalance_streaming.observed.departures import CLEAN, SESSION_EXPIRED, UNKNOWN, Departure
 
-#: The member whose departure is looked at, and one that stays; the loss is seen ten minutes into the story.
+#: The departing member, and one that stays; the loss is seen ten minutes after the beginning.
 B = member("b-1", [2, 3])
 STAYS = member("a-1", [0, 1])
 LOST_MS = T0 + 10 * MINUTE
 
 
 def moving(from_ms: int, to_ms: int, numbers: Sequence[int], every_ms: int) -> list[Event]:
-    """Commit only what changed: each time an offset further, as librdkafka and Sarama do."""
+    """Return commits of changed positions: one offset further each time, as with librdkafka and Sarama."""
     return [commits(at, dict.fromkeys(numbers, at // 100)) for at in range(from_ms, to_ms + 1, every_ms)]
 
 
@@ -29,7 +29,7 @@ def judged(gone: Rebalance, *events: Event) -> Departure:
 
 
 def test_a_silence_longer_than_closing_takes_is_seldom_that_of_a_clean_leave():
-    """Libraries that commit on a timer do so once more when they are closed; a clean leave stays second."""
+    """Libraries that commit on a timer commit once more when closed; a clean leave is the second choice."""
     who = replace(B, client_id="kgo", session_timeout_ms=6_000, rebalance_timeout_ms=60_000)
     of = lost(LOST_MS, who, [STAYS, who], took_ms=20, started_after_ms=T0)
     last_ms = LOST_MS - 8 * SECOND
@@ -40,7 +40,7 @@ def test_a_silence_longer_than_closing_takes_is_seldom_that_of_a_clean_leave():
 
 
 def test_a_moment_known_to_the_millisecond_decides_as_a_longer_one_does():
-    """A newcomer waited for it, so it went as the others were released: silent for longer than its session."""
+    """A newcomer waited for it, so it left when the others were released: silent for longer than its session."""
     who = replace(B, client_id="kgo", session_timeout_ms=6_000, rebalance_timeout_ms=60_000)
     of = rebalance(LOST_MS, [STAYS, who], [STAYS, member("n-1", [2, 3])], took_ms=0, started_after_ms=T0)
     found = judged(of, *moving(LOST_MS - 38 * SECOND, LOST_MS - 8 * SECOND, [2, 3], every_ms=15 * SECOND))
@@ -49,7 +49,7 @@ def test_a_moment_known_to_the_millisecond_decides_as_a_longer_one_does():
 
 
 def test_a_leave_whose_rival_hardly_fits_has_none():
-    """Of the time in question nearly all is too early for its session to have run out."""
+    """Nearly all of the possible time is too early for its session to have expired."""
     who = replace(B, client_id="kgo", session_timeout_ms=6_000, rebalance_timeout_ms=60_000)
     of = lost(LOST_MS, who, [STAYS, who], took_ms=20, started_after_ms=T0)
     near = judged(of, *moving(LOST_MS - 36 * SECOND, LOST_MS - 6 * SECOND, [2, 3], every_ms=10 * SECOND))
@@ -59,7 +59,7 @@ def test_a_leave_whose_rival_hardly_fits_has_none():
 
 
 def test_a_session_that_can_have_ended_at_the_very_end_only_leaves_a_hidden_limit_open():
-    """aiokafka leaves by itself, after a time that its records do not carry; any other client has been removed."""
+    """aiokafka leaves by itself, after a time that its records do not have; any other client was removed."""
     last_ms = LOST_MS - 9_760
     beats = [commits(at, {2: at // 100, 3: at // 100}) for at in (last_ms - 10 * SECOND, last_ms)]
     ends = [probe(at, ends=dict.fromkeys((2, 3), LOST_MS // 100)) for at in (last_ms, LOST_MS)]

@@ -1,4 +1,4 @@
-"""Ends of topics are kept once for all groups; each group knows them from its own first probe on."""
+"""End offsets of topics are stored once for all groups; each group sees them from its own first probe on."""
 
 from __future__ import annotations
 
@@ -12,7 +12,7 @@ from rebalance_streaming.observed.topic_ends import ClusterEnds, TopicEnds
 
 
 def ends_of(*offsets: int) -> dict[str, TopicOffsets]:
-    """Make what a probe reports of the ends of a topic."""
+    """Return the end offsets of a topic in a probe."""
     return {"orders": TopicOffsets(list(range(len(offsets))), list(offsets))}
 
 
@@ -28,7 +28,7 @@ def two_groups() -> tuple[Progress, Progress]:
 
 
 def test_groups_that_read_one_topic_get_the_same_moments():
-    """A round of probes has a row for each of them; what is known does not depend on how many there are."""
+    """A round of probes has a row for each of them; the result does not depend on their number."""
     (one, other), alone = two_groups(), Progress()
     for second in range(0, 1_200, 5):
         at_ms, ends = T0 + second * SECOND, ends_of(second)
@@ -44,7 +44,7 @@ def test_groups_that_read_one_topic_get_the_same_moments():
 
 @pytest.mark.parametrize("begun_s", [600, 605])
 def test_a_group_knows_ends_from_its_own_first_probe_on(begun_s: int):
-    """Another group's earlier probes say nothing of its own past; afterwards it knows what it would alone."""
+    """Another group's earlier probes do not count for its past; afterwards its view is the same as alone."""
     (one, other), alone = two_groups(), Progress()
     for second in range(0, 1_200, 5):
         at_ms, ends = T0 + second * SECOND, ends_of(second)
@@ -65,7 +65,7 @@ def test_a_group_knows_ends_from_its_own_first_probe_on(begun_s: int):
 
 
 def test_groups_that_come_and_go_take_nothing_of_what_another_one_knows():
-    """Consumers of the console have a new group each: the past of a quarter of an hour stays, in twice the room."""
+    """Console consumers have a new group each: a quarter of an hour is kept, in twice the memory."""
     ends = ClusterEnds()
     known = Progress(ends)
     for second in range(0, 1_800, 5):
@@ -87,7 +87,7 @@ def test_ends_probed_for_one_group_are_news_to_the_other():
 
 
 def test_a_topic_that_is_made_anew_has_no_day_behind_it():
-    """Ends only grow: what lies before a lower one is another topic's. Rules see what happened."""
+    """Ends only grow: those before a lower one belong to another topic. Rules see the recreation."""
     ends = ClusterEnds()
     for second in range(0, 60, 5):
         ends.take(probed(T0 + second * SECOND, ends_of(1_000 + second)))
@@ -98,7 +98,7 @@ def test_a_topic_that_is_made_anew_has_no_day_behind_it():
 
 
 def test_an_older_probe_changes_nothing():
-    """It is another prober's, or of a backlog."""
+    """It is from another prober, or from a backlog."""
     ends = ClusterEnds()
     ends.take(probed(T0 + SECOND, ends_of(7), ends_of(7)))
     version = known_of(ends).version
@@ -108,14 +108,14 @@ def test_an_older_probe_changes_nothing():
 
 
 def known_of(ends: ClusterEnds) -> TopicEnds:
-    """Return what is known of the topic."""
+    """Return the known end offsets of the topic."""
     known = ends.get("orders")
     assert known is not None
     return known
 
 
 def test_a_topic_that_nobody_reads_any_more_is_forgotten():
-    """A while after its last group was, as that may come back; not while another group reads it."""
+    """A while after its last group, which may return; not while another group reads it."""
     table = LagTable()
     for group in ("a", "b"):
         table.take_offsets(OffsetActivity("c", group, T0, ends=ends_of(5) | {f"of-{group}": TopicOffsets([0], [1])}))
@@ -132,6 +132,6 @@ def test_a_topic_that_nobody_reads_any_more_is_forgotten():
 
 
 def forget_for(table: LagTable, from_ms: int, minutes: int) -> None:
-    """Let a table look for what nobody reads, once a minute."""
+    """Let a table check for unused topics, once a minute."""
     for minute in range(minutes):
         table.forget_unread(from_ms + minute * MINUTE)

@@ -1,4 +1,4 @@
-"""Who claims what in ZooKeeper, from looks at ids and owners."""
+"""Claims on partitions in ZooKeeper, from looks at ids and owners."""
 
 from __future__ import annotations
 
@@ -8,26 +8,26 @@ from rebalance_streaming.observed.zookeeper_claims import claims, owns, undistur
 
 
 def seen(at_ms: int, ids: str, **owners: str) -> Ownership:
-    """Make a look at members, one letter each, and at who owns which partition of each topic: one letter each, too."""
+    """Return a look with members, one letter each, and the owners of each topic's partitions, one letter each, too."""
     members = tuple(ProbedMember(each, "", "") for each in ids)
     return Ownership(at_ms, members, {topic: {str(p): o for p, o in enumerate(of)} for topic, of in owners.items()})
 
 
 def test_who_owns_nothing_claims_every_topic():
-    """Whoever owns something has a claim only where it does; an owner that is gone has what it holds."""
+    """An owner has claims only on the topics it owns; a removed owner still has its partitions."""
     look = seen(1, "abc", orders="aax", bills="b")
     assert claims(look, "orders") == {"a": 2, "x": 1, "c": 0}
     assert claims(look, "bills") == {"b": 1, "c": 0}
 
 
 def test_a_thread_owns_for_its_member():
-    """Old high-level consumers own as id, hyphen and number; another id that begins alike is somebody else."""
+    """Old high-level consumers own as id, hyphen and number; a longer id with the same prefix is another member."""
     look = Ownership(1, (), {"orders": {"0": "a-0", "1": "ab-1"}})
     assert [owns(look, each) for each in ("a", "ab", "b")] == [True, True, False]
 
 
 def test_a_change_of_owners_begins_the_time_anew():
-    """As long as the owners of that topic are the same and the member is there; other topics do not matter."""
+    """It lasts while the owners of that topic are unchanged and the member is there; other topics do not matter."""
     looks = [seen(1, "ab", orders="ab"), seen(2, "ab", orders="aa"), seen(3, "ab", orders="aa", bills="a")]
     assert undisturbed_since(looks, 2, "orders", "b") == 2
     assert undisturbed_since([*looks[:1], seen(2, "a", orders="aa"), looks[2]], 2, "orders", "b") == 3

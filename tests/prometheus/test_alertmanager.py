@@ -1,4 +1,4 @@
-"""The real Alertmanager with the shipped configuration: what people receive, and what they are spared."""
+"""The real Alertmanager with the shipped configuration: which notifications are sent, and which are muted."""
 
 from __future__ import annotations
 
@@ -34,7 +34,7 @@ CONFIG = DEPLOY / "alertmanager" / "alertmanager.yml"
 STARTED = "2026-01-15T02:41:07Z"
 HOSTILE = 'a"b\n{{ .Status }}<!channel> & \\d|é'
 
-#: The page of the documentation, as far as Prometheus can know it.
+#: The documented page, with the values that Prometheus can know.
 PAGE = {
     "summary": "payments-enricher: 14 rebalances in 15 min, 38% of the time rebalancing",
     "cause": "diagnosis heartbeat_starvation; 12 of 14 began with: departure",
@@ -50,19 +50,19 @@ PAGE = {
     "runbook_url": "http://r/KafkaRebalanceStorm.md",
 }
 
-#: What the lines of the page begin with.
+#: The beginnings of the lines of the page.
 WORDS = ["Cause  ", "Who    ", "Change ", "Since  ", "Impact ", "Scope  ", "Now    ", "Links  "]
 
 
 @dataclass(frozen=True, slots=True)
 class Office:
-    """An Alertmanager, and where its notifications arrive."""
+    """An Alertmanager, and the receiver of its notifications."""
 
     server: Server
     inbox: Inbox
 
     def slack(self, text: str) -> dict[str, Any]:
-        """Return the attachment of the first Slack message that has `text`."""
+        """Return the attachment of the first Slack message that contains `text`."""
         attachment: dict[str, Any] = self.inbox.await_body("/slack", text)["attachments"][0]
         return attachment
 
@@ -78,7 +78,7 @@ class Office:
 
 @pytest.fixture(scope="module")
 def office(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Office]:
-    """One Alertmanager for all tests; each has a cluster of its own, so that none mutes another's alerts."""
+    """One Alertmanager for all tests; each has its own cluster, so that none mutes another's alerts."""
     directory = tmp_path_factory.mktemp("alertmanager")
     with ExitStack() as stack:
         inbox = stack.enter_context(webhook_receiver())
@@ -89,7 +89,7 @@ def office(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Office]:
 
 
 def alert(name: str, severity: str, cluster: str, group: str = "", *, team: str = "", **more: Any) -> dict[str, Any]:
-    """Return an alert as Prometheus sends it: labels without a value are none."""
+    """Return an alert as sent by Prometheus: labels without a value are left out."""
     labels = {"alertname": f"KafkaRebalance{name}", "severity": severity, "cluster": cluster, "group": group}
     annotations = {"summary": f"{group or cluster}: {name} in words"}
     return {
@@ -100,7 +100,7 @@ def alert(name: str, severity: str, cluster: str, group: str = "", *, team: str 
 
 
 def test_amtool_accepts_the_configuration() -> None:
-    """Alertmanager would load what is shipped."""
+    """Alertmanager would load the shipped files."""
     done = run_tool("amtool", "check-config", CONFIG)
     assert done.returncode == 0, done.stdout + done.stderr
 
@@ -124,7 +124,7 @@ def test_amtool_accepts_the_configuration() -> None:
     ],
 )
 def test_routes(receivers: str, labels: tuple[str, ...]) -> None:
-    """Alerts reach the team that owns the group, by the way their severity asks for."""
+    """Alerts reach the team that owns the group, by the channel for their severity."""
     done = run_tool(
         "amtool", "config", "routes", "test", f"--config.file={CONFIG}", f"--verify.receivers={receivers}", *labels
     )
@@ -132,7 +132,7 @@ def test_routes(receivers: str, labels: tuple[str, ...]) -> None:
 
 
 def test_no_secret_is_in_the_configuration() -> None:
-    """Secrets come from files only."""
+    """Secrets are only read from files."""
     text = CONFIG.read_text()
     secrets = re.findall(
         r"^ *(?:- )?(?:&\w+ *)?(api_url|routing_key|service_key|password|credentials|bearer_token):", text, re.M
@@ -142,7 +142,7 @@ def test_no_secret_is_in_the_configuration() -> None:
 
 
 def test_every_format_has_the_same_speaking_alert() -> None:
-    """A template hands on no alert, so each has the line that finds it: to the letter the same."""
+    """A template cannot pass on an alert, so each has the same line that selects it."""
     text = (DEPLOY / "alertmanager" / "templates" / "page.tmpl").read_text()
     lines = [line for line in text.splitlines() if "$it :=" in line]
     assert len(lines) == text.count("$it = .") > 5
@@ -150,9 +150,9 @@ def test_every_format_has_the_same_speaking_alert() -> None:
 
 
 def test_the_page_in_slack(office: Office) -> None:
-    """The phone line is title and fallback; below it stand the lines of the page in their order, with links.
+    """The phone line is title and fallback; below it are the lines of the page in their order, with links.
 
-    Nothing is aligned: Slack's letters have different widths outside of a code block.
+    Nothing is aligned: Slack's letters have different widths outside code blocks.
     """
     page = alert("Storm", "critical", "slack", "payments-enricher", startsAt=STARTED)
     post_alerts(office.server.url, {**page, "annotations": PAGE})
@@ -190,7 +190,7 @@ def test_the_page_at_pagerduty(office: Office) -> None:
 
 
 def test_the_page_as_json(office: Office) -> None:
-    """The webhook gets every alert with its lines as annotations, whoever else is notified."""
+    """The webhook gets every alert with its lines as annotations, in addition to the other receivers."""
     post_alerts(office.server.url, {**alert("Storm", "warning", "json", "g"), "annotations": PAGE})
     body = office.inbox.await_body("/alerts", '"cluster": "json"')
     assert body["groupLabels"] == {"cluster": "json", "group": "g"}
@@ -198,7 +198,7 @@ def test_the_page_as_json(office: Office) -> None:
 
 
 def test_one_message_per_group(office: Office) -> None:
-    """All alerts of a group are one message in which one speaks; another group has its own."""
+    """All alerts of a group are one message with the text of one of them; another group has its own message."""
     both = [alert("Finding", "warning", "grouping", "one"), alert("GroupEmpty", "warning", "grouping", "one")]
     post_alerts(office.server.url, *both, alert("Finding", "warning", "grouping", "two"))
     one, two = office.slack("[FIRING] one: "), office.slack("two: Finding in words")
@@ -208,7 +208,7 @@ def test_one_message_per_group(office: Office) -> None:
 
 
 def test_the_owner_is_notified(office: Office) -> None:
-    """A group's alert goes to the team of its owner, and to nobody else's Slack."""
+    """A group's alert goes to the team of its owner, and to no other team's Slack channel."""
     post_alerts(office.server.url, alert("Slow", "warning", "owner", "g", team="payments"))
     body = office.inbox.await_body("/alerts", '"cluster": "owner"')
     [shown] = ask(f"{office.server.url}/api/v2/alerts?filter=cluster%3Downer")
@@ -247,15 +247,15 @@ def test_one_page_per_incident(office: Office) -> None:
 
 
 def test_one_page_per_outage_of_a_broker(office: Office) -> None:
-    """Fifty groups that a broker holds up are one incident; one at another broker has its own, and so has a sick fleet.
+    """Fifty groups delayed by one broker are one incident; one at another broker has its own, and so has a sick fleet.
 
-    What Prometheus sends is shown by outage.yml, of fewer groups.
+    The alerts that Prometheus sends are tested in outage.yml, with fewer groups.
     """
     cluster, groups = "outage", [f"g{n}" for n in range(50)]
     outage = alert("Outage", "critical", cluster, startsAt=STARTED)
     marks = [alert("GroupInOutage", "info", cluster, group, startsAt=STARTED) for group in groups]
     post_alerts(office.server.url, outage, *marks)
-    # One thread of Alertmanager takes alerts up for what they mute, another one for whom to notify.
+    # One thread of Alertmanager registers alerts for inhibition, another one sends notifications.
     wait_for(lambda: len(ask(f"{office.server.url}/api/v2/alerts?filter=cluster%3Doutage")) == 51, "all marks")
     stalled = [alert("GroupStalled", "critical", cluster, group, startsAt=STARTED) for group in [*groups, "elsewhere"]]
     found = [alert("Finding", "critical", cluster, group, startsAt=STARTED) for group in groups]
@@ -277,7 +277,7 @@ def test_one_page_per_outage_of_a_broker(office: Office) -> None:
 
 
 def test_a_ticket_that_becomes_a_page_is_one_incident_in_the_channel(office: Office) -> None:
-    """What the channel reads: the ticket, the page, and one end, although two alerts ended."""
+    """The channel gets the ticket, the page, and one resolution, although two alerts ended."""
     cluster = "escalation"
 
     def reported() -> list[str]:
@@ -297,7 +297,7 @@ def test_a_ticket_that_becomes_a_page_is_one_incident_in_the_channel(office: Off
     await_titles("[FIRING] the ticket", "[FIRING] the page")
     post_alerts(office.server.url, *({**each, "endsAt": now()} for each in (ticket, page)))
     await_titles("[FIRING] the ticket", "[FIRING] the page", "[RESOLVED] the page")
-    # A second end would come with the next flush of another group at the latest.
+    # A second resolution would come with the next flush of another group at the latest.
     post_alerts(office.server.url, alert("Slow", "warning", f"{cluster}-later", "g"))
     office.slack(f"cluster%3D%22{cluster}-later%22")
     await_titles("[FIRING] the ticket", "[FIRING] the page", "[RESOLVED] the page")
@@ -363,15 +363,15 @@ def test_a_ticket_that_becomes_a_page_is_one_incident_in_the_channel(office: Off
     ],
 )
 def test_inhibition(office: Office, loud: dict[str, Any], muted: dict[str, Any], heard: dict[str, Any]) -> None:
-    """One alert mutes what it explains, and neither another cluster's nor another group's alerts."""
-    # The muting one is there first, as by Prometheus, which sends all of an evaluation at once.
+    """An alert mutes those that it explains, but no alerts of other clusters or groups."""
+    # The muting one is there first, as with Prometheus, which sends all alerts of an evaluation at once.
     post_alerts(office.server.url, loud, muted, heard)
     inhibited = loud["labels"]["cluster"] == muted["labels"]["cluster"]
     reported = {each["labels"]["cluster"] + each["labels"].get("group", ""): each for each in (heard, loud)}
     for each in reported.values():
         office.inbox.await_body("/alerts", f'"summary": "{each["annotations"]["summary"]}"')
     if inhibited:
-        # Alertmanager takes alerts up for what they mute in a thread of its own, which may come last.
+        # Alertmanager registers alerts for inhibition in a separate thread, which may be last.
         wait_for(lambda: await_status(office, muted)["inhibitedBy"], "the alert to be muted")
     else:
         assert await_status(office, muted)["inhibitedBy"] == []
@@ -379,7 +379,7 @@ def test_inhibition(office: Office, loud: dict[str, Any], muted: dict[str, Any],
 
 
 def await_status(office: Office, wanted: dict[str, Any]) -> dict[str, Any]:
-    """Return an alert's status once Alertmanager has decided about it."""
+    """Return an alert's status once Alertmanager has determined it."""
 
     def find() -> dict[str, Any] | None:
         for each in ask(f"{office.server.url}/api/v2/alerts"):
@@ -408,16 +408,16 @@ def test_a_dead_monitor_mutes_everything_but_itself(tmp_path: Path) -> None:
             post_alerts(server.url, stalled)
             assert await_status(office, stalled)["inhibitedBy"]
             post_alerts(server.url, {**stalled, "endsAt": now()})
-            # What is notified later proves that what came before was not.
+            # A later notification proves that the earlier one was not sent.
             post_alerts(server.url, {**down, "endsAt": now()})
             inbox.await_body("/alerts", '"status": "resolved"')
             assert "GroupStalled" not in str(inbox.bodies("/alerts") + inbox.bodies("/slack"))
 
 
 def test_resolution(office: Office) -> None:
-    """The end of an alert is notified with the time it lasted, and closes PagerDuty's incident.
+    """The end of an alert is notified with its duration, and closes PagerDuty's incident.
 
-    Its links lead to that time, with the 15 minutes before it: whoever opens the page later would see a calm group.
+    Its links have that period, with the 15 minutes before it: otherwise they would later show a calm group.
     """
     page = {**alert("Storm", "critical", "resolution", "g", startsAt=STARTED), "annotations": PAGE}
     post_alerts(office.server.url, page)
@@ -440,7 +440,7 @@ def test_resolution(office: Office) -> None:
 
 
 def test_the_end_of_what_was_about_a_cluster_leads_to_all_its_groups_then(office: Office) -> None:
-    """Their page now becomes that of the same time, of the same cluster; a link elsewhere stays as it is."""
+    """The link to the current page becomes one to that period, of the same cluster; other links are unchanged."""
     then = f"from={milliseconds('2026-01-15T02:26:07Z')}&to={milliseconds('2026-01-15T03:20:00Z')}"
     for name, link, expected in (
         ("fleet", "http://m/#/?cluster=fleet%201", f"http://m/#/past?{then}&cluster=fleet%201"),
@@ -457,18 +457,18 @@ def test_the_end_of_what_was_about_a_cluster_leads_to_all_its_groups_then(office
 
 
 def ends(office: Office, cluster: str) -> list[dict[str, Any]]:
-    """Return what Slack got about the end of an alert about a cluster."""
+    """Return Slack's message about the end of an alert about a cluster."""
     reported = [each["attachments"][0] for each in office.inbox.bodies("/slack")]
     return [each for each in reported if f"{cluster}%22%7D|silence>" in each["text"] and each["color"] == "good"]
 
 
 def milliseconds(moment: str) -> int:
-    """Return a moment as the page's addresses have it."""
+    """Return a moment in the format of the page's addresses."""
     return int(datetime.fromisoformat(moment).timestamp() * 1_000)
 
 
 def test_a_hostile_name_stays_text(office: Office) -> None:
-    """Quotes, line ends, braces, HTML and Slack's markup in a name break neither lines nor links nor the silence."""
+    """Quotes, line breaks, braces, HTML and Slack's markup in a name break neither lines nor links nor the silence."""
     page = {
         **alert("Storm", "critical", "hostile", HOSTILE),
         "annotations": {**PAGE, "summary": f"{HOSTILE}: 14", "cause": HOSTILE},

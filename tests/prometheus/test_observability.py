@@ -1,4 +1,4 @@
-"""Prometheus and Alertmanager as the demo and tests start them."""
+"""Prometheus and Alertmanager as started by the demo and tests."""
 
 from __future__ import annotations
 
@@ -29,7 +29,7 @@ from waiting import is_alive, wait_for
 pytestmark = pytest.mark.tools
 
 GROUP = 'a"b\\n{{x}}<b>'
-#: What an exporter says of a group in the middle of a storm, and of itself.
+#: An exporter's exposition in the middle of a group's storm, with metrics about itself.
 EXPOSITION = f"""\
 kafka_rebalance_window_rebalances{{cluster="prod",group="{GROUP.replace(chr(34), chr(92) + chr(34))}",window="15m"}} 14
 kafka_rebalance_window_rebalances{{cluster="prod",group="{GROUP.replace(chr(34), chr(92) + chr(34))}",window="5m"}} 4
@@ -40,7 +40,7 @@ kafka_rebalance_monitor_ready 1
 
 @contextmanager
 def exporter(text: str) -> Iterator[str]:
-    """Serve an exposition on loopback; gives `host:port`."""
+    """Serve an exposition on loopback; yield `host:port`."""
 
     class Handler(BaseHTTPRequestHandler):
         def do_GET(self) -> None:
@@ -63,7 +63,7 @@ def exporter(text: str) -> Iterator[str]:
 
 
 def test_from_a_series_to_the_page(tmp_path: Path) -> None:
-    """A scraped storm of a group with a hostile name arrives as its page, with no label but those promised."""
+    """A scraped storm of a group with a hostile name arrives as its page, with only the documented labels."""
     name = json.loads(f'"{GROUP.replace(chr(34), chr(92) + chr(34))}"')
     with webhook_receiver() as inbox, exporter(EXPOSITION) as target:
         receivers = write_alertmanager_config(
@@ -80,7 +80,7 @@ def test_from_a_series_to_the_page(tmp_path: Path) -> None:
                 body = inbox.await_body("/alerts", "KafkaRebalanceStorm", seconds=240)
                 message = inbox.await_body("/slack", "14 rebalances", seconds=240)["attachments"][0]
                 wait_for(lambda: fires(Alerting(server, office), name), "the storm to fire")
-                # Of a Prometheus that is slow to answer nothing is known, see below.
+                # The answer of a slow Prometheus is ignored, see below.
                 wait_for(lambda: not fires(Alerting(server, office), "calm"), "nothing to fire of another group")
             assert fires(Alerting(server, office), "calm"), "a Prometheus that does not answer calms nobody"
     [alert] = body["alerts"]
@@ -92,7 +92,7 @@ def test_from_a_series_to_the_page(tmp_path: Path) -> None:
 
 
 def test_only_the_rules_that_are_named_are_held_shorter(tmp_path: Path) -> None:
-    """The demo shortens the wait of alerts about groups; that of alerts about the monitor stays as it is."""
+    """The demo shortens the `for` time of alerts about groups; that of alerts about the monitor is unchanged."""
     options = PrometheusOptions(hold_seconds=20, held_files="kafka-rebalance.yml")
     write_prometheus_config(tmp_path, options, targets=["a:1"])
     holds = {
@@ -109,7 +109,7 @@ def test_only_the_rules_that_are_named_are_held_shorter(tmp_path: Path) -> None:
 
 
 def test_servers_end_with_the_block(tmp_path: Path) -> None:
-    """Nothing is left running, and the URL is where links of the server point to."""
+    """No process remains, and the server's links use the URL."""
     config = write_prometheus_config(tmp_path, targets=["127.0.0.1:1"])
     with prometheus(tmp_path, config) as server:
         assert ask(f"{server.url}/api/v1/status/flags")["data"]["web.external-url"] == server.url
@@ -118,7 +118,7 @@ def test_servers_end_with_the_block(tmp_path: Path) -> None:
 
 
 def test_a_wrong_configuration_is_reported(tmp_path: Path) -> None:
-    """A server that ends at its start is an error with what it said last."""
+    """A server that exits at its start is an error with its last output."""
     wrong = tmp_path / "wrong.yml"
     wrong.write_text("no_such_key: 1\n")
     with pytest.raises(UserError, match=r"prometheus ended with exit code .*no_such_key"), prometheus(tmp_path, wrong):
@@ -126,7 +126,7 @@ def test_a_wrong_configuration_is_reported(tmp_path: Path) -> None:
 
 
 def test_a_port_in_use_is_reported(tmp_path: Path) -> None:
-    """A port that was asked for and is taken is an error at once, whoever answers there."""
+    """A requested port that is in use is an error at once, whatever listens there."""
     with socket.create_server(("127.0.0.1", 0)) as taken, webhook_receiver() as inbox:
         config = write_alertmanager_config(tmp_path, inbox.url)
         port = taken.getsockname()[1]

@@ -1,4 +1,4 @@
-"""The receivers to copy, each in a real Alertmanager: what arrives at Opsgenie, at Teams and as e-mail."""
+"""The example receivers, each in a real Alertmanager: the messages at Opsgenie, at Teams and as e-mail."""
 
 from __future__ import annotations
 
@@ -31,14 +31,14 @@ PASSWORD = "kept in a file"
 
 @dataclass(frozen=True, slots=True)
 class Post:
-    """Where an Alertmanager's notifications arrive, and where it is."""
+    """The inbox of an Alertmanager's notifications, and its URL."""
 
     url: str
     inbox: Inbox
     mail: MailBox
 
     def opened(self) -> list[Any]:
-        """Return the alerts that were opened at Opsgenie."""
+        """Return the alerts created at Opsgenie."""
         return without_repeats(self.inbox.bodies("/opsgenie/v2/alerts"))
 
 
@@ -75,12 +75,12 @@ def page(severity: str = "critical", group: str = "payments-enricher", **lines: 
 
 
 def ended(alert: dict[str, Any]) -> dict[str, Any]:
-    """Return the end of an alert."""
+    """Return the resolved version of an alert."""
     return {**alert, "endsAt": "2026-01-15T03:10:00Z"}
 
 
 def hold_page(text: str) -> None:
-    """Every line of the page is there: who, which setting, its value now and the one to set, and the link."""
+    """Check every line of the page: culprit, setting, its current and proposed value, and the link."""
     lines = text.splitlines()
     assert lines[0] == f"[FIRING] {PAGE['summary']}"
     assert [line[:7] for line in lines[1:]] == WORDS
@@ -103,7 +103,7 @@ def test_the_page_at_opsgenie(tmp_path: Path) -> None:
 
 
 def test_a_ticket_at_opsgenie(tmp_path: Path) -> None:
-    """What wakes nobody has a lower priority there too."""
+    """Alerts below a page have a lower priority there too."""
     with office(tmp_path, "opsgenie") as post:
         post_alerts(post.url, page("warning"))
         [opened] = wait_for(post.opened, "an alert at Opsgenie")
@@ -111,7 +111,7 @@ def test_a_ticket_at_opsgenie(tmp_path: Path) -> None:
 
 
 def test_an_open_alert_at_opsgenie_is_kept_up(tmp_path: Path) -> None:
-    """What is known a while later replaces what was known at the beginning, in the same alert."""
+    """Later information replaces the earlier one in the same alert."""
     with office(tmp_path, "opsgenie") as post:
         post_alerts(post.url, page("warning", summary="a ticket"))
         [opened] = wait_for(post.opened, "an alert at Opsgenie")
@@ -121,7 +121,7 @@ def test_an_open_alert_at_opsgenie_is_kept_up(tmp_path: Path) -> None:
 
 
 def test_the_page_as_email(tmp_path: Path) -> None:
-    """The subject is the phone line; the page comes as text and as HTML, where names are no markup."""
+    """The subject is the phone line; the page comes as text and as HTML, where names are escaped."""
     with office(tmp_path, "email") as post:
         post_alerts(post.url, page(), page(group="hostile", summary="hostile", who='<b>a"b</b>@host'))
         wait_for(lambda: len({each["Subject"] for each in post.mail.messages}) == 2, "two messages")
@@ -151,14 +151,14 @@ def test_the_page_as_email(tmp_path: Path) -> None:
     reported, shown = (part.get_content() for part in resolved.iter_parts())
     assert "02:41 to 03:10 UTC" in reported
     assert re.search(r"payments-enricher[?]from=1768443967000&amp;to=1768446600000\">explain page<", shown)
-    # Mail programs show what refers to one message together.
+    # Mail programs group messages that refer to the same message.
     thread = "<prod-payments-enricher@rebalance-monitor>"
     assert {each[header] for each in (message, resolved) for header in ("References", "In-Reply-To")} == {thread}
     assert by_subject["[FIRING] hostile"]["References"] == "<prod-hostile@rebalance-monitor>"
 
 
 def test_an_email_names_the_other_alerts(tmp_path: Path) -> None:
-    """One alert of a group speaks; below it stand the others, in the text and in the HTML."""
+    """The text is that of one alert of a group; the others are listed below it, in the text and in the HTML."""
     with office(tmp_path, "email") as post:
         other = {**page("warning"), "labels": {**page("warning")["labels"], "alertname": "KafkaRebalanceSlow"}}
         post_alerts(post.url, page(), other)
@@ -169,7 +169,7 @@ def test_an_email_names_the_other_alerts(tmp_path: Path) -> None:
 
 
 def hold_card(title: str, text: str) -> None:
-    """The phone line is the title; the lines of the page, and the links, are Markdown."""
+    """Check that the phone line is the title, and that the lines of the page and the links are Markdown."""
     assert title == f"[FIRING] {PAGE['summary']}"
     lines = [line for line in text.splitlines() if line]
     assert "**Who** consumer-7@10.4.2.19" in lines
@@ -182,7 +182,7 @@ def hold_card(title: str, text: str) -> None:
 
 
 def test_the_texts_of_a_card_in_teams(tmp_path: Path) -> None:
-    """As the receiver has them, rendered by a tool that is older than the receiver."""
+    """The texts of the receiver, rendered by a tool that is older than the receiver."""
     [receiver] = yaml.safe_load((RECEIVERS / "teams.yml").read_text())["receivers"]
     [card] = receiver["msteamsv2_configs"]
     firing = {**page(), "status": "firing", "fingerprint": "1", "endsAt": "0001-01-01T00:00:00Z"}
@@ -230,7 +230,7 @@ def test_the_page_in_teams(tmp_path: Path) -> None:
     ],
 )
 def test_every_example_has_its_route(tmp_path: Path, severity: str, receivers: str) -> None:
-    """With the signs before their routes taken away, pages reach all, and tickets those that are no pagers."""
+    """With its routes uncommented, pages reach all receivers, and tickets all except pagers."""
     text = re.sub(r"^    # (- |  )(matchers|receiver|continue)", r"    \1\2", SHIPPED.read_text(), flags=re.M)
     config = yaml.safe_load(text)
     config["receivers"] += [{"name": f"platform-{file.stem}"} for file in RECEIVERS.glob("*.yml")]
@@ -246,7 +246,7 @@ def test_every_example_has_its_route(tmp_path: Path, severity: str, receivers: s
 
 
 def test_no_secret_is_in_an_example() -> None:
-    """Every example reads its secret from a file that its head names."""
+    """Every example reads its secret from a file that its header names."""
     for file in RECEIVERS.glob("*.yml"):
         used = [line.split(": ")[1] for line in file.read_text().splitlines() if "_file:" in line]
         assert used, file

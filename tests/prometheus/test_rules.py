@@ -1,4 +1,4 @@
-"""The rules as promtool sees them, and what ties them to the metrics, the catalogue and the runbooks."""
+"""The rules, checked by promtool, and their consistency with the metrics, the catalogue and the runbooks."""
 
 from __future__ import annotations
 
@@ -32,7 +32,7 @@ RULE_FILES = sorted(RULES.glob("*.yml"))
 TEST_FILES = sorted((DEPLOY / "prometheus" / "tests").glob("*.yml"))
 RUNBOOKS = DEPLOY.parent / "docs" / "runbooks"
 
-#: What was promised: for how long the condition must hold, by alert and severity.
+#: The documented `for` time of the condition, by alert and severity.
 PROMISED = {
     ("KafkaRebalanceGroupStalled", "critical"): "30s",
     ("KafkaRebalanceTimeHigh", "critical"): "5m",
@@ -59,13 +59,13 @@ PROMISED = {
 ALERTS = sorted({name for name, _ in PROMISED})
 #: The lines of the page, and the links below it.
 ANNOTATIONS = {"summary", "cause", "since", "impact", "scope", "now", "explain_url", "dashboard_url", "runbook_url"}
-#: The lines more of an alert about groups: who did it, and which setting has to change from what to what.
+#: The additional lines of an alert about groups: the culprit, and the setting with its current and proposed value.
 CULPRIT = {"who", "change"}
 LABELS = {"cluster", "group", "severity", "team"}
 
 
 def read_yaml(file: Path) -> Any:
-    """Return what a file holds, read by libyaml where PyYAML has it: a quarter of the time."""
+    """Return the content of a file, parsed by libyaml if PyYAML has it: a quarter of the time."""
     return yaml.load(file.read_text(), getattr(yaml, "CSafeLoader", yaml.SafeLoader))
 
 
@@ -81,14 +81,14 @@ def alert_rules() -> list[dict[str, Any]]:
 
 
 def severities(rule: dict[str, Any]) -> list[str]:
-    """Return the severities that an alerting rule gives; a template has two, that of a page first."""
+    """Return the severities of an alerting rule; a template has two, page first."""
     label: str = rule["labels"]["severity"]
     template = re.fullmatch(r'\{\{ if eq \$labels.severity "page" \}\}(\w+)\{\{ else \}\}(\w+)\{\{ end \}\}', label)
     return [label] if template is None else [*template.groups()]
 
 
 def seconds(duration: str) -> int:
-    """Return the length of a duration of one unit."""
+    """Return the seconds of a duration with one unit."""
     return int(duration[:-1]) * {"s": 1, "m": 60, "h": 3600}[duration[-1]]
 
 
@@ -108,7 +108,7 @@ def expectations(alert: str) -> Iterator[list[bool]]:
 
 @pytest.mark.tools
 def test_promtool_accepts_rules_and_configuration() -> None:
-    """Prometheus would load what is shipped."""
+    """Prometheus would load the shipped files."""
     for what, files in (("rules", RULE_FILES), ("config", [DEPLOY / "prometheus" / "prometheus.yml"])):
         done = run_tool("promtool", "check", what, *files)
         assert done.returncode == 0, done.stdout + done.stderr
@@ -117,14 +117,14 @@ def test_promtool_accepts_rules_and_configuration() -> None:
 @pytest.mark.tools
 @pytest.mark.parametrize("file", TEST_FILES, ids=lambda file: file.stem)
 def test_promtool_cases(file: Path) -> None:
-    """Every rule fires, stays silent and resolves when it should, and says what it should."""
+    """Every rule fires, stays silent and resolves when it should, with the expected texts."""
     done = run_tool("promtool", "test", "rules", file)
     assert done.returncode == 0, done.stdout + done.stderr
 
 
 @pytest.mark.parametrize("alert", [name for name in ALERTS if name != "KafkaRebalanceWatchdog"])
 def test_every_alert_has_its_cases(alert: str) -> None:
-    """For every alert there is a case in which it fires and resolves, and a look-alike in which it stays silent."""
+    """Every alert has a case in which it fires and resolves, and a look-alike in which it stays silent."""
     cases = list(expectations(alert))
     assert any(any(case) and not case[0] and not case[-1] for case in cases), "fires and resolves"
     assert any(not any(case) for case in cases), "stays silent"
@@ -138,7 +138,7 @@ def test_alerts_are_those_promised() -> None:
 
 
 def test_labels_never_change_while_an_alert_fires() -> None:
-    """Rules add the severity only; that nothing else is left of their expressions, page.yml shows label by label."""
+    """Rules only add the severity; page.yml checks label by label that nothing else of their expressions remains."""
     assert all(set(rule["labels"]) - {"about"} == {"severity"} for rule in alert_rules())
     assert {rule["labels"].get("about", "") for rule in alert_rules()} == {""}, "an empty label is none"
     pages = read_yaml(DEPLOY / "prometheus" / "tests" / "page.yml")["tests"]
@@ -162,7 +162,7 @@ def test_every_alert_fills_the_page() -> None:
 
 
 def test_blindness_is_reported_before_silence_is_taken_for_the_end() -> None:
-    """Whatever notifies somebody is held until a dead monitor has been noticed and mutes it."""
+    """Every alert that notifies is held until a dead monitor has been noticed and mutes it."""
     noticed = max(seconds(hold) for (name, _), hold in PROMISED.items() if "Monitor" in name)
     data = [rule for rule in alert_rules() if not re.search("Monitor|Watchdog", rule["alert"])]
     held = {rule["alert"]: seconds(rule.get("keep_firing_for", "0s")) for rule in data if severities(rule) != ["info"]}
@@ -170,7 +170,7 @@ def test_blindness_is_reported_before_silence_is_taken_for_the_end() -> None:
 
 
 def test_rules_use_what_the_exporter_exports() -> None:
-    """Every metric and every label matched or summed by in a rule is in the exporter's table, or a rule's record."""
+    """Every metric, and every label matched or aggregated by, is in the exporter's table or in a rule's record."""
     exported = {metric.full_name: {*metric.labels, "cluster", "group", "instance", "job"} for metric in every_metric()}
     for histogram in [name for name in exported if name.endswith("duration_seconds")]:
         exported |= {histogram + end: exported[histogram] | {"le"} for end in ("_bucket", "_count", "_sum")}
@@ -182,7 +182,7 @@ def test_rules_use_what_the_exporter_exports() -> None:
         assert wanted <= exported[name], (name, wanted - exported[name])
 
 
-#: What a label can be, of those whose values are the contract's or the catalogue's.
+#: Possible values of labels from the contract or the catalogue.
 WORDS: dict[str, set[str]] = {
     "rule": {*DIAGNOSES},
     "severity": {*Severity},
@@ -192,9 +192,9 @@ WORDS: dict[str, set[str]] = {
     "outcome": {*RebalanceOutcome},
     "reason": {*RebalanceReason},
     "stage": {DROPPED_REPORT[0]},
-    # What an alert is about, of those that are asked for by name.
+    # The subjects of alerts that rules select by name.
     "about": {Severity.PAGE},
-    # The HELP text names them all.
+    # The HELP text lists them all.
     "kind": {*SilenceKind}
     | {
         word
@@ -203,12 +203,12 @@ WORDS: dict[str, set[str]] = {
         for word in re.findall(r"`(\w+)`", each.help)
     },
 }
-#: Names of others, which a rule leaves out where there is none.
+#: Labels with external names, which a rule omits if they are empty.
 NAMES = {"cluster", "group", "owner", "coordinator", "job", "parameter", "who"}
 
 
 def test_rules_use_words_that_the_monitor_says() -> None:
-    """Every diagnosis, severity, window or state that a rule asks for exists; a label with other values is a name."""
+    """Every diagnosis, severity, window or state in a rule exists; a label with other values is a name."""
     matchers = [pair for file in RULE_FILES for pair in _matchers(file.read_text())]
     asked = {(label, word) for label, words in matchers if label not in NAMES for word in words.split("|")}
     assert {label for label, _ in asked} >= {"rule", "severity", "window"}
@@ -216,7 +216,7 @@ def test_rules_use_words_that_the_monitor_says() -> None:
 
 
 def test_every_severity_of_a_finding_is_notified_in_its_way() -> None:
-    """A page wakes somebody, a ticket warns, and what is for information alerts nobody."""
+    """A page pages, a ticket warns, and informational findings cause no alert."""
     reported = {
         severity: alert_severity
         for rule in alert_rules()
@@ -228,14 +228,14 @@ def test_every_severity_of_a_finding_is_notified_in_its_way() -> None:
 
 
 def _matchers(text: str) -> Iterator[tuple[str, str]]:
-    """Yield label and value of each matcher in a file's expressions, those in templates included; comments are none."""
+    """Yield label and value of each matcher in a file's expressions, including templates but not comments."""
     text = "\n".join(line for line in text.splitlines() if not line.lstrip().startswith("#"))
     for selector in re.findall(r"\bkafka_rebalance[a-z0-9_:]*\{([^{}]*)\}", text):
         yield from re.findall(r'\b([a-z_]+)(?:=~|!~|!=|=)"([^"]*)"', selector)
 
 
 def test_records_that_are_used_are_recorded() -> None:
-    """No rule waits for a record that nothing writes, apart from overrides, and those are listed with their default."""
+    """No rule uses a record that does not exist, except overrides, which are listed with their default."""
     text = "".join(file.read_text() for file in RULE_FILES)
     used = set(re.findall(r"\bkafka_rebalance:[a-z0-9_:]+", text))
     recorded = {rule["record"] for rule in all_rules() if "record" in rule}
@@ -247,7 +247,7 @@ def test_records_that_are_used_are_recorded() -> None:
 
 @pytest.mark.tools
 def test_overrides_as_documented(tmp_path: Path) -> None:
-    """The example of overrides.yml, its comments taken away, raises a threshold for one group and mutes another."""
+    """The uncommented example of overrides.yml raises a threshold for one group and mutes another."""
     text = (RULES / "overrides.yml").read_text()
     example = [line.removeprefix("#") for line in text.splitlines() if re.match(r"#   (- record|  expr):", line)]
     assert len(example) == 4
@@ -262,7 +262,7 @@ def test_overrides_as_documented(tmp_path: Path) -> None:
 
 
 def test_a_runbook_per_alert() -> None:
-    """Every alert has a page that names it, and no page is about an alert that is no more."""
+    """Every alert has a page that names it, and every page is about an existing alert."""
     pages = {page.stem for page in RUNBOOKS.glob("*.md")} - {"README"}
     assert pages == set(ALERTS)
     index = (RUNBOOKS / "README.md").read_text()
@@ -272,7 +272,7 @@ def test_a_runbook_per_alert() -> None:
 
 
 def rules_named(record: str) -> list[set[str]]:
-    """Return the diagnoses that each selector of a recording rule names."""
+    """Return the diagnoses in each selector of a recording rule."""
     text = (RULES / "kafka-rebalance.yml").read_text()
     (expr,) = (
         each["expr"]
@@ -288,7 +288,7 @@ def rules_named(record: str) -> list[set[str]]:
 
 
 def test_what_is_no_cause_is_what_the_catalogue_says() -> None:
-    """A diagnosis that gets or loses the trait `no_cause` has to come into the rule, or go; `intended` likewise."""
+    """The rule must be updated when a diagnosis gets or loses the trait `no_cause`; likewise for `intended`."""
     no_cause, intended = with_trait("no_cause"), with_trait("intended")
     first, empty, informs = rules_named("kafka_rebalance:cause")
     assert first == no_cause
@@ -298,7 +298,7 @@ def test_what_is_no_cause_is_what_the_catalogue_says() -> None:
 
 
 def test_what_an_alert_is_about_has_a_finding() -> None:
-    """For whatever an alert is about a record chooses the finding that it speaks of, and no record is for nobody."""
+    """For each subject of alerts a record chooses the finding in its text, and every record is used."""
     asked: set[str] = set()
     for rule in alert_rules():
         labels = re.findall(r'"about", "([a-z]+|\$1)", "(\w*)"', rule["expr"])
@@ -310,7 +310,7 @@ def test_what_an_alert_is_about_has_a_finding() -> None:
 
 
 def test_a_finding_fits_an_alert_by_its_traits() -> None:
-    """Which say for whom a group waits, or that a member polls late, is the catalogue's; some are named beside them."""
+    """The catalogue's traits decide, such as that a group waits for a member; some diagnoses are listed too."""
     fits = {
         rule["labels"]["about"]: {
             each for words in re.findall('rule=~?"([^"]*)"', rule["expr"]) for each in words.split("|")
@@ -325,12 +325,12 @@ def test_a_finding_fits_an_alert_by_its_traits() -> None:
 
 
 def _place_of(about: str) -> int:
-    """Return where the rules choose a finding for something."""
+    """Return where the rules choose a finding for a subject."""
     return (RULES / "kafka-rebalance.yml").read_text().index(f"labels: {{about: {about}}}")
 
 
 def test_runbooks_show_what_alerts_say() -> None:
-    """Every runbook has the text of its alert as a promtool case expects it; `make docs` writes it."""
+    """Every runbook has the expected text of its alert from a promtool case; `make docs` writes it."""
     reported = examples()
     assert set(reported) == set(ALERTS)
     assert [
@@ -339,7 +339,7 @@ def test_runbooks_show_what_alerts_say() -> None:
 
 
 def test_urls_stand_at_one_place() -> None:
-    """Rules hold no address: links are made of external labels, all of which the configuration has and drops."""
+    """Rules contain no address: links use external labels, all of which the configuration defines and drops."""
     text = "".join(file.read_text() for file in RULE_FILES)
     assert "http" not in text
     config = read_yaml(DEPLOY / "prometheus" / "prometheus.yml")

@@ -1,4 +1,4 @@
-"""The activity query's packing: rows of all inputs in one batch into bounded rows, whatever stands in them."""
+"""The activity query's packing: rows of all inputs in one batch into bounded rows, for any content."""
 
 from __future__ import annotations
 
@@ -51,7 +51,7 @@ _SCHEMA = pa.schema(
 def row(
     topic: str, offset: int, value: bytes | None, *, key: bytes | None = None, partition: int = 0
 ) -> dict[str, Any]:
-    """Return a row as Spark hands it to the packer: a value that is too large is null there, with its size beside."""
+    """Return a row as Spark passes it to the packer: a value that is too large is null, with its size beside it."""
     size = None if value is None else len(value)
     fits = size is None or size <= MAX_FOREIGN_BYTES
     return {
@@ -91,7 +91,7 @@ def report(offset: int = 0, topic: str = CONFIG.metrics_topic, **client: Any) ->
 
 @dataclass
 class Packed:
-    """What was packed: (key, row) but for counts, and what was counted by topic and outcome."""
+    """The packed rows as (key, row) except counts, and the counts by topic and outcome."""
 
     rows: list[tuple[str, Input]]
     counts: Counter[tuple[str, str]]
@@ -104,7 +104,7 @@ class Packed:
 
 
 def read(raw: list[tuple[bytes, bytes]]) -> Packed:
-    """Read packed rows as the diagnosis does, and add up what was counted."""
+    """Read packed rows as the diagnosis does, and add up the counts."""
     rows = [(key.decode(), decode_input("activity", key, value)) for key, value in raw]
     arrived = [each for _, each in rows if isinstance(each, CountActivity)]
     counts = Counter({(each.topic, one[2]): 0 for each in arrived for one in each.counts})
@@ -134,13 +134,13 @@ def test_commits_of_a_group_become_one_row():
 
 
 def test_commits_from_before_the_monitor_are_distinguished_from_those_since():
-    """The era of the log partition says from where on."""
+    """The era of the log partition has the first live position."""
     history, live = pack(commit("g", 0, 5, 99), commit("g", 0, 6, 100)).of(CommitActivity)
     assert (history.is_history, live.is_history) == (True, False)
 
 
 def test_a_probe_is_taken_apart():
-    """Offsets and what is reported of the group are rows of their own, under the group's key; a bare one is no row."""
+    """Offsets and group state are separate rows with the group's key; a probe without either gives no row."""
     ends = {"orders": {"1": 9, "0": None}}
     packed = pack(probe(0, end_offsets=ends, state="Stable"), probe(1))
     (offsets,), (reported,) = packed.of(OffsetActivity), packed.of(ProbeActivity)
@@ -151,19 +151,19 @@ def test_a_probe_is_taken_apart():
 
 
 def test_a_probe_from_the_future_is_of_now():
-    """A clock that is ahead silences nobody: what was probed is as old as the record that says so."""
+    """A clock that is ahead hides nothing: the probe is as old as its Kafka record."""
     (reported,) = pack(probe(5, probed_at_ms=2**62, state="Stable")).of(ProbeActivity)
     assert reported.probe.probed_at_ms == T0 + 5
 
 
 def test_another_clusters_probe_is_none_of_ours():
-    """It is counted and makes no row."""
+    """It is counted and gives no row."""
     packed = pack(probe(cluster="dev", state="Stable"))
     assert (packed.rows, packed.counts[CONFIG.probes_topic, "decoded"]) == ([], 1)
 
 
 def test_reports_become_rows_of_their_client():
-    """Of the monitor's own topic and of a further one, whose defaults complete what a message lacks."""
+    """From the monitor's own topic and an additional one, whose defaults fill in missing fields."""
     packed = pack(report(group_id="g"), report(topic=OTHER.name))
     assert {each.group_id for each in packed.of(ClientActivity)} == {"g", "from-topic"}
     assert {each.cluster for each in packed.of(ClientActivity)} == {"prod"}
@@ -208,7 +208,7 @@ def test_a_hostile_probe_is_counted_and_stops_nothing(value: bytes):
 @pytest.mark.parametrize("value", [*HOSTILE_PROBES, None, b"\x0a" + b"\xff" * 40, b"(" * 5_000])
 @pytest.mark.parametrize("topic", [CONFIG.metrics_topic, OTHER.name])
 def test_a_hostile_report_is_counted_and_stops_nothing(topic: str, value: bytes | None):
-    """Whatever a client writes, in whichever topic."""
+    """For any content of a client, in any topic."""
     packed = pack(row(topic, 0, value), report(1, topic, group_id="g"), commit("g", 0, 5, 200))
     assert len(packed.of(CommitActivity)) == 1
     assert packed.of(ClientActivity)
@@ -217,7 +217,7 @@ def test_a_hostile_report_is_counted_and_stops_nothing(topic: str, value: bytes 
 
 @pytest.mark.parametrize("text", ["\ud800", "\x00", "x" * 100_000, "\u202e", "a/b"])
 def test_hostile_names_are_packed_or_counted(text: str):
-    """Names that are no text, or far too long, end neither the batch nor the reader of what was packed."""
+    """Names that are not text, or far too long, break neither the batch nor the reader of the packed rows."""
     reports = [report(0, group_id=text), report(1, client_id=text), report(2, group_id="g")]
     packed = pack(*reports, probe(0, group=text, state="Stable"), commit("g", 0, 5, 200))
     assert len(packed.of(CommitActivity)) == 1
@@ -225,7 +225,7 @@ def test_hostile_names_are_packed_or_counted(text: str):
 
 
 def test_a_message_that_is_too_large_is_counted_and_not_looked_at():
-    """Of probes and of reports; a tombstone is no such message."""
+    """Probes and reports; a tombstone is not such a message."""
     large = b"x" * (MAX_FOREIGN_BYTES + 1)
     packed = pack(
         *(
@@ -256,7 +256,7 @@ LINE = (
 
 
 def test_lines_of_brokers_logs_become_rows_of_their_groups():
-    """In UTC, whatever zone the brokers write; each line is counted with its outcome."""
+    """In UTC, whatever time zone the brokers use; each line is counted with its outcome."""
     values = [
         LINE.encode(),
         json.dumps({"log": LINE}).encode(),
@@ -290,7 +290,7 @@ def test_a_row_of_a_coordinator_is_never_too_large():
 
 
 def test_counts_say_up_to_where_they_hold():
-    """Per partition of each topic, with the era of the log; so a batch that is run again adds nothing."""
+    """Per partition of each topic, with the era of the log; so a repeated batch adds nothing."""
     packed = pack(commit("g", 0, 5, 200), commit("h", 0, 5, 230), probe(4), probe(9), report(2))
     found = {(each.topic, each.partition): (each.last_offset, each.cluster) for each in packed.arrived}
     assert found == {
@@ -318,7 +318,7 @@ def test_nothing_is_packed_from_nothing():
 
 @pytest.mark.spark
 def test_spark_runs_the_packer(spark: SparkSession):
-    """Through the query's own selection: group records are left to the other query, large values stay in the JVM."""
+    """With the query's own selection: group records are left to the other query, large values stay in the JVM."""
     large = report(3)
     large["value"] = b"x" * (MAX_FOREIGN_BYTES + 1)
     group = row(CONFIG.source_topic, 1, fill.group_value(1, 1, T0), key=fill.group_key("g"), partition=7)

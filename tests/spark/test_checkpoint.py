@@ -1,4 +1,4 @@
-"""What ties the queries' checkpoints to a cluster: made once, and missed where it is damaged or gone."""
+"""The baseline of a checkpoint's cluster: created once, and an error if it is damaged or missing."""
 
 from __future__ import annotations
 
@@ -27,7 +27,7 @@ _LATER = Baseline("cluster", "__consumer_offsets", {0: 9})
 
 
 def test_a_baseline_is_that_of_the_first_start(spark: SparkSession, tmp_path: Path) -> None:
-    """A later start gets what the first one kept."""
+    """A later start gets the baseline of the first one."""
     assert open_checkpoint(spark, str(tmp_path), _BASELINE) == _BASELINE
     assert open_checkpoint(spark, str(tmp_path), _LATER) == _BASELINE
 
@@ -36,7 +36,7 @@ def test_a_baseline_is_that_of_the_first_start(spark: SparkSession, tmp_path: Pa
 def test_one_that_is_damaged_or_gone_is_not_made_anew(
     spark: SparkSession, tmp_path: Path, content: bytes | None
 ) -> None:
-    """While a query has its positions: it would take what it has not read yet for history."""
+    """While a query has positions: it would take unread records for history."""
     open_checkpoint(spark, str(tmp_path), _BASELINE)
     Path(query_path(str(tmp_path), "membership")).mkdir()
     file = tmp_path / LAYOUT / "monitor.json"
@@ -51,7 +51,7 @@ def test_one_that_is_damaged_or_gone_is_not_made_anew(
 
 
 def test_words_of_rebuilds_are_remembered_with_the_checkpoint(spark: SparkSession, tmp_path: Path) -> None:
-    """They go with it when it is set aside; a checkpoint that begins with them is opened as any."""
+    """They move away with the checkpoint; a checkpoint that has only these is opened like any other."""
     path = str(tmp_path)
     assert read_rebuild_words(spark, path, "monday") == RebuildWords("monday", ())
     keep_rebuild_words(spark, path, RebuildWords("", ()))
@@ -64,7 +64,7 @@ def test_words_of_rebuilds_are_remembered_with_the_checkpoint(spark: SparkSessio
 
 
 def test_damaged_words_are_none_and_a_place_of_no_use_is_reported(spark: SparkSession, tmp_path: Path) -> None:
-    """The first lets a word bring about another checkpoint; the second must not."""
+    """With damaged words another rebuild is allowed; with an unusable path it must not happen."""
     path = str(tmp_path)
     keep_rebuild_words(spark, path, RebuildWords("monday", ()))
     (tmp_path / LAYOUT / "rebuilds.json").write_bytes(b"garbage")

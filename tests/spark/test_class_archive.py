@@ -1,4 +1,4 @@
-"""The archive of classes: who writes it and when, and that a JVM takes it."""
+"""The class data archive: which process writes it and when, and that a JVM uses it."""
 
 from __future__ import annotations
 
@@ -17,13 +17,13 @@ from rebalance_streaming.spark import class_archive
 from rebalance_streaming.spark.class_archive import ClassArchive
 
 RECORDING = "-XX:+RecordDynamicDumpInfo"
-#: Any session will do: these tests never look into it.
+#: Any session: these tests do not use it.
 NO_SESSION: Any = None
 
 
 @pytest.fixture
 def writes(monkeypatch: pytest.MonkeyPatch) -> list[Path]:
-    """Write an empty file in the JVM's stead; returns what was written."""
+    """Write an empty file in the place of the JVM's; return the written ones."""
     written: list[Path] = []
 
     def dump(_: SparkSession, path: Path) -> None:
@@ -35,7 +35,7 @@ def writes(monkeypatch: pytest.MonkeyPatch) -> list[Path]:
 
 
 def finish(thread: threading.Thread | None) -> None:
-    """Wait for a thread that has to be there."""
+    """Wait for a thread that must exist."""
     assert thread is not None
     thread.join()
 
@@ -52,7 +52,7 @@ def test_the_first_start_records_and_later_ones_use_what_it_wrote(tmp_path: Path
 
 
 def test_it_is_written_once_the_start_is_over(tmp_path: Path, monkeypatch: pytest.MonkeyPatch, writes: list[Path]):
-    """A stream that is stopped before writes none."""
+    """A stream that is stopped earlier writes none."""
     archive, stopped = ClassArchive(tmp_path, []), threading.Event()
     stopped.set()
     finish(archive.write_later(NO_SESSION, stopped))
@@ -63,7 +63,7 @@ def test_it_is_written_once_the_start_is_over(tmp_path: Path, monkeypatch: pytes
 
 
 def test_where_nothing_is_to_be_written_nobody_waits(tmp_path: Path, writes: list[Path]):
-    """An archive is there, as at most starts, or an attempt failed a moment ago."""
+    """An archive exists, as at most starts, or an attempt has just failed."""
     archive = ClassArchive(tmp_path, [])
     archive.write(NO_SESSION)
     assert archive.write_later(NO_SESSION, threading.Event()) is None
@@ -75,7 +75,7 @@ def test_where_nothing_is_to_be_written_nobody_waits(tmp_path: Path, writes: lis
 def test_an_attempt_that_failed_is_not_made_again_at_once(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch, writes: list[Path]
 ):
-    """Had it ended the JVM, every start would end so; a day later it is tried again."""
+    """If the attempt crashed the JVM, every start would crash; after a day it is tried again."""
 
     def fail(_: SparkSession, __: Path) -> None:
         raise RuntimeError("no such command")
@@ -104,7 +104,7 @@ def test_a_cache_that_cannot_be_written_costs_nothing_but_time(tmp_path: Path, w
 
 
 def test_another_installation_has_an_archive_of_its_own(tmp_path: Path, writes: list[Path]):
-    """A jar that changed is another class path; what is no longer used goes."""
+    """A changed jar gives another class path; unused archives are removed."""
     jar = tmp_path / "a.jar"
     for number in range(5):
         jar.touch()
@@ -134,7 +134,7 @@ sys.exit(0 if archive.write(spark) else 1)
 @pytest.mark.spark
 @pytest.mark.timeout(1_300)
 def test_sparks_jvm_takes_the_archive_that_it_wrote(tmp_path: Path):
-    """With -Xshare:on it refuses to start when an archive is not its own."""
+    """With -Xshare:on it refuses to start with an archive that does not match."""
     for options in ((), ("-Xshare:on",)):
         subprocess.run([sys.executable, "-c", START, tmp_path, *options], check=True, timeout=600)
         assert len(list(tmp_path.glob("*.jsa"))) == 1

@@ -1,11 +1,11 @@
-"""What the stream asks of the brokers before Spark starts."""
+"""The stream's requests to the brokers before Spark starts."""
 
 from rebalance_streaming.cluster import own_topics
 from rebalance_streaming.config import StreamConfig
 
 
 def test_every_output_topic_has_a_clean_up_policy():
-    """A present snapshot is compacted, a history ages out."""
+    """Snapshots are compacted, histories age out."""
     config = StreamConfig(topic_prefix="x.")
     policies = {name: topic.cleanup_policy for name, topic in own_topics(config).items()}
     assert policies == {

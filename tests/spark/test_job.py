@@ -1,4 +1,4 @@
-"""The application around its queries: what it refuses to start with, what the diagnosis waits for, how it stops."""
+"""The application around its queries: rejected settings, the diagnosis's inputs, and stopping."""
 
 from __future__ import annotations
 
@@ -16,7 +16,7 @@ from rebalance_streaming.spark import job, startup
 
 
 def query(name: str, *, caught_up: bool = True, read_until_ms: int = 10, **more: Any) -> Any:
-    """Return a query as far as the application looks at one."""
+    """Return a query with the attributes that the application uses."""
     status = QueryStatus("c", name, caught_up, 1, 1, 500, read_until_ms=read_until_ms)
     return SimpleNamespace(name=name, status=status, **more)
 
@@ -31,7 +31,7 @@ def test_bad_settings_are_reported_at_once_and_before_anything_starts():
 
 
 def test_no_spark_is_started_while_brokers_are_away(monkeypatch: pytest.MonkeyPatch):
-    """It is said, each sentence once, until it goes on or is stopped; whatever cannot get better ends it."""
+    """The reason is logged, each message once, until it continues or is stopped; a permanent error ends it."""
     monkeypatch.setattr(startup, "_AWAY_SECONDS", 0.0)
     answers: list[Exception | str] = []
 
@@ -58,7 +58,7 @@ def test_no_spark_is_started_while_brokers_are_away(monkeypatch: pytest.MonkeyPa
 
 
 def test_nobody_follows_other_streams_where_spark_does_not_start(monkeypatch: pytest.MonkeyPatch):
-    """What was started before Spark ends with it."""
+    """Threads that were started before Spark are stopped with it."""
     stopped: list[bool] = []
     ownership = SimpleNamespace(stop=lambda: stopped.append(True))
     monkeypatch.setattr(startup, "_look_at_cluster", lambda *_: SimpleNamespace(ownership=ownership))
@@ -73,7 +73,7 @@ def test_nobody_follows_other_streams_where_spark_does_not_start(monkeypatch: py
 
 
 def test_the_diagnosis_waits_for_both_queries():
-    """Time goes on as far as the slower one has read; caught up are both or none."""
+    """The diagnosis's time is that of the slower query; it is caught up when both are."""
     slow, fast = query("membership", read_until_ms=5, caught_up=False), query("activity", read_until_ms=9)
     diagnosis = query("diagnosis", read_until_ms=100)
     inputs = job._InputStatus([slow, fast, diagnosis], StreamConfig())
@@ -84,7 +84,7 @@ def test_the_diagnosis_waits_for_both_queries():
 
 
 def test_the_diagnosis_knows_what_was_published_before_its_batch_began():
-    """On a busy machine a batch takes a minute, of which it may lack all rows."""
+    """On a busy machine a batch takes a minute, whose rows it may lack."""
     membership, activity = query("membership", read_until_ms=5), query("activity", read_until_ms=5)
     diagnosis = query("diagnosis", read_until_ms=100)
     inputs = job._InputStatus([membership, activity, diagnosis], StreamConfig())
@@ -98,13 +98,13 @@ def test_the_diagnosis_knows_what_was_published_before_its_batch_began():
 
 
 def test_a_process_without_the_diagnosis_waits_for_its_own_query_only():
-    """Nobody is asked what queries elsewhere have read, and no time passes for a diagnosis that is not here."""
+    """The progress of queries elsewhere is not read, and no time passes for a diagnosis that does not run here."""
     config = StreamConfig(queries=("membership",))
     assert job._InputStatus([query("membership")], config).read(10) == (0, True)
 
 
 def test_queries_are_stopped_between_two_batches():
-    """A batch that ends in time is not cut."""
+    """A batch that ends in time is not interrupted."""
     stopped: list[bool] = []
     looks = iter([False, False, True])
     slow = query("membership", is_between_batches=lambda: next(looks), stop_now=lambda: stopped.append(True))
@@ -115,7 +115,7 @@ def test_queries_are_stopped_between_two_batches():
 
 @pytest.mark.waits
 def test_a_batch_that_does_not_end_is_cut(monkeypatch: pytest.MonkeyPatch):
-    """When its time is over; a query whose stop hangs holds up neither the others nor the end."""
+    """At the time limit; a query whose stop hangs delays neither the others nor the exit."""
     monkeypatch.setattr(job, "_STOP_SLACK_SECONDS", 0.5)
     stopped, released = threading.Event(), threading.Event()
     endless = query("membership", is_between_batches=lambda: False, stop_now=stopped.set)
@@ -128,7 +128,7 @@ def test_a_batch_that_does_not_end_is_cut(monkeypatch: pytest.MonkeyPatch):
 
 
 def test_a_query_without_its_jvm_is_stopped_already():
-    """Nobody answers whether it is between two batches; the others are stopped all the same."""
+    """It cannot be known whether it is between two batches; the others are stopped nevertheless."""
     stopped: list[bool] = []
 
     def refuse() -> bool:

@@ -1,4 +1,4 @@
-"""What the JVM and its Python workers print becomes records of the log."""
+"""Output of the JVM and its Python workers becomes log records."""
 
 from __future__ import annotations
 
@@ -30,7 +30,7 @@ from waiting import wait_for
     ],
 )
 def test_a_line_becomes_a_record(line: str, level: int, message: str | None, caplog: pytest.LogCaptureFixture) -> None:
-    """With the level that it names; what has none may be the JVM's last words."""
+    """With the level in the line; a line without one may be the JVM's last message."""
     with caplog.at_level(logging.DEBUG, "spark"):
         log_line(line)
     (record,) = caplog.records
@@ -39,7 +39,7 @@ def test_a_line_becomes_a_record(line: str, level: int, message: str | None, cap
 
 
 def test_empty_lines_are_nothing(caplog: pytest.LogCaptureFixture) -> None:
-    """Spark's workers print one after each of theirs."""
+    """Spark's workers print one after each of their lines."""
     with caplog.at_level(logging.DEBUG, "spark"):
         log_line("\n")
     assert caplog.records == []
@@ -47,7 +47,7 @@ def test_empty_lines_are_nothing(caplog: pytest.LogCaptureFixture) -> None:
 
 @pytest.mark.processes
 def test_what_a_process_prints_is_logged_until_it_ends(caplog: pytest.LogCaptureFixture) -> None:
-    """Also after whoever started it went on, and whatever the bytes."""
+    """Even after the starting code has continued, and for any bytes."""
     with logging_pipe() as output:
         child = subprocess.Popen(
             [sys.executable, "-c", "import os; os.read(0, 1); os.write(2, b'a\\xff\\nlast')"],
@@ -61,6 +61,6 @@ def test_what_a_process_prints_is_logged_until_it_ends(caplog: pytest.LogCapture
         child.communicate(b"x")
         wait_for(lambda: len(caplog.records) == 2, lambda: caplog.text)
     assert [record.getMessage() for record in caplog.records] == ["a\ufffd", "last"]
-    # Another thread may have been given the number since.
+    # Another thread may have got the number since.
     with contextlib.suppress(OSError):
         assert not os.path.samestat(os.fstat(output), pipe)

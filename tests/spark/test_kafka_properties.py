@@ -1,4 +1,4 @@
-"""Client properties: what is made of them for each client, and what is said of those that cannot work."""
+"""Client properties: their translation for each client, and the errors about invalid ones."""
 
 from __future__ import annotations
 
@@ -41,13 +41,13 @@ def without(properties: dict[str, str], *names: str) -> dict[str, str]:
 
 
 def test_common_properties_pass_unchanged():
-    """Most names are the same in both clients; what tunes librdkafka alone is not passed to Java."""
+    """Most names are the same in both clients; those that only tune librdkafka are not passed to Java."""
     kafka = {"bootstrap.servers": "b:1", "security.protocol": "ssl", "socket.timeout.ms": "1000"}
     assert java_properties(kafka) == {"bootstrap.servers": "b:1", "security.protocol": "SSL"}
 
 
 def test_credentials_become_a_login_module():
-    """librdkafka takes a name and a password, Java a JAAS line, quoted as it must be."""
+    """librdkafka has a name and a password, Java a JAAS line, with the necessary quotes."""
     found = java_properties({"sasl.mechanisms": "scram-sha-512", "sasl.username": "u", "sasl.password": 'p"\\'})
     assert found == {
         "sasl.mechanism": "SCRAM-SHA-512",
@@ -72,7 +72,7 @@ def test_files_travel_as_text(pem: Certificates):
 
 
 def test_the_check_of_names_can_be_left_out():
-    """Java says none by an empty text."""
+    """In Java an empty text disables it."""
     assert java_properties({"ssl.endpoint.identification.algorithm": "none"}) == {
         "ssl.endpoint.identification.algorithm": ""
     }
@@ -90,7 +90,7 @@ def test_client_credentials_become_a_login_module_with_a_handler():
 
 
 def test_unsecured_tokens_hold_the_same_for_all():
-    """librdkafka's form of what a token says is Java's as well, and that of the token made here."""
+    """librdkafka's format of the token's claims is used for Java, and for the token made here."""
     config = "principal=me scope=a,b lifeSeconds=60 extension_trace=7"
     kafka = {"sasl.mechanism": "OAUTHBEARER", "enable.sasl.oauthbearer.unsecure.jwt": "true"}
     java = java_properties(kafka | {"sasl.oauthbearer.config": config})["sasl.jaas.config"]
@@ -106,7 +106,7 @@ def test_unsecured_tokens_hold_the_same_for_all():
 
 
 def test_each_client_can_have_settings_of_its_own():
-    """Java's table goes over what is translated, librdkafka's over what is shared, and neither reaches the other."""
+    """Java's table overrides the translated properties, librdkafka's the shared ones; neither affects the other."""
     kafka = SASL | USER | {"java.max.request.size": "9", "librdkafka.client.id": "x", "java.client.id": "y"}
     java, librdkafka = java_properties(kafka), librdkafka_properties(kafka)
     assert (java["max.request.size"], java["client.id"]) == ("9", "y")
@@ -115,7 +115,7 @@ def test_each_client_can_have_settings_of_its_own():
 
 @pytest.mark.tools
 def test_a_store_of_javas_own_is_not_mixed_with_a_translated_one(pem: Certificates):
-    """Java refuses a key given in two ways."""
+    """Java rejects a key given in two ways."""
     kafka = client_files(pem) | {"java.ssl.keystore.location": "/k.jks", "java.ssl.keystore.type": "JKS"}
     assert java_properties(kafka) == {
         "security.protocol": "SSL",
@@ -126,7 +126,7 @@ def test_a_store_of_javas_own_is_not_mixed_with_a_translated_one(pem: Certificat
 
 
 def test_a_function_of_ones_own_gives_tokens():
-    """What no client can do by itself, such as AWS's signatures, is a function on PYTHONPATH."""
+    """For methods that no client supports, such as AWS's signatures, a function on PYTHONPATH makes tokens."""
     kafka = without(OIDC, "sasl.oauthbearer.method") | {"librdkafka.oauth_cb": "rebalance_kafka.tokens:unsecured_token"}
     assert librdkafka_properties(kafka)["oauth_cb"] is unsecured_token
     assert librdkafka_problems(kafka) == []
@@ -153,7 +153,7 @@ def test_a_function_of_ones_own_gives_tokens():
     ],
 )
 def test_what_cannot_work_is_one_sentence(kafka: dict[str, str], parts: list[str]):
-    """Before anything connects, with the key and what to do."""
+    """Before any connection, with the key and what to do."""
     (problem,) = librdkafka_problems(kafka)
     for part in parts:
         assert part in problem
@@ -161,7 +161,7 @@ def test_what_cannot_work_is_one_sentence(kafka: dict[str, str], parts: list[str
 
 @pytest.mark.parametrize("name", JAVA_NAMES)
 def test_javas_names_are_answered_with_librdkafkas(name: str):
-    """The error for a Java name gives the right name, or where Java's may stand."""
+    """The error for a Java name has librdkafka's name, or the table for Java's names."""
     problem = librdkafka_problems({name: "x", **OIDC})[0]
     assert f"kafka.{name} is a name of the Java client" in problem
     assert f"kafka.{JAVA_NAMES[name]}" in problem
@@ -182,7 +182,7 @@ def test_javas_names_are_answered_with_librdkafkas(name: str):
     ],
 )
 def test_keys_that_do_not_open_or_fit_are_reported(pem: Certificates, change: dict[str, str], parts: list[str]):
-    """As a client would find out, but without connecting, and without the password in the text."""
+    """As a client would detect, but without connecting, and without the password in the text."""
     placed = {name: str(pem / value) if name.endswith("location") else value for name, value in change.items()}
     (problem,) = librdkafka_problems(client_files(pem) | placed)
     for part in parts:
@@ -200,7 +200,7 @@ def test_keys_that_do_not_open_or_fit_are_reported(pem: Certificates, change: di
     ],
 )
 def test_what_java_cannot_do_is_one_sentence(kafka: dict[str, str], parts: list[str]):
-    """Nothing of security is lost in silence on its way to the other client."""
+    """No security setting is silently lost for the other client."""
     (problem,) = java_problems(kafka)
     for part in parts:
         assert part in problem
@@ -211,7 +211,7 @@ def test_what_java_cannot_do_is_one_sentence(kafka: dict[str, str], parts: list[
     ("key", "part"), [("client.traditional.key", "openssl pkcs8 -topk8 -in"), ("client.pbes2.key", "PBES2")]
 )
 def test_a_key_that_java_cannot_read_is_reported_with_the_command(pem: Certificates, key: str, part: str):
-    """Both forms are good for librdkafka."""
+    """librdkafka accepts both formats."""
     kafka = client_files(pem, key) | {"ssl.key.password": KEY_PASSWORD}
     assert librdkafka_problems(kafka) == []
     (problem,) = java_problems(kafka)
@@ -221,7 +221,7 @@ def test_a_key_that_java_cannot_read_is_reported_with_the_command(pem: Certifica
 
 @pytest.mark.waits
 def test_librdkafkas_own_refusal_is_one_sentence():
-    """For a name that does not exist the nearest is given, and no secret is repeated."""
+    """For an unknown name the nearest is suggested, and no secret is repeated."""
     (problem,) = refused_by_librdkafka(SASL | USER | {"sasl.usernam": "x"})
     assert problem.endswith("there is no kafka.sasl.usernam, did you mean kafka.sasl.username?")
     (problem,) = refused_by_librdkafka({"max.block.ms": "5"})
@@ -233,7 +233,7 @@ def test_librdkafkas_own_refusal_is_one_sentence():
 
 @pytest.mark.tools
 def test_tokens_are_fetched_with_client_credentials(tmp_path: Path):
-    """The secret goes to the server and into no text; a refusal is a sentence."""
+    """The secret is only sent to the server; a rejection is one sentence."""
     with TokenServer.running(tmp_path) as server:
         good = ClientCredentials(f"{server.url}/token", "client", "s3cret", scope="kafka")
         token, expires, *_ = good("")
@@ -250,5 +250,5 @@ def test_tokens_are_fetched_with_client_credentials(tmp_path: Path):
     [SASL | {"sasl.username": "u"}, without(OIDC, "sasl.oauthbearer.method"), {"ssl.truststore.location": "/x"}],
 )
 def test_one_mistake_is_one_sentence(kafka: dict[str, str]):
-    """What follows from it is not reported as well."""
+    """Consequences of it are not reported as well."""
     assert len(librdkafka_problems(kafka) + java_problems(kafka)) == 1

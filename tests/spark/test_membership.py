@@ -1,4 +1,4 @@
-"""The membership query without Spark: rows of the log addressed to groups, and folded into groups and rebalances."""
+"""The membership query without Spark: log rows addressed to groups, and folded into groups and rebalances."""
 
 from __future__ import annotations
 
@@ -35,10 +35,10 @@ CONFIG = StreamConfig(cluster="prod")
 DAY_MS = 86_400_000
 GROUP = "v39-kp3-group-expiry"
 NAMES = AddressedRow._fields
-#: As Spark's source has it.
+#: As in Spark's source.
 SOURCE = pa.schema([membership.ARROW_SCHEMA.field(name) for name in membership.SOURCE_COLUMNS])
 
-#: As Spark's source has it: topic, partition, offset, timestamp, key, value.
+#: As in Spark's source: topic, partition, offset, timestamp, key, value.
 LogRow = tuple[str, int, int, int, bytes | None, bytes | None]
 
 
@@ -77,11 +77,11 @@ class Query:
         self.outputs: list[Output] = []
 
     def take(self, rows: Iterable[LogRow]) -> list[Output]:
-        """Let a batch be read; returns the rows it led to."""
+        """Process a batch; return its rows."""
         return self.fold(addressed(rows, self._eras, self._config, self._published))
 
     def fold(self, found: Iterable[dict[str, Any]]) -> list[Output]:
-        """Let addressed rows be folded."""
+        """Fold addressed rows."""
         new = self.store.batch([tuple(each.values()) for each in found], NAMES)
         self.outputs += new
         return new
@@ -102,7 +102,7 @@ class Query:
         return {key.partition("/")[2] for (topic, key), value in self.latest().items() if topic == CONFIG.groups_topic}
 
     def quarantined(self) -> dict[tuple[str, str], int]:
-        """Return what was set aside, by stage and reason, over all buckets."""
+        """Return the quarantine counts, by stage and reason, over all buckets."""
         rows = {
             key: value for topic, key, value in self.outputs if topic == CONFIG.status_topic and "quarantine" in key
         }
@@ -110,7 +110,7 @@ class Query:
         return {(each.stage, each.reason): each.count for each in reported}
 
     def last_rebalance(self, name: str) -> Rebalance | None:
-        """Return the latest rebalance of a group; null: there was none."""
+        """Return the latest rebalance of a group, or null if there was none."""
         key = f"prod/{name}/{self.group(name).last_rebalance_id}"
         value = {each: value for _, each, value in self.outputs}.get(key)
         return None if value is None else decode(value, Rebalance)
@@ -122,7 +122,7 @@ class Query:
 
 
 def group_row(group: str, generation: int, offset: int, *, partition: int = 7, members: int = 2) -> LogRow:
-    """Return a record of a stable group, a second after the record before."""
+    """Return a record of a stable group, a second after the previous record."""
     value = fill.group_value(generation, members, 1_000_000 + offset * 1_000, 4)
     return CONFIG.source_topic, partition, offset, 1_000_000 + offset * 1_000, fill.group_key(group), value
 
@@ -140,7 +140,7 @@ def neighbour_in(bucket: int) -> str:
 
 @pytest.fixture
 def clock(monkeypatch: pytest.MonkeyPatch) -> dict[str, int]:
-    """The worker's clock, which stands where the test puts it."""
+    """The worker's clock, set by the test."""
     now = {"ms": golden_rows()[-1][3] + 100}
     monkeypatch.setattr(membership, "epoch_ms", lambda: now["ms"])
     return now
@@ -150,7 +150,7 @@ def clock(monkeypatch: pytest.MonkeyPatch) -> dict[str, int]:
 
 
 def test_records_are_addressed_to_their_groups_bucket():
-    """Same group, same bucket, whatever the record; what was counted goes to a key of its own."""
+    """Same group, same bucket, whatever the record; counts have a key of their own."""
     found = addressed([*golden_rows(), probe_row(GROUP, "Stable")])
     of_groups = [each for each in found if each["bucket"] != TOTALS]
     assert all(each["bucket"] == membership.bucket_of(each["name"]) for each in of_groups)
@@ -160,14 +160,14 @@ def test_records_are_addressed_to_their_groups_bucket():
 
 
 def test_rows_stay_as_the_source_has_them():
-    """What is handed to a group's fold is its records, byte for byte, with nothing but its address before them."""
+    """A group's fold gets its records unchanged, byte for byte, after their address."""
     rows = golden_rows()
     of_groups = [each for each in addressed([*rows, (CONFIG.source_topic, 3, 9, 0, b"x", None)]) if each["bucket"] >= 0]
     assert [tuple(each[name] for name in SOURCE.names) for each in of_groups] == rows
 
 
 def test_what_is_no_record_of_a_group_is_counted_and_goes_no_further():
-    """Garbage, unknown types and unsupported versions each end in their outcome."""
+    """Garbage, unknown types and unsupported versions each have their outcome."""
     key, value = fill.group_key("g"), fill.group_value(1, 1, 0)
     odd = [(None, None), (b"", b"x"), (b"\x00\x63", b"x"), (key, value[:7]), (key, b"\x7f\xff" + value[2:])]
     rows = [(CONFIG.source_topic, 3, i, 0, *each) for i, each in enumerate(odd)]
@@ -179,7 +179,7 @@ def test_what_is_no_record_of_a_group_is_counted_and_goes_no_further():
 
 
 def test_records_are_counted_once():
-    """A batch that is run again after a crash, and one that begins earlier, add nothing for what was counted."""
+    """A repeated batch after a crash, and one that begins earlier, do not count records again."""
     rows, query = golden_rows(), Query()
     query.take(rows)
     once = query.records()
@@ -208,7 +208,7 @@ def test_records_are_counted_once():
     ],
 )
 def test_no_probe_ends_the_query(value: bytes | None):
-    """Whatever stands in the probes topic, the groups of the same batch are folded, now and in the next one."""
+    """For any content of the probes topic, the groups of the same and the next batch are folded."""
     query = Query()
     query.take([(CONFIG.probes_topic, 0, 5, 1_000, b"g", value), group_row("g", 1, 1), group_row("other", 1, 2)])
     query.take([group_row("g", 2, 3), group_row("other", 2, 4)])
@@ -220,7 +220,7 @@ def test_no_probe_ends_the_query(value: bytes | None):
 
 
 def test_where_batches_end_changes_nothing(clock: dict[str, int]):
-    """One batch, one per record, and a batch that is run again lead to the same rows."""
+    """One batch, one per record, and a repeated batch lead to the same rows."""
     rows = golden_rows("classic-rdk-range-join-leave")
     at_once, one_by_one, repeated = Query(), Query(), Query()
     at_once.take(rows)
@@ -234,7 +234,7 @@ def test_where_batches_end_changes_nothing(clock: dict[str, int]):
 
 
 def test_records_of_one_batch_are_folded_in_the_logs_order(clock: dict[str, int]):
-    """Spark hands a key's rows over in any order; probes come last, for they are about the present."""
+    """Spark passes a key's rows in any order; probes come last, because they are about the present."""
     rows, in_order, shuffled = golden_rows("classic-rdk-range-join-leave"), Query(), Query()
     in_order.take(rows)
     shuffled.fold(reversed(addressed(rows)))
@@ -254,7 +254,7 @@ def test_groups_of_one_bucket_are_kept_apart():
 
 
 def test_a_probe_changes_what_the_log_cannot_show():
-    """A group that prepares a rebalance says so; a probe of a group that nothing is known of is kept too."""
+    """A group that prepares a rebalance shows it; a probe of an unknown group is kept too."""
     query = Query()
     query.take([group_row("g", 1, 1)])
     query.take([probe_row("g", "PreparingRebalance")])
@@ -262,7 +262,7 @@ def test_a_probe_changes_what_the_log_cannot_show():
 
 
 def test_what_was_there_before_the_monitor_is_no_history():
-    """Records below the era's first live position make a snapshot and no rebalance."""
+    """Records below the era's first live position give a snapshot and no rebalance."""
     query = Query({7: LogEra(10)})
     query.take([group_row("g", 4, 3)])
     assert (query.group("g").generation, sum(query.group("g").counters.rebalances.values())) == (4, 0)
@@ -271,7 +271,7 @@ def test_what_was_there_before_the_monitor_is_no_history():
 
 
 def test_rows_have_the_contracts_keys(clock: dict[str, int]):
-    """A rebalance's key ends in its id; both topics' values are of the cluster that was named."""
+    """A rebalance's key ends with its id; both topics' values have the configured cluster."""
     query = Query()
     query.take(golden_rows())
     for (topic, key), value in query.latest().items():
@@ -285,7 +285,7 @@ def test_rows_have_the_contracts_keys(clock: dict[str, int]):
 
 
 def test_a_group_that_is_gone_is_dropped_after_a_day(clock: dict[str, int]):
-    """Its totals wait for its return; then its state goes, and its row is a tombstone, once its bucket is touched."""
+    """Its totals are kept for its return; then its state is dropped and its row deleted, once its bucket is touched."""
     query = Query()
     query.take(golden_rows())
     (name,) = query.groups()
@@ -303,7 +303,7 @@ def test_a_group_that_is_gone_is_dropped_after_a_day(clock: dict[str, int]):
 
 
 def test_a_group_that_comes_back_within_the_day_stays(clock: dict[str, int]):
-    """It was deleted, and is not any more when its time would be over."""
+    """It was deleted, but exists again when the day is over."""
     query = Query()
     query.take(golden_rows())
     (name,) = query.groups()
@@ -335,7 +335,7 @@ def test_a_record_that_fails_is_set_aside(monkeypatch: pytest.MonkeyPatch):
 
 
 def test_a_probe_that_fails_is_set_aside(monkeypatch: pytest.MonkeyPatch):
-    """As a record is."""
+    """Like a record."""
 
     def fail(_state: Any, _probe: Any, *, reads_log: bool) -> Any:
         assert reads_log
@@ -349,7 +349,7 @@ def test_a_probe_that_fails_is_set_aside(monkeypatch: pytest.MonkeyPatch):
 
 
 def test_a_group_whose_state_cannot_be_read_is_set_aside():
-    """Its state stays as it is for whoever can read it; its bucket goes on, and the count over batches adds up."""
+    """Its state is left unchanged for a version that can read it; its bucket continues, and counts are summed."""
     query = Query()
     bucket = membership.bucket_of("g")
     neighbour = neighbour_in(bucket)
@@ -364,7 +364,7 @@ def test_a_group_whose_state_cannot_be_read_is_set_aside():
 
 
 def test_a_deleted_group_whose_state_cannot_be_read_holds_up_no_other(clock: dict[str, int]):
-    """When it is to be forgotten it is set aside, once: its bucket would fail with each batch again."""
+    """It is quarantined once when it is due to be forgotten: otherwise its bucket would fail with each batch."""
     query = Query()
     query.take(golden_rows())
     (name,) = query.groups()
@@ -384,7 +384,7 @@ def test_a_deleted_group_whose_state_cannot_be_read_holds_up_no_other(clock: dic
 def test_a_new_state_goes_on_from_what_was_published_and_counts_no_record_twice(
     clock: dict[str, int],
 ):
-    """Batches need not end where the lost state did; groups that the log does not name have a state, too."""
+    """Batches need not end where the lost state did; groups that are not in the log have a state, too."""
     clock["ms"] = 1_010_000
     eras, silent, deleted = {7: LogEra(0)}, "silent", "deleted"
     first = [group_row("g", 1, 1), group_row("g", 2, 2), group_row("h", 1, 3), group_row(silent, 1, 4)]
@@ -412,14 +412,14 @@ def test_a_new_state_goes_on_from_what_was_published_and_counts_no_record_twice(
 
 
 def published_groups(query: Query, *names: str) -> PublishedRows:
-    """Return what a query published of groups that are in one bucket, without totals."""
+    """Return the published rows of groups in one bucket, without totals."""
     groups = [(name, dump_state(rebuild_state(query.group(name), query.last_rebalance(name)))) for name in names]
     (number,) = {membership.bucket_of(name) for name in names}
     return PublishedRows({number: membership.pack_bucket(membership.PublishedBucket(groups))}, len(groups))
 
 
 def test_what_was_published_is_taken_up_once(clock: dict[str, int]):
-    """Also of groups that only probes have reported: later batches go on from what was folded."""
+    """Including groups that only probes have reported: later batches continue from the folded state."""
     clock["ms"] = 1_010_000
     before = Query({7: LogEra(0)})
     before.take([probe_row("probed", "Empty", at_ms=900_000, coordinator_id=1)])
@@ -430,7 +430,7 @@ def test_what_was_published_is_taken_up_once(clock: dict[str, int]):
 
 
 def test_totals_are_kept_though_nothing_new_was_read(clock: dict[str, int]):
-    """The first batch may bring only what had been counted: a later start goes on from its totals all the same."""
+    """The first batch may have only counted records: a later start continues from its totals nevertheless."""
     clock["ms"] = 1_010_000
     whole, eras = Query({7: LogEra(0)}), {7: LogEra(0)}
     whole.take([group_row("g", 1, 1)])
@@ -442,7 +442,10 @@ def test_totals_are_kept_though_nothing_new_was_read(clock: dict[str, int]):
 
 
 def test_every_bucket_takes_its_own_up_in_the_first_batch(monkeypatch: pytest.MonkeyPatch):
-    """Whatever that brings: a later start is not given what was published. Later batches touch what they bring."""
+    """Whatever the batch contains: a later start does not get the published rows.
+
+    Later batches touch only their own.
+    """
     published = PublishedRows({3: b"", 9: b""}, totals=counts.CountTotals({"__consumer_offsets/7": (0, 5)}))
     batch_id = "0"
     monkeypatch.setattr(
@@ -456,7 +459,7 @@ def test_every_bucket_takes_its_own_up_in_the_first_batch(monkeypatch: pytest.Mo
 
 
 def test_workers_get_no_credentials():
-    """What Spark ships to executors holds no client properties."""
+    """Spark sends no client properties to executors."""
     assert StreamConfig(kafka={"sasl.password": "secret"}).without_secrets().kafka == {}
 
 
@@ -464,7 +467,7 @@ def test_workers_get_no_credentials():
 
 
 def test_probes_alone_make_groups_and_rebalances():
-    """With `sources.log = false` nothing else comes; what is published says what it was counted from."""
+    """With `sources.log = false` there are no other inputs; published rows name their source."""
     query = Query(config=StreamConfig(cluster="prod", reads_log=False))
     members = tuple(ProbedMember(name, name, "h", partitions={"t": [place]}) for place, name in enumerate("ab"))
     query.take([probe_row("g", "Stable", offset=0, at_ms=2_000_000, type="classic", members=members)])
@@ -479,7 +482,7 @@ def test_probes_alone_make_groups_and_rebalances():
 
 
 def test_a_batch_of_probes_that_comes_again_counts_nothing_twice():
-    """Spark runs a batch again after a crash, with the state of before or of after it."""
+    """Spark repeats a batch after a crash, with the state before or after it."""
     query = Query(config=StreamConfig(cluster="prod", reads_log=False))
     rows = [
         probe_row("g", state, offset=place, at_ms=2_000_000 + 10_000 * place, type="classic", members=())

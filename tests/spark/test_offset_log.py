@@ -1,4 +1,4 @@
-"""The log of offsets of a query: what a kill and a power cut leave of it, and from where the query goes on."""
+"""The offset log of a query: its state after a kill or a power failure, and where the query continues."""
 
 from __future__ import annotations
 
@@ -27,7 +27,7 @@ def _run_once(spark: SparkSession, checkpoint: str) -> None:
 
 
 def test_a_query_starts_whose_first_file_of_offsets_was_cut(spark: SparkSession, tmp_path: Path) -> None:
-    """SIGKILL hits the JVM between the writing of `offsets/0` and its renaming; Spark alone never starts again."""
+    """SIGKILL may hit the JVM between writing and renaming `offsets/0`; Spark alone would never start again."""
     offsets = Path(query_path(str(tmp_path), _QUERY)) / "offsets"
     offsets.mkdir(parents=True)
     (offsets / ".0.5e0cbf1f-3d55-4a43-9b21-6b7e0f0b1c52.tmp").write_bytes(b"v1\n{")
@@ -44,7 +44,7 @@ def test_a_query_starts_whose_first_file_of_offsets_was_cut(spark: SparkSession,
 def test_a_newest_batch_that_is_damaged_is_reported(
     spark: SparkSession, tmp_path: Path, file: str, content: bytes | None
 ) -> None:
-    """Spark fails an assertion, or runs a batch again that was committed."""
+    """Spark would fail an assertion, or repeat a committed batch."""
     directory = Path(query_path(str(tmp_path), _QUERY))
     for name in ("offsets/0", "commits/0", "offsets/1", "commits/1"):
         (directory / name).parent.mkdir(parents=True, exist_ok=True)
@@ -59,7 +59,7 @@ def test_a_newest_batch_that_is_damaged_is_reported(
 
 # --- Where a query goes on ---
 
-#: What Spark writes, with what it says of the batch and its settings cut.
+#: Spark's format, without the details of the batch and its settings.
 _FILE = b'v1\n{"batchWatermarkMs":0,"conf":{"a":"{}"}}\n{"probes":{"0":2},"log":{"0":%d,"1":7}}\n-\n{"reports":{"0":3}}'
 _CUT = {"log": {0: Unread(stood_at=50, begin=40)}}
 
@@ -73,14 +73,14 @@ def write(spark: SparkSession, tmp_path: Path) -> Write:
 
 
 def test_a_query_without_a_committed_batch_has_no_position(spark: SparkSession, tmp_path: Path, write: Write) -> None:
-    """Neither where there is no checkpoint nor where the first batch has not ended."""
+    """Neither without a checkpoint nor before the end of the first batch."""
     assert positions(spark, str(tmp_path), _QUERY) == {}
     write("offsets/0", _FILE % 50)
     assert positions(spark, str(tmp_path), _QUERY) == {}
 
 
 def test_a_query_that_stands_behind_a_cut_goes_back(spark: SparkSession, tmp_path: Path, write: Write) -> None:
-    """A batch that was planned and not committed is empty, as it would be; nothing else is moved, or only once."""
+    """A batch that was planned and not committed is made empty, as it would be; nothing else is moved, only once."""
     for name, content in (("offsets/8", _FILE % 30), ("offsets/9", _FILE % 50), ("offsets/10", _FILE % 50)):
         write(name, content)
     write("commits/8", b"v1\n{}")
@@ -123,7 +123,7 @@ def test_a_query_that_came_down_with_its_last_batch_goes_back(
 def test_a_query_that_may_have_read_stays(
     spark: SparkSession, tmp_path: Path, write: Write, files: dict[str, bytes]
 ) -> None:
-    """It has come down by itself and may have counted what it read from there, or it is not known where it is."""
+    """It has gone back by itself and may have counted what it read from there, or its position is unknown."""
     write("commits/9", b"v1\n{}")
     for name, content in files.items():
         write(name, content)
@@ -133,7 +133,7 @@ def test_a_query_that_may_have_read_stays(
 
 
 def test_a_damaged_file_has_no_positions(spark: SparkSession, tmp_path: Path, write: Write) -> None:
-    """Whoever looks where queries are goes on: the start of the query reports the damage."""
+    """Other code that reads the positions continues: the start of the query reports the damage."""
     write("offsets/9", _FILE % 50)
     write("commits/9", b"v1\n{}")
     (Path(query_path(str(tmp_path), _QUERY)) / "offsets/9").write_bytes(_FILE % 51)

@@ -1,4 +1,4 @@
-"""What Spark says of a query becomes its status."""
+"""Spark's progress of a query becomes its status."""
 
 from __future__ import annotations
 
@@ -19,7 +19,7 @@ STARTED = QueryStatus("c", "membership", False, started_at_ms=1, updated_at_ms=1
 
 @dataclass
 class Query:
-    """A query as far as a watch looks at one, and the watch; its clock goes on a second with each look."""
+    """A fake of a query with its watch; the watch's clock advances a second with each look."""
 
     runId: str = "r1"  # noqa: N815 - as Spark has it
     watch: QueryWatch = field(default_factory=lambda: QueryWatch(STARTED, CATCH_UP))
@@ -39,7 +39,7 @@ class Query:
         return SimpleNamespace(lastProgress=lambda: progress, status=lambda: status)
 
     def batch(self, processed: dict[str, int], latest: dict[str, int], **more: Any) -> QueryStatus:
-        """Let a batch end and look; returns the status it led to."""
+        """Complete a batch and look; return the resulting status."""
         source = {"endOffset": {TOPIC: processed}, "latestOffset": json.dumps({TOPIC: latest})}
         self.batch_id += 1
         progress = {"batchId": self.batch_id, "batchDuration": 120, "numInputRows": 7, "sources": [source]}
@@ -56,7 +56,7 @@ class Query:
 
 
 def test_a_query_is_caught_up_once_it_reached_the_ends_it_found():
-    """Partitions without records do not count, and what is written later does not undo it."""
+    """Partitions without records do not count, and later records do not undo it."""
     query = Query()
     assert not query.batch({"0": 10, "1": 0, "2": 4}, {"0": 10, "2": 5}).caught_up
     assert query.batch({"0": 10, "1": 0, "2": 5}, {"0": 10, "2": 5}).caught_up
@@ -64,18 +64,18 @@ def test_a_query_is_caught_up_once_it_reached_the_ends_it_found():
 
 
 def test_how_much_of_the_log_is_read_is_reported():
-    """Of what was there at the start; what came later does not count."""
+    """Of the records at the start; later ones do not count."""
     assert Query().batch({"0": 4, "2": 9}, {"0": 10, "2": 9}).read_records == 9
     assert CATCH_UP.wanted == 15
 
 
 def test_source_lag_is_what_lies_between_processed_and_latest():
-    """Both forms in which Spark reports positions are read."""
+    """Both formats in which Spark reports positions are read."""
     assert Query().batch({"0": 6, "2": 5}, {"0": 10, "2": 6}).source_lag_records == 5
 
 
 def test_what_arrives_during_a_long_batch_is_unread():
-    """Spark reports where the log ended when the batch began; older looks at the brokers take nothing back."""
+    """Spark reports the end of the log at the start of the batch; older looks at the brokers do not reduce it."""
     query = Query(busy=True)
     assert query.batch({"0": 6, "2": 5}, {"0": 10, "2": 5}).source_lag_records == 4
     query.watch.ends = {TOPIC: {0: 8, 2: 5}}
@@ -98,7 +98,7 @@ def test_a_batch_reports_its_figures():
 
 
 def test_the_log_is_read_up_to_the_start_of_a_batch_that_left_nothing():
-    """Of what a batch left over, and of what came while it ran, nothing is known; an idle one knows all but a look."""
+    """Records left over by a batch, or arriving during it, are unread; an idle query has read up to its last look."""
     query = Query(busy=True)
     assert query.batch({"0": 6, "2": 5}, {"0": 10, "2": 5}).read_until_ms == 0
     assert query.batch({"0": 10, "2": 5}, {"0": 10, "2": 5}).read_until_ms == 700
@@ -108,7 +108,7 @@ def test_the_log_is_read_up_to_the_start_of_a_batch_that_left_nothing():
 
 @pytest.mark.parametrize("message", ["Initializing StreamExecution", "Initializing sources"])
 def test_a_query_that_is_started_again_has_read_nothing_more(message: str):
-    """Until its first look at the inputs nobody knows what came meanwhile, however long that takes."""
+    """Records that arrived before its first look at the inputs are unknown, however long that takes."""
     query = Query()
     before = query.batch({"0": 10, "2": 5}, {"0": 10, "2": 5}).read_until_ms
     query.runId, query.said, query.data, query.message = "r2", None, False, message
@@ -118,7 +118,7 @@ def test_a_query_that_is_started_again_has_read_nothing_more(message: str):
 
 
 def test_a_query_that_found_nothing_new_is_caught_up():
-    """A restart with nothing new produces no batch with rows, and is caught up all the same."""
+    """A restart without new records produces no batch with rows, but the query is caught up."""
     query = Query()
     query.batch({"0": 1}, {"0": 1})
     query.data = False
@@ -127,13 +127,13 @@ def test_a_query_that_found_nothing_new_is_caught_up():
 
 
 def test_a_query_that_has_said_nothing_yet_is_not_caught_up():
-    """It may not have looked at its inputs at all."""
+    """It may not have read its inputs at all."""
     status = Query().look()
     assert (status.caught_up, status.read_until_ms) == (False, 0)
 
 
 def test_a_batch_that_goes_on_is_reported_by_how_long():
-    """The time begins with the end of the batch before, and is over with each batch and while nothing runs."""
+    """The time begins with the end of the previous batch, and ends with each batch and while nothing runs."""
     query = Query(busy=True)
     query.batch({"0": 1}, {"0": 9})
     assert query.watch.busy_ms(query.now_ms) == 0
@@ -160,7 +160,7 @@ def test_a_first_batch_that_hangs_is_reported_too():
 
 
 def test_another_run_of_the_query_goes_on_where_it_was():
-    """Batch numbers may come again after a restart; what was caught up stays so."""
+    """Batch numbers may be repeated after a restart; a query that was caught up stays so."""
     query = Query()
     assert query.batch({"0": 10, "2": 5}, {"0": 10, "2": 5}).caught_up
     query.runId, query.batch_id = "r2", 0
@@ -170,5 +170,5 @@ def test_another_run_of_the_query_goes_on_where_it_was():
 
 @pytest.mark.parametrize("sources", [[], [{"endOffset": None, "latestOffset": None}]])
 def test_a_progress_without_positions_is_none_the_worse(sources: list[Any]):
-    """Spark reports so before it has asked the brokers."""
+    """Spark reports this before it has queried the brokers."""
     assert not Query().batch({}, {}, sources=sources).caught_up

@@ -1,4 +1,4 @@
-"""A word of `stream.rebuild` brings about one new checkpoint, however often the process starts with it."""
+"""A word of `stream.rebuild` creates one new checkpoint, however often the process starts with it."""
 
 from __future__ import annotations
 
@@ -22,7 +22,7 @@ _PUBLISHED = PublishedRows({3: b"packed"}, 7, activity={"__consumer_offsets/0": 
 
 @dataclass
 class Disk:
-    """The checkpoint of a stream as the functions that read it see it, and what the stream says."""
+    """A fake checkpoint of a stream for the functions that read it, and the stream's messages."""
 
     monkeypatch: pytest.MonkeyPatch
     is_there: bool = False
@@ -47,7 +47,7 @@ class Disk:
             self.monkeypatch.setattr(startup, name, function)
 
     def start(self, word: str = "", *, rebuild: bool = False, queries: tuple[str, ...] = ()) -> PublishedRows | None:
-        """Decide what the queries of a start begin with."""
+        """Return what the queries of a start begin with."""
         config = StreamConfig(rebuild=word, queries=queries or StreamConfig().queries)
         found: Any = SimpleNamespace(cluster=None, statuses=[], ownership=Beside(self.other))
         listeners = startup.Listeners(self.said.append, self.said.append, lambda _: None)
@@ -62,7 +62,7 @@ class Disk:
         return _PUBLISHED
 
     def end_batches(self) -> None:
-        """Leave behind what a stream does that ran for a while."""
+        """Leave the files of a stream that ran for a while."""
         self.is_there = True
         self.begun = {"membership", "activity"}
 
@@ -78,12 +78,12 @@ class Disk:
 
 @pytest.fixture
 def disk(monkeypatch: pytest.MonkeyPatch) -> Disk:
-    """A place where no checkpoint is."""
+    """A path without a checkpoint."""
     return Disk(monkeypatch)
 
 
 def test_a_word_rebuilds_once(disk: Disk) -> None:
-    """A pod that is started again and again with it goes on from what the first start made."""
+    """A pod that is restarted with it continues from the checkpoint of the first start."""
     disk.end_batches()
     assert disk.start("monday") == _PUBLISHED
     assert disk.moved == 1
@@ -95,7 +95,7 @@ def test_a_word_rebuilds_once(disk: Disk) -> None:
 
 
 def test_a_start_that_is_ended_too_early_is_made_up_for(disk: Disk) -> None:
-    """Until its first batches have ended nothing is kept; then the next start takes the same up, and moves nothing."""
+    """Until its first batches have ended nothing is kept; the next start restores the same rows, moves nothing."""
     disk.end_batches()
     disk.start("monday")
     assert disk.start("monday") == _PUBLISHED
@@ -106,13 +106,13 @@ def test_a_start_that_is_ended_too_early_is_made_up_for(disk: Disk) -> None:
 
 
 def test_a_rebuild_goes_on_without_its_word(disk: Disk) -> None:
-    """Whoever takes the setting away too early loses no totals."""
+    """Removing the setting too early loses no totals."""
     disk.start("monday")
     assert disk.start() == _PUBLISHED
 
 
 def test_another_word_rebuilds_again_and_an_old_one_does_not(disk: Disk) -> None:
-    """The roll-back of a release has the word of before."""
+    """The roll-back of a release has the previous word."""
     for word in ("monday", "tuesday"):
         disk.start(word)
         disk.end_batches()
@@ -122,7 +122,7 @@ def test_another_word_rebuilds_again_and_an_old_one_does_not(disk: Disk) -> None
 
 
 def test_a_rebuild_by_hand_remembers_the_words(disk: Disk) -> None:
-    """The word that stands in the settings does not do it once more."""
+    """The current word in the settings does not trigger another rebuild."""
     disk.start("monday")
     disk.end_batches()
     assert disk.start("monday", rebuild=True) == _PUBLISHED
@@ -132,7 +132,7 @@ def test_a_rebuild_by_hand_remembers_the_words(disk: Disk) -> None:
 
 
 def test_a_new_place_is_taken_up_by_a_word(disk: Disk) -> None:
-    """As of an application with another name, whose claim is empty: without a word its totals would begin anew."""
+    """For an application with another name and an empty claim: without a word its totals would begin at 0."""
     assert disk.start("monday") == _PUBLISHED
     assert disk.moved == 0
     without = Disk(disk.monkeypatch)
@@ -141,13 +141,13 @@ def test_a_new_place_is_taken_up_by_a_word(disk: Disk) -> None:
 
 
 def test_a_process_without_totals_is_done_at_once(disk: Disk) -> None:
-    """The diagnosis keeps none."""
+    """The diagnosis has none."""
     assert disk.start("monday", queries=("diagnosis",)) == _PUBLISHED
     assert disk.start("monday", queries=("diagnosis",)) is None
 
 
 def test_nothing_is_moved_while_another_stream_writes(disk: Disk) -> None:
-    """Whoever starts this one again finds the word still new."""
+    """The word is still unused at the next start."""
     disk.end_batches()
     disk.other = QueryStatus("c", "membership", True, 1, 1, 500, host="h", pid=17)
     with pytest.raises(StreamError, match=r"^stream\.rebuild = 'monday': another stream still writes"):
@@ -159,7 +159,7 @@ def test_nothing_is_moved_while_another_stream_writes(disk: Disk) -> None:
 
 
 def test_words_are_kept_as_they_are() -> None:
-    """Of a file that is damaged none is known, and of very many the latest."""
+    """From a damaged file none is read, and of very many the latest are kept."""
     assert decode_words(encode_words(("a", "ü b"))) == ("a", "ü b")
     for damaged in (b"", b"{}", b"\xff", b'["a"', b"[1]"):
         assert decode_words(damaged) == ()
@@ -171,7 +171,7 @@ def test_words_are_kept_as_they_are() -> None:
 
 @pytest.mark.parametrize("rebuild", [True, False])
 def test_nothing_is_moved_away_before_all_is_read_back(disk: Disk, rebuild: bool) -> None:
-    """Brokers that are away leave the checkpoint, and the word unused: the next start does what was asked for."""
+    """If brokers are down, the checkpoint stays and the word is unused: the next start does the rebuild."""
     disk.end_batches()
     disk.is_unreadable = True
     with pytest.raises(StreamError, match="away"):

@@ -1,4 +1,4 @@
-"""How far a rebuild has read what was published."""
+"""The progress of a rebuild in reading the published rows."""
 
 from __future__ import annotations
 
@@ -15,16 +15,16 @@ CONFIG = StreamConfig()
 
 
 class Ends:
-    """Where topics begin and end: two partitions of groups, one of rebalances."""
+    """Fake bounds of topics: two partitions of groups, one of rebalances."""
 
     def log_ends(self, topic: str) -> LogEnds:
-        """Return where a topic begins and ends."""
+        """Return the bounds of a topic."""
         first, last = ({0: 10, 1: 0}, {0: 20, 1: 5}) if topic == CONFIG.groups_topic else ({0: 100}, {0: 200})
         return LogEnds(first, last, last)
 
 
 def test_it_counts_positions_of_both_topics(monkeypatch: pytest.MonkeyPatch) -> None:
-    """Compaction leaves gaps, which are read with the next record. Rows that cannot be decoded count, too."""
+    """Compaction leaves gaps, which are counted with the next record. Undecodable rows count, too."""
     offsets = {CONFIG.groups_topic: [(0, 12), (1, 4), (0, 19)], CONFIG.rebalances_topic: [(0, 149), (0, 199)]}
 
     def read(_: StreamConfig, topics: list[str], *, name: str) -> Any:

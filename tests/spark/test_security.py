@@ -1,4 +1,4 @@
-"""Each way to log in to a broker, by each client that the three processes use."""
+"""Each authentication method, with each client that the three processes use."""
 
 from __future__ import annotations
 
@@ -51,13 +51,13 @@ def place(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Secured]:
 
 def read_by_java(spark: SparkSession, kafka: Mapping[str, str]) -> int:
     """Read the topic as the stream's queries do."""
-    # What the stream sets in the JVM when it starts Spark.
+    # Set by the stream in the JVM when it starts Spark.
     start_session(StreamConfig(kafka=kafka, master="local[2]"))
     return rows_in_range(spark, java_properties(kafka), TOPIC, 0, range(RECORDS))
 
 
 def read_by_librdkafka(_spark: SparkSession, kafka: Mapping[str, str]) -> int:
-    """Ask as the stream's start does, and read as stream, exporter and prober do."""
+    """Query like the stream's start, and read like stream, exporter and prober."""
     Cluster(StreamConfig(kafka=kafka)).check_reachable()
     settings = {"group.id": "none", "enable.auto.commit": False, "auto.offset.reset": "earliest"}
     with contextlib.closing(Consumer({**librdkafka_properties(kafka), **settings})) as consumer:
@@ -65,7 +65,7 @@ def read_by_librdkafka(_spark: SparkSession, kafka: Mapping[str, str]) -> int:
         read: list[Message] = []
 
         def is_read() -> bool:
-            # An error is delivered as a message is; what is wrong with a way in stays wrong.
+            # An error is delivered like a message; a configuration error is permanent.
             read.extend(each for each in consumer.consume(RECORDS, timeout=1) if each.error() is None)
             return len(read) >= RECORDS
 
@@ -74,7 +74,7 @@ def read_by_librdkafka(_spark: SparkSession, kafka: Mapping[str, str]) -> int:
 
 
 def ask_by_kafka_python(_spark: SparkSession, kafka: Mapping[str, str]) -> int:
-    """Ask as the prober does; the broker's listing of itself is as good as records."""
+    """Query like the prober; the broker's list of itself is sufficient."""
     with contextlib.closing(Brokers(kafka)) as brokers:
         return RECORDS if brokers.ids == [1] else 0
 
@@ -87,7 +87,7 @@ CLIENTS = (read_by_java, read_by_librdkafka, ask_by_kafka_python)
 def test_each_client_gets_in_each_way(
     spark: SparkSession, place: Secured, way: str, client: Callable[[SparkSession, Mapping[str, str]], int]
 ):
-    """One [kafka] table is enough for all: nothing is found wrong with it and every client reads what is there."""
+    """One [kafka] table is sufficient for all: it has no errors, and every client reads the records."""
     kafka = place.ways_in()[way]
     assert StreamConfig(kafka=kafka).validate() == ProbeConfig(kafka=kafka).validate() == []
     assert refused_by_librdkafka(kafka) == []
@@ -98,18 +98,18 @@ def test_each_client_gets_in_each_way(
 def test_an_encrypted_key_opens_with_its_password(
     spark: SparkSession, place: Secured, client: Callable[[SparkSession, Mapping[str, str]], int]
 ):
-    """In the one form of encryption that all clients read."""
+    """In the only encryption format that all clients read."""
     kafka = place.with_key("client.encrypted.key", KEY_PASSWORD)
     assert StreamConfig(kafka=kafka).validate() == []
     assert client(spark, kafka) == RECORDS
 
 
 def test_the_listeners_ask_for_what_they_should(place: Secured):
-    """The proof above would prove nothing if the broker let in anybody."""
+    """Otherwise the test above would prove nothing."""
     certificate = ("ssl.certificate.location", "ssl.key.location")
     without = {name: value for name, value in place.ways_in()["mTLS"].items() if name not in certificate}
     wrong = place.ways_in()["PLAIN"] | {"sasl.password": "wrong"}
-    # By TLS 1.3 a client thinks that it is in when the broker hangs up.
+    # With TLS 1.3 a client believes it is connected when the broker closes the connection.
     await_error(without, KafkaError._SSL, KafkaError._TRANSPORT)
     await_error(wrong, KafkaError._AUTHENTICATION)
 
@@ -127,7 +127,7 @@ def await_error(kafka: Mapping[str, str], *codes: int) -> None:
 
 
 def test_plans_and_settings_hold_no_secret(spark: SparkSession, place: Secured):
-    """What Spark prints of a query, and what its own pages would show of the session."""
+    """Spark's printed plan of a query, and the session settings on Spark's own pages."""
     ways = place.ways_in()
     texts = [spark.conf.get("spark.redaction.regex")]
     for way in ("mTLS", "PLAIN", "OAUTHBEARER OIDC"):

@@ -36,7 +36,7 @@ def config(broker: EmbeddedKafka) -> StreamConfig:
 
 
 def rows_of(spark: SparkSession, config: StreamConfig, directory: Path) -> int:
-    """Return how many rows the streaming source delivers of everything now in the log."""
+    """Return how many rows of the current log the streaming source delivers."""
     log = read_log(
         spark,
         config.kafka,
@@ -52,7 +52,7 @@ def rows_of(spark: SparkSession, config: StreamConfig, directory: Path) -> int:
 
 @contextmanager
 def without_the_flag(spark: SparkSession) -> Iterator[None]:
-    """Run with Spark's own default way to look up offsets."""
+    """Run with Spark's default way to look up offsets."""
     spark.conf.set(_FLAG, "false")
     try:
         yield
@@ -61,12 +61,12 @@ def without_the_flag(spark: SparkSession) -> Iterator[None]:
 
 
 def test_rows_of_the_offsets_topic_arrive(spark: SparkSession, config: StreamConfig, tmp_path: Path):
-    """With the options of the stream's session the source delivers what is in the internal topic."""
+    """With the options of the stream's session the source delivers the content of the internal topic."""
     assert rows_of(spark, config, tmp_path) > 0
 
 
 def test_the_source_leaves_no_group_behind(spark: SparkSession, config: StreamConfig, tmp_path: Path):
-    """Reading with assigned partitions joins no consumer group, so the log watched is not added to."""
+    """Reading with assigned partitions joins no consumer group, so it adds nothing to the watched log."""
     rows_of(spark, config, tmp_path)
     admin = AdminClient({**config.kafka, "log_level": 0})
     groups = {group.group_id for group in admin.list_consumer_groups().result().valid}
@@ -77,9 +77,9 @@ def test_the_source_leaves_no_group_behind(spark: SparkSession, config: StreamCo
 
 
 def test_without_the_flag_the_source_finds_no_partition(spark: SparkSession, config: StreamConfig, tmp_path: Path):
-    """The trap is still there: should Spark mend it, the flag and the start-up check can go.
+    """The trap still exists: if Spark fixes it, the flag and the start-up check can be removed.
 
-    Asked for "earliest" it returns nothing, silently; asked for positions, as the stream does, it fails.
+    With "earliest" it silently returns nothing; with positions, as in the stream, it fails.
     """
     with without_the_flag(spark):
         reader = spark.read.format("kafka").option("kafka.bootstrap.servers", config.kafka["bootstrap.servers"])
@@ -89,7 +89,7 @@ def test_without_the_flag_the_source_finds_no_partition(spark: SparkSession, con
 
 
 def test_the_start_up_check_notices_a_source_without_rows(spark: SparkSession, config: StreamConfig):
-    """A monitor that sees nothing looks like a calm cluster, so it refuses to start and says why."""
+    """A monitor without input looks like a calm cluster, so it refuses to start and gives the reason."""
     cluster = Cluster(config)
     ends = cluster.log_ends(OFFSETS_TOPIC)
     check_source_delivers(spark, cluster, config.kafka, ends)

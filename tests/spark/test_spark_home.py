@@ -1,4 +1,4 @@
-"""The home of a Spark that this application starts itself, and what its Python workers begin with."""
+"""The home of a Spark that this application starts itself, and the imports of its Python workers."""
 
 from __future__ import annotations
 
@@ -17,7 +17,7 @@ from rebalance_streaming.spark.spark_home import use_installed_pyspark
 
 @pytest.fixture(autouse=True)
 def no_home(monkeypatch: pytest.MonkeyPatch) -> None:
-    """Begin as most do: nobody chose a home. What a test sets is undone."""
+    """Start without a configured home, as usual. Changes of the environment are undone."""
     monkeypatch.setenv("SPARK_HOME", "")
     monkeypatch.delenv("SPARK_HOME")
 
@@ -35,7 +35,7 @@ def test_it_is_made_once(tmp_path: Path):
 
 
 def test_who_chose_a_home_has_it(tmp_path: Path, monkeypatch: pytest.MonkeyPatch):
-    """A Spark that somebody installed is theirs to arrange."""
+    """An existing installation of Spark is used unchanged."""
     monkeypatch.setenv("SPARK_HOME", "/opt/spark")
     use_installed_pyspark(tmp_path)
     assert os.environ["SPARK_HOME"] == "/opt/spark"
@@ -43,7 +43,7 @@ def test_who_chose_a_home_has_it(tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 
 
 def test_of_two_at_once_one_makes_it(tmp_path: Path, monkeypatch: pytest.MonkeyPatch):
-    """The other one finds it there when it is done, and leaves nothing behind."""
+    """The other one finds it afterwards, and leaves nothing behind."""
     make_directory = spark_home.tempfile.mkdtemp
 
     def be_late(**how: str) -> str:
@@ -59,14 +59,14 @@ def test_of_two_at_once_one_makes_it(tmp_path: Path, monkeypatch: pytest.MonkeyP
 
 
 def test_a_cache_that_cannot_be_written_changes_nothing(tmp_path: Path):
-    """A container's file system may be read-only: Spark starts as it always did."""
+    """A container's file system may be read-only: Spark starts as usual."""
     (tmp_path / "file").touch()
     use_installed_pyspark(tmp_path / "file")
     assert "SPARK_HOME" not in os.environ
 
 
 def _installed(folder: Path) -> Path:
-    """Make what an installation of PySpark has."""
+    """Create the files of a PySpark installation."""
     for name in ("bin", "jars"):
         (folder / name).mkdir(parents=True)
     (folder / "__init__.py").touch()
@@ -74,7 +74,7 @@ def _installed(folder: Path) -> Path:
 
 
 def _homes(cache: Path, folders: list[Path], monkeypatch: pytest.MonkeyPatch) -> list[Path]:
-    """Start in each of these installations, one after the other; returns the homes."""
+    """Start in each of these installations, one after the other; return the homes."""
     homes = []
     for number, folder in enumerate(folders):
         with monkeypatch.context() as patch:
@@ -86,13 +86,13 @@ def _homes(cache: Path, folders: list[Path], monkeypatch: pytest.MonkeyPatch) ->
 
 
 def _unlocked(monkeypatch: pytest.MonkeyPatch) -> None:
-    """Let homes be made as by processes that have ended: their locks went with them."""
+    """Release the locks of homes, as processes do when they exit."""
     lock = spark_home.fcntl.flock
     monkeypatch.setattr(spark_home.fcntl, "flock", lambda file, how: None if how == fcntl.LOCK_SH else lock(file, how))
 
 
 def test_few_homes_stay(tmp_path: Path, monkeypatch: pytest.MonkeyPatch):
-    """Each checkout has a home; those that were used last stay, whatever number there was."""
+    """Each checkout has a home; the last used ones are kept, however many there were."""
     cache = tmp_path / "cache"
     _unlocked(monkeypatch)
     homes = _homes(cache, [tmp_path / f"checkout-{number}" for number in range(7)], monkeypatch)
@@ -100,7 +100,7 @@ def test_few_homes_stay(tmp_path: Path, monkeypatch: pytest.MonkeyPatch):
 
 
 def test_a_home_in_use_stays(tmp_path: Path, monkeypatch: pytest.MonkeyPatch):
-    """However many others started since, and even where its installation is gone from here."""
+    """However many others started since, and even if its installation is not visible here."""
     cache = tmp_path / "cache"
     homes = _homes(cache, [tmp_path / f"checkout-{number}" for number in range(7)], monkeypatch)
     shutil.rmtree(tmp_path / "checkout-0")
@@ -109,7 +109,7 @@ def test_a_home_in_use_stays(tmp_path: Path, monkeypatch: pytest.MonkeyPatch):
 
 
 def test_a_home_without_its_installation_goes(tmp_path: Path, monkeypatch: pytest.MonkeyPatch):
-    """A checkout that was removed needs none; what else lies in a directory of that name is not touched."""
+    """A removed checkout needs none; other content of a directory of that name is not touched."""
     cache = tmp_path / "cache"
     _unlocked(monkeypatch)
     _, other = _homes(cache, [tmp_path / "gone", tmp_path / "other"], monkeypatch)
@@ -167,7 +167,7 @@ spark.stop()
 
 @pytest.mark.spark
 def test_workers_have_what_is_installed_and_import_it_once(tmp_path: Path):
-    """A real job's worker says what it began with, and where it has PySpark from."""
+    """A real job's worker reports its initial modules, and the path of PySpark."""
     module = "rebalance_streaming.spark.worker_daemon"
     environment = {**os.environ, "PYSPARK_PYTHON": sys.executable}
     command = [sys.executable, "-c", _JOB, tmp_path, module]

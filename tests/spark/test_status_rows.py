@@ -1,4 +1,4 @@
-"""What the application itself publishes: the health of its queries, and the eras of their inputs."""
+"""Rows that the application itself publishes: the health of its queries, and the eras of their inputs."""
 
 from __future__ import annotations
 
@@ -15,7 +15,7 @@ from rebalance_streaming.spark.startup import Listeners
 
 @pytest.mark.waits
 def test_a_client_that_cannot_go_on_ends_no_stream():
-    """Statuses and eras that it was given are published by the next one, the latest of each key."""
+    """Its pending statuses and eras are published by the next client, the latest of each key."""
     cluster, said, now = MockCluster(), list[str](), [1_000.0]
     config = StreamConfig(kafka={"bootstrap.servers": cluster.bootstrap}, cluster="prod")
     cluster.create(config.status_topic)

@@ -1,4 +1,4 @@
-"""Queries that fail, or hang, are started again, each alone, with pauses that grow."""
+"""Queries that fail, or hang, are restarted, each alone, with growing pauses."""
 
 from __future__ import annotations
 
@@ -23,7 +23,7 @@ from rebalance_streaming.spark.progress import QueryWatch
 from rebalance_streaming.spark.supervision import SupervisedQuery, describe_damage, describe_full_disk, root_cause
 from waiting import wait_for
 
-#: Longer than any batch takes on a machine that is busy with others.
+#: Longer than any batch takes on a busy machine.
 STALL_SECONDS = 600.0
 
 
@@ -34,7 +34,7 @@ def supervised(name: str, start: Callable[[], StreamingQuery], said: list[str]) 
 
 
 def now_ms() -> int:
-    """Return the time."""
+    """Return the current time in milliseconds."""
     return int(time.time() * 1000)
 
 
@@ -42,7 +42,7 @@ def now_ms() -> int:
 
 
 def test_a_full_disk_is_reported_by_its_path(monkeypatch: pytest.MonkeyPatch):
-    """Which of the directories has no room; all, where none seems full; other errors are reported as they are."""
+    """The full directory is named; all of them, if none seems full; other errors are unchanged."""
     free = {"/checkpoint": 4_096, "/tmp": 10**10}
     monkeypatch.setattr(supervision.shutil, "disk_usage", lambda place: SimpleNamespace(free=free[place]))
     text = "java.io.IOException: No space left on device\n\tat java.base/java.io.FileOutputStream.write"
@@ -73,7 +73,7 @@ def test_a_full_disk_is_reported_by_its_path(monkeypatch: pytest.MonkeyPatch):
     ],
 )
 def test_a_damaged_checkpoint_is_reported_with_what_to_do(text: str):
-    """In what Spark and Hadoop say of files that were changed, cut and lost (case 17 plays all of them)."""
+    """By the messages of Spark and Hadoop about changed, truncated and missing files (case 17 covers all of them)."""
     reported = describe_damage(text + "\n=== Streaming Query ===\nIdentifier: membership")
     assert reported is not None
     assert reported.startswith(text)
@@ -81,7 +81,7 @@ def test_a_damaged_checkpoint_is_reported_with_what_to_do(text: str):
 
 
 def test_other_errors_are_no_damage():
-    """A broker that is away, and a file of somebody else."""
+    """A broker that is down, and an unrelated file."""
     assert describe_damage("org.apache.kafka.common.errors.TimeoutException: Timed out waiting for a node") is None
     assert describe_damage("File file:/etc/kafka/client.pem does not exist") is None
 
@@ -91,14 +91,14 @@ def test_other_errors_are_no_damage():
 
 @pytest.fixture
 def clock(monkeypatch: pytest.MonkeyPatch) -> SimpleNamespace:
-    """The steady clock, which stands where the test puts it."""
+    """The monotonic clock, set by the test."""
     steady = SimpleNamespace(now=1_000.0)
     monkeypatch.setattr(supervision, "time", SimpleNamespace(monotonic=lambda: steady.now))
     return steady
 
 
 def test_pauses_grow_up_to_a_minute(clock: SimpleNamespace):
-    """A query that cannot start is tried again after 1, 2, 4 … 60 s; how often it failed and why is in its status."""
+    """A query that cannot start is tried again after 1, 2, 4 … 60 s; its status has the failures and the reason."""
     tried: list[float] = []
 
     def fail() -> StreamingQuery:
@@ -117,7 +117,7 @@ def test_pauses_grow_up_to_a_minute(clock: SimpleNamespace):
 
 
 def test_brokers_that_are_away_at_a_start_end_nothing(clock: SimpleNamespace):
-    """A query asks them where its partitions begin and end."""
+    """A query requests the bounds of its partitions from them."""
 
     def fail() -> StreamingQuery:
         raise KafkaException(KafkaError(KafkaError._TRANSPORT, "no broker is there"))
@@ -130,7 +130,7 @@ def test_brokers_that_are_away_at_a_start_end_nothing(clock: SimpleNamespace):
 
 
 def test_a_query_that_recovered_is_tried_soon_again(clock: SimpleNamespace):
-    """What ran well for long has earned a quick return."""
+    """After a long successful run the first pause is short again."""
     runs: list[Any] = []
 
     def start() -> StreamingQuery:
@@ -199,7 +199,7 @@ def test_an_error_is_reported_by_its_cause(text: str, cause: str):
 
 @pytest.fixture
 def running(spark: SparkSession, tmp_path: Path) -> Iterator[Callable[..., StreamingQuery]]:
-    """Start queries that read a row every 0.1 s, and hand each batch to a function or each row to a worker."""
+    """Start queries that read a row every 0.1 s, and pass each batch to a function or each row to a worker."""
 
     def start(name: str, take: Callable[[DataFrame, int], None]) -> StreamingQuery:
         rows = spark.readStream.format("rate").option("rowsPerSecond", 10).load()
@@ -213,7 +213,7 @@ def running(spark: SparkSession, tmp_path: Path) -> Iterator[Callable[..., Strea
 
 @pytest.mark.spark
 def test_a_query_that_fails_takes_no_other_with_it(running: Callable[..., StreamingQuery]):
-    """One fails in each batch and comes back each time; the other, begun before, goes on all the while."""
+    """One fails in each batch and is restarted each time; the other, started before, continues all the while."""
     batches: list[int] = []
     said: list[str] = []
 
@@ -241,7 +241,7 @@ def test_a_query_that_fails_takes_no_other_with_it(running: Callable[..., Stream
 
 @pytest.mark.spark
 def test_a_batch_that_makes_no_progress_is_ended(spark: SparkSession, tmp_path: Path):
-    """A Python worker hangs, once; the query says so, is ended from outside, started again, and gets on."""
+    """A Python worker hangs, once; the query reports it, is stopped from outside, restarted, and continues."""
     hung = tmp_path / "hung"
     said: list[str] = []
     states: list[bool] = []
@@ -264,7 +264,7 @@ def test_a_batch_that_makes_no_progress_is_ended(spark: SparkSession, tmp_path: 
     query = supervised("hanging", start, said)
 
     def tended() -> bool:
-        # Until it hangs, and afterwards, a batch may take as long as the machine needs.
+        # Before and after it hangs, a batch may take as long as the machine needs.
         query.tend(now_ms(), 1.0 if hung.exists() and not query.status.restarts else STALL_SECONDS)
         states.append(query.status.is_stalled)
         return query.status.restarts >= 1 and query.status.input_rows > 0 and not query.status.is_stalled

@@ -1,4 +1,4 @@
-"""What a start begins with: its own checkpoint, what was published by one of an older layout, or nothing."""
+"""The initial state of a start: its own checkpoint, the rows published with an older layout, or nothing."""
 
 from __future__ import annotations
 
@@ -26,7 +26,7 @@ _PUBLISHED = PublishedRows({3: b"packed"}, 7, activity={"__consumer_offsets/0": 
 
 
 class Start:
-    """A start with a checkpoint at a path, of a cluster in which groups were published."""
+    """A start with a checkpoint at a path, of a cluster with published groups."""
 
     def __init__(self, spark: SparkSession, path: Path) -> None:
         self.path, self.said = path, list[str]()
@@ -35,7 +35,7 @@ class Start:
         self._spark = spark
 
     def take_up(self, *, rebuild: bool = False, may_set_aside: bool = False) -> PublishedRows | None:
-        """Decide what the queries begin with."""
+        """Return what the queries begin with."""
         found: Any = SimpleNamespace(cluster=None, statuses=[], ownership=Beside(self.other))
         listeners = startup.Listeners(self.said.append, self.said.append, lambda _: None)
         config = StreamConfig(checkpoint=str(self.path), queries=self.queries)
@@ -43,7 +43,7 @@ class Start:
         return startup._take_up(self._spark, config, found, listeners, asked)
 
     def end_batch(self, query: str, batch: int = 0) -> None:
-        """Leave behind what Spark does when a batch has ended."""
+        """Leave the files that Spark writes when a batch has ended."""
         for kind in ("offsets", "commits"):
             file = Path(query_path(str(self.path), query)) / kind / str(batch)
             file.parent.mkdir(parents=True, exist_ok=True)
@@ -52,14 +52,14 @@ class Start:
 
 @pytest.fixture
 def start(spark: SparkSession, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Start:
-    """A start where nothing is at the path of the checkpoint."""
+    """A start without a checkpoint."""
     monkeypatch.setattr(startup, "read_published", lambda *_: _PUBLISHED)
     monkeypatch.setattr(startup, "has_rows", lambda _: True)
     return Start(spark, tmp_path)
 
 
 def test_the_newest_of_the_older_layouts_is_found(spark: SparkSession, tmp_path: Path):
-    """By number; neither one that was set aside, nor a newer one, nor what is no layout."""
+    """By number; not one that was moved away, nor a newer one, nor other files."""
     for name in ("v1", _OLDER, LAYOUT, f"{LAYOUT}.set-aside-17", _NEWER, f"v{_NUMBER}0", "old"):
         (tmp_path / name).mkdir()
     assert older_layout(spark, str(tmp_path)) == _OLDER
@@ -69,7 +69,7 @@ def test_the_newest_of_the_older_layouts_is_found(spark: SparkSession, tmp_path:
 
 @pytest.mark.parametrize("there", [(), (LAYOUT,), (_NEWER,), (f"{LAYOUT}.set-aside-17",)], ids=str)
 def test_without_an_older_layout_nothing_is_taken_up(start: Start, there: tuple[str, ...]):
-    """One's own checkpoint is gone on from; without it, totals begin anew and that is reported."""
+    """The stream's own checkpoint is continued; without one, totals begin at 0, which is reported."""
     for name in there:
         (start.path / name).mkdir()
     assert start.take_up() is None
@@ -79,7 +79,7 @@ def test_without_an_older_layout_nothing_is_taken_up(start: Start, there: tuple[
 
 
 def test_an_older_layout_is_taken_up_from_what_was_published(start: Start):
-    """All of it, and one line says so."""
+    """All of it, and one log line says so."""
     (start.path / _OLDER).mkdir()
     assert start.take_up() == _PUBLISHED
     (line,) = start.said
@@ -87,7 +87,7 @@ def test_an_older_layout_is_taken_up_from_what_was_published(start: Start):
 
 
 def test_a_query_takes_up_what_was_published_until_it_has_ended_a_batch(start: Start):
-    """A start that was killed before that is made up for; what a query keeps already it does not get again."""
+    """A start that was killed before that is repeated; a query does not get rows it already has."""
     (start.path / _OLDER).mkdir()
     (start.path / LAYOUT).mkdir()
     assert start.take_up() == _PUBLISHED
@@ -100,7 +100,7 @@ def test_a_query_takes_up_what_was_published_until_it_has_ended_a_batch(start: S
 
 
 def test_a_query_whose_commits_are_lost_has_begun_all_the_same(start: Start):
-    """Its second batch shows that: what was published is newer than its state may be."""
+    """Its second batch shows that: the published rows may be newer than its state."""
     (start.path / _OLDER).mkdir()
     start.queries = ("membership",)
     start.end_batch("membership", batch=1)
@@ -109,7 +109,7 @@ def test_a_query_whose_commits_are_lost_has_begun_all_the_same(start: Start):
 
 
 def test_queries_of_other_processes_are_not_looked_at(start: Start):
-    """A process that runs the diagnosis alone has nothing to take up."""
+    """A process with only the diagnosis has nothing to restore."""
     (start.path / _OLDER).mkdir()
     start.queries = ("diagnosis",)
     assert start.take_up() is None
@@ -119,7 +119,7 @@ def test_queries_of_other_processes_are_not_looked_at(start: Start):
 
 @pytest.mark.parametrize("rebuild", [True, False])
 def test_nothing_is_taken_up_while_another_stream_writes(start: Start, rebuild: bool):
-    """What that one still publishes would be counted by both."""
+    """Rows that it still publishes would be counted by both."""
     (start.path / _OLDER).mkdir()
     start.other = QueryStatus("c", "membership", True, 1, 1, 500, host="h", pid=17)
     with pytest.raises(StreamError, match=r"another stream still writes \(host h, process 17\): stop it first"):
@@ -127,7 +127,7 @@ def test_nothing_is_taken_up_while_another_stream_writes(start: Start, rebuild: 
 
 
 def test_a_rebuild_moves_a_checkpoint_away_only_when_it_may(start: Start):
-    """Without leave it refuses, and changes nothing."""
+    """Without permission it refuses, and changes nothing."""
     (start.path / LAYOUT).mkdir()
     with pytest.raises(StreamError, match="with --rebuild --set-aside it is renamed first"):
         start.take_up(rebuild=True)

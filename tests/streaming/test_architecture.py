@@ -1,4 +1,4 @@
-"""docs/architecture.md says what the code does: its steps are as many as it counts, and what it names is there."""
+"""docs/architecture.md agrees with the code: the number of steps, and the names in it."""
 
 from __future__ import annotations
 
@@ -18,17 +18,17 @@ WALKS = {
     title: (int(count), [int(number) for number in re.findall(r"^\| (\d+) \|", body, re.MULTILINE)])
     for title, count, body in re.findall(r"^## ([^\n]+): (\d+) steps\n(.*?)(?=^## |\Z)", PAGE, re.MULTILINE | re.DOTALL)
 }
-#: Of a module.
+#: The path of a module.
 MOST_LINES = 550
-#: A module, and what of it the page names behind it.
+#: A module, and the name in it that the page mentions after it.
 NAMED = re.findall(r"`([\w/]+\.py)`((?:: `[\w.]+`)?(?:,? (?:or )?`[A-Za-z_][\w.]*`(?!:))*)", PAGE)
-#: Where paths are relative to, by how they begin.
+#: The directories of relative paths, by their beginning.
 PLACES = {"rebalance_exporters": "exporters", "rebalance_contract": "streaming", "rebalance_deploy": "deploy"}
 
 
 @cache
 def names_in(path: Path) -> set[str]:
-    """Return the functions, classes and methods of a module; methods with their class and without."""
+    """Return the functions, classes and methods of a module; methods with and without their class."""
     found = set()
     for node in ast.parse(path.read_text()).body:
         if isinstance(node, ast.FunctionDef | ast.ClassDef):
@@ -40,7 +40,7 @@ def names_in(path: Path) -> set[str]:
 
 
 def test_a_group_record_takes_eight_steps_at_most():
-    """Up to a figure and up to a finding; each step is one row, and the second walk goes on where the first stands."""
+    """From record to metric and to finding; each step is one row, and the second path continues the first."""
     (figure, to_figure), (finding, to_finding), (commit, to_commit) = WALKS.values()
     assert max(figure, finding) <= 8
     assert to_figure == [*range(1, figure + 1)]
@@ -51,7 +51,7 @@ def test_a_group_record_takes_eight_steps_at_most():
 
 @pytest.mark.parametrize(("module", "names"), NAMED, ids=lambda value: value.replace("`", ""))
 def test_what_it_names_is_there(module, names):
-    """A module that moved, or a function that is called otherwise by now, is found here."""
+    """Moved modules and renamed functions are detected."""
     path = ROOT / PLACES.get(module.partition("/")[0], "streaming/rebalance_streaming") / module
     assert path.exists()
     assert set(re.findall(r"`([\w.]+)`", names.partition(":")[2])) <= names_in(path)
@@ -80,17 +80,17 @@ def test_every_module_of_the_stream_but_spark_is_kept_from_pyspark():
 
 
 def test_few_terms_are_the_projects_own():
-    """Who knows Kafka, Spark and Prometheus has twenty words to learn at most."""
+    """Somebody who knows Kafka, Spark and Prometheus has at most twenty terms to learn."""
     terms = re.findall(r"^\| ([a-z][^|]*) \|", (ROOT / "docs/glossary.md").read_text(), re.MULTILINE)
     assert terms[0] == "term"
     assert 10 <= len(terms[1:]) <= 20
 
 
 def test_a_name_means_one_thing():
-    """No two public classes share a name, so that a name can be looked up; programs of stories run alone."""
+    """No two public classes have the same name, so that it can be looked up; programs of stories are separate."""
     paths = (path for root in ("streaming", "exporters", "deploy") for path in (ROOT / root).rglob("*.py"))
     texts = (path.read_text() for path in paths if "programs" not in path.parts)
-    # To parse all modules takes longer than any other test.
+    # Parsing all modules takes longer than any other test.
     defined = Counter(name for text in texts for name in re.findall(r"^class ([A-Za-z]\w*)", text, re.MULTILINE))
     assert len(defined) > 400
     # Names that differ in case only are confused with each other.
@@ -99,14 +99,14 @@ def test_a_name_means_one_thing():
 
 
 def test_no_module_is_long():
-    """Whoever opens one sees what it is about; tests and their helpers are no exception."""
+    """A short module is easy to understand; this includes tests and their helpers."""
     roots = ("streaming", "exporters", "deploy", "grafana", "tests")
     lines = {path: path.read_text().count("\n") for root in roots for path in (ROOT / root).rglob("*.py")}
     assert {str(path.relative_to(ROOT)): count for path, count in lines.items() if count > MOST_LINES} == {}
 
 
 def test_no_type_is_ignored():
-    """What a library does not type is typed at the edge where it enters: by an annotation, a protocol or in `stubs`."""
+    """An untyped library is typed where it is used: by an annotation, a protocol or in `stubs`."""
     roots = ("streaming", "exporters", "deploy", "grafana", "tests")
     paths = (path for root in roots for path in (ROOT / root).rglob("*.py") if path != Path(__file__))
     assert [str(path.relative_to(ROOT)) for path in paths if "# type: ignore" in path.read_text()] == []

@@ -1,4 +1,4 @@
-"""Topics of brokers' logs are read where a setting names them, and nowhere else."""
+"""Topics of broker logs are only read if a setting names them."""
 
 import pytest
 
@@ -11,14 +11,14 @@ OWN = "rebalance-monitor.broker-logs"
 
 
 def test_without_the_setting_nothing_is_read_or_made():
-    """It costs nothing: neither a topic nor a partition more to read."""
+    """No topic is created, and no additional partition is read."""
     config = StreamConfig()
     assert OWN not in own_topics(config)
     assert inputs_of(config)["activity"] == (config.source_topic, config.probes_topic, config.metrics_topic)
 
 
 def test_a_topic_that_is_named_is_an_input():
-    """The monitor's own is made with the settings of the table; another is its owner's business."""
+    """The monitor's own is created with the settings in the table; others are managed by their owner."""
     config = StreamConfig(broker_log_topics=(OWN, BrokerLogTopic("logs", "Europe/Berlin")))
     assert own_topics(config)[OWN] == BROKER_LOGS
     assert "logs" not in own_topics(config)

@@ -1,4 +1,4 @@
-"""What the stream asks at its start of brokers that are away, or not all there: it can wait for them."""
+"""The stream's requests at its start to brokers that are down, or not all there: it can wait for them."""
 
 from __future__ import annotations
 
@@ -20,12 +20,12 @@ from rebalance_streaming.log_watch import Ends
 
 
 def config_of(bootstrap: str) -> StreamConfig:
-    """Settings that lead to brokers."""
+    """Return settings with the addresses of brokers."""
     return StreamConfig(kafka={"bootstrap.servers": bootstrap})
 
 
 def test_brokers_that_do_not_answer_may_come(monkeypatch: pytest.MonkeyPatch):
-    """Whatever is asked of them; the sentence has what to check."""
+    """For any request; the message has what to check."""
     monkeypatch.setattr(reachability, "_REACH_SECONDS", 0.05)
     monkeypatch.setattr(module, "REQUEST_SECONDS", 0.05)
     cluster = Cluster(config_of("127.0.0.1:1"))
@@ -48,7 +48,7 @@ def test_a_refused_login_does_not_get_better(monkeypatch: pytest.MonkeyPatch):
 
 
 def test_partitions_without_a_leader_may_get_one(monkeypatch: pytest.MonkeyPatch):
-    """As those of brokers that come one after the other."""
+    """For example while brokers start one after the other."""
     monkeypatch.setattr(module, "REQUEST_SECONDS", 0.2)
     brokers = MockCluster()
     brokers.create("log")
@@ -58,7 +58,7 @@ def test_partitions_without_a_leader_may_get_one(monkeypatch: pytest.MonkeyPatch
 
 
 class _Admin:
-    """A client of librdkafka; the first one waits for a controller that is gone, and each takes one partition's end."""
+    """A librdkafka client; the first one waits for a controller that is gone, and each takes one partition's end."""
 
     made: int = 0
 
@@ -85,7 +85,7 @@ class _Admin:
 
 
 def test_a_controller_that_is_gone_is_not_asked_again(monkeypatch: pytest.MonkeyPatch):
-    """Another client asks who it is now; ends are asked of partitions that have a leader."""
+    """A new client looks up the current one; ends are requested from partitions with a leader."""
     monkeypatch.setattr(module, "AdminClient", _Admin)
     monkeypatch.setattr(_Admin, "made", 0)
     cluster = Cluster(config_of("127.0.0.1:1"))

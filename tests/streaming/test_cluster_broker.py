@@ -1,4 +1,4 @@
-"""What the stream's launcher finds out from a real broker."""
+"""The launcher's checks of a real broker."""
 
 import uuid
 
@@ -25,7 +25,7 @@ pytestmark = pytest.mark.broker
 
 
 def config_for(broker: EmbeddedKafka) -> StreamConfig:
-    """Settings with topics of their own."""
+    """Return settings with unique topics."""
     return StreamConfig(kafka={"bootstrap.servers": broker.bootstrap}, topic_prefix=f"t{uuid.uuid4().hex[:8]}.")
 
 
@@ -35,7 +35,7 @@ def create(config: StreamConfig, name: str, **settings: str) -> None:
 
 
 def test_what_a_start_creates_the_next_one_accepts(broker):
-    """Twice in a row: nothing to say."""
+    """A second run has no warnings."""
     config, said = config_for(broker), []
     for _ in range(2):
         Cluster(config).ensure_topics(said.append)
@@ -46,7 +46,7 @@ def test_what_a_start_creates_the_next_one_accepts(broker):
 
 
 def test_topics_that_would_lose_rows_end_the_start(broker):
-    """One sentence names them all, and nothing is created beside them."""
+    """One sentence names them all, and no other topic is created."""
     config = config_for(broker)
     create(config, config.groups_topic, cleanup_policy="delete")
     create(config, config.probes_topic, cleanup_policy="compact", compression_type="uncompressed")
@@ -58,7 +58,7 @@ def test_topics_that_would_lose_rows_end_the_start(broker):
 
 
 def test_other_differences_are_warnings(broker):
-    """A topic that is too small or never ages is said, and the start goes on."""
+    """A topic that is too small or never ages out is reported, and the start continues."""
     config, said = config_for(broker), []
     create(config, config.findings_topic, cleanup_policy="compact", max_message_bytes="20000")
     Cluster(config).ensure_topics(said.append)
@@ -68,7 +68,7 @@ def test_other_differences_are_warnings(broker):
 
 
 def test_a_missing_permission_is_reported(make_broker):
-    """Without DESCRIBE_CONFIGS the start goes on with a warning that names the grant."""
+    """Without DESCRIBE_CONFIGS the start continues with a warning that names the grant."""
     broker = make_broker(**AUTHORIZED)
     config, said = config_for(broker), []
     Cluster(config).ensure_topics(said.append)
@@ -100,7 +100,7 @@ def test_a_missing_permission_is_reported(make_broker):
         Cluster(config).ensure_topics(said.append)
         return said
 
-    # A broker obeys an ACL a moment after it has confirmed it.
+    # A broker enforces an ACL a moment after it has confirmed it.
     (sentence,) = wait_for(reported, "a warning")
     assert config.groups_topic in sentence
     assert f"--operation DescribeConfigs --topic {config.topic_prefix} --resource-pattern-type prefixed" in sentence

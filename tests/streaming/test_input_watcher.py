@@ -1,4 +1,4 @@
-"""The watcher hands what happened to each query once, whatever the brokers do meanwhile."""
+"""The watcher reports incidents to each query once, whatever the brokers do meanwhile."""
 
 import threading
 import uuid
@@ -18,7 +18,7 @@ INPUTS = {"membership": ("log", "probes"), "activity": ("log",)}
 
 
 class Brokers:
-    """What they report of topics, to be changed by the test."""
+    """The state of topics on brokers, to be changed by the test."""
 
     def __init__(self) -> None:
         self.topics = {"log": TopicState(1, {0: Ends(0, 100)}), "probes": TopicState(1, {0: Ends(0, 10)})}
@@ -28,7 +28,7 @@ class Brokers:
 
 
 def test_each_query_is_compared_with_its_own_position():
-    """One of two readers of a log was overtaken by retention."""
+    """Retention overtook one of two readers of a log."""
     brokers = Brokers()
     watcher = InputWatcher(brokers.look, INPUTS)
     watcher.note("membership", {"log": {0: 100}})
@@ -43,7 +43,7 @@ def test_each_query_is_compared_with_its_own_position():
 
 
 def test_where_inputs_ended_is_known_of_the_last_look_with_an_answer():
-    """Each topic by itself: one that is away for a moment has not become empty."""
+    """Each topic separately: one that is temporarily unavailable is not empty."""
     brokers = Brokers()
     watcher = InputWatcher(brokers.look, INPUTS)
     assert watcher.ends() == {}
@@ -54,7 +54,7 @@ def test_where_inputs_ended_is_known_of_the_last_look_with_an_answer():
 
 
 def test_totals_and_eras_go_on_after_a_restart():
-    """What was published is taken up again, for each query its own."""
+    """Published rows are restored, for each query its own."""
     brokers = Brokers()
     watcher = InputWatcher(brokers.look, INPUTS)
     watcher.note("membership", {"log": {0: 120}})
@@ -66,7 +66,7 @@ def test_totals_and_eras_go_on_after_a_restart():
 
 
 def test_a_position_noted_during_a_look_is_for_the_next():
-    """A query that is fast is not taken for one that has read what is gone."""
+    """A fast query must not appear to have read records that are gone."""
     brokers = Brokers()
     watcher = InputWatcher(
         lambda topics: (watcher.note("activity", {"log": {0: 130}}), brokers.look(topics))[1], INPUTS
@@ -76,9 +76,9 @@ def test_a_position_noted_during_a_look_is_for_the_next():
 
 
 def test_a_query_that_came_down_before_anybody_looked_was_cut_off():
-    """Its leader dies when nobody looks, and it goes on from the new leader's end: reported once, as one cut.
+    """Its leader dies between looks, and it continues from the new leader's end: reported once, as one truncation.
 
-    What it read from there on as of the old log, up to where it was started again, counts as skipped.
+    Records that it then read as if from the old log, up to its restart, count as skipped.
     """
     brokers = Brokers()
     watcher = InputWatcher(brokers.look, INPUTS)
@@ -104,13 +104,13 @@ def test_a_query_that_came_down_before_anybody_looked_was_cut_off():
 
 
 def test_of_two_looks_at_once_the_older_is_void():
-    """A broker that was slow answers a look with an end of before, after another one was compared: nothing was cut."""
+    """A slow broker answers a look with an earlier end, after a later one was compared: nothing was truncated."""
     brokers = Brokers()
     watcher = InputWatcher(brokers.look, {"membership": ("log",)})
     former = InputWatcher.check_once
 
     def look(topics):
-        # While this one waits for its answer another one begins and ends, and has seen more.
+        # While this one waits for its response another one begins and ends, with newer data.
         if not looks:
             looks.append(brokers.look(topics))
             brokers.topics["log"] = TopicState(1, {0: Ends(0, 110)})
@@ -128,7 +128,7 @@ def test_of_two_looks_at_once_the_older_is_void():
 
 
 def test_a_look_from_before_a_query_was_stopped_says_nothing_of_where_it_is():
-    """It would take the query for one that came down, and what it is to read for skipped."""
+    """Otherwise the query would seem to have gone back, and its next records would count as skipped."""
     brokers, stopping = Brokers(), list[str]()
     watcher = InputWatcher(
         lambda topics: ([watcher.forget(each) for each in stopping], brokers.look(topics))[1], INPUTS
@@ -146,7 +146,7 @@ def test_a_look_from_before_a_query_was_stopped_says_nothing_of_where_it_is():
 
 
 def test_a_position_that_falls_is_looked_into_at_once():
-    """What a query reads after a cut before it is started again is taken for repetitions: it must not be much."""
+    """Records that a query reads between a truncation and its restart are taken for repetitions: there must be few."""
     brokers, asked = Brokers(), threading.Semaphore(0)
 
     def look(topics):
@@ -165,7 +165,7 @@ def test_a_position_that_falls_is_looked_into_at_once():
 
 
 def test_a_look_that_fails_forgets_nothing():
-    """What the query had read before it came down is compared with at the next look."""
+    """The query's position from before it went back is compared at the next look."""
     brokers, failing = Brokers(), threading.Event()
 
     def look(topics):
@@ -186,7 +186,7 @@ def test_a_look_that_fails_forgets_nothing():
 
 
 def test_a_query_that_came_down_during_a_look_without_a_leader_was_cut_off():
-    """While the look waits for the dead leader's answer the new one is elected, with an end that was seen before."""
+    """While the look waits for the dead leader's response a new one is elected, with an end that was seen before."""
     brokers = Brokers()
     watcher = InputWatcher(brokers.look, INPUTS)
     watcher.check_once()
@@ -207,7 +207,7 @@ def test_a_query_that_came_down_during_a_look_without_a_leader_was_cut_off():
 
 
 def test_a_query_that_stays_where_it_was_is_cut_off_once():
-    """Until it comes down it is where the old log had records, which the first look has reported."""
+    """Until it goes back its position is in the old log, which the first look has reported."""
     brokers = Brokers()
     watcher = InputWatcher(brokers.look, INPUTS)
     watcher.note("membership", {"log": {0: 100}})
@@ -225,7 +225,7 @@ def test_a_query_that_stays_where_it_was_is_cut_off_once():
 
 @pytest.mark.waits
 def test_who_waits_for_brokers_holds_up_nobody():
-    """Notes are taken and stops are obeyed while a look has no answer."""
+    """Positions are recorded and stops are obeyed while a look has no response."""
     asked, answer = threading.Event(), threading.Event()
 
     def look(topics):
@@ -244,7 +244,7 @@ def test_who_waits_for_brokers_holds_up_nobody():
 
 @pytest.mark.broker
 def test_rows_come_back_from_the_status_topic(broker):
-    """What one process published, the next one takes up; rows of other clusters and kinds are passed over."""
+    """Rows published by one process are restored by the next; rows of other clusters and kinds are skipped."""
     config = StreamConfig(kafka={"bootstrap.servers": broker.bootstrap}, topic_prefix=f"t{uuid.uuid4().hex[:8]}.")
     cluster = Cluster(config)
     cluster.ensure_topics()

@@ -1,6 +1,7 @@
-"""Files of brokers' logs beside a recording, and lines of them in one: what the coordinators wrote is evidence.
+"""Files of broker logs beside a recording, and their lines within one: coordinators' log lines are evidence.
 
-The recordings are of real brokers, each with the broker's own log (tests/golden/README.md says how they were played).
+The recordings are of real brokers, each with the broker's own log (tests/golden/README.md describes how they were
+made).
 """
 
 from __future__ import annotations
@@ -29,7 +30,7 @@ AT_MS = 1_795_391_928_123
 
 
 def opened(data: bytes, name: str = "server.log") -> io.BufferedReader:
-    """A file as the command line opens it."""
+    """Return a file as the command line opens it."""
     raw = io.BytesIO(data)
     raw.name = name
     return io.BufferedReader(raw)
@@ -44,7 +45,7 @@ def read(*files: bytes, time_zone: str = "UTC") -> list[CoordinatorActivity]:
 
 @pytest.mark.parametrize("data", [LINE, gzip.compress(LINE), gzip.compress(LINE)[:-5]], ids=["plain", "gzip", "cut"])
 def test_a_log_is_read_compressed_or_not(data: bytes):
-    """As brokers write it and as log rotation leaves it."""
+    """As written by brokers and compressed by log rotation."""
     ((event,),) = (row.events for row in read(data))
     assert (event.at_ms, event.act) == (AT_MS, CoordinatorAct.EMPTIED)
 
@@ -57,12 +58,12 @@ def test_several_logs_are_put_together():
 
 @pytest.mark.parametrize(("zone", "hours"), [("UTC", 0), ("Europe/Berlin", 1), ("America/New_York", -5)])
 def test_local_times_are_read_with_the_zone_that_is_named(zone: str, hours: int):
-    """Kafka's own layout writes the broker's local time without a zone."""
+    """Kafka's default layout has the broker's local time without a zone."""
     assert read(LINE, time_zone=zone)[0].events[0].at_ms == AT_MS - hours * 3_600_000
 
 
 def test_the_hour_that_comes_twice_is_the_first_one():
-    """In autumn local times are ambiguous; in spring an hour does not exist, and is still read."""
+    """In autumn local times are ambiguous; in spring an hour does not exist, and is still parsed."""
     to_utc = local_to_utc("Europe/Berlin")
     autumn, spring = 1_792_895_400_000, 1_774_751_400_000  # 2026-10-25 02:30, 2026-03-29 02:30
     assert to_utc(autumn) == autumn - 2 * 3_600_000
@@ -84,7 +85,7 @@ def test_the_hour_that_comes_twice_is_the_first_one():
     ],
 )
 def test_a_file_that_is_no_log_of_a_coordinator_is_explained(data: bytes, said: str):
-    """What was seen, what is expected, and what to do."""
+    """The content, the expected format, and what to do."""
     with pytest.raises(LogFileError) as caught:
         read(data)
     assert said in str(caught.value)
@@ -98,7 +99,7 @@ def test_a_name_that_is_no_time_zone_is_explained():
 
 # --- Recordings ---
 
-#: What was done to the member of each group that went, as the rule that says so; which brokers it was played on.
+#: What was done to each group's departed member, as the rule that says so; the brokers it was recorded on.
 TRUTH = {
     "overrun": "poll_overrun",
     "killed": "member_crash",
@@ -119,7 +120,7 @@ def logs_of(version: str) -> list[CoordinatorActivity]:
 
 
 def last_causes(found: list[dict[str, Any]]) -> dict[str, str]:
-    """The primary cause of the last departure of each group."""
+    """Return the primary cause of the last departure of each group."""
     left = {each["rebalance_id"]: each for each in found if each["kind"] == "rebalance" and each["left"]}
     causes: dict[str, tuple[int, str]] = {}
     for finding in (each for each in found if each["kind"] == "finding" and each["primary"]):
@@ -133,7 +134,7 @@ def last_causes(found: list[dict[str, Any]]) -> dict[str, str]:
 @pytest.mark.recordings
 @pytest.mark.parametrize("version", ["3.9.2", "4.3.1"])
 def test_with_the_brokers_log_every_departure_is_explained(version: str):
-    """The log of groups alone gives no more than a hint of the kill."""
+    """The offsets topic alone gives at most a hint of the kill."""
     alone, beside = rows(version), rows(version, logs_of(version))
     causes = last_causes(beside)
     assert {group: causes[group] for group in TRUTH} == TRUTH
@@ -141,7 +142,7 @@ def test_with_the_brokers_log_every_departure_is_explained(version: str):
 
 
 def confidence_in_a_kill(found: list[dict[str, Any]]) -> float:
-    """Return how sure it is that the member that was killed was; 0 where nothing says so."""
+    """Return the confidence that the killed member was killed; 0 without such a finding."""
     of_group = (each for each in found if each["kind"] == "finding" and each["group"] == "killed")
     return max((each["confidence"] for each in of_group if each["rule"] == "member_crash"), default=0.0)
 
@@ -149,7 +150,7 @@ def confidence_in_a_kill(found: list[dict[str, Any]]) -> float:
 @pytest.mark.recordings
 @pytest.mark.parametrize("version", ["3.9.2", "4.3.1"])
 def test_the_start_of_every_classic_rebalance_is_exact(version: str):
-    """It lies within what the log of groups bounds, and of a long join barrier it is far from its end."""
+    """It is within the bounds of the offsets topic; for a long join barrier it is far from its end."""
     found = rows(version, logs_of(version))
     impacts = {each["rebalance_id"]: each for each in found if each["kind"] == "rebalance_impact"}
     classic = [each for each in found if each["kind"] == "rebalance" and each["type"] == "classic"]

@@ -1,4 +1,4 @@
-"""Nothing befalls an input in silence: each story of a log is reported once, in one sentence, and added up for good."""
+"""No change of an input goes unnoticed: each incident of a log is reported once, in one sentence, and counted."""
 
 from collections.abc import Mapping
 
@@ -14,14 +14,14 @@ OLD, NEW = "uJW6Bb3sSz2nN3Aj0YyTDw", "AIvSgqBnQ0SVbX9iFKqX9A"
 
 
 def a_look(*ends: tuple[int, int], topic_id: str | None = OLD, count: int | None = None) -> TopicState:
-    """A topic whose partitions 0, 1, … begin and end so."""
+    """Return a topic whose partitions 0, 1, … have these bounds."""
     return TopicState(
         len(ends) if count is None else count, {p: Ends(*each) for p, each in enumerate(ends)}, topic_id=topic_id
     )
 
 
 class Story:
-    """Looks one after the other, and what was said of them."""
+    """A sequence of looks, and the reports about them."""
 
     def __init__(self, watch: LogWatch | None = None) -> None:
         self.watch = watch or LogWatch("membership")
@@ -38,14 +38,14 @@ class Story:
         return self.watch.topics[TOPIC].totals
 
     def restart(self) -> "Story":
-        """Go on as another process does: from the row in the status topic."""
+        """Continue like another process: from the row in the status topic."""
         row = decode_status(encode(self.watch.publish("c", 0)))
         assert isinstance(row, LogTotals)
         return Story(take_up(row))
 
 
 def test_a_log_that_only_grows_has_no_incident():
-    """Records come and are read; old ones age out behind the reader."""
+    """Records arrive and are read; old ones are deleted after the reader has passed."""
     story = Story()
     assert story.look(a_look((0, 100)), {}) == []
     assert story.look(a_look((0, 120)), {0: 90}) == []
@@ -54,7 +54,7 @@ def test_a_log_that_only_grows_has_no_incident():
 
 
 def test_retention_that_was_faster_is_counted_once():
-    """The gap is said at the first look, its growth at the next; a query that goes on after it says nothing more."""
+    """The gap is reported at the first look, its growth at the next; nothing more when the query continues after it."""
     story = Story()
     (reported,) = story.look(a_look((150, 300)), {0: 100})
     assert (reported.kind, reported.count, reported.partitions) == ("skipped", 50, (0,))
@@ -67,7 +67,7 @@ def test_retention_that_was_faster_is_counted_once():
 
 
 def test_a_stream_that_was_stopped_learns_what_it_missed():
-    """Retention overtook it: the true gap is counted, at the first look after the start, and not again at the next."""
+    """Retention overtook it: the exact gap is counted at the first look after the start, and not again at the next."""
     story = Story()
     story.look(a_look((0, 100)), {0: 100})
     story = story.restart()
@@ -79,12 +79,12 @@ def test_a_stream_that_was_stopped_learns_what_it_missed():
 
 
 def test_a_new_query_has_missed_nothing():
-    """What was gone before it first read is no loss."""
+    """Records that were gone before its first read are no loss."""
     assert Story().look(a_look((500, 900))) == []
 
 
 def test_a_tail_that_was_cut_begins_a_new_era_once():
-    """While the query's position is still the old one, even while its last batch moves it, nothing more is said."""
+    """While the query still has its old position, even while its last batch moves it, nothing more is reported."""
     story = Story()
     story.look(a_look((0, 100)), {0: 100})
     (reported,) = story.look(a_look((0, 80)), {0: 100})
@@ -102,7 +102,7 @@ def test_a_tail_that_was_cut_begins_a_new_era_once():
 
 
 def test_a_query_behind_a_cut_has_read_nothing_of_what_follows():
-    """Until it is where the new era begins; a partition in which it was before the cut is not awaited."""
+    """Until it is where the new era begins; a partition with a position before the truncation is not awaited."""
     story = Story()
     story.look(a_look((0, 100), (0, 100), (0, 100)), {0: 100, 1: 60, 2: 100})
     story.look(a_look((0, 80), (0, 80), (0, 100)), {0: 100, 1: 60, 2: 100})
@@ -117,7 +117,7 @@ def test_a_query_behind_a_cut_has_read_nothing_of_what_follows():
 
 
 def test_a_query_that_came_down_may_have_read_what_follows():
-    """Where it stood says nothing of that."""
+    """Its earlier position is no evidence for that."""
     story = Story()
     story.look(a_look((0, 100)), {0: 100})
     story.watch, (reported,) = compare(story.watch, {TOPIC: a_look((0, 97))}, {TOPIC: {0: 95}}, {TOPIC: {0: 100}})
@@ -126,7 +126,7 @@ def test_a_query_that_came_down_may_have_read_what_follows():
 
 
 def test_a_query_behind_the_end_of_a_new_topic_has_read_nothing_of_it():
-    """One that has as many records as the old one had may be read already."""
+    """A topic with as many records as the old one may have been read already."""
     story = Story()
     story.look(a_look((0, 100), (0, 5)), {0: 100, 1: 5})
     story.look(a_look((0, 10), (0, 10), topic_id=NEW), {0: 100, 1: 5})
@@ -134,7 +134,7 @@ def test_a_query_behind_the_end_of_a_new_topic_has_read_nothing_of_it():
 
 
 def test_a_cut_that_a_running_batch_hides_is_seen_by_the_end():
-    """The end fell although the position lies before it: a batch that has not ended may have read what is gone."""
+    """The end decreased although the position is before it: an unfinished batch may have read the lost records."""
     story = Story()
     story.look(a_look((0, 100)), {0: 60})
     (reported,) = story.look(a_look((0, 80)), {0: 60})
@@ -143,7 +143,7 @@ def test_a_cut_that_a_running_batch_hides_is_seen_by_the_end():
 
 
 def test_a_cut_during_a_stop_is_seen_by_the_position():
-    """There is no look before, only how far the query had read; a restart before it has come down says nothing new."""
+    """There is no earlier look, only the query's position; a restart before it has gone back reports nothing new."""
     story = Story().restart()
     assert story.kinds(a_look((0, 40), (0, 10)), {0: 50, 1: 10}) == ["rewound"]
     story = story.restart()
@@ -154,7 +154,7 @@ def test_a_cut_during_a_stop_is_seen_by_the_position():
 
 @pytest.mark.parametrize("end", [3, 5_000])
 def test_a_recreated_topic_is_recognised_by_its_id(end: int):
-    """Whether its offsets are below or above those that were read; every partition begins a new era, the topic one."""
+    """Whether its offsets are below or above the read ones; every partition begins a new era, and the topic one."""
     story = Story()
     story.look(a_look((0, 100), (0, 100)), {0: 100, 1: 70})
     (reported,) = story.look(a_look((0, end), (0, end), topic_id=NEW), {0: 100, 1: 70})
@@ -169,7 +169,7 @@ def test_a_recreated_topic_is_recognised_by_its_id(end: int):
 
 
 def test_what_a_query_jumps_over_in_a_new_log_is_counted():
-    """Spark comes down from its old position to the end there is by then, with an empty batch."""
+    """With an empty batch Spark goes back from its old position to the current end."""
     story = Story()
     story.look(a_look((0, 100)), {0: 100})
     story.look(a_look((0, 10), topic_id=NEW), {0: 100})
@@ -181,7 +181,7 @@ def test_what_a_query_jumps_over_in_a_new_log_is_counted():
 
 
 def test_a_topic_recreated_during_a_stop_is_reported():
-    """The id is remembered in the row."""
+    """The row has the id."""
     story = Story()
     story.look(a_look((0, 100)), {0: 100})
     assert story.restart().kinds(a_look((0, 200), topic_id=NEW), {0: 100}) == ["recreated"]
@@ -203,7 +203,7 @@ def test_an_id_that_is_missing_once_is_no_other():
 
 
 def test_partitions_without_a_leader_are_compared_with_what_was_there_before():
-    """One that could not be looked at for a while is neither cut nor whole."""
+    """A partition that could not be looked at for a while is neither truncated nor intact."""
     story = Story()
     story.look(a_look((0, 100)), {0: 100})
     assert story.look(TopicState(1, {}, OLD), {0: 100}) == []
@@ -213,7 +213,7 @@ def test_partitions_without_a_leader_are_compared_with_what_was_there_before():
 
 
 def test_growth_is_said_once_and_may_be_read_from_its_beginning():
-    """New partitions are named, for the query to be started again with them; also those that came during a stop."""
+    """New partitions are named, so that the query is restarted with them; including those created during a stop."""
     story = Story()
     story.look(a_look((0, 9), (0, 9)), {0: 9, 1: 9})
     (reported,) = story.look(a_look((0, 9), (0, 9), (0, 4)), {0: 9, 1: 9})
@@ -227,7 +227,7 @@ def test_growth_is_said_once_and_may_be_read_from_its_beginning():
 
 
 def test_a_topic_is_gone_when_two_looks_say_so():
-    """A broker that has just started knows of no topic for a moment."""
+    """A broker that has just started temporarily knows no topics."""
     story = Story()
     whole, gone = a_look((0, 9), (0, 9)), TopicState(0, {})
     story.look(whole)
@@ -241,14 +241,14 @@ def test_a_topic_is_gone_when_two_looks_say_so():
 
 
 def test_many_partitions_are_one_sentence():
-    """Fifty partitions that retention overtook are one incident, its count their sum."""
+    """Fifty partitions that retention overtook are one incident, with their total count."""
     (reported,) = Story().look(a_look(*[(10, 20)] * 50), dict.fromkeys(range(50), 4))
     assert reported.count == 300
     assert "(partitions 0, 1, 2, 3, 4 and 45 more)" in reported.sentence
 
 
 def test_a_topic_that_cannot_be_looked_at_says_nothing():
-    """The brokers were away."""
+    """The brokers were down."""
     story = Story()
     story.look(a_look((0, 100)), {0: 100})
     before = story.watch
@@ -268,11 +268,11 @@ _POSITIONS = st.dictionaries(st.integers(0, 3), st.integers(0, 60), max_size=4)
 @pytest.mark.generated
 @given(st.lists(st.tuples(_LOOKS, _POSITIONS), max_size=8))
 def test_whatever_befalls_a_log_totals_never_fall_and_repetition_says_nothing(history):
-    """The same look again has nothing new once it was confirmed; no total and no era ever falls, restarts or not."""
+    """A repeated look has nothing new once it was confirmed; totals and eras never decrease, even over restarts."""
     story, before, eras = Story(), None, {}
     for look, positions in history:
         story.look(look, positions)
-        # Partitions that are gone are confirmed by the second look, and so is where a query came down to.
+        # The second look confirms removed partitions, and the position that a query went back to.
         assert set(story.kinds(look, positions)) <= {"partitions_removed", "skipped"}
         assert story.look(look, positions) == []
         totals = story.totals
@@ -287,7 +287,7 @@ def test_whatever_befalls_a_log_totals_never_fall_and_repetition_says_nothing(hi
 
 
 def test_the_row_is_small_while_nothing_happens():
-    """A partition of which there is nothing to report is not in it."""
+    """It has no partition without incidents."""
     story = Story()
     story.look(a_look(*[(0, 5)] * 1_000), dict.fromkeys(range(1_000), 5))
     row = encode(story.watch.publish("c", 0))

@@ -1,4 +1,4 @@
-"""What a real broker reports of a log that loses records, is recreated or grows, and what is made of that."""
+"""A real broker's reports of a log that loses records, is recreated or grows, and the resulting incidents."""
 
 import uuid
 
@@ -18,7 +18,7 @@ pytestmark = pytest.mark.broker
 
 
 class Log:
-    """A topic on a broker, its watch, and a reader that has read it all whenever it is asked."""
+    """A topic on a broker, its watch, and a reader that has read everything at each look."""
 
     def __init__(self, broker: EmbeddedKafka) -> None:
         self.topic = f"log-{uuid.uuid4().hex[:8]}"
@@ -39,7 +39,7 @@ class Log:
         assert producer.flush(120) == 0
 
     def wait_for_ends(self, ends: dict[int, Ends]) -> None:
-        """Wait until the broker reports this of the topic: it confirms a change before it propagates it."""
+        """Wait until the broker reports these bounds: it confirms a change before it propagates it."""
         wait_for(lambda: (found := self.look()) is not None and found.ends == ends, self.look)
 
     def look(self):
@@ -64,7 +64,7 @@ def log(any_broker) -> Log:
 
 
 def test_each_story_of_a_log_is_reported(log: Log):
-    """Records deleted before they were read, partitions added, a recreated topic: each once, with its figures."""
+    """Records deleted before they were read, partitions added, a recreated topic: each once, with its numbers."""
     log.write(10)
     log.admin.delete_records([TopicPartition(log.topic, 0, 15)])[TopicPartition(log.topic, 0)].result(120)
     log.wait_for_ends({0: Ends(15, 20), 1: Ends(0, 0)})
@@ -94,13 +94,13 @@ def test_each_story_of_a_log_is_reported(log: Log):
 
 
 def test_brokers_that_are_away_say_nothing():
-    """A look that nobody answers ends in time, and is no statement about the log."""
+    """A look without an answer ends in time, and says nothing about the log."""
     cluster = Cluster(StreamConfig(kafka={"bootstrap.servers": f"127.0.0.1:{find_free_port()}"}))
     assert cluster.fetch_topic_states(["log"]) == {}
 
 
 def test_all_topics_are_looked_at_together(broker):
-    """One that does not exist is reported, and does not stop the others."""
+    """A missing one is reported, and does not prevent the others."""
     log = Log(broker)
     log.create()
     found = log.cluster.fetch_topic_states([log.topic, "nothing-here"])
@@ -108,7 +108,7 @@ def test_all_topics_are_looked_at_together(broker):
 
 
 def test_a_partition_without_a_leader_has_no_ends(tmp_path):
-    """Its broker is away: librdkafka then reports -1001 as both ends, without an error, and the log was not cut."""
+    """Its broker is down: librdkafka then reports -1001 as both ends, without an error; nothing was truncated."""
     with EmbeddedKafka(tmp_path, brokers=2, config=SHORT_SESSION) as brokers:
         log = Log(brokers)
         topic = NewTopic(log.topic, 2, replica_assignment=[[1], [2]])

@@ -1,4 +1,4 @@
-"""What was published is read up to its end, or a start fails with a sentence."""
+"""Published rows are read completely, or a start fails with one sentence."""
 
 from __future__ import annotations
 
@@ -21,7 +21,7 @@ FAILURES = [UnreadError("t-1 could not be read to the end"), KafkaException(Kafk
 
 @pytest.fixture(params=FAILURES, ids=["no end", "no broker"])
 def failing(request: Any, monkeypatch: pytest.MonkeyPatch) -> None:
-    """Topics of which one record comes, and then no more."""
+    """Topics from which one record is read, and then no more."""
 
     def read(*_: object, name: str) -> Iterator[Record]:
         yield Record("t", 0, 0, 1, b"k", b"{}", ((name, None),))
@@ -33,7 +33,7 @@ def failing(request: Any, monkeypatch: pytest.MonkeyPatch) -> None:
 
 @pytest.mark.usefixtures("failing")
 def test_a_part_of_the_rows_is_no_answer():
-    """Neither of the latest rows, nor of all: what is missing would count as nothing."""
+    """Neither of the latest rows, nor of all: missing ones would count as nothing."""
     with pytest.raises(StreamError, match="start it again"):
         own_topics.read_latest_rows(CONFIG, ["t"], name="x")
     rows = own_topics.read_rows(CONFIG, ["t"], name="x")
@@ -43,7 +43,7 @@ def test_a_part_of_the_rows_is_no_answer():
 
 
 def test_only_brokers_that_are_away_are_waited_for(monkeypatch: pytest.MonkeyPatch):
-    """A right that is missing does not come by itself."""
+    """A missing permission does not appear by itself."""
     for code, kind in ((KafkaError._TRANSPORT, AwayError), (KafkaError.TOPIC_AUTHORIZATION_FAILED, StreamError)):
 
         def fail(*_: object, code: int = code, **__: object) -> None:
@@ -57,7 +57,7 @@ def test_only_brokers_that_are_away_are_waited_for(monkeypatch: pytest.MonkeyPat
 
 @pytest.mark.usefixtures("failing")
 def test_a_start_fails_without_what_was_published():
-    """Eras, epochs and totals are taken up from all that was published of them."""
+    """Eras, epochs and totals are restored from all published rows."""
     with pytest.raises(StreamError):
         read_statuses(CONFIG)
     with pytest.raises(StreamError):

@@ -29,7 +29,7 @@ def own_status(ownership: QueryOwnership) -> QueryStatus:
 
 
 def test_a_newcomer_takes_a_higher_epoch_than_all_before():
-    """Also where the clock of the one before was ahead; queries that run elsewhere do not matter."""
+    """Even if the clock of the previous one was ahead; queries that run elsewhere do not matter."""
     assert QueryOwnership(CONFIG, [], NOW).epoch == NOW
     before = [
         replace(THEIRS, epoch=NOW + 99),
@@ -40,7 +40,7 @@ def test_a_newcomer_takes_a_higher_epoch_than_all_before():
 
 
 def test_a_higher_epoch_of_one_of_its_queries_ends_it():
-    """The sentence names the other process and what to do."""
+    """The message names the other process and what to do."""
     ownership = QueryOwnership(CONFIG, [], NOW)
     ownership.take([record(own_status(ownership)), record(replace(THEIRS, query="activity"))], is_new=True)
     ownership.check()
@@ -53,7 +53,7 @@ def test_a_higher_epoch_of_one_of_its_queries_ends_it():
 
 
 def test_of_two_that_start_in_one_moment_exactly_one_goes_on():
-    """Both compare the same."""
+    """Both compare in the same way."""
     one, other = QueryOwnership(CONFIG, [], NOW), QueryOwnership(CONFIG, [], NOW)
     other.host = one.host + "-2"
     one.take([record(own_status(other))], is_new=True)
@@ -62,7 +62,7 @@ def test_of_two_that_start_in_one_moment_exactly_one_goes_on():
 
 
 def test_what_is_odd_or_of_others_takes_nothing_over():
-    """Anybody may write rows."""
+    """Any producer may write rows."""
     ownership = QueryOwnership(CONFIG, [], NOW)
     odd = record(THEIRS)._replace(value=b"{")
     ownership.take(
@@ -72,7 +72,7 @@ def test_what_is_odd_or_of_others_takes_nothing_over():
 
 
 def test_a_handover_is_waited_for_only_where_somebody_still_writes():
-    """What was written before this process began to follow is about no living process."""
+    """Rows written before this process began to follow prove no running process."""
     stop = threading.Event()
     stop.set()
     ownership = QueryOwnership(CONFIG, [], NOW + 9)
@@ -85,7 +85,7 @@ def test_a_handover_is_waited_for_only_where_somebody_still_writes():
 
 
 class Following:
-    """A status topic of which the end is reached at the third poll; then comes what there is to come, one a poll."""
+    """A status topic whose end is reached at the third poll; then the remaining rows, one a poll."""
 
     def __init__(self, *to_come: Record, ends: bool = True) -> None:
         self.error: KafkaError | None = None
@@ -104,7 +104,7 @@ class Following:
 
 
 class Failing(Following):
-    """Brokers that go away once the end was reached."""
+    """Brokers that go down once the end was reached."""
 
     def poll(self, seconds: float) -> list[Record]:
         records = super().poll(seconds)
@@ -120,7 +120,7 @@ def ask_for_certain(
     known: float = 30.0,
     stop: threading.Event | None = None,
 ) -> QueryStatus | None:
-    """Ask a process that began to follow a moment ago; `silent`, `known`: seconds in which less is expected to come."""
+    """Return the answer of a process that has just begun to follow; `silent`, `known`: its limits in seconds."""
     for name, seconds in (("_SILENT_SECONDS", silent), ("_KNOWN_SECONDS", known), ("_LOOK_SECONDS", 0.001)):
         monkeypatch.setattr(module, name, seconds)
     monkeypatch.setattr(module, "Follower", following)
@@ -133,7 +133,7 @@ def ask_for_certain(
 
 
 def test_another_stream_is_waited_for_until_it_must_have_written(monkeypatch: pytest.MonkeyPatch):
-    """Right after the start nothing is known of it; what it wrote before proves nothing."""
+    """Right after the start nothing is known about it; its earlier rows prove nothing."""
     assert ask_for_certain(monkeypatch, Following(record(THEIRS))) == THEIRS
     assert ask_for_certain(monkeypatch, Following(), silent=0.1) is None
 
@@ -147,7 +147,7 @@ def test_what_cannot_be_known_is_no_absence(monkeypatch: pytest.MonkeyPatch):
 
 
 def test_a_stop_ends_the_waiting(monkeypatch: pytest.MonkeyPatch):
-    """It must not take the minute in which brokers may still answer, and it is no leave to go on."""
+    """It must not take the minute in which brokers may still answer, and it does not mean permission to continue."""
     stop = threading.Event()
     stop.set()
     with pytest.raises(StreamError, match="is not known"):

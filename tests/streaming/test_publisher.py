@@ -1,4 +1,4 @@
-"""Rows reach the brokers in the end, whatever befalls them on the way: refusals, and a client that cannot go on."""
+"""Rows reach the brokers eventually, despite rejections and a client in a fatal state."""
 
 from __future__ import annotations
 
@@ -12,17 +12,17 @@ from rebalance_contract.epochs import WRITER_HEADER, RowWriter
 from rebalance_streaming import publisher as module
 from rebalance_streaming.publisher import Publisher
 
-#: The client of each test looks for its topic first.
+#: The client of each test first looks for its topic.
 pytestmark = pytest.mark.waits
 
 LONG_SECONDS = 60.0
 DENIED = KafkaError.TOPIC_AUTHORIZATION_FAILED
-#: After this one the client does not look for the topic anew, which takes a moment.
+#: After this one the client does not query the topic's metadata again, which takes a moment.
 REFUSED = KafkaError.POLICY_VIOLATION
 
 
 class Published:
-    """A publisher with a clock of the test, and what brokers got of it."""
+    """A publisher with the test's clock, and the records on brokers."""
 
     def __init__(self) -> None:
         self.cluster, self.said, self.now = MockCluster(), list[str](), 1_000.0
@@ -33,16 +33,16 @@ class Published:
         self.publisher = Publisher(properties, self.said.append, writer, clock=lambda: self.now)
 
     def put(self, key: str, value: bytes | None, topic: str = "a") -> None:
-        """Hand over a row."""
+        """Publish a row."""
         self.publisher.put(topic, key, value)
 
     def flush(self, later: float = 0.0) -> int:
-        """Let brokers take what is to be sent by then; returns what is left."""
+        """Send the rows that are due; return the remaining number."""
         self.now += later
         return self.publisher.flush(LONG_SECONDS)
 
     def rows(self, topic: str = "a") -> list[tuple[bytes | None, bytes | None]]:
-        """Return key and value of everything that brokers took."""
+        """Return key and value of all records on brokers."""
         return [(key, value) for key, value, _ in self.cluster.records(topic)]
 
 
@@ -52,7 +52,7 @@ def published() -> Published:
 
 
 def test_the_latest_row_of_a_key_is_delivered_under_its_writers_name(published: Published):
-    """What replaces a row that waits goes instead of it; of another writer it has that one's name."""
+    """A row that replaces a waiting one is sent instead of it; with another writer it has that one's name."""
     published.put("k", b"1")
     published.put("k", b"2")
     published.publisher.put("a", "l", None, RowWriter("prod", "membership", 8))
@@ -73,7 +73,7 @@ def test_a_refused_row_is_sent_again(published: Published):
 
 
 def test_one_topic_is_paused_and_one_line_says_so(published: Published):
-    """Whatever the number of keys; others go on, and after minutes it is said again."""
+    """For any number of keys; others continue, and after minutes it is logged again."""
     published.cluster.refuse(*[DENIED] * 1_000)
     for number in range(20):
         published.put(str(number), b"1")
@@ -106,9 +106,9 @@ def test_pauses_grow_until_something_is_delivered(published: Published):
 
 
 def test_a_newer_row_is_not_replaced_by_a_refused_one(published: Published):
-    """It waits while the older one is under way, and is sent instead of it once that was refused."""
+    """It waits while the older one is in flight, and is sent instead of it once that was rejected."""
     published.cluster.refuse(REFUSED)
-    # So that it is under way until the newer one waits.
+    # So that it is in flight until the newer one waits.
     published.cluster.take_leader("a")
     published.put("k", b"1")
     published.publisher.send()
@@ -121,7 +121,7 @@ def test_a_newer_row_is_not_replaced_by_a_refused_one(published: Published):
 
 
 def test_a_newer_row_of_a_key_follows_the_older_one(published: Published):
-    """Both are delivered where the first one is under way already, without another word."""
+    """Both are delivered if the first one is in flight already, without another call."""
     published.put("k", b"1")
     published.publisher.send()
     published.put("k", b"2")
@@ -130,7 +130,7 @@ def test_a_newer_row_of_a_key_follows_the_older_one(published: Published):
 
 
 def test_what_nobody_can_deliver_is_dropped(published: Published):
-    """A row that is too large for the client, and one that is for the broker; one line per topic says so."""
+    """A row too large for the client, and one too large for the broker; logged in one line per topic."""
     for key in ("k", "l"):
         published.put(key, b"1" * 3_000_000)
     assert published.flush() == 0
@@ -147,8 +147,8 @@ def test_what_nobody_can_deliver_is_dropped(published: Published):
 
 
 def test_a_client_that_cannot_go_on_is_replaced(published: Published):
-    """What it held, and what was refused since, comes with the next one, the newer row of a key before the older."""
-    # So that nothing of it is delivered before.
+    """Its pending rows, and those rejected since, are sent by the next one, of each key the newest."""
+    # So that none of its rows is delivered before.
     published.cluster.take_leader("a")
     published.put("k", b"1")
     published.put("l", b"1")
@@ -166,7 +166,7 @@ def test_a_client_that_cannot_go_on_is_replaced(published: Published):
 
 
 def test_clients_are_not_made_all_the_time(published: Published, monkeypatch: pytest.MonkeyPatch):
-    """Where each breaks down at once, as without the permission to write at all, pauses grow as for a topic."""
+    """If each fails at once, as without any write permission, pauses grow as for a topic."""
     made = list[float]()
 
     def make(properties: Any) -> Producer:
@@ -188,7 +188,7 @@ def test_clients_are_not_made_all_the_time(published: Published, monkeypatch: py
 
 
 def test_a_client_that_cannot_be_made_is_tried_again(published: Published, monkeypatch: pytest.MonkeyPatch):
-    """A file of certificates may be away while it is replaced."""
+    """A certificate file may be missing while it is replaced."""
 
     def fail(_: Any) -> Producer:
         raise KafkaException(KafkaError(KafkaError._INVALID_ARG))

@@ -1,4 +1,4 @@
-"""Brokers that take rows from nobody for a while: what the publisher was given until then arrives all the same."""
+"""Brokers that temporarily reject all rows: the rows published until then arrive eventually."""
 
 from __future__ import annotations
 
@@ -27,7 +27,7 @@ PLACES, LITERAL, DENY = (TOPIC, CLUSTER), ResourcePatternType.LITERAL, AclPermis
 
 
 class Permissions:
-    """What clients may do with topics and cluster: everything, but for what is taken from them."""
+    """The permissions of clients on topics and cluster: everything except what was taken."""
 
     def __init__(self, bootstrap: str) -> None:
         self._admin = AdminClient({"bootstrap.servers": bootstrap})
@@ -39,7 +39,7 @@ class Permissions:
         self._set(place, operation, DENY)
 
     def give_back(self) -> None:
-        """Deny nothing any more."""
+        """Remove all denials."""
         denials = (AclBindingFilter(kind, name, LITERAL, None, None, AclOperation.ANY, DENY) for kind, name in PLACES)
         for future in self._admin.delete_acls(list(denials)).values():
             future.result(60)
@@ -51,13 +51,13 @@ class Permissions:
 
 
 def test_rows_arrive_once_they_may_be_written(make_broker):
-    """Without any permission to write, a client cannot go on; without that of a topic, its rows are refused."""
+    """Without any write permission a client is in a fatal state; without that of a topic, its rows are rejected."""
     broker = make_broker(**AUTHORIZED)
     kafka, said = {"bootstrap.servers": broker.bootstrap}, list[str]()
     permissions = Permissions(broker.bootstrap)
     permissions.take(TOPIC, AclOperation.WRITE)
     permissions.take(CLUSTER, AclOperation.IDEMPOTENT_WRITE)
-    # Brokers learn of it after the denials, and obey these by then.
+    # Brokers learn of it after the denials, which are enforced by then.
     create_topic(broker.bootstrap, "a")
     publisher = Publisher({**kafka, **QUIET}, said.append)
 

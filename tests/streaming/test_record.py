@@ -1,4 +1,4 @@
-"""What a recording holds, read from a real broker."""
+"""The content of a recording, read from a real broker."""
 
 from __future__ import annotations
 
@@ -23,7 +23,7 @@ COMMIT, GROUP = b"\0\1commit", b"\0\2group"
 
 @pytest.fixture
 def topic() -> str:
-    """A topic that stands for the log of groups."""
+    """A topic that stands for the offsets topic."""
     return f"log-{uuid.uuid4().hex[:8]}"
 
 
@@ -39,14 +39,14 @@ def produce(bootstrap: str, *records: tuple[str, bytes, bytes | None]) -> None:
 
 
 def records(bootstrap: str, topic: str, *others: str, **options: Any) -> list[dict[str, Any]]:
-    """The lines of a recording up to the end of what is there."""
+    """Return the lines of a recording up to the current end."""
     options = {"from_beginning": True, "to_end": True, "stop": threading.Event(), **options}
     return [json.loads(line) for line in record({"bootstrap.servers": bootstrap}, topic, others, **options)]
 
 
 @pytest.mark.broker
 def test_a_line_holds_the_whole_record(broker, topic):
-    """Each record gives one line, tombstones included, of the log and other topics; one that is missing is no error."""
+    """Each record gives one line, including tombstones, of the log and other topics; a missing topic is no error."""
     create_topics(broker.bootstrap, {topic: 1, f"{topic}-probes": 1})
     produce(broker.bootstrap, (topic, GROUP, b"a"), (topic, COMMIT, None), (f"{topic}-probes", COMMIT, b"p"))
     lines = records(broker.bootstrap, topic, f"{topic}-probes", f"{topic}-missing")
@@ -92,7 +92,7 @@ def recording(broker: Any, topic: str) -> Iterator[list[dict[str, Any]]]:
             for line in record(kafka, topic, [f"{topic}-late"], from_beginning=False, to_end=False, stop=stop):
                 lines.append(json.loads(line))
         except StreamError as error:
-            # Whoever waits for a line sees it.
+            # A test that waits for a line sees it.
             lines.append({"topic": f"ended: {error}", "key_hex": "", "value_hex": ""})
 
     thread = threading.Thread(target=run)
@@ -105,10 +105,10 @@ def recording(broker: Any, topic: str) -> Iterator[list[dict[str, Any]]]:
 
 @pytest.mark.broker
 def test_a_recording_from_now_on_leaves_out_what_was(broker, topic, recording):
-    """Of the log only what comes is recorded; a topic that is made meanwhile is recorded from its beginning."""
+    """Only new records of the log are recorded; a topic that is created meanwhile is recorded from its beginning."""
 
     def is_recording() -> bool:
-        # It begins at some moment; until then, what is written is old.
+        # The recording begins at an unknown moment; records written before are old.
         produce(broker.bootstrap, (topic, GROUP, b"new"), (topic, COMMIT, b"new"))
         return {each["key_hex"] for each in recording} == {GROUP.hex(), COMMIT.hex()}
 
@@ -135,7 +135,7 @@ def test_brokers_that_do_not_answer_are_reported(monkeypatch):
 
 
 def test_a_leader_that_is_elected_ends_no_recording():
-    """As of a topic that was just made; what an administrator has to mend does."""
+    """For example of a topic that was just created; permanent errors end it."""
     _refuse_lasting(KafkaError(KafkaError.UNKNOWN_TOPIC_OR_PART), "log")
     _refuse_lasting(KafkaError(KafkaError.NOT_LEADER_FOR_PARTITION), "log")
     _refuse_lasting(KafkaError(KafkaError._ALL_BROKERS_DOWN), None)
@@ -144,7 +144,7 @@ def test_a_leader_that_is_elected_ends_no_recording():
 
 
 class _Scripted:
-    """A follower of one partition with four offsets, of which each poll hands out one."""
+    """A follower of one partition with four offsets; each poll returns one."""
 
     missing = ()
 
@@ -167,7 +167,7 @@ class _Scripted:
 
 
 def test_the_share_is_that_of_both_readings(monkeypatch):
-    """What is read twice, for groups and for commits, counts twice; records count once they are lines."""
+    """Records that are read twice, for groups and for commits, count twice; records count once they are lines."""
     followers = iter([_Scripted(GROUP), _Scripted(COMMIT)])
     monkeypatch.setattr("rebalance_streaming.record._follow", lambda *_: next(followers))
     progress, seen = RecordProgress(), []

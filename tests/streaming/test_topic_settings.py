@@ -1,4 +1,4 @@
-"""What is said of topics that exist already and are not kept as they must be."""
+"""Warnings about existing topics with wrong settings."""
 
 from dataclasses import replace
 
@@ -10,13 +10,13 @@ from rebalance_streaming.topic_settings import check_topic
 
 @pytest.mark.parametrize("topic", TOPICS, ids=lambda each: each.name)
 def test_a_topic_made_from_the_table_is_right(topic: Topic):
-    """What the stream creates itself passes its own check."""
+    """Topics created by the stream pass its own check."""
     assert check_topic("x", topic, topic.settings) is None
 
 
 @pytest.mark.parametrize("topic", TOPICS, ids=lambda each: each.name)
 def test_what_is_not_reported_counts_as_right(topic: Topic):
-    """A broker that leaves a setting out says nothing wrong."""
+    """A setting that a broker does not report is not wrong."""
     assert check_topic("x", topic, {}) is None
 
 
@@ -35,13 +35,13 @@ def test_what_is_not_reported_counts_as_right(topic: Topic):
     ],
 )
 def test_a_policy_that_loses_rows_is_no_beginning(wanted: str, found: str, fatal: bool | None):
-    """Rows that age out or are taken for each other are lost; those that stay too long are only in the way."""
+    """Settings that lose rows, by age or compaction, are errors; those that keep rows too long are warnings."""
     wrong = check_topic("x", replace(GROUPS, cleanup_policy=wanted), {"cleanup.policy": found})
     assert (None if wrong is None else wrong.is_fatal) is fatal
 
 
 def test_one_sentence_says_all_and_how_to_mend_it():
-    """Two faults of a topic are one sentence with one command, in the form that kafka-configs takes."""
+    """Two problems of a topic are one sentence with one command, in the syntax of kafka-configs."""
     wrong = check_topic("rm.rebalances", REBALANCES, {"cleanup.policy": "compact", "max.message.bytes": "1000"})
     assert wrong is not None
     assert not wrong.is_fatal
@@ -53,7 +53,7 @@ def test_one_sentence_says_all_and_how_to_mend_it():
 
 
 def test_what_strangers_may_write_compressed_is_said():
-    """The default lets a message through that unpacks to more than the memory there is."""
+    """The default allows a message that decompresses to more than the available memory."""
     wrong = check_topic("x", CLIENT_METRICS, {"compression.type": "producer"})
     assert wrong is not None
     assert not wrong.is_fatal

@@ -1,7 +1,7 @@
-"""Small records written out byte by byte, and what they mean.
+"""Small records written out byte by byte, and their meaning.
 
-They were put together from Kafka's schema files, and decoded and encoded again by engines that are not ours.
-T0 is 2026-01-01T00:00:00Z.
+They were built from Kafka's schema files, and decoded and encoded again by independent implementations. T0 is
+2026-01-01T00:00:00Z.
 """
 
 from __future__ import annotations
@@ -56,7 +56,7 @@ CLASSIC = r.ClassicMemberMetadata(45_000, (r.ClassicProtocol("range", SUBSCRIPTI
 
 
 def owned(*partitions: int, epochs: tuple[int, ...] | None = None) -> tuple[Any, ...]:
-    """Return partitions of orders as a current assignment has them."""
+    """Return partitions of orders as in a current assignment."""
     return (r.OwnedTopicPartitions(ORDERS, partitions, epochs),)
 
 
@@ -260,7 +260,7 @@ ORDERS_0_1 = (embedded.ProtocolTopicPartitions("orders", (0, 1)),)
     ],
 )
 def test_embedded_structures(decode: Any, raw: str, structure: Any) -> None:
-    """What members carry is read in every version and every client's form."""
+    """The members' structures are read in every version and every client's form."""
     assert decode(bytes.fromhex(raw)) == structure
 
 
@@ -280,5 +280,5 @@ def test_embedded_structures(decode: Any, raw: str, structure: Any) -> None:
     ],
 )
 def test_a_groups_partition_is_javas(group: str, partition: int) -> None:
-    """Of 50 partitions; computed by a Java runtime. "polygenelubricants" hashes to the smallest int32."""
+    """For 50 partitions; computed by a Java runtime. "polygenelubricants" hashes to the smallest int32."""
     assert partition_for_group(group, 50) == partition

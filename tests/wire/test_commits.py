@@ -1,4 +1,4 @@
-"""The vectorised path against the generic one: for any bytes, in any Arrow layout, both give the same answer."""
+"""The vectorised path compared with the generic one: for any bytes, in any Arrow layout, both give the same result."""
 
 from __future__ import annotations
 
@@ -38,13 +38,13 @@ def value_bytes(version: int = 4, number: int = 1, **fields: Any) -> bytes:
 
 
 def decode(records: Sequence[Record], cache: KeyCache | None = None) -> CommitBatch:
-    """Decode records in the layout Spark hands over."""
+    """Decode records in the layout that Spark passes."""
     keys, values = (pa.array([record[i] for record in records], pa.binary()) for i in (0, 1))
     return decode_commits(keys, values, cache or KeyCache())
 
 
 def rows(batch: CommitBatch) -> list[tuple[Any, ...]]:
-    """Return a batch's rows as plain values, keys spelled out."""
+    """Return a batch's rows as plain values, with their keys."""
     return [
         (
             None if code < 0 else batch.keys.key(code),
@@ -66,7 +66,7 @@ def rows(batch: CommitBatch) -> list[tuple[Any, ...]]:
 
 
 def expected(key: bytes | None, value: bytes | None) -> tuple[Any, ...]:
-    """Return the row that the generic decoder's answer stands for."""
+    """Return the expected row for the generic decoder's result."""
     read = decode_record(key, value)
     commit = read.value if isinstance(read.value, OffsetCommitValue) else OffsetCommitValue(-1)
     return (
@@ -83,7 +83,7 @@ def expected(key: bytes | None, value: bytes | None) -> tuple[Any, ...]:
 
 @st.composite
 def commit_records(draw: st.DrawFn) -> Record:
-    """Return a commit, as it should be or damaged somewhere, or any other record."""
+    """Return a commit, valid or damaged somewhere, or any other record."""
     number = draw(st.sampled_from([0, 1, 1, 1]))
     text = st.text(max_size=300) | st.text("abc", min_size=100, max_size=200)
     key = key_bytes(number, draw(text), draw(text), draw(st.integers(-(2**31), 2**31 - 1)))
@@ -111,7 +111,7 @@ def test_golden_records_read_the_same_on_both_paths() -> None:
 
 
 def test_golden_commits_do_not_need_the_generic_path(monkeypatch: pytest.MonkeyPatch) -> None:
-    """What real brokers write is read by column, except for metadata that is not ASCII."""
+    """Commits written by real brokers are read by column, except for metadata that is not ASCII."""
     slow: list[bytes] = []
 
     def counting(key: bytes, value: bytes) -> DecodedRecord:
@@ -160,7 +160,7 @@ def test_every_truncation_at_the_end_of_the_buffer_is_safe(version: int, metadat
 def test_arrow_layouts_make_no_difference(
     records: list[Record], skipped: int, dropped: int, large_keys: bool, large_values: bool
 ) -> None:
-    """Slices, large binaries, and bytes behind nulls give the rows they show."""
+    """Slices, large binaries, and bytes behind nulls give the visible rows."""
     keys = pa.array([record[0] for record in records], pa.large_binary() if large_keys else pa.binary())
     values = pa.array([record[1] for record in records], pa.large_binary() if large_values else pa.binary())
     length = max(0, len(records) - skipped - dropped)
@@ -171,7 +171,7 @@ def test_arrow_layouts_make_no_difference(
 @pytest.mark.parametrize("kind", [pa.binary(), pa.large_binary()])
 @pytest.mark.parametrize("values", [[], [None], [None, None], [b""], [b"", None]])
 def test_columns_without_bytes(kind: pa.DataType, values: list[bytes | None]) -> None:
-    """Arrow leaves out buffers that would be empty."""
+    """Arrow omits buffers that would be empty."""
     records: list[Record] = [(key_bytes(), value) for value in values]
     batch = decode_commits(pa.array([key for key, _ in records], kind), pa.array(values, kind), KeyCache())
     assert rows(batch) == [expected(*record) for record in records]
@@ -184,7 +184,7 @@ def test_an_empty_column_may_lack_its_buffers() -> None:
 
 
 def test_bytes_behind_a_null_are_not_read() -> None:
-    """A null slot may span bytes, of a commit for instance: it is a tombstone all the same."""
+    """A null slot may span bytes, of a commit for instance: it is still a tombstone."""
     whole = value_bytes()
     offsets = pa.py_buffer(b"".join(n.to_bytes(4, "little") for n in (0, len(whole), 2 * len(whole))))
     values = pa.Array.from_buffers(pa.binary(), 2, [pa.py_buffer(b"\2"), offsets, pa.py_buffer(whole * 2)])
@@ -196,7 +196,7 @@ def test_bytes_behind_a_null_are_not_read() -> None:
 
 
 def test_types_0_and_1_of_a_partition_share_a_row() -> None:
-    """They are different keys to the log cleaner, but one partition of one group to everyone else."""
+    """They are different keys to the log cleaner, but one partition of one group otherwise."""
     batch = decode([(key_bytes(0), value_bytes(0)), (key_bytes(1), value_bytes(4))])
     assert batch.key_code.tolist() == [0, 0]
     assert batch.record_type.tolist() == [0, 1]
@@ -204,7 +204,7 @@ def test_types_0_and_1_of_a_partition_share_a_row() -> None:
 
 
 def test_a_key_table_keeps_its_rows_while_it_grows() -> None:
-    """Row numbers and names stay as they were given out, far beyond the first allocation."""
+    """Row numbers and names are stable, far beyond the first allocation."""
     table = KeyTable()
     keys = [OffsetCommitKey(f"g{n % 7}", f"t{n % 11}", n) for n in range(5_000)]
     codes = [table.add(key) for key in keys]
@@ -231,7 +231,7 @@ def test_keys_are_parsed_once(monkeypatch: pytest.MonkeyPatch) -> None:
 
 
 def test_a_full_cache_starts_anew_and_old_batches_stay_readable() -> None:
-    """Keys known already do not count against the limit; a batch refers to the table it was made with."""
+    """Known keys do not count against the limit; a batch keeps the table it was made with."""
     cache = KeyCache(max_keys=3)
     records: list[Record] = [(key_bytes(partition=n), value_bytes()) for n in range(5)]
     first = decode(records[:3], cache)
@@ -244,6 +244,6 @@ def test_a_full_cache_starts_anew_and_old_batches_stay_readable() -> None:
 
 
 def test_a_batch_larger_than_the_cache_is_decoded() -> None:
-    """The limit bounds what is kept between batches; one batch may go beyond it."""
+    """The limit bounds what is kept between batches; one batch may exceed it."""
     records: list[Record] = [(key_bytes(partition=n), value_bytes()) for n in range(10)]
     assert rows(decode(records, KeyCache(max_keys=3))) == [expected(*record) for record in records]

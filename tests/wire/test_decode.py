@@ -1,4 +1,4 @@
-"""What the generic decoder makes of bytes that are incomplete, too long, too new, or hostile."""
+"""The generic decoder with bytes that are incomplete, too long, too new, or hostile."""
 
 from __future__ import annotations
 
@@ -23,14 +23,14 @@ TARGET_KEY = bytes.fromhex("00070002673100026d31")
 
 
 def test_every_truncation_of_a_golden_value_is_corrupt() -> None:
-    """A value that ends early is never decoded, whatever the type and version, and nothing raises."""
+    """A value that ends early is never decoded, for any type and version, and there are no exceptions."""
     for key, value in distinct_goldens():
         for size in range(len(value)):
             assert decode_record(key, value[:size]).outcome is Outcome.CORRUPT, (key, value[:size])
 
 
 def test_every_truncation_of_a_golden_key_is_corrupt() -> None:
-    """A key that ends early is never decoded, and its value is not looked at."""
+    """A key that ends early is never decoded, and its value is ignored."""
     for key, value in distinct_goldens():
         for size in range(len(key)):
             read = decode_record(key[:size], value)
@@ -38,27 +38,27 @@ def test_every_truncation_of_a_golden_key_is_corrupt() -> None:
 
 
 def test_a_trailing_byte_is_corrupt() -> None:
-    """Previews of Kafka 3.7 to 4.0 reused version numbers with other fields: bytes left over are how they show."""
+    """Previews of Kafka 3.7 to 4.0 reused version numbers with other fields: these are detected by left-over bytes."""
     for key, value in distinct_goldens():
         assert decode_record(key, value + b"\0").outcome is Outcome.CORRUPT
         assert decode_record(key + b"\0", value).outcome is Outcome.CORRUPT
 
 
 def test_the_early_access_format_of_share_groups_is_corrupt() -> None:
-    """A 4.0 share group's epoch record lacks the hash: never guessed at, counted."""
+    """A 4.0 share group's epoch record lacks the hash: it is counted, and never guessed."""
     assert decode_record(bytes.fromhex("000b00027367"), bytes.fromhex("00000000000200")).outcome is Outcome.CORRUPT
 
 
 @pytest.mark.parametrize("number", [-1, 18, 24, 32_767])
 def test_an_unknown_record_type_is_unsupported(number: int) -> None:
-    """Newer brokers add types; a coordinator skips them (KIP-915), so do we, and the number is kept."""
+    """Newer brokers add types; a coordinator skips them (KIP-915), as does the decoder, which keeps the number."""
     read = decode_record(number.to_bytes(2, "big", signed=True) + b"\0\2g1", b"\0\0")
     assert (read.outcome, read.record_type, read.type_name) == (Outcome.UNSUPPORTED, number, None)
 
 
 @pytest.mark.parametrize("number", sorted(RECORD_TYPES))
 def test_the_version_behind_the_newest_is_unsupported(number: int) -> None:
-    """A known type in a version to come names its key and version; a negative version is corrupt."""
+    """For a future version of a known type the result has key and version; a negative version is corrupt."""
     key = next((key for key, _ in distinct_goldens() if key[:2] == number.to_bytes(2, "big")), None)
     if key is None:
         key = number.to_bytes(2, "big") + (COMMIT_KEY[2:] if number == 0 else b"\0\2g1")
@@ -84,7 +84,7 @@ def test_the_version_behind_the_newest_is_unsupported(number: int) -> None:
     ],
 )
 def test_tagged_sections(section: bytes, outcome: Outcome) -> None:
-    """Unknown tags are skipped by their size; order, sizes and bounds are held to what Kafka writes (KIP-482)."""
+    """Unknown tags are skipped by their size; order, sizes and bounds must be as Kafka writes them (KIP-482)."""
     assert decode_record(EPOCH_KEY, EPOCH_UNTAGGED + section).outcome is outcome
 
 
@@ -102,7 +102,7 @@ def test_tagged_sections(section: bytes, outcome: Outcome) -> None:
     ],
 )
 def test_a_hostile_length_is_corrupt_and_allocates_nothing(key: bytes, value: bytes) -> None:
-    """What bytes claim is held against the bytes that are there, before memory is taken for it."""
+    """Claimed lengths are compared with the available bytes before memory is allocated."""
     decode_record(key, value)
     tracemalloc.start()
     try:

@@ -1,4 +1,4 @@
-"""The `decode` filter: JSON lines in, the same lines with what the bytes say out."""
+"""The `decode` filter: JSON lines in, the same lines with decoded fields out."""
 
 from __future__ import annotations
 
@@ -73,7 +73,7 @@ def test_a_null_value_is_a_tombstone() -> None:
     ],
 )
 def test_what_cannot_be_read_says_why(fields: dict[str, Any], outcome: str, error: str) -> None:
-    """Unsupported and corrupt records carry an error that names the cause."""
+    """Unsupported and corrupt records have an error that names the cause."""
     answer = decoded(**fields)
     assert answer["outcome"] == outcome
     assert error in answer["error"]
@@ -94,7 +94,7 @@ def test_what_cannot_be_read_says_why(fields: dict[str, Any], outcome: str, erro
     ],
 )
 def test_a_bad_line_is_answered_by_its_number_and_what_is_wrong(line: str, error: str) -> None:
-    """The answer has outcome corrupt, no type, and an error that starts with the line's number."""
+    """The output has outcome corrupt, no type, and an error that starts with the line's number."""
     answer = json.loads(decode_line(line, 4))
     assert (answer["outcome"], answer["type"], answer["key"]) == ("corrupt", None, None)
     assert answer["error"].startswith(error)
@@ -116,7 +116,7 @@ def test_every_line_can_be_printed_anywhere() -> None:
 
 
 def test_a_consumer_groups_members_are_read() -> None:
-    """An assignment of no bytes means no partitions, and bytes that cannot be read are shown with the reason."""
+    """An empty assignment means no partitions, and unreadable bytes are shown with the reason."""
     answer = decoded(key_hex=GROUP_KEY, value_hex=group_value("consumer", b"\xff\xff", b""))
     assert answer["members"] == [
         {
@@ -129,7 +129,7 @@ def test_a_consumer_groups_members_are_read() -> None:
 
 
 def test_other_groups_members_stay_opaque() -> None:
-    """Only protocol type "consumer" uses the consumer protocol; the bytes of others are shown as they are."""
+    """Only protocol type "consumer" uses the consumer protocol; the bytes of others are shown unchanged."""
     answer = decoded(key_hex=GROUP_KEY, value_hex=group_value("sr", b'{"', b"{}"))
     assert "members" not in answer
     assert answer["value"]["members"][0]["subscription"] == "eyI="
@@ -139,7 +139,7 @@ def test_other_groups_members_stay_opaque() -> None:
 @settings(deadline=None)
 @given(st.lists(st.text() | st.dictionaries(st.text(), st.text() | st.none()).map(json.dumps)))
 def test_there_is_one_answer_per_line_that_is_not_blank(lines: list[str]) -> None:
-    """Whatever the lines hold, nothing raises, nothing vanishes, and every answer is an object with an outcome."""
+    """For any lines there are no exceptions, no line is dropped, and every output is an object with an outcome."""
     answers = [json.loads(line) for line in decode_stream(lines)]
     assert len(answers) == sum(bool(line.strip()) for line in lines)
     assert all(answer["outcome"] in {"decoded", "tombstone", "unsupported", "corrupt"} for answer in answers)

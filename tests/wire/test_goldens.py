@@ -1,4 +1,4 @@
-"""Real brokers' records against what Kafka's own classes read from them."""
+"""Real brokers' records compared with the output of Kafka's own classes."""
 
 from __future__ import annotations
 
@@ -17,7 +17,7 @@ pytestmark = pytest.mark.recordings
 
 @pytest.mark.parametrize("scenario", scenarios())
 def test_every_golden_record_reads_as_kafka_reads_it(scenario: str) -> None:
-    """Type, versions, key, value and embedded structures equal those that Kafka's classes and converters give."""
+    """Type, versions, key, value and embedded structures equal those of Kafka's classes and converters."""
     expected = [record["decoded"] for record in data_records(scenario)]
     lines = list(decode_stream(json.dumps(record) for record in data_records(scenario)))
     assert [
@@ -34,7 +34,7 @@ def test_a_golden_record_is_decoded_or_a_tombstone(scenario: str) -> None:
 
 
 def test_embedded_structures_appear_only_where_kafka_shows_them() -> None:
-    """`members` and `classic_protocols` are there for exactly the records in which the recording has them."""
+    """`members` and `classic_protocols` exist for exactly the records in which the recording has them."""
 
     def names(decoded: dict[str, Any]) -> set[str]:
         return decoded.keys() & {"members", "classic_protocols"}
@@ -44,7 +44,7 @@ def test_embedded_structures_appear_only_where_kafka_shows_them() -> None:
 
 
 def test_fields_of_other_versions_are_left_out() -> None:
-    """A value shows the fields of its version and the tagged fields it carries, as Kafka's converters do."""
+    """A value shows the fields of its version and its tagged fields, as Kafka's converters do."""
     for record in all_data_records():
         read = decode_record(key_of(record), value_of(record))
         if read.record_type == 1 and read.value_version is not None:

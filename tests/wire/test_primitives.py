@@ -1,4 +1,4 @@
-"""The contract of every reader: (value, next position) for good bytes, one class of error for each way to be bad."""
+"""The contract of every reader: (value, next position) for good bytes, one error class for each kind of bad bytes."""
 
 from __future__ import annotations
 
@@ -60,7 +60,7 @@ STRINGS = p.array_reader(PLAIN_STRING, 2, compact=False, nullable=False)
     ],
 )
 def test_a_reader_returns_value_and_next_position(reader: p.Reader, raw: str, value: Any) -> None:
-    """At any position, and with bytes behind; every truncation is Truncated or, for a count, BadLength."""
+    """At any position, and with more bytes after it; every truncation is Truncated or, for a count, BadLength."""
     octets = bytes.fromhex(raw)
     assert reader(b"\x7f" * 3 + octets + b"\x7f", 3) == (value, 3 + len(octets))
     for size in range(len(octets)):

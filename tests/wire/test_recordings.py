@@ -1,4 +1,4 @@
-"""Reading recordings: as they are, compressed, cut off, and damaged."""
+"""Reading recordings: plain, compressed, truncated, and damaged."""
 
 import gzip
 from pathlib import Path
@@ -14,7 +14,7 @@ LINES = [
 
 
 def read(content: bytes, directory: Path) -> tuple[list[RecordedLine], list[str]]:
-    """Read a file as the command line does; returns what was said as well."""
+    """Read a file as the command line does; return the lines and the messages."""
     file, said = directory / "recording", list[str]()
     file.write_bytes(content)
     with file.open("rb") as opened:
@@ -32,14 +32,14 @@ def read(content: bytes, directory: Path) -> tuple[list[RecordedLine], list[str]
     ids=["plain", "no last line end", "gzip", "gzip in two parts"],
 )
 def test_all_lines_are_read(tmp_path: Path, content: bytes):
-    """Compressed or not is known from the first bytes, not by the name."""
+    """Compression is detected by the first bytes, not by the name."""
     lines, said = read(content, tmp_path)
     assert [line.offset for line in lines] == list(range(3000))
     assert said == []
 
 
 def test_a_cut_last_line_is_left_out_and_reported(tmp_path: Path):
-    """A recorder that was killed has written what is before it."""
+    """A recorder that was killed has written all lines before it."""
     lines, said = read(b"".join(LINES[:5])[:-9], tmp_path)
     assert [line.offset for line in lines] == [0, 1, 2, 3]
     (reported,) = said
@@ -48,7 +48,7 @@ def test_a_cut_last_line_is_left_out_and_reported(tmp_path: Path):
 
 @pytest.mark.parametrize("share", [0.5, 0.9, 0.99])
 def test_of_a_cut_compressed_recording_all_is_read_that_is_there(tmp_path: Path, share: float):
-    """Without the end of the file gzip itself would give up what it read last."""
+    """Without the end of the file gzip itself would discard its last data."""
     packed = gzip.compress(b"".join(LINES))
     lines, said = read(packed[: int(share * len(packed))], tmp_path)
     assert len(lines) > 3000 * share / 2
@@ -72,6 +72,6 @@ def test_a_damaged_compressed_recording_is_named(tmp_path: Path):
     ],
 )
 def test_a_bad_line_is_named_with_its_file_and_number(tmp_path: Path, line: bytes, said: str):
-    """Only a last line can be cut off; anything else is no recording."""
+    """Only a last line can be truncated; otherwise the file is no recording."""
     with pytest.raises(ReplayError, match=f"recording {said}"):
         read(LINES[0] + line + LINES[1], tmp_path)

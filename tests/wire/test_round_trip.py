@@ -1,4 +1,4 @@
-"""Any legal record, written by a small encoder of our own, comes back as it was."""
+"""Any valid record, written by an independent encoder, is decoded unchanged."""
 
 from __future__ import annotations
 
@@ -62,7 +62,7 @@ def test_an_embedded_structure_survives_the_round_trip(embedded: tuple[Any, int,
 @settings(max_examples=1000)
 @given(hostile_records())
 def test_any_bytes_have_one_outcome(record: tuple[bytes | None, bytes | None]) -> None:
-    """Nothing raises; what could not be read has an error, what could has none; a key reads the same alone."""
+    """There are no exceptions; unreadable records have an error, others have none; a key reads the same alone."""
     read = decode_record(*record)
     assert isinstance(read.outcome, Outcome)
     assert (read.error is None) == (read.outcome in (Outcome.DECODED, Outcome.TOMBSTONE))
@@ -73,7 +73,7 @@ def test_any_bytes_have_one_outcome(record: tuple[bytes | None, bytes | None]) -
 @settings(max_examples=500)
 @given(st.sampled_from([decode for _, _, decode in EMBEDDED]), st.data())
 def test_any_embedded_bytes_give_an_answer(decode: Any, data: st.DataObject) -> None:
-    """Member bytes come from clients: damaged or foreign ones are kept as opaque, nothing raises."""
+    """Member bytes come from clients: damaged or foreign ones are kept as opaque, without exceptions."""
     of, version, _ = data.draw(st.sampled_from(EMBEDDED))
     raw = encode_versioned(data.draw(structures(of, version)), version)
     found = decode(data.draw(st.just(raw) | mutated(raw) | st.binary(max_size=60)))

@@ -1,4 +1,4 @@
-"""However a line was shipped, it is found, with the time that it was written at."""
+"""Lines are extracted from any shipping format, with their original time."""
 
 import json
 from collections.abc import Callable
@@ -23,7 +23,7 @@ def otlp(record: dict[str, Any]) -> dict[str, Any]:
     return {"resourceLogs": [{"resource": {"attributes": []}, "scopeLogs": [{"scope": {}, "logRecords": [record]}]}]}
 
 
-#: Each holds the line with its own time.
+#: Each contains the line with its own time.
 ENVELOPES: dict[str, Any] = {
     "plain": LINE,
     "plain with a line end, as log4j's appender sends it": LINE + "\n",
@@ -94,7 +94,7 @@ def encode(value: Any) -> bytes:
 
 @pytest.mark.parametrize("name", ENVELOPES)
 def test_a_line_is_found_with_its_own_time(name: str):
-    """The time is the coordinator's, not that of whoever shipped the line."""
+    """The time is the coordinator's, not the shipper's."""
     lines = decode_record(encode(ENVELOPES[name]), SHIPPED_MS)
     ((group, event),) = lines.events
     assert (group, event.act, event.at_ms, event.exact) == ("g", CoordinatorAct.EMPTIED, AT_MS, True)
@@ -113,26 +113,26 @@ def test_a_line_is_found_with_its_own_time(name: str):
     ids=["no time", "no date", "whole seconds", "docker's time", "vector's time"],
 )
 def test_the_next_best_time_is_taken_and_said_so(value: Any, at_ms: int):
-    """A layout without a time leaves that of the shipper, and then that of the record; neither is exact."""
+    """For a layout without a time, that of the shipper is used, and then that of the record; neither is exact."""
     ((_, event),) = decode_record(encode(value), SHIPPED_MS + 5_000).events
     assert (event.at_ms, event.exact) == (at_ms, False)
 
 
 def test_local_time_is_turned_into_utc():
-    """A broker that writes local time is read with the zone that the setting names."""
+    """A broker that writes local time is read with the configured time zone."""
     ((_, event),) = decode_record(LINE.encode(), None, lambda local_ms: local_ms - 3_600_000).events
     assert event.at_ms == AT_MS - 3_600_000
 
 
 @pytest.mark.parametrize("name", ["containerd", "zone in the pattern", "log4j 2, EcsLayout"])
 def test_a_time_with_a_zone_needs_no_setting(name: str):
-    """Only what is written without a zone is local."""
+    """Only times without a zone are local."""
     shifted = decode_record(encode(ENVELOPES[name]), None, lambda local_ms: local_ms - 3_600_000).events[0][1]
     assert shifted.at_ms == (AT_MS - 3_600_000 if name == "containerd" else AT_MS)
 
 
 def test_a_wrong_time_zone_shows():
-    """A line from the future of its own record is no event: its zone is set wrong, and everything would be late."""
+    """A line from the future of its own record is no event: its configured zone is wrong, and all would be late."""
     assert decode_record(LINE.encode(), AT_MS - AHEAD_MS).counts == {LineOutcome.DECODED: 1}
     assert decode_record(LINE.encode(), AT_MS - AHEAD_MS - 1).counts == {LineOutcome.FUTURE: 1}
 
@@ -151,7 +151,7 @@ def test_a_wrong_time_zone_shows():
     ],
 )
 def test_what_cannot_be_read_is_counted_by_reason(value: bytes | None, outcome: LineOutcome):
-    """Nothing raises, and each reason is distinguished."""
+    """There are no exceptions, and each reason is distinguished."""
     lines = decode_record(value, None)
     assert lines.counts[outcome] == 1
     assert lines.events == []
@@ -214,7 +214,7 @@ def test_an_element_with_too_many_lines_ends_its_record():
     ],
 )
 def test_times_are_read_by_position(text: str, ms: int | None):
-    """Leap years, zones and fractions count; what is no time is none."""
+    """Leap years, zones and fractions are handled; other texts are no times."""
     written = read_time(text)
     assert (None if written is None else written.ms) == ms
 

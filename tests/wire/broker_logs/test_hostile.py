@@ -1,6 +1,6 @@
-"""Lines made to cost time, and random ones: whoever may write to a topic of broker logs must not stop the stream.
+"""Lines made to cost time, and random ones: producers with access to a broker log topic must not stop the stream.
 
-Bounds are of processor time and ten times what was measured; what they are to find is growth faster than the length.
+Bounds are of processor time and ten times the measured values; they detect growth faster than the length.
 """
 
 import pytest
@@ -14,7 +14,7 @@ from rebalance_streaming.wire.broker_logs.texts import TEXTS
 MARK = "[GroupCoordinator id=1 topic=__consumer_offsets partition=12] "
 SECONDS = 1.0
 
-#: A full line each: the beginning of a text, and words that stand in texts over and over.
+#: A full line each: the beginning of a text, and repeated words of texts.
 LINES = {
     "in group": f"{MARK}Member " + " in group" * (MAX_LINE // 10),
     "brackets": f"{MARK}[GroupId " + "] " * (MAX_LINE // 3),
@@ -29,7 +29,7 @@ LINES = {
 
 @pytest.mark.parametrize("name", LINES)
 def test_a_line_costs_what_its_length_costs(name: str):
-    """Ten of the longest lines, each as bad as can be, take less than a second of processor time."""
+    """Ten of the longest worst-case lines take less than a second of processor time."""
     value = "\n".join([LINES[name]] * 10).encode()
     assert least_time(lambda: decode_record(value, None)) < SECONDS
 
@@ -43,7 +43,7 @@ def test_a_line_costs_what_its_length_costs(name: str):
     st.sampled_from(["", ".", " (x.GroupCoordinator)", ")."]),
 )
 def test_any_value_in_any_text_ends_in_an_outcome(text, values, end):
-    """Whatever stands in the places of a text, each line is counted once and nothing raises."""
+    """For any values in a text, each line is counted once and there are no exceptions."""
     words = text.template.words
     line = words[0] + "".join(value + after for value, after in zip(values, words[1:], strict=False)) + end
     lines = decode_record(f"[2026-11-22 23:58:48,123] INFO {MARK}{line}".encode(errors="replace"), None)
@@ -53,5 +53,5 @@ def test_any_value_in_any_text_ends_in_an_outcome(text, values, end):
 @pytest.mark.generated
 @given(st.binary(max_size=200) | st.text(max_size=200).map(lambda text: text.encode(errors="replace")))
 def test_any_bytes_end_in_an_outcome(value):
-    """Nothing that a record may hold raises."""
+    """There are no exceptions for any content of a record."""
     assert sum(decode_record(value, None).counts.values()) >= 1

@@ -1,4 +1,4 @@
-"""Each line that a coordinator of some version writes becomes the event that it describes, and nothing else does."""
+"""Each coordinator line of any version becomes the event that it describes, and no other line does."""
 
 from collections import Counter
 from dataclasses import replace
@@ -18,14 +18,14 @@ from wire.broker_logs.lines import JAVA, LINES, SCALA, A, B, java, scala
     ("version", "line", "expected"), LINES, ids=lambda each: each if isinstance(each, str) and len(each) < 9 else ""
 )
 def test_a_line_is_the_event_that_it_describes(version: str, line: str, expected: CoordinatorEvent):
-    """Group, members, generation, trigger and reason are taken from the line, its own time, and who wrote it."""
+    """Group, members, generation, trigger and reason come from the line, with its own time and its writer."""
     lines = decode_record(line.encode(), None)
     assert lines.events == [("g", replace(expected, broker=1))]
     assert lines.counts == {LineOutcome.DECODED: 1}
 
 
 def test_every_text_is_in_the_table():
-    """A text that no line of the table has would be one that nobody tried."""
+    """A text without a line in the table would be untested."""
     bodies = [line.partition(JAVA if JAVA in line else SCALA)[2] for _, line, _ in LINES]
     tried = {next(n for n, each in enumerate(TEXTS) if each.template.match(body) is not None) for body in bodies}
     left = ["…".join(each.template.words) for n, each in enumerate(TEXTS) if n not in tried]
@@ -33,7 +33,7 @@ def test_every_text_is_in_the_table():
 
 
 def test_a_line_of_several_members_is_an_event_for_each():
-    """Members that a barrier went on without become events one by one."""
+    """Members that were left behind by a barrier become one event each."""
     line = java(f"Group g removed dynamic members who haven't joined: [{A}, {B}]")
     lines = decode_record(line.encode(), None)
     assert [each.member_id for _, each in lines.events] == [A, B]
@@ -52,7 +52,7 @@ def test_a_line_of_several_members_is_an_event_for_each():
     ],
 )
 def test_collections_of_scala_and_java_are_read(text: str, members: list[str]):
-    """Both languages print their collections."""
+    """Both languages' formats of collections are parsed."""
     assert read_members(text) == members
 
 
@@ -76,19 +76,19 @@ def test_collections_of_scala_and_java_are_read(text: str, members: list[str]):
     ],
 )
 def test_what_is_no_event_is_counted_as_other(line: str):
-    """Most of a broker's log is something else; none of it alarms."""
+    """Most lines of a broker's log are irrelevant, and cause no warning."""
     assert decode_record(line.encode(), None).counts == {LineOutcome.OTHER: 1}
 
 
 def test_new_words_of_a_coordinator_are_counted_apart():
-    """A broker of a later version may say something else: that has to be seen."""
+    """A broker of a later version may write new texts, which must be visible."""
     line = java("Group g was put off until tomorrow.")
     assert decode_record(line.encode(), None).counts == {LineOutcome.UNKNOWN_TEXT: 1}
 
 
 @pytest.mark.parametrize("state", ["Stable", "PreparingRebalance"])
 def test_a_group_may_have_any_name(state: str):
-    """Names of groups and clients are their owners' business."""
+    """Groups and clients may have any names."""
     for group in ("my group", "a] b", "x (y)", "Preparing", "ä-😀"):
         line = java(
             f"Preparing to rebalance group {group} in state {state} with old generation 2 (reason: Adding new member {A} with group instance id null; client reason: (reason: x).)."
@@ -104,7 +104,7 @@ def test_every_line_that_real_coordinators_wrote_is_known():
     for scenario in scenarios():
         for step in timeline(scenario):
             if step["event"] == "broker_log":
-                # The timelines leave out the prefix of the new coordinator.
+                # The timelines omit the prefix of the new coordinator.
                 text = step["text"] if step["text"].startswith(("[GroupC", "[GroupM")) else f"{JAVA}{step['text']}"
                 lines = decode_record(text.encode(), step["t_ms"])
                 assert not lines.counts[LineOutcome.UNKNOWN_TEXT], text

@@ -1,4 +1,4 @@
-"""The way in: every record is in exactly one format or refused for one of a few reasons, whatever its bytes are."""
+"""The entry point: every record is in exactly one format, or rejected for one of a few reasons, whatever its bytes."""
 
 from __future__ import annotations
 
@@ -38,7 +38,7 @@ EXPECTED = {
 
 
 def outcome(value: bytes | None, **more: Any) -> tuple[Report, ...] | Reason:
-    """Decode: reports, at least one of them, or a reason with a sentence."""
+    """Return the decoded reports, at least one, or a reason with a sentence."""
     try:
         reports = decode_metrics(value, OBSERVED_MS, **more)
     except UndecodableError as error:
@@ -48,14 +48,14 @@ def outcome(value: bytes | None, **more: Any) -> tuple[Report, ...] | Reason:
 
 
 def test_every_golden_is_expected() -> None:
-    """No file lies there unread, and every format has one."""
+    """No file is unused, and every format has one."""
     assert {path.name for path in files()} == {*EXPECTED, "librdkafka-producer.json"}
     assert set(EXPECTED.values()) == set(FORMATS)
 
 
 @pytest.mark.parametrize(("name", "format_id"), EXPECTED.items())
 def test_a_format_is_detected_and_may_be_pinned(name: str, format_id: str) -> None:
-    """Pinning the right format changes nothing; pinning another refuses the record."""
+    """Pinning the right format changes nothing; pinning another rejects the record."""
     report = decode_one(golden(name))
     assert report.format == format_id
     assert decode_one(golden(name), pinned=format_id) == report
@@ -66,7 +66,7 @@ def test_a_format_is_detected_and_may_be_pinned(name: str, format_id: str) -> No
 
 @pytest.mark.parametrize("name", sorted(EXPECTED))
 def test_space_around_json_does_no_harm(name: str) -> None:
-    """Telegraf ends its records with a line break, and some editors begin files with a mark."""
+    """Telegraf ends its records with a line break, and some editors write a byte order mark."""
     if name.endswith(".json"):
         assert decode_one(b" \r\n\t" + golden(name) + b"\n") == decode_one(golden(name))
         assert decode_one(b"\xef\xbb\xbf" + golden(name)) == decode_one(golden(name))
@@ -75,7 +75,7 @@ def test_space_around_json_does_no_harm(name: str) -> None:
 @pytest.mark.generated
 @pytest.mark.parametrize("path", files(), ids=lambda path: path.name)
 def test_every_truncation_fails_cleanly_or_decodes(path: Path) -> None:
-    """A record that was cut off anywhere is refused or, where protobuf allows it, read as far as it goes."""
+    """A truncated record is rejected or, if protobuf allows it, read up to its end."""
     raw = path.read_bytes()
     step = max(1, len(raw) // 1_000)
     for size in range(0, len(raw), step):
@@ -117,27 +117,27 @@ def test_every_truncation_fails_cleanly_or_decodes(path: Path) -> None:
     ],
 )
 def test_what_is_not_accepted_is_refused_by_its_reason(value: bytes | None, reason: Reason) -> None:
-    """Each kind has a word for the metric and a sentence for whoever set the topic up."""
+    """Each reason has a word for the metric and a sentence for the topic's owner."""
     assert outcome(value) is reason
 
 
 @pytest.mark.parametrize("opening", [b"[", b'{"a":', b'{"stats":[', b'[{"":'])
 @pytest.mark.parametrize("times", [40, 5_000, 200_000])
 def test_nesting_without_end_is_refused(opening: bytes, times: int) -> None:
-    """Neither parser's stack decides, and nothing is read from what is too deep."""
+    """It does not depend on the parsers' stacks, and a value that is too deep is not read at all."""
     closing = opening.translate(bytes.maketrans(b"[{", b"]}"), b'"a:stats')[::-1]
     assert outcome(opening * times + b"1" + closing * times) is Reason.TOO_DEEP
 
 
 def nested(levels: int) -> bytes:
-    """Return a report of the native form that is `levels` deep."""
+    """Return a native report that is `levels` deep."""
     document = json.loads(golden("native.json"))
     document["extra"] = json.loads("[" * (levels - 1) + "]" * (levels - 1))
     return json.dumps(document).encode()
 
 
 def test_the_limit_of_nesting_is_exact() -> None:
-    """As deep as the limit is read, one deeper is not; brackets in a text are no levels."""
+    """The limit itself is allowed, one more is not; brackets in a text are no levels."""
     assert isinstance(outcome(nested(MAX_NESTING)), tuple)
     assert outcome(nested(MAX_NESTING + 1)) is Reason.TOO_DEEP
     document = json.loads(golden("native.json")) | {"extra": "[{" * 100}
@@ -145,7 +145,7 @@ def test_the_limit_of_nesting_is_exact() -> None:
 
 
 def points(name: str, count: int) -> bytes:
-    """Return a value of a format with so many points."""
+    """Return a value of a format with this many points."""
     numbers = {f"m{number}": 1 for number in range(count)}
     document: Any
     match name:
@@ -166,7 +166,7 @@ def points(name: str, count: int) -> bytes:
 
 @pytest.mark.parametrize("name", ["native", "librdkafka", "telegraf", "prometheus", "otlp", "otlp protobuf"])
 def test_more_points_than_any_client_has_are_refused(name: str, monkeypatch: pytest.MonkeyPatch) -> None:
-    """The bound holds in every format; a smaller one here, for to write the real one takes longer than to hold it."""
+    """The bound applies to every format; a smaller one here, because writing the real one takes longer."""
     assert gather.MAX_POINTS >= 20_000
     monkeypatch.setattr(gather, "MAX_POINTS", 200)
     assert outcome(points(name, 201)) is Reason.TOO_MANY_POINTS
@@ -185,7 +185,7 @@ def test_more_points_than_any_client_has_are_refused(name: str, monkeypatch: pyt
     ],
 )
 def test_bare_tokens_are_accepted_everywhere(name: str, before: str, token: str) -> None:
-    """Python's json writes them, whatever the format: they are no value, and the rest of the record counts."""
+    """Python's json writes them, in any format: they are no value, and the rest of the record counts."""
     text = golden(name).decode()
     assert before in text
     value = text.replace(before, f"{before.partition(':')[0]}:{token}").encode()
@@ -194,7 +194,7 @@ def test_bare_tokens_are_accepted_everywhere(name: str, before: str, token: str)
 
 
 def test_identity_comes_from_the_payload_then_headers_then_defaults() -> None:
-    """Agents that know only client ids are completed by whoever set the topic up."""
+    """The topic's configuration completes agents that only know client ids."""
     headers = {"group.id": b"g", "client_id": b"ignored", "trace": b"\xff", "member-id": None}
     report = decode_one(golden("telegraf.json"), headers=headers, defaults={"group-id": "other", "library": "kafka"})
     assert (report.client_id, report.group_id, report.library) == ("consumer-orders-1", "g", "kafka")
@@ -202,14 +202,14 @@ def test_identity_comes_from_the_payload_then_headers_then_defaults() -> None:
 
 
 def test_a_format_that_does_not_exist_cannot_be_pinned() -> None:
-    """That is a fault of the configuration, not of a record."""
+    """That is an error of the configuration, not of a record."""
     with pytest.raises(ValueError, match="there are native") as refused:
         decode_metrics(b"{}", OBSERVED_MS, pinned="line_protocol")
     assert not isinstance(refused.value, UndecodableError)
 
 
 def test_a_refusal_survives_the_way_between_processes() -> None:
-    """Spark's workers hand exceptions on by pickling them."""
+    """Spark's workers pass on exceptions by pickling them."""
     error = pickle.loads(pickle.dumps(UndecodableError(Reason.CONFLUENT, "Why.")))
     assert (error.reason, str(error)) == (Reason.CONFLUENT, "Why.")
 
@@ -233,7 +233,7 @@ PINS = st.sampled_from([None, *FORMATS])
 @pytest.mark.generated
 @given(DOCUMENTS, PINS)
 def test_no_document_raises_anything_else(document: object, pinned: str | None) -> None:
-    """Any JSON made of the formats' own words is read or refused."""
+    """Any JSON made of the formats' own words is read or rejected."""
     outcome(json.dumps(document).encode(), pinned=pinned)
 
 
@@ -261,13 +261,13 @@ def changed_goldens(draw: st.DrawFn) -> bytes:
 @settings(suppress_health_check=[HealthCheck.too_slow, HealthCheck.data_too_large])
 @given(changed_goldens(), PINS)
 def test_no_changed_golden_raises_anything_else(value: bytes, pinned: str | None) -> None:
-    """A value of another type anywhere is read around or refused."""
+    """A value of another type anywhere is skipped or rejected."""
     outcome(value, pinned=pinned)
 
 
 @st.composite
 def damaged_goldens(draw: st.DrawFn) -> bytes:
-    """Return a golden value with some bytes replaced, added or gone."""
+    """Return a golden value with some bytes replaced, added or removed."""
     raw = bytearray(draw(st.sampled_from(files())).read_bytes())
     for _ in range(draw(st.integers(1, 5))):
         start = draw(st.integers(0, max(0, len(raw) - 1)))
@@ -278,7 +278,7 @@ def damaged_goldens(draw: st.DrawFn) -> bytes:
 @pytest.mark.generated
 @given(damaged_goldens(), PINS)
 def test_no_damaged_golden_raises_anything_else(value: bytes, pinned: str | None) -> None:
-    """Bits that flipped are refused, or read as what they now say."""
+    """Flipped bits are rejected, or read as their new meaning."""
     outcome(value, pinned=pinned)
 
 
@@ -288,7 +288,7 @@ def test_no_damaged_golden_raises_anything_else(value: bytes, pinned: str | None
 @example(b'{"a":' + b"9" * 5_000 + b"}", None, {})
 @example(b"\x0a\x02\x0a\x00", None, {})
 def test_no_bytes_raise_anything_else(value: bytes, pinned: str | None, headers: dict[str, bytes | None]) -> None:
-    """Whatever lies on the topic, the stream goes on."""
+    """The stream continues whatever the topic contains."""
     outcome(value, pinned=pinned, headers=headers)
     outcome(b"{" + value, pinned=pinned, headers=headers)
     outcome(b"\x0a" + value, pinned=pinned, headers=headers)

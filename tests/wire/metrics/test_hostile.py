@@ -1,7 +1,7 @@
-"""Values made to cost time: whoever may write to a topic of client metrics must not be able to stop the stream.
+"""Values made to cost time: producers with access to a topic of client metrics must not be able to stop the stream.
 
-Bounds are of processor time and ten times what was measured, so that a busy machine does not fail them; what they are
-to find is growth faster than the length, which exceeds any such bound.
+Bounds are of processor time and ten times the measured values, so that they do not fail on a busy machine; they detect
+growth faster than the length, which exceeds any such bound.
 """
 
 from __future__ import annotations
@@ -92,7 +92,7 @@ VALUES = {
 @pytest.mark.generated
 @pytest.mark.parametrize("value", VALUES.values(), ids=list(VALUES))
 def test_time_grows_with_the_length_only(value: bytes):
-    """It is decoded or refused with a reason, in time that its length bounds."""
+    """It is decoded or rejected with a reason, in time bounded by its length."""
 
     def decode() -> None:
         try:
@@ -105,7 +105,7 @@ def test_time_grows_with_the_length_only(value: bytes):
 
 @pytest.mark.faults(27, fast=1, full=1)
 def test_what_is_nearly_line_protocol_costs_nothing():
-    """Commas in tag values once gave a regular expression two ways to read each of them."""
+    """A regular expression once had two ways to match each comma in tag values."""
 
     def decode() -> None:
         with pytest.raises(UndecodableError):

@@ -1,4 +1,4 @@
-"""Who a report is from, and what one id says of another."""
+"""The client of a report, and conclusions from one id to another."""
 
 from __future__ import annotations
 
@@ -25,26 +25,26 @@ UUID = "0c9e0b1a-52f1-4a7d-9c55-1d2f3a4b5c04"
 
 @pytest.mark.parametrize("form", ["group_id", "group-id", "group.id", "Group.ID"])
 def test_identity_fields_are_known_in_every_spelling(form: str) -> None:
-    """Tags, attributes and headers write `_`, `-` or `.`."""
+    """Tags, attributes and headers use `_`, `-` or `.`."""
     assert read_identity({form: "g"}) == Identity(group_id="g")
     assert read_headers({form: b"g"}) == Identity(group_id="g")
 
 
 def test_kip_714s_own_names_are_identity_fields() -> None:
-    """Java and librdkafka name the member differently; the rack is nobody's identity."""
+    """Java and librdkafka have different names for the member; the rack is not an identity."""
     tags = {"group_member_id": "m", "group_instance_id": "i", "host.name": "h", "client_rack": "r"}
     assert read_identity(tags) == Identity(member_id="m", instance_id="i", host="h")
     assert read_identity({"group_member_id": "a", "member_id": "b"}).member_id == "a"
 
 
 def test_what_says_nothing_is_null() -> None:
-    """Empty texts, structures and headers that are no text are not an identity."""
+    """Empty texts, structures and headers that are not text are not an identity."""
     assert read_identity({"group_id": "", "client_id": ["a"], "host": None, "x" * 500: "y"}) == Identity()
     assert read_headers({"group_id": b"\xff", "client_id": None, "host": b""}) == Identity()
 
 
 def test_labels_distinguish_points() -> None:
-    """Topic, partition and node are labels, numbers among them too; all else belongs to the client."""
+    """Topic, partition and node are labels, even as numbers; everything else is the client's."""
     assert read_labels({"node-id": "1", "partition": 3, "topic": "t", "client-id": "c"}) == {
         "node_id": "1",
         "partition": "3",
@@ -65,7 +65,7 @@ def test_labels_distinguish_points() -> None:
     ],
 )
 def test_a_classic_member_id_contains_the_client_id(member_id: str, client_id: str | None) -> None:
-    """The broker appends a UUID; a bare UUID is a member's own choice and contains nothing."""
+    """The broker appends a UUID; a bare UUID was chosen by the member and contains nothing."""
     assert client_id_of_member(member_id) == client_id
 
 
@@ -74,7 +74,7 @@ def test_a_classic_member_id_contains_the_client_id(member_id: str, client_id: s
     [("consumer-orders-1", "orders"), ("consumer-a-b-2-12", "a-b-2"), ("consumer-1", None), ("orders-1", None)],
 )
 def test_javas_default_client_id_proposes_a_group(client_id: str, group: str | None) -> None:
-    """The group is all between `consumer-` and the last number, and older clients name none."""
+    """The group is everything between `consumer-` and the last number; older clients' ids have none."""
     assert group_candidates(client_id) == group
 
 
@@ -88,17 +88,17 @@ def test_javas_default_client_id_proposes_a_group(client_id: str, group: str | N
     ],
 )
 def test_a_librdkafka_handles_name_contains_the_client_id(name: str, found: tuple[str | None, str] | None) -> None:
-    """`<client.id>#consumer-<n>`, where the client id may hold a `#` too."""
+    """`<client.id>#consumer-<n>`, where the client id may contain a `#` too."""
     assert split_librdkafka_name(name) == found
 
 
 def complete_report(headers: Identity | None = None, defaults: Identity | None = None, **said: Any) -> Report:
-    """Complete a report whose payload said something."""
+    """Complete a report whose payload has an identity."""
     return complete(Report("native", 1, 1, **said), headers or Identity(), defaults or Identity())
 
 
 def test_the_payload_goes_before_headers_and_headers_before_defaults() -> None:
-    """Each source fills in only what those before it left open."""
+    """Each source only fills in fields that the earlier ones left empty."""
     report = complete_report(
         Identity(client_id="header", group_id="header"),
         Identity(client_id="default", group_id="default", host="default"),
@@ -121,7 +121,7 @@ def test_a_static_member_id_does_not_show_the_client_id() -> None:
 
 
 def test_kafka_pythons_default_client_id_is_its_version() -> None:
-    """It is no name for a client, but names the library, unless that is known to be another."""
+    """It is no name of a client, but names the library, unless that is known to be another."""
     report = complete_report(client_id="kafka-python-1.4.6")
     assert (report.library, report.library_version) == ("kafka-python", "1.4.6")
     report = complete_report(client_id="kafka-python-1.4.6", library="librdkafka")
@@ -132,6 +132,6 @@ def test_kafka_pythons_default_client_id_is_its_version() -> None:
 @pytest.mark.generated
 @given(st.text())
 def test_ids_of_any_text_can_be_asked(text: str) -> None:
-    """Client ids are what people chose: whatever is derived from one is a shorter part of it."""
+    """Client ids are arbitrary: everything derived from one is a shorter part of it."""
     for derived in (client_id_of_member(text), group_candidates(text), (split_librdkafka_name(text) or [None])[0]):
         assert derived is None or (derived in text and 0 < len(derived) < len(text))

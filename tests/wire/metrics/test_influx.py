@@ -1,4 +1,4 @@
-"""InfluxDB line protocol: what Telegraf writes by default."""
+"""InfluxDB line protocol: Telegraf's default format."""
 
 from __future__ import annotations
 
@@ -10,7 +10,7 @@ from wire.metrics.payloads import decode_one, golden, value_of
 
 
 def test_the_example_says_what_telegrafs_json_says() -> None:
-    """The same metrics in both of Telegraf's forms are the same report."""
+    """The same metrics in both of Telegraf's formats are the same report."""
     in_json = decode_one(golden("telegraf.json"))
     assert decode_one(golden("telegraf.influx")) == replace(in_json, format="influx")
 
@@ -27,7 +27,7 @@ def test_the_example_says_what_telegrafs_json_says() -> None:
     ],
 )
 def test_what_separates_may_be_escaped_or_quoted(line: bytes, client: str) -> None:
-    """Names and tags escape it, strings are quoted; strings and booleans are no metrics."""
+    """In names and tags separators are escaped, strings are quoted; strings and booleans are no metrics."""
     report = decode_one(line)
     assert (report.client_id, value_of(report, "coordinator_heartbeat_rate")) == (client, 1.0)
     assert len(report.points) == 1

@@ -1,4 +1,4 @@
-"""librdkafka's statistics, as real consumers wrote them and as applications wrap them."""
+"""librdkafka's statistics, as written by real consumers and as wrapped by applications."""
 
 from __future__ import annotations
 
@@ -54,7 +54,7 @@ def test_a_real_classic_members_statistics_become_canonical_points() -> None:
 
 
 def test_counters_are_cumulative_and_sizes_are_not() -> None:
-    """Whoever reads them must know which to subtract."""
+    """Readers must know which of them to subtract."""
     points = points_of(decode_one(golden("librdkafka-classic.json")))
     cumulative = {key[0] for key, point in points.items() if point.temporality is Temporality.CUMULATIVE}
     assert cumulative == {f"coordinator_{what}_total" for what in ("heartbeat", "join", "sync", "leave", "commit")} | {
@@ -63,7 +63,7 @@ def test_counters_are_cumulative_and_sizes_are_not() -> None:
 
 
 def test_only_partitions_of_the_consumers_own_are_reported() -> None:
-    """It knows four and has two; the pseudo-partition -1 is none."""
+    """It knows four and has two; the pseudo-partition -1 is left out."""
     points = points_of(decode_one(golden("librdkafka-classic.json")))
     assert {key[1:] for key in points if key[0] == "consumer_lag"} == {("orders", "0"), ("orders", "1")}
     assert points["committed_offset", "orders", "0"] == Point(
@@ -80,13 +80,13 @@ def test_only_partitions_of_the_consumers_own_are_reported() -> None:
     ],
 )
 def test_unknown_offsets_and_lags_are_null(field: str, unknown: int, metric: str) -> None:
-    """-1001 and -1 stand for what librdkafka does not know, never for a place in the log."""
+    """-1001 and -1 are librdkafka's unknown values, never positions in the log."""
     assert value_of(with_partition(**{field: unknown}), metric, "orders", "0") is None
     assert value_of(with_partition(**{field: 0}), metric, "orders", "0") == 0.0
 
 
 def test_a_connection_without_traffic_has_no_idle_time() -> None:
-    """-1 means no traffic yet, and a window without values has zeros that are none."""
+    """-1 means no traffic yet, and a window without values has meaningless zeros."""
     document = json.loads(golden("librdkafka-classic.json"))
     coordinator = document["brokers"]["GroupCoordinator"]
     coordinator.update(txidle=-1, rxidle=-1, rtt={"max": 0, "avg": 0, "cnt": 0})
@@ -104,7 +104,7 @@ def test_a_member_of_the_new_protocol_has_no_heartbeat_counter() -> None:
 
 
 def test_a_classic_member_that_has_not_sent_one_has_zero_heartbeats() -> None:
-    """It has joined, so its counter counts; and it has never rebalanced."""
+    """It has joined, so its counter is valid; and it has never rebalanced."""
     report = decode_one(golden("librdkafka-joining.json"))
     assert report.join_state == "wait-join"
     assert value_of(report, "coordinator_heartbeat_total") == 0.0
@@ -112,7 +112,7 @@ def test_a_classic_member_that_has_not_sent_one_has_zero_heartbeats() -> None:
 
 
 def test_an_overrun_of_the_poll_interval_is_reported_in_the_clients_own_words() -> None:
-    """The member left, waits for the application to take that in, and callbacks pile up."""
+    """The member left, waits for the application to handle that, and callbacks pile up."""
     report = decode_one(golden("librdkafka-overrun.json"))
     assert (report.join_state, report.reason) == ("wait-unassign-call", "max.poll.interval.ms exceeded")
     assert value_of(report, "coordinator_leave_total") == 1.0
@@ -120,7 +120,7 @@ def test_an_overrun_of_the_poll_interval_is_reported_in_the_clients_own_words() 
 
 
 def test_a_producers_statistics_are_refused_by_a_reason_of_their_own() -> None:
-    """They are no fault: applications publish all their clients' statistics in one place."""
+    """They are no error: applications publish all their clients' statistics in one topic."""
     with pytest.raises(UndecodableError) as refused:
         decode_one(golden("librdkafka-producer.json"))
     assert refused.value.reason is Reason.PRODUCER
@@ -129,7 +129,7 @@ def test_a_producers_statistics_are_refused_by_a_reason_of_their_own() -> None:
 @pytest.mark.parametrize("wrapper", ["stats", "statistics", "payload", "value", "message"])
 @pytest.mark.parametrize("as_string", [True, False])
 def test_statistics_may_be_wrapped_beside_an_identity(wrapper: str, as_string: bool) -> None:
-    """One level down, as object or as the string that stats_cb got; what stands beside is the identity."""
+    """One level down, as object or as the string passed to stats_cb; the other fields are the identity."""
     statistics: object = json.dumps(CLASSIC) if as_string else CLASSIC
     report = decode({"group.id": "g", "member-id": "m", "host": "app-3", "client_id": "other", wrapper: statistics})
     assert (report.group_id, report.member_id, report.host, report.client_id) == ("g", "m", "app-3", "orders-1")
@@ -137,7 +137,7 @@ def test_statistics_may_be_wrapped_beside_an_identity(wrapper: str, as_string: b
 
 
 def test_the_wrapped_example_is_read() -> None:
-    """The shortened example lacks many fields: what is not there makes no point."""
+    """The shortened example lacks many fields: missing ones give no points."""
     report = decode_one(golden("librdkafka-wrapped.json"))
     assert (report.group_id, report.reason) == ("orders", "max.poll.interval.ms exceeded")
     assert report.process_start_ms == 1_795_190_000_000
@@ -155,6 +155,6 @@ def test_a_wrapped_text_that_is_none_is_refused(broken: str) -> None:
 
 
 def test_a_client_without_id_in_the_statistics_has_that_of_its_name() -> None:
-    """Old versions have only the handle's name."""
+    """Old versions only have the handle's name."""
     document = {key: value for key, value in CLASSIC.items() if key != "client_id"}
     assert decode(document).client_id == "orders-1"

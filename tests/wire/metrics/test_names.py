@@ -1,4 +1,4 @@
-"""One name for a metric, however it is spelt."""
+"""One name for a metric, in any spelling."""
 
 from __future__ import annotations
 
@@ -57,7 +57,7 @@ def test_every_spelling_of_a_metric_has_one_canonical_name(name: str) -> None:
     ],
 )
 def test_the_rule_keeps_what_is_not_noise(name: str, expected: str) -> None:
-    """Only Kafka's own first words go, `_total` stays, and a name without words is none."""
+    """Only Kafka's own prefixes are removed, `_total` is kept, and a name without words is none."""
     assert canonical(name) == expected
 
 
@@ -74,13 +74,13 @@ def test_the_rule_keeps_what_is_not_noise(name: str, expected: str) -> None:
     ],
 )
 def test_a_prefix_of_the_users_own_does_not_hide_a_metric(name: str, expected: str) -> None:
-    """Its longest known ending decides, but not for names that say they are somebody else's."""
+    """Its longest known suffix decides, except for names that belong to another library."""
     assert recognise(name) == expected
 
 
 @pytest.mark.parametrize("name", sorted(KNOWN))
 def test_known_names_are_canonical(name: str) -> None:
-    """A name that the table knows is what the rule makes of Kafka's own name, so both can be compared."""
+    """A name in the table equals the rule's result for Kafka's own name, so both can be compared."""
     assert canonical(f"org.apache.kafka.consumer.{name}") == name
     assert recognise(f"kafka_consumer_{name}") == name
 
@@ -105,11 +105,11 @@ def test_known_names_are_canonical(name: str) -> None:
     ],
 )
 def test_what_stands_in_a_groups_name_is_taken_out(group: str, name: str, properties: dict[str, str]) -> None:
-    """Tags behind a group, kafka-python's node and a JMX object name's other keys are properties."""
+    """Tags after a group, kafka-python's node and other keys of a JMX object name are properties."""
     assert split_group(group) == (name, properties)
 
 
 def test_kafkas_own_totals_are_cumulative() -> None:
-    """Where the format does not say it, the name does."""
+    """If the format does not say so, the name does."""
     assert temporality_of("coordinator_rebalance_total") is Temporality.CUMULATIVE
     assert temporality_of("coordinator_heartbeat_rate") is Temporality.GAUGE

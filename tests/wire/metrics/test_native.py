@@ -1,4 +1,4 @@
-"""The project's own form, with what kafka-python really has in it."""
+"""The project's own format, with real content from kafka-python."""
 
 from __future__ import annotations
 
@@ -20,13 +20,13 @@ MINIMAL: dict[str, Any] = {
 
 
 def decode(**changed: Any) -> Report:
-    """Decode the smallest report with fields changed; a null takes one out."""
+    """Decode the smallest report with fields changed; a null removes one."""
     document = {key: value for key, value in (MINIMAL | changed).items() if value is not None}
     return decode_one(json.dumps(document).encode())
 
 
 def test_every_field_of_the_example_is_read() -> None:
-    """What a client says of itself, its process and its application all has a place."""
+    """Data about the client, its process and its application are all read."""
     assert decode_one(golden("native.json")) == Report(
         format="native",
         observed_ms=OBSERVED_MS,
@@ -70,7 +70,7 @@ def test_every_field_of_the_example_is_read() -> None:
 
 
 def test_kafka_pythons_bare_infinities_are_read() -> None:
-    """A consumer that just started has written Infinity and -Infinity, which strict JSON does not have."""
+    """A consumer that has just started writes Infinity and -Infinity, which strict JSON does not have."""
     raw = golden("kafka-python-joining.json")
     assert b": Infinity" in raw
     assert b": -Infinity" in raw
@@ -95,7 +95,7 @@ def test_kafka_pythons_nodes_and_topics_are_labels() -> None:
 
 
 def test_a_librdkafka_client_publishes_its_last_statistics_with_their_age() -> None:
-    """They need no metrics beside them; identity and time stay the report's own."""
+    """They need no other metrics; identity and time are the report's own."""
     for statistics in (golden("librdkafka-overrun.json").decode(), json.loads(golden("librdkafka-overrun.json"))):
         report = decode(metrics=None, statistics=statistics, statistics_age_ms=700)
         assert (report.format, report.client_id, report.emitted_ms) == ("native", "orders-3", 1_795_190_405_120)
@@ -105,12 +105,12 @@ def test_a_librdkafka_client_publishes_its_last_statistics_with_their_age() -> N
 
 
 def test_a_report_without_metrics_still_says_that_the_client_lives() -> None:
-    """A client may have its metrics switched off; what is not reported is null."""
+    """A client may have its metrics switched off; missing values are null."""
     assert decode() == Report("native", OBSERVED_MS, 1_795_190_405_120, client_id="orders-3")
 
 
 def test_values_of_another_type_are_null() -> None:
-    """One field that a helper got wrong does not lose the others."""
+    """One field with a wrong type does not invalidate the others."""
     report = decode(seq="81", tick_late_ms="late", process={"pid": [1], "host": 7, "cpu_s": "NaN", "start_ms": -5})
     assert (report.seq, report.tick_late_ms, report.pid, report.host, report.cpu_s) == (81, None, None, "7", None)
     assert report.process_start_ms is None
@@ -132,7 +132,7 @@ def test_values_of_another_type_are_null() -> None:
     ],
 )
 def test_a_report_that_lacks_what_it_must_have_is_refused(changed: dict[str, Any], reason: Reason) -> None:
-    """The reason says what is wrong, so that the helper's author can mend it."""
+    """The reason says what is wrong, so that the helper's author can fix it."""
     with pytest.raises(UndecodableError) as refused:
         decode(**changed)
     assert refused.value.reason is reason

@@ -1,4 +1,4 @@
-"""OpenTelemetry's metrics: JSON and protobuf say the same."""
+"""OpenTelemetry's metrics: JSON and protobuf are equivalent."""
 
 from __future__ import annotations
 
@@ -53,7 +53,7 @@ def as_json_report(report: Report) -> Report:
 
 
 def test_the_example_is_read() -> None:
-    """Java's pushes name group and member; a delta sum says that it is one."""
+    """Java's pushes name group and member; a delta sum is marked as one."""
     assert decode_one(golden("otlp.json")) == Report(
         "otlp_json",
         OBSERVED_MS,
@@ -140,7 +140,7 @@ resources = st.builds(
 @pytest.mark.generated
 @given(st.lists(resources, min_size=1, max_size=3))
 def test_protobuf_and_json_of_any_content_agree(reported: list[dict[str, Any]]) -> None:
-    """What is written by hand as protobuf is read like its JSON, reports or reason."""
+    """Hand-written protobuf is read like its JSON, with the same reports or reason."""
     document = {"resourceMetrics": reported}
     outcomes: list[object] = []
     for value, pinned in ((json.dumps(document).encode(), "otlp_json"), (export_bytes(document), "otlp_proto")):
@@ -165,7 +165,7 @@ def test_protobuf_and_json_of_any_content_agree(reported: list[dict[str, Any]]) 
     ],
 )
 def test_temporality_is_a_number_or_a_name(said: object, meant: Temporality) -> None:
-    """Delta sums are added up by whoever reads them, so nothing else may be taken for one."""
+    """Readers add up delta sums, so nothing else may be taken for one."""
     (report,) = decode(export(total("kafka.consumer.coordinator.rebalance.total", said, 1.0)))
     assert report.points == (Point("coordinator_rebalance_total", 1.0, temporality=meant),)
 
@@ -185,7 +185,7 @@ def test_temporality_is_a_number_or_a_name(said: object, meant: Temporality) -> 
     ],
 )
 def test_values_are_numbers_or_strings(point: dict[str, Any], value: float | None) -> None:
-    """64-bit integers and NaN are strings in protobuf's JSON; a flag may say that there is no value."""
+    """64-bit integers and NaN are strings in protobuf's JSON; a flag may mark a missing value."""
     (report,) = decode(export(gauge("kafka.consumer.fetch.manager.fetch.rate", point)))
     assert [each.value for each in report.points] == [value]
 
@@ -207,7 +207,7 @@ def test_snake_case_is_read_too() -> None:
 
 
 def test_what_one_client_said_at_once_is_one_report() -> None:
-    """Java sends every metric in a resource of its own; other clients and other moments stay apart."""
+    """Java sends every metric in a resource of its own; other clients and other times stay separate."""
     name = "kafka.consumer.coordinator.heartbeat.rate"
     of_a = [export(gauge(name, {"asInt": number}), client_id="a")["resourceMetrics"][0] for number in (1, 2)]
     of_b = export(gauge(name, {"asInt": 3}), client_id="b")["resourceMetrics"]
@@ -229,7 +229,7 @@ def test_a_points_own_attributes_go_before_its_resources() -> None:
 
 
 def test_a_time_that_is_missing_is_the_records() -> None:
-    """0 is protobuf's missing."""
+    """0 is protobuf's missing value."""
     (report,) = decode(export(gauge("kafka.consumer.fetch.rate", {"asInt": 1, "timeUnixNano": "0"})))
     assert report.emitted_ms == OBSERVED_MS
 
@@ -255,7 +255,7 @@ def test_a_time_that_is_missing_is_the_records() -> None:
     ],
 )
 def test_an_export_without_a_consumers_number_is_refused(document: dict[str, Any], reason: Reason) -> None:
-    """The reason says what it was instead."""
+    """The reason names the content."""
     with pytest.raises(UndecodableError) as refused:
         decode(document)
     assert refused.value.reason is reason

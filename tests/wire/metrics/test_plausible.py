@@ -1,4 +1,4 @@
-"""What nothing can have is taken out of reports and counted; all else stays as it was reported."""
+"""Impossible values are removed from reports and counted; everything else stays as reported."""
 
 from __future__ import annotations
 
@@ -21,7 +21,7 @@ def reported(emitted_ms: int = OBSERVED_MS, **changes: Any) -> Report:
 
 
 def test_an_ordinary_report_stays_the_same_object():
-    """Nothing is copied where nothing is wrong."""
+    """Nothing is copied if nothing is wrong."""
     report = reported(
         config=ClientConfig(session_timeout_ms=6_000, max_poll_interval_ms=2**31 - 1, group_protocol="classic"),
         points=(Point("a", 0.0), Point("b", 0.33), Point("c", None), Point("records_lag_max", 1e15)),
@@ -54,21 +54,21 @@ def test_settings_that_no_client_accepts_are_null(name: str, value: int):
     ],
 )
 def test_values_that_cannot_be_are_none(metric: str, value: float):
-    """The point stays: the client has such a metric and no value of it."""
+    """The point stays: the client has the metric without a value."""
     found = plausible(reported(points=(Point(metric, value), Point("b", 1.0))))
     assert [each.value for each in found.points] == [None, 1.0]
     assert found.implausible == 1
 
 
 def test_a_rate_that_is_next_to_nothing_is_nothing():
-    """What divides by a rate must stay finite."""
+    """Quotients with a rate must stay finite."""
     found = plausible(reported(points=(Point("coordinator_heartbeat_rate", 5e-324),)))
     assert ([each.value for each in found.points], found.implausible) == ([0.0], 0)
 
 
 @pytest.mark.parametrize("labels", [{"topic": "t" * 250}, {"topic": "t", "partition": "1" * 11}, {"node_id": "n" * 65}])
 def test_points_of_what_cannot_be_are_left_out(labels: dict[str, str]):
-    """Without its label a point would be the whole client's."""
+    """Without its label a point would be that of the whole client."""
     found = plausible(reported(points=(Point("app_offset", 1.0, labels), Point("b", 1.0))))
     assert (found.points, found.implausible) == ((Point("b", 1.0),), 1)
 
@@ -78,7 +78,7 @@ def test_points_of_what_cannot_be_are_left_out(labels: dict[str, str]):
     [("group_id", 1_000), ("client_id", 1_000), ("member_id", 1_000), ("instance_id", 249), ("host", 255)],
 )
 def test_names_are_bounded(name: str, longest: int):
-    """A name that is too long is not reported: half of one would be somebody else's."""
+    """A name that is too long is dropped: a part of it would be another name."""
 
     def named(length: int) -> Report:
         reported: dict[str, Any] = {name: "x" * length}
@@ -90,7 +90,7 @@ def test_names_are_bounded(name: str, longest: int):
 
 
 def test_a_reason_is_cut():
-    """It is read by people, and rules look at how it begins."""
+    """People read it, and rules compare its beginning."""
     found = plausible(reported(reason="max.poll.interval" + "x" * 1_000))
     assert found.reason is not None
     assert (len(found.reason), found.implausible) == (512, 0)
@@ -98,7 +98,7 @@ def test_a_reason_is_cut():
 
 @pytest.mark.parametrize("off_ms", [CLOCK_AHEAD_MS + 1, -LATE_MS - 1, 10**12])
 def test_of_a_clock_that_is_far_off_only_ages_are_used(off_ms: int):
-    """A moment far in the future would hide all that the client says later; how long ago it polled is still right."""
+    """A time far in the future would hide all later reports; the age of the last poll is still right."""
     at_ms = OBSERVED_MS + off_ms
     found = plausible(reported(at_ms, last_poll_return_ms=at_ms - 7_000, process_start_ms=at_ms - 60_000))
     assert (found.emitted_ms, found.last_poll_return_ms) == (OBSERVED_MS, OBSERVED_MS - 7_000)
@@ -108,12 +108,12 @@ def test_of_a_clock_that_is_far_off_only_ages_are_used(off_ms: int):
 
 @pytest.mark.parametrize("off_ms", [CLOCK_AHEAD_MS, 0, -LATE_MS])
 def test_a_clock_that_may_be_right_is_believed(off_ms: int):
-    """Clocks differ, and a report may be on its way for long."""
+    """Clocks differ, and a report may be delayed."""
     assert plausible(reported(OBSERVED_MS + off_ms)).emitted_ms == OBSERVED_MS + off_ms
 
 
 def test_without_a_record_time_the_client_is_believed():
-    """There is nothing to hold it against."""
+    """There is no other time to compare it with."""
     report = Report("native", 0, OBSERVED_MS, client_id="b")
     assert plausible(report) is report
 

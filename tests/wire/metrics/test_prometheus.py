@@ -1,4 +1,4 @@
-"""Samples that prometheus-kafka-adapter writes."""
+"""Samples written by prometheus-kafka-adapter."""
 
 from __future__ import annotations
 
@@ -22,7 +22,7 @@ def decode(**changed: Any) -> Report:
 
 
 def test_the_example_is_read() -> None:
-    """The value is a string, the host the scraped instance without its port."""
+    """The value is a string, the host is the scraped instance without its port."""
     assert decode_one(golden("prometheus.json")) == Report(
         "prometheus_json",
         OBSERVED_MS,
@@ -53,13 +53,13 @@ def test_the_example_is_read() -> None:
     ],
 )
 def test_times_are_read_in_any_zone(raw: object, milliseconds: int | None) -> None:
-    """RFC 3339 with fractions and offsets; what is no time is null."""
+    """RFC 3339 with fractions and offsets; other texts are null."""
     assert parse_time_ms(raw) == milliseconds
 
 
 @pytest.mark.parametrize("value", ["NaN", "+Inf", "-Inf"])
 def test_prometheuss_special_values_are_null(value: str) -> None:
-    """It writes them as text."""
+    """They are written as text."""
     assert decode(name="kafka_consumer_coordinator_join_time_max", value=value).points[0].value is None
 
 
@@ -82,14 +82,14 @@ def test_topic_and_partition_are_labels() -> None:
 
 
 def test_a_list_of_samples_is_read() -> None:
-    """Other writers of the same form batch; what one client said at once goes together."""
+    """Other writers of the same format batch samples; those of one client and time form one report."""
     several = [EXAMPLE, EXAMPLE | {"name": "kafka_consumer_coordinator_heartbeat_rate", "value": "0.3"}]
     (report,) = decode_metrics(json.dumps(several).encode(), OBSERVED_MS)
     assert [point.value for point in report.points] == [2.0, 0.3]
 
 
 def test_a_value_that_is_no_number_is_refused() -> None:
-    """There is nothing else in a sample."""
+    """A sample contains nothing else."""
     with pytest.raises(UndecodableError) as refused:
         decode(value="up")
     assert refused.value.reason is Reason.NO_VALUES

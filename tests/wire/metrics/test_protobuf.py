@@ -1,4 +1,4 @@
-"""The table-driven reader of protobuf: what it reads, and how it fails."""
+"""The table-driven protobuf reader: what it reads, and how it fails."""
 
 from __future__ import annotations
 
@@ -27,7 +27,7 @@ EVERYTHING: Message = {
 
 
 def test_every_kind_of_field_is_read() -> None:
-    """Text, numbers of every kind and messages come back under their names."""
+    """Text, numbers of every kind and messages are returned by their names."""
     raw = b"".join(
         [
             field(1, "ü"),
@@ -54,7 +54,7 @@ def test_every_kind_of_field_is_read() -> None:
 
 
 def test_fields_that_nobody_wants_are_skipped() -> None:
-    """Newer writers add fields of any wire type; the last of a field that may be there once counts."""
+    """Newer writers add fields of any wire type; the last occurrence of a non-repeated field counts."""
     unknown = field(9, "x") + field(10, 2**64 - 1) + field(11, 1.0) + uvarint(12 << 3 | 5) + b"four"
     assert read_message(unknown + field(1, "a") + unknown + field(1, "b"), EVERYTHING) == {"text": "b"}
     assert read_message(b"", EVERYTHING) == {}
@@ -81,13 +81,13 @@ def test_fields_that_nobody_wants_are_skipped() -> None:
     ],
 )
 def test_bytes_that_are_no_message_are_refused(raw: bytes, error: type[DecodeError]) -> None:
-    """Each way to be wrong has its error, and none reads past its message."""
+    """Each error has its own message, and none reads beyond its message."""
     with pytest.raises(error):
         read_message(raw, EVERYTHING)
 
 
 def test_messages_without_end_are_refused(monkeypatch: pytest.MonkeyPatch) -> None:
-    """Two bytes make a message, so their number is bounded and not only their length."""
+    """Two bytes are a message, so their number is bounded in addition to their length."""
     monkeypatch.setattr(protobuf, "MIN_MESSAGES", 100)
     monkeypatch.setattr(protobuf, "BYTES_PER_MESSAGE", 1_000)
     assert len(read_message(field(8, b"") * 99, EVERYTHING)["many"]) == 99
@@ -98,7 +98,7 @@ def test_messages_without_end_are_refused(monkeypatch: pytest.MonkeyPatch) -> No
 @pytest.mark.generated
 @given(st.integers(0, 2**64 - 1))
 def test_varints_come_back(number: int) -> None:
-    """What the encoder writes is read, to the byte."""
+    """Encoded varints are read back, to the byte."""
     raw = uvarint(number)
     assert read_uvarint(raw, 0, len(raw)) == (number, len(raw))
 
@@ -106,7 +106,7 @@ def test_varints_come_back(number: int) -> None:
 @pytest.mark.generated
 @given(st.binary(max_size=200))
 def test_no_bytes_make_it_fail_otherwise(raw: bytes) -> None:
-    """Whatever the bytes are, they are a message or a DecodeError."""
+    """Any bytes are a message or a DecodeError."""
     try:
         read_message(raw, EVERYTHING)
     except DecodeError as error:

@@ -1,4 +1,4 @@
-"""Telegraf's JSON, with whatever names its user chose."""
+"""Telegraf's JSON, with any names that its user chose."""
 
 from __future__ import annotations
 
@@ -21,12 +21,12 @@ def decode(document: object) -> Report:
 
 
 def metric(name: str, tags: dict[str, Any] | None = None, /, **fields: Any) -> dict[str, Any]:
-    """Return a metric of Telegraf."""
+    """Return a Telegraf metric."""
     return {"name": name, "tags": tags or {}, "fields": fields, "timestamp": 1_795_190_406}
 
 
 def test_the_example_is_read() -> None:
-    """Fields of Jolokia's input have Kafka's names without their group, which is found again."""
+    """Fields of the Jolokia input have Kafka's names without their group, which is reconstructed."""
     assert decode_one(golden("telegraf.json")) == Report(
         "telegraf_json",
         OBSERVED_MS,
@@ -44,12 +44,12 @@ def test_the_example_is_read() -> None:
 
 @pytest.mark.parametrize("wrap", [lambda each: each, lambda each: [each], lambda each: {"metrics": [each]}])
 def test_one_metric_a_list_and_a_batch_say_the_same(wrap: Any) -> None:
-    """Whether Telegraf batches is its user's choice."""
+    """Telegraf's user chooses the batching."""
     assert decode(wrap(EXAMPLE)) == decode(EXAMPLE)
 
 
 def test_a_batch_holds_many_clients() -> None:
-    """Metrics of one client and moment go together, others apart."""
+    """Metrics of one client and time form one report, others are separate."""
     batch = [
         metric("kafka_consumer_coordinator", {"client-id": "a"}, **{"heartbeat-rate": 1}),
         metric("kafka_consumer_coordinator", {"client-id": "b"}, **{"heartbeat-rate": 2}),
@@ -76,13 +76,13 @@ def test_a_batch_holds_many_clients() -> None:
     ],
 )
 def test_a_metric_is_known_under_any_measurement(measurement: str, field: str) -> None:
-    """From Jolokia's input with any prefix, and from both layouts of the Prometheus input."""
+    """From the Jolokia input with any prefix, and from both layouts of the Prometheus input."""
     assert decode(metric(measurement, **{field: 0.3})).points == (Point("coordinator_heartbeat_rate", 0.3),)
 
 
 @pytest.mark.parametrize("measurement", ["kafka_consumer_node", "kafka_consumer_node_metrics"])
 def test_the_measurement_may_hold_the_group(measurement: str) -> None:
-    """A field that several groups have is the one that the measurement says."""
+    """If several groups have a field of that name, the measurement decides."""
     points = decode(metric(measurement, {"node-id": "1"}, **{"request-latency-max": 3})).points
     assert points == (Point("node_request_latency_max", 3.0, {"node_id": "1"}),)
 
@@ -99,7 +99,7 @@ def test_the_measurement_may_hold_the_group(measurement: str) -> None:
     ],
 )
 def test_the_host_is_where_the_client_runs(tags: dict[str, str], host: str | None) -> None:
-    """Telegraf's own tag is where Telegraf runs; an agent of another machine says so in its URL."""
+    """Telegraf's own tag is the host of Telegraf; an agent on another machine has its host in the URL."""
     assert decode(metric("kafka_consumer", tags, **{"fetch-rate": 1})).host == host
 
 
@@ -110,12 +110,12 @@ def test_timestamps_of_any_unit_are_read(unit: int) -> None:
 
 
 def test_a_metric_without_timestamp_is_as_old_as_its_record() -> None:
-    """What cannot be a time counts as none."""
+    """An impossible time counts as missing."""
     assert decode({key: EXAMPLE[key] for key in ("name", "tags", "fields")}).emitted_ms == OBSERVED_MS
 
 
 def test_texts_and_flags_are_no_values() -> None:
-    """Telegraf's fields may be anything; a metric without a number has nothing to report."""
+    """Telegraf's fields may be of any type; a metric without a number is dropped."""
     assert decode(metric("kafka_consumer", **{"fetch-rate": 1, "version": "x", "up": True})).points == (
         Point("fetch_manager_fetch_rate", 1.0),
     )
@@ -125,7 +125,7 @@ def test_texts_and_flags_are_no_values() -> None:
 
 
 def test_a_batch_with_something_else_in_it_is_refused() -> None:
-    """Half a batch would look like a client that went silent."""
+    """An incomplete batch would look like a client that became silent."""
     with pytest.raises(UndecodableError) as refused:
         decode([EXAMPLE, {"name": "x"}])
     assert refused.value.reason is Reason.MALFORMED

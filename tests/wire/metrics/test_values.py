@@ -1,4 +1,4 @@
-"""Which numbers mean a number."""
+"""Which numbers are values."""
 
 from __future__ import annotations
 
@@ -32,19 +32,19 @@ ANYTHING: st.SearchStrategy[Any] = st.recursive(
     "raw", [math.nan, math.inf, -math.inf, "NaN", "Infinity", "-Infinity", "+Inf", "-inf", None, 10**400, "1e999"]
 )
 def test_a_window_without_events_has_no_value(raw: object) -> None:
-    """NaN, infinities and null mean that there is none, however they are written; never 0."""
+    """NaN, infinities and null mean no value, in any spelling; never 0."""
     assert make_point("coordinator_join_time_max", raw) == Point("coordinator_join_time_max", None)
 
 
 @pytest.mark.parametrize("raw", [-1, -1.0, "-1", math.inf, "+Inf", 1_795_190_406, 1_795_190_406.5])
 def test_an_age_of_what_never_happened_is_never(raw: object) -> None:
-    """Java says -1, kafka-python infinity, and a client whose time of it is 0 an age since 1970."""
+    """In Java it is -1, in kafka-python infinity, and for a client with a time of 0 an age since 1970."""
     assert make_point(AGE, raw) == Point(AGE, None, never=True)
 
 
 @pytest.mark.parametrize("raw", [math.nan, "NaN", None, -math.inf])
 def test_an_age_that_is_not_reported_is_not_never(raw: object) -> None:
-    """Unknown and never are two states: the second is a sign of starvation."""
+    """Unknown and never are different: the latter is a sign of starvation."""
     assert make_point(AGE, raw) == Point(AGE, None, never=False)
 
 
@@ -55,7 +55,7 @@ def test_only_ages_have_these_rules(metric: str, raw: float) -> None:
 
 
 def test_an_average_of_nothing_stays_zero() -> None:
-    """kafka-python says 0.0 for a window without events: only the rate beside it shows that, so it is left as it is."""
+    """kafka-python reports 0.0 for a window without events: only the rate shows that, so it is left unchanged."""
     assert make_point("coordinator_join_time_avg", 0.0) == Point("coordinator_join_time_avg", 0.0)
 
 
@@ -75,7 +75,7 @@ def test_numbers_may_be_written_as_text(raw: object, number: float) -> None:
 
 
 def test_a_point_keeps_its_labels_and_what_the_format_says_of_it() -> None:
-    """The format's word on temporality goes before the name's."""
+    """The format's temporality takes precedence over the name's."""
     assert make_point("a_total", 1, {"topic": "t"}) == Point("a_total", 1.0, {"topic": "t"}, Temporality.CUMULATIVE)
     assert make_point("a_total", 1, None, Temporality.DELTA) == Point("a_total", 1.0, {}, Temporality.DELTA)
     assert make_point("", 1) is None
@@ -86,7 +86,7 @@ def test_a_point_keeps_its_labels_and_what_the_format_says_of_it() -> None:
     [1_795_190_406, 1_795_190_406.2, "1795190406", 1_795_190_406_000, 1_795_190_406 * 10**6, 1_795_190_406 * 10**9],
 )
 def test_the_unit_of_a_time_is_known_by_its_size(raw: object) -> None:
-    """Seconds, ms, us and ns since 1970 are three digits apart."""
+    """Seconds, ms, us and ns since 1970 differ by three digits each."""
     found = guess_epoch_ms(raw)
     assert found is not None
     assert found // 1_000 == 1_795_190_406
@@ -94,14 +94,14 @@ def test_the_unit_of_a_time_is_known_by_its_size(raw: object) -> None:
 
 @pytest.mark.parametrize("raw", [0, -1, "0", "now", None, True, math.nan, math.inf, 2**63, 253_402_300_800_000, []])
 def test_a_time_that_cannot_be_is_none(raw: object) -> None:
-    """0 and times behind the year 9999 are no moments, so that nothing later has to fear them."""
+    """0 and times after the year 9999 are rejected, so that later code need not check them."""
     assert as_epoch_ms(raw) is None
 
 
 @pytest.mark.generated
 @given(ANYTHING)
 def test_no_value_makes_a_reader_fail(raw: object) -> None:
-    """Whatever stands where a number, text or time is expected, the answer is that or null, within its bounds."""
+    """For any value in the place of a number, text or time, the result is of that type or null, within its bounds."""
     number, text, moment = as_int(raw), as_text(raw), guess_epoch_ms(raw)
     assert number is None or -(2**63) <= number < 2**63
     assert text is None or text != ""
